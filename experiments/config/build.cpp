@@ -104,8 +104,8 @@ void check_precision(const ExperimentConfig& config) {
 
 namespace {
 
-// Codes are multiplied by plans. In half precision linear layers run as dynamic graphs, and what is
-// not on integers would be neither the trained numbers nor codes.
+// Codes are multiplied by plans. In half precision what is not on integers would be neither the
+// trained numbers nor codes.
 void check_execution(const ExperimentConfig& config, bool has_rows) {
   if (config.quant->execute != QuantExecute::int8) return;
   if (has_rows) {

@@ -3,7 +3,8 @@
 // calls of the whole step are recorded once (DeviceBackend::begin_recording; a CUDA graph) and then
 // replayed.
 //
-//   training     next batch (next_batch.h) · forward · loss · backward · [division by the loss scale]
+//   training     next batch (next_batch.h) · forward · loss · backward · [division by the loss
+//   scale]
 //                · clipping · update
 //   evaluation   next batch · forward · loss
 //   shared     a training whose batches several processes share: each takes its part of a batch.

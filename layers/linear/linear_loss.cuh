@@ -58,44 +58,45 @@ struct BlockSums {
   int correct;
 };
 struct LossSums {
-  BlockSums* blocks;      // [blocks of the grid]
-  unsigned* blocks_done;  // that have left their sums; back at 0 when a launch ends
+  BlockSums* blocks;  // [blocks of the grid]
   int images;
   float* loss;
   std::int32_t* correct;
 };
-// The block that comes last adds the sums of all blocks, in their order. All threads call it, behind
-// a barrier.
+// One thread leaves the sums of its block, and gets the number of blocks that were there before.
+// blocks_done is back at 0 when a launch ends.
 template <int kImages>
-__device__ void add_losses(const double (&losses)[kImages], const int (&hits)[kImages],
-                           const LossSums& to) {
-  __shared__ bool is_last;
-  if (threadIdx.x == 0) {
-    BlockSums sums{0, 0};
-    for (int i = 0; i < kImages; ++i) {
-      sums.loss += losses[i];
-      sums.correct += hits[i];
-    }
-    to.blocks[blockIdx.x] = sums;
-    __threadfence();
-    is_last = atomicAdd(to.blocks_done, 1u) == gridDim.x - 1;
+__device__ unsigned leave_losses(const double (&losses)[kImages], const int (&hits)[kImages],
+                                 const LossSums& to, unsigned* blocks_done) {
+  BlockSums sums{0, 0};
+  for (int i = 0; i < kImages; ++i) {
+    sums.loss += losses[i];
+    sums.correct += hits[i];
   }
-  __syncthreads();
-  if (!is_last || threadIdx.x >= 32) return;
+  to.blocks[blockIdx.x] = sums;
   __threadfence();
+  return atomicAdd(blocks_done, 1u);
+}
+// One warp, with what its lane 0 got: the block that came last adds the sums of all blocks, in
+// their order.
+__device__ inline void add_losses_of_blocks(const LossSums& to, unsigned* blocks_done,
+                                            unsigned ticket) {
+  if (__shfl_sync(kAllLanes, ticket, 0) != gridDim.x - 1) return;
+  __threadfence();
+  const unsigned lane = threadIdx.x % 32;
   double loss = 0;
   int correct = 0;
-  for (unsigned i = threadIdx.x; i < gridDim.x; i += 32) {
+  for (unsigned i = lane; i < gridDim.x; i += 32) {
     const volatile BlockSums* const from = to.blocks + i;
     loss += from->loss;
     correct += from->correct;
   }
   loss = warp_sum(loss);
   correct = warp_sum(correct);
-  if (threadIdx.x != 0) return;
+  if (lane != 0) return;
   *to.loss = static_cast<float>(loss / static_cast<double>(to.images));
   *to.correct = correct;
-  *to.blocks_done = 0;
+  *blocks_done = 0;
 }
 
 }  // namespace convscope

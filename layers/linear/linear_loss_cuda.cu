@@ -100,7 +100,11 @@ __global__ void __launch_bounds__(kImages * 32) loss_rows(const LossKernelArgs a
     hits[warp] = image.hit;
   }
   __syncthreads();
-  add_losses<kImages>(losses, hits, {args.sums, &blocks_done, args.n, args.loss, args.correct});
+  if (warp != 0) return;
+  const LossSums sums{args.sums, args.n, args.loss, args.correct};
+  unsigned ticket = 0;
+  if (lane == 0) ticket = leave_losses<kImages>(losses, hits, sums, &blocks_done);
+  add_losses_of_blocks(sums, &blocks_done, ticket);
 }
 
 std::size_t shared_bytes(const Shape& x, const Shape& w) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// linear_product.cuh: C[m,n] = sum over k of A[m,k] B[n,k] in tiles, by the threads of one block: the
-// products of linear_fused_cuda.cu and linear_tail_cuda.cu. Their headers say how.
+// linear_product.cuh: C[m,n] = sum over k of A[m,k] B[n,k] in tiles, by the threads of one block:
+// the products of linear_fused_cuda.cu and linear_tail_cuda.cu. Their headers say how.
 #pragma once
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// linear_tail.h: the last linear layers of a classifier with the loss, in one launch for all that is
-// done image by image (forward, loss, gradients of the values) and one for the gradients of all
+// linear_tail.h: the last linear layers of a classifier with the loss, in one launch for all that
+// is done image by image (forward, loss, gradients of the values) and one for the gradients of all
 // weights. For devices where each launch costs. linear_tail_plan.cpp forms it.
 //
 // x [N,I], w [O,I], b [O], h [N,O], g [N,O], f32, contiguous:
@@ -35,6 +35,9 @@ struct LinearTailArgs {
   Tensor labels, loss, correct;
   const double* loss_scale = nullptr;  // on the device: what dlogits are multiplied by; null: 1
   DType factors = DType::f32;
+  // Of the second launch: between the two others run that write nothing of this, so it need not
+  // wait for their end before it begins.
+  bool others_between = false;
 };
 
 // [N], sizes I of all layers, then the number of classes. "" or why the kernels do not compute it.

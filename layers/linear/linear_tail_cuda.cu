@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// linear_tail_cuda.cu: the last linear layers of a classifier with the loss: one launch for all that
-// is done image by image, one for the gradients of all weights.
+// linear_tail_cuda.cu: the last linear layers of a classifier with the loss: one launch for all
+// that is done image by image, one for the gradients of all weights.
 //
 // Formula    h = relu(x w^T + b), layer after layer; the last gives logits; p = softmax(logits);
 //            g = (p - onehot) / N, then g' = (g w) where h > 0, layer by layer back; dw = g^T x,
@@ -9,23 +9,25 @@
 //              loss and g of the logits
 //              for each layer, last first: for i: g'[i] = sum over o of g[o] w[o,i], where h > 0
 //            for each layer: dw[o,i] = sum over n of g[n,o] x[n,i]
-// Plan       rows: a block has kS images and goes with them through all layers and back. Nothing but
-//            h and g is written, for the second launch. Forward a warp has some rows of w, its lanes
-//            four i at a time; the lanes' sums are folded: each exchange halves how many sums a lane
-//            has. Back a thread has four i and a part of the o; the parts meet in shared memory, in
-//            order. The weights behind the first layer stay in shared memory; the first layer's
-//            are read twice. weights: the tiles of linear_product.cuh, of all layers at once.
-// Shapes     x [N,I], w [O,I], b [O], h and g [N,O], f32, accumulated in f32; factors f32 or rounded
-//            to a half type
-// Supports   up to four layers, 32 classes, I a multiple of 4 up to 2048, O up to 1024, 128K weights
-// Cost       FLOPs = 6 N I O in all; bytes = the weights twice for each block, x, h, g once; bound by
-//            the second cache, and by the latency of a dozen barriers where there are few images
+// Plan       rows: a block has kS images and goes with them through all layers and back. Nothing
+//            but h and g is written, for the second launch. Forward a warp has some rows of w, its
+//            lanes four i at a time; the lanes' sums are folded: each exchange halves how many sums
+//            a lane has. Back a thread has four i and a part of the o; the parts meet in shared
+//            memory, in order. The weights behind the first layer stay in shared memory; the first
+//            layer's are read twice. weights: the tiles of linear_product.cuh, of all layers at
+//            once.
+// Shapes     x [N,I], w [O,I], b [O], h and g [N,O], f32, accumulated in f32; factors f32 or
+//            rounded to a half type
+// Supports   up to four layers, 32 classes, I a multiple of 4 up to 2048, O up to 1024, 128K
+//            weights
+// Cost       FLOPs = 6 N I O in all; bytes = the weights twice for each block, x, h, g once; bound
+//            by the second cache, and by the latency of a dozen barriers where there are few images
 // Numerics   sums of I / 32 numbers by lane, then the tree of the lanes; of dx O / parts, then the
 //            parts; of dw as linear_fused_cuda.cu. The order depends on the sizes alone
 // Backward   dw and db assigned or added to, dx assigned
-// Choices    512 threads: sixteen rows of four or eight weights under way. Images of a block: as few
-//            as give each of 132 multiprocessors one block, at most 8, for whose sums of eight rows
-//            there are registers
+// Choices    512 threads: sixteen rows of four or eight weights under way. Images of a block: as
+//            few as give each of 132 multiprocessors one block, at most 8, for whose sums of eight
+//            rows there are registers
 // Read next  linear_fused_cuda.cu (one layer in one launch), linear_loss_cuda.cu
 #include <array>
 
@@ -54,10 +56,12 @@ struct TailLayer {
   float* g;        // [N,O]; null: no gradients
   int i, o;
   bool relu;
-  int w_at;       // -1: read where it lies
-  int h_at;       // [images][O]
-  int factor_at;  // h as the next layer multiplies it; h_at when that is the same
-  int g_at;       // [images][O], as factors
+  int w_at;                    // -1: read where it lies
+  int b_at;                    // [O]
+  int h_at;                    // [images][O]
+  int factor_at;               // h as the next layer multiplies it; h_at when that is the same
+  int g_at;                    // [images][O], as factors
+  FastDivisor by_i, by_fours;  // I, I / 4
 };
 struct TailRows {
   int layers, n;
@@ -148,13 +152,16 @@ __device__ void multiply_rows(const float* w, const float* x, int inputs, int ou
   }
 }
 
-// store(image, i, sum over o of g[image][o] w[o][i]) for all of them. Begins and ends with a barrier.
+// store(image, i, sum over o of g[image][o] w[o][i]) for all of them. Begins and ends with a
+// barrier.
 template <int kS, class Factor, bool kRounds, class Store>
-__device__ void multiply_columns(const float* w, const float* g, int inputs, int outputs,
-                                 float* scratch, const Store& store) {
+__device__ void multiply_columns(const TailLayer& z, const float* w, const float* g, float* scratch,
+                                 const Store& store) {
+  const int inputs = z.i, outputs = z.o;
   const int columns = inputs / 4;
-  const int parts = kTailThreads / columns < outputs ? kTailThreads / columns : outputs;
-  const int part = static_cast<int>(threadIdx.x) / columns;
+  const int most_parts = z.by_fours.divide(kTailThreads);
+  const int parts = most_parts < outputs ? most_parts : outputs;
+  const int part = z.by_fours.divide(static_cast<int>(threadIdx.x));
   const int i = (static_cast<int>(threadIdx.x) - part * columns) * 4;
   if (part < parts) {
     Four sums[kS] = {};
@@ -178,8 +185,10 @@ __device__ void multiply_columns(const float* w, const float* g, int inputs, int
   __syncthreads();
   for (int at = static_cast<int>(threadIdx.x); at < kS * inputs; at += kTailThreads) {
     float sum = 0;
+#pragma unroll 4
     for (int p = 0; p < parts; ++p) sum += scratch[p * kS * inputs + at];
-    store(at / inputs, at % inputs, sum);
+    const int image = kS == 1 ? 0 : z.by_i.divide(at);
+    store(image, at - image * inputs, sum);
   }
   __syncthreads();
 }
@@ -194,8 +203,8 @@ __device__ inline void copy_floats(float* to, const float* from, int count, int 
 template <class Factor>
 __device__ inline void round_copies(float* to, int count) {
   for (int at = static_cast<int>(threadIdx.x) * 4; at < count; at += kTailThreads * 4) {
-#pragma unroll
-    for (int l = 0; l < 4; ++l) to[at + l] = rounded<Factor>(to[at + l]);
+    const Four four = load_four<Factor, true>(to + at);
+    *reinterpret_cast<float4*>(to + at) = make_float4(four.v[0], four.v[1], four.v[2], four.v[3]);
   }
 }
 
@@ -214,6 +223,12 @@ __global__ void __launch_bounds__(kTailThreads, 1) tail_rows(const TailRows a) {
   wait_for_previous_kernel();
   let_next_kernel_start();
   copy_floats(x, a.x + first * inputs, kS * inputs, here * inputs);
+  for (int k = 0; k < a.layers; ++k) {
+    const TailLayer& z = a.layer[k];
+    for (int o = static_cast<int>(threadIdx.x); z.b != nullptr && o < z.o; o += kTailThreads) {
+      async_copy<4>(shared + z.b_at + o, z.b + o);
+    }
+  }
   async_copy_commit();
   for (int k = 1; k < a.layers; ++k) {
     const TailLayer& z = a.layer[k];
@@ -228,7 +243,7 @@ __global__ void __launch_bounds__(kTailThreads, 1) tail_rows(const TailRows a) {
   for (int k = 0; k < a.layers; ++k) {
     const TailLayer& z = a.layer[k];
     const auto store = [&](int image, int o, float sum) {
-      if (z.b != nullptr) sum += z.b[o];
+      if (z.b != nullptr) sum += shared[z.b_at + o];
       if (z.relu && sum <= 0.0f) sum = 0.0f;  // NaN passes
       const int at = image * z.o + o;
       shared[z.h_at + at] = sum;
@@ -271,6 +286,9 @@ __global__ void __launch_bounds__(kTailThreads, 1) tail_rows(const TailRows a) {
     }
   }
   __syncthreads();
+  // Nobody waits for the answer until the end.
+  unsigned ticket = 0;
+  if (threadIdx.x == 0) ticket = leave_losses<kS>(losses, hits, a.sums, &blocks_done);
   if (backward) {
     for (int k = a.layers - 1; k >= 0; --k) {
       const TailLayer& z = a.layer[k];
@@ -288,16 +306,13 @@ __global__ void __launch_bounds__(kTailThreads, 1) tail_rows(const TailRows a) {
       };
       float* const scratch = shared + a.parts_at;
       if (z.w_at < 0) {
-        multiply_columns<kS, Factor, kHalf>(z.w, shared + z.g_at, z.i, z.o, scratch, store);
+        multiply_columns<kS, Factor, kHalf>(z, z.w, shared + z.g_at, scratch, store);
       } else {
-        multiply_columns<kS, Factor, false>(shared + z.w_at, shared + z.g_at, z.i, z.o, scratch,
-                                            store);
+        multiply_columns<kS, Factor, false>(z, shared + z.w_at, shared + z.g_at, scratch, store);
       }
     }
   }
-  LossSums sums = a.sums;
-  sums.blocks_done = &blocks_done;
-  add_losses<kS>(losses, hits, sums);
+  if (warp == 0) add_losses_of_blocks(a.sums, &blocks_done, ticket);
 }
 
 // ---- the gradients of all weights ----
@@ -311,12 +326,12 @@ struct TailWeights {
   int count;
   Product product[kMostTailLayers];
   WeightSize size[kMostTailLayers];
+  bool others_between;   // LinearTailArgs
+  bool shares_counters;  // some product is split
 };
 
-__global__ void __launch_bounds__(kThreads) tail_weights(const TailWeights a) {
+__device__ void multiply_tile(const TailWeights& a) {
   auto* const shared = dynamic_shared<float>();
-  wait_for_previous_kernel();
-  let_next_kernel_start();
   int block = static_cast<int>(blockIdx.x);
   int k = 0;
   while (k + 1 < a.count &&
@@ -335,6 +350,17 @@ __global__ void __launch_bounds__(kThreads) tail_weights(const TailWeights a) {
     case WeightSize::large:
       return LargeWeight::run<true>(p, block, shared);
   }
+}
+
+__global__ void __launch_bounds__(kThreads) tail_weights(const TailWeights a) {
+  // The kernel before starts this one when it has waited for the rows kernel: what is read here is
+  // there. Its own end, and that of all before it, is waited for behind the work, for whoever waits
+  // for this one. A launch must not meet the counters of the one before.
+  if (!a.others_between) wait_for_previous_kernel();
+  if (!a.shares_counters) let_next_kernel_start();
+  multiply_tile(a);
+  wait_for_previous_kernel();
+  if (a.shares_counters) let_next_kernel_start();
 }
 
 // ---- launches ----
@@ -365,6 +391,7 @@ void queue_rows(TailRows a, bool gradients) {
     z.h_at = take(kS * z.o);
     z.factor_at = kHalf ? take(kS * z.o) : z.h_at;
     z.g_at = take(kS * z.o);
+    z.b_at = take(z.o);
     widest = std::max(widest, z.i);
   }
   // All threads have a part of the widest row, rounded up to whole rows.
@@ -401,13 +428,14 @@ void rows_cuda(const LinearTailArgs& args) {
     to.i = narrow(from.w.dim(1));
     to.o = narrow(from.w.dim(0));
     to.relu = from.relu;
+    to.by_i = FastDivisor(to.i);
+    to.by_fours = FastDivisor(to.i / 4);
   }
   a.x = floats(args.x);
   a.dx = floats(args.dx);
   a.labels = args.labels.data<std::int32_t>();
   a.loss_scale = args.loss_scale;
   a.sums = {.blocks = nullptr,
-            .blocks_done = nullptr,
             .images = a.n,
             .loss = args.loss.data<float>(),
             .correct = args.correct.data<std::int32_t>()};
@@ -452,6 +480,7 @@ void tile_weights(Product& dw, std::size_t& part_floats) {
 
 void weights_cuda(const LinearTailArgs& args) {
   TailWeights a{};
+  a.others_between = args.others_between;
   std::size_t part_floats = 0;
   int first_tile = 0;
   unsigned blocks = 0;
@@ -494,6 +523,7 @@ void weights_cuda(const LinearTailArgs& args) {
     }
     first_tile += dw.tiles_m * dw.tiles_n;
     blocks += static_cast<unsigned>(dw.blocks());
+    a.shares_counters = a.shares_counters || dw.splits > 1;
     ++a.count;
   }
   constexpr int kFloats = std::max(

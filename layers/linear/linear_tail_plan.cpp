@@ -100,7 +100,13 @@ class LinearTailOp final : public PlanOp {
     wants_dx ? builder.assign_gradient(inputs[0], emit) : emit(Tensor());
   }
 
+  // The other operations go on with dx; only the update waits for these gradients.
   void backward(PlanBuilder& builder) override {
+    builder.at_the_end([this, &builder] { emit_weight_gradients(builder); });
+  }
+
+ private:
+  void emit_weight_gradients(PlanBuilder& builder) {
     LinearTailArgs a = arguments(builder);
     for (std::size_t k = 0; k < links_.size(); ++k) {
       const LinearParts& parts = links_[k].parts;
@@ -112,10 +118,11 @@ class LinearTailOp final : public PlanOp {
       a.layer[k].db = db.tensor;
       a.layer[k].accumulate_db = db.accumulate;
     }
+    // Whoever wants dx has a backward, which stands between.
+    a.others_between = builder.wants_gradient(inputs[0]);
     builder.call([run = linear_tail_weights_kernel.get(builder.device()), a] { run(a); });
   }
 
- private:
   bool is_last(const Link& link) const { return &link == &links_.back(); }
 
   LinearTailArgs arguments(PlanBuilder& builder) const {

@@ -24,6 +24,14 @@ void PlanBuilder::start_pass(bool dry, Ref<Storage> arena) {
   values_.assign(static_cast<std::size_t>(graph_.value_count()), {});
 }
 
+void PlanBuilder::emit_deferred() {
+  for (const auto& [op, emit] : deferred_) {
+    op_ = op;
+    emit();
+  }
+  deferred_.clear();
+}
+
 void PlanBuilder::finish_dry_pass() {
   std::vector<ArenaRequest> requests;
   requests.reserve(slots_.size());

@@ -12,6 +12,7 @@
 // first time tensors have a shape but no memory, and calls are only counted.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -105,6 +106,9 @@ class CONVSCOPE_API PlanBuilder {
     owned_.emplace_back(object, [](void* p) { delete static_cast<Body*>(p); });
     calls().push_back({[](void* p) { (*static_cast<Body*>(p))(); }, object, op_});
   }
+  // What `emit` emits runs behind the backward of all other operations: for calls that nobody waits
+  // for but the update. For operations that emit no other backward calls.
+  void at_the_end(std::function<void()> emit) { deferred_.push_back({op_, std::move(emit)}); }
   template <class F>
   void prologue(F&& emit) {
     const bool before = std::exchange(in_prologue_, true);
@@ -134,6 +138,7 @@ class CONVSCOPE_API PlanBuilder {
   explicit PlanBuilder(PlanGraph& graph) : graph_(graph) {}
   void start_pass(bool dry, Ref<Storage> arena);
   void finish_dry_pass();
+  void emit_deferred();
   void emit_accumulate(ValueId value, Slot part);
   Tensor kept(Slot& slot, DType dtype);
   void note_gradient(const Variable& parameter);
@@ -159,6 +164,7 @@ class CONVSCOPE_API PlanBuilder {
   const double* loss_scale_ = nullptr;
   std::vector<Variable> parameters_;  // whose gradient the plan writes
   std::vector<int> parameter_ops_;    // and the operation that does so last
+  std::vector<std::pair<int, std::function<void()>>> deferred_;  // operation and at_the_end()
   std::vector<Owned> owned_;
   std::vector<PlanCall> prologue_calls_, forward_, backward_;
 };

@@ -103,6 +103,7 @@ void StepPlan::emit() {
     --builder_.op_;
     if (builder_.wants_gradient((*op)->output)) (*op)->backward(builder_);
   }
+  builder_.emit_deferred();
 }
 
 void StepPlan::remember(Module& model) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// linear_tail_cuda_test.cpp: the last linear layers and the loss in one launch, and the gradients of
-// their weights in another, against the operations one by one in double.
+// linear_tail_cuda_test.cpp: the last linear layers and the loss in one launch, and the gradients
+// of their weights in another, against the operations one by one in double.
 #include "framework/ops/gemm/matmul.h"
 #include "framework/ops/softmax_cross_entropy.h"
 #include "layers/layer_types.h"
@@ -210,6 +210,7 @@ TEST_F(LinearTailOnCuda, StandsAtTheEndOfAPlan) {
     LayerContext context;
     context.seed = 3;
     context.precision = precision;
+    context.device = device;
     const auto linear = [](const char* name, std::int64_t out) {
       Options options;
       options.set("out_features", out);
@@ -222,11 +223,6 @@ TEST_F(LinearTailOnCuda, StandsAtTheEndOfAPlan) {
         build_layers({plain("batch_norm2d", "b1"), plain("flatten", "flat"), linear("f1", 32),
                       plain("relu", "r1"), linear("f2", 20), plain("relu", "r2"), linear("f3", 10)},
                      input, context);
-    for (const NamedParameter& parameter : model->parameters()) {
-      Variable variable = parameter.variable;
-      variable.set_value(variable.value().to(device));
-    }
-    for (const NamedTensor& buffer : model->buffers()) (void)buffer;
     return model;
   };
   const auto planned = network(ComputePrecision::f32, cuda());

@@ -157,11 +157,11 @@ int few_channel_forward_parts(std::int64_t batch, const FewChannelStage& last) {
   return wanted < possible ? static_cast<int>(wanted) : possible;
 }
 
-// Blocks for a sample: enough for about 132 multiprocessors, and for all sums of dw; 0: none is.
+// Blocks for a sample: as many as run at the same time, and enough for all sums of dw; 0: none is.
 int few_channel_backward_parts(const FewChannelStage* stage, int stages, std::int64_t batch) {
-  constexpr std::int64_t kMultiprocessors = kMostBlocks / 2;
   const FewChannelStage& z = stage[stages - 1];
-  const std::int64_t wanted = batch >= kMultiprocessors ? 1 : kMultiprocessors / batch;
+  const std::int64_t wanted =
+      std::max<std::int64_t>(1, kMostBlocks / std::max<std::int64_t>(1, batch));
   int best = 0;
   for (int parts = 1; parts <= z.c; ++parts) {
     if (z.c % parts != 0) continue;

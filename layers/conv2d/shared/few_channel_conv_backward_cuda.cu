@@ -205,7 +205,7 @@ struct DxReader {
   }
 };
 
-template <int R, int kChannels>
+template <int R, int kChannels, bool kRounds>
 __global__ void __launch_bounds__(kBlockThreads, 2)
     few_channel_backward(const FewChannelBackwardPlan plan) {
   float* const shared = dynamic_shared<float>();
@@ -247,9 +247,8 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
   const int first_factor = first.pools() ? 2 : 1;
   auto* const first_passes = reinterpret_cast<std::uint8_t*>(shared + plan.passes_at);
   const float* const x_from = a.stages == 2 ? a.y[0] : a.x;  // x of the last stage
-  const bool rounds = a.factors != DType::f32;
-  bool weights_wait = plan.convolves_back;  // to be rounded
-  const int weight_floats = round_up(z.k * weight_k(z), 4);
+  [[maybe_unused]] bool weights_wait = plan.convolves_back;  // to be rounded
+  [[maybe_unused]] const int weight_floats = round_up(z.k * weight_k(z), 4);
 
   for (std::int64_t n = static_cast<std::int64_t>(chunk) * plan.samples; n < a.batch;
        n += static_cast<std::int64_t>(plan.chunks) * plan.samples) {
@@ -281,7 +280,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
         const float d = pixel_gradient(z, a.dy[from + i], reads_y ? a.y[last][from + i] : 0.0f);
         const int row = plan.by_out_w.divide(i);
         const int column = i - row * out_w;
-        spread(z, passes, rounded_to(a.factors, d),
+        spread(z, passes, kRounds ? rounded_to(a.factors, d) : d,
                dy + sample * dy_step + of_y.plane * dy_shape.plane() +
                    row * factor * dy_shape.pitch + dy_shape.left + column * factor,
                dy_shape.pitch);
@@ -290,7 +289,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
     }
     finish_copies();
     __syncthreads();
-    if (rounds) {
+    if constexpr (kRounds) {
       for (int i = 0; i < a.stages; ++i) {
         round_factors(a.factors, shared + plan.x_at[i],
                       plan.samples * a.stage[i].c * plan.x_tile[i].plane());
@@ -326,11 +325,11 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
         const unsigned passes =
             first.pools() ? first_passes[(sample * c_count + of_x.plane) * pixels + pixel] : 1u;
         // A rounded y is no place to take a slope at.
-        const float y = rounds ? x_from[((n + sample) * z.c + c) * pixels + pixel]
-                               : x[sample * x_step + c * x_shape.plane() +
-                                   (row + z.pad_top) * x_shape.pitch + column + z.pad_left];
+        const float y = kRounds ? x_from[((n + sample) * z.c + c) * pixels + pixel]
+                                : x[sample * x_step + c * x_shape.plane() +
+                                    (row + z.pad_top) * x_shape.pitch + column + z.pad_left];
         const float gradient = pixel_gradient(first, d, y);
-        spread(first, passes, rounded_to(a.factors, gradient),
+        spread(first, passes, kRounds ? rounded_to(a.factors, gradient) : gradient,
                g + (sample * first.k + c) * g_shape.plane() + row * first_factor * g_shape.pitch +
                    column * first_factor,
                g_shape.pitch);
@@ -371,8 +370,8 @@ __global__ void __launch_bounds__(kAddThreads)
     add_chunks(const float* sums, std::int64_t piece, int chunks, const SumsTargets targets) {
   constexpr int kRows = kAddThreads / 32;
   __shared__ float rows[kRows][32];
+  let_next_kernel_start();  // some kernel behind may have nothing to do with these sums
   wait_for_previous_kernel();
-  let_next_kernel_start();
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int row = static_cast<int>(threadIdx.x) / 32;
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * 32 + lane;
@@ -395,15 +394,23 @@ __global__ void __launch_bounds__(kAddThreads)
   *to = target.accumulate ? *to + sum : sum;
 }
 
+template <int R, int kChannels>
+void launch_rounding(const LaunchShape& shape, const FewChannelBackwardPlan& plan) {
+  const bool rounds = plan.a.factors != DType::f32;
+  launch(
+      rounds ? few_channel_backward<R, kChannels, true> : few_channel_backward<R, kChannels, false>,
+      shape, plan);
+}
+
 template <int R>
 void launch_channels(const LaunchShape& shape, const FewChannelBackwardPlan& plan) {
   switch (plan.channels) {
     case 1:
-      return launch(few_channel_backward<R, 1>, shape, plan);
+      return launch_rounding<R, 1>(shape, plan);
     case 2:
-      return launch(few_channel_backward<R, 2>, shape, plan);
+      return launch_rounding<R, 2>(shape, plan);
     default:
-      if constexpr (R < 7) launch(few_channel_backward<R, 3>, shape, plan);
+      if constexpr (R < 7) launch_rounding<R, 3>(shape, plan);
   }
 }
 

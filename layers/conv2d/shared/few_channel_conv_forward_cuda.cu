@@ -16,8 +16,9 @@
 //            memory. Few samples: more blocks share a sample, each with its part of the last
 //            stage's channels.
 // Shapes     x [N,C,H,W], w [K,C,R,R], b [K], y [N,K,P/2,Q/2], all f32 (sums too); passes u8 as y
-// Supports   f32, and x and w rounded to a half type where they are multiplied; R = S = 3, 5 or 7, stride 1, no dilation, no groups, padding below R, sizes whose
-//            tiles fit into the shared memory of a block
+// Supports   f32, and x and w rounded to a half type where they are multiplied; R = S = 3, 5 or 7,
+//            stride 1, no dilation, no groups, padding below R, sizes whose tiles fit into the
+//            shared memory of a block
 // Cost       FLOPs = 2 N K P Q C R^2 (the first stage again for each part of a sample); bytes = x,
 //            y, passes once; compute-bound from about one sample for each multiprocessor on, below
 //            it the latency of one sample counts
@@ -38,6 +39,7 @@ namespace {
 using namespace few_channel;
 
 // Bias, curve and pooling of the tile (2 x 4 sums) of channel k.
+template <bool kRounds>
 struct Finish {
   const FewChannelStage* z;
   float* y;              // of the first sample; may be null
@@ -49,9 +51,9 @@ struct Finish {
   // k counts the channels of all samples.
   __device__ void store(int k, int row, int column, float value) const {
     if (y != nullptr) y[(k * z->out_h() + row) * z->out_w() + column] = value;
-    if (next != nullptr) {
-      next[k * next_plane + row * next_pitch + column] = rounded_to(factors, value);
-    }
+    if (next == nullptr) return;
+    if constexpr (kRounds) value = rounded_to(factors, value);
+    next[k * next_plane + row * next_pitch + column] = value;
   }
 
   __device__ void operator()(int sample, int channel, int tile_row, int tile_column, float bias,
@@ -99,11 +101,11 @@ struct Finish {
 
 // Output channels [k_begin, k_end) of one stage of `samples` samples from its tiles in shared
 // memory. Ends with no barrier; has one inside when the sums are split.
-template <int R>
+template <int R, bool kRounds>
 __device__ void compute_stage(const FewChannelStage& z, const XTile& tile, const Deal& deal,
                               const DealDivisors& by, const FastDivisor& by_k_tiles, const float* x,
                               const float* w, const float* b, int k_begin, int k_end, int samples,
-                              float* split, const Finish& finish) {
+                              float* split, const Finish<kRounds>& finish) {
   const int items = deal.items();
   const int x_step = z.c * tile.plane();
   for (int i = static_cast<int>(threadIdx.x); i < items * deal.splits; i += kBlockThreads) {
@@ -172,7 +174,7 @@ __device__ void compute_stage(const FewChannelStage& z, const XTile& tile, const
   }
 }
 
-template <int R>
+template <int R, bool kRounds>
 __global__ void __launch_bounds__(kBlockThreads, 2)
     few_channel_forward(const FewChannelForwardPlan plan) {
   float* const shared = dynamic_shared<float>();
@@ -193,8 +195,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
   if (a.stages == 2) {
     load_weights<R>(first, plan.by_weights[0], a.w[0], 0, first.k, 0, shared + plan.w_at[0]);
   }
-  const bool rounds = a.factors != DType::f32;
-  bool weights_wait = true;  // to be rounded
+  [[maybe_unused]] bool weights_wait = true;  // to be rounded
   const int x_step = first.c * first.h * first.w;
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) / plan.parts * plan.samples;
   for (std::int64_t n = static_cast<std::int64_t>(blockIdx.x) / plan.parts * plan.samples;
@@ -206,7 +207,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
                 samples * first.c, shared + plan.x_at[0]);
     finish_copies();
     __syncthreads();
-    if (rounds) {
+    if constexpr (kRounds) {
       // The first samples come together with the weights, in front of the split sums.
       const int end_of_x = plan.x_at[0] + plan.samples * first.c * plan.tile[0].plane();
       round_factors(a.factors, shared, weights_wait ? plan.split_at : end_of_x);
@@ -217,30 +218,39 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
       const XTile& tile = plan.tile[1];
       const std::int64_t at = n * first.outputs();
       const bool writes = part == 0;  // one of the parts
-      const Finish finish{.z = &first,
-                          .y = writes && a.y[0] != nullptr ? a.y[0] + at : nullptr,
-                          .passes = writes && a.passes[0] != nullptr ? a.passes[0] + at : nullptr,
-                          .next = shared + plan.x_at[1] + end.pad_top * tile.pitch + end.pad_left,
-                          .next_pitch = tile.pitch,
-                          .next_plane = tile.plane(),
-                          .factors = a.factors};
-      compute_stage<R>(first, plan.tile[0], plan.deal[0], plan.by[0], plan.by_k_tiles[0],
-                       shared + plan.x_at[0], shared + plan.w_at[0], a.b[0], 0, first.k, samples,
-                       shared + plan.split_at, finish);
+      const Finish<kRounds> finish{
+          .z = &first,
+          .y = writes && a.y[0] != nullptr ? a.y[0] + at : nullptr,
+          .passes = writes && a.passes[0] != nullptr ? a.passes[0] + at : nullptr,
+          .next = shared + plan.x_at[1] + end.pad_top * tile.pitch + end.pad_left,
+          .next_pitch = tile.pitch,
+          .next_plane = tile.plane(),
+          .factors = a.factors};
+      compute_stage<R, kRounds>(first, plan.tile[0], plan.deal[0], plan.by[0], plan.by_k_tiles[0],
+                                shared + plan.x_at[0], shared + plan.w_at[0], a.b[0], 0, first.k,
+                                samples, shared + plan.split_at, finish);
       __syncthreads();
     }
     const std::int64_t at = n * end.outputs();
-    const Finish finish{.z = &end,
-                        .y = a.y[last] + at,
-                        .passes = a.passes[last] == nullptr ? nullptr : a.passes[last] + at,
-                        .next = nullptr,
-                        .next_pitch = 0,
-                        .next_plane = 0,
-                        .factors = DType::f32};
-    compute_stage<R>(end, plan.tile[last], plan.deal[last], plan.by[last], plan.by_k_tiles[last],
-                     shared + plan.x_at[last], shared + plan.w_at[last], a.b[last], k_begin, k_end,
-                     samples, shared + plan.split_at, finish);
+    const Finish<kRounds> finish{
+        .z = &end,
+        .y = a.y[last] + at,
+        .passes = a.passes[last] == nullptr ? nullptr : a.passes[last] + at,
+        .next = nullptr,
+        .next_pitch = 0,
+        .next_plane = 0,
+        .factors = DType::f32};
+    compute_stage<R, kRounds>(end, plan.tile[last], plan.deal[last], plan.by[last],
+                              plan.by_k_tiles[last], shared + plan.x_at[last],
+                              shared + plan.w_at[last], a.b[last], k_begin, k_end, samples,
+                              shared + plan.split_at, finish);
   }
+}
+
+template <int R>
+void launch_rounding(const LaunchShape& shape, const FewChannelForwardPlan& plan) {
+  const bool rounds = plan.a.factors != DType::f32;
+  launch(rounds ? few_channel_forward<R, true> : few_channel_forward<R, false>, shape, plan);
 }
 
 void run(const FewChannelForward& a, int parts) {
@@ -254,11 +264,11 @@ void run(const FewChannelForward& a, int parts) {
       .overlaps_previous = true};
   switch (a.stage[0].r) {
     case 3:
-      return launch(few_channel_forward<3>, shape, plan);
+      return launch_rounding<3>(shape, plan);
     case 5:
-      return launch(few_channel_forward<5>, shape, plan);
+      return launch_rounding<5>(shape, plan);
     default:
-      return launch(few_channel_forward<7>, shape, plan);
+      return launch_rounding<7>(shape, plan);
   }
 }
 

@@ -130,8 +130,8 @@ struct Chain {
     return out;
   }
 
-  // The same by operations on the CPU, in double, stage by stage: factors are rounded, what is added
-  // is not.
+  // The same by operations on the CPU, in double, stage by stage: factors are rounded, what is
+  // added is not.
   std::vector<Tensor> expected() const {
     struct Stage {
       Variable x, w, conv, before, y;
@@ -229,8 +229,9 @@ TEST_F(FewChannelConvOnCuda, a_tanh_matches) {
   expect_equal(Chain(lenet(1, 28, 5, FewChannelCurve::tanh), 2, false, false), kBound);
 }
 
-// In half precision. Where a sum in another order rounds to the other side, one factor of one product
-// is off by one unit, against sums of 25 to 2400 products: far less than a factor that nobody rounds.
+// In half precision. Where a sum in another order rounds to the other side, one factor of one
+// product is off by one unit, against sums of 25 to 2400 products: far less than a factor that
+// nobody rounds.
 TEST_F(FewChannelConvOnCuda, factors_are_rounded_where_they_are_multiplied) {
   for (const DType half : {DType::bf16, DType::f16}) {
     SCOPED_TRACE(name_of(half));
