@@ -88,8 +88,7 @@ __global__ void __launch_bounds__(DepthwiseTiling::kThreads, blocks_wanted(kSize
   if (item.plane < job.planes) {
     const int channel = job.channel + item.plane;
     const T* const w = work.w + channel * kTaps;
-#pragma unroll
-    for (int i = 0; i < kTaps; ++i) taps[i] = to_float(w[work.turned ? kTaps - 1 - i : i]);
+    load_taps<kTaps>(w, work.turned, taps);
     if (work.b != nullptr) bias = to_float(work.b[channel]);
   }
   if constexpr (kAligned) {

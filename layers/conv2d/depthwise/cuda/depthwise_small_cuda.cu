@@ -106,8 +106,7 @@ __global__ void __launch_bounds__(kThreads)
   if (plane < planes) {
     const std::uint32_t channel = (first + plane) % work.channels;
     const T* const w = work.w + channel * kTaps;
-#pragma unroll
-    for (int i = 0; i < kTaps; ++i) taps[i] = to_float(w[work.turned ? kTaps - 1 - i : i]);
+    load_taps<kTaps>(w, work.turned, taps);
     if (work.b != nullptr) bias = to_float(work.b[channel]);
   }
   async_copy_wait<0>();
