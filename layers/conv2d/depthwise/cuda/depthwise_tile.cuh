@@ -73,18 +73,6 @@ __device__ inline void store_unit(T* to, const float* v) {
   }
 }
 
-// The taps of a channel, turned by 180 degrees if asked for.
-template <int kTaps, class T>
-__device__ inline void load_taps(const T* w, bool turned, float (&taps)[kTaps]) {
-  if (turned) {
-#pragma unroll
-    for (int i = 0; i < kTaps; ++i) taps[i] = to_float(w[kTaps - 1 - i]);
-  } else {
-#pragma unroll
-    for (int i = 0; i < kTaps; ++i) taps[i] = to_float(w[i]);
-  }
-}
-
 // ---- into shared memory ------------------------------------------------------------------------
 
 // Where plane `plane` of [planes, h, w] begins: one wide multiplication.
