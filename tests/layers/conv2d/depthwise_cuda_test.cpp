@@ -198,6 +198,17 @@ TEST_F(DepthwiseOnCuda, SmallPlanesWithWholeRowsInAThread) {
   check("n=3,c=11,h=14,w=14,k=11,groups=11,r=3,s=3,pad=1");
 }
 
+TEST_F(DepthwiseOnCuda, ManySmallPlanesUnderLargerKernelsAndStrides) {
+  for (const char* kernel : {"r=5,s=5,pad=2", "r=7,s=7,pad=3"}) {
+    check(cat("n=64,c=65,h=14,w=14,k=65,groups=65,", kernel));
+    check(cat("n=64,c=64,h=14,w=14,k=64,groups=64,stride=2,", kernel));
+    check<BFloat16>(cat("n=64,c=64,h=14,w=14,k=64,groups=64,", kernel));
+    check<Float16>(cat("n=64,c=64,h=14,w=14,k=64,groups=64,stride=2,", kernel));
+  }
+  check("n=5,c=67,h=14,w=14,k=67,groups=67,r=3,s=3,pad=1,stride=2");
+  check<BFloat16>("n=5,c=72,h=14,w=14,k=72,groups=72,r=3,s=3,pad=1,stride=2");
+}
+
 TEST_F(DepthwiseOnCuda, RowsOfWholePairs) {
   for (const char* kernel : {"r=3,s=3,pad=1", "r=5,s=5,pad=2", "r=7,s=7,pad=3"}) {
     check(cat("n=2,c=3,h=14,w=18,k=3,groups=3,", kernel));

@@ -54,14 +54,14 @@ struct ForwardWork {
   const T* b = nullptr;
   const T* residual = nullptr;
   T* y = nullptr;
-  int store_unit = 0;  // numbers of a store to y; 0: by way of shared memory
+  // Numbers of a store to y; 0: by way of shared memory. With stride 1 those of a copy of x.
+  int store_unit = 0;
   bool relu = false;
-  bool turned = false;  // the taps in reverse order
 };
 
 constexpr int blocks_wanted(int size) { return size == 3 ? 8 : size == 5 ? 5 : 4; }
 
-template <class T, int kSize, int kStride, int kUnit>
+template <class T, int kSize, int kStride, int kUnit, bool kTurned>
 __global__ void __launch_bounds__(DepthwiseTiling::kThreads, blocks_wanted(kSize))
     depthwise_forward_kernel(const __grid_constant__ ForwardWork<T> work) {
   constexpr bool kAligned = kUnit > 0;
@@ -70,6 +70,7 @@ __global__ void __launch_bounds__(DepthwiseTiling::kThreads, blocks_wanted(kSize
   constexpr int kTaps = kSize * kSize;
   constexpr int kRows = rows_of(kStride);
   const DepthwiseTiling& t = work.tiling;
+  const int store_unit = kStride == 1 ? kUnit : work.store_unit;
   let_next_kernel_start();
   wait_for_previous_kernel();
   T* const tile = dynamic_shared<T>();       // [planes, rows, pitch]
@@ -89,7 +90,7 @@ __global__ void __launch_bounds__(DepthwiseTiling::kThreads, blocks_wanted(kSize
     const int channel = job.channel + item.plane;
     const T* const w = work.w + channel * kTaps;
 #pragma unroll
-    for (int i = 0; i < kTaps; ++i) taps[i] = to_float(w[work.turned ? kTaps - 1 - i : i]);
+    for (int i = 0; i < kTaps; ++i) taps[i] = to_float(w[kTurned ? kTaps - 1 - i : i]);
     if (work.b != nullptr) bias = to_float(work.b[channel]);
   }
   if constexpr (kAligned) {
@@ -135,9 +136,9 @@ __global__ void __launch_bounds__(DepthwiseTiling::kThreads, blocks_wanted(kSize
       if (!plain) {
         float more[4] = {};
         if (residual != nullptr) {
-          work.store_unit == 4   ? load_group<4>(residual + below, columns, more)
-          : work.store_unit == 2 ? load_group<2>(residual + below, columns, more)
-                                 : load_group<0>(residual + below, columns, more);
+          store_unit == 4   ? load_group<4>(residual + below, columns, more)
+          : store_unit == 2 ? load_group<2>(residual + below, columns, more)
+                            : load_group<0>(residual + below, columns, more);
         }
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
@@ -148,12 +149,12 @@ __global__ void __launch_bounds__(DepthwiseTiling::kThreads, blocks_wanted(kSize
           sums[done][j] = finished(sums[done][j], work.relu);
         }
       }
-      work.store_unit == 4   ? store_group<4>(y + below, columns, sums[done])
-      : work.store_unit == 2 ? store_group<2>(y + below, columns, sums[done])
-                             : store_group<0>(stage + below, columns, sums[done]);
+      store_unit == 4   ? store_group<4>(y + below, columns, sums[done])
+      : store_unit == 2 ? store_group<2>(y + below, columns, sums[done])
+                        : store_group<0>(stage + below, columns, sums[done]);
     }
   }
-  if (work.store_unit == 0) {
+  if (store_unit == 0) {
     __syncthreads();
     store_run(run, staged);
   }
@@ -161,16 +162,16 @@ __global__ void __launch_bounds__(DepthwiseTiling::kThreads, blocks_wanted(kSize
 
 // ---- launchers ---------------------------------------------------------------------------------
 
-template <class T, int kSize, int kStride, int kUnit>
+template <class T, int kSize, int kStride, int kUnit, bool kTurned>
 void launch_forward(const ForwardWork<T>& work) {
   const DepthwiseTiling& t = work.tiling;
   const int numbers = t.tile_floats() + (work.store_unit > 0 ? 0 : t.staged_floats());
-  launch(depthwise_forward_kernel<T, kSize, kStride, kUnit>,
+  launch(depthwise_forward_kernel<T, kSize, kStride, kUnit, kTurned>,
          shape_of(t, work.images, work.channels, static_cast<std::size_t>(numbers) * sizeof(T)),
          work);
 }
 
-template <class T>
+template <class T, bool kTurned>
 void forward_planes(ForwardWork<T> work, const PlaneMap& map) {
   int unit = source_unit(map);
   if (!is_aligned(work.x, unit)) unit = 0;
@@ -178,11 +179,13 @@ void forward_planes(ForwardWork<T> work, const PlaneMap& map) {
   if (!is_aligned(work.y, work.store_unit) || !is_aligned(work.residual, work.store_unit)) {
     work.store_unit = 0;
   }
+  if (map.stride == 1) unit = work.store_unit = std::min(unit, work.store_unit);
   work.tiling = forward_tiling(map, rows_of(map.stride), unit, /*staged=*/work.store_unit == 0,
                                work.channels, tiles_to_fill_device(work.images));
-  for_size_stride_unit(map.size, map.stride, unit, [&](auto size, auto stride, auto unit_of_rows) {
-    launch_forward<T, size(), stride(), unit_of_rows()>(work);
-  });
+  for_size_stride_unit<kTurned ? 1 : 2>(
+      map.size, map.stride, unit, [&](auto size, auto stride, auto unit_of_rows) {
+        launch_forward<T, size(), stride(), unit_of_rows(), kTurned>(work);
+      });
 }
 
 }  // namespace
@@ -191,15 +194,15 @@ void forward_by_tiles(const Conv2dForwardArgs& args) {
   const Conv2dProblem& z = args.problem;
   with_float_type(z.dtype, [&](auto zero) {
     using T = decltype(zero);
-    forward_planes<T>({.images = z.n,
-                       .channels = static_cast<int>(z.c),
-                       .x = static_cast<const T*>(args.x),
-                       .w = static_cast<const T*>(args.w),
-                       .b = static_cast<const T*>(args.b),
-                       .residual = static_cast<const T*>(args.epilogue.residual),
-                       .y = static_cast<T*>(args.y),
-                       .relu = args.epilogue.relu},
-                      plane_map(z));
+    forward_planes<T, false>({.images = z.n,
+                              .channels = static_cast<int>(z.c),
+                              .x = static_cast<const T*>(args.x),
+                              .w = static_cast<const T*>(args.w),
+                              .b = static_cast<const T*>(args.b),
+                              .residual = static_cast<const T*>(args.epilogue.residual),
+                              .y = static_cast<T*>(args.y),
+                              .relu = args.epilogue.relu},
+                             plane_map(z));
   });
 }
 
@@ -207,13 +210,12 @@ void backward_data_as_forward(const Conv2dBackwardDataArgs& args) {
   const Conv2dProblem& z = args.problem;
   with_float_type(z.dtype, [&](auto zero) {
     using T = decltype(zero);
-    forward_planes<T>({.images = z.n,
-                       .channels = static_cast<int>(z.c),
-                       .x = static_cast<const T*>(args.dy),
-                       .w = static_cast<const T*>(args.w),
-                       .y = static_cast<T*>(args.dx),
-                       .turned = true},
-                      turned(plane_map(z)));
+    forward_planes<T, true>({.images = z.n,
+                             .channels = static_cast<int>(z.c),
+                             .x = static_cast<const T*>(args.dy),
+                             .w = static_cast<const T*>(args.w),
+                             .y = static_cast<T*>(args.dx)},
+                            turned(plane_map(z)));
   });
 }
 

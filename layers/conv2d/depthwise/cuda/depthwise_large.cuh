@@ -32,65 +32,34 @@ __device__ inline void load_floats(const float* from, float (&v)[kCount]) {
   }
 }
 
-// The products of kTaps neighbouring taps of each row, kLow to kHigh, with the source from `source`
-// on. `taps` is the row that kLow meets; those of the next rows of sums stand before it.
-template <int kUnit, int kTaps, int kLow, int kHigh, int kRows, int kColumns>
-__device__ inline void add_taps(const float* source, const float* taps, int tap_pitch,
+// The rows of taps that a row of the source meets: rows[o] for the row o of the sums, of which
+// those from low to high exist. The others are some row too, so that all loads come first.
+template <int kRows>
+struct MetRows {
+  const float* rows[kRows];
+  int low = 0, high = 0;
+};
+
+// The products of kTaps neighbouring taps of each row with the source from `source` on. One piece
+// of code for all rows, complete or not: a copy for each combination would not fit the instruction
+// cache.
+template <int kUnit, int kTaps, int kRows, int kColumns>
+__device__ inline void add_taps(const float* source, const MetRows<kRows>& met, int q,
                                 float (&sums)[kRows][kColumns]) {
   float v[kColumns + kTaps - 1];
-  load_floats<kUnit>(source, v);
+  float t[kRows][kTaps];
+  load_floats<kUnit>(source + q, v);
 #pragma unroll
-  for (int o = kLow; o <= kHigh; ++o) {
-    float t[kTaps];
-    load_floats<4>(taps - (o - kLow) * tap_pitch, t);
+  for (int o = 0; o < kRows; ++o) load_floats<4>(met.rows[o] + q, t[o]);
+#pragma unroll
+  for (int o = 0; o < kRows; ++o) {
+    if (o < met.low || o > met.high) continue;
 #pragma unroll
     for (int s = 0; s < kTaps; ++s) {
 #pragma unroll
-      for (int j = 0; j < kColumns; ++j) sums[o][j] = fmaf(v[j + s], t[s], sums[o][j]);
+      for (int j = 0; j < kColumns; ++j) sums[o][j] = fmaf(v[j + s], t[o][s], sums[o][j]);
     }
   }
-}
-
-// Adds a row of the source, times a row of `count` taps each, to the rows kLow to kHigh of the sums.
-template <int kUnit, int kLow, int kHigh, int kRows, int kColumns>
-__device__ inline void add_source_row(const float* source, const float* taps, int tap_pitch,
-                                      int count, float (&sums)[kRows][kColumns]) {
-  int q = 0;
-#pragma unroll 1
-  for (; q + 4 <= count; q += 4) {
-    add_taps<kUnit, 4, kLow, kHigh>(source + q, taps + q, tap_pitch, sums);
-  }
-  if (q + 1 == count) {
-    add_taps<kUnit, 1, kLow, kHigh>(source + q, taps + q, tap_pitch, sums);
-  } else if (q + 2 == count) {
-    add_taps<kUnit, 2, kLow, kHigh>(source + q, taps + q, tap_pitch, sums);
-  } else if (q + 3 == count) {
-    add_taps<kUnit, 3, kLow, kHigh>(source + q, taps + q, tap_pitch, sums);
-  }
-}
-
-// The same for rows known at run time.
-template <int kUnit, int kRows, int kColumns>
-__device__ inline void add_source_row(int low, int high, const float* source, const float* taps,
-                                      int tap_pitch, int count, float (&sums)[kRows][kColumns]) {
-  const auto when = [&](auto first, auto last) {
-    constexpr int kLow = first(), kHigh = last();
-    if constexpr (kLow <= kHigh && kHigh < kRows) {
-      if (low == kLow && high == kHigh) {
-        add_source_row<kUnit, kLow, kHigh>(source, taps, tap_pitch, count, sums);
-      }
-    }
-  };
-  const auto each_high = [&](auto first) {
-    when(first, std::integral_constant<int, 3>());
-    when(first, std::integral_constant<int, 2>());
-    when(first, std::integral_constant<int, 1>());
-    when(first, std::integral_constant<int, 0>());
-  };
-  each_high(std::integral_constant<int, 0>());
-  each_high(std::integral_constant<int, 1>());
-  each_high(std::integral_constant<int, 2>());
-  each_high(std::integral_constant<int, 3>());
 }
 
 // What a thread correlates: its sums begin at row `row` and column `column` of the source's class,
@@ -120,11 +89,25 @@ __device__ inline void correlate(const Correlation& c, int pitch, int tap_pitch,
 #pragma unroll 1
   for (int i = begin; i < end; ++i) {
     const int row = c.row + i;
-    const bool inside = row >= 0 && row < c.rows;
-    const int low = max(0, i - c.tap_rows + 1);
-    const int high = min(kRows - 1, i);
-    add_source_row<kUnit>(low, high, inside ? c.source + row * pitch : zeros,
-                          c.taps + (i - low) * tap_pitch, tap_pitch, c.tap_columns, sums);
+    const float* const source = row >= 0 && row < c.rows ? c.source + row * pitch : zeros;
+    MetRows<kRows> met;
+    met.low = max(0, i - c.tap_rows + 1);
+    met.high = min(kRows - 1, i);
+#pragma unroll
+    for (int o = 0; o < kRows; ++o) {
+      met.rows[o] = c.taps + min(max(i - o, 0), max(c.tap_rows - 1, 0)) * tap_pitch;
+    }
+    int q = 0;
+#pragma unroll 1
+    for (; q + 4 <= c.tap_columns; q += 4) add_taps<kUnit, 4>(source, met, q, sums);
+    const int left = c.tap_columns - q;
+    if (left == 1) {
+      add_taps<kUnit, 1>(source, met, q, sums);
+    } else if (left == 2) {
+      add_taps<kUnit, 2>(source, met, q, sums);
+    } else if (left == 3) {
+      add_taps<kUnit, 3>(source, met, q, sums);
+    }
   }
 }
 

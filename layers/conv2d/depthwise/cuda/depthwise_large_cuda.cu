@@ -94,7 +94,8 @@ __device__ inline void stage_taps(const LargeWork& work, int first_channel, floa
              });
 }
 
-// The finished rows of all slots, in the order of memory: planes [slot] (or -1) and channels [slot].
+// The finished rows of all slots, in the order of memory. Of each slot: its plane, or -1, and its
+// channel.
 template <class T>
 __device__ inline void store_slots(const LargeWork& work, const std::int64_t* planes,
                                    const int* channels, int first_row, int rows,

@@ -48,7 +48,6 @@ struct SmallWork {
   const T* residual = nullptr;
   T* y = nullptr;
   bool relu = false;
-  bool turned = false;  // the taps in reverse order
 };
 
 template <class T>
@@ -71,7 +70,7 @@ __device__ inline void load_row(const T* row, bool inside, float (&v)[kSide]) {
   }
 }
 
-template <class T, int kSide, int kSize, int kStride>
+template <class T, int kSide, int kSize, int kStride, bool kTurned>
 __global__ void __launch_bounds__(kThreads)
     depthwise_small_kernel(const __grid_constant__ SmallWork<T> work) {
   constexpr int kOut = (kSide - 1) / kStride + 1;  // rows and columns of y
@@ -107,7 +106,7 @@ __global__ void __launch_bounds__(kThreads)
     const std::uint32_t channel = (first + plane) % work.channels;
     const T* const w = work.w + channel * kTaps;
 #pragma unroll
-    for (int i = 0; i < kTaps; ++i) taps[i] = to_float(w[work.turned ? kTaps - 1 - i : i]);
+    for (int i = 0; i < kTaps; ++i) taps[i] = to_float(w[kTurned ? kTaps - 1 - i : i]);
     if (work.b != nullptr) bias = to_float(work.b[channel]);
   }
   async_copy_wait<0>();
@@ -178,7 +177,7 @@ __global__ void __launch_bounds__(kThreads)
 
 // ---- launchers ---------------------------------------------------------------------------------
 
-template <class T, int kSide, int kSize, int kStride>
+template <class T, int kSide, int kSize, int kStride, bool kTurned>
 void launch_small(const SmallWork<T>& work) {
   constexpr int kOut = (kSide - 1) / kStride + 1;
   constexpr int kPlanes = kThreads / (kOut / kRows);
@@ -186,21 +185,22 @@ void launch_small(const SmallWork<T>& work) {
                     .block = dim3(kThreads),
                     .shared_bytes = kPlanes * (kSide * kSide + kOut * kOut) * sizeof(T)};
   shape.overlaps_previous = true;
-  launch(depthwise_small_kernel<T, kSide, kSize, kStride>, shape, work);
+  launch(depthwise_small_kernel<T, kSide, kSize, kStride, kTurned>, shape, work);
 }
 
-template <class T, int kSide, int kStride>
+template <class T, int kSide, int kStride, bool kTurned>
 void launch_size(const SmallWork<T>& work, std::int64_t size) {
-  size == 3   ? launch_small<T, kSide, 3, kStride>(work)
-  : size == 5 ? launch_small<T, kSide, 5, kStride>(work)
-              : launch_small<T, kSide, 7, kStride>(work);
+  size == 3   ? launch_small<T, kSide, 3, kStride, kTurned>(work)
+  : size == 5 ? launch_small<T, kSide, 5, kStride, kTurned>(work)
+              : launch_small<T, kSide, 7, kStride, kTurned>(work);
 }
 
-template <class T>
+template <class T, bool kTurned>
 void small_planes(const SmallWork<T>& work, const Conv2dProblem& z) {
-  z.stride_h == 2 ? launch_size<T, 14, 2>(work, z.r)
-  : z.h == 14     ? launch_size<T, 14, 1>(work, z.r)
-                  : launch_size<T, 7, 1>(work, z.r);
+  if constexpr (!kTurned) {
+    if (z.stride_h == 2) return launch_size<T, 14, 2, false>(work, z.r);
+  }
+  z.h == 14 ? launch_size<T, 14, 1, kTurned>(work, z.r) : launch_size<T, 7, 1, kTurned>(work, z.r);
 }
 
 }  // namespace
@@ -219,15 +219,15 @@ void forward_of_small_planes(const Conv2dForwardArgs& args) {
   const Conv2dProblem& z = args.problem;
   with_float_type(z.dtype, [&](auto zero) {
     using T = decltype(zero);
-    small_planes<T>({.planes = static_cast<std::uint32_t>(z.n * z.c),
-                     .channels = static_cast<std::uint32_t>(z.c),
-                     .x = static_cast<const T*>(args.x),
-                     .w = static_cast<const T*>(args.w),
-                     .b = static_cast<const T*>(args.b),
-                     .residual = static_cast<const T*>(args.epilogue.residual),
-                     .y = static_cast<T*>(args.y),
-                     .relu = args.epilogue.relu},
-                    z);
+    small_planes<T, false>({.planes = static_cast<std::uint32_t>(z.n * z.c),
+                            .channels = static_cast<std::uint32_t>(z.c),
+                            .x = static_cast<const T*>(args.x),
+                            .w = static_cast<const T*>(args.w),
+                            .b = static_cast<const T*>(args.b),
+                            .residual = static_cast<const T*>(args.epilogue.residual),
+                            .y = static_cast<T*>(args.y),
+                            .relu = args.epilogue.relu},
+                           z);
   });
 }
 
@@ -235,13 +235,12 @@ void backward_data_of_small_planes(const Conv2dBackwardDataArgs& args) {
   const Conv2dProblem& z = args.problem;
   with_float_type(z.dtype, [&](auto zero) {
     using T = decltype(zero);
-    small_planes<T>({.planes = static_cast<std::uint32_t>(z.n * z.c),
-                     .channels = static_cast<std::uint32_t>(z.c),
-                     .x = static_cast<const T*>(args.dy),
-                     .w = static_cast<const T*>(args.w),
-                     .y = static_cast<T*>(args.dx),
-                     .turned = true},
-                    z);
+    small_planes<T, true>({.planes = static_cast<std::uint32_t>(z.n * z.c),
+                           .channels = static_cast<std::uint32_t>(z.c),
+                           .x = static_cast<const T*>(args.dy),
+                           .w = static_cast<const T*>(args.w),
+                           .y = static_cast<T*>(args.dx)},
+                          z);
   });
 }
 

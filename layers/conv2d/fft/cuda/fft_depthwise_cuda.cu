@@ -30,6 +30,8 @@
 // Source     as fft_cuda.cu; RepLKNet: X. Ding et al. 2022, arXiv 2203.06717, for kernels that
 //            large; D. Y. Fu et al. 2023: FlashFFTConv, arXiv 2311.05908, the same fusion in 1-d
 // Read next  fft_passes.cuh, the transforms; depthwise_large_cuda.cu, direct sums
+#include <cmath>
+
 #include "framework/machine/ceilings.h"
 #include "layers/conv2d/fft/cuda/fft_depthwise.h"
 #include "layers/conv2d/fft/cuda/fft_spans.cuh"
@@ -391,22 +393,36 @@ std::size_t depthwise_workspace_bytes(const Conv2dProblem& z, Direction directio
   return static_cast<std::size_t>(z.c * plan.slices() * plan.spectrum()) * sizeof(float2);
 }
 
+// A block takes long, because each of its passes waits for the one before, and three of them on a
+// multiprocessor hardly longer: so time is the number of rounds. Cycles fitted on an H200.
 Conv2dCost depthwise_cost(const Conv2dProblem& z, Direction direction) {
   const DepthwisePlan plan(z, direction);
   const auto number = [](Index value) { return static_cast<double>(value); };
   const double points = number(plan.length) * plan.length;
   const double log_points = plan.length == 16 ? 8 : plan.length == 32 ? 10 : 12;
-  // One transform of complex points for each tile: there and back for two, or there for x and dy.
-  const double transforms = number(z.c * plan.items() + (plan.items() % 2) * z.c);
+  const double written = number(plan.made.rows.limit) / plan.length;
+  // Cycles of a block from pixels to pixels, when three share a multiprocessor.
+  const double of_block = plan.length == 16   ? 16e3
+                          : plan.length == 32 ? 33e3
+                                              : 38e3 + 63e3 * written;
+  const auto rounds = [&](Index blocks) {
+    const double all = number(blocks) / cuda_device_facts().multiprocessors;
+    if (all <= 3) return all <= 1 ? 0.6 : all <= 2 ? 0.8 : 1.0;
+    return all <= 9 ? std::ceil(all / 3) : all / 3 + 0.5;
+  };
   const bool weight = direction == Direction::backward_weight;
-  const auto prepared = number(z.c * plan.spectrum() * Index(sizeof(float2)));
-  return {
-      .flops = transforms * (5 * points * log_points + 8 * points),
-      .bytes = z.nominal_bytes(),
-      .peak_share = 0.25,
-      .pass_bytes = weight ? 2 * number(static_cast<Index>(depthwise_workspace_bytes(z, direction)))
-                           : 2 * prepared,
-      .launches = 2};
+  const Index pairs = ceil_div(plan.items(), Index{2});
+  const double other = 0.3 * of_block;  // spectra of w, or back to dw
+  const double cycles =
+      other + (weight ? 0.5 * of_block * number(ceil_div(plan.items(), plan.slices())) *
+                            rounds(ceil_div(z.c * plan.slices(), plan.slots()))
+                      : of_block * rounds(ceil_div(z.c * pairs, plan.slots())));
+  const double transforms = number(z.c * 2 * pairs);
+  const double flops = transforms * (5 * points * log_points + 8 * points);
+  return {.flops = flops,
+          .bytes = z.nominal_bytes(),
+          .peak_share = flops / (cycles / 1.75e9 * kUnmeasuredGpu.f32_flops),
+          .launches = 2};
 }
 
 }  // namespace convscope::fft
