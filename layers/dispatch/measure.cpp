@@ -107,7 +107,7 @@ std::string find_answer(const MeasureKey& key) {
   return found == answers.end() ? "" : found->second;
 }
 
-constexpr double kRecordedSeconds = 0.01;  // of one candidate; longer runs are replayed once
+constexpr double kRecordedSeconds = 0.005;  // of one candidate; longer runs are replayed once
 
 // By marks in the queue of a device that records.
 double recorded_seconds(const std::function<void()>& run, Device device, double enough) {
@@ -135,7 +135,7 @@ double recorded_seconds(const std::function<void()>& run, Device device, double 
       free_all();
       return once;
     }
-    const int repeats = static_cast<int>(std::clamp(1e-3 / std::max(once, 1e-7), 1.0, 32.0));
+    const int repeats = static_cast<int>(std::clamp(5e-4 / std::max(once, 1e-7), 1.0, 32.0));
     backend.begin_recording(index);
     try {
       for (int i = 0; i < repeats; ++i) run();

@@ -42,7 +42,7 @@ CONVSCOPE_API std::string measured_fastest(const MeasureKey& key,
                                            const std::function<SecondsOf()>& timing);
 // Best of 5 to 50 runs, about 50 ms in all, after one warm-up. On a device with recordings: best of
 // up to 5 replays of a recording of several runs, timed by marks, so that no time of the host is
-// counted; about 10 ms in all. One that takes more than `enough` at once is not timed further.
+// counted; about 5 ms in all. One that takes more than `enough` at once is not timed further.
 CONVSCOPE_API double best_seconds(const std::function<void()>& run, Device device,
                                   double enough = 1e300);
 // What the policy answered in this process, by operation, device, direction and problem, whatever

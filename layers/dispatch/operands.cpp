@@ -190,7 +190,7 @@ Operands random_operands(const OperandSpecs& specs, Device device) {
 }
 
 Operands repeated_operands(const OperandSpecs& specs, Device device) {
-  constexpr std::int64_t kDifferent = 1 << 20;
+  constexpr std::int64_t kDifferent = 1 << 18;
   OperandSpecs small = specs;
   for (OperandSpec& spec : small.inputs) {
     const bool plain = spec.format.is_dense() && !is_code(spec.type) && !spec.is_rounded &&

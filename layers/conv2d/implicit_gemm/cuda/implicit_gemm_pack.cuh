@@ -88,8 +88,7 @@ __global__ void sum_weight_parts_kernel(const float* parts, int splits, std::int
   wait_for_previous_kernel();
   const std::int64_t count = rows * columns;
   for (std::int64_t i = global_thread(); i < count; i += global_threads()) {
-    // Divisions of 32 bits take a quarter of the time, which is that of this pass.
-    const std::int64_t row = count <= 0x7fffffff ? static_cast<int>(i) / columns : i / columns;
+    const std::int64_t row = i / columns;
     const int column = static_cast<int>(i - row * columns);
     const Piece piece = piece_at(column / kPieceHalves, taps_h, taps_w, pieces);
     const int channel = piece.channel * kPieceHalves + column % kPieceHalves;
