@@ -396,13 +396,13 @@ void run_gather(const Plan& plan, const Layout& at, const Finish& end, void* out
   std::copy_n(plan.wide, kMostPhases, gather.wide);
   // Phase (0, 0) has the most pixels.
   const int pixels = narrow(z.n * plan.high[0].outputs * plan.wide[0].outputs);
-  const auto tiles =
-      static_cast<unsigned>(row_tiles) * static_cast<unsigned>(ceil_div(pixels, by.columns));
-  const auto phases = static_cast<unsigned>(narrow(z.groups) * plan.phases_h * plan.phases_w);
-  const auto splits = static_cast<unsigned>(plan.splits);
-  gather.phases_first = plan.phases_h * plan.phases_w > 1 && tiles <= 65535;
+  const unsigned tiles = static_cast<unsigned>(row_tiles * ceil_div(pixels, by.columns));
+  const unsigned phases = static_cast<unsigned>(narrow(z.groups) * plan.phases_h * plan.phases_w);
+  const auto parts = static_cast<unsigned>(plan.splits);
+  const bool cached = static_cast<std::size_t>(plan.out_count) * two < cuda_device_facts().l2_bytes;
+  gather.phases_first = plan.phases_h * plan.phases_w > 1 && !cached && tiles <= 65535;
   launch(by.gather,
-         {.grid = gather.phases_first ? dim3(phases, tiles, splits) : dim3(tiles, phases, splits),
+         {.grid = gather.phases_first ? dim3(phases, tiles, parts) : dim3(tiles, phases, parts),
           .block = dim3(by.threads),
           .shared_bytes = by.shared_bytes,
           .overlaps_previous = true},

@@ -29,8 +29,8 @@ struct Gather {
   int pieces = 0, depth_pieces = 0, splits = 1;  // pieces of a group's pixel, of a row of weights
   int out_width = 0, out_area = 0;
   bool paired = false;  // pixels 2i and 2i + 1 are neighbours in the output, 2i as aligned as two
-  // The phases of a tile run side by side, because each writes only some elements of a sector: the
-  // L2 cache puts them together.
+  // The phases of a tile run side by side: each writes only some elements of a sector, and the L2
+  // cache, where it cannot hold the whole output, puts them together.
   bool phases_first = false;
   int phases_w = 1;
   FastDivisor by_row_tiles, by_phases_w, by_groups;
