@@ -11,6 +11,7 @@ loss below the noise (two standard errors of the two medians over their blocks) 
     ... --quick                       every fifth problem of each list, ten random layers, short timings
     ... --threads 1 --clock cpu       on a busy machine: time on the core instead of wall time
     ... --lists resnet18 random       these lists alone
+    ... --device cuda --precision tf32 --layout nchw --batch 1     on a GPU
     ... --from FOLDER                 times nothing: reads JSON files of `bench conv2d` from a folder
 
 One JSON file for each part stands in the folder, and parts that are there are not timed again: a run
@@ -80,7 +81,7 @@ def random_layer(rng):
 def lists_of(options):
     out = {}
     for path in sorted(SHAPES.glob("*.txt")):
-        if path.stem in LEFT_OUT:
+        if path.stem in LEFT_OUT and not options.device:
             continue
         lines = [line.split("#")[0].strip() for line in path.read_text().splitlines()]
         out[path.stem] = [line for line in lines if line and "n=0" not in line.split(",")]
@@ -109,6 +110,8 @@ def time_part(options, lines, threads, part):
                "--threads", threads, "--min-time", options.min_time, "--json", partly]
     command += ["--clock", options.clock] if options.clock else []
     command += ["--batch", options.batch] if options.batch else []
+    if options.device:
+        command += ["--device", options.device, "--precision", options.precision]
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
     if done.returncode != 0 or not partly.exists():
         last = (done.stderr.strip() or "it said nothing").splitlines()[-1]
@@ -177,6 +180,8 @@ def main():
     parser.add_argument("--threads", type=int, nargs="*", default=[1])
     parser.add_argument("--layout", default="both", choices=("nchw", "blocked", "both"))
     parser.add_argument("--batch", type=int)
+    parser.add_argument("--device", help="cuda: with --layout nchw, and gpu_dense and gpu_depthwise too")
+    parser.add_argument("--precision", default="f32", help="with --device: f32, tf32, bf16 or f16")
     parser.add_argument("--clock", choices=("wall", "cpu"))
     parser.add_argument("--min-time", type=float, default=0.03)
     parser.add_argument("--quick", action="store_true")

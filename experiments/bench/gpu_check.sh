@@ -232,7 +232,7 @@ if wanted compressed; then
     shift 3
     if [[ $network != lenet5 ]]; then image=(--image 3x224x224 --classes 1000); fi
     "$convscope" bench net "$network" --batch "$batches" --mode inference --min-time 0.2 "${image[@]}" \
-      --json "$parts/net_${name}.json" "$@" device=cuda | grep '^| inference' | cut -c1-60 || status=1
+      --json "$parts/net_${name}.json" "$@" --device cuda | grep '^| inference' | cut -c1-60 || status=1
   }
   for network in lenet5 resnet18 mobilenet_v2; do
     batches=1,32

@@ -92,7 +92,7 @@ def torch_us(torch, kind, channels, size, kernel, batch, seconds):
 def ours(program, channels, size, kernel, batch, seconds):
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "net.json"
-        command = [program, "bench", "net", "lenet5", "device=cuda", f"model.kernel_size={kernel}",
+        command = [program, "bench", "net", "lenet5", "--device", "cuda", f"model.kernel_size={kernel}",
                    "--image", f"{channels}x{size}x{size}", "--classes", "10", "--mode", "train",
                    "--batch", str(batch), "--min-time", str(seconds), "--json", str(path), "-q"]
         done = subprocess.run(command, capture_output=True, text=True)

@@ -79,7 +79,8 @@ double estimated_ms_prepared(Cost cost, std::size_t prepared_bytes, DeviceType d
     cost.peak_share = std::min(1.0, cost.peak_share / (1 - cost.prepare_part));
     cost.bytes += static_cast<double>(prepared_bytes);
   }
-  return estimated_ms(cost, device, factors);
+  const double prepared_part = device == DeviceType::cuda ? cost.prepare_part : 0;
+  return (1 - prepared_part) * estimated_ms(cost, device, factors);
 }
 
 }  // namespace convscope

@@ -67,7 +67,8 @@ struct Cost {
   double flops = 0;
   double bytes = 0;  // moved while the sums are made
   double peak_share = 1;
-  // CPU only: the part of flops / peak_share that prepare_weights() takes, in [0, 1).
+  // The part that prepare_weights() takes, in [0, 1): on a CPU of flops / peak_share, on a GPU of
+  // the whole estimate.
   double prepare_part = 0;
   // GPU only:
   double pass_bytes = 0;      // moved by kernels that make no sums: transforms, columns, transposes

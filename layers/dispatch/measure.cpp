@@ -107,8 +107,10 @@ std::string find_answer(const MeasureKey& key) {
   return found == answers.end() ? "" : found->second;
 }
 
+constexpr double kRecordedSeconds = 0.005;  // of one candidate; longer runs are replayed once
+
 // By marks in the queue of a device that records.
-double recorded_seconds(const std::function<void()>& run, Device device) {
+double recorded_seconds(const std::function<void()>& run, Device device, double enough) {
   const DeviceBackend& backend = backend_of(device);
   const int index = device.index;
   void* const begin = backend.make_mark(index);
@@ -125,11 +127,15 @@ double recorded_seconds(const std::function<void()>& run, Device device) {
     backend.free_mark(index, begin);
     backend.free_mark(index, end);
   };
-  double best = 1e300;
+  double best = 1e300, total = 0;
   try {
     run();  // loads code, makes handles
     const double once = seconds_of(run);
-    const int repeats = static_cast<int>(std::clamp(1e-3 / std::max(once, 1e-7), 1.0, 32.0));
+    if (once > enough) {
+      free_all();
+      return once;
+    }
+    const int repeats = static_cast<int>(std::clamp(5e-4 / std::max(once, 1e-7), 1.0, 32.0));
     backend.begin_recording(index);
     try {
       for (int i = 0; i < repeats; ++i) run();
@@ -141,7 +147,8 @@ double recorded_seconds(const std::function<void()>& run, Device device) {
     for (int sample = 0; sample < 6; ++sample) {
       const double seconds = seconds_of([&] { backend.replay(index, recording); }) / repeats;
       if (sample > 0 && seconds < best) best = seconds;
-      if (once > 0.5 && sample > 0) break;  // a slow candidate is slow
+      total += seconds * repeats;
+      if (total > kRecordedSeconds && sample > 0) break;
     }
   } catch (...) {
     free_all();
@@ -153,9 +160,9 @@ double recorded_seconds(const std::function<void()>& run, Device device) {
 
 }  // namespace
 
-double best_seconds(const std::function<void()>& run, Device device) {
+double best_seconds(const std::function<void()>& run, Device device, double enough) {
   const DeviceBackend& backend = backend_of(device);
-  if (backend.begin_recording != nullptr) return recorded_seconds(run, device);
+  if (backend.begin_recording != nullptr) return recorded_seconds(run, device, enough);
   double best = 1e300;
   double total = 0;
   for (int sample = 0; sample < 51 && (sample < 6 || total < 0.05); ++sample) {

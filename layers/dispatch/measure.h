@@ -11,6 +11,7 @@
 // only.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <string>
@@ -40,8 +41,10 @@ CONVSCOPE_API std::string measured_fastest(const MeasureKey& key,
                                            const std::vector<std::string>& candidates,
                                            const std::function<SecondsOf()>& timing);
 // Best of 5 to 50 runs, about 50 ms in all, after one warm-up. On a device with recordings: best of
-// 5 recordings of several runs, timed by marks, so that no time of the host is counted.
-CONVSCOPE_API double best_seconds(const std::function<void()>& run, Device device);
+// up to 5 replays of a recording of several runs, timed by marks, so that no time of the host is
+// counted; about 5 ms in all. One that takes more than `enough` at once is not timed further.
+CONVSCOPE_API double best_seconds(const std::function<void()>& run, Device device,
+                                  double enough = 1e300);
 // What the policy answered in this process, by operation, device, direction and problem, whatever
 // the processor is; and answers of an earlier process that come before all that is remembered, so
 // that a run which goes on keeps its algorithms.
@@ -52,19 +55,28 @@ CONVSCOPE_API void forget_measured();
 CONVSCOPE_API std::string measure_cache_path(const char* operation, Device device);
 
 // Seconds of one run of each named algorithm, all on the same random numbers; the preparation of
-// the weights counts when they are used once.
+// the weights counts when they are used once. A run that takes three times as long as the best
+// before it, and a tenth of a millisecond more, which the host may have taken, has lost.
 template <class Problem>
 SecondsOf timing_of(const Problem& problem, Direction direction, Device device, WeightUse use) {
-  const Operands operands = random_operands(problem.operands(direction), device);
-  return [problem, direction, device, use, operands](const std::string& name) {
+  const Operands operands = repeated_operands(problem.operands(direction), device);
+  return [problem, direction, device, use, operands,
+          best = 1e100](const std::string& name) mutable {
     const Card<Problem>& card = HeavyLayer<Problem>::algorithms(device.type).get(name);
     const Scratch<Problem> scratch(card, problem, direction, device, use);
+    const double enough = 3 * best + 1e-4;
+    double seconds = 0;
     if (use == WeightUse::once) {
-      return best_seconds([&] { run_card(card, problem, direction, operands, scratch); }, device);
+      seconds = best_seconds([&] { run_card(card, problem, direction, operands, scratch); }, device,
+                             enough);
+    } else {
+      const void* const prepared = prepared_weights(problem, direction, operands, scratch);
+      seconds =
+          best_seconds([&] { run_prepared(card, problem, direction, operands, scratch, prepared); },
+                       device, enough);
     }
-    const void* const prepared = prepared_weights(problem, direction, operands, scratch);
-    return best_seconds(
-        [&] { run_prepared(card, problem, direction, operands, scratch, prepared); }, device);
+    best = std::min(best, seconds);
+    return seconds;
   };
 }
 

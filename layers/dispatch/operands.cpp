@@ -189,6 +189,31 @@ Operands random_operands(const OperandSpecs& specs, Device device) {
   return out;
 }
 
+Operands repeated_operands(const OperandSpecs& specs, Device device) {
+  constexpr std::int64_t kDifferent = 1 << 18;
+  OperandSpecs small = specs;
+  for (OperandSpec& spec : small.inputs) {
+    const bool plain = spec.format.is_dense() && !is_code(spec.type) && !spec.is_rounded &&
+                       spec.layout == ActivationLayout::nchw;
+    if (plain && device.type != DeviceType::cpu && spec.shape.numel() > kDifferent) {
+      spec.shape = {kDifferent};
+    }
+  }
+  Operands out = random_operands(small, device);
+  for (std::size_t i = 0; i < specs.inputs.size(); ++i) {
+    if (small.inputs[i].shape == specs.inputs[i].shape) continue;
+    const Tensor first = out.in.at(i).values;
+    const Tensor all = Tensor::empty(specs.inputs[i].shape, specs.inputs[i].type, device);
+    for (std::int64_t at = 0; at < all.size_bytes(); at += first.size_bytes()) {
+      backend_of(device).copy_within(
+          device.index, static_cast<std::byte*>(all.raw_data()) + at, first.raw_data(),
+          static_cast<std::size_t>(std::min(first.size_bytes(), all.size_bytes() - at)));
+    }
+    out.in.at(i).values = all;
+  }
+  return out;
+}
+
 Tensor real_numbers(const Operand& operand, const OperandSpec& spec) {
   Operand host = operand.to(Device{});
   host.values = plain_images(host.values, spec.shape, spec.layout);

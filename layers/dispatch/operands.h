@@ -64,6 +64,9 @@ CONVSCOPE_API Operand random_operand(const OperandSpec& spec, Device device, std
 // Elements that are not initialised; scales and places as random_operand's of the same stream.
 CONVSCOPE_API Operand empty_operand(const OperandSpec& spec, Device device, std::uint64_t stream);
 CONVSCOPE_API Operands random_operands(const OperandSpecs& specs, Device device);
+// The same for timing alone: plain numbers of a large array on a device repeat its first 2^18,
+// which takes milliseconds in place of a second.
+CONVSCOPE_API Operands repeated_operands(const OperandSpecs& specs, Device device);
 
 // Calls visit(stored element, element of the dense matrix) for block-sparse weights on the host.
 template <class Visit>

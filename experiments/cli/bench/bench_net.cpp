@@ -2,6 +2,7 @@
 // bench_net.cpp: `convscope bench net`: inference and training steps of a whole network.
 #include "experiments/cli/bench/bench_net.h"
 
+#include <algorithm>
 #include <charconv>
 #include <filesystem>
 #include <iostream>
@@ -31,7 +32,7 @@ constexpr const char* kCommand = "bench net";
 struct Arguments {
   std::string net;
   std::vector<std::string> overrides;
-  std::string batch, mode = "inference,train", clock = "wall", image, json, csv, execute;
+  std::string batch, mode = "inference,train", clock = "wall", image, json, csv, execute, device;
   int classes = 0;
   bool layers = false;
   double min_time = 2;
@@ -108,6 +109,15 @@ ExperimentConfig config_of(const Arguments& arguments) {
   std::vector<std::string> overrides = arguments.overrides;
   for (const std::string& text : global_overrides()) overrides.push_back(text);
   if (!arguments.execute.empty()) overrides.push_back("quant.execute=" + arguments.execute);
+  if (!arguments.device.empty()) {
+    const auto other = std::ranges::find_if(
+        overrides, [](const std::string& text) { return text.starts_with("device="); });
+    if (other != overrides.end() && *other != "device=" + arguments.device) {
+      fail_usage(kCommand, cat("expected one device because a case runs on one, got --device ",
+                               arguments.device, " and ", *other, "; leave one of them out"));
+    }
+    overrides.push_back("device=" + arguments.device);
+  }
   if (const std::string file = trained_file(arguments.net); !file.empty()) {
     return parse_config_text(checkpoint_config(file), file, {}, overrides);
   }
@@ -276,6 +286,8 @@ void declare_bench_net(CommandLine& app, std::function<int()>& run) {
                   "network: a run folder or a .safetensors checkpoint")
       ->required();
   net->add_option("KEY=VALUE", arguments->overrides, "values that replace those of the config");
+  net->add_option("--device", arguments->device,
+                  "cpu, cuda or cuda:<index>; default: the config's");
   net->add_option("--batch", arguments->batch, "sizes joined by commas; default: the config's");
   net->add_option("--mode", arguments->mode, "inference (forward alone), train (a whole step)")
       ->capture_default_str();

@@ -81,6 +81,16 @@ std::size_t total_bytes() {
   return total;
 }
 
+// CONVSCOPE_EMULATION_MULTIPROCESSORS: few, so that small grids are several waves.
+int multiprocessors() {
+  static const int count = [] {
+    const char* text = std::getenv("CONVSCOPE_EMULATION_MULTIPROCESSORS");
+    const long given = text == nullptr ? 8 : std::strtol(text, nullptr, 10);
+    return static_cast<int>(given > 0 && given <= 1024 ? given : 8);
+  }();
+  return count;
+}
+
 bool is_device_range(const void* pointer, std::size_t bytes) {
   Heap& h = heap();
   const std::lock_guard lock(h.mutex);
@@ -170,7 +180,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   properties->warpSize = 32;
   properties->maxThreadsPerBlock = 1024;
   properties->maxThreadsPerMultiProcessor = 2048;
-  properties->multiProcessorCount = 8;  // few, so that small grids are several waves
+  properties->multiProcessorCount = multiprocessors();
   properties->major = 9;
   properties->minor = 0;
   properties->l2CacheSize = 1 << 20;

@@ -65,6 +65,26 @@ int run(std::vector<std::string> words, std::string* out = nullptr, std::string*
   return code;
 }
 
+TEST(BenchNet, TakesTheDeviceAsAnOptionOrAsAKey) {
+  const std::vector<std::string> words = {"lenet5",     "--mode", "inference", "--batch", "1",
+                                          "--min-time", "1e-6",   "--rounds",  "1"};
+  const auto with = [&](std::vector<std::string> more, std::string* out, std::string* errors) {
+    more.insert(more.begin(), words.begin(), words.end());
+    return run(more, out, errors);
+  };
+  std::string out, errors;
+  EXPECT_EQ(with({"--device", "cpu"}, &out, &errors), 0) << errors;
+  EXPECT_NE(out.find("10 classes, cpu, "), std::string::npos) << out;
+  EXPECT_EQ(with({"--device", "cpu", "device=cpu"}, nullptr, &errors), 0) << errors;
+  EXPECT_EQ(with({"--device", "cuda", "device=cpu"}, nullptr, &errors), 2);
+  EXPECT_NE(errors.find("expected one device because a case runs on one, got --device cuda and "
+                        "device=cpu"),
+            std::string::npos)
+      << errors;
+  EXPECT_NE(with({"--device", "abacus"}, nullptr, &errors), 0);
+  EXPECT_NE(errors.find("abacus"), std::string::npos) << errors;
+}
+
 TEST(BenchNet, CountsTheWorkOfConvolutionsAndLinearLayers) {
   Net net;
   const NetFlops flops = net_flops(*net.model, {2, 3, 8, 8});

@@ -163,10 +163,11 @@ TEST_F(Conv2dOnCuda, AgreesWithTheReferenceAcrossTheTilesOfItsKernels) {
       "n=2,c=20,h=13,w=13,k=136,r=3,s=3,pad=1",  // K beyond a tile of 128
       "n=1,c=136,h=9,w=9,k=20,r=3,s=3,pad=1",    // C the same
       "n=3,c=33,h=12,w=13,k=65,r=3,s=3,pad=1,stride=2",
-      "n=2,c=70,h=12,w=12,k=130",                      // 1x1
-      "n=2,c=3,h=70,w=67,k=9,r=5,s=5,pad=2",           // wide images, few channels
-      "n=2,c=5,h=70,w=67,k=5,r=3,s=3,pad=1,groups=5",  // depthwise over several tiles
-      "n=40,c=4,h=6,w=6,k=8,r=3,s=3,pad=1",            // more images than a block takes
+      "n=1,c=72,h=44,w=44,k=8,r=3,s=3,stride=2,pad=1",  // dx beyond half of the emulated L2 cache
+      "n=2,c=70,h=12,w=12,k=130",                       // 1x1
+      "n=2,c=3,h=70,w=67,k=9,r=5,s=5,pad=2",            // wide images, few channels
+      "n=2,c=5,h=70,w=67,k=5,r=3,s=3,pad=1,groups=5",   // depthwise over several tiles
+      "n=40,c=4,h=6,w=6,k=8,r=3,s=3,pad=1",             // more images than a block takes
   };
   std::size_t turn = 0;
   for (const char* text : kTexts) {

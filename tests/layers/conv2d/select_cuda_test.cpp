@@ -129,6 +129,51 @@ TEST_F(SelectionOnCuda, ANameOfTheOtherDeviceIsRefused) {
                select_conv2d("gemm_1x1", kProblem, Direction::forward, kCuda));
 }
 
+TEST_F(SelectionOnCuda, AnEmptyMultiprocessorHelpsNobody) {
+  // A block of `direct` makes 64 channels of such an image.
+  const auto ms = [](std::int64_t images) {
+    Conv2dProblem problem = Conv2dProblem::parse("n=1,c=256,h=16,w=16,k=64,r=3,s=3,pad=1");
+    problem.n = images;
+    return estimated_ms(conv2d_algorithms(DeviceType::cuda).get("direct"), problem,
+                        Direction::forward);
+  };
+  const std::int64_t full = backend_of(kCuda).facts(0).multiprocessors;
+  ASSERT_GE(full, 4);
+  EXPECT_NEAR(ms(full) / ms(1), 1, 0.05);
+  EXPECT_GT(ms(16 * full) / ms(full), 2);
+}
+
+TEST_F(SelectionOnCuda, TimingRepeatsTheNumbersOfLargeArrays) {
+  constexpr std::int64_t kDifferent = 1 << 18;
+  const Conv2dProblem problem = Conv2dProblem::parse("n=1,c=9,h=176,w=177,k=2");
+  const OperandSpecs specs = problem.operands(Direction::forward);
+  const Operands random = random_operands(specs, kCuda), repeated = repeated_operands(specs, kCuda);
+  const Tensor x = repeated.in[0].values.to(Device{});
+  ASSERT_GT(x.numel(), kDifferent + 1000);
+  EXPECT_EQ(x.shape(), problem.x_shape());
+  for (std::int64_t i = 0; i < x.numel(); ++i) {
+    ASSERT_EQ(x.at(i), x.at(i % kDifferent)) << i;
+    ASSERT_TRUE(i == 0 || x.at(i) != x.at(i - 1)) << i;
+  }
+  const Tensor w = repeated.in[1].values.to(Device{});
+  for (std::int64_t i = 0; i < w.numel(); ++i)
+    EXPECT_EQ(w.at(i), random.in[1].values.to(Device{}).at(i));
+  EXPECT_EQ(repeated.out[0].values.shape(), problem.y_shape());
+  // On the CPU all are different.
+  const Tensor own = repeated_operands(specs, Device{}).in[0].values;
+  EXPECT_NE(own.at(0), own.at(kDifferent));
+}
+
+TEST_F(SelectionOnCuda, ACandidateThatHasLostIsNotTimedFurther) {
+  int runs = 0;
+  const auto run = [&] { ++runs; };
+  EXPECT_GE(best_seconds(run, kCuda, /*enough=*/-1), 0);
+  EXPECT_EQ(runs, 2);  // the first loads the code
+  runs = 0;
+  best_seconds(run, kCuda);
+  EXPECT_GT(runs, 2);
+}
+
 TEST_F(SelectionOnCuda, MeasureRemembersByGpuAndDriver) {
   EXPECT_EQ(measured_conv2d(kProblem, Direction::forward, kCuda), nullptr);
   const Conv2dAlgorithm* fastest =

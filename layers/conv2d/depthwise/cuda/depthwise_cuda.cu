@@ -27,14 +27,15 @@
 // Numerics   one rounding per FMA in the order of (r, s); backward_weight adds threads and slices
 //            in a fixed order: same bits on each run; exact on integers below 2^24
 // Backward   dx assigned; dw assigned or added to
-// Choices    peak_share 0.5 and 0.04: what the inner loops of tiles and of single elements leave to
-//            FMAs beside loads and index arithmetic; of large kernels, what their plan says
+// Choices    peak_share 0.45: what the inner loops of tiles leave to FMAs beside loads and index
+//            arithmetic; of large kernels, what their plan says; of single elements, their time
 // Source     L. Sifre 2014: Rigid-Motion Scattering (thesis)
 // Read next  depthwise_elements_cuda.cu; depthwise_forward_cuda.cu
 #include "framework/machine/ceilings.h"
 #include "layers/conv2d/depthwise/cuda/depthwise_kernels.h"
 #include "layers/conv2d/depthwise/cuda/depthwise_large_launch.h"
 #include "layers/conv2d/depthwise/cuda/depthwise_launch.cuh"
+#include "layers/conv2d/shared/cuda/device_time.cuh"
 
 namespace convscope {
 namespace depthwise {
@@ -133,14 +134,36 @@ std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
 // Per second, of the GPU on which cycles_of() was fitted.
 constexpr double kCyclesOfPlan = 1.75e9;
 
+// Of depthwise_elements_cuda.cu: a thread sums an element of y or dx, a block a tap of dw after the
+// other. Microseconds of one H200: of a term, of a block's sum, of a term of all threads that a
+// multiprocessor holds.
+double share_of_elements(const Conv2dProblem& z, Direction direction) {
+  using device_time::number, device_time::processors;
+  const double taps = number(z.r * z.s);
+  double us = 0;
+  if (direction == Direction::backward_weight) {
+    const double slices = depthwise::weight_slices_by_elements(z);
+    const double terms = std::ceil(number(z.n * z.p() * z.q()) / slices / kThreads);
+    us = taps * std::ceil(number(z.k) * slices / (8 * processors())) * (0.057 + 0.92 * terms);
+  } else {
+    const bool data = direction == Direction::backward_data;
+    const double terms = taps * (data ? number(z.k_per_group()) : 1.0);
+    const double elements = number((data ? z.x_shape() : z.y_shape()).numel());
+    us = terms * (0.22 + (data ? 0.36 : 0.33) * elements / (2048 * processors()));
+  }
+  return device_time::share_of(z.nominal_flops(), us, kUnmeasuredGpu.f32_flops);
+}
+
 Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
   const bool tiles = fits_tiles(problem, direction);
   const bool weight = direction == Direction::backward_weight;
   const auto partial = static_cast<double>(workspace_bytes(problem, direction));
-  double share = tiles ? 0.5 : 0.04;
+  double share = 0.45;
   if (!tiles && fits_large(problem, direction)) {
     const double seconds = depthwise::large_plan(problem, direction).cycles / kCyclesOfPlan;
     share = problem.nominal_flops() / (seconds * kUnmeasuredGpu.f32_flops);
+  } else if (!tiles) {
+    share = share_of_elements(problem, direction);
   }
   return {.flops = problem.nominal_flops(),
           .bytes = problem.nominal_bytes() + partial,

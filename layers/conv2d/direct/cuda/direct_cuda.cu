@@ -50,6 +50,7 @@
 #include "layers/conv2d/direct/cuda/direct_cuda_data.cuh"
 #include "layers/conv2d/direct/cuda/direct_cuda_weight.cuh"
 #include "layers/conv2d/epilogue.cuh"
+#include "layers/conv2d/shared/cuda/device_time.cuh"
 #include "layers/conv2d/shared/few_channel_conv.h"
 
 namespace convscope {
@@ -251,6 +252,12 @@ void forward(const Conv2dForwardArgs& args) {
   launch(forward_any_kernel, grid_for(count), z, count, at);
 }
 
+DataTiles data_tiles_of(const Sizes& z) {
+  const int first_h = z.pad_top / z.stride_h * z.stride_h;
+  const int first_w = z.pad_left / (4 * z.stride_w) * (4 * z.stride_w);
+  return data_tiles(z.r, z.stride_h, z.k, z.h + z.pad_top - first_h, z.w + z.pad_left - first_w);
+}
+
 FewChannelBackward small_backward(const Conv2dProblem& problem) {
   FewChannelBackward small;
   small.stage[0] = stage_of(problem, false);
@@ -291,10 +298,7 @@ void backward_data(const Conv2dBackwardDataArgs& args) {
                  .by_fours = z.w % 4 == 0 && on_16_bytes(dx),
                  .y = dx});
   }
-  const int first_h = z.pad_top / z.stride_h * z.stride_h;
-  const int first_w = z.pad_left / (4 * z.stride_w) * (4 * z.stride_w);
-  const DataTiles t =
-      data_tiles(z.r, z.stride_h, z.k, z.h + z.pad_top - first_h, z.w + z.pad_left - first_w);
+  const DataTiles t = data_tiles_of(z);
   const int channels = z.c <= 3 ? 3 : 4;
   const bool by_fours = z.q % 4 == 0 && on_16_bytes(dy);
   const LaunchShape shape{.grid = dim3(static_cast<unsigned>(z.n * t.tiles_h * t.tiles_w),
@@ -365,41 +369,107 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   return {};
 }
 
-Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
-  const auto number = [](Index value) { return static_cast<double>(value); };
-  Conv2dCost cost{.flops = z.nominal_flops(), .bytes = z.nominal_bytes()};
-  if (direction == Direction::backward_weight) cost.launches = 2;
-  if (z.n > 0 && is_small(z, direction == Direction::backward_data)) {
-    cost.peak_share = 0.4;
-    return cost;
+// Fitted to one H200: what the tiles of a kernel reach, and microseconds of a chunk of channels,
+// whose loads nothing hides.
+struct TileTimes {
+  device_time::TileRate rate;
+  double chunk_us;
+};
+TileTimes forward_times(int r, int stride) {
+  if (stride == 1) {
+    if (r == 3) return {{0.72, 0.8}, 3.2};
+    if (r == 5) return {{0.67, 0.78}, 0.67};
+    return {{0.65, 0.38}, 0.75};
   }
-  if (!has_tiles(z)) {
-    cost.peak_share = 0.02;
-    cost.launches = 1;
-    return cost;
+  if (r == 3) return {{0.45, 0.37}, 2.2};
+  if (r == 5) return {{0.43, 0.4}, 0.024};
+  return {{0.6, 0.5}, 0.04};
+}
+constexpr TileTimes kDataTimes{{0.81, 0.83}, 2.5};
+constexpr TileTimes kWeightTimes{{0.99, 0.84}, 4.2};      // of a step: a piece of a row
+constexpr double kWeightUs = 13;                          // its first loads, its sums
+constexpr device_time::TileRate kSampleRate{0.38, 0.39};  // a block for a sample
+constexpr double kSampleUs = 2.4;
+constexpr double kSingleStoreUs =
+    0.0018;  // of an element, on one multiprocessor: not four at a time
+
+// The kernels of any problem. A multiprocessor holds 2048 threads; microseconds of a term of all of
+// them, and of an element's indices; dw: a warp for each element, and of an image.
+double any_us(const Conv2dProblem& z, Direction direction) {
+  using device_time::number;
+  const double at_once = device_time::processors() * 2048;
+  if (direction == Direction::backward_weight) {
+    const double rounds = std::max(1.0, 32 * number(z.w_shape().numel()) / at_once);
+    const double terms = number(z.n) * number(ceil_div(z.p() * z.q(), Index{32}));
+    return rounds * (0.34 * terms + 1.8) + 0.0012 * number(z.n);
   }
-  // Lanes of a tile that have nothing to do.
-  const auto fill = [&](Index size, Index tile) {
-    return number(size) / number(ceil_div(size, tile) * tile);
-  };
+  const double taps = number(z.r * z.s);
+  if (direction == Direction::backward_data) {
+    const double rounds = std::max(1.0, number(z.x_shape().numel()) / at_once);
+    return rounds * (0.27 * number(z.k_per_group()) * taps + 3.2);
+  }
+  const double rounds = std::max(1.0, number(z.y_shape().numel()) / at_once);
+  return rounds * (0.34 * number(z.c_per_group()) * taps + 0.56);
+}
+
+// Kernels with tiles: their blocks, one round of the multiprocessors after the other.
+double tiles_us(const Conv2dProblem& z, Direction direction) {
+  using device_time::number;
   const Sizes s(z);
-  if (direction == Direction::forward) {
-    const ForwardTiles t = forward_tiles(s.r, s.stride_h, s.c, s.k, s.p, s.q);
-    cost.peak_share =
-        0.6 * fill(z.k, t.k_tile()) * fill(z.p(), t.rows) * fill(z.q(), Index{t.columns} * kPixels);
-  } else if (direction == Direction::backward_data) {
-    if (z.stride_h == 1 && z.c > 4) {
-      const ForwardTiles t = forward_tiles(s.r, 1, s.k, s.c, s.h, s.w);
-      cost.peak_share =
-          0.6 * fill(z.c, t.k_tile()) * fill(z.h, t.rows) * fill(z.w, Index{t.columns} * kPixels);
-    } else {
-      cost.peak_share = 0.5 * fill(z.c, z.c <= 3 ? 3 : 4);
-    }
-  } else {
+  const double peak = kUnmeasuredGpu.f32_flops;
+  const double taps = number(z.r * z.s);
+  if (direction == Direction::backward_weight) {
     const WeightTiles t = weight_tiles_of(z);
-    cost.peak_share = 0.5 * fill(z.k, t.k_tile()) * fill(z.q(), t.columns);
-    cost.pass_bytes = 2 * number(t.slices) * number(z.w_shape().numel()) * sizeof(float);
+    const double steps = std::ceil(number(z.n * z.p()) / t.slices) * t.pieces;
+    const double flops = 2.0 * round_up(t.items * t.splits, 32) * kChannels * t.kernel_rows * s.r *
+                         4 * ceil_div(t.fours, t.splits);
+    return device_time::blocks_us(number(Index{t.slices} * t.tiles_k * t.tiles_c), steps * flops,
+                                  peak, kWeightTimes.rate) +
+           kWeightTimes.chunk_us * steps + kWeightUs;
   }
+  const bool data = direction == Direction::backward_data;
+  if (data && (z.stride_h > 1 || z.c <= 4)) {
+    const DataTiles t = data_tiles_of(s);
+    const int channels = z.c <= 3 ? 3 : 4;
+    const double flops = 2.0 * kDataThreads * 2 * kPixels * channels * number(z.k) * taps /
+                         number(z.stride_h * z.stride_w);
+    return device_time::blocks_us(number(z.n * t.tiles_h * t.tiles_w * ceil_div(s.c, channels)),
+                                  flops, peak, kDataTimes.rate) +
+           kDataTimes.chunk_us * t.chunks;
+  }
+  const ForwardTiles t = data ? forward_tiles(s.r, 1, s.k, s.c, s.h, s.w)
+                              : forward_tiles(s.r, s.stride_h, s.c, s.k, s.p, s.q);
+  const TileTimes times = forward_times(s.r, s.stride_h);
+  const double flops = 2.0 * kBlockThreads * kPixels * kChannels * number(data ? z.k : z.c) * taps;
+  const double outputs = number((data ? z.x_shape() : z.y_shape()).numel());
+  const bool by_fours = (data ? z.w : z.q()) % 4 == 0;
+  return device_time::blocks_us(number(z.n * t.tiles_p * t.tiles_q * t.tiles_k), flops, peak,
+                                times.rate) +
+         times.chunk_us * t.chunks +
+         (by_fours ? 0 : kSingleStoreUs * outputs / device_time::processors());
+}
+
+Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
+  const bool weight = direction == Direction::backward_weight;
+  const double peak = kUnmeasuredGpu.f32_flops;
+  Conv2dCost cost{.flops = z.nominal_flops(),
+                  .bytes = z.nominal_bytes(),
+                  .launches = weight ? 0.31 : 0.16};  // beside what the times below hold
+  double us = 0;
+  if (is_small(z, direction == Direction::backward_data)) {
+    const double samples = device_time::number(z.n);
+    us = device_time::blocks_us(samples, cost.flops / samples, peak, kSampleRate) + kSampleUs;
+  } else if (!has_tiles(z)) {
+    cost.launches = 0.16;
+    us = any_us(z, direction);
+  } else {
+    us = tiles_us(z, direction);
+    if (weight) {
+      cost.pass_bytes = 7.5 * device_time::number(weight_tiles_of(z).slices) *
+                        device_time::number(z.w_shape().numel()) * sizeof(float);
+    }
+  }
+  cost.peak_share = device_time::share_of(cost.flops, us, peak);
   return cost;
 }
 

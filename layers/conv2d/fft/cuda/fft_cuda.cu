@@ -42,6 +42,7 @@
 #include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/fft/cuda/fft_depthwise.h"
 #include "layers/conv2d/fft/cuda/fft_spans.cuh"
+#include "layers/conv2d/shared/cuda/device_time.cuh"
 
 namespace convscope {
 namespace {
@@ -285,27 +286,44 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   return {};
 }
 
+// What the transforms of a length take beside a copy of their bytes: they are bound by
+// instructions, and by the steps of one tile, one after the other. Fitted to one H200.
+struct TransformTimes {
+  double bytes, launches;
+};
+TransformTimes times_of(int length) {
+  if (length == 16) return {1.1, 1.6};
+  if (length == 32) return {1.6, 4.4};
+  return {3.8, 5.4};
+}
+
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   if (fft::is_depthwise(z)) return fft::depthwise_cost(z, direction);
-  const auto number = [](Index value) { return static_cast<double>(value); };
+  using device_time::number;
   const Plan plan(z, direction);
   const double f = number(plan.points());
   const double tiles = number(z.n * plan.tiles());
-  const double spectra = 8 * f * (tiles * number(z.c + z.k) + number(z.k * z.c));
   const double chunks = number(ceil_div(z.n, plan.images));
-  const auto fill = [&](double size) { return size / (size + 16); };
-  const double fills = plan.of_weights ? fill(number(z.k)) * fill(number(z.c)) * fill(tiles)
-                                       : fill(number(z.c)) * fill(number(z.k)) * fill(tiles);
-  return {.flops = 8 * f * tiles * number(z.k * z.c),
-          .bytes = spectra,
-          .peak_share = std::max(0.01, 0.8 * fills),
-          // The transforms take as long as this many times their bytes: they are bound by
-          // instructions. Measured.
-          .pass_bytes = z.nominal_bytes() + (plan.length == 16   ? 2.5
-                                             : plan.length == 32 ? 5.0
-                                                                 : 3.8) *
-                                                spectra,
-          .launches = 1 + 3 * chunks};
+  const double planes = 8 * f * tiles * number(z.c + z.k);
+  const double kernels = 8 * f * number(z.k * z.c);
+  const Index rows = plan.images * plan.tiles();
+  using device_time::Products;  // a complex product is four: the depth is four times as long
+  const Products products = plan.of_weights
+                                ? Products{z.k, z.c, 4 * rows, plan.points()}
+                                : Products{rows, plan.channels, 4 * plan.depth, plan.points()};
+  const double flops = 8 * f * tiles * number(z.k * z.c);
+  const double peak = kUnmeasuredGpu.f32_flops;
+  const double us = chunks * device_time::f32_products_us(products);
+  const TransformTimes times = times_of(plan.length);
+  const double transformed = plan.of_weights ? planes + kernels : planes;
+  const Conv2dCost cost{.flops = flops,
+                        .bytes = 3.7 * (planes + kernels),
+                        .peak_share = device_time::share_of(flops, us, peak),
+                        .pass_bytes = z.nominal_bytes() + times.bytes * transformed,
+                        .launches = times.launches * (3 * chunks + (plan.of_weights ? 1 : 0))};
+  return plan.of_weights
+             ? cost
+             : device_time::with_preparation(cost, peak, times.bytes * kernels, times.launches);
 }
 
 std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {

@@ -27,11 +27,13 @@
 // Source     M. Lin, Q. Chen, S. Yan 2013: Network In Network, arXiv 1312.4400
 // Read next  im2col_gemm_cuda.cu, for kernels and strides of any size
 #include <algorithm>
+#include <numeric>
 
 #include "framework/cuda/blas.cuh"
 #include "framework/cuda/half.cuh"
 #include "framework/cuda/launch.cuh"
 #include "layers/conv2d/algorithm.h"
+#include "layers/conv2d/shared/cuda/device_time.cuh"
 
 namespace convscope {
 namespace {
@@ -203,23 +205,27 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   return {};
 }
 
+// Launches and passes weigh what they took beside the products, on one H200.
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
-  const auto number = [](Index value) { return static_cast<double>(value); };
-  // Tiles of 64 x 64: rows and columns that no number fills are computed all the same.
-  const auto fill = [&](Index size) { return number(size) / number(ceil_div(size, 64) * 64); };
+  using device_time::number;
   const Index plane = z.h * z.w;
   const bool weight = direction == Direction::backward_weight;
-  const double share =
-      weight
-          ? fill(z.k_per_group()) * fill(z.c_per_group())
-          : fill(direction == Direction::forward ? z.k_per_group() : z.c_per_group()) * fill(plane);
+  const bool forward = direction == Direction::forward;
+  const Index calls = weight ? 1 : std::min(z.groups, z.n);
+  const Index apart = std::gcd(plane, z.c_per_group());
+  const Index rows = forward ? z.k_per_group() : z.c_per_group();
+  const Index depth = forward ? z.c_per_group() : z.k_per_group();
+  const device_time::Products products =
+      weight ? device_time::Products{z.k_per_group(), z.c_per_group(), plane, z.n * z.groups, apart}
+             : device_time::Products{rows, plane, depth, std::max(z.groups, z.n), apart};
+  const double us = number(calls) * device_time::products_us(products, z);
   const double sums = weight ? 4.0 * number(z.n) * number(z.w_shape().numel()) : 0;
   return {.flops = z.nominal_flops(),
-          .bytes = z.nominal_bytes() + sums,
-          .peak_share = 0.85 * share,
-          .pass_bytes = sums,
-          .launches = weight ? 2.0 : 1.0 + number(std::min(z.groups, z.n)),
-          .tensor_cores = z.dtype != DType::f32 || z.math == MathMode::tf32};
+          .bytes = 1.1 * z.nominal_bytes() + sums,
+          .peak_share = device_time::share_of(z.nominal_flops(), us, device_time::peak_of(z)),
+          .pass_bytes = 1.5 * sums,
+          .launches = weight ? 1.8 : 0.61 * number(calls),
+          .tensor_cores = device_time::on_tensor_cores(z)};
 }
 
 std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {

@@ -48,6 +48,7 @@
 #include "framework/int_math.h"
 #include "framework/memory/memory.h"
 #include "layers/conv2d/algorithm.h"
+#include "layers/conv2d/shared/cuda/device_time.cuh"
 
 namespace convscope {
 namespace {
@@ -408,29 +409,42 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   return {};
 }
 
+// Passes by their bytes, each weighed with what it took on one H200: kernels that gather, or write
+// single elements, are far from the speed of a copy.
 Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
+  using device_time::number;
   const Sizes z(problem);
-  const auto number = [](Index value) { return static_cast<double>(value); };
   const bool data = direction == Direction::backward_data;
-  const double column_bytes =
-      number(z.rows) * number(z.pixels) * number(data ? Index(sizeof(float)) : z.element);
-  const double y_bytes = number(problem.k) * number(z.pixels) * number(z.element);
+  const bool weight = direction == Direction::backward_weight;
+  const double element = number(z.element);
+  const double columns = number(z.rows) * number(z.pixels) * (data ? sizeof(float) : element);
+  const double y = number(problem.k) * number(z.pixels) * element;
+  const double x = number(problem.x_shape().numel()) * element;
   const DataPlan plan(z, problem.n);
+  const WeightPlan slots(z);
+  const Index at_once = weight ? slots.chunk() : forward_chunk(z);
   const Index chunks = data ? ceil_div(problem.n, plan.images) * ceil_div(z.channels, plan.channels)
-                       : z.pixels == 0 ? 0
-                                       : ceil_div(z.pixels, forward_chunk(z));
-  // Tiles of 64 x 64: rows and columns that no number fills are computed all the same.
-  const auto fill = [&](Index size) { return number(size) / number(round_up(size, 64)); };
-  const double share = direction == Direction::forward ? fill(z.kernels)
-                       : data                          ? fill(z.depth)
-                                                       : fill(z.kernels) * fill(z.depth);
+                            : ceil_div(z.pixels, at_once);
+  using device_time::Products;
+  const Products products =
+      weight ? Products{z.kernels, z.depth, slots.slot, slots.slots * z.groups, z.depth}
+      : data ? Products{plan.channels * z.taps, round_up(plan.images * z.plane, kPixelStep),
+                        z.kernels, z.groups, z.depth}
+             : Products{z.kernels, at_once, z.depth, z.groups, z.depth};
+  const double us = number(chunks) * device_time::products_us(products, problem);
+  const double sums = 4.0 * number(slots.slots) * number(problem.w_shape().numel());
+  // A thread makes the columns of a pixel and some channels, one element after the other.
+  const double chain =
+      number(z.taps) * (data ? 1.0 : number(std::min(kChannelsPerThread, problem.c)));
   return {.flops = problem.nominal_flops(),
-          .bytes = column_bytes + y_bytes,
-          .peak_share = 0.85 * share,
-          // Columns are written and gathered at about half the speed of a copy: measured.
-          .pass_bytes = problem.nominal_bytes() + 2 * column_bytes + y_bytes,
-          .launches = 3 * number(chunks) + 1,
-          .tensor_cores = problem.dtype != DType::f32 || problem.math == MathMode::tf32};
+          .bytes = columns + y,
+          .peak_share =
+              device_time::share_of(problem.nominal_flops(), us, device_time::peak_of(problem)),
+          .pass_bytes = weight ? 2.2 * columns + 9.7 * y + 0.86 * sums
+                        : data ? 2.6 * columns + 9.7 * y + 12 * x
+                               : 2.2 * columns + 8.2 * y,
+          .launches = 2.9 * number(chunks) + (weight ? 0.38 : 0) + 0.033 * chain,
+          .tensor_cores = device_time::on_tensor_cores(problem)};
 }
 
 std::size_t workspace_bytes(const Conv2dProblem& problem, Direction direction) {

@@ -56,16 +56,15 @@
 #include "framework/memory/memory.h"
 #include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/implicit_gemm/cuda/implicit_gemm_instances.cuh"
+#include "layers/conv2d/shared/cuda/device_time.cuh"
 
 namespace convscope {
 namespace {
 
 using namespace implicit_gemm;  // NOLINT(google-build-using-namespace): this file's own parts
 
-constexpr int kMostSide = 16000;       // of an image, for 16-bit coordinates
-constexpr double kLaunchUs = 2;        // of one more pass
-constexpr double kBytesPerUs = 3.5e6;  // of the passes
-constexpr int kFewestSteps = 4;        // of one part
+constexpr int kMostSide = 16000;  // of an image, for 16-bit coordinates
+constexpr int kFewestSteps = 4;   // of one part
 constexpr int kMostParts = 256;
 constexpr double kMostPartBytes = 256e6;
 
@@ -154,15 +153,14 @@ class Plan {
 
  private:
   void consider(const Instance& candidate) {
-    const int processors = cuda_device_facts().multiprocessors;
     const bool weight = direction_ == Direction::backward_weight;
     const TileTime& tile_time = weight ? candidate.weight_us : candidate.gather_us;
     const double row_tiles = ceil_div(rows, candidate.rows) * static_cast<double>(z.groups);
-    double tiles = 0;
-    double steps = 0;  // of all tiles
+    double tiles = 0, steps = 0;  // of all tiles
+    int longest = 0;              // steps of a tile
     if (weight) {
       tiles = row_tiles * ceil_div(columns(), candidate.columns);
-      steps = tiles * most_steps;
+      steps = tiles * (longest = most_steps);
     } else {
       for (int i = 0; i < phases_h * phases_w; ++i) {
         const Line& a = high[i / phases_w];
@@ -170,23 +168,23 @@ class Plan {
         const double of_phase =
             row_tiles * ceil_div(narrow(z.n * a.outputs * b.outputs), candidate.columns);
         tiles += of_phase;
-        steps += of_phase * blocks_of(a.taps, b.taps, pieces);
+        const int of_tile = blocks_of(a.taps, b.taps, pieces);
+        steps += of_phase * of_tile;
+        if (of_phase > 0) longest = std::max(longest, of_tile);
       }
     }
-    if (tiles == 0 || most_steps == 0) tiles = steps = 1;
+    if (tiles == 0 || most_steps == 0) tiles = steps = longest = 1;
+    const double store_us = weight ? static_cast<double>(out_count) / kWeightPerUs
+                                   : stored_us(out_count, phases_h * phases_w,
+                                               out_count % (2 * z.n * z.groups * rows) == 0);
     for (int parts = 1; parts <= kMostParts; parts += 1 + parts / 8) {
       const double part_bytes = 4.0 * static_cast<double>(out_count) * parts;
       const bool summed = weight || parts > 1;
       if (parts > 1 && (most_steps < parts * kFewestSteps || part_bytes > kMostPartBytes)) {
         break;
       }
-      const double each = std::ceil(steps / tiles / parts) * tile_time.step;
-      const double at_once = processors * static_cast<double>(candidate.blocks);
-      const double waves = std::floor(tiles * parts / at_once);
-      const double rest = tiles * parts - waves * at_once;
-      double time = waves * (tile_time.around + candidate.blocks * each);
-      if (rest > 0) time += tile_time.around + std::ceil(rest / processors) * each;
-      if (summed) time += kLaunchUs + 2 * part_bytes / kBytesPerUs;
+      double time = store_us + grid_us(candidate, tile_time, {tiles, steps, longest}, parts);
+      if (summed) time += kPartsUs + 2 * part_bytes / kPartBytesPerUs;
       if (time < us) {
         us = time;
         instance = &candidate;
@@ -398,11 +396,13 @@ void run_gather(const Plan& plan, const Layout& at, const Finish& end, void* out
   std::copy_n(plan.wide, kMostPhases, gather.wide);
   // Phase (0, 0) has the most pixels.
   const int pixels = narrow(z.n * plan.high[0].outputs * plan.wide[0].outputs);
+  const unsigned tiles = static_cast<unsigned>(row_tiles * ceil_div(pixels, by.columns));
+  const unsigned phases = static_cast<unsigned>(narrow(z.groups) * plan.phases_h * plan.phases_w);
+  const auto parts = static_cast<unsigned>(plan.splits);
+  const bool cached = static_cast<std::size_t>(plan.out_count) * two < cuda_device_facts().l2_bytes;
+  gather.phases_first = plan.phases_h * plan.phases_w > 1 && !cached && tiles <= 65535;
   launch(by.gather,
-         {.grid = dim3(static_cast<unsigned>(row_tiles) *
-                           static_cast<unsigned>(ceil_div(pixels, by.columns)),
-                       static_cast<unsigned>(narrow(z.groups) * plan.phases_h * plan.phases_w),
-                       static_cast<unsigned>(plan.splits)),
+         {.grid = gather.phases_first ? dim3(phases, tiles, parts) : dim3(tiles, phases, parts),
           .block = dim3(by.threads),
           .shared_bytes = by.shared_bytes,
           .overlaps_previous = true},
@@ -551,20 +551,25 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   const bool f32 = z.dtype == DType::f32;
   const auto element = static_cast<double>(size_of(z.dtype));
   const auto elements = [](const Shape& shape) { return static_cast<double>(shape.numel()); };
-  double packed = elements(z.w_shape());
-  if (direction != Direction::backward_data) packed += elements(z.x_shape());
-  if (direction != Direction::forward) packed += elements(z.y_shape());
-  if (direction == Direction::backward_weight) packed -= elements(z.w_shape());
+  const bool weight = direction == Direction::backward_weight;
+  const double packed = (direction != Direction::backward_data ? elements(z.x_shape()) : 0) +
+                        (direction != Direction::forward ? elements(z.y_shape()) : 0);
   const double flops = z.nominal_flops() * (!f32 ? 1 : plan.planes == 2 ? 1.5 : 0.5);
   const double peak = f32 ? kUnmeasuredGpu.tf32_flops : kUnmeasuredGpu.half_flops;
-  const bool weight = direction == Direction::backward_weight;
-  return {.flops = flops,
-          .bytes = z.nominal_bytes(),
-          .peak_share = std::clamp(flops / (peak * std::max(plan.us, 1.0) * 1e-6), 1e-4, 1.0),
-          // read for the maxima, read again, written as one or two halves
-          .pass_bytes = packed * (f32 ? 2 * element + 2 * plan.planes : 2 * element),
-          .launches = 2.0 + (f32 ? 1 : 0) + (weight || plan.splits > 1 ? 1 : 0),
-          .tensor_cores = true};
+  // Read for the maxima, read again, written as one or two halves. Groups of one piece are packed
+  // at half the speed.
+  const double few = z.groups > 1 && plan.pieces == 1 ? 1.8 : 1;
+  const double bytes = 1.3 * few * (f32 ? 2 * element + 2 * plan.planes : 2 * element);
+  constexpr double kLaunches = 0.76;  // each kernel starts while the one before it ends
+  const Conv2dCost cost{.flops = flops,
+                        .bytes = z.nominal_bytes(),
+                        .peak_share = device_time::share_of(flops, std::max(plan.us, 1.0), peak),
+                        .pass_bytes = packed * bytes,
+                        .launches = kLaunches * ((weight ? 3 : 2) + (f32 ? 1 : 0)),
+                        .tensor_cores = true};
+  const double w_bytes = elements(z.w_shape()) * bytes;
+  return weight ? cost
+                : device_time::with_preparation(cost, peak, w_bytes, kLaunches * (f32 ? 2 : 1));
 }
 
 std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {

@@ -4,6 +4,8 @@
 // Read next  implicit_gemm_tiles.cuh
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <span>
 
@@ -13,8 +15,8 @@ namespace convscope::implicit_gemm {
 
 inline constexpr std::size_t kMostStages = 5;
 
-// What one multiprocessor takes, fitted to an H200: `step` for each step of a tile, `around` for
-// its beginning and end. Only their ratios matter: they choose among the tiles.
+// What one multiprocessor takes, microseconds of one H200: `step` for each step of a tile, `around`
+// for its beginning and end.
 struct TileTime {
   double step = 1, around = 1;
 };
@@ -39,6 +41,36 @@ inline Instance instance(TileTime gather_us, TileTime weight_us) {
                gather_us,    weight_us,       gather_kernel<V>, nullptr};
   if constexpr (V::kThreads % (V::kTileColumns / kPieceHalves) == 0) out.weight = weight_kernel<V>;
   return out;
+}
+
+// Microseconds of one H200: the pass that sums parts, and what is stored in one: two neighbours at
+// once, one at a time, outputs of a phase, which lie apart, and weights, which look for their tap.
+inline constexpr double kPartsUs = 1.7, kPartBytesPerUs = 2.5e6;
+inline constexpr double kPairedPerUs = 2.5e6, kSinglePerUs = 0.37e6, kScatteredPerUs = 0.33e6;
+inline constexpr double kWeightPerUs = 0.17e6;
+inline double stored_us(std::int64_t outputs, int phases, bool paired) {
+  return static_cast<double>(outputs) / (phases > 1 ? kScatteredPerUs
+                                         : paired   ? kPairedPerUs
+                                                    : kSinglePerUs);
+}
+
+// Tiles, their steps together, and those of the longest tile.
+struct Grid {
+  double tiles = 1, steps = 1;
+  int longest = 1;
+};
+// Whole waves of blocks, then the rest, which lasts as long as its fullest multiprocessor or its
+// longest tile.
+inline double grid_us(const Instance& by, const TileTime& tile, const Grid& grid, int parts) {
+  const int processors = cuda_device_facts().multiprocessors;
+  const double each = std::ceil(grid.steps / grid.tiles / parts) * tile.step;
+  const double at_once = processors * static_cast<double>(by.blocks);
+  const double waves = std::floor(grid.tiles * parts / at_once);
+  const double rest = grid.tiles * parts - waves * at_once;
+  const double us = waves * (tile.around + by.blocks * each);
+  if (rest == 0) return us;
+  const double longest = std::ceil(static_cast<double>(grid.longest) / parts) * tile.step;
+  return us + tile.around + std::max(std::ceil(rest / processors) * each, longest);
 }
 
 std::span<const Instance> f32_instances();   // three products of halves

@@ -29,23 +29,28 @@ struct Gather {
   int pieces = 0, depth_pieces = 0, splits = 1;  // pieces of a group's pixel, of a row of weights
   int out_width = 0, out_area = 0;
   bool paired = false;  // pixels 2i and 2i + 1 are neighbours in the output, 2i as aligned as two
+  // The phases of a tile run side by side: each writes only some elements of a sector, and the L2
+  // cache, where it cannot hold the whole output, puts them together.
+  bool phases_first = false;
   int phases_w = 1;
   FastDivisor by_row_tiles, by_phases_w, by_groups;
   Line high[kMostPhases] = {}, wide[kMostPhases] = {};
 };
 
-// Block (x: row tiles inside pixel tiles, y: groups inside phases, z: split).
+// Block (x: row tiles inside pixel tiles, y: groups inside phases, z: split). Phases first: x and y
+// the other way round.
 template <class V>
 __global__ __launch_bounds__(V::kThreads,
                              V::kBlocks) void gather_kernel(const __grid_constant__ Gather z) {
   unsigned char* const stages = aligned_shared();
   const int thread = static_cast<int>(threadIdx.x);
-  const int pixel_tile = z.by_row_tiles.divide(static_cast<int>(blockIdx.x));
-  const int first_row =
-      (static_cast<int>(blockIdx.x) - pixel_tile * ceil_div(z.rows, V::kTileRows)) * V::kTileRows;
+  const int tile = static_cast<int>(z.phases_first ? blockIdx.y : blockIdx.x);
+  const int pixel_tile = z.by_row_tiles.divide(tile);
+  const int first_row = (tile - pixel_tile * ceil_div(z.rows, V::kTileRows)) * V::kTileRows;
   const int first_pixel = pixel_tile * V::kTileColumns;
-  const int phase = z.by_groups.divide(static_cast<int>(blockIdx.y));
-  const int group = static_cast<int>(blockIdx.y) - phase * z.groups;
+  const int phase_group = static_cast<int>(z.phases_first ? blockIdx.x : blockIdx.y);
+  const int phase = z.by_groups.divide(phase_group);
+  const int group = phase_group - phase * z.groups;
   const int phase_h = z.by_phases_w.divide(phase);
   const Line& high = z.high[phase_h];
   const Line& wide = z.wide[phase - phase_h * z.phases_w];

@@ -21,6 +21,7 @@
 #include "framework/memory/memory.h"
 #include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/epilogue.cuh"
+#include "layers/conv2d/shared/cuda/device_time.cuh"
 #include "layers/conv2d/winograd/cuda/winograd_transforms.cuh"
 
 namespace convscope::winograd {
@@ -429,24 +430,36 @@ inline Conv2dSupport supports_3x3(const Conv2dProblem& z, Direction) {
   return {};
 }
 
+// V, M and U: written, read by the products, and read again; weighed with what that took on one
+// H200, where small ones stay in the L2 cache.
 template <int M>
 Conv2dCost cost_of(const Conv2dProblem& z, Direction direction) {
-  const auto number = [](Index value) { return static_cast<double>(value); };
-  const auto fill = [&](Index size) { return number(size) / number(ceil_div(size, 64) * 64); };
+  using device_time::number;
   const Plan<M> plan(z, direction);
   const double points = number(plan.kPoints);
-  const double tiles = number(plan.chunks() * plan.chunk);
-  const double spectra =
-      4 * points * tiles * number(plan.depth + plan.channels * plan.parts);  // V and M, bytes
-  const double kernels = 4 * points * number(plan.weights * plan.slots);
-  const double fills = plan.of_weights ? fill(z.k_per_group()) * fill(z.c_per_group())
-                                       : fill(plan.channels / z.groups) * fill(plan.chunk);
-  const double depth = number(plan.of_weights ? plan.slot : plan.depth / z.groups / plan.parts);
-  return {.flops = 2 * points * tiles * number(plan.weights),
-          .bytes = spectra + kernels,
-          .peak_share = 0.75 * fills * depth / (depth + 16),
-          .pass_bytes = z.nominal_bytes() + spectra + kernels,
-          .launches = 1 + 3.0 * number(plan.chunks())};
+  const double chunks = number(plan.chunks());
+  const double tiles = chunks * number(plan.chunk);
+  const double v = 4 * points * tiles * number(plan.depth);
+  const double m = 4 * points * tiles * number(plan.channels * plan.parts);
+  const double u = 4 * points * number(plan.weights * plan.slots);
+  const Index g = z.groups;
+  using device_time::Products;
+  const Products products =
+      plan.of_weights
+          ? Products{z.k_per_group(), z.c_per_group(), plan.slot, plan.slots * plan.kPoints * g}
+          : Products{plan.channels / g, plan.chunk, plan.depth / g / plan.parts,
+                     plan.kPoints * g * plan.parts};
+  const double flops = 2 * points * tiles * number(plan.weights);
+  const double peak = kUnmeasuredGpu.f32_flops;
+  const double us = chunks * device_time::f32_products_us(products);
+  constexpr double kLaunches = 0.85;  // kernels follow each other without gaps
+  Conv2dCost cost{.flops = flops,
+                  .bytes = 2.1 * (v + m + u),
+                  .peak_share = device_time::share_of(flops, us, peak),
+                  .pass_bytes = 0.26 * z.nominal_bytes() +
+                                (plan.of_weights ? 1.4 * (v + m) + 6.7 * u : 1.4 * v + 1.7 * m),
+                  .launches = kLaunches * (3 * chunks + (plan.of_weights ? 1 : 0))};
+  return plan.of_weights ? cost : device_time::with_preparation(cost, peak, u, kLaunches);
 }
 
 // What a card calls in each direction: M x M outputs a tile.
