@@ -5,7 +5,8 @@
 For each problem of the shape files and each direction: ours by `convscope bench conv2d --device
 cuda` (checked first, then recorded graphs timed by events), PyTorch's with cudnn.benchmark on, a
 captured graph of several runs, events, the median of many replays; NCHW and channels-last. f32 means
-f32 on both sides: PyTorch's allow_tf32 is off, except for --precision tf32.
+f32 on both sides: PyTorch's allow_tf32 is off, except for --precision tf32. With --layout channels_last
+ours have their channels last, too; `auto` and `best` are then stated against PyTorch's channels-last.
 
     python3 experiments/peers/conv2d_gpu_vs_pytorch.py --shapes experiments/shapes/gpu_dense.txt \\
         --precision f32 --json out.json
@@ -30,7 +31,8 @@ def parse(text):
     z = dict(n=1, c=1, h=1, w=1, k=1, r=1, s=1, stride="1", pad="0", dilation="1", groups=1)
     for word in text.split(","):
         key, value = word.split("=")
-        z[key] = value if key in ("stride", "pad", "dilation", "dtype", "precision", "weights") else int(value)
+        texts = ("stride", "pad", "dilation", "dtype", "precision", "weights", "layout", "types")
+        z[key] = value if key in texts else int(value)
     for key in ("stride", "pad", "dilation"):
         numbers = [int(part) for part in z[key].split("x")]
         if len(numbers) == 4:
@@ -83,12 +85,14 @@ def pytorch_us(z, direction, precision, channels_last):
     return captured_us(run)
 
 
-def ours(program, shapes, precision, algorithm, batch, directions, min_time):
+def ours(program, shapes, precision, layout, algorithm, batch, directions, min_time):
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "ours.json"
         command = [program, "bench", "conv2d", "--device", "cuda", "--algorithm", algorithm,
                    "--precision", precision, "--direction", ",".join(directions), "--min-time",
                    str(min_time), "--json", str(path)]
+        if layout != "nchw":
+            command += ["--layout", layout]
         if batch:
             command += ["--batch", str(batch)]
         for shape in shapes:
@@ -110,6 +114,7 @@ def main():
     parser.add_argument("--program", default="build/release/bin/convscope")
     parser.add_argument("--shapes", action="append", required=True)
     parser.add_argument("--precision", default="f32", choices=tuple(DTYPES))
+    parser.add_argument("--layout", default="nchw", choices=("nchw", "channels_last"))
     parser.add_argument("--algorithm", default="all")
     parser.add_argument("--batch", type=int, default=0)
     parser.add_argument("--direction", default=",".join(DIRECTIONS))
@@ -122,8 +127,8 @@ def main():
     tf32 = arguments.precision == "tf32"
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = tf32
 
-    bench = ours(arguments.program, arguments.shapes, arguments.precision, arguments.algorithm,
-                 arguments.batch, directions, arguments.min_time)
+    bench = ours(arguments.program, arguments.shapes, arguments.precision, arguments.layout,
+                 arguments.algorithm, arguments.batch, directions, arguments.min_time)
     groups = {}
     for row in bench["rows"]:
         groups.setdefault((row["problem"], row["direction"]), []).append(row)
@@ -141,6 +146,7 @@ def main():
         best = right[0] if right else None
         chosen = next((row for row in right if row["auto_choice"]), None)
         us = lambda row: 1000 * row["median_ms"] if row else float("nan")
+        beside = peer["nhwc" if arguments.layout == "channels_last" else "nchw"]
         rows.append({"problem": problem, "direction": direction, "precision": arguments.precision,
                      "ours_us": {row["algorithm"]: us(row) for row in right}, "wrong": wrong,
                      "best": best and best["algorithm"], "best_us": best and us(best),
@@ -148,8 +154,8 @@ def main():
                      "pytorch_nchw_us": peer["nchw"], "pytorch_nhwc_us": peer["nhwc"]})
         others = " ".join(f"{row['algorithm']} {us(row):.1f}" for row in right[1:])
         print(f"{problem:62s} {direction:15s} torch nchw {peer['nchw']:7.1f} nhwc "
-              f"{peer['nhwc']:7.1f} | auto {us(chosen):7.1f} ({peer['nchw'] / us(chosen):.2f}x) best "
-              f"{best['algorithm'] if best else '-'} {us(best):.1f} ({peer['nchw'] / us(best):.2f}x) "
+              f"{peer['nhwc']:7.1f} | auto {us(chosen):7.1f} ({beside / us(chosen):.2f}x) best "
+              f"{best['algorithm'] if best else '-'} {us(best):.1f} ({beside / us(best):.2f}x) "
               f"| {others}{' WRONG: ' + ','.join(wrong) if wrong else ''}", flush=True)
     for direction in directions:
         here = [row for row in rows if row["direction"] == direction and row["auto_us"]]
@@ -162,7 +168,7 @@ def main():
                           f"{len(ratios)} problems")
     if arguments.json:
         pathlib.Path(arguments.json).write_text(json.dumps(
-            {"precision": arguments.precision, "pytorch": torch.__version__,
+            {"precision": arguments.precision, "layout": arguments.layout, "pytorch": torch.__version__,
              "cudnn": torch.backends.cudnn.version(), "device": torch.cuda.get_device_name(),
              "rows": rows}, indent=1) + "\n")
     return 1 if any(row["wrong"] for row in rows) else 0

@@ -20,14 +20,19 @@
 
 namespace convscope {
 
-// Rows of 128 bytes, eight of them swizzled together (mode 1 in the top bits). Depth inner: 1024
-// bytes from one eight of rows to the next. Depth outer: 1024 bytes from one eight of the depth to
-// the next, `block_bytes` from one block of 64 columns to the next.
-__device__ inline std::uint64_t wgmma_descriptor(const void* shared, unsigned block_bytes) {
+// Rows of 128 (64, 32) bytes, 1024 (512, 256) bytes swizzled together: mode 1 (2, 3) in the top
+// bits. Depth inner: 1024 bytes from one eight of rows to the next. Depth outer: 1024 bytes from
+// one eight of the depth to the next, `block_bytes` from one block of 64 columns to the next.
+__device__ inline std::uint64_t wgmma_descriptor(const void* shared, unsigned block_bytes,
+                                                 unsigned row_bytes = 128) {
   const auto address = static_cast<unsigned>(__cvta_generic_to_shared(shared));
   return static_cast<std::uint64_t>((address & 0x3ffffu) >> 4) |
-         static_cast<std::uint64_t>(block_bytes >> 4) << 16 | std::uint64_t{1024 >> 4} << 32 |
-         std::uint64_t{1} << 62;
+         static_cast<std::uint64_t>(block_bytes >> 4) << 16 |
+         static_cast<std::uint64_t>(row_bytes * 8 >> 4) << 32 |
+         static_cast<std::uint64_t>(row_bytes == 128  ? 1
+                                    : row_bytes == 64 ? 2
+                                                      : 3)
+             << 62;
 }
 
 #define CONVSCOPE_WGMMA_16(TYPE)                                  \
@@ -36,9 +41,9 @@ __device__ inline std::uint64_t wgmma_descriptor(const void* shared, unsigned bl
       "wgmma.mma_async.sync.aligned.m64n16k16.f32." TYPE "." TYPE \
       " {"                                                        \
       "%0, %1, %2, %3, %4, %5, %6, %7"                            \
-      "}, %8, %9, p, 1, 1, %11, %11;\n}"                          \
+      "}, %8, %9, p, 1, 1, %11, %12;\n}"                          \
       : CONVSCOPE_D8(0)                                           \
-      : "l"(a), "l"(b), "r"(add ? 1 : 0), "n"(kDepthOuter ? 1 : 0))
+      : "l"(a), "l"(b), "r"(add ? 1 : 0), "n"(kAOuter ? 1 : 0), "n"(kBOuter ? 1 : 0))
 
 #define CONVSCOPE_WGMMA_32(TYPE)                                             \
   asm volatile(                                                              \
@@ -46,9 +51,9 @@ __device__ inline std::uint64_t wgmma_descriptor(const void* shared, unsigned bl
       "wgmma.mma_async.sync.aligned.m64n32k16.f32." TYPE "." TYPE            \
       " {"                                                                   \
       "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15" \
-      "}, %16, %17, p, 1, 1, %19, %19;\n}"                                   \
+      "}, %16, %17, p, 1, 1, %19, %20;\n}"                                   \
       : CONVSCOPE_D8(0), CONVSCOPE_D8(8)                                     \
-      : "l"(a), "l"(b), "r"(add ? 1 : 0), "n"(kDepthOuter ? 1 : 0))
+      : "l"(a), "l"(b), "r"(add ? 1 : 0), "n"(kAOuter ? 1 : 0), "n"(kBOuter ? 1 : 0))
 
 #define CONVSCOPE_WGMMA_64(TYPE)                                                       \
   asm volatile(                                                                        \
@@ -57,9 +62,9 @@ __device__ inline std::uint64_t wgmma_descriptor(const void* shared, unsigned bl
       " {"                                                                             \
       "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "         \
       "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31" \
-      "}, %32, %33, p, 1, 1, %35, %35;\n}"                                             \
+      "}, %32, %33, p, 1, 1, %35, %36;\n}"                                             \
       : CONVSCOPE_D32(0)                                                               \
-      : "l"(a), "l"(b), "r"(add ? 1 : 0), "n"(kDepthOuter ? 1 : 0))
+      : "l"(a), "l"(b), "r"(add ? 1 : 0), "n"(kAOuter ? 1 : 0), "n"(kBOuter ? 1 : 0))
 
 #define CONVSCOPE_WGMMA_128(TYPE)                                                        \
   asm volatile(                                                                          \
@@ -70,9 +75,9 @@ __device__ inline std::uint64_t wgmma_descriptor(const void* shared, unsigned bl
       "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, " \
       "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, " \
       "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"   \
-      "}, %64, %65, p, 1, 1, %67, %67;\n}"                                               \
+      "}, %64, %65, p, 1, 1, %67, %68;\n}"                                               \
       : CONVSCOPE_D32(0), CONVSCOPE_D32(32)                                              \
-      : "l"(a), "l"(b), "r"(add ? 1 : 0), "n"(kDepthOuter ? 1 : 0))
+      : "l"(a), "l"(b), "r"(add ? 1 : 0), "n"(kAOuter ? 1 : 0), "n"(kBOuter ? 1 : 0))
 
 #define CONVSCOPE_WGMMA_192(TYPE)                                                        \
   asm volatile(                                                                          \
@@ -85,9 +90,9 @@ __device__ inline std::uint64_t wgmma_descriptor(const void* shared, unsigned bl
       "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63, " \
       "%64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, " \
       "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"   \
-      "}, %96, %97, p, 1, 1, %99, %99;\n}"                                               \
+      "}, %96, %97, p, 1, 1, %99, %100;\n}"                                              \
       : CONVSCOPE_D32(0), CONVSCOPE_D32(32), CONVSCOPE_D32(64)                           \
-      : "l"(a), "l"(b), "r"(add ? 1 : 0), "n"(kDepthOuter ? 1 : 0))
+      : "l"(a), "l"(b), "r"(add ? 1 : 0), "n"(kAOuter ? 1 : 0), "n"(kBOuter ? 1 : 0))
 
 #define CONVSCOPE_WGMMA_256(TYPE)                                                                  \
   asm volatile(                                                                                    \
@@ -104,12 +109,12 @@ __device__ inline std::uint64_t wgmma_descriptor(const void* shared, unsigned bl
       "%111, "                                                                                     \
       "%112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, " \
       "%127"                                                                                       \
-      "}, %128, %129, p, 1, 1, %131, %131;\n}"                                                     \
+      "}, %128, %129, p, 1, 1, %131, %132;\n}"                                                     \
       : CONVSCOPE_D32(0), CONVSCOPE_D32(32), CONVSCOPE_D32(64), CONVSCOPE_D32(96)                  \
-      : "l"(a), "l"(b), "r"(add ? 1 : 0), "n"(kDepthOuter ? 1 : 0))
+      : "l"(a), "l"(b), "r"(add ? 1 : 0), "n"(kAOuter ? 1 : 0), "n"(kBOuter ? 1 : 0))
 
 // d = a b, or d += a b when `add`. All lanes of the warp group together.
-template <class Half, int kColumns, bool kDepthOuter>
+template <class Half, int kColumns, bool kAOuter, bool kBOuter = kAOuter>
 __device__ inline void wgmma(float (&d)[kColumns / 2], std::uint64_t a, std::uint64_t b, bool add) {
   constexpr bool kBFloat = dtype_of<Half> == DType::bf16;
   static_assert(kColumns == 16 || kColumns == 32 || kColumns == 64 || kColumns == 128 ||
@@ -172,6 +177,17 @@ __device__ inline void wgmma_rows(float (&d)[kColumns / 2], const unsigned (&a)[
   if constexpr (kColumns == 32 && !kBFloat) CONVSCOPE_WGMMA_ROWS_32("f16");
   if constexpr (kColumns == 64 && kBFloat) CONVSCOPE_WGMMA_ROWS_64("bf16");
   if constexpr (kColumns == 64 && !kBFloat) CONVSCOPE_WGMMA_ROWS_64("f16");
+}
+
+// The registers of a thread from here on, a multiple of 8: all warps of a warp group together, each
+// role one branch of an if/else. Takers wait until others have given.
+template <int kRegisters>
+__device__ inline void take_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+template <int kRegisters>
+__device__ inline void give_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 
 // Before the first wgmma that reads registers which this thread has written.

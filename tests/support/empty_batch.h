@@ -75,9 +75,9 @@ inline std::string fault_in_operation(const Conv2dAlgorithm& card, const Conv2dP
   return fault;
 }
 
-// Of block-sparse weights, one direction by itself.
-inline std::string fault_of_sparse(const Conv2dAlgorithm& card, const Conv2dProblem& problem,
-                                   Direction direction) {
+// Of block-sparse weights, or of halves with their channels last, one direction by itself.
+inline std::string fault_of_operands(const Conv2dAlgorithm& card, const Conv2dProblem& problem,
+                                     Direction direction) {
   Operands operands = random_operands(problem.operands(direction), Device{card.device, 0});
   if (direction != Direction::backward_weight) {
     run_card(card, problem, direction, operands);
@@ -114,9 +114,21 @@ inline std::string fault_with_no_images(const Conv2dAlgorithm& card) {
       for (const Direction direction : kDirections) {
         if (!support_of(card, sparse, direction).yes) continue;
         ++taken;
-        const std::string fault = fault_of_sparse(card, sparse, direction);
+        const std::string fault = fault_of_operands(card, sparse, direction);
         if (!fault.empty()) return cat(card.name, ", ", sparse.text(), ": ", fault);
       }
+    }
+  }
+  for (Conv2dProblem last : small_problems(0)) {
+    last.layout = ActivationLayout::channels_last;
+    last.dtype = DType::f16;
+    last.types =
+        OperandTypes{.x = DType::f16, .w = DType::f32, .accumulator = DType::f32, .y = DType::f16};
+    for (const Direction direction : kDirections) {
+      if (!support_of(card, last, direction).yes) continue;
+      ++taken;
+      const std::string fault = fault_of_operands(card, last, direction);
+      if (!fault.empty()) return cat(card.name, ", ", last.text(), ": ", fault);
     }
   }
   return taken > 0 ? "" : cat(card.name, " takes no problem of small_problems()");

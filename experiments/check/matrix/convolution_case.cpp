@@ -78,6 +78,26 @@ std::int64_t output_numel(const Conv2dProblem& z, Direction direction) {
                                                  : z.w_shape().numel();
 }
 
+std::vector<Conv2dProblem> forms_of(const Conv2dProblem& problem) {
+  if (problem.layout != ActivationLayout::nchw || problem.types) return {problem};
+  std::vector<Conv2dProblem> out;
+  for (const ActivationLayout layout : kActivationLayouts) {
+    out.push_back(problem);
+    out.back().layout = layout;
+    if (layout != ActivationLayout::channels_last || !is_half(problem.dtype)) continue;
+    out.back().types = OperandTypes{
+        .x = problem.dtype, .w = DType::f32, .accumulator = DType::f32, .y = problem.dtype};
+  }
+  return out;
+}
+
+bool takes_some_form(const Conv2dAlgorithm& algorithm, const Conv2dProblem& problem,
+                     Direction direction) {
+  return std::ranges::any_of(forms_of(problem), [&](const Conv2dProblem& form) {
+    return support_of(algorithm, form, direction).yes;
+  });
+}
+
 Numbers::Numbers(std::int64_t count, Tier tier, std::uint64_t stream, DType dtype) {
   Generator random(11, stream);
   values.resize(static_cast<std::size_t>(count) + 2 * kAround);
@@ -138,15 +158,16 @@ std::string ConvolutionCase::check(const Conv2dAlgorithm& algorithm, Direction d
                                    std::vector<float>* out) {
   fault_ = {};
   if (out != nullptr) out->clear();
-  if (problem_.layout != ActivationLayout::nchw) return check_layout(algorithm, direction, out);
+  const Conv2dProblem asked = problem_;
+  const bool takes_some = takes_some_form(algorithm, asked, direction);
   std::string wrong;
-  for (const ActivationLayout layout : kActivationLayouts) {
-    problem_.layout = layout;
-    const bool plain = layout == ActivationLayout::nchw;
-    if (!wrong.empty() || (!plain && !support_of(algorithm, problem_, direction).yes)) continue;
-    wrong = check_layout(algorithm, direction, out);
+  for (const Conv2dProblem& form : forms_of(asked)) {
+    problem_ = form;
+    const bool takes =
+        takes_some ? support_of(algorithm, form, direction).yes : form.layout == asked.layout;
+    if (wrong.empty() && takes) wrong = check_layout(algorithm, direction, out);
   }
-  problem_.layout = ActivationLayout::nchw;
+  problem_ = asked;
   return wrong;
 }
 
@@ -321,6 +342,13 @@ std::string ConvolutionCase::run_on_host(const Conv2dAlgorithm& algorithm, Direc
   return wrong.empty() && !extra ? differ(algorithm, result, again) : wrong;
 }
 
+DType ConvolutionCase::output_type(Direction direction) const {
+  const OperandTypes types = problem_.operand_types();
+  return direction == Direction::forward         ? types.y
+         : direction == Direction::backward_data ? types.x
+                                                 : types.w;
+}
+
 // Where the output is images: their shape.
 Shape ConvolutionCase::output_shape(Direction direction) const {
   return direction == Direction::forward ? problem_.y_shape() : problem_.x_shape();
@@ -375,15 +403,30 @@ std::string ConvolutionCase::run_on_device(const Conv2dAlgorithm& algorithm, Dir
                                            bool extra, std::vector<float>& result) const {
   const Device device{algorithm.device, 0};
   const bool adds = direction == Direction::backward_weight && extra;
-  const std::vector<float> nothing(static_cast<std::size_t>(output_count(direction)),
+  const OperandTypes types = problem_.operand_types();
+  const DType output_type = this->output_type(direction);
+  const bool channels_last = problem_.layout == ActivationLayout::channels_last;
+  const bool moved = channels_last && direction != Direction::backward_weight;
+  const std::int64_t shift = channels_last ? 0 : shift_;  // of images; then 16 divides addresses
+  const std::int64_t count = moved ? stored_shape(output_shape(direction), problem_.layout).numel()
+                                   : output_count(direction);
+  const std::vector<float> nothing(static_cast<std::size_t>(count),
                                    std::numeric_limits<float>::quiet_NaN());
-  const GuardedBlock x(device, problem_.dtype, x_.data(), x_.count(), shift_, 0);
+  const std::vector<float> stored_x =
+      stored(x_, problem_.x_shape(), layout_of_x(problem_.layout), Surroundings::kNaN);
+  const std::vector<float> stored_dy =
+      stored(y_, problem_.y_shape(), layout_of_y(problem_.layout), Surroundings::kNaN);
+  const auto images = [&](const std::vector<float>& values, DType type) {
+    return GuardedBlock(device, type, values.data() + kAround,
+                        static_cast<std::int64_t>(values.size() - 2 * kAround), shift, 0);
+  };
+  const GuardedBlock x = images(stored_x, types.x);
   const std::vector<float> kept_w = kept(w_), dw_before = kept(dw_before_);
   const auto w_count = static_cast<std::int64_t>(kept_w.size() - 2 * kAround);
-  const GuardedBlock w(device, problem_.dtype, kept_w.data() + kAround, w_count, shift_, 0);
+  const GuardedBlock w(device, types.w, kept_w.data() + kAround, w_count, shift_, 0);
   const Operand places = is_sparse() ? places_.to(device) : Operand();
-  const GuardedBlock b(device, problem_.dtype, b_.data(), b_.count(), shift_, 0);
-  const GuardedBlock dy(device, problem_.dtype, y_.data(), y_.count(), shift_, 0);
+  const GuardedBlock b(device, types.w, b_.data(), b_.count(), shift_, 0);
+  const GuardedBlock dy = images(stored_dy, types.y);
   const auto bytes = static_cast<std::int64_t>(algorithm.workspace_bytes(problem_, direction));
   const auto prepared_bytes =
       static_cast<std::int64_t>(algorithm.prepared_size(problem_, direction));
@@ -399,17 +442,27 @@ std::string ConvolutionCase::run_on_device(const Conv2dAlgorithm& algorithm, Dir
     if (const char* where = prepared.damage()) return cat("wrote ", where, " the prepared weights");
   }
   const std::vector<float> no_w(w_.values.size(), std::numeric_limits<float>::quiet_NaN());
-  const GuardedBlock unread(device, problem_.dtype, no_w.data(), w_count, shift_, 0);
+  const GuardedBlock unread(device, types.w, no_w.data(), w_count, shift_, 0);
   const auto once = [&](std::vector<float>& to) -> std::string {
-    const GuardedBlock output(device, problem_.dtype,
-                              adds ? dw_before.data() + kAround : nothing.data(),
-                              output_count(direction), shift_, kCanaryBytes);
+    const GuardedBlock output(device, output_type,
+                              adds ? dw_before.data() + kAround : nothing.data(), count,
+                              moved ? 0 : shift_, kCanaryBytes);
     const GuardedBlock workspace(device, DType::u8, nullptr, bytes, 0, kCanaryBytes);
     call(
         algorithm, direction, extra,
         {x.data(), prepared_bytes > 0 ? unread.data() : w.data(), b.data(), dy.data(),
          output.data(), workspace.data(), prepared_bytes > 0 ? prepared.data() : nullptr, &places});
     to = output.floats();
+    if (moved) {
+      const Shape shape = output_shape(direction);
+      const Tensor lanes = Tensor::empty(stored_shape(shape, problem_.layout));
+      std::memcpy(lanes.raw_data(), to.data(), to.size() * sizeof(float));
+      if (!has_clean_lanes(lanes, shape, problem_.layout)) {
+        return "left lanes behind the last channel that are not 0";
+      }
+      const Tensor plain = plain_images(lanes, shape, problem_.layout);
+      to.assign(plain.data<float>(), plain.data<float>() + plain.numel());
+    }
     if (const char* where = output.damage()) return cat("wrote ", where, " the output");
     if (const char* where = workspace.damage()) return cat("wrote ", where, " the workspace");
     return "";
@@ -434,7 +487,7 @@ std::string ConvolutionCase::compare(const Conv2dAlgorithm& algorithm, Direction
   double errors = 0;
   double squares = 0;
   for (std::size_t i = 0; i < result.size(); ++i) {
-    const double right = tier_ == Tier::exact && is_half(problem_.dtype)
+    const double right = tier_ == Tier::exact && is_half(output_type(direction))
                              ? rounded_to(problem_.dtype, static_cast<float>(expected.values[i]))
                              : expected.values[i];
     const double error = std::abs(static_cast<double>(result[i]) - right);
@@ -488,6 +541,7 @@ std::vector<double> ConvolutionCase::reference(Direction direction, bool extra,
   const Conv2dAlgorithm& card = conv2d_algorithms(DeviceType::cpu).get("reference");
   Conv2dProblem problem = problem_;
   problem.dtype = DType::f64;
+  problem.types.reset();
   problem.math = MathMode::f32;
   problem.layout = ActivationLayout::nchw;
   problem.weight_format = {};

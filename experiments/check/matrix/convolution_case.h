@@ -22,9 +22,10 @@
 // On CUDA all of it is copied to the device and back. There, too, sum(error^2) <= L^2 sum(value^2):
 // L = 2e-6 for f32 (sums of up to 4608 products), 1e-3 for tf32, 1e-2 for bf16, 2e-3 for f16.
 // Blocked images (layers/dispatch/activation_layout.h) are made of the same numbers; lanes behind
-// the last channel must be 0 in the output. Inputs of half types are rounded before the reference
-// sees them. A half output is rounded once, by at most a unit u = 2^-9 or 2^-12 of itself; the
-// bound allows twice that.
+// the last channel must be 0 in the output. Halves with their channels last go with weights, biases
+// and dw of f32 (layers/conv2d/README.md), on a device alone and on addresses that 16 divides.
+// Inputs of half types are rounded before the reference sees them. A half output is rounded once,
+// by at most a unit u = 2^-9 or 2^-12 of itself; the bound allows twice that.
 //
 // The bound in each direction takes that direction's own sum over magnitudes: conv(|x|,|w|) + |b|
 // forward, conv^T(|dy|,|w|) for dx, and for dw the sum of |x||dy| over all N P Q pixels, plus |dw|
@@ -74,6 +75,12 @@ CONVSCOPE_API double allowed_l2(const Conv2dProblem& problem);
 CONVSCOPE_API std::int64_t sum_length(const Conv2dProblem& z, Direction direction);
 CONVSCOPE_API std::int64_t output_numel(const Conv2dProblem& z, Direction direction);
 
+// The forms in which a problem of plain images is checked: every layout, and halves with their
+// channels last beside weights of f32. Any other problem is its only form.
+CONVSCOPE_API std::vector<Conv2dProblem> forms_of(const Conv2dProblem& problem);
+CONVSCOPE_API bool takes_some_form(const Conv2dAlgorithm& algorithm, const Conv2dProblem& problem,
+                                   Direction direction);
+
 // What the reference says about one direction.
 struct Expected {
   std::vector<double> values;
@@ -122,7 +129,7 @@ class CONVSCOPE_API ConvolutionCase {
   void set_shift(std::int64_t elements) { shift_ = elements; }
 
   // "" when the algorithm passes; otherwise a report. Leaves its outputs in `out`, if given. A
-  // problem of plain images is checked in every layout that the algorithm takes.
+  // problem of plain images is checked in every form (forms_of()) that the algorithm takes.
   std::string check(const Conv2dAlgorithm& algorithm, Direction direction,
                     std::vector<float>* out = nullptr);
   // The same with instruction sets and numbers of threads, whose results must have the same bits.
@@ -165,6 +172,7 @@ class CONVSCOPE_API ConvolutionCase {
   OperandViews views(const void* w, const Operand& places) const;
   void call(const Conv2dAlgorithm& algorithm, Direction direction, bool extra,
             const Pointers& at) const;
+  DType output_type(Direction direction) const;
   Shape output_shape(Direction direction) const;
   ActivationLayout output_layout(Direction direction) const;
   bool writes_blocks(Direction direction) const;

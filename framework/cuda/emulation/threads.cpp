@@ -23,14 +23,14 @@ namespace {
 
 using convscope::cat;
 
-enum class State { running, ready, at_barrier, in_warp, left };
+enum class State { running, ready, at_barrier, in_warp, waiting, left };
 
 struct Thread {
   uint3 index{};
   unsigned number = 0;  // in the block; x runs first
   State state = State::running;
   Fiber* fiber = nullptr;
-  // in_warp: what it waits for, and its part in it
+  // in_warp, waiting: what it waits for, and its part in it
   unsigned mask = 0;
   const void* which = nullptr;
   const char* name = "";
@@ -58,6 +58,7 @@ struct Block {
   unsigned at_barrier = 0, barrier_true = 0;
   Barrier barrier_kind = Barrier::plain;
   unsigned barrier_result = 0;
+  std::array<unsigned, 16> at_named{};  // threads at each barrier of some of the warps
 
   std::unique_ptr<void, FreeMemory> shared;
   std::vector<std::unique_ptr<Fiber>> fibers;
@@ -207,14 +208,15 @@ std::string stuck() {
   std::vector<std::string_view> names;
   for (unsigned i = 0; i < b.size; ++i) {
     const Thread& thread = b.threads[i];
-    if (thread.state != State::in_warp) continue;
+    if (thread.state != State::in_warp && thread.state != State::waiting) continue;
     bool known = false;
     for (const std::string_view name : names) known = known || name == thread.name;
     if (known) continue;
     names.push_back(thread.name);
-    add(cat("wait in ", thread.name, " for lanes of their warp"),
+    add(thread.state == State::in_warp ? cat("wait in ", thread.name, " for lanes of their warp")
+                                       : cat("wait in ", thread.name),
         threads_where([&](const Thread& t) {
-          return t.state == State::in_warp && std::string_view(t.name) == thread.name;
+          return t.state == thread.state && std::string_view(t.name) == thread.name;
         }));
   }
   add("have left the kernel",
@@ -249,6 +251,7 @@ void run_block() {
   b.begun = b.left = b.at_barrier = b.barrier_true = 0;
   b.ready_first = b.ready_count = 0;
   b.lanes_waiting.fill(0);
+  b.at_named.fill(0);
   for (;;) {
     if (b.ready_count > 0) {
       go_on(*next_ready().fiber);
@@ -365,6 +368,28 @@ int barrier(Barrier kind, bool predicate) {
   b.barrier_true += predicate ? 1 : 0;
   wait_as(State::at_barrier);
   return static_cast<int>(b.barrier_result);
+}
+
+void wait_for(const void* which, const char* name) {
+  Thread& self = *block().current;
+  self.which = which;
+  self.name = name;
+  wait_as(State::waiting);
+}
+
+void wake(const void* which) {
+  Block& b = block();
+  for (unsigned i = 0; i < b.size; ++i) {
+    Thread& thread = b.threads[reverse_order() ? b.size - 1 - i : i];
+    if (thread.state == State::waiting && thread.which == which) make_ready(thread);
+  }
+}
+
+void named_barrier(unsigned barrier, unsigned threads) {
+  unsigned& here = block().at_named[barrier % 16];
+  if (++here < threads) return wait_for(&here, "a barrier of some warps");
+  here = 0;
+  wake(&here);
 }
 
 unsigned lane() { return block().current->number % 32; }

@@ -57,6 +57,12 @@ void* dynamic_shared();
 enum class Barrier { plain, any, all, count };
 int barrier(Barrier kind, bool predicate);
 
+// Until wake(which) is called; `name` is what the thread says that it waits in.
+void wait_for(const void* which, const char* name);
+void wake(const void* which);
+// Until `threads` threads have come to this barrier (bar.sync).
+void named_barrier(unsigned barrier, unsigned threads);
+
 unsigned lane();            // 0..31 of the calling thread in its warp
 unsigned existing_lanes();  // of its warp: fewer than 32 when the block ends within it
 

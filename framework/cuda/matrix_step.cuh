@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+// matrix_step.cuh: D [64 x N] += A [64 x 16] B [16 x N] by one warp group (128 threads), A and B
+// halves in shared memory: wgmma on sm_90a, loops over the same bytes in the emulation. Other GPUs
+// have no such instruction.
+//
+// Factors are rows of 128, 64 or 32 bytes (kRow 64, 32, 16 halves), swizzled by the bits of their
+// address (swizzled_place). So
+// a factor may begin at any row of a larger tile: rows of an image that lies in shared memory are
+// read from where a tap begins.
+//   place(tile) + rows(shift)             a factor that begins `shift` rows further
+//   depth inner   + bytes(32)             16 depths further in the same rows
+//   depth outer   + rows(16)              16 depths further; more than 64 columns of B are blocks
+//   of
+//                                         64 depths, kTileBlockBytes apart
+// Registers and order are those of matrix_tile.cuh.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <cstring>
+
+#include "framework/cuda/matrix_tile.cuh"
+#include "framework/cuda/tensor_map.h"
+
+#if defined(CONVSCOPE_CUDA_EMULATED) || defined(CONVSCOPE_WGMMA)
+#define CONVSCOPE_MATRIX_STEP 1
+
+namespace convscope::matrix_step {
+
+using Place = std::uint64_t;
+
+__device__ inline constexpr Place bytes(int count) {
+#if defined(CONVSCOPE_CUDA_EMULATED)
+  return static_cast<Place>(count);
+#else
+  return static_cast<Place>(count >> 4);  // the unit of a descriptor
+#endif
+}
+template <int kRow>
+__device__ inline constexpr Place rows(int count) {
+  return bytes(count * kRow * 2);
+}
+template <int kRow>
+__device__ inline Place place(const unsigned char* tile) {
+#if defined(CONVSCOPE_CUDA_EMULATED)
+  return reinterpret_cast<Place>(tile);
+#else
+  return wgmma_descriptor(tile, kTileBlockBytes, kRow * 2);
+#endif
+}
+
+template <int kRegisters>
+__device__ inline void take_registers() {
+#if !defined(CONVSCOPE_CUDA_EMULATED)
+  convscope::take_registers<kRegisters>();
+#endif
+}
+template <int kRegisters>
+__device__ inline void give_registers() {
+#if !defined(CONVSCOPE_CUDA_EMULATED)
+  convscope::give_registers<kRegisters>();
+#endif
+}
+
+#if defined(CONVSCOPE_CUDA_EMULATED)
+// Element (line, depth) of a factor.
+template <class Half, bool kOuter, int kRow>
+inline float element(Place factor, int line, int depth) {
+  const int at = kOuter ? line / 64 * kTileBlockBytes + depth * kRow * 2 + line % 64 * 2
+                        : line * kRow * 2 + depth * 2;
+  Half half;
+  std::memcpy(
+      &half,
+      reinterpret_cast<const void*>(swizzled_place(factor + static_cast<Place>(at), kRow * 2)), 2);
+  return static_cast<float>(half);
+}
+#endif
+
+// d = A B + (add ? d : 0).
+template <class Half, int kColumns, bool kAOuter, bool kBOuter, int kARow = 64, int kBRow = 64>
+__device__ inline void multiply(float (&d)[kColumns / 2], Place a, Place b, bool add) {
+#if defined(CONVSCOPE_CUDA_EMULATED)
+  struct Factors {
+    Place a, b;
+  };
+  using Sums = std::array<float, kColumns / 2>;
+  const int warp = static_cast<int>(threadIdx.x % 128 / 32);
+  const auto compute = [warp](const emulation::Lanes<Factors>& in, emulation::Lanes<Sums>& out) {
+    static float left[16][16];
+    static float right[kColumns][16];
+    for (int depth = 0; depth < 16; ++depth) {
+      for (int i = 0; i < 16; ++i) {
+        left[i][depth] = element<Half, kAOuter, kARow>(in[0].a, 16 * warp + i, depth);
+      }
+      for (int j = 0; j < kColumns; ++j) {
+        right[j][depth] = element<Half, kBOuter, kBRow>(in[0].b, j, depth);
+      }
+    }
+    for (int lane = 0; lane < 32; ++lane) {
+      for (int i = 0; i < kColumns / 2; ++i) {  // d[4 j + 2 half + e]
+        const float* const row = left[lane / 4 + i / 2 % 2 * 8];
+        const float* const column = right[i / 4 * 8 + lane % 4 * 2 + i % 2];
+        float sum = 0;
+        for (int depth = 0; depth < 16; ++depth) sum += row[depth] * column[depth];
+        out[static_cast<std::size_t>(lane)][static_cast<std::size_t>(i)] = sum;
+      }
+    }
+  };
+  const Sums sums = emulation::warp_collective<Sums>("wgmma", Factors{a, b}, compute);
+  for (int i = 0; i < kColumns / 2; ++i) {
+    d[i] = sums[static_cast<std::size_t>(i)] + (add ? d[i] : 0.0f);
+  }
+#else
+  wgmma<Half, kColumns, kAOuter, kBOuter>(d, a, b, add);
+#endif
+}
+
+}  // namespace convscope::matrix_step
+
+#endif

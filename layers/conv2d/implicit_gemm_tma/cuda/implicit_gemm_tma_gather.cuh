@@ -1,0 +1,437 @@
+// SPDX-License-Identifier: Apache-2.0
+// implicit_gemm_tma_gather.cuh: the kernel of forward and backward_data: a tile of 128 or 256
+// pixels x 16 to 256 channels is summed over patches of the image and taps of the kernel.
+// Warp 8 lets the copy engine bring patches, warp 9 the weights, each as far ahead as there is
+// room; two warp groups multiply. A block takes one tile after another.
+// Read next  implicit_gemm_tma_taps.h; implicit_gemm_tma_weight.cuh
+#pragma once
+
+#include <cstdint>
+
+#include "framework/cuda/half.cuh"
+#include "framework/cuda/matrix_step.cuh"
+#include "framework/cuda/tma.cuh"
+#include "layers/conv2d/epilogue.cuh"
+#include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_plan.h"
+
+namespace convscope::implicit_gemm_tma {
+
+constexpr int kGatherThreads = 384;
+constexpr int kProducerRegisters = 40;
+
+template <class Half_, int kTiles_, int kColumns_, int kBlocks_, int kChunk_, bool kBackward_>
+struct GatherVariant {
+  using Half = Half_;
+  static constexpr int kTiles = kTiles_;  // of 64 pixels, for each warp group
+  static constexpr int kRows = 128 * kTiles_;
+  static constexpr int kColumns = kColumns_;
+  static constexpr int kBlocks = kBlocks_;  // of a multiprocessor
+  static constexpr int kChunk = kChunk_;    // channels of a patch
+  static constexpr int kWeightRow = kBackward_ ? 64 : kChunk_;
+  static constexpr bool kBackward = kBackward_;
+  // 384 threads begin with 168 registers each, or with 80 when two blocks share a multiprocessor.
+  // Of these the producers keep 40; more than is left in the block would be waited for forever.
+  static constexpr int kRegisters = kBlocks_ == 1 ? 232 : 96;
+  static_assert(40 + 2 * kRegisters <= 3 * (kBlocks_ == 1 ? 168 : 80));
+  // Backward the channels of the result are inner, 64 of them in a block of rows.
+  static constexpr int kWeightBoxes = kBackward_ ? (kColumns_ + 63) / 64 : 1;
+  static constexpr int kWeightBytes =
+      kBackward_ ? kWeightBoxes * kChunk_ * 128 : kColumns_ * kChunk_ * 2;
+  static constexpr int kWeightStageBytes = kBackward_            ? kWeightBoxes * 8192
+                                           : kWeightBytes < 1024 ? 1024
+                                                                 : kWeightBytes;
+};
+
+struct Gather {
+  TensorMap pixels, weights;
+  void* out = nullptr;     // [N, out_h, out_w, out_channels]
+  float* parts = nullptr;  // [splits] of the same, when splits > 1
+  const void* bias = nullptr;
+  const void* residual = nullptr;
+  std::int64_t out_count = 0;
+  int bias_channels = 0;
+  bool bias_is_f32 = false, relu = false;
+  int images = 0, out_h = 0, out_w = 0, out_channels = 0;
+  int every_h = 1, every_w = 1;  // pixels of the result from one output of a phase to the next
+  int depth = 0;                 // channels of `pixels`
+  int step_h = 1, step_w = 1;    // pixels read from one output to the next
+  int width = 1, height = 1, tile_images = 1;  // of a tile
+  int patch_bytes = 0, patch_stage_bytes = 0, patch_stages = 1, weight_stages = 1;
+  // Not 0: every tap and chunk has a place of its own, chunk resident_taps + tap, and is brought
+  // once.
+  int resident_taps = 0;
+  int splits = 1, tiles = 0, column_tiles = 1;
+  FastDivisor by_column_tiles, by_splits, by_pitch, by_lines;
+  TapSets taps;
+};
+static_assert(sizeof(Gather) <= 4096);  // of the parameters of a kernel
+
+#if defined(CONVSCOPE_MATRIX_STEP)
+
+// Where the block's tile lies, and which patches of its sum are the block's.
+struct GatherTile {
+  int column, part, phase, w, h, image;  // first column; w, h: first output of the phase
+  int begin, end;                        // patches
+  int groups;
+};
+__device__ inline GatherTile tile_at(const Gather& z, int tile, int columns, int chunk) {
+  GatherTile out;
+  const int rest = z.by_column_tiles.divide(tile);
+  out.column = (tile - rest * z.column_tiles) * columns;
+  int at = z.by_splits.divide(rest);
+  out.part = rest - at * z.splits;
+  int phase = 0;
+  while (phase + 1 < z.taps.phases && z.taps.phase[phase + 1].first_tile <= at) ++phase;
+  const Phase& of = z.taps.phase[phase];
+  at -= of.first_tile;
+  const int line = at / of.tiles_w;
+  out.phase = phase;
+  out.w = (at - line * of.tiles_w) * z.width;
+  const int image = line / of.tiles_h;
+  out.h = (line - image * of.tiles_h) * z.height;
+  out.image = image * z.tile_images;
+  out.groups = of.groups_end - of.groups_begin;
+  const int patches = (z.depth + chunk - 1) / chunk * out.groups;
+  out.begin = patches * out.part / z.splits;
+  out.end = patches * (out.part + 1) / z.splits;
+  return out;
+}
+
+// A ring of places in shared memory.
+struct Ring {
+  int stage = 0;
+  unsigned parity = 0;
+  __device__ void next(int stages) {
+    if (++stage == stages) {
+      stage = 0;
+      parity ^= 1;
+    }
+  }
+};
+
+// The sums of one row of the tile, of four lanes 8 columns each: from pairs of columns in each of
+// four blocks of 8 to one block for each lane.
+__device__ inline uint4 exchange_in_fours(const unsigned (&pair)[4], int lane) {
+  const bool odd = (lane & 1) != 0;
+  const bool high = (lane & 2) != 0;
+  const unsigned near0 = __shfl_xor_sync(kAllLanes, odd ? pair[0] : pair[1], 1);
+  const unsigned near1 = __shfl_xor_sync(kAllLanes, odd ? pair[2] : pair[3], 1);
+  // Blocks lane % 2 and 2 + lane % 2, each the words of two neighbours.
+  const unsigned a0 = odd ? near0 : pair[0], a1 = odd ? pair[1] : near0;
+  const unsigned b0 = odd ? near1 : pair[2], b1 = odd ? pair[3] : near1;
+  const unsigned far0 = __shfl_xor_sync(kAllLanes, high ? a0 : b0, 2);
+  const unsigned far1 = __shfl_xor_sync(kAllLanes, high ? a1 : b1, 2);
+  return high ? make_uint4(far0, far1, b0, b1) : make_uint4(a0, a1, far0, far1);
+}
+
+// Bias, residual and ReLU first, each in a loop of its own: between conversions, exchanges and
+// stores there is no branch then, and their latencies overlap.
+template <class V>
+__device__ inline void add_bias(const Gather& z, int first_column,
+                                float (&sums)[V::kTiles][V::kColumns / 2]) {
+#pragma unroll
+  for (int j = 0; j < V::kColumns / 8; ++j) {
+#pragma unroll
+    for (int e = 0; e < 2; ++e) {
+      const int column = first_column + 8 * j + 2 * (static_cast<int>(threadIdx.x) % 4) + e;
+      float bias = 0;
+      if (column < z.bias_channels) {
+        bias = z.bias_is_f32 ? static_cast<const float*>(z.bias)[column]
+                             : to_float(static_cast<const typename V::Half*>(z.bias)[column]);
+      }
+#pragma unroll
+      for (int i = 0; i < V::kTiles; ++i) {
+        sums[i][4 * j + e] += bias;
+        sums[i][4 * j + 2 + e] += bias;
+      }
+    }
+  }
+}
+
+template <class V>
+__device__ inline void store_gathered(const Gather& z, const GatherTile& tile,
+                                      float (&sums)[V::kTiles][V::kColumns / 2]) {
+  using Half = typename V::Half;
+  constexpr int kBlocks = V::kColumns / 8;
+  const int thread = static_cast<int>(threadIdx.x);
+  const int lane = thread % 32;
+  const Phase& phase = z.taps.phase[tile.phase];
+  if (z.bias != nullptr && z.splits == 1) add_bias<V>(z, tile.column, sums);
+#pragma unroll
+  for (int row = 0; row < 2 * V::kTiles; ++row) {
+    const int i = row % 2;
+    const int m =
+        (thread / 128 * V::kTiles + row / 2) * 64 + thread % 128 / 32 * 16 + lane / 4 + 8 * i;
+    const int line = z.by_pitch.divide(m);
+    const int column_of_tile = m - line * z.by_pitch.d;
+    const int image = z.by_lines.divide(line);
+    const int line_of_tile = line - image * z.by_lines.d;
+    const int w = tile.w + column_of_tile, h = tile.h + line_of_tile;
+    const bool valid = column_of_tile < z.width && w < phase.outputs_w && line_of_tile < z.height &&
+                       h < phase.outputs_h && image < z.tile_images &&
+                       tile.image + image < z.images;
+    const std::int64_t pixel =
+        (static_cast<std::int64_t>(tile.image + image) * z.out_h + phase.first_h + h * z.every_h) *
+            z.out_w +
+        phase.first_w + w * z.every_w;
+    const std::int64_t at = pixel * z.out_channels + tile.column;
+    const int columns_left = valid ? z.out_channels - tile.column : 0;
+    float(&mine)[V::kColumns / 2] = sums[row / 2];
+    if (z.splits > 1) {
+      float* const to = z.parts + tile.part * z.out_count + at + 2 * (lane % 4);
+#pragma unroll
+      for (int j = 0; j < kBlocks; ++j) {
+        if (8 * j < columns_left) {
+          *reinterpret_cast<float2*>(to + 8 * j) =
+              make_float2(mine[4 * j + 2 * i], mine[4 * j + 2 * i + 1]);
+        }
+      }
+      continue;
+    }
+    if (z.residual != nullptr) {
+      const Half* const from = static_cast<const Half*>(z.residual) + at + 2 * (lane % 4);
+#pragma unroll
+      for (int j = 0; j < kBlocks; ++j) {
+        const float2 more = floats_from_pair<Half>(
+            8 * j < columns_left ? *reinterpret_cast<const unsigned*>(from + 8 * j) : 0u);
+        mine[4 * j + 2 * i] += more.x;
+        mine[4 * j + 2 * i + 1] += more.y;
+      }
+    }
+    Half* const to = static_cast<Half*>(z.out) + at + 8 * (lane % 4);
+#pragma unroll
+    for (int four = 0; four < (kBlocks + 3) / 4; ++four) {
+      unsigned pair[4];
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const int block = 4 * four + j;
+        pair[j] = 0;
+        if (block < kBlocks) {
+          pair[j] = pair_from_floats<Half>(
+              finished(mine[(4 * block + 2 * i) % (V::kColumns / 2)], z.relu),
+              finished(mine[(4 * block + 2 * i + 1) % (V::kColumns / 2)], z.relu));
+        }
+      }
+      const uint4 eight = exchange_in_fours(pair, lane);
+      const int column = 32 * four + 8 * (lane % 4);
+      if (column < columns_left && column < V::kColumns) {
+        *reinterpret_cast<uint4*>(to + 32 * four) = eight;
+      }
+    }
+  }
+}
+
+#endif
+
+// Grid: as many blocks as run at once, each takes every gridDim.x-th tile.
+template <class V>
+__global__ __launch_bounds__(kGatherThreads,
+                             V::kBlocks) void gather_kernel(const __grid_constant__ Gather z) {
+#if defined(CONVSCOPE_MATRIX_STEP)
+  namespace step = matrix_step;
+  unsigned char* const patches = aligned_shared();
+  unsigned char* const weights = patches + z.patch_stages * z.patch_stage_bytes;
+  auto* const barriers =
+      reinterpret_cast<std::uint64_t*>(weights + z.weight_stages * V::kWeightStageBytes);
+  std::uint64_t* const patch_full = barriers;
+  std::uint64_t* const patch_empty = barriers + kMostStages;
+  std::uint64_t* const weight_full = barriers + 2 * kMostStages;
+  std::uint64_t* const weight_empty = barriers + 3 * kMostStages;
+  const int thread = static_cast<int>(threadIdx.x);
+  const int warp = thread / 32;
+  if (thread == 32) {
+    tma::fetch_map(z.pixels);
+    tma::fetch_map(z.weights);
+  }
+  if (thread < kMostStages) {
+    const int i = thread;
+    {
+      tma::start_phases(patch_full + i, 1);
+      tma::start_phases(patch_empty + i, 8);
+      tma::start_phases(weight_full + i, 1);
+      tma::start_phases(weight_empty + i, 8);
+    }
+    tma::phases_are_started();
+  }
+  __syncthreads();
+  let_next_kernel_start();
+  wait_for_previous_kernel();
+  const int first_tile = static_cast<int>(blockIdx.x);
+  const int next_tile = static_cast<int>(gridDim.x);
+
+  if (warp >= 8) {
+    step::give_registers<kProducerRegisters>();
+    if (thread % 32 != 0 || warp > 9) return;
+    if (warp == 8) {
+      Ring ring;
+      for (int i = first_tile; i < z.tiles; i += next_tile) {
+        const GatherTile tile = tile_at(z, i, V::kColumns, V::kChunk);
+        const int first_group = z.taps.phase[tile.phase].groups_begin;
+        for (int patch = tile.begin; patch < tile.end; ++patch) {
+          const int chunk = patch / tile.groups;
+          const Group& group = z.taps.group[first_group + patch - chunk * tile.groups];
+          tma::wait_phase(patch_empty + ring.stage, ring.parity ^ 1);
+          tma::expect(patch_full + ring.stage, static_cast<unsigned>(z.patch_bytes));
+          tma::load_box(patches + ring.stage * z.patch_stage_bytes, z.pixels,
+                        patch_full + ring.stage, chunk * V::kChunk, tile.w * z.step_w + group.w, 0,
+                        tile.h * z.step_h + group.h, tile.image);
+          ring.next(z.patch_stages);
+        }
+      }
+    } else if (z.resident_taps > 0) {
+      for (int stage = 0; stage < z.weight_stages; ++stage) {
+        const int chunk = stage / z.resident_taps;
+        const int tap = z.taps.tap[stage - chunk * z.resident_taps].index;
+        unsigned char* const to = weights + stage * V::kWeightStageBytes;
+        tma::expect(weight_full + stage, V::kWeightBytes);
+        for (int j = 0; j < V::kWeightBoxes; ++j) {
+          V::kBackward
+              ? tma::load_box(to + j * kTileBlockBytes, z.weights, weight_full + stage, 64 * j, tap,
+                              0, chunk * V::kChunk, 0)
+              : tma::load_box(to, z.weights, weight_full + stage, chunk * V::kChunk, tap, 0, 0, 0);
+        }
+      }
+    } else {
+      Ring ring;
+      for (int i = first_tile; i < z.tiles; i += next_tile) {
+        const GatherTile tile = tile_at(z, i, V::kColumns, V::kChunk);
+        const int first_group = z.taps.phase[tile.phase].groups_begin;
+        for (int patch = tile.begin; patch < tile.end; ++patch) {
+          const int chunk = patch / tile.groups;
+          const Group& group = z.taps.group[first_group + patch - chunk * tile.groups];
+          for (int t = group.first; t < group.last; ++t) {
+            const int tap = z.taps.tap[t].index;
+            unsigned char* const to = weights + ring.stage * V::kWeightStageBytes;
+            tma::wait_phase(weight_empty + ring.stage, ring.parity ^ 1);
+            tma::expect(weight_full + ring.stage, V::kWeightBytes);
+            for (int j = 0; j < V::kWeightBoxes; ++j) {
+              V::kBackward
+                  ? tma::load_box(to + j * kTileBlockBytes, z.weights, weight_full + ring.stage,
+                                  tile.column + 64 * j, tap, 0, chunk * V::kChunk, 0)
+                  : tma::load_box(to, z.weights, weight_full + ring.stage, chunk * V::kChunk, tap,
+                                  0, tile.column, 0);
+            }
+            ring.next(z.weight_stages);
+          }
+        }
+      }
+    }
+  } else {
+    step::take_registers<V::kRegisters>();
+    Ring patch_ring, weight_ring;
+    const int first_row = thread / 128 * V::kTiles * 64;
+    const bool speaks = thread % 32 == 0;  // for its warp
+    for (int i = first_tile; i < z.tiles; i += next_tile) {
+      const GatherTile tile = tile_at(z, i, V::kColumns, V::kChunk);
+      const int first_group = z.taps.phase[tile.phase].groups_begin;
+      float sums[V::kTiles][V::kColumns / 2];
+      if (tile.begin == tile.end) {
+#pragma unroll
+        for (int j = 0; j < V::kTiles; ++j) {
+#pragma unroll
+          for (int e = 0; e < V::kColumns / 2; ++e) sums[j][e] = 0;
+        }
+      }
+      bool add = false;
+      int used_patch = -1, used_weights = -1;  // stages that the products before this one read
+      for (int patch = tile.begin; patch < tile.end; ++patch) {
+        const int chunk = patch / tile.groups;
+        const Group& group = z.taps.group[first_group + patch - chunk * tile.groups];
+        const int left = z.depth - chunk * V::kChunk;
+        tma::wait_phase(patch_full + patch_ring.stage, patch_ring.parity);
+        const step::Place from =
+            step::place<V::kChunk>(patches + patch_ring.stage * z.patch_stage_bytes) +
+            step::rows<V::kChunk>(first_row);
+        for (int t = group.first; t < group.last; ++t) {
+          if (z.resident_taps > 0) weight_ring = {chunk * z.resident_taps + t, 0};
+          tma::wait_phase(weight_full + weight_ring.stage, weight_ring.parity);
+          const step::Place a = from + step::rows<V::kChunk>(z.taps.tap[t].shift);
+          const step::Place b =
+              step::place<V::kWeightRow>(weights + weight_ring.stage * V::kWeightStageBytes);
+          constexpr int kBStep = V::kBackward ? 16 * kTileRowBytes : 32;
+          const auto multiply = [&](int k) {
+#pragma unroll
+            for (int j = 0; j < V::kTiles; ++j) {
+              step::multiply<typename V::Half, V::kColumns, false, V::kBackward, V::kChunk,
+                             V::kWeightRow>(sums[j],
+                                            a + step::rows<V::kChunk>(64 * j) + step::bytes(32 * k),
+                                            b + step::bytes(kBStep * k), add || k > 0);
+            }
+          };
+          matrix_tile::begin();
+          if (left > V::kChunk - 16) {
+#pragma unroll
+            for (int k = 0; k < V::kChunk / 16; ++k) multiply(k);
+          } else {
+            for (int k = 0; 16 * k < left; ++k) {
+              matrix_tile::begin();
+              multiply(k);
+            }
+          }
+          matrix_tile::commit();
+          add = true;
+          matrix_tile::wait<1>();
+          if (speaks && used_weights >= 0) tma::arrive(weight_empty + used_weights);
+          if (speaks && used_patch >= 0) tma::arrive(patch_empty + used_patch);
+          used_weights = z.resident_taps > 0 ? -1 : weight_ring.stage;
+          used_patch = t + 1 == group.last ? patch_ring.stage : -1;
+          if (z.resident_taps == 0) weight_ring.next(z.weight_stages);
+        }
+        patch_ring.next(z.patch_stages);
+      }
+      matrix_tile::wait<0>();
+#pragma unroll
+      for (int j = 0; j < V::kTiles; ++j) matrix_tile::hold(sums[j]);
+      if (speaks && used_weights >= 0) tma::arrive(weight_empty + used_weights);
+      if (speaks && used_patch >= 0) tma::arrive(patch_empty + used_patch);
+      store_gathered<V>(z, tile, sums);
+    }
+  }
+#else
+  (void)z;
+#endif
+}
+
+// y = the sum of its parts in their order, finished. One thread for 8 channels of a pixel.
+template <class Half>
+__global__ void sum_gathered_kernel(const __grid_constant__ Gather z) {
+  let_next_kernel_start();
+  wait_for_previous_kernel();
+  const std::int64_t eights = z.out_count / 8;
+  const int in_pixel = z.out_channels / 8;
+  for (std::int64_t i = global_thread(); i < eights; i += global_threads()) {
+    float y[8] = {};
+#pragma unroll 8
+    for (int part = 0; part < z.splits; ++part) {
+      const auto* const from =
+          reinterpret_cast<const float4*>(z.parts + part * z.out_count + i * 8);
+      const float4 a = from[0], b = from[1];
+      y[0] += a.x, y[1] += a.y, y[2] += a.z, y[3] += a.w;
+      y[4] += b.x, y[5] += b.y, y[6] += b.z, y[7] += b.w;
+    }
+    const int channel = static_cast<int>(i % in_pixel) * 8;
+    uint4 more = make_uint4(0, 0, 0, 0);
+    if (z.residual != nullptr) more = static_cast<const uint4*>(z.residual)[i];
+    const unsigned pairs[4] = {more.x, more.y, more.z, more.w};
+    unsigned out[4];
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+#pragma unroll
+      for (int e = 2 * j; e < 2 * j + 2; ++e) {
+        if (z.bias != nullptr && channel + e < z.bias_channels) {
+          y[e] += z.bias_is_f32 ? static_cast<const float*>(z.bias)[channel + e]
+                                : to_float(static_cast<const Half*>(z.bias)[channel + e]);
+        }
+      }
+      if (z.residual != nullptr) {
+        const float2 two = floats_from_pair<Half>(pairs[j]);
+        y[2 * j] += two.x;
+        y[2 * j + 1] += two.y;
+      }
+      out[j] = pair_from_floats<Half>(finished(y[2 * j], z.relu), finished(y[2 * j + 1], z.relu));
+    }
+    static_cast<uint4*>(z.out)[i] = make_uint4(out[0], out[1], out[2], out[3]);
+  }
+}
+
+}  // namespace convscope::implicit_gemm_tma

@@ -1,0 +1,411 @@
+// SPDX-License-Identifier: Apache-2.0
+// implicit_gemm_tma_plan.cpp: the search for tiles: every kernel, every way to share patches, and a
+// few dozen boxes of pixels, each with the time of a small model: a tile takes the longer of its
+// products and of its bytes from the second cache, and the last wave counts like a full one.
+#include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_plan.h"
+
+#include <cmath>
+#include <iterator>
+#include <limits>
+#include <vector>
+
+#include "framework/int_math.h"
+
+namespace convscope::implicit_gemm_tma {
+namespace {
+
+constexpr double kClock = 1750;        // cycles of a microsecond
+constexpr double kBytesPerCycle = 38;  // from the second cache to a multiprocessor
+constexpr double kStepCycles = 40;     // that a step of the pipeline takes beside its products
+constexpr double kTileCycles = 2500;   // to begin a tile
+constexpr double kStoreCycles = 0.1;   // for each number of it
+// Of a multiprocessor's tensor cores, under the clock of a long product. Narrow factors are read
+// from shared memory too often.
+double flops_per_cycle(int rows, int columns) {
+  return columns >= 128 ? 3750 : rows >= 256 ? 3300 : 2800;
+}
+// To bring a row of a chunk of channels.
+double row_cycles(int channels, int chunk) {
+  const double whole = chunk * 2 / kBytesPerCycle;
+  return channels % chunk == 0 ? std::max(whole, 2.0) : whole * 2;
+}
+constexpr double kLaunchUs = 2;
+constexpr double kMemoryBytesPerUs = 3.2e6;
+constexpr int kBox = 256;                   // the longest box
+constexpr int kBarrierBytes = 1024 + 2048;  // alignment of the first stage, and barriers
+
+int narrow(std::int64_t value) { return static_cast<int>(value); }
+
+// Lengths that a side can be cut into: whole, halves, thirds, ...
+std::vector<int> cuts(int side, int most) {
+  std::vector<int> out;
+  int last = 0;
+  for (int pieces = 1; pieces <= side && out.size() < 12; ++pieces) {
+    const int length = ceil_div(side, pieces);
+    if (length == last) continue;
+    last = length;
+    if (length <= most) out.push_back(length);
+  }
+  for (const int length : {64, 32, 16, 8, 4, 2, 1}) {
+    if (length <= most && length < side && (out.empty() || length < out.back())) {
+      out.push_back(length);
+    }
+  }
+  return out;
+}
+
+// k-steps of 16 of all chunks of 64 channels.
+int depth_steps(int channels) { return ceil_div(channels, 16); }
+
+struct GatherSearch {
+  const Conv2dProblem& z;
+  Direction direction;
+  const Machine& machine;
+  Geometry geometry;
+  int depth, columns;
+  GatherPlan best;
+
+  void consider(int shape_index, Sharing sharing, const Extents& extents, int width, int height,
+                int images) {
+    const GatherShape& shape = kGatherShapes[shape_index];
+    const int step_h = geometry.high[0].step, step_w = geometry.wide[0].step;
+    GatherPlan plan;
+    plan.shape = shape_index;
+    plan.sharing = sharing;
+    plan.width = width, plan.height = height, plan.images = images;
+    plan.pitch = plan.patch_w = width + extents.w;
+    plan.lines = plan.patch_h = height + extents.h;
+    if ((plan.patch_w - 1) * step_w >= kBox || (plan.patch_h - 1) * step_h >= kBox ||
+        images > kBox) {
+      return;
+    }
+    const int box_rows = plan.patch_w * plan.patch_h * images;
+    const int rows =
+        round_up(std::max(shape.rows + extents.h * plan.pitch + extents.w, box_rows), 8);
+    plan.patch_stage_bytes = round_up(rows * shape.chunk * 2, 1024);
+    const int weight_bytes =
+        std::max(1024, direction == Direction::backward_data ? ceil_div(shape.columns, 64) * 8192
+                                                             : shape.columns * shape.chunk * 2);
+    // What one block of the multiprocessor may have.
+    const int budget = (shape.blocks == 1 ? machine.shared_bytes
+                                          : (machine.shared_bytes + 1024) / shape.blocks - 1024) -
+                       kBarrierBytes;
+    const bool shares = sharing != Sharing::tap;
+    plan.patch_stages = 2;
+    plan.weight_stages = 2;
+    if (2 * (plan.patch_stage_bytes + weight_bytes) > budget) return;
+    const auto left = [&] {
+      return budget - plan.patch_stages * plan.patch_stage_bytes -
+             plan.weight_stages * weight_bytes;
+    };
+    if (!shares) {
+      while (plan.patch_stages < 8 && left() >= plan.patch_stage_bytes + weight_bytes) {
+        ++plan.patch_stages, ++plan.weight_stages;
+      }
+    } else {
+      while (plan.weight_stages < 4 && left() >= weight_bytes) ++plan.weight_stages;
+      if (left() >= plan.patch_stage_bytes) ++plan.patch_stages;
+      while (plan.weight_stages < 8 && left() >= weight_bytes) ++plan.weight_stages;
+    }
+    const int all_weights = narrow(z.r * z.s) * ceil_div(depth, shape.chunk);
+    if (columns <= shape.columns && shape.blocks == 1 && all_weights <= kMostStages &&
+        3 * plan.patch_stage_bytes + all_weights * weight_bytes <= budget) {
+      plan.weights_stay = true;
+      plan.weight_stages = all_weights;
+      plan.patch_stages = 2;
+      while (plan.patch_stages < 6 && left() >= plan.patch_stage_bytes) ++plan.patch_stages;
+    }
+    plan.shared_bytes = static_cast<std::size_t>(plan.patch_stages * plan.patch_stage_bytes +
+                                                 plan.weight_stages * weight_bytes + kBarrierBytes);
+
+    // Tiles of all phases, and the steps of the longest and of all.
+    const int tiles_n = ceil_div(narrow(z.n), images);
+    double cycles_all = 0, cycles_most = 0;
+    int tiles = 0, fewest_patches = 1 << 30;
+    const int chunks = ceil_div(depth, shape.chunk);
+    const double tile_cycles = kTileCycles + kStoreCycles * shape.rows * shape.columns;
+    plan.column_tiles = ceil_div(columns, shape.columns);
+    for (int i = 0; i < geometry.phases_h * geometry.phases_w; ++i) {
+      const Line& high = geometry.high[i / geometry.phases_w];
+      const Line& wide = geometry.wide[i % geometry.phases_w];
+      const int of_phase = ceil_div(high.outputs, height) * ceil_div(wide.outputs, width) * tiles_n;
+      const int taps = high.taps * wide.taps;
+      const int groups = count_groups(high, sharing == Sharing::patch) *
+                         count_groups(wide, sharing != Sharing::tap);
+      const double products = static_cast<double>(taps) * depth_steps(depth) * 32.0 * shape.rows *
+                              std::max(shape.columns, 32) /
+                              flops_per_cycle(shape.rows, shape.columns);
+      const int weight_rows = direction == Direction::backward_data
+                                  ? ceil_div(shape.columns, 64) * shape.chunk
+                                  : shape.columns;
+      const double rows_cycles =
+          chunks * (groups * box_rows * row_cycles(depth, shape.chunk) +
+                    (plan.weights_stay ? 0 : taps * weight_rows) *
+                        (direction == Direction::backward_data ? row_cycles(columns, 64)
+                                                               : row_cycles(depth, shape.chunk)));
+      const double cycles = std::max(products, rows_cycles) +
+                            0.05 * std::min(products, rows_cycles) + taps * chunks * kStepCycles;
+      tiles += of_phase;
+      cycles_all += cycles * of_phase;
+      cycles_most = std::max(cycles_most, cycles);
+      if (taps > 0) fewest_patches = std::min(fewest_patches, groups * chunks);
+    }
+    plan.row_tiles = tiles;
+    const double all_tiles = static_cast<double>(tiles) * plan.column_tiles;
+    const double out_count = static_cast<double>(z.n) *
+                             (direction == Direction::forward ? static_cast<double>(z.p() * z.q())
+                                                              : static_cast<double>(z.h * z.w)) *
+                             columns;
+    const double memory_us =
+        (static_cast<double>(z.x_shape().numel()) + static_cast<double>(z.y_shape().numel())) * 2 /
+        kMemoryBytesPerUs;
+    const double at_once = static_cast<double>(machine.multiprocessors) * shape.blocks;
+    for (int splits = 1; splits <= 16 && splits <= std::max(1, fewest_patches); ++splits) {
+      const double part_bytes = splits > 1 ? out_count * 4 * splits : 0;
+      if (part_bytes > 100e6) break;
+      const double blocks = all_tiles * splits;
+      const double mean = cycles_all / std::max(1, tiles) / splits;
+      const double most = cycles_most / splits;
+      // Two blocks of a multiprocessor share its tensor cores.
+      const double waves = std::ceil(blocks / at_once);
+      double cycles = 0;
+      if (shape.blocks == 1) {
+        cycles = waves * mean + (waves > 1 ? 0 : most - mean) + tile_cycles * waves;
+      } else {
+        const double each = std::ceil(blocks / machine.multiprocessors);
+        cycles = each * mean + tile_cycles * (0.45 * each + 0.55) +
+                 (blocks <= machine.multiprocessors ? 0.2 * mean : 0);
+      }
+      const double sum_us = cycles / kClock;
+      double us = std::max(sum_us, memory_us) + kLaunchUs +
+                  (shape.blocks == 1 ? 0.15 : 0.1) * std::min(sum_us, memory_us);
+      if (splits > 1) us += 1.5 + 0.1 * splits + part_bytes * 2 / kMemoryBytesPerUs / 1.5;
+      if (us < best.us) {
+        best = plan;
+        best.splits = splits;
+        best.us = us;
+      }
+    }
+  }
+
+  static int count_groups(const Line& line, bool shares) {
+    int count = 0;
+    for (int i = 0; i < line.taps; ++i) {
+      const int key = key_of(line.offset[i], line.step, shares);
+      count += line.offset[i] == base_of(line, key, shares) ? 1 : 0;
+    }
+    return count;
+  }
+
+  void run() {
+    best.us = std::numeric_limits<double>::infinity();
+    const int out_h = geometry.outputs_h(), out_w = geometry.outputs_w();
+
+    for (const Sharing sharing : {Sharing::tap, Sharing::row, Sharing::patch}) {
+      const Extents extents = extents_of(geometry, sharing);
+      if (sharing == Sharing::row && extents.w == 0) continue;
+      if (sharing == Sharing::patch && extents.h == 0) continue;
+
+      for (int i = 0; i < kGatherShapeCount; ++i) {
+        const GatherShape& shape = kGatherShapes[i];
+
+        if (shape.columns == 16 && columns > 16) continue;
+        if (shape.chunk < 64 && depth > shape.chunk) continue;
+        for (const int width : cuts(out_w, shape.rows)) {
+          const int pitch = width + extents.w;
+          const int most_lines = (shape.rows - width) / pitch + 1;
+          for (const int height : cuts(out_h, most_lines)) {
+            int images = 1;
+            if (height == out_h || height + extents.h <= most_lines) {
+              images = std::min(narrow(z.n), 1 + (most_lines - height) / (height + extents.h));
+            }
+            consider(i, sharing, extents, width, height, images);
+          }
+        }
+      }
+    }
+    finish();
+  }
+
+  void finish() {
+    best.taps = tap_sets(geometry, best.sharing, best.pitch);
+    int tile = 0;
+    for (int i = 0; i < best.taps.phases; ++i) {
+      Phase& phase = best.taps.phase[i];
+      phase.first_tile = tile;
+      phase.tiles_w = std::max(1, ceil_div(phase.outputs_w, best.width));
+      phase.tiles_h = std::max(1, ceil_div(phase.outputs_h, best.height));
+      if (phase.outputs_w > 0 && phase.outputs_h > 0) {
+        tile += phase.tiles_w * phase.tiles_h * ceil_div(narrow(z.n), best.images);
+      }
+    }
+    best.row_tiles = tile;
+  }
+};
+
+struct WeightSearch {
+  const Conv2dProblem& z;
+  const Machine& machine;
+  Geometry geometry;
+  int k_channels, c_channels;
+  WeightPlan best;
+
+  void consider(int shape_index, Sharing sharing, const Extents& extents, const TapSets& taps,
+                int width, int height, int images, bool apart) {
+    const WeightShape& shape = kWeightShapes[shape_index];
+    WeightPlan plan;
+    plan.shape = shape_index;
+    plan.sharing = sharing;
+    plan.width = width, plan.height = height, plan.images = images;
+    plan.columns_apart = apart;
+    plan.pitch = plan.patch_w = plan.errors_w = width + extents.w;
+    plan.patch_h = height + extents.h;
+    plan.errors_h = images > 1 ? plan.patch_h : height;
+    const int step_h = geometry.high[0].step, step_w = geometry.wide[0].step;
+    if ((plan.patch_w - 1) * step_w >= kBox || (plan.patch_h - 1) * step_h >= kBox ||
+        images > kBox) {
+      return;
+    }
+    const int rows = plan.errors_w * plan.errors_h * images;
+    plan.depth = round_up(rows, 16);
+    const int shift = extents.h * plan.pitch + extents.w;
+    const int box_rows = plan.patch_w * plan.patch_h * images;
+    const int pixel_rows = round_up(std::max(plan.depth + shift, box_rows), 8);
+    plan.pixels_stage_bytes = round_up(pixel_rows * shape.columns * 2, 1024);
+    const int out_h = geometry.outputs_h(), out_w = geometry.outputs_w();
+    plan.tiles_w = ceil_div(out_w, width);
+    plan.tiles_h = ceil_div(out_h, height);
+    plan.tiles_n = ceil_div(narrow(z.n), images);
+    const int steps = plan.tiles_w * plan.tiles_h * plan.tiles_n;
+    const int slots = shape.slots * 3;
+    const int k_chunks = ceil_div(k_channels, 64), c_chunks = ceil_div(c_channels, shape.columns);
+    for (int a = 1; a <= std::min(slots, k_chunks); ++a) {
+      for (int b = 1; b <= std::min(slots / a, c_chunks); ++b) {
+        plan.k_blocks = a, plan.c_blocks = b;
+        const int most_taps = std::min(taps.taps, slots / (a * b));
+        plan.tap_count = ceil_div(taps.taps, ceil_div(taps.taps, most_taps));
+        int boxes = 0;  // patches of a tile
+        int tap_tiles = 0;
+        double all_boxes = 0;
+        for (int t = 0; t < taps.taps; t += plan.tap_count) {
+          const int last = std::min(taps.taps, t + plan.tap_count) - 1;
+          const int here = taps.tap[last].group - taps.tap[t].group + 1;
+          boxes = std::max(boxes, here);
+          all_boxes += here;
+          ++tap_tiles;
+        }
+        plan.stage_bytes =
+            a * round_up(plan.depth * 128, 1024) + boxes * b * plan.pixels_stage_bytes;
+        plan.stages = std::min(6, (machine.shared_bytes - kBarrierBytes) / plan.stage_bytes);
+        if (plan.stages < 2) continue;
+        plan.shared_bytes =
+            static_cast<std::size_t>(plan.stages * plan.stage_bytes + kBarrierBytes);
+        const double tiles =
+            static_cast<double>(ceil_div(k_chunks, a)) * ceil_div(c_chunks, b) * tap_tiles;
+        const int used = ceil_div(a * b * plan.tap_count, 3) * 3;
+        const double products =
+            plan.depth / 16 * used *
+            (64.0 * std::max(shape.columns, 32) * 32 / flops_per_cycle(256, 64));
+        // Boxes of few lines come more slowly than whole patches.
+        const double slower = sharing == Sharing::tap ? 1.5 : 1.2;
+        const double rows_cycles =
+            a * rows * slower * row_cycles(k_channels, 64) +
+            all_boxes / tap_tiles * b * box_rows * slower * row_cycles(c_channels, shape.columns);
+        // With few stages copies wait for products.
+        const double exposed = plan.stages == 2 ? 0.6 : plan.stages == 3 ? 0.2 : 0.1;
+        const double step_cycles = std::max(products, rows_cycles) +
+                                   exposed * std::min(products, rows_cycles) + 2 * kStepCycles;
+        const double part_count =
+            static_cast<double>(k_channels) * c_channels * static_cast<double>(z.r * z.s);
+        for (int splits = 1; splits <= std::min(steps, 264); ++splits) {
+          const double part_bytes = part_count * 4 * splits;
+          if (splits > 1 && part_bytes > 200e6) break;
+          const double blocks = tiles * splits;
+          const double waves = std::ceil(blocks / machine.multiprocessors);
+          const double cycles =
+              waves * (std::ceil(static_cast<double>(steps) / splits) * step_cycles + 5000);
+          const double memory_us = (static_cast<double>(z.x_shape().numel()) +
+                                    static_cast<double>(z.y_shape().numel())) *
+                                   2 / kMemoryBytesPerUs;
+          const double us = std::max(cycles / kClock, memory_us) + 2 * kLaunchUs + 0.02 * splits +
+                            part_bytes * 2 / kMemoryBytesPerUs / 1.5;
+          if (us < best.us) {
+            best = plan;
+            best.splits = splits;
+            best.us = us;
+          }
+        }
+      }
+    }
+  }
+
+  void run() {
+    best.us = std::numeric_limits<double>::infinity();
+    const int out_h = geometry.outputs_h(), out_w = geometry.outputs_w();
+
+    for (const Sharing sharing : {Sharing::tap, Sharing::row, Sharing::patch}) {
+      const Extents extents = extents_of(geometry, sharing);
+      if (sharing == Sharing::row && extents.w == 0) continue;
+      if (sharing == Sharing::patch && extents.h == 0) continue;
+
+      for (int i = 0; i < static_cast<int>(std::size(kWeightShapes)); ++i) {
+        if (kWeightShapes[i].columns < 64 && c_channels > kWeightShapes[i].columns) continue;
+        for (const int width : cuts(out_w, 256)) {
+          const bool apart = extents.w > 0 && width < out_w;
+          if (apart && out_w % width != 0) continue;  // a line's rest would be counted twice
+          const TapSets taps = tap_sets(geometry, sharing, width + extents.w);
+          const int pitch = width + extents.w;
+          for (const int height : cuts(out_h, std::max(1, 256 / pitch))) {
+            int last = 0;
+            for (const int most : {64, 128, 256}) {
+              int images = 1;
+              if (height == out_h || extents.h == 0) {
+                images = std::clamp(most / (pitch * (height + extents.h)), 1, narrow(z.n));
+              }
+              if (images == last) continue;
+              last = images;
+              // Between images dy's box needs lines that bring zeros: outside its tensor.
+              if (images > 1 && extents.h > 0 && height != out_h) continue;
+              consider(i, sharing, extents, taps, width, height, images, apart);
+            }
+          }
+        }
+      }
+    }
+    best.taps = tap_sets(geometry, best.sharing, best.pitch);
+    // As wide as there are enough blocks, and as a block can hold.
+    for (const int width : {16, 32, 64, 128, 256}) {
+      const std::int64_t blocks = z.k * ceil_div(c_channels, width);
+      if (width / 4 * narrow(z.r * z.s) > kSumFours || blocks < machine.multiprocessors) break;
+      best.sum_width = width;
+    }
+  }
+};
+
+}  // namespace
+
+GatherPlan plan_gather(const Conv2dProblem& z, Direction direction, const Machine& machine) {
+  const bool forward = direction == Direction::forward;
+  GatherSearch search{.z = z,
+                      .direction = direction,
+                      .machine = machine,
+                      .geometry = Geometry(z, direction),
+                      .depth = narrow(round_up(forward ? z.c : z.k, 8)),
+                      .columns = narrow(round_up(forward ? z.k : z.c, 8)),
+                      .best = {}};
+  search.run();
+  return search.best;
+}
+
+WeightPlan plan_weight(const Conv2dProblem& z, const Machine& machine) {
+  WeightSearch search{.z = z,
+                      .machine = machine,
+                      .geometry = Geometry(z, Direction::backward_weight),
+                      .k_channels = narrow(round_up(z.k, 8)),
+                      .c_channels = narrow(round_up(z.c, 8)),
+                      .best = {}};
+  search.run();
+  return search.best;
+}
+
+}  // namespace convscope::implicit_gemm_tma

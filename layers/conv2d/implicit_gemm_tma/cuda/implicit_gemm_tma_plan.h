@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// implicit_gemm_tma_plan.h: which tiles, patches and parts a problem is cut into: the cheapest by a
+// small model of the time. No CUDA here: tests check it on the CPU.
+// Read next  implicit_gemm_tma_taps.h
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "framework/export.h"
+#include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_taps.h"
+
+namespace convscope::implicit_gemm_tma {
+
+// A kernel of forward and backward_data: rows x columns of a tile, blocks of a multiprocessor, and
+// channels of a pixel that are brought together: where there are few, shorter rows bring less of
+// nothing.
+struct GatherShape {
+  int rows, columns, blocks, chunk;
+};
+inline constexpr GatherShape kGatherShapes[] = {
+    {256, 128, 1, 64}, {128, 256, 1, 64}, {256, 64, 1, 64},  {128, 128, 1, 64}, {128, 64, 2, 64},
+    {256, 16, 1, 64},  {256, 64, 1, 16},  {256, 128, 1, 32}, {256, 64, 1, 32},
+};
+inline constexpr int kGatherShapeCount = 9;
+
+inline constexpr int kMostStages = 64;  // of patches, and of weights
+
+struct Machine {
+  int multiprocessors = 132;
+  int shared_bytes = 227 * 1024;  // of a block
+};
+
+struct GatherPlan {
+  int shape = 0;  // of kGatherShapes
+  Sharing sharing = Sharing::tap;
+  int width = 1, height = 1, images = 1;  // outputs of a tile
+  int pitch = 1, lines = 1;               // rows of a patch's line, lines from image to image
+  int patch_w = 1, patch_h = 1;
+  int patch_stage_bytes = 0, patch_stages = 2, weight_stages = 2;
+  bool weights_stay = false;  // all of them in shared memory
+  int splits = 1;
+  int row_tiles = 0, column_tiles = 0;  // of all phases; of the channels
+  std::size_t shared_bytes = 0;
+  double us = 0;  // estimated
+  TapSets taps;   // tiles filled in
+};
+CONVSCOPE_API GatherPlan plan_gather(const Conv2dProblem& problem, Direction direction,
+                                     const Machine& machine);
+
+// A kernel of backward_weight: input channels of a slot, which are a row of its patch, and slots of
+// each of three warp groups.
+struct WeightShape {
+  int columns, slots;
+};
+inline constexpr WeightShape kWeightShapes[] = {{64, 3}, {32, 5}, {16, 6}};
+
+constexpr int kSumFours = 1024;  // sums of four channels that a block of the last pass holds
+
+struct WeightPlan {
+  int shape = 0;  // of kWeightShapes
+  Sharing sharing = Sharing::tap;
+  int width = 1, height = 1, images = 1;
+  int pitch = 1, errors_w = 1, errors_h = 1, patch_w = 1, patch_h = 1;
+  bool columns_apart = false;
+  int depth = 16, k_blocks = 1, c_blocks = 1, tap_count = 1;
+  int tiles_w = 1, tiles_h = 1, tiles_n = 1;
+  int pixels_stage_bytes = 0, stage_bytes = 0, stages = 2;
+  int splits = 1;
+  int sum_width = 8;  // channels that a block of the last pass sums, of one k
+  std::size_t shared_bytes = 0;
+  double us = 0;
+  TapSets taps;
+};
+CONVSCOPE_API WeightPlan plan_weight(const Conv2dProblem& problem, const Machine& machine);
+
+}  // namespace convscope::implicit_gemm_tma

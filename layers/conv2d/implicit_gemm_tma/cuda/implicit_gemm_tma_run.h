@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// implicit_gemm_tma_run.h: the launches of the three directions, and the table of kernels.
+#pragma once
+
+#include <cstdint>
+#include <iterator>
+
+#include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_plan.h"
+
+namespace convscope::implicit_gemm_tma {
+
+struct Gather;
+struct WeightGather;
+
+// The kernels of one element type.
+struct Kernels {
+  void (*gather[2][kGatherShapeCount])(Gather);  // forward, backward_data
+  void (*weight[std::size(kWeightShapes)])(WeightGather);
+};
+const Kernels& f16_kernels();
+const Kernels& bf16_kernels();
+
+inline DType weight_type(const Conv2dProblem& z) { return z.operand_types().w; }
+// Halves of w [K][R S][C rounded up].
+inline std::int64_t packed_count(const Conv2dProblem& z) {
+  return z.k * z.r * z.s * ((z.c + 7) / 8 * 8);
+}
+void pack_weights(const Conv2dProblem& problem, const void* w, void* packed);
+
+struct GatherOperands {
+  const void* in = nullptr;  // x or dy
+  const void* packed = nullptr;
+  void* out = nullptr;  // y or dx
+  const void* bias = nullptr;
+  const void* residual = nullptr;
+  bool relu = false;
+  float* parts = nullptr;
+};
+std::int64_t gather_parts(const Conv2dProblem& z, Direction direction, const GatherPlan& plan);
+void run_gather(const Conv2dProblem& problem, Direction direction, const GatherPlan& plan,
+                const GatherOperands& operands);
+
+std::int64_t weight_parts(const Conv2dProblem& problem, const WeightPlan& plan);
+void run_weight(const Conv2dProblem& problem, const WeightPlan& plan, const void* x, const void* dy,
+                float* parts, void* dw, bool accumulate);
+
+}  // namespace convscope::implicit_gemm_tma

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+// implicit_gemm_tma_run_cuda.cu: plans become parameters of kernels: tensor maps, sizes, grids.
+// Read next  implicit_gemm_tma_gather.cuh
+#include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_run.h"
+#include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_weight.cuh"
+
+namespace convscope::implicit_gemm_tma {
+namespace {
+
+int narrow(std::int64_t value) { return static_cast<int>(value); }
+std::int64_t eights(std::int64_t channels) { return round_up(channels, std::int64_t{8}); }
+
+const Kernels& kernels_of(const Conv2dProblem& z) {
+  return z.dtype == DType::bf16 ? bf16_kernels() : f16_kernels();
+}
+
+template <class Body>
+void with_half(const Conv2dProblem& z, Body&& body) {
+  z.dtype == DType::bf16 ? body(BFloat16{}) : body(Float16{});
+}
+
+// Images [N,H,W,C] and a box of them.
+TensorMapShape images_shape(std::int64_t n, std::int64_t h, std::int64_t w, std::int64_t channels) {
+  const std::int64_t c = eights(channels);
+  return {.sizes = {c, w, 1, h, n}, .strides = {1, c, c, w * c, h * w * c}};
+}
+
+}  // namespace
+
+void pack_weights(const Conv2dProblem& z, const void* w, void* packed) {
+  const std::int64_t count = packed_count(z);
+  LaunchShape shape = grid_for(count);
+  shape.overlaps_previous = true;
+  with_half(z, [&](auto half) {
+    using Half = decltype(half);
+    with_float_type(weight_type(z), [&](auto in) {
+      using In = decltype(in);
+      launch(pack_weights_kernel<In, Half>, shape, static_cast<const In*>(w), count,
+             narrow(eights(z.c)), narrow(z.c), narrow(z.r * z.s), static_cast<Half*>(packed));
+    });
+  });
+}
+
+std::int64_t gather_parts(const Conv2dProblem& z, Direction direction, const GatherPlan& plan) {
+  if (plan.splits == 1) return 0;
+  return plan.splits * z.n *
+         (direction == Direction::forward ? z.p() * z.q() * eights(z.k) : z.h * z.w * eights(z.c));
+}
+
+void run_gather(const Conv2dProblem& z, Direction direction, const GatherPlan& plan,
+                const GatherOperands& operands) {
+  const bool forward = direction == Direction::forward;
+  const GatherShape& shape = kGatherShapes[plan.shape];
+  const Geometry geometry(z, direction);
+  Gather gather;
+  TensorMapShape pixels =
+      forward ? images_shape(z.n, z.h, z.w, z.c) : images_shape(z.n, z.p(), z.q(), z.k);
+  gather.step_h = geometry.high[0].step;
+  gather.step_w = geometry.wide[0].step;
+  pixels.box[0] = shape.chunk;
+  pixels.box[1] = plan.patch_w;
+  pixels.box[3] = plan.patch_h;
+  pixels.box[4] = plan.images;
+  pixels.steps[1] = gather.step_w;
+  pixels.steps[3] = gather.step_h;
+  gather.pixels = encode_tensor_map(operands.in, pixels);
+  const std::int64_t c = eights(z.c);
+  TensorMapShape weights{.sizes = {c, z.r * z.s, 1, z.k, 1},
+                         .strides = {1, c, c, z.r * z.s * c, z.k * z.r * z.s * c}};
+  weights.box[0] = forward ? shape.chunk : 64;
+  weights.box[3] = forward ? shape.columns : shape.chunk;
+  gather.weights = encode_tensor_map(operands.packed, weights);
+  gather.out = operands.out;
+  gather.parts = operands.parts;
+  gather.bias = operands.bias;
+  gather.bias_is_f32 = weight_type(z) == DType::f32;
+  gather.bias_channels = narrow(z.k);
+  gather.residual = operands.residual;
+  gather.relu = operands.relu;
+  gather.images = narrow(z.n);
+  gather.out_h = narrow(forward ? z.p() : z.h);
+  gather.out_w = narrow(forward ? z.q() : z.w);
+  gather.out_channels = narrow(eights(forward ? z.k : z.c));
+  gather.out_count =
+      z.n * gather.out_h * gather.out_w * static_cast<std::int64_t>(gather.out_channels);
+  gather.every_h = geometry.high[0].every;
+  gather.every_w = geometry.wide[0].every;
+  gather.depth = narrow(eights(forward ? z.c : z.k));
+  gather.width = plan.width;
+  gather.height = plan.height;
+  gather.tile_images = plan.images;
+  gather.patch_bytes = plan.patch_w * plan.patch_h * plan.images * shape.chunk * 2;
+  gather.patch_stage_bytes = plan.patch_stage_bytes;
+  gather.patch_stages = plan.patch_stages;
+  gather.weight_stages = plan.weight_stages;
+  gather.resident_taps = plan.weights_stay ? plan.taps.taps : 0;
+  gather.splits = plan.splits;
+  gather.column_tiles = plan.column_tiles;
+  gather.tiles = plan.row_tiles * plan.splits * plan.column_tiles;
+  gather.by_column_tiles = FastDivisor(plan.column_tiles);
+  gather.by_splits = FastDivisor(plan.splits);
+  gather.by_pitch = FastDivisor(plan.pitch);
+  gather.by_lines = FastDivisor(plan.lines);
+  gather.taps = plan.taps;
+  const int at_once = cuda_device_facts().multiprocessors * shape.blocks;
+  launch(kernels_of(z).gather[forward ? 0 : 1][plan.shape],
+         {.grid = dim3(static_cast<unsigned>(std::min(gather.tiles, at_once))),
+          .block = dim3(kGatherThreads),
+          .shared_bytes = plan.shared_bytes,
+          .overlaps_previous = true},
+         gather);
+  if (plan.splits == 1) return;
+  LaunchShape sums = grid_for(gather.out_count / 8);
+  sums.overlaps_previous = true;
+  with_half(z, [&](auto half) { launch(sum_gathered_kernel<decltype(half)>, sums, gather); });
+}
+
+std::int64_t weight_parts(const Conv2dProblem& z, const WeightPlan& plan) {
+  return plan.splits * packed_count(z);
+}
+
+void run_weight(const Conv2dProblem& z, const WeightPlan& plan, const void* x, const void* dy,
+                float* parts, void* dw, bool accumulate) {
+  const WeightShape& shape = kWeightShapes[plan.shape];
+  const Geometry geometry(z, Direction::backward_weight);
+  WeightGather gather;
+  const std::int64_t k = eights(z.k), p = z.p(), q = z.q();
+  TensorMapShape errors = images_shape(z.n, p, q, z.k);
+  if (plan.columns_apart) {
+    errors.sizes[1] = plan.width;
+    errors.sizes[2] = q / plan.width;
+    errors.strides[2] = plan.width * k;
+  }
+  errors.box[1] = plan.errors_w;
+  errors.box[3] = plan.errors_h;
+  errors.box[4] = plan.images;
+  gather.errors = encode_tensor_map(dy, errors);
+  gather.step_h = geometry.high[0].step;
+  gather.step_w = geometry.wide[0].step;
+  TensorMapShape pixels = images_shape(z.n, z.h, z.w, z.c);
+  pixels.box[1] = plan.patch_w;
+  pixels.box[3] = plan.patch_h;
+  pixels.box[4] = plan.images;
+  pixels.steps[1] = gather.step_w;
+  pixels.steps[3] = gather.step_h;
+  pixels.box[0] = shape.columns;
+  gather.pixels = encode_tensor_map(x, pixels);
+  gather.parts = parts;
+  gather.k = narrow(z.k);
+  gather.channels = narrow(eights(z.c));
+  gather.kernel = narrow(z.r * z.s);
+  gather.splits = plan.splits;
+  gather.steps = plan.tiles_w * plan.tiles_h * plan.tiles_n;
+  gather.k_blocks = plan.k_blocks;
+  gather.c_blocks = plan.c_blocks;
+  gather.tap_count = plan.tap_count;
+  gather.k_tiles = ceil_div(narrow(k), 64 * plan.k_blocks);
+  gather.c_tiles = ceil_div(gather.channels, shape.columns * plan.c_blocks);
+  gather.tap_tiles = ceil_div(plan.taps.taps, plan.tap_count);
+  gather.tiles_w = plan.tiles_w;
+  gather.tiles_h = plan.tiles_h;
+  gather.width = plan.width;
+  gather.height = plan.height;
+  gather.images = plan.images;
+  gather.columns_apart = plan.columns_apart ? 1 : 0;
+  gather.depth = plan.depth;
+  gather.errors_bytes = plan.errors_w * plan.errors_h * plan.images * 128;
+  gather.pixels_bytes = plan.patch_w * plan.patch_h * plan.images * shape.columns * 2;
+  gather.pixels_stage_bytes = plan.pixels_stage_bytes;
+  gather.stage_bytes = plan.stage_bytes;
+  gather.stages = plan.stages;
+  gather.taps = plan.taps;
+  launch(kernels_of(z).weight[plan.shape],
+         {.grid = dim3(static_cast<unsigned>(gather.k_tiles * gather.c_tiles * gather.tap_tiles),
+                       static_cast<unsigned>(plan.splits)),
+          .block = dim3(kWeightThreads),
+          .shared_bytes = plan.shared_bytes,
+          .overlaps_previous = true},
+         gather);
+  const std::int64_t count = packed_count(z);
+  const int width = plan.sum_width;
+  with_float_type(weight_type(z), [&](auto out) {
+    using Out = decltype(out);
+    launch(sum_weights_kernel<Out>,
+           {.grid = dim3(static_cast<unsigned>(ceil_div(gather.channels, width)),
+                         static_cast<unsigned>(z.k)),
+            .block = dim3(kSumThreads),
+            .overlaps_previous = true},
+           static_cast<const float*>(parts), plan.splits, count, gather.channels, narrow(z.c),
+           gather.kernel, width, accumulate, static_cast<Out*>(dw));
+  });
+}
+
+}  // namespace convscope::implicit_gemm_tma

@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: Apache-2.0
+// implicit_gemm_tma_weight.cuh: the kernel of backward_weight: dw = dy^T x with pixels as depth. A
+// block keeps several products of 64 output channels x 64 (or 16) input channels, one for each
+// "slot": another tap, or other channels. All of them read the same pixels of dy and one patch of
+// x, or a few.
+// The depth counts pixels with the pitch of the patch; where a line of the patch is longer than one
+// of dy, dy's box is too, and brings zeros from outside its tensor.
+// Warp 12 lets the copy engine bring both, three warp groups multiply.
+// Read next  implicit_gemm_tma_gather.cuh
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "framework/cuda/async_copy.cuh"
+#include "framework/cuda/half.cuh"
+#include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_gather.cuh"
+
+namespace convscope::implicit_gemm_tma {
+
+constexpr int kWeightGroups = 3;  // warp groups that multiply
+constexpr int kWeightThreads = 128 * kWeightGroups + 128;
+constexpr int kWeightRegisters = 152;  // 40 + 3 x 152 of 512
+
+template <class Half_, int kColumns_, int kSlots_>
+struct WeightVariant {
+  using Half = Half_;
+  static constexpr int kColumns = kColumns_;  // input channels of a slot
+  static constexpr int kSlots = kSlots_;      // of a warp group
+};
+
+struct WeightGather {
+  TensorMap errors, pixels;                       // dy, x
+  float* parts = nullptr;                         // [splits][K][R S][channels]
+  int k = 0, channels = 0, kernel = 1;            // K, C rounded up, R S
+  int splits = 1, steps = 0;                      // steps: boxes of pixels
+  int k_blocks = 1, c_blocks = 1, tap_count = 1;  // of 64 (16) channels, of taps: what a tile holds
+  int k_tiles = 1, c_tiles = 1, tap_tiles = 1;
+  int tiles_w = 1, tiles_h = 1;
+  int width = 1, height = 1, images = 1;  // of a box of pixels
+  int columns_apart = 0;                  // 1: dy's boxes stand in dimension 2 of its map
+  int step_h = 1, step_w = 1;
+  int depth = 16;  // rows of dy in shared memory: the pixels of a box, whole 16
+  int errors_bytes = 0, pixels_bytes = 0;  // of one box
+  int pixels_stage_bytes = 0;              // of one box, with the rows that taps read behind it
+  int stage_bytes = 0, stages = 2;
+  TapSets taps;
+};
+static_assert(sizeof(WeightGather) <= 4096);
+
+// body(std::integral_constant<int, count>), 0 <= count <= kMost.
+template <int kMost, class Body>
+__device__ inline void with_count(int count, Body&& body) {
+  if constexpr (kMost == 0) {
+    body(std::integral_constant<int, 0>{});
+  } else {
+    if (count >= kMost) {
+      body(std::integral_constant<int, kMost>{});
+    } else {
+      with_count<kMost - 1>(count, body);
+    }
+  }
+}
+
+// Block (x: k tile inside c tile inside tap tile, y: split).
+template <class V>
+__global__ __launch_bounds__(kWeightThreads,
+                             1) void weight_kernel(const __grid_constant__ WeightGather z) {
+#if defined(CONVSCOPE_MATRIX_STEP)
+  namespace step = matrix_step;
+  unsigned char* const stages = aligned_shared();
+  auto* const full = reinterpret_cast<std::uint64_t*>(stages + z.stages * z.stage_bytes);
+  std::uint64_t* const empty = full + kMostStages;
+  const int thread = static_cast<int>(threadIdx.x);
+  // Rows behind a box are read, times zeros: they must be numbers.
+  const auto clear = [&](int from, int to) {
+    for (int i = from / 16 + thread; i < to / 16; i += kWeightThreads) {
+      reinterpret_cast<uint4*>(stages)[i] = make_uint4(0, 0, 0, 0);
+    }
+  };
+  for (int i = 0; i < z.stages; ++i) {
+    int at = i * z.stage_bytes;
+    for (int a = 0; a < z.k_blocks; ++a, at += z.depth * kTileRowBytes) {
+      clear(at + z.errors_bytes, at + z.depth * kTileRowBytes);
+    }
+    for (; at < (i + 1) * z.stage_bytes; at += z.pixels_stage_bytes) {
+      clear(at + z.pixels_bytes, at + z.pixels_stage_bytes);
+    }
+  }
+  if (thread == 32) {
+    tma::fetch_map(z.errors);
+    tma::fetch_map(z.pixels);
+  }
+  order_shared_writes_for_matrix_unit();
+  if (thread < kMostStages) {
+    const int i = thread;
+    {
+      tma::start_phases(full + i, 1);
+      tma::start_phases(empty + i, 4 * kWeightGroups);
+    }
+    tma::phases_are_started();
+  }
+  __syncthreads();
+  let_next_kernel_start();
+  wait_for_previous_kernel();
+
+  int rest = static_cast<int>(blockIdx.x);
+  const int k_tile = rest % z.k_tiles;
+  rest /= z.k_tiles;
+  const int c_tile = rest % z.c_tiles;
+  const int tap_tile = rest / z.c_tiles;
+  const int first_k = k_tile * z.k_blocks * 64;
+  const int first_c = c_tile * z.c_blocks * V::kColumns;
+  const int first_tap = tap_tile * z.tap_count;
+  const int last_tap = min(first_tap + z.tap_count, z.taps.taps);
+  const int first_group = z.taps.tap[first_tap].group;
+  const int groups = z.taps.tap[last_tap - 1].group - first_group + 1;
+  const int part = static_cast<int>(blockIdx.y);
+  const int begin = static_cast<int>(static_cast<std::int64_t>(z.steps) * part / z.splits);
+  const int end = static_cast<int>(static_cast<std::int64_t>(z.steps) * (part + 1) / z.splits);
+  const int errors_stage_bytes = z.depth * kTileRowBytes;  // of 64 channels
+  const int pixels_at = z.k_blocks * errors_stage_bytes;
+
+  if (thread / 128 == kWeightGroups) {
+    step::give_registers<kProducerRegisters>();
+    if (thread != 128 * kWeightGroups) return;
+    Ring ring;
+    const unsigned bytes =
+        static_cast<unsigned>(z.k_blocks * z.errors_bytes + groups * z.c_blocks * z.pixels_bytes);
+    for (int i = begin; i < end; ++i) {
+      const int line = i / z.tiles_w;
+      const int column = i - line * z.tiles_w;
+      const int image = line / z.tiles_h;
+      const int w = column * z.width, h = (line - image * z.tiles_h) * z.height;
+      unsigned char* const to = stages + ring.stage * z.stage_bytes;
+      std::uint64_t* const arrived = full + ring.stage;
+      tma::wait_phase(empty + ring.stage, ring.parity ^ 1);
+      tma::expect(arrived, bytes);
+      for (int a = 0; a < z.k_blocks; ++a) {
+        tma::load_box(to + a * errors_stage_bytes, z.errors, arrived, first_k + 64 * a,
+                      z.columns_apart ? 0 : w, z.columns_apart ? column : 0, h, image * z.images);
+      }
+      for (int j = 0; j < groups; ++j) {
+        const Group& group = z.taps.group[first_group + j];
+        for (int b = 0; b < z.c_blocks; ++b) {
+          tma::load_box(to + pixels_at + (j * z.c_blocks + b) * z.pixels_stage_bytes, z.pixels,
+                        arrived, first_c + V::kColumns * b, w * z.step_w + group.w, 0,
+                        h * z.step_h + group.h, image * z.images);
+        }
+      }
+      ring.next(z.stages);
+    }
+  } else {
+    step::take_registers<kWeightRegisters>();
+    // The slots of this warp group: (a, b, tap), the taps innermost.
+    const int warp_group = thread / 128;
+    const int lane = thread % 32;
+    int a_at[V::kSlots], b_at[V::kSlots], slot_tap[V::kSlots];
+    const int all_slots = z.k_blocks * z.c_blocks * z.tap_count;
+    const int count = ceil_div(all_slots, kWeightGroups);
+    // Dealt in turns, so that the groups have equally many.
+#pragma unroll
+    for (int i = 0; i < V::kSlots; ++i) {
+      const int slot = warp_group + i * kWeightGroups;
+      const int of_tap = slot / z.tap_count;
+      const int tap = first_tap + slot - of_tap * z.tap_count;
+      const int a = of_tap / z.c_blocks, b = of_tap - a * z.c_blocks;
+      const bool valid = slot < all_slots && tap < last_tap;
+      slot_tap[i] = valid ? tap : -1;
+      const Tap& at = z.taps.tap[valid ? tap : first_tap];
+      a_at[i] = valid ? a * errors_stage_bytes : 0;
+      b_at[i] =
+          pixels_at + (valid ? ((at.group - first_group) * z.c_blocks + b) * z.pixels_stage_bytes +
+                                   at.shift * V::kColumns * 2
+                             : 0);
+    }
+    float sums[V::kSlots][V::kColumns / 2];
+#pragma unroll
+    for (int i = 0; i < V::kSlots; ++i) {
+#pragma unroll
+      for (int e = 0; e < V::kColumns / 2; ++e) sums[i][e] = 0;
+    }
+    // The number of slots is known where the products are issued: no branch stands between them.
+    with_count<V::kSlots>(count, [&](auto slots) {
+      constexpr int kCount = decltype(slots)::value;
+      Ring ring;
+      const bool speaks = lane == 0;
+      int used = -1;
+      for (int i = begin; i < end; ++i) {
+        tma::wait_phase(full + ring.stage, ring.parity);
+        const step::Place from = step::place<64>(stages + ring.stage * z.stage_bytes);
+        const step::Place from_pixels =
+            step::place<V::kColumns>(stages + ring.stage * z.stage_bytes);
+        for (int row = 0; row < z.depth; row += 16) {
+          matrix_tile::begin();
+#pragma unroll
+          for (int j = 0; j < kCount; ++j) {
+            step::multiply<typename V::Half, V::kColumns, true, true, 64, V::kColumns>(
+                sums[j], from + step::bytes(a_at[j]) + step::rows<64>(row),
+                from_pixels + step::bytes(b_at[j]) + step::rows<V::kColumns>(row), true);
+          }
+        }
+        matrix_tile::commit();
+        matrix_tile::wait<1>();
+        if (speaks && used >= 0) tma::arrive(empty + used);
+        used = ring.stage;
+        ring.next(z.stages);
+      }
+      matrix_tile::wait<0>();
+      if (speaks && used >= 0) tma::arrive(empty + used);
+    });
+#pragma unroll
+    for (int j = 0; j < V::kSlots; ++j) matrix_tile::hold(sums[j]);
+
+#pragma unroll
+    for (int j = 0; j < V::kSlots; ++j) {
+      if (slot_tap[j] < 0) continue;
+      const int slot = warp_group + j * kWeightGroups;
+      const int of_tap = slot / z.tap_count;
+      const int a = of_tap / z.c_blocks, b = of_tap - a * z.c_blocks;
+      const int tap = z.taps.tap[slot_tap[j]].index;
+#pragma unroll
+      for (int i = 0; i < 2; ++i) {
+        const int k = first_k + 64 * a + thread % 128 / 32 * 16 + lane / 4 + 8 * i;
+        if (k >= z.k) continue;
+        float* const to =
+            z.parts + ((static_cast<std::int64_t>(part) * z.k + k) * z.kernel + tap) * z.channels;
+#pragma unroll
+        for (int e = 0; e < V::kColumns / 8; ++e) {
+          const int c = first_c + V::kColumns * b + 8 * e + 2 * (lane % 4);
+          if (c < z.channels) {
+            *reinterpret_cast<float2*>(to + c) =
+                make_float2(sums[j][4 * e + 2 * i], sums[j][4 * e + 2 * i + 1]);
+          }
+        }
+      }
+    }
+  }
+#else
+  (void)z;
+#endif
+}
+
+constexpr int kSumThreads = 256;
+
+// dw[k,c,r,s] = or += the sum of the parts. A block has one k and `width` channels, all taps. Where
+// there are few sums, several threads share the parts of one: each adds its own in their order,
+// then one adds the threads' sums. Shared memory turns [tap][c] into [c][tap].
+template <class Out>
+__global__ void sum_weights_kernel(const float* parts, int splits, std::int64_t count, int channels,
+                                   int real_channels, int kernel, int width, bool accumulate,
+                                   Out* dw) {
+  __shared__ float4 sums[kSumFours];
+  let_next_kernel_start();
+  wait_for_previous_kernel();
+  const int thread = static_cast<int>(threadIdx.x);
+  const int first_c = static_cast<int>(blockIdx.x) * width;
+  const int here = min(width, channels - first_c);  // a multiple of 8
+  const std::int64_t k = blockIdx.y;
+  const int in_tap = here / 4;
+  const int fours = kernel * in_tap;
+  const int lanes = fours >= kSumThreads ? 1 : kSumThreads / fours;
+  for (int i = thread; i < fours * lanes; i += kSumThreads) {
+    const int lane = i / fours;
+    const int four = i - lane * fours;
+    const int tap = four / in_tap;
+    const float* const from =
+        parts + (k * kernel + tap) * channels + first_c + (four - tap * in_tap) * 4;
+    float4 sum = make_float4(0, 0, 0, 0);
+    const int last = splits * (lane + 1) / lanes;
+#pragma unroll 4
+    for (int part = splits * lane / lanes; part < last; ++part) {
+      const float4 more = *reinterpret_cast<const float4*>(from + part * count);
+      sum.x += more.x, sum.y += more.y, sum.z += more.z, sum.w += more.w;
+    }
+    sums[i] = sum;
+  }
+  __syncthreads();
+  const int real = min(here, real_channels - first_c);
+  for (int i = thread; i < real * kernel; i += kSumThreads) {
+    const int c = i / kernel;
+    const int tap = i - c * kernel;
+    float total = 0;
+    for (int lane = 0; lane < lanes; ++lane) {
+      total += reinterpret_cast<const float*>(sums + lane * fours + tap * in_tap)[c];
+    }
+    Out* const to = dw + (k * real_channels + first_c) * kernel + i;
+    *to = from_float<Out>(accumulate ? to_float(*to) + total : total);
+  }
+}
+
+// w [K,C,R,S] as halves [K][R S][channels], zeros behind the last channel. Thread per element.
+template <class In, class Half>
+__global__ void pack_weights_kernel(const In* w, std::int64_t count, int channels,
+                                    int real_channels, int kernel, Half* packed) {
+  let_next_kernel_start();
+  wait_for_previous_kernel();
+  for (std::int64_t i = global_thread(); i < count; i += global_threads()) {
+    const int c = static_cast<int>(i % channels);
+    const std::int64_t row = i / channels;
+    const std::int64_t k = row / kernel;
+    packed[i] =
+        c < real_channels
+            ? from_float<Half>(to_float(w[(k * real_channels + c) * kernel + (row - k * kernel)]))
+            : from_float<Half>(0.0f);
+  }
+}
+
+}  // namespace convscope::implicit_gemm_tma

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: Apache-2.0
+// implicit_gemm_tma_cuda_test.cpp: every kernel of implicit_gemm_tma and every way to share
+// patches, in both half types, with weights of that type or of f32, against the double
+// reference; epilogues; recorded and replayed; refusals.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <set>
+#include <vector>
+
+#include "framework/check.h"
+#include "layers/conv2d/execute.h"
+#include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_plan.h"
+#include "tests/support/cases.h"
+#include "tests/support/cuda.h"
+#include "tests/support/numerics.h"
+
+namespace convscope {
+namespace {
+
+using namespace implicit_gemm_tma;  // NOLINT(google-build-using-namespace)
+using testing::ConvolutionCase;
+using testing::Tier;
+
+class ImplicitGemmTmaOnCuda : public testing::CudaTest {};
+
+const Conv2dAlgorithm& card() {
+  return conv2d_algorithms(DeviceType::cuda).get("implicit_gemm_tma");
+}
+
+// Small, and on the eight multiprocessors of the emulation each kernel and sharing is chosen for
+// one of them: EveryKernelIsChosen says so.
+const char* const kProblems[] = {
+    "n=5,c=16,h=3,w=1,k=8,r=1,s=1",
+    "n=2,c=24,h=1,w=4,k=24,r=1,s=1,stride=2",
+    "n=2,c=3,h=5,w=23,k=8,r=2,s=2,pad=1",
+    "n=1,c=3,h=3,w=23,k=24,r=5,s=5,pad=2",
+    "n=1,c=24,h=4,w=18,k=6,r=5,s=5,pad=2",
+    "n=3,c=40,h=15,w=22,k=24,r=1,s=1",
+    "n=1,c=72,h=5,w=14,k=64,r=3,s=3,pad=1",
+    "n=4,c=64,h=9,w=2,k=8,r=2,s=2,pad=1",
+    "n=3,c=3,h=18,w=10,k=24,r=1,s=1",
+    "n=6,c=24,h=15,w=17,k=40,r=1,s=1",
+    "n=1,c=24,h=5,w=2,k=16,r=2,s=2,pad=1",
+    "n=4,c=72,h=14,w=6,k=24,r=1,s=1",
+    "n=6,c=3,h=9,w=23,k=72,r=1,s=1",
+    "n=6,c=72,h=15,w=15,k=6,r=1,s=1,stride=2",
+    "n=1,c=40,h=17,w=8,k=130,r=2,s=2,pad=1",
+    "n=6,c=3,h=8,w=16,k=130,r=1,s=1",
+    "n=6,c=130,h=19,w=5,k=8,r=1,s=1",
+    "n=6,c=130,h=1,w=8,k=24,r=2,s=2,pad=1",
+    "n=2,c=3,h=1,w=4,k=40,r=2,s=2,pad=1",
+    "n=1,c=3,h=3,w=3,k=300,r=2,s=2,pad=1",
+    "n=5,c=24,h=12,w=21,k=6,r=2,s=2,pad=1",
+    "n=6,c=3,h=16,w=2,k=24,r=2,s=2,pad=1",
+    "n=5,c=40,h=17,w=4,k=6,r=2,s=2,pad=1",
+    "n=1,c=64,h=11,w=6,k=6,r=5,s=5,pad=2",
+    "n=3,c=130,h=23,w=3,k=32,r=2,s=2,pad=1",
+    "n=2,c=24,h=6,w=1,k=130,r=2,s=2,pad=1",
+    "n=5,c=72,h=11,w=17,k=40,r=1,s=1,stride=2",
+    "n=3,c=24,h=20,w=6,k=130,r=2,s=2,pad=1",
+    "n=6,c=8,h=1,w=21,k=300,r=2,s=2,pad=1",
+    "n=6,c=40,h=15,w=12,k=72,r=1,s=1",
+    "n=3,c=3,h=14,w=16,k=200,r=2,s=2,pad=1",
+    "n=6,c=72,h=18,w=13,k=6,r=2,s=2,pad=1",
+    "n=5,c=130,h=7,w=24,k=6,r=2,s=2,pad=1",
+    "n=4,c=130,h=23,w=6,k=6,r=2,s=2,pad=1",
+    "n=4,c=130,h=13,w=15,k=6,r=3,s=3,stride=2,pad=1",
+    "n=6,c=3,h=22,w=10,k=72,r=3,s=3,pad=1",
+    "n=5,c=40,h=12,w=17,k=72,r=2,s=2,pad=1",
+    "n=5,c=72,h=15,w=14,k=40,r=2,s=2,pad=1",
+    "n=6,c=40,h=20,w=12,k=72,r=2,s=2,pad=1",
+    "n=3,c=130,h=8,w=6,k=40,r=5,s=5,pad=2",
+    "n=3,c=72,h=6,w=7,k=40,r=3,s=3,stride=3x2,pad=2x0x1x3,dilation=1x2",
+    "n=2,c=20,h=9,w=8,k=17,r=4,s=4,stride=4",
+    "n=2,c=9,h=30,w=30,k=9,r=15,s=13,pad=7",
+};
+
+std::vector<Conv2dProblem> problems() {
+  std::vector<Conv2dProblem> out;
+  for (const char* text : kProblems) {
+    Conv2dProblem z = Conv2dProblem::parse(text);
+    z.layout = ActivationLayout::channels_last;
+    const std::size_t turn = out.size();
+    z.dtype = turn % 2 == 0 ? DType::bf16 : DType::f16;
+    if (turn / 2 % 2 == 0) {
+      z.types =
+          OperandTypes{.x = z.dtype, .w = DType::f32, .accumulator = DType::f32, .y = z.dtype};
+    }
+    out.push_back(z);
+  }
+  return out;
+}
+
+TEST(ImplicitGemmTma, EveryKernelIsChosen) {
+  constexpr Machine kEmulated{.multiprocessors = 8};
+  std::set<std::tuple<int, Sharing, Direction>> met;
+  std::set<bool> stay, split, apart;
+  for (const Conv2dProblem& z : problems()) {
+    for (const Direction direction : {Direction::forward, Direction::backward_data}) {
+      const GatherPlan plan = plan_gather(z, direction, kEmulated);
+      met.emplace(plan.shape, plan.sharing, direction);
+      stay.insert(plan.weights_stay);
+      split.insert(plan.splits > 1);
+    }
+    const WeightPlan plan = plan_weight(z, kEmulated);
+    met.emplace(plan.shape, plan.sharing, Direction::backward_weight);
+    apart.insert(plan.columns_apart);
+  }
+  std::string missing;
+  for (const Direction direction : kDirections) {
+    const int shapes = direction == Direction::backward_weight
+                           ? static_cast<int>(std::size(kWeightShapes))
+                           : kGatherShapeCount;
+    for (int i = 0; i < shapes; ++i) {
+      for (const Sharing sharing : {Sharing::tap, Sharing::row, Sharing::patch}) {
+        if (met.contains({i, sharing, direction})) continue;
+        missing += cat(name_of(direction), " ", i, " ", static_cast<int>(sharing), "; ");
+      }
+    }
+  }
+  EXPECT_EQ(missing, "");
+  EXPECT_EQ(stay.size(), 2u);
+  EXPECT_EQ(split.size(), 2u);
+  EXPECT_EQ(apart.size(), 2u);
+}
+
+TEST_F(ImplicitGemmTmaOnCuda, AgreesWithTheReferenceInEveryKernel) {
+  std::size_t turn = 0;
+  for (const Conv2dProblem& z : problems()) {
+    ConvolutionCase exact(z, Tier::exact);
+    ConvolutionCase bounded(z, turn++ % 3 == 0 ? Tier::bounded
+                               : turn % 3 == 1 ? Tier::offset
+                                               : Tier::heavy);
+    for (const Direction direction : kDirections) {
+      ASSERT_EQ(support_of(card(), z, direction).reason, "") << z.text();
+      EXPECT_EQ(exact.check(card(), direction), "");
+      EXPECT_EQ(bounded.check(card(), direction), "");
+    }
+  }
+}
+
+// Small integers: every sum is a number that halves have, so one rounding and two give the same.
+Tensor integers(const Shape& shape, DType dtype, int seed) {
+  Tensor out = Tensor::empty(shape);
+  auto* const to = out.data<float>();
+  for (std::int64_t i = 0; i < out.numel(); ++i) {
+    to[i] = static_cast<float>((i * 7 + i / 5 * 3 + seed) % 3 - 1);
+  }
+  return out.to(dtype).to(testing::cuda());
+}
+
+Tensor stored_integers(const Shape& images, DType dtype, int seed) {
+  const Tensor plain = integers(images, DType::f32, seed).to(Device{});
+  return stored_images(plain, ActivationLayout::channels_last).to(dtype).to(testing::cuda());
+}
+
+std::vector<float> floats_of(const Tensor& tensor) {
+  return testing::values_of<float>(tensor.to(Device{}).to(DType::f32));
+}
+
+TEST_F(ImplicitGemmTmaOnCuda, AFusedEpilogueHasTheNumbersOfSeparateSteps) {
+  std::size_t turn = 0;
+  for (const char* text : {"n=2,c=5,h=9,w=11,k=21,r=3,s=3,pad=1", "n=2,c=20,h=10,w=9,k=19",
+                           "n=1,c=72,h=6,w=7,k=24,r=3,s=3,stride=2,pad=1"}) {
+    Conv2dProblem z = Conv2dProblem::parse(text);
+    z.layout = ActivationLayout::channels_last;
+    z.dtype = turn++ % 2 == 0 ? DType::f16 : DType::bf16;
+    z.types = OperandTypes{.x = z.dtype, .w = DType::f32, .accumulator = DType::f32, .y = z.dtype};
+    Operands operands = random_operands(z.operands(Direction::forward), testing::cuda());
+    operands.in[0].values = stored_integers(z.x_shape(), z.dtype, 1);
+    operands.in[1].values = integers(z.w_shape(), DType::f32, 2);
+    const auto run = [&](const Tensor& b, const Conv2dEpilogue& epilogue) {
+      operands.in[2] = b.defined() ? Operand(b) : Operand();
+      operands.epilogue = epilogue;
+      operands.out[0].values = Tensor::full(stored_shape(z.y_shape(), z.layout),
+                                            std::numeric_limits<float>::quiet_NaN(), z.dtype)
+                                   .to(testing::cuda());
+      run_card(card(), z, Direction::forward, operands);
+      return floats_of(operands.out[0].values);
+    };
+    const Tensor b = integers({z.k}, DType::f32, 3);
+    const Tensor residual = stored_integers(z.y_shape(), z.dtype, 4);
+    const std::vector<float> sums = run({}, {}), added = floats_of(residual);
+    const std::vector<float> bias = floats_of(b);
+    const auto lanes = stored_shape(z.y_shape(), z.layout)[4];
+    for (int parts = 0; parts < 8; ++parts) {
+      const bool with_b = (parts & 1) != 0, add = (parts & 2) != 0, relu = (parts & 4) != 0;
+      std::vector<float> expected = sums;
+      for (std::size_t i = 0; i < expected.size(); ++i) {
+        const auto channel = static_cast<std::int64_t>(i) % lanes;
+        if (with_b && channel < z.k) expected[i] += bias[static_cast<std::size_t>(channel)];
+        if (add) expected[i] += added[i];
+        if (relu && expected[i] < 0) expected[i] = 0;
+      }
+      EXPECT_TRUE(run(with_b ? b : Tensor(), {.residual = add ? residual.raw_data() : nullptr,
+                                              .relu = relu,
+                                              .residual_type = z.dtype}) == expected)
+          << text << (with_b ? ", bias" : "") << (add ? ", residual" : "")
+          << (relu ? ", relu" : "");
+    }
+  }
+}
+
+TEST_F(ImplicitGemmTmaOnCuda, CanBeRecordedAndReplayed) {
+  std::size_t turn = 0;
+  for (const Conv2dProblem& z : problems()) {
+    if (turn++ % 5 != 0) continue;
+    for (const Direction direction : kDirections) {
+      const Operands operands = random_operands(z.operands(direction), testing::cuda());
+      const Scratch<Conv2dProblem> scratch(card(), z, direction, testing::cuda());
+      run_card(card(), z, direction, operands, scratch);
+      const std::vector<float> direct = floats_of(operands.out[0].values);
+      const DeviceBackend& backend = backend_of(testing::cuda());
+      backend.begin_recording(0);
+      run_card(card(), z, direction, operands, scratch);
+      void* const recording = backend.end_recording(0);
+      operands.out[0].values.fill(7);
+      backend.replay(0, recording);
+      backend.synchronize(0);
+      EXPECT_TRUE(floats_of(operands.out[0].values) == direct)
+          << z.text() << ", " << name_of(direction);
+      backend.free_recording(0, recording);
+    }
+  }
+}
+
+TEST_F(ImplicitGemmTmaOnCuda, RefusesInASentence) {
+  const auto reason = [](const char* text, Direction direction = Direction::forward) {
+    return support_of(card(), Conv2dProblem::parse(text), direction).reason;
+  };
+  const std::string last = ",layout=channels_last";
+  EXPECT_EQ(reason("n=1,c=8,h=8,w=8,k=8,dtype=bf16"),
+            "expects images with their channels last, because the copy engine brings whole rows of "
+            "channels, got layout nchw");
+  EXPECT_EQ(reason(cat("n=1,c=8,h=8,w=8,k=8", last).c_str()),
+            "expects images of f16 or bf16, got f32");
+  EXPECT_EQ(reason(cat("n=1,c=8,h=8,w=8,k=8,groups=2,dtype=f16", last).c_str()),
+            "expects groups 1, got groups 2");
+  EXPECT_EQ(reason(cat("n=1,c=8,h=32,w=32,k=8,r=16,s=16,dtype=f16", last).c_str()),
+            "expects a kernel of at most 15x15, because all taps are parameters of one launch, got "
+            "16x16");
+  EXPECT_EQ(reason(cat("n=1,c=8,h=32,w=32,k=8,stride=5,dtype=f16", last).c_str(),
+                   Direction::backward_data),
+            "expects strides of at most 4 in backward_data, got 5x5");
+}
+
+}  // namespace
+}  // namespace convscope

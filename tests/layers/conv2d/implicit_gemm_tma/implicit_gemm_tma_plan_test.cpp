@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+// implicit_gemm_tma_plan_test.cpp: the arithmetic of implicit_gemm_tma: each output stands in one
+// tile, each product is met once, and what a tap reads has been brought.
+#include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+#include <tuple>
+#include <vector>
+
+#include "framework/check.h"
+#include "framework/int_math.h"
+#include "layers/dispatch/direction.h"
+
+namespace convscope::implicit_gemm_tma {
+namespace {
+
+constexpr Machine kEmulated{.multiprocessors = 8};
+
+std::vector<Conv2dProblem> problems() {
+  std::vector<Conv2dProblem> out;
+  for (const char* text :
+       {"n=1,c=8,h=5,w=5,k=8,r=3,s=3,pad=1", "n=3,c=40,h=20,w=17,k=72,r=3,s=3,stride=2,pad=1",
+        "n=2,c=64,h=10,w=10,k=64,r=3,s=3,pad=1,dilation=2", "n=2,c=96,h=8,w=8,k=256,stride=2",
+        "n=1,c=70,h=17,w=19,k=130,r=3,s=3,stride=3,pad=1", "n=37,c=32,h=4,w=4,k=48,r=3,s=3,pad=1",
+        "n=1,c=3,h=65,w=63,k=64,r=7,s=7,stride=2,pad=3", "n=1,c=64,h=3,w=200,k=64,r=3,s=3,pad=1",
+        "n=2,c=20,h=12,w=15,k=33,r=5,s=5,stride=2x1,pad=2x0x1x3", "n=4,c=24,h=20,w=20,k=24,r=7,s=5",
+        "n=1,c=512,h=7,w=7,k=512,r=3,s=3,pad=1", "n=32,c=64,h=56,w=56,k=64,r=3,s=3,pad=1",
+        "n=32,c=256,h=14,w=14,k=256,r=3,s=3,pad=1", "n=1,c=64,h=224,w=224,k=64,r=3,s=3,pad=1",
+        "n=1,c=8,h=30,w=30,k=8,r=15,s=15,pad=7", "n=2,c=3,h=32,w=32,k=64,r=4,s=4,stride=4",
+        "n=32,c=64,h=56,w=56,k=128,r=3,s=3,stride=2,pad=1", "n=1,c=1024,h=14,w=14,k=256"}) {
+    out.push_back(Conv2dProblem::parse(text));
+  }
+  return out;
+}
+
+std::vector<Machine> machines() { return {kEmulated, Machine{}}; }
+
+// The input pixels and taps that each output of a phase needs, in one dimension.
+using Products = std::set<std::tuple<int, int, int>>;  // output, tap, pixel that is read
+
+Products products_of(const Line& line) {
+  Products out;
+  for (int i = 0; i < line.outputs; ++i) {
+    for (int t = 0; t < line.taps; ++t) {
+      out.emplace(line.first + i * line.every, line.tap[t], i * line.step + line.offset[t]);
+    }
+  }
+  return out;
+}
+
+TEST(ImplicitGemmTmaPlan, LinesMeetEachProductOfBackwardDataOnce) {
+  for (const int size : {1, 4, 9, 13}) {
+    for (const int taps : {1, 2, 3, 5}) {
+      for (const int stride : {1, 2, 3, 4}) {
+        for (const int pad : {0, 1, 2}) {
+          for (const int dilation : {1, 2, 3}) {
+            const int outputs = (size + 2 * pad - dilation * (taps - 1) - 1) / stride + 1;
+            if (size + 2 * pad < dilation * (taps - 1) + 1) continue;
+            Products met;
+            std::size_t count = 0;
+            for (int phase = 0; phase < stride; ++phase) {
+              const Products of =
+                  products_of(backward_line(phase, size, taps, stride, pad, dilation));
+              count += of.size();
+              met.insert(of.begin(), of.end());
+            }
+            EXPECT_EQ(met.size(), count) << "a product twice";
+            for (int p = 0; p < outputs; ++p) {
+              for (int r = 0; r < taps; ++r) {
+                const int h = p * stride - pad + r * dilation;
+                EXPECT_EQ(met.contains({h, r, p}), h >= 0 && h < size) << h << r << p;
+              }
+            }
+            for (const auto& [h, r, p] : met) EXPECT_EQ(h, p * stride - pad + r * dilation);
+          }
+        }
+      }
+    }
+  }
+}
+
+// Every tap once, and its pixels stand where its shift says.
+void check_taps(const TapSets& taps, const Geometry& g, int pitch) {
+  std::set<int> met;
+  for (int i = 0; i < taps.phases; ++i) {
+    const Line& high = g.high[i / g.phases_w];
+    const Line& wide = g.wide[i % g.phases_w];
+    std::map<int, std::pair<int, int>> offsets;  // of each tap of the phase
+    for (int r = 0; r < high.taps; ++r) {
+      for (int s = 0; s < wide.taps; ++s) {
+        offsets[high.tap[r] * g.kernel_w + wide.tap[s]] = {high.offset[r], wide.offset[s]};
+      }
+    }
+    std::size_t here = 0;
+    for (int j = taps.phase[i].groups_begin; j < taps.phase[i].groups_end; ++j) {
+      const Group& group = taps.group[j];
+      for (int t = group.first; t < group.last; ++t, ++here) {
+        const Tap& tap = taps.tap[t];
+        EXPECT_EQ(tap.group, j);
+        EXPECT_TRUE(met.insert(tap.index).second) << "tap " << int{tap.index} << " twice";
+        ASSERT_TRUE(offsets.contains(tap.index));
+        const auto [h, w] = offsets[tap.index];
+        EXPECT_EQ(group.h + tap.shift / pitch * high.step, h);
+        EXPECT_EQ(group.w + tap.shift % pitch * wide.step, w);
+      }
+    }
+    EXPECT_EQ(here, offsets.size());
+  }
+}
+
+TEST(ImplicitGemmTmaPlan, TilesHoldEachOutputOnceAndTapsReadWhatWasBrought) {
+  for (const Machine& machine : machines()) {
+    for (const Conv2dProblem& z : problems()) {
+      for (const Direction direction : {Direction::forward, Direction::backward_data}) {
+        SCOPED_TRACE(cat(z.text(), ", ", name_of(direction)));
+        const GatherPlan plan = plan_gather(z, direction, machine);
+        const GatherShape& shape = kGatherShapes[plan.shape];
+        const Geometry g(z, direction);
+        ASSERT_LE(plan.shared_bytes, static_cast<std::size_t>(machine.shared_bytes));
+        check_taps(plan.taps, g, plan.pitch);
+        // The last output of a tile is one of its rows.
+        EXPECT_LE(((plan.images - 1) * plan.lines + plan.height - 1) * plan.pitch + plan.width,
+                  shape.rows);
+        int most_shift = 0, tiles = 0;
+        for (int t = 0; t < plan.taps.taps; ++t) {
+          most_shift = std::max(most_shift, int{plan.taps.tap[t].shift});
+        }
+        EXPECT_GE(plan.patch_stage_bytes, (shape.rows + most_shift) * shape.chunk * 2);
+        EXPECT_GE(plan.patch_stage_bytes,
+                  plan.patch_w * plan.patch_h * plan.images * shape.chunk * 2);
+        EXPECT_EQ(plan.patch_stage_bytes % 1024, 0);
+        for (int i = 0; i < plan.taps.phases; ++i) {
+          const Phase& phase = plan.taps.phase[i];
+          EXPECT_EQ(phase.first_tile, tiles);
+          if (phase.outputs_w == 0 || phase.outputs_h == 0) continue;
+          EXPECT_GE(phase.tiles_w * plan.width, phase.outputs_w);
+          EXPECT_GE(phase.tiles_h * plan.height, phase.outputs_h);
+          tiles += phase.tiles_w * phase.tiles_h * ceil_div(static_cast<int>(z.n), plan.images);
+        }
+        EXPECT_EQ(plan.row_tiles, tiles);
+        if (plan.weights_stay) {
+          EXPECT_EQ(plan.column_tiles, 1);
+          EXPECT_LE(plan.weight_stages, kMostStages);
+        }
+      }
+    }
+  }
+}
+
+TEST(ImplicitGemmTmaPlan, BoxesOfBackwardWeightHoldEachPixelOnce) {
+  for (const Machine& machine : machines()) {
+    for (const Conv2dProblem& z : problems()) {
+      SCOPED_TRACE(z.text());
+      const WeightPlan plan = plan_weight(z, machine);
+      const Geometry g(z, Direction::backward_weight);
+      ASSERT_LE(plan.shared_bytes, static_cast<std::size_t>(machine.shared_bytes));
+      check_taps(plan.taps, g, plan.pitch);
+      EXPECT_EQ(plan.tiles_w, ceil_div(static_cast<int>(z.q()), plan.width));
+      EXPECT_EQ(plan.tiles_h, ceil_div(static_cast<int>(z.p()), plan.height));
+      EXPECT_EQ(plan.tiles_n, ceil_div(static_cast<int>(z.n), plan.images));
+      // Pixels of dy beside a box must be outside its tensor, else they would count twice.
+      if (plan.errors_w > plan.width) {
+        EXPECT_TRUE(plan.columns_apart ? z.q() % plan.width == 0 : plan.width == z.q());
+      }
+      EXPECT_TRUE(plan.errors_h == plan.height || plan.height == z.p());
+      EXPECT_GE(plan.depth, plan.errors_w * plan.errors_h * plan.images);
+      EXPECT_EQ(plan.depth % 16, 0);
+      int most_shift = 0;
+      for (int t = 0; t < plan.taps.taps; ++t) {
+        most_shift = std::max(most_shift, int{plan.taps.tap[t].shift});
+      }
+      EXPECT_GE(plan.pixels_stage_bytes,
+                (plan.depth + most_shift) * kWeightShapes[plan.shape].columns * 2);
+      EXPECT_LE(plan.k_blocks * plan.c_blocks * plan.tap_count,
+                3 * kWeightShapes[plan.shape].slots);
+      EXPECT_LE(plan.sum_width / 4 * z.r * z.s, kSumFours);
+      EXPECT_GE(plan.stages, 2);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace convscope::implicit_gemm_tma
