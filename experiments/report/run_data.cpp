@@ -100,8 +100,9 @@ RunData read_run(const std::string& folder) {
     return out;
   };
   run.epochs = table("epochs.csv", {"phases"});
-  run.layers = table("layers.csv", {"layer", "kind", "output", "kernel", "forward", "backward_data",
-                                    "backward_weight", "step", "timed_with", "inference"});
+  run.layers =
+      table("layers.csv", {"layer", "kind", "output", "kernel", "forward", "backward_data",
+                           "backward_weight", "step", "timed_with", "inference", "layout"});
   run.sparsity = table("sparsity.csv", {"layer"});
   run.quant = table("quant.csv", {"layer", "tensor", "signed"});
   return run;

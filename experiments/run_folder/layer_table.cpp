@@ -34,6 +34,7 @@ struct Row {
   std::string name;
   std::string cells;  // from `kind` to `backward_weight`
   std::string step;
+  std::string layout = "";  // of its images; "": it has no kernels of its own
 };
 
 std::string cost_cells(const LayerCost& cost) {
@@ -70,14 +71,15 @@ std::string with_costs(std::vector<Row> rows, const std::string& execution, cons
   }
   std::string csv =
       "layer,kind,output,params,kernel,forward,backward_data,backward_weight,step,"
-      "forward_ms,backward_ms,kept_mib,timed_with,inference,plugins\n";
+      "forward_ms,backward_ms,kept_mib,timed_with,inference,plugins,layout\n";
   for (const Row& row : rows) {
     const auto cost = known.find(row.name);
     const LayerKernel* const kernel =
         inference != nullptr ? inference->find(row.name, Direction::forward) : nullptr;
     csv += cat(row.name, ",", row.cells, ",", row.step, ",",
                cost != known.end() ? cost_cells(cost->second) : ",,,", ",",
-               kernel != nullptr ? kernel->kernel : "", ",", plugins_in(row, kernel), "\n");
+               kernel != nullptr ? kernel->kernel : "", ",", plugins_in(row, kernel), ",",
+               row.layout, "\n");
   }
   return csv;
 }
@@ -131,7 +133,11 @@ LayerTable layer_table(Module& model, const Shape& input, const StepKernels& ker
       cells += cat(",", has_kernels ? kernels.name_of(name, direction) : "");
       if (kernel != nullptr) add_once(of_layer, short_name(kernel->kernel));
     }
-    rows.push_back({.name = name, .cells = cells, .step = kernels.execution_of(name)});
+    const LayerKernel* const forward = kernels.find(name, Direction::forward);
+    rows.push_back({.name = name,
+                    .cells = cells,
+                    .step = kernels.execution_of(name),
+                    .layout = forward == nullptr ? "" : forward->layout});
     if (heavy == nullptr) return;
     add_once(kernel_sizes, size);
     add_once(algorithms, join(of_layer, "+"));

@@ -22,7 +22,8 @@ struct LayerTable {
 // costs: of a training step; null: not known yet. Then forward_ms, backward_ms and kept_mib are
 // empty. They are also empty for a layer that runs inside the kernels of another, which
 // `timed_with` names. What is timed and is no layer, such as the loss, has a row at the end.
-// Where a kernel came out of a plug-in, the last column names its file.
+// Where a kernel came out of a plug-in, the column `plugins` names its file. The last one,
+// `layout`, says how the images of its kernels lie in a training step.
 // inference: the kernels of an inference, for the column of that name, or null: not known yet.
 CONVSCOPE_API LayerTable layer_table(Module& model, const Shape& input, const StepKernels& kernels,
                                      const LayerCosts* costs = nullptr,

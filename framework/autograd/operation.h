@@ -72,6 +72,8 @@ class CONVSCOPE_API Operation : public RefCounted {
 
   // Its kernels also take images stored as [N,C/16,H,W,16] (layers/dispatch/activation_layout.h).
   virtual bool takes_blocked() const { return false; }
+  // Its kernels on a GPU also take halves stored as [N,1,H,W,Cp], all images of the call alike.
+  virtual bool takes_channels_last() const { return false; }
 
   // For operations that treat every element of x[0] alone, with f(0) = 0, and learn one number at
   // most: others may run them on pieces of x[0], in any layout, on the CPU. keeps().inputs is set.

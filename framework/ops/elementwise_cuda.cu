@@ -3,13 +3,14 @@
 //
 // Operands of one shape, or one element against many, are a plain map (map.cuh). Other broadcasts
 // find the place of each operand from the index of y, four elements at a time where the innermost
-// axis allows.
+// axis allows. Halves are operands of one shape only; they are computed in f32 and rounded once.
 #include <cmath>
 
-#include "framework/cuda/map.cuh"
+#include "framework/cuda/half_piece.cuh"
 #include "framework/ops/accumulate.h"
 #include "framework/ops/broadcast.h"
 #include "framework/ops/elementwise.h"
+#include "framework/precision.h"
 
 namespace convscope {
 namespace {
@@ -113,6 +114,12 @@ void binary_typed(BinaryOp op, const Tensor& a, const Tensor& b, const Tensor& y
 
 void binary_cuda(BinaryOp op, const Tensor& a, const Tensor& b, const Tensor& y) {
   if (y.dtype() == DType::f64) return binary_typed<double>(op, a, b, y);
+  if (is_half(y.dtype())) {
+    CONVSCOPE_CHECK(a.shape() == y.shape() && b.shape() == y.shape(), "elementwise",
+                    "expected halves of one shape, got ", a.str(), " and ", b.str());
+    return map_halves<2>(y.dtype(), Binary<float>{op}, {{a.raw_data(), b.raw_data()}}, y.raw_data(),
+                         y.numel());
+  }
   binary_typed<float>(op, a, b, y);
 }
 
@@ -149,32 +156,35 @@ struct Unary {
   }
 };
 
-template <class T>
-void unary_typed(UnaryOp op, const Tensor& x, const Tensor& y) {
-  const MapInputs<T, 1> in{{x.data<T>()}};
-  T* const to = y.data<T>();
+template <UnaryOp kOp>
+void unary_of(const Tensor& x, const Tensor& y) {
   const std::int64_t n = x.numel();
-  switch (op) {
-    case UnaryOp::neg:
-      return map<1>(Unary<T, UnaryOp::neg>{}, in, to, n);
-    case UnaryOp::exp:
-      return map<1>(Unary<T, UnaryOp::exp>{}, in, to, n);
-    case UnaryOp::log:
-      return map<1>(Unary<T, UnaryOp::log>{}, in, to, n);
-    case UnaryOp::sqrt:
-      return map<1>(Unary<T, UnaryOp::sqrt>{}, in, to, n);
-    case UnaryOp::relu:
-      return map<1>(Unary<T, UnaryOp::relu>{}, in, to, n);
-    case UnaryOp::tanh:
-      return map<1>(Unary<T, UnaryOp::tanh>{}, in, to, n);
-    case UnaryOp::sigmoid:
-      return map<1>(Unary<T, UnaryOp::sigmoid>{}, in, to, n);
+  if (is_half(x.dtype())) {
+    return map_halves<1>(x.dtype(), Unary<float, kOp>{}, {{x.raw_data()}}, y.raw_data(), n);
   }
+  if (x.dtype() == DType::f64) {
+    return map<1, double>(Unary<double, kOp>{}, {{x.data<double>()}}, y.data<double>(), n);
+  }
+  map<1, float>(Unary<float, kOp>{}, {{x.data<float>()}}, y.data<float>(), n);
 }
 
 void unary_cuda(UnaryOp op, const Tensor& x, const Tensor& y) {
-  if (x.dtype() == DType::f64) return unary_typed<double>(op, x, y);
-  unary_typed<float>(op, x, y);
+  switch (op) {
+    case UnaryOp::neg:
+      return unary_of<UnaryOp::neg>(x, y);
+    case UnaryOp::exp:
+      return unary_of<UnaryOp::exp>(x, y);
+    case UnaryOp::log:
+      return unary_of<UnaryOp::log>(x, y);
+    case UnaryOp::sqrt:
+      return unary_of<UnaryOp::sqrt>(x, y);
+    case UnaryOp::relu:
+      return unary_of<UnaryOp::relu>(x, y);
+    case UnaryOp::tanh:
+      return unary_of<UnaryOp::tanh>(x, y);
+    case UnaryOp::sigmoid:
+      return unary_of<UnaryOp::sigmoid>(x, y);
+  }
 }
 
 template <class T, GradientOp kOp>
@@ -196,26 +206,32 @@ struct Gradient {
   }
 };
 
-template <class T>
-void gradient_typed(GradientOp op, const Tensor& saved, const Tensor& dy, const Tensor& dx) {
-  const MapInputs<T, 2> in{{saved.data<T>(), dy.data<T>()}};
-  T* const to = dx.data<T>();
+template <GradientOp kOp>
+void gradient_of(const Tensor& saved, const Tensor& dy, const Tensor& dx) {
   const std::int64_t n = dy.numel();
-  switch (op) {
-    case GradientOp::sqrt:
-      return map<2>(Gradient<T, GradientOp::sqrt>{}, in, to, n);
-    case GradientOp::relu:
-      return map<2>(Gradient<T, GradientOp::relu>{}, in, to, n);
-    case GradientOp::tanh:
-      return map<2>(Gradient<T, GradientOp::tanh>{}, in, to, n);
-    case GradientOp::sigmoid:
-      return map<2>(Gradient<T, GradientOp::sigmoid>{}, in, to, n);
+  if (is_half(dy.dtype())) {
+    return map_halves<2>(dy.dtype(), Gradient<float, kOp>{}, {{saved.raw_data(), dy.raw_data()}},
+                         dx.raw_data(), n);
   }
+  if (dy.dtype() == DType::f64) {
+    return map<2, double>(Gradient<double, kOp>{}, {{saved.data<double>(), dy.data<double>()}},
+                          dx.data<double>(), n);
+  }
+  map<2, float>(Gradient<float, kOp>{}, {{saved.data<float>(), dy.data<float>()}}, dx.data<float>(),
+                n);
 }
 
 void gradient_cuda(GradientOp op, const Tensor& saved, const Tensor& dy, const Tensor& dx) {
-  if (dy.dtype() == DType::f64) return gradient_typed<double>(op, saved, dy, dx);
-  gradient_typed<float>(op, saved, dy, dx);
+  switch (op) {
+    case GradientOp::sqrt:
+      return gradient_of<GradientOp::sqrt>(saved, dy, dx);
+    case GradientOp::relu:
+      return gradient_of<GradientOp::relu>(saved, dy, dx);
+    case GradientOp::tanh:
+      return gradient_of<GradientOp::tanh>(saved, dy, dx);
+    case GradientOp::sigmoid:
+      return gradient_of<GradientOp::sigmoid>(saved, dy, dx);
+  }
 }
 
 template <class T>
@@ -240,7 +256,12 @@ void accumulate_typed(const Tensor& to, const Tensor& from) {
 
 void accumulate_cuda(const Tensor& to, const Tensor& from) {
   if (to.dtype() == DType::f64) return accumulate_typed<double>(to, from);
-  CONVSCOPE_CHECK(to.dtype() == DType::f32, "accumulate", "expected f32 or f64, got ", to.str());
+  if (is_half(to.dtype())) {
+    return map_halves<2>(to.dtype(), Binary<float>{BinaryOp::add},
+                         {{to.raw_data(), from.raw_data()}}, to.raw_data(), to.numel());
+  }
+  CONVSCOPE_CHECK(to.dtype() == DType::f32, "accumulate", "expected f32, f64 or halves, got ",
+                  to.str());
   accumulate_typed<float>(to, from);
 }
 

@@ -9,6 +9,7 @@
 #include "layers/batch_norm2d/batch_norm2d.h"
 #include "layers/batch_norm2d/batch_norm2d_factors.h"
 #include "layers/batch_norm2d/batch_norm2d_fused.h"
+#include "layers/batch_norm2d/batch_norm2d_halves.h"
 #include "layers/plan/activation_op.h"
 #include "layers/plan/add_op.h"
 #include "layers/plan/batch_norm_op.h"
@@ -45,6 +46,7 @@ void BatchNormOp::forward(PlanBuilder& builder) {
   const Shape channels{shape[1]};
   mean_ = builder.slot(channels, DType::f64);
   inverse_deviation_ = builder.slot(channels, DType::f64);
+  if (builder.training() && builder.in_halves(output)) return train_halves(builder);
   if (builder.training()) {
     const Slot variance = builder.slot(channels, DType::f64);
     const BatchNormTrainArgs args{.x = builder.value(inputs[0]),
@@ -69,6 +71,17 @@ void BatchNormOp::forward(PlanBuilder& builder) {
   const Slot factor = builder.slot(channels, DType::f64);
   const Slot shift = builder.slot(channels, DType::f64);
   builder.prologue([&] { emit_running_factors(builder, builder.use(factor), builder.use(shift)); });
+  if (builder.in_halves(output)) {
+    const BatchNormHalvesApplyArgs args{.x = builder.value(inputs[0]),
+                                        .factor = builder.use(factor),
+                                        .shift = builder.use(shift),
+                                        .residual = residual_ ? builder.value(inputs[1]) : Tensor(),
+                                        .relu = relu_,
+                                        .most = most_,
+                                        .y = builder.value(output)};
+    return builder.call(
+        [run = batch_norm_halves_apply_kernel.get(builder.device()), args] { run(args); });
+  }
   builder.call([x = builder.value(inputs[0]), y = builder.value(output),
                 factor = builder.use(factor), shift = builder.use(shift),
                 residual = residual_ ? builder.value(inputs[1]) : Tensor(), relu = relu_,
@@ -81,7 +94,58 @@ void BatchNormOp::forward(PlanBuilder& builder) {
   });
 }
 
+void BatchNormOp::train_halves(PlanBuilder& builder) {
+  const Tensor y = builder.value(output);
+  factors_ = builder.slot({3, y.dim(4)}, DType::f32);
+  const BatchNormHalvesArgs args{.x = builder.value(inputs[0]),
+                                 .weight = parts_.weight.value(),
+                                 .bias = parts_.bias.value(),
+                                 .eps = parts_.eps,
+                                 .momentum = momentum_,
+                                 .residual = residual_ ? builder.value(inputs[1]) : Tensor(),
+                                 .relu = relu_,
+                                 .most = most_,
+                                 .y = y,
+                                 .mean = builder.use(mean_),
+                                 .inverse_deviation = builder.use(inverse_deviation_),
+                                 .factors = builder.use(factors_),
+                                 .running_mean = parts_.mean,
+                                 .running_variance = parts_.variance};
+  builder.call([run = batch_norm_halves_kernel.get(builder.device()), args] { run(args); });
+}
+
+void BatchNormOp::backward_halves(PlanBuilder& builder) {
+  PlanBuilder::Target beside, dw, db;
+  if (residual_ && builder.wants_gradient(inputs[1])) beside = builder.gradient_target(inputs[1]);
+  if (parts_.weight.requires_grad()) dw = builder.parameter_gradient(parts_.weight);
+  if (parts_.bias.requires_grad()) db = builder.parameter_gradient(parts_.bias);
+  const auto emit = [&](const Tensor& dx) {
+    const BatchNormHalvesGradientArgs args{
+        .dy = builder.gradient(output),
+        .x = builder.value(inputs[0]),
+        .weight = parts_.weight.value(),
+        .relu = relu_,
+        .most = most_,
+        .y = relu_ && residual_ ? builder.value(output) : Tensor(),
+        .mean = builder.use(mean_),
+        .inverse_deviation = builder.use(inverse_deviation_),
+        .factors = builder.use(factors_),
+        .residual_gradient = beside.tensor,
+        .residual_accumulate = beside.accumulate,
+        .dx = dx,
+        .dw = dw.tensor,
+        .db = db.tensor,
+        .dw_accumulate = dw.accumulate,
+        .db_accumulate = db.accumulate};
+    builder.call(
+        [run = batch_norm_halves_gradient_kernel.get(builder.device()), args] { run(args); });
+  };
+  if (!builder.wants_gradient(inputs[0])) return emit(Tensor());
+  builder.assign_gradient(inputs[0], emit);
+}
+
 void BatchNormOp::backward(PlanBuilder& builder) {
+  if (builder.in_halves(output)) return backward_halves(builder);
   const Shape channels{builder.shape(output)[1]};
   const Slot sum_dy = builder.slot(channels, DType::f64);
   const Slot sum_dy_x = builder.slot(channels, DType::f64);

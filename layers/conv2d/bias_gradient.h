@@ -8,7 +8,7 @@
 namespace convscope {
 
 // dy [N,K,P,Q], db [K]: added to when `accumulate`, assigned otherwise. f32 and f64; on the CPU
-// also dy [N,K/16,P,Q,16], f32.
+// also dy [N,K/16,P,Q,16], f32; on a GPU also halves [N,1,P,Q,Kp], and db f32.
 extern CONVSCOPE_API KernelSlot<void(const Tensor& dy, const Tensor& db, bool accumulate)>
     conv2d_bias_gradient_kernel;
 

@@ -1,13 +1,56 @@
 // SPDX-License-Identifier: Apache-2.0
-// bias_gradient_cuda.cu: the sum over all axes but that of the channels.
-// Read next  bias_gradient_cpu.cpp; framework/cuda/reduce.cuh
+// bias_gradient_cuda.cu: the sum over all axes but that of the channels; of f32 planes, and of
+// halves with their channels last.
+// Read next  bias_gradient_cpu.cpp; framework/cuda/reduce.cuh; framework/cuda/channel_sums.cuh
+#include "framework/cuda/channel_sums.cuh"
 #include "framework/cuda/reduce.cuh"
+#include "framework/precision.h"
 #include "layers/conv2d/bias_gradient.h"
 
 namespace convscope {
 namespace {
 
+template <class Half>
+__global__ void __launch_bounds__(kThreads)
+    pixel_sums(const uint4* dy, ChannelWalk walk, float* part) {
+  let_next_kernel_start();
+  wait_for_previous_kernel();
+  float sums[1][kPieceLanes] = {};
+  walk.run([&](std::int64_t at) { return dy[at]; },
+           [&](std::int64_t, const uint4& in) {
+             float v[kPieceLanes];
+             floats_of_piece<Half>(in, v);
+#pragma unroll
+             for (int l = 0; l < kPieceLanes; ++l) sums[0][l] += v[l];
+           });
+  walk.put_part(sums, part);
+}
+
+__global__ void __launch_bounds__(kThreads)
+    finish_sums(ChannelWalk walk, const float* part, int channels, bool accumulate, float* db) {
+  let_next_kernel_start();
+  wait_for_previous_kernel();
+  double sums[1];
+  walk.add_parts(part, sums);
+  const int c = walk.channel();
+  if (!walk.is_finisher() || c >= channels) return;
+  const auto sum = static_cast<float>(sums[0]);
+  db[c] = accumulate ? db[c] + sum : sum;
+}
+
+void halves_gradient(const Tensor& dy, const Tensor& db, bool accumulate) {
+  const ChannelWalk walk(dy.shape());
+  auto* const part = cuda_scratch_of<float>(walk.part_floats(1));
+  with_half_type(dy.dtype(), [&](auto zero) {
+    launch(pixel_sums<decltype(zero)>, walk.shape(), static_cast<const uint4*>(dy.raw_data()), walk,
+           part);
+  });
+  launch(finish_sums, walk.finish_shape(), walk, part, static_cast<int>(db.numel()), accumulate,
+         db.data<float>());
+}
+
 void bias_gradient_cuda(const Tensor& dy, const Tensor& db, bool accumulate) {
+  if (is_half(dy.dtype())) return halves_gradient(dy, db, accumulate);
   sum_on_cuda(dy, 0b1101u, db, accumulate);
 }
 

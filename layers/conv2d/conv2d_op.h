@@ -33,7 +33,8 @@ Conv2dForm choose_form(Conv2dChoices& of_layer, const SparseWeights* sparse,
 // of the graph: parameters, or what masks and quantisers make of them.
 class CONVSCOPE_API Conv2dOp final : public PlanOp {
  public:
-  // `forms` for the problem; the choices of the layer when its images may lie in another layout.
+  // `forms` for the problem, in the layout that it says; the choices of the layer when its images
+  // may lie in another layout.
   Conv2dOp(const Conv2dProblem& problem, bool has_bias, Conv2dForms forms,
            Ref<Conv2dChoices> of_layer = {}, WeightUse use = WeightUse::once,
            Ref<SparseWeights> sparse = {})
@@ -51,7 +52,12 @@ class CONVSCOPE_API Conv2dOp final : public PlanOp {
   std::vector<RanKernel> kernels(const PlanGraph& graph) const override;
   std::optional<double> layout_ms(const PlanGraph& graph, ActivationLayout layout) const override;
   void set_layout(const PlanGraph& graph, ActivationLayout layout) override;
+  DType wants_halves() const override {
+    return problem_.layout == ActivationLayout::channels_last ? problem_.dtype : DType::f32;
+  }
 
+  // Of a layer of half precision: halves with their channels last (README.md). A chain may take its
+  // place as long as layouts are not chosen.
   const Conv2dProblem& problem() const { return problem_; }
   ValueId x() const { return inputs[0]; }
   ValueId weight() const { return inputs[1]; }

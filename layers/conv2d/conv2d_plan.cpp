@@ -51,6 +51,7 @@ Conv2dForm choose_form(Conv2dChoices& of_layer, const SparseWeights* sparse,
 
 std::optional<double> Conv2dOp::layout_ms(const PlanGraph& graph, ActivationLayout layout) const {
   constexpr double kPreferred = 1e6;  // more than any layer takes
+  if (is_half(wants_halves())) return layout == problem_.layout ? std::optional(0.0) : std::nullopt;
   if (!of_layer_) return PlanOp::layout_ms(graph, layout);
   const AlgorithmPolicy& policy = of_layer_->policy();
   if (layout != ActivationLayout::nchw && policy.layout == "nchw") return std::nullopt;
@@ -99,10 +100,12 @@ void Conv2dOp::set_layout(const PlanGraph& graph, ActivationLayout layout) {
 }
 
 std::string Conv2dOp::text() const {
-  const bool blocked = problem_.layout != ActivationLayout::nchw;
-  std::string out = cat("conv2d ", forms_[0].choice.algorithm->name, blocked ? " blocked" : "",
-                        norm_ ? " + batch_norm2d" : "", residual_at_ > 0 ? " + residual" : "",
-                        relu_ ? fused_relu_text(most_) : "");
+  const char* const layout = problem_.layout == ActivationLayout::nchw            ? ""
+                             : problem_.layout == ActivationLayout::channels_last ? " channels_last"
+                                                                                  : " blocked";
+  std::string out =
+      cat("conv2d ", forms_[0].choice.algorithm->name, layout, norm_ ? " + batch_norm2d" : "",
+          residual_at_ > 0 ? " + residual" : "", relu_ ? fused_relu_text(most_) : "");
   for (const Direction direction : kDirections) {
     const Conv2dForm& form = this->form(direction);
     if (form.choice.algorithm == nullptr || form.why_dense.empty()) continue;
@@ -206,7 +209,8 @@ void Conv2dOp::forward(PlanBuilder& builder) {
                 .y = builder.value(output)},
                {.residual = residual.defined() ? residual.raw_data() : nullptr,
                 .relu = relu_,
-                .most = most_});
+                .most = most_,
+                .residual_type = residual.defined() ? residual.dtype() : DType::f32});
 }
 
 void Conv2dOp::backward(PlanBuilder& builder) {
@@ -231,16 +235,46 @@ void Conv2dOp::backward(PlanBuilder& builder) {
   });
 }
 
+namespace {
+
+// The problem of half precision as a planned step on a GPU has it.
+Conv2dProblem with_channels_last(Conv2dProblem problem) {
+  const DType half = problem.dtype;
+  problem.types = OperandTypes{.x = half, .w = DType::f32, .accumulator = DType::f32, .y = half};
+  problem.layout = ActivationLayout::channels_last;
+  return problem;
+}
+
+// The policy of the layer gives an algorithm for it in each direction that runs.
+bool has_algorithms(const AlgorithmPolicy& policy, const Conv2dProblem& problem,
+                    const PlanGraph& graph, ValueId x) {
+  if (graph.device().type == DeviceType::cpu || policy.layout == "nchw") return false;
+  return std::ranges::all_of(kDirections, [&](Direction direction) {
+    const bool runs =
+        direction == Direction::forward ||
+        (graph.training() && (direction != Direction::backward_data || graph.wants_gradient(x)));
+    if (!runs) return true;
+    const WeightUse use = graph.training() ? WeightUse::once : WeightUse::often;
+    const Question question = question_of(problem, direction, graph.device(), use);
+    return decide_unrun<Conv2dProblem>(policy.of(direction), question).error.empty();
+  });
+}
+
+}  // namespace
+
 int Conv2d::describe(PlanGraph& graph, int x) {
-  const Conv2dProblem problem = this->problem(graph.shape(x));
+  Conv2dProblem problem = this->problem(graph.shape(x));
   if (problem.is_empty()) return graph.refuse("its batch has no samples");
-  // What rounds its factors, or compares two algorithms, does so in its own forward().
+  const bool halves = is_half(problem.dtype);
+  if (halves) problem = with_channels_last(problem);
+  // What no card takes in halves with channels last, or what compares two algorithms, runs as its
+  // own forward().
   const auto checks = [&](Direction direction) {
     return is_check(choices_->policy().of(direction)) &&
            (direction == Direction::forward || graph.training());
   };
-  if (is_half(problem.dtype) ||
-      std::any_of(std::begin(kDirections), std::end(kDirections), checks)) {
+  if (std::any_of(std::begin(kDirections), std::end(kDirections), checks) ||
+      (halves && !has_algorithms(choices_->policy(), problem, graph, x))) {
     return describe_dynamic(graph, *this, x);
   }
   const bool trains = graph.training() && (graph.wants_gradient(x) || weight_.requires_grad() ||
@@ -254,7 +288,8 @@ int Conv2d::describe(PlanGraph& graph, int x) {
   if (x == kNoValue || w == kNoValue) return kNoValue;
   // Only of directions that somebody asks for: an algorithm that refuses another one is no error.
   const WeightUse use = trains ? WeightUse::once : WeightUse::often;
-  if (sparse_) plan_with_mask(graph, sparse_);
+  const Ref<SparseWeights> sparse = halves ? Ref<SparseWeights>() : sparse_;
+  if (sparse) plan_with_mask(graph, sparse);
   Conv2dForms forms;
   for (const Direction direction : kDirections) {
     const bool runs =
@@ -262,13 +297,13 @@ int Conv2d::describe(PlanGraph& graph, int x) {
         (graph.training() && (direction != Direction::backward_data || graph.wants_gradient(x)));
     if (!runs) continue;
     forms[static_cast<std::size_t>(direction)] =
-        choose_form(*choices_, sparse_.get(), problem, direction, graph.device(), use);
+        choose_form(*choices_, sparse.get(), problem, direction, graph.device(), use);
   }
   std::vector<ValueId> inputs{x, w};
   if (bias_.defined()) inputs.push_back(graph.parameter(bias_));
-  return graph.add(std::make_unique<Conv2dOp>(problem, bias_.defined(), std::move(forms), choices_,
-                                              use, sparse_),
-                   std::move(inputs), problem.y_shape());
+  return graph.add(
+      std::make_unique<Conv2dOp>(problem, bias_.defined(), std::move(forms), choices_, use, sparse),
+      std::move(inputs), problem.y_shape());
 }
 
 }  // namespace convscope

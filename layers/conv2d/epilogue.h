@@ -13,7 +13,8 @@
 
 namespace convscope {
 
-// The separate pass over y [N,K,P,Q], for cards that do not fuse. f32 and f64.
+// The separate pass over y [N,K,P,Q], for cards that do not fuse. f32 and f64; on a GPU also halves
+// in any layout.
 extern CONVSCOPE_API KernelSlot<void(const Conv2dEpilogue& epilogue, const Tensor& y)>
     conv2d_epilogue_kernel;
 

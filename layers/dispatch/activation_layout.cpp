@@ -8,11 +8,13 @@
 #include "framework/parallel.h"
 #include "layers/dispatch/layout/block_copies.h"
 #include "layers/dispatch/layout/block_copies_simd.h"
+#include "layers/dispatch/layout/half_copies.h"
 
 namespace convscope {
 
 constinit IsaTable<BlockCopyKernels> block_copy_kernels;
 constinit KernelSlot<void(const BlockCopy&)> block_copy_kernel{"convert_layout"};
+constinit KernelSlot<void(const HalfCopy&)> half_copy_kernel{"convert_layout"};
 
 namespace {
 

@@ -30,8 +30,10 @@ Functions functions_of(ActivationOp::Curve curve) {
 
 // A piece of memory for the next call; undefined where the device needs none.
 Tensor scratch_for(PlanBuilder& builder, ValueId value, bool forward) {
-  const Shape shape = bounded_relu_scratch(builder.device(), builder.shape(value).numel(), forward);
-  return shape.numel() == 0 ? Tensor() : builder.use(builder.temporary(shape, DType::f32));
+  const PlanGraph& graph = builder.graph();
+  const Shape shape =
+      bounded_relu_scratch(builder.device(), graph.stored_shape(value).numel(), forward);
+  return shape.numel() == 0 ? Tensor() : builder.use(builder.temporary(shape, graph.dtype(value)));
 }
 
 void emit_bounded_relu_gradient(PlanBuilder& builder, ValueId output, float most,
@@ -47,7 +49,7 @@ std::string ActivationOp::text() const {
   return curve_ == Curve::relu6 ? "relu6" : functions_of(curve_).name;
 }
 
-// In the blocked layout the lanes behind the last channel must stay 0.
+// The lanes behind the last channel of blocks and of halves must stay 0.
 std::optional<double> ActivationOp::layout_ms(const PlanGraph& graph,
                                               ActivationLayout layout) const {
   const bool keeps_zero = curve_ != Curve::sigmoid;

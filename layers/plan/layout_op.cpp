@@ -1,30 +1,64 @@
 // SPDX-License-Identifier: Apache-2.0
-// layout_op.cpp: the copy of a value into another layout in a planned step, and of its gradient
-// back.
+// layout_op.cpp: the copy of a value into another layout or type in a planned step, and of its
+// gradient back.
 #include "layers/plan/layout_op.h"
 
 #include "layers/dispatch/card.h"
+#include "layers/dispatch/layout/half_copies.h"
 
 namespace convscope {
+namespace {
+
+// One of the two is f32 [N,C,H,W], the other one is halves with their channels last.
+void emit_half_copy(PlanBuilder& builder, const Tensor& from, DType from_type, const Tensor& to,
+                    DType to_type, bool accumulate, const Shape& images) {
+  const bool to_halves = is_half(to_type);
+  HalfCopy copy{.images = images,
+                .half = to_halves ? to_type : from_type,
+                .to_halves = to_halves,
+                .accumulate = accumulate};
+  builder.call([run = half_copy_kernel.get(builder.device()), copy, at = builder.images(), from,
+                to]() mutable {
+    copy.from = from.defined() ? from.raw_data() : *at;
+    copy.to = to.raw_data();
+    run(copy);
+  });
+}
+
+}  // namespace
 
 std::string LayoutOp::text() const {
-  return cat(conversions_ == 0 ? "seen as " : "copy to ", name_of(to_));
+  return cat(conversions_ == 0 ? "seen as " : "copy to ", name_of(to_),
+             is_half(type_) ? cat(" ", name_of(type_)) : "");
 }
 
 void LayoutOp::forward(PlanBuilder& builder) {
   conversions_ = 0;
-  if (builder.graph().owner(output) == builder.graph().owner(inputs[0])) return;
+  const ValueId input = inputs[0];
+  if (builder.graph().owner(output) == builder.graph().owner(input)) return;
   ++conversions_;
+  if (builder.in_halves(input) || builder.in_halves(output)) {
+    const bool images = input == PlanGraph::input();  // wherever they lie in this step
+    return emit_half_copy(builder, images ? Tensor() : builder.value(input),
+                          builder.graph().dtype(input), builder.value(output), type_,
+                          /*accumulate=*/false, builder.shape(output));
+  }
   builder.call(
-      [from = builder.value(inputs[0]), to = builder.value(output),
-       images = builder.shape(output)] { convert_layout(from, images, to, /*accumulate=*/false); });
+      [from = builder.value(input), to = builder.value(output), images = builder.shape(output)] {
+        convert_layout(from, images, to, /*accumulate=*/false);
+      });
 }
 
 void LayoutOp::backward(PlanBuilder& builder) {
   if (conversions_ == 0 || !builder.wants_gradient(inputs[0])) return;
   ++conversions_;
   const PlanBuilder::Target target = builder.gradient_target(inputs[0]);
-  builder.call([from = builder.gradient(output), target, images = builder.shape(output)] {
+  const Tensor from = builder.gradient(output);
+  if (builder.in_halves(inputs[0]) || builder.in_halves(output)) {
+    return emit_half_copy(builder, from, from.dtype(), target.tensor, target.tensor.dtype(),
+                          target.accumulate, builder.shape(output));
+  }
+  builder.call([from, target, images = builder.shape(output)] {
     convert_layout(from, images, target.tensor, target.accumulate);
   });
 }

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// layout_op.h: the copy of a value into another layout in a planned step, and of its gradient back.
+// layout_op.h: the copy of a value into another layout or type in a planned step, and of its
+// gradient back.
 #pragma once
 
 #include "layers/plan/plan_builder.h"
 
 namespace convscope {
 
-// Its input and its output are one value in two layouts (PlanGraph::add_stored).
+// Its input and its output are one value in two layouts (PlanGraph::add_stored), or in f32
+// [N,C,H,W] and in halves with their channels last.
 class CONVSCOPE_API LayoutOp final : public PlanOp {
  public:
-  explicit LayoutOp(ActivationLayout to) : to_(to) {}
+  explicit LayoutOp(ActivationLayout to, DType type = DType::f32) : to_(to), type_(type) {}
   std::string text() const override;
   void forward(PlanBuilder& builder) override;
   void backward(PlanBuilder& builder) override;
@@ -17,6 +19,7 @@ class CONVSCOPE_API LayoutOp final : public PlanOp {
 
  private:
   ActivationLayout to_;
+  DType type_;
   int conversions_ = 0;
 };
 

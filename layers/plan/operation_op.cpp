@@ -24,7 +24,9 @@ std::vector<Shape> OperationOp::shapes(const PlanBuilder& builder) const {
 
 std::optional<double> OperationOp::layout_ms(const PlanGraph& graph,
                                              ActivationLayout layout) const {
-  return operation_->takes_blocked() ? same_in_both(layout) : PlanOp::layout_ms(graph, layout);
+  const bool takes = layout == ActivationLayout::channels_last ? operation_->takes_channels_last()
+                                                               : operation_->takes_blocked();
+  return takes ? same_in_both(layout) : PlanOp::layout_ms(graph, layout);
 }
 
 // What is kept of the shape of an image lies as the images do.
@@ -69,7 +71,7 @@ OperationBackward OperationOp::backward_arguments(PlanBuilder& builder, std::vec
       a.dx.push_back(target.tensor);
       continue;
     }
-    to_add.push_back({input, builder.slot(target.tensor.shape(), DType::f32)});
+    to_add.push_back({input, builder.slot(target.tensor.shape(), target.tensor.dtype())});
     a.dx.push_back(builder.use(to_add.back().slot));
   }
   return a;

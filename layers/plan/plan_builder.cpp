@@ -133,7 +133,7 @@ PlanBuilder::Target PlanBuilder::gradient_target(ValueId value) {
   ValueState& own = state(graph_.owner(value));
   const bool accumulate = own.gradient != kNoSlot;
   const Shape stored = graph_.stored_shape(value);
-  if (!accumulate) own.gradient = slot(stored, DType::f32);
+  if (!accumulate) own.gradient = slot(stored, in_halves(value) ? graph_.dtype(value) : DType::f32);
   return {use(own.gradient).reshape(stored), accumulate};
 }
 

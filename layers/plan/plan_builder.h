@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "framework/memory/arena_plan.h"
+#include "framework/precision.h"
 #include "layers/plan/plan_graph.h"
 
 namespace convscope {
@@ -48,6 +49,8 @@ class CONVSCOPE_API PlanBuilder {
   // What users see: [N,C,H,W], whatever the layout of the tensor that value() gives.
   const Shape& shape(ValueId value) const { return graph_.shape(value); }
   bool wants_gradient(ValueId value) const { return graph_.wants_gradient(value); }
+  // It lies in memory as halves with their channels last, and so does its gradient.
+  bool in_halves(ValueId value) const { return is_half(graph_.dtype(value)); }
 
   // Read or written by the next call.
   Tensor value(ValueId value);
@@ -64,7 +67,7 @@ class CONVSCOPE_API PlanBuilder {
   void assign_gradient(ValueId value, Emit&& emit) {
     const Target target = gradient_target(value);
     if (!target.accumulate) return emit(target.tensor);
-    const Slot part = slot(target.tensor.shape(), DType::f32);
+    const Slot part = slot(target.tensor.shape(), target.tensor.dtype());
     emit(use(part));
     emit_accumulate(value, part);
   }

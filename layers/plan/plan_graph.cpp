@@ -99,12 +99,13 @@ ValueId PlanGraph::add_value(const Shape& shape, DType dtype, ActivationLayout l
   return id;
 }
 
-ValueId PlanGraph::add_stored(ValueId value, ActivationLayout layout, bool shared) {
+ValueId PlanGraph::add_stored(ValueId value, ActivationLayout layout, bool shared, DType dtype) {
   const ValueId id = value_count();
   values_.push_back({.shape = shape(value),
                      .wants_gradient = wants_gradient(value),
                      .owner = shared ? owner(value) : id,
-                     .layout = layout});
+                     .layout = layout,
+                     .dtype = dtype});
   return id;
 }
 

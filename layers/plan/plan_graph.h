@@ -46,7 +46,7 @@ struct RanKernel {
   ActivationLayout layout = ActivationLayout::nchw;  // of its images
 };
 
-// What an operation's layout_ms() says that works in both layouts and takes as long in each.
+// What an operation's layout_ms() says that works in all layouts and takes as long in each.
 inline std::optional<double> same_in_both(ActivationLayout layout) {
   if (layout == ActivationLayout::blocked_y) return std::nullopt;
   return 0.0;
@@ -77,6 +77,9 @@ class CONVSCOPE_API PlanOp {
   // which one it is.
   virtual std::optional<double> layout_ms(const PlanGraph& graph, ActivationLayout layout) const;
   virtual void set_layout(const PlanGraph&, ActivationLayout) {}
+  // The half type that it wants its images in, with their channels last; f32: it is content with
+  // what its inputs are. half_layouts.cpp asks.
+  virtual DType wants_halves() const { return DType::f32; }
   // Reads its images in whatever layout they lie: no copy is put in front of it.
   virtual bool reads_any_layout() const { return false; }
   // Reads this one of its inputs as [N,C,H,W], in whatever layout the others lie.
@@ -104,7 +107,8 @@ class CONVSCOPE_API PlanGraph {
   bool has_loss() const { return mode_ != PlanMode::inference; }
   static constexpr ValueId input() { return 0; }
   const Shape& shape(ValueId value) const { return values_.at(index(value)).shape; }
-  // f32; or u8 and i8, the codes of a quantised value, always in blocks (quant/integer/).
+  // f32; u8 and i8, the codes of a quantised value, always in blocks (quant/integer/); or f16 and
+  // bf16, images with their channels last (half_layouts.cpp), whose gradient is of that type too.
   DType dtype(ValueId value) const { return values_.at(index(value)).dtype; }
   // How it lies in memory, and its shape there; shape() is always that which users see.
   ActivationLayout layout(ValueId value) const { return values_.at(index(value)).layout; }
@@ -114,8 +118,12 @@ class CONVSCOPE_API PlanGraph {
   Shape stored_shape(ValueId value) const {
     return convscope::stored_shape(shape(value), layout(value));
   }
+  void set_stored(ValueId value, DType dtype, ActivationLayout layout) {
+    values_.at(index(value)).dtype = dtype;
+    set_layout(value, layout);
+  }
   // The same value once more, in another layout; `shared`: in the same memory.
-  ValueId add_stored(ValueId value, ActivationLayout layout, bool shared);
+  ValueId add_stored(ValueId value, ActivationLayout layout, bool shared, DType dtype = DType::f32);
   // A value that a rewrite adds; its producer is an operation with this output.
   ValueId add_value(const Shape& shape, DType dtype, ActivationLayout layout);
   // False for what depends on the images alone: nobody asks for its gradient.

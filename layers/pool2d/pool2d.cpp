@@ -82,6 +82,7 @@ class AvgPool final : public Operation {
   explicit AvgPool(const Pool2dWindow& window) : window_(window) {}
   const char* name() const override { return "avg_pool2d"; }
   bool takes_blocked() const override { return true; }
+  bool takes_channels_last() const override { return true; }
   Shape output_shape(const std::vector<Shape>& x) const override {
     return window_.output_shape(x[0], name());
   }
@@ -101,6 +102,7 @@ class AdaptivePool final : public Operation {
   AdaptivePool(std::int64_t p, std::int64_t q) : p_(p), q_(q) {}
   const char* name() const override { return "adaptive_avg_pool2d"; }
   bool takes_blocked() const override { return true; }
+  bool takes_channels_last() const override { return true; }
   Shape output_shape(const std::vector<Shape>& x) const override {
     return AdaptiveAvgPool2d(p_, q_).output_shape(x[0]);
   }

@@ -46,6 +46,7 @@ class CONVSCOPE_API MaxPool final : public Operation {
   Shape output_shape(const std::vector<Shape>& x) const override;
   OperationKeeps keeps(const std::vector<Shape>& x) const override;  // taps, below
   bool takes_blocked() const override { return true; }
+  bool takes_channels_last() const override { return true; }
   void forward(const OperationForward& a) const override;
   void backward(const OperationBackward& a) const override;
 
@@ -89,7 +90,8 @@ class CONVSCOPE_API AdaptiveAvgPool2d final : public Module {
 
 // Kernels; y, taps and dx are assigned. `taps` says which element of each window is the largest,
 // r kernel_w + s: u8 for windows of up to 256 elements, else i32; undefined: not wanted. On the CPU
-// x, y, taps and their gradients may all be stored as [N,C/16,H,W,16], f32: the same bits.
+// x, y, taps and their gradients may all be stored as [N,C/16,H,W,16], f32: the same bits. On a GPU
+// they may all be stored as [N,1,H,W,Cp], halves (taps as before).
 extern CONVSCOPE_API
     KernelSlot<void(const Tensor& x, const Pool2dWindow&, const Tensor& y, const Tensor& taps)>
         max_pool_kernel;

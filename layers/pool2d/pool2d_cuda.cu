@@ -7,6 +7,8 @@
 //           bits are those of the CPU. Windows of 2x2 at stride 2 and of 3x3 at stride 2 are known
 //           to the compiler: divisions become shifts.
 #include "framework/cuda/launch.cuh"
+#include "framework/precision.h"
+#include "layers/pool2d/pool2d_halves.cuh"
 #include "layers/pool2d/pool2d_tiled.cuh"
 
 namespace convscope {
@@ -269,6 +271,7 @@ void max_by_taps(const Tensor& x, const Pool2dWindow& window, const Tensor& y, c
 }
 
 void max_cuda(const Tensor& x, const Pool2dWindow& window, const Tensor& y, const Tensor& taps) {
+  if (is_half(x.dtype())) return max_pool_halves(x, window, y, taps);
   if (max_pool_tiled(x, window, y, taps)) return;
   if (x.dtype() == DType::f64) return max_by_taps<double>(x, window, y, taps);
   max_by_taps<float>(x, window, y, taps);
@@ -294,6 +297,7 @@ void max_gradient_by_taps(const Tensor& dy, const Tensor& taps, const Pool2dWind
 
 void max_gradient_cuda(const Tensor& dy, const Tensor& taps, const Pool2dWindow& window,
                        const Tensor& dx) {
+  if (is_half(dy.dtype())) return max_pool_gradient_halves(dy, taps, window, dx);
   if (max_pool_tiled_gradient(dy, taps, window, dx)) return;
   if (dy.dtype() == DType::f64) return max_gradient_by_taps<double>(dy, taps, window, dx);
   max_gradient_by_taps<float>(dy, taps, window, dx);
@@ -309,6 +313,7 @@ void avg_typed(const Tensor& x, const Pool2dWindow& window, const Tensor& y) {
 }
 
 void avg_cuda(const Tensor& x, const Pool2dWindow& window, const Tensor& y) {
+  if (is_half(x.dtype())) return avg_pool_halves(x, window, y);
   if (avg_pool_tiled(x, window, y)) return;
   if (x.dtype() == DType::f64) return avg_typed<double>(x, window, y);
   avg_typed<float>(x, window, y);
@@ -324,6 +329,7 @@ void avg_gradient_typed(const Tensor& dy, const Pool2dWindow& window, const Tens
 }
 
 void avg_gradient_cuda(const Tensor& dy, const Pool2dWindow& window, const Tensor& dx) {
+  if (is_half(dy.dtype())) return avg_pool_gradient_halves(dy, window, dx);
   if (avg_pool_tiled_gradient(dy, window, dx)) return;
   if (dy.dtype() == DType::f64) return avg_gradient_typed<double>(dy, window, dx);
   avg_gradient_typed<float>(dy, window, dx);
@@ -336,6 +342,7 @@ void adaptive_typed(const Tensor& x, const Tensor& y) {
 }
 
 void adaptive_cuda(const Tensor& x, const Tensor& y) {
+  if (is_half(x.dtype())) return adaptive_pool_halves(x, y);
   if (plane_means(x, y)) return;
   if (x.dtype() == DType::f64) return adaptive_typed<double>(x, y);
   adaptive_typed<float>(x, y);
@@ -349,6 +356,7 @@ void adaptive_gradient_typed(const Tensor& dy, const Tensor& dx) {
 }
 
 void adaptive_gradient_cuda(const Tensor& dy, const Tensor& dx) {
+  if (is_half(dy.dtype())) return adaptive_pool_gradient_halves(dy, dx);
   if (plane_means_gradient(dy, dx)) return;
   if (dy.dtype() == DType::f64) return adaptive_gradient_typed<double>(dy, dx);
   adaptive_gradient_typed<float>(dy, dx);

@@ -58,8 +58,10 @@ struct Network {
   std::unique_ptr<Optimizer> optimizer;
 };
 
-Network network(Device device, const std::vector<LayerSpec>& specs, const char* optimizer = "sgd") {
+Network network(Device device, const std::vector<LayerSpec>& specs, const char* optimizer = "sgd",
+                ComputePrecision precision = ComputePrecision::f32) {
   LayerContext context;
+  context.precision = precision;
   context.seed = 5;
   context.device = device;
   Network out;
@@ -233,6 +235,21 @@ TEST_F(RecordedStepsOnCuda, draw_the_dropout_and_the_statistics_of_the_step) {
   train_recorded(recorded, 0, 2, RecordedSteps::kMostSteps);
   train_stepwise(planned, cuda(), 12, /*plans=*/true);
   expect_same_weights(recorded, planned);
+}
+
+// Halves with their channels last, with dropout on planes of f32 between, and a chain.
+TEST_F(RecordedStepsOnCuda, give_the_bits_of_planned_steps_in_half_precision) {
+  for (const auto& specs : {with_batch_norm_and_dropout(), lenet()}) {
+    const Network recorded = network(cuda(), specs, "sgd", ComputePrecision::bf16);
+    const Network planned = network(cuda(), specs, "sgd", ComputePrecision::bf16);
+    const auto a = train_recorded(recorded, 0, 2, RecordedSteps::kMostSteps);
+    const auto b = train_stepwise(planned, cuda(), 12, /*plans=*/true);
+    ASSERT_EQ(a.size(), b.size());
+    for (std::size_t i = 0; i < b.size(); ++i) {
+      EXPECT_EQ(static_cast<double>(a[i].loss), b[i].loss) << "step " << i;
+    }
+    expect_same_weights(recorded, planned);
+  }
 }
 
 TEST_F(RecordedStepsOnCuda, move_the_samples_of_planned_steps) {

@@ -450,6 +450,24 @@ TEST_F(TrainingOnCuda, CompressedStepsStayRecordedFromEpochToEpoch) {
   }
 }
 
+// A named card runs instead of the chain; its images are halves with their channels last.
+TEST_F(TrainingOnCuda, HalfPrecisionIsRecordedAndNamesItsLayout) {
+  const TemporaryFolder root;
+  RunFolder folder = RunFolder::create(root.path(), "half", 3);
+  const Ended done = run(
+      setup_training(config_of(kLenet,
+                               {"precision=bf16", "conv.algorithm=implicit_gemm",
+                                "data.train_size=48", "data.test_size=8", "train.epochs=2"},
+                               cuda())),
+      folder, false);
+  EXPECT_EQ(done.code, 0);
+  EXPECT_EQ(done.summary.step, "recorded");
+  EXPECT_EQ(text_of(folder.file("log.txt")).find("not recorded"), std::string::npos)
+      << text_of(folder.file("log.txt"));
+  EXPECT_NE(text_of(folder.file("layers.csv")).find("channels_last"), std::string::npos)
+      << text_of(folder.file("layers.csv"));
+}
+
 TEST_F(TrainingOnCuda, TheEnvironmentNamesTheDevice) {
   const nlohmann::json environment = nlohmann::json::parse(environment_json({}));
   const nlohmann::json& device = environment.at("cuda").at("devices").at(0);

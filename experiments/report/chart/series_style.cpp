@@ -52,7 +52,8 @@ constexpr std::string_view kAlgorithms[] = {"direct",
                                             "int8_depthwise",
                                             "int8_lesson",
                                             "fused",
-                                            "fused_lesson"};
+                                            "fused_lesson",
+                                            "depthwise_channels_last"};
 
 // Path of a unit shape around (0, 0), scaled by r.
 std::string shape_path(int shape, double x, double y, double r) {

@@ -13,9 +13,10 @@ using BenchNetOnCuda = testing::CudaTest;
 
 TEST_F(BenchNetOnCuda, RecordsStepsThatQuantiseAndMask) {
   const Shape image = {1, 12, 12};
-  for (const char* block : {"", "quant: {w_bits: 4, a_bits: 4, calibration_batches: 2}\n",
-                            "quant: {w_bits: 4, a_bits: 4, begin: 0.5}\n"
-                            "sparsity: {method: magnitude, target: 0.5}\n"}) {
+  for (const char* block :
+       {"", "precision: bf16\n", "quant: {w_bits: 4, a_bits: 4, calibration_batches: 2}\n",
+        "quant: {w_bits: 4, a_bits: 4, begin: 0.5}\n"
+        "sparsity: {method: magnitude, target: 0.5}\n"}) {
     SCOPED_TRACE(block);
     const ExperimentConfig config =
         parse_config_text(cat("name: small\n"

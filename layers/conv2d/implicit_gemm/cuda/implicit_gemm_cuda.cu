@@ -25,9 +25,11 @@
 //            backward_weight takes pixels as depth: both factors lie with the depth outer, which
 //            the tensor cores accept for halves. Each kernel starts while the one before it ends.
 // Shapes     x [N,C,H,W], w [K,C/G,R,S], y [N,K,P,Q] row-major, any alignment; f32, f16, bf16;
-//            packed pixels [planes][N][H][W][G][C/G in pieces]; sums in f32
+//            packed pixels [planes][N][H][W][G][C/G in pieces]; sums in f32. With layout
+//            channels_last x, y and gradients are halves that lie like that, w, b, dw are f32
 // Supports   f32 (as f32 or tf32), f16, bf16; kernels up to 15x15; strides up to 8; every padding
-//            and dilation; groups of at least 8 channels; sm_80 and newer
+//            and dilation; groups of at least 8 channels, with channels last of a multiple of 8;
+//            sm_80 and newer
 // Cost       FLOPs = 2 N K P Q C/G R S, three times that for f32 as f32; bytes = the tensors and
 //            both packed factors; workspace = packed pixels (backward_weight: and dy) and parts.
 //            Compute-bound above about 64 channels
@@ -49,13 +51,12 @@
 //            arXiv 2203.03341 (there the low halves carry their own scale and sums of their own)
 // Read next  im2col_gemm_cuda.cu, which stores the matrix; implicit_gemm_tiles.cuh, the kernels
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 #include "framework/machine/ceilings.h"
 #include "framework/memory/memory.h"
 #include "layers/conv2d/algorithm.h"
-#include "layers/conv2d/implicit_gemm/cuda/implicit_gemm_instances.cuh"
+#include "layers/conv2d/implicit_gemm/cuda/implicit_gemm_choice.cuh"
 #include "layers/conv2d/shared/cuda/device_time.cuh"
 
 namespace convscope {
@@ -64,137 +65,6 @@ namespace {
 using namespace implicit_gemm;  // NOLINT(google-build-using-namespace): this file's own parts
 
 constexpr int kMostSide = 16000;  // of an image, for 16-bit coordinates
-constexpr int kFewestSteps = 4;   // of one part
-constexpr int kMostParts = 256;
-constexpr double kMostPartBytes = 256e6;
-
-int narrow(std::int64_t value) { return static_cast<int>(value); }
-
-class Plan {
- public:
-  Plan(const Conv2dProblem& problem, Direction direction) : z(problem), direction_(direction) {
-    const bool forward = direction == Direction::forward;
-    rows = narrow(direction == Direction::backward_data ? z.c_per_group() : z.k_per_group());
-    channels = narrow(direction == Direction::backward_data ? z.k_per_group() : z.c_per_group());
-    pieces = pieces_of(channels);
-    planes = z.dtype == DType::f32 && z.math == MathMode::f32 ? 2 : 1;
-    const int h = narrow(z.h), w = narrow(z.w), p = narrow(z.p()), q = narrow(z.q());
-    const int r = narrow(z.r), s = narrow(z.s);
-    const int pad_h = narrow(z.pad_top), pad_w = narrow(z.pad_left);
-    const int step_h = narrow(z.stride_h), step_w = narrow(z.stride_w);
-    const int apart_h = narrow(z.dilation_h), apart_w = narrow(z.dilation_w);
-    if (direction == Direction::backward_data) {
-      phases_h = std::min(step_h, h);
-      phases_w = std::min(step_w, w);
-      for (int i = 0; i < phases_h; ++i) {
-        high[i] = backward_line(i, h, p, r, step_h, pad_h, apart_h);
-      }
-      for (int i = 0; i < phases_w; ++i) {
-        wide[i] = backward_line(i, w, q, s, step_w, pad_w, apart_w);
-      }
-    } else {
-      high[0] = forward_line(h, p, r, step_h, pad_h, apart_h);
-      wide[0] = forward_line(w, q, s, step_w, pad_w, apart_w);
-    }
-    for (int i = 0; i < phases_h * phases_w; ++i) {
-      const Line& a = high[i / phases_w];
-      const Line& b = wide[i % phases_w];
-      most_blocks = std::max(most_blocks, blocks_of(a.taps, b.taps, pieces));
-    }
-    most_steps = direction == Direction::backward_weight
-                     ? narrow(ceil_div(z.n * z.p() * z.q(), kBlockDepth))
-                     : most_blocks;
-    instances = z.dtype == DType::f16    ? f16_instances()
-                : z.dtype == DType::bf16 ? bf16_instances()
-                : planes == 2            ? f32_instances()
-                                         : tf32_instances();
-    out_count = forward                                 ? z.n * z.k * z.p() * z.q()
-                : direction == Direction::backward_data ? z.n * z.c * z.h * z.w
-                                                        : z.k * z.r * z.s * pieces * kPieceHalves;
-    choose();
-  }
-
-  // The kernels and the number of parts with the lowest estimated time.
-  void choose() {
-    us = std::numeric_limits<double>::infinity();
-    for (const Instance& candidate : instances) {
-      const bool weight = direction_ == Direction::backward_weight;
-      if (weight && candidate.weight == nullptr) continue;
-      const std::size_t shared = weight ? candidate.weight_bytes() : candidate.shared_bytes;
-      if (shared > static_cast<std::size_t>(cuda_device_facts().shared_bytes_per_block)) continue;
-      consider(candidate);
-    }
-  }
-
-  std::int64_t pixel_pieces(int pieces_in_group, std::int64_t area) const {
-    return z.n * area * z.groups * pieces_in_group;
-  }
-  std::int64_t weight_pieces() const {
-    return std::int64_t{phases_h} * phases_w * z.groups * rows * depth_pieces();
-  }
-  int columns() const {  // of backward_weight
-    return high[0].taps * wide[0].taps * pieces * kPieceHalves;
-  }
-  int depth_pieces() const { return most_blocks * kBlockPieces; }
-  std::int64_t part_floats() const {
-    return direction_ == Direction::backward_weight || splits > 1 ? splits * out_count : 0;
-  }
-
-  const Conv2dProblem& z;
-  int rows = 0, channels = 0, pieces = 0, planes = 1;  // of a group
-  int phases_h = 1, phases_w = 1, most_blocks = 0, most_steps = 0;
-  Line high[kMostPhases] = {}, wide[kMostPhases] = {};
-  std::span<const Instance> instances;
-  std::int64_t out_count = 0;  // elements of a part
-
-  const Instance* instance = nullptr;
-  int splits = 1;
-  double us = 0;  // estimated, of the product and the sum of its parts
-
- private:
-  void consider(const Instance& candidate) {
-    const bool weight = direction_ == Direction::backward_weight;
-    const TileTime& tile_time = weight ? candidate.weight_us : candidate.gather_us;
-    const double row_tiles = ceil_div(rows, candidate.rows) * static_cast<double>(z.groups);
-    double tiles = 0, steps = 0;  // of all tiles
-    int longest = 0;              // steps of a tile
-    if (weight) {
-      tiles = row_tiles * ceil_div(columns(), candidate.columns);
-      steps = tiles * (longest = most_steps);
-    } else {
-      for (int i = 0; i < phases_h * phases_w; ++i) {
-        const Line& a = high[i / phases_w];
-        const Line& b = wide[i % phases_w];
-        const double of_phase =
-            row_tiles * ceil_div(narrow(z.n * a.outputs * b.outputs), candidate.columns);
-        tiles += of_phase;
-        const int of_tile = blocks_of(a.taps, b.taps, pieces);
-        steps += of_phase * of_tile;
-        if (of_phase > 0) longest = std::max(longest, of_tile);
-      }
-    }
-    if (tiles == 0 || most_steps == 0) tiles = steps = longest = 1;
-    const double store_us = weight ? static_cast<double>(out_count) / kWeightPerUs
-                                   : stored_us(out_count, phases_h * phases_w,
-                                               out_count % (2 * z.n * z.groups * rows) == 0);
-    for (int parts = 1; parts <= kMostParts; parts += 1 + parts / 8) {
-      const double part_bytes = 4.0 * static_cast<double>(out_count) * parts;
-      const bool summed = weight || parts > 1;
-      if (parts > 1 && (most_steps < parts * kFewestSteps || part_bytes > kMostPartBytes)) {
-        break;
-      }
-      double time = store_us + grid_us(candidate, tile_time, {tiles, steps, longest}, parts);
-      if (summed) time += kPartsUs + 2 * part_bytes / kPartBytesPerUs;
-      if (time < us) {
-        us = time;
-        instance = &candidate;
-        splits = parts;
-      }
-    }
-  }
-
-  Direction direction_;
-};
 
 // Hands out pieces of 16 bytes of a block, or only counts them.
 struct Pieces {
@@ -247,10 +117,10 @@ struct Layout {
     }
     const bool backward_data = direction == Direction::backward_data;
     pixels_plane = plan.pixel_pieces(plan.pieces, backward_data ? z.p() * z.q() : z.h * z.w);
-    pixels = take_pieces(plan.planes * pixels_plane);
+    if (!plan.is_packed()) pixels = take_pieces(plan.planes * pixels_plane);
     if (weight) {
       other_plane = plan.pixel_pieces(pieces_of(plan.rows), z.p() * z.q());
-      other = take_pieces(plan.planes * other_plane);
+      if (!plan.is_packed()) other = take_pieces(plan.planes * other_plane);
     } else if (prepared != nullptr) {
       const PreparedLayout weights(plan, prepared);
       other_maxima = weights.maxima;
@@ -266,8 +136,8 @@ struct Layout {
   Maxima maxima, other_maxima;  // of `pixels`, of the other factor
   float2* unscale = nullptr;    // what brings the sums of scaled factors back
   const int2* table = nullptr;
-  uint4* pixels = nullptr;
-  uint4* other = nullptr;  // weights, or dy
+  const uint4* pixels = nullptr;
+  const uint4* other = nullptr;  // weights, or dy
   float* parts = nullptr;
   std::int64_t pixels_plane = 0, other_plane = 0;
 };
@@ -293,11 +163,16 @@ void launch_pack(const Plan& plan, const LaunchShape& shape, const PackPixels& p
                    : launch(pack_pixels_kernel<float, 1, kChannelsLog2>, shape, pack);
 }
 
-// `writes_unscale`: of the two passes, the one that has both maxima.
-void pack_pixels(const Plan& plan, const Layout& at, const void* from, int channels,
-                 std::int64_t area, bool other, bool writes_unscale) {
+// `writes_unscale`: of the two passes, the one that has both maxima. Pixels that lie as the product
+// reads them are taken where they are.
+void pack_pixels(const Plan& plan, Layout& at, const void* from, int channels, std::int64_t area,
+                 bool other, bool writes_unscale) {
+  if (plan.is_packed()) {
+    (other ? at.other : at.pixels) = static_cast<const uint4*>(from);
+    return;
+  }
   const PackPixels pack{.from = from,
-                        .to = other ? at.other : at.pixels,
+                        .to = const_cast<uint4*>(other ? at.other : at.pixels),
                         .plane = other ? at.other_plane : at.pixels_plane,
                         .channels = channels,
                         .groups = narrow(plan.z.groups),
@@ -349,6 +224,11 @@ void pack_weights(const Plan& plan, const PreparedLayout& at, const void* from, 
                    static_cast<unsigned>(pack.phases_h * pack.phases_w * pack.groups)),
       .block = dim3(kThreads),
       .overlaps_previous = true};
+  if (plan.is_packed()) {  // w is f32
+    return plan.z.dtype == DType::bf16
+               ? launch(pack_weights_kernel<float, 1, BFloat16>, shape, pack)
+               : launch(pack_weights_kernel<float, 1, Float16>, shape, pack);
+  }
   if (plan.z.dtype != DType::f32) return launch(pack_weights_kernel<Float16, 1>, shape, pack);
   plan.planes == 2 ? launch(pack_weights_kernel<float, 2>, shape, pack)
                    : launch(pack_weights_kernel<float, 1>, shape, pack);
@@ -367,6 +247,8 @@ void run_gather(const Plan& plan, const Layout& at, const Finish& end, void* out
   const Instance& by = *plan.instance;
   const int row_tiles = ceil_div(plan.rows, by.rows);
   const std::size_t two = 2 * size_of(z.dtype);
+  const int channels = narrow(z.groups) * plan.rows;
+  const int lanes = plan.is_packed() ? round_up(channels, kPieceHalves) : 0;
   const bool paired = plan.phases_h * plan.phases_w == 1 && out_area % 2 == 0 &&
                       reinterpret_cast<std::uintptr_t>(out) % two == 0;
   Gather gather{.weights = at.other,
@@ -387,6 +269,7 @@ void run_gather(const Plan& plan, const Layout& at, const Finish& end, void* out
                 .splits = plan.splits,
                 .out_width = narrow(out_width),
                 .out_area = narrow(out_area),
+                .lanes = lanes,
                 .paired = paired,
                 .phases_w = plan.phases_w,
                 .by_row_tiles = FastDivisor(row_tiles),
@@ -408,7 +291,13 @@ void run_gather(const Plan& plan, const Layout& at, const Finish& end, void* out
           .overlaps_previous = true},
          gather);
   if (plan.splits == 1) return;
-  const int channels = narrow(z.groups) * plan.rows;
+  if (lanes > 0) {
+    return with_half_type(z.dtype, [&](auto zero) {
+      launch(sum_parts_channels_last_kernel<decltype(zero)>,
+             sums_shape(plan.out_count / kPieceHalves), at.parts, plan.splits, plan.out_count,
+             lanes, channels, end, static_cast<uint4*>(out));
+    });
+  }
   with_float_type(z.dtype, [&](auto zero) {
     using Out = decltype(zero);
     launch(sum_parts_kernel<Out>, sums_shape(plan.out_count), at.parts, plan.splits, plan.out_count,
@@ -447,7 +336,7 @@ void run_weight(const Plan& plan, const Layout& at, void* dw, bool accumulate) {
           .shared_bytes = by.weight_bytes(),
           .overlaps_previous = true},
          gather);
-  with_float_type(z.dtype, [&](auto zero) {
+  with_float_type(z.operand_types().w, [&](auto zero) {
     using Out = decltype(zero);
     launch(sum_weight_parts_kernel<Out>, sums_shape(plan.out_count), at.parts, plan.splits, z.k,
            columns, plan.channels, plan.pieces, narrow(z.r), narrow(z.s), accumulate,
@@ -474,7 +363,7 @@ void prepare_weights(const Conv2dPrepareArgs& args) {
 void forward(const Conv2dForwardArgs& args) {
   const Conv2dProblem& z = args.problem;
   const Plan plan(z, Direction::forward);
-  const Layout at(plan, Direction::forward, args.workspace, args.prepared);
+  Layout at(plan, Direction::forward, args.workspace, args.prepared);
   find_maxima(plan, at.maxima, args.x, z.x_shape().numel());
   pack_pixels(plan, at, args.x, plan.channels, z.h * z.w, false, true);
   run_gather(plan, at, {args.b, args.epilogue.residual, args.epilogue.relu}, args.y, z.q(),
@@ -484,7 +373,7 @@ void forward(const Conv2dForwardArgs& args) {
 void backward_data(const Conv2dBackwardDataArgs& args) {
   const Conv2dProblem& z = args.problem;
   const Plan plan(z, Direction::backward_data);
-  const Layout at(plan, Direction::backward_data, args.workspace, args.prepared);
+  Layout at(plan, Direction::backward_data, args.workspace, args.prepared);
   find_maxima(plan, at.maxima, args.dy, z.y_shape().numel());
   pack_pixels(plan, at, args.dy, plan.channels, z.p() * z.q(), false, true);
   run_gather(plan, at, {}, args.dx, z.w, z.h * z.w);
@@ -493,7 +382,7 @@ void backward_data(const Conv2dBackwardDataArgs& args) {
 void backward_weight(const Conv2dBackwardWeightArgs& args) {
   const Conv2dProblem& z = args.problem;
   const Plan plan(z, Direction::backward_weight);
-  const Layout at(plan, Direction::backward_weight, args.workspace, nullptr);
+  Layout at(plan, Direction::backward_weight, args.workspace, nullptr);
   find_maxima(plan, at.maxima, args.x, z.x_shape().numel(), at.other_maxima.count, args.dy,
               z.y_shape().numel());
   pack_pixels(plan, at, args.x, plan.channels, z.h * z.w, false, false);
@@ -506,6 +395,20 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
 Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
   if (z.dtype != DType::f32 && z.dtype != DType::f16 && z.dtype != DType::bf16) {
     return Conv2dSupport::no(cat("expects elements of f32, f16 or bf16, got ", name_of(z.dtype)));
+  }
+  const bool channels_last = z.layout == ActivationLayout::channels_last;
+  const OperandTypes halves{.x = z.dtype, .w = DType::f32, .accumulator = DType::f32, .y = z.dtype};
+  if (channels_last ? !is_half(z.dtype) || z.operand_types() != halves : z.types.has_value()) {
+    return Conv2dSupport::no(cat("expects halves and weights of f32 where channels come last, and ",
+                                 "one type elsewhere, got ", z.operand_types().text(),
+                                 " with layout ", name_of(z.layout)));
+  }
+  if (channels_last && z.groups > 1 &&
+      (z.c_per_group() % kPieceHalves != 0 || z.k_per_group() % kPieceHalves != 0)) {
+    return Conv2dSupport::no(cat("expects groups of a multiple of ", kPieceHalves,
+                                 " channels where channels come last, because a copy moves as ",
+                                 "many, got ", z.c_per_group(), " in and ", z.k_per_group(),
+                                 " out"));
   }
   if (cuda_device_facts().major < 8) {
     return Conv2dSupport::no(cat("expects a GPU of compute capability 8.0 or higher, for its ",
@@ -552,8 +455,10 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   const auto element = static_cast<double>(size_of(z.dtype));
   const auto elements = [](const Shape& shape) { return static_cast<double>(shape.numel()); };
   const bool weight = direction == Direction::backward_weight;
-  const double packed = (direction != Direction::backward_data ? elements(z.x_shape()) : 0) +
-                        (direction != Direction::forward ? elements(z.y_shape()) : 0);
+  const bool packs = !plan.is_packed();
+  const double packed =
+      (direction != Direction::backward_data && packs ? elements(z.x_shape()) : 0) +
+      (direction != Direction::forward && packs ? elements(z.y_shape()) : 0);
   const double flops = z.nominal_flops() * (!f32 ? 1 : plan.planes == 2 ? 1.5 : 0.5);
   const double peak = f32 ? kUnmeasuredGpu.tf32_flops : kUnmeasuredGpu.half_flops;
   // Read for the maxima, read again, written as one or two halves. Groups of one piece are packed
@@ -561,11 +466,12 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   const double few = z.groups > 1 && plan.pieces == 1 ? 1.8 : 1;
   const double bytes = 1.3 * few * (f32 ? 2 * element + 2 * plan.planes : 2 * element);
   constexpr double kLaunches = 0.76;  // each kernel starts while the one before it ends
+  const double launches = (packs ? (weight ? 3 : 2) : 1) + (f32 ? 1 : 0);
   const Conv2dCost cost{.flops = flops,
                         .bytes = z.nominal_bytes(),
                         .peak_share = device_time::share_of(flops, std::max(plan.us, 1.0), peak),
                         .pass_bytes = packed * bytes,
-                        .launches = kLaunches * ((weight ? 3 : 2) + (f32 ? 1 : 0)),
+                        .launches = kLaunches * launches,
                         .tensor_cores = true};
   const double w_bytes = elements(z.w_shape()) * bytes;
   return weight ? cost
@@ -590,6 +496,8 @@ const Conv2dAlgorithm kCard{
     .error_growth = 32,  // 3 x 2 of the halves, 16 x 1.5 roundings of 256 depths, those of f32
     .exact_on_integers = true,
     .fuses_epilogue = true,
+    .takes_mixed_types = true,
+    .takes_channels_last = true,
     .forward = forward,
     .backward_data = backward_data,
     .backward_weight = backward_weight,

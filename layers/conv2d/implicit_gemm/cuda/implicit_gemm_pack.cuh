@@ -41,7 +41,7 @@ __device__ inline int2 place_of(int index, const Line& high, const Line& wide, i
 }
 
 // Block (x: 32 pieces, y: 8 rows, z: phase and group).
-template <class In, int kPlanes>
+template <class In, int kPlanes, class Half = Float16>
 __global__ __launch_bounds__(256) void pack_weights_kernel(const __grid_constant__ PackWeights z) {
   const int group = static_cast<int>(blockIdx.z) % z.groups;
   const int phase = static_cast<int>(blockIdx.z) / z.groups;
@@ -76,7 +76,7 @@ __global__ __launch_bounds__(256) void pack_weights_kernel(const __grid_constant
       z.to +
       ((static_cast<std::int64_t>(phase) * z.groups + group) * z.rows + row) * z.depth_pieces +
       index;
-  write_piece<In, kPlanes>(values, scale, to, z.plane);
+  write_piece<In, kPlanes, Half>(values, scale, to, z.plane);
 }
 
 // dw [G K, C, taps] from parts [split][G K][columns], columns in the order of piece_at().

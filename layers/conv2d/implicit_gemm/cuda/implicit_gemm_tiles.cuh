@@ -19,7 +19,7 @@ struct Gather {
   std::int64_t weights_plane = 0;
   const uint4* pixels = nullptr;  // PackPixels::to
   std::int64_t pixels_plane = 0;
-  void* out = nullptr;     // [N, G rows, out_area]
+  void* out = nullptr;     // [N, G rows, out_area], or [N, out_area, lanes]
   float* parts = nullptr;  // [splits] of the same, when splits > 1
   std::int64_t out_count = 0;
   const int2* table = nullptr;      // PackWeights::table
@@ -28,6 +28,7 @@ struct Gather {
   int images = 0, groups = 1, rows = 0;          // rows of a group
   int pieces = 0, depth_pieces = 0, splits = 1;  // pieces of a group's pixel, of a row of weights
   int out_width = 0, out_area = 0;
+  int lanes = 0;        // of a pixel of the output with its channels last; 0: it has planes
   bool paired = false;  // pixels 2i and 2i + 1 are neighbours in the output, 2i as aligned as two
   // The phases of a tile run side by side: each writes only some elements of a sector, and the L2
   // cache, where it cannot hold the whole output, puts them together.
@@ -127,7 +128,7 @@ __global__ __launch_bounds__(V::kThreads,
 
   int* const out_at = reinterpret_cast<int*>(stages);
   const int first_image = high.by_outputs.divide(wide.by_outputs.divide(first_pixel));
-  const int out_channels = z.groups * z.rows;
+  const int out_channels = z.lanes > 0 ? 1 : z.groups * z.rows;
   for (int i = thread; i < V::kTileColumns; i += V::kThreads) {
     const int pixel = first_pixel + i;
     const int line = wide.by_outputs.divide(pixel);
@@ -138,6 +139,20 @@ __global__ __launch_bounds__(V::kThreads,
                                       wide.output(pixel - line * wide.outputs);
   }
   __syncthreads();
+  if constexpr (sizeof(typename V::Out) == 2) {
+    if (z.lanes > 0) {
+      float* const turned = reinterpret_cast<float*>(out_at + V::kTileColumns);
+      return store_channels_last<V>(
+          sums, out_at, turned,
+          {.out = static_cast<uint4*>(z.out),
+           .parts = z.splits > 1 ? z.parts + split * z.out_count : nullptr,
+           .lanes = z.lanes,
+           .channel = group * z.rows + first_row,
+           .rows_left = z.rows - first_row,
+           .first_pixel = static_cast<std::int64_t>(first_image) * z.out_area},
+          z.end);
+    }
+  }
   const int warp_group = thread / 128;
   const int tile_row =
       first_row + warp_group % V::kRowGroups * 64 + thread % 128 / 32 * 16 + thread % 32 / 4;

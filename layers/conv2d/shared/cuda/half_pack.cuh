@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "framework/cuda/half.cuh"
+#include "framework/cuda/half_piece.cuh"
 #include "framework/cuda/launch.cuh"
 #include "layers/conv2d/epilogue.cuh"
 #include "layers/conv2d/shared/cuda/half_pieces.h"
@@ -102,7 +102,8 @@ __device__ inline void write_unscale(const Pack& z) {
 // ---- halves ------------------------------------------------------------------------------------
 
 // Eight numbers as one piece of halves, and (kPlanes 2) what they leave over as another one.
-template <class In, int kPlanes>
+// Numbers of f32 become halves of the type Half.
+template <class In, int kPlanes, class Half = Float16>
 __device__ inline void write_piece(const In (&values)[kPieceHalves], float scale, uint4* to,
                                    std::int64_t plane) {
   unsigned words[2][4];
@@ -113,7 +114,7 @@ __device__ inline void write_piece(const In (&values)[kPieceHalves], float scale
     } else {
       const float first = values[2 * i] * scale;
       const float second = values[2 * i + 1] * scale;
-      words[0][i] = pair_from_floats<Float16>(first, second);
+      words[0][i] = pair_from_floats<Half>(first, second);
       if constexpr (kPlanes == 2) {
         const float2 high = floats_from_pair<Float16>(words[0][i]);
         words[1][i] = pair_from_floats<Float16>(first - high.x, second - high.y);
@@ -217,6 +218,51 @@ struct Finish {  // y = relu(sum + b + residual), each part if asked for
   const void* residual = nullptr;
   bool relu = false;
 };
+
+// Eight sums of channels that lie side by side, of images with their channels last: the bias is
+// f32. `left` of the channels are there; behind them the sums stay as they are.
+template <class Out>
+__device__ inline uint4 finish_piece(const Finish& z, float (&sums)[kPieceHalves], int channel,
+                                     int left, std::int64_t piece_at) {
+  if (z.bias != nullptr) {
+    const float* const bias = static_cast<const float*>(z.bias) + channel;
+#pragma unroll
+    for (int l = 0; l < kPieceHalves; ++l) sums[l] += l < left ? bias[l] : 0.0f;
+  }
+  if (z.residual != nullptr) {
+    float beside[kPieceHalves];
+    floats_of_piece<Out>(static_cast<const uint4*>(z.residual)[piece_at], beside);
+#pragma unroll
+    for (int l = 0; l < kPieceHalves; ++l) sums[l] += beside[l];
+  }
+#pragma unroll
+  for (int l = 0; l < kPieceHalves; ++l) sums[l] = finished(sums[l], z.relu);
+  return piece_of_floats<Out>(sums);
+}
+
+// parts [split][pixels][lanes], `count` elements each; out is halves with their channels last.
+template <class Out>
+__global__ void sum_parts_channels_last_kernel(const float* parts, int splits, std::int64_t count,
+                                               int lanes, int channels, const Finish end,
+                                               uint4* out) {
+  let_next_kernel_start();
+  wait_for_previous_kernel();
+  const std::int64_t pieces = count / kPieceHalves;
+  for (std::int64_t i = global_thread(); i < pieces; i += global_threads()) {
+    float sums[kPieceHalves] = {};
+#pragma unroll 4
+    for (int split = 0; split < splits; ++split) {
+      const auto* const part =
+          reinterpret_cast<const float4*>(parts + split * count + i * kPieceHalves);
+      const float4 low = part[0], high = part[1];
+      const float all[kPieceHalves] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+#pragma unroll
+      for (int l = 0; l < kPieceHalves; ++l) sums[l] += all[l];
+    }
+    const int channel = static_cast<int>(i % (lanes / kPieceHalves)) * kPieceHalves;
+    out[i] = finish_piece<Out>(end, sums, channel, channels - channel, i);
+  }
+}
 
 template <class Out>
 __device__ inline float finish(const Finish& z, float sum, int channel, std::int64_t at) {

@@ -169,4 +169,61 @@ __device__ inline void store_tile(const float (&sums)[V::kSums], Out* out, const
   }
 }
 
+// Where a tile of images with their channels last is written; see store_channels_last().
+struct ChannelsLastTile {
+  uint4* out = nullptr;    // halves [pixels][lanes in pieces]
+  float* parts = nullptr;  // sums [pixels][lanes] instead, when the depth has parts
+  int lanes = 0;           // of a pixel
+  int channel = 0;         // of the tile's first row
+  int rows_left = 0;       // of the group, from there on
+  std::int64_t first_pixel = 0;
+};
+
+// The sums of a block to `z`. They are turned over in shared memory, so that eight channels of a
+// pixel are 16 bytes and neighbouring threads have neighbouring channels. `at`: the places of the
+// tile's pixels, relative to first_pixel (-1: no pixel), in front of the memory `turned`. Groups
+// have whole pieces of channels, so a piece that is there belongs to one group.
+template <class V>
+__device__ inline void store_channels_last(const float (&sums)[V::kSums], const int* at,
+                                           float* turned, const ChannelsLastTile& z,
+                                           const Finish& end) {
+  // 4 modulo 32: the rows and columns of a warp's fragment meet all banks.
+  constexpr int kRow = V::kTileRows + 4;
+  static_assert(V::kTileColumns * (kRow + 1) * 4 <= V::kStages * V::kStageBytes);
+  const int thread = static_cast<int>(threadIdx.x);
+  const int group = thread / 128;
+  const int row = group % V::kRowGroups * 64 + thread % 128 / 32 * 16 + thread % 32 / 4;
+  const int column = group / V::kRowGroups * V::kColumns + thread % 4 * 2;
+#pragma unroll
+  for (int j = 0; j < V::kColumns / 8; ++j) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        turned[(column + 8 * j + e) * kRow + row + 8 * i] = sums[4 * j + 2 * i + e];
+      }
+    }
+  }
+  __syncthreads();
+  constexpr int kPieces = V::kTileRows / kPieceHalves;
+  for (int i = thread; i < V::kTileColumns * kPieces; i += V::kThreads) {
+    const int pixel = i / kPieces;
+    const int first = i % kPieces * kPieceHalves;
+    if (at[pixel] < 0 || first >= z.rows_left) continue;
+    const auto* const from = reinterpret_cast<const float4*>(turned + pixel * kRow + first);
+    const float4 low = from[0], high = from[1];
+    const std::int64_t place =
+        (z.first_pixel + at[pixel]) * z.lanes + z.channel + first;  // of the first channel
+    if (z.parts != nullptr) {
+      auto* const to = reinterpret_cast<float4*>(z.parts + place);
+      to[0] = low;
+      to[1] = high;
+      continue;
+    }
+    float v[kPieceHalves] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+    z.out[place / kPieceHalves] = finish_piece<typename V::Out>(
+        end, v, z.channel + first, z.rows_left - first, place / kPieceHalves);
+  }
+}
+
 }  // namespace convscope::half_tiles

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+// channel_sums.cuh: a walk over images of halves with their channels last, [pixels][pieces], a
+// piece being eight channels in 16 bytes, and sums over all pixels for each channel.
+//
+// Plan      A block has 256 threads: up to eight pieces side by side, the rest of them pixels that
+//           follow each other. So a warp reads lines of 128 bytes and more. A thread keeps its
+//           piece and goes over at most 64 pixels (more only in tensors of a billion numbers),
+//           several loads under way at once. The threads of a piece add what they have; each block
+//           leaves its sums as a part, and a second, small launch adds the parts in their order.
+// Numerics  sums of 64 numbers in f32, of the threads in f32 pairwise, of the parts in double. Two
+//           runs give the same bits; the cuts depend on the sizes alone.
+// Choices   about 528 blocks, 4 for each multiprocessor of an H100 or H200, so that a thread has
+//           some pixels to pay for the sum of the block, and the parts stay few. They are added
+//           with 32 threads for each channel: some ten parts a thread, all loads under way at once
+#pragma once
+
+#include "framework/cuda/half_piece.cuh"
+#include "framework/cuda/scratch.cuh"
+#include "framework/shape.h"
+
+namespace convscope {
+
+struct ChannelWalk {
+  static constexpr int kAtOnce = 4;  // pixels of a thread whose loads are under way together
+  static constexpr int kMostPixels = 64;
+  static constexpr int kFinishers = 8;
+
+  std::int64_t pixels = 0, split_pixels = 0;
+  int pieces = 0;
+  int width_log2 = 0;  // of the pieces side by side in a block
+  int splits = 1;
+
+  ChannelWalk() = default;
+  // x is [N,1,H,W,Cp]
+  explicit ChannelWalk(const Shape& x)
+      : pixels(x[0] * x[2] * x[3]), pieces(static_cast<int>(x[4]) / kPieceLanes) {
+    while (width_log2 < 3 && (1 << width_log2) < pieces) ++width_log2;
+    const std::int64_t wanted = ceil_div(528, grid_width());
+    std::int64_t each = ceil_div(ceil_div(pixels, wanted), rows());
+    each = round_up(each < kMostPixels ? each : kMostPixels, kAtOnce);
+    const auto parts = [&] { return ceil_div(pixels, each * rows()); };
+    while (parts() > 65535 || parts() * pieces * kPieceLanes * 8 > (std::int64_t{4} << 20)) {
+      each *= 2;
+    }
+    split_pixels = each * rows();
+    splits = static_cast<int>(parts());
+  }
+  __host__ __device__ int rows() const { return static_cast<int>(kThreads) >> width_log2; }
+  int grid_width() const { return ceil_div(pieces, 1 << width_log2); }
+  __host__ __device__ int lanes() const { return pieces * kPieceLanes; }  // of a pixel
+
+  LaunchShape shape() const {
+    return {.grid = dim3(static_cast<unsigned>(grid_width()), static_cast<unsigned>(splits)),
+            .block = dim3(kThreads),
+            .overlaps_previous = true};
+  }
+  // Of kernels that add the parts: kFinishers channels in a block.
+  LaunchShape finish_shape() const {
+    return {.grid = dim3(static_cast<unsigned>(ceil_div(lanes(), kFinishers))),
+            .block = dim3(kThreads),
+            .overlaps_previous = true};
+  }
+  std::size_t part_floats(int sums) const {
+    return static_cast<std::size_t>(splits) * static_cast<std::size_t>(sums * lanes());
+  }
+
+  // ---- inside kernels ----
+  __device__ int piece() const {
+    return static_cast<int>(blockIdx.x << width_log2 | (threadIdx.x & ((1u << width_log2) - 1)));
+  }
+  __device__ bool is_idle() const { return piece() >= pieces; }
+  // For every pixel of this thread: use(pixel, load(pixel)).
+  template <class Load, class Use>
+  __device__ void run_pixels(const Load& load, const Use& use) const {
+    if (is_idle()) return;
+    const std::int64_t begin = blockIdx.y * split_pixels;
+    const std::int64_t end = begin + split_pixels < pixels ? begin + split_pixels : pixels;
+    const std::int64_t step = rows();
+    for (std::int64_t first = begin + (threadIdx.x >> width_log2); first < end;
+         first += step * kAtOnce) {
+      decltype(load(std::int64_t{0})) values[kAtOnce];
+#pragma unroll
+      for (int u = 0; u < kAtOnce; ++u) {
+        if (first + u * step < end) values[u] = load(first + u * step);
+      }
+#pragma unroll
+      for (int u = 0; u < kAtOnce; ++u) {
+        if (first + u * step < end) use(first + u * step, values[u]);
+      }
+    }
+  }
+  // For every piece of this thread: use(place, load(place)).
+  template <class Load, class Use>
+  __device__ void run(const Load& load, const Use& use) const {
+    const int own = piece();
+    const auto place = [&](std::int64_t pixel) { return pixel * pieces + own; };
+    run_pixels([&](std::int64_t pixel) { return load(place(pixel)); },
+               [&](std::int64_t pixel, const auto& value) { use(place(pixel), value); });
+  }
+
+  // part [split][sum][lane] = the sums of all threads of this block. All threads call it.
+  template <int kSums>
+  __device__ void put_part(float (&sums)[kSums][kPieceLanes], float* part) const {
+    __shared__ float scratch[kThreads / 32][kSums][8 * kPieceLanes];
+    const int width = 1 << width_log2;
+    const int lane = static_cast<int>(threadIdx.x % 32);
+#pragma unroll
+    for (int s = 0; s < kSums; ++s) {
+#pragma unroll
+      for (int l = 0; l < kPieceLanes; ++l) {
+        for (int offset = 16; offset >= width; offset /= 2) {
+          sums[s][l] += __shfl_xor_sync(kAllLanes, sums[s][l], offset);
+        }
+        if (lane < width) scratch[threadIdx.x / 32][s][lane * kPieceLanes + l] = sums[s][l];
+      }
+    }
+    __syncthreads();
+    const int own = width * kPieceLanes;
+    for (int i = static_cast<int>(threadIdx.x); i < kSums * own; i += kThreads) {
+      const int s = i / own;
+      const int channel = i - s * own;
+      const int to = static_cast<int>(blockIdx.x) * own + channel;
+      if (to >= lanes()) continue;
+      float sum = 0;
+#pragma unroll
+      for (unsigned w = 0; w < kThreads / 32; ++w) sum += scratch[w][s][channel];
+      part[(static_cast<std::int64_t>(blockIdx.y) * kSums + s) * lanes() + to] = sum;
+    }
+  }
+
+  // The channel of this thread in a kernel of finish_shape().
+  __device__ int channel() const {
+    return static_cast<int>(blockIdx.x) * kFinishers + static_cast<int>(threadIdx.x) % kFinishers;
+  }
+  // Of the threads of a channel the one that add_parts() gives the sums to.
+  __device__ static bool is_finisher() { return threadIdx.x < kFinishers; }
+  // Adds the parts of its channel. All threads call it.
+  template <int kSums>
+  __device__ void add_parts(const float* part, double (&out)[kSums]) const {
+    constexpr int kRows = kThreads / kFinishers;
+    __shared__ double scratch[kRows][kSums][kFinishers];
+    const int row = static_cast<int>(threadIdx.x) / kFinishers;
+    const int own_channel = static_cast<int>(threadIdx.x) % kFinishers;
+    double own[kSums] = {};
+    if (channel() < lanes()) {
+#pragma unroll 8
+      for (int split = row; split < splits; split += kRows) {
+#pragma unroll
+        for (int s = 0; s < kSums; ++s) {
+          own[s] += static_cast<double>(
+              part[(static_cast<std::int64_t>(split) * kSums + s) * lanes() + channel()]);
+        }
+      }
+    }
+#pragma unroll
+    for (int s = 0; s < kSums; ++s) scratch[row][s][own_channel] = own[s];
+    __syncthreads();
+    if (!is_finisher()) return;
+#pragma unroll
+    for (int s = 0; s < kSums; ++s) {
+      out[s] = 0;
+      for (int r = 0; r < kRows; ++r) out[s] += scratch[r][s][own_channel];
+    }
+  }
+};
+
+}  // namespace convscope

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// batch_norm2d_halves.h: batch norm on halves with their channels last, [N,1,H,W,Cp], in a planned
+// step on a GPU, with what stands around it.
+//
+// Forward    y = curve(x factor[c] + shift[c] + residual), factor and shift from the statistics of
+//            the batch, which also move the running ones; the curve is min(max(., 0), most) when
+//            `relu` is set, and residual may be undefined
+// Backward   g = dy where 0 < y < most, else 0, with a curve; else g = dy. The gradient of the
+//            residual is g; dx = a g + b (x - mean) + d; gradients of weight and bias from sums
+//            over g and g (x - mean). dy stays as it is
+// Shapes     x, y, dy, dx, residual and its gradient halves, C is that of weight; weight, bias,
+//            their gradients and the running statistics f32 [C]; mean, inverse deviation f64 [C],
+//            factors f32 [3,Cp], which the backward reads.
+//            Lanes behind the last channel are 0 in x, and become 0 in y and dx
+// Numerics   sums in f32 and double in a fixed order (framework/cuda/channel_sums.cuh), y and dx
+//            computed in f32 and rounded once: the same bits on each run
+#pragma once
+
+#include <limits>
+
+#include "framework/kernel_slot.h"
+#include "framework/tensor.h"
+
+namespace convscope {
+
+struct BatchNormHalvesArgs {
+  Tensor x, weight, bias;
+  double eps = 0, momentum = 0;
+  Tensor residual;  // undefined: none
+  bool relu = false;
+  float most = std::numeric_limits<float>::infinity();  // of the ReLU
+  Tensor y;                                             // assigned
+  Tensor mean, inverse_deviation;                       // assigned
+  Tensor factors;                                       // assigned: factor, shift and mean
+  Tensor running_mean, running_variance;                // moved
+};
+extern CONVSCOPE_API KernelSlot<void(const BatchNormHalvesArgs&)> batch_norm_halves_kernel;
+
+struct BatchNormHalvesGradientArgs {
+  Tensor dy, x, weight;
+  bool relu = false;
+  float most = std::numeric_limits<float>::infinity();
+  Tensor y;  // of the forward; undefined: there was no residual, so x says where it was cut off
+  Tensor mean, inverse_deviation, factors;            // of the forward
+  Tensor residual_gradient;                           // assigned g; undefined: not wanted
+  bool residual_accumulate = false;                   // add g to it instead
+  Tensor dx;                                          // assigned; undefined: not wanted
+  Tensor dw, db;                                      // assigned; undefined: not wanted
+  bool dw_accumulate = false, db_accumulate = false;  // added to instead
+};
+extern CONVSCOPE_API KernelSlot<void(const BatchNormHalvesGradientArgs&)>
+    batch_norm_halves_gradient_kernel;
+
+// In eval mode: y as above, factor and shift f64 [C].
+struct BatchNormHalvesApplyArgs {
+  Tensor x, factor, shift, residual;
+  bool relu = false;
+  float most = std::numeric_limits<float>::infinity();
+  Tensor y;
+};
+extern CONVSCOPE_API KernelSlot<void(const BatchNormHalvesApplyArgs&)>
+    batch_norm_halves_apply_kernel;
+
+}  // namespace convscope

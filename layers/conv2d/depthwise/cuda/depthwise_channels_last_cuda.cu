@@ -1,0 +1,454 @@
+// SPDX-License-Identifier: Apache-2.0
+// depthwise_channels_last_cuda.cu: depthwise convolution of halves with their channels last: eight
+// channels of a pixel, 16 bytes, are eight convolutions side by side.
+//
+// Formula    y[n,c,p,q] = b[c] + sum over r, s of w[c,r,s] x[n, c, p stride_h - pad_top +
+//            r dilation_h, q stride_w - pad_left + s dilation_w], x = 0 outside
+// Textbook   for each pixel (n,p,q), for each piece of 8 channels:        # a thread: 4 pixels
+//              for (r,s): sum[0..7] += w[r][s][piece] * x[n][p + r][q + s][piece]
+//            dx: for each pixel of x: the pixels of dy that it went to, in the order of (r,s)
+//            dw[r][s][piece] = sum over all pixels of x[..][piece] * dy[..][piece]
+// Plan       prepare_weights rounds w to halves [R S][Cp], so that a tap of a piece is 16 bytes.
+//            forward          a thread has four neighbours of a row of y. Of 3x3 kernels it loads
+//                             each x of a row once for the four; L1 holds what rows share
+//            backward_data    stride 1: the same with w turned round; else a thread for each pixel
+//            backward_weight  a thread keeps its piece, up to nine taps in registers, and walks
+//                             over pixels (framework/cuda/channel_sums.cuh); a small launch adds
+//                             the parts
+// Shapes     x, dx [N,1,H,W,Cp], y, dy [N,1,P,Q,Cp] halves, 16-byte aligned; w, dw [C,1,R,S], b [C]
+//            f32; sums in f32
+// Supports   layout channels_last with halves and weights of f32; C = K = groups; kernels up to
+//            15x15; every stride, dilation and padding
+// Cost       FLOPs = 2 N C P Q R S; bytes = x, y and w; workspace = the parts of dw. Memory-bound
+// Numerics   factors rounded to halves, products and sums in f32: R S terms one after the other; of
+//            dw 64 pixels in f32, then trees and doubles. Same bits on each run; exact on integers
+//            up to 2^8 (bf16) or 2^11 (f16) while sums stay below 2^24
+// Backward   dx assigned; dw assigned or added to
+// Choices    4 pixels: 6 loads for 12 products of a row; 9 taps: 72 sums of a thread fit registers
+// Source     L. Sifre: Rigid-Motion Scattering for Image Classification, 2014 (thesis)
+// Read next  depthwise_lesson_cuda.cu; depthwise_forward_cuda.cu, the same on planes
+#include <algorithm>
+
+#include "framework/cuda/channel_sums.cuh"
+#include "framework/precision.h"
+#include "layers/conv2d/algorithm.h"
+#include "layers/conv2d/epilogue.cuh"
+
+namespace convscope {
+namespace {
+
+constexpr int kColumns = 4;  // pixels of a thread
+constexpr int kTaps = 9;     // of dw at once
+constexpr int kMostTaps = 15;
+
+struct Sizes {
+  int h, w, p, q;  // of what is read and what is written
+  int r, s, stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w;
+  int pieces;
+  FastDivisor by_pieces = {}, by_strips = {}, by_p = {};
+  std::int64_t count = 0;  // threads' strips of pieces
+};
+
+int narrow(std::int64_t size) { return static_cast<int>(size); }
+
+// One axis of what is read and of what is written.
+Sizes sizes_of(const Conv2dProblem& z, bool backward, int columns) {
+  Sizes out{.h = narrow(backward ? z.p() : z.h),
+            .w = narrow(backward ? z.q() : z.w),
+            .p = narrow(backward ? z.h : z.p()),
+            .q = narrow(backward ? z.w : z.q()),
+            .r = narrow(z.r),
+            .s = narrow(z.s),
+            .stride_h = narrow(z.stride_h),
+            .stride_w = narrow(z.stride_w),
+            .pad_h = narrow(z.pad_top),
+            .pad_w = narrow(z.pad_left),
+            .dilation_h = narrow(z.dilation_h),
+            .dilation_w = narrow(z.dilation_w),
+            .pieces = narrow(ceil_div(z.c, std::int64_t{kPieceLanes}))};
+  const int strips = ceil_div(out.q, columns);
+  out.by_pieces = FastDivisor(out.pieces);
+  out.by_strips = FastDivisor(strips);
+  out.by_p = FastDivisor(out.p);
+  out.count = z.n * out.p * strips * out.pieces;
+  return out;
+}
+
+struct Place {
+  int piece, strip, p, n;
+};
+__device__ inline Place place_of(const Sizes& z, std::int64_t at) {
+  const int pixel = z.by_pieces.divide(static_cast<int>(at));
+  const int line = z.by_strips.divide(pixel);
+  const int n = z.by_p.divide(line);
+  return {static_cast<int>(at) - pixel * z.pieces, pixel - line * z.by_strips.d,
+          line - n * z.by_p.d, n};
+}
+
+__device__ inline bool is_in(int at, int size) {
+  return static_cast<unsigned>(at) < static_cast<unsigned>(size);
+}
+
+struct Finish {  // y = relu(sum + b + residual), each part if asked for
+  const float* bias;
+  const uint4* residual;
+  bool relu;
+  int channels;
+};
+
+template <class Half>
+__device__ inline uint4 finish(const Finish& z, float (&sum)[kPieceLanes], int piece,
+                               std::int64_t at) {
+  if (z.bias != nullptr) {
+#pragma unroll
+    for (int l = 0; l < kPieceLanes; ++l) {
+      const int c = piece * kPieceLanes + l;
+      if (c < z.channels) sum[l] += z.bias[c];
+    }
+  }
+  if (z.residual != nullptr) {
+    float beside[kPieceLanes];
+    floats_of_piece<Half>(z.residual[at], beside);
+#pragma unroll
+    for (int l = 0; l < kPieceLanes; ++l) sum[l] += beside[l];
+  }
+#pragma unroll
+  for (int l = 0; l < kPieceLanes; ++l) sum[l] = finished(sum[l], z.relu);
+  return piece_of_floats<Half>(sum);
+}
+
+// taps [R S][pieces] = w [C][R S] as halves; `turned`: tap (r,s) is that of (R-1-r, S-1-s).
+template <class Half>
+__global__ void round_weights(const float* w, int channels, int pieces, int taps, bool turned,
+                              uint4* to) {
+  const int at = static_cast<int>(global_thread());
+  let_next_kernel_start();
+  wait_for_previous_kernel();
+  if (at >= taps * pieces) return;
+  const int tap = at / pieces;
+  const int piece = at - tap * pieces;
+  const int from = turned ? taps - 1 - tap : tap;
+  float v[kPieceLanes];
+#pragma unroll
+  for (int l = 0; l < kPieceLanes; ++l) {
+    const int c = piece * kPieceLanes + l;
+    v[l] = c < channels ? w[static_cast<std::int64_t>(c) * taps + from] : 0.0f;
+  }
+  to[at] = piece_of_floats<Half>(v);
+}
+
+template <class Half>
+__device__ inline void multiply_add(float (&sum)[kPieceLanes], const float (&w)[kPieceLanes],
+                                    const float (&x)[kPieceLanes]) {
+#pragma unroll
+  for (int l = 0; l < kPieceLanes; ++l) sum[l] += w[l] * x[l];
+}
+
+// kKernel 3: a 3x3 kernel without dilation at stride kStride; 0: any.
+template <class Half, int kKernel, int kStride>
+__global__ void __launch_bounds__(kThreads)
+    slide_kernel(const uint4* x, const uint4* taps, Sizes z, Finish end, uint4* y) {
+  let_next_kernel_start();
+  wait_for_previous_kernel();
+  for (std::int64_t i = global_thread(); i < z.count; i += global_threads()) {
+    const Place at = place_of(z, i);
+    const int q = at.strip * kColumns;
+    const int rows = kKernel > 0 ? kKernel : z.r;
+    float sums[kColumns][kPieceLanes] = {};
+    for (int r = 0; r < rows; ++r) {
+      const int h = at.p * (kKernel > 0 ? kStride : z.stride_h) - z.pad_h +
+                    r * (kKernel > 0 ? 1 : z.dilation_h);
+      if (!is_in(h, z.h)) continue;
+      const uint4* const line =
+          x + (static_cast<std::int64_t>(at.n) * z.h + h) * z.w * z.pieces + at.piece;
+      const auto load = [&](int w) {
+        return is_in(w, z.w) ? line[static_cast<std::int64_t>(w) * z.pieces]
+                             : make_uint4(0, 0, 0, 0);
+      };
+      if constexpr (kKernel > 0) {
+        constexpr int kLoads = (kColumns - 1) * kStride + kKernel;
+        const int first = q * kStride - z.pad_w;
+        uint4 in[kLoads];
+#pragma unroll
+        for (int j = 0; j < kLoads; ++j) in[j] = load(first + j);
+        float w[kKernel][kPieceLanes];
+#pragma unroll
+        for (int s = 0; s < kKernel; ++s) {
+          floats_of_piece<Half>(taps[(r * kKernel + s) * z.pieces + at.piece], w[s]);
+        }
+#pragma unroll
+        for (int j = 0; j < kLoads; ++j) {
+          float v[kPieceLanes];
+          floats_of_piece<Half>(in[j], v);
+#pragma unroll
+          for (int s = 0; s < kKernel; ++s) {
+            if ((j - s) % kStride != 0 || j < s || (j - s) / kStride >= kColumns) continue;
+            multiply_add<Half>(sums[(j - s) / kStride], w[s], v);
+          }
+        }
+      } else {
+        for (int s = 0; s < z.s; ++s) {
+          float w[kPieceLanes];
+          floats_of_piece<Half>(taps[(r * z.s + s) * z.pieces + at.piece], w);
+#pragma unroll
+          for (int j = 0; j < kColumns; ++j) {
+            float v[kPieceLanes];
+            floats_of_piece<Half>(load((q + j) * z.stride_w - z.pad_w + s * z.dilation_w), v);
+            multiply_add<Half>(sums[j], w, v);
+          }
+        }
+      }
+    }
+    const std::int64_t to =
+        ((static_cast<std::int64_t>(at.n) * z.p + at.p) * z.q + q) * z.pieces + at.piece;
+#pragma unroll
+    for (int j = 0; j < kColumns; ++j) {
+      if (q + j >= z.q) break;
+      const std::int64_t here = to + static_cast<std::int64_t>(j) * z.pieces;
+      y[here] = finish<Half>(end, sums[j], at.piece, here);
+    }
+  }
+}
+
+// dx of any stride: each pixel of x asks which pixels of dy it went to.
+template <class Half>
+__global__ void __launch_bounds__(kThreads)
+    gather_kernel(const uint4* dy, const uint4* taps, Sizes z, uint4* dx) {
+  let_next_kernel_start();
+  wait_for_previous_kernel();
+  for (std::int64_t i = global_thread(); i < z.count; i += global_threads()) {
+    const Place at = place_of(z, i);
+    float sum[kPieceLanes] = {};
+    // Without dilation every stride_h-th tap meets a pixel of dy.
+    const int step_h = z.dilation_h == 1 ? z.stride_h : 1;
+    const int step_w = z.dilation_w == 1 ? z.stride_w : 1;
+    for (int r = (at.p + z.pad_h) % step_h; r < z.r; r += step_h) {
+      const int down = at.p + z.pad_h - r * z.dilation_h;
+      if (down < 0 || down % z.stride_h != 0 || down / z.stride_h >= z.h) continue;
+      for (int s = (at.strip + z.pad_w) % step_w; s < z.s; s += step_w) {
+        const int across = at.strip + z.pad_w - s * z.dilation_w;
+        if (across < 0 || across % z.stride_w != 0 || across / z.stride_w >= z.w) continue;
+        float w[kPieceLanes], v[kPieceLanes];
+        floats_of_piece<Half>(taps[(r * z.s + s) * z.pieces + at.piece], w);
+        floats_of_piece<Half>(
+            dy[((static_cast<std::int64_t>(at.n) * z.h + down / z.stride_h) * z.w +
+                across / z.stride_w) *
+                   z.pieces +
+               at.piece],
+            v);
+        multiply_add<Half>(sum, w, v);
+      }
+    }
+    dx[i] = piece_of_floats<Half>(sum);
+  }
+}
+
+// Block (x: pieces, y: split of the pixels of dy, z: kTaps taps). part [chunk of taps][split][tap].
+template <class Half>
+__global__ void __launch_bounds__(kThreads)
+    weight_kernel(const uint4* x, const uint4* dy, ChannelWalk walk, Sizes z, std::int64_t floats,
+                  float* part) {
+  let_next_kernel_start();
+  wait_for_previous_kernel();
+  const int first_tap = static_cast<int>(blockIdx.z) * kTaps;
+  float sums[kTaps][kPieceLanes] = {};
+  const int piece = walk.piece();
+  walk.run_pixels(
+      [&](std::int64_t pixel) { return dy[pixel * z.pieces + piece]; },
+      [&](std::int64_t pixel, const uint4& in) {
+        const int line = z.by_strips.divide(static_cast<int>(pixel));  // strips of one pixel
+        const int n = z.by_p.divide(line);
+        const int h = (line - n * z.p) * z.stride_h - z.pad_h;
+        const int w = (static_cast<int>(pixel) - line * z.q) * z.stride_w - z.pad_w;
+        float g[kPieceLanes];
+        floats_of_piece<Half>(in, g);
+        int r = first_tap / z.s;
+        int s = first_tap - r * z.s;
+#pragma unroll
+        for (int t = 0; t < kTaps; ++t) {
+          const int i = h + r * z.dilation_h;
+          const int j = w + s * z.dilation_w;
+          if (r < z.r && is_in(i, z.h) && is_in(j, z.w)) {
+            float v[kPieceLanes];
+            floats_of_piece<Half>(
+                x[((static_cast<std::int64_t>(n) * z.h + i) * z.w + j) * z.pieces + piece], v);
+            multiply_add<Half>(sums[t], g, v);
+          }
+          if (++s == z.s) {
+            s = 0;
+            ++r;
+          }
+        }
+      });
+  walk.put_part(sums, part + blockIdx.z * floats);
+}
+
+// Block (x: channels, y: kTaps taps).
+__global__ void __launch_bounds__(kThreads)
+    finish_weights(ChannelWalk walk, const float* part, std::int64_t floats, int channels, int taps,
+                   bool accumulate, float* dw) {
+  let_next_kernel_start();
+  wait_for_previous_kernel();
+  double sums[kTaps];
+  walk.add_parts(part + blockIdx.y * floats, sums);
+  const int c = walk.channel();
+  if (!walk.is_finisher() || c >= channels) return;
+#pragma unroll
+  for (int t = 0; t < kTaps; ++t) {
+    const int tap = static_cast<int>(blockIdx.y) * kTaps + t;
+    if (tap >= taps) continue;
+    float& to = dw[static_cast<std::int64_t>(c) * taps + tap];
+    const auto sum = static_cast<float>(sums[t]);
+    to = accumulate ? to + sum : sum;
+  }
+}
+
+// ---- launches ----------------------------------------------------------------------------------
+
+LaunchShape shape_of(std::int64_t count) {
+  LaunchShape shape = grid_for(count);
+  shape.overlaps_previous = true;
+  return shape;
+}
+
+bool turns_weights(const Conv2dProblem& z, Direction direction) {
+  return direction == Direction::backward_data && z.stride_h == 1 && z.stride_w == 1;
+}
+
+void slide(const Conv2dProblem& z, const Sizes& s, const void* x, const void* taps,
+           const Finish& end, void* y) {
+  const bool is_3x3 = s.r == 3 && s.s == 3 && s.dilation_h == 1 && s.dilation_w == 1 &&
+                      s.stride_h == s.stride_w && s.stride_h <= 2;
+  with_half_type(z.dtype, [&](auto zero) {
+    using Half = decltype(zero);
+    const auto kernel = !is_3x3           ? slide_kernel<Half, 0, 1>
+                        : s.stride_h == 1 ? slide_kernel<Half, 3, 1>
+                                          : slide_kernel<Half, 3, 2>;
+    launch(kernel, shape_of(s.count), static_cast<const uint4*>(x), static_cast<const uint4*>(taps),
+           s, end, static_cast<uint4*>(y));
+  });
+}
+
+std::size_t prepared_bytes(const Conv2dProblem& z, Direction) {
+  return static_cast<std::size_t>(z.r * z.s * round_up(z.c, std::int64_t{kPieceLanes})) * 2;
+}
+
+void prepare_weights(const Conv2dPrepareArgs& args) {
+  const Conv2dProblem& z = args.problem;
+  const int pieces = narrow(ceil_div(z.c, std::int64_t{kPieceLanes}));
+  const int taps = narrow(z.r * z.s);
+  with_half_type(z.dtype, [&](auto zero) {
+    launch(round_weights<decltype(zero)>, shape_of(std::int64_t{taps} * pieces),
+           static_cast<const float*>(args.w), narrow(z.c), pieces, taps,
+           turns_weights(z, args.direction), static_cast<uint4*>(args.prepared));
+  });
+}
+
+void forward(const Conv2dForwardArgs& args) {
+  const Conv2dProblem& z = args.problem;
+  slide(z, sizes_of(z, false, kColumns), args.x, args.prepared,
+        {static_cast<const float*>(args.b), static_cast<const uint4*>(args.epilogue.residual),
+         args.epilogue.relu, narrow(z.c)},
+        args.y);
+}
+
+void backward_data(const Conv2dBackwardDataArgs& args) {
+  const Conv2dProblem& z = args.problem;
+  if (turns_weights(z, Direction::backward_data)) {
+    Sizes s = sizes_of(z, true, kColumns);
+    s.pad_h = s.dilation_h * (s.r - 1) - s.pad_h;
+    s.pad_w = s.dilation_w * (s.s - 1) - s.pad_w;
+    return slide(z, s, args.dy, args.prepared, {nullptr, nullptr, false, narrow(z.c)}, args.dx);
+  }
+  const Sizes s = sizes_of(z, true, 1);
+  with_half_type(z.dtype, [&](auto zero) {
+    launch(gather_kernel<decltype(zero)>, shape_of(s.count), static_cast<const uint4*>(args.dy),
+           static_cast<const uint4*>(args.prepared), s, static_cast<uint4*>(args.dx));
+  });
+}
+
+ChannelWalk walk_of(const Conv2dProblem& z) {
+  return ChannelWalk(stored_shape(z.y_shape(), ActivationLayout::channels_last));
+}
+int chunks_of(const Conv2dProblem& z) { return narrow(ceil_div(z.r * z.s, std::int64_t{kTaps})); }
+
+std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
+  if (direction != Direction::backward_weight) return 0;
+  return walk_of(z).part_floats(kTaps) * static_cast<std::size_t>(chunks_of(z)) * sizeof(float);
+}
+
+void backward_weight(const Conv2dBackwardWeightArgs& args) {
+  const Conv2dProblem& z = args.problem;
+  const ChannelWalk walk = walk_of(z);
+  const Sizes s = sizes_of(z, false, 1);
+  const auto floats = static_cast<std::int64_t>(walk.part_floats(kTaps));
+  auto* const part = static_cast<float*>(args.workspace);
+  LaunchShape shape = walk.shape();
+  shape.grid.z = static_cast<unsigned>(chunks_of(z));
+  with_half_type(z.dtype, [&](auto zero) {
+    launch(weight_kernel<decltype(zero)>, shape, static_cast<const uint4*>(args.x),
+           static_cast<const uint4*>(args.dy), walk, s, floats, part);
+  });
+  shape = walk.finish_shape();
+  shape.grid.y = static_cast<unsigned>(chunks_of(z));
+  launch(finish_weights, shape, walk, part, floats, narrow(z.c), narrow(z.r * z.s), args.accumulate,
+         static_cast<float*>(args.dw));
+}
+
+// ---- card --------------------------------------------------------------------------------------
+
+Conv2dSupport supports(const Conv2dProblem& z, Direction) {
+  const OperandTypes halves{.x = z.dtype, .w = DType::f32, .accumulator = DType::f32, .y = z.dtype};
+  if (z.layout != ActivationLayout::channels_last || !is_half(z.dtype) ||
+      z.operand_types() != halves) {
+    return Conv2dSupport::no(cat("expects halves with their channels last and weights of f32, got ",
+                                 z.operand_types().text(), " with layout ", name_of(z.layout)));
+  }
+  if (z.groups != z.c || z.k != z.c) {
+    return Conv2dSupport::no(cat("expects one input and one output channel in each group, got ",
+                                 z.c, " and ", z.k, " channels in ", z.groups, " groups"));
+  }
+  if (z.r > kMostTaps || z.s > kMostTaps) {
+    return Conv2dSupport::no(cat("expects a kernel of at most ", kMostTaps, "x", kMostTaps,
+                                 ", because it reads x once for each tap, got ", z.r, "x", z.s));
+  }
+  const std::int64_t pixels = z.n * std::max(z.h * z.w, z.p() * z.q());
+  if (pixels * ceil_div(z.c, std::int64_t{kPieceLanes}) >= (std::int64_t{1} << 31)) {
+    return Conv2dSupport::no(
+        "expects fewer than 2^31 pieces of 8 channels in a tensor, because places in it have 32 "
+        "bits");
+  }
+  return {};
+}
+
+Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
+  const bool weight = direction == Direction::backward_weight;
+  return {.flops = z.nominal_flops(),
+          .bytes = z.nominal_bytes(),
+          .peak_share = weight ? 0.2 : 0.3,
+          .launches = 2};
+}
+
+const Conv2dAlgorithm kCard{
+    .name = "depthwise_channels_last",
+    .device = DeviceType::cuda,
+    .idea = "one channel for each group, eight of them side by side in 16 bytes of halves",
+    .paper = "Sifre 2014: Rigid-Motion Scattering for Image Classification (thesis)",
+    .supports = supports,
+    .cost = cost,
+    .workspace_bytes = workspace_bytes,
+    .prepared_bytes = prepared_bytes,
+    .prepare_weights = prepare_weights,
+    .error_growth = 8,
+    .exact_on_integers = true,
+    .fuses_epilogue = true,
+    .takes_mixed_types = true,
+    .takes_channels_last = true,
+    .forward = forward,
+    .backward_data = backward_data,
+    .backward_weight = backward_weight,
+};
+
+}  // namespace
+}  // namespace convscope
+CONVSCOPE_CONV2D_ALGORITHM(convscope::kCard)

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+// half_layouts.cpp: says which operations of a planned step on a GPU work on halves with their
+// channels last (layers/dispatch/activation_layout.h), and puts copies where they end.
+//
+// Idea       A convolution of half precision wants its images so. What stands behind it keeps them
+//            so as long as it has kernels for it: batch norm, curves, sums, pools. Everything else
+//            sees f32 [N,C,H,W], behind a copy. So a network has one copy at its beginning and one
+//            at its end, and it runs with any operation in between.
+// Types      Parameters, statistics, linear layers and the loss stay f32; so do all sums. A value
+//            is rounded to a half when it is stored, and its gradient is as well.
+// Not here   images in blocks of 16 (plan_layouts.cpp), which are a choice by estimates: tensor
+//            cores and copies of 16 bytes want their channels last, so here nothing is weighed.
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "framework/precision.h"
+#include "layers/plan/layout_op.h"
+
+namespace convscope {
+namespace {
+
+using enum ActivationLayout;
+
+bool is_image(const PlanGraph& graph, ValueId value) {
+  return graph.shape(value).rank() == 4 && !graph.is_of_parameters(value) &&
+         (graph.dtype(value) == DType::f32 || is_half(graph.dtype(value)));
+}
+
+// How one value is stored.
+struct Stored {
+  DType type = DType::f32;
+  ActivationLayout layout = nchw;
+  bool operator==(const Stored&) const = default;
+  bool operator<(const Stored& other) const {
+    return std::tie(type, layout) < std::tie(other.type, other.layout);
+  }
+};
+
+Stored stored(const PlanGraph& graph, ValueId value) {
+  return {graph.dtype(value), graph.layout(value)};
+}
+
+// What the operation works on; its inputs have been decided upon.
+Stored wanted_by(const PlanGraph& graph, const PlanOp& op) {
+  if (is_half(op.wants_halves())) return {op.wants_halves(), channels_last};
+  if (!is_image(graph, op.output) || !op.layout_ms(graph, channels_last)) return {};
+  for (const ValueId input : op.inputs) {
+    if (is_image(graph, input) && is_half(graph.dtype(input))) return stored(graph, input);
+  }
+  return {};
+}
+
+class HalfLayouts {
+ public:
+  explicit HalfLayouts(PlanGraph& graph) : graph_(graph) {}
+
+  void run() {
+    for (std::unique_ptr<PlanOp>& op : graph_.ops()) {
+      const bool is_reshape = graph_.is_shared(*op);
+      const Stored wanted = wanted_by(graph_, *op);
+      for (std::size_t i = 0; i < op->inputs.size(); ++i) {
+        if (!is_image(graph_, op->inputs[i])) continue;
+        op->inputs[i] = as(op->inputs[i], op->reads_plain(i) ? Stored{} : wanted, op->layer);
+      }
+      if (is_half(wanted.type)) graph_.set_stored(op->output, wanted.type, wanted.layout);
+      if (is_reshape) graph_.share(op->output, op->inputs[0]);
+      ops_.push_back(std::move(op));
+    }
+    const ValueId result = graph_.result();
+    if (is_image(graph_, result)) graph_.set_result(as(result, {}, ops_.back()->layer));
+    graph_.ops() = std::move(ops_);
+  }
+
+ private:
+  // The value as `wanted`: itself, or what a copy makes of it. From one half type to another one
+  // by way of f32.
+  ValueId as(ValueId value, const Stored& wanted, const std::string& layer) {
+    const Stored now = stored(graph_, value);
+    if (now == wanted || (now.layout != nchw && now.layout != channels_last)) return value;
+    if (is_half(now.type) && is_half(wanted.type)) value = as(value, {}, layer);
+    const auto [at, is_new] = copies_.try_emplace({value, wanted}, kNoValue);
+    if (!is_new) return at->second;
+    at->second = graph_.add_stored(value, wanted.layout, /*shared=*/false, wanted.type);
+    auto copy = std::make_unique<LayoutOp>(wanted.layout, wanted.type);
+    copy->layer = layer;
+    copy->inputs = {value};
+    copy->output = at->second;
+    ops_.push_back(std::move(copy));
+    return at->second;
+  }
+
+  PlanGraph& graph_;
+  std::map<std::pair<ValueId, Stored>, ValueId> copies_;
+  std::vector<std::unique_ptr<PlanOp>> ops_;
+};
+
+void choose_half_layouts(PlanGraph& graph) {
+  const auto wants = [](const auto& op) { return is_half(op->wants_halves()); };
+  if (std::ranges::any_of(graph.ops(), wants)) HalfLayouts(graph).run();
+}
+
+// Behind the rewrites that form chains: a chain of few-channel layers takes their place and wants
+// no halves with channels last.
+const bool registered = register_plan_rewrite(
+    {.name = "layouts_of_halves", .device = DeviceType::cuda, .run = choose_half_layouts});
+
+}  // namespace
+}  // namespace convscope

@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: Apache-2.0
+// pool2d_halves_cuda.cu: pooling of halves with their channels last: a thread has eight channels of
+// a pixel, 16 bytes.
+//
+// Plan      Forward a thread walks over the window of one output pixel. Backward the question is
+//           turned around: a pixel of x asks which windows hold it and adds what they give, in
+//           reading order. So no two threads write to one pixel. Neighbouring threads have
+//           neighbouring channels: all accesses are whole lines.
+// Numerics  sums in f32 in reading order, rounded once. The largest number needs no rounding. Lanes
+//           behind the last channel hold 0 and give 0
+// Read next pool2d_cuda.cu, the same for planes
+#include "framework/cuda/half_piece.cuh"
+#include "layers/pool2d/pool2d_halves.cuh"
+
+namespace convscope {
+namespace {
+
+struct Range {
+  int begin, end;
+};
+__host__ __device__ inline int least(int a, int b) { return a < b ? a : b; }
+__host__ __device__ inline int most(int a, int b) { return a > b ? a : b; }
+
+// Windows along one axis.
+struct Axis {
+  int size = 0, windows = 0;
+  int kernel = 0, stride = 1, pad = 0;  // kernel 0: adaptive, part p of `windows`
+  bool count_include_pad = true;
+
+  __device__ int start(int p) const { return p * stride - pad; }
+  // The pixels of window p.
+  __device__ Range pixels(int p) const {
+    if (kernel == 0) {
+      const auto at = static_cast<std::int64_t>(p) * size;
+      return {static_cast<int>(at / windows), static_cast<int>(ceil_div(at + size, windows))};
+    }
+    return {most(0, start(p)), least(start(p) + kernel, size)};
+  }
+  // What its mean is divided by.
+  __device__ int divisor(int p) const {
+    if (kernel > 0 && count_include_pad) return least(start(p) + kernel, size + pad) - start(p);
+    const Range inside = pixels(p);
+    return inside.end - inside.begin;
+  }
+  // The windows that hold pixel i; of adaptive ones some at the ends may not hold it.
+  __device__ Range windows_of(int i) const {
+    if (kernel == 0) {
+      const auto at = static_cast<std::int64_t>(i) * windows;
+      return {static_cast<int>(at / size),
+              least(windows, static_cast<int>(ceil_div(at + windows, size)))};
+    }
+    const int last = i + pad;
+    const int first = last - kernel + 1;
+    return {first <= 0 ? 0 : ceil_div(first, stride), least(windows, last / stride + 1)};
+  }
+  __device__ bool holds(int p, int i) const {
+    const Range inside = pixels(p);
+    return inside.begin <= i && i < inside.end;
+  }
+};
+
+struct Sizes {
+  int pieces = 1;
+  FastDivisor by_pieces, by_width, by_height;  // of the images that threads walk over
+  Axis high, wide;
+  std::int64_t count = 0;  // threads' pieces
+};
+
+// `walked` is x or y, of the direction the images that are written.
+Sizes sizes_of(const Shape& x, const Shape& y, const Pool2dWindow* window, const Shape& walked) {
+  const auto narrow = [](std::int64_t size) { return static_cast<int>(size); };
+  Sizes out{.pieces = narrow(x[4] / kPieceLanes),
+            .by_pieces = FastDivisor(narrow(x[4] / kPieceLanes)),
+            .by_width = FastDivisor(narrow(walked[3])),
+            .by_height = FastDivisor(narrow(walked[2])),
+            .high = {.size = narrow(x[2]), .windows = narrow(y[2])},
+            .wide = {.size = narrow(x[3]), .windows = narrow(y[3])},
+            .count = walked.numel() / kPieceLanes};
+  CONVSCOPE_CHECK(out.count < (std::int64_t{1} << 31) && x.numel() / kPieceLanes < (1ll << 31),
+                  "pool2d", "expected fewer than 2^31 pieces of 8 channels, because their places ",
+                  "have 32 bits, got ", out.count);
+  if (window == nullptr) return out;
+  const auto set = [&](Axis& axis, std::int64_t kernel, std::int64_t stride, std::int64_t pad) {
+    axis.kernel = narrow(kernel);
+    axis.stride = narrow(stride);
+    axis.pad = narrow(pad);
+    axis.count_include_pad = window->count_include_pad;
+  };
+  set(out.high, window->kernel_h, window->stride_h, window->pad_h);
+  set(out.wide, window->kernel_w, window->stride_w, window->pad_w);
+  return out;
+}
+
+struct Place {
+  int piece, w, h, n;
+};
+__device__ inline Place place_of(const Sizes& z, std::int64_t at) {
+  const int pixel = z.by_pieces.divide(static_cast<int>(at));
+  const int line = z.by_width.divide(pixel);
+  const int n = z.by_height.divide(line);
+  return {static_cast<int>(at) - pixel * z.pieces, pixel - line * z.by_width.d,
+          line - n * z.by_height.d, n};
+}
+// A piece of the images with these axes' `sizes`.
+__device__ inline std::int64_t piece_at(const Sizes& z, int n, int height, int h, int width, int w,
+                                        int piece) {
+  return ((static_cast<std::int64_t>(n) * height + h) * width + w) * z.pieces + piece;
+}
+
+template <class Body>
+__device__ void for_pieces(const Sizes& z, const Body& body) {
+  let_next_kernel_start();
+  wait_for_previous_kernel();
+  for (std::int64_t at = global_thread(); at < z.count; at += global_threads()) {
+    body(at, place_of(z, at));
+  }
+}
+
+template <class Tap>
+struct alignas(kPieceLanes * sizeof(Tap) < 16 ? kPieceLanes * sizeof(Tap) : 16) Taps {
+  Tap v[kPieceLanes];
+};
+
+template <class Half, class Tap>
+__global__ void __launch_bounds__(kThreads)
+    max_forward(const uint4* x, Sizes z, uint4* y, Taps<Tap>* taps) {
+  for_pieces(z, [&](std::int64_t to, const Place& at) {
+    const Range rows = z.high.pixels(at.h), columns = z.wide.pixels(at.w);
+    const int top = z.high.start(at.h), left = z.wide.start(at.w);
+    float best[kPieceLanes];
+    Taps<Tap> tap;
+    const auto load = [&](int i, int j, float(&v)[kPieceLanes]) {
+      floats_of_piece<Half>(x[piece_at(z, at.n, z.high.size, i, z.wide.size, j, at.piece)], v);
+    };
+    load(rows.begin, columns.begin, best);
+#pragma unroll
+    for (int l = 0; l < kPieceLanes; ++l) {
+      tap.v[l] = static_cast<Tap>((rows.begin - top) * z.wide.kernel + columns.begin - left);
+    }
+    for (int i = rows.begin; i < rows.end; ++i) {
+      for (int j = columns.begin; j < columns.end; ++j) {
+        float v[kPieceLanes];
+        load(i, j, v);
+        const auto here = static_cast<Tap>((i - top) * z.wide.kernel + j - left);
+#pragma unroll
+        for (int l = 0; l < kPieceLanes; ++l) {
+          const bool better = v[l] > best[l] || v[l] != v[l];  // the first maximum, the last NaN
+          best[l] = better ? v[l] : best[l];
+          tap.v[l] = better ? here : tap.v[l];
+        }
+      }
+    }
+    y[to] = piece_of_floats<Half>(best);
+    if (taps != nullptr) taps[to] = tap;
+  });
+}
+
+template <class Half, class Tap>
+__global__ void __launch_bounds__(kThreads)
+    max_backward(const uint4* dy, const Taps<Tap>* taps, Sizes z, uint4* dx) {
+  for_pieces(z, [&](std::int64_t to, const Place& at) {
+    const Range down = z.high.windows_of(at.h), across = z.wide.windows_of(at.w);
+    float sum[kPieceLanes] = {};
+    for (int p = down.begin; p < down.end; ++p) {
+      for (int q = across.begin; q < across.end; ++q) {
+        const int tap = (at.h - z.high.start(p)) * z.wide.kernel + at.w - z.wide.start(q);
+        const std::int64_t from = piece_at(z, at.n, z.high.windows, p, z.wide.windows, q, at.piece);
+        const Taps<Tap> won = taps[from];
+        float v[kPieceLanes];
+        floats_of_piece<Half>(dy[from], v);
+#pragma unroll
+        for (int l = 0; l < kPieceLanes; ++l) {
+          if (static_cast<int>(won.v[l]) == tap) sum[l] += v[l];
+        }
+      }
+    }
+    dx[to] = piece_of_floats<Half>(sum);
+  });
+}
+
+template <class Half>
+__global__ void __launch_bounds__(kThreads) mean_forward(const uint4* x, Sizes z, uint4* y) {
+  for_pieces(z, [&](std::int64_t to, const Place& at) {
+    const Range rows = z.high.pixels(at.h), columns = z.wide.pixels(at.w);
+    const float factor = 1.0f / (static_cast<float>(z.high.divisor(at.h)) *
+                                 static_cast<float>(z.wide.divisor(at.w)));
+    float total[kPieceLanes] = {};
+    for (int i = rows.begin; i < rows.end; ++i) {
+      float sum[kPieceLanes] = {};
+#pragma unroll 4
+      for (int j = columns.begin; j < columns.end; ++j) {
+        float v[kPieceLanes];
+        floats_of_piece<Half>(x[piece_at(z, at.n, z.high.size, i, z.wide.size, j, at.piece)], v);
+#pragma unroll
+        for (int l = 0; l < kPieceLanes; ++l) sum[l] += v[l];
+      }
+#pragma unroll
+      for (int l = 0; l < kPieceLanes; ++l) total[l] += sum[l];
+    }
+#pragma unroll
+    for (int l = 0; l < kPieceLanes; ++l) total[l] *= factor;
+    y[to] = piece_of_floats<Half>(total);
+  });
+}
+
+template <class Half>
+__global__ void __launch_bounds__(kThreads) mean_backward(const uint4* dy, Sizes z, uint4* dx) {
+  for_pieces(z, [&](std::int64_t to, const Place& at) {
+    const Range down = z.high.windows_of(at.h), across = z.wide.windows_of(at.w);
+    float sum[kPieceLanes] = {};
+    for (int p = down.begin; p < down.end; ++p) {
+      if (!z.high.holds(p, at.h)) continue;
+      for (int q = across.begin; q < across.end; ++q) {
+        if (!z.wide.holds(q, at.w)) continue;
+        const float factor =
+            1.0f / (static_cast<float>(z.high.divisor(p)) * static_cast<float>(z.wide.divisor(q)));
+        float v[kPieceLanes];
+        floats_of_piece<Half>(dy[piece_at(z, at.n, z.high.windows, p, z.wide.windows, q, at.piece)],
+                              v);
+#pragma unroll
+        for (int l = 0; l < kPieceLanes; ++l) sum[l] += v[l] * factor;
+      }
+    }
+    dx[to] = piece_of_floats<Half>(sum);
+  });
+}
+
+// ---- launches ----
+
+const uint4* pieces(const Tensor& tensor) { return static_cast<const uint4*>(tensor.raw_data()); }
+uint4* pieces_to(const Tensor& tensor) { return static_cast<uint4*>(tensor.raw_data()); }
+
+LaunchShape shape_of(const Sizes& z) {
+  LaunchShape shape = grid_for(z.count);
+  shape.overlaps_previous = true;
+  return shape;
+}
+
+template <class Half, class Tap>
+void max_forward_typed(const Tensor& x, const Sizes& z, const Tensor& y, const Tensor& taps) {
+  launch(max_forward<Half, Tap>, shape_of(z), pieces(x), z, pieces_to(y),
+         taps.defined() ? static_cast<Taps<Tap>*>(taps.raw_data()) : nullptr);
+}
+
+template <class Half, class Tap>
+void max_backward_typed(const Tensor& dy, const Tensor& taps, const Sizes& z, const Tensor& dx) {
+  launch(max_backward<Half, Tap>, shape_of(z), pieces(dy),
+         static_cast<const Taps<Tap>*>(taps.raw_data()), z, pieces_to(dx));
+}
+
+void mean(const Tensor& x, const Pool2dWindow* window, const Tensor& y) {
+  const Sizes z = sizes_of(x.shape(), y.shape(), window, y.shape());
+  with_half_type(x.dtype(), [&](auto zero) {
+    launch(mean_forward<decltype(zero)>, shape_of(z), pieces(x), z, pieces_to(y));
+  });
+}
+
+void mean_gradient(const Tensor& dy, const Pool2dWindow* window, const Tensor& dx) {
+  const Sizes z = sizes_of(dx.shape(), dy.shape(), window, dx.shape());
+  with_half_type(dy.dtype(), [&](auto zero) {
+    launch(mean_backward<decltype(zero)>, shape_of(z), pieces(dy), z, pieces_to(dx));
+  });
+}
+
+}  // namespace
+
+void max_pool_halves(const Tensor& x, const Pool2dWindow& window, const Tensor& y,
+                     const Tensor& taps) {
+  const Sizes z = sizes_of(x.shape(), y.shape(), &window, y.shape());
+  with_half_type(x.dtype(), [&](auto zero) {
+    using Half = decltype(zero);
+    if (taps.defined() && taps.dtype() == DType::i32) {
+      return max_forward_typed<Half, std::int32_t>(x, z, y, taps);
+    }
+    max_forward_typed<Half, std::uint8_t>(x, z, y, taps);
+  });
+}
+
+void max_pool_gradient_halves(const Tensor& dy, const Tensor& taps, const Pool2dWindow& window,
+                              const Tensor& dx) {
+  const Sizes z = sizes_of(dx.shape(), dy.shape(), &window, dx.shape());
+  with_half_type(dy.dtype(), [&](auto zero) {
+    using Half = decltype(zero);
+    if (taps.dtype() == DType::i32) return max_backward_typed<Half, std::int32_t>(dy, taps, z, dx);
+    max_backward_typed<Half, std::uint8_t>(dy, taps, z, dx);
+  });
+}
+
+void avg_pool_halves(const Tensor& x, const Pool2dWindow& window, const Tensor& y) {
+  mean(x, &window, y);
+}
+void avg_pool_gradient_halves(const Tensor& dy, const Pool2dWindow& window, const Tensor& dx) {
+  mean_gradient(dy, &window, dx);
+}
+void adaptive_pool_halves(const Tensor& x, const Tensor& y) { mean(x, nullptr, y); }
+void adaptive_pool_gradient_halves(const Tensor& dy, const Tensor& dx) {
+  mean_gradient(dy, nullptr, dx);
+}
+
+}  // namespace convscope

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+// half_plan_cuda_test.cpp: networks of half precision as planned steps on `device cuda`: their
+// images are halves with their channels last, and the step does what the dynamic graph does, up to
+// the roundings of what stands between layers.
+#include "framework/ops/elementwise.h"
+#include "framework/ops/softmax_cross_entropy.h"
+#include "layers/layer_types.h"
+#include "layers/plan/add_op.h"
+#include "layers/plan/step_plan.h"
+#include "layers/sequential.h"
+#include "tests/support/cuda.h"
+#include "tests/support/numbers.h"
+
+namespace convscope {
+namespace {
+
+using testing::cuda;
+using testing::normal;
+using HalfPlanOnCuda = testing::CudaTest;
+
+using Ints = std::vector<std::int64_t>;
+constexpr std::int64_t kImages = 4;
+const Shape kInput{kImages, 3, 12, 12};
+
+LayerSpec layer(const char* type, const char* name,
+                std::initializer_list<std::pair<const char*, OptionValue>> pairs = {}) {
+  LayerSpec out{.type = type, .name = name, .options = {}};
+  for (const auto& [key, value] : pairs) out.options.set(key, value);
+  return out;
+}
+
+LayerSpec conv(const char* name, std::int64_t channels, std::int64_t kernel = 3,
+               std::int64_t stride = 1, std::int64_t groups = 1) {
+  return layer("conv2d", name,
+               {{"out_channels", channels},
+                {"kernel_size", Ints{kernel}},
+                {"stride", Ints{stride}},
+                {"padding", Ints{kernel / 2}},
+                {"groups", groups},
+                {"bias", false}});
+}
+
+// y = body(x) + x
+class Block final : public Module {
+ public:
+  explicit Block(std::shared_ptr<Module> body) : body_(std::move(body)) {
+    add_child("body", body_);
+  }
+  std::string kind() const override { return "block"; }
+  Variable forward(const Variable& x) override { return add(body_->forward(x), x); }
+  Shape output_shape(const Shape& input) const override { return input; }
+  int describe(PlanGraph& graph, int x) override {
+    const ValueId y = body_->describe(graph, x);
+    return graph.add(std::make_unique<AddOp>(), {y, x}, graph.shape(x));
+  }
+
+ private:
+  std::shared_ptr<Module> body_;
+};
+
+struct Network {
+  std::vector<LayerSpec> stem, block, rest;  // the block gets a residual when there is one
+};
+
+// A ResNet in small: strides, a residual, all pools.
+Network resnet() {
+  return {
+      {conv("c0", 12, 5), layer("batch_norm2d", "b0"), layer("relu", "r0"),
+       layer("max_pool2d", "p0",
+             {{"kernel_size", Ints{3}}, {"stride", Ints{2}}, {"padding", Ints{1}}})},
+      {conv("c1", 12), layer("batch_norm2d", "b1"), layer("relu", "r1"), conv("c2", 12),
+       layer("batch_norm2d", "b2")},
+      {layer("relu", "r2"), conv("c3", 21, 3, 2), layer("batch_norm2d", "b3"), layer("relu", "r3"),
+       layer("avg_pool2d", "p3", {{"kernel_size", Ints{2}}, {"stride", Ints{1}}}),
+       layer("adaptive_avg_pool2d", "p4", {{"output_size", Ints{1, 1}}}), layer("flatten", "flat"),
+       layer("linear", "f", {{"out_features", std::int64_t{5}}})}};
+}
+
+// A MobileNet in small: depthwise layers of both strides, 1x1 layers, a curve with a bound.
+Network mobilenet() {
+  return {{conv("c0", 16, 3, 2), layer("batch_norm2d", "b0"), layer("relu", "r0"),
+           conv("d1", 16, 3, 1, 16), layer("batch_norm2d", "b1"), layer("relu6", "r1"),
+           conv("c2", 24, 1), layer("batch_norm2d", "b2"), layer("relu", "r2"),
+           conv("d3", 24, 3, 2, 24), layer("batch_norm2d", "b3"), layer("relu", "r3")},
+          {},
+          {conv("c4", 20, 1), layer("batch_norm2d", "b4"), layer("relu", "r4"),
+           layer("adaptive_avg_pool2d", "p4", {{"output_size", Ints{1, 1}}}),
+           layer("flatten", "flat"), layer("linear", "f", {{"out_features", std::int64_t{5}}})}};
+}
+
+std::shared_ptr<Module> build(const Network& network, ComputePrecision precision,
+                              const char* layout = "auto") {
+  LayerContext context;
+  context.seed = 3;
+  context.device = cuda();
+  context.precision = precision;
+  context.conv_policy = [layout](const std::string&) -> Conv2dPolicy {
+    return {"auto", "auto", "auto", layout};
+  };
+  auto net = std::make_shared<Sequential>();
+  Shape shape = kInput;
+  const auto add = [&](const char* name, const std::vector<LayerSpec>& specs, bool residual) {
+    if (specs.empty()) return;
+    std::shared_ptr<Module> part = build_layers(specs, shape, context);
+    shape = part->output_shape(shape);
+    if (residual) part = std::make_shared<Block>(part);
+    net->add(name, part);
+  };
+  add("stem", network.stem, false);
+  add("block", network.block, true);
+  add("rest", network.rest, false);
+  return net;
+}
+
+Tensor labels() {
+  return Tensor::from<std::int32_t>(std::vector<std::int32_t>{1, 4, 0, 2}, {kImages});
+}
+
+struct Result {
+  double loss = 0;
+  std::vector<Tensor> gradients;  // of all parameters, on the CPU
+};
+
+Result run(const std::shared_ptr<Module>& model, StepPlan* plan) {
+  model->zero_grad();
+  const Tensor x = normal(kInput, DType::f32, 40).to(cuda());
+  Result out;
+  if (plan != nullptr) {
+    out.loss = plan->forward(x, labels());
+    plan->backward();
+  } else {
+    const Variable loss = softmax_cross_entropy(model->forward(Variable(x)), labels().to(cuda()));
+    out.loss = loss.value().item();
+    loss.backward();
+  }
+  for (const NamedParameter& p : model->parameters()) {
+    out.gradients.push_back(p.variable.grad().to(Device{}).to(DType::f64));
+  }
+  return out;
+}
+
+// Of all gradients together: |a - b| / |b|.
+double relative_distance(const Result& a, const Result& b) {
+  double difference = 0, size = 0;
+  for (std::size_t i = 0; i < b.gradients.size(); ++i) {
+    for (std::int64_t j = 0; j < b.gradients[i].numel(); ++j) {
+      difference += std::pow(a.gradients[i].at(j) - b.gradients[i].at(j), 2);
+      size += std::pow(b.gradients[i].at(j), 2);
+    }
+  }
+  return std::sqrt(difference / size);
+}
+
+std::unique_ptr<StepPlan> planned(Module& model, PlanMode mode = PlanMode::training) {
+  std::string why;
+  auto plan = StepPlan::make(model, kInput, mode, &why);
+  EXPECT_NE(plan, nullptr) << why;
+  return plan;
+}
+
+struct Precision {
+  ComputePrecision precision;
+  double unit;  // of a rounding
+};
+constexpr Precision kPrecisions[] = {{ComputePrecision::bf16, 0x1p-8},
+                                     {ComputePrecision::f16, 0x1p-11}};
+
+// About a dozen values stand between the images and the loss, and as many gradients: each is off by
+// a unit at most, and some units of the factors come with it. What a curve cuts off may differ
+// where a number is as small as that: so the gradients get eight times as much.
+TEST_F(HalfPlanOnCuda, AStepDoesWhatTheDynamicGraphDoesUpToRoundings) {
+  for (const Network& network : {resnet(), mobilenet()}) {
+    for (const auto& [precision, unit] : kPrecisions) {
+      const auto model = build(network, precision);
+      const auto plan = planned(*model);
+      ASSERT_NE(plan, nullptr);
+      EXPECT_EQ(plan->why_not_recordable(), "") << plan->text();
+      const Result got = run(model, plan.get());
+      const auto again = build(network, precision);
+      const Result want = run(again, nullptr);
+      EXPECT_NEAR(got.loss, want.loss, 12 * unit * want.loss) << plan->text();
+      EXPECT_LT(relative_distance(got, want), 8 * 12 * unit) << plan->text();
+      const Result exact = run(build(network, ComputePrecision::f32), nullptr);
+      EXPECT_NEAR(got.loss, exact.loss, 12 * unit * exact.loss);
+      EXPECT_LT(relative_distance(got, exact), 8 * 12 * unit);
+    }
+  }
+}
+
+TEST_F(HalfPlanOnCuda, ImagesAreHalvesWithTheirChannelsLastBetweenTheEnds) {
+  const auto model = build(resnet(), ComputePrecision::bf16);
+  const auto plan = planned(*model);
+  // The images, forward; what the linear layer reads, forward and backward.
+  EXPECT_EQ(plan->conversions(), 3) << plan->text();
+  int layers = 0;
+  for (const RanKernel& kernel : plan->kernels()) {
+    if (kernel.layer.find(".c") == std::string::npos) continue;
+    EXPECT_EQ(kernel.layout, ActivationLayout::channels_last) << kernel.layer;
+    EXPECT_FALSE(kernel.dynamic);
+    ++layers;
+  }
+  EXPECT_EQ(layers, 11);  // four convolutions, the first of which has no dx
+  EXPECT_NE(plan->text().find("copy to channels_last bf16"), std::string::npos) << plan->text();
+  EXPECT_NE(plan->text().find("copy to nchw"), std::string::npos);
+}
+
+// Dropout and a sigmoid have no kernels for halves: copies stand around them.
+TEST_F(HalfPlanOnCuda, WhatKnowsNoHalvesSeesPlanesOfF32) {
+  const Network network{
+      {conv("c0", 8), layer("sigmoid", "s"), conv("c1", 8), layer("dropout", "d", {{"p", 0.5}})},
+      {},
+      {conv("c2", 8), layer("tanh", "t"), layer("flatten", "flat"),
+       layer("linear", "f", {{"out_features", std::int64_t{5}}})}};
+  const auto model = build(network, ComputePrecision::bf16);
+  const auto plan = planned(*model);
+  EXPECT_EQ(plan->why_not_recordable(), "");
+  EXPECT_EQ(plan->conversions(), 1 + 5 * 2) << plan->text();
+  const Result got = run(model, plan.get());
+  const Result want = run(build(network, ComputePrecision::bf16), nullptr);
+  EXPECT_NEAR(got.loss, want.loss, 12 * 0x1p-8 * want.loss);
+  EXPECT_LT(relative_distance(got, want), 8 * 12 * 0x1p-8);
+}
+
+TEST_F(HalfPlanOnCuda, AnInferenceFoldsBatchNormAndTakesTheResidual) {
+  for (const Network& network : {resnet(), mobilenet()}) {
+    const auto model = build(network, ComputePrecision::bf16);
+    model->eval();
+    const auto plan = planned(*model, PlanMode::inference);
+    ASSERT_NE(plan, nullptr);
+    EXPECT_EQ(plan->conversions(), 2) << plan->text();
+    const Tensor x = normal(kInput, DType::f32, 40).to(cuda());
+    const NoGrad no_grad;
+    const Tensor want = model->forward(Variable(x)).value().to(Device{});
+    plan->prepare();
+    const Tensor got = plan->infer(x).to(Device{});
+    double largest = 0;
+    for (std::int64_t i = 0; i < want.numel(); ++i)
+      largest = std::max(largest, std::abs(want.at(i)));
+    EXPECT_TRUE(testing::near(got, want, 12 * 0x1p-8 * largest, 0)) << plan->text();
+  }
+}
+
+TEST_F(HalfPlanOnCuda, ALayoutOfPlanesIsHonoured) {
+  const auto model = build(resnet(), ComputePrecision::bf16, "nchw");
+  const auto plan = planned(*model);
+  EXPECT_NE(plan->why_not_recordable(), "");
+  EXPECT_EQ(plan->conversions(), 0) << plan->text();
+}
+
+TEST_F(HalfPlanOnCuda, TwoStepsGiveTheSameBits) {
+  const auto model = build(mobilenet(), ComputePrecision::bf16);
+  const auto plan = planned(*model);
+  const Result first = run(model, plan.get());
+  const Result second = run(model, plan.get());
+  EXPECT_EQ(first.loss, second.loss);
+  for (std::size_t i = 0; i < first.gradients.size(); ++i) {
+    EXPECT_TRUE(testing::same_bits(first.gradients[i], second.gradients[i]));
+  }
+}
+
+}  // namespace
+}  // namespace convscope
