@@ -5,6 +5,7 @@
 // does alone.
 #include <algorithm>
 
+#include "framework/distributed/process_group.h"
 #include "layers/linear/linear.h"
 #include "layers/linear/linear_tail.h"
 #include "layers/plan/plan_builder.h"
@@ -100,13 +101,25 @@ class LinearTailOp final : public PlanOp {
     wants_dx ? builder.assign_gradient(inputs[0], emit) : emit(Tensor());
   }
 
-  // The other operations go on with dx; only the update waits for these gradients.
+  // The other operations go on with dx. Where only the update waits for these gradients, they come
+  // behind all others.
   void backward(PlanBuilder& builder) override {
-    builder.at_the_end([this, &builder] { emit_weight_gradients(builder); });
+    if (!only_update_waits(builder.graph())) return emit_weight_gradients(builder, false);
+    // Whoever wants dx has a backward, which stands between.
+    const bool others_between = builder.wants_gradient(inputs[0]);
+    builder.at_the_end(
+        [this, &builder, others_between] { emit_weight_gradients(builder, others_between); });
   }
 
  private:
-  void emit_weight_gradients(PlanBuilder& builder) {
+  // No mask or quantiser has made the weights, and no process waits for the sum of their gradients.
+  bool only_update_waits(const PlanGraph& graph) const {
+    return process_group() == nullptr && std::ranges::all_of(links_, [&](const Link& link) {
+             return graph.parameter_of(link.parts.weight) != nullptr;
+           });
+  }
+
+  void emit_weight_gradients(PlanBuilder& builder, bool others_between) {
     LinearTailArgs a = arguments(builder);
     for (std::size_t k = 0; k < links_.size(); ++k) {
       const LinearParts& parts = links_[k].parts;
@@ -118,8 +131,7 @@ class LinearTailOp final : public PlanOp {
       a.layer[k].db = db.tensor;
       a.layer[k].accumulate_db = db.accumulate;
     }
-    // Whoever wants dx has a backward, which stands between.
-    a.others_between = builder.wants_gradient(inputs[0]);
+    a.others_between = others_between;
     builder.call([run = linear_tail_weights_kernel.get(builder.device()), a] { run(a); });
   }
 
