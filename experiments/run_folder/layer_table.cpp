@@ -137,7 +137,7 @@ LayerTable layer_table(Module& model, const Shape& input, const StepKernels& ker
     rows.push_back({.name = name,
                     .cells = cells,
                     .step = kernels.execution_of(name),
-                    .layout = forward == nullptr ? "" : forward->layout});
+                    .layout = forward == nullptr || arrives.rank() != 4 ? "" : forward->layout});
     if (heavy == nullptr) return;
     add_once(kernel_sizes, size);
     add_once(algorithms, join(of_layer, "+"));

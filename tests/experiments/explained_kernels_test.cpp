@@ -293,17 +293,17 @@ TEST(ExplainedKernels, TheLayerTableNamesWhatRunsAndHow) {
   const auto model = build_model(config, sample.shape, sample.classes);
   const Shape input = {4, sample.shape[0], sample.shape[1], sample.shape[2]};
   const LayerTable planned = layer_table(*model, input, config.device);
-  EXPECT_NE(planned.csv.find(",lanes_chain: c1+c2,-,lanes_chain: c1+c2,planned,,,,,,\n"),
+  EXPECT_NE(planned.csv.find(",lanes_chain: c1+c2,-,lanes_chain: c1+c2,planned,,,,,,,nchw\n"),
             std::string::npos)
       << planned.csv;
   EXPECT_EQ(planned.algorithms, "lanes_chain");
   const LayerTable dynamic = layer_table(*model, input, config.device, /*plans=*/false);
   EXPECT_EQ(dynamic.csv.find("lanes_chain"), std::string::npos) << dynamic.csv;
-  EXPECT_NE(dynamic.csv.find(",dynamic,,,,,,\n"), std::string::npos) << dynamic.csv;
+  EXPECT_NE(dynamic.csv.find(",dynamic,,,,,,,\n"), std::string::npos) << dynamic.csv;
   // Every line has the same number of columns.
   std::istringstream lines(planned.csv + dynamic.csv);
   for (std::string line; std::getline(lines, line);) {
-    EXPECT_EQ(std::count(line.begin(), line.end(), ','), 14) << line;
+    EXPECT_EQ(std::count(line.begin(), line.end(), ','), 15) << line;
   }
 }
 

@@ -454,12 +454,12 @@ TEST_F(TrainingOnCuda, CompressedStepsStayRecordedFromEpochToEpoch) {
 TEST_F(TrainingOnCuda, HalfPrecisionIsRecordedAndNamesItsLayout) {
   const TemporaryFolder root;
   RunFolder folder = RunFolder::create(root.path(), "half", 3);
-  const Ended done = run(
-      setup_training(config_of(kLenet,
-                               {"precision=bf16", "conv.algorithm=implicit_gemm",
-                                "data.train_size=48", "data.test_size=8", "train.epochs=2"},
-                               cuda())),
-      folder, false);
+  const Ended done =
+      run(setup_training(config_of(kLenet,
+                                   {"precision=bf16", "conv.algorithm=implicit_gemm",
+                                    "data.train_size=48", "data.test_size=8", "train.epochs=2"},
+                                   cuda())),
+          folder, false);
   EXPECT_EQ(done.code, 0);
   EXPECT_EQ(done.summary.step, "recorded");
   EXPECT_EQ(text_of(folder.file("log.txt")).find("not recorded"), std::string::npos)
