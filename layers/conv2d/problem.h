@@ -62,8 +62,8 @@ struct CONVSCOPE_API Conv2dProblem {
   // one number or "2x1" (h x w), pad is one number, "1x2" (h x w) or "1x2x3x4" (top, bottom, left,
   // right); also dtype=f64, precision=tf32, types=i8:i8:i32:f32 (of x, w, the sums and y),
   // weights=blocks4x1:128 (dispatch/weight_format.h) and layout=blocked, blocked_y or
-  // channels_last (dispatch/activation_layout.h). parse(text()) gives the same problem; keys that are left out
-  // keep their default.
+  // channels_last (dispatch/activation_layout.h). parse(text()) gives the same problem; keys that
+  // are left out keep their default.
   std::string text() const;
   std::string kernel_text() const;  // "3", "3x5" when it is no square
   static Conv2dProblem parse(std::string_view text);

@@ -69,8 +69,8 @@ CONVSCOPE_API Tensor stored_images(const Tensor& images, ActivationLayout layout
 CONVSCOPE_API Tensor plain_images(const Tensor& stored, const Shape& shape,
                                   ActivationLayout layout);
 // The same between two tensors that are there, f32 on any device: the one of rank 5 is stored in
-// blocks of 16, the other one holds the numbers of `images` [N,C,H,W] in their order. `to` is assigned,
-// or added to.
+// blocks of 16, the other one holds the numbers of `images` [N,C,H,W] in their order. `to` is
+// assigned, or added to.
 CONVSCOPE_API void convert_layout(const Tensor& from, const Shape& images, const Tensor& to,
                                   bool accumulate = false);
 // Whether the lanes behind the last channel are 0, as they have to be.

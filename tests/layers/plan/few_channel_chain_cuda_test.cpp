@@ -19,9 +19,11 @@ using testing::cuda;
 using testing::options;
 using FewChannelChainPlan = testing::CudaTest;
 
-std::shared_ptr<Module> lenet5(const Options& chosen, const Shape& input) {
+std::shared_ptr<Module> lenet5(const Options& chosen, const Shape& input,
+                               ComputePrecision precision = ComputePrecision::f32) {
   LayerContext context;
   context.seed = 2;
+  context.precision = precision;
   const ModelType& type = model_types().get("lenet5");
   return type.build(complete_options(type.fields, chosen, "lenet5"), input, 10, context);
 }
@@ -81,6 +83,43 @@ TEST_F(FewChannelChainPlan, joins_both_convolutions_of_a_lenet) {
   expect_same_as_dynamic(options({{"kernel_size", std::int64_t{7}}}), 2, {3, 32, 32}, text);
   expect_same_as_dynamic(options({{"kernel_size", std::int64_t{3}}, {"padding", std::int64_t{1}}}),
                          3, {2, 17, 19}, text);
+}
+
+// Against f32. A share of the ReLUs and winners of poolings that grows with the unit of the half
+// type switches, and each switch changes a gradient by a fixed part: the norm grows with the root.
+TEST_F(FewChannelChainPlan, joins_them_in_half_precision_too) {
+  const Shape input{5, 1, 28, 28};
+  const Tensor x = testing::normal(input, DType::f32);
+  const auto exact = lenet5(options({}), input);
+  const Variable loss = softmax_cross_entropy(exact->forward(Variable(x)), labels(5));
+  loss.backward();
+  for (const ComputePrecision precision : {ComputePrecision::bf16, ComputePrecision::f16}) {
+    SCOPED_TRACE(name_of(precision));
+    const auto planned = lenet5(options({}), input, precision);
+    move_to(*planned, cuda());
+    std::string why;
+    const auto plan = StepPlan::make(*planned, input, PlanMode::training, &why);
+    ASSERT_NE(plan, nullptr) << why;
+    EXPECT_EQ(plan->why_not_recordable(), "");
+    EXPECT_NE(plan->text().find(
+                  cat("c2 conv2d direct + relu + max_pool2d; factors in ", name_of(precision))),
+              std::string::npos)
+        << plan->text();
+    const double unit = precision == ComputePrecision::bf16 ? 0x1p-8 : 0x1p-11;
+    EXPECT_NEAR(plan->forward(x.to(cuda()), labels(5).to(cuda())), loss.value().item(), unit);
+    plan->backward();
+    for (std::size_t i = 0; i < planned->parameters().size(); ++i) {
+      const Tensor got = planned->parameters()[i].variable.grad().to(Device{});
+      const Tensor want = exact->parameters()[i].variable.grad();
+      double error = 0, size = 0;
+      for (std::int64_t j = 0; j < want.numel(); ++j) {
+        error += std::pow(got.at(j) - want.at(j), 2);
+        size += std::pow(want.at(j), 2);
+      }
+      EXPECT_LT(std::sqrt(error / size), 4 * std::sqrt(unit)) << planned->parameters()[i].name;
+      EXPECT_GT(std::sqrt(error / size), unit / 1000) << planned->parameters()[i].name;
+    }
+  }
 }
 
 TEST_F(FewChannelChainPlan, takes_a_tanh_with_it) {
