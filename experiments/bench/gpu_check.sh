@@ -159,6 +159,7 @@ if wanted networks; then
   fi
   python3 experiments/peers/lenet_step_gpu_vs_pytorch.py --program "$convscope" "${kinds[@]}" \
     --json "$parts/net_lenet5.json" || status=1
+  python3 experiments/peers/net_gpu_vs_pytorch.py --program "$convscope" --json "$parts/net_whole.json" || status=1
   # With the folder of the four MNIST files: from start-up to 99 % of the test images.
   if [[ -n ${CONVSCOPE_MNIST:-} ]]; then
     python3 experiments/peers/mnist_to_99.py --device cuda --program "$convscope" \

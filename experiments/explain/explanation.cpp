@@ -114,7 +114,11 @@ Explanation explain_config(const ExperimentConfig& config) {
       ExplainedDirection& of = layer.directions[static_cast<std::size_t>(direction)];
       of.asked = asked.find(layer.conv.name, direction) != nullptr;
       const LayerKernel* const ran = training.find(layer.conv.name, direction);
-      if (ran != nullptr) of.ran = *ran;
+      if (ran == nullptr) continue;
+      of.ran = *ran;
+      if (ran->layout == name_of(ActivationLayout::channels_last)) {
+        of.verdicts = layer.conv.use->explain(direction, config.device, /*channels_last=*/true);
+      }
     }
   }
   return out;

@@ -197,8 +197,9 @@ class SparseUse final : public HeavyUse {
   Decision decision(Direction direction, Device device) const override {
     return dense_->decision(direction, device);
   }
-  std::vector<Verdict> explain(Direction direction, Device device) const override {
-    std::vector<Verdict> out = dense_->explain(direction, device);
+  std::vector<Verdict> explain(Direction direction, Device device,
+                               bool channels_last) const override {
+    std::vector<Verdict> out = dense_->explain(direction, device, channels_last);
     for (const Verdict& of_blocks : explain_conv2d("auto", blocks_, direction, device)) {
       if (of_blocks.algorithm != "block_sparse" || !of_blocks.accepts) continue;
       for (Verdict& one : out) {

@@ -7,6 +7,7 @@
 #include "layers/conv2d/bias_gradient.h"
 #include "layers/conv2d/conv2d.h"
 #include "layers/conv2d/conv2d_op.h"
+#include "layers/dispatch/half_problem.h"
 #include "layers/plan/activation_op.h"
 #include "layers/plan/add_op.h"
 #include "layers/plan/operation_op.h"
@@ -236,14 +237,6 @@ void Conv2dOp::backward(PlanBuilder& builder) {
 }
 
 namespace {
-
-// The problem of half precision as a planned step on a GPU has it.
-Conv2dProblem with_channels_last(Conv2dProblem problem) {
-  const DType half = problem.dtype;
-  problem.types = OperandTypes{.x = half, .w = DType::f32, .accumulator = DType::f32, .y = half};
-  problem.layout = ActivationLayout::channels_last;
-  return problem;
-}
 
 // The policy of the layer gives an algorithm for it in each direction that runs.
 bool has_algorithms(const AlgorithmPolicy& policy, const Conv2dProblem& problem,

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "layers/dispatch/half_problem.h"
 #include "layers/dispatch/select.h"
 
 namespace convscope {
@@ -30,8 +31,10 @@ class CONVSCOPE_API HeavyUse {
   virtual const AlgorithmPolicy& policy() const = 0;
   // The names that the policy stands for; "measure" may time them.
   virtual ChosenNames choose(Direction direction, Device device, WeightUse use) const = 0;
-  // For tables: nothing is run, and a refusal is no error.
-  virtual std::vector<Verdict> explain(Direction direction, Device device) const = 0;
+  // For tables: nothing is run, and a refusal is no error. channels_last: of the problem as a
+  // planned step in half precision has it (half_problem.h).
+  virtual std::vector<Verdict> explain(Direction direction, Device device,
+                                       bool channels_last = false) const = 0;
   virtual Decision decision(Direction direction, Device device) const = 0;
 };
 
@@ -52,7 +55,17 @@ class HeavyUseOf final : public HeavyUse {
     return {choice.algorithm->name,
             choice.checked_by == nullptr ? std::string() : choice.checked_by->name};
   }
-  std::vector<Verdict> explain(Direction direction, Device device) const override {
+  std::vector<Verdict> explain(Direction direction, Device device,
+                               bool channels_last) const override {
+    if constexpr (requires(Problem problem) {
+                    problem.layout;
+                    problem.types;
+                  }) {
+      if (channels_last) {
+        return convscope::explain(policy_.of(direction), with_channels_last(problem_), direction,
+                                  device);
+      }
+    }
     return convscope::explain(policy_.of(direction), problem_, direction, device);
   }
   Decision decision(Direction direction, Device device) const override {
