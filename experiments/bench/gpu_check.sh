@@ -54,7 +54,7 @@ status=0
 shards=$(($(nproc) / 2 > 0 ? $(nproc) / 2 : 1))
 huge='*Beyond31Bits*' # one after the other: two of them do not fit into the memory of every GPU
 run_tests() { # NAME THREADS FILTER
-  OMP_NUM_THREADS=$2 "$test_cuda" --gtest_brief=1 --gtest_filter="$3" \
+  OMP_NUM_THREADS=$2 "$test_cuda" --gtest_filter="$3" \
     --gtest_output="json:$parts/gtest-$1.json" >"$parts/gtest-$1.log" 2>&1 || echo "tests, part $1: failed"
 }
 run_shard() { # INDEX
