@@ -77,7 +77,7 @@ BenchData::BenchData(const Conv2dProblem& problem, Direction direction, Device o
                                                : empty_operand(sparse_spec_, Device{}, 2)),
       specs_(with_dense_weights(problem).operands(direction)) {
   output_host_ = Tensor::empty(output_shape(problem, direction));
-  if (problem.types) {
+  if (holds_codes(problem)) {
     make_codes(problem, direction);
   } else {
     make_numbers(problem, direction);
@@ -92,7 +92,7 @@ void BenchData::make_numbers(const Conv2dProblem& z, Direction direction) {
   second_host_ = random_tensor(specs_.inputs[1].shape, weight ? 3 : 2, z.dtype);
   if (!weight) second_host_ = weights_where_kept(z, second_host_);
   const auto stored = [&](const Tensor& host, const OperandSpec& spec) {
-    return stored_images(host.to(z.dtype), spec.layout).to(device);
+    return stored_images(host.to(spec.type), spec.layout).to(device);
   };
   operands_.in[0] = stored(first_host_, specs_.inputs[0]);
   operands_.in[1] = stored(second_host_, specs_.inputs[1]);

@@ -11,6 +11,11 @@
 
 namespace convscope {
 
+// Integers, with scales, in place of numbers.
+inline bool holds_codes(const Conv2dProblem& problem) {
+  return problem.types && is_code(problem.types->w);
+}
+
 // The tensors of one problem and direction: on the host in f32, on the device in the problem's
 // types. Normal numbers, the same for any number of threads; half types get numbers that they hold
 // exactly. Integers get codes at random with scales, and on the host the real numbers that they

@@ -15,6 +15,7 @@
 #include "experiments/bench/sampled_reference.h"
 #include "framework/parallel.h"
 #include "framework/tensor.h"
+#include "layers/dispatch/half_problem.h"
 
 namespace convscope {
 namespace {
@@ -161,7 +162,7 @@ class Measurement {
   }
 
   void ask_for_peer(BenchRows& rows) {
-    if (group_.problem.types && direction_ != Direction::forward) {
+    if (holds_codes(group_.problem) && direction_ != Direction::forward) {
       return group_.refusals.push_back(
           {peer_title(*options_.peer), "computes the forward pass alone of integers"});
     }
@@ -202,7 +203,7 @@ class Measurement {
     ConvscopePeerInputs out{};
     out.first = plain.first.raw_data();
     out.second = plain.second.raw_data();
-    if (!group_.problem.types) return out;
+    if (!holds_codes(group_.problem)) return out;
     const OperandViews views = data_.operands().views(direction_);
     const double* const bias = data_.inputs().behind.bias;
     for (std::int64_t k = 0; k < group_.problem.k; ++k) {
@@ -310,9 +311,10 @@ std::vector<const Conv2dAlgorithm*> algorithms_named(const std::string& text, De
 
 void check_can_be_timed(const Conv2dProblem& problem, Device device) {
   const bool half = problem.dtype == DType::f16 || problem.dtype == DType::bf16;
-  const bool good = problem.types
-                        ? is_code(problem.types->w)
-                        : problem.dtype == DType::f32 || (half && device.type == DeviceType::cuda);
+  const bool on_cuda = device.type == DeviceType::cuda;
+  const bool good = holds_codes(problem) ||
+                    (half && on_cuda && problem == with_channels_last(problem)) ||
+                    (!problem.types && (problem.dtype == DType::f32 || (half && on_cuda)));
   CONVSCOPE_CHECK(good, kOperation,
                   "expected elements of type f32, or f16 or bf16 on cuda, or integers as "
                   "types=u8:i8:i32:u8, got ",

@@ -52,8 +52,8 @@ struct Conv2dBenchGroup : BenchGroup<Conv2dProblem>, PeerBenchRows {};
 CONVSCOPE_API std::vector<const Conv2dAlgorithm*> algorithms_named(const std::string& text,
                                                                    Device device);
 
-// An error when the problem's elements are neither f32 nor, on cuda, f16 or bf16, nor integers with
-// weights of i8.
+// An error when the problem's elements are neither f32 nor, on cuda, f16 or bf16 (with weights of
+// f32 where channels come last), nor integers with weights of i8.
 CONVSCOPE_API void check_can_be_timed(const Conv2dProblem& problem, Device device);
 
 // Calls `progress` with a short text before each step that may take a while.

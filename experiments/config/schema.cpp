@@ -357,9 +357,10 @@ const Keys<ConvConfig>& conv_keys() {
   static const Keys<ConvConfig> keys = [] {
     Keys<ConvConfig> out = {
         key("layout", &ConvConfig::layout,
-            "how images lie between layers of a planned step on the CPU: nchw, blocked (16 "
+            "how images lie between layers of a planned step: nchw, on the CPU blocked (16 "
             "channels "
-            "side by side, wherever a layer can) or auto (where it pays)"),
+            "side by side, wherever a layer can) or auto (where it pays; of halves on a GPU the "
+            "channels come last)"),
     };
     out[0].field.choices = {"auto", "nchw", "blocked"};
     return out;

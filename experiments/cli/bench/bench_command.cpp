@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "experiments/bench/contender.h"
 #include "experiments/bench/peer_library.h"
 #include "experiments/cli/bench/bench_deform_conv2d.h"
 #include "experiments/cli/bench/bench_exchange.h"
@@ -20,6 +21,7 @@
 #include "experiments/cli/command.h"
 #include "experiments/cli/measure_once.h"
 #include "framework/parallel.h"
+#include "layers/dispatch/half_problem.h"
 
 namespace convscope {
 namespace {
@@ -116,6 +118,9 @@ std::vector<Conv2dProblem> problems_of(const Arguments& arguments) {
   set_precision(arguments.precision, out);
   for (Conv2dProblem& problem : out) {
     if (arguments.batch > 0) problem.n = arguments.batch;
+    // As a planned step has them: its weights stay f32.
+    const bool last = problem.layout == ActivationLayout::channels_last;
+    if (last && is_half(problem.dtype) && !problem.types) problem = with_channels_last(problem);
     check_can_be_timed(problem, device);
   }
   return out;
@@ -127,7 +132,7 @@ Tasks tasks_of(const Conv2dBenchOptions& options, bool asked) {
   Tasks out;
   for (const Conv2dProblem& problem : options.problems) {
     for (const Direction direction : options.directions) {
-      if (asked || !problem.types || direction == Direction::forward) {
+      if (asked || !holds_codes(problem) || direction == Direction::forward) {
         out.emplace_back(problem, direction);
       }
     }
@@ -219,8 +224,9 @@ std::function<int()> declare(CommandLine& app) {
   conv->add_option(
           "--layout", arguments->layout,
           "of all images in memory: nchw, blocked (16 channels of a pixel side by side), blocked_y "
-          "(blocked y, x as nchw), channels_last (all channels of a pixel side by side), or both: "
-          "nchw and blocked")
+          "(blocked y, x as nchw), channels_last (all channels of a pixel side by side; halves "
+          "have weights of "
+          "f32, as a step has them), or both: nchw and blocked")
       ->type_name("TEXT:{nchw,blocked,blocked_y,channels_last,both}")
       ->one_of({"nchw", "blocked", "blocked_y", "channels_last", "both"});
   conv->add_option(

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // bench_conv2d_cuda_test.cpp: `convscope bench conv2d` on a GPU reads the results of block-sparse
-// weights where they lie, in every direction, and those of dense forms beside them.
+// weights where they lie, in every direction, and those of dense forms beside them; and of halves
+// with channels last what a training step runs.
 #include "experiments/bench/conv2d_bench.h"
+#include "layers/dispatch/half_problem.h"
 #include "tests/support/cuda.h"
 
 namespace convscope {
@@ -25,6 +27,30 @@ TEST_F(BenchConv2dOnCuda, ChecksBlocksInEachDirection) {
       EXPECT_GT(row.error_ratio, 0) << row.algorithm << ", " << name_of(direction);
     }
   }
+}
+
+// The problem of a step: weights stay f32, so that dw is f32 beside halves.
+TEST_F(BenchConv2dOnCuda, TimesHalvesAsAStepHasThem) {
+  Conv2dBenchOptions options;
+  options.device = testing::cuda();
+  options.least_samples = 1;
+  options.min_seconds = 1e-6;
+  options.algorithms = algorithms_named("implicit_gemm,implicit_gemm_tma", options.device);
+  const Conv2dProblem halves =
+      Conv2dProblem::parse("n=2,c=16,h=6,w=6,k=24,r=3,s=3,pad=1,dtype=bf16");
+  const Conv2dProblem problem = with_channels_last(halves);
+  for (const Direction direction : kDirections) {
+    const Conv2dBenchGroup group = bench_conv2d(options, problem, direction, [](const auto&) {});
+    ASSERT_EQ(group.rows.size(), 2U) << name_of(direction);
+    for (const Conv2dBenchRow& row : group.rows) {
+      EXPECT_EQ(row.wrong, "") << row.algorithm << ", " << name_of(direction);
+      EXPECT_GT(row.error_ratio, 0) << row.algorithm << ", " << name_of(direction);
+    }
+  }
+  Conv2dProblem half_weights = problem;
+  half_weights.types->w = DType::f16;
+  EXPECT_THROW(check_can_be_timed(half_weights, options.device), Error);
+  EXPECT_THROW(check_can_be_timed(problem, Device{}), Error);
 }
 
 }  // namespace
