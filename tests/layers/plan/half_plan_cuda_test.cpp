@@ -5,11 +5,11 @@
 #include "framework/ops/elementwise.h"
 #include "framework/ops/softmax_cross_entropy.h"
 #include "layers/layer_types.h"
-#include "layers/plan/add_op.h"
 #include "layers/plan/step_plan.h"
 #include "layers/sequential.h"
 #include "tests/support/cuda.h"
 #include "tests/support/numbers.h"
+#include "tests/support/residual_block.h"
 
 namespace convscope {
 namespace {
@@ -39,24 +39,6 @@ LayerSpec conv(const char* name, std::int64_t channels, std::int64_t kernel = 3,
                 {"groups", groups},
                 {"bias", false}});
 }
-
-// y = body(x) + x
-class Block final : public Module {
- public:
-  explicit Block(std::shared_ptr<Module> body) : body_(std::move(body)) {
-    add_child("body", body_);
-  }
-  std::string kind() const override { return "block"; }
-  Variable forward(const Variable& x) override { return add(body_->forward(x), x); }
-  Shape output_shape(const Shape& input) const override { return input; }
-  int describe(PlanGraph& graph, int x) override {
-    const ValueId y = body_->describe(graph, x);
-    return graph.add(std::make_unique<AddOp>(), {y, x}, graph.shape(x));
-  }
-
- private:
-  std::shared_ptr<Module> body_;
-};
 
 struct Network {
   std::vector<LayerSpec> stem, block, rest;  // the block gets a residual when there is one
@@ -103,7 +85,7 @@ std::shared_ptr<Module> build(const Network& network, ComputePrecision precision
     if (specs.empty()) return;
     std::shared_ptr<Module> part = build_layers(specs, shape, context);
     shape = part->output_shape(shape);
-    if (residual) part = std::make_shared<Block>(part);
+    if (residual) part = std::make_shared<testing::ResidualBlock>(part);
     net->add(name, part);
   };
   add("stem", network.stem, false);

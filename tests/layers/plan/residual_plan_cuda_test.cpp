@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // residual_plan_cuda_test.cpp: a network with every kind of layer, planned and dynamic on `device
 // cuda`, against the CPU.
-#include "framework/ops/elementwise.h"
 #include "framework/ops/softmax_cross_entropy.h"
 #include "layers/layer_types.h"
-#include "layers/plan/add_op.h"
 #include "layers/plan/step_plan.h"
 #include "layers/sequential.h"
 #include "tests/support/cuda.h"
 #include "tests/support/numbers.h"
+#include "tests/support/residual_block.h"
 
 namespace convscope {
 namespace {
@@ -34,24 +33,6 @@ LayerSpec conv(const char* name) {
                {{"out_channels", std::int64_t{4}}, {"kernel_size", Ints{3}}, {"padding", Ints{1}}});
 }
 
-// y = body(x) + x
-class Block final : public Module {
- public:
-  explicit Block(std::shared_ptr<Module> body) : body_(std::move(body)) {
-    add_child("body", body_);
-  }
-  std::string kind() const override { return "block"; }
-  Variable forward(const Variable& x) override { return add(body_->forward(x), x); }
-  Shape output_shape(const Shape& input) const override { return input; }
-  int describe(PlanGraph& graph, int x) override {
-    const ValueId y = body_->describe(graph, x);
-    return graph.add(std::make_unique<AddOp>(), {y, x}, graph.shape(x));
-  }
-
- private:
-  std::shared_ptr<Module> body_;
-};
-
 std::shared_ptr<Module> network(Device device) {
   LayerContext context;
   context.seed = 3;
@@ -62,7 +43,7 @@ std::shared_ptr<Module> network(Device device) {
   auto net = std::make_shared<Sequential>();
   net->add("stem", build_layers({conv("c0"), layer("batch_norm2d", "b0"), layer("relu", "r0")},
                                 kInput, context));
-  net->add("block", std::make_shared<Block>(
+  net->add("block", std::make_shared<testing::ResidualBlock>(
                         build_layers({conv("c1"), layer("batch_norm2d", "b1"), layer("relu6", "r1"),
                                       conv("c2"), layer("batch_norm2d", "b2")},
                                      kInput, context)));
