@@ -54,10 +54,10 @@ target_compile_options(convscope_cuda PRIVATE
   "$<$<COMPILE_LANGUAGE:CUDA>:-std=c++20;--expt-relaxed-constexpr;-lineinfo>"
   $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra,-Wno-unused-parameter>
   $<$<AND:$<BOOL:${CONVSCOPE_WERROR}>,$<COMPILE_LANGUAGE:CUDA>>:-Werror=all-warnings>)
-# For a machine that compiles the kernels and does not run them: a third of the time.
+# For a machine that compiles the kernels and does not run them: half the time.
 option(CONVSCOPE_CUDA_UNOPTIMIZED "Compile CUDA kernels as fast as nvcc can, for slow kernels" OFF)
 if(CONVSCOPE_CUDA_UNOPTIMIZED)
-  target_compile_options(convscope_cuda PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-Ofc max>")
+  target_compile_options(convscope_cuda PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:SHELL:-Ofc mid>")
 endif()
 set_target_properties(convscope_cuda PROPERTIES CUDA_STANDARD_REQUIRED OFF
   CUDA_VISIBILITY_PRESET hidden POSITION_INDEPENDENT_CODE ON
