@@ -173,12 +173,12 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
   const Conv2dProblem& z = args.problem;
   const auto plans = plans_of(z, Direction::backward_weight);
   const Work work = work_in(z, Direction::backward_weight, *plans, args.workspace);
-  HalfFactors x{args.x, nullptr}, dy{args.dy, nullptr};
+  Factors at{{args.x, nullptr}, {args.dy, nullptr}};
   if (is_scaled(z)) {
-    x = factors_of_image(args.x_factors, args.x, z.x_shape(), work.x_block);
-    dy = factors_of_image(args.dy_factors, args.dy, z.y_shape(), work.dy_block);
+    at = factors_of_images(z, {args.x_factors, args.dy_factors}, args.x, args.dy, work.x_block,
+                           work.dy_block);
   }
-  run_weight(z, plans->weight, x, dy, work.parts, args.dw, args.accumulate);
+  run_weight(z, plans->weight, at.x, at.dy, work.parts, args.dw, args.accumulate);
 }
 
 // ---- card --------------------------------------------------------------------------------------

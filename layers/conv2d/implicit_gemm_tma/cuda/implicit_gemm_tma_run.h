@@ -38,6 +38,11 @@ void pack_weights(const Conv2dProblem& problem, const void* w, void* packed);
 // Those of an image of f32, made in `block` where they are not given.
 HalfFactors factors_of_image(const HalfFactors& given, const void* image, const Shape& shape,
                              void* block);
+struct Factors {
+  HalfFactors x, dy;
+};
+Factors factors_of_images(const Conv2dProblem& problem, const Factors& given, const void* x,
+                          const void* dy, void* x_block, void* dy_block);
 
 struct GatherOperands {
   const void* in = nullptr;  // x or dy, of f32 images their factors

@@ -49,6 +49,18 @@ HalfFactors factors_of_image(const HalfFactors& given, const void* image, const 
                                        block);
 }
 
+Factors factors_of_images(const Conv2dProblem& z, const Factors& given, const void* x,
+                          const void* dy, void* x_block, void* dy_block) {
+  if (given.x.given() || given.dy.given()) {
+    return {factors_of_image(given.x, x, z.x_shape(), x_block),
+            factors_of_image(given.dy, dy, z.y_shape(), dy_block)};
+  }
+  const auto [first, second] = half_tiles::pack_half_factors(
+      static_cast<const float*>(x), stored_shape(z.x_shape(), z.layout).numel(), x_block,
+      static_cast<const float*>(dy), stored_shape(z.y_shape(), z.layout).numel(), dy_block);
+  return {first, second};
+}
+
 void pack_weights(const Conv2dProblem& z, const void* w, void* packed) {
   if (is_scaled(z)) return pack_scaled_weights(z, static_cast<const float*>(w), packed);
   const std::int64_t count = packed_count(z);
