@@ -11,6 +11,7 @@
 
 #include "layers/conv2d/problem.h"
 #include "layers/dispatch/card.h"
+#include "layers/dispatch/layout/half_factors.h"
 
 namespace convscope {
 
@@ -33,6 +34,7 @@ struct Conv2dForwardArgs {
   Conv2dEpilogue epilogue = {};    // empty unless the card says fuses_epilogue
   const void* prepared = nullptr;  // what prepare_weights made of w; null: this card prepares none
   OperandViews views = {};         // scales of integers, places of sparse weights
+  HalfFactors x_factors = {};      // of a card that takes_half_factors: given, x may be null
 };
 struct Conv2dBackwardDataArgs {
   const Conv2dProblem& problem;
@@ -42,6 +44,7 @@ struct Conv2dBackwardDataArgs {
   void* workspace;
   const void* prepared = nullptr;  // as above
   OperandViews views = {};
+  HalfFactors dy_factors = {};  // as above, of dy
 };
 struct Conv2dBackwardWeightArgs {
   const Conv2dProblem& problem;
@@ -51,6 +54,7 @@ struct Conv2dBackwardWeightArgs {
   bool accumulate;
   void* workspace;
   OperandViews views = {};
+  HalfFactors x_factors = {}, dy_factors = {};  // as above: each given or not
 };
 
 template <>

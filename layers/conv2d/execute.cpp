@@ -27,16 +27,17 @@ void HeavyLayer<Conv2dProblem>::run(const Call<Conv2dProblem>& call) {
                       behind.most);
       card.forward({call.problem, at.input(0), at.input(1), at.input(2), at.output(0),
                     call.workspace, card.fuses_epilogue ? behind : Epilogue{}, call.prepared,
-                    call.views});
+                    call.views, at.factors[0]});
       if (card.fuses_epilogue || behind.empty()) return;
       return conv2d_epilogue_kernel.get(at.device())(behind, at.out[0].values);
     }
     case Direction::backward_data:
       return card.backward_data({call.problem, at.input(0), at.input(1), at.output(0),
-                                 call.workspace, call.prepared, call.views});
+                                 call.workspace, call.prepared, call.views, at.factors[0]});
     case Direction::backward_weight:
       return card.backward_weight({call.problem, at.input(0), at.input(1), at.output(0),
-                                   at.accumulate, call.workspace, call.views});
+                                   at.accumulate, call.workspace, call.views, at.factors[0],
+                                   at.factors[1]});
   }
 }
 

@@ -173,6 +173,9 @@ struct Card {
   bool takes_blocked_layout = false;
   bool takes_blocked_y = false;  // x [N,C,H,W], y blocked; never asked about backward_data
   bool takes_channels_last = false;
+  // Of tf32 images with their channels last it takes the factors of a product where they are given
+  // (half_factors.h), and then does not read the image. workspace_bytes() has room for its own.
+  bool takes_half_factors = false;
   // Null: this direction is not offered.
   CardFunction<typename Layer::ForwardArgs> forward = nullptr;
   CardFunction<typename Layer::BackwardDataArgs> backward_data = nullptr;

@@ -11,6 +11,7 @@
 
 #include "framework/tensor.h"
 #include "layers/dispatch/card.h"
+#include "layers/dispatch/layout/half_factors.h"
 #include "layers/dispatch/operand_specs.h"
 
 namespace convscope {
@@ -44,6 +45,8 @@ struct CONVSCOPE_API Operands {
   std::array<Operand, 3> out;
   bool accumulate = false;  // add to the outputs (backward_weight)
   Epilogue epilogue = {};   // forward
+  // Of in[0] and in[1] where they are images; for a card that takes_half_factors.
+  std::array<HalfFactors, 2> factors = {};
 
   Device device() const;  // of the first output that is there
   const void* input(int i) const { return raw(in[static_cast<std::size_t>(i)]); }

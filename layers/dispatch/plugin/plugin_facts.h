@@ -17,7 +17,7 @@
 
 namespace convscope {
 
-inline constexpr std::int32_t kPluginInterface = 3;
+inline constexpr std::int32_t kPluginInterface = 4;
 // Of the library that these headers belong to: its CMake package takes the same minor version only.
 inline constexpr std::string_view kPluginLibrary = "0.1";
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "framework/int_math.h"
+#include "layers/dispatch/layout/half_factors.h"
 
 namespace convscope::half_tiles {
 
@@ -13,10 +14,6 @@ constexpr int pieces_of(int channels) { return ceil_div(channels, kPieceHalves);
 
 // f32 as two halves: scale by 2^e so that the largest magnitude lies in [2^13, 2^14), then
 // high = half(v), low = half(v - high): 22 bits for all v above 2^-27 of the largest.
-constexpr int scale_exponent(unsigned largest_bits) {
-  const int exponent = static_cast<int>(largest_bits >> 23) - 127;
-  const int e = largest_bits == 0 ? 0 : 13 - exponent;
-  return e > 126 ? 126 : e;
-}
+constexpr int scale_exponent(unsigned largest_bits) { return half_scale_exponent(largest_bits); }
 
 }  // namespace convscope::half_tiles

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+// half_factors.cuh: makes the factors of a product of halves from an f32 image that lies as the
+// product reads it: the largest finite magnitude, then one pass that scales and rounds.
+// Read next  layers/dispatch/layout/half_factors.h; half_pack.cuh, the same from planes
+#pragma once
+
+#include <cstdint>
+
+#include "layers/conv2d/shared/cuda/half_pack.cuh"
+#include "layers/dispatch/layout/half_factors.h"
+
+namespace convscope::half_tiles {
+
+// The head of the block: the scale, and 256 bytes behind it the maxima.
+inline constexpr std::size_t kMaximaAt = 256;
+inline constexpr int kHeadMaxima = static_cast<int>((kHalfFactorsHead - kMaximaAt) / 4);
+// Of each of two images whose maxima share a head.
+inline constexpr int kMaximaOfTwo = 192;
+static_assert(kMaximaBlocks <= kHeadMaxima && 2 * kMaximaOfTwo <= kHeadMaxima);
+
+// An image of f32, what its scale is made of, and where its factors go.
+struct FactorsPack {
+  const float4* image = nullptr;
+  std::int64_t pieces = 0;  // of eight numbers
+  Maxima maxima;
+  float* scale = nullptr;
+  uint4* halves = nullptr;
+
+  FactorsPack() = default;
+  FactorsPack(const float* from, std::int64_t count, const Maxima& of, void* block)
+      : image(reinterpret_cast<const float4*>(from)),
+        pieces(count / kPieceHalves),
+        maxima(of),
+        scale(static_cast<float*>(block)),
+        halves(static_cast<uint4*>(const_cast<void*>(half_factors_in(block).halves))) {}
+  HalfFactors factors() const { return {halves, scale}; }
+};
+
+constexpr int kPackedAtOnce = 4;
+
+// Block (x: pieces, y: image). The loads of the first pieces do not wait for the scale.
+template <int kAtOnce>
+__global__ __launch_bounds__(kThreads) void pack_factors_kernel(
+    const __grid_constant__ FactorsPack first_image,
+    const __grid_constant__ FactorsPack second_image) {
+  const FactorsPack& z = blockIdx.y == 0 ? first_image : second_image;
+  const std::int64_t step = global_threads();
+  let_next_kernel_start();
+  wait_for_previous_kernel();
+  float scale = 0;
+  bool known = false;
+  // All lanes of a warp take as many rounds, because read_exponent() needs all of them.
+  for (std::int64_t first = global_thread() - threadIdx.x % 32; first < z.pieces;
+       first += kAtOnce * step) {
+    const std::int64_t i = first + threadIdx.x % 32;
+    float4 low[kAtOnce], high[kAtOnce];
+#pragma unroll
+    for (int j = 0; j < kAtOnce; ++j) {
+      if (i + j * step >= z.pieces) continue;
+      low[j] = z.image[2 * (i + j * step)];
+      high[j] = z.image[2 * (i + j * step) + 1];
+    }
+    if (!known) scale = power_of_two(read_exponent(z.maxima));
+    known = true;
+#pragma unroll
+    for (int j = 0; j < kAtOnce; ++j) {
+      if (i + j * step >= z.pieces) continue;
+      const float values[kPieceHalves] = {low[j].x,  low[j].y,  low[j].z,  low[j].w,
+                                          high[j].x, high[j].y, high[j].z, high[j].w};
+      write_piece<float, 1>(values, scale, z.halves + i + j * step, 0);
+    }
+  }
+  if (global_thread() == 0) *z.scale = scale;
+}
+
+// The maxima of `count` numbers into the head of a block of half factors; behind them, if they are
+// given, those of other numbers.
+inline Maxima find_maxima(const float* x, std::int64_t count, void* block, int blocks,
+                          const float* more = nullptr, std::int64_t more_count = 0,
+                          int more_blocks = 0) {
+  auto* const bits = reinterpret_cast<unsigned*>(static_cast<std::byte*>(block) + kMaximaAt);
+  launch(maxima_kernel<kMaximaThreads>,
+         {.grid = dim3(static_cast<unsigned>(blocks + more_blocks)),
+          .block = dim3(kMaximaThreads),
+          .overlaps_previous = true},
+         x, count, blocks, more, more_count, bits);
+  return {bits, blocks};
+}
+inline Maxima find_maxima(const float* x, std::int64_t count, void* block) {
+  return find_maxima(x, count, block, maxima_blocks(count));
+}
+
+inline void launch_pack(const FactorsPack& first, const FactorsPack& second) {
+  const std::int64_t pieces = first.pieces > second.pieces ? first.pieces : second.pieces;
+  LaunchShape shape = grid_for(ceil_div(pieces, kPackedAtOnce));
+  shape.grid.y = second.pieces > 0 ? 2 : 1;
+  shape.overlaps_previous = true;
+  launch(pack_factors_kernel<kPackedAtOnce>, shape, first, second);
+}
+
+// x: `count` numbers, a multiple of 8; block: half_factors_bytes(count).
+inline HalfFactors pack_half_factors(const float* x, std::int64_t count, void* block) {
+  const FactorsPack pack(x, count, find_maxima(x, count, block), block);
+  launch_pack(pack, {});
+  return pack.factors();
+}
+
+// The same of two images, in as many launches as of one.
+struct TwoFactors {
+  HalfFactors first, second;
+};
+inline TwoFactors pack_half_factors(const float* a, std::int64_t a_count, void* a_block,
+                                    const float* b, std::int64_t b_count, void* b_block) {
+  const auto blocks = [](std::int64_t count) {
+    const int all = maxima_blocks(count);
+    return all < kMaximaOfTwo ? all : kMaximaOfTwo;
+  };
+  const Maxima of_a =
+      find_maxima(a, a_count, a_block, blocks(a_count), b, b_count, blocks(b_count));
+  const FactorsPack first(a, a_count, of_a, a_block);
+  const FactorsPack second(b, b_count, {of_a.bits + of_a.count, blocks(b_count)}, b_block);
+  launch_pack(first, second);
+  return {first.factors(), second.factors()};
+}
+
+}  // namespace convscope::half_tiles
