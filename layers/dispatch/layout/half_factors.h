@@ -57,7 +57,7 @@ inline HalfFactors half_factors_in(const void* block) {
           static_cast<const float*>(block)};
 }
 
-// x: an f32 image with its channels last; block: half_factors_bytes(x.numel()) bytes, 256-byte
+// x: an f32 image with its channels last; block: half_factors_bytes(x.numel()) bytes, 64-byte
 // aligned. Two launches. On a GPU alone.
 extern CONVSCOPE_API KernelSlot<void(const Tensor& x, void* block)> pack_half_factors_kernel;
 

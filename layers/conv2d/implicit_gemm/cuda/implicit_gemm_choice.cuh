@@ -81,8 +81,9 @@ class Plan {
   std::int64_t pixel_pieces(int pieces_in_group, std::int64_t area) const {
     return z.n * area * z.groups * pieces_in_group;
   }
+  bool is_last() const { return z.layout == ActivationLayout::channels_last; }
   // Pixels lie as the product reads them: nothing is packed but weights.
-  bool is_packed() const { return z.layout == ActivationLayout::channels_last; }
+  bool is_packed() const { return is_last() && is_half(z.dtype); }
   std::int64_t weight_pieces() const {
     return std::int64_t{phases_h} * phases_w * z.groups * rows * depth_pieces();
   }
@@ -130,8 +131,8 @@ class Plan {
     if (tiles == 0 || most_steps == 0) tiles = steps = longest = 1;
     const double store_us =
         weight ? static_cast<double>(out_count) / kWeightPerUs
-               : stored_us(out_count, is_packed() ? 1 : phases_h * phases_w,
-                           is_packed() || out_count % (2 * z.n * z.groups * rows) == 0);
+               : stored_us(out_count, is_last() ? 1 : phases_h * phases_w,
+                           is_last() || out_count % (2 * z.n * z.groups * rows) == 0);
     for (int parts = 1; parts <= kMostParts; parts += 1 + parts / 8) {
       const double part_bytes = 4.0 * static_cast<double>(out_count) * parts;
       const bool summed = weight || parts > 1;

@@ -26,7 +26,7 @@
 //            the tensor cores accept for halves. Each kernel starts while the one before it ends.
 // Shapes     x [N,C,H,W], w [K,C/G,R,S], y [N,K,P,Q] row-major, any alignment; f32, f16, bf16;
 //            packed pixels [planes][N][H][W][G][C/G in pieces]; sums in f32. With layout
-//            channels_last x, y and gradients are halves that lie like that, w, b, dw are f32
+//            channels_last w, b, dw are f32; halves lie as the product reads them
 // Supports   f32 (as f32 or tf32), f16, bf16; kernels up to 15x15; strides up to 8; every padding
 //            and dilation; groups of at least 8 channels, with channels last of a multiple of 8;
 //            sm_80 and newer
@@ -99,6 +99,11 @@ struct PreparedLayout {
   std::int64_t plane = 0;
 };
 
+// Numbers of images in memory.
+std::int64_t stored_count(const Conv2dProblem& z, const Shape& images) {
+  return stored_shape(images, z.layout).numel();
+}
+
 // Hands out the workspace, or only counts it. Of forward and backward_data `other` stands in the
 // prepared block.
 struct Layout {
@@ -111,9 +116,10 @@ struct Layout {
       unscale = reinterpret_cast<float2*>(take_pieces(1));
       auto* const bits = reinterpret_cast<unsigned*>(take_pieces(2 * kMaximaBlocks / 4));
       const bool forward = direction == Direction::forward;
-      maxima = {bits, maxima_blocks((forward || weight ? z.x_shape() : z.y_shape()).numel())};
+      maxima = {bits,
+                maxima_blocks(stored_count(z, forward || weight ? z.x_shape() : z.y_shape()))};
       other_maxima = {bits == nullptr ? nullptr : bits + maxima.count,
-                      maxima_blocks(z.y_shape().numel())};
+                      maxima_blocks(stored_count(z, z.y_shape()))};
     }
     const bool backward_data = direction == Direction::backward_data;
     pixels_plane = plan.pixel_pieces(plan.pieces, backward_data ? z.p() * z.q() : z.h * z.w);
@@ -163,6 +169,12 @@ void launch_pack(const Plan& plan, const LaunchShape& shape, const PackPixels& p
                    : launch(pack_pixels_kernel<float, 1, kChannelsLog2>, shape, pack);
 }
 
+LaunchShape sums_shape(std::int64_t count) {
+  LaunchShape shape = grid_for(count);
+  shape.overlaps_previous = true;
+  return shape;
+}
+
 // `writes_unscale`: of the two passes, the one that has both maxima. Pixels that lie as the product
 // reads them are taken where they are.
 void pack_pixels(const Plan& plan, Layout& at, const void* from, int channels, std::int64_t area,
@@ -182,6 +194,12 @@ void pack_pixels(const Plan& plan, Layout& at, const void* from, int channels, s
                         .maxima = other ? at.other_maxima : at.maxima,
                         .other_maxima = other ? at.maxima : at.other_maxima,
                         .unscale = writes_unscale ? at.unscale : nullptr};
+  if (plan.is_last()) {
+    const std::int64_t pieces = plan.pixel_pieces(pack.pieces, area);
+    const LaunchShape by_pieces = sums_shape(pieces);
+    return plan.planes == 2 ? launch(pack_last_pixels_kernel<2>, by_pieces, pack, pieces)
+                            : launch(pack_last_pixels_kernel<1>, by_pieces, pack, pieces);
+  }
   const LaunchShape shape{
       .grid = dim3(static_cast<unsigned>(plan.z.n * ceil_div(pack.area, pack.pixels())),
                    static_cast<unsigned>(pack.groups * pack.channel_blocks())),
@@ -234,12 +252,6 @@ void pack_weights(const Plan& plan, const PreparedLayout& at, const void* from, 
                    : launch(pack_weights_kernel<float, 1>, shape, pack);
 }
 
-LaunchShape sums_shape(std::int64_t count) {
-  LaunchShape shape = grid_for(count);
-  shape.overlaps_previous = true;
-  return shape;
-}
-
 // forward and backward_data: out = weights x pixels.
 void run_gather(const Plan& plan, const Layout& at, const Finish& end, void* out,
                 std::int64_t out_width, std::int64_t out_area) {
@@ -248,7 +260,7 @@ void run_gather(const Plan& plan, const Layout& at, const Finish& end, void* out
   const int row_tiles = ceil_div(plan.rows, by.rows);
   const std::size_t two = 2 * size_of(z.dtype);
   const int channels = narrow(z.groups) * plan.rows;
-  const int lanes = plan.is_packed() ? round_up(channels, kPieceHalves) : 0;
+  const int lanes = plan.is_last() ? round_up(channels, kPieceHalves) : 0;
   const bool paired = plan.phases_h * plan.phases_w == 1 && out_area % 2 == 0 &&
                       reinterpret_cast<std::uintptr_t>(out) % two == 0;
   Gather gather{.weights = at.other,
@@ -292,10 +304,10 @@ void run_gather(const Plan& plan, const Layout& at, const Finish& end, void* out
          gather);
   if (plan.splits == 1) return;
   if (lanes > 0) {
-    return with_half_type(z.dtype, [&](auto zero) {
+    return with_float_type(z.dtype, [&](auto zero) {
       launch(sum_parts_channels_last_kernel<decltype(zero)>,
              sums_shape(plan.out_count / kPieceHalves), at.parts, plan.splits, plan.out_count,
-             lanes, channels, end, static_cast<uint4*>(out));
+             lanes, channels, end, out);
     });
   }
   with_float_type(z.dtype, [&](auto zero) {
@@ -364,7 +376,7 @@ void forward(const Conv2dForwardArgs& args) {
   const Conv2dProblem& z = args.problem;
   const Plan plan(z, Direction::forward);
   Layout at(plan, Direction::forward, args.workspace, args.prepared);
-  find_maxima(plan, at.maxima, args.x, z.x_shape().numel());
+  find_maxima(plan, at.maxima, args.x, stored_count(z, z.x_shape()));
   pack_pixels(plan, at, args.x, plan.channels, z.h * z.w, false, true);
   run_gather(plan, at, {args.b, args.epilogue.residual, args.epilogue.relu}, args.y, z.q(),
              z.p() * z.q());
@@ -374,7 +386,7 @@ void backward_data(const Conv2dBackwardDataArgs& args) {
   const Conv2dProblem& z = args.problem;
   const Plan plan(z, Direction::backward_data);
   Layout at(plan, Direction::backward_data, args.workspace, args.prepared);
-  find_maxima(plan, at.maxima, args.dy, z.y_shape().numel());
+  find_maxima(plan, at.maxima, args.dy, stored_count(z, z.y_shape()));
   pack_pixels(plan, at, args.dy, plan.channels, z.p() * z.q(), false, true);
   run_gather(plan, at, {}, args.dx, z.w, z.h * z.w);
 }
@@ -383,8 +395,8 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
   const Conv2dProblem& z = args.problem;
   const Plan plan(z, Direction::backward_weight);
   Layout at(plan, Direction::backward_weight, args.workspace, nullptr);
-  find_maxima(plan, at.maxima, args.x, z.x_shape().numel(), at.other_maxima.count, args.dy,
-              z.y_shape().numel());
+  find_maxima(plan, at.maxima, args.x, stored_count(z, z.x_shape()), at.other_maxima.count, args.dy,
+              stored_count(z, z.y_shape()));
   pack_pixels(plan, at, args.x, plan.channels, z.h * z.w, false, false);
   pack_pixels(plan, at, args.dy, plan.rows, z.p() * z.q(), true, true);
   run_weight(plan, at, args.dw, args.accumulate);
@@ -397,11 +409,11 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
     return Conv2dSupport::no(cat("expects elements of f32, f16 or bf16, got ", name_of(z.dtype)));
   }
   const bool channels_last = z.layout == ActivationLayout::channels_last;
-  const OperandTypes halves{.x = z.dtype, .w = DType::f32, .accumulator = DType::f32, .y = z.dtype};
-  if (channels_last ? !is_half(z.dtype) || z.operand_types() != halves : z.types.has_value()) {
-    return Conv2dSupport::no(cat("expects halves and weights of f32 where channels come last, and ",
-                                 "one type elsewhere, got ", z.operand_types().text(),
-                                 " with layout ", name_of(z.layout)));
+  const OperandTypes last{.x = z.dtype, .w = DType::f32, .accumulator = DType::f32, .y = z.dtype};
+  if (channels_last ? z.operand_types() != last : z.types.has_value()) {
+    return Conv2dSupport::no(cat("expects weights of f32 where channels come last, and one type ",
+                                 "elsewhere, got ", z.operand_types().text(), " with layout ",
+                                 name_of(z.layout)));
   }
   if (channels_last && z.groups > 1 &&
       (z.c_per_group() % kPieceHalves != 0 || z.k_per_group() % kPieceHalves != 0)) {

@@ -139,19 +139,17 @@ __global__ __launch_bounds__(V::kThreads,
                                       wide.output(pixel - line * wide.outputs);
   }
   __syncthreads();
-  if constexpr (sizeof(typename V::Out) == 2) {
-    if (z.lanes > 0) {
-      float* const turned = reinterpret_cast<float*>(out_at + V::kTileColumns);
-      return store_channels_last<V>(
-          sums, out_at, turned,
-          {.out = static_cast<uint4*>(z.out),
-           .parts = z.splits > 1 ? z.parts + split * z.out_count : nullptr,
-           .lanes = z.lanes,
-           .channel = group * z.rows + first_row,
-           .rows_left = z.rows - first_row,
-           .first_pixel = static_cast<std::int64_t>(first_image) * z.out_area},
-          z.end);
-    }
+  if (z.lanes > 0) {
+    float* const turned = reinterpret_cast<float*>(out_at + V::kTileColumns);
+    return store_channels_last<V>(
+        sums, out_at, turned,
+        {.out = z.out,
+         .parts = z.splits > 1 ? z.parts + split * z.out_count : nullptr,
+         .lanes = z.lanes,
+         .channel = group * z.rows + first_row,
+         .rows_left = z.rows - first_row,
+         .first_pixel = static_cast<std::int64_t>(first_image) * z.out_area},
+        z.end, scale);
   }
   const int warp_group = thread / 128;
   const int tile_row =

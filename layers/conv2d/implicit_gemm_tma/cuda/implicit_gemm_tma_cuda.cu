@@ -26,16 +26,18 @@
 //            x; what is outside is zeros.
 // Shapes     x [N,1,H,W,Cp], y [N,1,P,Q,Kp], Cp and Kp channels rounded up to 8, 16-byte aligned,
 //            f16 or bf16, as dx and dy; w, dw [K,C,R,S], b [K] f32, or of the half type; sums in
-//            f32
-// Supports   layout channels_last; f16, bf16, or w and sums in f32 beside them; one group; kernels
-//            up to 15x15; strides up to 8, in backward_data up to 4; every padding and dilation up
-//            to 127; GPUs of compute capability 9.0
+//            f32. tf32: all of them f32; factors are f16 times a power of two (half_factors.h),
+//            given or made in front of the product, and the sums are brought back
+// Supports   layout channels_last; f16, bf16, or w and sums in f32 beside them; tf32; one group;
+//            kernels up to 15x15; strides up to 8, in backward_data up to 4; every padding and
+//            dilation up to 127; GPUs of compute capability 9.0
 // Cost       FLOPs = 2 N K P Q C R S; bytes = the tensors; workspace = the parts. Compute-bound
 //            above about 64 channels, where a tile's bytes from the second cache take less time
-//            than its products
+//            than its products. tf32: where the factors are not given, two passes over each image
 // Numerics   products of halves are exact, sums f32, which the tensor cores round towards zero: one
 //            chain. Same bits on each run: parts are added in their order. Exact on integers while
-//            sums stay below 2^24
+//            sums stay below 2^24; tf32: on integers up to 2^11. There numbers below 2^-27 of their
+//            image's largest lose bits, and NaN and infinities stay
 // Backward   dx assigned; dw assigned or added to, in w's type
 // Choices    64 halves: one swizzled row of 128 bytes. 256 x 128 sums are 128 registers of each of
 //            256 threads; the producers give theirs away (setmaxnreg). Tiles: the lowest time of a
@@ -44,7 +46,8 @@
 //            1410.0759; PTX ISA, cp.async.bulk.tensor and wgmma. There is an im2col mode of the
 //            copy engine, too; plain boxes are used here, because they can be shared between taps
 // Read next  ../../implicit_gemm/cuda/implicit_gemm_cuda.cu, which runs on every GPU;
-//            implicit_gemm_tma_taps.h, implicit_gemm_tma_gather.cuh, implicit_gemm_tma_weight.cuh
+//            implicit_gemm_tma_taps.h, implicit_gemm_tma_gather.cuh, implicit_gemm_tma_weight.cuh,
+//            implicit_gemm_tma_scaled.cuh
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -53,6 +56,7 @@
 
 #include "framework/cuda/launch.cuh"
 #include "framework/machine/ceilings.h"
+#include "framework/memory/memory.h"
 #include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_run.h"
 
@@ -97,47 +101,84 @@ std::shared_ptr<const Plans> plans_of(const Conv2dProblem& z, Direction directio
   return made;
 }
 
-std::size_t prepared_bytes(const Conv2dProblem& z, Direction) {
-  return static_cast<std::size_t>(packed_count(z)) * 2;
-}
+std::size_t prepared_bytes(const Conv2dProblem& z, Direction) { return packed_bytes(z); }
 
 void prepare_weights(const Conv2dPrepareArgs& args) {
   pack_weights(args.problem, args.w, args.prepared);
 }
 
+// The parts of the sums, and of f32 images a block of half factors for each image.
+struct Work {
+  float* parts = nullptr;
+  void* x_block = nullptr;
+  void* dy_block = nullptr;
+  std::size_t bytes = 0;
+};
+Work work_in(const Conv2dProblem& z, Direction direction, const Plans& plans, void* memory) {
+  const bool weight = direction == Direction::backward_weight;
+  Work work;
+  const auto take = [&](std::size_t bytes) {
+    void* const at = memory == nullptr ? nullptr : static_cast<std::byte*>(memory) + work.bytes;
+    work.bytes += ScratchArena::round_up(bytes);
+    return at;
+  };
+  const auto images = [&](const Shape& shape) {
+    return take(half_factors_bytes(stored_shape(shape, z.layout).numel()));
+  };
+  work.parts = static_cast<float*>(take(
+      sizeof(float) * static_cast<std::size_t>(weight ? weight_parts(z, plans.weight)
+                                                      : gather_parts(z, direction, plans.gather))));
+  if (!is_scaled(z)) return work;
+  if (direction != Direction::backward_data) work.x_block = images(z.x_shape());
+  if (direction != Direction::forward) work.dy_block = images(z.y_shape());
+  return work;
+}
+
 std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
-  const auto plans = plans_of(z, direction);
-  const std::int64_t floats = direction == Direction::backward_weight
-                                  ? weight_parts(z, plans->weight)
-                                  : gather_parts(z, direction, plans->gather);
-  return static_cast<std::size_t>(floats) * sizeof(float);
+  return work_in(z, direction, *plans_of(z, direction), nullptr).bytes;
 }
 
 void forward(const Conv2dForwardArgs& args) {
   const Conv2dProblem& z = args.problem;
-  run_gather(z, Direction::forward, plans_of(z, Direction::forward)->gather,
-             {.in = args.x,
+  const auto plans = plans_of(z, Direction::forward);
+  const Work work = work_in(z, Direction::forward, *plans, args.workspace);
+  HalfFactors x{args.x, nullptr};
+  if (is_scaled(z)) x = factors_of_image(args.x_factors, args.x, z.x_shape(), work.x_block);
+  run_gather(z, Direction::forward, plans->gather,
+             {.in = x.halves,
+              .in_scale = x.scale,
               .packed = args.prepared,
               .out = args.y,
               .bias = args.b,
               .residual = args.epilogue.residual,
               .relu = args.epilogue.relu,
-              .parts = static_cast<float*>(args.workspace)});
+              .parts = work.parts});
 }
 
 void backward_data(const Conv2dBackwardDataArgs& args) {
   const Conv2dProblem& z = args.problem;
-  run_gather(z, Direction::backward_data, plans_of(z, Direction::backward_data)->gather,
-             {.in = args.dy,
+  const auto plans = plans_of(z, Direction::backward_data);
+  const Work work = work_in(z, Direction::backward_data, *plans, args.workspace);
+  HalfFactors dy{args.dy, nullptr};
+  if (is_scaled(z)) dy = factors_of_image(args.dy_factors, args.dy, z.y_shape(), work.dy_block);
+  run_gather(z, Direction::backward_data, plans->gather,
+             {.in = dy.halves,
+              .in_scale = dy.scale,
               .packed = args.prepared,
               .out = args.dx,
-              .parts = static_cast<float*>(args.workspace)});
+              .parts = work.parts});
 }
 
 void backward_weight(const Conv2dBackwardWeightArgs& args) {
   const Conv2dProblem& z = args.problem;
-  run_weight(z, plans_of(z, Direction::backward_weight)->weight, args.x, args.dy,
-             static_cast<float*>(args.workspace), args.dw, args.accumulate);
+  const auto plans = plans_of(z, Direction::backward_weight);
+  const Work work = work_in(z, Direction::backward_weight, *plans, args.workspace);
+  HalfFactors x{args.x, nullptr}, dy{args.dy, nullptr};
+  if (is_scaled(z)) {
+    x = factors_of_image(args.x_factors, args.x, z.x_shape(), work.x_block);
+    dy = factors_of_image(args.dy_factors, args.dy, z.y_shape(), work.dy_block);
+  }
+  run_weight(z, plans->weight, x, dy, work.parts, args.dw, args.accumulate);
 }
 
 // ---- card --------------------------------------------------------------------------------------
@@ -148,8 +189,11 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
         cat("expects images with their channels last, because the copy engine ",
             "brings whole rows of channels, got layout ", name_of(z.layout)));
   }
-  if (z.dtype != DType::f16 && z.dtype != DType::bf16) {
-    return Conv2dSupport::no(cat("expects images of f16 or bf16, got ", name_of(z.dtype)));
+  const bool tf32 = z.dtype == DType::f32 && z.math == MathMode::tf32;
+  if (!is_half(z.dtype) && !tf32) {
+    return Conv2dSupport::no(cat("expects images of f16 or bf16, or of f32 with precision tf32, ",
+                                 "because the tensor cores multiply halves, got ",
+                                 name_of(z.dtype)));
   }
   const OperandTypes types = z.operand_types();
   if (types.x != z.dtype || types.y != z.dtype || types.accumulator != DType::f32 ||
@@ -195,17 +239,20 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
   return {};
 }
 
-// The plan's own estimate, said as a share of the tensor cores' peak.
+// The plan's own estimate, said as a share of the tensor cores' peak. Of f32 images the factors
+// are given, as in a planned step.
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   const auto plans = plans_of(z, direction);
   const bool weight = direction == Direction::backward_weight;
   const double us = weight ? plans->weight.us : plans->gather.us;
   const int launches = weight || plans->gather.splits > 1 ? 2 : 1;
-  const double flops = z.nominal_flops();
+  const bool scaled = is_scaled(z);
+  // f32 is measured by the peak of TF32, which halves run at twice the rate of.
+  const double flops = z.nominal_flops() * (scaled ? 0.5 : 1);
+  const double peak = scaled ? kUnmeasuredGpu.tf32_flops : kUnmeasuredGpu.half_flops;
   return {.flops = flops,
           .bytes = z.nominal_bytes(),
-          .peak_share =
-              std::clamp(flops / (kUnmeasuredGpu.half_flops * std::max(us, 1.0) * 1e-6), 1e-4, 1.0),
+          .peak_share = std::clamp(flops / (peak * std::max(us, 1.0) * 1e-6), 1e-4, 1.0),
           .launches = static_cast<double>(launches),
           .tensor_cores = true};
 }
@@ -228,6 +275,7 @@ const Conv2dAlgorithm kCard{
     .fuses_epilogue = true,
     .takes_mixed_types = true,
     .takes_channels_last = true,
+    .takes_half_factors = true,
     .forward = forward,
     .backward_data = backward_data,
     .backward_weight = backward_weight,

@@ -7,11 +7,13 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "framework/cuda/half.cuh"
 #include "framework/cuda/matrix_step.cuh"
 #include "framework/cuda/tma.cuh"
 #include "layers/conv2d/epilogue.cuh"
+#include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_floats.cuh"
 #include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_plan.h"
 
 namespace convscope::implicit_gemm_tma {
@@ -19,9 +21,13 @@ namespace convscope::implicit_gemm_tma {
 constexpr int kGatherThreads = 384;
 constexpr int kProducerRegisters = 40;
 
-template <class Half_, int kTiles_, int kColumns_, int kBlocks_, int kChunk_, bool kBackward_>
+// Out: what the result is stored as. f32 is made of factors that were scaled (half_factors.h).
+template <class Half_, int kTiles_, int kColumns_, int kBlocks_, int kChunk_, bool kBackward_,
+          class Out_ = Half_>
 struct GatherVariant {
   using Half = Half_;
+  using Out = Out_;
+  static constexpr bool kScaled = std::is_same_v<Out, float>;
   static constexpr int kTiles = kTiles_;  // of 64 pixels, for each warp group
   static constexpr int kRows = 128 * kTiles_;
   static constexpr int kColumns = kColumns_;
@@ -48,6 +54,8 @@ struct Gather {
   float* parts = nullptr;  // [splits] of the same, when splits > 1
   const void* bias = nullptr;
   const void* residual = nullptr;
+  const float* pixels_scale = nullptr;  // of f32 results
+  const float* weights_scale = nullptr;
   std::int64_t out_count = 0;
   int bias_channels = 0;
   bool bias_is_f32 = false, relu = false;
@@ -149,13 +157,19 @@ __device__ inline void add_bias(const Gather& z, int first_column,
 }
 
 template <class V>
-__device__ inline void store_gathered(const Gather& z, const GatherTile& tile,
+__device__ inline void store_gathered(const Gather& z, const GatherTile& tile, int unscale,
                                       float (&sums)[V::kTiles][V::kColumns / 2]) {
   using Half = typename V::Half;
   constexpr int kBlocks = V::kColumns / 8;
   const int thread = static_cast<int>(threadIdx.x);
   const int lane = thread % 32;
   const Phase& phase = z.taps.phase[tile.phase];
+  if constexpr (V::kScaled) {
+    if (z.splits == 1) {
+#pragma unroll
+      for (int i = 0; i < V::kTiles; ++i) times_power_of_two(unscale, sums[i]);
+    }
+  }
   if (z.bias != nullptr && z.splits == 1) add_bias<V>(z, tile.column, sums);
 #pragma unroll
   for (int row = 0; row < 2 * V::kTiles; ++row) {
@@ -186,6 +200,12 @@ __device__ inline void store_gathered(const Gather& z, const GatherTile& tile,
               make_float2(mine[4 * j + 2 * i], mine[4 * j + 2 * i + 1]);
         }
       }
+      continue;
+    }
+    if constexpr (V::kScaled) {
+      store_floats(mine, i, columns_left, z.relu,
+                   z.residual == nullptr ? nullptr : static_cast<const float*>(z.residual) + at,
+                   static_cast<float*>(z.out) + at);
       continue;
     }
     if (z.residual != nullptr) {
@@ -318,6 +338,8 @@ __global__ __launch_bounds__(kGatherThreads,
     }
   } else {
     step::take_registers<V::kRegisters>();
+    int unscale = 0;
+    if constexpr (V::kScaled) unscale = unscale_exponent(*z.pixels_scale, *z.weights_scale);
     Ring patch_ring, weight_ring;
     const int first_row = thread / 128 * V::kTiles * 64;
     const bool speaks = thread % 32 == 0;  // for its warp
@@ -384,7 +406,7 @@ __global__ __launch_bounds__(kGatherThreads,
       for (int j = 0; j < V::kTiles; ++j) matrix_tile::hold(sums[j]);
       if (speaks && used_weights >= 0) tma::arrive(weight_empty + used_weights);
       if (speaks && used_patch >= 0) tma::arrive(patch_empty + used_patch);
-      store_gathered<V>(z, tile, sums);
+      store_gathered<V>(z, tile, unscale, sums);
     }
   }
 #else

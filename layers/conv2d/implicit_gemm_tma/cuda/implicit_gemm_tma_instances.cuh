@@ -12,10 +12,10 @@
 
 namespace convscope::implicit_gemm_tma {
 
-template <class Half, int kShape, bool kBackward>
+template <class Half, int kShape, bool kBackward, class Out = Half>
 using GatherOf =
     GatherVariant<Half, kGatherShapes[kShape].rows / 128, kGatherShapes[kShape].columns,
-                  kGatherShapes[kShape].blocks, kGatherShapes[kShape].chunk, kBackward>;
+                  kGatherShapes[kShape].blocks, kGatherShapes[kShape].chunk, kBackward, Out>;
 template <class Half, int kShape>
 using WeightOf = WeightVariant<Half, kWeightShapes[kShape].columns, kWeightShapes[kShape].slots>;
 
@@ -32,6 +32,19 @@ const Kernels& kernels() {
       kernels<Half>(std::make_integer_sequence<int, kGatherShapeCount>{},
                     std::make_integer_sequence<int, static_cast<int>(std::size(kWeightShapes))>{});
   return table;
+}
+
+// `table` with the kernels of forward and backward_data that store Out.
+template <class Half, class Out, int... kGather>
+Kernels with_gather(Kernels table, std::integer_sequence<int, kGather...>) {
+  ((table.gather[0][kGather] = gather_kernel<GatherOf<Half, kGather, false, Out>>,
+    table.gather[1][kGather] = gather_kernel<GatherOf<Half, kGather, true, Out>>),
+   ...);
+  return table;
+}
+template <class Half, class Out>
+Kernels with_gather(const Kernels& table) {
+  return with_gather<Half, Out>(table, std::make_integer_sequence<int, kGatherShapeCount>{});
 }
 
 }  // namespace convscope::implicit_gemm_tma

@@ -19,6 +19,7 @@ constexpr double kBytesPerCycle = 38;  // from the second cache to a multiproces
 constexpr double kStepCycles = 40;     // that a step of the pipeline takes beside its products
 constexpr double kTileCycles = 2500;   // to begin a tile
 constexpr double kStoreCycles = 0.1;   // for each number of it
+constexpr double kStoreCyclesF32 = 0.15;
 // Of a multiprocessor's tensor cores, under the clock of a long product. Narrow factors are read
 // from shared memory too often.
 double flops_per_cycle(int rows, int columns) {
@@ -123,7 +124,9 @@ struct GatherSearch {
     double cycles_all = 0, cycles_most = 0;
     int tiles = 0, fewest_patches = 1 << 30;
     const int chunks = ceil_div(depth, shape.chunk);
-    const double tile_cycles = kTileCycles + kStoreCycles * shape.rows * shape.columns;
+    const bool f32 = z.dtype == DType::f32;  // results; factors are halves anyway
+    const double tile_cycles =
+        kTileCycles + (f32 ? kStoreCyclesF32 : kStoreCycles) * shape.rows * shape.columns;
     plan.column_tiles = ceil_div(columns, shape.columns);
     for (int i = 0; i < geometry.phases_h * geometry.phases_w; ++i) {
       const Line& high = geometry.high[i / geometry.phases_w];
@@ -157,7 +160,8 @@ struct GatherSearch {
                                                               : static_cast<double>(z.h * z.w)) *
                              columns;
     const double memory_us =
-        (static_cast<double>(z.x_shape().numel()) + static_cast<double>(z.y_shape().numel())) * 2 /
+        ((static_cast<double>(z.x_shape().numel()) + static_cast<double>(z.y_shape().numel())) * 2 +
+         (f32 ? 2 * out_count : 0)) /
         kMemoryBytesPerUs;
     const double at_once = static_cast<double>(machine.multiprocessors) * shape.blocks;
     for (int splits = 1; splits <= 16 && splits <= std::max(1, fewest_patches); ++splits) {

@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_plan.h"
+#include "layers/dispatch/layout/half_factors.h"
 
 namespace convscope::implicit_gemm_tma {
 
@@ -19,16 +20,28 @@ struct Kernels {
 };
 const Kernels& f16_kernels();
 const Kernels& bf16_kernels();
+const Kernels& tf32_kernels();  // scaled factors of f16, results of f32
 
 inline DType weight_type(const Conv2dProblem& z) { return z.operand_types().w; }
 // Halves of w [K][R S][C rounded up].
 inline std::int64_t packed_count(const Conv2dProblem& z) {
   return z.k * z.r * z.s * ((z.c + 7) / 8 * 8);
 }
+// Whether the factors of a problem are halves that were scaled (half_factors.h).
+inline bool is_scaled(const Conv2dProblem& z) { return z.dtype == DType::f32; }
+// Of f32 images a block of half factors, else halves alone.
+inline std::size_t packed_bytes(const Conv2dProblem& z) {
+  return is_scaled(z) ? half_factors_bytes(packed_count(z))
+                      : static_cast<std::size_t>(packed_count(z)) * 2;
+}
 void pack_weights(const Conv2dProblem& problem, const void* w, void* packed);
+// Those of an image of f32, made in `block` where they are not given.
+HalfFactors factors_of_image(const HalfFactors& given, const void* image, const Shape& shape,
+                             void* block);
 
 struct GatherOperands {
-  const void* in = nullptr;  // x or dy
+  const void* in = nullptr;  // x or dy, of f32 images their factors
+  const float* in_scale = nullptr;
   const void* packed = nullptr;
   void* out = nullptr;  // y or dx
   const void* bias = nullptr;
@@ -41,7 +54,8 @@ void run_gather(const Conv2dProblem& problem, Direction direction, const GatherP
                 const GatherOperands& operands);
 
 std::int64_t weight_parts(const Conv2dProblem& problem, const WeightPlan& plan);
-void run_weight(const Conv2dProblem& problem, const WeightPlan& plan, const void* x, const void* dy,
-                float* parts, void* dw, bool accumulate);
+// x and dy as the kernels read them; scale null: they are halves.
+void run_weight(const Conv2dProblem& problem, const WeightPlan& plan, const HalfFactors& x,
+                const HalfFactors& dy, float* parts, void* dw, bool accumulate);
 
 }  // namespace convscope::implicit_gemm_tma

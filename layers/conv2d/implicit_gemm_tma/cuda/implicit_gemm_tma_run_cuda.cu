@@ -2,6 +2,7 @@
 // implicit_gemm_tma_run_cuda.cu: plans become parameters of kernels: tensor maps, sizes, grids.
 // Read next  implicit_gemm_tma_gather.cuh
 #include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_run.h"
+#include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_scaled.cuh"
 #include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_weight.cuh"
 
 namespace convscope::implicit_gemm_tma {
@@ -11,7 +12,7 @@ int narrow(std::int64_t value) { return static_cast<int>(value); }
 std::int64_t eights(std::int64_t channels) { return round_up(channels, std::int64_t{8}); }
 
 const Kernels& kernels_of(const Conv2dProblem& z) {
-  return z.dtype == DType::bf16 ? bf16_kernels() : f16_kernels();
+  return is_scaled(z) ? tf32_kernels() : z.dtype == DType::bf16 ? bf16_kernels() : f16_kernels();
 }
 
 template <class Body>
@@ -25,9 +26,31 @@ TensorMapShape images_shape(std::int64_t n, std::int64_t h, std::int64_t w, std:
   return {.sizes = {c, w, 1, h, n}, .strides = {1, c, c, w * c, h * w * c}};
 }
 
+void pack_scaled_weights(const Conv2dProblem& z, const float* w, void* block) {
+  const half_tiles::Maxima maxima = half_tiles::find_maxima(w, z.w_shape().numel(), block);
+  const int channels = narrow(eights(z.c)), kernel = narrow(z.r * z.s);
+  const int width = turned_channels(channels, kernel);
+  launch(
+      pack_scaled_weights_kernel<kThreads>,
+      {.grid = dim3(static_cast<unsigned>(ceil_div(channels, width)), static_cast<unsigned>(z.k)),
+       .block = dim3(kThreads),
+       .overlaps_previous = true},
+      w, channels, narrow(z.c), kernel, width, maxima, static_cast<float*>(block),
+      static_cast<uint4*>(const_cast<void*>(half_factors_in(block).halves)));
+}
+
 }  // namespace
 
+HalfFactors factors_of_image(const HalfFactors& given, const void* image, const Shape& shape,
+                             void* block) {
+  if (given.given()) return given;
+  return half_tiles::pack_half_factors(static_cast<const float*>(image),
+                                       stored_shape(shape, ActivationLayout::channels_last).numel(),
+                                       block);
+}
+
 void pack_weights(const Conv2dProblem& z, const void* w, void* packed) {
+  if (is_scaled(z)) return pack_scaled_weights(z, static_cast<const float*>(w), packed);
   const std::int64_t count = packed_count(z);
   LaunchShape shape = grid_for(count);
   shape.overlaps_previous = true;
@@ -69,7 +92,10 @@ void run_gather(const Conv2dProblem& z, Direction direction, const GatherPlan& p
                          .strides = {1, c, c, z.r * z.s * c, z.k * z.r * z.s * c}};
   weights.box[0] = forward ? shape.chunk : 64;
   weights.box[3] = forward ? shape.columns : shape.chunk;
-  gather.weights = encode_tensor_map(operands.packed, weights);
+  const HalfFactors w = half_factors_in(operands.packed);
+  gather.weights = encode_tensor_map(is_scaled(z) ? w.halves : operands.packed, weights);
+  gather.pixels_scale = operands.in_scale;
+  gather.weights_scale = is_scaled(z) ? w.scale : nullptr;
   gather.out = operands.out;
   gather.parts = operands.parts;
   gather.bias = operands.bias;
@@ -110,8 +136,9 @@ void run_gather(const Conv2dProblem& z, Direction direction, const GatherPlan& p
           .overlaps_previous = true},
          gather);
   if (plan.splits == 1) return;
-  LaunchShape sums = grid_for(gather.out_count / 8);
+  LaunchShape sums = grid_for(gather.out_count / (is_scaled(z) ? 4 : 8));
   sums.overlaps_previous = true;
+  if (is_scaled(z)) return launch(sum_gathered_floats_kernel<float>, sums, gather);
   with_half(z, [&](auto half) { launch(sum_gathered_kernel<decltype(half)>, sums, gather); });
 }
 
@@ -119,8 +146,8 @@ std::int64_t weight_parts(const Conv2dProblem& z, const WeightPlan& plan) {
   return plan.splits * packed_count(z);
 }
 
-void run_weight(const Conv2dProblem& z, const WeightPlan& plan, const void* x, const void* dy,
-                float* parts, void* dw, bool accumulate) {
+void run_weight(const Conv2dProblem& z, const WeightPlan& plan, const HalfFactors& x,
+                const HalfFactors& dy, float* parts, void* dw, bool accumulate) {
   const WeightShape& shape = kWeightShapes[plan.shape];
   const Geometry geometry(z, Direction::backward_weight);
   WeightGather gather;
@@ -134,7 +161,7 @@ void run_weight(const Conv2dProblem& z, const WeightPlan& plan, const void* x, c
   errors.box[1] = plan.errors_w;
   errors.box[3] = plan.errors_h;
   errors.box[4] = plan.images;
-  gather.errors = encode_tensor_map(dy, errors);
+  gather.errors = encode_tensor_map(dy.halves, errors);
   gather.step_h = geometry.high[0].step;
   gather.step_w = geometry.wide[0].step;
   TensorMapShape pixels = images_shape(z.n, z.h, z.w, z.c);
@@ -144,8 +171,10 @@ void run_weight(const Conv2dProblem& z, const WeightPlan& plan, const void* x, c
   pixels.steps[1] = gather.step_w;
   pixels.steps[3] = gather.step_h;
   pixels.box[0] = shape.columns;
-  gather.pixels = encode_tensor_map(x, pixels);
+  gather.pixels = encode_tensor_map(x.halves, pixels);
   gather.parts = parts;
+  gather.pixels_scale = x.scale;
+  gather.errors_scale = dy.scale;
   gather.k = narrow(z.k);
   gather.channels = narrow(eights(z.c));
   gather.kernel = narrow(z.r * z.s);

@@ -30,8 +30,10 @@ struct WeightVariant {
 };
 
 struct WeightGather {
-  TensorMap errors, pixels;                       // dy, x
-  float* parts = nullptr;                         // [splits][K][R S][channels]
+  TensorMap errors, pixels;             // dy, x
+  float* parts = nullptr;               // [splits][K][R S][channels]
+  const float* pixels_scale = nullptr;  // null: factors were not scaled
+  const float* errors_scale = nullptr;
   int k = 0, channels = 0, kernel = 1;            // K, C rounded up, R S
   int splits = 1, steps = 0;                      // steps: boxes of pixels
   int k_blocks = 1, c_blocks = 1, tap_count = 1;  // of 64 (16) channels, of taps: what a tile holds
@@ -211,6 +213,11 @@ __global__ __launch_bounds__(kWeightThreads,
     });
 #pragma unroll
     for (int j = 0; j < V::kSlots; ++j) matrix_tile::hold(sums[j]);
+    if (z.pixels_scale != nullptr) {
+      const int unscale = unscale_exponent(*z.pixels_scale, *z.errors_scale);
+#pragma unroll
+      for (int j = 0; j < V::kSlots; ++j) times_power_of_two(unscale, sums[j]);
+    }
 
 #pragma unroll
     for (int j = 0; j < V::kSlots; ++j) {

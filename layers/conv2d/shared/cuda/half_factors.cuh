@@ -51,21 +51,22 @@ __global__ __launch_bounds__(kThreads) void pack_factors_kernel(const float4* x,
   if (global_thread() == 0) *scale_to = scale;
 }
 
-inline Maxima maxima_in(void* block, std::int64_t count) {
-  return {reinterpret_cast<const unsigned*>(static_cast<std::byte*>(block) + kMaximaAt),
-          maxima_blocks(count)};
-}
-
-// x: `count` numbers, a multiple of 8; block: half_factors_bytes(count).
-inline HalfFactors pack_half_factors(const float* x, std::int64_t count, void* block) {
-  const Maxima maxima = maxima_in(block, count);
-  const HalfFactors out = half_factors_in(block);
+// Those of `count` numbers, into the head of a block of half factors.
+inline Maxima find_maxima(const float* x, std::int64_t count, void* block) {
+  auto* const bits = reinterpret_cast<unsigned*>(static_cast<std::byte*>(block) + kMaximaAt);
+  const Maxima maxima{bits, maxima_blocks(count)};
   launch(maxima_kernel<kMaximaThreads>,
          {.grid = dim3(static_cast<unsigned>(maxima.count)),
           .block = dim3(kMaximaThreads),
           .overlaps_previous = true},
-         x, count, maxima.count, static_cast<const float*>(nullptr), std::int64_t{0},
-         const_cast<unsigned*>(maxima.bits));
+         x, count, maxima.count, static_cast<const float*>(nullptr), std::int64_t{0}, bits);
+  return maxima;
+}
+
+// x: `count` numbers, a multiple of 8; block: half_factors_bytes(count).
+inline HalfFactors pack_half_factors(const float* x, std::int64_t count, void* block) {
+  const Maxima maxima = find_maxima(x, count, block);
+  const HalfFactors out = half_factors_in(block);
   LaunchShape shape = grid_for(ceil_div(count / kPieceHalves, kPackedAtOnce));
   shape.overlaps_previous = true;
   launch(pack_factors_kernel<kPackedAtOnce>, shape, reinterpret_cast<const float4*>(x),

@@ -211,6 +211,21 @@ __global__ __launch_bounds__(256) void pack_pixels_kernel(const PackPixels z) {
   }
 }
 
+// The same of images whose channels are last: they keep their places. Thread per piece.
+template <int kPlanes>
+__global__ void pack_last_pixels_kernel(const PackPixels z, std::int64_t pieces) {
+  let_next_kernel_start();
+  wait_for_previous_kernel();
+  const float scale = power_of_two(read_exponent(z.maxima));
+  if (z.unscale != nullptr && blockIdx.x == 0 && threadIdx.x < 32) write_unscale(z);
+  for (std::int64_t i = global_thread(); i < pieces; i += global_threads()) {
+    const float4* const from = static_cast<const float4*>(z.from) + 2 * i;
+    const float4 low = from[0], high = from[1];
+    const float values[kPieceHalves] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+    write_piece<float, kPlanes>(values, scale, z.to + i, z.plane);
+  }
+}
+
 // ---- sums of the parts of a split --------------------------------------------------------------
 
 struct Finish {  // y = relu(sum + b + residual), each part if asked for
@@ -219,11 +234,12 @@ struct Finish {  // y = relu(sum + b + residual), each part if asked for
   bool relu = false;
 };
 
-// Eight sums of channels that lie side by side, of images with their channels last: the bias is
-// f32. `left` of the channels are there; behind them the sums stay as they are.
+// Eight sums of channels that lie side by side, of images with their channels last, to their piece
+// of `out`: the bias is f32. `left` of the channels are there; behind them the sums stay as they
+// are.
 template <class Out>
-__device__ inline uint4 finish_piece(const Finish& z, float (&sums)[kPieceHalves], int channel,
-                                     int left, std::int64_t piece_at) {
+__device__ inline void finish_piece(const Finish& z, float (&sums)[kPieceHalves], int channel,
+                                    int left, void* out, std::int64_t piece_at) {
   if (z.bias != nullptr) {
     const float* const bias = static_cast<const float*>(z.bias) + channel;
 #pragma unroll
@@ -231,20 +247,33 @@ __device__ inline uint4 finish_piece(const Finish& z, float (&sums)[kPieceHalves
   }
   if (z.residual != nullptr) {
     float beside[kPieceHalves];
-    floats_of_piece<Out>(static_cast<const uint4*>(z.residual)[piece_at], beside);
+    if constexpr (sizeof(Out) == 2) {
+      floats_of_piece<Out>(static_cast<const uint4*>(z.residual)[piece_at], beside);
+    } else {
+#pragma unroll
+      for (int l = 0; l < kPieceHalves; ++l) {
+        beside[l] = static_cast<const float*>(z.residual)[piece_at * kPieceHalves + l];
+      }
+    }
 #pragma unroll
     for (int l = 0; l < kPieceHalves; ++l) sums[l] += beside[l];
   }
 #pragma unroll
   for (int l = 0; l < kPieceHalves; ++l) sums[l] = finished(sums[l], z.relu);
-  return piece_of_floats<Out>(sums);
+  if constexpr (sizeof(Out) == 2) {
+    static_cast<uint4*>(out)[piece_at] = piece_of_floats<Out>(sums);
+  } else {
+    float4* const to = static_cast<float4*>(out) + 2 * piece_at;
+    to[0] = make_float4(sums[0], sums[1], sums[2], sums[3]);
+    to[1] = make_float4(sums[4], sums[5], sums[6], sums[7]);
+  }
 }
 
-// parts [split][pixels][lanes], `count` elements each; out is halves with their channels last.
+// parts [split][pixels][lanes], `count` elements each; out has its channels last.
 template <class Out>
 __global__ void sum_parts_channels_last_kernel(const float* parts, int splits, std::int64_t count,
                                                int lanes, int channels, const Finish end,
-                                               uint4* out) {
+                                               void* out) {
   let_next_kernel_start();
   wait_for_previous_kernel();
   const std::int64_t pieces = count / kPieceHalves;
@@ -260,7 +289,7 @@ __global__ void sum_parts_channels_last_kernel(const float* parts, int splits, s
       for (int l = 0; l < kPieceHalves; ++l) sums[l] += all[l];
     }
     const int channel = static_cast<int>(i % (lanes / kPieceHalves)) * kPieceHalves;
-    out[i] = finish_piece<Out>(end, sums, channel, channels - channel, i);
+    finish_piece<Out>(end, sums, channel, channels - channel, out, i);
   }
 }
 

@@ -171,7 +171,7 @@ __device__ inline void store_tile(const float (&sums)[V::kSums], Out* out, const
 
 // Where a tile of images with their channels last is written; see store_channels_last().
 struct ChannelsLastTile {
-  uint4* out = nullptr;    // halves [pixels][lanes in pieces]
+  void* out = nullptr;     // [pixels][lanes in pieces]
   float* parts = nullptr;  // sums [pixels][lanes] instead, when the depth has parts
   int lanes = 0;           // of a pixel
   int channel = 0;         // of the tile's first row
@@ -182,11 +182,11 @@ struct ChannelsLastTile {
 // The sums of a block to `z`. They are turned over in shared memory, so that eight channels of a
 // pixel are 16 bytes and neighbouring threads have neighbouring channels. `at`: the places of the
 // tile's pixels, relative to first_pixel (-1: no pixel), in front of the memory `turned`. Groups
-// have whole pieces of channels, so a piece that is there belongs to one group.
+// have whole pieces of channels, so a piece that is there belongs to one group. `unscale`: of f32.
 template <class V>
 __device__ inline void store_channels_last(const float (&sums)[V::kSums], const int* at,
                                            float* turned, const ChannelsLastTile& z,
-                                           const Finish& end) {
+                                           const Finish& end, float2 unscale) {
   // 4 modulo 32: the rows and columns of a warp's fragment meet all banks.
   constexpr int kRow = V::kTileRows + 4;
   static_assert(V::kTileColumns * (kRow + 1) * 4 <= V::kStages * V::kStageBytes);
@@ -200,7 +200,9 @@ __device__ inline void store_channels_last(const float (&sums)[V::kSums], const 
     for (int i = 0; i < 2; ++i) {
 #pragma unroll
       for (int e = 0; e < 2; ++e) {
-        turned[(column + 8 * j + e) * kRow + row + 8 * i] = sums[4 * j + 2 * i + e];
+        float sum = sums[4 * j + 2 * i + e];
+        if constexpr (sizeof(typename V::Out) == 4) sum = sum * unscale.x * unscale.y;
+        turned[(column + 8 * j + e) * kRow + row + 8 * i] = sum;
       }
     }
   }
@@ -221,8 +223,8 @@ __device__ inline void store_channels_last(const float (&sums)[V::kSums], const 
       continue;
     }
     float v[kPieceHalves] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
-    z.out[place / kPieceHalves] = finish_piece<typename V::Out>(
-        end, v, z.channel + first, z.rows_left - first, place / kPieceHalves);
+    finish_piece<typename V::Out>(end, v, z.channel + first, z.rows_left - first, z.out,
+                                  place / kPieceHalves);
   }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // implicit_gemm_tma_cuda_test.cpp: every kernel of implicit_gemm_tma and every way to share
-// patches, in both half types, with weights of that type or of f32, against the double
+// patches, in both half types, with weights of that type or of f32, and in tf32, against the double
 // reference; epilogues; recorded and replayed; refusals.
 #include <gtest/gtest.h>
 
@@ -141,6 +141,25 @@ TEST_F(ImplicitGemmTmaOnCuda, AgreesWithTheReferenceInEveryKernel) {
   }
 }
 
+TEST_F(ImplicitGemmTmaOnCuda, AgreesWithTheReferenceInTf32) {
+  std::size_t turn = 0;
+  for (const char* text : kProblems) {
+    Conv2dProblem z = Conv2dProblem::parse(text);
+    z.layout = ActivationLayout::channels_last;
+    z.math = MathMode::tf32;
+    ConvolutionCase exact(z, Tier::exact);
+    ConvolutionCase bounded(z, turn % 3 == 0   ? Tier::bounded
+                               : turn % 3 == 1 ? Tier::offset
+                                               : Tier::heavy);
+    ++turn;
+    for (const Direction direction : kDirections) {
+      ASSERT_EQ(support_of(card(), z, direction).reason, "") << z.text();
+      EXPECT_EQ(exact.check(card(), direction), "");
+      EXPECT_EQ(bounded.check(card(), direction), "");
+    }
+  }
+}
+
 // Small integers: every sum is a number that halves have, so one rounding and two give the same.
 Tensor integers(const Shape& shape, DType dtype, int seed) {
   Tensor out = Tensor::empty(shape);
@@ -234,8 +253,10 @@ TEST_F(ImplicitGemmTmaOnCuda, RefusesInASentence) {
   EXPECT_EQ(reason("n=1,c=8,h=8,w=8,k=8,dtype=bf16"),
             "expects images with their channels last, because the copy engine brings whole rows of "
             "channels, got layout nchw");
-  EXPECT_EQ(reason(cat("n=1,c=8,h=8,w=8,k=8", last).c_str()),
-            "expects images of f16 or bf16, got f32");
+  EXPECT_EQ(
+      reason(cat("n=1,c=8,h=8,w=8,k=8", last).c_str()),
+      "expects images of f16 or bf16, or of f32 with precision tf32, because the tensor cores "
+      "multiply halves, got f32");
   EXPECT_EQ(reason(cat("n=1,c=8,h=8,w=8,k=8,groups=2,dtype=f16", last).c_str()),
             "expects groups 1, got groups 2");
   EXPECT_EQ(reason(cat("n=1,c=8,h=32,w=32,k=8,r=16,s=16,dtype=f16", last).c_str()),

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// implicit_gemm_tma_floats.cuh: how sums of scaled factors become f32 again and leave the registers
+// of a warp group as pieces of 16 bytes.
+// Read next  layers/dispatch/layout/half_factors.h, the factors; implicit_gemm_tma_gather.cuh
+#pragma once
+
+#include <cstdint>
+
+#include "framework/cuda/launch.cuh"
+#include "layers/conv2d/epilogue.cuh"
+#include "layers/conv2d/shared/cuda/half_pack.cuh"
+
+namespace convscope::implicit_gemm_tma {
+
+// e of 2^e, which brings a sum of products of two scaled factors back. The scales are powers of
+// two, 2^-114 to 2^126.
+__device__ inline int unscale_exponent(float a, float b) {
+  return 254 - static_cast<int>(__float_as_uint(a) >> 23) -
+         static_cast<int>(__float_as_uint(b) >> 23);
+}
+
+// As two factors, because 2^e may lie beyond the range of one.
+template <int kCount>
+__device__ inline void times_power_of_two(int e, float (&sums)[kCount]) {
+  const float first = half_tiles::power_of_two(e / 2);
+  const float second = half_tiles::power_of_two(e - e / 2);
+#pragma unroll
+  for (int i = 0; i < kCount; ++i) sums[i] = sums[i] * first * second;
+}
+
+// One row of a tile, of four lanes two columns each in every block of 8: residual and ReLU, then
+// neighbours exchange half of two blocks, so that each lane stores four columns. `half`: which of a
+// lane's two rows; `columns_left`: of the result, a multiple of 8. All lanes of a warp call it.
+template <int kSums>
+__device__ inline void store_floats(float (&sums)[kSums], int half, int columns_left, bool relu,
+                                    const float* residual, float* to) {
+  constexpr int kBlocks = kSums / 4;
+  const int lane = static_cast<int>(threadIdx.x) % 4;
+  const bool odd = lane % 2 != 0;
+  if (residual != nullptr) {
+#pragma unroll
+    for (int j = 0; j < kBlocks; ++j) {
+      if (8 * j < columns_left) {
+        const float2 more = *reinterpret_cast<const float2*>(residual + 8 * j + 2 * lane);
+        sums[4 * j + 2 * half] += more.x;
+        sums[4 * j + 2 * half + 1] += more.y;
+      }
+    }
+  }
+#pragma unroll
+  for (int j = 0; j < kBlocks; j += 2) {
+    const float a0 = finished(sums[4 * j + 2 * half], relu);
+    const float a1 = finished(sums[4 * j + 2 * half + 1], relu);
+    const float b0 = finished(sums[4 * j + 4 + 2 * half], relu);
+    const float b1 = finished(sums[4 * j + 4 + 2 * half + 1], relu);
+    const float near0 = __shfl_xor_sync(kAllLanes, odd ? a0 : b0, 1);
+    const float near1 = __shfl_xor_sync(kAllLanes, odd ? a1 : b1, 1);
+    const int column = 8 * j + (odd ? 8 : 0) + lane / 2 * 4;
+    if (column < columns_left) {
+      *reinterpret_cast<float4*>(to + column) =
+          odd ? make_float4(near0, near1, b0, b1) : make_float4(a0, a1, near0, near1);
+    }
+  }
+}
+
+}  // namespace convscope::implicit_gemm_tma

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+// half_factors_cuda_test.cpp: f32 images with their channels last in tf32: factors as halves with a
+// scale, and implicit_gemm_tma with factors that are given or that it makes itself.
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "framework/random.h"
+#include "layers/conv2d/execute.h"
+#include "layers/dispatch/layout/half_factors.h"
+#include "tests/support/cases.h"
+#include "tests/support/cuda.h"
+#include "tests/support/numerics.h"
+
+namespace convscope {
+namespace {
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+
+class HalfFactorsOnCuda : public testing::CudaTest {};
+
+const Conv2dAlgorithm& card() {
+  return conv2d_algorithms(DeviceType::cuda).get("implicit_gemm_tma");
+}
+
+Tensor tensor_of(const std::vector<float>& values) {
+  Tensor out = Tensor::empty({static_cast<std::int64_t>(values.size())});
+  std::copy(values.begin(), values.end(), out.data<float>());
+  return out.to(testing::cuda());
+}
+
+Tensor block_for(std::int64_t elements) {
+  return Tensor::empty({static_cast<std::int64_t>(half_factors_bytes(elements))}, DType::u8,
+                       testing::cuda());
+}
+
+struct Unpacked {
+  float scale = 0;
+  std::vector<float> halves;
+};
+Unpacked unpacked(const Tensor& block, std::int64_t elements) {
+  const Tensor host = block.to(Device{});
+  const HalfFactors at = half_factors_in(host.raw_data());
+  const auto* const halves = static_cast<const Float16*>(at.halves);
+  return {*at.scale, {halves, halves + elements}};
+}
+
+Unpacked packed(const std::vector<float>& values) {
+  const Tensor block = block_for(static_cast<std::int64_t>(values.size()));
+  pack_half_factors_kernel.get(testing::cuda())(tensor_of(values), block.raw_data());
+  return unpacked(block, static_cast<std::int64_t>(values.size()));
+}
+
+TEST_F(HalfFactorsOnCuda, AreScaledByTheLargestFiniteMagnitudeAndRoundedOnce) {
+  Generator random(7, 1);
+  // Lengths around whole warps, blocks and rounds of the kernel.
+  for (const int count : {8, 248, 256, 264, 8 * 1024, 8 * 4 * 256 * 64 * 3 + 24}) {
+    std::vector<float> values(static_cast<std::size_t>(count));
+    for (float& value : values) value = random.normal() * 0.02f;
+    values[values.size() / 3] = -5.5f;  // the largest; 5.5 2^11 lies in [2^13, 2^14)
+    const Unpacked out = packed(values);
+    ASSERT_EQ(out.scale, 2048.0f) << count;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      ASSERT_EQ(out.halves[i], static_cast<float>(Float16(values[i] * 2048)))
+          << i << " of " << count;
+    }
+  }
+}
+
+TEST_F(HalfFactorsOnCuda, KeepZerosInfinitiesAndNaN) {
+  const Unpacked zeros = packed(std::vector<float>(16));
+  EXPECT_EQ(zeros.scale, 1);
+  EXPECT_EQ(zeros.halves, std::vector<float>(16));
+  const Unpacked out = packed({1, kInfinity, -kInfinity, kNaN, -3, 0, 0x1p-30f, 0.5f});
+  EXPECT_EQ(out.scale, 0x1p12f);  // of 3
+  EXPECT_EQ(out.halves[1], kInfinity);
+  EXPECT_EQ(out.halves[2], -kInfinity);
+  EXPECT_TRUE(std::isnan(out.halves[3]));
+  EXPECT_EQ(out.halves[4], -3 * 0x1p12f);
+  EXPECT_EQ(out.halves[6], 0x1p-18f);
+  // Of subnormals alone the scale is the largest there is.
+  EXPECT_EQ(packed({0x1p-140f, 0, 0, 0, 0, 0, 0, 0}).halves[0], 0x1p-14f);
+  const float most = std::numeric_limits<float>::max();
+  EXPECT_EQ(packed({most, 0, 0, 0, 0, 0, 0, 0}).scale, 0x1p-114f);
+}
+
+TEST(HalfFactors, AScaleOfABoundLeavesRoom) {
+  const auto exponent = [](float bound) {
+    return half_scale_exponent(std::bit_cast<unsigned>(bound));
+  };
+  EXPECT_EQ(exponent(0), 0);
+  EXPECT_EQ(exponent(1), 13);
+  EXPECT_EQ(exponent(1.99f), 13);
+  EXPECT_EQ(exponent(0x1p-120f), 126);
+  EXPECT_EQ(exponent(0x1.fffffep127f), -114);
+  for (const float bound : {0.3f, 1.0f, 77.7f, 1e30f}) {
+    const float scale = std::ldexp(1.0f, exponent(bound));
+    EXPECT_TRUE(std::isfinite(static_cast<float>(Float16(2 * bound * scale)))) << bound;
+  }
+}
+
+// Odd sizes, strides, a kernel of one tap, parts of the sum, several phases of dx.
+const char* const kProblems[] = {
+    "n=2,c=20,h=9,w=8,k=17,r=3,s=3,pad=1",
+    "n=1,c=72,h=6,w=7,k=24,r=3,s=3,stride=2,pad=1",
+    "n=3,c=40,h=15,w=22,k=24",
+    "n=1,c=300,h=5,w=4,k=130,r=3,s=3,pad=1",
+};
+
+Conv2dProblem tf32(const char* text) {
+  Conv2dProblem z = Conv2dProblem::parse(text);
+  z.math = MathMode::tf32;
+  z.layout = ActivationLayout::channels_last;
+  return z;
+}
+
+Operands operands_of(const Conv2dProblem& z, Direction direction) {
+  return random_operands(z.operands(direction), testing::cuda());
+}
+
+std::vector<float> floats_of(const Tensor& tensor) {
+  return testing::values_of<float>(tensor.to(Device{}));
+}
+
+TEST_F(HalfFactorsOnCuda, GivenFactorsHaveTheBitsOfOwnOnes) {
+  for (const char* text : kProblems) {
+    const Conv2dProblem z = tf32(text);
+    for (const Direction direction : kDirections) {
+      Operands operands = operands_of(z, direction);
+      run_card(card(), z, direction, operands);
+      const std::vector<float> own = floats_of(operands.out[0].values);
+      const int images = direction == Direction::backward_weight ? 2 : 1;
+      // All images, and of dw each alone: the other one is then made.
+      for (int given = 1; given < 1 << images; ++given) {
+        Operands with = operands;
+        std::vector<Tensor> blocks;
+        for (std::size_t i = 0; i < 2; ++i) {
+          if ((given >> i & 1) == 0) continue;
+          const Tensor& image = operands.in[i].values;
+          blocks.push_back(block_for(image.numel()));
+          pack_half_factors_kernel.get(testing::cuda())(image, blocks.back().raw_data());
+          with.factors[i] = half_factors_in(blocks.back().raw_data());
+          with.in[i].values = {};  // the image is not read
+        }
+        with.out[0].values.fill(kNaN);
+        run_card(card(), z, direction, with);
+        EXPECT_TRUE(floats_of(with.out[0].values) == own)
+            << z.text() << ", " << name_of(direction) << ", given " << given;
+      }
+    }
+  }
+}
+
+TEST_F(HalfFactorsOnCuda, AScaleOfALooseBoundGivesTheSameNumbers) {
+  // Small integers: halves hold them whatever the scale.
+  const Conv2dProblem z = tf32(kProblems[0]);
+  Operands operands = operands_of(z, Direction::forward);
+  for (std::size_t i = 0; i < 2; ++i) {
+    Tensor host = operands.in[i].values.to(Device{});
+    for (std::int64_t j = 0; j < host.numel(); ++j) {
+      float& value = host.data<float>()[j];
+      value = value == 0 ? 0.0f : std::round(2 * value);
+    }
+    operands.in[i].values = host.to(testing::cuda());
+  }
+  run_card(card(), z, Direction::forward, operands);
+  const std::vector<float> own = floats_of(operands.out[0].values);
+  const Tensor image = operands.in[0].values.to(Device{});
+  for (const float scale : {0x1p-3f, 1.0f, 0x1p9f}) {
+    Tensor block =
+        Tensor::empty({static_cast<std::int64_t>(half_factors_bytes(image.numel()))}, DType::u8);
+    const HalfFactors at = half_factors_in(block.raw_data());
+    *const_cast<float*>(at.scale) = scale;
+    for (std::int64_t i = 0; i < image.numel(); ++i) {
+      static_cast<Float16*>(const_cast<void*>(at.halves))[i] =
+          Float16(image.data<float>()[i] * scale);
+    }
+    block = block.to(testing::cuda());
+    operands.factors[0] = half_factors_in(block.raw_data());
+    run_card(card(), z, Direction::forward, operands);
+    EXPECT_TRUE(floats_of(operands.out[0].values) == own) << scale;
+  }
+}
+
+TEST_F(HalfFactorsOnCuda, ScalesBeyondTheRangeOfOneFactorComeBack) {
+  // Factors of 2^-100 and 2^90: each scale is finite, their product 2^(13+100) 2^(13-90) is, too;
+  // of 2^-100 and 2^-20 it is not.
+  for (const float size : {0x1p90f, 0x1p-20f}) {
+    const Conv2dProblem z = tf32("n=1,c=8,h=4,w=4,k=8");
+    Operands operands = operands_of(z, Direction::forward);
+    operands.in[0].values.fill(0x1p-100f);
+    operands.in[1].values.fill(size);
+    run_card(card(), z, Direction::forward, operands);
+    for (const float y : floats_of(operands.out[0].values)) EXPECT_EQ(y, 8 * 0x1p-100f * size);
+  }
+}
+
+void check_epilogue(const Conv2dAlgorithm& one, const Conv2dProblem& z) {
+  Operands operands = operands_of(z, Direction::forward);
+  const auto run = [&](const Tensor& b, const Conv2dEpilogue& epilogue) {
+    operands.in[2] = b.defined() ? Operand(b) : Operand();
+    operands.epilogue = epilogue;
+    operands.out[0].values.fill(kNaN);
+    run_card(one, z, Direction::forward, operands);
+    return floats_of(operands.out[0].values);
+  };
+  std::vector<float> numbers(static_cast<std::size_t>(z.k));
+  for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<float>(i % 7) - 2.5f;
+  const Tensor b = tensor_of(numbers);
+  const Tensor residual = operands_of(z, Direction::backward_data).in[0].values;  // as y
+  ASSERT_EQ(residual.numel(), operands.out[0].values.numel());
+  const std::vector<float> sums = run({}, {}), added = floats_of(residual), bias = floats_of(b);
+  const auto lanes = static_cast<std::size_t>(stored_shape(z.y_shape(), z.layout)[4]);
+  for (int parts = 0; parts < 8; ++parts) {
+    const bool with_b = (parts & 1) != 0, add = (parts & 2) != 0, relu = (parts & 4) != 0;
+    std::vector<float> expected = sums;
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      if (with_b && i % lanes < bias.size()) expected[i] += bias[i % lanes];
+      if (add) expected[i] += added[i];
+      if (relu && expected[i] < 0) expected[i] = 0;
+    }
+    EXPECT_TRUE(run(with_b ? b : Tensor(),
+                    {.residual = add ? residual.raw_data() : nullptr, .relu = relu}) == expected)
+        << one.name << ", " << z.text() << (with_b ? ", bias" : "") << (add ? ", residual" : "")
+        << (relu ? ", relu" : "");
+  }
+}
+
+// Of all cards that take such images.
+TEST_F(HalfFactorsOnCuda, AFusedEpilogueHasTheNumbersOfSeparateSteps) {
+  std::vector<std::string> texts(std::begin(kProblems), std::end(kProblems));
+  texts.push_back("n=2,c=32,h=7,w=6,k=48,r=3,s=3,pad=1,groups=2");
+  int runs = 0;
+  for (const char* name : {"implicit_gemm", "implicit_gemm_tma"}) {
+    for (const std::string& text : texts) {
+      for (const MathMode math : {MathMode::tf32, MathMode::f32}) {
+        Conv2dProblem z = tf32(text.c_str());
+        z.math = math;
+        const Conv2dAlgorithm& one = conv2d_algorithms(DeviceType::cuda).get(name);
+        if (!support_of(one, z, Direction::forward).yes) continue;
+        ++runs;
+        check_epilogue(one, z);
+      }
+    }
+  }
+  EXPECT_EQ(runs, 14);  // 5 problems in both modes; 4 in tf32
+}
+
+}  // namespace
+}  // namespace convscope
