@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// channel_sums.cuh: a walk over images of halves with their channels last, [pixels][pieces], a
-// piece being eight channels in 16 bytes, and sums over all pixels for each channel.
+// channel_sums.cuh: a walk over images with their channels last, [pixels][pieces], a piece being 16
+// bytes: eight channels of halves or four of f32. And sums over all pixels for each channel.
 //
 // Plan      A block has 256 threads: up to eight pieces side by side, the rest of them pixels that
 //           follow each other. So a warp reads lines of 128 bytes and more. A thread keeps its
@@ -20,7 +20,9 @@
 
 namespace convscope {
 
-struct ChannelWalk {
+// kLanes: channels of a piece.
+template <int kLanes>
+struct PieceWalk {
   static constexpr int kAtOnce = 4;  // pixels of a thread whose loads are under way together
   static constexpr int kMostPixels = 64;
   static constexpr int kFinishers = 8;
@@ -30,16 +32,16 @@ struct ChannelWalk {
   int width_log2 = 0;  // of the pieces side by side in a block
   int splits = 1;
 
-  ChannelWalk() = default;
+  PieceWalk() = default;
   // x is [N,1,H,W,Cp]
-  explicit ChannelWalk(const Shape& x)
-      : pixels(x[0] * x[2] * x[3]), pieces(static_cast<int>(x[4]) / kPieceLanes) {
+  explicit PieceWalk(const Shape& x)
+      : pixels(x[0] * x[2] * x[3]), pieces(static_cast<int>(x[4]) / kLanes) {
     while (width_log2 < 3 && (1 << width_log2) < pieces) ++width_log2;
     const std::int64_t wanted = ceil_div(528, grid_width());
     std::int64_t each = ceil_div(ceil_div(pixels, wanted), rows());
     each = round_up(each < kMostPixels ? each : kMostPixels, kAtOnce);
     const auto parts = [&] { return ceil_div(pixels, each * rows()); };
-    while (parts() > 65535 || parts() * pieces * kPieceLanes * 8 > (std::int64_t{4} << 20)) {
+    while (parts() > 65535 || parts() * pieces * kLanes * 8 > (std::int64_t{4} << 20)) {
       each *= 2;
     }
     split_pixels = each * rows();
@@ -47,7 +49,7 @@ struct ChannelWalk {
   }
   __host__ __device__ int rows() const { return static_cast<int>(kThreads) >> width_log2; }
   int grid_width() const { return ceil_div(pieces, 1 << width_log2); }
-  __host__ __device__ int lanes() const { return pieces * kPieceLanes; }  // of a pixel
+  __host__ __device__ int lanes() const { return pieces * kLanes; }  // of a pixel
 
   LaunchShape shape() const {
     return {.grid = dim3(static_cast<unsigned>(grid_width()), static_cast<unsigned>(splits)),
@@ -100,22 +102,22 @@ struct ChannelWalk {
 
   // part [split][sum][lane] = the sums of all threads of this block. All threads call it.
   template <int kSums>
-  __device__ void put_part(float (&sums)[kSums][kPieceLanes], float* part) const {
-    __shared__ float scratch[kThreads / 32][kSums][8 * kPieceLanes];
+  __device__ void put_part(float (&sums)[kSums][kLanes], float* part) const {
+    __shared__ float scratch[kThreads / 32][kSums][8 * kLanes];
     const int width = 1 << width_log2;
     const int lane = static_cast<int>(threadIdx.x % 32);
 #pragma unroll
     for (int s = 0; s < kSums; ++s) {
 #pragma unroll
-      for (int l = 0; l < kPieceLanes; ++l) {
+      for (int l = 0; l < kLanes; ++l) {
         for (int offset = 16; offset >= width; offset /= 2) {
           sums[s][l] += __shfl_xor_sync(kAllLanes, sums[s][l], offset);
         }
-        if (lane < width) scratch[threadIdx.x / 32][s][lane * kPieceLanes + l] = sums[s][l];
+        if (lane < width) scratch[threadIdx.x / 32][s][lane * kLanes + l] = sums[s][l];
       }
     }
     __syncthreads();
-    const int own = width * kPieceLanes;
+    const int own = width * kLanes;
     for (int i = static_cast<int>(threadIdx.x); i < kSums * own; i += kThreads) {
       const int s = i / own;
       const int channel = i - s * own;
@@ -163,5 +165,10 @@ struct ChannelWalk {
     }
   }
 };
+
+// Of images that are stored as T.
+template <class T>
+using WalkOf = PieceWalk<kLanesOf<T>>;
+using ChannelWalk = PieceWalk<kPieceLanes>;  // of halves
 
 }  // namespace convscope

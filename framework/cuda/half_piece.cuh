@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// half_piece.cuh: eight halves that lie side by side, 16 bytes: what a thread loads and stores of
-// images with their channels last. And maps over arrays of halves: computed in f32, rounded once.
+// half_piece.cuh: 16 bytes of images with their channels last, which a thread loads and stores at
+// once: eight halves that lie side by side, or four f32. And maps over arrays of halves: computed in
+// f32, rounded once.
 #pragma once
 
 #include "framework/cuda/half.cuh"
@@ -8,23 +9,34 @@
 
 namespace convscope {
 
-inline constexpr int kPieceLanes = 8;
+inline constexpr int kPieceLanes = 8;  // of halves
+template <class T>
+inline constexpr int kLanesOf = 16 / static_cast<int>(sizeof(T));
 
-template <class Half>
-__device__ inline void floats_of_piece(const uint4& piece, float (&v)[kPieceLanes]) {
+template <class T>
+__device__ inline void floats_of_piece(const uint4& piece, float (&v)[kLanesOf<T>]) {
   const unsigned words[4] = {piece.x, piece.y, piece.z, piece.w};
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    const float2 pair = floats_from_pair<Half>(words[i]);
-    v[2 * i] = pair.x;
-    v[2 * i + 1] = pair.y;
+    if constexpr (sizeof(T) == 4) {
+      v[i] = __uint_as_float(words[i]);
+    } else {
+      const float2 pair = floats_from_pair<T>(words[i]);
+      v[2 * i] = pair.x;
+      v[2 * i + 1] = pair.y;
+    }
   }
 }
 
-template <class Half>
-__device__ inline uint4 piece_of_floats(const float (&v)[kPieceLanes]) {
-  return make_uint4(pair_from_floats<Half>(v[0], v[1]), pair_from_floats<Half>(v[2], v[3]),
-                    pair_from_floats<Half>(v[4], v[5]), pair_from_floats<Half>(v[6], v[7]));
+template <class T>
+__device__ inline uint4 piece_of_floats(const float (&v)[kLanesOf<T>]) {
+  if constexpr (sizeof(T) == 4) {
+    return make_uint4(__float_as_uint(v[0]), __float_as_uint(v[1]), __float_as_uint(v[2]),
+                      __float_as_uint(v[3]));
+  } else {
+    return make_uint4(pair_from_floats<T>(v[0], v[1]), pair_from_floats<T>(v[2], v[3]),
+                      pair_from_floats<T>(v[4], v[5]), pair_from_floats<T>(v[6], v[7]));
+  }
 }
 
 // Calls body(T{}) with the C++ type of f16 or bf16.
@@ -34,6 +46,13 @@ void with_half_type(DType dtype, Body&& body) {
   CONVSCOPE_CHECK(dtype == DType::bf16, "cuda", "expected elements of f16 or bf16, got ",
                   name_of(dtype));
   body(BFloat16{});
+}
+
+// The same with f32 as well: what images with their channels last are stored as.
+template <class Body>
+void with_stored_type(DType dtype, Body&& body) {
+  if (dtype == DType::f32) return body(0.0f);
+  with_half_type(dtype, body);
 }
 
 // An operation on floats, on halves: their values go in, what comes out is rounded once.

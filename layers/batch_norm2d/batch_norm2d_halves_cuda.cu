@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// batch_norm2d_halves_cuda.cu: batch norm on halves with their channels last, in two passes over
-// the images for each direction.
+// batch_norm2d_halves_cuda.cu: batch norm on halves or f32 with their channels last, in two passes
+// over the images for each direction.
 //
 // Plan      forward   1 sums of x - first and of its square for each channel, `first` being its
 //                       first number, so that an offset costs no digits (channel_sums.cuh)
@@ -11,10 +11,15 @@
 //                     3 dx and the gradient of the residual
 //           Without a residual the curve's place is seen from x: the numbers of pass 3 of the
 //           forward are made again, rounding included, and y need not be read.
+// Factors   of f32 images pass 3 writes the halves of products, too (half_factors.h). Their scale
+//           comes of a bound that stands before the pass begins: in the forward one block of
+//           launch 2 finds it in weight and bias; in the backward pass 1 also finds the largest |g|
+//           and launch 2 what dx can be with it.
 // Numerics  see batch_norm2d_halves.h
 // Read next framework/cuda/channel_sums.cuh; batch_norm2d_cuda.cu, the same for f32
 #include "framework/cuda/channel_sums.cuh"
 #include "layers/batch_norm2d/batch_norm2d_halves.h"
+#include "layers/dispatch/layout/half_factors.h"
 
 namespace convscope {
 namespace {
@@ -31,28 +36,61 @@ struct Curve {
   __device__ bool passes(float y) const { return !(y <= 0 || y >= most); }
 };
 
-// Eight channels' numbers of an array [lanes].
-__device__ inline void load_lanes(const float* from, int piece, float (&v)[kPieceLanes]) {
+// The numbers of a piece's channels in an array [lanes].
+template <int kLanes>
+__device__ inline void load_lanes(const float* from, int piece, float (&v)[kLanes]) {
 #pragma unroll
-  for (int l = 0; l < kPieceLanes; ++l) v[l] = from[piece * kPieceLanes + l];
+  for (int l = 0; l < kLanes; ++l) v[l] = from[piece * kLanes + l];
+}
+
+// ---- factors of products -----------------------------------------------------------------------
+
+// The bits of a finite magnitude, which are ordered like the magnitudes; 0 for others.
+__device__ inline unsigned finite_bits(float v) {
+  const unsigned bits = __float_as_uint(v) & 0x7fffffffu;
+  return bits < 0x7f800000u ? bits : 0u;
+}
+__device__ inline float scale_of(unsigned largest_bits) {
+  return __uint_as_float(static_cast<unsigned>(half_scale_exponent(largest_bits) + 127) << 23);
+}
+
+// The largest of a block; all threads call it, thread 0 gets it.
+__device__ inline unsigned block_maximum(unsigned own) {
+  __shared__ unsigned of_warps[kThreads / 32];
+  for (int offset = 16; offset > 0; offset /= 2) {
+    const unsigned other = __shfl_xor_sync(kAllLanes, own, offset);
+    own = other > own ? other : own;
+  }
+  if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = own;
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    for (unsigned w = 1; w < kThreads / 32; ++w) own = of_warps[w] > own ? of_warps[w] : own;
+  }
+  return own;
+}
+
+// Four numbers as halves.
+__device__ inline uint2 halves_of(const float (&v)[4], float scale) {
+  return make_uint2(pair_from_floats<Float16>(v[0] * scale, v[1] * scale),
+                    pair_from_floats<Float16>(v[2] * scale, v[3] * scale));
 }
 
 // ---- forward -----------------------------------------------------------------------------------
 
-template <class Half>
+template <class T>
 __global__ void __launch_bounds__(kThreads)
-    moment_sums(const uint4* x, ChannelWalk walk, float* part) {
+    moment_sums(const uint4* x, WalkOf<T> walk, float* part) {
   let_next_kernel_start();
   wait_for_previous_kernel();
-  float first[kPieceLanes] = {};
-  if (!walk.is_idle()) floats_of_piece<Half>(x[walk.piece()], first);
-  float sums[2][kPieceLanes] = {};
+  float first[kLanesOf<T>] = {};
+  if (!walk.is_idle()) floats_of_piece<T>(x[walk.piece()], first);
+  float sums[2][kLanesOf<T>] = {};
   walk.run([&](std::int64_t at) { return x[at]; },
            [&](std::int64_t, const uint4& in) {
-             float v[kPieceLanes];
-             floats_of_piece<Half>(in, v);
+             float v[kLanesOf<T>];
+             floats_of_piece<T>(in, v);
 #pragma unroll
-             for (int l = 0; l < kPieceLanes; ++l) {
+             for (int l = 0; l < kLanesOf<T>; ++l) {
                const float d = v[l] - first[l];
                sums[0][l] += d;
                sums[1][l] += d * d;
@@ -72,13 +110,42 @@ struct Statistics {
   float* factors;
   double eps, momentum;
   int channels;
+  // What |y| is at most, and the scale of its halves; null: not wanted. head[0] = scale, head[1] =
+  // bound. beside_head: that of the residual, null: there is none; beside_bound: it has a bound.
+  float* head;
+  const float* beside_head;
+  bool beside_bound;
+  float most;
 };
 
-template <class Half>
+// One block: |x - mean| / deviation is at most sqrt(count), as its squares have the mean 1.
+__device__ inline void write_bound(const Statistics& z, std::int64_t count) {
+  const float spread = ::sqrtf(static_cast<float>(count));
+  unsigned largest = 0;
+  for (int c = static_cast<int>(threadIdx.x); c < z.channels; c += static_cast<int>(kThreads)) {
+    const unsigned bits = finite_bits(::fabsf(z.weight[c]) * spread + ::fabsf(z.bias[c]));
+    largest = bits > largest ? bits : largest;
+  }
+  largest = block_maximum(largest);
+  if (threadIdx.x != 0) return;
+  float bound = __uint_as_float(largest);
+  // Without a bound of its own the residual is below 2^14 as its scale leaves it.
+  if (z.beside_head != nullptr) {
+    bound += z.beside_bound ? z.beside_head[1] : 0x1p14f / z.beside_head[0];
+  }
+  bound = bound < z.most ? bound : z.most;
+  constexpr float kLargest = 0x1.fffffep127f;
+  bound = bound < kLargest ? bound : kLargest;
+  z.head[0] = scale_of(__float_as_uint(bound));
+  z.head[1] = bound;
+}
+
+template <class T>
 __global__ void __launch_bounds__(kThreads)
-    finish_moments(const Half* x, ChannelWalk walk, const float* part, Statistics z) {
+    finish_moments(const T* x, WalkOf<T> walk, const float* part, Statistics z) {
   let_next_kernel_start();
   wait_for_previous_kernel();
+  if (z.head != nullptr && blockIdx.x == 0) write_bound(z, walk.pixels);
   double sums[2];
   walk.add_parts(part, sums);
   const int c = walk.channel();
@@ -108,17 +175,26 @@ __global__ void __launch_bounds__(kThreads)
   z.factors[2 * walk.lanes() + c] = middle;
 }
 
+// Where a result goes: as it is, as halves of a product, or both.
+struct Results {
+  uint4* y = nullptr;
+  uint2* halves = nullptr;  // of f32 alone
+  const float* scale = nullptr;
+};
+
 // A lane behind the last channel has factor and shift 0.
-template <class Half, bool kResidual>
+template <class T, bool kResidual>
 __global__ void __launch_bounds__(kThreads)
-    write_normalised(const uint4* x, ChannelWalk walk, const float* factors, const uint4* residual,
-                     Curve curve, uint4* y) {
+    write_normalised(const uint4* x, WalkOf<T> walk, const float* factors, const uint4* residual,
+                     Curve curve, Results to) {
   let_next_kernel_start();
   wait_for_previous_kernel();
   if (walk.is_idle()) return;
-  float factor[kPieceLanes], shift[kPieceLanes];
+  float factor[kLanesOf<T>], shift[kLanesOf<T>];
   load_lanes(factors, walk.piece(), factor);
   load_lanes(factors + walk.lanes(), walk.piece(), shift);
+  const bool as_halves = sizeof(T) == 4 && to.halves != nullptr;
+  const float scale = as_halves ? *to.scale : 0.0f;
   struct Loaded {
     uint4 x, beside;
   };
@@ -127,16 +203,20 @@ __global__ void __launch_bounds__(kThreads)
         return Loaded{x[at], kResidual ? residual[at] : make_uint4(0, 0, 0, 0)};
       },
       [&](std::int64_t at, const Loaded& in) {
-        float v[kPieceLanes], beside[kPieceLanes];
-        floats_of_piece<Half>(in.x, v);
-        if constexpr (kResidual) floats_of_piece<Half>(in.beside, beside);
+        float v[kLanesOf<T>], beside[kLanesOf<T>];
+        floats_of_piece<T>(in.x, v);
+        if constexpr (kResidual) floats_of_piece<T>(in.beside, beside);
 #pragma unroll
-        for (int l = 0; l < kPieceLanes; ++l) {
+        for (int l = 0; l < kLanesOf<T>; ++l) {
           float sum = ::fmaf(v[l], factor[l], shift[l]);
           if constexpr (kResidual) sum += beside[l];
           v[l] = curve(sum);
         }
-        y[at] = piece_of_floats<Half>(v);
+        if constexpr (sizeof(T) == 4) {
+          if (as_halves) to.halves[at] = halves_of(v, scale);
+          if (to.y == nullptr) return;
+        }
+        to.y[at] = piece_of_floats<T>(v);
       });
 }
 
@@ -155,7 +235,7 @@ __global__ void factors_of_channels(const double* factor, const double* shift, i
 // What g is made of. kPlain: no curve; kFromX: y is made again from x; kFromY: y is read.
 enum class Mask { kPlain, kFromX, kFromY };
 
-template <class Half>
+template <class T>
 struct GradientInput {
   const uint4* dy;
   const uint4* x;
@@ -164,11 +244,11 @@ struct GradientInput {
   Curve curve;
 };
 
-template <class Half, Mask kMask>
+template <class T, Mask kMask>
 struct GradientPiece {
-  float factor[kPieceLanes], shift[kPieceLanes], mean[kPieceLanes];
+  float factor[kLanesOf<T>], shift[kLanesOf<T>], mean[kLanesOf<T>];
 
-  __device__ GradientPiece(const GradientInput<Half>& z, const ChannelWalk& walk) {
+  __device__ GradientPiece(const GradientInput<T>& z, const WalkOf<T>& walk) {
     load_lanes(z.factors + 2 * walk.lanes(), walk.piece(), mean);
     if constexpr (kMask != Mask::kFromX) return;
     load_lanes(z.factors, walk.piece(), factor);
@@ -177,20 +257,20 @@ struct GradientPiece {
   struct Loaded {
     uint4 dy, x, y;
   };
-  __device__ static Loaded load(const GradientInput<Half>& z, std::int64_t at) {
+  __device__ static Loaded load(const GradientInput<T>& z, std::int64_t at) {
     return {z.dy[at], z.x[at], kMask == Mask::kFromY ? z.y[at] : make_uint4(0, 0, 0, 0)};
   }
   // g, and x - mean.
-  __device__ void operator()(const GradientInput<Half>& z, const Loaded& in,
-                             float (&g)[kPieceLanes], float (&x)[kPieceLanes]) const {
-    floats_of_piece<Half>(in.dy, g);
-    floats_of_piece<Half>(in.x, x);
-    float y[kPieceLanes];
-    if constexpr (kMask == Mask::kFromY) floats_of_piece<Half>(in.y, y);
+  __device__ void operator()(const GradientInput<T>& z, const Loaded& in, float (&g)[kLanesOf<T>],
+                             float (&x)[kLanesOf<T>]) const {
+    floats_of_piece<T>(in.dy, g);
+    floats_of_piece<T>(in.x, x);
+    float y[kLanesOf<T>];
+    if constexpr (kMask == Mask::kFromY) floats_of_piece<T>(in.y, y);
 #pragma unroll
-    for (int l = 0; l < kPieceLanes; ++l) {
+    for (int l = 0; l < kLanesOf<T>; ++l) {
       if constexpr (kMask == Mask::kFromX) {
-        y[l] = to_float(from_float<Half>(z.curve(::fmaf(x[l], factor[l], shift[l]))));
+        y[l] = to_float(from_float<T>(z.curve(::fmaf(x[l], factor[l], shift[l]))));
       }
       if constexpr (kMask != Mask::kPlain) g[l] = z.curve.passes(y[l]) ? g[l] : 0.0f;
       x[l] -= mean[l];
@@ -198,26 +278,48 @@ struct GradientPiece {
   }
 };
 
-template <class Half, Mask kMask>
+// On the way to a bound of dx, as bits.
+struct Largest {
+  unsigned* gradients = nullptr;  // [blocks of pass 1]: the largest |g|; null: not wanted
+  int blocks = 0;
+  unsigned* bound = nullptr;  // [1]
+};
+
+__device__ inline void put_largest(const Largest& z, unsigned of_block) {
+  if (threadIdx.x != 0) return;
+  const unsigned block = blockIdx.y * gridDim.x + blockIdx.x;
+  z.gradients[block] = of_block;
+  if (block == 0) *z.bound = 0;  // the launch behind raises it
+}
+
+template <class T, Mask kMask>
 __global__ void __launch_bounds__(kThreads)
-    gradient_sums(GradientInput<Half> z, ChannelWalk walk, float* part) {
+    gradient_sums(GradientInput<T> z, WalkOf<T> walk, float* part, Largest largest) {
   let_next_kernel_start();
   wait_for_previous_kernel();
-  float sums[2][kPieceLanes] = {};
+  float sums[2][kLanesOf<T>] = {};
+  unsigned most = 0;
   if (!walk.is_idle()) {
-    const GradientPiece<Half, kMask> piece(z, walk);
+    const GradientPiece<T, kMask> piece(z, walk);
     walk.run([&](std::int64_t at) { return piece.load(z, at); },
              [&](std::int64_t, const auto& in) {
-               float g[kPieceLanes], x[kPieceLanes];
+               float g[kLanesOf<T>], x[kLanesOf<T>];
                piece(z, in, g, x);
 #pragma unroll
-               for (int l = 0; l < kPieceLanes; ++l) {
+               for (int l = 0; l < kLanesOf<T>; ++l) {
                  sums[0][l] += g[l];
                  sums[1][l] += g[l] * x[l];
+                 if constexpr (sizeof(T) == 4) {
+                   const unsigned bits = finite_bits(g[l]);
+                   most = bits > most ? bits : most;
+                 }
                }
              });
   }
   walk.put_part(sums, part);
+  if constexpr (sizeof(T) == 4) {
+    if (largest.gradients != nullptr) put_largest(largest, block_maximum(most));
+  }
 }
 
 struct Finish {
@@ -229,14 +331,35 @@ struct Finish {
   bool dw_accumulate, db_accumulate;
   float* factors;  // [3][lanes]: a, b, d of dx
   int channels;
+  Largest largest;
 };
 
+// |dx| is at most |a g| + |b (x - mean)| + |d|, and |x - mean| at most sqrt(count) deviations.
+__device__ inline void raise_bound(const Finish& z, float largest_g, double a, double b, double d,
+                                   double deviation, double count) {
+  const double bound = ::fabs(a) * static_cast<double>(largest_g) +
+                       ::fabs(b) * deviation * ::sqrt(count) + ::fabs(d);
+  const unsigned bits = finite_bits(static_cast<float>(bound));
+  atomicMax(z.largest.bound, bits);
+}
+
+template <class T>
 __global__ void __launch_bounds__(kThreads)
-    finish_gradient(ChannelWalk walk, const float* part, Finish z) {
+    finish_gradient(WalkOf<T> walk, const float* part, Finish z) {
   let_next_kernel_start();
   wait_for_previous_kernel();
+  __shared__ float largest_g;
+  if (z.largest.gradients != nullptr) {
+    unsigned own = 0;
+    for (int i = static_cast<int>(threadIdx.x); i < z.largest.blocks; i += kThreads) {
+      const unsigned bits = z.largest.gradients[i];
+      own = bits > own ? bits : own;
+    }
+    own = block_maximum(own);
+    if (threadIdx.x == 0) largest_g = __uint_as_float(own);
+  }
   double sums[2];
-  walk.add_parts(part, sums);
+  walk.add_parts(part, sums);  // the threads meet inside
   const int c = walk.channel();
   if (!walk.is_finisher() || c >= walk.lanes()) return;
   float a = 0, b = 0, d = 0;
@@ -250,6 +373,7 @@ __global__ void __launch_bounds__(kThreads)
     a = static_cast<float>(f);
     b = static_cast<float>(-f * i * i * sum_dy_x / count);
     d = static_cast<float>(-f * sums[0] / count);
+    if (z.largest.gradients != nullptr) raise_bound(z, largest_g, a, b, d, 1 / i, count);
     if (z.dw != nullptr) {
       const auto dw = static_cast<float>(sum_dy_x * i);
       z.dw[c] = z.dw_accumulate ? z.dw[c] + dw : dw;
@@ -264,20 +388,30 @@ __global__ void __launch_bounds__(kThreads)
   z.factors[2 * walk.lanes() + c] = d;
 }
 
-// beside: the gradient of the residual; it and dx may be null.
-template <class Half, Mask kMask>
+struct GradientResults {
+  uint4* dx = nullptr;
+  uint2* halves = nullptr;          // of f32 alone
+  const unsigned* bound = nullptr;  // of |dx|, as bits
+  float* scale_to = nullptr;
+};
+
+// beside: the gradient of the residual; it and what dx is may be null.
+template <class T, Mask kMask>
 __global__ void __launch_bounds__(kThreads, 2)
-    write_gradient(GradientInput<Half> z, ChannelWalk walk, const float* of_dx, uint4* beside,
-                   bool accumulate, uint4* dx) {
+    write_gradient(GradientInput<T> z, WalkOf<T> walk, const float* of_dx, uint4* beside,
+                   bool accumulate, GradientResults dx) {
   let_next_kernel_start();
   wait_for_previous_kernel();
   if (walk.is_idle()) return;
-  const GradientPiece<Half, kMask> piece(z, walk);
-  float a[kPieceLanes], b[kPieceLanes], d[kPieceLanes];
+  const bool as_halves = sizeof(T) == 4 && dx.halves != nullptr;
+  const float scale = as_halves ? scale_of(*dx.bound) : 0.0f;
+  if (as_halves && threadIdx.x + blockIdx.x + blockIdx.y == 0) *dx.scale_to = scale;
+  const GradientPiece<T, kMask> piece(z, walk);
+  float a[kLanesOf<T>], b[kLanesOf<T>], d[kLanesOf<T>];
   load_lanes(of_dx, walk.piece(), a);
   load_lanes(of_dx + walk.lanes(), walk.piece(), b);
   load_lanes(of_dx + 2 * walk.lanes(), walk.piece(), d);
-  using Piece = GradientPiece<Half, kMask>;
+  using Piece = GradientPiece<T, kMask>;
   struct Loaded {
     typename Piece::Loaded in;
     uint4 before;
@@ -288,19 +422,23 @@ __global__ void __launch_bounds__(kThreads, 2)
         return Loaded{Piece::load(z, at), adds ? beside[at] : make_uint4(0, 0, 0, 0)};
       },
       [&](std::int64_t at, const Loaded& from) {
-        float g[kPieceLanes], x[kPieceLanes];
+        float g[kLanesOf<T>], x[kLanesOf<T>];
         piece(z, from.in, g, x);
         if (beside != nullptr) {
-          float sum[kPieceLanes];
-          floats_of_piece<Half>(from.before, sum);
+          float sum[kLanesOf<T>];
+          floats_of_piece<T>(from.before, sum);
 #pragma unroll
-          for (int l = 0; l < kPieceLanes; ++l) sum[l] = adds ? sum[l] + g[l] : g[l];
-          beside[at] = piece_of_floats<Half>(sum);
+          for (int l = 0; l < kLanesOf<T>; ++l) sum[l] = adds ? sum[l] + g[l] : g[l];
+          beside[at] = piece_of_floats<T>(sum);
         }
-        if (dx == nullptr) return;
+        if (dx.dx == nullptr && !as_halves) return;
 #pragma unroll
-        for (int l = 0; l < kPieceLanes; ++l) g[l] = a[l] * g[l] + (b[l] * x[l] + d[l]);
-        dx[at] = piece_of_floats<Half>(g);
+        for (int l = 0; l < kLanesOf<T>; ++l) g[l] = a[l] * g[l] + (b[l] * x[l] + d[l]);
+        if constexpr (sizeof(T) == 4) {
+          if (as_halves) dx.halves[at] = halves_of(g, scale);
+          if (dx.dx == nullptr) return;
+        }
+        dx.dx[at] = piece_of_floats<T>(g);
       });
 }
 
@@ -313,67 +451,93 @@ uint4* pieces_to(const Tensor& tensor) {
   return tensor.defined() ? static_cast<uint4*>(tensor.raw_data()) : nullptr;
 }
 float* floats(const Tensor& tensor) { return tensor.defined() ? tensor.data<float>() : nullptr; }
+// The halves of a block of factors.
+uint2* halves_in(const Tensor& block) {
+  if (!block.defined()) return nullptr;
+  return static_cast<uint2*>(const_cast<void*>(half_factors_in(block.raw_data()).halves));
+}
+float* head_of(const Tensor& block) {
+  return block.defined() ? static_cast<float*>(block.raw_data()) : nullptr;
+}
 
-LaunchShape for_lanes(const ChannelWalk& walk) {
-  LaunchShape shape = grid_for(walk.lanes());
+LaunchShape for_lanes(int lanes) {
+  LaunchShape shape = grid_for(lanes);
   shape.overlaps_previous = true;
   return shape;
 }
 
-template <class Half>
-void apply(const ChannelWalk& walk, const Tensor& x, const float* factors, const Tensor& residual,
-           const Curve& curve, const Tensor& y) {
-  launch(residual.defined() ? write_normalised<Half, true> : write_normalised<Half, false>,
-         walk.shape(), pieces(x), walk, factors, pieces(residual), curve, pieces_to(y));
+template <class T>
+void apply(const WalkOf<T>& walk, const Tensor& x, const float* factors, const Tensor& residual,
+           const Curve& curve, const Results& to) {
+  launch(residual.defined() ? write_normalised<T, true> : write_normalised<T, false>, walk.shape(),
+         pieces(x), walk, factors, pieces(residual), curve, to);
+}
+
+template <class T>
+void train_typed(const BatchNormHalvesArgs& args) {
+  const WalkOf<T> walk(args.x.shape());
+  auto* const part = cuda_scratch_of<float>(walk.part_floats(2));
+  auto* const factors = args.factors.data<float>();
+  launch(moment_sums<T>, walk.shape(), pieces(args.x), walk, part);
+  const Statistics statistics{.weight = args.weight.data<float>(),
+                              .bias = args.bias.data<float>(),
+                              .mean = args.mean.data<double>(),
+                              .inverse = args.inverse_deviation.data<double>(),
+                              .running_mean = args.running_mean.data<float>(),
+                              .running_variance = args.running_variance.data<float>(),
+                              .factors = factors,
+                              .eps = args.eps,
+                              .momentum = args.momentum,
+                              .channels = static_cast<int>(args.weight.numel()),
+                              .head = head_of(args.y_factors),
+                              .beside_head = head_of(args.residual_factors),
+                              .beside_bound = args.residual_has_bound,
+                              .most = args.relu ? args.most : INFINITY};
+  launch(finish_moments<T>, walk.finish_shape(), args.x.data<T>(), walk, part, statistics);
+  apply<T>(walk, args.x, factors, args.residual, {args.relu, args.most},
+           {.y = pieces_to(args.y),
+            .halves = args.bound_alone ? nullptr : halves_in(args.y_factors),
+            .scale = head_of(args.y_factors)});
 }
 
 void train_cuda(const BatchNormHalvesArgs& args) {
-  const ChannelWalk walk(args.x.shape());
-  const std::size_t parts = walk.part_floats(2);
-  auto* const part = cuda_scratch_of<float>(parts);
-  auto* const factors = args.factors.data<float>();
-  with_half_type(args.x.dtype(), [&](auto zero) {
-    using Half = decltype(zero);
-    launch(moment_sums<Half>, walk.shape(), pieces(args.x), walk, part);
-    const Statistics statistics{.weight = args.weight.data<float>(),
-                                .bias = args.bias.data<float>(),
-                                .mean = args.mean.data<double>(),
-                                .inverse = args.inverse_deviation.data<double>(),
-                                .running_mean = args.running_mean.data<float>(),
-                                .running_variance = args.running_variance.data<float>(),
-                                .factors = factors,
-                                .eps = args.eps,
-                                .momentum = args.momentum,
-                                .channels = static_cast<int>(args.weight.numel())};
-    launch(finish_moments<Half>, walk.finish_shape(), args.x.data<Half>(), walk, part, statistics);
-    apply<Half>(walk, args.x, factors, args.residual, {args.relu, args.most}, args.y);
-  });
+  with_stored_type(args.x.dtype(), [&](auto zero) { train_typed<decltype(zero)>(args); });
+}
+
+template <class T>
+void apply_typed(const BatchNormHalvesApplyArgs& args) {
+  const WalkOf<T> walk(args.x.shape());
+  auto* const factors = cuda_scratch_of<float>(2 * static_cast<std::size_t>(walk.lanes()));
+  launch(factors_of_channels, for_lanes(walk.lanes()), args.factor.data<double>(),
+         args.shift.data<double>(), static_cast<int>(args.factor.numel()), walk.lanes(), factors);
+  apply<T>(walk, args.x, factors, args.residual, {args.relu, args.most}, {.y = pieces_to(args.y)});
 }
 
 void apply_cuda(const BatchNormHalvesApplyArgs& args) {
-  const ChannelWalk walk(args.x.shape());
-  auto* const factors = cuda_scratch_of<float>(2 * static_cast<std::size_t>(walk.lanes()));
-  launch(factors_of_channels, for_lanes(walk), args.factor.data<double>(),
-         args.shift.data<double>(), static_cast<int>(args.factor.numel()), walk.lanes(), factors);
-  with_half_type(args.x.dtype(), [&](auto zero) {
-    apply<decltype(zero)>(walk, args.x, factors, args.residual, {args.relu, args.most}, args.y);
-  });
+  with_stored_type(args.x.dtype(), [&](auto zero) { apply_typed<decltype(zero)>(args); });
 }
 
-template <class Half, Mask kMask>
+template <class T, Mask kMask>
 void gradient_typed(const BatchNormHalvesGradientArgs& args) {
-  const ChannelWalk walk(args.x.shape());
+  const WalkOf<T> walk(args.x.shape());
   const std::size_t parts = walk.part_floats(2);
   const auto lanes = static_cast<std::size_t>(walk.lanes());
-  auto* const part = cuda_scratch_of<float>(parts + 3 * lanes);
+  const int blocks = walk.grid_width() * walk.splits;
+  auto* const part =
+      cuda_scratch_of<float>(parts + 3 * lanes + static_cast<std::size_t>(blocks) + 1);
   float* const of_dx = part + parts;
-  const GradientInput<Half> in{.dy = pieces(args.dy),
-                               .x = pieces(args.x),
-                               .y = pieces(args.y),
-                               .factors = args.factors.data<float>(),
-                               .curve = {args.relu, args.most}};
-  launch(gradient_sums<Half, kMask>, walk.shape(), in, walk, part);
-  launch(finish_gradient, walk.finish_shape(), walk, part,
+  auto* const maxima = reinterpret_cast<unsigned*>(of_dx + 3 * lanes);
+  Largest largest;
+  if (args.dx_factors.defined()) {
+    largest = {.gradients = maxima, .blocks = blocks, .bound = maxima + blocks};
+  }
+  const GradientInput<T> in{.dy = pieces(args.dy),
+                            .x = pieces(args.x),
+                            .y = pieces(args.y),
+                            .factors = args.factors.data<float>(),
+                            .curve = {args.relu, args.most}};
+  launch(gradient_sums<T, kMask>, walk.shape(), in, walk, part, largest);
+  launch(finish_gradient<T>, walk.finish_shape(), walk, part,
          Finish{.weight = args.weight.data<float>(),
                 .mean = args.mean.data<double>(),
                 .inverse = args.inverse_deviation.data<double>(),
@@ -382,18 +546,24 @@ void gradient_typed(const BatchNormHalvesGradientArgs& args) {
                 .dw_accumulate = args.dw_accumulate,
                 .db_accumulate = args.db_accumulate,
                 .factors = of_dx,
-                .channels = static_cast<int>(args.weight.numel())});
-  if (!args.dx.defined() && !args.residual_gradient.defined()) return;
-  launch(write_gradient<Half, kMask>, walk.shape(), in, walk, of_dx,
-         pieces_to(args.residual_gradient), args.residual_accumulate, pieces_to(args.dx));
+                .channels = static_cast<int>(args.weight.numel()),
+                .largest = largest});
+  const bool writes_dx = args.dx.defined() || args.dx_factors.defined();
+  if (!writes_dx && !args.residual_gradient.defined()) return;
+  launch(write_gradient<T, kMask>, walk.shape(), in, walk, of_dx, pieces_to(args.residual_gradient),
+         args.residual_accumulate,
+         GradientResults{.dx = pieces_to(args.dx),
+                         .halves = halves_in(args.dx_factors),
+                         .bound = largest.bound,
+                         .scale_to = head_of(args.dx_factors)});
 }
 
 void gradient_cuda(const BatchNormHalvesGradientArgs& args) {
-  with_half_type(args.x.dtype(), [&](auto zero) {
-    using Half = decltype(zero);
-    if (!args.relu) return gradient_typed<Half, Mask::kPlain>(args);
-    if (args.y.defined()) return gradient_typed<Half, Mask::kFromY>(args);
-    gradient_typed<Half, Mask::kFromX>(args);
+  with_stored_type(args.x.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    if (!args.relu) return gradient_typed<T, Mask::kPlain>(args);
+    if (args.y.defined()) return gradient_typed<T, Mask::kFromY>(args);
+    gradient_typed<T, Mask::kFromX>(args);
   });
 }
 

@@ -46,7 +46,7 @@ void BatchNormOp::forward(PlanBuilder& builder) {
   const Shape channels{shape[1]};
   mean_ = builder.slot(channels, DType::f64);
   inverse_deviation_ = builder.slot(channels, DType::f64);
-  if (builder.training() && builder.in_halves(output)) return train_halves(builder);
+  if (builder.training() && builder.is_channels_last(output)) return train_channels_last(builder);
   if (builder.training()) {
     const Slot variance = builder.slot(channels, DType::f64);
     const BatchNormTrainArgs args{.x = builder.value(inputs[0]),
@@ -71,7 +71,7 @@ void BatchNormOp::forward(PlanBuilder& builder) {
   const Slot factor = builder.slot(channels, DType::f64);
   const Slot shift = builder.slot(channels, DType::f64);
   builder.prologue([&] { emit_running_factors(builder, builder.use(factor), builder.use(shift)); });
-  if (builder.in_halves(output)) {
+  if (builder.is_channels_last(output)) {
     const BatchNormHalvesApplyArgs args{.x = builder.value(inputs[0]),
                                         .factor = builder.use(factor),
                                         .shift = builder.use(shift),
@@ -94,32 +94,46 @@ void BatchNormOp::forward(PlanBuilder& builder) {
   });
 }
 
-void BatchNormOp::train_halves(PlanBuilder& builder) {
-  const Tensor y = builder.value(output);
-  factors_ = builder.slot({3, y.dim(4)}, DType::f32);
-  const BatchNormHalvesArgs args{.x = builder.value(inputs[0]),
-                                 .weight = parts_.weight.value(),
-                                 .bias = parts_.bias.value(),
-                                 .eps = parts_.eps,
-                                 .momentum = momentum_,
-                                 .residual = residual_ ? builder.value(inputs[1]) : Tensor(),
-                                 .relu = relu_,
-                                 .most = most_,
-                                 .y = y,
-                                 .mean = builder.use(mean_),
-                                 .inverse_deviation = builder.use(inverse_deviation_),
-                                 .factors = builder.use(factors_),
-                                 .running_mean = parts_.mean,
-                                 .running_variance = parts_.variance};
+// Of f32 images who reads y decides as what it is written: as numbers, as factors of products, or as
+// both. The bound that the scale of factors needs is the sum of this one's and that of the residual.
+void BatchNormOp::train_channels_last(PlanBuilder& builder) {
+  factors_ = builder.slot({3, builder.graph().stored_shape(output)[4]}, DType::f32);
+  const PlanGraph::ReadAs read = builder.graph().read_as(output);
+  const bool halves = builder.in_halves(output);
+  PlanBuilder::Factors beside;
+  if (residual_ && !halves) beside = builder.factors_of(inputs[1]);
+  const bool has_bound = !halves && (!residual_ || beside.block != kNoSlot);
+  const bool as_factors = has_bound && read.factors;
+  // The backward looks at y where the residual moved it.
+  const bool as_numbers = !as_factors || read.numbers || (relu_ && residual_);
+  const BatchNormHalvesArgs args{
+      .x = builder.value(inputs[0]),
+      .weight = parts_.weight.value(),
+      .bias = parts_.bias.value(),
+      .eps = parts_.eps,
+      .momentum = momentum_,
+      .residual = residual_ ? builder.value(inputs[1]) : Tensor(),
+      .relu = relu_,
+      .most = most_,
+      .y = as_numbers ? builder.value(output) : Tensor(),
+      .mean = builder.use(mean_),
+      .inverse_deviation = builder.use(inverse_deviation_),
+      .factors = builder.use(factors_),
+      .running_mean = parts_.mean,
+      .running_variance = parts_.variance,
+      .y_factors = has_bound ? builder.factors_target(output, as_factors, true) : Tensor(),
+      .bound_alone = !as_factors,
+      .residual_factors = has_bound && residual_ ? builder.factors(inputs[1]) : Tensor(),
+      .residual_has_bound = beside.has_bound};
   builder.call([run = batch_norm_halves_kernel.get(builder.device()), args] { run(args); });
 }
 
-void BatchNormOp::backward_halves(PlanBuilder& builder) {
+void BatchNormOp::backward_channels_last(PlanBuilder& builder) {
   PlanBuilder::Target beside, dw, db;
   if (residual_ && builder.wants_gradient(inputs[1])) beside = builder.gradient_target(inputs[1]);
   if (parts_.weight.requires_grad()) dw = builder.parameter_gradient(parts_.weight);
   if (parts_.bias.requires_grad()) db = builder.parameter_gradient(parts_.bias);
-  const auto emit = [&](const Tensor& dx) {
+  const auto emit = [&](const Tensor& dx, const Tensor& dx_factors) {
     const BatchNormHalvesGradientArgs args{
         .dy = builder.gradient(output),
         .x = builder.value(inputs[0]),
@@ -133,6 +147,7 @@ void BatchNormOp::backward_halves(PlanBuilder& builder) {
         .residual_gradient = beside.tensor,
         .residual_accumulate = beside.accumulate,
         .dx = dx,
+        .dx_factors = dx_factors,
         .dw = dw.tensor,
         .db = db.tensor,
         .dw_accumulate = dw.accumulate,
@@ -140,12 +155,15 @@ void BatchNormOp::backward_halves(PlanBuilder& builder) {
     builder.call(
         [run = batch_norm_halves_gradient_kernel.get(builder.device()), args] { run(args); });
   };
-  if (!builder.wants_gradient(inputs[0])) return emit(Tensor());
-  builder.assign_gradient(inputs[0], emit);
+  if (!builder.wants_gradient(inputs[0])) return emit({}, {});
+  if (!builder.in_halves(output) && builder.graph().gradient_is_read_as_factors(inputs[0])) {
+    return emit({}, builder.gradient_factors_target(inputs[0]));
+  }
+  builder.assign_gradient(inputs[0], [&](const Tensor& dx) { emit(dx, {}); });
 }
 
 void BatchNormOp::backward(PlanBuilder& builder) {
-  if (builder.in_halves(output)) return backward_halves(builder);
+  if (builder.is_channels_last(output)) return backward_channels_last(builder);
   const Shape channels{builder.shape(output)[1]};
   const Slot sum_dy = builder.slot(channels, DType::f64);
   const Slot sum_dy_x = builder.slot(channels, DType::f64);

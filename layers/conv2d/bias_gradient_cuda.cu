@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // bias_gradient_cuda.cu: the sum over all axes but that of the channels; of f32 planes, and of
-// halves with their channels last.
+// images with their channels last.
 // Read next  bias_gradient_cpu.cpp; framework/cuda/reduce.cuh; framework/cuda/channel_sums.cuh
 #include "framework/cuda/channel_sums.cuh"
 #include "framework/cuda/reduce.cuh"
@@ -10,24 +10,25 @@
 namespace convscope {
 namespace {
 
-template <class Half>
+template <class T>
 __global__ void __launch_bounds__(kThreads)
-    pixel_sums(const uint4* dy, ChannelWalk walk, float* part) {
+    pixel_sums(const uint4* dy, WalkOf<T> walk, float* part) {
   let_next_kernel_start();
   wait_for_previous_kernel();
-  float sums[1][kPieceLanes] = {};
+  float sums[1][kLanesOf<T>] = {};
   walk.run([&](std::int64_t at) { return dy[at]; },
            [&](std::int64_t, const uint4& in) {
-             float v[kPieceLanes];
-             floats_of_piece<Half>(in, v);
+             float v[kLanesOf<T>];
+             floats_of_piece<T>(in, v);
 #pragma unroll
-             for (int l = 0; l < kPieceLanes; ++l) sums[0][l] += v[l];
+             for (int l = 0; l < kLanesOf<T>; ++l) sums[0][l] += v[l];
            });
   walk.put_part(sums, part);
 }
 
+template <class T>
 __global__ void __launch_bounds__(kThreads)
-    finish_sums(ChannelWalk walk, const float* part, int channels, bool accumulate, float* db) {
+    finish_sums(WalkOf<T> walk, const float* part, int channels, bool accumulate, float* db) {
   let_next_kernel_start();
   wait_for_previous_kernel();
   double sums[1];
@@ -38,19 +39,19 @@ __global__ void __launch_bounds__(kThreads)
   db[c] = accumulate ? db[c] + sum : sum;
 }
 
-void halves_gradient(const Tensor& dy, const Tensor& db, bool accumulate) {
-  const ChannelWalk walk(dy.shape());
-  auto* const part = cuda_scratch_of<float>(walk.part_floats(1));
-  with_half_type(dy.dtype(), [&](auto zero) {
-    launch(pixel_sums<decltype(zero)>, walk.shape(), static_cast<const uint4*>(dy.raw_data()), walk,
-           part);
+void channels_last_gradient(const Tensor& dy, const Tensor& db, bool accumulate) {
+  with_stored_type(dy.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    const WalkOf<T> walk(dy.shape());
+    auto* const part = cuda_scratch_of<float>(walk.part_floats(1));
+    launch(pixel_sums<T>, walk.shape(), static_cast<const uint4*>(dy.raw_data()), walk, part);
+    launch(finish_sums<T>, walk.finish_shape(), walk, part, static_cast<int>(db.numel()),
+           accumulate, db.data<float>());
   });
-  launch(finish_sums, walk.finish_shape(), walk, part, static_cast<int>(db.numel()), accumulate,
-         db.data<float>());
 }
 
 void bias_gradient_cuda(const Tensor& dy, const Tensor& db, bool accumulate) {
-  if (is_half(dy.dtype())) return halves_gradient(dy, db, accumulate);
+  if (dy.rank() == 5) return channels_last_gradient(dy, db, accumulate);
   sum_on_cuda(dy, 0b1101u, db, accumulate);
 }
 

@@ -56,6 +56,10 @@ class CONVSCOPE_API Conv2dOp final : public PlanOp {
     return problem_.layout == ActivationLayout::channels_last ? problem_.dtype : DType::f32;
   }
 
+  bool could_read_factors(const PlanGraph& graph) const override;
+  bool reads_factors(const PlanGraph& graph, std::size_t input) const override;
+  bool reads_gradient_factors(const PlanGraph& graph) const override;
+
   // Of a layer of half precision: halves with their channels last (README.md). A chain may take its
   // place as long as layouts are not chosen.
   const Conv2dProblem& problem() const { return problem_; }
@@ -101,6 +105,12 @@ class CONVSCOPE_API Conv2dOp final : public PlanOp {
     Tensor b;         // may be undefined
     Tensor prepared;  // undefined: nothing is prepared, or in each call
   };
+  // f32 images, multiplied as tf32, with an algorithm that may change with their layout.
+  bool is_tf32() const {
+    return problem_.math == MathMode::tf32 && problem_.dtype == DType::f32 && of_layer_ && !sparse_;
+  }
+  // It is asked for, and reads factors where they are given.
+  bool takes_factors(Direction direction) const;
   double form_ms(const Conv2dForm& form, const Conv2dProblem& problem, Direction direction) const;
   Weights weights(PlanBuilder& builder);
   void emit_fold(PlanBuilder& builder, Slot w, Slot b) const;

@@ -56,6 +56,7 @@ std::optional<double> Conv2dOp::layout_ms(const PlanGraph& graph, ActivationLayo
   if (!of_layer_) return PlanOp::layout_ms(graph, layout);
   const AlgorithmPolicy& policy = of_layer_->policy();
   if (layout != ActivationLayout::nchw && policy.layout == "nchw") return std::nullopt;
+  if (layout == ActivationLayout::channels_last && !is_tf32()) return std::nullopt;
   Conv2dProblem problem = problem_;
   problem.layout = layout;
   double ms = layout == ActivationLayout::nchw && policy.layout == "blocked" ? kPreferred : 0;
@@ -194,6 +195,36 @@ Conv2dOp::Weights Conv2dOp::weights(PlanBuilder& builder) {
   return out;
 }
 
+bool Conv2dOp::takes_factors(Direction direction) const {
+  const Conv2dAlgorithm* const card = choice(direction).algorithm;
+  return card != nullptr && card->takes_half_factors && is_tf32() &&
+         problem_.layout == ActivationLayout::channels_last;
+}
+
+bool Conv2dOp::could_read_factors(const PlanGraph& graph) const {
+  if (!is_tf32() || of_layer_->policy().layout == "nchw") return false;
+  Conv2dProblem problem = problem_;
+  problem.layout = ActivationLayout::channels_last;
+  const std::string& policy = of_layer_->policy().of(Direction::forward);
+  const Decision decision = decide_unrun<Conv2dProblem>(
+      policy, question_of(problem, Direction::forward, graph.device(), use_));
+  return decision.error.empty() &&
+         conv2d_algorithms(graph.device().type).find(decision.names.first)->takes_half_factors;
+}
+
+bool Conv2dOp::reads_factors(const PlanGraph& graph, std::size_t input) const {
+  return input == 0 && takes_factors(Direction::forward) &&
+         (!graph.wants_gradient(weight()) || takes_factors(Direction::backward_weight));
+}
+
+bool Conv2dOp::reads_gradient_factors(const PlanGraph& graph) const {
+  const auto reads = [&](ValueId gradient_of, Direction direction) {
+    return !graph.wants_gradient(gradient_of) || takes_factors(direction);
+  };
+  return !relu_ && residual_at_ == 0 && !(has_bias_ && graph.wants_gradient(bias())) && is_tf32() &&
+         reads(weight(), Direction::backward_weight) && reads(x(), Direction::backward_data);
+}
+
 // Undefined: the images, wherever they lie in this step.
 Tensor Conv2dOp::images_or_value(PlanBuilder& builder) const {
   return x() == PlanGraph::input() ? Tensor() : builder.value(x());
@@ -201,13 +232,16 @@ Tensor Conv2dOp::images_or_value(PlanBuilder& builder) const {
 
 void Conv2dOp::forward(PlanBuilder& builder) {
   const Weights weights = this->weights(builder);
+  const bool from_factors = takes_factors(Direction::forward);
+  if (from_factors) builder.make_factors(x());
   const Tensor residual = residual_at_ > 0 ? builder.value(inputs[residual_at_]) : Tensor();
   emit_forward(builder, work(Direction::forward),
-               {.x = images_or_value(builder),
+               {.x = from_factors ? Tensor() : images_or_value(builder),
                 .w = weights.w,
                 .b = weights.b,
                 .prepared = weights.prepared,
-                .y = builder.value(output)},
+                .y = builder.value(output),
+                .x_factors = from_factors ? builder.factors(x()) : Tensor()},
                {.residual = residual.defined() ? residual.raw_data() : nullptr,
                 .relu = relu_,
                 .most = most_,
@@ -224,15 +258,29 @@ void Conv2dOp::backward(PlanBuilder& builder) {
     builder.call([run = conv2d_bias_gradient_kernel.get(builder.device()),
                   dy = builder.gradient(output), db] { run(dy, db.tensor, db.accumulate); });
   }
+  const auto gradient = [&](bool as_factors) {
+    return as_factors ? Tensor() : builder.gradient(output);
+  };
+  const auto factors = [&](bool as_factors) {
+    return as_factors ? builder.gradient_factors(output) : Tensor();
+  };
   if (builder.wants_gradient(weight())) {
+    const bool from_factors = takes_factors(Direction::backward_weight);
+    if (from_factors) {
+      builder.make_factors(x());
+      builder.make_gradient_factors(output);
+    }
     const PlanBuilder::Target dw = builder.gradient_target(weight());
-    emit_backward_weight(builder, work(Direction::backward_weight), images_or_value(builder),
-                         builder.gradient(output), dw);
+    emit_backward_weight(builder, work(Direction::backward_weight),
+                         from_factors ? Tensor() : images_or_value(builder), gradient(from_factors),
+                         dw, from_factors ? builder.factors(x()) : Tensor(), factors(from_factors));
   }
   if (!builder.wants_gradient(x())) return;
+  const bool from_factors = takes_factors(Direction::backward_data);
+  if (from_factors) builder.make_gradient_factors(output);
   builder.assign_gradient(x(), [&](const Tensor& dx) {
-    emit_backward_data(builder, work(Direction::backward_data), builder.gradient(output),
-                       builder.value(weight()), dx);
+    emit_backward_data(builder, work(Direction::backward_data), gradient(from_factors),
+                       builder.value(weight()), dx, factors(from_factors));
   });
 }
 

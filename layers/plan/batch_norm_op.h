@@ -37,9 +37,9 @@ class CONVSCOPE_API BatchNormOp final : public PlanOp {
 
  private:
   void emit_running_factors(PlanBuilder& builder, const Tensor& factor, const Tensor& shift);
-  // Images of halves with their channels last (batch_norm2d_halves.h).
-  void train_halves(PlanBuilder& builder);
-  void backward_halves(PlanBuilder& builder);
+  // Images with their channels last, halves or f32 (batch_norm2d_halves.h).
+  void train_channels_last(PlanBuilder& builder);
+  void backward_channels_last(PlanBuilder& builder);
 
   BatchNormFold parts_;
   double momentum_;
@@ -47,7 +47,7 @@ class CONVSCOPE_API BatchNormOp final : public PlanOp {
   bool relu_ = false;
   float most_ = std::numeric_limits<float>::infinity();  // of the ReLU
   Slot mean_ = kNoSlot, inverse_deviation_ = kNoSlot;    // f64 [C]
-  Slot factors_ = kNoSlot;                               // of halves: f32 [3,Cp]
+  Slot factors_ = kNoSlot;                               // with channels last: f32 [3,Cp]
 };
 
 }  // namespace convscope

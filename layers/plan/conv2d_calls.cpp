@@ -4,6 +4,7 @@
 #include "layers/plan/conv2d_calls.h"
 
 #include "layers/conv2d/epilogue.h"
+#include "layers/dispatch/layout/half_factors.h"
 
 namespace convscope {
 namespace {
@@ -12,6 +13,10 @@ void* address_of(const Tensor& tensor) { return tensor.defined() ? tensor.raw_da
 
 const void* address_of(const Tensor& tensor, const void* const* images) {
   return tensor.defined() ? tensor.raw_data() : *images;
+}
+
+HalfFactors factors_in(const Tensor& block) {
+  return block.defined() ? half_factors_in(block.raw_data()) : HalfFactors{};
 }
 
 void* workspace_of(PlanBuilder& builder, const Conv2dWork& work) {
@@ -93,32 +98,55 @@ void emit_forward(PlanBuilder& builder, const Conv2dWork& work, const Conv2dForw
   builder.call([problem = work.problem, run = work.algorithm->forward, images = builder.images(),
                 at = tensors, prepare, workspace, fused = fuses ? behind : Conv2dEpilogue{},
                 separate = fuses ? Conv2dEpilogue{} : behind, device = builder.device()] {
-    run({problem, address_of(at.x, images), address_of(at.w), address_of(at.b), at.y.raw_data(),
-         workspace, fused, prepare(problem)});
+    run({.problem = problem,
+         .x = at.x_factors.defined() ? nullptr : address_of(at.x, images),
+         .w = address_of(at.w),
+         .b = address_of(at.b),
+         .y = at.y.raw_data(),
+         .workspace = workspace,
+         .epilogue = fused,
+         .prepared = prepare(problem),
+         .views = {},
+         .x_factors = factors_in(at.x_factors)});
     if (!separate.empty()) conv2d_epilogue_kernel.get(device)(separate, at.y);
   });
 }
 
 void emit_backward_data(PlanBuilder& builder, const Conv2dWork& work, const Tensor& dy,
-                        const Tensor& w, const Tensor& dx) {
+                        const Tensor& w, const Tensor& dx, const Tensor& dy_factors) {
   void* const workspace = workspace_of(builder, work);
   const Preparation prepare = preparation_of_step(builder, work, w, workspace);
-  builder.call(
-      [problem = work.problem, run = work.algorithm->backward_data, w, dy, dx, workspace, prepare] {
-        run({problem, dy.raw_data(), w.raw_data(), dx.raw_data(), workspace, prepare(problem)});
-      });
+  builder.call([problem = work.problem, run = work.algorithm->backward_data, w, dy, dx, workspace,
+                prepare, dy_factors] {
+    run({.problem = problem,
+         .dy = address_of(dy),
+         .w = w.raw_data(),
+         .dx = dx.raw_data(),
+         .workspace = workspace,
+         .prepared = prepare(problem),
+         .views = {},
+         .dy_factors = factors_in(dy_factors)});
+  });
 }
 
 void emit_backward_weight(PlanBuilder& builder, const Conv2dWork& work, const Tensor& x,
-                          const Tensor& dy, const PlanBuilder::Target& dw) {
+                          const Tensor& dy, const PlanBuilder::Target& dw, const Tensor& x_factors,
+                          const Tensor& dy_factors) {
   void* const workspace = workspace_of(builder, work);
   const auto run = work.algorithm->backward_weight;
   if (!work.blocks) {
-    return builder.call(
-        [problem = work.problem, run, images = builder.images(), x, dy, dw, workspace] {
-          run({problem, address_of(x, images), dy.raw_data(), dw.tensor.raw_data(), dw.accumulate,
-               workspace});
-        });
+    return builder.call([problem = work.problem, run, images = builder.images(), x, dy, dw,
+                         workspace, x_factors, dy_factors] {
+      run({.problem = problem,
+           .x = x_factors.defined() ? nullptr : address_of(x, images),
+           .dy = address_of(dy),
+           .dw = dw.tensor.raw_data(),
+           .accumulate = dw.accumulate,
+           .workspace = workspace,
+           .views = {},
+           .x_factors = factors_in(x_factors),
+           .dy_factors = factors_in(dy_factors)});
+    });
   }
   builder.call([problem = work.problem, run, images = builder.images(), x, dy, dw, workspace,
                 blocks = work.blocks, values = stored_blocks(builder, work)] {

@@ -26,21 +26,24 @@ struct Conv2dWork {
 CONVSCOPE_API Slot emit_preparation(PlanBuilder& builder, const Conv2dWork& work, const Tensor& w);
 
 struct Conv2dForwardTensors {
-  Tensor x = {};         // undefined: the images, wherever they lie in this step
-  Tensor w = {};         // dense; undefined: only the prepared ones are left
-  Tensor b = {};         // undefined: none
-  Tensor prepared = {};  // by emit_preparation(); undefined: in each call, where there is a need
-  Tensor y = {};         // assigned
+  Tensor x = {};          // undefined: the images, wherever they lie in this step
+  Tensor w = {};          // dense; undefined: only the prepared ones are left
+  Tensor b = {};          // undefined: none
+  Tensor prepared = {};   // by emit_preparation(); undefined: in each call, where there is a need
+  Tensor y = {};          // assigned
+  Tensor x_factors = {};  // u8, a block of factors (dispatch/layout/half_factors.h): x is not read
 };
 CONVSCOPE_API void emit_forward(PlanBuilder& builder, const Conv2dWork& work,
                                 const Conv2dForwardTensors& tensors,
                                 const Conv2dEpilogue& behind = {});
-// dx is assigned.
+// dx is assigned. Of what is there as a block of factors the image may be undefined.
 CONVSCOPE_API void emit_backward_data(PlanBuilder& builder, const Conv2dWork& work,
-                                      const Tensor& dy, const Tensor& w, const Tensor& dx);
+                                      const Tensor& dy, const Tensor& w, const Tensor& dx,
+                                      const Tensor& dy_factors = {});
 // x as in forward; dw is dense.
 CONVSCOPE_API void emit_backward_weight(PlanBuilder& builder, const Conv2dWork& work,
                                         const Tensor& x, const Tensor& dy,
-                                        const PlanBuilder::Target& dw);
+                                        const PlanBuilder::Target& dw, const Tensor& x_factors = {},
+                                        const Tensor& dy_factors = {});
 
 }  // namespace convscope

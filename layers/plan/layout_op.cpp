@@ -9,13 +9,13 @@
 namespace convscope {
 namespace {
 
-// One of the two is f32 [N,C,H,W], the other one is halves with their channels last.
-void emit_half_copy(PlanBuilder& builder, const Tensor& from, DType from_type, const Tensor& to,
-                    DType to_type, bool accumulate, const Shape& images) {
-  const bool to_halves = is_half(to_type);
+// One of the two is f32 [N,C,H,W], the other one has its channels last.
+void emit_half_copy(PlanBuilder& builder, const Tensor& from, ValueId from_value, const Tensor& to,
+                    ValueId to_value, bool accumulate, const Shape& images) {
+  const bool to_last = builder.is_channels_last(to_value);
   HalfCopy copy{.images = images,
-                .half = to_halves ? to_type : from_type,
-                .to_halves = to_halves,
+                .half = builder.graph().dtype(to_last ? to_value : from_value),
+                .to_halves = to_last,
                 .accumulate = accumulate};
   builder.call([run = half_copy_kernel.get(builder.device()), copy, at = builder.images(), from,
                 to]() mutable {
@@ -37,10 +37,10 @@ void LayoutOp::forward(PlanBuilder& builder) {
   const ValueId input = inputs[0];
   if (builder.graph().owner(output) == builder.graph().owner(input)) return;
   ++conversions_;
-  if (builder.in_halves(input) || builder.in_halves(output)) {
+  if (builder.is_channels_last(input) || builder.is_channels_last(output)) {
     const bool images = input == PlanGraph::input();  // wherever they lie in this step
-    return emit_half_copy(builder, images ? Tensor() : builder.value(input),
-                          builder.graph().dtype(input), builder.value(output), type_,
+    return emit_half_copy(builder, images ? Tensor() : builder.value(input), input,
+                          builder.value(output), output,
                           /*accumulate=*/false, builder.shape(output));
   }
   builder.call(
@@ -54,28 +54,29 @@ void LayoutOp::backward(PlanBuilder& builder) {
   ++conversions_;
   const PlanBuilder::Target target = builder.gradient_target(inputs[0]);
   const Tensor from = builder.gradient(output);
-  if (builder.in_halves(inputs[0]) || builder.in_halves(output)) {
-    return emit_half_copy(builder, from, from.dtype(), target.tensor, target.tensor.dtype(),
-                          target.accumulate, builder.shape(output));
+  if (builder.is_channels_last(inputs[0]) || builder.is_channels_last(output)) {
+    return emit_half_copy(builder, from, output, target.tensor, inputs[0], target.accumulate,
+                          builder.shape(output));
   }
   builder.call([from, target, images = builder.shape(output)] {
     convert_layout(from, images, target.tensor, target.accumulate);
   });
 }
 
-double conversion_ms(const PlanGraph& graph, ValueId value) {
+double conversion_ms(const PlanGraph& graph, ValueId value, ActivationLayout layout) {
   constexpr double kCallMs = 2e-3;  // so that values of a few KiB do not look free
   const Shape& images = graph.shape(value);
-  if (has_one_order(images)) return 0;
+  if (has_one_order(images, layout)) return 0;
   const auto plain = static_cast<double>(images.numel());
-  const auto blocked = static_cast<double>(stored_shape(images, ActivationLayout::blocked).numel());
+  const auto blocked = static_cast<double>(stored_shape(images, layout).numel());
   const double once = kCallMs + estimated_ms({.bytes = sizeof(float) * (plain + blocked)},
                                              graph.device().type, DType::f32);
   return graph.wants_gradient(value) ? 2 * once : once;
 }
 
-bool has_one_order(const Shape& images) {
-  return images[2] * images[3] == 1 && images[1] % kChannelBlock == 0;
+bool has_one_order(const Shape& images, ActivationLayout layout) {
+  const std::int64_t block = channel_block(images[1], layout);
+  return images[2] * images[3] == 1 && images[1] % block == 0;
 }
 
 }  // namespace convscope

@@ -8,7 +8,7 @@
 namespace convscope {
 
 // Its input and its output are one value in two layouts (PlanGraph::add_stored), or in f32
-// [N,C,H,W] and in halves with their channels last.
+// [N,C,H,W] and in halves or f32 with their channels last.
 class CONVSCOPE_API LayoutOp final : public PlanOp {
  public:
   explicit LayoutOp(ActivationLayout to, DType type = DType::f32) : to_(to), type_(type) {}
@@ -24,8 +24,10 @@ class CONVSCOPE_API LayoutOp final : public PlanOp {
 };
 
 // What the copies of `value` into another layout take in one step, with those of its gradient.
-CONVSCOPE_API double conversion_ms(const PlanGraph& graph, ValueId value);
-// Both layouts put the elements into the same order: one pixel, whole blocks.
-CONVSCOPE_API bool has_one_order(const Shape& images);
+CONVSCOPE_API double conversion_ms(const PlanGraph& graph, ValueId value,
+                                   ActivationLayout layout = ActivationLayout::blocked);
+// It and [N,C,H,W] put the elements into the same order: one pixel, whole blocks.
+CONVSCOPE_API bool has_one_order(const Shape& images,
+                                 ActivationLayout layout = ActivationLayout::blocked);
 
 }  // namespace convscope

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "framework/ops/accumulate.h"
+#include "layers/dispatch/layout/half_factors.h"
 
 namespace convscope {
 
@@ -163,6 +164,39 @@ void PlanBuilder::pass_gradient(ValueId output, ValueId value) {
   } else {
     emit_accumulate(value, from);
   }
+}
+
+Tensor PlanBuilder::new_factors(Factors& to, ValueId value, bool halves, bool bound) {
+  const std::size_t bytes =
+      halves ? half_factors_bytes(graph_.stored_shape(value).numel()) : kHalfFactorsHead;
+  to = {.block = slot({static_cast<std::int64_t>(bytes)}, DType::u8),
+        .has_halves = halves,
+        .has_bound = bound};
+  return use(to.block);
+}
+
+Tensor PlanBuilder::factors_target(ValueId value, bool halves, bool bound) {
+  return new_factors(state(graph_.owner(value)).factors, value, halves, bound);
+}
+
+Tensor PlanBuilder::gradient_factors_target(ValueId value) {
+  return new_factors(state(graph_.owner(value)).gradient_factors, value, true, false);
+}
+
+void PlanBuilder::make_factors(ValueId value) {
+  if (factors_of(value).has_halves) return;
+  const Tensor x = this->value(value);
+  call([run = pack_half_factors_kernel.get(device()), x, to = factors_target(value, true, false)] {
+    run(x, to.raw_data());
+  });
+}
+
+void PlanBuilder::make_gradient_factors(ValueId value) {
+  if (gradient_factors_of(value).has_halves) return;
+  const Tensor dy = gradient(value);
+  call([run = pack_half_factors_kernel.get(device()), dy, to = gradient_factors_target(value)] {
+    run(dy, to.raw_data());
+  });
 }
 
 PlanBuilder::Target PlanBuilder::parameter_gradient(const Variable& parameter) {

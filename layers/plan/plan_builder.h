@@ -51,6 +51,9 @@ class CONVSCOPE_API PlanBuilder {
   bool wants_gradient(ValueId value) const { return graph_.wants_gradient(value); }
   // It lies in memory as halves with their channels last, and so does its gradient.
   bool in_halves(ValueId value) const { return is_half(graph_.dtype(value)); }
+  bool is_channels_last(ValueId value) const {
+    return graph_.layout(value) == ActivationLayout::channels_last;
+  }
 
   // Read or written by the next call.
   Tensor value(ValueId value);
@@ -75,6 +78,25 @@ class CONVSCOPE_API PlanBuilder {
   void add_to_gradient(ValueId value, Slot part) { emit_accumulate(value, part); }
   // `value` gets the gradient of `output` as it is, without a copy where that is possible.
   void pass_gradient(ValueId output, ValueId value);
+
+  // An f32 image as factors of products: a block of bytes (dispatch/layout/half_factors.h). Whoever
+  // writes the image may write the block, behind whose scale may stand a bound of the magnitudes;
+  // else the first reader emits the call that makes it. factors() names it for the next call.
+  struct Factors {
+    Slot block = kNoSlot;
+    bool has_halves = false, has_bound = false;  // without halves: scale and bound alone
+  };
+  const Factors& factors_of(ValueId value) { return state(graph_.owner(value)).factors; }
+  const Factors& gradient_factors_of(ValueId value) {
+    return state(graph_.owner(value)).gradient_factors;
+  }
+  Tensor factors(ValueId value) { return use(factors_of(value).block); }
+  Tensor gradient_factors(ValueId value) { return use(gradient_factors_of(value).block); }
+  void make_factors(ValueId value);
+  void make_gradient_factors(ValueId value);
+  // The next call writes it.
+  Tensor factors_target(ValueId value, bool halves, bool bound);
+  Tensor gradient_factors_target(ValueId value);
 
   // The gradient of a parameter. A parameter that two layers share is added to the second time.
   Target parameter_gradient(const Variable& parameter);
@@ -135,6 +157,7 @@ class CONVSCOPE_API PlanBuilder {
   struct ValueState {
     Slot slot = kNoSlot, gradient = kNoSlot;
     bool has_gradient = false;
+    Factors factors, gradient_factors;
   };
   using Owned = std::unique_ptr<void, void (*)(void*)>;
 
@@ -142,6 +165,7 @@ class CONVSCOPE_API PlanBuilder {
   void start_pass(bool dry, Ref<Storage> arena);
   void finish_dry_pass();
   void emit_deferred();
+  Tensor new_factors(Factors& to, ValueId value, bool halves, bool bound);
   void emit_accumulate(ValueId value, Slot part);
   Tensor kept(Slot& slot, DType dtype);
   void note_gradient(const Variable& parameter);

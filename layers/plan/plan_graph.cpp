@@ -135,6 +135,23 @@ int PlanGraph::readers(ValueId value) const {
   return count;
 }
 
+PlanGraph::ReadAs PlanGraph::read_as(ValueId value) const {
+  ReadAs out{.numbers = owner(result_) == owner(value)};
+  for (const auto& op : ops_) {
+    for (std::size_t i = 0; i < op->inputs.size(); ++i) {
+      if (owner(op->inputs[i]) != owner(value)) continue;
+      (op->reads_factors(*this, i) ? out.factors : out.numbers) = true;
+    }
+  }
+  return out;
+}
+
+bool PlanGraph::gradient_is_read_as_factors(ValueId value) const {
+  const auto gives = [&](const auto& op) { return op->output == value; };
+  const auto op = std::ranges::find_if(ops_, gives);
+  return op != ops_.end() && readers(value) == 1 && (*op)->reads_gradient_factors(*this);
+}
+
 void PlanGraph::fuse() {
   for (std::size_t at = 0; at < ops_.size();) {
     PlanOp& op = *ops_[at];

@@ -91,6 +91,13 @@ class CONVSCOPE_API PlanOp {
   // False: its calls do more than queue kernels, so a device cannot record them.
   virtual bool is_recordable() const { return true; }
 
+  // With its channels last it would read its image as factors of products, which are made once for
+  // all that read them (dispatch/layout/half_factors.h). plan_layouts.cpp asks.
+  virtual bool could_read_factors(const PlanGraph&) const { return false; }
+  // Reads this one of its inputs as factors alone; the same of the gradient of its output.
+  virtual bool reads_factors(const PlanGraph&, std::size_t) const { return false; }
+  virtual bool reads_gradient_factors(const PlanGraph&) const { return false; }
+
   std::string layer;                    // "c1"; of several fused ones the first
   std::vector<std::string> all_layers;  // of them; empty: its work is no layer's own
   std::vector<ValueId> inputs;          //
@@ -181,6 +188,13 @@ class CONVSCOPE_API PlanGraph {
   std::vector<std::unique_ptr<PlanOp>>& ops() { return ops_; }
   const std::vector<std::unique_ptr<PlanOp>>& ops() const { return ops_; }
   int readers(ValueId value) const;  // operations that read it; the result counts as read once
+  // As what its memory is read.
+  struct ReadAs {
+    bool numbers = false, factors = false;
+  };
+  ReadAs read_as(ValueId value) const;
+  // Its gradient is read as factors alone, by the operation that gives the value.
+  bool gradient_is_read_as_factors(ValueId value) const;
   // The value whose memory this one shares; itself when it owns it.
   ValueId owner(ValueId value) const;
   int value_count() const { return static_cast<int>(values_.size()); }

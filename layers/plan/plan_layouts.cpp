@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// plan_layouts.cpp: says which operations of a planned step work on blocked images
-// (layers/dispatch/activation_layout.h), and puts copies where two layouts meet.
+// plan_layouts.cpp: says which operations of a planned step work on blocked images, or on f32 with
+// their channels last (layers/dispatch/activation_layout.h), and puts copies where two layouts meet.
 //
 // Idea       Each operation says what it costs in each layout, each value what its copy into the
 //            other one costs. The cheapest choice for all of them together is a minimum cut
@@ -10,12 +10,15 @@
 // Numbers    estimates alone, so that a run that goes on with its ceilings (choices.json) has the
 //            same layouts and the same bits, and so that `explain` times nothing.
 // On a GPU   kernels of f32 read [N,C,H,W]. What computes with codes has blocks, and its f32
-//            numbers are copied where others read them.
+//            numbers are copied where others read them. Networks of tf32 are asked about channels
+//            last: their products read halves that are made of such images without a transposition,
+//            once for all that read them.
 // Not here   which algorithm a convolution runs: its policy chooses for each layout
 //            (Conv2dOp::layout_ms).
 #include <algorithm>
 #include <map>
 
+#include "framework/precision.h"
 #include "layers/plan/layout_cut.h"
 #include "layers/plan/layout_op.h"
 
@@ -32,14 +35,15 @@ bool is_image(const PlanGraph& graph, ValueId value) {
 
 // What an operation costs in milliseconds in each layout, as far as layouts differ.
 struct Costs {
-  double plain = 0, blocked = kImpossible;
-  // More than `blocked` when its first input is [N,C,H,W] and need not be copied.
+  double plain = 0, stored = kImpossible;
+  // More than `stored` when its first input is [N,C,H,W] and need not be copied.
   double plain_input = kImpossible;
 };
 
 class Layouts {
  public:
-  explicit Layouts(PlanGraph& graph) : graph_(graph) {
+  // `stored` is the layout beside [N,C,H,W]: blocked or channels_last.
+  Layouts(PlanGraph& graph, ActivationLayout stored) : graph_(graph), stored_(stored) {
     for (const auto& op : graph_.ops()) costs_[op.get()] = costs_of(*op);
   }
 
@@ -49,7 +53,7 @@ class Layouts {
     const auto& ops = graph_.ops();
     for (const auto& op : ops) {
       const Costs& costs = costs_.at(op.get());
-      nodes.push_back({costs.plain, costs.blocked});
+      nodes.push_back({costs.plain, costs.stored});
     }
     const int plain = static_cast<int>(nodes.size());  // whoever brings images and takes the result
     nodes.push_back({0, kImpossible});
@@ -65,19 +69,19 @@ class Layouts {
       for (std::size_t at = 0; at < op.inputs.size(); ++at) {
         const ValueId input = op.inputs[at];
         if (!is_image(graph_, input)) continue;
-        const double copy = conversion_ms(graph_, input);
+        const double copy = conversion_ms(graph_, input, stored_);
         const int reader = op.reads_plain(at) ? plain : i;
         edges.push_back({producer(input), reader, std::min(copy, plain_input_ms(op, input)), copy});
       }
     }
     if (is_image(graph_, graph_.result())) {
-      const double copy = conversion_ms(graph_, graph_.result());
+      const double copy = conversion_ms(graph_, graph_.result(), stored_);
       edges.push_back({producer(graph_.result()), plain, copy, copy});
     }
-    const std::vector<bool> blocked = cheapest_states(nodes, edges);
+    const std::vector<bool> stored = cheapest_states(nodes, edges);
     for (int i = 0; i < plain; ++i) {
       const auto at = static_cast<std::size_t>(i);
-      if (blocked[at]) graph_.set_layout(ops[at]->output, ActivationLayout::blocked);
+      if (stored[at]) graph_.set_layout(ops[at]->output, stored_);
     }
   }
 
@@ -97,13 +101,15 @@ class Layouts {
         const ActivationLayout wanted = op->reads_plain(i) ? nchw : layout;
         if (!is_image(graph_, input) || graph_.layout(input) == wanted) continue;
         if (op->reads_any_layout()) continue;
-        if (wanted == blocked && plain_input_ms(*op, input) <= conversion_ms(graph_, input)) {
+        if (wanted == blocked &&
+            plain_input_ms(*op, input) <= conversion_ms(graph_, input, stored_)) {
           own = blocked_y;
           continue;
         }
         const auto [at, is_new] = copies.try_emplace({input, wanted}, kNoValue);
         if (is_new) {
-          at->second = graph_.add_stored(input, wanted, has_one_order(graph_.shape(input)));
+          at->second =
+              graph_.add_stored(input, wanted, has_one_order(graph_.shape(input), stored_));
           ops.push_back(copy_of(*op, input, at->second, wanted));
         }
         input = at->second;
@@ -115,15 +121,19 @@ class Layouts {
     for (PlanOp* op : reshapes) graph_.share(op->output, op->inputs[0]);
     const ValueId result = graph_.result();
     if (graph_.layout(result) == nchw) return;
-    const ValueId seen = graph_.add_stored(result, nchw, has_one_order(graph_.shape(result)));
+    const ValueId seen =
+        graph_.add_stored(result, nchw, has_one_order(graph_.shape(result), stored_));
     graph_.ops().push_back(copy_of(*graph_.ops().back(), result, seen, nchw));
     graph_.set_result(seen);
   }
 
  private:
   Costs costs_of(const PlanOp& op) const {
-    if (!is_image(graph_, op.output) || !knows_blocks(op)) return {};
+    if (!is_image(graph_, op.output) || !knows_layout(op)) return {};
     const double plain = op.layout_ms(graph_, nchw).value_or(kImpossible);
+    if (stored_ == channels_last) {
+      return {plain, op.layout_ms(graph_, channels_last).value_or(kImpossible)};
+    }
     const double in_blocks = op.layout_ms(graph_, blocked).value_or(kImpossible);
     const double out_blocks = op.layout_ms(graph_, blocked_y).value_or(kImpossible);
     const bool either = in_blocks < kImpossible && out_blocks < kImpossible;
@@ -131,8 +141,9 @@ class Layouts {
   }
 
   // On a GPU only operations on integers have kernels for blocks: those that read any layout.
-  bool knows_blocks(const PlanOp& op) const {
-    return graph_.device().type == DeviceType::cpu || op.reads_any_layout();
+  bool knows_layout(const PlanOp& op) const {
+    return graph_.device().type == DeviceType::cpu || stored_ == channels_last ||
+           op.reads_any_layout();
   }
 
   // What it costs a blocked operation to read this input as [N,C,H,W], without a copy.
@@ -150,15 +161,23 @@ class Layouts {
   }
 
   PlanGraph& graph_;
+  ActivationLayout stored_;
   std::map<const PlanOp*, Costs> costs_;
 };
 
-bool reads_any_layout(const std::unique_ptr<PlanOp>& op) { return op->reads_any_layout(); }
+// The layout beside [N,C,H,W] that operations of the graph may want; nchw: none.
+ActivationLayout layout_to_ask(const PlanGraph& graph) {
+  const auto any = [&](const auto& holds) { return std::ranges::any_of(graph.ops(), holds); };
+  if (graph.device().type == DeviceType::cpu) return blocked;
+  if (any([](const auto& op) { return op->reads_any_layout(); })) return blocked;
+  if (any([](const auto& op) { return is_half(op->wants_halves()); })) return nchw;
+  return any([&](const auto& op) { return op->could_read_factors(graph); }) ? channels_last : nchw;
+}
 
 void choose_layouts(PlanGraph& graph) {
-  const bool on_cpu = graph.device().type == DeviceType::cpu;
-  if (!on_cpu && std::ranges::none_of(graph.ops(), reads_any_layout)) return;
-  Layouts layouts(graph);
+  const ActivationLayout stored = layout_to_ask(graph);
+  if (stored == nchw) return;
+  Layouts layouts(graph, stored);
   layouts.choose();
   layouts.apply();
 }

@@ -190,8 +190,7 @@ __global__ void __launch_bounds__(256)
 
 // Part p of `parts` of an axis: floor(p size / parts) to ceil((p + 1) size / parts).
 __device__ Range adaptive(std::int64_t p, std::int64_t size, std::int64_t parts) {
-  return {static_cast<int>(p * size / parts),
-          static_cast<int>(ceil_div((p + 1) * size, parts))};
+  return {static_cast<int>(p * size / parts), static_cast<int>(ceil_div((p + 1) * size, parts))};
 }
 
 // A warp for each output: the usual case is the mean of a whole plane.
@@ -271,7 +270,7 @@ void max_by_taps(const Tensor& x, const Pool2dWindow& window, const Tensor& y, c
 }
 
 void max_cuda(const Tensor& x, const Pool2dWindow& window, const Tensor& y, const Tensor& taps) {
-  if (is_half(x.dtype())) return max_pool_halves(x, window, y, taps);
+  if (x.rank() == 5) return max_pool_halves(x, window, y, taps);
   if (max_pool_tiled(x, window, y, taps)) return;
   if (x.dtype() == DType::f64) return max_by_taps<double>(x, window, y, taps);
   max_by_taps<float>(x, window, y, taps);
@@ -297,7 +296,7 @@ void max_gradient_by_taps(const Tensor& dy, const Tensor& taps, const Pool2dWind
 
 void max_gradient_cuda(const Tensor& dy, const Tensor& taps, const Pool2dWindow& window,
                        const Tensor& dx) {
-  if (is_half(dy.dtype())) return max_pool_gradient_halves(dy, taps, window, dx);
+  if (dy.rank() == 5) return max_pool_gradient_halves(dy, taps, window, dx);
   if (max_pool_tiled_gradient(dy, taps, window, dx)) return;
   if (dy.dtype() == DType::f64) return max_gradient_by_taps<double>(dy, taps, window, dx);
   max_gradient_by_taps<float>(dy, taps, window, dx);
@@ -313,7 +312,7 @@ void avg_typed(const Tensor& x, const Pool2dWindow& window, const Tensor& y) {
 }
 
 void avg_cuda(const Tensor& x, const Pool2dWindow& window, const Tensor& y) {
-  if (is_half(x.dtype())) return avg_pool_halves(x, window, y);
+  if (x.rank() == 5) return avg_pool_halves(x, window, y);
   if (avg_pool_tiled(x, window, y)) return;
   if (x.dtype() == DType::f64) return avg_typed<double>(x, window, y);
   avg_typed<float>(x, window, y);
@@ -329,7 +328,7 @@ void avg_gradient_typed(const Tensor& dy, const Pool2dWindow& window, const Tens
 }
 
 void avg_gradient_cuda(const Tensor& dy, const Pool2dWindow& window, const Tensor& dx) {
-  if (is_half(dy.dtype())) return avg_pool_gradient_halves(dy, window, dx);
+  if (dy.rank() == 5) return avg_pool_gradient_halves(dy, window, dx);
   if (avg_pool_tiled_gradient(dy, window, dx)) return;
   if (dy.dtype() == DType::f64) return avg_gradient_typed<double>(dy, window, dx);
   avg_gradient_typed<float>(dy, window, dx);
@@ -342,7 +341,7 @@ void adaptive_typed(const Tensor& x, const Tensor& y) {
 }
 
 void adaptive_cuda(const Tensor& x, const Tensor& y) {
-  if (is_half(x.dtype())) return adaptive_pool_halves(x, y);
+  if (x.rank() == 5) return adaptive_pool_halves(x, y);
   if (plane_means(x, y)) return;
   if (x.dtype() == DType::f64) return adaptive_typed<double>(x, y);
   adaptive_typed<float>(x, y);
@@ -356,7 +355,7 @@ void adaptive_gradient_typed(const Tensor& dy, const Tensor& dx) {
 }
 
 void adaptive_gradient_cuda(const Tensor& dy, const Tensor& dx) {
-  if (is_half(dy.dtype())) return adaptive_pool_gradient_halves(dy, dx);
+  if (dy.rank() == 5) return adaptive_pool_gradient_halves(dy, dx);
   if (plane_means_gradient(dy, dx)) return;
   if (dy.dtype() == DType::f64) return adaptive_gradient_typed<double>(dy, dx);
   adaptive_gradient_typed<float>(dy, dx);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// pool2d_halves_cuda.cu: pooling of halves with their channels last: a thread has eight channels of
-// a pixel, 16 bytes.
+// pool2d_halves_cuda.cu: pooling of halves or f32 with their channels last: a thread has 16 bytes of
+// a pixel, eight channels of halves or four of f32.
 //
 // Plan      Forward a thread walks over the window of one output pixel. Backward the question is
 //           turned around: a pixel of x asks which windows hold it and adds what they give, in
@@ -67,17 +67,18 @@ struct Sizes {
 };
 
 // `walked` is x or y, of the direction the images that are written.
+template <class T>
 Sizes sizes_of(const Shape& x, const Shape& y, const Pool2dWindow* window, const Shape& walked) {
   const auto narrow = [](std::int64_t size) { return static_cast<int>(size); };
-  Sizes out{.pieces = narrow(x[4] / kPieceLanes),
-            .by_pieces = FastDivisor(narrow(x[4] / kPieceLanes)),
+  Sizes out{.pieces = narrow(x[4] / kLanesOf<T>),
+            .by_pieces = FastDivisor(narrow(x[4] / kLanesOf<T>)),
             .by_width = FastDivisor(narrow(walked[3])),
             .by_height = FastDivisor(narrow(walked[2])),
             .high = {.size = narrow(x[2]), .windows = narrow(y[2])},
             .wide = {.size = narrow(x[3]), .windows = narrow(y[3])},
-            .count = walked.numel() / kPieceLanes};
-  CONVSCOPE_CHECK(out.count < (std::int64_t{1} << 31) && x.numel() / kPieceLanes < (1ll << 31),
-                  "pool2d", "expected fewer than 2^31 pieces of 8 channels, because their places ",
+            .count = walked.numel() / kLanesOf<T>};
+  CONVSCOPE_CHECK(out.count < (std::int64_t{1} << 31) && x.numel() / kLanesOf<T> < (1ll << 31),
+                  "pool2d", "expected fewer than 2^31 pieces of 16 bytes, because their places ",
                   "have 32 bits, got ", out.count);
   if (window == nullptr) return out;
   const auto set = [&](Axis& axis, std::int64_t kernel, std::int64_t stride, std::int64_t pad) {
@@ -116,112 +117,114 @@ __device__ void for_pieces(const Sizes& z, const Body& body) {
   }
 }
 
-template <class Tap>
-struct alignas(kPieceLanes * sizeof(Tap) < 16 ? kPieceLanes * sizeof(Tap) : 16) Taps {
-  Tap v[kPieceLanes];
+template <class Tap, int kLanes>
+struct alignas(kLanes * sizeof(Tap) < 16 ? kLanes * sizeof(Tap) : 16) Taps {
+  Tap v[kLanes];
 };
+template <class T, class Tap>
+using TapsOf = Taps<Tap, kLanesOf<T>>;
 
-template <class Half, class Tap>
+template <class T, class Tap>
 __global__ void __launch_bounds__(kThreads)
-    max_forward(const uint4* x, Sizes z, uint4* y, Taps<Tap>* taps) {
+    max_forward(const uint4* x, Sizes z, uint4* y, TapsOf<T, Tap>* taps) {
   for_pieces(z, [&](std::int64_t to, const Place& at) {
     const Range rows = z.high.pixels(at.h), columns = z.wide.pixels(at.w);
     const int top = z.high.start(at.h), left = z.wide.start(at.w);
-    float best[kPieceLanes];
-    Taps<Tap> tap;
-    const auto load = [&](int i, int j, float(&v)[kPieceLanes]) {
-      floats_of_piece<Half>(x[piece_at(z, at.n, z.high.size, i, z.wide.size, j, at.piece)], v);
+    float best[kLanesOf<T>];
+    TapsOf<T, Tap> tap;
+    const auto load = [&](int i, int j, float(&v)[kLanesOf<T>]) {
+      floats_of_piece<T>(x[piece_at(z, at.n, z.high.size, i, z.wide.size, j, at.piece)], v);
     };
     load(rows.begin, columns.begin, best);
 #pragma unroll
-    for (int l = 0; l < kPieceLanes; ++l) {
+    for (int l = 0; l < kLanesOf<T>; ++l) {
       tap.v[l] = static_cast<Tap>((rows.begin - top) * z.wide.kernel + columns.begin - left);
     }
     for (int i = rows.begin; i < rows.end; ++i) {
       for (int j = columns.begin; j < columns.end; ++j) {
-        float v[kPieceLanes];
+        float v[kLanesOf<T>];
         load(i, j, v);
         const auto here = static_cast<Tap>((i - top) * z.wide.kernel + j - left);
 #pragma unroll
-        for (int l = 0; l < kPieceLanes; ++l) {
+        for (int l = 0; l < kLanesOf<T>; ++l) {
           const bool better = v[l] > best[l] || v[l] != v[l];  // the first maximum, the last NaN
           best[l] = better ? v[l] : best[l];
           tap.v[l] = better ? here : tap.v[l];
         }
       }
     }
-    y[to] = piece_of_floats<Half>(best);
+    y[to] = piece_of_floats<T>(best);
     if (taps != nullptr) taps[to] = tap;
   });
 }
 
-template <class Half, class Tap>
+template <class T, class Tap>
 __global__ void __launch_bounds__(kThreads)
-    max_backward(const uint4* dy, const Taps<Tap>* taps, Sizes z, uint4* dx) {
+    max_backward(const uint4* dy, const TapsOf<T, Tap>* taps, Sizes z, uint4* dx) {
   for_pieces(z, [&](std::int64_t to, const Place& at) {
     const Range down = z.high.windows_of(at.h), across = z.wide.windows_of(at.w);
-    float sum[kPieceLanes] = {};
+    float sum[kLanesOf<T>] = {};
     for (int p = down.begin; p < down.end; ++p) {
       for (int q = across.begin; q < across.end; ++q) {
         const int tap = (at.h - z.high.start(p)) * z.wide.kernel + at.w - z.wide.start(q);
         const std::int64_t from = piece_at(z, at.n, z.high.windows, p, z.wide.windows, q, at.piece);
-        const Taps<Tap> won = taps[from];
-        float v[kPieceLanes];
-        floats_of_piece<Half>(dy[from], v);
+        const TapsOf<T, Tap> won = taps[from];
+        float v[kLanesOf<T>];
+        floats_of_piece<T>(dy[from], v);
 #pragma unroll
-        for (int l = 0; l < kPieceLanes; ++l) {
+        for (int l = 0; l < kLanesOf<T>; ++l) {
           if (static_cast<int>(won.v[l]) == tap) sum[l] += v[l];
         }
       }
     }
-    dx[to] = piece_of_floats<Half>(sum);
+    dx[to] = piece_of_floats<T>(sum);
   });
 }
 
-template <class Half>
+template <class T>
 __global__ void __launch_bounds__(kThreads) mean_forward(const uint4* x, Sizes z, uint4* y) {
   for_pieces(z, [&](std::int64_t to, const Place& at) {
     const Range rows = z.high.pixels(at.h), columns = z.wide.pixels(at.w);
     const float factor = 1.0f / (static_cast<float>(z.high.divisor(at.h)) *
                                  static_cast<float>(z.wide.divisor(at.w)));
-    float total[kPieceLanes] = {};
+    float total[kLanesOf<T>] = {};
     for (int i = rows.begin; i < rows.end; ++i) {
-      float sum[kPieceLanes] = {};
+      float sum[kLanesOf<T>] = {};
 #pragma unroll 4
       for (int j = columns.begin; j < columns.end; ++j) {
-        float v[kPieceLanes];
-        floats_of_piece<Half>(x[piece_at(z, at.n, z.high.size, i, z.wide.size, j, at.piece)], v);
+        float v[kLanesOf<T>];
+        floats_of_piece<T>(x[piece_at(z, at.n, z.high.size, i, z.wide.size, j, at.piece)], v);
 #pragma unroll
-        for (int l = 0; l < kPieceLanes; ++l) sum[l] += v[l];
+        for (int l = 0; l < kLanesOf<T>; ++l) sum[l] += v[l];
       }
 #pragma unroll
-      for (int l = 0; l < kPieceLanes; ++l) total[l] += sum[l];
+      for (int l = 0; l < kLanesOf<T>; ++l) total[l] += sum[l];
     }
 #pragma unroll
-    for (int l = 0; l < kPieceLanes; ++l) total[l] *= factor;
-    y[to] = piece_of_floats<Half>(total);
+    for (int l = 0; l < kLanesOf<T>; ++l) total[l] *= factor;
+    y[to] = piece_of_floats<T>(total);
   });
 }
 
-template <class Half>
+template <class T>
 __global__ void __launch_bounds__(kThreads) mean_backward(const uint4* dy, Sizes z, uint4* dx) {
   for_pieces(z, [&](std::int64_t to, const Place& at) {
     const Range down = z.high.windows_of(at.h), across = z.wide.windows_of(at.w);
-    float sum[kPieceLanes] = {};
+    float sum[kLanesOf<T>] = {};
     for (int p = down.begin; p < down.end; ++p) {
       if (!z.high.holds(p, at.h)) continue;
       for (int q = across.begin; q < across.end; ++q) {
         if (!z.wide.holds(q, at.w)) continue;
         const float factor =
             1.0f / (static_cast<float>(z.high.divisor(p)) * static_cast<float>(z.wide.divisor(q)));
-        float v[kPieceLanes];
-        floats_of_piece<Half>(dy[piece_at(z, at.n, z.high.windows, p, z.wide.windows, q, at.piece)],
-                              v);
+        float v[kLanesOf<T>];
+        floats_of_piece<T>(dy[piece_at(z, at.n, z.high.windows, p, z.wide.windows, q, at.piece)],
+                           v);
 #pragma unroll
-        for (int l = 0; l < kPieceLanes; ++l) sum[l] += v[l] * factor;
+        for (int l = 0; l < kLanesOf<T>; ++l) sum[l] += v[l] * factor;
       }
     }
-    dx[to] = piece_of_floats<Half>(sum);
+    dx[to] = piece_of_floats<T>(sum);
   });
 }
 
@@ -236,29 +239,31 @@ LaunchShape shape_of(const Sizes& z) {
   return shape;
 }
 
-template <class Half, class Tap>
+template <class T, class Tap>
 void max_forward_typed(const Tensor& x, const Sizes& z, const Tensor& y, const Tensor& taps) {
-  launch(max_forward<Half, Tap>, shape_of(z), pieces(x), z, pieces_to(y),
-         taps.defined() ? static_cast<Taps<Tap>*>(taps.raw_data()) : nullptr);
+  launch(max_forward<T, Tap>, shape_of(z), pieces(x), z, pieces_to(y),
+         taps.defined() ? static_cast<TapsOf<T, Tap>*>(taps.raw_data()) : nullptr);
 }
 
-template <class Half, class Tap>
+template <class T, class Tap>
 void max_backward_typed(const Tensor& dy, const Tensor& taps, const Sizes& z, const Tensor& dx) {
-  launch(max_backward<Half, Tap>, shape_of(z), pieces(dy),
-         static_cast<const Taps<Tap>*>(taps.raw_data()), z, pieces_to(dx));
+  launch(max_backward<T, Tap>, shape_of(z), pieces(dy),
+         static_cast<const TapsOf<T, Tap>*>(taps.raw_data()), z, pieces_to(dx));
 }
 
 void mean(const Tensor& x, const Pool2dWindow* window, const Tensor& y) {
-  const Sizes z = sizes_of(x.shape(), y.shape(), window, y.shape());
-  with_half_type(x.dtype(), [&](auto zero) {
-    launch(mean_forward<decltype(zero)>, shape_of(z), pieces(x), z, pieces_to(y));
+  with_stored_type(x.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    const Sizes z = sizes_of<T>(x.shape(), y.shape(), window, y.shape());
+    launch(mean_forward<T>, shape_of(z), pieces(x), z, pieces_to(y));
   });
 }
 
 void mean_gradient(const Tensor& dy, const Pool2dWindow* window, const Tensor& dx) {
-  const Sizes z = sizes_of(dx.shape(), dy.shape(), window, dx.shape());
-  with_half_type(dy.dtype(), [&](auto zero) {
-    launch(mean_backward<decltype(zero)>, shape_of(z), pieces(dy), z, pieces_to(dx));
+  with_stored_type(dy.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    const Sizes z = sizes_of<T>(dx.shape(), dy.shape(), window, dx.shape());
+    launch(mean_backward<T>, shape_of(z), pieces(dy), z, pieces_to(dx));
   });
 }
 
@@ -266,23 +271,23 @@ void mean_gradient(const Tensor& dy, const Pool2dWindow* window, const Tensor& d
 
 void max_pool_halves(const Tensor& x, const Pool2dWindow& window, const Tensor& y,
                      const Tensor& taps) {
-  const Sizes z = sizes_of(x.shape(), y.shape(), &window, y.shape());
-  with_half_type(x.dtype(), [&](auto zero) {
-    using Half = decltype(zero);
+  with_stored_type(x.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    const Sizes z = sizes_of<T>(x.shape(), y.shape(), &window, y.shape());
     if (taps.defined() && taps.dtype() == DType::i32) {
-      return max_forward_typed<Half, std::int32_t>(x, z, y, taps);
+      return max_forward_typed<T, std::int32_t>(x, z, y, taps);
     }
-    max_forward_typed<Half, std::uint8_t>(x, z, y, taps);
+    max_forward_typed<T, std::uint8_t>(x, z, y, taps);
   });
 }
 
 void max_pool_gradient_halves(const Tensor& dy, const Tensor& taps, const Pool2dWindow& window,
                               const Tensor& dx) {
-  const Sizes z = sizes_of(dx.shape(), dy.shape(), &window, dx.shape());
-  with_half_type(dy.dtype(), [&](auto zero) {
-    using Half = decltype(zero);
-    if (taps.dtype() == DType::i32) return max_backward_typed<Half, std::int32_t>(dy, taps, z, dx);
-    max_backward_typed<Half, std::uint8_t>(dy, taps, z, dx);
+  with_stored_type(dy.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    const Sizes z = sizes_of<T>(dx.shape(), dy.shape(), &window, dx.shape());
+    if (taps.dtype() == DType::i32) return max_backward_typed<T, std::int32_t>(dy, taps, z, dx);
+    max_backward_typed<T, std::uint8_t>(dy, taps, z, dx);
   });
 }
 

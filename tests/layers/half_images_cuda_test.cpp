@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// half_images_cuda_test.cpp: the kernels on halves with their channels last: copies at the ends,
-// batch norm, pools, curves, sums, gradients of biases, against double sums over the same halves.
+// half_images_cuda_test.cpp: the kernels on halves and on f32 with their channels last: copies at the
+// ends, batch norm, pools, curves, sums, gradients of biases, against double sums over the same
+// numbers.
 #include <functional>
 
 #include "experiments/check/matrix/guarded_block.h"
@@ -24,15 +25,17 @@ using testing::normal;
 using HalfImagesOnCuda = testing::CudaTest;
 
 constexpr ActivationLayout kLast = ActivationLayout::channels_last;
-constexpr DType kHalves[] = {DType::bf16, DType::f16};
+constexpr DType kHalves[] = {DType::bf16, DType::f16, DType::f32};  // what images are stored as
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 // Channels that fill their lanes and such that do not, fewer and more than a block has, one pixel
 // and more pixels than one thread takes.
 const Shape kShapes[] = {{3, 5, 4, 6}, {2, 24, 3, 5}, {1, 3, 1, 1}, {2, 72, 7, 3}, {9, 8, 31, 17}};
 
-// A half is off by at most this part of itself.
-double unit(DType half) { return half == DType::bf16 ? 0x1p-8 : 0x1p-11; }
+// A stored number is off by at most this part of itself.
+double unit(DType half) {
+  return half == DType::bf16 ? 0x1p-8 : half == DType::f16 ? 0x1p-11 : 0x1p-24;
+}
 constexpr double kTiny = 0x1p-25;  // half a step of f16 around 0
 
 Tensor rounded(const Tensor& plain, DType half) { return plain.to(half).to(DType::f32); }

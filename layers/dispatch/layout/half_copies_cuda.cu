@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// half_copies_cuda.cu: images between f32 [N,C,H,W] and halves with their channels last.
+// half_copies_cuda.cu: images between f32 [N,C,H,W] and halves or f32 with their channels last.
 //
-// Plan      A thread has eight channels of a pixel: 16 bytes of the halves, and one number of each
-//           of eight planes. Neighbouring threads have neighbouring pixels, so of each plane a warp
-//           moves 128 bytes in a row. The 16 bytes of its halves lie Cp apart; the lines that they
+// Plan      A thread has eight channels of a pixel, four of f32: 16 bytes of the image with its
+//           channels last, and one number of each of as many planes. Neighbouring threads have neighbouring pixels, so of each plane a warp
+//           moves 128 bytes in a row. Its pieces of 16 bytes lie Cp numbers apart; the lines that they
 //           share with other channels meet in the L2 cache.
-// Numerics  a half is rounded once, to nearest; the way back is exact.
+// Numerics  a half is rounded once, to nearest; the way back is exact, and f32 are both ways.
 #include "framework/cuda/half_piece.cuh"
 #include "layers/dispatch/activation_layout.h"
 #include "layers/dispatch/layout/half_copies.h"
@@ -19,7 +19,7 @@ struct Copy {
   bool accumulate;
 };
 
-template <class Half, bool kToHalves>
+template <class T, bool kToHalves>
 __global__ void __launch_bounds__(kThreads)
     copy_pieces(const void* from, Copy z, void* to, std::int64_t count) {
   const std::int64_t area = z.by_area.d;
@@ -30,28 +30,28 @@ __global__ void __launch_bounds__(kThreads)
     const int pixel = static_cast<int>(at) - plane * z.by_area.d;
     const int n = z.by_pieces.divide(plane);
     const int piece = plane - n * z.pieces;
-    const int left = z.channels - piece * kPieceLanes;
+    const int left = z.channels - piece * kLanesOf<T>;
     const std::int64_t first =
-        (static_cast<std::int64_t>(n) * z.channels + piece * kPieceLanes) * area + pixel;
+        (static_cast<std::int64_t>(n) * z.channels + piece * kLanesOf<T>)*area + pixel;
     const std::int64_t stored = (n * area + pixel) * z.pieces + piece;
-    float v[kPieceLanes];
+    float v[kLanesOf<T>];
     if constexpr (kToHalves) {
       const float* const planes = static_cast<const float*>(from) + first;
       uint4* const out = static_cast<uint4*>(to) + stored;
 #pragma unroll
-      for (int l = 0; l < kPieceLanes; ++l) v[l] = l < left ? planes[l * area] : 0.0f;
+      for (int l = 0; l < kLanesOf<T>; ++l) v[l] = l < left ? planes[l * area] : 0.0f;
       if (z.accumulate) {
-        float before[kPieceLanes];
-        floats_of_piece<Half>(*out, before);
+        float before[kLanesOf<T>];
+        floats_of_piece<T>(*out, before);
 #pragma unroll
-        for (int l = 0; l < kPieceLanes; ++l) v[l] += before[l];
+        for (int l = 0; l < kLanesOf<T>; ++l) v[l] += before[l];
       }
-      *out = piece_of_floats<Half>(v);
+      *out = piece_of_floats<T>(v);
     } else {
       float* const planes = static_cast<float*>(to) + first;
-      floats_of_piece<Half>(static_cast<const uint4*>(from)[stored], v);
+      floats_of_piece<T>(static_cast<const uint4*>(from)[stored], v);
 #pragma unroll
-      for (int l = 0; l < kPieceLanes; ++l) {
+      for (int l = 0; l < kLanesOf<T>; ++l) {
         if (l >= left) continue;
         planes[l * area] = z.accumulate ? planes[l * area] + v[l] : v[l];
       }
@@ -59,16 +59,18 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-void copy_cuda(const HalfCopy& a) {
+template <class T>
+void copy_typed(const HalfCopy& a) {
   const std::int64_t area = a.images[2] * a.images[3];
-  const std::int64_t pieces = ceil_div(a.images[1], std::int64_t{kPieceLanes});
+  const std::int64_t pieces =
+      channel_block(a.images[1], ActivationLayout::channels_last) / kLanesOf<T>;
   const std::int64_t count = a.images[0] * pieces * area;
   CONVSCOPE_CHECK(count < (std::int64_t{1} << 31), "convert_layout",
-                  "expected fewer than 2^31 pieces of 8 channels, because their places have 32 ",
+                  "expected fewer than 2^31 pieces of 16 bytes, because their places have 32 ",
                   "bits, got ", count);
   CONVSCOPE_CHECK(is_aligned(a.to_halves ? a.to : a.from, 16), "convert_layout",
-                  "expected halves at an address that 16 divides, because a thread takes 16 bytes "
-                  "at once, got another one");
+                  "expected channels at an address that 16 divides, because a thread takes 16 "
+                  "bytes at once, got another one");
   if (count == 0) return;
   const Copy z{.channels = static_cast<int>(a.images[1]),
                .pieces = static_cast<int>(pieces),
@@ -77,11 +79,11 @@ void copy_cuda(const HalfCopy& a) {
                .accumulate = a.accumulate};
   LaunchShape shape = grid_of_packs(count);
   shape.overlaps_previous = true;
-  with_half_type(a.half, [&](auto zero) {
-    using Half = decltype(zero);
-    launch(a.to_halves ? copy_pieces<Half, true> : copy_pieces<Half, false>, shape, a.from, z, a.to,
-           count);
-  });
+  launch(a.to_halves ? copy_pieces<T, true> : copy_pieces<T, false>, shape, a.from, z, a.to, count);
+}
+
+void copy_cuda(const HalfCopy& a) {
+  with_stored_type(a.half, [&](auto zero) { copy_typed<decltype(zero)>(a); });
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// half_plan_cuda_test.cpp: networks of half precision as planned steps on `device cuda`: their
-// images are halves with their channels last, and the step does what the dynamic graph does, up to
-// the roundings of what stands between layers.
+// half_plan_cuda_test.cpp: networks of half precision and of tf32 as planned steps on `device cuda`:
+// their images have their channels last, as halves or as f32, and the step does what the dynamic
+// graph does, up to the roundings of what stands between layers, or of factors of products.
 #include "framework/ops/elementwise.h"
 #include "framework/ops/softmax_cross_entropy.h"
 #include "layers/layer_types.h"
@@ -103,9 +103,21 @@ struct Result {
   std::vector<Tensor> gradients;  // of all parameters, on the CPU
 };
 
-Result run(const std::shared_ptr<Module>& model, StepPlan* plan) {
+enum class Data { normal, offset, heavy_tails };
+
+Tensor images(Data data) {
+  Tensor out = normal(kInput, DType::f32, 40);
+  for (std::int64_t i = 0; i < out.numel(); ++i) {
+    float& v = out.data<float>()[i];
+    if (data == Data::offset) v += 10;
+    if (data == Data::heavy_tails) v = std::sinh(2 * v);
+  }
+  return out.to(cuda());
+}
+
+Result run(const std::shared_ptr<Module>& model, StepPlan* plan, Data data = Data::normal) {
   model->zero_grad();
-  const Tensor x = normal(kInput, DType::f32, 40).to(cuda());
+  const Tensor x = images(data);
   Result out;
   if (plan != nullptr) {
     out.loss = plan->forward(x, labels());
@@ -238,6 +250,88 @@ TEST_F(HalfPlanOnCuda, TwoStepsGiveTheSameBits) {
   for (std::size_t i = 0; i < first.gradients.size(); ++i) {
     EXPECT_TRUE(testing::same_bits(first.gradients[i], second.gradients[i]));
   }
+}
+
+// ---- tf32 --------------------------------------------------------------------------------------
+
+// As VGG in small: no batch norm, biases, so factors are made of what convolutions write.
+Network vgg() {
+  LayerSpec first = conv("c0", 16), second = conv("c1", 24);
+  first.options.set("bias", true);
+  second.options.set("bias", true);
+  return {{first, layer("relu", "r0"), layer("max_pool2d", "p0", {{"kernel_size", Ints{2}}}),
+           second, layer("relu", "r1"), conv("c2", 16, 1)},
+          {},
+          {layer("tanh", "t2"), layer("max_pool2d", "p1", {{"kernel_size", Ints{2}}}),
+           layer("flatten", "flat"), layer("linear", "f", {{"out_features", std::int64_t{5}}})}};
+}
+
+// Each factor is off by 2^-11 of itself at most; about a dozen products stand behind each other.
+// `blocked` asks for channels last, whatever `auto` says of layers as small as these.
+TEST_F(HalfPlanOnCuda, AStepInTf32DoesWhatTheDynamicGraphDoes) {
+  constexpr double kUnit = 0x1p-11;
+  for (const Network& network : {resnet(), vgg()}) {
+    for (const Data data : {Data::normal, Data::offset, Data::heavy_tails}) {
+      const auto model = build(network, ComputePrecision::tf32, "blocked");
+      const auto plan = planned(*model);
+      ASSERT_NE(plan, nullptr);
+      EXPECT_EQ(plan->why_not_recordable(), "") << plan->text();
+      EXPECT_NE(plan->text().find("channels_last"), std::string::npos) << plan->text();
+      const Result got = run(model, plan.get(), data);
+      const Result want = run(build(network, ComputePrecision::tf32, "nchw"), nullptr, data);
+      EXPECT_NEAR(got.loss, want.loss, 12 * kUnit * want.loss) << plan->text();
+      EXPECT_LT(relative_distance(got, want), 12 * kUnit) << plan->text();
+      // The gradients of both may be farther from those of f32, where a pool takes another pixel.
+      const Result exact = run(build(network, ComputePrecision::f32), nullptr, data);
+      EXPECT_NEAR(got.loss, exact.loss, 12 * kUnit * exact.loss);
+      EXPECT_LT(relative_distance(got, exact), relative_distance(want, exact) + 12 * kUnit);
+      const Result again = run(model, plan.get(), data);
+      for (std::size_t i = 0; i < got.gradients.size(); ++i) {
+        EXPECT_TRUE(testing::same_bits(again.gradients[i], got.gradients[i]));
+      }
+    }
+  }
+}
+
+TEST_F(HalfPlanOnCuda, ImagesOfTf32AreF32WithTheirChannelsLastBetweenTheEnds) {
+  const auto model = build(resnet(), ComputePrecision::tf32, "blocked");
+  const auto plan = planned(*model);
+  // The images, forward; what the linear layer reads, 21 channels of one pixel, both ways.
+  EXPECT_EQ(plan->conversions(), 3) << plan->text();
+  int layers = 0;
+  for (const RanKernel& kernel : plan->kernels()) {
+    if (kernel.layer.find(".c") == std::string::npos) continue;
+    EXPECT_EQ(kernel.layout, ActivationLayout::channels_last) << kernel.layer;
+    ++layers;
+  }
+  EXPECT_EQ(layers, 11);
+  EXPECT_NE(plan->text().find("copy to channels_last"), std::string::npos) << plan->text();
+  EXPECT_EQ(plan->text().find("bf16"), std::string::npos);
+}
+
+TEST_F(HalfPlanOnCuda, AnInferenceInTf32FoldsBatchNormAndTakesTheResidual) {
+  const auto model = build(resnet(), ComputePrecision::tf32, "blocked");
+  model->eval();
+  const auto plan = planned(*model, PlanMode::inference);
+  ASSERT_NE(plan, nullptr);
+  EXPECT_EQ(plan->conversions(), 2) << plan->text();
+  const Tensor x = images(Data::normal);
+  const NoGrad no_grad;
+  const Tensor want = model->forward(Variable(x)).value().to(Device{});
+  plan->prepare();
+  const Tensor got = plan->infer(x).to(Device{});
+  double largest = 0;
+  for (std::int64_t i = 0; i < want.numel(); ++i) {
+    largest = std::max(largest, std::abs(want.at(i)));
+  }
+  EXPECT_TRUE(testing::near(got, want, 12 * 0x1p-11 * largest, 0)) << plan->text();
+}
+
+TEST_F(HalfPlanOnCuda, PlanesAreKeptInTf32WhereTheConfigSaysSo) {
+  const auto model = build(resnet(), ComputePrecision::tf32, "nchw");
+  const auto plan = planned(*model);
+  EXPECT_EQ(plan->conversions(), 0) << plan->text();
+  EXPECT_EQ(plan->text().find("channels_last"), std::string::npos) << plan->text();
 }
 
 }  // namespace
