@@ -1,6 +1,46 @@
 // SPDX-License-Identifier: Apache-2.0
 // winograd_f4x3_halves_cuda.cu: 3x3 convolution by Winograd's F(4x4,3x3) whose 36 matrix products
-// are made by the tensor cores, each from three products of halves that keep the digits of f32.
+// run on the tensor cores, each as three products of halves that keep the digits of f32.
+//
+// Formula    y[k] = A^T [ sum over c of (G w[k,c] G^T) . (B x[c] B^T) ] A, tile by tile: 4x4
+//            outputs from the 6x6 inputs around them, 0 outside the image; A, B, G stand in
+//            winograd_matrices.h
+// Textbook   for each tile, c:  V[36] = halves(B * x_tile[c] * B^T)      # high and low
+//            for each k, c:     U[36] = halves(G * w[k,c] * G^T)         # high and low
+//            for each of the 36 points, one matrix product over c:
+//              M[k][tile] = sum U_low V_high + U_high V_low + U_high V_high
+//            y_tile[k] = A^T * M[36] * A + b[k]
+// Plan       one kernel finds the largest magnitude of x, one makes V, one all 36 products
+//            (winograd_halves_product.cuh), one makes y of M. U is made before the call
+//            (prepare_weights). Each kernel starts while the one before it ends.
+//            Transforms: a thread has one tile of one channel in registers, and the 32 tiles of a
+//            warp are neighbours. High and low halves are two planes. Lanes exchange what they
+//            made, so that each stores 4 bytes and a warp whole sectors.
+//            backward_weight: D = A dy A^T like V, products over tiles in parts, then one kernel
+//            adds the parts in their order and makes dw.
+// Shapes     x [N,C,H,W], w [K,C,3,3], y [N,K,P,Q], f32 row-major, any alignment; V [2][36][C]
+//            [tiles], U [2][36][K][C], D [2][36][K][tiles] halves; M [36][K][tiles], S [parts][36]
+//            [K][C] f32
+// Supports   f32; kernel 3x3, stride 1, dilation 1; one group; every padding; GPUs of compute
+//            capability 9.0. A problem in tf32 is computed with the digits of f32
+// Cost       FLOPs = 3 * 2 * 36 tiles K C on the tensor cores; bytes = V and M written and read, 9
+//            for each pixel of x and of y each way; workspace = V and M of one chunk of tiles.
+//            Memory-bound up to about 256 channels
+// Numerics   as winograd_f4x3, and in place of f32 products those of halves (half_pieces.h): 22
+//            bits of a factor, sums that the tensor cores round towards zero and that begin anew
+//            after 256 depths. Each row of U has a scale of its own, V has one. README.md has the
+//            errors beside those of the neighbours. Same bits on each run. Not exact on integers:
+//            sqrt(2) is none. An infinity gives NaN, and a NaN spreads over its tile
+// Backward   dx = the same with dy, padding 2 - pad and w flipped and transposed, assigned;
+//            dw = G^T [sum over tiles of (A dy A^T) . (B x B^T)] G, assigned or added to
+// Choices    kChunkBytes 400 MiB: V and M at a time. Tiles of products: 128 x 128 with three stages
+//            of 64 KiB fill shared memory; smaller ones where those would leave multiprocessors
+//            without work. Tile and parts: the lowest estimated time (winograd_halves_plan.cuh)
+// Source     A. Lavin, S. Gray: Fast Algorithms for Convolutional Neural Networks, 2015, arXiv
+//            1509.09308; H. Ootomo, R. Yokota 2022: Recovering single precision accuracy from
+//            Tensor Cores, arXiv 2203.03341 (there the low halves have sums of their own)
+// Read next  winograd_f4x3_cuda.cu, the same with products of f32; winograd_halves_transforms.cuh,
+//            winograd_halves_product.cuh
 #include "layers/conv2d/winograd/cuda/winograd_halves_plan.cuh"
 #include "layers/conv2d/winograd/cuda/winograd_halves_product.cuh"
 
@@ -36,20 +76,25 @@ void find_maxima(const half_tiles::Maxima& of_a, const void* a, Index a_count, i
          const_cast<unsigned*>(of_a.bits));
 }
 
-LaunchShape tiles_by_channels(const HalvesPlan& plan, Index channels) {
+LaunchShape tiles_by_channels(const HalvesPlan& plan, Index channels, unsigned both = 1) {
   return {.grid = dim3(static_cast<unsigned>(plan.chunk / 32),
-                       static_cast<unsigned>(ceil_div(channels, Index{kChannelsOfBlock}))),
+                       static_cast<unsigned>(ceil_div(channels, Index{kChannelsOfBlock})), both),
           .block = dim3(32, kChannelsOfBlock),
           .overlaps_previous = true};
 }
 
-template <class Matrix>
-void transform_halves(const HalvesPlan& plan, HalvesTransform z) {
-  const Planes& p = z.planes;
-  const int first = (Matrix::kColumns - 4) / 2;
-  z.aligned = p.in_w % 4 == 0 && p.left == -first && p.tiles_w * 4 == p.in_w &&
-              reinterpret_cast<std::uintptr_t>(z.x) % 16 == 0;
-  launch(transform_halves_kernel<Matrix>, tiles_by_channels(plan, z.planes.channels), z);
+// `side`: of the tile that is read, 6 or 4 pixels.
+HalvesTransform transform_of(const HalvesPlan& plan, const Planes& p, int side, Index first,
+                             const void* x, unsigned* v, const half_tiles::Maxima& maxima) {
+  return {.planes = p,
+          .first = first,
+          .pitch = int(plan.chunk),
+          .x = static_cast<const float*>(x),
+          .v = v,
+          .maxima = maxima,
+          .bits = side == 6 ? kBitsOfB : kBitsOfA,
+          .aligned = p.in_w % 4 == 0 && p.left == (4 - side) / 2 && p.tiles_w * 4 == p.in_w &&
+                     reinterpret_cast<std::uintptr_t>(x) % 16 == 0};
 }
 
 // [2][36][lines][pitch] halves, `inner` of each line: boxes of 64 x 64 when the depth is outer.
@@ -105,24 +150,23 @@ void convolve(const Conv2dProblem& z, Direction direction, const void* in, const
   const HalvesWorkspace at(plan, workspace);
   const HalvesPrepared weights(plan, prepared);
   find_maxima(at.maxima, in, (plan.forward ? z.x_shape() : z.y_shape()).numel());
-  Planes made = plan.in;
-  made.channels = int(plan.channels);
-  const bool aligned =
-      made.out_w % 4 == 0 && reinterpret_cast<std::uintptr_t>(out) % (4 * sizeof(float)) == 0;
+  HalvesOutput output{.planes = plan.in,
+                      .pitch = int(plan.chunk),
+                      .m = at.m,
+                      .bias = static_cast<const float*>(b),
+                      .residual = static_cast<const float*>(epilogue.residual),
+                      .relu = epilogue.relu,
+                      .aligned = plan.in.out_w % 4 == 0 &&
+                                 reinterpret_cast<std::uintptr_t>(out) % 16 == 0,
+                      .y = static_cast<float*>(out)};
+  output.planes.channels = int(plan.channels);
   for (Index first = 0; first < plan.in.tiles; first += plan.chunk) {
-    transform_halves<MatrixB<4>>(plan, {.planes = plan.in,
-                                        .first = first,
-                                        .pitch = int(plan.chunk),
-                                        .x = static_cast<const float*>(in),
-                                        .v = at.v,
-                                        .maxima = at.maxima,
-                                        .bits = kBitsOfB,
-                                        .exponent = at.exponent});
+    HalvesTransform transform = transform_of(plan, plan.in, 6, first, in, at.v, at.maxima);
+    transform.exponent = at.exponent;
+    launch(transform_x_kernel, tiles_by_channels(plan, plan.depth), transform);
     multiply(plan, &weights, at, first);
-    launch(output_kernel<4>, tiles_by_channels(plan, plan.channels), made, first, int(plan.chunk),
-           int(plan.channels), 1, static_cast<const float*>(at.m), static_cast<const float*>(b),
-           static_cast<const float*>(epilogue.residual), epilogue.relu, aligned,
-           static_cast<float*>(out));
+    output.first = first;
+    launch(output_halves_kernel, tiles_by_channels(plan, plan.channels), output);
   }
 }
 
@@ -164,23 +208,12 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
   const HalvesWorkspace at(plan, args.workspace);
   find_maxima(at.maxima, args.x, z.x_shape().numel(), at.of_dy.count, args.dy, z.y_shape().numel());
   for (Index first = 0; first < plan.in.tiles; first += plan.chunk) {
-    transform_halves<MatrixB<4>>(plan, {.planes = plan.in,
-                                        .first = first,
-                                        .pitch = int(plan.chunk),
-                                        .x = static_cast<const float*>(args.x),
-                                        .v = at.v,
-                                        .maxima = at.maxima,
-                                        .bits = kBitsOfB});
-    transform_halves<MatrixA<4>>(plan, {.planes = plan.of_dy,
-                                        .first = first,
-                                        .pitch = int(plan.chunk),
-                                        .x = static_cast<const float*>(args.dy),
-                                        .v = at.d,
-                                        .maxima = at.of_dy,
-                                        .other_maxima = at.maxima,
-                                        .bits = kBitsOfA,
-                                        .other_bits = kBitsOfB,
-                                        .exponent = at.exponent});
+    const HalvesTransform of_x = transform_of(plan, plan.in, 6, first, args.x, at.v, at.maxima);
+    HalvesTransform of_dy = transform_of(plan, plan.of_dy, 4, first, args.dy, at.d, at.of_dy);
+    of_dy.other_maxima = at.maxima;
+    of_dy.other_bits = kBitsOfB;
+    of_dy.exponent = at.exponent;
+    launch(transform_both_kernel, tiles_by_channels(plan, std::max(z.c, z.k), 2), of_x, of_dy);
     multiply(plan, nullptr, at, first);
   }
   const Index weights = plan.weight_numbers();

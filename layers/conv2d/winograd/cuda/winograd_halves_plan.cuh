@@ -5,7 +5,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cstdlib>
 #include <limits>
 
 #include "framework/memory/memory.h"
@@ -43,9 +42,7 @@ struct HalvesPlan {
         weight_width(round_up(depth, Index{8})) {
     const Index all = ceil_div(in.tiles, kTileStep) * kTileStep;
     const Index tile_bytes = 4 * kHalvesPoints * (z.c + z.k);
-    Index chunk_bytes = kChunkBytes;
-    if (const char* e = std::getenv("WH_CHUNK")) chunk_bytes = Index{std::atoi(e)} << 20;
-    const Index most = std::max<Index>(1, chunk_bytes / (tile_bytes * kTileStep)) * kTileStep;
+    const Index most = std::max<Index>(1, kChunkBytes / (tile_bytes * kTileStep)) * kTileStep;
     chunk = round_up(ceil_div(all, ceil_div(all, most)), kTileStep);
     chunks = ceil_div(in.tiles, chunk);
     choose();
@@ -59,13 +56,11 @@ struct HalvesPlan {
     const int steps = int(ceil_div(of_weights ? chunk : depth, Index{kDepthStep}));
     const int most = of_weights ? std::min(steps, kMostProductParts) : 1;
     for (int i = 0; i < kProductTiles; ++i) {
-      if (const char* e = std::getenv("WH_TILE"); e && *e && std::atoi(e) != i) continue;
       const ProductShape& by = kProductShapes[i];
       const Index tiles = kHalvesPoints * ceil_div(rows, Index{by.rows}) *
                           ceil_div(columns, Index{by.columns});
       const double at_once = device_time::processors() * by.blocks;
       for (int n = 1; n <= most; n += 1 + n / 4) {
-        if (const char* e = std::getenv("WH_PARTS"); e && *e && std::min(std::atoi(e), steps) != n) continue;
         const double each = ceil_div(steps, n) * by.step_us + by.around_us * by.blocks;
         double time = std::ceil(double(tiles) * n / at_once) * each;
         if (of_weights) {

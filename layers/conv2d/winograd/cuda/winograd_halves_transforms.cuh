@@ -75,12 +75,9 @@ __device__ inline unsigned exchange_pairs(unsigned word, bool odd) {
 
 // A thread transforms one tile of one channel, and the 32 tiles of a warp are neighbours.
 template <class Matrix>
-__global__ void __launch_bounds__(256, 3)
-    transform_halves_kernel(const __grid_constant__ HalvesTransform z) {
+__device__ inline void transform_halves(const HalvesTransform& z) {
   constexpr int kSide = Matrix::kColumns;
   constexpr int kT = 6;
-  let_next_kernel_start();
-  wait_for_previous_kernel();
   const Planes& p = z.planes;
   const int lane = static_cast<int>(threadIdx.x);
   const int t = static_cast<int>(blockIdx.x * 32) + lane;
@@ -129,6 +126,81 @@ __global__ void __launch_bounds__(256, 3)
             pair_from_floats<Float16>(out[j] - rounded.x, out[j + 1] - rounded.y);
         to[0] = exchange_pairs(high, odd);
         to[to_low] = exchange_pairs(low, odd);
+      }
+    }
+  }
+}
+
+__global__ void __launch_bounds__(256, 3)
+    transform_x_kernel(const __grid_constant__ HalvesTransform z) {
+  let_next_kernel_start();
+  wait_for_previous_kernel();
+  transform_halves<MatrixB<4>>(z);
+}
+
+// Both factors of backward_weight.
+__global__ void __launch_bounds__(256, 3)
+    transform_both_kernel(const __grid_constant__ HalvesTransform x,
+                          const __grid_constant__ HalvesTransform dy) {
+  let_next_kernel_start();
+  wait_for_previous_kernel();
+  if (blockIdx.z == 0) {
+    transform_halves<MatrixB<4>>(x);
+  } else {
+    transform_halves<MatrixA<4>>(dy);
+  }
+}
+
+struct HalvesOutput {
+  Planes planes;  // of y, with its channels
+  Index first = 0;
+  int pitch = 0;
+  const float* m = nullptr;  // [36][channels][pitch]
+  const float* bias = nullptr;
+  const float* residual = nullptr;
+  bool relu = false;
+  bool aligned = false;  // rows of y are whole tiles on 16 bytes
+  float* y = nullptr;
+};
+
+// M to y, plus bias and residual, then relu, each if asked for; a thread for a tile of a channel.
+__global__ void __launch_bounds__(256, 4)
+    output_halves_kernel(const __grid_constant__ HalvesOutput z) {
+  let_next_kernel_start();
+  wait_for_previous_kernel();
+  const Planes& p = z.planes;
+  const int t = static_cast<int>(blockIdx.x * 32 + threadIdx.x);
+  const int c = static_cast<int>(blockIdx.y * kChannelsOfBlock + threadIdx.y);
+  const Index tile = z.first + t;
+  if (tile >= p.tiles || c >= p.channels) return;
+  const float* from = z.m + Index{c} * z.pitch + t;
+  const Index point = Index{p.channels} * z.pitch;
+  float points[36];
+#pragma unroll
+  for (int i = 0; i < 36; ++i, from += point) points[i] = *from;
+  float out[16];
+  transform_back<6, MatrixA<4>>(points, out);
+  const int of_image = static_cast<int>(tile % (p.tiles_h * p.tiles_w));
+  const Index n = tile / (p.tiles_h * p.tiles_w);
+  const int top = of_image / p.tiles_w * 4;
+  const int left = of_image % p.tiles_w * 4;
+  const float bias = z.bias == nullptr ? 0.0f : z.bias[c];
+  Index at = (n * p.channels + c) * (Index{p.out_h} * p.out_w) + Index{top} * p.out_w + left;
+#pragma unroll
+  for (int r = 0; r < 4; ++r, at += p.out_w) {
+    if (top + r >= p.out_h) break;
+    float value[4];
+#pragma unroll
+    for (int s = 0; s < 4; ++s) {
+      value[s] = out[r * 4 + s] + bias;
+      value[s] = finished(value[s], left + s < p.out_w ? z.residual : nullptr, at + s, z.relu);
+    }
+    if (z.aligned) {
+      *reinterpret_cast<float4*>(z.y + at) = make_float4(value[0], value[1], value[2], value[3]);
+    } else {
+#pragma unroll
+      for (int s = 0; s < 4; ++s) {
+        if (left + s < p.out_w) z.y[at + s] = value[s];
       }
     }
   }

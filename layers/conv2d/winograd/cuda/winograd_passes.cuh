@@ -106,8 +106,6 @@ __global__ void __launch_bounds__(256, 2)
     output_kernel(Planes z, Index first, int count, int group_channels, int parts, const float* m,
                   const float* b, const float* residual, bool relu, bool aligned, float* y) {
   constexpr int kT = M + 2;
-  let_next_kernel_start();
-  wait_for_previous_kernel();
   const int t = static_cast<int>(blockIdx.x * 32 + threadIdx.x);
   const Index tile = first + t;
   if (t >= count || tile >= z.tiles) return;
@@ -184,7 +182,6 @@ template <int M>
 __global__ void __launch_bounds__(128)
     gradient_of_many_kernel(const float* s, int slots, Index count, bool accumulate, float* dw) {
   constexpr int kT = M + 2;
-  let_next_kernel_start();
   wait_for_previous_kernel();
   const Index i = global_thread();
   if (i >= count) return;
@@ -211,7 +208,6 @@ __global__ void gradient_kernel(const float* s, int slots, Index count, bool acc
                                 float* dw) {
   constexpr int kT = M + 2;
   __shared__ float sums[kT * kT * 32];
-  let_next_kernel_start();
   wait_for_previous_kernel();
   const int lane = static_cast<int>(threadIdx.x);
   const Index i = static_cast<Index>(blockIdx.x) * 32 + lane;
