@@ -57,8 +57,8 @@ struct HalvesPlan {
     const int most = of_weights ? std::min(steps, kMostProductParts) : 1;
     for (int i = 0; i < kProductTiles; ++i) {
       const ProductShape& by = kProductShapes[i];
-      const Index tiles = kHalvesPoints * ceil_div(rows, Index{by.rows}) *
-                          ceil_div(columns, Index{by.columns});
+      const Index tiles =
+          kHalvesPoints * ceil_div(rows, Index{by.rows}) * ceil_div(columns, Index{by.columns});
       const double at_once = device_time::processors() * by.blocks;
       for (int n = 1; n <= most; n += 1 + n / 4) {
         const double each = ceil_div(steps, n) * by.step_us + by.around_us * by.blocks;
@@ -90,9 +90,9 @@ struct HalvesPlan {
   bool of_weights, forward;
   Index depth, channels;
   Planes in, of_dy;
-  Index weight_width;            // of a row of U
-  Index chunk = 0, chunks = 0;   // tiles at a time
-  int shape = 0, parts = 1;      // of the products
+  Index weight_width;           // of a row of U
+  Index chunk = 0, chunks = 0;  // tiles at a time
+  int shape = 0, parts = 1;     // of the products
   Index product_tiles = 0;
   double us = 0;  // of the products of one chunk
 };

@@ -104,8 +104,7 @@ template <class V>
 __device__ inline void store_product(const Product& z, const ProductPlace& place,
                                      const int (&back)[2], const float (&sums)[V::kColumns / 2]) {
   const int thread = static_cast<int>(threadIdx.x);
-  const int column =
-      place.column + thread / 128 / V::kRowGroups * V::kColumns + thread % 4 * 2;
+  const int column = place.column + thread / 128 / V::kRowGroups * V::kColumns + thread % 4 * 2;
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     const int row = first_row_of<V>(place) + 8 * i;
@@ -113,10 +112,10 @@ __device__ inline void store_product(const Product& z, const ProductPlace& place
     // Two factors, because the whole may lie beyond the range of one.
     const float first_scale = half_tiles::power_of_two(back[i] / 2);
     const float second_scale = half_tiles::power_of_two(back[i] - back[i] / 2);
-    float* const to = z.out + (static_cast<std::int64_t>(place.part * kHalvesPoints + place.point) *
-                                   z.rows +
-                               row) *
-                                  z.pitch;
+    float* const to =
+        z.out +
+        (static_cast<std::int64_t>(place.part * kHalvesPoints + place.point) * z.rows + row) *
+            z.pitch;
 #pragma unroll
     for (int j = 0; j < V::kColumns / 8; ++j) {
       const int at = column + 8 * j;
@@ -175,7 +174,7 @@ __global__ __launch_bounds__(V::kThreads,
         tma::wait_phase(empty + stage, parity ^ 1);
         tma::expect(full + stage, V::kStageBytes);
         load_factor<V::kTileRows, false>(to, z.a, full + stage, place.row, s * kDepthStep,
-                                           place.point);
+                                         place.point);
         load_factor<V::kTileColumns, kBOuter>(to + 2 * V::kRowsBytes, z.b, full + stage,
                                               place.column, s * kDepthStep, place.point);
         next_stage();

@@ -122,8 +122,7 @@ __device__ inline void transform_halves(const HalvesTransform& z) {
       for (int j = 0; j < kT; j += 2, to += 2 * point) {
         const unsigned high = pair_from_floats<Float16>(out[j], out[j + 1]);
         const float2 rounded = floats_from_pair<Float16>(high);
-        const unsigned low =
-            pair_from_floats<Float16>(out[j] - rounded.x, out[j + 1] - rounded.y);
+        const unsigned low = pair_from_floats<Float16>(out[j] - rounded.x, out[j + 1] - rounded.y);
         to[0] = exchange_pairs(high, odd);
         to[to_low] = exchange_pairs(low, odd);
       }
@@ -131,7 +130,7 @@ __device__ inline void transform_halves(const HalvesTransform& z) {
   }
 }
 
-__global__ void __launch_bounds__(256, 3)
+__global__ void __launch_bounds__(256, 2)
     transform_x_kernel(const __grid_constant__ HalvesTransform z) {
   let_next_kernel_start();
   wait_for_previous_kernel();
@@ -139,7 +138,7 @@ __global__ void __launch_bounds__(256, 3)
 }
 
 // Both factors of backward_weight.
-__global__ void __launch_bounds__(256, 3)
+__global__ void __launch_bounds__(256, 2)
     transform_both_kernel(const __grid_constant__ HalvesTransform x,
                           const __grid_constant__ HalvesTransform dy) {
   let_next_kernel_start();
