@@ -65,6 +65,9 @@ const Conv2dLadder kCuda{
             {.card = "winograd_f4x3",
              .sentence = "larger tiles: 16 outputs from 36 products, and less memory for the "
                          "transformed tiles of each output"},
+            {.card = "winograd_f4x3_halves",
+             .sentence = "the products move to the tensor cores: three products of halves for each "
+                         "one of f32, fed by the copy engine"},
         },
 };
 

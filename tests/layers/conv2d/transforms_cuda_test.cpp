@@ -70,6 +70,16 @@ TEST_F(TransformsOnCuda, TilesAtAllEndsOfWinogradStayF32Grade) {
   expect_f32_grade("winograd_f4x3", "n=1,c=256,h=3,w=5,k=256,r=3,s=3,pad=1");
 }
 
+// Every compiled tile of products: rows and columns of more and of fewer than 64, depths of one
+// chain and of two, several parts of dw.
+TEST_F(TransformsOnCuda, HalvesOfWinogradStayF32Grade) {
+  for (const char* text :
+       {"n=1,c=300,h=8,w=8,k=8,r=3,s=3,pad=1", "n=1,c=70,h=12,w=8,k=140,r=3,s=3,pad=1",
+        "n=2,c=5,h=41,w=47,k=6,r=3,s=3,pad=1", "n=3,c=9,h=60,w=60,k=130,r=3,s=3,pad=1"}) {
+    expect_f32_grade("winograd_f4x3_halves", text);
+  }
+}
+
 // Many small tiles, one tile with wrapped padding, tiles of 64 with a kernel of 11, dilation.
 TEST_F(TransformsOnCuda, FourierTilesOfEveryLength) {
   for (const char* text :

@@ -182,6 +182,7 @@ template <int M>
 __global__ void __launch_bounds__(128)
     gradient_of_many_kernel(const float* s, int slots, Index count, bool accumulate, float* dw) {
   constexpr int kT = M + 2;
+  wait_for_previous_kernel();
   const Index i = global_thread();
   if (i >= count) return;
   float points[kT * kT];
@@ -207,6 +208,7 @@ __global__ void gradient_kernel(const float* s, int slots, Index count, bool acc
                                 float* dw) {
   constexpr int kT = M + 2;
   __shared__ float sums[kT * kT * 32];
+  wait_for_previous_kernel();
   const int lane = static_cast<int>(threadIdx.x);
   const Index i = static_cast<Index>(blockIdx.x) * 32 + lane;
   for (int point = static_cast<int>(threadIdx.y); point < kT * kT;

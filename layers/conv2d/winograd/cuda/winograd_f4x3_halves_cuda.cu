@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+// winograd_f4x3_halves_cuda.cu: 3x3 convolution by Winograd's F(4x4,3x3) whose 36 matrix products
+// run on the tensor cores, each as three products of halves that keep the digits of f32.
+//
+// Formula    y[k] = A^T [ sum over c of (G w[k,c] G^T) . (B x[c] B^T) ] A, tile by tile: 4x4
+//            outputs from the 6x6 inputs around them, 0 outside the image; A, B, G stand in
+//            winograd_matrices.h
+// Textbook   for each tile, c:  V[36] = halves(B * x_tile[c] * B^T)      # high and low
+//            for each k, c:     U[36] = halves(G * w[k,c] * G^T)         # high and low
+//            for each of the 36 points, one matrix product over c:
+//              M[k][tile] = sum U_low V_high + U_high V_low + U_high V_high
+//            y_tile[k] = A^T * M[36] * A + b[k]
+// Plan       one kernel finds the largest magnitude of x, one makes V, one all 36 products
+//            (winograd_halves_product.cuh), one makes y of M. U is made before the call
+//            (prepare_weights). Each kernel starts while the one before it ends.
+//            Transforms: a thread has one tile of one channel in registers, and the 32 tiles of a
+//            warp are neighbours. High and low halves are two planes. Lanes exchange what they
+//            made, so that each stores 4 bytes and a warp whole sectors.
+//            backward_weight: D = A dy A^T like V, products over tiles in parts, then one kernel
+//            adds the parts in their order and makes dw.
+// Shapes     x [N,C,H,W], w [K,C,3,3], y [N,K,P,Q], f32 row-major, any alignment; V [2][36][C]
+//            [tiles], U [2][36][K][C], D [2][36][K][tiles] halves; M [36][K][tiles], S [parts][36]
+//            [K][C] f32
+// Supports   f32; kernel 3x3, stride 1, dilation 1; one group; every padding; GPUs of compute
+//            capability 9.0. A problem in tf32 is computed with the digits of f32
+// Cost       FLOPs = 3 * 2 * 36 tiles K C on the tensor cores; bytes = V and M written and read, 9
+//            for each pixel of x and of y each way; workspace = V and M of one chunk of tiles.
+//            Memory-bound up to about 256 channels
+// Numerics   as winograd_f4x3, and in place of f32 products those of halves (half_pieces.h): 22
+//            bits of a factor, sums that the tensor cores round towards zero and that begin anew
+//            after 256 depths. Each row of U has a scale of its own, V has one. README.md has the
+//            errors beside those of the neighbours. Same bits on each run. Not exact on integers:
+//            sqrt(2) is none. An infinity gives NaN, and a NaN spreads over its tile
+// Backward   dx = the same with dy, padding 2 - pad and w flipped and transposed, assigned;
+//            dw = G^T [sum over tiles of (A dy A^T) . (B x B^T)] G, assigned or added to
+// Choices    kChunkBytes 400 MiB: V and M at a time. Tiles of products: 128 x 128 with three stages
+//            of 64 KiB fill shared memory; smaller ones where those would leave multiprocessors
+//            without work. Tile and parts: the lowest estimated time (winograd_halves_plan.cuh)
+// Source     A. Lavin, S. Gray: Fast Algorithms for Convolutional Neural Networks, 2015, arXiv
+//            1509.09308; H. Ootomo, R. Yokota 2022: Recovering single precision accuracy from
+//            Tensor Cores, arXiv 2203.03341 (there the low halves have sums of their own)
+// Read next  winograd_f4x3_cuda.cu, the same with products of f32; winograd_halves_transforms.cuh,
+//            winograd_halves_product.cuh
+#include "layers/conv2d/winograd/cuda/winograd_halves_plan.cuh"
+#include "layers/conv2d/winograd/cuda/winograd_halves_product.cuh"
+
+namespace convscope {
+namespace {
+
+using namespace winograd;  // NOLINT(google-build-using-namespace): this file's own parts
+
+struct Kernels {
+  void (*convolve)(Product);
+  void (*gradient)(Product);
+  unsigned threads;
+  std::size_t shared_bytes;
+};
+template <class V>
+constexpr Kernels kernels_of() {
+  return {product_kernel<V, true>, product_kernel<V, false>, V::kThreads, V::kSharedBytes};
+}
+// In the order of kProductShapes.
+constexpr Kernels kKernels[kProductTiles] = {
+    kernels_of<ProductTile<2, 1, 128, 3, 1>>(), kernels_of<ProductTile<1, 2, 64, 2, 2>>(),
+    kernels_of<ProductTile<2, 1, 64, 2, 2>>(), kernels_of<ProductTile<1, 1, 64, 3, 2>>()};
+
+// ---- launches ----------------------------------------------------------------------------------
+
+void find_maxima(const half_tiles::Maxima& of_a, const void* a, Index a_count, int b_blocks = 0,
+                 const void* b = nullptr, Index b_count = 0) {
+  launch(half_tiles::maxima_kernel<half_tiles::kMaximaThreads>,
+         {.grid = dim3(static_cast<unsigned>(of_a.count + b_blocks)),
+          .block = dim3(half_tiles::kMaximaThreads),
+          .overlaps_previous = true},
+         static_cast<const float*>(a), a_count, of_a.count, static_cast<const float*>(b), b_count,
+         const_cast<unsigned*>(of_a.bits));
+}
+
+LaunchShape tiles_by_channels(const HalvesPlan& plan, Index channels, unsigned both = 1) {
+  return {.grid = dim3(static_cast<unsigned>(plan.chunk / 32),
+                       static_cast<unsigned>(ceil_div(channels, Index{kChannelsOfBlock})), both),
+          .block = dim3(32, kChannelsOfBlock),
+          .overlaps_previous = true};
+}
+
+// `side`: of the tile that is read, 6 or 4 pixels.
+HalvesTransform transform_of(const HalvesPlan& plan, const Planes& p, int side, Index first,
+                             const void* x, unsigned* v, const half_tiles::Maxima& maxima) {
+  return {.planes = p,
+          .first = first,
+          .pitch = int(plan.chunk),
+          .x = static_cast<const float*>(x),
+          .v = v,
+          .maxima = maxima,
+          .bits = side == 6 ? kBitsOfB : kBitsOfA,
+          .aligned = p.in_w % 4 == 0 && p.left == (4 - side) / 2 && p.tiles_w * 4 == p.in_w &&
+                     reinterpret_cast<std::uintptr_t>(x) % 16 == 0};
+}
+
+// [2][36][lines][pitch] halves, `inner` of each line: boxes of 64 x 64 when the depth is outer.
+TensorMap factor_map(const unsigned* factor, Index inner, Index lines, Index pitch, bool outer,
+                     int tile) {
+  TensorMapShape shape{.sizes = {inner, lines, kHalvesPoints, 2, 1},
+                       .strides = {1, pitch, lines * pitch, kHalvesPoints * lines * pitch, 8}};
+  shape.box[1] = outer ? kDepthStep : tile;
+  return encode_tensor_map(factor, shape);
+}
+
+// The products of the tiles from `first` on: to M, or to the next parts of S.
+void multiply(const HalvesPlan& plan, const HalvesPrepared* weights, const HalvesWorkspace& at,
+              Index first) {
+  const Conv2dProblem& z = plan.z;
+  const ProductShape& by = kProductShapes[plan.shape];
+  const Kernels& kernels = kKernels[plan.shape];
+  const Index count = std::min(plan.chunk, plan.in.tiles - first);
+  const Index rows = plan.of_weights ? z.k : plan.channels;
+  const Index columns = plan.of_weights ? z.c : plan.chunk;
+  Product product;
+  product.a = plan.of_weights
+                  ? factor_map(at.d, count, z.k, plan.chunk, false, by.rows)
+                  : factor_map(weights->u, plan.depth, rows, plan.weight_width, false, by.rows);
+  product.b = factor_map(at.v, count, plan.in.channels, plan.chunk, !plan.of_weights, by.columns);
+  product.out = at.m + (plan.of_weights ? first / plan.chunk * plan.parts * kHalvesPoints *
+                                              plan.weight_numbers()
+                                        : 0);
+  product.exponent = at.exponent;
+  if (!plan.of_weights) product.row_exponents = weights->exponents;
+  product.rows = int(rows);
+  product.columns = int(columns);
+  product.pitch = int(columns);
+  product.steps = int(ceil_div(plan.of_weights ? plan.chunk : plan.depth, Index{kDepthStep}));
+  product.parts = plan.parts;
+  product.tiles = int(plan.product_tiles);
+  product.by_row_tiles = FastDivisor(int(ceil_div(rows, Index{by.rows})));
+  product.by_column_tiles = FastDivisor(int(ceil_div(columns, Index{by.columns})));
+  product.by_parts = FastDivisor(plan.parts);
+  const int at_once = cuda_device_facts().multiprocessors * by.blocks;
+  launch(plan.of_weights ? kernels.gradient : kernels.convolve,
+         {.grid = dim3(static_cast<unsigned>(std::min(product.tiles, at_once))),
+          .block = dim3(kernels.threads),
+          .shared_bytes = kernels.shared_bytes,
+          .overlaps_previous = true},
+         product);
+}
+
+// y or dx.
+void convolve(const Conv2dProblem& z, Direction direction, const void* in, const void* prepared,
+              void* workspace, const void* b, const Conv2dEpilogue& epilogue, void* out) {
+  const HalvesPlan plan(z, direction);
+  const HalvesWorkspace at(plan, workspace);
+  const HalvesPrepared weights(plan, prepared);
+  find_maxima(at.maxima, in, (plan.forward ? z.x_shape() : z.y_shape()).numel());
+  HalvesOutput output{
+      .planes = plan.in,
+      .pitch = int(plan.chunk),
+      .m = at.m,
+      .bias = static_cast<const float*>(b),
+      .residual = static_cast<const float*>(epilogue.residual),
+      .relu = epilogue.relu,
+      .aligned = plan.in.out_w % 4 == 0 && reinterpret_cast<std::uintptr_t>(out) % 16 == 0,
+      .y = static_cast<float*>(out)};
+  output.planes.channels = int(plan.channels);
+  for (Index first = 0; first < plan.in.tiles; first += plan.chunk) {
+    HalvesTransform transform = transform_of(plan, plan.in, 6, first, in, at.v, at.maxima);
+    transform.exponent = at.exponent;
+    launch(transform_x_kernel, tiles_by_channels(plan, plan.depth), transform);
+    multiply(plan, &weights, at, first);
+    output.first = first;
+    launch(output_halves_kernel, tiles_by_channels(plan, plan.channels), output);
+  }
+}
+
+// ---- what the card says ------------------------------------------------------------------------
+
+std::size_t prepared_bytes(const Conv2dProblem& z, Direction direction) {
+  return HalvesPrepared(HalvesPlan(z, direction), nullptr).bytes;
+}
+
+void prepare(const Conv2dPrepareArgs& args) {
+  const Conv2dProblem& z = args.problem;
+  const HalvesPlan plan(z, args.direction);
+  const HalvesPrepared at(plan, args.prepared);
+  launch(weights_halves_kernel,
+         {.grid = dim3(static_cast<unsigned>(plan.channels)),
+          .block = dim3(kWeightThreads),
+          .overlaps_previous = true},
+         static_cast<const float*>(args.w), int(plan.depth), int(plan.weight_width), !plan.forward,
+         at.exponents, at.u);
+}
+
+std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
+  return HalvesWorkspace(HalvesPlan(z, direction), nullptr).bytes;
+}
+
+void forward(const Conv2dForwardArgs& args) {
+  convolve(args.problem, Direction::forward, args.x, args.prepared, args.workspace, args.b,
+           args.epilogue, args.y);
+}
+
+void backward_data(const Conv2dBackwardDataArgs& args) {
+  convolve(args.problem, Direction::backward_data, args.dy, args.prepared, args.workspace, nullptr,
+           {}, args.dx);
+}
+
+void backward_weight(const Conv2dBackwardWeightArgs& args) {
+  const Conv2dProblem& z = args.problem;
+  const HalvesPlan plan(z, Direction::backward_weight);
+  const HalvesWorkspace at(plan, args.workspace);
+  find_maxima(at.maxima, args.x, z.x_shape().numel(), at.of_dy.count, args.dy, z.y_shape().numel());
+  for (Index first = 0; first < plan.in.tiles; first += plan.chunk) {
+    const HalvesTransform of_x = transform_of(plan, plan.in, 6, first, args.x, at.v, at.maxima);
+    HalvesTransform of_dy = transform_of(plan, plan.of_dy, 4, first, args.dy, at.d, at.of_dy);
+    of_dy.other_maxima = at.maxima;
+    of_dy.other_bits = kBitsOfB;
+    of_dy.exponent = at.exponent;
+    launch(transform_both_kernel, tiles_by_channels(plan, std::max(z.c, z.k), 2), of_x, of_dy);
+    multiply(plan, nullptr, at, first);
+  }
+  const Index weights = plan.weight_numbers();
+  const int slots = int(plan.chunks * plan.parts);
+  if (weights >= kManyWeights) {
+    launch(gradient_of_many_kernel<4>,
+           {.grid = dim3(static_cast<unsigned>(ceil_div(weights, Index{128}))),
+            .block = dim3(128),
+            .overlaps_previous = true},
+           static_cast<const float*>(at.m), slots, weights, args.accumulate,
+           static_cast<float*>(args.dw));
+  } else {
+    launch(gradient_kernel<4>,
+           {.grid = dim3(static_cast<unsigned>(ceil_div(weights, Index{32}))),
+            .block = dim3(32, kGradientWarps),
+            .overlaps_previous = true},
+           static_cast<const float*>(at.m), slots, weights, args.accumulate,
+           static_cast<float*>(args.dw));
+  }
+}
+
+Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
+  const Conv2dSupport of_transforms = supports_3x3(z, direction);
+  if (!of_transforms.yes) return of_transforms;
+  const auto no = [](const auto&... words) { return Conv2dSupport::no(cat(words...)); };
+  if (z.groups != 1) return no("expects groups 1, got groups ", z.groups);
+  const CudaDeviceFacts& facts = cuda_device_facts();
+  if (facts.major != 9 || facts.minor != 0) {
+    return no("expects a GPU of compute capability 9.0, for its copy engine and products of warp ",
+              "groups, got ", facts.major, ".", facts.minor);
+  }
+  return {};
+}
+
+// Fitted to times of twelve layers on one H200, 64 to 512 channels, batch 1, 32 and 128: the
+// products' own time, what they read and write, and the passes, one behind the other.
+Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
+  using device_time::number;
+  const HalvesPlan plan(z, direction);
+  const double chunks = number(plan.chunks);
+  const double tiles = chunks * number(plan.chunk);
+  const double factors =
+      4.0 * kHalvesPoints * tiles * number(plan.of_weights ? z.c + z.k : plan.in.channels);
+  const double sums = 4 * number(plan.m_floats()) * (plan.of_weights ? 1 : chunks);
+  const double u = plan.of_weights ? 0 : 4 * number(plan.u_words());
+  const double flops = 1.5 * 2 * kHalvesPoints * tiles * number(plan.weight_numbers());
+  const double peak = kUnmeasuredGpu.tf32_flops;
+  constexpr double kProducts = 0.7, kPasses = 1.3, kLaunches = 1.25;
+  const double us =
+      kProducts * chunks * plan.us + 1e6 * (factors + sums + u) / kUnmeasuredGpu.copy_bytes;
+  const auto bytes_of = [](const Shape& shape) { return 4 * number(shape.numel()); };
+  const double x = bytes_of(z.x_shape()), y = bytes_of(z.y_shape());
+  const double images = plan.of_weights ? 2 * (x + y) : plan.forward ? 2 * x + y : x + 2 * y;
+  const Conv2dCost cost{.flops = flops,
+                        .bytes = z.nominal_bytes(),
+                        .peak_share = device_time::share_of(flops, us, peak),
+                        .pass_bytes = kPasses * (images + factors + sums),
+                        .launches = kLaunches * (3 * chunks + (plan.of_weights ? 2 : 1)),
+                        .tensor_cores = true};
+  constexpr double kPreparation = 1.5, kPreparationLaunches = 3;
+  return plan.of_weights
+             ? cost
+             : device_time::with_preparation(cost, peak, kPreparation * u, kPreparationLaunches);
+}
+
+const Conv2dAlgorithm kCard{
+    .name = "winograd_f4x3_halves",
+    .device = DeviceType::cuda,
+    .idea =
+        "4x4 outputs from 36 multiplications in place of 144, on the tensor cores by three "
+        "products of halves",
+    .paper =
+        "Lavin, Gray 2015: Fast Algorithms for Convolutional Neural Networks, arXiv 1509.09308",
+    .supports = supports,
+    .cost = cost,
+    .workspace_bytes = workspace_bytes,
+    .prepared_bytes = prepared_bytes,
+    .prepare_weights = prepare,
+    .error_growth = 48,
+    .exact_on_integers = false,
+    .fuses_epilogue = true,
+    .forward = forward,
+    .backward_data = backward_data,
+    .backward_weight = backward_weight,
+};
+
+}  // namespace
+}  // namespace convscope
+CONVSCOPE_CONV2D_ALGORITHM(convscope::kCard)
