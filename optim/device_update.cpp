@@ -128,6 +128,24 @@ void DeviceUpdate::launch(int step, const UpdateGate& gate) const {
                                        factors + static_cast<std::size_t>(step) * p.rows, gate);
 }
 
+std::unique_ptr<JoinedUpdate> DeviceUpdate::joined(int step, const UpdateGate& gate) const {
+  const Parts& p = *parts_;
+  CONVSCOPE_CHECK(step >= 0 && step < p.most_steps, kName, "expected a step in [0,", p.most_steps,
+                  "), got ", step);
+  const auto* factors = static_cast<const UpdateFactors*>(p.factors.raw_data()) +
+                        static_cast<std::size_t>(step) * p.rows;
+  auto out = std::make_unique<JoinedUpdate>(JoinedUpdate{.rows = {}, .rule = p.rule, .gate = gate});
+  for (const UpdateRow& row : p.table.rows()) {
+    if (row.dtype != DType::f32) return nullptr;
+    out->rows.push_back({.dw = row.dw,
+                         .w = static_cast<float*>(row.w),
+                         .m = static_cast<float*>(row.m),
+                         .v = static_cast<float*>(row.v),
+                         .factors = factors++});
+  }
+  return out;
+}
+
 void DeviceUpdate::unscale(DeviceLossScale* scale) const {
   recorded_unscale_kernel.get(parts_->device)(parts_->table, scale);
 }

@@ -17,16 +17,11 @@
 #include <cstdint>
 #include <memory>
 
+#include "framework/ops/update_rule.h"
 #include "optim/optimizer.h"
 
 namespace convscope {
 
-// In device memory; null: nothing stands in the way.
-struct UpdateGate {
-  const float* loss = nullptr;
-  const std::int32_t* halted = nullptr;
-  const std::int32_t* overflow = nullptr;  // of this step (DeviceLossScale)
-};
 struct DeviceLossScale;  // loss_scale.h
 
 class CONVSCOPE_API DeviceUpdate {
@@ -48,6 +43,9 @@ class CONVSCOPE_API DeviceUpdate {
   // Weights and state keep their bits when the gate's loss is not finite, or when one of its words
   // is not 0.
   void launch(int step, const UpdateGate& gate = {}) const;
+  // The same update for kernels that make the gradients and change the weights with them. Null
+  // where it is none for such kernels: a parameter is not f32.
+  std::unique_ptr<JoinedUpdate> joined(int step, const UpdateGate& gate = {}) const;
   // Queues the division of all gradients by the scale, before clip(); notes one that is not finite.
   void unscale(DeviceLossScale* scale) const;
   // Queues the scaling of all gradients to a joint norm of at most max_norm, before launch().

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "framework/kernel_slot.h"
+#include "framework/ops/update_rule.h"
 #include "framework/simd/cpu_isa.h"
 #include "framework/tensor.h"
 #include "optim/optimizer.h"
@@ -32,16 +33,6 @@ struct UpdateRow {
   double keep = 0;     // SGD: m = keep * m + gain * (dw + decay * w)
   double gain = 1;     //
   double v_scale = 1;  // Adam: 1 / sqrt(1 - beta2^t)
-};
-
-struct SgdRule {
-  double momentum = 0;
-  bool nesterov = false;
-};
-struct AdamRule {
-  double beta1 = 0.9;
-  double beta2 = 0.999;
-  double epsilon = 1e-8;
 };
 
 class CONVSCOPE_API UpdateTable {
@@ -70,17 +61,7 @@ extern CONVSCOPE_API KernelSlot<void(const UpdateTable&, const AdamRule&)> adam_
 extern CONVSCOPE_API KernelSlot<double(const UpdateTable&)> gradient_norm_kernel;
 extern CONVSCOPE_API KernelSlot<void(const UpdateTable&, double factor)> scale_gradients_kernel;
 
-// The numbers of a row that change from step to step, as they lie in device memory.
-struct UpdateFactors {
-  double rate, decay, shrink, keep, gain, v_scale;
-};
-struct UpdateGate;  // device_update.h
 // The same updates for recordings: `factors` [rows] is read on the device when the kernel runs.
-struct UpdateRule {
-  bool adam = false;
-  SgdRule sgd;
-  AdamRule adam_rule;
-};
 extern CONVSCOPE_API KernelSlot<void(const UpdateTable&, const UpdateRule&,
                                      const UpdateFactors* factors, const UpdateGate& gate)>
     recorded_update_kernel;

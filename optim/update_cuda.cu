@@ -14,6 +14,7 @@
 
 #include "framework/cuda/map.cuh"
 #include "framework/cuda/scratch.cuh"
+#include "framework/cuda/update_step.cuh"
 #include "framework/memory/memory.h"
 #include "optim/device_update.h"
 #include "optim/loss_scale.h"
@@ -48,11 +49,7 @@ struct GivenFactors {
 struct StoredFactors {
   const UpdateFactors* row;
   UpdateGate gate;
-  __device__ bool open() const {
-    return (gate.loss == nullptr || isfinite(*gate.loss)) &&
-           (gate.halted == nullptr || *gate.halted == 0) &&
-           (gate.overflow == nullptr || *gate.overflow == 0);
-  }
+  __device__ bool open() const { return is_open(gate); }
   __device__ const UpdateFactors& of(int r) const { return row[r]; }
 };
 
@@ -69,56 +66,6 @@ __device__ int row_of_block(const DeviceRows& rows, unsigned block) {
   }
   return low;
 }
-
-__device__ inline float fused(float a, float b, float c) { return ::fmaf(a, b, c); }
-__device__ inline double fused(double a, double b, double c) { return ::fma(a, b, c); }
-__device__ inline float root(float x) { return ::sqrtf(x); }
-__device__ inline double root(double x) { return ::sqrt(x); }
-
-// One element: w, dw, m, v of a row. State that a method does not have is neither read nor written.
-template <class T>
-struct SgdStep {
-  T decay, minus_rate, keep, gain, momentum;
-  bool nesterov;
-  static constexpr bool kHasV = false;
-  __device__ SgdStep(const UpdateFactors& f, const SgdRule& rule)
-      : decay(static_cast<T>(f.decay)),
-        minus_rate(static_cast<T>(-f.rate)),
-        keep(static_cast<T>(f.keep)),
-        gain(static_cast<T>(f.gain)),
-        momentum(static_cast<T>(rule.momentum)),
-        nesterov(rule.nesterov) {}
-  __device__ void run(T& w, T dw, T& m, T&, bool has_m) const {
-    T d = fused(decay, w, dw);
-    if (has_m) {
-      m = fused(keep, m, gain * d);
-      d = nesterov ? fused(momentum, m, d) : m;
-    }
-    w = fused(minus_rate, d, w);
-  }
-};
-
-template <class T>
-struct AdamStep {
-  T decay, shrink, rate, v_scale, epsilon, beta1, beta2, rest1, rest2;
-  static constexpr bool kHasV = true;
-  __device__ AdamStep(const UpdateFactors& f, const AdamRule& rule)
-      : decay(static_cast<T>(f.decay)),
-        shrink(static_cast<T>(f.shrink)),
-        rate(static_cast<T>(f.rate)),
-        v_scale(static_cast<T>(f.v_scale)),
-        epsilon(static_cast<T>(rule.epsilon)),
-        beta1(static_cast<T>(rule.beta1)),
-        beta2(static_cast<T>(rule.beta2)),
-        rest1(static_cast<T>(1 - rule.beta1)),
-        rest2(static_cast<T>(1 - rule.beta2)) {}
-  __device__ void run(T& w, T dw, T& m, T& v, bool) const {
-    const T d = fused(decay, w, dw);
-    m = fused(beta1, m, rest1 * d);
-    v = fused(beta2, v, rest2 * d * d);
-    w = shrink * w - rate * m / fused(root(v), v_scale, epsilon);
-  }
-};
 
 template <int kWidth, class T, class Step>
 __device__ void update_range(const Step& step, const DeviceRow& row, std::int64_t begin,

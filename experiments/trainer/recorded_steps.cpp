@@ -212,6 +212,29 @@ void RecordedSteps::next_batch(const Form& form, int step, bool gathers) const {
   next_batch_kernel.get(device_)(a);
 }
 
+// The same for the step's first kernel, where that can do it; without images: it cannot.
+BatchGather RecordedSteps::batch_gather(const Form& form, int step) const {
+  if (!form.plan || !form.plan->takes_gather() || exchange_ != nullptr || loss_scale_ != nullptr) {
+    return {};
+  }
+  BatchGather g{.images = data_->images().data<std::uint8_t>(),
+                .image_labels = data_->labels().data<std::int32_t>(),
+                .order = data_->order().data<std::int32_t>(),
+                .position = &as<LaunchStart>(start_)->position,
+                .offset = step * form.whole + form.first,
+                .levels = data_->levels().data<float>(),
+                .x = form.x.data<float>(),
+                .labels = form.plan->labels().data<std::int32_t>()};
+  if (step == 0) return g;
+  StepOutcome* const outcome = as<StepOutcome>(outcomes_) + (step - 1);
+  g.loss = loss_of(form);
+  g.correct = form.plan->correct_tensor().data<std::int32_t>();
+  g.noted_loss = &outcome->loss;
+  g.noted_correct = &outcome->correct;
+  g.halted = optimizer_ != nullptr ? halted_.data<std::int32_t>() : nullptr;
+  return g;
+}
+
 // Of all processes, once their sums are there.
 const float* RecordedSteps::loss_of(const Form& form) const {
   return exchange_ != nullptr ? facts_.data<float>() : form.plan->loss_tensor().data<float>();
@@ -238,20 +261,38 @@ void RecordedSteps::queue_shared_backward(const Form& form) const {
   exchange_->finish();
 }
 
+// Where nothing is done to the gradients between, the backward may change the weights with them.
+bool RecordedSteps::joins_update(const Form& form, int step, const UpdateGate& gate) const {
+  if (exchange_ != nullptr || loss_scale_ != nullptr || clip_norm_ > 0) return false;
+  const std::unique_ptr<JoinedUpdate> update = update_->joined(step, gate);
+  if (!update || !form.plan->joins_update(*update)) return false;
+  form.plan->set_update(update.get());
+  form.plan->backward();
+  form.plan->set_update(nullptr);
+  return true;
+}
+
 void RecordedSteps::queue_calls(Form& form, int steps) const {
   for (int i = 0; i < steps; ++i) {
-    next_batch(form, i, /*gathers=*/true);
+    const BatchGather gather = batch_gather(form, i);
+    if (gather.images == nullptr) next_batch(form, i, /*gathers=*/true);
     if (form.plan) {
       form.plan->set_clock({&as<LaunchStart>(start_)->step, i});
+      form.plan->set_gather(gather.images != nullptr ? &gather : nullptr);
       form.plan->queue_forward();
+      form.plan->set_gather(nullptr);
     }
     if (!update_) continue;
+    UpdateGate gate{.loss = loss_of(form), .halted = halted_.data<std::int32_t>()};
+    if (joins_update(form, i, gate)) {
+      if (after_update_) after_update_();
+      continue;
+    }
     if (exchange_ != nullptr) {
       queue_shared_backward(form);
     } else {
       form.plan->backward();
     }
-    UpdateGate gate{.loss = loss_of(form), .halted = halted_.data<std::int32_t>()};
     if (loss_scale_ != nullptr) {
       auto* const scale = as<DeviceLossScale>(device_scale_);
       update_->unscale(scale);

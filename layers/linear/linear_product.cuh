@@ -22,6 +22,12 @@ struct Result {
   bool accumulate_behind = false;
 };
 
+// What follows a stored result: weight(place in C, value), behind(row, value).
+struct NothingMore {
+  __device__ void weight(std::int64_t, float) const {}
+  __device__ void behind(std::int64_t, float) const {}
+};
+
 struct Product {
   Factor a, b;
   Result c;
@@ -53,8 +59,8 @@ struct TileProduct {
     return std::max((mask ? 2 : 1) * A::kFloats + B::kFloats, kSums);
   }
 
-  template <bool kPacked>
-  static __device__ void run(const Product& p, int block, float* shared) {
+  template <bool kPacked, class More = NothingMore>
+  static __device__ void run(const Product& p, int block, float* shared, const More& more = {}) {
     constexpr int kWidth = kPacked ? 4 : 1;
     const int tile = block / p.splits;
     const int split = block - tile * p.splits;
@@ -133,10 +139,10 @@ struct TileProduct {
       if (p.splits > 1) {
         part[at] = sum;
       } else {
-        store(p.c, m0 + at / kColumns, n0 + at % kColumns, sum);
+        store(p.c, m0 + at / kColumns, n0 + at % kColumns, sum, more);
       }
     }
-    if (p.splits > 1) add_splits(p, tile, m0, n0);
+    if (p.splits > 1) add_splits(p, tile, m0, n0, more);
   }
 
  private:
@@ -174,7 +180,8 @@ struct TileProduct {
     }
   }
   // The block that comes here last for a tile adds the parts of all splits.
-  static __device__ void add_splits(const Product& p, int tile, int m0, int n0) {
+  template <class More>
+  static __device__ void add_splits(const Product& p, int tile, int m0, int n0, const More& more) {
     __shared__ bool is_last;
     __threadfence();
     __syncthreads();
@@ -195,19 +202,24 @@ struct TileProduct {
       for (int split = 0; split < p.splits; ++split) {
         sum += __ldcg(parts + split * kRows * kColumns + at);
       }
-      store(p.c, m0 + at / kColumns, n0 + at % kColumns, sum);
+      store(p.c, m0 + at / kColumns, n0 + at % kColumns, sum, more);
     }
   }
-  static __device__ void store(const Result& c, int m, int n, float sum) {
+  template <class More>
+  static __device__ void store(const Result& c, int m, int n, float sum, const More& more) {
     if (m >= c.rows) return;
     if (n == c.columns && c.behind != nullptr) {
-      c.behind[m] = c.accumulate_behind ? c.behind[m] + sum : sum;
+      const float value = c.accumulate_behind ? c.behind[m] + sum : sum;
+      c.behind[m] = value;
+      more.behind(m, value);
     }
     if (n >= c.columns) return;
-    float* const to = c.data + static_cast<std::int64_t>(m) * c.ld + n;
-    if (c.accumulate) sum += *to;
+    const std::int64_t at = static_cast<std::int64_t>(m) * c.ld + n;
+    if (c.accumulate) sum += c.data[at];
     if (c.bias != nullptr) sum += c.bias[n];
-    *to = c.relu && sum <= 0.0f ? 0.0f : sum;  // NaN passes
+    const float value = c.relu && sum <= 0.0f ? 0.0f : sum;  // NaN passes
+    c.data[at] = value;
+    more.weight(at, value);
   }
 };
 

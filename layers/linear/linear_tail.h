@@ -14,7 +14,9 @@
 #include <vector>
 
 #include "framework/kernel_slot.h"
+#include "framework/ops/update_rule.h"
 #include "framework/tensor.h"
+#include "layers/plan/piece_sums.h"
 
 namespace convscope {
 
@@ -35,9 +37,16 @@ struct LinearTailArgs {
   Tensor labels, loss, correct;
   const double* loss_scale = nullptr;  // on the device: what dlogits are multiplied by; null: 1
   DType factors = DType::f32;
+  // Of the first launch: the kernel before it, which may still run, writes neither weights nor
+  // biases.
+  bool weights_are_there = false;
   // Of the second launch: between the two others run that write nothing of this, so it need not
   // wait for their end before it begins.
   bool others_between = false;
+  // Of the second launch: gradients of others that it makes, too; and what it then does with all of
+  // them to the weights, null: nothing.
+  PieceSums sums;
+  const JoinedUpdate* update = nullptr;
 };
 
 // [N], sizes I of all layers, then the number of classes. "" or why the kernels do not compute it.

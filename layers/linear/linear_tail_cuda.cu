@@ -1,46 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
-// linear_tail_cuda.cu: the last linear layers of a classifier with the loss: one launch for all
-// that is done image by image, one for the gradients of all weights.
+// linear_tail_cuda.cu: the last linear layers of a classifier with the loss, in one launch: all
+// that is done image by image. The gradients of the weights: linear_tail_weights_cuda.cu.
 //
 // Formula    h = relu(x w^T + b), layer after layer; the last gives logits; p = softmax(logits);
-//            g = (p - onehot) / N, then g' = (g w) where h > 0, layer by layer back; dw = g^T x,
-//            db = sum over n of g
+//            g = (p - onehot) / N, then g' = (g w) where h > 0, layer by layer back
 // Textbook   for n: for each layer: for o: h[o] = relu(b[o] + sum over i of x[i] w[o,i])
 //              loss and g of the logits
 //              for each layer, last first: for i: g'[i] = sum over o of g[o] w[o,i], where h > 0
-//            for each layer: dw[o,i] = sum over n of g[n,o] x[n,i]
-// Plan       rows: a block has kS images and goes with them through all layers and back. Nothing
-//            but h and g is written, for the second launch. Forward a warp has some rows of w, its
-//            lanes four i at a time; the lanes' sums are folded: each exchange halves how many sums
-//            a lane has. Back a thread has four i and a part of the o; the parts meet in shared
-//            memory, in order. The weights behind the first layer stay in shared memory; the first
-//            layer's are read twice. weights: the tiles of linear_product.cuh, of all layers at
-//            once.
+// Plan       A block has kS images and goes with them through all layers and back. The weights are
+//            copied into shared memory, and rounded there, while the kernel before still runs: it
+//            makes x alone. Where the first layer's do not fit, they are read twice from memory.
+//            Nothing but h and g is written, for the second launch. Forward a warp has some rows of
+//            w, its lanes four i at a time; the lanes' sums are folded: each exchange halves how
+//            many sums a lane has. Back a thread has four i and a part of the o; half of the parts
+//            take the other half's sums, then those meet in shared memory, in order.
 // Shapes     x [N,I], w [O,I], b [O], h and g [N,O], f32, accumulated in f32; factors f32 or
 //            rounded to a half type
 // Supports   up to four layers, 32 classes, I a multiple of 4 up to 2048, O up to 1024, 128K
 //            weights
-// Cost       FLOPs = 6 N I O in all; bytes = the weights twice for each block, x, h, g once; bound
-//            by the second cache, and by the latency of a dozen barriers where there are few images
-// Numerics   sums of I / 32 numbers by lane, then the tree of the lanes; of dx O / parts, then the
-//            parts; of dw as linear_fused_cuda.cu. The order depends on the sizes alone
-// Backward   dw and db assigned or added to, dx assigned
+// Cost       FLOPs = 4 N I O in all; bytes = the weights once for each block, x, h, g once; bound
+//            by the second cache, and by the latency of a dozen barriers where images are few
+// Numerics   sums of I / 32 numbers by lane, then the tree of the lanes; of dx O / parts, then
+//            pairs of parts, then the pairs. The order depends on the sizes alone
+// Backward   dx assigned
 // Choices    512 threads: sixteen rows of four or eight weights under way. Images of a block: as
 //            few as give each of 132 multiprocessors one block, at most 8, for whose sums of eight
-//            rows there are registers
-// Read next  linear_fused_cuda.cu (one layer in one launch), linear_loss_cuda.cu
-#include <array>
+//            rows there are registers. With one or two images 64 registers for a thread: a block of
+//            a neighbouring kernel has room beside it, so that their beginnings overlap
+// Read next  linear_tail_weights_cuda.cu, linear_fused_cuda.cu (one layer in one launch),
+//            linear_loss_cuda.cu
+#include <algorithm>
 
 #include "framework/cuda/async_copy.cuh"
 #include "framework/cuda/half.cuh"
+#include "framework/cuda/scratch.cuh"
 #include "layers/linear/linear_loss.cuh"
-#include "layers/linear/linear_product.cuh"
 #include "layers/linear/linear_tail.h"
 
 namespace convscope {
 namespace {
-
-using namespace linear_tiles;
 
 constexpr int kTailThreads = 512;
 constexpr int kTailWarps = kTailThreads / 32;
@@ -72,6 +70,7 @@ struct TailRows {
   const std::int32_t* labels;
   const double* loss_scale;
   LossSums sums;
+  bool weights_are_there;  // LinearTailArgs
 };
 
 template <class Factor>
@@ -118,7 +117,7 @@ __device__ inline float fold(const float (&v)[kCount], int lane) {
 }
 
 // store(image, o, sum over i of x[image][i] w[o][i]) for all of them.
-template <int kS, class Factor, bool kRounds, class Store>
+template <int kS, class Factor, bool kRounds, int kUnroll, class Store>
 __device__ void multiply_rows(const float* w, const float* x, int inputs, int outputs,
                               const Store& store) {
   constexpr int kR = kS == 1 ? 8 : 4;
@@ -126,7 +125,7 @@ __device__ void multiply_rows(const float* w, const float* x, int inputs, int ou
   const int lane = static_cast<int>(threadIdx.x) % 32;
   for (int first = warp * kR; first < outputs; first += kTailWarps * kR) {
     float sums[kR * kS] = {};
-#pragma unroll 2
+#pragma unroll kUnroll
     for (int i = lane * 4; i < inputs; i += 128) {
       Four a[kR];
 #pragma unroll
@@ -152,6 +151,26 @@ __device__ void multiply_rows(const float* w, const float* x, int inputs, int ou
   }
 }
 
+template <int kS>
+__device__ inline void store_sums(const Four (&sums)[kS], float* to, int pitch) {
+#pragma unroll
+  for (int s = 0; s < kS; ++s) {
+    *reinterpret_cast<float4*>(to + s * pitch) =
+        make_float4(sums[s].v[0], sums[s].v[1], sums[s].v[2], sums[s].v[3]);
+  }
+}
+template <int kS>
+__device__ inline void add_sums(const float* from, int pitch, Four (&sums)[kS]) {
+#pragma unroll
+  for (int s = 0; s < kS; ++s) {
+    const float4 p = *reinterpret_cast<const float4*>(from + s * pitch);
+    sums[s].v[0] += p.x;
+    sums[s].v[1] += p.y;
+    sums[s].v[2] += p.z;
+    sums[s].v[3] += p.w;
+  }
+}
+
 // store(image, i, sum over o of g[image][o] w[o][i]) for all of them. Begins and ends with a
 // barrier.
 template <int kS, class Factor, bool kRounds, class Store>
@@ -161,10 +180,11 @@ __device__ void multiply_columns(const TailLayer& z, const float* w, const float
   const int columns = inputs / 4;
   const int most_parts = z.by_fours.divide(kTailThreads);
   const int parts = most_parts < outputs ? most_parts : outputs;
+  const int kept = (parts + 1) / 2;  // there is room for these; each takes one of the others first
   const int part = z.by_fours.divide(static_cast<int>(threadIdx.x));
   const int i = (static_cast<int>(threadIdx.x) - part * columns) * 4;
+  Four sums[kS] = {};
   if (part < parts) {
-    Four sums[kS] = {};
     const int end = (part + 1) * outputs / parts;
 #pragma unroll 8
     for (int o = part * outputs / parts; o < end; ++o) {
@@ -176,17 +196,19 @@ __device__ void multiply_columns(const TailLayer& z, const float* w, const float
         for (int l = 0; l < 4; ++l) sums[s].v[l] += slope * a.v[l];
       }
     }
-#pragma unroll
-    for (int s = 0; s < kS; ++s) {
-      *reinterpret_cast<float4*>(scratch + (part * kS + s) * inputs + i) =
-          make_float4(sums[s].v[0], sums[s].v[1], sums[s].v[2], sums[s].v[3]);
-    }
+    if (part >= kept) store_sums(sums, scratch + (part - kept) * kS * inputs + i, inputs);
+  }
+  __syncthreads();
+  if (part < kept) {
+    float* const own = scratch + part * kS * inputs + i;
+    if (part + kept < parts) add_sums(own, inputs, sums);
+    store_sums(sums, own, inputs);
   }
   __syncthreads();
   for (int at = static_cast<int>(threadIdx.x); at < kS * inputs; at += kTailThreads) {
     float sum = 0;
 #pragma unroll 4
-    for (int p = 0; p < parts; ++p) sum += scratch[p * kS * inputs + at];
+    for (int p = 0; p < kept; ++p) sum += scratch[p * kS * inputs + at];
     const int image = kS == 1 ? 0 : z.by_i.divide(at);
     store(image, at - image * inputs, sum);
   }
@@ -208,8 +230,10 @@ __device__ inline void round_copies(float* to, int count) {
   }
 }
 
-template <int kS, class Factor>
-__global__ void __launch_bounds__(kTailThreads, 1) tail_rows(const TailRows a) {
+// kHeld: the weights of all layers lie in shared memory.
+template <int kS, class Factor, bool kHeld>
+__global__ void __launch_bounds__(kTailThreads, kHeld&& kS <= 2 ? 2 : 1)
+    tail_rows(const TailRows a) {
   constexpr bool kHalf = !std::is_same_v<Factor, float>;
   __shared__ double losses[kS];
   __shared__ int hits[kS];
@@ -220,23 +244,29 @@ __global__ void __launch_bounds__(kTailThreads, 1) tail_rows(const TailRows a) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int inputs = a.layer[0].i;
   float* const x = shared + a.x_at;
-  wait_for_previous_kernel();
-  let_next_kernel_start();
-  copy_floats(x, a.x + first * inputs, kS * inputs, here * inputs);
+  // The kernel before computes x. What was there before it may be loaded while it runs.
+  if (!a.weights_are_there) wait_for_previous_kernel();
   for (int k = 0; k < a.layers; ++k) {
     const TailLayer& z = a.layer[k];
     for (int o = static_cast<int>(threadIdx.x); z.b != nullptr && o < z.o; o += kTailThreads) {
       async_copy<4>(shared + z.b_at + o, z.b + o);
     }
-  }
-  async_copy_commit();
-  for (int k = 1; k < a.layers; ++k) {
-    const TailLayer& z = a.layer[k];
     if (z.w_at >= 0) copy_floats(shared + z.w_at, z.w, z.o * z.i, z.o * z.i);
   }
   async_copy_commit();
+  if constexpr (kHalf) {
+    async_copy_wait<0>();
+    for (int k = 0; k < a.layers; ++k) {
+      const TailLayer& z = a.layer[k];
+      if (z.w_at >= 0) round_copies<Factor>(shared + z.w_at, z.o * z.i);
+    }
+  }
+  if (a.weights_are_there) wait_for_previous_kernel();
+  let_next_kernel_start();
+  copy_floats(x, a.x + first * inputs, kS * inputs, here * inputs);
+  async_copy_commit();
   const int label = warp < here ? a.labels[first + warp] : -1;
-  async_copy_wait<1>();
+  async_copy_wait<0>();
   if constexpr (kHalf) round_copies<Factor>(x, kS * inputs);
   __syncthreads();
 
@@ -251,19 +281,11 @@ __global__ void __launch_bounds__(kTailThreads, 1) tail_rows(const TailRows a) {
       if (z.h != nullptr && image < here) z.h[first * z.o + at] = sum;
     };
     const float* const from = k == 0 ? x : shared + a.layer[k - 1].factor_at;
-    if (z.w_at < 0) {
-      multiply_rows<kS, Factor, kHalf>(z.w, from, z.i, z.o, store);
+    if (!kHeld && z.w_at < 0) {
+      multiply_rows<kS, Factor, kHalf, 2>(z.w, from, z.i, z.o, store);
     } else {
-      multiply_rows<kS, Factor, false>(shared + z.w_at, from, z.i, z.o, store);
-    }
-    if (k == 0) {
-      async_copy_wait<0>();
-      if constexpr (kHalf) {
-        for (int j = 1; j < a.layers; ++j) {
-          const TailLayer& other = a.layer[j];
-          if (other.w_at >= 0) round_copies<Factor>(shared + other.w_at, other.o * other.i);
-        }
-      }
+      multiply_rows<kS, Factor, false, kHeld && kS <= 2 ? 1 : 2>(shared + z.w_at, from, z.i, z.o,
+                                                                 store);
     }
     __syncthreads();
   }
@@ -305,7 +327,7 @@ __global__ void __launch_bounds__(kTailThreads, 1) tail_rows(const TailRows a) {
         if (image < here) before.g[first * z.i + at] = sum;
       };
       float* const scratch = shared + a.parts_at;
-      if (z.w_at < 0) {
+      if (!kHeld && z.w_at < 0) {
         multiply_columns<kS, Factor, kHalf>(z, z.w, shared + z.g_at, scratch, store);
       } else {
         multiply_columns<kS, Factor, false>(z, shared + z.w_at, shared + z.g_at, scratch, store);
@@ -313,54 +335,6 @@ __global__ void __launch_bounds__(kTailThreads, 1) tail_rows(const TailRows a) {
     }
   }
   if (warp == 0) add_losses_of_blocks(a.sums, &blocks_done, ticket);
-}
-
-// ---- the gradients of all weights ----
-
-enum class WeightSize { unpacked, small, middle, large };
-using SmallWeight = WeightTile<2, 4, 1, 1, 128>;  // as linear_fused_cuda.cu
-using MiddleWeight = WeightTile<2, 4, 2, 1, 128>;
-using LargeWeight = WeightTile<2, 4, 2, 2, 128>;
-
-struct TailWeights {
-  int count;
-  Product product[kMostTailLayers];
-  WeightSize size[kMostTailLayers];
-  bool others_between;   // LinearTailArgs
-  bool shares_counters;  // some product is split
-};
-
-__device__ void multiply_tile(const TailWeights& a) {
-  auto* const shared = dynamic_shared<float>();
-  int block = static_cast<int>(blockIdx.x);
-  int k = 0;
-  while (k + 1 < a.count &&
-         block >= a.product[k].tiles_m * a.product[k].tiles_n * a.product[k].splits) {
-    block -= a.product[k].tiles_m * a.product[k].tiles_n * a.product[k].splits;
-    ++k;
-  }
-  const Product& p = a.product[k];
-  switch (a.size[k]) {
-    case WeightSize::unpacked:
-      return SmallWeight::run<false>(p, block, shared);
-    case WeightSize::small:
-      return SmallWeight::run<true>(p, block, shared);
-    case WeightSize::middle:
-      return MiddleWeight::run<true>(p, block, shared);
-    case WeightSize::large:
-      return LargeWeight::run<true>(p, block, shared);
-  }
-}
-
-__global__ void __launch_bounds__(kThreads) tail_weights(const TailWeights a) {
-  // The kernel before starts this one when it has waited for the rows kernel: what is read here is
-  // there. Its own end, and that of all before it, is waited for behind the work, for whoever waits
-  // for this one. A launch must not meet the counters of the one before.
-  if (!a.others_between) wait_for_previous_kernel();
-  if (!a.shares_counters) let_next_kernel_start();
-  multiply_tile(a);
-  wait_for_previous_kernel();
-  if (a.shares_counters) let_next_kernel_start();
 }
 
 // ---- launches ----
@@ -377,7 +351,6 @@ int images_of_block(std::int64_t n) {
 template <int kS, class Factor>
 void queue_rows(TailRows a, bool gradients) {
   constexpr bool kHalf = !std::is_same_v<Factor, float>;
-  constexpr int kMostWeights = 24 * 1024;  // floats in shared memory
   int at = 0;
   const auto take = [&](int count) {
     const int begin = at;
@@ -385,28 +358,28 @@ void queue_rows(TailRows a, bool gradients) {
     return begin;
   };
   a.x_at = take(kS * a.layer[0].i);
-  int widest = 0;
+  int parts = 0;  // floats of those that are kept in one image's row of the widest layer
   for (int k = 0; k < a.layers; ++k) {
     TailLayer& z = a.layer[k];
     z.h_at = take(kS * z.o);
     z.factor_at = kHalf ? take(kS * z.o) : z.h_at;
     z.g_at = take(kS * z.o);
     z.b_at = take(z.o);
-    widest = std::max(widest, z.i);
+    parts = std::max(parts, (std::min(kTailThreads / (z.i / 4), z.o) + 1) / 2 * z.i);
   }
-  // All threads have a part of the widest row, rounded up to whole rows.
-  a.parts_at = gradients ? take(kS * std::max(4 * kTailThreads, widest)) : at;
-  int weights = 0;
-  for (int k = 0; k < a.layers; ++k) {
-    TailLayer& z = a.layer[k];
-    z.w_at = -1;
-    if (k == 0 || weights + z.o * z.i > kMostWeights) continue;
-    weights += z.o * z.i;
-    z.w_at = take(z.o * z.i);
+  a.parts_at = gradients ? take(kS * parts) : at;
+  // A kilobyte is for what the kernel declares. The first layer, the largest, comes last.
+  const int most = (cuda_device_facts().shared_bytes_per_block - 1024) / 4;
+  bool held = true;
+  for (int j = 1; j <= a.layers; ++j) {
+    TailLayer& z = a.layer[j % a.layers];
+    const bool fits = at + z.o * z.i <= most;
+    z.w_at = fits ? take(z.o * z.i) : -1;
+    held = held && fits;
   }
   const auto blocks = static_cast<unsigned>(ceil_div(a.n, kS));
   a.sums.blocks = cuda_scratch_of<BlockSums>(blocks);
-  launch(tail_rows<kS, Factor>,
+  launch(held ? tail_rows<kS, Factor, true> : tail_rows<kS, Factor, false>,
          {.grid = dim3(blocks),
           .block = dim3(kTailThreads),
           .shared_bytes = static_cast<std::size_t>(at) * sizeof(float),
@@ -417,7 +390,7 @@ void queue_rows(TailRows a, bool gradients) {
 void rows_cuda(const LinearTailArgs& args) {
   TailRows a{};
   a.layers = args.layers;
-  a.n = narrow(args.x.dim(0));
+  a.n = static_cast<int>(args.x.dim(0));
   for (int k = 0; k < args.layers; ++k) {
     const LinearTailLayer& from = args.layer[k];
     TailLayer& to = a.layer[k];
@@ -425,8 +398,8 @@ void rows_cuda(const LinearTailArgs& args) {
     to.b = floats(from.b);
     to.h = floats(from.h);
     to.g = floats(from.g);
-    to.i = narrow(from.w.dim(1));
-    to.o = narrow(from.w.dim(0));
+    to.i = static_cast<int>(from.w.dim(1));
+    to.o = static_cast<int>(from.w.dim(0));
     to.relu = from.relu;
     to.by_i = FastDivisor(to.i);
     to.by_fours = FastDivisor(to.i / 4);
@@ -435,6 +408,7 @@ void rows_cuda(const LinearTailArgs& args) {
   a.dx = floats(args.dx);
   a.labels = args.labels.data<std::int32_t>();
   a.loss_scale = args.loss_scale;
+  a.weights_are_there = args.weights_are_there;
   a.sums = {.blocks = nullptr,
             .images = a.n,
             .loss = args.loss.data<float>(),
@@ -455,88 +429,6 @@ void rows_cuda(const LinearTailArgs& args) {
   });
 }
 
-// As backward_cuda() in linear_fused_cuda.cu chooses.
-WeightSize weight_size(const Product& dw, bool packed, bool wants_dx) {
-  if (!packed) return WeightSize::unpacked;
-  const std::int64_t splits = ceil_div(dw.k, kSplit);
-  const bool large_dx =
-      wants_dx && ceil_div(dw.k, 32) * ceil_div(dw.c.columns, 32) >= kEnoughBlocks;
-  if (large_dx && tiles_of(dw, 32, 32) * splits >= 3 * kEnoughBlocks / 2) return WeightSize::large;
-  return tiles_of(dw, 32, 16) * splits >= kEnoughBlocks ? WeightSize::middle : WeightSize::small;
-}
-
-template <class Weight>
-void tile_weights(Product& dw, std::size_t& part_floats) {
-  const std::int64_t tiles = tiles_of(dw, Weight::kRows, Weight::kColumns);
-  tile<Weight>(dw, splits_of(dw.k, tiles));
-  const std::size_t floats =
-      static_cast<std::size_t>(dw.blocks()) * Weight::kRows * Weight::kColumns;
-  const bool fits = dw.first_tile + tiles <= kMostSplitTiles &&
-                    (part_floats + floats) * sizeof(float) <= kScratchBytes;
-  if (dw.splits == 1 || !fits) return tile<Weight>(dw);
-  dw.part = cuda_scratch_of<float>(part_floats + floats) + part_floats;
-  part_floats += floats;
-}
-
-void weights_cuda(const LinearTailArgs& args) {
-  TailWeights a{};
-  a.others_between = args.others_between;
-  std::size_t part_floats = 0;
-  int first_tile = 0;
-  unsigned blocks = 0;
-  for (int k = 0; k < args.layers; ++k) {
-    const LinearTailLayer& z = args.layer[k];
-    if (!z.dw.defined()) continue;
-    const Tensor& x = k == 0 ? args.x : args.layer[k - 1].h;
-    const int n = narrow(x.dim(0)), i = narrow(z.w.dim(1)), o = narrow(z.w.dim(0));
-    Product& dw = a.product[a.count];
-    dw = {.a = {.data = floats(z.g), .ld = o, .extent = o, .type = args.factors},
-          .b = {.data = floats(x),
-                .ld = i,
-                .extent = i,
-                .ones = z.db.defined(),
-                .type = args.factors},
-          .c = {.data = floats(z.dw),
-                .ld = i,
-                .rows = o,
-                .columns = i,
-                .accumulate = z.accumulate_dw,
-                .behind = floats(z.db),
-                .accumulate_behind = z.accumulate_db},
-          .k = n,
-          .first_tile = first_tile};
-    const bool packed =
-        i % 4 == 0 && o % 4 == 0 && is_aligned(dw.a.data, 16) && is_aligned(dw.b.data, 16);
-    const bool wants_dx = k > 0 || args.dx.defined();
-    a.size[a.count] = weight_size(dw, packed, wants_dx);
-    switch (a.size[a.count]) {
-      case WeightSize::unpacked:
-      case WeightSize::small:
-        tile_weights<SmallWeight>(dw, part_floats);
-        break;
-      case WeightSize::middle:
-        tile_weights<MiddleWeight>(dw, part_floats);
-        break;
-      case WeightSize::large:
-        tile_weights<LargeWeight>(dw, part_floats);
-        break;
-    }
-    first_tile += dw.tiles_m * dw.tiles_n;
-    blocks += static_cast<unsigned>(dw.blocks());
-    a.shares_counters = a.shares_counters || dw.splits > 1;
-    ++a.count;
-  }
-  constexpr int kFloats = std::max(
-      {SmallWeight::floats(false), MiddleWeight::floats(false), LargeWeight::floats(false)});
-  launch(tail_weights,
-         {.grid = dim3(blocks),
-          .block = dim3(kThreads),
-          .shared_bytes = kFloats * sizeof(float),
-          .overlaps_previous = true},
-         a);
-}
-
 }  // namespace
 CONVSCOPE_KERNEL(linear_tail_rows_kernel, cuda, rows_cuda)
-CONVSCOPE_KERNEL(linear_tail_weights_kernel, cuda, weights_cuda)
 }  // namespace convscope

@@ -88,6 +88,7 @@ class LinearTailOp final : public PlanOp {
     const auto emit = [&](const Tensor& dx) {
       LinearTailArgs a = arguments(builder);
       a.dx = dx;
+      a.weights_are_there = weights_are_there(builder.graph());
       a.labels = builder.labels();
       a.loss = builder.loss();
       a.correct = builder.correct();
@@ -107,6 +108,7 @@ class LinearTailOp final : public PlanOp {
     if (!only_update_waits(builder.graph())) return emit_weight_gradients(builder, false);
     // Whoever wants dx has a backward, which stands between.
     const bool others_between = builder.wants_gradient(inputs[0]);
+    builder.take_sums();
     builder.at_the_end(
         [this, &builder, others_between] { emit_weight_gradients(builder, others_between); });
   }
@@ -117,6 +119,19 @@ class LinearTailOp final : public PlanOp {
     return process_group() == nullptr && std::ranges::all_of(links_, [&](const Link& link) {
              return graph.parameter_of(link.parts.weight) != nullptr;
            });
+  }
+
+  // No operation of the step makes the weights, and a kernel of it has begun before: one of an
+  // operation with weights of its own. So what has changed the weights has ended.
+  bool weights_are_there(const PlanGraph& graph) const {
+    const auto is_parameter = [&](ValueId value) { return graph.parameter_of(value) != nullptr; };
+    if (!std::all_of(inputs.begin() + 1, inputs.end(), is_parameter)) return false;
+    for (const auto& op : graph.ops()) {
+      if (op.get() == this) break;
+      const std::vector<ValueId>& from = op->inputs;
+      if (from.size() > 1 && !is_parameter(from[0]) && is_parameter(from[1])) return true;
+    }
+    return false;
   }
 
   void emit_weight_gradients(PlanBuilder& builder, bool others_between) {
@@ -132,7 +147,32 @@ class LinearTailOp final : public PlanOp {
       a.layer[k].accumulate_db = db.accumulate;
     }
     a.others_between = others_between;
-    builder.call([run = linear_tail_weights_kernel.get(builder.device()), a] { run(a); });
+    a.sums = builder.handed_over();
+    if (only_update_waits(builder.graph()))
+      builder.joins_update(gradients_alone(builder.graph(), a));
+    builder.call([run = linear_tail_weights_kernel.get(builder.device()), a,
+                  update = builder.update()]() mutable {
+      a.update = *update;
+      run(a);
+    });
+  }
+  // How many parameters have their gradients from this call; 0 when one of them has another reader,
+  // whose part of the gradient is there already, or who may still read the weights.
+  std::size_t gradients_alone(const PlanGraph& graph, const LinearTailArgs& a) const {
+    std::size_t count = 0;
+    for (const Link& link : links_) {
+      for (const ValueId value : {link.parts.weight, link.parts.bias}) {
+        if (value == kNoValue) continue;
+        if (graph.parameter_of(value) == nullptr || graph.readers(value) != 1) return 0;
+        ++count;
+      }
+    }
+    for (const PieceSums::Target& target : a.sums.target) {
+      if (target.to == nullptr) continue;
+      if (target.accumulate) return 0;
+      ++count;
+    }
+    return count;
   }
 
   bool is_last(const Link& link) const { return &link == &links_.back(); }

@@ -22,6 +22,8 @@ void PlanBuilder::start_pass(bool dry, Ref<Storage> arena) {
   labels_ = loss_ = correct_ = kNoSlot;
   parameters_.clear();
   parameter_ops_.clear();
+  takes_gather_ = takes_sums_ = joins_update_ = false;
+  handed_over_ = {kNoSlot, {}};
   values_.assign(static_cast<std::size_t>(graph_.value_count()), {});
 }
 
@@ -31,6 +33,12 @@ void PlanBuilder::emit_deferred() {
     emit();
   }
   deferred_.clear();
+}
+
+PieceSums PlanBuilder::handed_over() {
+  PieceSums out = handed_over_.second;
+  if (handed_over_.first != kNoSlot) out.pieces = use(handed_over_.first).data<float>();
+  return out;
 }
 
 void PlanBuilder::finish_dry_pass() {

@@ -18,7 +18,10 @@
 #include <vector>
 
 #include "framework/memory/arena_plan.h"
+#include "framework/ops/update_rule.h"
 #include "framework/precision.h"
+#include "layers/plan/batch_gather.h"
+#include "layers/plan/piece_sums.h"
 #include "layers/plan/plan_graph.h"
 
 namespace convscope {
@@ -134,6 +137,24 @@ class CONVSCOPE_API PlanBuilder {
   // What `emit` emits runs behind the backward of all other operations: for calls that nobody waits
   // for but the update. For operations that emit no other backward calls.
   void at_the_end(std::function<void()> emit) { deferred_.push_back({op_, std::move(emit)}); }
+  // An operation whose at_the_end() call adds pieces for another one says so in its backward. The
+  // first operation behind it hands its own over: `sums` without its pieces, which lie in `pieces`.
+  // All targets are gradients of parameters. The call at the end gets them, and names the slot.
+  void take_sums() { takes_sums_ = true; }
+  bool takes_sums() const { return takes_sums_; }
+  void hand_over(Slot pieces, const PieceSums& sums) {
+    takes_sums_ = false;
+    handed_over_ = {pieces, sums};
+  }
+  PieceSums handed_over();
+  // Where to gather the images and labels from; null: they are there. Read when the call runs, by
+  // the one operation that reads images: it says in its forward that it can.
+  const BatchGather* const* gather() const { return &gather_; }
+  void take_gather() { takes_gather_ = true; }
+  // The update of the step, for the call at the end that makes all gradients; null: the weights
+  // stay. Read when the call runs. Such a call says that it changes them.
+  const JoinedUpdate* const* update() const { return &update_; }
+  void joins_update(std::size_t parameters) { joins_update_ = parameters == parameters_.size(); }
   template <class F>
   void prologue(F&& emit) {
     const bool before = std::exchange(in_prologue_, true);
@@ -189,6 +210,10 @@ class CONVSCOPE_API PlanBuilder {
   const void* images_now_ = nullptr;
   PlanClock clock_;
   const double* loss_scale_ = nullptr;
+  const BatchGather* gather_ = nullptr;
+  bool takes_gather_ = false, takes_sums_ = false, joins_update_ = false;
+  std::pair<Slot, PieceSums> handed_over_{kNoSlot, {}};
+  const JoinedUpdate* update_ = nullptr;
   std::vector<Variable> parameters_;  // whose gradient the plan writes
   std::vector<int> parameter_ops_;    // and the operation that does so last
   std::vector<std::pair<int, std::function<void()>>> deferred_;  // operation and at_the_end()

@@ -240,6 +240,17 @@ void StepPlan::backward(FunctionRef<void(const Variable&)> ready) {
   run(builder_.backward_, backward_clock_, &ready);
 }
 
+bool StepPlan::joins_update(const JoinedUpdate& update) const {
+  const std::vector<Variable>& all = builder_.parameters_;
+  return builder_.joins_update_ && update.rows.size() == all.size() &&
+         std::ranges::all_of(all, [&](const Variable& parameter) {
+           return std::ranges::any_of(update.rows, [&](const JoinedRow& row) {
+             return row.dw == parameter.state()->grad.raw_data() &&
+                    row.w == parameter.value().raw_data();
+           });
+         });
+}
+
 void StepPlan::backward() {
   run(builder_.backward_, backward_clock_);
   for (const Variable& parameter : builder_.parameters_) parameter.state()->grad_is_zero = false;

@@ -67,6 +67,13 @@ class CONVSCOPE_API StepPlan {
   // What the gradient of the loss is multiplied by: a number on the plan's device, read by each
   // step; null: 1.
   void set_loss_scale(const double* scale) { builder_.loss_scale_ = scale; }
+  // Whether the forward can gather its images and labels itself; where from; null: they are there.
+  bool takes_gather() const { return builder_.takes_gather_; }
+  void set_gather(const BatchGather* gather) { builder_.gather_ = gather; }
+  // Whether backward() can change the weights itself, all of them: no launch for the update then.
+  bool joins_update(const JoinedUpdate& update) const;
+  // The update that the next backward() does so; null: none.
+  void set_update(const JoinedUpdate* update) { builder_.update_ = update; }
   // Inference; the result lives until the next call.
   Tensor infer(const Tensor& x);
   // Assigns the gradients of all parameters that want one.

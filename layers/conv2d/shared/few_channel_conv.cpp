@@ -149,6 +149,22 @@ FewChannelBackwardPlan few_channel_plan(const FewChannelBackward& a, int parts) 
       a.batch, parts, [&](int samples) { return backward_plan(a, parts, samples); });
 }
 
+PieceSums few_channel_sums(const FewChannelBackwardPlan& plan) {
+  const FewChannelBackward& a = plan.a;
+  PieceSums out;
+  out.pieces = a.sums;
+  out.floats = plan.piece;
+  out.count = plan.chunks;
+  for (int i = 0; i < 2; ++i) {
+    const bool real = i < a.stages;
+    out.target[2 * i] = {real ? a.dw[i] : nullptr, real ? plan.dw_at[i] : plan.piece,
+                         a.accumulate[i]};
+    out.target[2 * i + 1] = {real ? a.db[i] : nullptr, real ? plan.db_at[i] : plan.piece,
+                             a.accumulate[i]};
+  }
+  return out;
+}
+
 // Blocks for a sample so that about 132 multiprocessors have work.
 int few_channel_forward_parts(std::int64_t batch, const FewChannelStage& last) {
   constexpr std::int64_t kMultiprocessors = kMostBlocks / 2;

@@ -17,6 +17,8 @@
 #include "framework/int_math.h"
 #include "framework/kernel_slot.h"
 #include "layers/conv2d/problem.h"
+#include "layers/plan/batch_gather.h"
+#include "layers/plan/piece_sums.h"
 
 namespace convscope {
 
@@ -185,7 +187,13 @@ struct FewChannelForward {
   float* y[2] = {};              // pooled; y[0] of two may be null: not kept
   std::uint8_t* passes[2] = {};  // as y; null: not wanted
   DType factors = DType::f32;
+  // The kernel before, which may still run, writes neither weights nor biases.
+  bool only_x_is_new = false;
+  BatchGather gather;  // with images: x is gathered from there, few_channel_gathers()
 };
+
+// Four bytes at a time, of one row.
+constexpr bool few_channel_gathers(const FewChannelStage& first) { return first.w % 4 == 0; }
 
 struct FewChannelBackward {
   int stages = 1;
@@ -201,6 +209,9 @@ struct FewChannelBackward {
   float* db[2] = {};          // may be null
   bool accumulate[2] = {};
   float* sums = nullptr;  // few_channel_sums_floats()
+  // The kernel before, which may still run, writes none of what is read here but dy.
+  bool only_dy_is_new = false;
+  bool adds_pieces = true;  // false: somebody else adds few_channel_sums()
   DType factors = DType::f32;
 };
 
@@ -257,6 +268,9 @@ constexpr std::int64_t few_channel_piece_floats(const FewChannelStage* stage, in
   for (int i = 0; i < stages; ++i) sum += stage[i].weights() + stage[i].k;
   return sum;
 }
+
+// How the gradients follow from what the blocks leave in a.sums.
+CONVSCOPE_API PieceSums few_channel_sums(const FewChannelBackwardPlan& plan);
 
 extern CONVSCOPE_API KernelSlot<void(const FewChannelForward&)> few_channel_forward_kernel;
 extern CONVSCOPE_API KernelSlot<void(const FewChannelBackward&)> few_channel_backward_kernel;

@@ -72,16 +72,18 @@ __device__ inline PlaneShare share_of_plane(int planes) {
   return {plane, static_cast<int>(threadIdx.x) - plane * step, step};
 }
 
-// Sums over the threads of each plane into to[plane].
+// Sums over the threads of each plane into to[plane]; a warp has a plane.
 __device__ void write_plane_sums(float value, int planes, float* scratch, float* to) {
   __syncthreads();
   scratch[threadIdx.x] = value;
   __syncthreads();
   const int step = kBlockThreads / planes;
-  for (int i = static_cast<int>(threadIdx.x); i < planes; i += kBlockThreads) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  for (int i = static_cast<int>(threadIdx.x) / 32; i < planes; i += kBlockThreads / 32) {
     float sum = 0;
-    for (int j = 0; j < step; ++j) sum += scratch[i * step + j];
-    to[i] = sum;
+    for (int j = lane; j < step; j += 32) sum += scratch[i * step + j];
+    sum = warp_sum(sum);
+    if (lane == 0) to[i] = sum;
   }
 }
 
@@ -133,6 +135,7 @@ struct WeightSums {
       for (int i = 0; i < kSums; ++i) scratch[i * kBlockThreads + threadIdx.x] = acc[i / R][i % R];
     }
     __syncthreads();
+    if (2 * items * kSums <= kBlockThreads) return write_few(channels, scratch, to);
     const int cuts = kBlockThreads / items;  // so many threads have the same item
     if (cut >= cuts) return;
     for (int which = cut; which < kSums; which += cuts) {
@@ -140,9 +143,36 @@ struct WeightSums {
       if (kernel >= k_end) continue;
       const float* const from = scratch + which * kBlockThreads + item;
       float sum = 0;
+#pragma unroll 4
       for (int part = 0; part < deal.splits; ++part) sum += from[part * items];
       to[((kernel * channels + c) * R + r) * R + which % R] = sum;
     }
+  }
+
+ private:
+  // The same with several neighbouring threads for each sum, which has many parts then.
+  __device__ void write_few(int channels, const float* scratch, float* to) const {
+    int sharers = 2;
+    while (sharers < 32 && 2 * sharers * items * kChannels * R <= kBlockThreads) sharers *= 2;
+    const int share = static_cast<int>(threadIdx.x) % sharers;
+    const int at = static_cast<int>(threadIdx.x) / sharers;
+    const int which = at / items;
+    const int own = at - which * items;
+    const bool has_sum = which < kChannels * R;
+    float sum = 0;
+    if (has_sum) {
+      const float* const from = scratch + which * kBlockThreads + own;
+#pragma unroll 4
+      for (int part = share; part < deal.splits; part += sharers) sum += from[part * items];
+    }
+    for (int offset = sharers / 2; offset > 0; offset /= 2) {
+      sum += __shfl_xor_sync(kAllLanes, sum, offset);
+    }
+    const int pair = own / R;  // of output and input channels
+    const int kernel = k_begin + pair / c_count * kChannels + which / R;
+    if (!has_sum || share != 0 || kernel >= k_end) return;
+    const int channel = c_begin + pair % c_count;
+    to[((kernel * channels + channel) * R + own % R) * R + which % R] = sum;
   }
 };
 
@@ -228,8 +258,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
   const int x_step = z.c * x_shape.plane();
   const int dy_step = z.k * dy_shape.plane();
   fill_zeros(shared, plan.convolves_back ? plan.w_at : plan.split_at);  // frames
-  wait_for_previous_kernel();
-  let_next_kernel_start();
+  if (!a.only_dy_is_new) wait_for_previous_kernel();
   if (plan.convolves_back) {
     load_weights<R>(z, plan.by_weights, a.w[last], 0, z.k, c_begin, shared + plan.w_at);
   }
@@ -249,6 +278,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
   const float* const x_from = a.stages == 2 ? a.y[0] : a.x;  // x of the last stage
   [[maybe_unused]] bool weights_wait = plan.convolves_back;  // to be rounded
   [[maybe_unused]] const int weight_floats = round_up(z.k * weight_k(z), 4);
+  bool waited = false;
 
   for (std::int64_t n = static_cast<std::int64_t>(chunk) * plan.samples; n < a.batch;
        n += static_cast<std::int64_t>(plan.chunks) * plan.samples) {
@@ -271,7 +301,24 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
           }
         }
       }
-      if (of_y.plane >= z.k) continue;
+    }
+    if constexpr (kRounds) {
+      finish_copies();
+      __syncthreads();
+      for (int i = 0; i < a.stages; ++i) {
+        round_factors(a.factors, shared + plan.x_at[i],
+                      plan.samples * a.stage[i].c * plan.x_tile[i].plane());
+      }
+      if (weights_wait) round_factors(a.factors, shared + plan.w_at, weight_floats);
+      weights_wait = false;
+    }
+    if (!waited) {
+      wait_for_previous_kernel();
+      let_next_kernel_start();
+      waited = true;
+    }
+    for (int sample = 0; sample < samples && of_y.plane < z.k; ++sample) {
+      const std::int64_t at = n + sample;
       const std::int64_t from = at * z.outputs() + of_y.plane * out;
       for (int i = of_y.first; i < out; i += of_y.step) {
         const unsigned passes = z.pools() ? a.passes[last][from + i] : 1u;
@@ -289,15 +336,6 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
     }
     finish_copies();
     __syncthreads();
-    if constexpr (kRounds) {
-      for (int i = 0; i < a.stages; ++i) {
-        round_factors(a.factors, shared + plan.x_at[i],
-                      plan.samples * a.stage[i].c * plan.x_tile[i].plane());
-      }
-      if (weights_wait) round_factors(a.factors, shared + plan.w_at, weight_floats);
-      weights_wait = false;
-      __syncthreads();
-    }
     if (wants_dw) {
       for (int sample = 0; sample < samples; ++sample) {
         dw.add(x_shape, x + sample * x_step, dy + sample * dy_step + dy_shape.left,
@@ -354,20 +392,9 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
   write_plane_sums(db_first, c_count, split, sums + plan.db_at[0] + c_begin);
 }
 
-// to[i] (+)= sum over chunks of sums[chunk][i]: 32 sums for each block, chunks dealt out to 32
-// warps.
-struct SumsTarget {
-  float* to = nullptr;
-  std::int64_t begin = 0;  // in a piece
-  bool accumulate = false;
-};
-struct SumsTargets {
-  SumsTarget target[4];
-};
-
+// 32 sums for each block, pieces dealt out to 32 warps.
 constexpr int kAddThreads = 1024;
-__global__ void __launch_bounds__(kAddThreads)
-    add_chunks(const float* sums, std::int64_t piece, int chunks, const SumsTargets targets) {
+__global__ void __launch_bounds__(kAddThreads) add_chunks(const PieceSums a) {
   constexpr int kRows = kAddThreads / 32;
   __shared__ float rows[kRows][32];
   let_next_kernel_start();  // some kernel behind may have nothing to do with these sums
@@ -376,18 +403,18 @@ __global__ void __launch_bounds__(kAddThreads)
   const int row = static_cast<int>(threadIdx.x) / 32;
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * 32 + lane;
   float sum = 0;
-  if (i < piece) {
+  if (i < a.floats) {
 #pragma unroll 8
-    for (int chunk = row; chunk < chunks; chunk += kRows) sum += sums[chunk * piece + i];
+    for (int p = row; p < a.count; p += kRows) sum += a.pieces[p * a.floats + i];
   }
   rows[row][lane] = sum;
   __syncthreads();
-  if (row != 0 || i >= piece) return;
+  if (row != 0 || i >= a.floats) return;
   for (int j = 1; j < kRows; ++j) sum += rows[j][lane];
-  SumsTarget target = targets.target[0];
+  PieceSums::Target target = a.target[0];
 #pragma unroll
-  for (int j = 1; j < 4; ++j) {
-    if (i >= targets.target[j].begin) target = targets.target[j];
+  for (int j = 1; j < PieceSums::kMostTargets; ++j) {
+    if (i >= a.target[j].begin) target = a.target[j];
   }
   if (target.to == nullptr) return;
   float* const to = target.to + (i - target.begin);
@@ -432,20 +459,12 @@ void backward(const FewChannelBackward& a) {
     default:
       launch_channels<7>(shape, plan);
   }
-  if (a.dw[a.stages - 1] == nullptr) return;
-  SumsTargets targets;
-  for (int i = 0; i < 2; ++i) {
-    const bool real = i < a.stages;
-    targets.target[2 * i] = {real ? a.dw[i] : nullptr, real ? plan.dw_at[i] : plan.piece,
-                             a.accumulate[i]};
-    targets.target[2 * i + 1] = {real ? a.db[i] : nullptr, real ? plan.db_at[i] : plan.piece,
-                                 a.accumulate[i]};
-  }
+  if (a.dw[a.stages - 1] == nullptr || !a.adds_pieces) return;
   launch(add_chunks,
          LaunchShape{.grid = dim3(static_cast<unsigned>(ceil_div(plan.piece, 32))),
                      .block = dim3(kAddThreads),
                      .overlaps_previous = true},
-         a.sums, plan.piece, plan.chunks, targets);
+         few_channel_sums(plan));
 }
 
 }  // namespace

@@ -9,12 +9,13 @@
 //              for a, b: v[a][b] = f(b[k] + sum of products)
 //              y[n][k][i][j] = largest of v;  passes = which one it was
 // Plan       A block takes samples, up to four at a time when there are many: weights stay in
-//            shared memory. A thread computes a tile of 2 x 4 outputs for two output channels in 16
-//            registers: two pooling windows side by side, so that pooling needs no other thread.
-//            Where there are more threads than tiles, the sum over the input channels is cut and
-//            added up through shared memory. The second stage reads the first one's y from shared
-//            memory. Few samples: more blocks share a sample, each with its part of the last
-//            stage's channels.
+//            shared memory. What the kernel before does not write is loaded while it runs: weights,
+//            or the bytes of images that are gathered here. A thread computes a tile of 2 x 4
+//            outputs for two output channels in 16 registers: two pooling windows side by side, so
+//            that pooling needs no other thread. Where there are more threads than tiles, the sum
+//            over the input channels is cut and added up through shared memory. The second stage
+//            reads the first one's y from shared memory. Few samples: more blocks share a sample,
+//            each with its part of the last stage's channels.
 // Shapes     x [N,C,H,W], w [K,C,R,R], b [K], y [N,K,P/2,Q/2], all f32 (sums too); passes u8 as y
 // Supports   f32, and x and w rounded to a half type where they are multiplied; R = S = 3, 5 or 7,
 //            stride 1, no dilation, no groups, padding below R, sizes whose tiles fit into the
@@ -188,32 +189,66 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
   for (int i = 0; i < a.stages; ++i) {  // the frames stay
     fill_zeros(shared + plan.x_at[i], plan.samples * a.stage[i].c * plan.tile[i].plane());
   }
-  wait_for_previous_kernel();
-  let_next_kernel_start();
+  const bool gathers = a.gather.images != nullptr;
+  const int x_step = first.c * first.h * first.w;
+  const int tile_step = first.c * plan.tile[0].plane();
+  const std::int64_t begin = static_cast<std::int64_t>(blockIdx.x) / plan.parts * plan.samples;
+  const auto gather = [&](std::int64_t n, int samples) {
+    for (int s = 0; s < samples; ++s) {
+      gather_image<kRounds>(a.gather, a.factors, first, plan.tile[0], plan.by_w, plan.by_image,
+                            n + s, shared + plan.x_at[0] + s * tile_step);
+    }
+  };
+  if (gathers) {  // nobody changes the bytes
+    __syncthreads();
+    gather(begin,
+           a.batch - begin < plan.samples ? static_cast<int>(a.batch - begin) : plan.samples);
+  }
+  bool waited = gathers || !a.only_x_is_new;
+  if (waited) {
+    wait_for_previous_kernel();
+    let_next_kernel_start();
+  }
   load_weights<R>(end, plan.by_weights[last], a.w[last], k_begin, k_end, 0,
                   shared + plan.w_at[last]);
   if (a.stages == 2) {
     load_weights<R>(first, plan.by_weights[0], a.w[0], 0, first.k, 0, shared + plan.w_at[0]);
   }
-  [[maybe_unused]] bool weights_wait = true;  // to be rounded
-  const int x_step = first.c * first.h * first.w;
-  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) / plan.parts * plan.samples;
-  for (std::int64_t n = static_cast<std::int64_t>(blockIdx.x) / plan.parts * plan.samples;
-       n < a.batch; n += step) {
-    const int samples = a.batch - n < plan.samples ? static_cast<int>(a.batch - n) : plan.samples;
-    __syncthreads();
-    // The channels of several samples are just more channels.
-    load_images(first, plan.tile[0], plan.by_w, plan.by_image, a.x + n * x_step, 0,
-                samples * first.c, shared + plan.x_at[0]);
+  if constexpr (kRounds) {
     finish_copies();
     __syncthreads();
-    if constexpr (kRounds) {
-      // The first samples come together with the weights, in front of the split sums.
-      const int end_of_x = plan.x_at[0] + plan.samples * first.c * plan.tile[0].plane();
-      round_factors(a.factors, shared, weights_wait ? plan.split_at : end_of_x);
-      weights_wait = false;
-      __syncthreads();
+    for (int i = 0; i < a.stages; ++i) {
+      round_factors(a.factors, shared + plan.w_at[i],
+                    round_up(a.stage[i].k * weight_k(a.stage[i]), 4));
     }
+  }
+  if (gathers && blockIdx.x == 0 && threadIdx.x == 0) note_last_step(a.gather);
+  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) / plan.parts * plan.samples;
+  for (std::int64_t n = begin; n < a.batch; n += step) {
+    const int samples = a.batch - n < plan.samples ? static_cast<int>(a.batch - n) : plan.samples;
+    __syncthreads();
+    if (!waited) {
+      wait_for_previous_kernel();
+      let_next_kernel_start();
+      waited = true;
+    }
+    if (!gathers) {
+      // The channels of several samples are just more channels.
+      load_images(first, plan.tile[0], plan.by_w, plan.by_image, a.x + n * x_step, 0,
+                  samples * first.c, shared + plan.x_at[0]);
+    } else {
+      if (n > begin) gather(n, samples);
+      for (int s = 0; s < samples && part == 0; ++s) {
+        write_gathered<kRounds>(a.gather, first, plan.tile[0], plan.by_w, plan.by_image, n + s,
+                                shared + plan.x_at[0] + s * tile_step);
+      }
+    }
+    finish_copies();
+    if (kRounds && !gathers) {
+      round_images(a.factors, first, plan.tile[0], plan.by_w, plan.by_image, samples * first.c,
+                   shared + plan.x_at[0]);
+    }
+    __syncthreads();
     if (a.stages == 2) {
       const XTile& tile = plan.tile[1];
       const std::int64_t at = n * first.outputs();
@@ -286,6 +321,8 @@ void forward(const FewChannelForward& a) {
       one.y[0] = a.y[i];
       one.passes[0] = a.passes[i];
       one.factors = a.factors;
+      one.only_x_is_new = a.only_x_is_new;
+      if (i == 0) one.gather = a.gather;
       run(one, few_channel_forward_parts(a.batch, a.stage[i]));
     }
     return;

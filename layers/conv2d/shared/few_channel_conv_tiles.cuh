@@ -158,6 +158,82 @@ __device__ inline void load_images(const FewChannelStage& z, const XTile& tile,
   }
 }
 
+// For four neighbouring pixels of a sample, by each thread: body(byte of the first, place in tile).
+template <class Body>
+__device__ inline void for_fours(const FewChannelStage& z, const XTile& tile,
+                                 const FastDivisor& by_w, const FastDivisor& by_image,
+                                 const Body& body) {
+  const int pixels = by_image.d;
+#pragma unroll 2
+  for (int i = 4 * static_cast<int>(threadIdx.x); i < z.c * pixels; i += 4 * kBlockThreads) {
+    const int c = by_image.divide(i);
+    const int row = by_w.divide(i - c * pixels);
+    const int column = i - c * pixels - row * z.w;
+    body(i, c, c * tile.plane() + (z.pad_top + row) * tile.pitch + z.pad_left + column);
+  }
+}
+
+// Image n of a batch from its bytes into its tiles.
+template <bool kRounds>
+__device__ inline void gather_image(const BatchGather& g, DType factors, const FewChannelStage& z,
+                                    const XTile& tile, const FastDivisor& by_w,
+                                    const FastDivisor& by_image, std::int64_t n, float* to) {
+  const std::int32_t sample = g.order[*g.position + g.offset + n];
+  const std::uint8_t* const from = g.images + std::int64_t{sample} * z.c * by_image.d;
+  for_fours(z, tile, by_w, by_image, [&](int i, int c, int at) {
+    const uchar4 pixels = *reinterpret_cast<const uchar4*>(from + i);
+    const float* const level = g.levels + c * 256;
+    float four[4] = {level[pixels.x], level[pixels.y], level[pixels.z], level[pixels.w]};
+#pragma unroll
+    for (int j = 0; j < 4; ++j) to[at + j] = kRounds ? rounded_to(factors, four[j]) : four[j];
+  });
+}
+// What others read later: f32, from the tiles, or once more from the bytes where those are rounded.
+template <bool kRounds>
+__device__ inline void write_gathered(const BatchGather& g, const FewChannelStage& z,
+                                      const XTile& tile, const FastDivisor& by_w,
+                                      const FastDivisor& by_image, std::int64_t n,
+                                      const float* tiles) {
+  const std::int32_t sample = g.order[*g.position + g.offset + n];
+  const int size = z.c * by_image.d;
+  const std::uint8_t* const from = g.images + std::int64_t{sample} * size;
+  float* const to = g.x + n * size;
+  for_fours(z, tile, by_w, by_image, [&](int i, int c, int at) {
+    if constexpr (kRounds) {
+      const uchar4 pixels = *reinterpret_cast<const uchar4*>(from + i);
+      const float* const level = g.levels + c * 256;
+      *reinterpret_cast<float4*>(to + i) =
+          make_float4(level[pixels.x], level[pixels.y], level[pixels.z], level[pixels.w]);
+    } else {
+      *reinterpret_cast<float4*>(to + i) =
+          make_float4(tiles[at], tiles[at + 1], tiles[at + 2], tiles[at + 3]);
+    }
+  });
+  if (threadIdx.x == 0) g.labels[n] = g.image_labels[sample];
+}
+// By one thread of the grid.
+__device__ inline void note_last_step(const BatchGather& g) {
+  if (g.noted_loss == nullptr) return;
+  const float loss = *g.loss;
+  *g.noted_loss = loss;
+  *g.noted_correct = *g.correct;
+  if (g.halted != nullptr && !isfinite(loss)) *g.halted = 1;
+}
+
+// Rounds what this thread has copied by load_images() of channels from 0 on, in place.
+__device__ inline void round_images(DType factors, const FewChannelStage& z, const XTile& tile,
+                                    const FastDivisor& by_w, const FastDivisor& by_image,
+                                    int channels, float* to) {
+  const int pixels = by_image.d;
+  to += z.pad_top * tile.pitch + z.pad_left;
+  for (int i = static_cast<int>(threadIdx.x); i < channels * pixels; i += kBlockThreads) {
+    const int c = by_image.divide(i);
+    const int row = by_w.divide(i - c * pixels);
+    float& at = to[c * tile.plane() + row * tile.pitch + i - c * pixels - row * z.w];
+    at = rounded_to(factors, at);
+  }
+}
+
 // Of this thread; a barrier makes them those of the block.
 __device__ inline void finish_copies() {
   async_copy_commit();

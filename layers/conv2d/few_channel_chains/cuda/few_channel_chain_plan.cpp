@@ -5,6 +5,7 @@
 // input. In half precision values stay f32 [N,C,H,W], and the kernels round factors.
 #include <algorithm>
 
+#include "framework/distributed/process_group.h"
 #include "layers/conv2d/conv2d_chain.h"
 #include "layers/conv2d/shared/few_channel_conv.h"
 #include "layers/dispatch/kernel_runs.h"
@@ -62,6 +63,7 @@ class FewChannelChainOp final : public PlanOp {
     a.factors = factors_;
     a.stages = count();
     a.batch = batch_;
+    a.only_x_is_new = only_x_is_new(builder.graph());
     y_.clear();
     passes_.clear();
     for (int i = 0; i < a.stages; ++i) {
@@ -76,10 +78,16 @@ class FewChannelChainOp final : public PlanOp {
       passes_.push_back(builder.slot(shape, DType::u8));
       a.passes[i] = builder.use(passes_.back()).data<std::uint8_t>();
     }
+    const bool reads_images = inputs[0] == PlanGraph::input();
+    if (reads_images && few_channel_gathers(a.stage[0]) && builder.graph().has_loss() &&
+        builder.graph().readers(PlanGraph::input()) == 1) {
+      builder.take_gather();
+    }
     const float* const x = input(builder);
     builder.call([run = few_channel_forward_kernel.get(builder.device()), a, x,
-                  images = builder.images()]() mutable {
+                  images = builder.images(), gather = builder.gather()]() mutable {
       a.x = x != nullptr ? x : static_cast<const float*>(*images);
+      a.gather = x == nullptr && *gather != nullptr ? **gather : BatchGather{};
       say_what_runs(a);
       run(a);
     });
@@ -88,6 +96,8 @@ class FewChannelChainOp final : public PlanOp {
   void backward(PlanBuilder& builder) override {
     FewChannelBackward a;
     a.factors = factors_;
+    // The loss at least stands between: its kernel began when the forward had ended.
+    a.only_dy_is_new = true;
     a.stages = count();
     a.batch = batch_;
     for (int i = 0; i < a.stages; ++i) {
@@ -106,8 +116,11 @@ class FewChannelChainOp final : public PlanOp {
     a.dy = builder.gradient(output).data<float>();
     const std::int64_t floats =
         few_channel_chunks(batch_) * few_channel_piece_floats(a.stage, a.stages);
-    a.sums =
-        static_cast<float*>(builder.workspace(static_cast<std::size_t>(floats) * sizeof(float)));
+    // Where only the update waits for the gradients, whoever ends the backward makes them.
+    a.adds_pieces = !builder.takes_sums() || process_group() != nullptr ||
+                    !weights_are_parameters(builder.graph());
+    const Slot pieces = builder.slot({floats}, DType::f32);
+    a.sums = builder.use(pieces).data<float>();
     const float* const x = input(builder);
     const auto emit = [&] {
       builder.call([run = few_channel_backward_kernel.get(builder.device()), a, x,
@@ -117,15 +130,32 @@ class FewChannelChainOp final : public PlanOp {
         run(a);
       });
     };
-    if (!builder.wants_gradient(inputs[0])) return emit();
-    builder.assign_gradient(inputs[0], [&](const Tensor& dx) {
-      a.dx = dx.data<float>();
+    if (!builder.wants_gradient(inputs[0])) {
       emit();
-    });
+    } else {
+      builder.assign_gradient(inputs[0], [&](const Tensor& dx) {
+        a.dx = dx.data<float>();
+        emit();
+      });
+    }
+    if (a.adds_pieces) return;
+    const int parts = few_channel_backward_parts(a.stage, a.stages, a.batch);
+    builder.hand_over(pieces, few_channel_sums(few_channel_plan(a, parts)));
   }
 
  private:
   int count() const { return static_cast<int>(links_.size()); }
+  // No operation of the step makes the weights, and those who change them have ended: whoever puts
+  // images and labels into place stands between.
+  bool only_x_is_new(const PlanGraph& graph) const {
+    return graph.has_loss() && weights_are_parameters(graph);
+  }
+  bool weights_are_parameters(const PlanGraph& graph) const {
+    return std::ranges::all_of(links_, [&](const Link& link) {
+      return graph.parameter_of(link.weight) != nullptr &&
+             (link.bias == kNoValue || graph.parameter_of(link.bias) != nullptr);
+    });
+  }
   const Link& at(int i) const { return links_[static_cast<std::size_t>(i)]; }
   Tensor y(PlanBuilder& builder, int i) {
     return i + 1 < count() ? builder.use(y_[static_cast<std::size_t>(i)]) : builder.value(output);

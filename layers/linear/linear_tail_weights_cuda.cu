@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: Apache-2.0
+// linear_tail_weights_cuda.cu: the launch that ends the backward of a classifier: the gradients of
+// the weights of its last linear layers, sums over pieces that other kernels have left, and, where
+// nothing stands between, the update of all weights.
+//
+// Formula    dw = g^T x, db = sum over n of g, for each layer; to = sum over p of pieces[p]; then
+//            the optimiser's formula for w, element by element
+// Textbook   for each layer: for o, i: dw[o,i] = sum over n of g[n,o] x[n,i]
+//            for each i: to[i] = sum over p of pieces[p][i]
+//            for each parameter: w, m, v = update(w, dw, m, v)
+// Plan       A block has one tile of one product (linear_product.cuh), or some neighbouring sums
+//            over pieces, whose rows its threads share. Whoever has stored an element of a gradient
+//            changes the weight at once. Tiles read nothing that the kernel before writes, so they
+//            run beside it; blocks with pieces wait for it, their weights loaded before.
+// Shapes     g [N,O], x [N,I], dw [O,I], db [O], pieces [P][floats], w, m, v as the gradients; f32,
+//            accumulated in f32; factors f32 or rounded to a half type
+// Supports   up to four layers, four targets of pieces; SGD and Adam
+// Cost       FLOPs = 2 N I O in all; bytes = x, g, pieces once, 12 to 28 for each weight; bound by
+//            latency
+// Numerics   products as linear_fused_cuda.cu; of pieces: each row's, in order, then the rows. This
+//            depends on the sizes alone. The update has the bits of optim/update_cuda.cu
+// Backward   dw, db and targets assigned or added to
+// Choices    8 to 32 columns of pieces for a block: with many pieces more rows, so that a thread has
+//            at most nine loads one after the other
+// Read next  linear_tail_cuda.cu (what comes before), optim/update_cuda.cu (the update alone)
+#include "framework/cuda/update_step.cuh"
+#include "layers/linear/linear_product.cuh"
+#include "layers/linear/linear_tail.h"
+
+namespace convscope {
+namespace {
+
+using namespace linear_tiles;
+
+enum class WeightSize { unpacked, small, middle, large };
+using SmallWeight = WeightTile<2, 4, 1, 1, 128>;  // as linear_fused_cuda.cu
+using MiddleWeight = WeightTile<2, 4, 2, 1, 128>;
+using LargeWeight = WeightTile<2, 4, 2, 2, 128>;
+
+struct TailWeights {
+  int count;
+  Product product[kMostTailLayers];
+  WeightSize size[kMostTailLayers];
+  JoinedRow of_weight[kMostTailLayers], of_bias[kMostTailLayers];
+  bool others_between;   // LinearTailArgs
+  bool shares_counters;  // some product is split
+  int tile_blocks;       // those behind have pieces
+  PieceSums sums;
+  int columns;  // of pieces, for each block: 8, 16 or 32
+  JoinedRow of_target[PieceSums::kMostTargets];
+  UpdateGate gate;
+};
+
+// Without an update.
+struct NoRule {};
+struct NoStep {};
+
+// w, m and v of one element. They may be loaded before the gradient is there.
+struct ElementState {
+  float w = 0, m = 0, v = 0;
+};
+template <class Step>
+__device__ ElementState load_state(const JoinedRow& row, std::int64_t i) {
+  ElementState s;
+  s.w = row.w[i];
+  if (row.m != nullptr) s.m = row.m[i];
+  if constexpr (Step::kHasV) s.v = row.v[i];
+  return s;
+}
+template <class Step, class Rule>
+__device__ void update_state(const JoinedRow& row, const Rule& rule, std::int64_t i, ElementState s,
+                             float dw) {
+  Step(*row.factors, rule).run(s.w, dw, s.m, s.v, row.m != nullptr);
+  row.w[i] = s.w;
+  if (row.m != nullptr) row.m[i] = s.m;
+  if constexpr (Step::kHasV) row.v[i] = s.v;
+}
+
+// What follows the elements of a product (NothingMore). The factors are loaded late, so that they
+// take no registers from the products.
+template <class Step, class Rule>
+struct ProductUpdate {
+  const TailWeights& a;
+  int k;
+  const Rule& rule;
+  bool open;
+  __device__ void weight(std::int64_t at, float dw) const { change(a.of_weight[k], at, dw); }
+  __device__ void behind(std::int64_t row, float db) const { change(a.of_bias[k], row, db); }
+  __device__ void change(const JoinedRow& row, std::int64_t i, float dw) const {
+    if (open) update_state<Step>(row, rule, i, load_state<Step>(row, i), dw);
+  }
+};
+
+template <class More>
+__device__ void multiply_tile(const TailWeights& a, int k, int block, const More& more) {
+  auto* const shared = dynamic_shared<float>();
+  const Product& p = a.product[k];
+  switch (a.size[k]) {
+    case WeightSize::unpacked:
+      return SmallWeight::run<false>(p, block, shared, more);
+    case WeightSize::small:
+      return SmallWeight::run<true>(p, block, shared, more);
+    case WeightSize::middle:
+      return MiddleWeight::run<true>(p, block, shared, more);
+    case WeightSize::large:
+      return LargeWeight::run<true>(p, block, shared, more);
+  }
+}
+
+template <class Step, class Rule>
+__device__ void multiply_tiles(const TailWeights& a, const Rule& rule) {
+  int block = static_cast<int>(blockIdx.x);
+  int k = 0;
+  while (k + 1 < a.count &&
+         block >= a.product[k].tiles_m * a.product[k].tiles_n * a.product[k].splits) {
+    block -= a.product[k].tiles_m * a.product[k].tiles_n * a.product[k].splits;
+    ++k;
+  }
+  if constexpr (std::is_same_v<Step, NoStep>) {
+    multiply_tile(a, k, block, NothingMore{});
+  } else {
+    multiply_tile(a, k, block, ProductUpdate<Step, Rule>{a, k, rule, is_open(a.gate)});
+  }
+}
+
+// Has the wait for the kernel before inside.
+template <class Step, class Rule>
+__device__ void add_pieces(const TailWeights& a, const Rule& rule) {
+  constexpr bool kUpdates = !std::is_same_v<Step, NoStep>;
+  auto* const shared = dynamic_shared<float>();  // [rows][columns]
+  const PieceSums& from = a.sums;
+  const int rows = static_cast<int>(kThreads) / a.columns;
+  const int row = static_cast<int>(threadIdx.x) / a.columns;
+  const int column = static_cast<int>(threadIdx.x) - row * a.columns;
+  const std::int64_t i =
+      (static_cast<std::int64_t>(blockIdx.x) - a.tile_blocks) * a.columns + column;
+  PieceSums::Target target = from.target[0];
+  JoinedRow updated = a.of_target[0];
+#pragma unroll
+  for (int j = 1; j < PieceSums::kMostTargets; ++j) {
+    if (i < from.target[j].begin) continue;
+    target = from.target[j];
+    updated = a.of_target[j];
+  }
+  const bool stores = row == 0 && i < from.floats && target.to != nullptr;
+  const std::int64_t at = i - target.begin;
+  [[maybe_unused]] ElementState state;
+  [[maybe_unused]] bool open = false;
+  if constexpr (kUpdates) {
+    open = stores && is_open(a.gate);
+    if (open) state = load_state<Step>(updated, at);
+  }
+  wait_for_previous_kernel();
+  float sum = 0;
+  if (i < from.floats) {
+#pragma unroll 8
+    for (int p = row; p < from.count; p += rows) sum += from.pieces[p * from.floats + i];
+  }
+  shared[threadIdx.x] = sum;
+  __syncthreads();
+  if (!stores) return;
+  for (int j = 1; j < rows; ++j) sum += shared[j * a.columns + column];
+  if (target.accumulate) sum += target.to[at];
+  target.to[at] = sum;
+  if constexpr (kUpdates) {
+    if (open) update_state<Step>(updated, rule, at, state, sum);
+  }
+}
+
+template <class Step, class Rule>
+__global__ void __launch_bounds__(kThreads, 4) tail_weights(const TailWeights a, const Rule rule) {
+  // The kernel before starts this one when it has waited for the rows kernel: what the tiles read
+  // is there, and nobody reads these weights any more. Its own end, and that of all before it, is
+  // waited for behind the work, for whoever waits for this one. A launch must not meet the counters
+  // of the one before.
+  if (!a.others_between) wait_for_previous_kernel();
+  if (!a.shares_counters) let_next_kernel_start();
+  if (static_cast<int>(blockIdx.x) < a.tile_blocks) {
+    multiply_tiles<Step>(a, rule);
+    wait_for_previous_kernel();
+  } else {
+    add_pieces<Step>(a, rule);
+  }
+  if (a.shares_counters) let_next_kernel_start();
+}
+
+// ---- launches ----
+
+float* floats(const Tensor& t) { return t.defined() ? t.data<float>() : nullptr; }
+
+// Of the gradient dw; an empty one when there is no update.
+JoinedRow row_of(const JoinedUpdate& update, const float* dw) {
+  if (dw == nullptr || update.rows.empty()) return {};
+  const auto at = std::ranges::find(update.rows, static_cast<const void*>(dw), &JoinedRow::dw);
+  CONVSCOPE_CHECK(at != update.rows.end(), "linear_tail",
+                  "expected an update of all weights because it is made where their gradients are, "
+                  "got none of one of them");
+  return *at;
+}
+
+// As backward_cuda() in linear_fused_cuda.cu chooses.
+WeightSize weight_size(const Product& dw, bool packed, bool wants_dx) {
+  if (!packed) return WeightSize::unpacked;
+  const std::int64_t splits = ceil_div(dw.k, kSplit);
+  const bool large_dx =
+      wants_dx && ceil_div(dw.k, 32) * ceil_div(dw.c.columns, 32) >= kEnoughBlocks;
+  if (large_dx && tiles_of(dw, 32, 32) * splits >= 3 * kEnoughBlocks / 2) return WeightSize::large;
+  return tiles_of(dw, 32, 16) * splits >= kEnoughBlocks ? WeightSize::middle : WeightSize::small;
+}
+
+template <class Weight>
+void tile_weights(Product& dw, std::size_t& part_floats) {
+  const std::int64_t tiles = tiles_of(dw, Weight::kRows, Weight::kColumns);
+  tile<Weight>(dw, splits_of(dw.k, tiles));
+  const std::size_t floats =
+      static_cast<std::size_t>(dw.blocks()) * Weight::kRows * Weight::kColumns;
+  const bool fits = dw.first_tile + tiles <= kMostSplitTiles &&
+                    (part_floats + floats) * sizeof(float) <= kScratchBytes;
+  if (dw.splits == 1 || !fits) return tile<Weight>(dw);
+  dw.part = cuda_scratch_of<float>(part_floats + floats) + part_floats;
+  part_floats += floats;
+}
+
+void weights_cuda(const LinearTailArgs& args) {
+  TailWeights a{};
+  a.others_between = args.others_between;
+  const JoinedUpdate none;
+  const JoinedUpdate& update = args.update != nullptr ? *args.update : none;
+  std::size_t part_floats = 0;
+  int first_tile = 0;
+  unsigned blocks = 0;
+  for (int k = 0; k < args.layers; ++k) {
+    const LinearTailLayer& z = args.layer[k];
+    if (!z.dw.defined()) continue;
+    const Tensor& x = k == 0 ? args.x : args.layer[k - 1].h;
+    const int n = narrow(x.dim(0)), i = narrow(z.w.dim(1)), o = narrow(z.w.dim(0));
+    Product& dw = a.product[a.count];
+    dw = {.a = {.data = floats(z.g), .ld = o, .extent = o, .type = args.factors},
+          .b = {.data = floats(x),
+                .ld = i,
+                .extent = i,
+                .ones = z.db.defined(),
+                .type = args.factors},
+          .c = {.data = floats(z.dw),
+                .ld = i,
+                .rows = o,
+                .columns = i,
+                .accumulate = z.accumulate_dw,
+                .behind = floats(z.db),
+                .accumulate_behind = z.accumulate_db},
+          .k = n,
+          .first_tile = first_tile};
+    const bool packed =
+        i % 4 == 0 && o % 4 == 0 && is_aligned(dw.a.data, 16) && is_aligned(dw.b.data, 16);
+    const bool wants_dx = k > 0 || args.dx.defined();
+    a.size[a.count] = weight_size(dw, packed, wants_dx);
+    switch (a.size[a.count]) {
+      case WeightSize::unpacked:
+      case WeightSize::small:
+        tile_weights<SmallWeight>(dw, part_floats);
+        break;
+      case WeightSize::middle:
+        tile_weights<MiddleWeight>(dw, part_floats);
+        break;
+      case WeightSize::large:
+        tile_weights<LargeWeight>(dw, part_floats);
+        break;
+    }
+    a.of_weight[a.count] = row_of(update, dw.c.data);
+    a.of_bias[a.count] = row_of(update, dw.c.behind);
+    first_tile += dw.tiles_m * dw.tiles_n;
+    blocks += static_cast<unsigned>(dw.blocks());
+    a.shares_counters = a.shares_counters || dw.splits > 1;
+    ++a.count;
+  }
+  a.tile_blocks = static_cast<int>(blocks);
+  a.sums = args.sums;
+  if (a.sums.count > 0) {
+    a.columns = a.sums.count <= 16 ? 32 : a.sums.count <= 64 ? 16 : 8;
+    blocks += static_cast<unsigned>(ceil_div(a.sums.floats, a.columns));
+    for (int j = 0; j < PieceSums::kMostTargets; ++j) {
+      a.of_target[j] = row_of(update, a.sums.target[j].to);
+    }
+  }
+  a.gate = update.gate;
+  constexpr int kFloats = std::max(
+      {SmallWeight::floats(false), MiddleWeight::floats(false), LargeWeight::floats(false)});
+  const LaunchShape shape{.grid = dim3(blocks),
+                          .block = dim3(kThreads),
+                          .shared_bytes = kFloats * sizeof(float),
+                          .overlaps_previous = true};
+  if (args.update == nullptr) {
+    launch(tail_weights<NoStep, NoRule>, shape, a, NoRule{});
+  } else if (update.rule.adam) {
+    launch(tail_weights<AdamStep<float>, AdamRule>, shape, a, update.rule.adam_rule);
+  } else {
+    launch(tail_weights<SgdStep<float>, SgdRule>, shape, a, update.rule.sgd);
+  }
+}
+
+}  // namespace
+CONVSCOPE_KERNEL(linear_tail_weights_kernel, cuda, weights_cuda)
+}  // namespace convscope
