@@ -56,6 +56,9 @@ class CONVSCOPE_API Conv2dOp final : public PlanOp {
     return problem_.layout == ActivationLayout::channels_last ? problem_.dtype : DType::f32;
   }
 
+  // Somebody asks for dx and for dw, so that one kernel may make them together.
+  void want_both() { wants_both_ = true; }
+
   // Of a layer of half precision: halves with their channels last (README.md). A chain may take its
   // place as long as layouts are not chosen.
   const Conv2dProblem& problem() const { return problem_; }
@@ -101,6 +104,8 @@ class CONVSCOPE_API Conv2dOp final : public PlanOp {
     Tensor b;         // may be undefined
     Tensor prepared;  // undefined: nothing is prepared, or in each call
   };
+  // The kernel that makes dx and dw; null: each has its own.
+  const JointBackward* joint_backward() const;
   double form_ms(const Conv2dForm& form, const Conv2dProblem& problem, Direction direction) const;
   Weights weights(PlanBuilder& builder);
   void emit_fold(PlanBuilder& builder, Slot w, Slot b) const;
@@ -112,6 +117,7 @@ class CONVSCOPE_API Conv2dOp final : public PlanOp {
   Ref<Conv2dChoices> of_layer_;
   Ref<SparseWeights> sparse_;  // may be null
   WeightUse use_;
+  bool wants_both_ = false;
   std::optional<BatchNormFold> norm_;  // inference only
   std::size_t residual_at_ = 0;        // inputs[residual_at_] is added; 0: none
   bool relu_ = false;
