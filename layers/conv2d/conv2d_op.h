@@ -59,6 +59,8 @@ class CONVSCOPE_API Conv2dOp final : public PlanOp {
   bool could_read_factors(const PlanGraph& graph) const override;
   bool reads_factors(const PlanGraph& graph, std::size_t input) const override;
   bool reads_gradient_factors(const PlanGraph& graph) const override;
+  // Somebody asks for dx and for dw, so that one kernel may make them together.
+  void want_both() { wants_both_ = true; }
 
   // Of a layer of half precision: halves with their channels last (README.md). A chain may take its
   // place as long as layouts are not chosen.
@@ -111,6 +113,8 @@ class CONVSCOPE_API Conv2dOp final : public PlanOp {
   }
   // It is asked for, and reads factors where they are given.
   bool takes_factors(Direction direction) const;
+  // The kernel that makes dx and dw; null: each has its own.
+  const JointBackward* joint_backward() const;
   double form_ms(const Conv2dForm& form, const Conv2dProblem& problem, Direction direction) const;
   Weights weights(PlanBuilder& builder);
   void emit_fold(PlanBuilder& builder, Slot w, Slot b) const;
@@ -122,6 +126,7 @@ class CONVSCOPE_API Conv2dOp final : public PlanOp {
   Ref<Conv2dChoices> of_layer_;
   Ref<SparseWeights> sparse_;  // may be null
   WeightUse use_;
+  bool wants_both_ = false;
   std::optional<BatchNormFold> norm_;  // inference only
   std::size_t residual_at_ = 0;        // inputs[residual_at_] is added; 0: none
   bool relu_ = false;

@@ -114,7 +114,18 @@ std::string Conv2dOp::text() const {
     out += cat("; ", name_of(direction), " ", form.choice.algorithm->name, ", dense, because ",
                form.why_dense);
   }
+  if (joint_backward() != nullptr) out += "; dx and dw in one pass";
   return out;
+}
+
+const JointBackward* Conv2dOp::joint_backward() const {
+  const Conv2dForm& data = form(Direction::backward_data);
+  const Conv2dForm& weight = form(Direction::backward_weight);
+  if (!wants_both_ || data.choice.algorithm == nullptr || data.in_blocks || weight.in_blocks ||
+      data.choice.algorithm != weight.choice.algorithm) {
+    return nullptr;
+  }
+  return faster_joint_backward_of(*data.choice.algorithm, problem_);
 }
 
 std::vector<RanKernel> Conv2dOp::kernels(const PlanGraph& graph) const {
@@ -258,6 +269,13 @@ void Conv2dOp::backward(PlanBuilder& builder) {
     builder.call([run = conv2d_bias_gradient_kernel.get(builder.device()),
                   dy = builder.gradient(output), db] { run(dy, db.tensor, db.accumulate); });
   }
+  if (const JointBackward* const both = joint_backward()) {
+    const PlanBuilder::Target dw = builder.gradient_target(weight());
+    return builder.assign_gradient(x(), [&](const Tensor& dx) {
+      emit_joint_backward(builder, work(Direction::backward_data), *both, images_or_value(builder),
+                          builder.gradient(output), builder.value(weight()), dx, dw);
+    });
+  }
   const auto gradient = [&](bool as_factors) {
     return as_factors ? Tensor() : builder.gradient(output);
   };
@@ -342,9 +360,10 @@ int Conv2d::describe(PlanGraph& graph, int x) {
   }
   std::vector<ValueId> inputs{x, w};
   if (bias_.defined()) inputs.push_back(graph.parameter(bias_));
-  return graph.add(
-      std::make_unique<Conv2dOp>(problem, bias_.defined(), std::move(forms), choices_, use, sparse),
-      std::move(inputs), problem.y_shape());
+  auto op =
+      std::make_unique<Conv2dOp>(problem, bias_.defined(), std::move(forms), choices_, use, sparse);
+  if (graph.training() && graph.wants_gradient(x) && graph.wants_gradient(w)) op->want_both();
+  return graph.add(std::move(op), std::move(inputs), problem.y_shape());
 }
 
 }  // namespace convscope

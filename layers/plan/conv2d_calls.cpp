@@ -157,4 +157,19 @@ void emit_backward_weight(PlanBuilder& builder, const Conv2dWork& work, const Te
   });
 }
 
+void emit_joint_backward(PlanBuilder& builder, const Conv2dWork& work, const JointBackward& both,
+                         const Tensor& x, const Tensor& dy, const Tensor& w, const Tensor& dx,
+                         const PlanBuilder::Target& dw) {
+  const Preparation prepare = preparation_of_step(builder, work, w, workspace_of(builder, work));
+  void* const workspace = builder.workspace(both.workspace_bytes(work.problem));
+  builder.call([card = work.algorithm, &both, problem = work.problem, images = builder.images(), x,
+                dy, w, dx, dw, prepare, workspace] {
+    run_joint_backward(
+        *card, both,
+        {problem, dy.raw_data(), w.raw_data(), dx.raw_data(), nullptr, prepare(problem)},
+        {problem, address_of(x, images), dy.raw_data(), dw.tensor.raw_data(), dw.accumulate,
+         workspace});
+  });
+}
+
 }  // namespace convscope

@@ -9,6 +9,7 @@
 
 #include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/sparse_weights.h"
+#include "layers/plan/joint_backward.h"
 #include "layers/plan/plan_builder.h"
 
 namespace convscope {
@@ -45,5 +46,10 @@ CONVSCOPE_API void emit_backward_weight(PlanBuilder& builder, const Conv2dWork& 
                                         const Tensor& x, const Tensor& dy,
                                         const PlanBuilder::Target& dw, const Tensor& x_factors = {},
                                         const Tensor& dy_factors = {});
+// Both from one walk over dy. `work`: of backward_data, with dense weights.
+CONVSCOPE_API void emit_joint_backward(PlanBuilder& builder, const Conv2dWork& work,
+                                       const JointBackward& both, const Tensor& x, const Tensor& dy,
+                                       const Tensor& w, const Tensor& dx,
+                                       const PlanBuilder::Target& dw);
 
 }  // namespace convscope

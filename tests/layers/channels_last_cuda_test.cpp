@@ -23,7 +23,8 @@ constexpr const char* kTexts[] = {"n=2,c=3,h=9,w=7,k=12,r=3,s=3,pad=1",
                                   "n=3,c=24,h=8,w=8,k=70,r=1,s=1,stride=2",
                                   "n=2,c=32,h=7,w=6,k=48,r=3,s=3,pad=1,groups=2",
                                   "n=2,c=13,h=9,w=11,k=13,r=3,s=3,pad=1,groups=13",
-                                  "n=2,c=16,h=9,w=8,k=16,r=5,s=3,stride=2,pad=1,groups=16"};
+                                  "n=2,c=16,h=9,w=8,k=16,r=5,s=3,stride=2,pad=1,groups=16",
+                                  "n=2,c=70,h=9,w=9,k=70,r=3,s=3,stride=2,pad=1,groups=70"};
 
 Conv2dProblem halves_of(const char* text, DType half) {
   Conv2dProblem problem = Conv2dProblem::parse(text);

@@ -4,6 +4,7 @@
 // graph does, up to the roundings of what stands between layers, or of factors of products.
 #include "framework/ops/elementwise.h"
 #include "framework/ops/softmax_cross_entropy.h"
+#include "layers/dispatch/kernel_runs.h"
 #include "layers/layer_types.h"
 #include "layers/plan/step_plan.h"
 #include "layers/sequential.h"
@@ -196,6 +197,36 @@ TEST_F(HalfPlanOnCuda, ImagesAreHalvesWithTheirChannelsLastBetweenTheEnds) {
   EXPECT_EQ(layers, 11);  // four convolutions, the first of which has no dx
   EXPECT_NE(plan->text().find("copy to channels_last bf16"), std::string::npos) << plan->text();
   EXPECT_NE(plan->text().find("copy to nchw"), std::string::npos);
+}
+
+// The depthwise layers of both strides read dy once; a layer whose weights are frozen has no dw, so
+// its dx comes from a kernel of its own.
+TEST_F(HalfPlanOnCuda, DepthwiseLayersMakeBothGradientsInOnePass) {
+  const auto model = build(mobilenet(), ComputePrecision::bf16);
+  const auto plan = planned(*model);
+  const std::string in_one = "conv2d depthwise_channels_last channels_last; dx and dw in one pass";
+  const auto count = [&](const std::string& text) {
+    int found = 0;
+    for (auto at = text.find(in_one); at != std::string::npos; at = text.find(in_one, at + 1)) {
+      ++found;
+    }
+    return found;
+  };
+  EXPECT_EQ(count(plan->text()), 2) << plan->text();
+  KernelCounter counter;
+  run(model, plan.get());
+  int depthwise = 0;
+  for (const auto& [ran, times] : counter.runs()) {
+    if (ran.kernel != "depthwise_channels_last") continue;
+    EXPECT_EQ(times, 1) << ran.direction << " of " << ran.problem;
+    ++depthwise;
+  }
+  EXPECT_EQ(depthwise, 6);  // two layers, three directions
+
+  for (NamedParameter& p : model->parameters()) {
+    if (p.name.find("d3") != std::string::npos) p.variable.set_requires_grad(false);
+  }
+  EXPECT_EQ(count(planned(*model)->text()), 1);
 }
 
 // Dropout and a sigmoid have no kernels for halves: copies stand around them.

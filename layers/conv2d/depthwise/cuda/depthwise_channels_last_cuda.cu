@@ -8,9 +8,12 @@
 //              for (r,s): sum[0..7] += w[r][s][piece] * x[n][p + r][q + s][piece]
 //            dx: for each pixel of x: the pixels of dy that it went to, in the order of (r,s)
 //            dw[r][s][piece] = sum over all pixels of x[..][piece] * dy[..][piece]
-// Plan       prepare_weights rounds w to halves [R S][Cp], so that a tap of a piece is 16 bytes.
-//            forward          a thread has four neighbours of a row of y. Of 3x3 kernels it loads
-//                             each x of a row once for the four; L1 holds what rows share
+// Plan       3x3 with stride 1 or 2 has kernels of its own, which read each x and dy about once:
+//              forward, backward_data       depthwise_channels_last_slide_cuda.cu
+//              backward_weight, and both    depthwise_channels_last_both_cuda.cu
+//            Of others prepare_weights rounds w to halves [R S][Cp], so that a tap of a piece is 16
+//            bytes.
+//            forward          a thread has four neighbours of a row of y; L1 holds what they share
 //            backward_data    stride 1: the same with w turned round; else a thread for each pixel
 //            backward_weight  a thread keeps its piece, up to nine taps in registers, and walks
 //                             over pixels (framework/cuda/channel_sums.cuh); a small launch adds
@@ -24,15 +27,17 @@
 //            dw 64 pixels in f32, then trees and doubles. Same bits on each run; exact on integers
 //            up to 2^8 (bf16) or 2^11 (f16) while sums stay below 2^24
 // Backward   dx assigned; dw assigned or added to
-// Choices    4 pixels: 6 loads for 12 products of a row; 9 taps: 72 sums of a thread fit registers
+// Choices    9 taps of dw at once: 72 sums of a thread fit registers
 // Source     L. Sifre: Rigid-Motion Scattering for Image Classification, 2014 (thesis)
-// Read next  depthwise_lesson_cuda.cu; depthwise_forward_cuda.cu, the same on planes
+// Read next  depthwise_lesson_cuda.cu; depthwise_channels_last_slide_cuda.cu
 #include <algorithm>
 
 #include "framework/cuda/channel_sums.cuh"
 #include "framework/precision.h"
 #include "layers/conv2d/algorithm.h"
+#include "layers/conv2d/depthwise/cuda/depthwise_channels_last_3x3.h"
 #include "layers/conv2d/epilogue.cuh"
+#include "layers/plan/joint_backward.h"
 
 namespace convscope {
 namespace {
@@ -144,8 +149,7 @@ __device__ inline void multiply_add(float (&sum)[kPieceLanes], const float (&w)[
   for (int l = 0; l < kPieceLanes; ++l) sum[l] += w[l] * x[l];
 }
 
-// kKernel 3: a 3x3 kernel without dilation at stride kStride; 0: any.
-template <class Half, int kKernel, int kStride>
+template <class Half>
 __global__ void __launch_bounds__(kThreads)
     slide_kernel(const uint4* x, const uint4* taps, Sizes z, Finish end, uint4* y) {
   let_next_kernel_start();
@@ -153,11 +157,9 @@ __global__ void __launch_bounds__(kThreads)
   for (std::int64_t i = global_thread(); i < z.count; i += global_threads()) {
     const Place at = place_of(z, i);
     const int q = at.strip * kColumns;
-    const int rows = kKernel > 0 ? kKernel : z.r;
     float sums[kColumns][kPieceLanes] = {};
-    for (int r = 0; r < rows; ++r) {
-      const int h = at.p * (kKernel > 0 ? kStride : z.stride_h) - z.pad_h +
-                    r * (kKernel > 0 ? 1 : z.dilation_h);
+    for (int r = 0; r < z.r; ++r) {
+      const int h = at.p * z.stride_h - z.pad_h + r * z.dilation_h;
       if (!is_in(h, z.h)) continue;
       const uint4* const line =
           x + (static_cast<std::int64_t>(at.n) * z.h + h) * z.w * z.pieces + at.piece;
@@ -165,37 +167,14 @@ __global__ void __launch_bounds__(kThreads)
         return is_in(w, z.w) ? line[static_cast<std::int64_t>(w) * z.pieces]
                              : make_uint4(0, 0, 0, 0);
       };
-      if constexpr (kKernel > 0) {
-        constexpr int kLoads = (kColumns - 1) * kStride + kKernel;
-        const int first = q * kStride - z.pad_w;
-        uint4 in[kLoads];
+      for (int s = 0; s < z.s; ++s) {
+        float w[kPieceLanes];
+        floats_of_piece<Half>(taps[(r * z.s + s) * z.pieces + at.piece], w);
 #pragma unroll
-        for (int j = 0; j < kLoads; ++j) in[j] = load(first + j);
-        float w[kKernel][kPieceLanes];
-#pragma unroll
-        for (int s = 0; s < kKernel; ++s) {
-          floats_of_piece<Half>(taps[(r * kKernel + s) * z.pieces + at.piece], w[s]);
-        }
-#pragma unroll
-        for (int j = 0; j < kLoads; ++j) {
+        for (int j = 0; j < kColumns; ++j) {
           float v[kPieceLanes];
-          floats_of_piece<Half>(in[j], v);
-#pragma unroll
-          for (int s = 0; s < kKernel; ++s) {
-            if ((j - s) % kStride != 0 || j < s || (j - s) / kStride >= kColumns) continue;
-            multiply_add<Half>(sums[(j - s) / kStride], w[s], v);
-          }
-        }
-      } else {
-        for (int s = 0; s < z.s; ++s) {
-          float w[kPieceLanes];
-          floats_of_piece<Half>(taps[(r * z.s + s) * z.pieces + at.piece], w);
-#pragma unroll
-          for (int j = 0; j < kColumns; ++j) {
-            float v[kPieceLanes];
-            floats_of_piece<Half>(load((q + j) * z.stride_w - z.pad_w + s * z.dilation_w), v);
-            multiply_add<Half>(sums[j], w, v);
-          }
+          floats_of_piece<Half>(load((q + j) * z.stride_w - z.pad_w + s * z.dilation_w), v);
+          multiply_add<Half>(sums[j], w, v);
         }
       }
     }
@@ -317,21 +296,18 @@ bool turns_weights(const Conv2dProblem& z, Direction direction) {
 
 void slide(const Conv2dProblem& z, const Sizes& s, const void* x, const void* taps,
            const Finish& end, void* y) {
-  const bool is_3x3 = s.r == 3 && s.s == 3 && s.dilation_h == 1 && s.dilation_w == 1 &&
-                      s.stride_h == s.stride_w && s.stride_h <= 2;
   with_half_type(z.dtype, [&](auto zero) {
-    using Half = decltype(zero);
-    const auto kernel = !is_3x3           ? slide_kernel<Half, 0, 1>
-                        : s.stride_h == 1 ? slide_kernel<Half, 3, 1>
-                                          : slide_kernel<Half, 3, 2>;
-    launch(kernel, shape_of(s.count), static_cast<const uint4*>(x), static_cast<const uint4*>(taps),
-           s, end, static_cast<uint4*>(y));
+    launch(slide_kernel<decltype(zero)>, shape_of(s.count), static_cast<const uint4*>(x),
+           static_cast<const uint4*>(taps), s, end, static_cast<uint4*>(y));
   });
 }
 
 std::size_t prepared_bytes(const Conv2dProblem& z, Direction) {
   return static_cast<std::size_t>(z.r * z.s * round_up(z.c, std::int64_t{kPieceLanes})) * 2;
 }
+
+// The kernels for 3x3 read w as quickly, and a launch is saved.
+bool prepares_for_one_call(const Conv2dProblem& z, Direction) { return !depthwise::fits_3x3(z); }
 
 void prepare_weights(const Conv2dPrepareArgs& args) {
   const Conv2dProblem& z = args.problem;
@@ -346,6 +322,7 @@ void prepare_weights(const Conv2dPrepareArgs& args) {
 
 void forward(const Conv2dForwardArgs& args) {
   const Conv2dProblem& z = args.problem;
+  if (depthwise::fits_3x3(z)) return depthwise::forward_3x3(args);
   slide(z, sizes_of(z, false, kColumns), args.x, args.prepared,
         {static_cast<const float*>(args.b), static_cast<const uint4*>(args.epilogue.residual),
          args.epilogue.relu, narrow(z.c)},
@@ -354,6 +331,7 @@ void forward(const Conv2dForwardArgs& args) {
 
 void backward_data(const Conv2dBackwardDataArgs& args) {
   const Conv2dProblem& z = args.problem;
+  if (depthwise::fits_3x3(z)) return depthwise::backward_data_3x3(args);
   if (turns_weights(z, Direction::backward_data)) {
     Sizes s = sizes_of(z, true, kColumns);
     s.pad_h = s.dilation_h * (s.r - 1) - s.pad_h;
@@ -374,11 +352,13 @@ int chunks_of(const Conv2dProblem& z) { return narrow(ceil_div(z.r * z.s, std::i
 
 std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
   if (direction != Direction::backward_weight) return 0;
+  if (depthwise::fits_3x3(z)) return depthwise::weight_bytes_3x3(z);
   return walk_of(z).part_floats(kTaps) * static_cast<std::size_t>(chunks_of(z)) * sizeof(float);
 }
 
 void backward_weight(const Conv2dBackwardWeightArgs& args) {
   const Conv2dProblem& z = args.problem;
+  if (depthwise::fits_3x3(z)) return depthwise::backward_weight_3x3(args);
   const ChannelWalk walk = walk_of(z);
   const Sizes s = sizes_of(z, false, 1);
   const auto floats = static_cast<std::int64_t>(walk.part_floats(kTaps));
@@ -426,7 +406,15 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   return {.flops = z.nominal_flops(),
           .bytes = z.nominal_bytes(),
           .peak_share = weight ? 0.2 : 0.3,
-          .launches = 2};
+          .launches = depthwise::fits_3x3(z) && !weight ? 1.0 : 2.0};
+}
+
+// x, dy, dx and w once.
+Conv2dCost cost_of_both(const Conv2dProblem& z) {
+  Conv2dCost both = cost(z, Direction::backward_weight);
+  both.flops *= 2;
+  both.bytes += static_cast<double>(z.x_shape().numel() * 2);
+  return both;
 }
 
 const Conv2dAlgorithm kCard{
@@ -439,6 +427,7 @@ const Conv2dAlgorithm kCard{
     .workspace_bytes = workspace_bytes,
     .prepared_bytes = prepared_bytes,
     .prepare_weights = prepare_weights,
+    .prepares_for_one_call = prepares_for_one_call,
     .error_growth = 8,
     .exact_on_integers = true,
     .fuses_epilogue = true,
@@ -449,6 +438,21 @@ const Conv2dAlgorithm kCard{
     .backward_weight = backward_weight,
 };
 
+const JointBackward kBoth{.fits = depthwise::fits_3x3,
+                          .cost = cost_of_both,
+                          .workspace_bytes = depthwise::weight_bytes_3x3,
+                          .run = depthwise::backward_3x3};
+
 }  // namespace
+
+namespace depthwise {
+
+bool fits_3x3(const Conv2dProblem& z) {
+  return z.r == 3 && z.s == 3 && z.dilation_h == 1 && z.dilation_w == 1 &&
+         z.stride_h == z.stride_w && z.stride_h <= 2 && z.pad_top <= 2 && z.pad_left <= 2;
+}
+
+}  // namespace depthwise
 }  // namespace convscope
+CONVSCOPE_CONV2D_JOINT_BACKWARD(convscope::kCard, convscope::kBoth)
 CONVSCOPE_CONV2D_ALGORITHM(convscope::kCard)

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// depthwise_channels_last_3x3.cuh: what the kernels for 3x3 of halves with their channels last
+// share: two channels of a pixel as floats, the nine taps of two channels, a thread's place.
+// Read next  depthwise_channels_last_slide_cuda.cu, depthwise_channels_last_both_cuda.cu
+#pragma once
+
+#include "framework/cuda/half_piece.cuh"
+#include "framework/cuda/launch.cuh"
+#include "layers/conv2d/depthwise/cuda/depthwise_channels_last_3x3.h"
+
+namespace convscope::depthwise {
+
+constexpr int kLanes = Walk3x3::kLanes;
+constexpr int kColumns = Walk3x3::kColumns;
+
+template <class Half>
+__device__ inline void floats_of(unsigned pair, float (&v)[kLanes]) {
+  const float2 both = floats_from_pair<Half>(pair);
+  v[0] = both.x, v[1] = both.y;
+}
+
+__device__ inline bool is_in(int at, int size) {
+  return static_cast<unsigned>(at) < static_cast<unsigned>(size);
+}
+
+// Where the taps come from: [9][pairs] of halves that prepare_weights() made, which may have turned
+// them, or w [C][9] itself.
+struct Taps3x3 {
+  const unsigned* prepared = nullptr;
+  const float* w = nullptr;
+  int channels = 0, pairs = 0;
+  bool turned = false;               // tap t is number 8 - t of w
+  bool prepared_are_turned = false;  // ... of what was prepared
+};
+
+// `turned`: as dx of stride 1 reads them, which is how prepare_weights() leaves them for it.
+inline Taps3x3 taps_3x3(const Conv2dProblem& z, const void* prepared, const void* w, bool turned) {
+  return {.prepared = static_cast<const unsigned*>(prepared),
+          .w = static_cast<const float*>(w),
+          .channels = static_cast<int>(z.c),
+          .pairs = static_cast<int>(4 * ceil_div(z.c, std::int64_t{8})),
+          .turned = turned};
+}
+
+// The factors of the products: w rounded to halves.
+template <class Half>
+__device__ inline void load_taps(const Taps3x3& from, int pair, float (&taps)[9][kLanes]) {
+#pragma unroll
+  for (int t = 0; t < 9; ++t) {
+    if (from.prepared != nullptr) {
+      const int at = from.prepared_are_turned ? 8 - t : t;
+      floats_of<Half>(from.prepared[at * from.pairs + pair], taps[t]);
+      continue;
+    }
+#pragma unroll
+    for (int l = 0; l < kLanes; ++l) {
+      const int c = pair * kLanes + l;
+      const float w = c < from.channels ? from.w[c * 9 + (from.turned ? 8 - t : t)] : 0.0f;
+      taps[t][l] = to_float(from_float<Half>(w));
+    }
+  }
+}
+
+struct Place3x3 {
+  int pair = 0, strip = 0, band = 0, n = 0;
+  bool is_idle = true;
+};
+// Of this thread: block (x: places, y: pairs).
+__device__ inline Place3x3 place_of(const Walk3x3& walk) {
+  const int me = static_cast<int>(threadIdx.x);
+  const int pair = static_cast<int>(blockIdx.y) * walk.width() + (me & (walk.width() - 1));
+  const std::int64_t at =
+      static_cast<std::int64_t>(blockIdx.x) * (static_cast<int>(blockDim.x) >> walk.width_log2) +
+      (me >> walk.width_log2);
+  if (pair >= walk.pairs || at >= walk.places) return {.pair = pair};
+  const int above = walk.by_strips.divide(static_cast<int>(at));
+  const int n = walk.by_bands.divide(above);
+  return {.pair = pair,
+          .strip = static_cast<int>(at) - above * walk.strips,
+          .band = above - n * walk.bands,
+          .n = n,
+          .is_idle = false};
+}
+
+// to[j] = column first + j of a row of an image [rows, columns, pairs], 0 outside.
+template <int kCount>
+__device__ inline void load_row(const unsigned* image, int row, int rows, int first, int columns,
+                                int pairs, unsigned (&to)[kCount]) {
+  const bool inside = is_in(row, rows);
+  const unsigned* from = image + (static_cast<std::int64_t>(row) * columns + first) * pairs;
+#pragma unroll
+  for (int j = 0; j < kCount; ++j) {
+    to[j] = inside && is_in(first + j, columns) ? *from : 0u;
+    from += pairs;
+  }
+}
+
+}  // namespace convscope::depthwise

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// depthwise_channels_last_3x3.h: the launchers for 3x3 kernels of halves with their channels last,
+// as depthwise_channels_last_cuda.cu calls them, and how an image is cut for them.
+//
+// A thread has two channels of a pixel (a pair, 4 bytes), four columns side by side (a strip) and
+// walks down some rows of an image (a band).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "framework/int_math.h"
+#include "layers/conv2d/algorithm.h"
+
+namespace convscope::depthwise {
+
+// 3x3, no dilation, the same stride of 1 or 2 along both axes, padding of at most 2.
+bool fits_3x3(const Conv2dProblem& problem);
+
+// y = relu(b + x * w + residual).
+void forward_3x3(const Conv2dForwardArgs& args);
+void backward_data_3x3(const Conv2dBackwardDataArgs& args);
+// The same of stride 1, as a forward pass over dy.
+void slide_back_3x3(const Conv2dBackwardDataArgs& args);
+void backward_weight_3x3(const Conv2dBackwardWeightArgs& args);
+std::size_t weight_bytes_3x3(const Conv2dProblem& problem);  // workspace
+// dx and dw from one walk over x and dy, which are read once. The workspace is that of dw.
+void backward_3x3(const Conv2dBackwardDataArgs& data, const Conv2dBackwardWeightArgs& weight);
+
+// One launch: blocks of `rows` places of x side by side, each of `width` pairs.
+struct Walk3x3 {
+  static constexpr int kLanes = 2;    // channels of a pair
+  static constexpr int kColumns = 4;  // of a strip
+  static constexpr int kMostBand = 28;
+
+  int pairs = 0;  // of a pixel
+  int width_log2 = 0;
+  int strips = 1, bands = 1, band = 1;  // band: rows; of stride 2, backward: pairs of rows
+  int blocks = 1;                       // along the places
+  FastDivisor by_strips, by_bands;
+  std::int64_t places = 0;  // strips in bands in images
+
+  constexpr int width() const { return 1 << width_log2; }
+  constexpr int blocks_of_pairs() const { return ceil_div(pairs, width()); }
+};
+
+// Of `rows` rows and `columns` columns of n images. `threads` of a block, of which `resident` run
+// at a time; `frame`: rows that a band reads beside its own.
+constexpr Walk3x3 make_walk_3x3(std::int64_t n, int rows, int columns, int channels, int threads,
+                                int resident, int frame) {
+  Walk3x3 walk;
+  walk.pairs = 4 * ceil_div(channels, 8);
+  while (walk.width_log2 < 5 && walk.width() < walk.pairs) ++walk.width_log2;
+  walk.strips = ceil_div(columns, Walk3x3::kColumns);
+  const int side_by_side = threads >> walk.width_log2;
+  const auto blocks_of = [&](int band) {
+    const std::int64_t places = n * walk.strips * ceil_div(rows, band);
+    return ceil_div(places, std::int64_t{side_by_side});
+  };
+  // The least time, when all blocks take as long: whole rounds of the multiprocessors.
+  std::int64_t least = INT64_MAX;
+  for (int bands = ceil_div(rows, Walk3x3::kMostBand); bands <= rows; ++bands) {
+    const int band = ceil_div(rows, bands);
+    if (ceil_div(rows, band) != bands) continue;
+    const std::int64_t rounds =
+        ceil_div(blocks_of(band) * walk.blocks_of_pairs(), std::int64_t{resident});
+    // Some rounds more make the last one's share of idle blocks small.
+    const std::int64_t time = rounds * (band + frame + 1);
+    if (time >= least) continue;
+    least = time;
+    walk.band = band;
+    walk.bands = bands;
+  }
+  walk.places = n * walk.strips * walk.bands;
+  walk.by_strips = FastDivisor(walk.strips);
+  walk.by_bands = FastDivisor(walk.bands);
+  walk.blocks = static_cast<int>(blocks_of(walk.band));
+  return walk;
+}
+
+}  // namespace convscope::depthwise

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// joint_backward.cpp: the table of kernels that make both gradients of a convolution at once.
+#include "layers/plan/joint_backward.h"
+
+namespace convscope {
+namespace {
+
+Registry<JointBackward>& table(DeviceType device) {
+  static Registry<JointBackward> cpu("joint backward pass");
+  static Registry<JointBackward> cuda("joint backward pass");
+  return device == DeviceType::cpu ? cpu : cuda;
+}
+
+}  // namespace
+
+bool register_joint_backward(const Conv2dAlgorithm& card, const JointBackward& both,
+                             const char* file) {
+  return table(card.device).add(card.name, both, file);
+}
+
+const JointBackward* joint_backward_of(const Conv2dAlgorithm& card, const Conv2dProblem& problem) {
+  const JointBackward* const both = table(card.device).find(card.name);
+  return both != nullptr && both->fits(problem) ? both : nullptr;
+}
+
+const JointBackward* faster_joint_backward_of(const Conv2dAlgorithm& card,
+                                              const Conv2dProblem& problem) {
+  const JointBackward* const both = joint_backward_of(card, problem);
+  if (both == nullptr) return nullptr;
+  const double together = estimated_ms(both->cost(problem), card.device, factors_of(problem));
+  const double apart = estimated_ms(card, problem, Direction::backward_data) +
+                       estimated_ms(card, problem, Direction::backward_weight);
+  return together < apart ? both : nullptr;
+}
+
+void run_joint_backward(const Conv2dAlgorithm& card, const JointBackward& both,
+                        const Conv2dBackwardDataArgs& data,
+                        const Conv2dBackwardWeightArgs& weight) {
+  for (const Direction direction : {Direction::backward_data, Direction::backward_weight}) {
+    kernel_ran(card.name, name_of(direction), data.problem);
+  }
+  both.run(data, weight);
+}
+
+}  // namespace convscope
