@@ -59,9 +59,14 @@ struct Grid {
   double tiles = 1, steps = 1;
   int longest = 1;
 };
+// By the blocks that can share a multiprocessor: as many steps at full speed take as long as one of
+// a block of `gather` that is alone there and waits for its own loads.
+inline constexpr double kAloneSteps[] = {1, 1, 1.4, 1.75};
+
 // Whole waves of blocks, then the rest, which lasts as long as its fullest multiprocessor or its
-// longest tile.
-inline double grid_us(const Instance& by, const TileTime& tile, const Grid& grid, int parts) {
+// longest tile. A step takes `alone` steps at least.
+inline double grid_us(const Instance& by, const TileTime& tile, double alone, const Grid& grid,
+                      int parts) {
   const int processors = cuda_device_facts().multiprocessors;
   const double each = std::ceil(grid.steps / grid.tiles / parts) * tile.step;
   const double at_once = processors * static_cast<double>(by.blocks);
@@ -69,8 +74,8 @@ inline double grid_us(const Instance& by, const TileTime& tile, const Grid& grid
   const double rest = grid.tiles * parts - waves * at_once;
   const double us = waves * (tile.around + by.blocks * each);
   if (rest == 0) return us;
-  const double longest = std::ceil(static_cast<double>(grid.longest) / parts) * tile.step;
-  return us + tile.around + std::max(std::ceil(rest / processors) * each, longest);
+  const double longest = std::ceil(static_cast<double>(grid.longest) / parts) * tile.step * alone;
+  return us + tile.around + std::max(std::max(std::ceil(rest / processors), alone) * each, longest);
 }
 
 std::span<const Instance> f32_instances();   // three products of halves
