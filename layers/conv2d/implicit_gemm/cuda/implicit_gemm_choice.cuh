@@ -139,7 +139,8 @@ class Plan {
       if (parts > 1 && (most_steps < parts * kFewestSteps || part_bytes > kMostPartBytes)) {
         break;
       }
-      double time = store_us + grid_us(candidate, tile_time, alone, {tiles, steps, longest}, parts);
+      double time = store_us + grid_us(cuda_device_facts().multiprocessors, candidate.blocks,
+                                       tile_time, alone, {tiles, steps, longest}, parts);
       if (summed) time += kPartsUs + 2 * part_bytes / kPartBytesPerUs;
       if (time < us) {
         us = time;
