@@ -46,7 +46,7 @@ struct Grid {
 inline constexpr double kAloneSteps[] = {1, 1, 1.4, 1.75};
 
 // Whole waves of blocks, then the rest, which lasts as long as its fullest multiprocessor or its
-// longest tile. A step takes `alone` steps at least.
+// longest tile, which is alone there: its steps take `alone` steps.
 inline double grid_us(int processors, int blocks, const TileTime& tile, double alone,
                       const Grid& grid, int parts) {
   const double each = std::ceil(grid.steps / grid.tiles / parts) * tile.step;
@@ -56,7 +56,7 @@ inline double grid_us(int processors, int blocks, const TileTime& tile, double a
   const double us = waves * (tile.around + blocks * each);
   if (rest == 0) return us;
   const double longest = std::ceil(static_cast<double>(grid.longest) / parts) * tile.step * alone;
-  return us + tile.around + std::max(std::max(std::ceil(rest / processors), alone) * each, longest);
+  return us + tile.around + std::max(std::ceil(rest / processors) * each, longest);
 }
 
 }  // namespace convscope::implicit_gemm
