@@ -394,8 +394,8 @@ constexpr double kSampleUs = 2.9;
 constexpr double kSingleStoreUs =
     0.0018;  // of an element, on one multiprocessor: not four at a time
 
-// The kernels of any problem: what a term of a thread takes, first alone, then for each 2048 threads
-// of every multiprocessor. dw has a warp for each element, whose term is 32 pixels; and images.
+// The kernels of any problem: microseconds of a term of a thread, alone, and more of it when all
+// multiprocessors hold 2048 threads. dw has a warp for each element, whose term is 32 pixels.
 double any_us(const Conv2dProblem& z, Direction direction) {
   using device_time::number;
   const double at_once = device_time::processors() * 2048;
