@@ -11,7 +11,8 @@ loss below the noise (two standard errors of the two medians over their blocks) 
     ... --quick                       every fifth problem of each list, ten random layers, short timings
     ... --threads 1 --clock cpu       on a busy machine: time on the core instead of wall time
     ... --lists resnet18 random       these lists alone
-    ... --device cuda --precision tf32 --layout nchw --batch 1     on a GPU
+    ... --device cuda --precision tf32 --layout nchw --batch 1 --weights often     on a GPU
+    ... --device cuda --precision bf16 --layout channels_last  halves as planned steps have them
     ... --from FOLDER                 times nothing: reads JSON files of `bench conv2d` from a folder
 
 One JSON file for each part stands in the folder, and parts that are there are not timed again: a run
@@ -30,6 +31,7 @@ import sys
 
 SHAPES = pathlib.Path(__file__).resolve().parent.parent / "shapes"
 LEFT_OUT = ("gpu_dense", "gpu_depthwise")
+OTHER_LAYERS = ("deform", "gpu_deform", "sparse", "sparse_other")  # no conv2d
 PART = 10  # problems of one call
 MAPS = (7, 8, 10, 13, 14, 16, 19, 20, 27, 28, 32, 35, 38, 40, 52, 56, 64, 80, 96, 112)
 WIDTHS = (16, 24, 32, 40, 48, 64, 72, 80, 96, 112, 128, 144, 160, 192, 224, 256, 288, 320, 384, 448,
@@ -81,7 +83,7 @@ def random_layer(rng):
 def lists_of(options):
     out = {}
     for path in sorted(SHAPES.glob("*.txt")):
-        if path.stem in LEFT_OUT and not options.device:
+        if path.stem in OTHER_LAYERS or (path.stem in LEFT_OUT and not options.device):
             continue
         lines = [line.split("#")[0].strip() for line in path.read_text().splitlines()]
         out[path.stem] = [line for line in lines if line and "n=0" not in line.split(",")]
@@ -110,6 +112,7 @@ def time_part(options, lines, threads, part):
                "--threads", threads, "--min-time", options.min_time, "--json", partly]
     command += ["--clock", options.clock] if options.clock else []
     command += ["--batch", options.batch] if options.batch else []
+    command += ["--weights", options.weights] if options.weights else []
     if options.device:
         command += ["--device", options.device, "--precision", options.precision]
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
@@ -128,6 +131,13 @@ def noise_of(row):
     return 1.2533 * statistics.stdev(blocks) / math.sqrt(len(blocks)) / statistics.fmean(blocks)
 
 
+def layout_of(problem):
+    for word in problem.split(","):
+        if word.startswith("layout="):
+            return word.split("=")[1]
+    return "nchw"
+
+
 def cases_of(name, content):
     """The loss of each case in which auto had a choice between two at least."""
     rows = {}
@@ -144,7 +154,7 @@ def cases_of(name, content):
         loss = chosen[0]["min_ms"] / best["min_ms"] - 1
         noise = 2 * math.hypot(noise_of(chosen[0]), noise_of(best))
         out.append({"list": name, "problem": problem, "direction": direction, "threads": threads,
-                    "layout": "blocked" if "layout=blocked" in problem else "nchw",
+                    "layout": layout_of(problem),
                     "chosen": chosen[0]["algorithm"], "fastest": best["algorithm"],
                     "chosen_ms": chosen[0]["min_ms"], "fastest_ms": best["min_ms"],
                     "loss": 0.0 if loss < noise else loss, "noise": noise})
@@ -178,9 +188,11 @@ def main():
     parser.add_argument("--random", type=int, default=100, help="number of random layers")
     parser.add_argument("--seed", type=int, default=13)
     parser.add_argument("--threads", type=int, nargs="*", default=[1])
-    parser.add_argument("--layout", default="both", choices=("nchw", "blocked", "both"))
+    parser.add_argument("--layout", default="both", choices=("nchw", "blocked", "both", "channels_last"))
     parser.add_argument("--batch", type=int)
-    parser.add_argument("--device", help="cuda: with --layout nchw, and gpu_dense and gpu_depthwise too")
+    parser.add_argument("--weights", choices=("once", "often"), help="prepared in each call, or before")
+    parser.add_argument("--device", help="cuda: with --layout nchw or, of halves, channels_last; and with gpu_dense\n"
+                        "and gpu_depthwise too")
     parser.add_argument("--precision", default="f32", help="with --device: f32, tf32, bf16 or f16")
     parser.add_argument("--clock", choices=("wall", "cpu"))
     parser.add_argument("--min-time", type=float, default=0.03)

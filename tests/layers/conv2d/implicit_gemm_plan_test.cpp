@@ -133,5 +133,22 @@ TEST(ImplicitGemmPlan, PartsOfTheDepthCoverItWithoutGaps) {
   }
 }
 
+TEST(ImplicitGemmPlan, ABlockThatIsAloneOnAMultiprocessorWaitsForItsLoads) {
+  constexpr int kProcessors = 100, kBlocks = 3, kSteps = 10;
+  const auto us = [](double tiles, double alone) {
+    return grid_us(kProcessors, kBlocks, {.step = 1, .around = 2}, alone,
+                   {tiles, tiles * kSteps, kSteps}, 1);
+  };
+  EXPECT_DOUBLE_EQ(us(1, 1.75), 2 + 17.5);
+  EXPECT_DOUBLE_EQ(us(100, 1.75), 2 + 17.5);
+  EXPECT_DOUBLE_EQ(us(200, 1.75), 2 + 20);  // two hide more of each other's loads
+  EXPECT_DOUBLE_EQ(us(300, 1.75), 2 + 30);  // a step is counted by three
+  EXPECT_DOUBLE_EQ(us(301, 1.75), 2 + 30 + 2 + 17.5);
+  EXPECT_DOUBLE_EQ(us(100, 1), 2 + 10);
+  EXPECT_EQ(kAloneSteps[1], 1);
+  EXPECT_LT(kAloneSteps[2], 2);  // or two would be done before one
+  EXPECT_LT(kAloneSteps[3], 3);
+}
+
 }  // namespace
 }  // namespace convscope::implicit_gemm

@@ -12,6 +12,7 @@
 #include "framework/machine/machine.h"
 #include "layers/conv2d/execute.h"
 #include "layers/conv2d/select.h"
+#include "layers/dispatch/half_problem.h"
 #include "layers/dispatch/measure.h"
 #include "tests/support/cuda.h"
 #include "tests/support/expect_error.h"
@@ -141,6 +142,49 @@ TEST_F(SelectionOnCuda, AnEmptyMultiprocessorHelpsNobody) {
   ASSERT_GE(full, 4);
   EXPECT_NEAR(ms(full) / ms(1), 1, 0.05);
   EXPECT_GT(ms(16 * full) / ms(full), 2);
+}
+
+// The copy engine pays where there is work for it, and not for a few pixels of two channels.
+TEST_F(SelectionOnCuda, ChannelsLastAutoTakesTheCopyEngineForLargeProblemsOnly) {
+  const auto chosen = [](const char* text) {
+    const Conv2dProblem problem = with_channels_last(Conv2dProblem::parse(text));
+    return std::string(select_algorithm<Conv2dProblem>("auto", problem, Direction::forward, kCuda,
+                                                       WeightUse::often)
+                           .algorithm->name);
+  };
+  const Conv2dProblem large = with_channels_last(
+      Conv2dProblem::parse("n=128,c=256,h=28,w=28,k=256,r=3,s=3,pad=1,dtype=bf16"));
+  if (!support_of(conv2d_algorithms(DeviceType::cuda).get("implicit_gemm_tma"), large,
+                  Direction::forward)
+           .yes) {
+    GTEST_SKIP() << "no copy engine here";
+  }
+  set_machine_ceilings(kMachine, DeviceType::cuda);
+  EXPECT_EQ(chosen("n=128,c=256,h=28,w=28,k=256,r=3,s=3,pad=1,dtype=bf16"), "implicit_gemm_tma");
+  // There it takes three to six times as long.
+  for (const char* text : {"n=1,c=2,h=4,w=33,k=3,r=3,s=3,pad=1,dtype=bf16",
+                           "n=2,c=3,h=6,w=5,k=4,r=6,s=5,dtype=bf16"}) {
+    EXPECT_EQ(chosen(text), "implicit_gemm");
+    const auto ms = [&](const char* card) {
+      return estimated_ms(conv2d_algorithms(DeviceType::cuda).get(card),
+                          with_channels_last(Conv2dProblem::parse(text)), Direction::forward,
+                          WeightUse::often);
+    };
+    EXPECT_GT(ms("implicit_gemm_tma"), 2.5 * ms("implicit_gemm")) << text;
+  }
+}
+
+TEST_F(SelectionOnCuda, SpectraOfWeightsThatArePreparedCostNothingInACall) {
+  const Conv2dAlgorithm& fft = conv2d_algorithms(DeviceType::cuda).get("fft");
+  const Conv2dProblem problem =
+      Conv2dProblem::parse("n=1,c=6,h=7,w=7,k=6,r=13,s=13,pad=6,groups=6");
+  const auto ms = [&](Direction direction, WeightUse use) {
+    return estimated_ms(fft, problem, direction, use);
+  };
+  EXPECT_LT(1.3 * ms(Direction::forward, WeightUse::often),
+            ms(Direction::forward, WeightUse::once));
+  EXPECT_EQ(ms(Direction::backward_weight, WeightUse::often),
+            ms(Direction::backward_weight, WeightUse::once));
 }
 
 TEST_F(SelectionOnCuda, TimingRepeatsTheNumbersOfLargeArrays) {

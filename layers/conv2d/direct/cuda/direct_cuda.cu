@@ -385,31 +385,33 @@ TileTimes forward_times(int r, int stride) {
   if (r == 5) return {{0.43, 0.4}, 0.024};
   return {{0.6, 0.5}, 0.04};
 }
-constexpr TileTimes kDataTimes{{0.81, 0.83}, 2.5};
-constexpr TileTimes kWeightTimes{{0.99, 0.84}, 4.2};      // of a step: a piece of a row
-constexpr double kWeightUs = 13;                          // its first loads, its sums
-constexpr device_time::TileRate kSampleRate{0.38, 0.39};  // a block for a sample
-constexpr double kSampleUs = 2.4;
+constexpr TileTimes kDataTimes{{0.63, 0.83}, 2.5};
+constexpr TileTimes kWeightTimes{{0.62, 0.84}, 1.9};      // of a step: a piece of a row
+constexpr double kWeightUs = 6.2;                         // its first loads
+constexpr double kSliceUs = 0.14;                         // to add one, after the one before
+constexpr device_time::TileRate kSampleRate{0.54, 0.53};  // a block for a sample
+constexpr double kSampleUs = 2.9;
 constexpr double kSingleStoreUs =
     0.0018;  // of an element, on one multiprocessor: not four at a time
 
-// The kernels of any problem. A multiprocessor holds 2048 threads; microseconds of a term of all of
-// them, and of an element's indices; dw: a warp for each element, and of an image.
+// The kernels of any problem: microseconds of a term of a thread, alone, and more of it when all
+// multiprocessors hold 2048 threads. dw has a warp for each element, whose term is 32 pixels.
 double any_us(const Conv2dProblem& z, Direction direction) {
   using device_time::number;
   const double at_once = device_time::processors() * 2048;
+  constexpr double kAroundUs = 1.3;
   if (direction == Direction::backward_weight) {
-    const double rounds = std::max(1.0, 32 * number(z.w_shape().numel()) / at_once);
+    const double rounds = 32 * number(z.w_shape().numel()) / at_once;
     const double terms = number(z.n) * number(ceil_div(z.p() * z.q(), Index{32}));
-    return rounds * (0.34 * terms + 1.8) + 0.0012 * number(z.n);
+    return terms * (0.1 + 0.6 * rounds) + 0.42 * number(z.n) + 2.3;
   }
   const double taps = number(z.r * z.s);
   if (direction == Direction::backward_data) {
-    const double rounds = std::max(1.0, number(z.x_shape().numel()) / at_once);
-    return rounds * (0.27 * number(z.k_per_group()) * taps + 3.2);
+    const double rounds = number(z.x_shape().numel()) / at_once;
+    return number(z.k_per_group()) * taps * (0.16 + 1.1 * rounds) + kAroundUs;
   }
-  const double rounds = std::max(1.0, number(z.y_shape().numel()) / at_once);
-  return rounds * (0.34 * number(z.c_per_group()) * taps + 0.56);
+  const double rounds = number(z.y_shape().numel()) / at_once;
+  return number(z.c_per_group()) * taps * (0.094 + 0.32 * rounds) + kAroundUs;
 }
 
 // Kernels with tiles: their blocks, one round of the multiprocessors after the other.
@@ -425,7 +427,7 @@ double tiles_us(const Conv2dProblem& z, Direction direction) {
                          4 * ceil_div(t.fours, t.splits);
     return device_time::blocks_us(number(Index{t.slices} * t.tiles_k * t.tiles_c), steps * flops,
                                   peak, kWeightTimes.rate) +
-           kWeightTimes.chunk_us * steps + kWeightUs;
+           kWeightTimes.chunk_us * steps + kWeightUs + kSliceUs * t.slices;
   }
   const bool data = direction == Direction::backward_data;
   if (data && (z.stride_h > 1 || z.c <= 4)) {

@@ -293,7 +293,7 @@ struct TransformTimes {
 };
 TransformTimes times_of(int length) {
   if (length == 16) return {1.1, 1.6};
-  if (length == 32) return {1.6, 4.4};
+  if (length == 32) return {1.6, 1.9};
   return {3.8, 5.4};
 }
 

@@ -402,9 +402,9 @@ Conv2dCost depthwise_cost(const Conv2dProblem& z, Direction direction) {
   const double log_points = plan.length == 16 ? 8 : plan.length == 32 ? 10 : 12;
   const double written = number(plan.made.rows.limit) / plan.length;
   // Cycles of a block from pixels to pixels, when three share a multiprocessor.
-  const double of_block = plan.length == 16   ? 16e3
-                          : plan.length == 32 ? 33e3
-                                              : 38e3 + 63e3 * written;
+  const double of_block = plan.length == 16   ? 22e3
+                          : plan.length == 32 ? 39e3
+                                              : 38e3 + 74e3 * written;
   const auto rounds = [&](Index blocks) {
     const double all = number(blocks) / cuda_device_facts().multiprocessors;
     if (all <= 3) return all <= 1 ? 0.6 : all <= 2 ? 0.8 : 1.0;
@@ -412,17 +412,24 @@ Conv2dCost depthwise_cost(const Conv2dProblem& z, Direction direction) {
   };
   const bool weight = direction == Direction::backward_weight;
   const Index pairs = ceil_div(plan.items(), Index{2});
-  const double other = 0.3 * of_block;  // spectra of w, or back to dw
-  const double cycles =
-      other + (weight ? 0.5 * of_block * number(ceil_div(plan.items(), plan.slices())) *
-                            rounds(ceil_div(z.c * plan.slices(), plan.slots()))
-                      : of_block * rounds(ceil_div(z.c * pairs, plan.slots())));
+  constexpr double kOfSlice = 250;  // cycles: slices are added one after the other
+  constexpr double kClock = 1.75e9, kLaunches = 1.2;
+  // Spectra of w, or from the slices' spectra to dw.
+  const double other = 0.45 * of_block + (weight ? kOfSlice * number(plan.slices()) : 0);
+  const double made = weight ? 0.43 * of_block * number(ceil_div(plan.items(), plan.slices())) *
+                                   rounds(ceil_div(z.c * plan.slices(), plan.slots()))
+                             : of_block * rounds(ceil_div(z.c * pairs, plan.slots()));
   const double transforms = number(z.c * 2 * pairs);
   const double flops = transforms * (5 * points * log_points + 8 * points);
+  const double seconds = (made + other) / kClock;
+  const double launch_seconds = kLaunches * kUnmeasuredGpu.launch_seconds;
   return {.flops = flops,
           .bytes = z.nominal_bytes(),
-          .peak_share = flops / (cycles / 1.75e9 * kUnmeasuredGpu.f32_flops),
-          .launches = 2};
+          .peak_share = flops / (seconds * kUnmeasuredGpu.f32_flops),
+          .prepare_part =
+              weight ? 0 : (other / kClock + launch_seconds) / (seconds + 2 * launch_seconds),
+          .pass_bytes = 1.1 * z.nominal_bytes(),
+          .launches = 2 * kLaunches};
 }
 
 }  // namespace convscope::fft

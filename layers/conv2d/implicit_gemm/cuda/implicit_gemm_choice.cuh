@@ -110,6 +110,7 @@ class Plan {
   void consider(const Instance& candidate) {
     const bool weight = direction_ == Direction::backward_weight;
     const TileTime& tile_time = weight ? candidate.weight_us : candidate.gather_us;
+    const double alone = weight ? 1 : kAloneSteps[std::min(candidate.blocks, 3)];
     const double row_tiles = ceil_div(rows, candidate.rows) * static_cast<double>(z.groups);
     double tiles = 0, steps = 0;  // of all tiles
     int longest = 0;              // steps of a tile
@@ -139,7 +140,8 @@ class Plan {
       if (parts > 1 && (most_steps < parts * kFewestSteps || part_bytes > kMostPartBytes)) {
         break;
       }
-      double time = store_us + grid_us(candidate, tile_time, {tiles, steps, longest}, parts);
+      double time = store_us + grid_us(cuda_device_facts().multiprocessors, candidate.blocks,
+                                       tile_time, alone, {tiles, steps, longest}, parts);
       if (summed) time += kPartsUs + 2 * part_bytes / kPartBytesPerUs;
       if (time < us) {
         us = time;

@@ -4,8 +4,6 @@
 // Read next  implicit_gemm_tiles.cuh
 #pragma once
 
-#include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <span>
 
@@ -14,12 +12,6 @@
 namespace convscope::implicit_gemm {
 
 inline constexpr std::size_t kMostStages = 5;
-
-// What one multiprocessor takes, microseconds of one H200: `step` for each step of a tile, `around`
-// for its beginning and end.
-struct TileTime {
-  double step = 1, around = 1;
-};
 
 struct Instance {
   int rows, columns;  // of a block's tile
@@ -52,25 +44,6 @@ inline double stored_us(std::int64_t outputs, int phases, bool paired) {
   return static_cast<double>(outputs) / (phases > 1 ? kScatteredPerUs
                                          : paired   ? kPairedPerUs
                                                     : kSinglePerUs);
-}
-
-// Tiles, their steps together, and those of the longest tile.
-struct Grid {
-  double tiles = 1, steps = 1;
-  int longest = 1;
-};
-// Whole waves of blocks, then the rest, which lasts as long as its fullest multiprocessor or its
-// longest tile.
-inline double grid_us(const Instance& by, const TileTime& tile, const Grid& grid, int parts) {
-  const int processors = cuda_device_facts().multiprocessors;
-  const double each = std::ceil(grid.steps / grid.tiles / parts) * tile.step;
-  const double at_once = processors * static_cast<double>(by.blocks);
-  const double waves = std::floor(grid.tiles * parts / at_once);
-  const double rest = grid.tiles * parts - waves * at_once;
-  const double us = waves * (tile.around + by.blocks * each);
-  if (rest == 0) return us;
-  const double longest = std::ceil(static_cast<double>(grid.longest) / parts) * tile.step;
-  return us + tile.around + std::max(std::ceil(rest / processors) * each, longest);
 }
 
 std::span<const Instance> f32_instances();   // three products of halves

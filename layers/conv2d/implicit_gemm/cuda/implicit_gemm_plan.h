@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// implicit_gemm_plan.h: the sizes of implicit_gemm's pieces and steps, and the scale of f32 as two
-// halves. No CUDA here: tests check it on the CPU.
+// implicit_gemm_plan.h: the sizes of implicit_gemm's pieces and steps, the scale of f32 as two
+// halves, and how long a grid of tiles takes. No CUDA here: tests check it on the CPU.
 // Read next  layers/conv2d/shared/cuda/gather_lines.h: where each number comes from and goes to
 #pragma once
+
+#include <algorithm>
+#include <cmath>
 
 #include "layers/conv2d/shared/cuda/gather_lines.h"
 #include "layers/conv2d/shared/cuda/half_pieces.h"
@@ -26,5 +29,34 @@ inline constexpr int kMostPhases = 8;   // strides of backward_data, in each dim
 using half_tiles::kPieceHalves;
 using half_tiles::pieces_of;
 using half_tiles::scale_exponent;
+
+// What one multiprocessor takes, microseconds of one H200: `step` for each step of a tile, `around`
+// for its beginning and end.
+struct TileTime {
+  double step = 1, around = 1;
+};
+
+// Tiles, their steps together, and those of the longest tile.
+struct Grid {
+  double tiles = 1, steps = 1;
+  int longest = 1;
+};
+// By the blocks that can share a multiprocessor: as many steps at full speed take as long as one of
+// a block of `gather` that is alone there and waits for its own loads.
+inline constexpr double kAloneSteps[] = {1, 1, 1.4, 1.75};
+
+// Whole waves of blocks, then the rest, which lasts as long as its fullest multiprocessor or its
+// longest tile, which is alone there: its steps take `alone` steps.
+inline double grid_us(int processors, int blocks, const TileTime& tile, double alone,
+                      const Grid& grid, int parts) {
+  const double each = std::ceil(grid.steps / grid.tiles / parts) * tile.step;
+  const double at_once = processors * static_cast<double>(blocks);
+  const double waves = std::floor(grid.tiles * parts / at_once);
+  const double rest = grid.tiles * parts - waves * at_once;
+  const double us = waves * (tile.around + blocks * each);
+  if (rest == 0) return us;
+  const double longest = std::ceil(static_cast<double>(grid.longest) / parts) * tile.step * alone;
+  return us + tile.around + std::max(std::ceil(rest / processors) * each, longest);
+}
 
 }  // namespace convscope::implicit_gemm

@@ -45,7 +45,8 @@ inline double blocks_us(double blocks, double block_flops, double peak, TileRate
 }
 
 // `batch` products [m][k] x [k][n] of cuBLAS. `apart`: of rows in memory, elements: tensor cores
-// want them on 16 bytes, and products of other rows are made by slower kernels.
+// want them on 16 bytes, those of f32 better on 32, and products of other rows are made by slower
+// kernels.
 struct Products {
   std::int64_t m, n, k, batch = 1, apart = 4;
 };
@@ -56,12 +57,16 @@ struct ProductTimes {
   TileRate tile[3];
   double around_us, parts_us;
 };
-inline constexpr ProductTimes kF32Products{{{0.92, 1.3}, {0.78, 0.56}, {0.77, 0.46}}, 1.5, 2.2};
+inline constexpr ProductTimes kF32Products{{{0.92, 1.3}, {0.78, 0.79}, {0.63, 0.46}}, 1.5, 2.2};
 inline constexpr ProductTimes kTf32Products{{{1, 0.76}, {0.29, 0.3}, {0.12, 0.12}}, 1.1, 1.1};
+inline constexpr ProductTimes kTf32FourProducts{
+    {{0.54, 0.76}, {0.29, 0.3}, {0.12, 0.12}}, 1.1, 1.1};  // rows on 16 bytes alone
 inline constexpr ProductTimes kTf32OddProducts{{{0.32, 0.15}, {0.2, 0.2}, {0.14, 0.067}}, 0.86, 3};
-inline constexpr ProductTimes kHalfProducts{{{0.46, 0.18}, {0.16, 0.3}, {0.11, 0.16}}, 1.7, 1.1};
+inline constexpr ProductTimes kHalfProducts{{{1, 0.18}, {0.16, 0.3}, {0.25, 0.16}}, 0.79, 1.1};
+inline constexpr ProductTimes kHalfFourProducts{
+    {{0.085, 0.2}, {0.21, 0.041}, {0.091, 0.05}}, 0.72, 0.012};  // rows on 8 bytes
 inline constexpr ProductTimes kHalfOddProducts{
-    {{0.085, 0.2}, {0.12, 0.041}, {0.036, 0.05}}, 0.72, 0.012};
+    {{0.085, 0.2}, {0.12, 0.041}, {0.048, 0.05}}, 0.72, 0.012};
 // A row or a column: bound by loads, this many times as long as its FLOPs.
 inline constexpr double kVectorUs = 0.61, kVectorTimes = 23;
 inline constexpr int kMostParts = 32, kLeastDepth = 64;  // parts of a depth, and how short they are
@@ -92,11 +97,12 @@ inline double f32_products_us(const Products& p) {
 }
 inline double products_us(const Products& p, const Conv2dProblem& z) {
   if (!on_tensor_cores(z)) return f32_products_us(p);
-  const bool even = p.apart % 4 == 0, half = z.dtype != DType::f32;
-  return products_us(p, peak_of(z),
-                     half   ? even ? kHalfProducts : kHalfOddProducts
-                     : even ? kTf32Products
-                            : kTf32OddProducts);
+  const bool half = z.dtype != DType::f32;
+  const ProductTimes& times = p.apart % 8 == 0   ? half ? kHalfProducts : kTf32Products
+                              : p.apart % 4 == 0 ? half ? kHalfFourProducts : kTf32FourProducts
+                              : half             ? kHalfOddProducts
+                                                 : kTf32OddProducts;
+  return products_us(p, peak_of(z), times);
 }
 
 // Cost::peak_share of products that take so long.

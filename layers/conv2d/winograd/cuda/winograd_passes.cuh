@@ -456,10 +456,10 @@ Conv2dCost cost_of(const Conv2dProblem& z, Direction direction) {
   const double us = chunks * device_time::f32_products_us(products);
   constexpr double kLaunches = 0.85;  // kernels follow each other without gaps
   Conv2dCost cost{.flops = flops,
-                  .bytes = 2.1 * (v + m + u),
+                  .bytes = 1.7 * (v + m + u),
                   .peak_share = device_time::share_of(flops, us, peak),
                   .pass_bytes = 0.26 * z.nominal_bytes() +
-                                (plan.of_weights ? 1.4 * (v + m) + 6.7 * u : 1.4 * v + 1.7 * m),
+                                (plan.of_weights ? 1.4 * (v + m) + 6.7 * u : 1.4 * v + 2.7 * m),
                   .launches = kLaunches * (3 * chunks + (plan.of_weights ? 1 : 0))};
   return plan.of_weights ? cost : device_time::with_preparation(cost, peak, u, kLaunches);
 }

@@ -47,6 +47,16 @@ TEST(DeviceTime, TensorCoresWantRowsOn16Bytes) {
   EXPECT_DOUBLE_EQ(products_us(even, problem), products_us(odd, problem));
 }
 
+TEST(DeviceTime, RowsOfHalvesOn8BytesAreSlow) {
+  const Conv2dProblem problem = Conv2dProblem::parse("n=1,c=1,h=1,w=1,k=1,dtype=bf16");
+  const Products even{.m = 512, .n = 512, .k = 512, .batch = 8, .apart = 56};
+  Products eight_bytes = even, odd = even;
+  eight_bytes.apart = 4 * 49;
+  odd.apart = 49;
+  EXPECT_LT(1.5 * products_us(even, problem), products_us(eight_bytes, problem));
+  EXPECT_LE(products_us(eight_bytes, problem), products_us(odd, problem));
+}
+
 TEST(DeviceTime, SharesSayTheTimeAgain) {
   const double peak = kUnmeasuredGpu.f32_flops;
   const Conv2dCost cost{.flops = 1e9, .peak_share = share_of(1e9, 250, peak), .launches = 0};
