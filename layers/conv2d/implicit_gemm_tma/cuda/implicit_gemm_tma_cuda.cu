@@ -200,7 +200,7 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   const auto plans = plans_of(z, direction);
   const bool weight = direction == Direction::backward_weight;
   const double us = weight ? plans->weight.us : plans->gather.us;
-  const int launches = weight || plans->gather.splits > 1 ? 2 : 1;
+  const int launches = (weight ? !plans->weight.direct : plans->gather.splits > 1) ? 2 : 1;
   const double flops = z.nominal_flops();
   return {.flops = flops,
           .bytes = z.nominal_bytes(),

@@ -17,8 +17,9 @@ namespace {
 constexpr double kClock = 1750;        // cycles of a microsecond
 constexpr double kBytesPerCycle = 38;  // from the second cache to a multiprocessor
 constexpr double kStepCycles = 40;     // that a step of the pipeline takes beside its products
-constexpr double kTileCycles = 2500;   // to begin a tile
-constexpr double kStoreCycles = 0.1;   // for each number of it
+constexpr double kSharedBytesPerCycle = 110;  // to the tensor cores
+constexpr double kTileCycles = 2500;          // to begin a tile
+constexpr double kStoreCycles = 0.1;          // for each number of it
 // Of a multiprocessor's tensor cores, under the clock of a long product. Narrow factors are read
 // from shared memory too often.
 double flops_per_cycle(int rows, int columns) {
@@ -29,6 +30,7 @@ double row_cycles(int channels, int chunk) {
   const double whole = chunk * 2 / kBytesPerCycle;
   return channels % chunk == 0 ? std::max(whole, 2.0) : whole * 2;
 }
+constexpr double kStoreBytesPerCycle = 16;  // of dw, through shared memory
 constexpr double kLaunchUs = 2;
 constexpr double kMemoryBytesPerUs = 3.2e6;
 constexpr int kBox = 256;                   // the longest box
@@ -65,6 +67,18 @@ struct GatherSearch {
   int depth, columns;
   GatherPlan best;
 
+  // Pixels from line to line, lines from image to image.
+  int pitch_of_lines(const Extents& extents, int width) const {
+    const bool forward = direction == Direction::forward;
+    return pitch_of(geometry.wide[0], geometry.phases_w, narrow(forward ? z.w : z.q()), extents.w,
+                    width);
+  }
+  int lines_of_images(const Extents& extents, int height) const {
+    const bool forward = direction == Direction::forward;
+    return pitch_of(geometry.high[0], geometry.phases_h, narrow(forward ? z.h : z.p()), extents.h,
+                    height);
+  }
+
   void consider(int shape_index, Sharing sharing, const Extents& extents, int width, int height,
                 int images) {
     const GatherShape& shape = kGatherShapes[shape_index];
@@ -73,8 +87,9 @@ struct GatherSearch {
     plan.shape = shape_index;
     plan.sharing = sharing;
     plan.width = width, plan.height = height, plan.images = images;
-    plan.pitch = plan.patch_w = width + extents.w;
-    plan.lines = plan.patch_h = height + extents.h;
+    plan.pitch = plan.patch_w = pitch_of_lines(extents, width);
+    plan.lines = plan.patch_h = lines_of_images(extents, height);
+    plan.zeros_behind = plan.pitch < width + extents.w || plan.lines < height + extents.h;
     if ((plan.patch_w - 1) * step_w >= kBox || (plan.patch_h - 1) * step_h >= kBox ||
         images > kBox) {
       return;
@@ -212,12 +227,13 @@ struct GatherSearch {
         if (shape.columns == 16 && columns > 16) continue;
         if (shape.chunk < 64 && depth > shape.chunk) continue;
         for (const int width : cuts(out_w, shape.rows)) {
-          const int pitch = width + extents.w;
+          const int pitch = pitch_of_lines(extents, width);
           const int most_lines = (shape.rows - width) / pitch + 1;
           for (const int height : cuts(out_h, most_lines)) {
             int images = 1;
             if (height == out_h || height + extents.h <= most_lines) {
-              images = std::min(narrow(z.n), 1 + (most_lines - height) / (height + extents.h));
+              images = std::min(narrow(z.n),
+                                1 + (most_lines - height) / lines_of_images(extents, height));
             }
             consider(i, sharing, extents, width, height, images);
           }
@@ -250,6 +266,15 @@ struct WeightSearch {
   int k_channels, c_channels;
   WeightPlan best;
 
+  int c_real() const { return narrow(z.c); }
+
+  int pitch_of_lines(const Extents& extents, int width) const {
+    return pitch_of(geometry.wide[0], 1, narrow(z.w), extents.w, width);
+  }
+  int lines_of_images(const Extents& extents, int height) const {
+    return pitch_of(geometry.high[0], 1, narrow(z.h), extents.h, height);
+  }
+
   void consider(int shape_index, Sharing sharing, const Extents& extents, const TapSets& taps,
                 int width, int height, int images, bool apart) {
     const WeightShape& shape = kWeightShapes[shape_index];
@@ -258,8 +283,8 @@ struct WeightSearch {
     plan.sharing = sharing;
     plan.width = width, plan.height = height, plan.images = images;
     plan.columns_apart = apart;
-    plan.pitch = plan.patch_w = plan.errors_w = width + extents.w;
-    plan.patch_h = height + extents.h;
+    plan.pitch = plan.patch_w = plan.errors_w = pitch_of_lines(extents, width);
+    plan.patch_h = lines_of_images(extents, height);
     plan.errors_h = images > 1 ? plan.patch_h : height;
     const int step_h = geometry.high[0].step, step_w = geometry.wide[0].step;
     if ((plan.patch_w - 1) * step_w >= kBox || (plan.patch_h - 1) * step_h >= kBox ||
@@ -300,12 +325,18 @@ struct WeightSearch {
         if (plan.stages < 2) continue;
         plan.shared_bytes =
             static_cast<std::size_t>(plan.stages * plan.stage_bytes + kBarrierBytes);
+        // As much of dw as a block has, when it writes it itself: rows of 4 mod 32 numbers, so that
+        // eight rows meet all banks.
+        const int row = std::min(b * shape.columns, c_real()) * plan.tap_count;
+        plan.store_pitch = row + (36 - row % 32) % 32;
+        const int store_bytes = a * 64 * plan.store_pitch * 4 + 1024;
         const double tiles =
             static_cast<double>(ceil_div(k_chunks, a)) * ceil_div(c_chunks, b) * tap_tiles;
         const int used = ceil_div(a * b * plan.tap_count, 3) * 3;
-        const double products =
-            plan.depth / 16 * used *
-            (64.0 * std::max(shape.columns, 32) * 32 / flops_per_cycle(256, 64));
+        // Narrow products wait for their factors, which shared memory gives at its own pace.
+        const double products = plan.depth / 16 * used *
+                                std::max(64.0 * shape.columns * 32 / flops_per_cycle(256, 64),
+                                         (2048 + shape.columns * 32) / kSharedBytesPerCycle);
         // Boxes of few lines come more slowly than whole patches.
         const double slower = sharing == Sharing::tap ? 1.5 : 1.2;
         const double rows_cycles =
@@ -327,12 +358,22 @@ struct WeightSearch {
           const double memory_us = (static_cast<double>(z.x_shape().numel()) +
                                     static_cast<double>(z.y_shape().numel())) *
                                    2 / kMemoryBytesPerUs;
-          const double us = std::max(cycles / kClock, memory_us) + 2 * kLaunchUs + 0.02 * splits +
-                            part_bytes * 2 / kMemoryBytesPerUs / 1.5;
+          const bool direct = splits == 1 && store_bytes <= machine.shared_bytes;
+          const double us =
+              direct ? std::max((cycles + waves * store_bytes / kStoreBytesPerCycle) / kClock,
+                                memory_us + part_bytes / kMemoryBytesPerUs) +
+                           kLaunchUs
+                     : std::max(cycles / kClock, memory_us) + 2 * kLaunchUs + 0.02 * splits +
+                           part_bytes * 2 / kMemoryBytesPerUs / 1.5;
           if (us < best.us) {
             best = plan;
             best.splits = splits;
+            best.direct = direct;
             best.us = us;
+            if (direct) {
+              best.shared_bytes =
+                  std::max(best.shared_bytes, static_cast<std::size_t>(store_bytes));
+            }
           }
         }
       }
@@ -349,18 +390,18 @@ struct WeightSearch {
       if (sharing == Sharing::patch && extents.h == 0) continue;
 
       for (int i = 0; i < static_cast<int>(std::size(kWeightShapes)); ++i) {
-        if (kWeightShapes[i].columns < 64 && c_channels > kWeightShapes[i].columns) continue;
         for (const int width : cuts(out_w, 256)) {
           const bool apart = extents.w > 0 && width < out_w;
           if (apart && out_w % width != 0) continue;  // a line's rest would be counted twice
-          const TapSets taps = tap_sets(geometry, sharing, width + extents.w);
-          const int pitch = width + extents.w;
+          const int pitch = pitch_of_lines(extents, width);
+          const TapSets taps = tap_sets(geometry, sharing, pitch);
           for (const int height : cuts(out_h, std::max(1, 256 / pitch))) {
             int last = 0;
             for (const int most : {64, 128, 256}) {
               int images = 1;
               if (height == out_h || extents.h == 0) {
-                images = std::clamp(most / (pitch * (height + extents.h)), 1, narrow(z.n));
+                images =
+                    std::clamp(most / (pitch * lines_of_images(extents, height)), 1, narrow(z.n));
               }
               if (images == last) continue;
               last = images;

@@ -37,6 +37,7 @@ struct GatherPlan {
   int width = 1, height = 1, images = 1;  // outputs of a tile
   int pitch = 1, lines = 1;               // rows of a patch's line, lines from image to image
   int patch_w = 1, patch_h = 1;
+  bool zeros_behind = false;  // the rows behind a patch are read as zeros (pitch_of)
   int patch_stage_bytes = 0, patch_stages = 2, weight_stages = 2;
   bool weights_stay = false;  // all of them in shared memory
   int splits = 1;
@@ -67,7 +68,9 @@ struct WeightPlan {
   int tiles_w = 1, tiles_h = 1, tiles_n = 1;
   int pixels_stage_bytes = 0, stage_bytes = 0, stages = 2;
   int splits = 1;
-  int sum_width = 8;  // channels that a block of the last pass sums, of one k
+  bool direct = false;  // one part: the blocks write dw themselves
+  int store_pitch = 0;  // numbers of an output channel in shared memory, then
+  int sum_width = 8;    // channels that a block of the last pass sums, of one k
   std::size_t shared_bytes = 0;
   double us = 0;
   TapSets taps;
