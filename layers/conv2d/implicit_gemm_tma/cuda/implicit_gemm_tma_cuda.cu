@@ -70,6 +70,7 @@ Machine machine() {
 // for.
 struct Plans {
   Conv2dProblem problem;
+  Conv2dProblem as_run;
   Direction direction;
   GatherPlan gather;
   WeightPlan weight;
@@ -83,11 +84,11 @@ std::shared_ptr<const Plans> plans_of(const Conv2dProblem& z, Direction directio
   for (const auto& plans : kept) {
     if (plans->direction == direction && plans->problem == z) return plans;
   }
-  auto made = std::make_shared<Plans>(Plans{z, direction, {}, {}});
+  auto made = std::make_shared<Plans>(Plans{z, as_one_line(z), direction, {}, {}});
   if (direction == Direction::backward_weight) {
-    made->weight = plan_weight(z, machine());
+    made->weight = plan_weight(made->as_run, machine());
   } else {
-    made->gather = plan_gather(z, direction, machine());
+    made->gather = plan_gather(made->as_run, direction, machine());
   }
   if (kept.size() < kKept) {
     kept.push_back(made);
@@ -114,8 +115,8 @@ std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
 }
 
 void forward(const Conv2dForwardArgs& args) {
-  const Conv2dProblem& z = args.problem;
-  run_gather(z, Direction::forward, plans_of(z, Direction::forward)->gather,
+  const auto plans = plans_of(args.problem, Direction::forward);
+  run_gather(plans->as_run, Direction::forward, plans->gather,
              {.in = args.x,
               .packed = args.prepared,
               .out = args.y,
@@ -126,8 +127,8 @@ void forward(const Conv2dForwardArgs& args) {
 }
 
 void backward_data(const Conv2dBackwardDataArgs& args) {
-  const Conv2dProblem& z = args.problem;
-  run_gather(z, Direction::backward_data, plans_of(z, Direction::backward_data)->gather,
+  const auto plans = plans_of(args.problem, Direction::backward_data);
+  run_gather(plans->as_run, Direction::backward_data, plans->gather,
              {.in = args.dy,
               .packed = args.prepared,
               .out = args.dx,
@@ -135,9 +136,9 @@ void backward_data(const Conv2dBackwardDataArgs& args) {
 }
 
 void backward_weight(const Conv2dBackwardWeightArgs& args) {
-  const Conv2dProblem& z = args.problem;
-  run_weight(z, plans_of(z, Direction::backward_weight)->weight, args.x, args.dy,
-             static_cast<float*>(args.workspace), args.dw, args.accumulate);
+  const auto plans = plans_of(args.problem, Direction::backward_weight);
+  run_weight(plans->as_run, plans->weight, args.x, args.dy, static_cast<float*>(args.workspace),
+             args.dw, args.accumulate);
 }
 
 // ---- card --------------------------------------------------------------------------------------

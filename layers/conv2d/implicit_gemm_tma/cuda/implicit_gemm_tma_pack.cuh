@@ -102,4 +102,23 @@ __global__ __launch_bounds__(kPackThreads) void pack_weights_kernel(
   }
 }
 
+// The same, thread per number: for so few weights that turning them takes longer than reading them
+// one by one.
+constexpr std::int64_t kFewWeights = 1 << 17;
+template <class In, class Half>
+__global__ void pack_few_weights_kernel(const In* w, std::int64_t count, int channels,
+                                        int real_channels, int kernel, Half* packed) {
+  let_next_kernel_start();
+  wait_for_previous_kernel();
+  for (std::int64_t i = global_thread(); i < count; i += global_threads()) {
+    const int c = static_cast<int>(i % channels);
+    const std::int64_t row = i / channels;
+    const std::int64_t k = row / kernel;
+    packed[i] =
+        c < real_channels
+            ? from_float<Half>(to_float(w[(k * real_channels + c) * kernel + (row - k * kernel)]))
+            : from_float<Half>(0.0f);
+  }
+}
+
 }  // namespace convscope::implicit_gemm_tma

@@ -17,9 +17,8 @@ namespace {
 constexpr double kClock = 1750;        // cycles of a microsecond
 constexpr double kBytesPerCycle = 38;  // from the second cache to a multiprocessor
 constexpr double kStepCycles = 40;     // that a step of the pipeline takes beside its products
-constexpr double kSharedBytesPerCycle = 110;  // to the tensor cores
-constexpr double kTileCycles = 2500;          // to begin a tile
-constexpr double kStoreCycles = 0.1;          // for each number of it
+constexpr double kTileCycles = 2500;   // to begin a tile
+constexpr double kStoreCycles = 0.1;   // for each number of it
 // Of a multiprocessor's tensor cores, under the clock of a long product. Narrow factors are read
 // from shared memory too often.
 double flops_per_cycle(int rows, int columns) {
@@ -31,7 +30,10 @@ double row_cycles(int channels, int chunk) {
   return channels % chunk == 0 ? std::max(whole, 2.0) : whole * 2;
 }
 constexpr double kStoreBytesPerCycle = 16;  // of dw, through shared memory
+constexpr double kPiecesBytesPerCycle = 5;  // the same, when only some of the taps lie together
 constexpr double kLaunchUs = 2;
+// More, when blocks are so large and many that the next kernel cannot begin beside them.
+constexpr double kAloneUs = 2;
 constexpr double kMemoryBytesPerUs = 3.2e6;
 constexpr int kBox = 256;                   // the longest box
 constexpr int kBarrierBytes = 1024 + 2048;  // alignment of the first stage, and barriers
@@ -48,7 +50,7 @@ std::vector<int> cuts(int side, int most) {
     last = length;
     if (length <= most) out.push_back(length);
   }
-  for (const int length : {64, 32, 16, 8, 4, 2, 1}) {
+  for (const int length : {256, 128, 64, 32, 16, 8, 4, 2, 1}) {
     if (length <= most && length < side && (out.empty() || length < out.back())) {
       out.push_back(length);
     }
@@ -194,6 +196,9 @@ struct GatherSearch {
       const double sum_us = cycles / kClock;
       double us = std::max(sum_us, memory_us) + kLaunchUs +
                   (shape.blocks == 1 ? 0.15 : 0.1) * std::min(sum_us, memory_us);
+      if (splits == 1 && shape.blocks == 1 && blocks > machine.multiprocessors / 2) {
+        us += kAloneUs;
+      }
       if (splits > 1) us += 1.5 + 0.1 * splits + part_bytes * 2 / kMemoryBytesPerUs / 1.5;
       if (us < best.us) {
         best = plan;
@@ -330,13 +335,12 @@ struct WeightSearch {
         const int row = std::min(b * shape.columns, c_real()) * plan.tap_count;
         plan.store_pitch = row + (36 - row % 32) % 32;
         const int store_bytes = a * 64 * plan.store_pitch * 4 + 1024;
+        const double store_rate =
+            plan.tap_count == taps.taps ? kStoreBytesPerCycle : kPiecesBytesPerCycle;
         const double tiles =
             static_cast<double>(ceil_div(k_chunks, a)) * ceil_div(c_chunks, b) * tap_tiles;
         const int used = ceil_div(a * b * plan.tap_count, 3) * 3;
-        // Narrow products wait for their factors, which shared memory gives at its own pace.
-        const double products = plan.depth / 16 * used *
-                                std::max(64.0 * shape.columns * 32 / flops_per_cycle(256, 64),
-                                         (2048 + shape.columns * 32) / kSharedBytesPerCycle);
+        const double products = plan.depth / 16 * used * shape.cycles;
         // Boxes of few lines come more slowly than whole patches.
         const double slower = sharing == Sharing::tap ? 1.5 : 1.2;
         const double rows_cycles =
@@ -359,12 +363,12 @@ struct WeightSearch {
                                     static_cast<double>(z.y_shape().numel())) *
                                    2 / kMemoryBytesPerUs;
           const bool direct = splits == 1 && store_bytes <= machine.shared_bytes;
-          const double us =
-              direct ? std::max((cycles + waves * store_bytes / kStoreBytesPerCycle) / kClock,
-                                memory_us + part_bytes / kMemoryBytesPerUs) +
-                           kLaunchUs
-                     : std::max(cycles / kClock, memory_us) + 2 * kLaunchUs + 0.02 * splits +
-                           part_bytes * 2 / kMemoryBytesPerUs / 1.5;
+          const double us = direct ? std::max((cycles + waves * store_bytes / store_rate) / kClock,
+                                              memory_us + part_bytes / kMemoryBytesPerUs) +
+                                         kLaunchUs +
+                                         (blocks > machine.multiprocessors / 2 ? kAloneUs : 0)
+                                   : std::max(cycles / kClock, memory_us) + 2 * kLaunchUs +
+                                         0.02 * splits + part_bytes * 2 / kMemoryBytesPerUs / 1.5;
           if (us < best.us) {
             best = plan;
             best.splits = splits;
@@ -424,6 +428,16 @@ struct WeightSearch {
 };
 
 }  // namespace
+
+Conv2dProblem as_one_line(const Conv2dProblem& problem) {
+  Conv2dProblem z = problem;
+  const bool alone = z.r == 1 && z.s == 1 && z.stride_h == 1 && z.stride_w == 1;
+  if (alone && z.p() == z.h && z.q() == z.w) {
+    z.w *= z.n * z.h;
+    z.n = z.h = 1;
+  }
+  return z;
+}
 
 GatherPlan plan_gather(const Conv2dProblem& z, Direction direction, const Machine& machine) {
   const bool forward = direction == Direction::forward;

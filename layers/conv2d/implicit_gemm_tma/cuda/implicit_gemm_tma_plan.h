@@ -26,6 +26,10 @@ inline constexpr int kGatherShapeCount = 9;
 
 inline constexpr int kMostStages = 64;  // of patches, and of weights
 
+// A 1x1 kernel without stride and padding sees no neighbours: all pixels of all images are one
+// line, which tiles cut without a rest.
+CONVSCOPE_API Conv2dProblem as_one_line(const Conv2dProblem& problem);
+
 struct Machine {
   int multiprocessors = 132;
   int shared_bytes = 227 * 1024;  // of a block
@@ -49,12 +53,13 @@ struct GatherPlan {
 CONVSCOPE_API GatherPlan plan_gather(const Conv2dProblem& problem, Direction direction,
                                      const Machine& machine);
 
-// A kernel of backward_weight: input channels of a slot, which are a row of its patch, and slots of
-// each of three warp groups.
+// A kernel of backward_weight: input channels of a slot, which are a row of its patch, slots of
+// each of three warp groups, and cycles of a product of depth 16: narrow ones wait for dy, which
+// they read across.
 struct WeightShape {
-  int columns, slots;
+  int columns, slots, cycles;
 };
-inline constexpr WeightShape kWeightShapes[] = {{64, 3}, {32, 5}, {16, 6}};
+inline constexpr WeightShape kWeightShapes[] = {{64, 3, 40}, {32, 5, 40}, {16, 6, 29}};
 
 constexpr int kSumFours = 1024;  // sums of four channels that a block of the last pass holds
 

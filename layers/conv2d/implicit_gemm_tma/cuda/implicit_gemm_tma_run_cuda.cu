@@ -35,6 +35,13 @@ void pack_weights(const Conv2dProblem& z, const void* w, void* packed) {
     using Half = decltype(half);
     with_float_type(weight_type(z), [&](auto in) {
       using In = decltype(in);
+      if (const std::int64_t count = packed_count(z); count < kFewWeights) {
+        LaunchShape each = grid_for(count);
+        each.overlaps_previous = true;
+        return launch(pack_few_weights_kernel<In, Half>, each, static_cast<const In*>(w), count,
+                      shape.channels, shape.real_channels, shape.kernel,
+                      static_cast<Half*>(packed));
+      }
       launch(pack_weights_kernel<In, Half>,
              {.grid = dim3(static_cast<unsigned>(shape.blocks_of_channels()),
                            static_cast<unsigned>(shape.blocks_of_rows())),
