@@ -74,6 +74,7 @@ Machine machine() {
 // for.
 struct Plans {
   Conv2dProblem problem;
+  Conv2dProblem as_run;
   Direction direction;
   GatherPlan gather;
   WeightPlan weight;
@@ -87,11 +88,11 @@ std::shared_ptr<const Plans> plans_of(const Conv2dProblem& z, Direction directio
   for (const auto& plans : kept) {
     if (plans->direction == direction && plans->problem == z) return plans;
   }
-  auto made = std::make_shared<Plans>(Plans{z, direction, {}, {}});
+  auto made = std::make_shared<Plans>(Plans{z, as_one_line(z), direction, {}, {}});
   if (direction == Direction::backward_weight) {
-    made->weight = plan_weight(z, machine());
+    made->weight = plan_weight(made->as_run, machine());
   } else {
-    made->gather = plan_gather(z, direction, machine());
+    made->gather = plan_gather(made->as_run, direction, machine());
   }
   if (kept.size() < kKept) {
     kept.push_back(made);
@@ -144,7 +145,7 @@ void forward(const Conv2dForwardArgs& args) {
   const Work work = work_in(z, Direction::forward, *plans, args.workspace);
   HalfFactors x{args.x, nullptr};
   if (is_scaled(z)) x = factors_of_image(args.x_factors, args.x, z.x_shape(), work.x_block);
-  run_gather(z, Direction::forward, plans->gather,
+  run_gather(plans->as_run, Direction::forward, plans->gather,
              {.in = x.halves,
               .in_scale = x.scale,
               .packed = args.prepared,
@@ -161,7 +162,7 @@ void backward_data(const Conv2dBackwardDataArgs& args) {
   const Work work = work_in(z, Direction::backward_data, *plans, args.workspace);
   HalfFactors dy{args.dy, nullptr};
   if (is_scaled(z)) dy = factors_of_image(args.dy_factors, args.dy, z.y_shape(), work.dy_block);
-  run_gather(z, Direction::backward_data, plans->gather,
+  run_gather(plans->as_run, Direction::backward_data, plans->gather,
              {.in = dy.halves,
               .in_scale = dy.scale,
               .packed = args.prepared,
@@ -178,7 +179,7 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
     at = factors_of_images(z, {args.x_factors, args.dy_factors}, args.x, args.dy, work.x_block,
                            work.dy_block);
   }
-  run_weight(z, plans->weight, at.x, at.dy, work.parts, args.dw, args.accumulate);
+  run_weight(plans->as_run, plans->weight, at.x, at.dy, work.parts, args.dw, args.accumulate);
 }
 
 // ---- card --------------------------------------------------------------------------------------
@@ -272,12 +273,14 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   // f32 is measured by the peak of TF32, which halves run at twice the rate of.
   const double flops = z.nominal_flops() * (scaled ? 0.5 : 1);
   const double peak = scaled ? kUnmeasuredGpu.tf32_flops : kUnmeasuredGpu.half_flops;
-  const double dw_bytes = weight ? 4.0 * static_cast<double>(z.w_shape().numel()) : 0;
+  const bool stored = weight && plans->weight.direct;
+  const double dw_bytes = weight && !stored ? 4.0 * static_cast<double>(z.w_shape().numel()) : 0;
   return {.flops = flops,
           .bytes = z.nominal_bytes(),
           .peak_share = std::clamp(flops / (peak * std::max(us, 0.1) * 1e-6), 1e-9, 1.0),
           .pass_bytes = kWeightStores * dw_bytes,
-          .launches = kCostWeights.launches[at] + (!weight && gather.splits > 1 ? kSumLaunches : 0),
+          .launches = kCostWeights.launches[at] - (stored ? 1 : 0) +
+                      (!weight && gather.splits > 1 ? kSumLaunches : 0),
           .tensor_cores = true};
 }
 

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "framework/cuda/async_copy.cuh"
 #include "framework/cuda/half.cuh"
 #include "framework/cuda/matrix_step.cuh"
 #include "framework/cuda/tma.cuh"
@@ -68,6 +69,7 @@ struct Gather {
   // Not 0: every tap and chunk has a place of its own, chunk resident_taps + tap, and is brought
   // once.
   int resident_taps = 0;
+  bool zeros_behind = false;  // the rows behind a patch are read, and must be zeros
   int splits = 1, tiles = 0, column_tiles = 1;
   FastDivisor by_column_tiles, by_splits, by_pitch, by_lines;
   TapSets taps;
@@ -259,6 +261,16 @@ __global__ __launch_bounds__(kGatherThreads,
   std::uint64_t* const weight_empty = barriers + 3 * kMostStages;
   const int thread = static_cast<int>(threadIdx.x);
   const int warp = thread / 32;
+  if (z.zeros_behind) {  // no box reaches them
+    const int pieces = (z.patch_stage_bytes - z.patch_bytes) / 16;
+    for (int stage = 0; stage < z.patch_stages; ++stage) {
+      unsigned char* const behind = patches + stage * z.patch_stage_bytes + z.patch_bytes;
+      for (int i = thread; i < pieces; i += kGatherThreads) {
+        reinterpret_cast<uint4*>(behind)[i] = make_uint4(0, 0, 0, 0);
+      }
+    }
+    order_shared_writes_for_matrix_unit();
+  }
   if (thread == 32) {
     tma::fetch_map(z.pixels);
     tma::fetch_map(z.weights);

@@ -30,7 +30,11 @@ double row_cycles(int channels, int chunk) {
   const double whole = chunk * 2 / kBytesPerCycle;
   return channels % chunk == 0 ? std::max(whole, 2.0) : whole * 2;
 }
+constexpr double kStoreBytesPerCycle = 16;  // of dw, through shared memory
+constexpr double kPiecesBytesPerCycle = 5;  // the same, when only some of the taps lie together
 constexpr double kLaunchUs = 2;
+// More, when blocks are so large and many that the next kernel cannot begin beside them.
+constexpr double kAloneUs = 2;
 constexpr double kMemoryBytesPerUs = 3.2e6;
 constexpr int kBox = 256;                   // the longest box
 constexpr int kBarrierBytes = 1024 + 2048;  // alignment of the first stage, and barriers
@@ -47,7 +51,7 @@ std::vector<int> cuts(int side, int most) {
     last = length;
     if (length <= most) out.push_back(length);
   }
-  for (const int length : {64, 32, 16, 8, 4, 2, 1}) {
+  for (const int length : {256, 128, 64, 32, 16, 8, 4, 2, 1}) {
     if (length <= most && length < side && (out.empty() || length < out.back())) {
       out.push_back(length);
     }
@@ -66,6 +70,18 @@ struct GatherSearch {
   int depth, columns;
   GatherPlan best;
 
+  // Pixels from line to line, lines from image to image.
+  int pitch_of_lines(const Extents& extents, int width) const {
+    const bool forward = direction == Direction::forward;
+    return pitch_of(geometry.wide[0], geometry.phases_w, narrow(forward ? z.w : z.q()), extents.w,
+                    width);
+  }
+  int lines_of_images(const Extents& extents, int height) const {
+    const bool forward = direction == Direction::forward;
+    return pitch_of(geometry.high[0], geometry.phases_h, narrow(forward ? z.h : z.p()), extents.h,
+                    height);
+  }
+
   void consider(int shape_index, Sharing sharing, const Extents& extents, int width, int height,
                 int images) {
     const GatherShape& shape = kGatherShapes[shape_index];
@@ -74,8 +90,9 @@ struct GatherSearch {
     plan.shape = shape_index;
     plan.sharing = sharing;
     plan.width = width, plan.height = height, plan.images = images;
-    plan.pitch = plan.patch_w = width + extents.w;
-    plan.lines = plan.patch_h = height + extents.h;
+    plan.pitch = plan.patch_w = pitch_of_lines(extents, width);
+    plan.lines = plan.patch_h = lines_of_images(extents, height);
+    plan.zeros_behind = plan.pitch < width + extents.w || plan.lines < height + extents.h;
     if ((plan.patch_w - 1) * step_w >= kBox || (plan.patch_h - 1) * step_h >= kBox ||
         images > kBox) {
       return;
@@ -183,6 +200,9 @@ struct GatherSearch {
       const double sum_us = cycles / kClock;
       double us = std::max(sum_us, memory_us) + kLaunchUs +
                   (shape.blocks == 1 ? 0.15 : 0.1) * std::min(sum_us, memory_us);
+      if (splits == 1 && shape.blocks == 1 && blocks > machine.multiprocessors / 2) {
+        us += kAloneUs;
+      }
       if (splits > 1) us += 1.5 + 0.1 * splits + part_bytes * 2 / kMemoryBytesPerUs / 1.5;
       if (us < best.us) {
         best = plan;
@@ -216,12 +236,13 @@ struct GatherSearch {
         if (shape.columns == 16 && columns > 16) continue;
         if (shape.chunk < 64 && depth > shape.chunk) continue;
         for (const int width : cuts(out_w, shape.rows)) {
-          const int pitch = width + extents.w;
+          const int pitch = pitch_of_lines(extents, width);
           const int most_lines = (shape.rows - width) / pitch + 1;
           for (const int height : cuts(out_h, most_lines)) {
             int images = 1;
             if (height == out_h || height + extents.h <= most_lines) {
-              images = std::min(narrow(z.n), 1 + (most_lines - height) / (height + extents.h));
+              images = std::min(narrow(z.n),
+                                1 + (most_lines - height) / lines_of_images(extents, height));
             }
             consider(i, sharing, extents, width, height, images);
           }
@@ -254,6 +275,15 @@ struct WeightSearch {
   int k_channels, c_channels;
   WeightPlan best;
 
+  int c_real() const { return narrow(z.c); }
+
+  int pitch_of_lines(const Extents& extents, int width) const {
+    return pitch_of(geometry.wide[0], 1, narrow(z.w), extents.w, width);
+  }
+  int lines_of_images(const Extents& extents, int height) const {
+    return pitch_of(geometry.high[0], 1, narrow(z.h), extents.h, height);
+  }
+
   void consider(int shape_index, Sharing sharing, const Extents& extents, const TapSets& taps,
                 int width, int height, int images, bool apart) {
     const WeightShape& shape = kWeightShapes[shape_index];
@@ -262,8 +292,8 @@ struct WeightSearch {
     plan.sharing = sharing;
     plan.width = width, plan.height = height, plan.images = images;
     plan.columns_apart = apart;
-    plan.pitch = plan.patch_w = plan.errors_w = width + extents.w;
-    plan.patch_h = height + extents.h;
+    plan.pitch = plan.patch_w = plan.errors_w = pitch_of_lines(extents, width);
+    plan.patch_h = lines_of_images(extents, height);
     plan.errors_h = images > 1 ? plan.patch_h : height;
     const int step_h = geometry.high[0].step, step_w = geometry.wide[0].step;
     if ((plan.patch_w - 1) * step_w >= kBox || (plan.patch_h - 1) * step_h >= kBox ||
@@ -304,12 +334,17 @@ struct WeightSearch {
         if (plan.stages < 2) continue;
         plan.shared_bytes =
             static_cast<std::size_t>(plan.stages * plan.stage_bytes + kBarrierBytes);
+        // As much of dw as a block has, when it writes it itself: rows of 4 mod 32 numbers, so that
+        // eight rows meet all banks.
+        const int row = std::min(b * shape.columns, c_real()) * plan.tap_count;
+        plan.store_pitch = row + (36 - row % 32) % 32;
+        const int store_bytes = a * 64 * plan.store_pitch * 4 + 1024;
+        const double store_rate =
+            plan.tap_count == taps.taps ? kStoreBytesPerCycle : kPiecesBytesPerCycle;
         const double tiles =
             static_cast<double>(ceil_div(k_chunks, a)) * ceil_div(c_chunks, b) * tap_tiles;
         const int used = ceil_div(a * b * plan.tap_count, 3) * 3;
-        const double products =
-            plan.depth / 16 * used *
-            (64.0 * std::max(shape.columns, 32) * 32 / flops_per_cycle(256, 64));
+        const double products = plan.depth / 16 * used * shape.cycles;
         // Boxes of few lines come more slowly than whole patches.
         const double slower = sharing == Sharing::tap ? 1.5 : 1.2;
         const double rows_cycles =
@@ -331,12 +366,22 @@ struct WeightSearch {
           const double memory_us = (static_cast<double>(z.x_shape().numel()) +
                                     static_cast<double>(z.y_shape().numel())) *
                                    2 / kMemoryBytesPerUs;
-          const double us = std::max(cycles / kClock, memory_us) + 2 * kLaunchUs + 0.02 * splits +
-                            part_bytes * 2 / kMemoryBytesPerUs / 1.5;
+          const bool direct = splits == 1 && store_bytes <= machine.shared_bytes;
+          const double us = direct ? std::max((cycles + waves * store_bytes / store_rate) / kClock,
+                                              memory_us + part_bytes / kMemoryBytesPerUs) +
+                                         kLaunchUs +
+                                         (blocks > machine.multiprocessors / 2 ? kAloneUs : 0)
+                                   : std::max(cycles / kClock, memory_us) + 2 * kLaunchUs +
+                                         0.02 * splits + part_bytes * 2 / kMemoryBytesPerUs / 1.5;
           if (us < best.us) {
             best = plan;
             best.splits = splits;
+            best.direct = direct;
             best.us = us;
+            if (direct) {
+              best.shared_bytes =
+                  std::max(best.shared_bytes, static_cast<std::size_t>(store_bytes));
+            }
           }
         }
       }
@@ -353,18 +398,18 @@ struct WeightSearch {
       if (sharing == Sharing::patch && extents.h == 0) continue;
 
       for (int i = 0; i < static_cast<int>(std::size(kWeightShapes)); ++i) {
-        if (kWeightShapes[i].columns < 64 && c_channels > kWeightShapes[i].columns) continue;
         for (const int width : cuts(out_w, 256)) {
           const bool apart = extents.w > 0 && width < out_w;
           if (apart && out_w % width != 0) continue;  // a line's rest would be counted twice
-          const TapSets taps = tap_sets(geometry, sharing, width + extents.w);
-          const int pitch = width + extents.w;
+          const int pitch = pitch_of_lines(extents, width);
+          const TapSets taps = tap_sets(geometry, sharing, pitch);
           for (const int height : cuts(out_h, std::max(1, 256 / pitch))) {
             int last = 0;
             for (const int most : {64, 128, 256}) {
               int images = 1;
               if (height == out_h || extents.h == 0) {
-                images = std::clamp(most / (pitch * (height + extents.h)), 1, narrow(z.n));
+                images =
+                    std::clamp(most / (pitch * lines_of_images(extents, height)), 1, narrow(z.n));
               }
               if (images == last) continue;
               last = images;
@@ -387,6 +432,16 @@ struct WeightSearch {
 };
 
 }  // namespace
+
+Conv2dProblem as_one_line(const Conv2dProblem& problem) {
+  Conv2dProblem z = problem;
+  const bool alone = z.r == 1 && z.s == 1 && z.stride_h == 1 && z.stride_w == 1;
+  if (alone && z.p() == z.h && z.q() == z.w) {
+    z.w *= z.n * z.h;
+    z.n = z.h = 1;
+  }
+  return z;
+}
 
 GatherPlan plan_gather(const Conv2dProblem& z, Direction direction, const Machine& machine) {
   const bool forward = direction == Direction::forward;

@@ -26,6 +26,10 @@ inline constexpr int kGatherShapeCount = 9;
 
 inline constexpr int kMostStages = 64;  // of patches, and of weights
 
+// A 1x1 kernel without stride and padding sees no neighbours: all pixels of all images are one
+// line, which tiles cut without a rest.
+CONVSCOPE_API Conv2dProblem as_one_line(const Conv2dProblem& problem);
+
 struct Machine {
   int multiprocessors = 132;
   int shared_bytes = 227 * 1024;  // of a block
@@ -37,6 +41,7 @@ struct GatherPlan {
   int width = 1, height = 1, images = 1;  // outputs of a tile
   int pitch = 1, lines = 1;               // rows of a patch's line, lines from image to image
   int patch_w = 1, patch_h = 1;
+  bool zeros_behind = false;  // the rows behind a patch are read as zeros (pitch_of)
   int patch_stage_bytes = 0, patch_stages = 2, weight_stages = 2;
   bool weights_stay = false;  // all of them in shared memory
   int splits = 1;
@@ -48,12 +53,13 @@ struct GatherPlan {
 CONVSCOPE_API GatherPlan plan_gather(const Conv2dProblem& problem, Direction direction,
                                      const Machine& machine);
 
-// A kernel of backward_weight: input channels of a slot, which are a row of its patch, and slots of
-// each of three warp groups.
+// A kernel of backward_weight: input channels of a slot, which are a row of its patch, slots of
+// each of three warp groups, and cycles of a product of depth 16: narrow ones wait for dy, which
+// they read across.
 struct WeightShape {
-  int columns, slots;
+  int columns, slots, cycles;
 };
-inline constexpr WeightShape kWeightShapes[] = {{64, 3}, {32, 5}, {16, 6}};
+inline constexpr WeightShape kWeightShapes[] = {{64, 3, 40}, {32, 5, 40}, {16, 6, 29}};
 
 constexpr int kSumFours = 1024;  // sums of four channels that a block of the last pass holds
 
@@ -67,7 +73,9 @@ struct WeightPlan {
   int tiles_w = 1, tiles_h = 1, tiles_n = 1;
   int pixels_stage_bytes = 0, stage_bytes = 0, stages = 2;
   int splits = 1;
-  int sum_width = 8;  // channels that a block of the last pass sums, of one k
+  bool direct = false;  // one part: the blocks write dw themselves
+  int store_pitch = 0;  // numbers of an output channel in shared memory, then
+  int sum_width = 8;    // channels that a block of the last pass sums, of one k
   std::size_t shared_bytes = 0;
   double us = 0;
   TapSets taps;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // implicit_gemm_tma_run_cuda.cu: plans become parameters of kernels: tensor maps, sizes, grids.
 // Read next  implicit_gemm_tma_gather.cuh
+#include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_pack.cuh"
 #include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_run.h"
 #include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_scaled.cuh"
 #include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_weight.cuh"
@@ -63,15 +64,25 @@ Factors factors_of_images(const Conv2dProblem& z, const Factors& given, const vo
 
 void pack_weights(const Conv2dProblem& z, const void* w, void* packed) {
   if (is_scaled(z)) return pack_scaled_weights(z, static_cast<const float*>(w), packed);
-  const std::int64_t count = packed_count(z);
-  LaunchShape shape = grid_for(count);
-  shape.overlaps_previous = true;
+  const PackShape shape(narrow(z.k), narrow(z.c), narrow(eights(z.c)), narrow(z.r * z.s),
+                        reinterpret_cast<std::uintptr_t>(w) % 16 == 0);
   with_half(z, [&](auto half) {
     using Half = decltype(half);
     with_float_type(weight_type(z), [&](auto in) {
       using In = decltype(in);
-      launch(pack_weights_kernel<In, Half>, shape, static_cast<const In*>(w), count,
-             narrow(eights(z.c)), narrow(z.c), narrow(z.r * z.s), static_cast<Half*>(packed));
+      if (const std::int64_t count = packed_count(z); count < kFewWeights) {
+        LaunchShape each = grid_for(count);
+        each.overlaps_previous = true;
+        return launch(pack_few_weights_kernel<In, Half>, each, static_cast<const In*>(w), count,
+                      shape.channels, shape.real_channels, shape.kernel,
+                      static_cast<Half*>(packed));
+      }
+      launch(pack_weights_kernel<In, Half>,
+             {.grid = dim3(static_cast<unsigned>(shape.blocks_of_channels()),
+                           static_cast<unsigned>(shape.blocks_of_rows())),
+              .block = dim3(kPackThreads),
+              .overlaps_previous = true},
+             static_cast<const In*>(w), shape, static_cast<Half*>(packed));
     });
   });
 }
@@ -132,6 +143,7 @@ void run_gather(const Conv2dProblem& z, Direction direction, const GatherPlan& p
   gather.patch_stages = plan.patch_stages;
   gather.weight_stages = plan.weight_stages;
   gather.resident_taps = plan.weights_stay ? plan.taps.taps : 0;
+  gather.zeros_behind = plan.zeros_behind;
   gather.splits = plan.splits;
   gather.column_tiles = plan.column_tiles;
   gather.tiles = plan.row_tiles * plan.splits * plan.column_tiles;
@@ -155,7 +167,7 @@ void run_gather(const Conv2dProblem& z, Direction direction, const GatherPlan& p
 }
 
 std::int64_t weight_parts(const Conv2dProblem& z, const WeightPlan& plan) {
-  return plan.splits * packed_count(z);
+  return plan.direct ? 0 : plan.splits * packed_count(z);
 }
 
 void run_weight(const Conv2dProblem& z, const WeightPlan& plan, const HalfFactors& x,
@@ -190,6 +202,14 @@ void run_weight(const Conv2dProblem& z, const WeightPlan& plan, const HalfFactor
   gather.k = narrow(z.k);
   gather.channels = narrow(eights(z.c));
   gather.kernel = narrow(z.r * z.s);
+  if (plan.direct) {
+    gather.dw = dw;
+    gather.dw_is_f32 = weight_type(z) == DType::f32;
+    gather.accumulate = accumulate;
+    gather.real_channels = narrow(z.c);
+    gather.store_pitch = plan.store_pitch;
+    gather.dw_in_fours = z.c * z.r * z.s % 4 == 0 && reinterpret_cast<std::uintptr_t>(dw) % 16 == 0;
+  }
   gather.splits = plan.splits;
   gather.steps = plan.tiles_w * plan.tiles_h * plan.tiles_n;
   gather.k_blocks = plan.k_blocks;
@@ -218,6 +238,7 @@ void run_weight(const Conv2dProblem& z, const WeightPlan& plan, const HalfFactor
           .shared_bytes = plan.shared_bytes,
           .overlaps_previous = true},
          gather);
+  if (plan.direct) return;
   const std::int64_t count = packed_count(z);
   const int width = plan.sum_width;
   with_float_type(weight_type(z), [&](auto out) {

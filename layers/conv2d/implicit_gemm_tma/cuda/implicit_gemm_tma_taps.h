@@ -147,6 +147,21 @@ inline Extents extents_of(const Geometry& g, Sharing sharing) {
   return out;
 }
 
+// Pixels from one line of a patch to the next, when it holds `length` outputs of a line; lines from
+// one image to the next, likewise. `size`: of the image that is read. Where a patch holds whole
+// lines, the zeros behind one are those before the next: of 7 pixels and one zero on each side 8
+// stand in a line, not 9. Behind the last line zeros must follow, too.
+//   . a b c d e f g | . h i j k l m n | .        ('.' zeros)
+inline int pitch_of(const Line& line, int phases, int size, int extent, int length) {
+  if (extent == 0 || phases > 1 || line.step > 1 || length < line.outputs) return length + extent;
+  int least = line.offset[0], most = line.offset[0];
+  for (int i = 1; i < line.taps; ++i) {
+    least = std::min(least, line.offset[i]);
+    most = std::max(most, line.offset[i]);
+  }
+  return std::min(length + extent, std::max({size - least, length + most, length, extent + 1}));
+}
+
 // The taps of all phases; tiles are filled in by the plan.
 inline TapSets tap_sets(const Geometry& g, Sharing sharing, int pitch) {
   TapSets out;

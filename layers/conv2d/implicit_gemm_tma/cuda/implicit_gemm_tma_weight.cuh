@@ -34,6 +34,10 @@ struct WeightGather {
   float* parts = nullptr;               // [splits][K][R S][channels]
   const float* pixels_scale = nullptr;  // null: factors were not scaled
   const float* errors_scale = nullptr;
+  // Not null: there is one part, and the blocks write (or add to) dw [K,C,R,S] themselves.
+  void* dw = nullptr;
+  int real_channels = 0, store_pitch = 0;
+  bool dw_is_f32 = false, accumulate = false, dw_in_fours = false;
   int k = 0, channels = 0, kernel = 1;            // K, C rounded up, R S
   int splits = 1, steps = 0;                      // steps: boxes of pixels
   int k_blocks = 1, c_blocks = 1, tap_count = 1;  // of 64 (16) channels, of taps: what a tile holds
@@ -63,6 +67,66 @@ __device__ inline void with_count(int count, Body&& body) {
     }
   }
 }
+
+#if defined(CONVSCOPE_MATRIX_STEP)
+
+// Four neighbours of dw as they are stored.
+template <class Out>
+struct alignas(4 * sizeof(Out)) FourOfWeight {
+  Out at[4];
+};
+
+// One row of the block's part of dw, by one warp: `count` numbers that lie together in dw.
+template <class Out>
+__device__ inline void store_weight_row(const float* from, Out* to, int count, bool in_fours,
+                                        bool accumulate) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  if (in_fours) {
+#pragma unroll 4
+    for (int i = lane; i < count / 4; i += 32) {
+      const float4 sum = reinterpret_cast<const float4*>(from)[i];
+      float out[4] = {sum.x, sum.y, sum.z, sum.w};
+      auto& four = reinterpret_cast<FourOfWeight<Out>*>(to)[i];
+      FourOfWeight<Out> before;
+      if (accumulate) before = four;
+#pragma unroll
+      for (int e = 0; e < 4; ++e) {
+        if (accumulate) out[e] = to_float(before.at[e]) + out[e];
+        before.at[e] = from_float<Out>(out[e]);
+      }
+      four = before;
+    }
+    return;
+  }
+  for (int i = lane; i < count; i += 32) {
+    to[i] = from_float<Out>(accumulate ? to_float(to[i]) + from[i] : from[i]);
+  }
+}
+
+// The block's part of dw, from [k][c][tap] in shared memory. Taps of a tile that lacks some lie
+// apart in dw.
+template <class Out>
+__device__ inline void store_weights(const WeightGather& z, const float* from, int first_k,
+                                     int rows, int first_c, int channels, int first_tap, int taps) {
+  Out* const dw = static_cast<Out*>(z.dw);
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  for (int row = static_cast<int>(threadIdx.x) / 32; row < rows; row += kWeightGroups * 4) {
+    Out* const to =
+        dw + (static_cast<std::int64_t>(first_k + row) * z.real_channels + first_c) * z.kernel;
+    const float* const sums = from + row * z.store_pitch;
+    if (taps == z.kernel) {
+      store_weight_row(sums, to, channels * taps, z.dw_in_fours, z.accumulate);
+      continue;
+    }
+    for (int i = lane; i < channels * taps; i += 32) {
+      const int c = i / taps;
+      Out& out = to[c * z.kernel + z.taps.tap[first_tap + i - c * taps].index];
+      out = from_float<Out>(z.accumulate ? to_float(out) + sums[i] : sums[i]);
+    }
+  }
+}
+
+#endif
 
 // Block (x: k tile inside c tile inside tap tile, y: split).
 template <class V>
@@ -219,6 +283,34 @@ __global__ __launch_bounds__(kWeightThreads,
       for (int j = 0; j < V::kSlots; ++j) times_power_of_two(unscale, sums[j]);
     }
 
+    if (z.dw != nullptr) {
+      constexpr unsigned kAll = 128 * kWeightGroups;
+      auto* const turned = reinterpret_cast<float*>(stages);  // all products are done with it:
+      tma::group_sync(1, kAll);
+      const int channels = min(z.c_blocks * V::kColumns, z.real_channels - first_c);
+      const int taps = last_tap - first_tap;
+#pragma unroll
+      for (int j = 0; j < V::kSlots; ++j) {
+        if (slot_tap[j] < 0) continue;
+        const int of_tap = (warp_group + j * kWeightGroups) / z.tap_count;
+        const int a = of_tap / z.c_blocks, b = of_tap - a * z.c_blocks;
+        const int tap = taps == z.kernel ? z.taps.tap[slot_tap[j]].index : slot_tap[j] - first_tap;
+#pragma unroll
+        for (int e = 0; e < V::kColumns / 2; ++e) {  // sums[4 j + 2 i + column]
+          const int k = 64 * a + thread % 128 / 32 * 16 + lane / 4 + e / 2 % 2 * 8;
+          const int c = V::kColumns * b + e / 4 * 8 + 2 * (lane % 4) + e % 2;
+          if (c < channels) turned[k * z.store_pitch + c * taps + tap] = sums[j][e];
+        }
+      }
+      tma::group_sync(1, kAll);
+      const int rows = min(64 * z.k_blocks, z.k - first_k);
+      z.dw_is_f32
+          ? store_weights<float>(z, turned, first_k, rows, first_c, channels, first_tap, taps)
+          : store_weights<typename V::Half>(z, turned, first_k, rows, first_c, channels, first_tap,
+                                            taps);
+      return;
+    }
+
 #pragma unroll
     for (int j = 0; j < V::kSlots; ++j) {
       if (slot_tap[j] < 0) continue;
@@ -293,23 +385,6 @@ __global__ void sum_weights_kernel(const float* parts, int splits, std::int64_t 
     }
     Out* const to = dw + (k * real_channels + first_c) * kernel + i;
     *to = from_float<Out>(accumulate ? to_float(*to) + total : total);
-  }
-}
-
-// w [K,C,R,S] as halves [K][R S][channels], zeros behind the last channel. Thread per element.
-template <class In, class Half>
-__global__ void pack_weights_kernel(const In* w, std::int64_t count, int channels,
-                                    int real_channels, int kernel, Half* packed) {
-  let_next_kernel_start();
-  wait_for_previous_kernel();
-  for (std::int64_t i = global_thread(); i < count; i += global_threads()) {
-    const int c = static_cast<int>(i % channels);
-    const std::int64_t row = i / channels;
-    const std::int64_t k = row / kernel;
-    packed[i] =
-        c < real_channels
-            ? from_float<Half>(to_float(w[(k * real_channels + c) * kernel + (row - k * kernel)]))
-            : from_float<Half>(0.0f);
   }
 }
 

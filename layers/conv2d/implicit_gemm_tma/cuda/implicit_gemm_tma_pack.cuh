@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+// implicit_gemm_tma_pack.cuh: weights [K,C,R,S] as halves [K][R S][C rounded up], which the copy
+// engine brings in boxes of channels. A block reads whole rows of C R S numbers, one behind the
+// other, turns them in shared memory, and writes 8 channels at once.
+// Read next  implicit_gemm_tma_run_cuda.cu
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "framework/cuda/half.cuh"
+#include "framework/cuda/launch.cuh"
+#include "framework/int_math.h"
+
+namespace convscope::implicit_gemm_tma {
+
+constexpr int kPackThreads = 192;    // 64 channels of 3x3 are 144 reads of four numbers
+constexpr int kPackedHalves = 6144;  // of a block, in shared memory
+constexpr int kPackedGoal = 2048;    // numbers of a block, so that there are many blocks
+
+// A block has `rows` output channels and `width` input channels of them; `pitch` halves stand
+// between two taps in shared memory, so that four taps meet other banks.
+struct PackShape {
+  int k = 0, real_channels = 0, channels = 0, kernel = 1;
+  int width = 8, pitch = 16, rows = 1;
+  bool fours = false;  // w can be read four numbers at a time
+  FastDivisor by_kernel, by_row, by_eights;
+
+  PackShape(int k_, int real_channels_, int channels_, int kernel_, bool aligned)
+      : k(k_), real_channels(real_channels_), channels(channels_), kernel(kernel_) {
+    const int most = kPackedHalves / kernel - 8;
+    width = std::min({channels, 256, std::max(8, most / 8 * 8)});
+    pitch = width + 8;
+    if (width == channels) {
+      rows = std::clamp(
+          std::min(kPackedHalves / (kernel * pitch), kPackedGoal / (kernel * real_channels)), 1, k);
+    }
+    fours = aligned && static_cast<std::int64_t>(real_channels) * kernel % 4 == 0;
+    by_kernel = FastDivisor(kernel);
+    by_row = FastDivisor(std::min(width, real_channels) * kernel);
+    by_eights = FastDivisor(width / 8);
+  }
+  int blocks_of_channels() const { return ceil_div(channels, width); }
+  int blocks_of_rows() const { return ceil_div(k, rows); }
+};
+
+template <class In>
+struct alignas(4 * sizeof(In)) FourNumbers {  // one read
+  In at[4];
+};
+
+// Block (x: channels, y: output channels).
+template <class In, class Half>
+__global__ __launch_bounds__(kPackThreads) void pack_weights_kernel(
+    const In* __restrict__ w, const __grid_constant__ PackShape z, Half* packed) {
+  __shared__ __align__(16) Half turned[kPackedHalves];  // [row][tap][channel]
+  let_next_kernel_start();
+  wait_for_previous_kernel();
+  const int thread = static_cast<int>(threadIdx.x);
+  const int first_c = static_cast<int>(blockIdx.x) * z.width;
+  const int first_k = static_cast<int>(blockIdx.y) * z.rows;
+  const int here = min(z.width, z.channels - first_c);  // a multiple of 8
+  const int real = min(here, z.real_channels - first_c);
+  const int rows = min(z.rows, z.k - first_k);
+  const int row_numbers = real * z.kernel;
+  const int row_halves = z.kernel * z.pitch;
+  // One row, or several whole ones.
+  const In* const from =
+      w + (static_cast<std::int64_t>(first_k) * z.real_channels + first_c) * z.kernel;
+  const auto place = [&](int number, In value) {
+    const int row = rows == 1 ? 0 : z.by_row.divide(number);
+    const int of_row = number - row * row_numbers;
+    const int c = z.by_kernel.divide(of_row);
+    turned[row * row_halves + (of_row - c * z.kernel) * z.pitch + c] =
+        from_float<Half>(to_float(value));
+  };
+  const int numbers = rows * row_numbers;
+  if (z.fours) {
+#pragma unroll 3
+    for (int i = thread; i < numbers / 4; i += kPackThreads) {
+      const FourNumbers<In> four = reinterpret_cast<const FourNumbers<In>*>(from)[i];
+#pragma unroll
+      for (int e = 0; e < 4; ++e) place(4 * i + e, four.at[e]);
+    }
+  } else {
+    for (int i = thread; i < numbers; i += kPackThreads) place(i, from[i]);
+  }
+  if (real < here) {
+    for (int i = thread; i < rows * z.kernel * (here - real); i += kPackThreads) {
+      const int row = i / (here - real);
+      turned[row * z.pitch + real + i - row * (here - real)] = from_float<Half>(0.0f);
+    }
+  }
+  __syncthreads();
+  const int eights = here / 8;
+  for (int i = thread; i < rows * z.kernel * eights; i += kPackThreads) {
+    const int row = here == z.width ? z.by_eights.divide(i) : i / eights;  // of taps
+    const int c = (i - row * eights) * 8;
+    *reinterpret_cast<uint4*>(
+        packed + (static_cast<std::int64_t>(first_k) * z.kernel + row) * z.channels + first_c + c) =
+        *reinterpret_cast<const uint4*>(turned + row * z.pitch + c);
+  }
+}
+
+// The same, thread per number: for so few weights that turning them takes longer than reading them
+// one by one.
+constexpr std::int64_t kFewWeights = 1 << 17;
+template <class In, class Half>
+__global__ void pack_few_weights_kernel(const In* w, std::int64_t count, int channels,
+                                        int real_channels, int kernel, Half* packed) {
+  let_next_kernel_start();
+  wait_for_previous_kernel();
+  for (std::int64_t i = global_thread(); i < count; i += global_threads()) {
+    const int c = static_cast<int>(i % channels);
+    const std::int64_t row = i / channels;
+    const std::int64_t k = row / kernel;
+    packed[i] =
+        c < real_channels
+            ? from_float<Half>(to_float(w[(k * real_channels + c) * kernel + (row - k * kernel)]))
+            : from_float<Half>(0.0f);
+  }
+}
+
+}  // namespace convscope::implicit_gemm_tma
