@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // half_piece.cuh: 16 bytes of images with their channels last, which a thread loads and stores at
-// once: eight halves that lie side by side, or four f32. And maps over arrays of halves: computed in
-// f32, rounded once.
+// once: eight halves that lie side by side, or four f32. And maps over arrays of halves: computed
+// in f32, rounded once.
 #pragma once
 
 #include "framework/cuda/half.cuh"

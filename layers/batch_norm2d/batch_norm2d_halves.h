@@ -9,9 +9,9 @@
 //            residual is g; dx = a g + b (x - mean) + d; gradients of weight and bias from sums
 //            over g and g (x - mean). dy stays as it is
 // Shapes     x, y, dy, dx, residual and its gradient of one type: bf16, f16 or f32; C is that of
-//            weight; weight, bias, their gradients and the running statistics f32 [C]; mean, inverse deviation f64 [C],
-//            factors f32 [3,Cp], which the backward reads.
-//            Lanes behind the last channel are 0 in x, and become 0 in y and dx
+//            weight; weight, bias, their gradients and the running statistics f32 [C]; mean,
+//            inverse deviation f64 [C], factors f32 [3,Cp], which the backward reads. Lanes behind
+//            the last channel are 0 in x, and become 0 in y and dx
 // Numerics   sums in f32 and double in a fixed order (framework/cuda/channel_sums.cuh), y and dx
 //            computed in f32 and rounded once: the same bits on each run
 // Factors    of f32 images y and dx can be written as what products read (half_factors.h), beside

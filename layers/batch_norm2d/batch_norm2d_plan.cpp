@@ -94,8 +94,8 @@ void BatchNormOp::forward(PlanBuilder& builder) {
   });
 }
 
-// Of f32 images who reads y decides as what it is written: as numbers, as factors of products, or as
-// both. The bound that the scale of factors needs is the sum of this one's and that of the residual.
+// Of f32 images who reads y decides as what it is written: as numbers, as factors of products, or
+// as both. The bound that the scale of factors needs is the sum of its own and the residual's.
 void BatchNormOp::train_channels_last(PlanBuilder& builder) {
   factors_ = builder.slot({3, builder.graph().stored_shape(output)[4]}, DType::f32);
   const PlanGraph::ReadAs read = builder.graph().read_as(output);

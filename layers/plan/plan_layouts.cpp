@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // plan_layouts.cpp: says which operations of a planned step work on blocked images, or on f32 with
-// their channels last (layers/dispatch/activation_layout.h), and puts copies where two layouts meet.
+// their channels last (layers/dispatch/activation_layout.h), and puts copies where layouts meet.
 //
 // Idea       Each operation says what it costs in each layout, each value what its copy into the
 //            other one costs. The cheapest choice for all of them together is a minimum cut

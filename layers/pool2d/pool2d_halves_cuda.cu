@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// pool2d_halves_cuda.cu: pooling of halves or f32 with their channels last: a thread has 16 bytes of
-// a pixel, eight channels of halves or four of f32.
+// pool2d_halves_cuda.cu: pooling of halves or f32 with their channels last: a thread has 16 bytes
+// of a pixel, eight channels of halves or four of f32.
 //
 // Plan      Forward a thread walks over the window of one output pixel. Backward the question is
 //           turned around: a pixel of x asks which windows hold it and adds what they give, in

@@ -224,7 +224,7 @@ TEST_F(FactorsOfNormOnCuda, TheGradientOfItsInputIsScaledByABoundAndRoundedOnce)
   }
 }
 
-// Where x lies far out dx is large though dy is 0 there: what x and dy have in common is taken away.
+// Where x lies far out dx is large though dy is 0 there: what both have in common is taken away.
 TEST_F(FactorsOfNormOnCuda, TheGradientWhereXLiesFarOutIsBelowTheBound) {
   const Shape shape{9, 1, 31, 17};
   Tensor x = numbers(shape, Data::normal, 1), dy = Tensor::empty(shape);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// half_images_cuda_test.cpp: the kernels on halves and on f32 with their channels last: copies at the
-// ends, batch norm, pools, curves, sums, gradients of biases, against double sums over the same
+// half_images_cuda_test.cpp: the kernels on halves and on f32 with their channels last: copies at
+// the ends, batch norm, pools, curves, sums, gradients of biases, against double sums over the same
 // numbers.
 #include <functional>
 

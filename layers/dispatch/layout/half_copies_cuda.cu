@@ -2,9 +2,10 @@
 // half_copies_cuda.cu: images between f32 [N,C,H,W] and halves or f32 with their channels last.
 //
 // Plan      A thread has eight channels of a pixel, four of f32: 16 bytes of the image with its
-//           channels last, and one number of each of as many planes. Neighbouring threads have neighbouring pixels, so of each plane a warp
-//           moves 128 bytes in a row. Its pieces of 16 bytes lie Cp numbers apart; the lines that they
-//           share with other channels meet in the L2 cache.
+//           channels last, and one number of each of as many planes. Neighbouring threads have
+//           neighbouring pixels, so of each plane a warp moves 128 bytes in a row. Its pieces of 16
+//           bytes lie Cp numbers apart; the lines that they share with other channels meet in the
+//           L2 cache.
 // Numerics  a half is rounded once, to nearest; the way back is exact, and f32 are both ways.
 #include "framework/cuda/half_piece.cuh"
 #include "layers/dispatch/activation_layout.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// half_plan_cuda_test.cpp: networks of half precision and of tf32 as planned steps on `device cuda`:
-// their images have their channels last, as halves or as f32, and the step does what the dynamic
-// graph does, up to the roundings of what stands between layers, or of factors of products.
+// half_plan_cuda_test.cpp: networks of half precision and of tf32 as planned steps on `device
+// cuda`: their images have their channels last, as halves or as f32, and the step does what the
+// dynamic graph does, up to the roundings of what stands between layers, or of factors of products.
 #include "framework/ops/elementwise.h"
 #include "framework/ops/softmax_cross_entropy.h"
 #include "layers/dispatch/kernel_runs.h"
