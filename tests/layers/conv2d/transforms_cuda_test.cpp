@@ -49,10 +49,10 @@ double relative_error(const char* algorithm, const Conv2dProblem& problem, Direc
   return std::sqrt(difference / size);
 }
 
-void expect_f32_grade(const char* algorithm, const char* text) {
+void expect_f32_grade(const char* algorithm, const char* text, double most = 2e-6) {
   for (const Direction direction : kDirections) {
     const double error = relative_error(algorithm, Conv2dProblem::parse(text), direction);
-    EXPECT_LT(error, 2e-6) << algorithm << ", " << name_of(direction) << " of " << text;
+    EXPECT_LT(error, most) << algorithm << ", " << name_of(direction) << " of " << text;
     EXPECT_GT(error, 0) << "nothing was computed in f32";
   }
 }
@@ -71,12 +71,13 @@ TEST_F(TransformsOnCuda, TilesAtAllEndsOfWinogradStayF32Grade) {
 }
 
 // Every compiled tile of products: rows and columns of more and of fewer than 64, depths of one
-// chain and of two, several parts of dw.
+// chain and of two, several parts of dw. Tensor cores round sums towards zero, which the emulation
+// does not; a lost product with low halves is an error of 1e-3.
 TEST_F(TransformsOnCuda, HalvesOfWinogradStayF32Grade) {
   for (const char* text :
        {"n=1,c=300,h=8,w=8,k=8,r=3,s=3,pad=1", "n=1,c=70,h=12,w=8,k=140,r=3,s=3,pad=1",
         "n=2,c=5,h=41,w=47,k=6,r=3,s=3,pad=1", "n=3,c=9,h=60,w=60,k=130,r=3,s=3,pad=1"}) {
-    expect_f32_grade("winograd_f4x3_halves", text);
+    expect_f32_grade("winograd_f4x3_halves", text, 3e-6);
   }
 }
 
