@@ -20,8 +20,8 @@
 // Numerics   products as linear_fused_cuda.cu; of pieces: each row's, in order, then the rows. This
 //            depends on the sizes alone. The update has the bits of optim/update_cuda.cu
 // Backward   dw, db and targets assigned or added to
-// Choices    8 to 32 columns of pieces for a block: with many pieces more rows, so that a thread has
-//            at most nine loads one after the other
+// Choices    8 to 32 columns of pieces for a block: with many pieces more rows, so that a thread
+//            has at most nine loads one after the other
 // Read next  linear_tail_cuda.cu (what comes before), optim/update_cuda.cu (the update alone)
 #include "framework/cuda/update_step.cuh"
 #include "layers/linear/linear_product.cuh"

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+// joined_update_cuda_test.cpp: a recorded step of a LeNet gathers its images in its first kernel
+// and changes the weights in its last one, and gives the bits of steps whose batch comes from the
+// host and whose update is a launch of its own.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+
+#include "experiments/trainer/recorded_steps.h"
+#include "experiments/trainer/train_step.h"
+#include "framework/random.h"
+#include "layers/layer_types.h"
+#include "tests/support/cuda.h"
+
+namespace convscope {
+namespace {
+
+using testing::cuda;
+using JoinedUpdateOnCuda = testing::CudaTest;
+using Ints = std::vector<std::int64_t>;
+
+struct Case {
+  std::int64_t images = 46, batch = 8;  // 5 full batches and one of 6
+  std::int64_t channels = 1, side = 12;
+  const char* optimizer = "sgd";
+  ComputePrecision precision = ComputePrecision::f32;
+  double clip_norm = 0;
+  float level = 0;  // what all weights of the first layer are; 0: they stay random
+};
+
+Dataset noise(const Case& c) {
+  Dataset data;
+  data.name = "noise";
+  data.classes = 5;
+  data.images = Tensor::empty({c.images, c.channels, c.side, c.side}, DType::u8);
+  data.labels = Tensor::empty({c.images}, DType::i32);
+  data.mean.assign(static_cast<std::size_t>(c.channels), 0.4);
+  data.std.assign(static_cast<std::size_t>(c.channels), 0.3);
+  data.mean[0] = 0.2;
+  Generator random(3, 1);
+  for (std::int64_t i = 0; i < data.images.numel(); ++i) {
+    data.images.data<std::uint8_t>()[i] = static_cast<std::uint8_t>(random.below(256));
+  }
+  for (std::int64_t n = 0; n < c.images; ++n) {
+    data.labels.data<std::int32_t>()[n] = static_cast<std::int32_t>(random.below(5));
+  }
+  return data;
+}
+
+struct Network {
+  std::shared_ptr<Module> model;
+  std::unique_ptr<Optimizer> optimizer;
+};
+
+Network network(const Case& c) {
+  const auto spec = [](const char* type, const char* name, const char* key = nullptr,
+                       const OptionValue& value = {}) {
+    LayerSpec out{.type = type, .name = name, .options = {}};
+    if (key != nullptr) out.options.set(key, value);
+    if (std::string(type) == "conv2d") out.options.set("kernel_size", Ints{3});
+    return out;
+  };
+  const auto count = [](std::int64_t n) { return OptionValue{n}; };
+  LayerContext context;
+  context.seed = 5;
+  context.device = cuda();
+  context.precision = c.precision;
+  Network out;
+  out.model =
+      build_layers({spec("conv2d", "c1", "out_channels", count(3)), spec("relu", "r1"),
+                    spec("max_pool2d", "p1", "kernel_size", Ints{2}),
+                    spec("conv2d", "c2", "out_channels", count(4)), spec("relu", "r2"),
+                    spec("flatten", "flat"), spec("linear", "f3", "out_features", count(12)),
+                    spec("relu", "r3"), spec("linear", "f4", "out_features", count(5))},
+                   {c.batch, c.channels, c.side, c.side}, context);
+  ParameterGroup group;
+  group.weight_decay = 1e-3;
+  for (const NamedParameter& parameter : out.model->parameters()) {
+    if (c.level != 0 && group.parameters.empty()) parameter.variable.value().fill(c.level);
+    group.parameters.push_back({parameter.name, parameter.variable});
+  }
+  const OptimizerType& type = optimizer_types().get(c.optimizer);
+  Options options(type.fields);
+  if (std::string(c.optimizer) == "sgd") options.set("momentum", 0.9);
+  out.optimizer = type.build({group}, options);
+  return out;
+}
+
+double rate(std::int64_t step) { return 0.05 / static_cast<double>(1 + step); }
+
+std::vector<StepOutcome> train_recorded(const Case& c, const Network& net, bool joins) {
+  const Loader loader(noise(c), {.batch_size = c.batch, .seed = 9, .prefetch = false});
+  std::string why;
+  const auto steps =
+      RecordedSteps::make(*net.model, net.optimizer.get(), c.clip_norm, loader, cuda(), &why);
+  std::vector<StepOutcome> out;
+  EXPECT_NE(steps, nullptr) << why;
+  if (!steps) return out;
+  EXPECT_EQ(steps->plan().takes_gather(), c.side % 4 == 0);
+  const auto update = DeviceUpdate(*net.optimizer, cuda(), 1).joined(0);
+  EXPECT_TRUE(update != nullptr && steps->plan().joins_update(*update) == joins)
+      << steps->plan().text();
+  for (std::int64_t epoch = 0; epoch < 2; ++epoch) {
+    steps->start_epoch(epoch, 0, epoch * loader.batches_per_epoch());
+    while (true) {
+      while (steps->queue(rate, 4) > 0) {
+      }
+      if (steps->in_flight() == 0) break;
+      const RecordedSteps::Launch launch = steps->collect();
+      out.insert(out.end(), launch.outcomes, launch.outcomes + launch.steps);
+    }
+  }
+  return out;
+}
+
+std::vector<StepResult> train_stepwise(const Case& c, const Network& net) {
+  Loader loader(noise(c), {.batch_size = c.batch, .seed = 9, .prefetch = false});
+  TrainStep train_step(*net.model, *net.optimizer, c.clip_norm, cuda(), 0, /*plans=*/true);
+  std::vector<StepResult> out;
+  for (std::int64_t epoch = 0; epoch < 2; ++epoch) {
+    loader.start_epoch(epoch);
+    Batch batch;
+    while (loader.next(batch)) {
+      const auto step = static_cast<std::int64_t>(out.size());
+      net.model->set_step(step);
+      out.push_back(train_step.run(batch, rate(step)));
+    }
+  }
+  return out;
+}
+
+std::vector<float> weights_of(const Network& net) {
+  std::vector<float> out;
+  for (const NamedParameter& parameter : net.model->parameters()) {
+    const auto values = testing::values_of<float>(parameter.variable.value());
+    out.insert(out.end(), values.begin(), values.end());
+  }
+  return out;
+}
+
+void expect_same_bits(const Case& c, bool joins = true) {
+  SCOPED_TRACE(cat(c.optimizer, ", ", c.channels, " channels, batch ", c.batch, " of ", c.images));
+  const Network recorded = network(c), planned = network(c);
+  const auto got = train_recorded(c, recorded, joins);
+  const auto want = train_stepwise(c, planned);
+  ASSERT_EQ(got.size(), want.size());
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    EXPECT_TRUE(want[i].planned);
+    EXPECT_EQ(static_cast<double>(got[i].loss), want[i].loss) << "step " << i;
+    EXPECT_EQ(got[i].correct, want[i].correct) << "step " << i;
+  }
+  const std::vector<float> a = weights_of(recorded), b = weights_of(planned);
+  ASSERT_EQ(a.size(), b.size());
+  EXPECT_EQ(std::memcmp(a.data(), b.data(), a.size() * sizeof(float)), 0);
+}
+
+TEST_F(JoinedUpdateOnCuda, GivesTheBitsOfAnUpdateOfItsOwn) {
+  expect_same_bits({});
+  expect_same_bits({.optimizer = "adam"});
+  expect_same_bits({.optimizer = "adamw", .precision = ComputePrecision::bf16});
+}
+
+// Pieces of a few, of some and of many blocks; several samples of a block; both kernels of a batch
+// for which one is too few.
+TEST_F(JoinedUpdateOnCuda, GathersBatchesOfAllSizes) {
+  expect_same_bits({.images = 7, .batch = 3, .channels = 3});
+  expect_same_bits({.images = 100, .batch = 40, .channels = 2, .side = 16});
+  expect_same_bits({.images = 410, .batch = 300});
+  expect_same_bits({.images = 410, .batch = 300, .precision = ComputePrecision::bf16});
+}
+
+// Rows that are no whole number of four bytes are gathered by a kernel of their own.
+TEST_F(JoinedUpdateOnCuda, LeavesOtherImagesToTheirOwnKernel) { expect_same_bits({.side = 14}); }
+
+// The loss is no number from the first step on.
+TEST_F(JoinedUpdateOnCuda, LeavesTheWeightsAfterALossThatIsNotFinite) {
+  const Case c{.level = NAN};
+  const Network before = network(c), after = network(c);
+  const auto outcomes = train_recorded(c, after, true);
+  ASSERT_EQ(outcomes.size(), 12u);
+  for (const StepOutcome& each : outcomes) EXPECT_FALSE(std::isfinite(each.loss));
+  const std::vector<float> a = weights_of(before), b = weights_of(after);
+  EXPECT_EQ(std::memcmp(a.data(), b.data(), a.size() * sizeof(float)), 0);
+}
+
+}  // namespace
+}  // namespace convscope
