@@ -91,7 +91,8 @@ const char* const kProblems[] = {
     "n=5,c=3,h=10,w=4,k=130,r=2,s=2,pad=1",
     "n=5,c=3,h=7,w=24,k=72,r=2,s=2,pad=1",
     "n=6,c=3,h=2,w=22,k=130,r=1,s=1",
-    "n=5,c=128,h=7,w=7,k=136,r=3,s=3,pad=1",
+    "n=3,c=72,h=7,w=7,k=72,r=3,s=3,pad=1",
+    "n=4,c=72,h=31,w=13,k=72,r=3,s=3,stride=2,pad=1",
     "n=2,c=131,h=3,w=3,k=130,r=3,s=3,pad=1",
     "n=1,c=520,h=2,w=3,k=300,r=1,s=1",
 };
@@ -246,7 +247,8 @@ TEST_F(ImplicitGemmTmaOnCuda, GradientsOfWeightsAreAddedToWhatWasThere) {
       Operands operands = random_operands(z.operands(Direction::backward_weight), testing::cuda());
       for (Operand& in : operands.in) {
         if (!in.values.defined()) continue;
-        Tensor few = Tensor::zeros(in.values.shape());  // so that every sum is one that halves have
+        // So few that every sum is a number that halves have.
+        Tensor few = Tensor::zeros(in.values.shape());
         auto* const to = few.data<float>();
         for (std::int64_t i = 0; i < few.numel(); ++i) to[i] = i % 7 == 0 ? 1.0f : 0.0f;
         in.values = few.to(z.dtype).to(testing::cuda());
