@@ -23,7 +23,7 @@
 //            does (implicit_gemm_tma_taps.h) few tiles: the sum is cut into parts, and a pass adds
 //            the parts in their order backward_weight: a block keeps up to 9 taps x 64 k x 64 c in
 //            registers; both factors lie with the depth outer. Boxes of dy are as long as those of
-//            x; what is outside is zeros.
+//            x; what is outside is zeros. Where one part is enough, the blocks turn and store dw.
 // Shapes     x [N,1,H,W,Cp], y [N,1,P,Q,Kp], Cp and Kp channels rounded up to 8, 16-byte aligned,
 //            f16 or bf16, as dx and dy; w, dw [K,C,R,S], b [K] f32, or of the half type; sums in
 //            f32. tf32: all of them f32; factors are f16 times a power of two (half_factors.h),

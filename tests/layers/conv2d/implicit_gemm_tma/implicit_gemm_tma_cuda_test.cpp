@@ -75,6 +75,26 @@ const char* const kProblems[] = {
     "n=3,c=72,h=6,w=7,k=40,r=3,s=3,stride=3x2,pad=2x0x1x3,dilation=1x2",
     "n=2,c=20,h=9,w=8,k=17,r=4,s=4,stride=4",
     "n=2,c=9,h=30,w=30,k=9,r=15,s=13,pad=7",
+    "n=1,c=130,h=14,w=10,k=6,r=2,s=2,stride=2,pad=1",
+    "n=1,c=24,h=1,w=6,k=8,r=3,s=3,pad=1",
+    "n=1,c=3,h=3,w=14,k=24,r=3,s=3,stride=2,pad=1",
+    "n=1,c=72,h=1,w=1,k=72,r=5,s=5,stride=2,pad=2",
+    "n=1,c=72,h=2,w=1,k=8,r=2,s=2,pad=1",
+    "n=2,c=200,h=2,w=1,k=6,r=1,s=1,stride=2",
+    "n=2,c=24,h=9,w=10,k=200,r=2,s=2,stride=2,pad=1",
+    "n=2,c=3,h=1,w=8,k=24,r=2,s=2,stride=2,pad=1",
+    "n=2,c=3,h=12,w=9,k=24,r=5,s=5,stride=2,pad=2",
+    "n=2,c=32,h=1,w=2,k=200,r=2,s=2,stride=2,pad=1",
+    "n=2,c=72,h=19,w=14,k=6,r=1,s=1",
+    "n=4,c=3,h=22,w=24,k=72,r=1,s=1,stride=2",
+    "n=4,c=72,h=6,w=22,k=72,r=1,s=1",
+    "n=5,c=3,h=10,w=4,k=130,r=2,s=2,pad=1",
+    "n=5,c=3,h=7,w=24,k=72,r=2,s=2,pad=1",
+    "n=6,c=3,h=2,w=22,k=130,r=1,s=1",
+    "n=3,c=72,h=7,w=7,k=72,r=3,s=3,pad=1",
+    "n=4,c=72,h=31,w=13,k=72,r=3,s=3,stride=2,pad=1",
+    "n=2,c=131,h=3,w=3,k=130,r=3,s=3,pad=1",
+    "n=1,c=520,h=2,w=3,k=300,r=1,s=1",
 };
 
 std::vector<Conv2dProblem> problems() {
@@ -96,17 +116,22 @@ std::vector<Conv2dProblem> problems() {
 TEST(ImplicitGemmTma, EveryKernelIsChosen) {
   constexpr Machine kEmulated{.multiprocessors = 8};
   std::set<std::tuple<int, Sharing, Direction>> met;
-  std::set<bool> stay, split, apart;
-  for (const Conv2dProblem& z : problems()) {
+  std::set<bool> stay, split, apart, zeros, direct, pieces, few;
+  for (const Conv2dProblem& problem : problems()) {
+    const Conv2dProblem z = as_one_line(problem);
     for (const Direction direction : {Direction::forward, Direction::backward_data}) {
       const GatherPlan plan = plan_gather(z, direction, kEmulated);
       met.emplace(plan.shape, plan.sharing, direction);
       stay.insert(plan.weights_stay);
       split.insert(plan.splits > 1);
+      zeros.insert(plan.zeros_behind);
     }
     const WeightPlan plan = plan_weight(z, kEmulated);
     met.emplace(plan.shape, plan.sharing, Direction::backward_weight);
     apart.insert(plan.columns_apart);
+    direct.insert(plan.direct);
+    if (plan.direct) pieces.insert(plan.tap_count < z.r * z.s);
+    few.insert(z.k * z.r * z.s * ((z.c + 7) / 8 * 8) < 1 << 17);  // kFewWeights
   }
   std::string missing;
   for (const Direction direction : kDirections) {
@@ -124,6 +149,10 @@ TEST(ImplicitGemmTma, EveryKernelIsChosen) {
   EXPECT_EQ(stay.size(), 2u);
   EXPECT_EQ(split.size(), 2u);
   EXPECT_EQ(apart.size(), 2u);
+  EXPECT_EQ(zeros.size(), 2u);
+  EXPECT_EQ(direct.size(), 2u);
+  EXPECT_EQ(pieces.size(), 2u);
+  EXPECT_EQ(few.size(), 2u);
 }
 
 TEST_F(ImplicitGemmTmaOnCuda, AgreesWithTheReferenceInEveryKernel) {
@@ -218,6 +247,42 @@ TEST_F(ImplicitGemmTmaOnCuda, AFusedEpilogueHasTheNumbersOfSeparateSteps) {
                                               .residual_type = z.dtype}) == expected)
           << text << (with_b ? ", bias" : "") << (add ? ", residual" : "")
           << (relu ? ", relu" : "");
+    }
+  }
+}
+
+// With one part of the sum, stored by the blocks themselves (whole rows, rows that cannot be read
+// in fours, rows in pieces), and with several.
+TEST_F(ImplicitGemmTmaOnCuda, GradientsOfWeightsAreAddedToWhatWasThere) {
+  std::size_t turn = 0;
+  for (const char* text :
+       {"n=1,c=40,h=5,w=5,k=72,r=3,s=3,pad=1", "n=1,c=9,h=5,w=5,k=13,r=3,s=3,pad=1",
+        "n=1,c=520,h=2,w=3,k=300", "n=2,c=24,h=20,w=20,k=24,r=3,s=3,pad=1"}) {
+    for (const DType w : {DType::f32, DType::bf16}) {
+      Conv2dProblem z = Conv2dProblem::parse(text);
+      z.layout = ActivationLayout::channels_last;
+      z.dtype = w != DType::f32 || turn++ % 2 == 0 ? DType::bf16 : DType::f16;
+      z.types = OperandTypes{.x = z.dtype, .w = w, .accumulator = DType::f32, .y = z.dtype};
+      Operands operands = random_operands(z.operands(Direction::backward_weight), testing::cuda());
+      for (Operand& in : operands.in) {
+        if (!in.values.defined()) continue;
+        // So few that every sum is a number that halves have.
+        Tensor few = Tensor::zeros(in.values.shape());
+        auto* const to = few.data<float>();
+        for (std::int64_t i = 0; i < few.numel(); ++i) to[i] = i % 7 == 0 ? 1.0f : 0.0f;
+        in.values = few.to(z.dtype).to(testing::cuda());
+      }
+      const auto run = [&](bool accumulate) {
+        operands.accumulate = accumulate;
+        run_card(card(), z, Direction::backward_weight, operands);
+        return floats_of(operands.out[0].values);
+      };
+      operands.out[0].values.fill(std::numeric_limits<float>::quiet_NaN());
+      const std::vector<float> once = run(false);
+      std::vector<float> expected = once;
+      for (float& value : expected) value *= 2;
+      EXPECT_TRUE(run(true) == expected) << text << ", w of " << name_of(w);
+      EXPECT_TRUE(run(false) == once) << text << ", w of " << name_of(w);
     }
   }
 }

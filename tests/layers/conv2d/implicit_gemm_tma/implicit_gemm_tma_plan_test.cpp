@@ -111,6 +111,46 @@ void check_taps(const TapSets& taps, const Geometry& g, int pitch) {
   }
 }
 
+// A line of a patch is read past its end: what stands there must be the zeros that it would have.
+TEST(ImplicitGemmTmaPlan, WholeLinesShareTheZerosBetweenThem) {
+  int shared = 0;
+  for (const int size : {1, 2, 5, 7, 14}) {
+    for (const int taps : {2, 3, 5, 7}) {
+      for (const int pad : {0, 1, 2, 3}) {
+        for (const int dilation : {1, 2}) {
+          const int outputs = size + 2 * pad - dilation * (taps - 1);
+          if (outputs < 1) continue;
+          const Line line = forward_line(outputs, taps, 1, pad, dilation);
+          const int extent = extent_of(line, true);
+          const int pitch = pitch_of(line, 1, size, extent, outputs);
+          ASSERT_GE(pitch, outputs);
+          ASSERT_LE(pitch, outputs + extent);
+          shared += pitch < outputs + extent ? 1 : 0;
+          for (int i = pitch; i < outputs + extent; ++i) {
+            EXPECT_GE(i - pad, size) << "a pixel of this line";
+            EXPECT_LT(i - pitch - pad, 0) << "a pixel of the next line";
+          }
+          EXPECT_EQ(pitch_of(line, 1, size, extent, outputs - 1), outputs - 1 + extent);
+        }
+      }
+    }
+  }
+  EXPECT_GT(shared, 20);
+  EXPECT_EQ(pitch_of(forward_line(7, 3, 1, 1, 1), 1, 7, 2, 7), 8);
+}
+
+TEST(ImplicitGemmTmaPlan, PixelsOfAOneByOneKernelAreOneLine) {
+  const Conv2dProblem z = as_one_line(Conv2dProblem::parse("n=3,c=8,h=5,w=7,k=16"));
+  EXPECT_EQ(z.n * z.h, 1);
+  EXPECT_EQ(z.w, 3 * 5 * 7);
+  EXPECT_EQ(z.q(), z.w);
+  for (const char* text : {"n=3,c=8,h=5,w=7,k=16,stride=2", "n=3,c=8,h=5,w=7,k=16,pad=1",
+                           "n=3,c=8,h=5,w=7,k=16,r=3,s=3,pad=1"}) {
+    const Conv2dProblem other = Conv2dProblem::parse(text);
+    EXPECT_TRUE(as_one_line(other) == other) << text;
+  }
+}
+
 TEST(ImplicitGemmTmaPlan, TilesHoldEachOutputOnceAndTapsReadWhatWasBrought) {
   for (const Machine& machine : machines()) {
     for (const Conv2dProblem& z : problems()) {
@@ -178,6 +218,15 @@ TEST(ImplicitGemmTmaPlan, BoxesOfBackwardWeightHoldEachPixelOnce) {
                 3 * kWeightShapes[plan.shape].slots);
       EXPECT_LE(plan.sum_width / 4 * z.r * z.s, kSumFours);
       EXPECT_GE(plan.stages, 2);
+      if (plan.direct) {
+        EXPECT_EQ(plan.splits, 1);
+        const int columns = kWeightShapes[plan.shape].columns;
+        EXPECT_GE(plan.store_pitch,
+                  std::min<std::int64_t>(z.c, plan.c_blocks * columns) * plan.tap_count);
+        EXPECT_EQ(plan.store_pitch % 4, 0);
+        EXPECT_GE(plan.shared_bytes,
+                  static_cast<std::size_t>(plan.k_blocks * 64 * plan.store_pitch * 4));
+      }
     }
   }
 }
