@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // layout_cut_test.cpp: the cheapest states of a few nodes are those that trying all of them finds.
-#include "layers/plan/layout_cut.h"
+#include "layers/plan/layouts/layout_cut.h"
 
 #include <gtest/gtest.h>
 

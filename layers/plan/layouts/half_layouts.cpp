@@ -15,7 +15,7 @@
 #include <tuple>
 
 #include "framework/precision.h"
-#include "layers/plan/layout_op.h"
+#include "layers/plan/layouts/layout_op.h"
 
 namespace convscope {
 namespace {

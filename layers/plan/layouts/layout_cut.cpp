@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // layout_cut.cpp: the cheapest states of nodes by a minimum cut.
-#include "layers/plan/layout_cut.h"
+#include "layers/plan/layouts/layout_cut.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // layout_op.cpp: the copy of a value into another layout or type in a planned step, and of its
 // gradient back.
-#include "layers/plan/layout_op.h"
+#include "layers/plan/layouts/layout_op.h"
 
 #include "layers/dispatch/card.h"
 #include "layers/dispatch/layout/half_copies.h"

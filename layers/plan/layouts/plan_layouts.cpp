@@ -19,8 +19,8 @@
 #include <map>
 
 #include "framework/precision.h"
-#include "layers/plan/layout_cut.h"
-#include "layers/plan/layout_op.h"
+#include "layers/plan/layouts/layout_cut.h"
+#include "layers/plan/layouts/layout_op.h"
 
 namespace convscope {
 namespace {
