@@ -76,6 +76,14 @@ void expect_same_as_dynamic(const Options& chosen, std::int64_t n, const Shape& 
   }
 }
 
+// Pieces of more blocks than a block has rows for: those of one, and of two widths of a row.
+TEST_F(FewChannelChainPlan, adds_the_pieces_of_many_blocks) {
+  for (const std::int64_t n : {20, 70}) {
+    expect_same_as_dynamic(options({{"kernel_size", std::int64_t{3}}}), n, {1, 20, 20},
+                           "in one kernel:");
+  }
+}
+
 TEST_F(FewChannelChainPlan, joins_both_convolutions_of_a_lenet) {
   const char* const text =
       "in one kernel: c1 conv2d direct + relu + max_pool2d; c2 conv2d direct + relu + max_pool2d;";
