@@ -232,8 +232,8 @@ TEST_F(ImplicitGemmTmaOnCuda, AFusedEpilogueHasTheNumbersOfSeparateSteps) {
   }
 }
 
-// With one part of the sum, stored by the blocks themselves (whole rows, rows that cannot be read in
-// fours, rows in pieces), and with several.
+// With one part of the sum, stored by the blocks themselves (in fours, one by one, in pieces), and
+// with several.
 TEST_F(ImplicitGemmTmaOnCuda, GradientsOfWeightsAreAddedToWhatWasThere) {
   std::size_t turn = 0;
   for (const char* text :
