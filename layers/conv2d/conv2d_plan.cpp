@@ -219,7 +219,8 @@ bool Conv2dOp::could_read_factors(const PlanGraph& graph) const {
   const std::string& policy = of_layer_->policy().of(Direction::forward);
   const Decision decision = decide_unrun<Conv2dProblem>(
       policy, question_of(problem, Direction::forward, graph.device(), use_));
-  return decision.error.empty() &&
+  if (!decision.error.empty()) return false;
+  return of_layer_->policy().layout == "blocked" ||
          conv2d_algorithms(graph.device().type).find(decision.names.first)->takes_half_factors;
 }
 
