@@ -17,6 +17,11 @@ __device__ inline bool is_open(const UpdateGate& gate) {
 
 __device__ inline float fused(float a, float b, float c) { return ::fmaf(a, b, c); }
 __device__ inline double fused(double a, double b, double c) { return ::fma(a, b, c); }
+// a b - c with both roundings, so that every kernel that updates gives the same bits.
+__device__ inline float apart(float a, float b, float c) { return __fsub_rn(__fmul_rn(a, b), c); }
+__device__ inline double apart(double a, double b, double c) {
+  return __dsub_rn(__dmul_rn(a, b), c);
+}
 __device__ inline float root(float x) { return ::sqrtf(x); }
 __device__ inline double root(double x) { return ::sqrt(x); }
 
@@ -60,7 +65,7 @@ struct AdamStep {
     const T d = fused(decay, w, dw);
     m = fused(beta1, m, rest1 * d);
     v = fused(beta2, v, rest2 * d * d);
-    w = shrink * w - rate * m / fused(root(v), v_scale, epsilon);
+    w = apart(shrink, w, rate * m / fused(root(v), v_scale, epsilon));
   }
 };
 

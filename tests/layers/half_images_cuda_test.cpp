@@ -398,8 +398,9 @@ TEST_F(HalfImagesOnCuda, CurvesAndSumsAreComputedInF32AndRoundedOnce) {
     EXPECT_TRUE(
         near(from_device(y, shape), want([](float p, float) { return std::max(p, 0.0f); }), 0, 0));
     unary_kernel.get(cuda())(UnaryOp::tanh, on_a, y);
+    // One rounding to the type; in f32 CUDA's tanhf is off by 2 units in the last place as well.
     EXPECT_TRUE(near(from_device(y, shape), want([](float p, float) { return std::tanh(p); }), 0,
-                     2 * unit(half)));
+                     2 * unit(half) + 4 * 0x1p-24));
     gradient_kernel.get(cuda())(GradientOp::relu, on_a, on_b, y);
     EXPECT_TRUE(
         near(from_device(y, shape), want([](float p, float q) { return p > 0 ? q : 0; }), 0, 0));
