@@ -131,7 +131,7 @@ __global__ void __launch_bounds__(kThreadsOfBlock, kBlocksWanted)
       constexpr int kDyColumns = kColumns + 2;
       // With dx, three rounds do not fit into the registers: nvcc 13.0 then stores wrong dx, which
       // the tests on a GPU show and the emulation does not.
-      constexpr int kUnrolled = kData ? 1 : 3;
+      [[maybe_unused]] constexpr int kUnrolled = kData ? 1 : 3;
       const int w0 = at.strip * kColumns;
       const int first = w0 + work.pad_w - 2;
       const int h0 = at.band * work.walk.band;

@@ -34,9 +34,10 @@ Tensor tensor_of(const std::vector<float>& values) {
   return out.to(testing::cuda());
 }
 
+// All of it is copied to the CPU later, so all of it is filled.
 Tensor block_for(std::int64_t elements) {
-  return Tensor::empty({static_cast<std::int64_t>(half_factors_bytes(elements))}, DType::u8,
-                       testing::cuda());
+  return Tensor::full({static_cast<std::int64_t>(half_factors_bytes(elements))}, 0xab, DType::u8,
+                      testing::cuda());
 }
 
 struct Unpacked {
