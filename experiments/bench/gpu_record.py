@@ -175,6 +175,11 @@ def verify():
               f"{record['source_files']} source files")
         if record["sources_sha256"] != source_hash():
             print(f"not measured as they are: {record['later']['reason']}")
+        for tool, result in record["sanitizers"].items():
+            if result.get("set_aside"):
+                print(f"set aside: {result['set_aside']} reports of {tool}")
+            for name in result.get("failed_tests", []):
+                print(f"failed under {tool}, and only there: {name}")
         for part, why in record.get("incomplete", {}).items():
             print(f"incomplete: {part}: {why}")
     return 1 if problems else 0
