@@ -5,6 +5,7 @@
 #include "experiments/check/matrix/convolution_case.h"
 #include "framework/random.h"
 #include "layers/conv2d/execute.h"
+#include "tests/support/channels_last.h"
 #include "tests/support/cuda.h"
 #include "tests/support/numbers.h"
 
@@ -25,15 +26,6 @@ constexpr const char* kTexts[] = {"n=2,c=3,h=9,w=7,k=12,r=3,s=3,pad=1",
                                   "n=2,c=13,h=9,w=11,k=13,r=3,s=3,pad=1,groups=13",
                                   "n=2,c=16,h=9,w=8,k=16,r=5,s=3,stride=2,pad=1,groups=16",
                                   "n=2,c=70,h=9,w=9,k=70,r=3,s=3,stride=2,pad=1,groups=70"};
-
-Conv2dProblem halves_of(const char* text, DType half) {
-  Conv2dProblem problem = Conv2dProblem::parse(text);
-  problem.dtype = half;
-  for (const Conv2dProblem& form : matrix::forms_of(problem)) {
-    if (form.layout == kLast) return form;
-  }
-  return problem;
-}
 
 Tensor on_device(const Tensor& plain, DType half) {
   return stored_images(plain.to(half), kLast).to(cuda());
@@ -64,7 +56,7 @@ TEST_F(ChannelsLastOnCuda, BiasResidualAndReluComeBeforeTheOnlyRounding) {
   for (const DType half : {DType::bf16, DType::f16}) {
     const double unit = half == DType::bf16 ? 0x1p-8 : 0x1p-11;
     for (const char* text : kTexts) {
-      const Conv2dProblem problem = halves_of(text, half);
+      const Conv2dProblem problem = testing::halves_with_channels_last(text, half);
       const Tensor x = normal(problem.x_shape(), DType::f32, 1);
       const Tensor w = normal(problem.w_shape(), DType::f32, 2);  // rounded by prepare_weights
       const Tensor b = normal({problem.k}, DType::f32, 3);
@@ -119,7 +111,7 @@ TEST_F(ChannelsLastOnCuda, CardsSayWhatTheyExpect) {
   const auto reason = [&](const char* card, const Conv2dProblem& problem) {
     return support_of(algorithms.get(card), problem, Direction::forward).reason;
   };
-  Conv2dProblem problem = halves_of(kTexts[0], DType::bf16);
+  Conv2dProblem problem = testing::halves_with_channels_last(kTexts[0], DType::bf16);
   EXPECT_EQ(reason("implicit_gemm", problem), "");
   EXPECT_NE(reason("direct", problem), "");
   EXPECT_NE(reason("depthwise_channels_last", problem).find("got 3 and 12 channels in 1 groups"),
@@ -128,7 +120,8 @@ TEST_F(ChannelsLastOnCuda, CardsSayWhatTheyExpect) {
   EXPECT_NE(reason("implicit_gemm", problem).find("weights of f32"), std::string::npos);
   problem.dtype = DType::f32;
   EXPECT_EQ(reason("implicit_gemm", problem), "");
-  problem = halves_of("n=1,c=24,h=5,w=5,k=24,r=3,s=3,pad=1,groups=2", DType::f16);
+  problem = testing::halves_with_channels_last("n=1,c=24,h=5,w=5,k=24,r=3,s=3,pad=1,groups=2",
+                                               DType::f16);
   EXPECT_NE(reason("implicit_gemm", problem).find("multiple of 8"), std::string::npos);
 }
 

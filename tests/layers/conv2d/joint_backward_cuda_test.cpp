@@ -4,6 +4,7 @@
 #include "experiments/check/matrix/convolution_case.h"
 #include "layers/conv2d/execute.h"
 #include "layers/plan/joint_backward.h"
+#include "tests/support/channels_last.h"
 #include "tests/support/cuda.h"
 #include "tests/support/kernel_tally.h"
 #include "tests/support/numbers.h"
@@ -30,15 +31,6 @@ constexpr const char* kTexts[] = {"n=2,c=13,h=9,w=11,k=13,r=3,s=3,pad=1,groups=1
                                   "n=3,c=70,h=60,w=4,k=70,r=3,s=3,stride=2,pad=1,groups=70",
                                   "n=1,c=8,h=6,w=5,k=8,r=3,s=3,stride=2,pad=0x1x1x0,groups=8",
                                   "n=1,c=72,h=1,w=1,k=72,r=3,s=3,pad=1,groups=72"};
-
-Conv2dProblem halves_of(const char* text, DType half) {
-  Conv2dProblem problem = Conv2dProblem::parse(text);
-  problem.dtype = half;
-  for (const Conv2dProblem& form : matrix::forms_of(problem)) {
-    if (form.layout == kLast) return form;
-  }
-  return problem;
-}
 
 Tensor integers(const Shape& shape, std::uint64_t stream) {
   Tensor out = normal(shape, DType::f32, stream);
@@ -114,7 +106,7 @@ void expect_same(const Tensor& got, const Tensor& want, const std::string& what)
 TEST_F(JointBackwardOnCuda, GivesTheBitsOfTheTwoKernelsApart) {
   for (const DType half : {DType::bf16, DType::f16}) {
     for (const char* text : kTexts) {
-      const Conv2dProblem problem = halves_of(text, half);
+      const Conv2dProblem problem = testing::halves_with_channels_last(text, half);
       const Call call(problem, inputs_of(problem, false));
       for (const bool accumulate : {false, true}) {
         for (const bool prepared : {false, true}) {
@@ -130,7 +122,7 @@ TEST_F(JointBackwardOnCuda, GivesTheBitsOfTheTwoKernelsApart) {
 
 TEST_F(JointBackwardOnCuda, IsExactOnIntegers) {
   for (const char* text : kTexts) {
-    const Conv2dProblem problem = halves_of(text, DType::bf16);
+    const Conv2dProblem problem = testing::halves_with_channels_last(text, DType::bf16);
     const Inputs in = inputs_of(problem, true);
     const Gradients got = Call(problem, in).run(true, false, false);
     Conv2dProblem plain = problem;
@@ -151,7 +143,7 @@ TEST_F(JointBackwardOnCuda, IsExactOnIntegers) {
 }
 
 TEST_F(JointBackwardOnCuda, BothDirectionsAreCounted) {
-  const Conv2dProblem problem = halves_of(kTexts[0], DType::bf16);
+  const Conv2dProblem problem = testing::halves_with_channels_last(kTexts[0], DType::bf16);
   const Call call(problem, inputs_of(problem, false));
   const KernelCounter counter;
   call.run(true, false, false);
@@ -162,11 +154,11 @@ TEST_F(JointBackwardOnCuda, BothDirectionsAreCounted) {
 
 TEST_F(JointBackwardOnCuda, OthersHaveNone) {
   const Conv2dAlgorithm& card = conv2d_algorithms(DeviceType::cuda).get(kCardName);
-  EXPECT_EQ(
-      joint_backward_of(card, halves_of("n=1,c=8,h=9,w=9,k=8,r=5,s=5,pad=2,groups=8", DType::bf16)),
-      nullptr);
+  EXPECT_EQ(joint_backward_of(card, testing::halves_with_channels_last(
+                                        "n=1,c=8,h=9,w=9,k=8,r=5,s=5,pad=2,groups=8", DType::bf16)),
+            nullptr);
   EXPECT_EQ(joint_backward_of(conv2d_algorithms(DeviceType::cuda).get("implicit_gemm"),
-                              halves_of(kTexts[0], DType::bf16)),
+                              testing::halves_with_channels_last(kTexts[0], DType::bf16)),
             nullptr);
 }
 
