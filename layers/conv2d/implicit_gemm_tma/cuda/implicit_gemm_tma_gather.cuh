@@ -119,6 +119,20 @@ struct Ring {
   }
 };
 
+// body(std::integral_constant<int, count>); kLeast where `count` is less, kMost where it is more.
+template <int kLeast, int kMost, class Body>
+__device__ inline void with_count(int count, Body&& body) {
+  if constexpr (kMost == kLeast) {
+    body(std::integral_constant<int, kLeast>{});
+  } else {
+    if (count >= kMost) {
+      body(std::integral_constant<int, kMost>{});
+    } else {
+      with_count<kLeast, kMost - 1>(count, body);
+    }
+  }
+}
+
 // The sums of one row of the tile, of four lanes 8 columns each: from pairs of columns in each of
 // four blocks of 8 to one block for each lane.
 __device__ inline uint4 exchange_in_fours(const unsigned (&pair)[4], int lane) {
@@ -376,41 +390,38 @@ __global__ __launch_bounds__(kGatherThreads,
         const step::Place from =
             step::place<V::kChunk>(patches + patch_ring.stage * z.patch_stage_bytes) +
             step::rows<V::kChunk>(first_row);
-        for (int t = group.first; t < group.last; ++t) {
-          if (z.resident_taps > 0) weight_ring = {chunk * z.resident_taps + t, 0};
-          tma::wait_phase(weight_full + weight_ring.stage, weight_ring.parity);
-          const step::Place a = from + step::rows<V::kChunk>(z.taps.tap[t].shift);
-          const step::Place b =
-              step::place<V::kWeightRow>(weights + weight_ring.stage * V::kWeightStageBytes);
-          constexpr int kBStep = V::kBackward ? 16 * kTileRowBytes : 32;
-          const auto multiply = [&](int k) {
+        // The products of a tap stand in one straight line, with their commit behind the last one: a
+        // branch between them, or a loop around them, makes the compiler commit each piece and add
+        // an empty group, and wait<1> then waits for the products that were just begun.
+        with_count<1, V::kChunk / 16>(ceil_div(left, 16), [&](auto steps) {
+          for (int t = group.first; t < group.last; ++t) {
+            if (z.resident_taps > 0) weight_ring = {chunk * z.resident_taps + t, 0};
+            tma::wait_phase(weight_full + weight_ring.stage, weight_ring.parity);
+            const step::Place a = from + step::rows<V::kChunk>(z.taps.tap[t].shift);
+            const step::Place b =
+                step::place<V::kWeightRow>(weights + weight_ring.stage * V::kWeightStageBytes);
+            constexpr int kBStep = V::kBackward ? 16 * kTileRowBytes : 32;
+            matrix_tile::begin();
 #pragma unroll
-            for (int j = 0; j < V::kTiles; ++j) {
-              step::multiply<typename V::Half, V::kColumns, false, V::kBackward, V::kChunk,
-                             V::kWeightRow>(sums[j],
-                                            a + step::rows<V::kChunk>(64 * j) + step::bytes(32 * k),
-                                            b + step::bytes(kBStep * k), add || k > 0);
-            }
-          };
-          matrix_tile::begin();
-          if (left > V::kChunk - 16) {
+            for (int k = 0; k < decltype(steps)::value; ++k) {
 #pragma unroll
-            for (int k = 0; k < V::kChunk / 16; ++k) multiply(k);
-          } else {
-            for (int k = 0; 16 * k < left; ++k) {
-              matrix_tile::begin();
-              multiply(k);
+              for (int j = 0; j < V::kTiles; ++j) {
+                step::multiply<typename V::Half, V::kColumns, false, V::kBackward, V::kChunk,
+                               V::kWeightRow>(
+                    sums[j], a + step::rows<V::kChunk>(64 * j) + step::bytes(32 * k),
+                    b + step::bytes(kBStep * k), add || k > 0);
+              }
             }
+            matrix_tile::commit();
+            add = true;
+            matrix_tile::wait<1>();
+            if (speaks && used_weights >= 0) tma::arrive(weight_empty + used_weights);
+            if (speaks && used_patch >= 0) tma::arrive(patch_empty + used_patch);
+            used_weights = z.resident_taps > 0 ? -1 : weight_ring.stage;
+            used_patch = t + 1 == group.last ? patch_ring.stage : -1;
+            if (z.resident_taps == 0) weight_ring.next(z.weight_stages);
           }
-          matrix_tile::commit();
-          add = true;
-          matrix_tile::wait<1>();
-          if (speaks && used_weights >= 0) tma::arrive(weight_empty + used_weights);
-          if (speaks && used_patch >= 0) tma::arrive(patch_empty + used_patch);
-          used_weights = z.resident_taps > 0 ? -1 : weight_ring.stage;
-          used_patch = t + 1 == group.last ? patch_ring.stage : -1;
-          if (z.resident_taps == 0) weight_ring.next(z.weight_stages);
-        }
+        });
         patch_ring.next(z.patch_stages);
       }
       matrix_tile::wait<0>();

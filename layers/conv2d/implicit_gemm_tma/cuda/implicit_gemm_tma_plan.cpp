@@ -332,13 +332,11 @@ struct WeightSearch {
             a * round_up(plan.depth * 128, 1024) + boxes * b * plan.pixels_stage_bytes;
         plan.stages = std::min(6, (machine.shared_bytes - kBarrierBytes) / plan.stage_bytes);
         if (plan.stages < 2) continue;
-        plan.shared_bytes =
-            static_cast<std::size_t>(plan.stages * plan.stage_bytes + kBarrierBytes);
         // As much of dw as a block has, when it writes it itself: rows of 4 mod 32 numbers, so that
         // eight rows meet all banks.
         const int row = std::min(b * shape.columns, c_real()) * plan.tap_count;
         plan.store_pitch = row + (36 - row % 32) % 32;
-        const int store_bytes = a * 64 * plan.store_pitch * 4 + 1024;
+        const int store_bytes = a * 64 * plan.store_pitch * 4;
         const double store_rate =
             plan.tap_count == taps.taps ? kStoreBytesPerCycle : kPiecesBytesPerCycle;
         const double tiles =
@@ -366,7 +364,7 @@ struct WeightSearch {
           const double memory_us = (static_cast<double>(z.x_shape().numel()) +
                                     static_cast<double>(z.y_shape().numel())) *
                                    2 / kMemoryBytesPerUs;
-          const bool direct = splits == 1 && store_bytes <= machine.shared_bytes;
+          const bool direct = splits == 1 && store_bytes + kBarrierBytes <= machine.shared_bytes;
           const double us = direct ? std::max((cycles + waves * store_bytes / store_rate) / kClock,
                                               memory_us + part_bytes / kMemoryBytesPerUs) +
                                          kLaunchUs +
@@ -378,10 +376,8 @@ struct WeightSearch {
             best.splits = splits;
             best.direct = direct;
             best.us = us;
-            if (direct) {
-              best.shared_bytes =
-                  std::max(best.shared_bytes, static_cast<std::size_t>(store_bytes));
-            }
+            best.barriers_at = std::max(plan.stages * plan.stage_bytes, direct ? store_bytes : 0);
+            best.shared_bytes = static_cast<std::size_t>(best.barriers_at + kBarrierBytes);
           }
         }
       }

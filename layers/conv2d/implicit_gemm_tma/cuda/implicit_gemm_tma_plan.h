@@ -71,7 +71,7 @@ struct WeightPlan {
   bool columns_apart = false;
   int depth = 16, k_blocks = 1, c_blocks = 1, tap_count = 1;
   int tiles_w = 1, tiles_h = 1, tiles_n = 1;
-  int pixels_stage_bytes = 0, stage_bytes = 0, stages = 2;
+  int pixels_stage_bytes = 0, stage_bytes = 0, stages = 2, barriers_at = 0;
   int splits = 1;
   bool direct = false;  // one part: the blocks write dw themselves
   int store_pitch = 0;  // numbers of an output channel in shared memory, then

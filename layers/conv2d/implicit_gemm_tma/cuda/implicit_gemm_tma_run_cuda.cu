@@ -230,6 +230,7 @@ void run_weight(const Conv2dProblem& z, const WeightPlan& plan, const HalfFactor
   gather.pixels_stage_bytes = plan.pixels_stage_bytes;
   gather.stage_bytes = plan.stage_bytes;
   gather.stages = plan.stages;
+  gather.barriers_at = plan.barriers_at;
   gather.taps = plan.taps;
   launch(kernels_of(z).weight[plan.shape],
          {.grid = dim3(static_cast<unsigned>(gather.k_tiles * gather.c_tiles * gather.tap_tiles),

@@ -20,6 +20,7 @@ namespace convscope::implicit_gemm_tma {
 
 constexpr int kWeightGroups = 3;  // warp groups that multiply
 constexpr int kWeightThreads = 128 * kWeightGroups + 128;
+constexpr int kStepsAtOnce = 4;        // of 16 pixels, whose products are issued together
 constexpr int kWeightRegisters = 152;  // 40 + 3 x 152 of 512
 
 template <class Half_, int kColumns_, int kSlots_>
@@ -50,23 +51,10 @@ struct WeightGather {
   int errors_bytes = 0, pixels_bytes = 0;  // of one box
   int pixels_stage_bytes = 0;              // of one box, with the rows that taps read behind it
   int stage_bytes = 0, stages = 2;
+  int barriers_at = 0;  // behind all that stands in front of them, dw in its own order too
   TapSets taps;
 };
 static_assert(sizeof(WeightGather) <= 4096);
-
-// body(std::integral_constant<int, count>), 0 <= count <= kMost.
-template <int kMost, class Body>
-__device__ inline void with_count(int count, Body&& body) {
-  if constexpr (kMost == 0) {
-    body(std::integral_constant<int, 0>{});
-  } else {
-    if (count >= kMost) {
-      body(std::integral_constant<int, kMost>{});
-    } else {
-      with_count<kMost - 1>(count, body);
-    }
-  }
-}
 
 #if defined(CONVSCOPE_MATRIX_STEP)
 
@@ -135,7 +123,7 @@ __global__ __launch_bounds__(kWeightThreads,
 #if defined(CONVSCOPE_MATRIX_STEP)
   namespace step = matrix_step;
   unsigned char* const stages = aligned_shared();
-  auto* const full = reinterpret_cast<std::uint64_t*>(stages + z.stages * z.stage_bytes);
+  auto* const full = reinterpret_cast<std::uint64_t*>(stages + z.barriers_at);
   std::uint64_t* const empty = full + kMostStages;
   const int thread = static_cast<int>(threadIdx.x);
   // Rows behind a box are read, times zeros: they must be numbers.
@@ -246,9 +234,9 @@ __global__ __launch_bounds__(kWeightThreads,
 #pragma unroll
       for (int e = 0; e < V::kColumns / 2; ++e) sums[i][e] = 0;
     }
-    // The number of slots is known where the products are issued: no branch stands between them.
-    with_count<V::kSlots>(count, [&](auto slots) {
-      constexpr int kCount = decltype(slots)::value;
+    // The numbers of slots and of steps are known where the products are issued: no branch stands
+    // between them (implicit_gemm_tma_gather.cuh says why).
+    with_count<1, V::kSlots>(count, [&](auto slots) {
       Ring ring;
       const bool speaks = lane == 0;
       int used = -1;
@@ -257,18 +245,24 @@ __global__ __launch_bounds__(kWeightThreads,
         const step::Place from = step::place<64>(stages + ring.stage * z.stage_bytes);
         const step::Place from_pixels =
             step::place<V::kColumns>(stages + ring.stage * z.stage_bytes);
-        for (int row = 0; row < z.depth; row += 16) {
-          matrix_tile::begin();
+        for (int row = 0; row < z.depth; row += 16 * kStepsAtOnce) {
+          with_count<1, kStepsAtOnce>((z.depth - row) / 16, [&](auto steps) {
+            matrix_tile::begin();
 #pragma unroll
-          for (int j = 0; j < kCount; ++j) {
-            step::multiply<typename V::Half, V::kColumns, true, true, 64, V::kColumns>(
-                sums[j], from + step::bytes(a_at[j]) + step::rows<64>(row),
-                from_pixels + step::bytes(b_at[j]) + step::rows<V::kColumns>(row), true);
-          }
+            for (int k = 0; k < decltype(steps)::value; ++k) {
+#pragma unroll
+              for (int j = 0; j < decltype(slots)::value; ++j) {
+                step::multiply<typename V::Half, V::kColumns, true, true, 64, V::kColumns>(
+                    sums[j], from + step::bytes(a_at[j]) + step::rows<64>(row + 16 * k),
+                    from_pixels + step::bytes(b_at[j]) + step::rows<V::kColumns>(row + 16 * k),
+                    true);
+              }
+            }
+            matrix_tile::commit();
+          });
+          matrix_tile::wait<1>();
+          if (row == 0 && speaks && used >= 0) tma::arrive(empty + used);
         }
-        matrix_tile::commit();
-        matrix_tile::wait<1>();
-        if (speaks && used >= 0) tma::arrive(empty + used);
         used = ring.stage;
         ring.next(z.stages);
       }
