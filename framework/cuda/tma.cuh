@@ -45,6 +45,16 @@ inline void end_round_if_complete(std::uint64_t* barrier) {
 inline void start_phases(std::uint64_t* barrier, unsigned arrivals) {
   phases_of(barrier) = {static_cast<std::uint16_t>(arrivals), static_cast<std::uint16_t>(arrivals),
                         kNoBytes << 1};
+  // Its memory is the barrier's until the block ends (PTX would ask for mbarrier.inval first).
+  emulation::watch(
+      barrier, arrivals,
+      [](const void* place, unsigned all) {
+        Phases p;
+        std::memcpy(&p, place, sizeof(p));
+        return p.arrivals == all && p.left >= 1 && p.left <= all &&
+               p.bytes_and_parity >> 1 == kNoBytes;
+      },
+      "something else was written where a barrier of phases stands, or boxes are missing");
 }
 inline void phases_are_started() {}
 inline void fetch_map(const TensorMap&) {}

@@ -43,6 +43,13 @@ struct FreeMemory {
 };
 
 // The block that runs now. One grid runs at a time (`running`), so all of it is plain data.
+struct Watched {  // see watch()
+  const void* object;
+  unsigned fact;
+  bool (*whole)(const void*, unsigned);
+  const char* sentence;
+};
+
 struct Block {
   std::mutex running;
   void (*call)(const void*) = nullptr;
@@ -59,6 +66,7 @@ struct Block {
   Barrier barrier_kind = Barrier::plain;
   unsigned barrier_result = 0;
   std::array<unsigned, 16> at_named{};  // threads at each barrier of some of the warps
+  std::vector<Watched> watched;
 
   std::unique_ptr<void, FreeMemory> shared;
   std::vector<std::unique_ptr<Fiber>> fibers;
@@ -252,6 +260,7 @@ void run_block() {
   b.ready_first = b.ready_count = 0;
   b.lanes_waiting.fill(0);
   b.at_named.fill(0);
+  b.watched.clear();
   for (;;) {
     if (b.ready_count > 0) {
       go_on(*next_ready().fiber);
@@ -264,6 +273,9 @@ void run_block() {
       b.idle.pop_back();
       go_on(*fiber);
     } else if (b.left == b.size) {
+      for (const Watched& it : b.watched) {
+        if (!it.whole(it.object, it.fact)) give_up(it.sentence);
+      }
       return;
     } else if (b.at_barrier == b.size) {
       release_barrier();
@@ -383,6 +395,11 @@ void wake(const void* which) {
     Thread& thread = b.threads[reverse_order() ? b.size - 1 - i : i];
     if (thread.state == State::waiting && thread.which == which) make_ready(thread);
   }
+}
+
+void watch(const void* object, unsigned fact, bool (*whole)(const void*, unsigned),
+           const char* sentence) {
+  block().watched.push_back({object, fact, whole, sentence});
 }
 
 void named_barrier(unsigned barrier, unsigned threads) {

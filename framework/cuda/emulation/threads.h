@@ -60,6 +60,10 @@ int barrier(Barrier kind, bool predicate);
 // Until wake(which) is called; `name` is what the thread says that it waits in.
 void wait_for(const void* which, const char* name);
 void wake(const void* which);
+// `whole(object, fact)` is asked when the block ends; false ends the launch with `sentence`. For
+// what stands in shared memory and must never be overwritten.
+void watch(const void* object, unsigned fact, bool (*whole)(const void*, unsigned),
+           const char* sentence);
 // Until `threads` threads have come to this barrier (bar.sync).
 void named_barrier(unsigned barrier, unsigned threads);
 
