@@ -289,11 +289,13 @@ __global__ __launch_bounds__(kGatherThreads,
     tma::fetch_map(z.pixels);
     tma::fetch_map(z.weights);
   }
-  if (thread < kMostStages) {
-    const int i = thread;
-    {
+  // One lane of each warp, and no more barriers than are used: lanes start theirs one by one.
+  if (thread % 32 == 0) {
+    for (int i = warp; i < z.patch_stages; i += kGatherThreads / 32) {
       tma::start_phases(patch_full + i, 1);
       tma::start_phases(patch_empty + i, 8);
+    }
+    for (int i = warp; i < z.weight_stages; i += kGatherThreads / 32) {
       tma::start_phases(weight_full + i, 1);
       tma::start_phases(weight_empty + i, 8);
     }

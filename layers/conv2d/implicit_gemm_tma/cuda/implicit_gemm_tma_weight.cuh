@@ -146,9 +146,8 @@ __global__ __launch_bounds__(kWeightThreads,
     tma::fetch_map(z.pixels);
   }
   order_shared_writes_for_matrix_unit();
-  if (thread < kMostStages) {
-    const int i = thread;
-    {
+  if (thread % 32 == 0) {
+    for (int i = thread / 32; i < z.stages; i += kWeightThreads / 32) {
       tma::start_phases(full + i, 1);
       tma::start_phases(empty + i, 4 * kWeightGroups);
     }
