@@ -240,48 +240,27 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
   return {};
 }
 
-// The plan compares tiles; beside other cards its time says too much of the products and too little
-// of the beginning. What is between it and times of one H200, in forward, backward_data and
-// backward_weight: of the products; more of tiles for few channels; launches; microseconds of a tap
-// of 64 channels, one after the other.
-struct CostWeights {
-  double product[3], few[3], launches[3], tap_us[3];
-};
-constexpr CostWeights kCostWeights{
-    {0.67, 0.64, 0.81}, {1.4, 1, 1.4}, {2.5, 3.3, 2.3}, {0.15, 0.075, 0}};
-constexpr double kSumLaunches = 0.4;  // of the parts of forward and backward_data
-constexpr double kWeightStores = 12;  // bytes of a copy that take as long as one of dw
+// To pack the weights of forward and backward_data: launches, and bytes of each weight.
+constexpr double kPackLaunches = 1.25, kPackBytes = 4;
 
-// The plan's own estimate, weighed, said as a share of the tensor cores' peak. Of f32 images the
-// factors are given, as in a planned step.
+// The plan's own estimate, said as a share of the tensor cores' peak. Of f32 images the factors are
+// given, as in a planned step.
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   const auto plans = plans_of(z, direction);
   const bool weight = direction == Direction::backward_weight;
-  const auto at = static_cast<std::size_t>(direction);
-  const GatherPlan& gather = plans->gather;
-  const double launches_us = weight ? 4 : 2;  // that the plans' times hold
-  const GatherShape& shape = kGatherShapes[gather.shape];
-  const bool few = weight ? kWeightShapes[plans->weight.shape].columns < 64
-                          : shape.columns * shape.chunk < 64 * 64;
-  const std::int64_t depth = direction == Direction::forward ? z.c : z.k;
-  const double taps =
-      weight ? 0 : static_cast<double>(z.r * z.s * ceil_div(depth, 64)) / gather.splits;
-  const double us = ((weight ? plans->weight.us : gather.us) - launches_us) *
-                        kCostWeights.product[at] * (few ? kCostWeights.few[at] : 1) +
-                    kCostWeights.tap_us[at] * taps;
+  const double launch_us = weight ? plans->weight.launch_us : plans->gather.launch_us;
+  const double us = (weight ? plans->weight.us : plans->gather.us) - launch_us;
   const bool scaled = is_scaled(z);
   // f32 is measured by the peak of TF32, which halves run at twice the rate of.
   const double flops = z.nominal_flops() * (scaled ? 0.5 : 1);
   const double peak = scaled ? kUnmeasuredGpu.tf32_flops : kUnmeasuredGpu.half_flops;
-  const bool stored = weight && plans->weight.direct;
-  const double dw_bytes = weight && !stored ? 4.0 * static_cast<double>(z.w_shape().numel()) : 0;
-  return {.flops = flops,
-          .bytes = z.nominal_bytes(),
-          .peak_share = std::clamp(flops / (peak * std::max(us, 0.1) * 1e-6), 1e-9, 1.0),
-          .pass_bytes = kWeightStores * dw_bytes,
-          .launches = kCostWeights.launches[at] - (stored ? 1 : 0) +
-                      (!weight && gather.splits > 1 ? kSumLaunches : 0),
-          .tensor_cores = true};
+  return {
+      .flops = flops,
+      .bytes = z.nominal_bytes(),
+      .peak_share = std::clamp(flops / (peak * std::max(us, 0.1) * 1e-6), 1e-9, 1.0),
+      .pass_bytes = weight ? 0 : kPackBytes * static_cast<double>(z.w_shape().numel()),
+      .launches = launch_us * 1e-6 / kUnmeasuredGpu.launch_seconds + (weight ? 0 : kPackLaunches),
+      .tensor_cores = true};
 }
 
 const Conv2dAlgorithm kCard{

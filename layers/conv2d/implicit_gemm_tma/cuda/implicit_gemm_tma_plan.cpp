@@ -14,28 +14,33 @@
 namespace convscope::implicit_gemm_tma {
 namespace {
 
+// The constants are fitted to times of one H200: 134 plans of forward and 165 of backward_weight,
+// with every kernel and every sharing that the layers of shapes/gpu_dense.txt allow, N = 1 and 32.
 constexpr double kClock = 1750;        // cycles of a microsecond
-constexpr double kBytesPerCycle = 38;  // from the second cache to a multiprocessor
-constexpr double kStepCycles = 40;     // that a step of the pipeline takes beside its products
-constexpr double kTileCycles = 2500;   // to begin a tile
+constexpr double kBytesPerCycle = 49;  // from the second cache to a multiprocessor
+constexpr double kStepCycles = 130;    // that a step of the pipeline takes beside its products
+constexpr double kTileCycles = 1800;   // to begin a tile
 constexpr double kStoreCycles = 0.1;   // for each number of it
 constexpr double kStoreCyclesF32 = 0.15;
-// Of a multiprocessor's tensor cores, under the clock of a long product. Narrow factors are read
-// from shared memory too often.
-double flops_per_cycle(int rows, int columns) {
-  return columns >= 128 ? 3750 : rows >= 256 ? 3300 : 2800;
-}
+// Of a multiprocessor's tensor cores, under the clock above. Narrow factors are read more often.
+double flops_per_cycle(int columns) { return columns >= 128 ? 4500 : 4150; }
 // To bring a row of a chunk of channels.
 double row_cycles(int channels, int chunk) {
   const double whole = chunk * 2 / kBytesPerCycle;
   return channels % chunk == 0 ? std::max(whole, 2.0) : whole * 2;
 }
-constexpr double kStoreBytesPerCycle = 16;  // of dw, through shared memory
-constexpr double kPiecesBytesPerCycle = 5;  // the same, when only some of the taps lie together
-constexpr double kLaunchUs = 2;
+constexpr double kGatherLaunchUs = 1.2, kSumLaunchUs = 1.5;
 // More, when blocks are so large and many that the next kernel cannot begin beside them.
-constexpr double kAloneUs = 2;
+constexpr double kAloneUs = 0.95;
 constexpr double kMemoryBytesPerUs = 3.2e6;
+// backward_weight: cycles of a step and of a tile; more of them for each slot whose sums are
+// stored; bytes of dw that are stored in a cycle through shared memory, and when only some of the
+// taps lie together; launches alone and with the pass that sums.
+constexpr double kWeightStepCycles = 530, kWeightTileCycles = 3100, kSlotCycles = 330;
+constexpr double kStoreBytesPerCycle = 22, kPiecesBytesPerCycle = 10;
+constexpr double kDirectLaunchUs = 2.2, kTwoLaunchesUs = 2.9;
+// Of rows, in each sharing: boxes of one tap come most slowly.
+constexpr double kSlowerRows[] = {1.3, 1.1, 0.6};
 constexpr int kBox = 256;                   // the longest box
 constexpr int kBarrierBytes = 1024 + 2048;  // alignment of the first stage, and barriers
 
@@ -153,8 +158,7 @@ struct GatherSearch {
       const int groups = count_groups(high, sharing == Sharing::patch) *
                          count_groups(wide, sharing != Sharing::tap);
       const double products = static_cast<double>(taps) * depth_steps(depth) * 32.0 * shape.rows *
-                              std::max(shape.columns, 32) /
-                              flops_per_cycle(shape.rows, shape.columns);
+                              std::max(shape.columns, 32) / flops_per_cycle(shape.columns);
       const int weight_rows = direction == Direction::backward_data
                                   ? ceil_div(shape.columns, 64) * shape.chunk
                                   : shape.columns;
@@ -164,7 +168,7 @@ struct GatherSearch {
                         (direction == Direction::backward_data ? row_cycles(columns, 64)
                                                                : row_cycles(depth, shape.chunk)));
       const double cycles = std::max(products, rows_cycles) +
-                            0.05 * std::min(products, rows_cycles) + taps * chunks * kStepCycles;
+                            0.15 * std::min(products, rows_cycles) + taps * chunks * kStepCycles;
       tiles += of_phase;
       cycles_all += cycles * of_phase;
       cycles_most = std::max(cycles_most, cycles);
@@ -194,20 +198,21 @@ struct GatherSearch {
         cycles = waves * mean + (waves > 1 ? 0 : most - mean) + tile_cycles * waves;
       } else {
         const double each = std::ceil(blocks / machine.multiprocessors);
-        cycles = each * mean + tile_cycles * (0.45 * each + 0.55) +
-                 (blocks <= machine.multiprocessors ? 0.2 * mean : 0);
+        cycles = each * mean + tile_cycles * (0.55 * each + 0.45) +
+                 (blocks <= machine.multiprocessors ? 0.85 * mean : 0);
       }
       const double sum_us = cycles / kClock;
-      double us = std::max(sum_us, memory_us) + kLaunchUs +
+      const bool alone = shape.blocks == 1 && blocks > machine.multiprocessors / 2;
+      const double launch_us =
+          kGatherLaunchUs + (splits > 1 ? kSumLaunchUs : 0) + (alone ? kAloneUs : 0);
+      double us = std::max(sum_us, memory_us) + launch_us +
                   (shape.blocks == 1 ? 0.15 : 0.1) * std::min(sum_us, memory_us);
-      if (splits == 1 && shape.blocks == 1 && blocks > machine.multiprocessors / 2) {
-        us += kAloneUs;
-      }
-      if (splits > 1) us += 1.5 + 0.1 * splits + part_bytes * 2 / kMemoryBytesPerUs / 1.5;
+      if (splits > 1) us += 0.2 * splits + part_bytes * 2 / kMemoryBytesPerUs / 1.55;
       if (us < best.us) {
         best = plan;
         best.splits = splits;
         best.us = us;
+        best.launch_us = launch_us;
       }
     }
   }
@@ -343,15 +348,14 @@ struct WeightSearch {
             static_cast<double>(ceil_div(k_chunks, a)) * ceil_div(c_chunks, b) * tap_tiles;
         const int used = ceil_div(a * b * plan.tap_count, 3) * 3;
         const double products = plan.depth / 16 * used * shape.cycles;
-        // Boxes of few lines come more slowly than whole patches.
-        const double slower = sharing == Sharing::tap ? 1.5 : 1.2;
+        const double slower = kSlowerRows[static_cast<int>(sharing)];
         const double rows_cycles =
-            a * rows * slower * row_cycles(k_channels, 64) +
-            all_boxes / tap_tiles * b * box_rows * slower * row_cycles(c_channels, shape.columns);
+            slower * (a * rows * row_cycles(k_channels, 64) +
+                      all_boxes / tap_tiles * b * box_rows * row_cycles(c_channels, shape.columns));
         // With few stages copies wait for products.
-        const double exposed = plan.stages == 2 ? 0.6 : plan.stages == 3 ? 0.2 : 0.1;
+        const double exposed = plan.stages == 2 ? 0.3 : 0.05;
         const double step_cycles = std::max(products, rows_cycles) +
-                                   exposed * std::min(products, rows_cycles) + 2 * kStepCycles;
+                                   exposed * std::min(products, rows_cycles) + kWeightStepCycles;
         const double part_count =
             static_cast<double>(k_channels) * c_channels * static_cast<double>(z.r * z.s);
         for (int splits = 1; splits <= std::min(steps, 264); ++splits) {
@@ -360,22 +364,28 @@ struct WeightSearch {
           const double blocks = tiles * splits;
           const double waves = std::ceil(blocks / machine.multiprocessors);
           const double cycles =
-              waves * (std::ceil(static_cast<double>(steps) / splits) * step_cycles + 5000);
+              waves *
+              (std::ceil(static_cast<double>(steps) / splits) * step_cycles + kWeightTileCycles);
           const double memory_us = (static_cast<double>(z.x_shape().numel()) +
                                     static_cast<double>(z.y_shape().numel())) *
                                    2 / kMemoryBytesPerUs;
           const bool direct = splits == 1 && store_bytes + kBarrierBytes <= machine.shared_bytes;
-          const double us = direct ? std::max((cycles + waves * store_bytes / store_rate) / kClock,
-                                              memory_us + part_bytes / kMemoryBytesPerUs) +
-                                         kLaunchUs +
-                                         (blocks > machine.multiprocessors / 2 ? kAloneUs : 0)
-                                   : std::max(cycles / kClock, memory_us) + 2 * kLaunchUs +
-                                         0.02 * splits + part_bytes * 2 / kMemoryBytesPerUs / 1.5;
+          const double stores =
+              waves * (direct ? store_bytes / store_rate
+                              : a * b * plan.tap_count * kSlotCycles * shape.columns / 64);
+          const double launch_us =
+              !direct ? kTwoLaunchesUs
+                      : kDirectLaunchUs + (blocks > machine.multiprocessors / 2 ? kAloneUs : 0);
+          const double us = std::max((cycles + stores) / kClock,
+                                     memory_us + (direct ? part_bytes / kMemoryBytesPerUs : 0)) +
+                            launch_us +
+                            (direct ? 0 : 0.02 * splits + part_bytes * 2 / kMemoryBytesPerUs);
           if (us < best.us) {
             best = plan;
             best.splits = splits;
             best.direct = direct;
             best.us = us;
+            best.launch_us = launch_us;
             best.barriers_at = std::max(plan.stages * plan.stage_bytes, direct ? store_bytes : 0);
             best.shared_bytes = static_cast<std::size_t>(best.barriers_at + kBarrierBytes);
           }

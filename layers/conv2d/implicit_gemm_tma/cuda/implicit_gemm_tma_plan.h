@@ -47,8 +47,8 @@ struct GatherPlan {
   int splits = 1;
   int row_tiles = 0, column_tiles = 0;  // of all phases; of the channels
   std::size_t shared_bytes = 0;
-  double us = 0;  // estimated
-  TapSets taps;   // tiles filled in
+  double us = 0, launch_us = 0;  // estimated, and what of it is launches
+  TapSets taps;                  // tiles filled in
 };
 CONVSCOPE_API GatherPlan plan_gather(const Conv2dProblem& problem, Direction direction,
                                      const Machine& machine);
@@ -59,7 +59,7 @@ CONVSCOPE_API GatherPlan plan_gather(const Conv2dProblem& problem, Direction dir
 struct WeightShape {
   int columns, slots, cycles;
 };
-inline constexpr WeightShape kWeightShapes[] = {{64, 3, 40}, {32, 5, 40}, {16, 6, 29}};
+inline constexpr WeightShape kWeightShapes[] = {{64, 3, 26}, {32, 5, 22}, {16, 6, 19}};
 
 constexpr int kSumFours = 1024;  // sums of four channels that a block of the last pass holds
 
@@ -77,7 +77,7 @@ struct WeightPlan {
   int store_pitch = 0;  // numbers of an output channel in shared memory, then
   int sum_width = 8;    // channels that a block of the last pass sums, of one k
   std::size_t shared_bytes = 0;
-  double us = 0;
+  double us = 0, launch_us = 0;
   TapSets taps;
 };
 CONVSCOPE_API WeightPlan plan_weight(const Conv2dProblem& problem, const Machine& machine);

@@ -126,19 +126,22 @@ __global__ __launch_bounds__(kWeightThreads,
   auto* const full = reinterpret_cast<std::uint64_t*>(stages + z.barriers_at);
   std::uint64_t* const empty = full + kMostStages;
   const int thread = static_cast<int>(threadIdx.x);
-  // Rows behind a box are read, times zeros: they must be numbers.
-  const auto clear = [&](int from, int to) {
-    for (int i = from / 16 + thread; i < to / 16; i += kWeightThreads) {
-      reinterpret_cast<uint4*>(stages)[i] = make_uint4(0, 0, 0, 0);
-    }
-  };
-  for (int i = 0; i < z.stages; ++i) {
-    int at = i * z.stage_bytes;
-    for (int a = 0; a < z.k_blocks; ++a, at += z.depth * kTileRowBytes) {
-      clear(at + z.errors_bytes, at + z.depth * kTileRowBytes);
-    }
-    for (; at < (i + 1) * z.stage_bytes; at += z.pixels_stage_bytes) {
-      clear(at + z.pixels_bytes, at + z.pixels_stage_bytes);
+  // Rows behind a box are read, times zeros: they must be numbers. One warp for each box.
+  const int boxes = (z.stage_bytes - z.k_blocks * z.depth * kTileRowBytes) / z.pixels_stage_bytes;
+  const int warp = thread / 32;
+  for (int i = warp; i < z.stages * (z.k_blocks + boxes); i += kWeightThreads / 32) {
+    const int stage = i / (z.k_blocks + boxes);
+    const int box = i - stage * (z.k_blocks + boxes);
+    const bool errors = box < z.k_blocks;
+    unsigned char* const from =
+        stages + stage * z.stage_bytes +
+        (errors ? box * z.depth * kTileRowBytes + z.errors_bytes
+                : z.k_blocks * z.depth * kTileRowBytes + (box - z.k_blocks) * z.pixels_stage_bytes +
+                      z.pixels_bytes);
+    const int bytes =
+        errors ? z.depth * kTileRowBytes - z.errors_bytes : z.pixels_stage_bytes - z.pixels_bytes;
+    for (int at = 16 * (thread % 32); at < bytes; at += 512) {
+      *reinterpret_cast<uint4*>(from + at) = make_uint4(0, 0, 0, 0);
     }
   }
   if (thread == 32) {
@@ -147,7 +150,7 @@ __global__ __launch_bounds__(kWeightThreads,
   }
   order_shared_writes_for_matrix_unit();
   if (thread % 32 == 0) {
-    for (int i = thread / 32; i < z.stages; i += kWeightThreads / 32) {
+    for (int i = warp; i < z.stages; i += kWeightThreads / 32) {
       tma::start_phases(full + i, 1);
       tma::start_phases(empty + i, 4 * kWeightGroups);
     }
@@ -209,6 +212,7 @@ __global__ __launch_bounds__(kWeightThreads,
     const int warp_group = thread / 128;
     const int lane = thread % 32;
     int a_at[V::kSlots], b_at[V::kSlots], slot_tap[V::kSlots];
+    int first_k_of[V::kSlots], first_c_of[V::kSlots];  // of a slot, in the tile
     const int all_slots = z.k_blocks * z.c_blocks * z.tap_count;
     const int count = ceil_div(all_slots, kWeightGroups);
     // Dealt in turns, so that the groups have equally many.
@@ -220,6 +224,7 @@ __global__ __launch_bounds__(kWeightThreads,
       const int a = of_tap / z.c_blocks, b = of_tap - a * z.c_blocks;
       const bool valid = slot < all_slots && tap < last_tap;
       slot_tap[i] = valid ? tap : -1;
+      first_k_of[i] = 64 * a, first_c_of[i] = V::kColumns * b;
       const Tap& at = z.taps.tap[valid ? tap : first_tap];
       a_at[i] = valid ? a * errors_stage_bytes : 0;
       b_at[i] =
@@ -285,13 +290,11 @@ __global__ __launch_bounds__(kWeightThreads,
 #pragma unroll
       for (int j = 0; j < V::kSlots; ++j) {
         if (slot_tap[j] < 0) continue;
-        const int of_tap = (warp_group + j * kWeightGroups) / z.tap_count;
-        const int a = of_tap / z.c_blocks, b = of_tap - a * z.c_blocks;
         const int tap = taps == z.kernel ? z.taps.tap[slot_tap[j]].index : slot_tap[j] - first_tap;
 #pragma unroll
         for (int e = 0; e < V::kColumns / 2; ++e) {  // sums[4 j + 2 i + column]
-          const int k = 64 * a + thread % 128 / 32 * 16 + lane / 4 + e / 2 % 2 * 8;
-          const int c = V::kColumns * b + e / 4 * 8 + 2 * (lane % 4) + e % 2;
+          const int k = first_k_of[j] + thread % 128 / 32 * 16 + lane / 4 + e / 2 % 2 * 8;
+          const int c = first_c_of[j] + e / 4 * 8 + 2 * (lane % 4) + e % 2;
           if (c < channels) turned[k * z.store_pitch + c * taps + tap] = sums[j][e];
         }
       }
@@ -307,19 +310,16 @@ __global__ __launch_bounds__(kWeightThreads,
 #pragma unroll
     for (int j = 0; j < V::kSlots; ++j) {
       if (slot_tap[j] < 0) continue;
-      const int slot = warp_group + j * kWeightGroups;
-      const int of_tap = slot / z.tap_count;
-      const int a = of_tap / z.c_blocks, b = of_tap - a * z.c_blocks;
       const int tap = z.taps.tap[slot_tap[j]].index;
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
-        const int k = first_k + 64 * a + thread % 128 / 32 * 16 + lane / 4 + 8 * i;
+        const int k = first_k + first_k_of[j] + thread % 128 / 32 * 16 + lane / 4 + 8 * i;
         if (k >= z.k) continue;
         float* const to =
             z.parts + ((static_cast<std::int64_t>(part) * z.k + k) * z.kernel + tap) * z.channels;
 #pragma unroll
         for (int e = 0; e < V::kColumns / 8; ++e) {
-          const int c = first_c + V::kColumns * b + 8 * e + 2 * (lane % 4);
+          const int c = first_c + first_c_of[j] + 8 * e + 2 * (lane % 4);
           if (c < z.channels) {
             *reinterpret_cast<float2*>(to + c) =
                 make_float2(sums[j][4 * e + 2 * i], sums[j][4 * e + 2 * i + 1]);
