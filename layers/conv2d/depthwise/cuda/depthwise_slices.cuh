@@ -70,7 +70,7 @@ __device__ inline void write_partial(const DepthwiseTiling& t, const Slices& s, 
 
 // 3x3: 24 blocks for each multiprocessor, about 4 rounds of those that it holds at a time, because
 // the last round is rarely full. Larger kernels fewer: adding up R S sums of each thread is work
-// too.
+// too, so their blocks take two jobs each where the device still holds as many.
 inline int slice_count(const DepthwiseTiling& t, const Conv2dProblem& z) {
   const std::int64_t chunks = ceil_div(z.c, std::int64_t{t.planes});
   const std::int64_t jobs = z.n * t.bands;
@@ -78,7 +78,6 @@ inline int slice_count(const DepthwiseTiling& t, const Conv2dProblem& z) {
   const std::int64_t wanted = processors * (z.r == 3 ? 24 : z.r == 5 ? 12 : 8);
   std::int64_t slices =
       std::clamp<std::int64_t>(wanted / chunks, 1, std::min<std::int64_t>(jobs, 65535));
-  // Large kernels: two jobs for each block, when the device holds all blocks at a time then.
   if (z.r > 3 && jobs < 2 * slices) {
     slices = std::min(slices, std::max(processors * 4 / chunks, jobs / 2));
   }

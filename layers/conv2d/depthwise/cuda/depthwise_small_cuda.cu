@@ -9,10 +9,10 @@
 //              y[n,c,p,q] = b[c]
 //              for r, s: y[n,c,p,q] += w[c,0,r,s] * x[n,c,p*stride+r-pad,q*stride+s-pad]
 // Plan       planes of NCHW lie one behind the other, so a block copies 64 (or 32) of them as one
-//            run, 16 bytes at a time, without any index arithmetic. A thread makes 7 rows of y, all
-//            columns of it: the width is a compile-time constant, so columns beyond the border are
-//            products that are not there, not zeros to be read. The rows of y go back into shared
-//            memory, and from there to memory as one run
+//            run, 16 bytes at a time, without any index arithmetic. A thread makes 7 rows of y (4
+//            of 7x7 halves), all columns of it: the width is a compile-time constant, so columns
+//            beyond the border are products that are not there, not zeros to be read. The rows of y
+//            go back into shared memory, and from there to memory as one run
 // Shapes     x [N,C,H,W] with H = W of 7 or 14, y [N,C,P,Q], w [C,1,R,S], f32, f16 or bf16,
 //            row-major, x, y 16-byte aligned; sums in f32
 // Supports   R = S of 3, 5, 7; 7x7 to 7x7, 14x14 to 14x14, and 14x14 to 7x7 with stride 2; pad

@@ -159,10 +159,11 @@ __global__ void __launch_bounds__(SplitPlan::kMostThreads)
   const int channel = work.by_channels.remainder(plane);
   const int first_row = t.first_row(band);
   const int end_row = min(first_row + t.tile_rows, t.in_h);
+  const T* const w = plane_at(work.w, channel, work.kernel_h, work.kernel_w);
   let_next_kernel_start();
   wait_for_previous_kernel();
   stage_rows(t, plane_at(work.source, plane, t.in_h, t.in_w), first_row, end_row, tile,
-             [&] { stage_taps(work, work.w + channel * (work.kernel_h * work.kernel_w), taps); });
+             [&] { stage_taps(work, w, taps); });
   __syncthreads();
 
   // item = ((part classes + class) band + row) groups + group

@@ -139,7 +139,7 @@ __global__ void __launch_bounds__(kSplitThreads)
     for (int i = me % 32; i < work.lanes; i += 32) sum += shared[s * work.lanes + i];
     sum = warp_sum(sum);
     if (me % 32 > 0) continue;
-    T& to = work.dw[(channel * work.r + r) * work.s + s];
+    T& to = plane_at(work.dw, channel, work.r, work.s)[r * work.s + s];
     to = from_float<T>(work.accumulate ? to_float(to) + sum : sum);
   }
 }
