@@ -216,6 +216,32 @@ TEST_F(DepthwiseOnCuda, RowsOfWholePairs) {
   }
 }
 
+TEST_F(DepthwiseOnCuda, WindowsOfFewPlanes) {
+  for (const char* kernel : {"r=3,s=3,pad=2x1x1x1", "r=5,s=5,pad=1x3x2x2", "r=7,s=7,pad=3"}) {
+    for (const char* stride : {"stride=1", "stride=2"}) {
+      check(cat("n=2,c=3,h=13,w=24,k=3,groups=3,", kernel, ",", stride));
+      check(cat("n=2,c=3,h=15,w=28,k=3,groups=3,", kernel, ",", stride));
+      check<BFloat16>(cat("n=3,c=2,h=12,w=12,k=2,groups=2,", kernel, ",", stride));
+      check<Float16>(cat("n=1,c=2,h=17,w=16,k=2,groups=2,", kernel, ",", stride));
+    }
+  }
+}
+
+TEST_F(DepthwiseOnCuda, WindowsOfManyPlanesWithStrideTwo) {
+  check("n=8,c=40,h=25,w=32,k=40,groups=40,r=3,s=3,pad=1,stride=2");
+  check("n=8,c=40,h=25,w=28,k=40,groups=40,r=3,s=3,pad=1,stride=2");
+  check<BFloat16>("n=8,c=40,h=25,w=32,k=40,groups=40,r=3,s=3,pad=1,stride=2");
+  check<Float16>("n=8,c=40,h=25,w=28,k=40,groups=40,r=3,s=3,pad=1,stride=2");
+}
+
+TEST_F(DepthwiseOnCuda, WeightsOfFewPixelsInOneLaunch) {
+  for (const char* kernel : {"r=3,s=3,pad=1", "r=5,s=5,pad=2", "r=7,s=7,pad=3"}) {
+    check(cat("n=3,c=3,h=20,w=12,k=3,groups=3,", kernel));  // 180 pieces: two for some threads
+    check(cat("n=3,c=5,h=20,w=28,k=5,groups=5,stride=2,", kernel));
+    check<BFloat16>(cat("n=1,c=5,h=20,w=12,k=5,groups=5,", kernel));
+  }
+}
+
 TEST_F(DepthwiseOnCuda, ManyPlanesInATileAndFewInTheLast) {
   check("n=3,c=67,h=3,w=3,k=67,groups=67,r=3,s=3,pad=1");
   check("n=3,c=21,h=8,w=8,k=21,groups=21,r=3,s=3,pad=1");
@@ -231,6 +257,16 @@ TEST_F(DepthwiseOnCuda, LargeKernelsOfEveryStride) {
   check("n=2,c=2,h=15,w=28,k=2,groups=2,r=31,s=31,pad=15");
   check("n=2,c=2,h=30,w=17,k=2,groups=2,r=31,s=31,pad=15,stride=2");
   check("n=1,c=1,h=9,w=20,k=1,groups=1,r=63,s=63,pad=31");
+}
+
+TEST_F(DepthwiseOnCuda, LargeKernelsSplitOverThreadsAndNot) {
+  for (const char* stride : {"stride=1", "stride=2", "stride=2x1", "stride=1x2"}) {
+    check(cat("n=1,c=2,h=20,w=23,k=2,groups=2,r=13,s=11,pad=5,", stride));
+    check(cat("n=2,c=2,h=24,w=24,k=2,groups=2,r=9,s=9,pad=4,", stride));
+    check<BFloat16>(cat("n=1,c=2,h=16,w=16,k=2,groups=2,r=9,s=9,pad=4,", stride));
+  }
+  check("n=12,c=32,h=20,w=20,k=32,groups=32,r=9,s=9,pad=4,stride=2");
+  check("n=1,c=1,h=90,w=60,k=1,groups=1,r=21,s=21,pad=10,stride=2");
 }
 
 TEST_F(DepthwiseOnCuda, LargeKernelsThatAreNoSquaresAndAnyPadding) {

@@ -15,9 +15,13 @@
 //              and their backward_weight                 depthwise_small_weight_cuda.cu
 //              backward_data of stride 2                 depthwise_parities_cuda.cu
 //              backward_weight, two stages               depthwise_weight_cuda.cu
+//            Few planes, and 3x3 with stride 2: from memory straight into registers
+//              forward, and backward_data                depthwise_window_cuda.cu
+//              backward_weight                           depthwise_window_weight_cuda.cu
 //            Kernels of more taps, strides up to 3: FMAs set the pace
 //              forward, and backward_data                depthwise_large_cuda.cu
 //              backward_weight                           depthwise_large_weight_cuda.cu
+//              the same of few planes, or of stride 2    depthwise_split_{,weight_}cuda.cu
 //            all others (dilation, multipliers): one by one, depthwise_elements_cuda.cu
 // Shapes     x [N,C,H,W], w [K,1,R,S], y [N,K,P,Q], f32, f16 or bf16, row-major, any alignment;
 //            sums in f32
@@ -62,37 +66,51 @@ bool fits_tiles(const Conv2dProblem& z, Direction direction) {
 namespace {
 
 using depthwise::fits_large;
+using depthwise::fits_split;
 using depthwise::fits_tiles;
+using depthwise::fits_window;
 
 void forward(const Conv2dForwardArgs& args) {
-  if (!fits_tiles(args.problem, Direction::forward)) {
-    return fits_large(args.problem, Direction::forward) ? depthwise::forward_of_large_kernels(args)
-                                                        : depthwise::forward_by_elements(args);
+  const Conv2dProblem& z = args.problem;
+  if (!fits_tiles(z, Direction::forward)) {
+    return fits_split(z, Direction::forward)   ? depthwise::forward_by_split(args)
+           : fits_large(z, Direction::forward) ? depthwise::forward_of_large_kernels(args)
+                                               : depthwise::forward_by_elements(args);
   }
-  depthwise::fits_small_planes(args.problem, args.x, args.y)
-      ? depthwise::forward_of_small_planes(args)
-      : depthwise::forward_by_tiles(args);
+  fits_window(z, Direction::forward, args.x, args.y, args.epilogue.residual)
+      ? depthwise::forward_by_window(args)
+  : depthwise::fits_small_planes(z, args.x, args.y) ? depthwise::forward_of_small_planes(args)
+                                                    : depthwise::forward_by_tiles(args);
 }
 
 void backward_data(const Conv2dBackwardDataArgs& args) {
-  if (!fits_tiles(args.problem, Direction::backward_data)) {
-    return fits_large(args.problem, Direction::backward_data)
+  const Conv2dProblem& z = args.problem;
+  if (!fits_tiles(z, Direction::backward_data)) {
+    return fits_split(z, Direction::backward_data) ? depthwise::backward_data_by_split(args)
+           : fits_large(z, Direction::backward_data)
                ? depthwise::backward_data_of_large_kernels(args)
                : depthwise::backward_data_by_elements(args);
   }
-  if (args.problem.stride_h == 1 && depthwise::fits_small_planes(args.problem, args.dy, args.dx)) {
+  if (fits_window(z, Direction::backward_data, args.dy, args.dx, nullptr)) {
+    return depthwise::backward_data_by_window(args);
+  }
+  if (z.stride_h == 1 && depthwise::fits_small_planes(z, args.dy, args.dx)) {
     return depthwise::backward_data_of_small_planes(args);
   }
-  args.problem.stride_h == 1 ? depthwise::backward_data_as_forward(args)
-                             : depthwise::backward_data_by_parities(args);
+  z.stride_h == 1 ? depthwise::backward_data_as_forward(args)
+                  : depthwise::backward_data_by_parities(args);
 }
 
 void backward_weight(const Conv2dBackwardWeightArgs& args) {
   const Conv2dProblem& z = args.problem;
   if (!fits_tiles(z, Direction::backward_weight)) {
-    return fits_large(z, Direction::backward_weight)
+    return depthwise::fits_split_weight(z) ? depthwise::backward_weight_by_split(args)
+           : fits_large(z, Direction::backward_weight)
                ? depthwise::backward_weight_of_large_kernels(args)
                : depthwise::backward_weight_by_elements(args);
+  }
+  if (depthwise::fits_window_weight(z, args.x, args.dy)) {
+    return depthwise::backward_weight_by_window(args);
   }
   // Every image begins at 16 bytes.
   const auto whole_units = [&](std::int64_t plane) {
@@ -131,9 +149,6 @@ std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
   return static_cast<std::size_t>(z.k * z.r * z.s * slices) * sizeof(float);
 }
 
-// Per second, of the GPU on which cycles_of() was fitted.
-constexpr double kCyclesOfPlan = 1.75e9;
-
 // Of depthwise_elements_cuda.cu: a thread sums an element of y or dx, a block a tap of dw after the
 // other. Microseconds of one H200: of a term, of a block's sum, of a term of all threads that a
 // multiprocessor holds.
@@ -158,14 +173,14 @@ Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
   const bool tiles = fits_tiles(problem, direction);
   const bool weight = direction == Direction::backward_weight;
   const auto partial = static_cast<double>(workspace_bytes(problem, direction));
+  const bool one_launch = tiles ? depthwise::fits_window_weight(problem, nullptr, nullptr)
+                                : depthwise::fits_split_weight(problem);
   double share = 0.45;
   if (!tiles && fits_large(problem, direction)) {
-    // The plan compares its tiles; beside other cards it says too little, most of short kernels.
-    const bool few_taps = problem.s <= 16;
-    const double times = weight ? few_taps ? 1.5 : 1.3 : few_taps ? 1.85 : 1.35;
-    const double around = weight ? 1.8e-6 : 11e-6;
-    const double seconds =
-        times * depthwise::large_plan(problem, direction).cycles / kCyclesOfPlan + around;
+    const double seconds = weight && one_launch ? depthwise::split_weight_seconds(problem)
+                           : !weight && depthwise::fits_split(problem, direction)
+                               ? depthwise::split_seconds(problem, direction)
+                               : depthwise::large_seconds(problem, direction);
     share = problem.nominal_flops() / (seconds * kUnmeasuredGpu.f32_flops);
   } else if (!tiles) {
     share = share_of_elements(problem, direction);
@@ -174,7 +189,7 @@ Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
           .bytes = problem.nominal_bytes() + partial,
           .peak_share = share,
           .pass_bytes = partial,
-          .launches = weight ? 2.0 : 1.0};
+          .launches = weight && !one_launch ? 2.0 : 1.0};
 }
 
 const Conv2dAlgorithm kCard{

@@ -22,6 +22,16 @@ void backward_data_by_parities(const Conv2dBackwardDataArgs& args);
 void backward_weight_by_tiles(const Conv2dBackwardWeightArgs& args);
 int weight_slices_by_tiles(const Conv2dProblem& problem);
 
+// Of those that fit tiles, from memory straight into registers: 3x3 with stride 2, and planes so
+// few that a thread for each 4 or 2 results does not fill the device. Rows of whole units, aligned.
+bool fits_window(const Conv2dProblem& problem, Direction direction, const void* source,
+                 const void* target, const void* residual);
+void forward_by_window(const Conv2dForwardArgs& args);
+void backward_data_by_window(const Conv2dBackwardDataArgs& args);
+// dw of few pixels for each channel: no slices, one launch.
+bool fits_window_weight(const Conv2dProblem& problem, const void* x, const void* dy);
+void backward_weight_by_window(const Conv2dBackwardWeightArgs& args);
+
 // 7x7 and 14x14 planes, of those that fit tiles: whole rows in registers. backward_data: stride 1.
 bool fits_small_planes(const Conv2dProblem& problem, const void* source, const void* target);
 void forward_of_small_planes(const Conv2dForwardArgs& args);
@@ -36,6 +46,14 @@ void forward_of_large_kernels(const Conv2dForwardArgs& args);
 void backward_data_of_large_kernels(const Conv2dBackwardDataArgs& args);
 void backward_weight_of_large_kernels(const Conv2dBackwardWeightArgs& args);
 int weight_slices_of_large_kernels(const Conv2dProblem& problem);
+
+// Of large kernels those with strides up to 2, and those of few planes: small pieces in a thread.
+bool fits_split(const Conv2dProblem& problem, Direction direction);
+void forward_by_split(const Conv2dForwardArgs& args);
+void backward_data_by_split(const Conv2dBackwardDataArgs& args);
+// dw of few products: no slices, one launch.
+bool fits_split_weight(const Conv2dProblem& problem);
+void backward_weight_by_split(const Conv2dBackwardWeightArgs& args);
 
 // Any kernel, stride, dilation, multiplier and float type: one thread for each number.
 void forward_by_elements(const Conv2dForwardArgs& args);

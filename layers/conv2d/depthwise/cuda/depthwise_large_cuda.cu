@@ -240,24 +240,28 @@ void launch_large(const Conv2dProblem& z, Direction direction, LargeWork work) {
 
 }  // namespace
 
-const LargePlan& large_plan(const Conv2dProblem& z, Direction direction) {
+LargeSizes large_sizes(const Conv2dProblem& z, Direction direction) {
   const CudaDeviceFacts& device = cuda_device_facts();
   const auto number = [](std::int64_t value) { return static_cast<int>(value); };
-  const LargeSizes sizes{.direction = direction,
-                         .n = number(z.n),
-                         .c = number(z.c),
-                         .h = number(z.h),
-                         .w = number(z.w),
-                         .p = number(z.p()),
-                         .q = number(z.q()),
-                         .r = number(z.r),
-                         .s = number(z.s),
-                         .stride_h = number(z.stride_h),
-                         .stride_w = number(z.stride_w),
-                         .pad_top = number(z.pad_top),
-                         .pad_left = number(z.pad_left),
-                         .shared_bytes = device.shared_bytes_per_block,
-                         .multiprocessors = device.multiprocessors};
+  return {.direction = direction,
+          .n = number(z.n),
+          .c = number(z.c),
+          .h = number(z.h),
+          .w = number(z.w),
+          .p = number(z.p()),
+          .q = number(z.q()),
+          .r = number(z.r),
+          .s = number(z.s),
+          .stride_h = number(z.stride_h),
+          .stride_w = number(z.stride_w),
+          .pad_top = number(z.pad_top),
+          .pad_left = number(z.pad_left),
+          .shared_bytes = device.shared_bytes_per_block,
+          .multiprocessors = device.multiprocessors};
+}
+
+const LargePlan& large_plan(const Conv2dProblem& z, Direction direction) {
+  const LargeSizes sizes = large_sizes(z, direction);
   // A search takes longer than a launch, and a network asks for the same few again and again.
   struct Remembered {
     LargeSizes sizes;
@@ -288,6 +292,16 @@ bool fits_large(const Conv2dProblem& z, Direction direction) {
   if (z.h > kMost || z.w > kMost || z.p() > kMost || z.q() > kMost) return false;
   if (z.n * z.c >= kMostPlanes) return false;
   return large_plan(z, direction).band > 0;
+}
+
+double large_seconds(const Conv2dProblem& z, Direction direction) {
+  constexpr double kCyclesOfPlan = 1.75e9;  // per second, of the GPU on which they were fitted
+  // The plan compares its tiles; beside other kernels it says too little, most of short ones.
+  const bool weight = direction == Direction::backward_weight;
+  const bool few_taps = z.s <= 16;
+  const double times = weight ? few_taps ? 1.5 : 1.3 : few_taps ? 1.85 : 1.35;
+  const double around = weight ? 1.8e-6 : 11e-6;
+  return times * large_plan(z, direction).cycles / kCyclesOfPlan + around;
 }
 
 void forward_of_large_kernels(const Conv2dForwardArgs& args) {

@@ -70,14 +70,18 @@ __device__ inline void write_partial(const DepthwiseTiling& t, const Slices& s, 
 
 // 3x3: 24 blocks for each multiprocessor, about 4 rounds of those that it holds at a time, because
 // the last round is rarely full. Larger kernels fewer: adding up R S sums of each thread is work
-// too.
+// too, so their blocks take two jobs each where the device still holds as many.
 inline int slice_count(const DepthwiseTiling& t, const Conv2dProblem& z) {
-  const std::int64_t chunks = (z.c + t.planes - 1) / t.planes;
-  const std::int64_t wanted = std::int64_t{cuda_device_facts().multiprocessors} * (z.r == 3   ? 24
-                                                                                   : z.r == 5 ? 12
-                                                                                              : 8);
-  return static_cast<int>(
-      std::clamp<std::int64_t>(wanted / chunks, 1, std::min<std::int64_t>(z.n * t.bands, 65535)));
+  const std::int64_t chunks = ceil_div(z.c, std::int64_t{t.planes});
+  const std::int64_t jobs = z.n * t.bands;
+  const std::int64_t processors = cuda_device_facts().multiprocessors;
+  const std::int64_t wanted = processors * (z.r == 3 ? 24 : z.r == 5 ? 12 : 8);
+  std::int64_t slices =
+      std::clamp<std::int64_t>(wanted / chunks, 1, std::min<std::int64_t>(jobs, 65535));
+  if (z.r > 3 && jobs < 2 * slices) {
+    slices = std::min(slices, std::max(processors * 4 / chunks, jobs / 2));
+  }
+  return static_cast<int>(std::max<std::int64_t>(slices, 1));
 }
 
 inline Slices slices_of(const DepthwiseTiling& t, const Conv2dProblem& z, int slices,

@@ -9,10 +9,10 @@
 //              y[n,c,p,q] = b[c]
 //              for r, s: y[n,c,p,q] += w[c,0,r,s] * x[n,c,p*stride+r-pad,q*stride+s-pad]
 // Plan       planes of NCHW lie one behind the other, so a block copies 64 (or 32) of them as one
-//            run, 16 bytes at a time, without any index arithmetic. A thread makes 7 rows of y, all
-//            columns of it: the width is a compile-time constant, so columns beyond the border are
-//            products that are not there, not zeros to be read. The rows of y go back into shared
-//            memory, and from there to memory as one run
+//            run, 16 bytes at a time, without any index arithmetic. A thread makes 7 rows of y (4
+//            of 7x7 halves), all columns of it: the width is a compile-time constant, so columns
+//            beyond the border are products that are not there, not zeros to be read. The rows of y
+//            go back into shared memory, and from there to memory as one run
 // Shapes     x [N,C,H,W] with H = W of 7 or 14, y [N,C,P,Q], w [C,1,R,S], f32, f16 or bf16,
 //            row-major, x, y 16-byte aligned; sums in f32
 // Supports   R = S of 3, 5, 7; 7x7 to 7x7, 14x14 to 14x14, and 14x14 to 7x7 with stride 2; pad
@@ -36,7 +36,17 @@ namespace convscope::depthwise {
 namespace {
 
 constexpr int kThreads = 64;
-constexpr int kRows = 7;  // of y in a thread
+// Rows of y in a thread: 7; of halves 4 of a plane of 7x7, whose middle row two threads make. They
+// are half the bytes, so twice the threads have to wait for as many at a time.
+template <class T, int kOut>
+constexpr int rows_of() {
+  return kOut == 7 && sizeof(T) == 2 ? 4 : 7;
+}
+// Threads of a plane.
+template <class T, int kOut>
+constexpr int strips_of() {
+  return ceil_div(kOut, rows_of<T, kOut>());
+}
 
 template <class T>
 struct SmallWork {
@@ -74,7 +84,9 @@ template <class T, int kSide, int kSize, int kStride, bool kTurned>
 __global__ void __launch_bounds__(kThreads)
     depthwise_small_kernel(const __grid_constant__ SmallWork<T> work) {
   constexpr int kOut = (kSide - 1) / kStride + 1;  // rows and columns of y
-  constexpr int kStrips = kOut / kRows;
+  constexpr int kRows = rows_of<T, kOut>();
+  constexpr int kStrips = strips_of<T, kOut>();
+  constexpr int kStep = kOut - kRows;  // rows between strips
   constexpr int kPlanes = kThreads / kStrips;
   constexpr int kArea = kSide * kSide, kOutArea = kOut * kOut;
   constexpr int kPad = (kSize - 1) / 2;
@@ -113,13 +125,14 @@ __global__ void __launch_bounds__(kThreads)
   __syncthreads();
 
   if (plane < planes) {
-    const T* const rows = from + plane * kArea + strip * kRows * kStride * kSide;
+    const T* const rows = from + plane * kArea + strip * kStep * kStride * kSide;
     float sums[kRows][kOut];
 #pragma unroll
     for (int i = 0; i < (kRows - 1) * kStride + kSize; ++i) {
       const int row = i - kPad;  // of the strip
       if (kStrips == 1 && (row < 0 || row >= kSide)) continue;
-      const bool inside = (row >= 0 || strip > 0) && (row < kRows * kStride || strip < kStrips - 1);
+      const int of_plane = strip * kStep * kStride + row;
+      const bool inside = of_plane >= 0 && of_plane < kSide;
       float v[kSide];
       load_row<kSide>(rows + row * kSide, inside, v);
 #pragma unroll
@@ -141,9 +154,10 @@ __global__ void __launch_bounds__(kThreads)
         }
       }
     }
-    T* const out = to + plane * kOutArea + strip * kRows * kOut;
+    T* const out = to + plane * kOutArea + strip * kStep * kOut;
 #pragma unroll
     for (int o = 0; o < kRows; ++o) {
+      if (o < kStrips * kRows - kOut && strip > 0) continue;  // the strip above stores it
 #pragma unroll
       for (int j = 0; j < kOut; j += 2 - kOut % 2) {
         if constexpr (kOut % 2 == 0) {
@@ -180,7 +194,7 @@ __global__ void __launch_bounds__(kThreads)
 template <class T, int kSide, int kSize, int kStride, bool kTurned>
 void launch_small(const SmallWork<T>& work) {
   constexpr int kOut = (kSide - 1) / kStride + 1;
-  constexpr int kPlanes = kThreads / (kOut / kRows);
+  constexpr int kPlanes = kThreads / strips_of<T, kOut>();
   LaunchShape shape{.grid = dim3(ceil_div(work.planes, kPlanes)),
                     .block = dim3(kThreads),
                     .shared_bytes = kPlanes * (kSide * kSide + kOut * kOut) * sizeof(T)};

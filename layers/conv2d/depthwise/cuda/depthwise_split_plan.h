@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+// depthwise_split_plan.h: how depthwise_split_cuda.cu cuts large kernels with strides, and those of
+// few planes: index arithmetic only, the same on host and device.
+//
+// A row of the target is cut into groups of 4 numbers. Each is a sum over the rows of the kernel,
+// which are split over `parts` threads. The row `o` of class `a` and the kernel's row `k` meet
+//
+//     source row o row_step + rows.lines[a].start + k,     k = 0 ... rows.lines[a].taps - 1
+//
+// Strides: rows of x are not divided into classes (row_step is the stride), those of dx are.
+// Columns are divided into `entries` classes, as in depthwise_large_plan.h.
+// Read next  depthwise_large_plan.h, which explains Line and Axis; depthwise_split_cuda.cu
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "framework/int_math.h"
+#include "layers/conv2d/depthwise/cuda/depthwise_large_plan.h"
+
+namespace convscope::depthwise {
+
+struct SplitPlan {
+  static constexpr int kGroup = 4;          // columns of a thread
+  static constexpr int kMostThreads = 256;  // of a block
+  static constexpr int kMostParts = 4;
+  static constexpr int kTileBytes = 49152;  // wanted at most: 4 blocks for each multiprocessor
+
+  Axis rows, columns;
+  int row_step = 1;
+  int in_h = 0, in_w = 0, out_h = 0, out_w = 0;  // planes of source and target, in memory
+  int classes = 1;                               // of rows of the target
+  int entries = 1;                               // of columns
+  bool separate = false;    // each entry has its own sums, and not all the same
+  int groups = 1;           // of a row of a class
+  int bands = 1, band = 0;  // band: rows of a class in a block; 0: does not fit
+  int parts = 1;
+  int tile_rows = 0, pitch = 0;  // of the source
+  int tap_rows = 0, tap_pitch = 0;
+  FastDivisor by_groups, by_band, by_classes, by_in_w;
+
+  constexpr int items() const { return classes * band * groups; }
+  constexpr int threads() const { return round_up(parts * items(), 32); }
+  constexpr int sums() const { return kGroup * (separate ? entries : 1); }
+  constexpr int tile_floats() const { return tile_rows * entries * pitch; }
+  constexpr int tap_floats() const { return classes * tap_rows * entries * tap_pitch; }
+  constexpr int shared_floats() const {
+    return std::max(tile_floats() + tap_floats(), parts > 1 ? threads() * sums() : 0);
+  }
+  // Source rows of band `band_index`, [first, end), clipped to the image.
+  constexpr int first_row(int band_index) const {
+    int least = rows.lines[0].start;
+    for (int i = 1; i < classes; ++i) least = std::min(least, rows.lines[i].start);
+    return std::clamp(band_index * band * row_step + least, 0, in_h);
+  }
+};
+
+// Strides of 1 and 2, forward and backward_data.
+constexpr SplitPlan make_split_plan(const LargeSizes& z) {
+  const bool back = z.direction == Direction::backward_data;
+  SplitPlan t;
+  t.columns = make_axis(z.direction, z.w, z.q, z.s, z.stride_w, z.pad_left);
+  t.rows = make_axis(z.direction, z.h, z.p, z.r, back ? z.stride_h : 1, z.pad_top);
+  if (!back) t.rows.lines[0].outs = z.p;
+  t.row_step = back ? 1 : z.stride_h;
+  t.in_h = back ? z.p : z.h;
+  t.in_w = back ? z.q : z.w;
+  t.out_h = back ? z.h : z.p;
+  t.out_w = back ? z.w : z.q;
+  t.classes = t.rows.count;
+  t.entries = t.columns.count;
+  t.separate = back && t.entries > 1;
+  t.groups = ceil_div(t.columns.most_outs(), SplitPlan::kGroup);
+  t.tap_rows = t.rows.most_taps();
+  t.tap_pitch = round_up(t.columns.most_taps(), 4);
+  // A group reads 8 numbers from each multiple of 4 taps on. An odd number of units of 4: rows of a
+  // tile then begin at other banks.
+  t.pitch = round_up(SplitPlan::kGroup * t.groups + t.columns.most_taps() + 4, 4);
+  if (t.pitch / 4 % 2 == 0) t.pitch += 4;
+
+  const int outs = t.rows.most_outs();
+  const int in_row = t.classes * t.groups;         // threads of a row
+  if (in_row > SplitPlan::kMostThreads) return t;  // band = 0
+  const std::int64_t threads = std::int64_t{z.n} * z.c * in_row * outs;
+  const std::int64_t parts =
+      std::int64_t{z.multiprocessors} * 1024 / std::max(threads, std::int64_t{1});
+  const int most_parts =
+      std::min({SplitPlan::kMostParts, ceil_div(t.tap_rows, 3), SplitPlan::kMostThreads / in_row});
+  t.parts = static_cast<int>(std::clamp<std::int64_t>(parts, 1, most_parts));
+  const auto set_band = [&](int rows) {
+    t.bands = ceil_div(outs, rows);
+    t.band = ceil_div(outs, t.bands);
+    // Classes of rows begin at most one row apart.
+    const int most = (t.band - 1) * t.row_step + t.tap_rows + (t.classes > 1 ? 1 : 0);
+    t.tile_rows = std::min(t.in_h, most);
+  };
+  set_band(std::clamp(SplitPlan::kMostThreads / (in_row * t.parts), 1, outs));
+  const auto bytes = [&] { return t.shared_floats() * 4; };
+  while (t.band > 1 && bytes() > SplitPlan::kTileBytes) set_band(t.band - 1);
+  if (bytes() > z.shared_bytes) t.band = 0;
+  t.by_groups = FastDivisor(t.groups);
+  t.by_band = FastDivisor(t.band);
+  t.by_classes = FastDivisor(t.classes);
+  t.by_in_w = FastDivisor(t.in_w);
+  return t;
+}
+
+// Of the whole call, on the GPU for which cycles_of() was fitted: a block alone, its products, the
+// numbers that go through shared memory.
+constexpr double split_seconds(const SplitPlan& t, const LargeSizes& z) {
+  const auto number = [](auto value) { return static_cast<double>(value); };
+  double met = 0;  // rows of the kernel, of all rows of a plane of the target
+  for (int a = 0; a < t.classes; ++a) {
+    const Line& line = t.rows.lines[a];
+    for (int o = 0; o < line.outs; ++o) {
+      const int base = o * t.row_step + line.start;
+      met += number(std::max(0, std::min(line.taps, t.in_h - base) - std::max(0, -base)));
+    }
+  }
+  const double planes = number(z.n) * number(z.c);
+  const double columns = number(4 * t.groups) * number(z.s);
+  const double products = planes * met * columns;
+  const double moved =
+      planes * (number(t.in_h) * number(t.in_w) + number(t.out_h) * number(t.out_w));
+  return 5.2e-6 + 0.14e-12 * products + 2.1e-12 * moved;
+}
+
+}  // namespace convscope::depthwise

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+// depthwise_split_weight_cuda.cu: the gradient of large depthwise kernels over few planes on the
+// GPU: one launch, a block for each row of each kernel.
+//
+// Formula    dw[c,0,r,s] = sum over n, p, q of dy[n,c,p,q] x[n,c,p stride_h - pad_top + r,
+//            q stride_w - pad_left + s]
+// Textbook   for c, r, s:
+//              for n, p, q: dw[c,0,r,s] += dy[n,c,p,q] * x[n,c,p*stride+r-pad,q*stride+s-pad]
+// Plan       a block owns the row r of channel c. Row p of dy meets one row of x there: the block
+//            brings some rows of dy and those of x into shared memory at a time. A thread owns 4
+//            neighbouring taps and some pieces of 4 numbers of dy: with the 7 (stride 2: 10) of x
+//            that they meet they make 16 FMAs. At the end a warp adds up the threads' sums of a tap
+// Shapes     x [N,C,H,W], dy [N,C,P,Q], dw [C,1,R,S], f32, f16 or bf16, row-major, any alignment;
+//            sums and shared memory f32
+// Supports   kernels of up to 63x63, strides of 1 and 2 along a row, up to 3 along columns, no
+//            dilation, no multiplier; a row of x and of dy that fit shared memory
+// Cost       FLOPs = 2 N C P Q R S; bytes = x, dy once from memory, R times from the second cache;
+//            workspace none; latency-bound
+// Numerics   a thread adds its products in order, then lanes, then a tree: same bits on each run;
+//            exact on integers. Inf or NaN of x stay where they belong
+// Backward   this is backward_weight; dw assigned or added to
+// Choices    256 threads, about 24 KiB: some blocks on each multiprocessor
+// Source     as depthwise_large_cuda.cu
+// Read next  depthwise_split_cuda.cu; depthwise_large_weight_cuda.cu, for many planes
+#include "layers/conv2d/depthwise/cuda/depthwise_kernels.h"
+#include "layers/conv2d/depthwise/cuda/depthwise_large_launch.h"
+#include "layers/conv2d/depthwise/cuda/depthwise_launch.cuh"
+#include "layers/conv2d/depthwise/cuda/depthwise_tile.cuh"
+
+namespace convscope::depthwise {
+namespace {
+
+constexpr int kSplitThreads = 256;  // at most
+constexpr int kTileFloats = 6144;   // wanted at most
+
+template <class T>
+struct SplitWeightWork {
+  int h = 0, w = 0, p = 0, q = 0, r = 0, s = 0;
+  int stride_h = 1, pad_top = 0, pad_left = 0;
+  int images = 1, channels = 1;
+  int taps4 = 1;   // pieces of 4 taps
+  int lanes = 1;   // threads of the same taps
+  int pieces = 1;  // of 4 numbers, of a row of dy
+  int rows = 1;    // of dy in shared memory
+  int x_pitch = 0, dy_pitch = 0;
+  FastDivisor by_taps4 = {}, by_pieces = {}, by_w = {}, by_q = {};
+  const T* x = nullptr;
+  const T* dy = nullptr;
+  T* dw = nullptr;
+  bool accumulate = false;
+};
+
+// sums[i] += d[j] x[j kStride + i] for the first kCount of 4 numbers of dy.
+template <int kStride, int kCount>
+__device__ inline void add_products(const float* d, const float* x, float (&sums)[4]) {
+  constexpr int kUnits = ((kCount - 1) * kStride + 4 + 3) / 4;
+  float v[4 * kUnits];
+#pragma unroll
+  for (int u = 0; u < kUnits; ++u) load_unit<4>(x + 4 * u, v + 4 * u);
+  float g[4];
+  load_unit<4>(d, g);
+#pragma unroll
+  for (int j = 0; j < kCount; ++j) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) sums[i] = fmaf(v[j * kStride + i], g[j], sums[i]);
+  }
+}
+
+template <class T, int kStride>
+__global__ void __launch_bounds__(kSplitThreads)
+    depthwise_split_weight_kernel(const __grid_constant__ SplitWeightWork<T> work) {
+  float* const x = dynamic_shared<float>();        // [rows, x_pitch], column c at c + pad_left
+  float* const dy = x + work.rows * work.x_pitch;  // [rows, dy_pitch]
+  const auto channel = static_cast<int>(blockIdx.x);
+  const auto r = static_cast<int>(blockIdx.y);
+  const auto me = static_cast<int>(threadIdx.x);
+  const auto threads = static_cast<int>(blockDim.x);
+  let_next_kernel_start();
+  for (int i = 4 * me; i < work.rows * work.x_pitch; i += 4 * threads) {
+    *reinterpret_cast<float4*>(x + i) = make_float4(0, 0, 0, 0);  // the frames stay zero
+  }
+  wait_for_previous_kernel();
+  const int lane = work.by_taps4.divide(me);
+  const int first_tap = 4 * (me - lane * work.taps4);
+  // Rows of dy that meet a row of x: [from, end).
+  const int from = max(0, ceil_div(work.pad_top - r, work.stride_h));
+  const int end = min(work.p, floor_div(work.h - 1 + work.pad_top - r, work.stride_h) + 1);
+  float sums[4] = {};
+  for (int image = 0; image < work.images; ++image) {
+    const int plane = image * work.channels + channel;
+    const T* const x_plane = plane_at(work.x, plane, work.h, work.w);
+    const T* const dy_plane = plane_at(work.dy, plane, work.p, work.q);
+    for (int first = from; first < end; first += work.rows) {
+      const int rows = min(work.rows, end - first);
+      __syncthreads();  // all have zeroed, or read the rows before
+#pragma unroll 4
+      for (int i = me; i < rows * work.w; i += threads) {
+        const int row = work.by_w.divide(i);
+        const int column = i - row * work.w;
+        const int h = (first + row) * work.stride_h - work.pad_top + r;
+        const int to = column + work.pad_left;
+        if (to < work.x_pitch) x[row * work.x_pitch + to] = to_float(x_plane[h * work.w + column]);
+      }
+#pragma unroll 4
+      for (int i = me; i < rows * work.q; i += threads) {
+        const int row = work.by_q.divide(i);
+        dy[row * work.dy_pitch + i - row * work.q] = to_float(dy_plane[first * work.q + i]);
+      }
+      __syncthreads();
+      if (lane >= work.lanes) continue;
+#pragma unroll 1
+      for (int i = lane; i < rows * work.pieces; i += work.lanes) {
+        const int row = work.by_pieces.divide(i);
+        const int q = 4 * (i - row * work.pieces);
+        const float* const d = dy + row * work.dy_pitch + q;
+        const float* const v = x + row * work.x_pitch + q * kStride + first_tap;
+        const int left = work.q - q;
+        if (left >= 4) {
+          add_products<kStride, 4>(d, v, sums);
+        } else if (left == 3) {
+          add_products<kStride, 3>(d, v, sums);
+        } else if (left == 2) {
+          add_products<kStride, 2>(d, v, sums);
+        } else {
+          add_products<kStride, 1>(d, v, sums);
+        }
+      }
+    }
+  }
+  __syncthreads();
+  float* const shared = x;  // [4 taps4, lanes]
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    if (lane < work.lanes) shared[(first_tap + i) * work.lanes + lane] = sums[i];
+  }
+  __syncthreads();
+  for (int s = me / 32; s < work.s; s += threads / 32) {
+    float sum = 0;
+    for (int i = me % 32; i < work.lanes; i += 32) sum += shared[s * work.lanes + i];
+    sum = warp_sum(sum);
+    if (me % 32 > 0) continue;
+    T& to = plane_at(work.dw, channel, work.r, work.s)[r * work.s + s];
+    to = from_float<T>(work.accumulate ? to_float(to) + sum : sum);
+  }
+}
+
+// ---- launcher ----------------------------------------------------------------------------------
+
+template <class T>
+SplitWeightWork<T> split_weight_work(const Conv2dProblem& z) {
+  const auto number = [](std::int64_t value) { return static_cast<int>(value); };
+  SplitWeightWork<T> work{.h = number(z.h),
+                          .w = number(z.w),
+                          .p = number(z.p()),
+                          .q = number(z.q()),
+                          .r = number(z.r),
+                          .s = number(z.s),
+                          .stride_h = number(z.stride_h),
+                          .pad_top = number(z.pad_top),
+                          .pad_left = number(z.pad_left),
+                          .images = number(z.n),
+                          .channels = number(z.c),
+                          .taps4 = number(ceil_div(z.s, std::int64_t{4}))};
+  work.dy_pitch = round_up(work.q, 4);
+  // The last piece of taps and numbers of dy reads 12 numbers from there on.
+  work.x_pitch = round_up((work.q - 1) * number(z.stride_w) + 4 * work.taps4 + 12, 4);
+  if (work.x_pitch / 4 % 2 == 0) work.x_pitch += 4;  // rows begin at other banks
+  work.rows = std::clamp(kTileFloats / (work.x_pitch + work.dy_pitch), 1, work.p);
+  work.pieces = work.dy_pitch / 4;
+  work.lanes = std::min(work.rows * work.pieces, kSplitThreads / work.taps4);
+  work.by_taps4 = FastDivisor(work.taps4);
+  work.by_pieces = FastDivisor(work.pieces);
+  work.by_w = FastDivisor(work.w);
+  work.by_q = FastDivisor(work.q);
+  return work;
+}
+
+template <class T>
+int shared_floats_of(const SplitWeightWork<T>& work) {
+  return std::max(work.rows * (work.x_pitch + work.dy_pitch), work.lanes * 4 * work.taps4);
+}
+
+}  // namespace
+
+bool fits_split_weight(const Conv2dProblem& z) {
+  if (z.stride_w > 2 || z.k != z.c || z.dilation_h != 1 || z.dilation_w != 1) return false;
+  if (!fits_large(z, Direction::backward_weight) || z.c * z.h * z.w * z.n >= 1 << 30) return false;
+  // A block goes through its images one after the other, and more products want 4 x 8 sums in a
+  // thread.
+  if (z.n > 2 || z.nominal_flops() / 2 > 5e7) return false;
+  return shared_floats_of(split_weight_work<float>(z)) * 4 <= 48 * 1024;
+}
+
+double split_weight_seconds(const Conv2dProblem& z) {
+  return 4e-6 + 0.2e-12 * z.nominal_flops() / 2;
+}
+
+void backward_weight_by_split(const Conv2dBackwardWeightArgs& args) {
+  const Conv2dProblem& z = args.problem;
+  with_float_type(z.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    SplitWeightWork<T> work = split_weight_work<T>(z);
+    work.x = static_cast<const T*>(args.x);
+    work.dy = static_cast<const T*>(args.dy);
+    work.dw = static_cast<T*>(args.dw);
+    work.accumulate = args.accumulate;
+    LaunchShape shape{
+        .grid = dim3(static_cast<unsigned>(work.channels), static_cast<unsigned>(work.r)),
+        .block = dim3(static_cast<unsigned>(round_up(work.lanes * work.taps4, 32))),
+        .shared_bytes = static_cast<std::size_t>(shared_floats_of(work)) * sizeof(float)};
+    shape.overlaps_previous = true;
+    z.stride_w == 1 ? launch(depthwise_split_weight_kernel<T, 1>, shape, work)
+                    : launch(depthwise_split_weight_kernel<T, 2>, shape, work);
+  });
+}
+
+}  // namespace convscope::depthwise
