@@ -118,6 +118,7 @@ Explanation explain_config(const ExperimentConfig& config) {
       of.ran = *ran;
       if (ran->layout == name_of(ActivationLayout::channels_last)) {
         of.verdicts = layer.conv.use->explain(direction, config.device, /*channels_last=*/true);
+        of.decision = layer.conv.use->decision(direction, config.device, /*channels_last=*/true);
       }
     }
   }

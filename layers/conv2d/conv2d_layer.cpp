@@ -194,8 +194,8 @@ class SparseUse final : public HeavyUse {
   ChosenNames choose(Direction direction, Device device, WeightUse use) const override {
     return dense_->choose(direction, device, use);
   }
-  Decision decision(Direction direction, Device device) const override {
-    return dense_->decision(direction, device);
+  Decision decision(Direction direction, Device device, bool channels_last) const override {
+    return dense_->decision(direction, device, channels_last);
   }
   std::vector<Verdict> explain(Direction direction, Device device,
                                bool channels_last) const override {

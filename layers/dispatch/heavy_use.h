@@ -35,7 +35,8 @@ class CONVSCOPE_API HeavyUse {
   // planned step in half precision has it (half_problem.h).
   virtual std::vector<Verdict> explain(Direction direction, Device device,
                                        bool channels_last = false) const = 0;
-  virtual Decision decision(Direction direction, Device device) const = 0;
+  virtual Decision decision(Direction direction, Device device,
+                            bool channels_last = false) const = 0;
 };
 
 template <class Problem>
@@ -57,23 +58,25 @@ class HeavyUseOf final : public HeavyUse {
   }
   std::vector<Verdict> explain(Direction direction, Device device,
                                bool channels_last) const override {
+    return convscope::explain(policy_.of(direction), asked_about(channels_last), direction, device);
+  }
+  Decision decision(Direction direction, Device device, bool channels_last) const override {
+    return decide_unrun<Problem>(
+        policy_.of(direction),
+        question_of(asked_about(channels_last), direction, device, WeightUse::once, layer_));
+  }
+
+ private:
+  Problem asked_about(bool channels_last) const {
     if constexpr (requires(Problem problem) {
                     problem.layout;
                     problem.types;
                   }) {
-      if (channels_last) {
-        return convscope::explain(policy_.of(direction), with_channels_last(problem_), direction,
-                                  device);
-      }
+      if (channels_last) return with_channels_last(problem_);
     }
-    return convscope::explain(policy_.of(direction), problem_, direction, device);
-  }
-  Decision decision(Direction direction, Device device) const override {
-    return decide_unrun<Problem>(policy_.of(direction),
-                                 question_of(problem_, direction, device, WeightUse::once, layer_));
+    return problem_;
   }
 
- private:
   Problem problem_;
   AlgorithmPolicy policy_;
   std::string layer_;

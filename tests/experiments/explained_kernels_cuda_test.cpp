@@ -5,6 +5,7 @@
 
 #include "experiments/config/build.h"
 #include "experiments/config/conv_layers.h"
+#include "experiments/explain/explanation.h"
 #include "experiments/run_folder/step_kernels.h"
 #include "framework/ops/softmax_cross_entropy.h"
 #include "tests/support/cuda.h"
@@ -73,6 +74,25 @@ TEST_F(ExplainedKernelsOnCuda, ADynamicStepRunsWhatItNames) {
       .backward();
   for (const std::string& sentence : differences(said_by(kernels, *model), counter.runs())) {
     ADD_FAILURE() << sentence;
+  }
+}
+
+// A layer of half precision is described with [N,C,H,W], and runs with its channels last: a card
+// that takes only these must not be said to refuse it.
+TEST_F(ExplainedKernelsOnCuda, ACardOfChannelsLastAloneIsNotSaidToRefuseHalves) {
+  const ExperimentConfig config = parse_config_text(
+      "data: {set: synthetic_digits, batch_size: 2}\nprecision: bf16\ndevice: cuda\n"
+      "model: {type: resnet18, stem: cifar, widths: [8, 8, 8, 8]}\n"
+      "conv: {algorithm: implicit_gemm_tma}\n",
+      "resnet.yaml");
+  const Explanation explanation = explain_config(config);
+  for (const ExplainedLayer& layer : explanation.layers) {
+    for (const ExplainedDirection& of : layer.directions) {
+      EXPECT_FALSE(of.is_refused()) << layer.conv.name;
+      if (!of.asked) continue;
+      ASSERT_TRUE(of.ran) << layer.conv.name;
+      EXPECT_EQ(of.ran->kernel, "implicit_gemm_tma") << layer.conv.name;
+    }
   }
 }
 
