@@ -11,7 +11,7 @@ loss below the noise (two standard errors of the two medians over their blocks) 
     ... --quick                       every fifth problem of each list, ten random layers, short timings
     ... --threads 1 --clock cpu       on a busy machine: time on the core instead of wall time
     ... --lists resnet18 random       these lists alone
-    ... --device cuda --precision tf32 --layout nchw --batch 1 --weights often     on a GPU
+    ... --device cuda --precision f32 tf32 bf16 --layout nchw --batch 1 32 128 --weights often  on a GPU
     ... --device cuda --precision bf16 --layout channels_last  halves as planned steps have them
     ... --from FOLDER                 times nothing: reads JSON files of `bench conv2d` from a folder
 
@@ -20,6 +20,7 @@ that was stopped goes on where it was. Remove the folder when the program has ch
 printed and written to summary.json.
 """
 import argparse
+import itertools
 import json
 import math
 import os
@@ -104,17 +105,18 @@ def lists_of(options):
     return out
 
 
-def time_part(options, lines, threads, part):
+def time_part(options, lines, run, part):
     """One call of bench; its JSON stands under its name only when it is whole."""
+    threads, precision, batch = run
     problems, partly = part.with_suffix(".txt"), part.with_suffix(".partly")
     problems.write_text("\n".join(lines) + "\n")
     command = [options.program, "bench", "conv2d", "--shapes", problems, "--layout", options.layout,
                "--threads", threads, "--min-time", options.min_time, "--json", partly]
     command += ["--clock", options.clock] if options.clock else []
-    command += ["--batch", options.batch] if options.batch else []
+    command += ["--batch", batch] if batch else []
     command += ["--weights", options.weights] if options.weights else []
     if options.device:
-        command += ["--device", options.device, "--precision", options.precision]
+        command += ["--device", options.device, "--precision", precision]
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
     if done.returncode != 0 or not partly.exists():
         last = (done.stderr.strip() or "it said nothing").splitlines()[-1]
@@ -131,11 +133,15 @@ def noise_of(row):
     return 1.2533 * statistics.stdev(blocks) / math.sqrt(len(blocks)) / statistics.fmean(blocks)
 
 
-def layout_of(problem):
+def value_of(problem, key, otherwise):
     for word in problem.split(","):
-        if word.startswith("layout="):
+        if word.startswith(key + "="):
             return word.split("=")[1]
-    return "nchw"
+    return otherwise
+
+
+def precision_of(problem):
+    return value_of(problem, "dtype", value_of(problem, "precision", "f32"))
 
 
 def cases_of(name, content):
@@ -154,7 +160,8 @@ def cases_of(name, content):
         loss = chosen[0]["min_ms"] / best["min_ms"] - 1
         noise = 2 * math.hypot(noise_of(chosen[0]), noise_of(best))
         out.append({"list": name, "problem": problem, "direction": direction, "threads": threads,
-                    "layout": layout_of(problem),
+                    "layout": value_of(problem, "layout", "nchw"),
+                    "precision": precision_of(problem), "batch": int(value_of(problem, "n", 1)),
                     "chosen": chosen[0]["algorithm"], "fastest": best["algorithm"],
                     "chosen_ms": chosen[0]["min_ms"], "fastest_ms": best["min_ms"],
                     "loss": 0.0 if loss < noise else loss, "noise": noise})
@@ -189,11 +196,11 @@ def main():
     parser.add_argument("--seed", type=int, default=13)
     parser.add_argument("--threads", type=int, nargs="*", default=[1])
     parser.add_argument("--layout", default="both", choices=("nchw", "blocked", "both", "channels_last"))
-    parser.add_argument("--batch", type=int)
+    parser.add_argument("--batch", type=int, nargs="*", default=[None], help="of all problems; several one after the other")
     parser.add_argument("--weights", choices=("once", "often"), help="prepared in each call, or before")
     parser.add_argument("--device", help="cuda: with --layout nchw or, of halves, channels_last; and with gpu_dense\n"
                         "and gpu_depthwise too")
-    parser.add_argument("--precision", default="f32", help="with --device: f32, tf32, bf16 or f16")
+    parser.add_argument("--precision", nargs="*", default=["f32"], help="with --device: of f32, tf32, bf16, f16")
     parser.add_argument("--clock", choices=("wall", "cpu"))
     parser.add_argument("--min-time", type=float, default=0.03)
     parser.add_argument("--quick", action="store_true")
@@ -209,22 +216,23 @@ def main():
         options.out = options.given
     else:
         options.out.mkdir(parents=True, exist_ok=True)
-        for threads in options.threads:
-            for name, lines in lists_of(options).items():
-                for begin in range(0, len(lines), PART):
-                    part = options.out / f"{name}.{threads}.{begin}.json"
-                    if not part.exists():
-                        print(f"{name}, {threads} threads, problem {begin + 1} of {len(lines)}",
-                              file=sys.stderr, flush=True)
-                        time_part(options, lines[begin:begin + PART], threads, part)
-                    cases += cases_of(name, json.loads(part.read_text()))
+        runs = itertools.product(options.threads, options.precision, options.batch)
+        for run, (name, lines) in itertools.product(runs, lists_of(options).items()):
+            for begin in range(0, len(lines), PART):
+                part = options.out / f"{'.'.join(str(word) for word in (name, *run) if word)}.{begin}.json"
+                if not part.exists():
+                    print(f"{part.name} of {len(lines)} problems", file=sys.stderr, flush=True)
+                    time_part(options, lines[begin:begin + PART], run, part)
+                cases += cases_of(name, json.loads(part.read_text()))
     if not cases:
         sys.exit("auto_regret: expected cases with two algorithms at least, got none")
     summary = {"worst": sorted(cases, key=lambda case: -case["loss"])[:10], "cases": cases}
-    for keys in (("list",), ("layout", "direction"), ("layout", "direction", "threads", "list")):
+    shown = [("list",), ("layout", "direction")]
+    shown += [("layout", "precision"), ("layout", "batch")] if options.device else []
+    for keys in (*shown, ("layout", "direction", "threads", "list")):
         summary["by " + " ".join(keys)] = summary_of(cases, keys)
     summary["all"] = summary_of(cases, ())
-    for keys in (("list",), ("layout", "direction"), ()):
+    for keys in (*shown, ()):
         print_summary(summary[("by " + " ".join(keys)) if keys else "all"], keys)
     for case in summary["worst"]:
         print(f"{1 + case['loss']:6.2f}x  {case['problem']} {case['direction']}: {case['chosen']} "

@@ -222,12 +222,15 @@ MachineCeilings machine_ceilings(DeviceType device) {
     if (given.flops_per_second > 0) return given;
   }
   if (device == DeviceType::cuda) {
-    const GpuCeilings gpu = remembered_gpu_ceilings().value_or(kUnmeasuredGpu);
-    return {.flops_per_second = gpu.f32_flops,
-            .bytes_per_second = gpu.copy_bytes,
-            .tf32_flops_per_second = gpu.tf32_flops,
-            .half_flops_per_second = gpu.half_flops,
-            .launch_seconds = gpu.launch_seconds};
+    const GpuCeilings gpu = remembered_gpu_ceilings().value_or(kMeasuredH200);
+    const auto believed = [&gpu](double GpuCeilings::*what) {
+      return kUnmeasuredGpu.*what * (gpu.*what / kMeasuredH200.*what);
+    };
+    return {.flops_per_second = believed(&GpuCeilings::f32_flops),
+            .bytes_per_second = believed(&GpuCeilings::copy_bytes),
+            .tf32_flops_per_second = believed(&GpuCeilings::tf32_flops),
+            .half_flops_per_second = believed(&GpuCeilings::half_flops),
+            .launch_seconds = believed(&GpuCeilings::launch_seconds)};
   }
   // Those of one thread times their number, though threads share the memory: the order of the
   // estimates, and with it every bit of a result, must not depend on the number of threads.

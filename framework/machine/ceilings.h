@@ -71,6 +71,14 @@ inline constexpr GpuCeilings kUnmeasuredGpu{.f32_flops = 50e12,
                                             .half_flops = 740e12,
                                             .copy_bytes = 4.2e12,
                                             .launch_seconds = 2e-6};
+// What `info --measure` finds on that H200, by its own short products, copy and launches. Costs are
+// weighed with kUnmeasuredGpu, so `auto` believes of a measured GPU as many times those numbers as
+// its measurement is of this one.
+inline constexpr GpuCeilings kMeasuredH200{.f32_flops = 51.4e12,
+                                           .tf32_flops = 409e12,
+                                           .half_flops = 808e12,
+                                           .copy_bytes = 2.76e12,
+                                           .launch_seconds = 2.77e-6};
 // Of the current CUDA device; nothing when there is none. The file's keys name the GPU and what its
 // driver speaks.
 CONVSCOPE_API std::optional<GpuCeilings> remembered_gpu_ceilings();

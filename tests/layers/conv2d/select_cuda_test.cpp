@@ -140,7 +140,7 @@ TEST_F(SelectionOnCuda, AnEmptyMultiprocessorHelpsNobody) {
   };
   const std::int64_t full = backend_of(kCuda).facts(0).multiprocessors;
   ASSERT_GE(full, 4);
-  EXPECT_NEAR(ms(full) / ms(1), 1, 0.05);
+  EXPECT_NEAR(ms(full) / ms(1), 1, 0.2);  // but for the stores of more images
   EXPECT_GT(ms(16 * full) / ms(full), 2);
 }
 
@@ -268,8 +268,17 @@ TEST_F(SelectionOnCuda, MeasuredCeilingsAreRememberedAndBelieved) {
   const auto again = remembered_gpu_ceilings();
   ASSERT_TRUE(again);
   EXPECT_EQ(again->half_flops, 600e12);
-  EXPECT_EQ(machine_ceilings(DeviceType::cuda).bytes_per_second, 3e12);
-  EXPECT_EQ(machine_ceilings(DeviceType::cuda).launch_seconds, 3e-6);
+  // As many times the built-in numbers, that costs are weighed with, as of an H200's measurement.
+  const MachineCeilings believed = machine_ceilings(DeviceType::cuda);
+  EXPECT_DOUBLE_EQ(believed.bytes_per_second / kUnmeasuredGpu.copy_bytes,
+                   3e12 / kMeasuredH200.copy_bytes);
+  EXPECT_DOUBLE_EQ(believed.launch_seconds / kUnmeasuredGpu.launch_seconds,
+                   3e-6 / kMeasuredH200.launch_seconds);
+  remember_gpu_ceilings(kMeasuredH200);
+  forget_cpu_ceilings();
+  const MachineCeilings same = machine_ceilings(DeviceType::cuda);
+  EXPECT_DOUBLE_EQ(same.flops_per_second, kUnmeasuredGpu.f32_flops);
+  EXPECT_DOUBLE_EQ(same.half_flops_per_second, kUnmeasuredGpu.half_flops);
   remember_gpu_ceilings({40e12, 300e12, 600e12, -1, 3e-6});  // no sensible number
   EXPECT_FALSE(remembered_gpu_ceilings());
 }

@@ -377,41 +377,63 @@ struct TileTimes {
 };
 TileTimes forward_times(int r, int stride) {
   if (stride == 1) {
-    if (r == 3) return {{0.72, 0.8}, 3.2};
-    if (r == 5) return {{0.67, 0.78}, 0.67};
-    return {{0.65, 0.38}, 0.75};
+    if (r == 3) return {{0.79, 0.7}, 1.2};
+    if (r == 5) return {{0.92, 0.75}, 0.65};
+    return {{0.84, 0.75}, 0.01};
   }
-  if (r == 3) return {{0.45, 0.37}, 2.2};
-  if (r == 5) return {{0.43, 0.4}, 0.024};
-  return {{0.6, 0.5}, 0.04};
+  if (r == 3) return {{0.54, 0.58}, 2.2};
+  if (r == 5) return {{0.69, 0.52}, 0.025};
+  return {{0.57, 0.66}, 0.04};
 }
-constexpr TileTimes kDataTimes{{0.63, 0.83}, 2.5};
-constexpr TileTimes kWeightTimes{{0.62, 0.84}, 1.9};      // of a step: a piece of a row
-constexpr double kWeightUs = 6.2;                         // its first loads
-constexpr double kSliceUs = 0.14;                         // to add one, after the one before
-constexpr device_time::TileRate kSampleRate{0.54, 0.53};  // a block for a sample
-constexpr double kSampleUs = 2.9;
-constexpr double kSingleStoreUs =
-    0.0018;  // of an element, on one multiprocessor: not four at a time
+constexpr TileTimes kDataTimes{{1.0, 0.89}, 1.4};
+TileTimes weight_times(int r, int stride) {  // of a step: a piece of a row
+  if (stride == 1) {
+    if (r == 3) return {{0.32, 0.84}, 1.2};
+    if (r == 5) return {{0.9, 1.3}, 2.1};
+    return {{0.75, 1.3}, 2.4};
+  }
+  if (r == 3) return {{0.27, 0.84}, 1.7};
+  if (r == 5) return {{0.91, 1.3}, 1.9};
+  return {{0.83, 1.3}, 4.2};
+}
+// Of each block of a multiprocessor, beside its products: first loads and stores.
+constexpr double kForwardTileUs = 0.24, kDataTileUs = 0.11;
+// Of three blocks that share a multiprocessor: their threads' sums, one kernel after the other.
+double weight_end_us(int r) { return r == 3 ? 13 : r == 5 ? 2.1 : 10; }
+constexpr double kSliceUs = 0.043;  // to add one, after the one before
+double each_holds(double blocks) { return blocks / device_time::processors(); }
+// Samples with kernels of their own; chunk_us is what they take beside products.
+TileTimes sample_times(Direction direction) {
+  if (direction == Direction::forward) return {{0.5, 5.0}, 0.41};
+  if (direction == Direction::backward_data) return {{0.5, 0.5}, 2.0};
+  return {{0.36, 0.54}, 4.5};
+}
+// Of an element of y or dx, on one multiprocessor: by fours, one at a time.
+constexpr double kFourStoreUs = 0.00013;
+constexpr double kSingleStoreUs = 0.0009;
+constexpr double kScatteredStoreUs = 0.0013;  // of dx, between pixels of other strides
 
 // The kernels of any problem: microseconds of a term of a thread, alone, and more of it when all
 // multiprocessors hold 2048 threads. dw has a warp for each element, whose term is 32 pixels.
 double any_us(const Conv2dProblem& z, Direction direction) {
   using device_time::number;
   const double at_once = device_time::processors() * 2048;
-  constexpr double kAroundUs = 1.3;
+  constexpr double kAroundUs = 2.0;
   if (direction == Direction::backward_weight) {
     const double rounds = 32 * number(z.w_shape().numel()) / at_once;
     const double terms = number(z.n) * number(ceil_div(z.p() * z.q(), Index{32}));
-    return terms * (0.1 + 0.6 * rounds) + 0.42 * number(z.n) + 2.3;
+    return terms * (0.14 + 0.54 * rounds) + 2.2 * rounds + 0.65 * number(z.n) + 0.072;
   }
   const double taps = number(z.r * z.s);
   if (direction == Direction::backward_data) {
     const double rounds = number(z.x_shape().numel()) / at_once;
-    return number(z.k_per_group()) * taps * (0.16 + 1.1 * rounds) + kAroundUs;
+    // A tap is looked at once, and its channels are summed where it meets a pixel.
+    const double terms = number(z.k_per_group()) * taps / number(z.stride_h * z.stride_w);
+    return taps * (0.21 + 1.0 * rounds) + terms * (0.016 + 0.17 * rounds) +
+           0.075 * number(z.k_per_group()) + kAroundUs;
   }
   const double rounds = number(z.y_shape().numel()) / at_once;
-  return number(z.c_per_group()) * taps * (0.094 + 0.32 * rounds) + kAroundUs;
+  return number(z.c_per_group()) * (taps * (0.061 + 0.29 * rounds) + 0.28) + kAroundUs;
 }
 
 // Kernels with tiles: their blocks, one round of the multiprocessors after the other.
@@ -425,9 +447,11 @@ double tiles_us(const Conv2dProblem& z, Direction direction) {
     const double steps = std::ceil(number(z.n * z.p()) / t.slices) * t.pieces;
     const double flops = 2.0 * round_up(t.items * t.splits, 32) * kChannels * t.kernel_rows * s.r *
                          4 * ceil_div(t.fours, t.splits);
-    return device_time::blocks_us(number(Index{t.slices} * t.tiles_k * t.tiles_c), steps * flops,
-                                  peak, kWeightTimes.rate) +
-           kWeightTimes.chunk_us * steps + kWeightUs + kSliceUs * t.slices;
+    const TileTimes times = weight_times(s.r, s.stride_h);
+    const double blocks = number(Index{t.slices} * t.tiles_k * t.tiles_c);
+    return device_time::blocks_us(blocks, steps * flops, peak, times.rate) +
+           times.chunk_us * steps + kSliceUs * t.slices +
+           weight_end_us(s.r) * std::max(1.0, each_holds(blocks) / 3);
   }
   const bool data = direction == Direction::backward_data;
   if (data && (z.stride_h > 1 || z.c <= 4)) {
@@ -435,9 +459,12 @@ double tiles_us(const Conv2dProblem& z, Direction direction) {
     const int channels = z.c <= 3 ? 3 : 4;
     const double flops = 2.0 * kDataThreads * 2 * kPixels * channels * number(z.k) * taps /
                          number(z.stride_h * z.stride_w);
-    return device_time::blocks_us(number(z.n * t.tiles_h * t.tiles_w * ceil_div(s.c, channels)),
-                                  flops, peak, kDataTimes.rate) +
-           kDataTimes.chunk_us * t.chunks;
+    const double blocks = number(z.n * t.tiles_h * t.tiles_w * ceil_div(s.c, channels));
+    return device_time::blocks_us(blocks, flops, peak, kDataTimes.rate) +
+           kDataTimes.chunk_us * t.chunks + kDataTileUs * t.chunks * each_holds(blocks) +
+           (z.stride_h > 1
+                ? kScatteredStoreUs * number(z.x_shape().numel()) / device_time::processors()
+                : 0);
   }
   const ForwardTiles t = data ? forward_tiles(s.r, 1, s.k, s.c, s.h, s.w)
                               : forward_tiles(s.r, s.stride_h, s.c, s.k, s.p, s.q);
@@ -445,10 +472,10 @@ double tiles_us(const Conv2dProblem& z, Direction direction) {
   const double flops = 2.0 * kBlockThreads * kPixels * kChannels * number(data ? z.k : z.c) * taps;
   const double outputs = number((data ? z.x_shape() : z.y_shape()).numel());
   const bool by_fours = (data ? z.w : z.q()) % 4 == 0;
-  return device_time::blocks_us(number(z.n * t.tiles_p * t.tiles_q * t.tiles_k), flops, peak,
-                                times.rate) +
-         times.chunk_us * t.chunks +
-         (by_fours ? 0 : kSingleStoreUs * outputs / device_time::processors());
+  const double blocks = number(z.n * t.tiles_p * t.tiles_q * t.tiles_k);
+  return device_time::blocks_us(blocks, flops, peak, times.rate) + times.chunk_us * t.chunks +
+         kForwardTileUs * t.chunks * each_holds(blocks) +
+         (by_fours ? kFourStoreUs : kSingleStoreUs) * outputs / device_time::processors();
 }
 
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
@@ -456,18 +483,25 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   const double peak = kUnmeasuredGpu.f32_flops;
   Conv2dCost cost{.flops = z.nominal_flops(),
                   .bytes = z.nominal_bytes(),
-                  .launches = weight ? 0.31 : 0.16};  // beside what the times below hold
+                  .launches = weight ? 0.31 : 1.8};  // beside what the times below hold
   double us = 0;
   if (is_small(z, direction == Direction::backward_data)) {
     const double samples = device_time::number(z.n);
-    us = device_time::blocks_us(samples, cost.flops / samples, peak, kSampleRate) + kSampleUs;
+    const TileTimes times = sample_times(direction);
+    const double each = cost.flops / samples;
+    // Samples of y are spread over several blocks, so there are no whole rounds.
+    us = times.chunk_us + (direction == Direction::forward
+                               ? 1e6 * each / peak *
+                                     std::max(device_time::processors() / times.rate.alone,
+                                              samples / times.rate.busy)
+                               : device_time::blocks_us(samples, each, peak, times.rate));
   } else if (!has_tiles(z)) {
-    cost.launches = 0.16;
+    cost.launches = 0.041;
     us = any_us(z, direction);
   } else {
     us = tiles_us(z, direction);
     if (weight) {
-      cost.pass_bytes = 7.5 * device_time::number(weight_tiles_of(z).slices) *
+      cost.pass_bytes = 4.8 * device_time::number(weight_tiles_of(z).slices) *
                         device_time::number(z.w_shape().numel()) * sizeof(float);
     }
   }

@@ -435,16 +435,20 @@ Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
   const double sums = 4.0 * number(slots.slots) * number(problem.w_shape().numel());
   // A thread makes the columns of a pixel and some channels, one element after the other.
   const double chain =
-      number(z.taps) * (data ? 1.0 : number(std::min(kChannelsPerThread, problem.c)));
-  const double halves = problem.dtype == DType::f32 ? 1 : 1.6;  // are not moved twice as fast
+      number(z.taps) * (data ? 0.062 : 0.025 * number(std::min(kChannelsPerThread, problem.c)));
+  const double halves = problem.dtype == DType::f32 ? 1 : 1.7;  // are not moved twice as fast
   return {.flops = problem.nominal_flops(),
           .bytes = columns + y,
           .peak_share =
               device_time::share_of(problem.nominal_flops(), us, device_time::peak_of(problem)),
-          .pass_bytes = weight ? halves * (2.2 * columns + 12.8 * y + 0.86 * sums)
-                        : data ? halves * (2.6 * columns + 9.7 * y + 12 * x)
-                               : 1.6 * columns + 8.2 * y,
-          .launches = (weight ? 3.4 : 2.9) * number(chunks) + (weight ? 0.38 : 0) + 0.033 * chain,
+          .pass_bytes = device_time::passed(halves * (weight ? 1.6 * columns + 13 * y + 0.63 * sums
+                                                      : data ? 2.0 * columns + 9.1 * y + 14 * x
+                                                             : 1.6 * columns + 10 * y)),
+          .launches = (weight ? 3.4
+                       : data ? 2.3
+                              : 2.9) *
+                          number(chunks) +
+                      (weight ? 0.36 : 0) + chain,
           .tensor_cores = device_time::on_tensor_cores(problem)};
 }
 

@@ -465,10 +465,11 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
 struct CostWeights {
   double product[3], launches[3], bytes[3], packing;
 };
-constexpr CostWeights kF32Weights{{1, 1, 1}, {0.61, 0.73, 0.76}, {0.14, 0.73, 0.35}, 1.2};
-constexpr CostWeights kTf32Weights{{1.16, 0.9, 1}, {0.52, 0.6, 0.6}, {0.45, 0.78, 0.89}, 0.73};
-constexpr CostWeights kHalfWeights{{1.14, 1, 1}, {0.34, 0.29, 0.34}, {1.2, 2, 0.61}, 0.87};
+constexpr CostWeights kF32Weights{{1, 1, 1}, {0.72, 0.74, 0.76}, {0.57, 0.73, 0.2}, 1.2};
+constexpr CostWeights kTf32Weights{{1.16, 1.2, 1}, {0.55, 0.47, 0.79}, {0.68, 0.52, 0.5}, 0.94};
+constexpr CostWeights kHalfWeights{{1.14, 1, 1}, {0.34, 0.43, 0.39}, {1.3, 2.1, 0.86}, 0.77};
 constexpr CostWeights kChannelsLastWeights{{1, 1, 0.92}, {0.15, 0.16, 0.2}, {0.58, 0.46, 0.19}, 0};
+constexpr double kPhaseLaunches = 0.37;  // of tiles of several phases in a grid, with packing
 
 // The plan's own estimate of the product, said as a share of the tensor cores' peak. Halves run at
 // twice the rate of TF32, which is the peak that f32 is measured by: three products count as 1.5.
@@ -495,12 +496,14 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   const double bytes = few * (f32 ? 2 * element + 2 * plan.planes : 2 * element);
   const double launches = (packs ? (weight ? 3 : 2) : 1) + (f32 ? 1 : 0);
   const double us = std::max(weights.product[at] * plan.us, 1.0);
+  const bool has_phases = packs && plan.phases_h * plan.phases_w > 1;
+  const double passes = weights.packing * packed * bytes + weights.bytes[at] * z.nominal_bytes();
   const Conv2dCost cost{
       .flops = flops,
       .bytes = z.nominal_bytes(),
       .peak_share = device_time::share_of(flops, us, peak),
-      .pass_bytes = weights.packing * packed * bytes + weights.bytes[at] * z.nominal_bytes(),
-      .launches = weights.launches[at] * launches,
+      .pass_bytes = packs ? device_time::passed(passes) : passes,
+      .launches = weights.launches[at] * launches + (has_phases ? kPhaseLaunches : 0),
       .tensor_cores = true};
   if (weight) return cost;
   constexpr double kPackBytes = 0.8, kPackLaunches = 0.76;  // of w

@@ -51,24 +51,26 @@ struct Products {
   std::int64_t m, n, k, batch = 1, apart = 4;
 };
 
-// Of square tiles of 128, 64 and 32; what the call and its last wave take; and the sum of a depth
-// that was cut into parts.
+// Of square tiles of 128, 64, 32 and 16; what the call and its last wave take; and the sum of
+// a depth that was cut into parts. A rate of 0: no such tile.
 struct ProductTimes {
-  TileRate tile[3];
+  TileRate tile[4];
   double around_us, parts_us;
 };
-inline constexpr ProductTimes kF32Products{{{0.92, 1.3}, {0.78, 0.79}, {0.63, 0.46}}, 1.5, 2.2};
-inline constexpr ProductTimes kTf32Products{{{1, 0.76}, {0.29, 0.3}, {0.12, 0.12}}, 1.1, 1.1};
+inline constexpr ProductTimes kF32Products{
+    {{0.94, 1.3}, {0.82, 0.58}, {0.6, 0.3}, {0.3, 0.089}}, 1.7, 1.9};
+inline constexpr ProductTimes kTf32Products{{{0.69, 0.76}, {0.37, 0.3}, {0.3, 0.26}}, 2.5, 0.61};
 inline constexpr ProductTimes kTf32FourProducts{
-    {{0.54, 0.76}, {0.29, 0.3}, {0.12, 0.12}}, 1.1, 1.1};  // rows on 16 bytes alone
-inline constexpr ProductTimes kTf32OddProducts{{{0.32, 0.15}, {0.2, 0.2}, {0.14, 0.067}}, 0.86, 3};
-inline constexpr ProductTimes kHalfProducts{{{1, 0.18}, {0.16, 0.3}, {0.25, 0.16}}, 0.79, 1.1};
+    {{0.56, 0.79}, {0.35, 0.27}, {0.12, 0.12}}, 2.1, 0.77};  // rows on 16 bytes alone
+inline constexpr ProductTimes kTf32OddProducts{
+    {{0.28, 0.12}, {0.19, 0.16}, {0.16, 0.088}}, 2.0, 1.9};
+inline constexpr ProductTimes kHalfProducts{{{0.97, 1.2}, {1.1, 0.54}, {0.54, 0.3}}, 1.4, 2.1};
 inline constexpr ProductTimes kHalfFourProducts{
-    {{0.085, 0.2}, {0.21, 0.041}, {0.091, 0.05}}, 0.72, 0.012};  // rows on 8 bytes
+    {{0.085, 0.2}, {0.24, 0.034}, {0.12, 0.056}}, 2.0, 0.97};  // rows on 8 bytes
 inline constexpr ProductTimes kHalfOddProducts{
-    {{0.085, 0.2}, {0.12, 0.041}, {0.048, 0.05}}, 0.72, 0.012};
+    {{0.17, 0.21}, {0.13, 0.081}, {0.069, 0.027}}, 2.2, 0.76};
 // A row or a column: bound by loads, this many times as long as its FLOPs.
-inline constexpr double kVectorUs = 0.61, kVectorTimes = 23;
+inline constexpr double kVectorUs = 0.55, kVectorTimes = 25;
 inline constexpr int kMostParts = 32, kLeastDepth = 64;  // parts of a depth, and how short they are
 
 inline double products_us(const Products& p, double peak, const ProductTimes& times) {
@@ -76,10 +78,11 @@ inline double products_us(const Products& p, double peak, const ProductTimes& ti
   if (p.m == 1 || p.n == 1) {
     return kVectorUs + kVectorTimes * 2e6 * results * number(p.k) / kUnmeasuredGpu.f32_flops;
   }
-  constexpr int kSides[] = {128, 64, 32};
+  constexpr int kSides[] = {128, 64, 32, 16};
   double best = 0;
-  for (int i = 0; i < 3; ++i) {
+  for (int i = 0; i < 4; ++i) {
     const std::int64_t side = kSides[i];
+    if (times.tile[i].busy == 0) continue;
     const double tiles = number(ceil_div(p.m, side) * ceil_div(p.n, side)) * number(p.batch);
     // Only a product that stands alone is cut.
     for (int parts = 1; parts <= kMostParts; parts *= 2) {
@@ -108,6 +111,13 @@ inline double products_us(const Products& p, const Conv2dProblem& z) {
 // Cost::peak_share of products that take so long.
 inline double share_of(double flops, double us, double peak) {
   return std::clamp(1e6 * flops / (peak * std::max(us, 1e-3)), 1e-7, 1.0);
+}
+
+// Bytes that one pass writes and the next reads, as bytes of a copy: what the second cache holds is
+// moved faster than that.
+inline constexpr double kCacheBytes = 4.0e7, kOfCached = 0.77;
+inline double passed(double bytes) {
+  return kOfCached * std::min(bytes, kCacheBytes) + std::max(0.0, bytes - kCacheBytes);
 }
 
 // The cost of a call with `bytes` and `launches` more, which prepare_weights() takes. `peak` is

@@ -261,17 +261,19 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   const double u = plan.of_weights ? 0 : 4 * number(plan.u_words());
   const double flops = 1.5 * 2 * kHalvesPoints * tiles * number(plan.weight_numbers());
   const double peak = kUnmeasuredGpu.tf32_flops;
-  constexpr double kProducts = 0.7, kPasses = 1.3, kLaunches = 1.25;
+  const double of_products = plan.of_weights ? 0.81 : 0.88;
+  constexpr double kPasses = 1.3;
+  const double of_launches = plan.of_weights ? 0.71 : 0.99;
   const double us =
-      kProducts * chunks * plan.us + 1e6 * (factors + sums + u) / kUnmeasuredGpu.copy_bytes;
+      of_products * chunks * plan.us + 1e6 * (factors + sums + u) / kUnmeasuredGpu.copy_bytes;
   const auto bytes_of = [](const Shape& shape) { return 4 * number(shape.numel()); };
   const double x = bytes_of(z.x_shape()), y = bytes_of(z.y_shape());
   const double images = plan.of_weights ? 2 * (x + y) : plan.forward ? 2 * x + y : x + 2 * y;
   const Conv2dCost cost{.flops = flops,
                         .bytes = z.nominal_bytes(),
                         .peak_share = device_time::share_of(flops, us, peak),
-                        .pass_bytes = kPasses * (images + factors + sums),
-                        .launches = kLaunches * (3 * chunks + (plan.of_weights ? 2 : 1)),
+                        .pass_bytes = device_time::passed(kPasses * (images + factors + sums)),
+                        .launches = of_launches * (3 * chunks + (plan.of_weights ? 2 : 1)),
                         .tensor_cores = true};
   constexpr double kPreparation = 1.5, kPreparationLaunches = 3;
   return plan.of_weights

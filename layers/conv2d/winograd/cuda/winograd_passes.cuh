@@ -454,12 +454,13 @@ Conv2dCost cost_of(const Conv2dProblem& z, Direction direction) {
   const double flops = 2 * points * tiles * number(plan.weights);
   const double peak = kUnmeasuredGpu.f32_flops;
   const double us = chunks * device_time::f32_products_us(products);
-  constexpr double kLaunches = 0.85;  // kernels follow each other without gaps
+  constexpr double kLaunches = M == 2 ? 0.57 : 1.0;  // kernels follow each other without gaps
   Conv2dCost cost{.flops = flops,
-                  .bytes = 1.7 * (v + m + u),
+                  .bytes = device_time::passed(1.1 * (v + m + u)),
                   .peak_share = device_time::share_of(flops, us, peak),
-                  .pass_bytes = 0.26 * z.nominal_bytes() +
-                                (plan.of_weights ? 1.4 * (v + m) + 6.7 * u : 1.4 * v + 2.7 * m),
+                  .pass_bytes = device_time::passed(
+                      0.27 * z.nominal_bytes() +
+                      (plan.of_weights ? 2.8 * (v + m) + 5.3 * u : 2.0 * v + 2.1 * m)),
                   .launches = kLaunches * (3 * chunks + (plan.of_weights ? 1 : 0))};
   return plan.of_weights ? cost : device_time::with_preparation(cost, peak, u, kLaunches);
 }

@@ -30,10 +30,26 @@ TEST(DeviceTime, ALongDepthOfASingleProductIsCut) {
   many.batch = 2;  // no library cuts the depth of a batch
   EXPECT_LT(2 * f32_products_us(one), f32_products_us(many));
   // The cut costs its sum, so that a short depth stays whole.
-  const Products small{.m = 64, .n = 64, .k = 64};
+  const Products small{.m = 16, .n = 16, .k = 64};
   Products two = small;
   two.batch = 2;
   EXPECT_DOUBLE_EQ(f32_products_us(small), f32_products_us(two));
+}
+
+TEST(DeviceTime, ManySmallProductsOfF32HaveSmallTiles) {
+  const auto us = [](std::int64_t side) {
+    return f32_products_us({.m = side, .n = side, .k = 256, .batch = 100000}) -
+           kF32Products.around_us;
+  };
+  EXPECT_LT(1.5 * us(16), us(32));  // a tile of 32 would take as long for both
+  EXPECT_DOUBLE_EQ(us(5), us(16));
+}
+
+TEST(DeviceTime, WhatTheSecondCacheHoldsIsPassedFaster) {
+  EXPECT_DOUBLE_EQ(passed(0), 0);
+  EXPECT_DOUBLE_EQ(passed(2e6), 2 * passed(1e6));
+  EXPECT_LT(passed(1e6), 0.9e6);
+  EXPECT_DOUBLE_EQ(passed(kCacheBytes + 3e6) - passed(kCacheBytes), 3e6);
 }
 
 TEST(DeviceTime, TensorCoresWantRowsOn16Bytes) {

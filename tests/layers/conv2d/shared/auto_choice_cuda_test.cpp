@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// auto_choice_cuda_test.cpp: which card `auto` takes on a GPU such as an H200, for layers where the
+// fastest is 15 % to three times as fast as the next. So costs that are weighed again keep what was
+// found out. Estimates depend on the number of multiprocessors: elsewhere the cases are skipped,
+// and ctest runs them once on an emulation of as many (cuda_choices).
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "framework/machine/ceilings.h"
+#include "layers/conv2d/select.h"
+#include "tests/support/cuda.h"
+
+namespace convscope {
+namespace {
+
+constexpr int kMultiprocessors = 132;
+
+struct Case {
+  const char* problem;
+  Direction direction;
+  const char* fastest;
+};
+constexpr Direction kForward = Direction::forward, kDx = Direction::backward_data,
+                    kDw = Direction::backward_weight;
+
+class AutoChoiceOnCuda : public testing::CudaTest {
+ protected:
+  void SetUp() override {
+    testing::CudaTest::SetUp();
+    if (IsSkipped()) return;
+    const DeviceFacts facts = backend_of(testing::cuda()).facts(0);
+    if (facts.multiprocessors != kMultiprocessors || facts.compute_capability != "9.0") {
+      GTEST_SKIP() << "expects a GPU of compute capability 9.0 with " << kMultiprocessors
+                   << " multiprocessors, or an emulation of one, got " << facts.compute_capability
+                   << " with " << facts.multiprocessors;
+    }
+    set_machine_ceilings({}, DeviceType::cuda);  // the built-in ones, that costs were fitted with
+  }
+  static void expect_fastest(const std::vector<Case>& cases) {
+    for (const auto& [text, direction, fastest] : cases) {
+      const Choice<Conv2dProblem> choice = select_algorithm(
+          "auto", Conv2dProblem::parse(text), direction, testing::cuda(), WeightUse::often);
+      EXPECT_STREQ(choice.algorithm->name, fastest) << text << ", " << name_of(direction);
+    }
+  }
+};
+
+TEST_F(AutoChoiceOnCuda, LargeKernels) {
+  expect_fastest({
+      {"n=32,c=64,h=56,w=56,k=64,r=7,s=7,pad=3", kForward, "fft"},
+      {"n=32,c=64,h=56,w=56,k=64,r=7,s=7,pad=3", kDx, "fft"},
+      {"n=32,c=64,h=56,w=56,k=64,r=7,s=7,pad=3", kDw, "fft"},
+      {"n=32,c=32,h=28,w=28,k=96,r=5,s=5,pad=2", kForward, "implicit_gemm"},
+      {"n=32,c=32,h=28,w=28,k=96,r=5,s=5,pad=2", kDx, "fft"},
+      {"n=32,c=32,h=28,w=28,k=96,r=5,s=5,pad=2", kDw, "fft"},
+      {"n=32,c=64,h=56,w=56,k=64,r=7,s=7,pad=3,precision=tf32", kForward, "implicit_gemm"},
+      {"n=32,c=64,h=56,w=56,k=64,r=11,s=11,pad=5,precision=tf32", kForward, "fft"},
+      {"n=32,c=64,h=56,w=56,k=64,r=11,s=11,pad=5,precision=tf32", kDx, "fft"},
+      {"n=32,c=64,h=56,w=56,k=64,r=11,s=11,pad=5,precision=tf32", kDw, "fft"},
+  });
+}
+
+TEST_F(AutoChoiceOnCuda, ManyChannelsOnSmallPlanes) {
+  expect_fastest({
+      {"n=32,c=512,h=7,w=7,k=512,r=3,s=3,pad=1", kForward, "winograd_f4x3_halves"},
+      {"n=32,c=512,h=7,w=7,k=512,r=3,s=3,pad=1", kDw, "winograd_f4x3_halves"},
+      {"n=32,c=512,h=7,w=7,k=512,r=3,s=3,pad=1,dtype=bf16", kDw, "im2col_gemm"},
+      {"n=1,c=512,h=7,w=7,k=512,r=3,s=3,stride=2,pad=1,groups=32", kDw, "implicit_gemm"},
+  });
+}
+
+// Blocks whose time is that of their stores, and samples that share the multiprocessors.
+TEST_F(AutoChoiceOnCuda, FewChannels) {
+  expect_fastest({
+      {"n=32,c=3,h=32,w=32,k=16,r=5,s=5,pad=2", kForward, "direct"},
+      {"n=128,c=3,h=32,w=32,k=24,r=5,s=5,pad=2", kDx, "direct"},
+      {"n=128,c=4,h=64,w=64,k=16,r=3,s=3,pad=1", kDw, "direct"},
+      {"n=32,c=144,h=224,w=224,k=8,r=3,s=3,stride=2,pad=1", kDx, "implicit_gemm"},
+      {"n=1,c=40,h=28,w=16,k=96,stride=2", kForward, "implicit_gemm"},
+  });
+}
+
+TEST_F(AutoChoiceOnCuda, Points) {
+  expect_fastest({
+      {"n=1,c=24,h=20,w=10,k=288", kDx, "gemm_1x1"},
+      {"n=32,c=32,h=160,w=160,k=32", kDw, "implicit_gemm"},
+      {"n=32,c=1280,h=19,w=19,k=512,dtype=bf16", kForward, "implicit_gemm"},
+  });
+}
+
+}  // namespace
+}  // namespace convscope
