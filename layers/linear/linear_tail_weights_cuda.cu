@@ -67,10 +67,10 @@ __device__ ElementState load_state(const JoinedRow& row, std::int64_t i) {
   if constexpr (Step::kHasV) s.v = row.v[i];
   return s;
 }
-template <class Step, class Rule>
-__device__ void update_state(const JoinedRow& row, const Rule& rule, std::int64_t i, ElementState s,
+template <class Step>
+__device__ void update_state(const JoinedRow& row, const Step& step, std::int64_t i, ElementState s,
                              float dw) {
-  Step(*row.factors, rule).run(s.w, dw, s.m, s.v, row.m != nullptr);
+  step.run(s.w, dw, s.m, s.v, row.m != nullptr);
   row.w[i] = s.w;
   if (row.m != nullptr) row.m[i] = s.m;
   if constexpr (Step::kHasV) row.v[i] = s.v;
@@ -87,7 +87,7 @@ struct ProductUpdate {
   __device__ void weight(std::int64_t at, float dw) const { change(a.of_weight[k], at, dw); }
   __device__ void behind(std::int64_t row, float db) const { change(a.of_bias[k], row, db); }
   __device__ void change(const JoinedRow& row, std::int64_t i, float dw) const {
-    if (open) update_state<Step>(row, rule, i, load_state<Step>(row, i), dw);
+    if (open) update_state(row, Step(*row.factors, rule), i, load_state<Step>(row, i), dw);
   }
 };
 
@@ -144,11 +144,16 @@ __device__ void add_pieces(const TailWeights& a, const Rule& rule) {
   }
   const bool stores = row == 0 && i < from.floats && target.to != nullptr;
   const std::int64_t at = i - target.begin;
+  // What the update needs is there before the gradient.
   [[maybe_unused]] ElementState state;
+  [[maybe_unused]] UpdateFactors factors{};
   [[maybe_unused]] bool open = false;
   if constexpr (kUpdates) {
     open = stores && is_open(a.gate);
-    if (open) state = load_state<Step>(updated, at);
+    if (open) {
+      state = load_state<Step>(updated, at);
+      factors = *updated.factors;
+    }
   }
   wait_for_previous_kernel();
   float sum = 0;
@@ -159,11 +164,12 @@ __device__ void add_pieces(const TailWeights& a, const Rule& rule) {
   shared[threadIdx.x] = sum;
   __syncthreads();
   if (!stores) return;
+#pragma unroll 8
   for (int j = 1; j < rows; ++j) sum += shared[j * a.columns + column];
   if (target.accumulate) sum += target.to[at];
   target.to[at] = sum;
   if constexpr (kUpdates) {
-    if (open) update_state<Step>(updated, rule, at, state, sum);
+    if (open) update_state(updated, Step(factors, rule), at, state, sum);
   }
 }
 
