@@ -51,9 +51,13 @@ struct TailWeights {
   UpdateGate gate;
 };
 
-// Without an update.
+// Without an update; and with a division by the scale of the loss in its place.
 struct NoRule {};
 struct NoStep {};
+struct UnscaleRule {
+  DeviceLossScale* scale;
+};
+struct UnscaleStep {};
 
 // w, m and v of one element. They may be loaded before the gradient is there.
 struct ElementState {
@@ -107,6 +111,25 @@ __device__ void multiply_tile(const TailWeights& a, int k, int block, const More
   }
 }
 
+// Gradients divided by the scale of the loss. One that is not finite is noted; whoever notes one
+// writes the same.
+struct Unscale {
+  float factor;
+  std::int32_t* overflow;
+  __device__ explicit Unscale(DeviceLossScale* scale)
+      : factor(static_cast<float>(1 / scale->state.scale)), overflow(&scale->overflow) {}
+  __device__ void change(float* to, float gradient) const {
+    if (!isfinite(gradient)) *overflow = 1;
+    *to = gradient * factor;
+  }
+};
+struct ProductUnscale {
+  const Result& to;
+  Unscale unscale;
+  __device__ void weight(std::int64_t at, float dw) const { unscale.change(to.data + at, dw); }
+  __device__ void behind(std::int64_t row, float db) const { unscale.change(to.behind + row, db); }
+};
+
 template <class Step, class Rule>
 __device__ void multiply_tiles(const TailWeights& a, const Rule& rule) {
   int block = static_cast<int>(blockIdx.x);
@@ -118,6 +141,8 @@ __device__ void multiply_tiles(const TailWeights& a, const Rule& rule) {
   }
   if constexpr (std::is_same_v<Step, NoStep>) {
     multiply_tile(a, k, block, NothingMore{});
+  } else if constexpr (std::is_same_v<Step, UnscaleStep>) {
+    multiply_tile(a, k, block, ProductUnscale{a.product[k].c, Unscale(rule.scale)});
   } else {
     multiply_tile(a, k, block, ProductUpdate<Step, Rule>{a, k, rule, is_open(a.gate)});
   }
@@ -126,7 +151,8 @@ __device__ void multiply_tiles(const TailWeights& a, const Rule& rule) {
 // Has the wait for the kernel before inside.
 template <class Step, class Rule>
 __device__ void add_pieces(const TailWeights& a, const Rule& rule) {
-  constexpr bool kUpdates = !std::is_same_v<Step, NoStep>;
+  constexpr bool kUnscales = std::is_same_v<Step, UnscaleStep>;
+  constexpr bool kUpdates = !kUnscales && !std::is_same_v<Step, NoStep>;
   auto* const shared = dynamic_shared<float>();  // [rows][columns]
   const PieceSums& from = a.sums;
   const int rows = static_cast<int>(kThreads) / a.columns;
@@ -167,6 +193,7 @@ __device__ void add_pieces(const TailWeights& a, const Rule& rule) {
 #pragma unroll 8
   for (int j = 1; j < rows; ++j) sum += shared[j * a.columns + column];
   if (target.accumulate) sum += target.to[at];
+  if constexpr (kUnscales) return Unscale(rule.scale).change(target.to + at, sum);
   target.to[at] = sum;
   if constexpr (kUpdates) {
     if (open) update_state(updated, Step(factors, rule), at, state, sum);
@@ -295,7 +322,9 @@ void weights_cuda(const LinearTailArgs& args) {
                           .block = dim3(kThreads),
                           .shared_bytes = kFloats * sizeof(float),
                           .overlaps_previous = true};
-  if (args.update == nullptr) {
+  if (update.unscale != nullptr) {
+    launch(tail_weights<UnscaleStep, UnscaleRule>, shape, a, UnscaleRule{update.unscale});
+  } else if (args.update == nullptr) {
     launch(tail_weights<NoStep, NoRule>, shape, a, NoRule{});
   } else if (update.rule.adam) {
     launch(tail_weights<AdamStep<float>, AdamRule>, shape, a, update.rule.adam_rule);

@@ -226,7 +226,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
   const std::int64_t begin = static_cast<std::int64_t>(blockIdx.x) / plan.parts * plan.samples;
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) / plan.parts * plan.samples;
   const bool notes = gathers && blockIdx.x == 0 && threadIdx.x == 0;
-  LastStep last_step;
+  __shared__ LastStep last_step;
   bool waited = false;
   const auto load_parameters = [&] {
     for (int i = 0; i < a.stages; ++i) {
@@ -251,7 +251,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
       wait_for_previous_kernel();
       let_next_kernel_start();
       if (gathers || !a.only_x_is_new) load_parameters();
-      if (notes) last_step = read_last_step(a.gather);
+      if (notes) read_last_step(a.gather, &last_step);
     }
     if (!gathers) {
       // The channels of several samples are just more channels.
@@ -298,7 +298,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
                                 shared + plan.b_at[i], share, shared + plan.split_at, finish);
     }
   }
-  if (notes) note_last_step(a.gather, last_step);
+  if (notes) note_last_step(a.gather, &last_step);
 }
 
 template <int R>

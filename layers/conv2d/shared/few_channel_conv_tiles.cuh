@@ -209,20 +209,38 @@ __device__ inline void write_gathered(const BatchGather& g, const FewChannelStag
   });
   if (threadIdx.x == 0) g.labels[n] = g.image_labels[sample];
 }
-// What the step before has left: read early by one thread of the grid, and written down late, so
-// that nobody waits for it.
+// What the step before has left, by one thread of the grid: it is read early, with the copies that
+// are under way, and written down late, so that nobody waits for it.
 struct LastStep {
-  float loss = 0;
-  std::int32_t correct = 0;
+  float loss;
+  std::int32_t correct, halted, overflow;
+  double scale;
+  std::int64_t good_steps, skipped;
 };
-__device__ inline LastStep read_last_step(const BatchGather& g) {
-  return g.noted_loss == nullptr ? LastStep{} : LastStep{*g.loss, *g.correct};
-}
-__device__ inline void note_last_step(const BatchGather& g, const LastStep& step) {
+__device__ inline void read_last_step(const BatchGather& g, LastStep* to) {
   if (g.noted_loss == nullptr) return;
-  *g.noted_loss = step.loss;
-  *g.noted_correct = step.correct;
-  if (g.halted != nullptr && !isfinite(step.loss)) *g.halted = 1;
+  async_copy<4>(&to->loss, g.loss);
+  async_copy<4>(&to->correct, g.correct);
+  if (g.halted != nullptr) async_copy<4>(&to->halted, g.halted);
+  if (g.loss_scale == nullptr) return;
+  async_copy<4>(&to->overflow, &g.loss_scale->overflow);
+  async_copy<8>(&to->scale, &g.loss_scale->state.scale);
+  async_copy<8>(&to->good_steps, &g.loss_scale->state.good_steps);
+  async_copy<8>(&to->skipped, &g.loss_scale->state.skipped);
+}
+__device__ inline void note_last_step(const BatchGather& g, const LastStep* step) {
+  if (g.noted_loss == nullptr) return;
+  *g.noted_loss = step->loss;
+  *g.noted_correct = step->correct;
+  const bool halts = g.halted != nullptr && !isfinite(step->loss);
+  if (halts) *g.halted = 1;
+  if (g.loss_scale == nullptr) return;
+  LossScaleState next{
+      .scale = step->scale, .good_steps = step->good_steps, .skipped = step->skipped};
+  if (!halts && step->halted == 0) next.advance(step->overflow == 0);
+  g.loss_scale->state = next;
+  g.loss_scale->overflow = 0;
+  *g.noted_scale = next;
 }
 
 // Of this thread; a barrier makes them those of the block.
