@@ -289,8 +289,7 @@ void RecordedSteps::queue_calls(Form& form, int steps) const {
     }
     if (!update_) continue;
     UpdateGate gate{.loss = loss_of(form), .halted = halted_.data<std::int32_t>()};
-    auto* const scale =
-        loss_scale_ != nullptr ? as<DeviceLossScale>(device_scale_) : nullptr;
+    auto* const scale = loss_scale_ != nullptr ? as<DeviceLossScale>(device_scale_) : nullptr;
     const bool joined = joins_update(form, i, gate, scale);
     if (joined && scale == nullptr) {
       if (after_update_) after_update_();

@@ -97,8 +97,7 @@ __device__ inline Four load_four(const float* from) {
   return out;
 }
 template <class Factor, class Half>
-  requires(!std::is_same_v<Half, float>)
-__device__ inline Four load_four(const Half* from) {
+requires(!std::is_same_v<Half, float>) __device__ inline Four load_four(const Half* from) {
   const auto p = *reinterpret_cast<const Pack<unsigned, 2>*>(from);
   const float2 low = floats_from_pair<Half>(p.v[0]);
   const float2 high = floats_from_pair<Half>(p.v[1]);
@@ -265,7 +264,8 @@ __device__ inline void copy_as_halves(Half* to, const float* from, int count) {
       const int at = first + j * kStep;
       if (at >= count) continue;
       *reinterpret_cast<Pack<unsigned, 2>*>(to + at) = {
-          pair_from_floats<Half>(held[j].x, held[j].y), pair_from_floats<Half>(held[j].z, held[j].w)};
+          pair_from_floats<Half>(held[j].x, held[j].y),
+          pair_from_floats<Half>(held[j].z, held[j].w)};
     }
   }
 }

@@ -111,10 +111,10 @@ FewChannelBackwardPlan backward_plan(const FewChannelBackward& a, int parts, int
     const FewChannelStage& z = a.stage[i];
     plan.x_tile[i] = x_tile(z);
     plan.x_at[i] = at;
-    at += samples * z.c * plan.x_tile[i].plane();
+    at += samples * (i == last ? plan.slice : z.c) * plan.x_tile[i].plane();
     plan.dy_tile[i] = dy_tile(z, i == last && plan.convolves_back);
     plan.dy_at[i] = at;
-    at += samples * z.k * plan.dy_tile[i].plane();
+    at += samples * (i == last ? z.k : plan.slice) * plan.dy_tile[i].plane();
     plan.dw_at[i] = plan.piece;
     plan.piece += z.weights();
     plan.db_at[i] = plan.piece;
@@ -133,7 +133,7 @@ FewChannelBackwardPlan backward_plan(const FewChannelBackward& a, int parts, int
   int split = 0;
   if (plan.convolves_back) {
     plan.w_at = at;
-    at += round_up(end.k * weight_k(end), 4);
+    at += end.k * weight_k(end, plan.slice);
     plan.passes_at = at;
     if (a.stages == 2) at += round_up(samples * plan.slice * end.h * end.w, 16) / 4;
     plan.data = data_deal(end, plan.slice, plan.channels, samples);

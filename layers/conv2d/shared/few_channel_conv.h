@@ -111,7 +111,10 @@ constexpr DyTile dy_tile(const FewChannelStage& z, bool wants_dx) {
 
 // Weights [K][C][R][weight_row]; the extra four floats put neighbouring kernels into other banks.
 constexpr int weight_c(const FewChannelStage& z) { return z.r * weight_row(z.r); }
-constexpr int weight_k(const FewChannelStage& z) { return z.c * weight_c(z) + 4; }
+constexpr int weight_k(const FewChannelStage& z, int channels) {
+  return channels * weight_c(z) + 4;
+}
+constexpr int weight_k(const FewChannelStage& z) { return weight_k(z, z.c); }
 
 // How the outputs of a stage's convolution are dealt out: item = one tile of one sample for a few
 // channels, its sum over the input channels cut into `splits` when that keeps more threads busy.
@@ -229,7 +232,7 @@ struct FewChannelForwardPlan {
   // Blocks that share a sample: each has some output channels and tile rows of the last stage.
   int parts = 1, slice = 1;
   int row_parts = 1, tile_rows = 0;
-  int samples = 1;           // of a block at a time
+  int samples = 1;  // of a block at a time
   few_channel::XTile tile[2] = {};
   few_channel::Deal deal[2] = {};
   few_channel::DealDivisors by[2] = {};
@@ -242,7 +245,8 @@ struct FewChannelBackwardPlan {
   FewChannelBackward a;
   int parts = 1, chunks = 1;    // blocks that share a sample; groups of samples
   int samples = 1;              // of a block at a time
-  int slice = 1;                // channels of dx, and of the first stage's y, of one block
+  int slice = 1;                // channels of dx, and of the first stage's y, of one block: it
+                                // keeps no others
   int channels = 1;             // of dx of one thread: 1, 2 or 3
   bool convolves_back = false;  // the last stage's dx is wanted
   few_channel::XTile x_tile[2] = {};

@@ -117,12 +117,13 @@ struct WeightSums {
     }
   }
 
-  // x, dy: tiles of the stage in shared memory; dy on its first pixel.
+  // x, dy: tiles of the block's channels in shared memory; dy on its first pixel.
   __device__ void add(const XTile& tile, const float* x, const float* dy, int dy_plane,
                       int dy_pitch) {
     if (cut >= deal.splits) return;
-    weight_tile<R, kChannels>(x + c * tile.plane() + r * tile.pitch, tile.pitch, dy + k * dy_plane,
-                              dy_pitch, planes, by.fours, deal.tiles, cut, deal.splits, acc);
+    weight_tile<R, kChannels>(x + (c - c_begin) * tile.plane() + r * tile.pitch, tile.pitch,
+                              dy + (k - k_begin) * dy_plane, dy_pitch, planes, by.fours, deal.tiles,
+                              cut, deal.splits, acc);
   }
 
   // scratch [kSums][thread].
@@ -181,11 +182,12 @@ __device__ inline void load_bytes(const std::uint8_t* from, int count, std::uint
   }
 }
 
-// Pieces of dx of channels [c_begin, c_end): [cut][channel][tile][8] in `split`.
+// Pieces of dx of the block's channels: [cut][channel][tile][8] in `split`.
 template <int R, int kChannels>
 __device__ void convolve_back(const FewChannelBackwardPlan& plan, const FewChannelStage& z,
                               const DyTile& tile, const Deal& deal, const float* dy, const float* w,
-                              int c_begin, int c_end, int samples, float* split) {
+                              int c_count, int samples, float* split) {
+  const int pitch = weight_k(z, c_count);
   // Tiles of one row are neighbours, so that a warp mostly agrees on the kernel rows that matter.
 #pragma unroll 1
   for (int i = static_cast<int>(threadIdx.x); i < deal.items() * deal.splits; i += kBlockThreads) {
@@ -198,19 +200,19 @@ __device__ void convolve_back(const FewChannelBackwardPlan& plan, const FewChann
     const int group = plan.by_tiles_w.divide(rest);
     const int tile_column = rest - group * deal.tiles_w;
     if (sample >= samples) continue;
-    const int c = c_begin + group * kChannels;
+    const int c = group * kChannels;
     const int k_begin = cut * z.k / deal.splits;
     const int k_end = (cut + 1) * z.k / deal.splits;
     // The row of dy that the tile's first pixel meets with the first (turned) kernel row.
     const int row = tile_row * kTileRows - tile.frame;
     // A group that sticks out computes its first channel again.
-    const int other = c + kChannels <= c_end ? weight_c(z) : 0;
+    const int other = c + kChannels <= c_count ? weight_c(z) : 0;
     float sums[kChannels][kTileRows][kTileColumns] = {};
     convolve_tile<R, kChannels, true>(dy + (sample * z.k + k_begin) * tile.plane() +
                                           row * tile.pitch + tile_column * kTileColumns,
                                       tile.pitch, tile.plane(), k_end - k_begin,
-                                      w + k_begin * weight_k(z) + c * weight_c(z), weight_k(z),
-                                      other, -row, tile.rows - row, sums);
+                                      w + k_begin * pitch + c * weight_c(z), pitch, other, -row,
+                                      tile.rows - row, sums);
     float* const to =
         split + (((cut * deal.samples + sample) * deal.groups + group) * kChannels * deal.tiles +
                  tile_row * deal.tiles_w + tile_column) *
@@ -263,17 +265,11 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
   float* const dy = shared + plan.dy_at[last];
   float* const g = shared + plan.dy_at[0];  // of two stages
   float* const first_x = shared + plan.x_at[0];
-  const int x_step = z.c * x_shape.plane();
+  const int x_step = c_count * x_shape.plane();
+  const int g_step = c_count * g_shape.plane();
   const int dy_step = z.k * dy_shape.plane();
   const int first_x_step = first.c * plan.x_tile[0].plane();
-  // The frames. Of planes that others have, nothing is read.
-  for (int sample = 0; sample < plan.samples; ++sample) {
-    fill_zeros(x + sample * x_step + c_begin * x_shape.plane(), c_count * x_shape.plane());
-    fill_zeros(dy + sample * dy_step, dy_step);
-    if (a.stages == 1) continue;
-    fill_zeros(first_x + sample * first_x_step, first_x_step);
-    fill_zeros(g + (sample * first.k + c_begin) * g_shape.plane(), c_count * g_shape.plane());
-  }
+  fill_zeros(shared, plan.convolves_back ? plan.w_at : plan.split_at);  // frames
   if (!a.only_dy_is_new) wait_for_previous_kernel();
   if (plan.convolves_back) {
     load_weights<R>(z, plan.by_weights, a.w[last], 0, z.k, c_begin, shared + plan.w_at);
@@ -323,15 +319,10 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
     if constexpr (kRounds) {
       finish_copies();
       __syncthreads();
-      for (int sample = 0; sample < samples; ++sample) {
-        round_factors(a.factors, x + sample * x_step + c_begin * x_shape.plane(),
-                      c_count * x_shape.plane());
-        if (a.stages == 2) {
-          round_factors(a.factors, first_x + sample * first_x_step, first_x_step);
-        }
-      }
+      round_factors(a.factors, x, samples * x_step);
+      if (a.stages == 2) round_factors(a.factors, first_x, samples * first_x_step);
       if (weights_wait) {
-        round_factors(a.factors, shared + plan.w_at, round_up(z.k * weight_k(z), 4));
+        round_factors(a.factors, shared + plan.w_at, z.k * weight_k(z, c_count));
       }
       weights_wait = false;
     }
@@ -366,8 +357,8 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
       }
     }
     if (!plan.convolves_back) continue;
-    convolve_back<R, kChannels>(plan, z, dy_shape, plan.data, dy, shared + plan.w_at, c_begin,
-                                c_end, samples, split);
+    convolve_back<R, kChannels>(plan, z, dy_shape, plan.data, dy, shared + plan.w_at, c_count,
+                                samples, split);
     __syncthreads();
     if (of_x.plane < c_count) {
       const int sample_step = plan.data.groups * kChannels * plan.data.tiles * 8;
@@ -388,13 +379,13 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
         float y = 0;
         if (slope_of_x) {
           y = kRounds ? x_from[((n + sample) * z.c + c) * pixels + pixel]
-                      : x[sample * x_step + c * x_shape.plane() +
+                      : x[sample * x_step + of_x.plane * x_shape.plane() +
                           (row + z.pad_top) * x_shape.pitch + column + z.pad_left];
         }
         const float gradient = pixel_gradient(first, d, y);
         spread(first, passes, kRounds ? rounded_to(a.factors, gradient) : gradient,
-               g + (sample * first.k + c) * g_shape.plane() + row * first_factor * g_shape.pitch +
-                   column * first_factor,
+               g + sample * g_step + of_x.plane * g_shape.plane() +
+                   row * first_factor * g_shape.pitch + column * first_factor,
                g_shape.pitch);
         db_first += gradient * static_cast<float>(__popc(passes));
       }
@@ -402,7 +393,8 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
     if (a.stages == 1) continue;
     __syncthreads();
     for (int sample = 0; sample < samples; ++sample) {
-      dw_first.add(plan.x_tile[0], first_x + sample * first_x_step, g + sample * first.k * g_shape.plane(), g_shape.plane(), g_shape.pitch);
+      dw_first.add(plan.x_tile[0], first_x + sample * first_x_step, g + sample * g_step,
+                   g_shape.plane(), g_shape.pitch);
     }
   }
 

@@ -290,12 +290,12 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
           .next_pitch = tile.pitch,
           .next_plane = tile.plane(),
           .factors = a.factors};
-      const Share share = is_last ? Share{k_begin, k_end, first_row, samples}
-                                  : Share{0, first.k, 0, samples};
+      const Share share =
+          is_last ? Share{k_begin, k_end, first_row, samples} : Share{0, first.k, 0, samples};
       if (i > 0) __syncthreads();
       compute_stage<R, kRounds>(z, plan.tile[i], plan.deal[i], plan.by[i], plan.by_k_tiles[i],
-                                shared + plan.x_at[i], shared + plan.w_at[i],
-                                shared + plan.b_at[i], share, shared + plan.split_at, finish);
+                                shared + plan.x_at[i], shared + plan.w_at[i], shared + plan.b_at[i],
+                                share, shared + plan.split_at, finish);
     }
   }
   if (notes) note_last_step(a.gather, &last_step);

@@ -86,9 +86,8 @@ __device__ inline void convolve_tile(const float* x, int pitch, int plane, int c
 // the first output channel.
 template <int R, int kChannels>
 __device__ inline void weight_tile(const float* x, int x_pitch, const float* dy, int dy_pitch,
-                                   const int (&dy_plane)[kChannels],
-                                   const FastDivisor& by_fours, int fours, int first, int step,
-                                   float (&acc)[kChannels][R]) {
+                                   const int (&dy_plane)[kChannels], const FastDivisor& by_fours,
+                                   int fours, int first, int step, float (&acc)[kChannels][R]) {
   constexpr int kRow = row_floats(R);
   const int fours_w = by_fours.d;
   int p = by_fours.divide(first);
@@ -132,31 +131,32 @@ __device__ inline float curve_slope(FewChannelCurve curve, float y) {
 }
 
 // w [K][C][R][R] of kernels [k_begin, k_end) and each.d / R^2 channels from c_begin on, into rows
-// of weight_row(R) floats; the others stay where they are. Ends with copies under way.
+// of weight_row(R) floats; there is room for all kernels. Ends with copies under way.
 template <int R>
 __device__ inline void load_weights(const FewChannelStage& z, const FastDivisor& each,
                                     const float* w, int k_begin, int k_end, int c_begin,
                                     float* to) {
+  const int pitch = weight_k(z, each.d / (R * R));
 #pragma unroll 1
   for (int i = static_cast<int>(threadIdx.x); i < (k_end - k_begin) * each.d; i += kBlockThreads) {
     const int k = each.divide(i);
-    const int rest = i - k * each.d + c_begin * R * R;
+    const int rest = i - k * each.d;
     const int c = rest / (R * R);
     const int tap = rest - c * R * R;
-    async_copy<4>(
-        to + (k_begin + k) * weight_k(z) + c * weight_c(z) + tap / R * weight_row(R) + tap % R,
-        w + (k_begin + k) * z.c * R * R + rest);
+    async_copy<4>(to + (k_begin + k) * pitch + c * weight_c(z) + tap / R * weight_row(R) + tap % R,
+                  w + ((k_begin + k) * z.c + c_begin) * R * R + rest);
   }
 }
 
-// Images [C][H][W] of channels [c_begin, c_end) into their tiles. Ends with copies under way.
+// Images [C][H][W] of channels [c_begin, c_end) into tiles, the first of them at `to`. Ends with
+// copies under way.
 __device__ inline void load_images(const FewChannelStage& z, const XTile& tile,
                                    const FastDivisor& by_w, const FastDivisor& by_image,
                                    const float* x, int c_begin, int c_end, float* to) {
   const int pixels = by_image.d;
   const int count = (c_end - c_begin) * pixels;
   x += c_begin * pixels;
-  to += c_begin * tile.plane() + z.pad_top * tile.pitch + z.pad_left;
+  to += z.pad_top * tile.pitch + z.pad_left;
 #pragma unroll 1
   for (int i = static_cast<int>(threadIdx.x); i < count; i += kBlockThreads) {
     const int c = by_image.divide(i);

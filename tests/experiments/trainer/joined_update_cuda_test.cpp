@@ -26,7 +26,7 @@ struct Case {
   const char* optimizer = "sgd";
   ComputePrecision precision = ComputePrecision::f32;
   double clip_norm = 0;
-  float level = 0;  // what all weights of the first layer are; 0: they stay random
+  float level = 0;   // what all weights of the first layer are; 0: they stay random
   double scale = 0;  // of the loss, at first; 0: it is not scaled
 };
 
@@ -94,9 +94,8 @@ std::vector<StepOutcome> train_recorded(const Case& c, const Network& net, bool 
                                         LossScale* scale = nullptr) {
   const Loader loader(noise(c), {.batch_size = c.batch, .seed = 9, .prefetch = false});
   std::string why;
-  const auto steps =
-      RecordedSteps::make(*net.model, net.optimizer.get(), c.clip_norm, loader, cuda(), &why, {},
-                          nullptr, scale);
+  const auto steps = RecordedSteps::make(*net.model, net.optimizer.get(), c.clip_norm, loader,
+                                         cuda(), &why, {}, nullptr, scale);
   std::vector<StepOutcome> out;
   EXPECT_NE(steps, nullptr) << why;
   if (!steps) return out;
