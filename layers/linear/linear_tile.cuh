@@ -53,15 +53,33 @@ struct Tile {
   template <int kWidth>
   static __device__ void finish(float* tile, const float* tile_of_mask, const Factor& f, int m0,
                                 int k0, int k_end, float (&sums)[kWidth]) {
-    if (f.mask == nullptr && f.type == DType::f32) return;
+    if (f.type == DType::bf16) {
+      finish_as<kWidth, BFloat16>(tile, tile_of_mask, f, m0, k0, k_end, sums);
+    } else if (f.type == DType::f16) {
+      finish_as<kWidth, Float16>(tile, tile_of_mask, f, m0, k0, k_end, sums);
+    } else if (f.mask != nullptr) {
+      finish_as<kWidth, float>(tile, tile_of_mask, f, m0, k0, k_end, sums);
+    }
+  }
+  template <int kWidth, class T>
+  static __device__ void finish_as(float* tile, const float* tile_of_mask, const Factor& f, int m0,
+                                   int k0, int k_end, float (&sums)[kWidth]) {
+    using P = Pack<float, kWidth>;
     each<kWidth>(f, m0, k0, k_end, [&](int at, std::int64_t, bool, int) {
+      P p = *reinterpret_cast<const P*>(tile + at);
+      if (f.mask != nullptr) {
+        const P mask = *reinterpret_cast<const P*>(tile_of_mask + at);
 #pragma unroll
-      for (int l = 0; l < kWidth; ++l) {
-        if (f.mask != nullptr && tile_of_mask[at + l] <= 0.0f) tile[at + l] = 0.0f;
-        if (f.type == DType::f32) continue;
-        sums[l] += tile[at + l];
-        tile[at + l] = rounded_to(f.type, tile[at + l]);
+        for (int l = 0; l < kWidth; ++l) p.v[l] = mask.v[l] <= 0.0f ? 0.0f : p.v[l];
       }
+      if constexpr (!std::is_same_v<T, float>) {
+#pragma unroll
+        for (int l = 0; l < kWidth; ++l) {
+          sums[l] += p.v[l];
+          p.v[l] = to_float(from_float<T>(p.v[l]));
+        }
+      }
+      *reinterpret_cast<P*>(tile + at) = p;
     });
   }
   template <int kWidth>
