@@ -7,8 +7,9 @@
 // under- nor overflows. S is found by trying: when a gradient is infinite or NaN, that step's
 // update is left out and S is halved; after 2000 good steps in a row S is doubled. A step that is
 // left out counts all the same, for Adam's corrections too.
-// In recorded steps S and the counts lie on the device (DeviceLossScale): whoever makes the gradients,
-// or DeviceUpdate::unscale(), divides and looks; what stands behind the step chooses the next S.
+// In recorded steps S and the counts lie on the device (DeviceLossScale): whoever makes the
+// gradients, or DeviceUpdate::unscale(), divides and looks; what stands behind the step chooses the
+// next S.
 // Source: Micikevicius et al. 2018, "Mixed precision training", arXiv:1710.03740
 #pragma once
 

@@ -9,12 +9,12 @@
 //              for each layer, last first: for i: g'[i] = sum over o of g[o] w[o,i], where h > 0
 // Plan       A block has kS images and goes with them through all layers and back. The weights are
 //            copied into shared memory, as factors (halves, where these are half types), while the
-//            kernel before still runs: it makes x alone. Where the first layer's do not fit, they are read twice from memory.
-//            Nothing but h and g is written, for the second launch. Forward a warp has some rows of
-//            w, its lanes four i at a time; the lanes' sums are folded: each exchange halves how
-//            many sums a lane has. Back a thread has four i and a part of the o; half of the parts
-//            take the other half's sums, then those meet in shared memory, in order. Of a layer of
-//            few outputs a thread has one i and all o.
+//            kernel before still runs: it makes x alone. Where the first layer's do not fit, they
+//            are read twice from memory. Nothing but h and g is written, for the second launch.
+//            Forward a warp has some rows of w, its lanes four i at a time; the lanes' sums are
+//            folded: each exchange halves how many sums a lane has. Back a thread has four i and a
+//            part of the o; half of the parts take the other half's sums, then those meet in shared
+//            memory, in order. Of a layer of few outputs a thread has one i and all o.
 // Shapes     x [N,I], w [O,I], b [O], h and g [N,O], f32, accumulated in f32; factors f32 or
 //            rounded to a half type
 // Supports   up to four layers, 32 classes, I a multiple of 4 up to 2048, O up to 1024, 128K
@@ -28,7 +28,9 @@
 // Choices    512 threads: sixteen rows of four or eight weights under way. Images of a block: as
 //            few as give each of 132 multiprocessors one block, at most 8, for whose sums of eight
 //            rows there are registers. With one or two images 64 registers for a thread: a block of
-//            a neighbouring kernel has room beside it, so that their beginnings overlap
+//            a neighbouring kernel has room beside it, so that their beginnings overlap. A second
+//            block of this kernel has none, or as halves two would share a multiprocessor while
+//            others stand idle
 // Read next  linear_tail_weights_cuda.cu, linear_fused_cuda.cu (one layer in one launch),
 //            linear_loss_cuda.cu
 #include <algorithm>
@@ -438,7 +440,10 @@ void queue_rows(TailRows a, bool gradients) {
     z.w_at = fits ? take(floats) : -1;
     held = held && fits;
   }
-  const auto blocks = static_cast<unsigned>(ceil_div(a.n, kS));
+  const int count = ceil_div(a.n, kS);
+  const auto blocks = static_cast<unsigned>(count);
+  // More than half of a multiprocessor's: two blocks would share one while others have none.
+  if (count <= cuda_device_facts().multiprocessors) at = std::max(at, (most + 1024 / 4) / 2);
   a.sums.blocks = cuda_scratch_of<BlockSums>(blocks);
   launch(held ? tail_rows<kS, Factor, true> : tail_rows<kS, Factor, false>,
          {.grid = dim3(blocks),

@@ -101,13 +101,13 @@ __device__ void multiply_tile(const TailWeights& a, int k, int block, const More
   const Product& p = a.product[k];
   switch (a.size[k]) {
     case WeightSize::unpacked:
-      return SmallWeight::run<false>(p, block, shared, more);
+      return SmallWeight::run<false, true>(p, block, shared, more);
     case WeightSize::small:
-      return SmallWeight::run<true>(p, block, shared, more);
+      return SmallWeight::run<true, true>(p, block, shared, more);
     case WeightSize::middle:
-      return MiddleWeight::run<true>(p, block, shared, more);
+      return MiddleWeight::run<true, true>(p, block, shared, more);
     case WeightSize::large:
-      return LargeWeight::run<true>(p, block, shared, more);
+      return LargeWeight::run<true, true>(p, block, shared, more);
   }
 }
 

@@ -32,9 +32,9 @@ __device__ inline void load_row(const float* from, float (&to)[kFloats]) {
 // w[R-1-r][R-1-s], which is the gradient of x; there rows outside [row_begin, row_end), counted
 // from the tile's first one, are zeros that are not in memory.
 //
-// Each row of x is loaded once and used for two kernel rows, each weight once for 8 products. The
-// loop over kernel rows stays a loop: a block runs through here a few times only, and then the time
-// to fetch instructions counts more than the moves from row to row.
+// Each row of x is loaded once and used for two kernel rows, each weight once for 8 products. Of
+// kernels of 7x7 the loop over their rows stays a loop: a block runs through here a few times only,
+// and then the time to fetch so many instructions counts more than the moves from row to row.
 template <int R, int kChannels, bool kTurned>
 __device__ inline void convolve_tile(const float* x, int pitch, int plane, int channels,
                                      const float* w, int w_in, int w_out, int row_begin,
@@ -54,7 +54,7 @@ __device__ inline void convolve_tile(const float* x, int pitch, int plane, int c
     float row[kRow];
     float below[kRow];
     load(0, row);
-#pragma unroll 1
+#pragma unroll(R < 7 ? R : 1)
     for (int r = 0; r < R; ++r) {
       load(r + 1, below);
       if (!kTurned || (r + 1 >= row_begin && r < row_end)) {
