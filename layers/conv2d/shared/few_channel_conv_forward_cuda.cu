@@ -29,8 +29,7 @@
 // Choices    two channels: 16 sums, and for the 80 products of a kernel row (R = 5) 2 vector loads
 //            of x and 4 of w, so that the multipliers and not shared memory bound it; 256 threads:
 //            two blocks on each multiprocessor. Both stages, and sums with and without pieces, run
-//            through the same instructions: a block does so once or twice, and then waits for the
-//            instructions themselves
+//            through the same instructions: a block does so once or twice, so fetching them counts
 // Source     Y. LeCun et al.: Gradient-Based Learning Applied to Document Recognition, 1998 (the
 //            network); the fusion is our own
 // Read next  direct_cuda.cu (one convolution, any size), few_channel_conv_backward_cuda.cu
