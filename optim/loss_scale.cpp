@@ -19,7 +19,7 @@ bool LossScale::unscale(const std::vector<OptimParameter>& parameters) {
   // gradient is.
   const bool finite = std::isfinite(gradient_norm_kernel.get(table.device())(table));
   if (finite) scale_gradients_kernel.get(table.device())(table, 1 / state_.scale);
-  advance(state_, finite);
+  state_.advance(finite);
   return finite;
 }
 

@@ -26,7 +26,7 @@ __device__ void note(const NextBatch& a) {
       a.shared_correct != nullptr ? static_cast<std::int32_t>(*a.shared_correct) : *a.correct;
   if (a.halted != nullptr && !isfinite(loss)) *a.halted = 1;
   if (a.loss_scale == nullptr) return;
-  if (*a.halted == 0) LossScale::advance(a.loss_scale->state, a.loss_scale->overflow == 0);
+  if (*a.halted == 0) a.loss_scale->state.advance(a.loss_scale->overflow == 0);
   a.loss_scale->overflow = 0;
   a.outcome->scale = a.loss_scale->state;
 }

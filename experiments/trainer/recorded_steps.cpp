@@ -214,9 +214,7 @@ void RecordedSteps::next_batch(const Form& form, int step, bool gathers) const {
 
 // The same for the step's first kernel, where that can do it; without images: it cannot.
 BatchGather RecordedSteps::batch_gather(const Form& form, int step) const {
-  if (!form.plan || !form.plan->takes_gather() || exchange_ != nullptr || loss_scale_ != nullptr) {
-    return {};
-  }
+  if (!form.plan || !form.plan->takes_gather() || exchange_ != nullptr) return {};
   BatchGather g{.images = data_->images().data<std::uint8_t>(),
                 .image_labels = data_->labels().data<std::int32_t>(),
                 .order = data_->order().data<std::int32_t>(),
@@ -232,6 +230,10 @@ BatchGather RecordedSteps::batch_gather(const Form& form, int step) const {
   g.noted_loss = &outcome->loss;
   g.noted_correct = &outcome->correct;
   g.halted = optimizer_ != nullptr ? halted_.data<std::int32_t>() : nullptr;
+  if (loss_scale_ != nullptr) {
+    g.loss_scale = as<DeviceLossScale>(device_scale_);
+    g.noted_scale = &outcome->scale;
+  }
   return g;
 }
 
@@ -261,11 +263,14 @@ void RecordedSteps::queue_shared_backward(const Form& form) const {
   exchange_->finish();
 }
 
-// Where nothing is done to the gradients between, the backward may change the weights with them.
-bool RecordedSteps::joins_update(const Form& form, int step, const UpdateGate& gate) const {
-  if (exchange_ != nullptr || loss_scale_ != nullptr || clip_norm_ > 0) return false;
+// Where nothing is done to the gradients between, the backward may change the weights with them. It
+// may divide them by the scale of the loss; the update then waits until all have been looked at.
+bool RecordedSteps::joins_update(const Form& form, int step, const UpdateGate& gate,
+                                 DeviceLossScale* scale) const {
+  if (exchange_ != nullptr || (scale == nullptr && clip_norm_ > 0)) return false;
   const std::unique_ptr<JoinedUpdate> update = update_->joined(step, gate);
   if (!update || !form.plan->joins_update(*update)) return false;
+  update->unscale = scale;
   form.plan->set_update(update.get());
   form.plan->backward();
   form.plan->set_update(nullptr);
@@ -284,18 +289,19 @@ void RecordedSteps::queue_calls(Form& form, int steps) const {
     }
     if (!update_) continue;
     UpdateGate gate{.loss = loss_of(form), .halted = halted_.data<std::int32_t>()};
-    if (joins_update(form, i, gate)) {
+    auto* const scale = loss_scale_ != nullptr ? as<DeviceLossScale>(device_scale_) : nullptr;
+    const bool joined = joins_update(form, i, gate, scale);
+    if (joined && scale == nullptr) {
       if (after_update_) after_update_();
       continue;
     }
     if (exchange_ != nullptr) {
       queue_shared_backward(form);
-    } else {
+    } else if (!joined) {
       form.plan->backward();
     }
-    if (loss_scale_ != nullptr) {
-      auto* const scale = as<DeviceLossScale>(device_scale_);
-      update_->unscale(scale);
+    if (scale != nullptr) {
+      if (!joined) update_->unscale(scale);
       gate.overflow = &scale->overflow;
     }
     if (clip_norm_ > 0) update_->clip(clip_norm_);

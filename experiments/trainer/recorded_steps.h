@@ -130,7 +130,8 @@ class CONVSCOPE_API RecordedSteps {
   std::string prepare();  // "" or why the steps cannot be recorded
   bool plan_form(Form& form, std::int64_t whole, std::string* why_not);
   void queue_calls(Form& form, int steps) const;
-  bool joins_update(const Form& form, int step, const UpdateGate& gate) const;
+  bool joins_update(const Form& form, int step, const UpdateGate& gate,
+                    DeviceLossScale* scale) const;
   void queue_shared_backward(const Form& form) const;
   const float* loss_of(const Form& form) const;
   BatchGather batch_gather(const Form& form, int step) const;

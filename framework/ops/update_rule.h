@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "framework/ops/loss_scale_state.h"
+
 namespace convscope {
 
 struct SgdRule {
@@ -48,6 +50,8 @@ struct JoinedUpdate {
   std::vector<JoinedRow> rows;
   UpdateRule rule;
   UpdateGate gate;
+  // With one, gradients are divided by it and looked at; the update stands behind.
+  DeviceLossScale* unscale = nullptr;
 };
 
 }  // namespace convscope

@@ -21,14 +21,22 @@ __device__ inline bool comes_before(float a, int at_a, float b, int at_b) {
   return a > b;
 }
 
-struct ImageLoss {
-  float slope;  // of the lane's class: softmax - onehot; 0 without a valid label
-  double loss;
-  int hit;
+// Of one image, in a warp.
+struct Softmax {
+  float slope = 0;  // of the lane's class: softmax - onehot; 0 without a valid label
+  float total = 0, most = 0, logit_of_label = 0;
+  bool valid = false;
+  int hit = 0;
+
+  __device__ double loss() const {
+    if (!valid) return 0;
+    return ::log(static_cast<double>(total)) -
+           (static_cast<double>(logit_of_label) - static_cast<double>(most));
+  }
 };
 // Lane o has the logit of class o.
-__device__ inline ImageLoss image_loss(float logit, bool is_class, int lane, int label,
-                                       int classes) {
+__device__ inline Softmax image_softmax(float logit, bool is_class, int lane, int label,
+                                        int classes) {
   if (!is_class) logit = -std::numeric_limits<float>::infinity();
   float most = logit;
   int winner = lane;
@@ -41,15 +49,13 @@ __device__ inline ImageLoss image_loss(float logit, bool is_class, int lane, int
     }
   }
   const float e = is_class ? ::expf(logit - most) : 0.0f;
-  const float total = warp_sum(e);
-  const bool valid = label >= 0 && label < classes;
-  const float logit_of_label = __shfl_sync(kAllLanes, logit, valid ? label : 0);
-  ImageLoss out;
-  out.slope = valid ? e / total - (lane == label ? 1.0f : 0.0f) : 0.0f;
-  out.loss = valid ? ::log(static_cast<double>(total)) -
-                         (static_cast<double>(logit_of_label) - static_cast<double>(most))
-                   : 0.0;
-  out.hit = valid && winner == label ? 1 : 0;
+  Softmax out;
+  out.most = most;
+  out.total = warp_sum(e);
+  out.valid = label >= 0 && label < classes;
+  out.logit_of_label = __shfl_sync(kAllLanes, logit, out.valid ? label : 0);
+  out.slope = out.valid ? e / out.total - (lane == label ? 1.0f : 0.0f) : 0.0f;
+  out.hit = out.valid && winner == label ? 1 : 0;
   return out;
 }
 

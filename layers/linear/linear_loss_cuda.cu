@@ -89,14 +89,14 @@ __global__ void __launch_bounds__(kImages * 32) loss_rows(const LossKernelArgs a
     logit += __shfl_sync(kAllLanes, sum, (lane + p * args.o) % 32);
   }
   logit += bias;
-  const ImageLoss image = image_loss(logit, is_class, lane, label, args.o);
+  const Softmax image = image_softmax(logit, is_class, lane, label, args.o);
   if (here && is_class && args.dlogits != nullptr) {
     const float scale = args.loss_scale != nullptr ? static_cast<float>(*args.loss_scale) : 1.0f;
     args.dlogits[static_cast<std::int64_t>(n) * args.o + lane] =
         image.slope / static_cast<float>(args.n) * scale;
   }
   if (lane == 0) {
-    losses[warp] = image.loss;
+    losses[warp] = image.loss();
     hits[warp] = image.hit;
   }
   __syncthreads();

@@ -59,7 +59,7 @@ struct TileProduct {
     return std::max((mask ? 2 : 1) * A::kFloats + B::kFloats, kSums);
   }
 
-  template <bool kPacked, class More = NothingMore>
+  template <bool kPacked, bool kRolled = false, class More = NothingMore>
   static __device__ void run(const Product& p, int block, float* shared, const More& more = {}) {
     constexpr int kWidth = kPacked ? 4 : 1;
     const int tile = block / p.splits;
@@ -84,14 +84,14 @@ struct TileProduct {
     for (int k0 = k_first; k0 < k_last; k0 += kChunk) {
       const int k_end = k0 + kChunk < k_last ? k0 + kChunk : k_last;
       if (k0 > k_first) __syncthreads();
-      A::template load<kWidth>(tile_a, tile_of_mask, p.a, m0, k0, k_end);
-      B::template load<kWidth>(tile_b, nullptr, p.b, n0, k0, k_end);
+      A::template load<kWidth, kRolled>(tile_a, tile_of_mask, p.a, m0, k0, k_end);
+      B::template load<kWidth, kRolled>(tile_b, nullptr, p.b, n0, k0, k_end);
       async_copy_commit();
       const int quads = (k_end - k0 + 3) / 4;
       fill_last_quad(tile_a, tile_b, k_end - k0, quads * 4);
       async_copy_wait<0>();
-      A::template finish<kWidth>(tile_a, tile_of_mask, p.a, m0, k0, k_end, unrounded);
-      B::template finish<kWidth>(tile_b, nullptr, p.b, n0, k0, k_end, of_b);
+      A::template finish<kWidth, kRolled>(tile_a, tile_of_mask, p.a, m0, k0, k_end, unrounded);
+      B::template finish<kWidth, kRolled>(tile_b, nullptr, p.b, n0, k0, k_end, of_b);
       __syncthreads();
 #pragma unroll 2
       for (int quad = group; quad < quads; quad += kGroups) {

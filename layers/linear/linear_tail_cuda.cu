@@ -8,12 +8,13 @@
 //              loss and g of the logits
 //              for each layer, last first: for i: g'[i] = sum over o of g[o] w[o,i], where h > 0
 // Plan       A block has kS images and goes with them through all layers and back. The weights are
-//            copied into shared memory, and rounded there, while the kernel before still runs: it
-//            makes x alone. Where the first layer's do not fit, they are read twice from memory.
-//            Nothing but h and g is written, for the second launch. Forward a warp has some rows of
-//            w, its lanes four i at a time; the lanes' sums are folded: each exchange halves how
-//            many sums a lane has. Back a thread has four i and a part of the o; half of the parts
-//            take the other half's sums, then those meet in shared memory, in order.
+//            copied into shared memory, as factors (halves, where these are half types), while the
+//            kernel before still runs: it makes x alone. Where the first layer's do not fit, they
+//            are read twice from memory. Nothing but h and g is written, for the second launch.
+//            Forward a warp has some rows of w, its lanes four i at a time; the lanes' sums are
+//            folded: each exchange halves how many sums a lane has. Back a thread has four i and a
+//            part of the o; half of the parts take the other half's sums, then those meet in shared
+//            memory, in order. Of a layer of few outputs a thread has one i and all o.
 // Shapes     x [N,I], w [O,I], b [O], h and g [N,O], f32, accumulated in f32; factors f32 or
 //            rounded to a half type
 // Supports   up to four layers, 32 classes, I a multiple of 4 up to 2048, O up to 1024, 128K
@@ -21,18 +22,22 @@
 // Cost       FLOPs = 4 N I O in all; bytes = the weights once for each block, x, h, g once; bound
 //            by the second cache, and by the latency of a dozen barriers where images are few
 // Numerics   sums of I / 32 numbers by lane, then the tree of the lanes; of dx O / parts, then
-//            pairs of parts, then the pairs. The order depends on the sizes alone
+//            pairs of parts, then the pairs; of few outputs one after the other. The order depends
+//            on the sizes alone
 // Backward   dx assigned
 // Choices    512 threads: sixteen rows of four or eight weights under way. Images of a block: as
 //            few as give each of 132 multiprocessors one block, at most 8, for whose sums of eight
 //            rows there are registers. With one or two images 64 registers for a thread: a block of
-//            a neighbouring kernel has room beside it, so that their beginnings overlap
+//            a neighbouring kernel has room beside it, so that their beginnings overlap. A second
+//            block of this kernel has none, or as halves two would share a multiprocessor while
+//            others stand idle
 // Read next  linear_tail_weights_cuda.cu, linear_fused_cuda.cu (one layer in one launch),
 //            linear_loss_cuda.cu
 #include <algorithm>
 
 #include "framework/cuda/async_copy.cuh"
 #include "framework/cuda/half.cuh"
+#include "framework/cuda/map.cuh"
 #include "framework/cuda/scratch.cuh"
 #include "layers/linear/linear_loss.cuh"
 #include "layers/linear/linear_tail.h"
@@ -43,6 +48,7 @@ namespace {
 constexpr int kTailThreads = 512;
 constexpr int kTailWarps = kTailThreads / 32;
 constexpr int kBlocksWanted = 132;
+constexpr int kFewOutputs = 16;
 
 __device__ unsigned blocks_done = 0;
 
@@ -81,15 +87,23 @@ __device__ inline float rounded(float value) {
 struct Four {
   float v[4];
 };
-template <class Factor, bool kRounds>
+// Four neighbours as factors: rounded here where they lie as f32.
+template <class Factor>
 __device__ inline Four load_four(const float* from) {
   const float4 p = *reinterpret_cast<const float4*>(from);
   Four out{{p.x, p.y, p.z, p.w}};
-  if constexpr (kRounds) {
+  if constexpr (!std::is_same_v<Factor, float>) {
 #pragma unroll
     for (float& v : out.v) v = rounded<Factor>(v);
   }
   return out;
+}
+template <class Factor, class Half>
+requires(!std::is_same_v<Half, float>) __device__ inline Four load_four(const Half* from) {
+  const auto p = *reinterpret_cast<const Pack<unsigned, 2>*>(from);
+  const float2 low = floats_from_pair<Half>(p.v[0]);
+  const float2 high = floats_from_pair<Half>(p.v[1]);
+  return {{low.x, low.y, high.x, high.y}};
 }
 
 // Sums over the lanes of kCount values. Lane l has that of value l / (32 / kCount).
@@ -117,8 +131,8 @@ __device__ inline float fold(const float (&v)[kCount], int lane) {
 }
 
 // store(image, o, sum over i of x[image][i] w[o][i]) for all of them.
-template <int kS, class Factor, bool kRounds, int kUnroll, class Store>
-__device__ void multiply_rows(const float* w, const float* x, int inputs, int outputs,
+template <int kS, class Factor, int kUnroll, class Stored, class Store>
+__device__ void multiply_rows(const Stored* w, const float* x, int inputs, int outputs,
                               const Store& store) {
   constexpr int kR = kS == 1 ? 8 : 4;
   const int warp = static_cast<int>(threadIdx.x) / 32;
@@ -131,11 +145,11 @@ __device__ void multiply_rows(const float* w, const float* x, int inputs, int ou
 #pragma unroll
       for (int r = 0; r < kR; ++r) {
         const int o = first + r < outputs ? first + r : outputs - 1;
-        a[r] = load_four<Factor, kRounds>(w + o * inputs + i);
+        a[r] = load_four<Factor>(w + o * inputs + i);
       }
 #pragma unroll
       for (int s = 0; s < kS; ++s) {
-        const Four b = load_four<Factor, false>(x + s * inputs + i);
+        const Four b = load_four<float>(x + s * inputs + i);
 #pragma unroll
         for (int r = 0; r < kR; ++r) {
 #pragma unroll
@@ -171,12 +185,25 @@ __device__ inline void add_sums(const float* from, int pitch, Four (&sums)[kS]) 
   }
 }
 
-// store(image, i, sum over o of g[image][o] w[o][i]) for all of them. Begins and ends with a
-// barrier.
-template <int kS, class Factor, bool kRounds, class Store>
-__device__ void multiply_columns(const TailLayer& z, const float* w, const float* g, float* scratch,
-                                 const Store& store) {
+// store(image, i, sum over o of g[image][o] w[o][i]) for all of them. Ends with a barrier.
+template <int kS, class Factor, class Stored, class Store>
+__device__ void multiply_columns(const TailLayer& z, const Stored* w, const float* g,
+                                 float* scratch, const Store& store) {
   const int inputs = z.i, outputs = z.o;
+  if (outputs <= kFewOutputs) {
+    for (int at = static_cast<int>(threadIdx.x); at < kS * inputs; at += kTailThreads) {
+      const int image = kS == 1 ? 0 : z.by_i.divide(at);
+      const int i = at - image * inputs;
+      float sum = 0;
+#pragma unroll 4
+      for (int o = 0; o < outputs; ++o) {
+        sum += g[image * outputs + o] * rounded<Factor>(to_float(w[o * inputs + i]));
+      }
+      store(image, i, sum);
+    }
+    __syncthreads();
+    return;
+  }
   const int columns = inputs / 4;
   const int most_parts = z.by_fours.divide(kTailThreads);
   const int parts = most_parts < outputs ? most_parts : outputs;
@@ -188,7 +215,7 @@ __device__ void multiply_columns(const TailLayer& z, const float* w, const float
     const int end = (part + 1) * outputs / parts;
 #pragma unroll 8
     for (int o = part * outputs / parts; o < end; ++o) {
-      const Four a = load_four<Factor, kRounds>(w + o * inputs + i);
+      const Four a = load_four<Factor>(w + o * inputs + i);
 #pragma unroll
       for (int s = 0; s < kS; ++s) {
         const float slope = g[s * outputs + o];
@@ -221,11 +248,34 @@ __device__ inline void copy_floats(float* to, const float* from, int count, int 
     async_copy<16>(to + at, at < inside ? from + at : from, at < inside);
   }
 }
+// The same as halves, two in the place of a float: half of the bytes, here and in each product.
+template <class Half>
+__device__ inline void copy_as_halves(Half* to, const float* from, int count) {
+  constexpr int kHeld = 8;
+  constexpr int kStep = kTailThreads * 4;
+#pragma unroll 1
+  for (int first = static_cast<int>(threadIdx.x) * 4; first < count; first += kHeld * kStep) {
+    float4 held[kHeld];
+#pragma unroll
+    for (int j = 0; j < kHeld; ++j) {
+      const int at = first + j * kStep;
+      if (at < count) held[j] = __ldcg(reinterpret_cast<const float4*>(from + at));
+    }
+#pragma unroll
+    for (int j = 0; j < kHeld; ++j) {
+      const int at = first + j * kStep;
+      if (at >= count) continue;
+      *reinterpret_cast<Pack<unsigned, 2>*>(to + at) = {
+          pair_from_floats<Half>(held[j].x, held[j].y),
+          pair_from_floats<Half>(held[j].z, held[j].w)};
+    }
+  }
+}
 // Each thread what it has copied.
 template <class Factor>
 __device__ inline void round_copies(float* to, int count) {
   for (int at = static_cast<int>(threadIdx.x) * 4; at < count; at += kTailThreads * 4) {
-    const Four four = load_four<Factor, true>(to + at);
+    const Four four = load_four<Factor>(to + at);
     *reinterpret_cast<float4*>(to + at) = make_float4(four.v[0], four.v[1], four.v[2], four.v[3]);
   }
 }
@@ -251,25 +301,26 @@ __global__ void __launch_bounds__(kTailThreads, kHeld&& kS <= 2 ? 2 : 1)
     for (int o = static_cast<int>(threadIdx.x); z.b != nullptr && o < z.o; o += kTailThreads) {
       async_copy<4>(shared + z.b_at + o, z.b + o);
     }
-    if (z.w_at >= 0) copy_floats(shared + z.w_at, z.w, z.o * z.i, z.o * z.i);
-  }
-  async_copy_commit();
-  if constexpr (kHalf) {
-    async_copy_wait<0>();
-    for (int k = 0; k < a.layers; ++k) {
-      const TailLayer& z = a.layer[k];
-      if (z.w_at >= 0) round_copies<Factor>(shared + z.w_at, z.o * z.i);
+    if (z.w_at < 0) continue;
+    if constexpr (kHalf) {
+      copy_as_halves(reinterpret_cast<Factor*>(shared + z.w_at), z.w, z.o * z.i);
+    } else {
+      copy_floats(shared + z.w_at, z.w, z.o * z.i, z.o * z.i);
     }
   }
+  async_copy_commit();
   if (a.weights_are_there) wait_for_previous_kernel();
   let_next_kernel_start();
   copy_floats(x, a.x + first * inputs, kS * inputs, here * inputs);
   async_copy_commit();
-  const int label = warp < here ? a.labels[first + warp] : -1;
+  // The last warps have an image each when it comes to the loss: the first ones go on sooner.
+  const int own = warp - (kTailWarps - kS);
+  const int label = own >= 0 && own < here ? a.labels[first + own] : -1;
   async_copy_wait<0>();
   if constexpr (kHalf) round_copies<Factor>(x, kS * inputs);
   __syncthreads();
 
+#pragma unroll 1
   for (int k = 0; k < a.layers; ++k) {
     const TailLayer& z = a.layer[k];
     const auto store = [&](int image, int o, float sum) {
@@ -282,36 +333,43 @@ __global__ void __launch_bounds__(kTailThreads, kHeld&& kS <= 2 ? 2 : 1)
     };
     const float* const from = k == 0 ? x : shared + a.layer[k - 1].factor_at;
     if (!kHeld && z.w_at < 0) {
-      multiply_rows<kS, Factor, kHalf, 2>(z.w, from, z.i, z.o, store);
+      multiply_rows<kS, Factor, 2>(z.w, from, z.i, z.o, store);
     } else {
-      multiply_rows<kS, Factor, false, kHeld && kS <= 2 ? 1 : 2>(shared + z.w_at, from, z.i, z.o,
-                                                                 store);
+      const auto* const w = reinterpret_cast<const Factor*>(shared + z.w_at);
+      multiply_rows<kS, Factor, kHeld && kS <= 2 ? 1 : 2>(w, from, z.i, z.o, store);
     }
     __syncthreads();
   }
 
   const TailLayer& last = a.layer[a.layers - 1];
   const bool backward = last.g != nullptr;
-  if (warp < kS) {
+  Softmax softmax;
+  if (own >= 0) {
     const bool is_class = lane < last.o;
-    const float logit = is_class ? shared[last.h_at + warp * last.o + lane] : 0.0f;
-    const ImageLoss image = image_loss(logit, is_class, lane, label, last.o);
-    if (lane == 0) {
-      losses[warp] = image.loss;
-      hits[warp] = image.hit;
-    }
+    const float logit = is_class ? shared[last.h_at + own * last.o + lane] : 0.0f;
+    softmax = image_softmax(logit, is_class, lane, label, last.o);
     if (backward && is_class) {
       const float scale = a.loss_scale != nullptr ? static_cast<float>(*a.loss_scale) : 1.0f;
-      const float slope = image.slope / static_cast<float>(a.n) * scale;
-      shared[last.g_at + warp * last.o + lane] = kHalf ? rounded<Factor>(slope) : slope;
-      if (warp < here) last.g[(first + warp) * last.o + lane] = slope;
+      const float slope = softmax.slope / static_cast<float>(a.n) * scale;
+      shared[last.g_at + own * last.o + lane] = kHalf ? rounded<Factor>(slope) : slope;
+      if (own < here) last.g[(first + own) * last.o + lane] = slope;
     }
   }
   __syncthreads();
+  if (own >= 0 && lane == 0) {
+    losses[own] = softmax.loss();
+    hits[own] = softmax.hit;
+  }
+  if (!backward) __syncthreads();
   // Nobody waits for the answer until the end.
   unsigned ticket = 0;
-  if (threadIdx.x == 0) ticket = leave_losses<kS>(losses, hits, a.sums, &blocks_done);
+  const auto leave = [&] {
+    if (warp == kTailWarps - 1 && lane == 0) {
+      ticket = leave_losses<kS>(losses, hits, a.sums, &blocks_done);
+    }
+  };
   if (backward) {
+#pragma unroll 1
     for (int k = a.layers - 1; k >= 0; --k) {
       const TailLayer& z = a.layer[k];
       if (k == 0 && a.dx == nullptr) break;
@@ -328,13 +386,17 @@ __global__ void __launch_bounds__(kTailThreads, kHeld&& kS <= 2 ? 2 : 1)
       };
       float* const scratch = shared + a.parts_at;
       if (!kHeld && z.w_at < 0) {
-        multiply_columns<kS, Factor, kHalf>(z, z.w, shared + z.g_at, scratch, store);
+        multiply_columns<kS, Factor>(z, z.w, shared + z.g_at, scratch, store);
       } else {
-        multiply_columns<kS, Factor, false>(z, shared + z.w_at, shared + z.g_at, scratch, store);
+        const auto* const w = reinterpret_cast<const Factor*>(shared + z.w_at);
+        multiply_columns<kS, Factor>(z, w, shared + z.g_at, scratch, store);
       }
+      if (k == a.layers - 1) leave();  // the barrier at the end of the product was between
     }
+  } else {
+    leave();
   }
-  if (warp == 0) add_losses_of_blocks(a.sums, &blocks_done, ticket);
+  if (warp == kTailWarps - 1) add_losses_of_blocks(a.sums, &blocks_done, ticket);
 }
 
 // ---- launches ----
@@ -373,11 +435,15 @@ void queue_rows(TailRows a, bool gradients) {
   bool held = true;
   for (int j = 1; j <= a.layers; ++j) {
     TailLayer& z = a.layer[j % a.layers];
-    const bool fits = at + z.o * z.i <= most;
-    z.w_at = fits ? take(z.o * z.i) : -1;
+    const int floats = kHalf ? ceil_div(z.o * z.i, 2) : z.o * z.i;
+    const bool fits = at + floats <= most;
+    z.w_at = fits ? take(floats) : -1;
     held = held && fits;
   }
-  const auto blocks = static_cast<unsigned>(ceil_div(a.n, kS));
+  const int count = ceil_div(a.n, kS);
+  const auto blocks = static_cast<unsigned>(count);
+  // More than half of a multiprocessor's: two blocks would share one while others have none.
+  if (count <= cuda_device_facts().multiprocessors) at = std::max(at, (most + 1024 / 4) / 2);
   a.sums.blocks = cuda_scratch_of<BlockSums>(blocks);
   launch(held ? tail_rows<kS, Factor, true> : tail_rows<kS, Factor, false>,
          {.grid = dim3(blocks),

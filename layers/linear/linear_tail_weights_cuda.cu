@@ -51,9 +51,13 @@ struct TailWeights {
   UpdateGate gate;
 };
 
-// Without an update.
+// Without an update; and with a division by the scale of the loss in its place.
 struct NoRule {};
 struct NoStep {};
+struct UnscaleRule {
+  DeviceLossScale* scale;
+};
+struct UnscaleStep {};
 
 // w, m and v of one element. They may be loaded before the gradient is there.
 struct ElementState {
@@ -67,10 +71,10 @@ __device__ ElementState load_state(const JoinedRow& row, std::int64_t i) {
   if constexpr (Step::kHasV) s.v = row.v[i];
   return s;
 }
-template <class Step, class Rule>
-__device__ void update_state(const JoinedRow& row, const Rule& rule, std::int64_t i, ElementState s,
+template <class Step>
+__device__ void update_state(const JoinedRow& row, const Step& step, std::int64_t i, ElementState s,
                              float dw) {
-  Step(*row.factors, rule).run(s.w, dw, s.m, s.v, row.m != nullptr);
+  step.run(s.w, dw, s.m, s.v, row.m != nullptr);
   row.w[i] = s.w;
   if (row.m != nullptr) row.m[i] = s.m;
   if constexpr (Step::kHasV) row.v[i] = s.v;
@@ -87,7 +91,7 @@ struct ProductUpdate {
   __device__ void weight(std::int64_t at, float dw) const { change(a.of_weight[k], at, dw); }
   __device__ void behind(std::int64_t row, float db) const { change(a.of_bias[k], row, db); }
   __device__ void change(const JoinedRow& row, std::int64_t i, float dw) const {
-    if (open) update_state<Step>(row, rule, i, load_state<Step>(row, i), dw);
+    if (open) update_state(row, Step(*row.factors, rule), i, load_state<Step>(row, i), dw);
   }
 };
 
@@ -97,15 +101,34 @@ __device__ void multiply_tile(const TailWeights& a, int k, int block, const More
   const Product& p = a.product[k];
   switch (a.size[k]) {
     case WeightSize::unpacked:
-      return SmallWeight::run<false>(p, block, shared, more);
+      return SmallWeight::run<false, true>(p, block, shared, more);
     case WeightSize::small:
-      return SmallWeight::run<true>(p, block, shared, more);
+      return SmallWeight::run<true, true>(p, block, shared, more);
     case WeightSize::middle:
-      return MiddleWeight::run<true>(p, block, shared, more);
+      return MiddleWeight::run<true, true>(p, block, shared, more);
     case WeightSize::large:
-      return LargeWeight::run<true>(p, block, shared, more);
+      return LargeWeight::run<true, true>(p, block, shared, more);
   }
 }
+
+// Gradients divided by the scale of the loss. One that is not finite is noted; whoever notes one
+// writes the same.
+struct Unscale {
+  float factor;
+  std::int32_t* overflow;
+  __device__ explicit Unscale(DeviceLossScale* scale)
+      : factor(static_cast<float>(1 / scale->state.scale)), overflow(&scale->overflow) {}
+  __device__ void change(float* to, float gradient) const {
+    if (!isfinite(gradient)) *overflow = 1;
+    *to = gradient * factor;
+  }
+};
+struct ProductUnscale {
+  const Result& to;
+  Unscale unscale;
+  __device__ void weight(std::int64_t at, float dw) const { unscale.change(to.data + at, dw); }
+  __device__ void behind(std::int64_t row, float db) const { unscale.change(to.behind + row, db); }
+};
 
 template <class Step, class Rule>
 __device__ void multiply_tiles(const TailWeights& a, const Rule& rule) {
@@ -118,6 +141,8 @@ __device__ void multiply_tiles(const TailWeights& a, const Rule& rule) {
   }
   if constexpr (std::is_same_v<Step, NoStep>) {
     multiply_tile(a, k, block, NothingMore{});
+  } else if constexpr (std::is_same_v<Step, UnscaleStep>) {
+    multiply_tile(a, k, block, ProductUnscale{a.product[k].c, Unscale(rule.scale)});
   } else {
     multiply_tile(a, k, block, ProductUpdate<Step, Rule>{a, k, rule, is_open(a.gate)});
   }
@@ -126,7 +151,8 @@ __device__ void multiply_tiles(const TailWeights& a, const Rule& rule) {
 // Has the wait for the kernel before inside.
 template <class Step, class Rule>
 __device__ void add_pieces(const TailWeights& a, const Rule& rule) {
-  constexpr bool kUpdates = !std::is_same_v<Step, NoStep>;
+  constexpr bool kUnscales = std::is_same_v<Step, UnscaleStep>;
+  constexpr bool kUpdates = !kUnscales && !std::is_same_v<Step, NoStep>;
   auto* const shared = dynamic_shared<float>();  // [rows][columns]
   const PieceSums& from = a.sums;
   const int rows = static_cast<int>(kThreads) / a.columns;
@@ -144,11 +170,16 @@ __device__ void add_pieces(const TailWeights& a, const Rule& rule) {
   }
   const bool stores = row == 0 && i < from.floats && target.to != nullptr;
   const std::int64_t at = i - target.begin;
+  // What the update needs is there before the gradient.
   [[maybe_unused]] ElementState state;
+  [[maybe_unused]] UpdateFactors factors{};
   [[maybe_unused]] bool open = false;
   if constexpr (kUpdates) {
     open = stores && is_open(a.gate);
-    if (open) state = load_state<Step>(updated, at);
+    if (open) {
+      state = load_state<Step>(updated, at);
+      factors = *updated.factors;
+    }
   }
   wait_for_previous_kernel();
   float sum = 0;
@@ -159,11 +190,13 @@ __device__ void add_pieces(const TailWeights& a, const Rule& rule) {
   shared[threadIdx.x] = sum;
   __syncthreads();
   if (!stores) return;
+#pragma unroll 8
   for (int j = 1; j < rows; ++j) sum += shared[j * a.columns + column];
   if (target.accumulate) sum += target.to[at];
+  if constexpr (kUnscales) return Unscale(rule.scale).change(target.to + at, sum);
   target.to[at] = sum;
   if constexpr (kUpdates) {
-    if (open) update_state<Step>(updated, rule, at, state, sum);
+    if (open) update_state(updated, Step(factors, rule), at, state, sum);
   }
 }
 
@@ -289,7 +322,9 @@ void weights_cuda(const LinearTailArgs& args) {
                           .block = dim3(kThreads),
                           .shared_bytes = kFloats * sizeof(float),
                           .overlaps_previous = true};
-  if (args.update == nullptr) {
+  if (update.unscale != nullptr) {
+    launch(tail_weights<UnscaleStep, UnscaleRule>, shape, a, UnscaleRule{update.unscale});
+  } else if (args.update == nullptr) {
     launch(tail_weights<NoStep, NoRule>, shape, a, NoRule{});
   } else if (update.rule.adam) {
     launch(tail_weights<AdamStep<float>, AdamRule>, shape, a, update.rule.adam_rule);

@@ -35,10 +35,10 @@ struct Tile {
 
   // Copies m0.. and k0.., all threads together; done after async_copy_wait<0>() and finish().
   // kWidth 4: data, ld and extents allow 16 bytes.
-  template <int kWidth>
+  template <int kWidth, bool kRolled>
   static __device__ void load(float* tile, float* tile_of_mask, const Factor& f, int m0, int k0,
                               int k_end) {
-    each<kWidth>(f, m0, k0, k_end, [&](int at, std::int64_t place, bool inside, int m) {
+    each<kWidth, kRolled>(f, m0, k0, k_end, [&](int at, std::int64_t place, bool inside, int m) {
       if (f.ones && m == f.extent) {
 #pragma unroll
         for (int l = 0; l < kWidth; ++l) tile[at + l] = l == 0 ? 1.0f : 0.0f;
@@ -50,18 +50,26 @@ struct Tile {
   }
   // Applies the mask to what this thread has copied, adds it to `sums`, and rounds it. In columns
   // order a thread has copied elements of kWidth m alone: those from own_column() on.
-  template <int kWidth>
+  template <int kWidth, bool kRolled>
   static __device__ void finish(float* tile, const float* tile_of_mask, const Factor& f, int m0,
                                 int k0, int k_end, float (&sums)[kWidth]) {
     if (f.mask == nullptr && f.type == DType::f32) return;
-    each<kWidth>(f, m0, k0, k_end, [&](int at, std::int64_t, bool, int) {
+    using P = Pack<float, kWidth>;
+    each<kWidth, kRolled>(f, m0, k0, k_end, [&](int at, std::int64_t, bool, int) {
+      P p = *reinterpret_cast<const P*>(tile + at);
+      if (f.mask != nullptr) {
+        const P mask = *reinterpret_cast<const P*>(tile_of_mask + at);
 #pragma unroll
-      for (int l = 0; l < kWidth; ++l) {
-        if (f.mask != nullptr && tile_of_mask[at + l] <= 0.0f) tile[at + l] = 0.0f;
-        if (f.type == DType::f32) continue;
-        sums[l] += tile[at + l];
-        tile[at + l] = rounded_to(f.type, tile[at + l]);
+        for (int l = 0; l < kWidth; ++l) p.v[l] = mask.v[l] <= 0.0f ? 0.0f : p.v[l];
       }
+      if (f.type != DType::f32) {
+#pragma unroll
+        for (int l = 0; l < kWidth; ++l) {
+          sums[l] += p.v[l];
+          p.v[l] = rounded_to(f.type, p.v[l]);
+        }
+      }
+      *reinterpret_cast<P*>(tile + at) = p;
     });
   }
   template <int kWidth>
@@ -72,8 +80,9 @@ struct Tile {
     return static_cast<int>(threadIdx.x) % (kSize / kWidth) * kWidth;
   }
 
-  // body(place in the tile, place in memory, inside, m) for the pieces of this thread.
-  template <int kWidth, class Body>
+  // body(place in the tile, place in memory, inside, m) for the pieces of this thread. kRolled: for
+  // kernels whose blocks come here once and would wait for more instructions.
+  template <int kWidth, bool kRolled, class Body>
   static __device__ void each(const Factor& f, int m0, int k0, int k_end, const Body& body) {
     const int depth = k_end - k0;
     const auto piece = [&](int line, int at) {
@@ -102,9 +111,14 @@ struct Tile {
       }
     } else {
       constexpr int kAcross = kSize / kWidth;
-      for (int index = static_cast<int>(threadIdx.x); index < depth * kAcross;
-           index += static_cast<int>(kThreads)) {
-        piece(index / kAcross, index % kAcross * kWidth);
+      const auto one = [&](int index) { piece(index / kAcross, index % kAcross * kWidth); };
+      const int end = depth * kAcross;
+      const int step = static_cast<int>(kThreads);
+      if constexpr (kRolled) {
+#pragma unroll 1
+        for (int index = static_cast<int>(threadIdx.x); index < end; index += step) one(index);
+      } else {
+        for (int index = static_cast<int>(threadIdx.x); index < end; index += step) one(index);
       }
     }
   }

@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "framework/ops/loss_scale_state.h"
+
 namespace convscope {
 
 // All pointers are to device memory. What is read here stays as it is while steps run; `x`,
@@ -16,7 +18,7 @@ struct BatchGather {
   const std::int64_t* position = nullptr;
   std::int64_t offset = 0;
   const float* levels = nullptr;   // [channels][256]: what a byte becomes
-  float* x = nullptr;              // [N][channels][plane], for those who read it later
+  float* x = nullptr;              // [N][channels][plane], as factors, for those who read it later
   std::int32_t* labels = nullptr;  // [N]
 
   // What the step before has left, noted on the way; noted_loss null: there was none.
@@ -25,6 +27,8 @@ struct BatchGather {
   float* noted_loss = nullptr;
   std::int32_t* noted_correct = nullptr;
   std::int32_t* halted = nullptr;  // becomes 1 when the loss is not finite; null: nobody asks
+  DeviceLossScale* loss_scale = nullptr;  // becomes that of this step; null: there is none
+  LossScaleState* noted_scale = nullptr;
 };
 
 }  // namespace convscope

@@ -62,7 +62,11 @@ FewChannelForwardPlan forward_plan(const FewChannelForward& a, int wanted_parts,
   plan.samples = samples;
   const FewChannelStage& end = a.stage[a.stages - 1];
   plan.slice = least(end.k, round_up(ceil_div(end.k, wanted_parts), kForwardChannels));
-  plan.parts = ceil_div(end.k, plan.slice);
+  const int channel_parts = ceil_div(end.k, plan.slice);
+  const int rows = forward_tile_rows(end);
+  plan.tile_rows = ceil_div(rows, most(1, least(rows, wanted_parts / channel_parts)));
+  plan.row_parts = ceil_div(rows, plan.tile_rows);
+  plan.parts = channel_parts * plan.row_parts;
   int split = 0;
   for (int i = 0; i < a.stages; ++i) {
     const FewChannelStage& z = a.stage[i];
@@ -71,7 +75,11 @@ FewChannelForwardPlan forward_plan(const FewChannelForward& a, int wanted_parts,
     plan.floats += samples * z.c * plan.tile[i].plane();
     plan.w_at[i] = plan.floats;
     plan.floats += round_up(z.k * weight_k(z), 4);
-    plan.deal[i] = forward_deal(z, i == a.stages - 1 ? plan.slice : z.k, samples);
+    plan.b_at[i] = plan.floats;
+    plan.floats += round_up(z.k, 4);
+    const bool is_last = i == a.stages - 1;
+    plan.deal[i] = forward_deal(z, is_last ? plan.slice : z.k,
+                                is_last ? plan.tile_rows : forward_tile_rows(z), samples);
     const Deal& deal = plan.deal[i];
     plan.by[i] = DealDivisors(deal);
     plan.by_k_tiles[i] = FastDivisor(deal.groups * kForwardChannels * deal.tiles);
@@ -103,24 +111,29 @@ FewChannelBackwardPlan backward_plan(const FewChannelBackward& a, int parts, int
     const FewChannelStage& z = a.stage[i];
     plan.x_tile[i] = x_tile(z);
     plan.x_at[i] = at;
-    at += samples * z.c * plan.x_tile[i].plane();
+    at += samples * (i == last ? plan.slice : z.c) * plan.x_tile[i].plane();
     plan.dy_tile[i] = dy_tile(z, i == last && plan.convolves_back);
     plan.dy_at[i] = at;
-    at += samples * z.k * plan.dy_tile[i].plane();
+    at += samples * (i == last ? z.k : plan.slice) * plan.dy_tile[i].plane();
     plan.dw_at[i] = plan.piece;
     plan.piece += z.weights();
     plan.db_at[i] = plan.piece;
     plan.piece += z.k;
     plan.by_w[i] = FastDivisor(z.w);
     plan.by_image[i] = FastDivisor(z.h * z.w);
-    plan.weight[i] = i == last ? weight_deal(z, z.k, kWeightChannels, plan.slice)
-                               : weight_deal(z, plan.slice, plan.channels, z.c);
+    const int channels = i == last ? plan.slice : z.c;
+    plan.weight[i] = i == last ? weight_deal(z, z.k, kWeightChannels, channels)
+                               : weight_deal(z, plan.slice, plan.channels, channels);
+    plan.by_weight[i] = {.items = FastDivisor(plan.weight[i].groups * channels * z.r),
+                         .channels = FastDivisor(channels),
+                         .fours = FastDivisor(plan.weight[i].tiles_w)};
   }
-  // The same memory takes the pieces of dx, and the sums of dw at the end.
-  int split = kBlockThreads * most(kWeightChannels, plan.channels) * end.r;
+  plan.by_y_threads = FastDivisor(kBlockThreads / end.k);
+  plan.by_x_threads = FastDivisor(kBlockThreads / plan.slice);
+  int split = 0;
   if (plan.convolves_back) {
     plan.w_at = at;
-    at += round_up(end.k * weight_k(end), 4);
+    at += end.k * weight_k(end, plan.slice);
     plan.passes_at = at;
     if (a.stages == 2) at += round_up(samples * plan.slice * end.h * end.w, 16) / 4;
     plan.data = data_deal(end, plan.slice, plan.channels, samples);
@@ -134,7 +147,9 @@ FewChannelBackwardPlan backward_plan(const FewChannelBackward& a, int parts, int
   }
   plan.by_out_w = FastDivisor(end.out_w());
   plan.split_at = at;
-  plan.floats = at + split;
+  // At the end all of it takes the sums of the threads: dw and db of the stages.
+  const int sums = kWeightChannels * end.r + 1 + (a.stages == 2 ? plan.channels * end.r + 1 : 0);
+  plan.floats = most(at + split, kBlockThreads * sums);
   return plan;
 }
 
@@ -169,7 +184,7 @@ PieceSums few_channel_sums(const FewChannelBackwardPlan& plan) {
 int few_channel_forward_parts(std::int64_t batch, const FewChannelStage& last) {
   constexpr std::int64_t kMultiprocessors = kMostBlocks / 2;
   const std::int64_t wanted = batch >= kMultiprocessors ? 1 : kMultiprocessors / batch;
-  const int possible = ceil_div(last.k, kForwardChannels);
+  const int possible = ceil_div(last.k, kForwardChannels) * forward_tile_rows(last);
   return wanted < possible ? static_cast<int>(wanted) : possible;
 }
 

@@ -111,7 +111,10 @@ constexpr DyTile dy_tile(const FewChannelStage& z, bool wants_dx) {
 
 // Weights [K][C][R][weight_row]; the extra four floats put neighbouring kernels into other banks.
 constexpr int weight_c(const FewChannelStage& z) { return z.r * weight_row(z.r); }
-constexpr int weight_k(const FewChannelStage& z) { return z.c * weight_c(z) + 4; }
+constexpr int weight_k(const FewChannelStage& z, int channels) {
+  return channels * weight_c(z) + 4;
+}
+constexpr int weight_k(const FewChannelStage& z) { return weight_k(z, z.c); }
 
 // How the outputs of a stage's convolution are dealt out: item = one tile of one sample for a few
 // channels, its sum over the input channels cut into `splits` when that keeps more threads busy.
@@ -143,10 +146,13 @@ constexpr int splits_for(int items, int depth) {
   }
   return best;
 }
-constexpr Deal forward_deal(const FewChannelStage& z, int k_count, int samples) {
+constexpr int forward_tile_rows(const FewChannelStage& z) {
+  return ceil_div(z.used_p(), kTileRows);
+}
+constexpr Deal forward_deal(const FewChannelStage& z, int k_count, int tile_rows, int samples) {
   Deal d;
   d.tiles_w = ceil_div(z.used_q(), kTileColumns);
-  d.tiles = ceil_div(z.used_p(), kTileRows) * d.tiles_w;
+  d.tiles = tile_rows * d.tiles_w;
   d.groups = ceil_div(k_count, kForwardChannels);
   d.samples = samples;
   d.splits = splits_for(d.items(), z.c);
@@ -162,6 +168,10 @@ constexpr Deal data_deal(const FewChannelStage& z, int c_count, int channels, in
   d.splits = splits_for(d.items(), z.k);
   return d;
 }
+// The divisions of a thread's share of dw.
+struct WeightDivisors {
+  FastDivisor items, channels, fours;  // of the block; its input channels; fours of a row
+};
 // dw: item = (a few k, one c, one r), S sums for each k; its pixels, in fours, cut into splits.
 constexpr Deal weight_deal(const FewChannelStage& z, int k_count, int channels, int c_count) {
   Deal d;
@@ -219,21 +229,24 @@ struct FewChannelBackward {
 // begins, in floats.
 struct FewChannelForwardPlan {
   FewChannelForward a;
-  int parts = 1, slice = 1;  // blocks that share a sample; output channels of each of them
-  int samples = 1;           // of a block at a time
+  // Blocks that share a sample: each has some output channels and tile rows of the last stage.
+  int parts = 1, slice = 1;
+  int row_parts = 1, tile_rows = 0;
+  int samples = 1;  // of a block at a time
   few_channel::XTile tile[2] = {};
   few_channel::Deal deal[2] = {};
   few_channel::DealDivisors by[2] = {};
   FastDivisor by_k_tiles[2] = {};  // tiles of all output channels of a sample
   FastDivisor by_w{}, by_image{};  // of x
   FastDivisor by_weights[2] = {};  // C R R
-  int x_at[2] = {}, w_at[2] = {}, split_at = 0, floats = 0;
+  int x_at[2] = {}, w_at[2] = {}, b_at[2] = {}, split_at = 0, floats = 0;
 };
 struct FewChannelBackwardPlan {
   FewChannelBackward a;
   int parts = 1, chunks = 1;    // blocks that share a sample; groups of samples
   int samples = 1;              // of a block at a time
-  int slice = 1;                // channels of dx, and of the first stage's y, of one block
+  int slice = 1;                // channels of dx, and of the first stage's y, of one block: it
+                                // keeps no others
   int channels = 1;             // of dx of one thread: 1, 2 or 3
   bool convolves_back = false;  // the last stage's dx is wanted
   few_channel::XTile x_tile[2] = {};
@@ -241,7 +254,9 @@ struct FewChannelBackwardPlan {
   few_channel::Deal data = {};                                                  // of dx
   FastDivisor by_row_items{}, by_cut_items{}, by_sample_items{}, by_tiles_w{};  // of it
   FastDivisor by_w[2] = {}, by_image[2] = {}, by_out_w{}, by_weights{};
-  few_channel::Deal weight[2] = {};  // of dw
+  FastDivisor by_y_threads{}, by_x_threads{};  // threads that have a plane of y, of x
+  few_channel::Deal weight[2] = {};            // of dw
+  few_channel::WeightDivisors by_weight[2] = {};
   int x_at[2] = {}, dy_at[2] = {}, w_at = 0, passes_at = 0, split_at = 0, floats = 0;
   std::int64_t piece = 0;                     // floats of one chunk's sums
   std::int64_t dw_at[2] = {}, db_at[2] = {};  // in it

@@ -62,25 +62,23 @@ __device__ inline float pixel_gradient(const FewChannelStage& z, float dy, float
   return z.pools() || curve_slope(z.curve, y) != 0.0f ? dy : 0.0f;
 }
 
-// The threads of the block dealt out to `planes` planes: this thread's plane and its place there.
+// The threads of the block dealt out to planes, by_threads.d for each: this thread's plane and its
+// place there.
 struct PlaneShare {
   int plane, first, step;
 };
-__device__ inline PlaneShare share_of_plane(int planes) {
-  const int step = kBlockThreads / planes;
-  const int plane = static_cast<int>(threadIdx.x) / step;
-  return {plane, static_cast<int>(threadIdx.x) - plane * step, step};
+__device__ inline PlaneShare share_of_plane(const FastDivisor& by_threads) {
+  const int plane = by_threads.divide(static_cast<int>(threadIdx.x));
+  return {plane, static_cast<int>(threadIdx.x) - plane * by_threads.d, by_threads.d};
 }
 
-// Sums over the threads of each plane into to[plane]; a warp has a plane.
-__device__ void write_plane_sums(float value, int planes, float* scratch, float* to) {
-  __syncthreads();
-  scratch[threadIdx.x] = value;
-  __syncthreads();
-  const int step = kBlockThreads / planes;
+// Sums over the threads of each plane into to[plane]; a warp has a plane. scratch [thread].
+__device__ void write_plane_sums(const float* scratch, int step, int planes, float* to) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll 1
   for (int i = static_cast<int>(threadIdx.x) / 32; i < planes; i += kBlockThreads / 32) {
     float sum = 0;
+#pragma unroll 1
     for (int j = lane; j < step; j += 32) sum += scratch[i * step + j];
     sum = warp_sum(sum);
     if (lane == 0) to[i] = sum;
@@ -91,23 +89,25 @@ __device__ void write_plane_sums(float value, int planes, float* scratch, float*
 // block has output channels [k_begin, k_end) and input channels [c_begin, c_begin + c_count).
 template <int R, int kChannels>
 struct WeightSums {
+  static constexpr int kSums = kChannels * R;
   const Deal& deal;
-  int k_begin, k_end, c_begin, c_count;
-  int items, item, cut;
+  const WeightDivisors& by;
+  int k_begin, k_end, c_begin;
+  int item, cut;
   int k, c, r;              // first output channel, input channel and kernel row of this thread
   int planes[kChannels];    // from the first one's plane of dy to the others'
   float acc[kChannels][R];  //
 
-  __device__ WeightSums(const Deal& deal, int k_begin, int k_end, int c_begin, int c_count,
-                        int dy_plane)
-      : deal(deal), k_begin(k_begin), k_end(k_end), c_begin(c_begin), c_count(c_count) {
-    items = deal.groups * c_count * R;
-    cut = static_cast<int>(threadIdx.x) / items;
-    item = static_cast<int>(threadIdx.x) - cut * items;
+  __device__ WeightSums(const Deal& deal, const WeightDivisors& by, int k_begin, int k_end,
+                        int c_begin, int dy_plane)
+      : deal(deal), by(by), k_begin(k_begin), k_end(k_end), c_begin(c_begin) {
+    cut = by.items.divide(static_cast<int>(threadIdx.x));
+    item = static_cast<int>(threadIdx.x) - cut * by.items.d;
     r = item % R;
     const int rest = item / R;
-    c = c_begin + rest % c_count;
-    k = k_begin + rest / c_count * kChannels;
+    const int group = by.channels.divide(rest);
+    c = c_begin + rest - group * by.channels.d;
+    k = k_begin + group * kChannels;
     // A group that sticks out computes its last channel again.
 #pragma unroll
     for (int j = 0; j < kChannels; ++j) {
@@ -116,72 +116,80 @@ struct WeightSums {
       for (int s = 0; s < R; ++s) acc[j][s] = 0;
     }
   }
-  __device__ bool works() const { return cut < deal.splits; }
 
-  // x, dy: tiles of the stage in shared memory; dy on its first pixel.
+  // x, dy: tiles of the block's channels in shared memory; dy on its first pixel.
   __device__ void add(const XTile& tile, const float* x, const float* dy, int dy_plane,
                       int dy_pitch) {
-    if (!works()) return;
-    weight_tile<R, kChannels>(x + c * tile.plane() + r * tile.pitch, tile.pitch, dy + k * dy_plane,
-                              dy_pitch, planes, deal.tiles_w, deal.tiles, cut, deal.splits, acc);
+    if (cut >= deal.splits) return;
+    weight_tile<R, kChannels>(x + (c - c_begin) * tile.plane() + r * tile.pitch, tile.pitch,
+                              dy + (k - k_begin) * dy_plane, dy_pitch, planes, by.fours, deal.tiles,
+                              cut, deal.splits, acc);
   }
 
-  // Adds up what the threads of one item have; to: dw of the block, [K][channels][R][R].
-  __device__ void write(int channels, float* scratch, float* to) const {
-    constexpr int kSums = kChannels * R;
-    __syncthreads();
-    if (works()) {
+  // scratch [kSums][thread].
+  __device__ void put(float* scratch) const {
 #pragma unroll
-      for (int i = 0; i < kSums; ++i) scratch[i * kBlockThreads + threadIdx.x] = acc[i / R][i % R];
-    }
-    __syncthreads();
-    if (2 * items * kSums <= kBlockThreads) return write_few(channels, scratch, to);
-    const int cuts = kBlockThreads / items;  // so many threads have the same item
-    if (cut >= cuts) return;
-    for (int which = cut; which < kSums; which += cuts) {
-      const int kernel = k + which / R;
-      if (kernel >= k_end) continue;
-      const float* const from = scratch + which * kBlockThreads + item;
-      float sum = 0;
-#pragma unroll 4
-      for (int part = 0; part < deal.splits; ++part) sum += from[part * items];
-      to[((kernel * channels + c) * R + r) * R + which % R] = sum;
-    }
+    for (int i = 0; i < kSums; ++i) scratch[i * kBlockThreads + threadIdx.x] = acc[i / R][i % R];
   }
-
- private:
-  // The same with several neighbouring threads for each sum, which has many parts then.
-  __device__ void write_few(int channels, const float* scratch, float* to) const {
-    int sharers = 2;
-    while (sharers < 32 && 2 * sharers * items * kChannels * R <= kBlockThreads) sharers *= 2;
+  // Adds up what the threads of one item have; to: dw of the block, [K][channels][R][R]. Where
+  // there are few sums, of many parts each, neighbouring threads share one.
+  __device__ void write(int channels, const float* scratch, float* to) const {
+    const int items = by.items.d;
+    int sharers = 1;
+    while (sharers < 32 && 2 * sharers * items * kSums <= kBlockThreads) sharers *= 2;
     const int share = static_cast<int>(threadIdx.x) % sharers;
-    const int at = static_cast<int>(threadIdx.x) / sharers;
-    const int which = at / items;
-    const int own = at - which * items;
-    const bool has_sum = which < kChannels * R;
-    float sum = 0;
-    if (has_sum) {
-      const float* const from = scratch + which * kBlockThreads + own;
+    // All lanes of a warp run as often: they ask each other.
+#pragma unroll 1
+    for (int begin = 0; begin < items * kSums; begin += kBlockThreads / sharers) {
+      const int at = begin + static_cast<int>(threadIdx.x) / sharers;
+      const int which = by.items.divide(at);
+      const int own = at - which * items;
+      float sum = 0;
+      if (which < kSums) {
+        const float* const from = scratch + which * kBlockThreads + own;
 #pragma unroll 4
-      for (int part = share; part < deal.splits; part += sharers) sum += from[part * items];
+        for (int part = share; part < deal.splits; part += sharers) sum += from[part * items];
+      }
+      for (int offset = sharers / 2; offset > 0; offset /= 2) {
+        sum += __shfl_xor_sync(kAllLanes, sum, offset);
+      }
+      const int pair = own / R;  // of output and input channels
+      const int group = by.channels.divide(pair);
+      const int kernel = k_begin + group * kChannels + which / R;
+      if (which >= kSums || share != 0 || kernel >= k_end) continue;
+      const int channel = c_begin + pair - group * by.channels.d;
+      to[((kernel * channels + channel) * R + own % R) * R + which % R] = sum;
     }
-    for (int offset = sharers / 2; offset > 0; offset /= 2) {
-      sum += __shfl_xor_sync(kAllLanes, sum, offset);
-    }
-    const int pair = own / R;  // of output and input channels
-    const int kernel = k_begin + pair / c_count * kChannels + which / R;
-    if (!has_sum || share != 0 || kernel >= k_end) return;
-    const int channel = c_begin + pair % c_count;
-    to[((kernel * channels + channel) * R + own % R) * R + which % R] = sum;
   }
 };
 
-// Pieces of dx of channels [c_begin, c_end): [cut][channel][tile][8] in `split`.
+// Bytes into shared memory, several of a thread under way.
+__device__ inline void load_bytes(const std::uint8_t* from, int count, std::uint8_t* to) {
+  constexpr int kHeld = 4;
+#pragma unroll 1
+  for (int first = static_cast<int>(threadIdx.x); first < count; first += kHeld * kBlockThreads) {
+    std::uint8_t held[kHeld];
+#pragma unroll
+    for (int j = 0; j < kHeld; ++j) {
+      const int i = first + j * kBlockThreads;
+      held[j] = i < count ? from[i] : std::uint8_t{0};
+    }
+#pragma unroll
+    for (int j = 0; j < kHeld; ++j) {
+      const int i = first + j * kBlockThreads;
+      if (i < count) to[i] = held[j];
+    }
+  }
+}
+
+// Pieces of dx of the block's channels: [cut][channel][tile][8] in `split`.
 template <int R, int kChannels>
 __device__ void convolve_back(const FewChannelBackwardPlan& plan, const FewChannelStage& z,
                               const DyTile& tile, const Deal& deal, const float* dy, const float* w,
-                              int c_begin, int c_end, int samples, float* split) {
+                              int c_count, int samples, float* split) {
+  const int pitch = weight_k(z, c_count);
   // Tiles of one row are neighbours, so that a warp mostly agrees on the kernel rows that matter.
+#pragma unroll 1
   for (int i = static_cast<int>(threadIdx.x); i < deal.items() * deal.splits; i += kBlockThreads) {
     const int tile_row = plan.by_row_items.divide(i);
     int rest = i - tile_row * plan.by_row_items.d;
@@ -192,19 +200,19 @@ __device__ void convolve_back(const FewChannelBackwardPlan& plan, const FewChann
     const int group = plan.by_tiles_w.divide(rest);
     const int tile_column = rest - group * deal.tiles_w;
     if (sample >= samples) continue;
-    const int c = c_begin + group * kChannels;
+    const int c = group * kChannels;
     const int k_begin = cut * z.k / deal.splits;
     const int k_end = (cut + 1) * z.k / deal.splits;
     // The row of dy that the tile's first pixel meets with the first (turned) kernel row.
     const int row = tile_row * kTileRows - tile.frame;
     // A group that sticks out computes its first channel again.
-    const int other = c + kChannels <= c_end ? weight_c(z) : 0;
+    const int other = c + kChannels <= c_count ? weight_c(z) : 0;
     float sums[kChannels][kTileRows][kTileColumns] = {};
     convolve_tile<R, kChannels, true>(dy + (sample * z.k + k_begin) * tile.plane() +
                                           row * tile.pitch + tile_column * kTileColumns,
                                       tile.pitch, tile.plane(), k_end - k_begin,
-                                      w + k_begin * weight_k(z) + c * weight_c(z), weight_k(z),
-                                      other, -row, tile.rows - row, sums);
+                                      w + k_begin * pitch + c * weight_c(z), pitch, other, -row,
+                                      tile.rows - row, sums);
     float* const to =
         split + (((cut * deal.samples + sample) * deal.groups + group) * kChannels * deal.tiles +
                  tile_row * deal.tiles_w + tile_column) *
@@ -225,12 +233,13 @@ struct DxReader {
   int sample_step, step;  // floats from sample to sample, from piece to piece
   __device__ float operator()(int sample, int c, int h, int w) const {
     const int column = w + tile.shift;
-    const float* from =
+    const float* const from =
         split + sample * sample_step +
         (c * deal.tiles + h / kTileRows * deal.tiles_w + column / kTileColumns) * 8 +
         h % kTileRows * 4 + column % kTileColumns;
     float sum = 0;
-    for (int cut = 0; cut < deal.splits; ++cut, from += step) sum += *from;
+#pragma unroll 4
+    for (int cut = 0; cut < deal.splits; ++cut) sum += from[cut * step];
     return sum;
   }
 };
@@ -255,18 +264,23 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
   float* const x = shared + plan.x_at[last];
   float* const dy = shared + plan.dy_at[last];
   float* const g = shared + plan.dy_at[0];  // of two stages
-  const int x_step = z.c * x_shape.plane();
+  float* const first_x = shared + plan.x_at[0];
+  const int x_step = c_count * x_shape.plane();
+  const int g_step = c_count * g_shape.plane();
   const int dy_step = z.k * dy_shape.plane();
+  const int first_x_step = first.c * plan.x_tile[0].plane();
   fill_zeros(shared, plan.convolves_back ? plan.w_at : plan.split_at);  // frames
   if (!a.only_dy_is_new) wait_for_previous_kernel();
   if (plan.convolves_back) {
     load_weights<R>(z, plan.by_weights, a.w[last], 0, z.k, c_begin, shared + plan.w_at);
   }
   const bool wants_dw = a.dw[last] != nullptr;
-  const PlaneShare of_y = share_of_plane(z.k);
-  const PlaneShare of_x = share_of_plane(c_count);
-  WeightSums<R, kWeightChannels> dw(plan.weight[last], 0, z.k, c_begin, c_count, dy_shape.plane());
-  WeightSums<R, kChannels> dw_first(plan.weight[0], c_begin, c_end, 0, first.c, g_shape.plane());
+  const PlaneShare of_y = share_of_plane(plan.by_y_threads);
+  const PlaneShare of_x = share_of_plane(plan.by_x_threads);
+  WeightSums<R, kWeightChannels> dw(plan.weight[last], plan.by_weight[last], 0, z.k, c_begin,
+                                    dy_shape.plane());
+  WeightSums<R, kChannels> dw_first(plan.weight[0], plan.by_weight[0], c_begin, c_end, 0,
+                                    g_shape.plane());
   float db = 0;
   float db_first = 0;
   const int out_w = z.out_w();
@@ -276,10 +290,12 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
   const int first_factor = first.pools() ? 2 : 1;
   auto* const first_passes = reinterpret_cast<std::uint8_t*>(shared + plan.passes_at);
   const float* const x_from = a.stages == 2 ? a.y[0] : a.x;  // x of the last stage
+  // A rounded y is no place to take a slope at.
+  const bool slope_of_x = first.curve == FewChannelCurve::tanh || !first.pools();
   [[maybe_unused]] bool weights_wait = plan.convolves_back;  // to be rounded
-  [[maybe_unused]] const int weight_floats = round_up(z.k * weight_k(z), 4);
   bool waited = false;
 
+#pragma unroll 1
   for (std::int64_t n = static_cast<std::int64_t>(chunk) * plan.samples; n < a.batch;
        n += static_cast<std::int64_t>(plan.chunks) * plan.samples) {
     const int samples = a.batch - n < plan.samples ? static_cast<int>(a.batch - n) : plan.samples;
@@ -293,23 +309,21 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
       if (a.stages == 2) {
         const int image = first.c * first.h * first.w;
         load_images(first, plan.x_tile[0], plan.by_w[0], plan.by_image[0], a.x + at * image, 0,
-                    first.c, shared + plan.x_at[0] + sample * first.c * plan.x_tile[0].plane());
+                    first.c, first_x + sample * first_x_step);
         if (first.pools()) {
-          const std::uint8_t* const from = a.passes[0] + (at * z.c + c_begin) * pixels;
-          for (int i = static_cast<int>(threadIdx.x); i < c_count * pixels; i += kBlockThreads) {
-            first_passes[sample * c_count * pixels + i] = from[i];
-          }
+          load_bytes(a.passes[0] + (at * z.c + c_begin) * pixels, c_count * pixels,
+                     first_passes + sample * c_count * pixels);
         }
       }
     }
     if constexpr (kRounds) {
       finish_copies();
       __syncthreads();
-      for (int i = 0; i < a.stages; ++i) {
-        round_factors(a.factors, shared + plan.x_at[i],
-                      plan.samples * a.stage[i].c * plan.x_tile[i].plane());
+      round_factors(a.factors, x, samples * x_step);
+      if (a.stages == 2) round_factors(a.factors, first_x, samples * first_x_step);
+      if (weights_wait) {
+        round_factors(a.factors, shared + plan.w_at, z.k * weight_k(z, c_count));
       }
-      if (weights_wait) round_factors(a.factors, shared + plan.w_at, weight_floats);
       weights_wait = false;
     }
     if (!waited) {
@@ -343,8 +357,8 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
       }
     }
     if (!plan.convolves_back) continue;
-    convolve_back<R, kChannels>(plan, z, dy_shape, plan.data, dy, shared + plan.w_at, c_begin,
-                                c_end, samples, split);
+    convolve_back<R, kChannels>(plan, z, dy_shape, plan.data, dy, shared + plan.w_at, c_count,
+                                samples, split);
     __syncthreads();
     if (of_x.plane < c_count) {
       const int sample_step = plan.data.groups * kChannels * plan.data.tiles * 8;
@@ -362,14 +376,16 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
         }
         const unsigned passes =
             first.pools() ? first_passes[(sample * c_count + of_x.plane) * pixels + pixel] : 1u;
-        // A rounded y is no place to take a slope at.
-        const float y = kRounds ? x_from[((n + sample) * z.c + c) * pixels + pixel]
-                                : x[sample * x_step + c * x_shape.plane() +
-                                    (row + z.pad_top) * x_shape.pitch + column + z.pad_left];
+        float y = 0;
+        if (slope_of_x) {
+          y = kRounds ? x_from[((n + sample) * z.c + c) * pixels + pixel]
+                      : x[sample * x_step + of_x.plane * x_shape.plane() +
+                          (row + z.pad_top) * x_shape.pitch + column + z.pad_left];
+        }
         const float gradient = pixel_gradient(first, d, y);
         spread(first, passes, kRounds ? rounded_to(a.factors, gradient) : gradient,
-               g + (sample * first.k + c) * g_shape.plane() + row * first_factor * g_shape.pitch +
-                   column * first_factor,
+               g + sample * g_step + of_x.plane * g_shape.plane() +
+                   row * first_factor * g_shape.pitch + column * first_factor,
                g_shape.pitch);
         db_first += gradient * static_cast<float>(__popc(passes));
       }
@@ -377,19 +393,30 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
     if (a.stages == 1) continue;
     __syncthreads();
     for (int sample = 0; sample < samples; ++sample) {
-      dw_first.add(plan.x_tile[0],
-                   shared + plan.x_at[0] + sample * first.c * plan.x_tile[0].plane(),
-                   g + sample * first.k * g_shape.plane(), g_shape.plane(), g_shape.pitch);
+      dw_first.add(plan.x_tile[0], first_x + sample * first_x_step, g + sample * g_step,
+                   g_shape.plane(), g_shape.pitch);
     }
   }
 
   if (!wants_dw) return;
+  // The tiles have done their work: all sums of the threads take their place.
+  constexpr int kRow = kBlockThreads;
+  float* const of_dw_first = shared + dw.kSums * kRow;
+  float* const of_db = of_dw_first + (a.stages == 2 ? dw_first.kSums * kRow : 0);
+  __syncthreads();
+  dw.put(shared);
+  of_db[threadIdx.x] = db;
+  if (a.stages == 2) {
+    dw_first.put(of_dw_first);
+    of_db[kRow + threadIdx.x] = db_first;
+  }
+  __syncthreads();
   float* const sums = a.sums + chunk * plan.piece;
-  dw.write(z.c, split, sums + plan.dw_at[last]);
-  if (part == 0) write_plane_sums(db, z.k, split, sums + plan.db_at[last]);
+  dw.write(z.c, shared, sums + plan.dw_at[last]);
+  if (part == 0) write_plane_sums(of_db, of_y.step, z.k, sums + plan.db_at[last]);
   if (a.stages == 1) return;
-  dw_first.write(first.c, split, sums + plan.dw_at[0]);
-  write_plane_sums(db_first, c_count, split, sums + plan.db_at[0] + c_begin);
+  dw_first.write(first.c, of_dw_first, sums + plan.dw_at[0]);
+  write_plane_sums(of_db + kRow, of_x.step, c_count, sums + plan.db_at[0] + c_begin);
 }
 
 // 32 sums for each block, pieces dealt out to 32 warps.

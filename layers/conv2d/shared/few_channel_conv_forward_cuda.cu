@@ -15,7 +15,7 @@
 //            that pooling needs no other thread. Where there are more threads than tiles, the sum
 //            over the input channels is cut and added up through shared memory. The second stage
 //            reads the first one's y from shared memory. Few samples: more blocks share a sample,
-//            each with its part of the last stage's channels.
+//            each with its part of the last stage's channels and rows.
 // Shapes     x [N,C,H,W], w [K,C,R,R], b [K], y [N,K,P/2,Q/2], all f32 (sums too); passes u8 as y
 // Supports   f32, and x and w rounded to a half type where they are multiplied; R = S = 3, 5 or 7,
 //            stride 1, no dilation, no groups, padding below R, sizes whose tiles fit into the
@@ -28,7 +28,8 @@
 // Backward   few_channel_conv_backward_cuda.cu reads y and `passes`, four bits for each y
 // Choices    two channels: 16 sums, and for the 80 products of a kernel row (R = 5) 2 vector loads
 //            of x and 4 of w, so that the multipliers and not shared memory bound it; 256 threads:
-//            two blocks on each multiprocessor
+//            two blocks on each multiprocessor. Both stages, and sums with and without pieces, run
+//            through the same instructions: a block does so once or twice, so fetching them counts
 // Source     Y. LeCun et al.: Gradient-Based Learning Applied to Document Recognition, 1998 (the
 //            network); the fusion is our own
 // Read next  direct_cuda.cu (one convolution, any size), few_channel_conv_backward_cuda.cu
@@ -60,15 +61,20 @@ struct Finish {
   __device__ void operator()(int sample, int channel, int tile_row, int tile_column, float bias,
                              const float (&sums)[kTileRows][kTileColumns]) const {
     const int k = sample * z->k + channel;
+    float v[kTileRows][kTileColumns];
+#pragma unroll
+    for (int i = 0; i < kTileRows; ++i) {
+#pragma unroll
+      for (int j = 0; j < kTileColumns; ++j) v[i][j] = curve_of(z->curve, sums[i][j] + bias);
+    }
     if (!z->pools()) {
+#pragma unroll
       for (int i = 0; i < kTileRows; ++i) {
         const int row = tile_row * kTileRows + i;
 #pragma unroll
         for (int j = 0; j < kTileColumns; ++j) {
           const int column = tile_column * kTileColumns + j;
-          if (row < z->p && column < z->q) {
-            store(k, row, column, curve_of(z->curve, sums[i][j] + bias));
-          }
+          if (row < z->p && column < z->q) store(k, row, column, v[i][j]);
         }
       }
       return;
@@ -76,17 +82,13 @@ struct Finish {
 #pragma unroll
     for (int window = 0; window < 2; ++window) {
       const int column = tile_column * 2 + window;
-      float v[4];
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        v[i] = curve_of(z->curve, sums[i / 2][2 * window + i % 2] + bias);
-      }
       unsigned bits = 1;
-      float value = v[0];
+      float value = v[0][2 * window];
 #pragma unroll
       for (int i = 1; i < 4; ++i) {
-        if (v[i] > value || v[i] != v[i]) {  // among equals the first one; NaN wins
-          value = v[i];
+        const float other = v[i / 2][2 * window + i % 2];
+        if (other > value || other != other) {  // among equals the first one; NaN wins
+          value = other;
           bits = 1u << i;
         }
       }
@@ -100,78 +102,104 @@ struct Finish {
   }
 };
 
-// Output channels [k_begin, k_end) of one stage of `samples` samples from its tiles in shared
-// memory. Ends with no barrier; has one inside when the sums are split.
+// What a block has of a stage.
+struct Share {
+  int k_begin, k_end;  // output channels
+  int first_row;       // of its rows of tiles
+  int samples;
+};
+
+// The share from tiles in shared memory, w and b there too. Ends with no barrier; has one inside
+// when the sums are split.
 template <int R, bool kRounds>
 __device__ void compute_stage(const FewChannelStage& z, const XTile& tile, const Deal& deal,
                               const DealDivisors& by, const FastDivisor& by_k_tiles, const float* x,
-                              const float* w, const float* b, int k_begin, int k_end, int samples,
-                              float* split, const Finish<kRounds>& finish) {
+                              const float* w, const float* b, const Share& share, float* split,
+                              const Finish<kRounds>& finish) {
   const int items = deal.items();
   const int x_step = z.c * tile.plane();
-  for (int i = static_cast<int>(threadIdx.x); i < items * deal.splits; i += kBlockThreads) {
-    const int cut = by.items.divide(i);
-    int rest = i - cut * items;
-    const int sample = by.each.divide(rest);
-    rest -= sample * deal.each();
-    const int group = by.tiles.divide(rest);
-    const int at = rest - group * deal.tiles;
-    const int tile_row = by.tiles_w.divide(at);
-    const int tile_column = at - tile_row * deal.tiles_w;
-    const int k = k_begin + group * kForwardChannels;
-    if (k >= k_end || sample >= samples) continue;
-    const int c_begin = cut * z.c / deal.splits;
-    const int c_end = (cut + 1) * z.c / deal.splits;
-    float sums[kForwardChannels][kTileRows][kTileColumns] = {};
-    // A group that sticks out computes its first channel twice.
-    const int other = k + 1 < k_end ? weight_k(z) : 0;
-    float bias[kForwardChannels];
+  const int rows = forward_tile_rows(z);
+  const int rounds = deal.splits > 1 ? 2 : 1;
+#pragma unroll 1
+  for (int round = 0; round < rounds; ++round) {
+    const bool adds = round == 1;  // what the pieces are
+    if (adds) __syncthreads();
+    const int count = adds ? share.samples * by_k_tiles.d : items * deal.splits;
+#pragma unroll 1
+    for (int i = static_cast<int>(threadIdx.x); i < count; i += kBlockThreads) {
+      float sums[kForwardChannels][kTileRows][kTileColumns] = {};
+      int sample, k, at, tile_row, tile_column, channels;
+      if (adds) {
+        sample = by_k_tiles.divide(i);
+        const int channel = by.tiles.divide(i - sample * by_k_tiles.d);
+        at = i - sample * by_k_tiles.d - channel * deal.tiles;
+        k = share.k_begin + channel;
+        channels = 1;
+        const float* const from = split + i * 8;
+#pragma unroll 2
+        for (int cut = 0; cut < deal.splits; ++cut) {
+          float piece[8];
+          load_row(from + cut * deal.samples * by_k_tiles.d * 8, piece);
 #pragma unroll
-    for (int j = 0; j < kForwardChannels; ++j) {
-      bias[j] = b == nullptr || k + j >= k_end ? 0.0f : b[k + j];
-    }
-    convolve_tile<R, kForwardChannels, false>(
-        x + sample * x_step + c_begin * tile.plane() + tile_row * kTileRows * tile.pitch +
-            tile_column * kTileColumns,
-        tile.pitch, tile.plane(), c_end - c_begin, w + k * weight_k(z) + c_begin * weight_c(z),
-        weight_c(z), other, 0, 0, sums);
-    if (deal.splits > 1) {
-      float* const to = split + (((cut * deal.samples + sample) * deal.groups + group) *
-                                     kForwardChannels * deal.tiles +
-                                 at) *
-                                    8;
+          for (int j = 0; j < 8; ++j) sums[0][j / 4][j % 4] += piece[j];
+        }
+        tile_row = by.tiles_w.divide(at);
+        tile_column = at - tile_row * deal.tiles_w;
+        tile_row += share.first_row;
+        if (k >= share.k_end || tile_row >= rows) continue;
+      } else {
+        const int cut = by.items.divide(i);
+        int rest = i - cut * items;
+        sample = by.each.divide(rest);
+        rest -= sample * deal.each();
+        const int group = by.tiles.divide(rest);
+        at = rest - group * deal.tiles;
+        tile_row = by.tiles_w.divide(at);
+        tile_column = at - tile_row * deal.tiles_w;
+        tile_row += share.first_row;
+        k = share.k_begin + group * kForwardChannels;
+        if (k >= share.k_end || tile_row >= rows || sample >= share.samples) continue;
+        channels = least(kForwardChannels, share.k_end - k);
+        const int c_begin = cut * z.c / deal.splits;
+        const int c_end = (cut + 1) * z.c / deal.splits;
+        // A group that sticks out computes its first channel twice.
+        const int other = channels > 1 ? weight_k(z) : 0;
+        convolve_tile<R, kForwardChannels, false>(
+            x + sample * x_step + c_begin * tile.plane() + tile_row * kTileRows * tile.pitch +
+                tile_column * kTileColumns,
+            tile.pitch, tile.plane(), c_end - c_begin, w + k * weight_k(z) + c_begin * weight_c(z),
+            weight_c(z), other, 0, 0, sums);
+        if (deal.splits > 1) {
+          float* const to = split + (((cut * deal.samples + sample) * deal.groups + group) *
+                                         kForwardChannels * deal.tiles +
+                                     at) *
+                                        8;
 #pragma unroll
-      for (int j = 0; j < kForwardChannels; ++j) {
-        store_four(sums[j][0], to + j * deal.tiles * 8);
-        store_four(sums[j][1], to + j * deal.tiles * 8 + 4);
+          for (int j = 0; j < kForwardChannels; ++j) {
+            store_four(sums[j][0], to + j * deal.tiles * 8);
+            store_four(sums[j][1], to + j * deal.tiles * 8 + 4);
+          }
+          continue;
+        }
       }
-      continue;
-    }
+#pragma unroll 1
+      for (int j = 0; j < channels; ++j) {
+        finish(sample, k + j, tile_row, tile_column, b[k + j], sums[0]);
 #pragma unroll
-    for (int j = 0; j < kForwardChannels; ++j) {
-      if (k + j < k_end) {
-        finish(sample, k + j, tile_row, tile_column, bias[j], sums[j]);
+        for (int l = 0; l < 8; ++l) sums[0][l / 4][l % 4] = sums[1][l / 4][l % 4];
       }
     }
   }
-  if (deal.splits == 1) return;
-  __syncthreads();
-  const int k_tiles = by_k_tiles.d;
-  for (int i = static_cast<int>(threadIdx.x); i < samples * k_tiles; i += kBlockThreads) {
-    const int sample = by_k_tiles.divide(i);
-    const int k = by.tiles.divide(i - sample * k_tiles);
-    const int at = i - sample * k_tiles - k * deal.tiles;
-    if (k_begin + k >= k_end) continue;
-    const float* const from = split + i * 8;
-    float sums[kTileRows][kTileColumns] = {};
-    for (int cut = 0; cut < deal.splits; ++cut) {
-      float piece[8];
-      load_row(from + cut * deal.samples * k_tiles * 8, piece);
-#pragma unroll
-      for (int j = 0; j < 8; ++j) sums[j / 4][j % 4] += piece[j];
-    }
-    finish(sample, k_begin + k, by.tiles_w.divide(at), by.tiles_w.remainder(at),
-           b == nullptr ? 0.0f : b[k_begin + k], sums);
+}
+
+// Biases of [k_begin, k_end), or zeros. Ends with copies under way.
+__device__ inline void load_biases(const float* b, int k_begin, int k_end, float* to) {
+  const int k = k_begin + static_cast<int>(threadIdx.x);
+  if (k >= k_end) return;
+  if (b != nullptr) {
+    async_copy<4>(to + k, b + k);
+  } else {
+    to[k] = 0.0f;
   }
 }
 
@@ -181,11 +209,13 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
   float* const shared = dynamic_shared<float>();
   const FewChannelForward& a = plan.a;
   const int part = static_cast<int>(blockIdx.x) % plan.parts;
+  const int channel_part = part / plan.row_parts;
   const int last = a.stages - 1;
   const FewChannelStage& first = a.stage[0];
   const FewChannelStage& end = a.stage[last];
-  const int k_begin = part * plan.slice;
+  const int k_begin = channel_part * plan.slice;
   const int k_end = least(k_begin + plan.slice, end.k);
+  const int first_row = (part - channel_part * plan.row_parts) * plan.tile_rows;
   for (int i = 0; i < a.stages; ++i) {  // the frames stay
     fill_zeros(shared + plan.x_at[i], plan.samples * a.stage[i].c * plan.tile[i].plane());
   }
@@ -193,93 +223,81 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
   const int x_step = first.c * first.h * first.w;
   const int tile_step = first.c * plan.tile[0].plane();
   const std::int64_t begin = static_cast<std::int64_t>(blockIdx.x) / plan.parts * plan.samples;
-  const auto gather = [&](std::int64_t n, int samples) {
-    for (int s = 0; s < samples; ++s) {
-      gather_image<kRounds>(a.gather, a.factors, first, plan.tile[0], plan.by_w, plan.by_image,
-                            n + s, shared + plan.x_at[0] + s * tile_step);
+  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) / plan.parts * plan.samples;
+  const bool notes = gathers && blockIdx.x == 0 && threadIdx.x == 0;
+  __shared__ LastStep last_step;
+  bool waited = false;
+  const auto load_parameters = [&] {
+    for (int i = 0; i < a.stages; ++i) {
+      const int from = i == last ? k_begin : 0;
+      const int to = i == last ? k_end : first.k;
+      load_weights<R>(a.stage[i], plan.by_weights[i], a.w[i], from, to, 0, shared + plan.w_at[i]);
+      load_biases(a.b[i], from, to, shared + plan.b_at[i]);
     }
   };
-  if (gathers) {  // nobody changes the bytes
-    __syncthreads();
-    gather(begin,
-           a.batch - begin < plan.samples ? static_cast<int>(a.batch - begin) : plan.samples);
-  }
-  bool waited = gathers || !a.only_x_is_new;
-  if (waited) {
-    wait_for_previous_kernel();
-    let_next_kernel_start();
-  }
-  load_weights<R>(end, plan.by_weights[last], a.w[last], k_begin, k_end, 0,
-                  shared + plan.w_at[last]);
-  if (a.stages == 2) {
-    load_weights<R>(first, plan.by_weights[0], a.w[0], 0, first.k, 0, shared + plan.w_at[0]);
-  }
-  if constexpr (kRounds) {
-    finish_copies();
-    __syncthreads();
-    for (int i = 0; i < a.stages; ++i) {
-      round_factors(a.factors, shared + plan.w_at[i],
-                    round_up(a.stage[i].k * weight_k(a.stage[i]), 4));
-    }
-  }
-  if (gathers && blockIdx.x == 0 && threadIdx.x == 0) note_last_step(a.gather);
-  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) / plan.parts * plan.samples;
+  if (!gathers && a.only_x_is_new) load_parameters();
+#pragma unroll 1
   for (std::int64_t n = begin; n < a.batch; n += step) {
     const int samples = a.batch - n < plan.samples ? static_cast<int>(a.batch - n) : plan.samples;
     __syncthreads();
+    if (gathers) {  // nobody changes the bytes
+      for (int s = 0; s < samples; ++s) {
+        gather_image<kRounds>(a.gather, a.factors, first, plan.tile[0], plan.by_w, plan.by_image,
+                              n + s, shared + plan.x_at[0] + s * tile_step);
+      }
+    }
     if (!waited) {
       wait_for_previous_kernel();
       let_next_kernel_start();
-      waited = true;
+      if (gathers || !a.only_x_is_new) load_parameters();
+      if (notes) read_last_step(a.gather, &last_step);
     }
     if (!gathers) {
       // The channels of several samples are just more channels.
       load_images(first, plan.tile[0], plan.by_w, plan.by_image, a.x + n * x_step, 0,
                   samples * first.c, shared + plan.x_at[0]);
     } else {
-      if (n > begin) gather(n, samples);
       for (int s = 0; s < samples && part == 0; ++s) {
-        write_gathered<kRounds>(a.gather, first, plan.tile[0], plan.by_w, plan.by_image, n + s,
-                                shared + plan.x_at[0] + s * tile_step);
+        write_gathered(a.gather, first, plan.tile[0], plan.by_w, plan.by_image, n + s,
+                       shared + plan.x_at[0] + s * tile_step);
       }
     }
     finish_copies();
-    if (kRounds && !gathers) {
-      round_images(a.factors, first, plan.tile[0], plan.by_w, plan.by_image, samples * first.c,
-                   shared + plan.x_at[0]);
-    }
     __syncthreads();
-    if (a.stages == 2) {
-      const XTile& tile = plan.tile[1];
-      const std::int64_t at = n * first.outputs();
-      const bool writes = part == 0;  // one of the parts
+    if (kRounds && (!waited || !gathers)) {
+      for (int i = 0; i < a.stages && !waited; ++i) {
+        round_factors(a.factors, shared + plan.w_at[i],
+                      round_up(a.stage[i].k * weight_k(a.stage[i]), 4));
+      }
+      if (!gathers) round_factors(a.factors, shared + plan.x_at[0], samples * tile_step);
+      __syncthreads();
+    }
+    waited = true;
+#pragma unroll 1
+    for (int i = 0; i < a.stages; ++i) {
+      const FewChannelStage& z = a.stage[i];
+      const bool is_last = i == last;
+      const bool writes = is_last || part == 0;  // one of the parts
+      const XTile& tile = plan.tile[last];       // of the next stage
+      const std::int64_t at = n * z.outputs();
       const Finish<kRounds> finish{
-          .z = &first,
-          .y = writes && a.y[0] != nullptr ? a.y[0] + at : nullptr,
-          .passes = writes && a.passes[0] != nullptr ? a.passes[0] + at : nullptr,
-          .next = shared + plan.x_at[1] + end.pad_top * tile.pitch + end.pad_left,
+          .z = &z,
+          .y = writes && a.y[i] != nullptr ? a.y[i] + at : nullptr,
+          .passes = writes && a.passes[i] != nullptr ? a.passes[i] + at : nullptr,
+          .next = is_last ? nullptr
+                          : shared + plan.x_at[last] + end.pad_top * tile.pitch + end.pad_left,
           .next_pitch = tile.pitch,
           .next_plane = tile.plane(),
           .factors = a.factors};
-      compute_stage<R, kRounds>(first, plan.tile[0], plan.deal[0], plan.by[0], plan.by_k_tiles[0],
-                                shared + plan.x_at[0], shared + plan.w_at[0], a.b[0], 0, first.k,
-                                samples, shared + plan.split_at, finish);
-      __syncthreads();
+      const Share share =
+          is_last ? Share{k_begin, k_end, first_row, samples} : Share{0, first.k, 0, samples};
+      if (i > 0) __syncthreads();
+      compute_stage<R, kRounds>(z, plan.tile[i], plan.deal[i], plan.by[i], plan.by_k_tiles[i],
+                                shared + plan.x_at[i], shared + plan.w_at[i], shared + plan.b_at[i],
+                                share, shared + plan.split_at, finish);
     }
-    const std::int64_t at = n * end.outputs();
-    const Finish<kRounds> finish{
-        .z = &end,
-        .y = a.y[last] + at,
-        .passes = a.passes[last] == nullptr ? nullptr : a.passes[last] + at,
-        .next = nullptr,
-        .next_pitch = 0,
-        .next_plane = 0,
-        .factors = DType::f32};
-    compute_stage<R, kRounds>(end, plan.tile[last], plan.deal[last], plan.by[last],
-                              plan.by_k_tiles[last], shared + plan.x_at[last],
-                              shared + plan.w_at[last], a.b[last], k_begin, k_end, samples,
-                              shared + plan.split_at, finish);
   }
+  if (notes) note_last_step(a.gather, &last_step);
 }
 
 template <int R>

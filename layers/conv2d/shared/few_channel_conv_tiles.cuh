@@ -32,7 +32,9 @@ __device__ inline void load_row(const float* from, float (&to)[kFloats]) {
 // w[R-1-r][R-1-s], which is the gradient of x; there rows outside [row_begin, row_end), counted
 // from the tile's first one, are zeros that are not in memory.
 //
-// Each row of x is loaded once and used for two kernel rows, each weight once for 8 products.
+// Each row of x is loaded once and used for two kernel rows, each weight once for 8 products. Of
+// kernels of 7x7 the loop over their rows stays a loop: a block runs through here a few times only,
+// and then the time to fetch so many instructions counts more than the moves from row to row.
 template <int R, int kChannels, bool kTurned>
 __device__ inline void convolve_tile(const float* x, int pitch, int plane, int channels,
                                      const float* w, int w_in, int w_out, int row_begin,
@@ -52,7 +54,7 @@ __device__ inline void convolve_tile(const float* x, int pitch, int plane, int c
     float row[kRow];
     float below[kRow];
     load(0, row);
-#pragma unroll
+#pragma unroll(R < 7 ? R : 1)
     for (int r = 0; r < R; ++r) {
       load(r + 1, below);
       if (!kTurned || (r + 1 >= row_begin && r < row_end)) {
@@ -80,16 +82,19 @@ __device__ inline void convolve_tile(const float* x, int pitch, int plane, int c
 }
 
 // acc[j][s] += sum over pixels of dy[j][p][q] x[p + r][q + s], for pixels first, first + step, ...
-// counted in fours of columns. x stands on row r of its channel, dy on the first output channel.
+// counted in fours of columns; by_fours.d fours are a row. x stands on row r of its channel, dy on
+// the first output channel.
 template <int R, int kChannels>
 __device__ inline void weight_tile(const float* x, int x_pitch, const float* dy, int dy_pitch,
-                                   const int (&dy_plane)[kChannels], int fours_w, int fours,
-                                   int first, int step, float (&acc)[kChannels][R]) {
+                                   const int (&dy_plane)[kChannels], const FastDivisor& by_fours,
+                                   int fours, int first, int step, float (&acc)[kChannels][R]) {
   constexpr int kRow = row_floats(R);
-  int p = first / fours_w;
+  const int fours_w = by_fours.d;
+  int p = by_fours.divide(first);
   int q = first - p * fours_w;
-  const int step_p = step / fours_w;
+  const int step_p = by_fours.divide(step);
   const int step_q = step - step_p * fours_w;
+#pragma unroll 1
   for (int i = first; i < fours; i += step) {
     float row[kRow];
     load_row(x + p * x_pitch + 4 * q, row);
@@ -126,30 +131,33 @@ __device__ inline float curve_slope(FewChannelCurve curve, float y) {
 }
 
 // w [K][C][R][R] of kernels [k_begin, k_end) and each.d / R^2 channels from c_begin on, into rows
-// of weight_row(R) floats; the others stay where they are. Ends with copies under way.
+// of weight_row(R) floats; there is room for all kernels. Ends with copies under way.
 template <int R>
 __device__ inline void load_weights(const FewChannelStage& z, const FastDivisor& each,
                                     const float* w, int k_begin, int k_end, int c_begin,
                                     float* to) {
+  const int pitch = weight_k(z, each.d / (R * R));
+#pragma unroll 1
   for (int i = static_cast<int>(threadIdx.x); i < (k_end - k_begin) * each.d; i += kBlockThreads) {
     const int k = each.divide(i);
-    const int rest = i - k * each.d + c_begin * R * R;
+    const int rest = i - k * each.d;
     const int c = rest / (R * R);
     const int tap = rest - c * R * R;
-    async_copy<4>(
-        to + (k_begin + k) * weight_k(z) + c * weight_c(z) + tap / R * weight_row(R) + tap % R,
-        w + (k_begin + k) * z.c * R * R + rest);
+    async_copy<4>(to + (k_begin + k) * pitch + c * weight_c(z) + tap / R * weight_row(R) + tap % R,
+                  w + ((k_begin + k) * z.c + c_begin) * R * R + rest);
   }
 }
 
-// Images [C][H][W] of channels [c_begin, c_end) into their tiles. Ends with copies under way.
+// Images [C][H][W] of channels [c_begin, c_end) into tiles, the first of them at `to`. Ends with
+// copies under way.
 __device__ inline void load_images(const FewChannelStage& z, const XTile& tile,
                                    const FastDivisor& by_w, const FastDivisor& by_image,
                                    const float* x, int c_begin, int c_end, float* to) {
   const int pixels = by_image.d;
   const int count = (c_end - c_begin) * pixels;
   x += c_begin * pixels;
-  to += c_begin * tile.plane() + z.pad_top * tile.pitch + z.pad_left;
+  to += z.pad_top * tile.pitch + z.pad_left;
+#pragma unroll 1
   for (int i = static_cast<int>(threadIdx.x); i < count; i += kBlockThreads) {
     const int c = by_image.divide(i);
     const int row = by_w.divide(i - c * pixels);
@@ -188,50 +196,51 @@ __device__ inline void gather_image(const BatchGather& g, DType factors, const F
     for (int j = 0; j < 4; ++j) to[at + j] = kRounds ? rounded_to(factors, four[j]) : four[j];
   });
 }
-// What others read later: f32, from the tiles, or once more from the bytes where those are rounded.
-template <bool kRounds>
+// What others read later, from the tiles: as factors, like those.
 __device__ inline void write_gathered(const BatchGather& g, const FewChannelStage& z,
                                       const XTile& tile, const FastDivisor& by_w,
                                       const FastDivisor& by_image, std::int64_t n,
                                       const float* tiles) {
   const std::int32_t sample = g.order[*g.position + g.offset + n];
-  const int size = z.c * by_image.d;
-  const std::uint8_t* const from = g.images + std::int64_t{sample} * size;
-  float* const to = g.x + n * size;
-  for_fours(z, tile, by_w, by_image, [&](int i, int c, int at) {
-    if constexpr (kRounds) {
-      const uchar4 pixels = *reinterpret_cast<const uchar4*>(from + i);
-      const float* const level = g.levels + c * 256;
-      *reinterpret_cast<float4*>(to + i) =
-          make_float4(level[pixels.x], level[pixels.y], level[pixels.z], level[pixels.w]);
-    } else {
-      *reinterpret_cast<float4*>(to + i) =
-          make_float4(tiles[at], tiles[at + 1], tiles[at + 2], tiles[at + 3]);
-    }
+  float* const to = g.x + n * z.c * by_image.d;
+  for_fours(z, tile, by_w, by_image, [&](int i, int, int at) {
+    *reinterpret_cast<float4*>(to + i) =
+        make_float4(tiles[at], tiles[at + 1], tiles[at + 2], tiles[at + 3]);
   });
   if (threadIdx.x == 0) g.labels[n] = g.image_labels[sample];
 }
-// By one thread of the grid.
-__device__ inline void note_last_step(const BatchGather& g) {
+// What the step before has left, by one thread of the grid: it is read early, with the copies that
+// are under way, and written down late, so that nobody waits for it.
+struct LastStep {
+  float loss;
+  std::int32_t correct, halted, overflow;
+  double scale;
+  std::int64_t good_steps, skipped;
+};
+__device__ inline void read_last_step(const BatchGather& g, LastStep* to) {
   if (g.noted_loss == nullptr) return;
-  const float loss = *g.loss;
-  *g.noted_loss = loss;
-  *g.noted_correct = *g.correct;
-  if (g.halted != nullptr && !isfinite(loss)) *g.halted = 1;
+  async_copy<4>(&to->loss, g.loss);
+  async_copy<4>(&to->correct, g.correct);
+  if (g.halted != nullptr) async_copy<4>(&to->halted, g.halted);
+  if (g.loss_scale == nullptr) return;
+  async_copy<4>(&to->overflow, &g.loss_scale->overflow);
+  async_copy<8>(&to->scale, &g.loss_scale->state.scale);
+  async_copy<8>(&to->good_steps, &g.loss_scale->state.good_steps);
+  async_copy<8>(&to->skipped, &g.loss_scale->state.skipped);
 }
-
-// Rounds what this thread has copied by load_images() of channels from 0 on, in place.
-__device__ inline void round_images(DType factors, const FewChannelStage& z, const XTile& tile,
-                                    const FastDivisor& by_w, const FastDivisor& by_image,
-                                    int channels, float* to) {
-  const int pixels = by_image.d;
-  to += z.pad_top * tile.pitch + z.pad_left;
-  for (int i = static_cast<int>(threadIdx.x); i < channels * pixels; i += kBlockThreads) {
-    const int c = by_image.divide(i);
-    const int row = by_w.divide(i - c * pixels);
-    float& at = to[c * tile.plane() + row * tile.pitch + i - c * pixels - row * z.w];
-    at = rounded_to(factors, at);
-  }
+__device__ inline void note_last_step(const BatchGather& g, const LastStep* step) {
+  if (g.noted_loss == nullptr) return;
+  *g.noted_loss = step->loss;
+  *g.noted_correct = step->correct;
+  const bool halts = g.halted != nullptr && !isfinite(step->loss);
+  if (halts) *g.halted = 1;
+  if (g.loss_scale == nullptr) return;
+  LossScaleState next{
+      .scale = step->scale, .good_steps = step->good_steps, .skipped = step->skipped};
+  if (!halts && step->halted == 0) next.advance(step->overflow == 0);
+  g.loss_scale->state = next;
+  g.loss_scale->overflow = 0;
+  *g.noted_scale = next;
 }
 
 // Of this thread; a barrier makes them those of the block.
@@ -240,20 +249,31 @@ __device__ inline void finish_copies() {
   async_copy_wait<0>();
 }
 
-// Rounds what lies in shared memory, in place; begins and ends with a barrier of its own caller.
-// `to` is a multiple of 16 bytes, count one of 4.
-__device__ inline void round_factors(DType factors, float* to, int count) {
+// Rounds what lies in shared memory, in place: between two barriers of its caller. `to` is a
+// multiple of 16 bytes, count one of 4.
+template <class Half>
+__device__ inline void round_to_half(float* to, int count) {
+#pragma unroll 1
   for (int i = 4 * static_cast<int>(threadIdx.x); i < count; i += 4 * kBlockThreads) {
     float four[4];
     load_four(to + i, four);
 #pragma unroll
-    for (int j = 0; j < 4; ++j) four[j] = rounded_to(factors, four[j]);
+    for (int j = 0; j < 4; ++j) four[j] = to_float(from_float<Half>(four[j]));
     store_four(four, to + i);
   }
 }
+__device__ inline void round_factors(DType factors, float* to, int count) {
+  if (factors == DType::bf16) return round_to_half<BFloat16>(to, count);
+  round_to_half<Float16>(to, count);
+}
 
+// As round_factors().
 __device__ inline void fill_zeros(float* to, int count) {
-  for (int i = static_cast<int>(threadIdx.x); i < count; i += kBlockThreads) to[i] = 0.0f;
+  const float zeros[4] = {};
+#pragma unroll 1
+  for (int i = 4 * static_cast<int>(threadIdx.x); i < count; i += 4 * kBlockThreads) {
+    store_four(zeros, to + i);
+  }
 }
 
 }  // namespace convscope::few_channel

@@ -277,7 +277,7 @@ TEST(FewChannelConv, tiles_hold_all_that_threads_read) {
         const FewChannelStage z = stage_of({1, size, size, 1, r, {pad, pad, pad, pad}});
         if (z.out_h() < 1) continue;
         const auto x = few_channel::x_tile(z);
-        const auto deal = few_channel::forward_deal(z, 1, 1);
+        const auto deal = few_channel::forward_deal(z, 1, few_channel::forward_tile_rows(z), 1);
         const int tiles_h = deal.tiles / deal.tiles_w;
         EXPECT_LE(tiles_h * few_channel::kTileRows + r - 1, x.rows);
         EXPECT_LE((deal.tiles_w - 1) * 4 + few_channel::row_floats(r), x.pitch);

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// loss_scale_state.h: the numbers of a loss scale (optim/loss_scale.h says what it is for) and how
+// the next one follows from a step: for the host, and for kernels of steps that a device does by
+// itself.
+#pragma once
+
+#include <cstdint>
+
+namespace convscope {
+
+struct LossScaleState {
+  static constexpr double kFirst = 65536;       // 2^16
+  static constexpr double kLargest = 16777216;  // 2^24
+  static constexpr std::int64_t kGoodSteps = 2000;
+
+  double scale = kFirst;
+  std::int64_t good_steps = 0;  // since the scale last changed
+  std::int64_t skipped = 0;     // updates left out, in all
+
+  constexpr void advance(bool finite) {
+    if (!finite) {
+      scale = scale > 2 ? scale / 2 : 1.0;
+      good_steps = 0;
+      ++skipped;
+    } else if (++good_steps >= kGoodSteps) {
+      scale = 2 * scale < kLargest ? 2 * scale : kLargest;
+      good_steps = 0;
+    }
+  }
+};
+
+// In device memory.
+struct DeviceLossScale {
+  LossScaleState state;
+  std::int32_t overflow = 0;  // a gradient of this step is not finite
+};
+
+}  // namespace convscope
