@@ -392,9 +392,9 @@ __global__ __launch_bounds__(kGatherThreads,
         const step::Place from =
             step::place<V::kChunk>(patches + patch_ring.stage * z.patch_stage_bytes) +
             step::rows<V::kChunk>(first_row);
-        // The products of a tap stand in one straight line, with their commit behind the last one: a
-        // branch between them, or a loop around them, makes the compiler commit each piece and add
-        // an empty group, and wait<1> then waits for the products that were just begun.
+        // The products of a tap stand in one straight line, with their commit behind the last one.
+        // A branch between them, or a loop around them, makes the compiler commit each piece and
+        // add an empty group: wait<1> then waits for the products that were just begun.
         with_count<1, V::kChunk / 16>(ceil_div(left, 16), [&](auto steps) {
           for (int t = group.first; t < group.last; ++t) {
             if (z.resident_taps > 0) weight_ring = {chunk * z.resident_taps + t, 0};
