@@ -80,7 +80,7 @@ print(f"gpu_check: {len(cases) - skipped - failed} passed, {failed} failed, {ski
 sys.exit(1 if failed else 0)
 PY
 }
-sanitizer_filter=${CONVSCOPE_SANITIZER_FILTER:-'Conv2dOnCuda.AgreesWithTheReferenceOnRandomProblems:FewChannel*:LinearFused*:LinearTail*:HalfImages*:ChannelsLastOnCuda*:ImplicitGemmTmaOnCuda*:HalfFactorsOnCuda*:FactorsOfNormOnCuda*:HalfPlanOnCuda*:JointBackwardOnCuda*:JoinedUpdateOnCuda*:TransformsOnCuda.Halves*:BatchNorm*:RecordedSteps*:Deform/SmallDeformOnCuda*:DeformLayerOnCuda.MakesTheSteps*:Int8OnCuda.*InEveryTile:CodesOnCuda*:BlockSparseOnCuda.*InEveryTile:IntegerExecutionOnCuda.SmallNetworks*:*/SparseOnCuda.IsExact*/plane:*/SparseOnCuda.*/strided_two:*/SparseOnCuda.IsExact*/inverse_plane:-LinearFusedOnCuda.MakesHalfCopiesOfLargeLayers'}
+sanitizer_filter=${CONVSCOPE_SANITIZER_FILTER:-'Conv2dOnCuda.AgreesWithTheReferenceOnRandomProblems:FewChannel*:LinearFused*:LinearTail*:HalfImages*:ChannelsLastOnCuda*:ImplicitGemmTmaOnCuda*:HalfFactorsOnCuda*:FactorsOfNormOnCuda*:HalfPlanOnCuda*:JointBackwardOnCuda*:JoinedUpdateOnCuda*:DepthwiseOnCuda*:TransformsOnCuda.Halves*:BatchNorm*:RecordedSteps*:Deform/SmallDeformOnCuda*:DeformLayerOnCuda.MakesTheSteps*:Int8OnCuda.*InEveryTile:CodesOnCuda*:BlockSparseOnCuda.*InEveryTile:IntegerExecutionOnCuda.SmallNetworks*:*/SparseOnCuda.IsExact*/plane:*/SparseOnCuda.*/strided_two:*/SparseOnCuda.IsExact*/inverse_plane:-LinearFusedOnCuda.MakesHalfCopiesOfLargeLayers'}
 # Left out: large linear layers, whose products are cuBLAS's, in which racecheck reports hazards; and tiles of
 # fft, which reads pairs of planes and drops the second one of the last pair.
 # Each tool in some processes side by side, because racecheck takes many minutes in one.
@@ -188,11 +188,15 @@ PY
     python3 "$peer" --program "$convscope" --shapes "experiments/shapes/$shapes.txt" "$@" \
       --json "$parts/conv2d_$name.json" || status=1
   }
-  compare dense_f32 gpu_dense
-  compare depthwise_f32 gpu_depthwise
-  compare dense_tf32 gpu_dense --precision tf32
-  compare dense_bf16 gpu_dense --precision bf16 --layout channels_last
-  compare depthwise_f32_n128 gpu_depthwise --batch 128
+  for batch in 32 1 128; do
+    suffix=$([[ $batch == 32 ]] || echo "_n$batch")
+    compare "dense_f32$suffix" gpu_dense --batch "$batch"
+    compare "dense_tf32$suffix" gpu_dense --precision tf32 --batch "$batch"
+    compare "dense_tf32_last$suffix" gpu_dense --precision tf32 --layout channels_last --batch "$batch"
+    compare "dense_bf16$suffix" gpu_dense --precision bf16 --layout channels_last --batch "$batch"
+    compare "depthwise_f32$suffix" gpu_depthwise --batch "$batch"
+    compare "depthwise_bf16$suffix" gpu_depthwise --precision bf16 --batch "$batch"
+  done
 fi
 
 if wanted deform; then
