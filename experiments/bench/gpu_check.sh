@@ -194,6 +194,8 @@ PY
     compare "dense_tf32$suffix" gpu_dense --precision tf32 --batch "$batch"
     compare "dense_tf32_last$suffix" gpu_dense --precision tf32 --layout channels_last --batch "$batch"
     compare "dense_bf16$suffix" gpu_dense --precision bf16 --layout channels_last --batch "$batch"
+    compare "dense_bf16_prepared$suffix" gpu_dense --precision bf16 --layout channels_last --weights often \
+      --batch "$batch"
     compare "depthwise_f32$suffix" gpu_depthwise --batch "$batch"
     compare "depthwise_bf16$suffix" gpu_depthwise --precision bf16 --batch "$batch"
   done

@@ -7,6 +7,8 @@ cuda` (checked first, then recorded graphs timed by events), PyTorch's with cudn
 captured graph of several runs, events, the median of many replays; NCHW and channels-last. f32 means
 f32 on both sides: PyTorch's allow_tf32 is off, except for --precision tf32. With --layout channels_last
 ours have their channels last, too; `auto` and `best` are then stated against PyTorch's channels-last.
+PyTorch's weights have its type and layout before the timing. Ours are prepared in each call, as a step
+with weights of f32 has it; --weights often prepares them before, too.
 
     python3 experiments/peers/conv2d_gpu_vs_pytorch.py --shapes experiments/shapes/gpu_dense.txt \\
         --precision f32 --json out.json
@@ -85,7 +87,7 @@ def pytorch_us(z, direction, precision, channels_last):
     return captured_us(run)
 
 
-def ours(program, shapes, precision, layout, algorithm, batch, directions, min_time):
+def ours(program, shapes, precision, layout, algorithm, batch, directions, min_time, weights):
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "ours.json"
         command = [program, "bench", "conv2d", "--device", "cuda", "--algorithm", algorithm,
@@ -93,6 +95,8 @@ def ours(program, shapes, precision, layout, algorithm, batch, directions, min_t
                    str(min_time), "--json", str(path)]
         if layout != "nchw":
             command += ["--layout", layout]
+        if weights != "once":
+            command += ["--weights", weights]
         if batch:
             command += ["--batch", str(batch)]
         for shape in shapes:
@@ -119,6 +123,8 @@ def main():
     parser.add_argument("--batch", type=int, default=0)
     parser.add_argument("--direction", default=",".join(DIRECTIONS))
     parser.add_argument("--min-time", type=float, default=0.01)
+    parser.add_argument("--weights", default="once", choices=("once", "often"),
+                        help="ours: prepared in each call, or before it")
     parser.add_argument("--json")
     arguments = parser.parse_args()
     directions = arguments.direction.split(",")
@@ -128,7 +134,8 @@ def main():
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = tf32
 
     bench = ours(arguments.program, arguments.shapes, arguments.precision, arguments.layout,
-                 arguments.algorithm, arguments.batch, directions, arguments.min_time)
+                 arguments.algorithm, arguments.batch, directions, arguments.min_time,
+                 arguments.weights)
     groups = {}
     for row in bench["rows"]:
         groups.setdefault((row["problem"], row["direction"]), []).append(row)
@@ -168,7 +175,8 @@ def main():
                           f"{len(ratios)} problems")
     if arguments.json:
         pathlib.Path(arguments.json).write_text(json.dumps(
-            {"precision": arguments.precision, "layout": arguments.layout, "pytorch": torch.__version__,
+            {"precision": arguments.precision, "layout": arguments.layout,
+             "weights": arguments.weights, "pytorch": torch.__version__,
              "cudnn": torch.backends.cudnn.version(), "device": torch.cuda.get_device_name(),
              "rows": rows}, indent=1) + "\n")
     return 1 if any(row["wrong"] for row in rows) else 0
