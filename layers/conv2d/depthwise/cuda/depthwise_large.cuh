@@ -150,6 +150,7 @@ struct Walk {
 // stored.
 template <class T, class Place>
 __device__ inline void scatter(int slots, int rows, int width, float* to, Place place) {
+  if (rows <= 0) return;  // a band that lies below the image, in its padding
   constexpr int kAhead = 16;
   int column = 0;
   const Walk start(slots, rows, width, column);

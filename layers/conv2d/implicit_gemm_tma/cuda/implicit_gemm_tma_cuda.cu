@@ -240,8 +240,9 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
   return {};
 }
 
-// To pack the weights of forward and backward_data: launches, and bytes of each weight.
-constexpr double kPackLaunches = 1.25, kPackBytes = 4;
+// To pack the weights of forward and backward_data: launches, of few weights and of many, and bytes
+// of each weight.
+constexpr double kFewLaunches = 0.6, kPackLaunches = 1.25, kPackBytes = 4;
 
 // The plan's own estimate, said as a share of the tensor cores' peak. Of f32 images the factors are
 // given, as in a planned step.
@@ -250,17 +251,19 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   const bool weight = direction == Direction::backward_weight;
   const double launch_us = weight ? plans->weight.launch_us : plans->gather.launch_us;
   const double us = (weight ? plans->weight.us : plans->gather.us) - launch_us;
+  const double pack_launches = weight                          ? 0
+                               : packed_count(z) < kFewWeights ? kFewLaunches
+                                                               : kPackLaunches;
   const bool scaled = is_scaled(z);
   // f32 is measured by the peak of TF32, which halves run at twice the rate of.
   const double flops = z.nominal_flops() * (scaled ? 0.5 : 1);
   const double peak = scaled ? kUnmeasuredGpu.tf32_flops : kUnmeasuredGpu.half_flops;
-  return {
-      .flops = flops,
-      .bytes = z.nominal_bytes(),
-      .peak_share = std::clamp(flops / (peak * std::max(us, 0.1) * 1e-6), 1e-9, 1.0),
-      .pass_bytes = weight ? 0 : kPackBytes * static_cast<double>(z.w_shape().numel()),
-      .launches = launch_us * 1e-6 / kUnmeasuredGpu.launch_seconds + (weight ? 0 : kPackLaunches),
-      .tensor_cores = true};
+  return {.flops = flops,
+          .bytes = z.nominal_bytes(),
+          .peak_share = std::clamp(flops / (peak * std::max(us, 0.1) * 1e-6), 1e-9, 1.0),
+          .pass_bytes = weight ? 0 : kPackBytes * static_cast<double>(z.w_shape().numel()),
+          .launches = launch_us * 1e-6 / kUnmeasuredGpu.launch_seconds + pack_launches,
+          .tensor_cores = true};
 }
 
 const Conv2dAlgorithm kCard{

@@ -102,9 +102,8 @@ __global__ __launch_bounds__(kPackThreads) void pack_weights_kernel(
   }
 }
 
-// The same, thread per number: for so few weights that turning them takes longer than reading them
-// one by one.
-constexpr std::int64_t kFewWeights = 1 << 17;
+// The same, thread per number: for so few weights (kFewWeights) that turning them takes longer than
+// reading them one by one.
 template <class In, class Half>
 __global__ void pack_few_weights_kernel(const In* w, std::int64_t count, int channels,
                                         int real_channels, int kernel, Half* packed) {

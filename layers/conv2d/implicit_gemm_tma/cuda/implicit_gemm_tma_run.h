@@ -27,6 +27,8 @@ inline DType weight_type(const Conv2dProblem& z) { return z.operand_types().w; }
 inline std::int64_t packed_count(const Conv2dProblem& z) {
   return z.k * z.r * z.s * ((z.c + 7) / 8 * 8);
 }
+// Fewer are packed one by one.
+inline constexpr std::int64_t kFewWeights = 1 << 17;
 // Whether the factors of a problem are halves that were scaled (half_factors.h).
 inline bool is_scaled(const Conv2dProblem& z) { return z.dtype == DType::f32; }
 // Of f32 images a block of half factors, else halves alone.
