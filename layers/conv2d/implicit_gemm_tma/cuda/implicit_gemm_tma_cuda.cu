@@ -59,6 +59,7 @@
 #include "framework/memory/memory.h"
 #include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_run.h"
+#include "layers/conv2d/shared/cuda/device_time.cuh"
 
 namespace convscope {
 namespace {
@@ -251,19 +252,20 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   const bool weight = direction == Direction::backward_weight;
   const double launch_us = weight ? plans->weight.launch_us : plans->gather.launch_us;
   const double us = (weight ? plans->weight.us : plans->gather.us) - launch_us;
-  const double pack_launches = weight                          ? 0
-                               : packed_count(z) < kFewWeights ? kFewLaunches
-                                                               : kPackLaunches;
   const bool scaled = is_scaled(z);
   // f32 is measured by the peak of TF32, which halves run at twice the rate of.
   const double flops = z.nominal_flops() * (scaled ? 0.5 : 1);
   const double peak = scaled ? kUnmeasuredGpu.tf32_flops : kUnmeasuredGpu.half_flops;
-  return {.flops = flops,
-          .bytes = z.nominal_bytes(),
-          .peak_share = std::clamp(flops / (peak * std::max(us, 0.1) * 1e-6), 1e-9, 1.0),
-          .pass_bytes = weight ? 0 : kPackBytes * static_cast<double>(z.w_shape().numel()),
-          .launches = launch_us * 1e-6 / kUnmeasuredGpu.launch_seconds + pack_launches,
-          .tensor_cores = true};
+  const Conv2dCost cost{
+      .flops = flops,
+      .bytes = z.nominal_bytes(),
+      .peak_share = std::clamp(flops / (peak * std::max(us, 0.1) * 1e-6), 1e-9, 1.0),
+      .launches = launch_us * 1e-6 / kUnmeasuredGpu.launch_seconds,
+      .tensor_cores = true};
+  if (weight) return cost;
+  return device_time::with_preparation(
+      cost, peak, kPackBytes * static_cast<double>(z.w_shape().numel()),
+      packed_count(z) < kFewWeights ? kFewLaunches : kPackLaunches);
 }
 
 const Conv2dAlgorithm kCard{
