@@ -468,7 +468,8 @@ struct CostWeights {
 constexpr CostWeights kF32Weights{{1, 1, 1}, {0.72, 0.74, 0.76}, {0.57, 0.73, 0.2}, 1.2};
 constexpr CostWeights kTf32Weights{{1.16, 1.2, 1}, {0.55, 0.47, 0.79}, {0.68, 0.52, 0.5}, 0.94};
 constexpr CostWeights kHalfWeights{{1.14, 1, 1}, {0.34, 0.43, 0.39}, {1.3, 2.1, 0.86}, 0.77};
-constexpr CostWeights kChannelsLastWeights{{1.05, 1.05, 0.97}, {0.15, 0.16, 0.2}, {0.58, 0.46, 0.19}, 0};
+constexpr CostWeights kChannelsLastWeights{
+    {1.05, 1.05, 0.97}, {0.15, 0.16, 0.2}, {0.58, 0.46, 0.19}, 0};
 constexpr double kPhaseLaunches = 0.37;  // of tiles of several phases in a grid, with packing
 
 // The plan's own estimate of the product, said as a share of the tensor cores' peak. Halves run at
