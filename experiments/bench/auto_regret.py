@@ -119,8 +119,9 @@ def time_part(options, lines, run, part):
         command += ["--device", options.device, "--precision", precision]
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
     if done.returncode != 0 or not partly.exists():
-        last = (done.stderr.strip() or "it said nothing").splitlines()[-1]
-        sys.exit(f"auto_regret: bench of {problems} ended with code {done.returncode}: {last}")
+        said = (done.stderr.strip() or "it said nothing").splitlines()
+        why = next((line for line in said if line.startswith("error:")), said[-1])
+        sys.exit(f"auto_regret: bench of {problems} ended with code {done.returncode}: {why}")
     os.replace(partly, part)
     problems.unlink()
 
@@ -196,11 +197,12 @@ def main():
     parser.add_argument("--seed", type=int, default=13)
     parser.add_argument("--threads", type=int, nargs="*", default=[1])
     parser.add_argument("--layout", default="both", choices=("nchw", "blocked", "both", "channels_last"))
-    parser.add_argument("--batch", type=int, nargs="*", default=[None], help="of all problems; several one after the other")
+    parser.add_argument("--batch", type=int, nargs="+", default=[None], help="of all problems; several one after the other")
     parser.add_argument("--weights", choices=("once", "often"), help="prepared in each call, or before")
     parser.add_argument("--device", help="cuda: with --layout nchw or, of halves, channels_last; and with gpu_dense\n"
                         "and gpu_depthwise too")
-    parser.add_argument("--precision", nargs="*", default=["f32"], help="with --device: of f32, tf32, bf16, f16")
+    parser.add_argument("--precision", nargs="+", default=["f32"],
+                        choices=("f32", "tf32", "bf16", "f16"), help="with --device: of f32, tf32, bf16, f16")
     parser.add_argument("--clock", choices=("wall", "cpu"))
     parser.add_argument("--min-time", type=float, default=0.03)
     parser.add_argument("--quick", action="store_true")

@@ -175,6 +175,8 @@ def verify():
               f"{record['source_files']} source files")
         if record["sources_sha256"] != source_hash():
             print(f"not measured as they are: {record['later']['reason']}")
+        if record["tests"].get("set_aside"):
+            print(f"set aside: {record['tests']['set_aside']} failed tests")
         for tool, result in record["sanitizers"].items():
             if result.get("set_aside"):
                 print(f"set aside: {result['set_aside']} reports of {tool}")

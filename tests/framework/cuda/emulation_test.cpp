@@ -16,6 +16,7 @@
 #include "framework/cuda/emulation/runtime.h"
 #include "framework/cuda/emulation/thread_order.h"
 #include "framework/cuda/launch.cuh"
+#include "framework/cuda/tma.cuh"
 
 namespace convscope {
 namespace {
@@ -143,6 +144,14 @@ __global__ void throws_behind_a_barrier(int from) {
 __global__ void number_of_turns(int* turns, int* out) { out[threadIdx.x] = (*turns)++; }
 __global__ void traps(int) {
   if (threadIdx.x == 3) __trap();
+}
+
+// A barrier of phases between numbers, and numbers written from place `first` on.
+__global__ void writes_beside_a_barrier_of_phases(int first) {
+  auto* const numbers = dynamic_shared<std::uint64_t>();
+  if (threadIdx.x == 0) tma::start_phases(numbers + 8, 1);
+  __syncthreads();
+  if (threadIdx.x < 4) numbers[first + static_cast<int>(threadIdx.x)] = 7;
 }
 
 // ---- memory of the emulated device ----
@@ -330,6 +339,17 @@ TEST(Emulation, DivergentBarriersAndCollectivesAreErrors) {
                {"another kind of __syncthreads"});
   expect_error([] { launch(traps, {.grid = dim3(1), .block = dim3(8)}, 0); }, ErrorKind::kRun,
                {"thread 3", "__trap"});
+}
+
+TEST(Emulation, WhatIsWrittenOverABarrierOfPhasesIsAnError) {
+  const LaunchShape shape{.block = dim3(32), .shared_bytes = 128};
+  launch(writes_beside_a_barrier_of_phases, shape, 4);
+  launch(writes_beside_a_barrier_of_phases, shape, 9);
+  for (const int first : {5, 6, 8}) {
+    expect_error([&] { launch(writes_beside_a_barrier_of_phases, shape, first); }, ErrorKind::kRun,
+                 {"something else was written where a barrier of phases stands"});
+  }
+  launch(writes_beside_a_barrier_of_phases, shape, 4);
 }
 
 TEST(Emulation, WhatAKernelThrowsLeavesTheLaunch) {

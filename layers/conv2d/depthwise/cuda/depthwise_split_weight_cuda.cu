@@ -191,6 +191,8 @@ bool fits_split_weight(const Conv2dProblem& z) {
   return shared_floats_of(split_weight_work<float>(z)) * 4 <= 48 * 1024;
 }
 
+// By judgement, not fitted: the kernel was written again after the times that the others are
+// fitted to.
 double split_weight_seconds(const Conv2dProblem& z) {
   return 4e-6 + 0.2e-12 * z.nominal_flops() / 2;
 }
