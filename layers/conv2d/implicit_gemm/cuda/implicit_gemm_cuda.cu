@@ -236,20 +236,27 @@ void pack_weights(const Plan& plan, const PreparedLayout& at, const void* from, 
                    .maxima = at.maxima};
   std::copy_n(plan.high, kMostPhases, pack.high);
   std::copy_n(plan.wide, kMostPhases, pack.wide);
+  const bool turns = !backward && pack.kernel_h * pack.kernel_w <= kTurnTaps &&
+                     plan.z.w_shape().numel() >= kTurnLeast;
   const LaunchShape shape{
-      .grid = dim3(static_cast<unsigned>(ceil_div(pack.depth_pieces, 32)),
-                   static_cast<unsigned>(ceil_div(pack.rows, 8)),
-                   static_cast<unsigned>(pack.phases_h * pack.phases_w * pack.groups)),
+      .grid = turns ? dim3(static_cast<unsigned>(ceil_div(pack.pieces, kChannelPieces)),
+                           static_cast<unsigned>(ceil_div(pack.rows, kTurnRows)),
+                           static_cast<unsigned>(pack.groups))
+                    : dim3(static_cast<unsigned>(ceil_div(pack.depth_pieces, 32)),
+                           static_cast<unsigned>(ceil_div(pack.rows, 8)),
+                           static_cast<unsigned>(pack.phases_h * pack.phases_w * pack.groups)),
       .block = dim3(kThreads),
       .overlaps_previous = true};
+  const auto run = [&]<class In, int kPlanes, class Half>() {
+    turns ? launch(turn_weights_kernel<In, kPlanes, Half>, shape, pack)
+          : launch(pack_weights_kernel<In, kPlanes, Half>, shape, pack);
+  };
   if (plan.is_packed()) {  // w is f32
-    return plan.z.dtype == DType::bf16
-               ? launch(pack_weights_kernel<float, 1, BFloat16>, shape, pack)
-               : launch(pack_weights_kernel<float, 1, Float16>, shape, pack);
+    return plan.z.dtype == DType::bf16 ? run.operator()<float, 1, BFloat16>()
+                                       : run.operator()<float, 1, Float16>();
   }
-  if (plan.z.dtype != DType::f32) return launch(pack_weights_kernel<Float16, 1>, shape, pack);
-  plan.planes == 2 ? launch(pack_weights_kernel<float, 2>, shape, pack)
-                   : launch(pack_weights_kernel<float, 1>, shape, pack);
+  if (plan.z.dtype != DType::f32) return run.operator()<Float16, 1, Float16>();
+  plan.planes == 2 ? run.operator()<float, 2, Float16>() : run.operator()<float, 1, Float16>();
 }
 
 // forward and backward_data: out = weights x pixels.

@@ -79,6 +79,73 @@ __global__ __launch_bounds__(256) void pack_weights_kernel(const __grid_constant
   write_piece<In, kPlanes, Half>(values, scale, to, z.plane);
 }
 
+// Forward with many weights: a block reads rows of w in the order of memory, where the taps of a
+// channel lie together, and turns them over in shared memory. It has few rows, so that there are
+// many blocks; with fewer weights the other kernel has more of them.
+constexpr int kTurnThreads = 256;
+constexpr int kTurnRows = 8;
+constexpr int kTurnTaps = 9;                                  // at most
+constexpr int kTurnChannels = kChannelPieces * kPieceHalves;  // a block of them, see piece_at()
+constexpr std::int64_t kTurnLeast = 1 << 16;                  // weights
+
+// Block (x: kTurnChannels channels, y: rows, z: group).
+template <class In, int kPlanes, class Half = Float16>
+__global__ __launch_bounds__(kTurnThreads) void turn_weights_kernel(
+    const __grid_constant__ PackWeights z) {
+  constexpr int kPitch = kTurnChannels * kTurnTaps + 1;  // odd: rows meet other banks
+  __shared__ In numbers[kTurnRows * kPitch];             // [row][channel][tap]
+  const int thread = static_cast<int>(threadIdx.x);
+  const int group = static_cast<int>(blockIdx.z);
+  const int first_piece = static_cast<int>(blockIdx.x) * kChannelPieces;
+  const int first_channel = first_piece * kPieceHalves;
+  const int first_row = static_cast<int>(blockIdx.y) * kTurnRows;
+  const int taps = z.kernel_h * z.kernel_w;
+  const int rows = min(kTurnRows, z.rows - first_row);
+  const int channels = min(kTurnChannels, z.channels - first_channel);
+  let_next_kernel_start();
+  wait_for_previous_kernel();
+  for (int row = thread / 32; row < rows; row += kTurnThreads / 32) {
+    const In* const from =
+        static_cast<const In*>(z.from) +
+        ((static_cast<std::int64_t>(group) * z.rows + first_row + row) * z.channels +
+         first_channel) *
+            taps;
+#pragma unroll 4
+    for (int i = thread % 32; i < channels * taps; i += 32) numbers[row * kPitch + i] = from[i];
+  }
+  float scale = 1;
+  if constexpr (sizeof(In) == 4) scale = power_of_two(read_exponent(z.maxima));
+  __syncthreads();
+  const int width = min(kChannelPieces, z.pieces - first_piece);  // pieces of a tap
+  // Behind the last channels the row is filled with zeros.
+  const int begin = first_piece * taps;
+  const int end = first_piece + width == z.pieces ? z.depth_pieces : begin + width * taps;
+  const int count = end - begin;
+  if (blockIdx.y == 0 && group == 0) {
+    for (int i = thread; i < count; i += kTurnThreads) {
+      z.table[begin + i] = place_of(begin + i, z.high[0], z.wide[0], z.pieces, z.pixel_pieces);
+    }
+  }
+  uint4* const to =
+      z.to + (static_cast<std::int64_t>(group) * z.rows + first_row) * z.depth_pieces + begin;
+  for (int i = thread; i < rows * count; i += kTurnThreads) {
+    const int row = i / count;
+    const int index = i - row * count;
+    const int tap = index / width;
+    const int channel = (index - tap * width) * kPieceHalves;
+    In values[kPieceHalves] = {};
+    if (tap < taps) {
+#pragma unroll
+      for (int c = 0; c < kPieceHalves; ++c) {
+        if (channel + c < channels) {
+          values[c] = numbers[row * kPitch + (channel + c) * taps + tap];
+        }
+      }
+    }
+    write_piece<In, kPlanes, Half>(values, scale, to + row * z.depth_pieces + index, z.plane);
+  }
+}
+
 // dw [G K, C, taps] from parts [split][G K][columns], columns in the order of piece_at().
 template <class Out>
 __global__ void sum_weight_parts_kernel(const float* parts, int splits, std::int64_t rows,
