@@ -12,7 +12,8 @@
 //   depth outer   + rows(16)              16 depths further; more than 64 columns of B are blocks
 //   of
 //                                         64 depths, kTileBlockBytes apart
-// Registers and order are those of matrix_tile.cuh.
+// Registers and order are those of matrix_tile.cuh. Factors of f32 have the bits of tf32: then a
+// step has 8 depths, which are 32 bytes, too, and depths are inner.
 #pragma once
 
 #include <array>
@@ -21,6 +22,7 @@
 
 #include "framework/cuda/matrix_tile.cuh"
 #include "framework/cuda/tensor_map.h"
+#include "framework/cuda/wgmma_tf32.cuh"
 
 #if defined(CONVSCOPE_CUDA_EMULATED) || defined(CONVSCOPE_WGMMA)
 #define CONVSCOPE_MATRIX_STEP 1
@@ -66,19 +68,26 @@ __device__ inline void give_registers() {
 // Element (line, depth) of a factor.
 template <class Half, bool kOuter, int kRow>
 inline float element(Place factor, int line, int depth) {
+  constexpr int kBytes = static_cast<int>(sizeof(Half));
   const int at = kOuter ? line / 64 * kTileBlockBytes + depth * kRow * 2 + line % 64 * 2
-                        : line * kRow * 2 + depth * 2;
+                        : line * kRow * 2 + depth * kBytes;
   Half half;
   std::memcpy(
       &half,
-      reinterpret_cast<const void*>(swizzled_place(factor + static_cast<Place>(at), kRow * 2)), 2);
+      reinterpret_cast<const void*>(swizzled_place(factor + static_cast<Place>(at), kRow * 2)),
+      sizeof(half));
   return static_cast<float>(half);
 }
 #endif
 
-// d = A B + (add ? d : 0).
+// Depths of a step.
+template <class Half>
+inline constexpr int kDepths = 32 / static_cast<int>(sizeof(Half));
+
+// d = A B + (add ? d : 0). Half: of the factors; float: tf32.
 template <class Half, int kColumns, bool kAOuter, bool kBOuter, int kARow = 64, int kBRow = 64>
 __device__ inline void multiply(float (&d)[kColumns / 2], Place a, Place b, bool add) {
+  static_assert(sizeof(Half) == 2 || !(kAOuter || kBOuter));
 #if defined(CONVSCOPE_CUDA_EMULATED)
   struct Factors {
     Place a, b;
@@ -88,7 +97,7 @@ __device__ inline void multiply(float (&d)[kColumns / 2], Place a, Place b, bool
   const auto compute = [warp](const emulation::Lanes<Factors>& in, emulation::Lanes<Sums>& out) {
     static float left[16][16];
     static float right[kColumns][16];
-    for (int depth = 0; depth < 16; ++depth) {
+    for (int depth = 0; depth < kDepths<Half>; ++depth) {
       for (int i = 0; i < 16; ++i) {
         left[i][depth] = element<Half, kAOuter, kARow>(in[0].a, 16 * warp + i, depth);
       }
@@ -101,7 +110,7 @@ __device__ inline void multiply(float (&d)[kColumns / 2], Place a, Place b, bool
         const float* const row = left[lane / 4 + i / 2 % 2 * 8];
         const float* const column = right[i / 4 * 8 + lane % 4 * 2 + i % 2];
         float sum = 0;
-        for (int depth = 0; depth < 16; ++depth) sum += row[depth] * column[depth];
+        for (int depth = 0; depth < kDepths<Half>; ++depth) sum += row[depth] * column[depth];
         out[static_cast<std::size_t>(lane)][static_cast<std::size_t>(i)] = sum;
       }
     }
@@ -111,7 +120,11 @@ __device__ inline void multiply(float (&d)[kColumns / 2], Place a, Place b, bool
     d[i] = sums[static_cast<std::size_t>(i)] + (add ? d[i] : 0.0f);
   }
 #else
-  wgmma<Half, kColumns, kAOuter, kBOuter>(d, a, b, add);
+  if constexpr (sizeof(Half) == 4) {
+    wgmma_tf32<kColumns>(d, a, b, add);
+  } else {
+    wgmma<Half, kColumns, kAOuter, kBOuter>(d, a, b, add);
+  }
 #endif
 }
 

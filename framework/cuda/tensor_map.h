@@ -7,7 +7,8 @@
 //
 // A tensor has five dimensions, the innermost first; those that it lacks have size 1. A row of a
 // box in shared memory is 64, 32 or 16 halves, whose 16-byte pieces are swizzled (swizzled_place).
-// What lies outside the tensor arrives as zeros.
+// What lies outside the tensor arrives as zeros. A tensor of f32 has rows of 32, 16 or 8 numbers,
+// which arrive rounded to tf32.
 // Read next  tma.cuh, which moves the boxes
 #pragma once
 
@@ -25,6 +26,7 @@ struct TensorMapShape {
   // Elements of the box in each dimension, at most 256 steps long; the innermost has 64, 32 or 16.
   int box[kTensorMapRank] = {kTensorMapRow, 1, 1, 1, 1};
   int steps[kTensorMapRank] = {1, 1, 1, 1, 1};  // from one element of the box to the next, 1..8
+  bool f32 = false;                             // elements: f32 in place of halves
 };
 
 // The form that the hardware reads; in the emulation a TensorMapShape and a pointer.
@@ -46,6 +48,7 @@ struct EmulatedTensorMap {
   int sizes[kTensorMapRank];
   int box[kTensorMapRank];
   int steps[kTensorMapRank];
+  int element_bytes;
   std::int64_t strides[kTensorMapRank];
 };
 static_assert(sizeof(EmulatedTensorMap) <= sizeof(TensorMap));

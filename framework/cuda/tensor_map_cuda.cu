@@ -12,17 +12,25 @@
 #endif
 
 namespace convscope {
+namespace {
+
+int element_bytes(const TensorMapShape& shape) { return shape.f32 ? 4 : 2; }
+int row_bytes(const TensorMapShape& shape) { return shape.box[0] * element_bytes(shape); }
+
+}  // namespace
 
 #if defined(CONVSCOPE_CUDA_EMULATED)
 
 TensorMap encode_tensor_map(const void* tensor, const TensorMapShape& shape) {
   CONVSCOPE_CHECK(
       reinterpret_cast<std::uintptr_t>(tensor) % 16 == 0 &&
-          (shape.box[0] == 64 || shape.box[0] == 32 || shape.box[0] == 16) && shape.steps[0] == 1,
-      "tensor map", "expected an address that is a multiple of 16 and rows of 64, 32 or 16 ",
-      "halves, got rows of ", shape.box[0]);
+          (row_bytes(shape) == 128 || row_bytes(shape) == 64 || row_bytes(shape) == 32) &&
+          shape.steps[0] == 1,
+      "tensor map", "expected an address that is a multiple of 16 and rows of 128, 64 or 32 ",
+      "bytes, got rows of ", row_bytes(shape));
   EmulatedTensorMap map{};
   map.tensor = tensor;
+  map.element_bytes = element_bytes(shape);
   for (int i = 0; i < kTensorMapRank; ++i) {
     CONVSCOPE_CHECK(shape.box[i] >= 1 && shape.steps[i] >= 1 && shape.steps[i] <= 8 &&
                         (shape.box[i] - 1) * shape.steps[i] < 256 &&
@@ -66,19 +74,20 @@ TensorMap encode_tensor_map(const void* tensor, const TensorMapShape& shape) {
   cuuint32_t steps[kTensorMapRank];
   for (int i = 0; i < kTensorMapRank; ++i) {
     sizes[i] = static_cast<cuuint64_t>(shape.sizes[i]);
-    if (i > 0) strides[i - 1] = static_cast<cuuint64_t>(shape.strides[i] * 2);
+    if (i > 0) strides[i - 1] = static_cast<cuuint64_t>(shape.strides[i] * element_bytes(shape));
     // Of the tensor, from the first to the last element that is taken.
     box[i] = static_cast<cuuint32_t>((shape.box[i] - 1) * shape.steps[i] + 1);
     steps[i] = static_cast<cuuint32_t>(shape.steps[i]);
   }
-  const CUtensorMapSwizzle swizzle = shape.box[0] == 64   ? CU_TENSOR_MAP_SWIZZLE_128B
-                                     : shape.box[0] == 32 ? CU_TENSOR_MAP_SWIZZLE_64B
-                                                          : CU_TENSOR_MAP_SWIZZLE_32B;
+  const CUtensorMapSwizzle swizzle = row_bytes(shape) == 128  ? CU_TENSOR_MAP_SWIZZLE_128B
+                                     : row_bytes(shape) == 64 ? CU_TENSOR_MAP_SWIZZLE_64B
+                                                              : CU_TENSOR_MAP_SWIZZLE_32B;
   CUtensorMap map;
   const CUresult result =
-      encode(&map, CU_TENSOR_MAP_DATA_TYPE_UINT16, kTensorMapRank, const_cast<void*>(tensor), sizes,
-             strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,
-             CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+      encode(&map, shape.f32 ? CU_TENSOR_MAP_DATA_TYPE_TFLOAT32 : CU_TENSOR_MAP_DATA_TYPE_UINT16,
+             kTensorMapRank, const_cast<void*>(tensor), sizes, strides, box, steps,
+             CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+             CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS) {
     fail(ErrorKind::kRun, "cuda",
          cat("expected a tensor that the copy engine can read, got sizes ", sizes[0], ",", sizes[1],

@@ -79,6 +79,15 @@ inline void wait_phase(std::uint64_t* barrier, unsigned parity) {
 inline void group_sync(unsigned barrier, unsigned threads) {
   emulation::named_barrier(barrier, threads);
 }
+// A number of f32 with 10 bits of mantissa: to nearest, ties to even, as the copy engine of an H100
+// does (seen bit by bit). NaN stays NaN.
+inline void round_to_tf32(unsigned char* f32) {
+  std::uint32_t bits;
+  std::memcpy(&bits, f32, 4);
+  if ((bits & 0x7f800000u) == 0x7f800000u) return;
+  bits = (bits + 0xfffu + (bits >> 13 & 1u)) & ~0x1fffu;
+  std::memcpy(f32, &bits, 4);
+}
 inline void load_box(unsigned char* shared, const TensorMap& map, std::uint64_t* barrier, int c0,
                      int c1, int c2, int c3, int c4) {
   EmulatedTensorMap z;
@@ -92,7 +101,7 @@ inline void load_box(unsigned char* shared, const TensorMap& map, std::uint64_t*
   for (int e = 0; e < z.box[4]; ++e) {
     for (int d = 0; d < z.box[3]; ++d) {
       for (int c = 0; c < z.box[2]; ++c) {
-        for (int b = 0; b < z.box[1]; ++b, to += z.box[0] * 2) {
+        for (int b = 0; b < z.box[1]; ++b, to += z.box[0] * z.element_bytes) {
           const int at[kTensorMapRank] = {c0, first[1] + b * z.steps[1], first[2] + c * z.steps[2],
                                           first[3] + d * z.steps[3], first[4] + e * z.steps[4]};
           std::int64_t place = 0;
@@ -101,13 +110,16 @@ inline void load_box(unsigned char* shared, const TensorMap& map, std::uint64_t*
             inside = inside && at[i] >= 0 && at[i] < z.sizes[i];
             place += at[i] * z.strides[i];
           }
+          const int bytes = z.element_bytes;
           for (int a = 0; a < z.box[0]; ++a) {
-            auto* const half = reinterpret_cast<unsigned char*>(
-                swizzled_place(reinterpret_cast<std::uintptr_t>(to + a * 2), z.box[0] * 2));
+            auto* const element = reinterpret_cast<unsigned char*>(
+                swizzled_place(reinterpret_cast<std::uintptr_t>(to + a * bytes), z.box[0] * bytes));
+            const auto size = static_cast<std::size_t>(bytes);
             if (inside && c0 + a >= 0 && c0 + a < z.sizes[0]) {
-              std::memcpy(half, from + (place + c0 + a) * 2, 2);
+              std::memcpy(element, from + (place + c0 + a) * bytes, size);
+              if (bytes == 4) round_to_tf32(element);
             } else {
-              std::memset(half, 0, 2);
+              std::memset(element, 0, size);
             }
           }
         }

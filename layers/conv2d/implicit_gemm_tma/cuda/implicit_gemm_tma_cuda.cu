@@ -27,7 +27,8 @@
 // Shapes     x [N,1,H,W,Cp], y [N,1,P,Q,Kp], Cp and Kp channels rounded up to 8, 16-byte aligned,
 //            f16 or bf16, as dx and dy; w, dw [K,C,R,S], b [K] f32, or of the half type; sums in
 //            f32. tf32: all of them f32; factors are f16 times a power of two (half_factors.h),
-//            given or made in front of the product, and the sums are brought back
+//            given or made in front of the product, and the sums are brought back; or f32 that the
+//            copy engine rounds to tf32, where nothing is given and that takes less time
 // Supports   layout channels_last; f16, bf16, or w and sums in f32 beside them; tf32; one group;
 //            kernels up to 15x15; strides up to 8, in backward_data up to 4; every padding and
 //            dilation up to 127; GPUs of compute capability 9.0
@@ -54,6 +55,7 @@
 #include <mutex>
 #include <vector>
 
+#include "framework/cuda/blas.cuh"
 #include "framework/cuda/launch.cuh"
 #include "framework/machine/ceilings.h"
 #include "framework/memory/memory.h"
@@ -79,7 +81,23 @@ struct Plans {
   Direction direction;
   GatherPlan gather;
   WeightPlan weight;
+  // Of f32 images: without passes that make halves of them, at half the rate of the tensor cores;
+  // and whether that takes less time where the factors are not given.
+  GatherPlan from_f32;
+  bool reads_f32;
 };
+
+// To make the factors of an image and the weights as halves: launches more than turning the weights
+// takes, and bytes: an image is read twice.
+constexpr double kFactorsUs = 3.5, kFactorsBytesPerUs = 4e6;
+// Phases of a stride, whose outputs lie apart, take longer from f32 than the plan says.
+constexpr double kPhasesTimes = 1.25;
+double factors_us(const Conv2dProblem& z, Direction direction) {
+  const Shape image = direction == Direction::forward ? z.x_shape() : z.y_shape();
+  return kFactorsUs +
+         10.0 * static_cast<double>(stored_shape(image, z.layout).numel()) / kFactorsBytesPerUs;
+}
+
 std::shared_ptr<const Plans> plans_of(const Conv2dProblem& z, Direction direction) {
   constexpr std::size_t kKept = 512;
   static std::mutex mutex;
@@ -89,11 +107,16 @@ std::shared_ptr<const Plans> plans_of(const Conv2dProblem& z, Direction directio
   for (const auto& plans : kept) {
     if (plans->direction == direction && plans->problem == z) return plans;
   }
-  auto made = std::make_shared<Plans>(Plans{z, as_one_line(z), direction, {}, {}});
+  auto made = std::make_shared<Plans>(Plans{z, as_one_line(z), direction, {}, {}, {}, false});
   if (direction == Direction::backward_weight) {
     made->weight = plan_weight(made->as_run, machine());
   } else {
     made->gather = plan_gather(made->as_run, direction, machine());
+    if (is_scaled(z)) {
+      made->from_f32 = plan_gather(made->as_run, direction, machine(), true);
+      made->reads_f32 = made->from_f32.us * (made->from_f32.taps.phases > 1 ? kPhasesTimes : 1) <
+                        made->gather.us + factors_us(z, direction);
+    }
   }
   if (kept.size() < kKept) {
     kept.push_back(made);
@@ -103,17 +126,33 @@ std::shared_ptr<const Plans> plans_of(const Conv2dProblem& z, Direction directio
   return made;
 }
 
-std::size_t prepared_bytes(const Conv2dProblem& z, Direction) { return packed_bytes(z); }
-
-void prepare_weights(const Conv2dPrepareArgs& args) {
-  pack_weights(args.problem, args.w, args.prepared);
+// Weights as halves, and of f32 images turned ones behind them.
+std::size_t prepared_bytes(const Conv2dProblem& z, Direction direction) {
+  return packed_bytes(z) +
+         (is_scaled(z) ? static_cast<std::size_t>(turned_count(z, direction)) * 4 : 0);
+}
+float* turned_in(const Conv2dProblem& z, const void* prepared) {
+  return reinterpret_cast<float*>(const_cast<std::byte*>(static_cast<const std::byte*>(prepared)) +
+                                  packed_bytes(z));
 }
 
-// The parts of the sums, and of f32 images a block of half factors for each image.
+void prepare_weights(const Conv2dPrepareArgs& args) {
+  const Conv2dProblem& z = args.problem;
+  pack_weights(z, args.w, args.prepared);
+  if (is_scaled(z)) {
+    turn_weights(z, args.direction, static_cast<const float*>(args.w), turned_in(z, args.prepared));
+  }
+}
+// One call of f32 images needs one of the two forms, which it makes itself.
+bool prepares_for_one_call(const Conv2dProblem& z, Direction) { return !is_scaled(z); }
+
+// The parts of the sums, and of f32 images a block of half factors for each image, and the weights
+// of one call.
 struct Work {
   float* parts = nullptr;
   void* x_block = nullptr;
   void* dy_block = nullptr;
+  void* weights = nullptr;
   std::size_t bytes = 0;
 };
 Work work_in(const Conv2dProblem& z, Direction direction, const Plans& plans, void* memory) {
@@ -127,10 +166,13 @@ Work work_in(const Conv2dProblem& z, Direction direction, const Plans& plans, vo
   const auto images = [&](const Shape& shape) {
     return take(half_factors_bytes(stored_shape(shape, z.layout).numel()));
   };
-  work.parts = static_cast<float*>(take(
-      sizeof(float) * static_cast<std::size_t>(weight ? weight_parts(z, plans.weight)
-                                                      : gather_parts(z, direction, plans.gather))));
+  std::int64_t parts =
+      weight ? weight_parts(z, plans.weight) : gather_parts(z, direction, plans.gather);
+  if (plans.reads_f32) parts = std::max(parts, gather_parts(z, direction, plans.from_f32));
+  work.parts = static_cast<float*>(take(sizeof(float) * static_cast<std::size_t>(parts)));
   if (!is_scaled(z)) return work;
+  if (!weight) work.weights = take(prepared_bytes(z, direction));
+  if (plans.reads_f32) return work;
   if (direction != Direction::backward_data) work.x_block = images(z.x_shape());
   if (direction != Direction::forward) work.dy_block = images(z.y_shape());
   return work;
@@ -140,16 +182,52 @@ std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
   return work_in(z, direction, *plans_of(z, direction), nullptr).bytes;
 }
 
+// What the product reads, and its plan.
+struct Factor {
+  const GatherPlan& plan;
+  HalfFactors image;  // x or dy; f32 as it is: no scale
+  const void* weights;
+};
+Factor factor_of(const Conv2dProblem& z, Direction direction, const Plans& plans, const void* image,
+                 const HalfFactors& given, const void* w, const void* prepared, const Work& work) {
+  if (!is_scaled(z)) return {plans.gather, {image, nullptr}, prepared};
+  if (plans.reads_f32 && !given.given()) {
+    if (prepared != nullptr) return {plans.from_f32, {image, nullptr}, turned_in(z, prepared)};
+    auto* const turned = static_cast<float*>(work.weights);
+    turn_weights(z, direction, static_cast<const float*>(w), turned);
+    return {plans.from_f32, {image, nullptr}, turned};
+  }
+  if (prepared == nullptr) pack_weights(z, w, work.weights);
+  const bool forward = direction == Direction::forward;
+  const HalfFactors halves = factors_of_image(given, image, forward ? z.x_shape() : z.y_shape(),
+                                              forward ? work.x_block : work.dy_block);
+  return {plans.gather, halves, prepared != nullptr ? prepared : work.weights};
+}
+
+// f32 images under a 1x1 kernel without stride and padding are matrices [pixels][channels], and w
+// is one: without passes in front of it a gradient is a product of cuBLAS. Not so forward, whose
+// numbers must be the same with an epilogue and without one.
+bool is_one_product(const Conv2dProblem& z) {
+  return is_scaled(z) && as_one_line(z).h == 1 && z.r == 1 && z.s == 1 && z.c % 8 == 0 &&
+         z.k % 8 == 0 && z.stride_h == 1 && z.stride_w == 1 && z.p() == z.h && z.q() == z.w;
+}
+BlasGemm product_of(const Conv2dProblem& z) {
+  BlasGemm gemm;
+  gemm.math = MathMode::tf32;
+  gemm.m = z.n * z.h * z.w;
+  return gemm;
+}
+
 void forward(const Conv2dForwardArgs& args) {
   const Conv2dProblem& z = args.problem;
   const auto plans = plans_of(z, Direction::forward);
   const Work work = work_in(z, Direction::forward, *plans, args.workspace);
-  HalfFactors x{args.x, nullptr};
-  if (is_scaled(z)) x = factors_of_image(args.x_factors, args.x, z.x_shape(), work.x_block);
-  run_gather(plans->as_run, Direction::forward, plans->gather,
-             {.in = x.halves,
-              .in_scale = x.scale,
-              .packed = args.prepared,
+  const Factor x =
+      factor_of(z, Direction::forward, *plans, args.x, args.x_factors, args.w, args.prepared, work);
+  run_gather(plans->as_run, Direction::forward, x.plan,
+             {.in = x.image.halves,
+              .in_scale = x.image.scale,
+              .packed = x.weights,
               .out = args.y,
               .bias = args.b,
               .residual = args.epilogue.residual,
@@ -159,20 +237,43 @@ void forward(const Conv2dForwardArgs& args) {
 
 void backward_data(const Conv2dBackwardDataArgs& args) {
   const Conv2dProblem& z = args.problem;
+  if (is_one_product(z) && !args.dy_factors.given()) {
+    BlasGemm dx = product_of(z);  // [pixels][C] = dy w; turned weights are [C][K]
+    dx.n = dx.ldc = z.c;
+    dx.k = dx.lda = z.k;
+    dx.a = args.dy;
+    dx.transpose_b = args.prepared != nullptr;
+    dx.ldb = dx.transpose_b ? z.k : z.c;
+    dx.b = dx.transpose_b ? turned_in(z, args.prepared) : args.w;
+    dx.c = args.dx;
+    return blas_gemm(dx);
+  }
   const auto plans = plans_of(z, Direction::backward_data);
   const Work work = work_in(z, Direction::backward_data, *plans, args.workspace);
-  HalfFactors dy{args.dy, nullptr};
-  if (is_scaled(z)) dy = factors_of_image(args.dy_factors, args.dy, z.y_shape(), work.dy_block);
-  run_gather(plans->as_run, Direction::backward_data, plans->gather,
-             {.in = dy.halves,
-              .in_scale = dy.scale,
-              .packed = args.prepared,
+  const Factor dy = factor_of(z, Direction::backward_data, *plans, args.dy, args.dy_factors, args.w,
+                              args.prepared, work);
+  run_gather(plans->as_run, Direction::backward_data, dy.plan,
+             {.in = dy.image.halves,
+              .in_scale = dy.image.scale,
+              .packed = dy.weights,
               .out = args.dx,
               .parts = work.parts});
 }
 
 void backward_weight(const Conv2dBackwardWeightArgs& args) {
   const Conv2dProblem& z = args.problem;
+  if (is_one_product(z) && !args.x_factors.given() && !args.dy_factors.given()) {
+    BlasGemm dw = product_of(z);  // [K][C] = dy^T x
+    dw.k = dw.m;
+    dw.m = dw.lda = z.k;
+    dw.n = dw.ldb = dw.ldc = z.c;
+    dw.transpose_a = true;
+    dw.a = args.dy;
+    dw.b = args.x;
+    dw.c = args.dw;
+    dw.beta = args.accumulate ? 1 : 0;
+    return blas_gemm(dw);
+  }
   const auto plans = plans_of(z, Direction::backward_weight);
   const Work work = work_in(z, Direction::backward_weight, *plans, args.workspace);
   Factors at{{args.x, nullptr}, {args.dy, nullptr}};
@@ -280,6 +381,7 @@ const Conv2dAlgorithm kCard{
     .workspace_bytes = workspace_bytes,
     .prepared_bytes = prepared_bytes,
     .prepare_weights = prepare_weights,
+    .prepares_for_one_call = prepares_for_one_call,
     .error_growth = 32,  // as implicit_gemm; the tensor cores round towards zero
     .one_chain = true,
     .exact_on_integers = true,

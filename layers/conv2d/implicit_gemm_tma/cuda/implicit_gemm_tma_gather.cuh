@@ -22,18 +22,26 @@ namespace convscope::implicit_gemm_tma {
 constexpr int kGatherThreads = 384;
 constexpr int kProducerRegisters = 40;
 
-// Out: what the result is stored as. f32 is made of factors that were scaled (half_factors.h).
+// Half: of the factors; float: f32 that the copy engine rounds to tf32. Out: what the result is
+// stored as. f32 is made of those, or of halves that were scaled (half_factors.h).
+// kPlanes 2: of f32 in full precision, two halves of each number: high and low. Three of their four
+// products are summed, and results are planes (implicit_gemm_tma_halves.cuh).
 template <class Half_, int kTiles_, int kColumns_, int kBlocks_, int kChunk_, bool kBackward_,
-          class Out_ = Half_>
+          class Out_ = Half_, int kPlanes_ = 1>
 struct GatherVariant {
+  static constexpr int kPlanes = kPlanes_;
   using Half = Half_;
   using Out = Out_;
-  static constexpr bool kScaled = std::is_same_v<Out, float>;
+  using StoredHalf = std::conditional_t<std::is_same_v<Half, float>, Float16, Half>;
+  static constexpr bool kFloats = std::is_same_v<Out, float>;
+  static constexpr bool kScaled = kFloats && !std::is_same_v<Half, float>;
   static constexpr int kTiles = kTiles_;  // of 64 pixels, for each warp group
   static constexpr int kRows = 128 * kTiles_;
   static constexpr int kColumns = kColumns_;
-  static constexpr int kBlocks = kBlocks_;  // of a multiprocessor
-  static constexpr int kChunk = kChunk_;    // channels of a patch
+  static constexpr int kBlocks = kBlocks_;   // of a multiprocessor
+  static constexpr int kPatchRow = kChunk_;  // halves that a row of a patch has room for
+  static constexpr int kChunk = kChunk_ * 2 / static_cast<int>(sizeof(Half));  // channels of it
+  static constexpr int kDepths = 32 / static_cast<int>(sizeof(Half));  // channels of a product
   static constexpr int kWeightRow = kBackward_ ? 64 : kChunk_;
   static constexpr bool kBackward = kBackward_;
   // 384 threads begin with 168 registers each, or with 80 when two blocks share a multiprocessor.
@@ -44,6 +52,7 @@ struct GatherVariant {
   static constexpr int kWeightBoxes = kBackward_ ? (kColumns_ + 63) / 64 : 1;
   static constexpr int kWeightBytes =
       kBackward_ ? kWeightBoxes * kChunk_ * 128 : kColumns_ * kChunk_ * 2;
+  static_assert(sizeof(Half) == 2 || !kBackward_);  // tf32 is not read across
   static constexpr int kWeightStageBytes = kBackward_            ? kWeightBoxes * 8192
                                            : kWeightBytes < 1024 ? 1024
                                                                  : kWeightBytes;
@@ -55,7 +64,7 @@ struct Gather {
   float* parts = nullptr;  // [splits] of the same, when splits > 1
   const void* bias = nullptr;
   const void* residual = nullptr;
-  const float* pixels_scale = nullptr;  // of f32 results
+  const float* pixels_scale = nullptr;  // of scaled factors
   const float* weights_scale = nullptr;
   std::int64_t out_count = 0;
   int bias_channels = 0;
@@ -71,6 +80,7 @@ struct Gather {
   int resident_taps = 0;
   bool zeros_behind = false;  // the rows behind a patch are read, and must be zeros
   int splits = 1, tiles = 0, column_tiles = 1;
+  const float2* unscale = nullptr;  // of sums of two planes
   FastDivisor by_column_tiles, by_splits, by_pitch, by_lines;
   TapSets taps;
 };
@@ -175,7 +185,7 @@ __device__ inline void add_bias(const Gather& z, int first_column,
 template <class V>
 __device__ inline void store_gathered(const Gather& z, const GatherTile& tile, int unscale,
                                       float (&sums)[V::kTiles][V::kColumns / 2]) {
-  using Half = typename V::Half;
+  using Half = typename V::StoredHalf;
   constexpr int kBlocks = V::kColumns / 8;
   const int thread = static_cast<int>(threadIdx.x);
   const int lane = thread % 32;
@@ -218,7 +228,7 @@ __device__ inline void store_gathered(const Gather& z, const GatherTile& tile, i
       }
       continue;
     }
-    if constexpr (V::kScaled) {
+    if constexpr (V::kFloats) {
       store_floats(mine, i, columns_left, z.relu,
                    z.residual == nullptr ? nullptr : static_cast<const float*>(z.residual) + at,
                    static_cast<float*>(z.out) + at);
@@ -259,6 +269,35 @@ __device__ inline void store_gathered(const Gather& z, const GatherTile& tile, i
 
 #endif
 
+#if defined(CONVSCOPE_MATRIX_STEP)
+
+// Of two planes the sums go to f32 of their own after so many depths: the tensor cores round
+// towards zero.
+constexpr int kWholeDepths = 256;
+
+template <int kTiles, int kSums>
+__device__ inline void clear(float (&whole)[kTiles][kSums]) {
+#pragma unroll
+  for (int j = 0; j < kTiles; ++j) {
+#pragma unroll
+    for (int e = 0; e < kSums; ++e) whole[j][e] = 0;
+  }
+}
+template <int kTiles, int kSums>
+__device__ inline void add_to_whole(float (&sums)[kTiles][kSums], float (&whole)[kTiles][kSums]) {
+#pragma unroll
+  for (int j = 0; j < kTiles; ++j) {
+    matrix_tile::hold(sums[j]);
+#pragma unroll
+    for (int e = 0; e < kSums; ++e) whole[j][e] += sums[j][e];
+  }
+}
+template <class V>
+__device__ void store_planes(const Gather& z, const GatherTile& tile,
+                             const float (&sums)[V::kTiles][V::kColumns / 2]);
+
+#endif
+
 // Grid: as many blocks as run at once, each takes every gridDim.x-th tile.
 template <class V>
 __global__ __launch_bounds__(kGatherThreads,
@@ -266,9 +305,9 @@ __global__ __launch_bounds__(kGatherThreads,
 #if defined(CONVSCOPE_MATRIX_STEP)
   namespace step = matrix_step;
   unsigned char* const patches = aligned_shared();
-  unsigned char* const weights = patches + z.patch_stages * z.patch_stage_bytes;
-  auto* const barriers =
-      reinterpret_cast<std::uint64_t*>(weights + z.weight_stages * V::kWeightStageBytes);
+  unsigned char* const weights = patches + z.patch_stages * V::kPlanes * z.patch_stage_bytes;
+  auto* const barriers = reinterpret_cast<std::uint64_t*>(weights + z.weight_stages * V::kPlanes *
+                                                                        V::kWeightStageBytes);
   std::uint64_t* const patch_full = barriers;
   std::uint64_t* const patch_empty = barriers + kMostStages;
   std::uint64_t* const weight_full = barriers + 2 * kMostStages;
@@ -277,7 +316,7 @@ __global__ __launch_bounds__(kGatherThreads,
   const int warp = thread / 32;
   if (z.zeros_behind) {  // no box reaches them
     const int pieces = (z.patch_stage_bytes - z.patch_bytes) / 16;
-    for (int stage = 0; stage < z.patch_stages; ++stage) {
+    for (int stage = 0; stage < z.patch_stages * V::kPlanes; ++stage) {
       unsigned char* const behind = patches + stage * z.patch_stage_bytes + z.patch_bytes;
       for (int i = thread; i < pieces; i += kGatherThreads) {
         reinterpret_cast<uint4*>(behind)[i] = make_uint4(0, 0, 0, 0);
@@ -319,10 +358,13 @@ __global__ __launch_bounds__(kGatherThreads,
           const int chunk = patch / tile.groups;
           const Group& group = z.taps.group[first_group + patch - chunk * tile.groups];
           tma::wait_phase(patch_empty + ring.stage, ring.parity ^ 1);
-          tma::expect(patch_full + ring.stage, static_cast<unsigned>(z.patch_bytes));
-          tma::load_box(patches + ring.stage * z.patch_stage_bytes, z.pixels,
-                        patch_full + ring.stage, chunk * V::kChunk, tile.w * z.step_w + group.w, 0,
-                        tile.h * z.step_h + group.h, tile.image);
+          tma::expect(patch_full + ring.stage, static_cast<unsigned>(z.patch_bytes * V::kPlanes));
+          for (int plane = 0; plane < V::kPlanes; ++plane) {
+            tma::load_box(patches + (ring.stage * V::kPlanes + plane) * z.patch_stage_bytes,
+                          z.pixels, patch_full + ring.stage, chunk * V::kChunk,
+                          tile.w * z.step_w + group.w, plane, tile.h * z.step_h + group.h,
+                          tile.image);
+          }
           ring.next(z.patch_stages);
         }
       }
@@ -330,13 +372,13 @@ __global__ __launch_bounds__(kGatherThreads,
       for (int stage = 0; stage < z.weight_stages; ++stage) {
         const int chunk = stage / z.resident_taps;
         const int tap = z.taps.tap[stage - chunk * z.resident_taps].index;
-        unsigned char* const to = weights + stage * V::kWeightStageBytes;
-        tma::expect(weight_full + stage, V::kWeightBytes);
-        for (int j = 0; j < V::kWeightBoxes; ++j) {
-          V::kBackward
-              ? tma::load_box(to + j * kTileBlockBytes, z.weights, weight_full + stage, 64 * j, tap,
-                              0, chunk * V::kChunk, 0)
-              : tma::load_box(to, z.weights, weight_full + stage, chunk * V::kChunk, tap, 0, 0, 0);
+        unsigned char* const to = weights + stage * V::kPlanes * V::kWeightStageBytes;
+        tma::expect(weight_full + stage, V::kWeightBytes * V::kPlanes);
+        for (int j = 0; j < V::kWeightBoxes * V::kPlanes; ++j) {
+          V::kBackward ? tma::load_box(to + j * kTileBlockBytes, z.weights, weight_full + stage,
+                                       64 * j, tap, 0, chunk * V::kChunk, 0)
+                       : tma::load_box(to + j * V::kWeightStageBytes, z.weights,
+                                       weight_full + stage, chunk * V::kChunk, tap, j, 0, 0);
         }
       }
     } else {
@@ -349,15 +391,16 @@ __global__ __launch_bounds__(kGatherThreads,
           const Group& group = z.taps.group[first_group + patch - chunk * tile.groups];
           for (int t = group.first; t < group.last; ++t) {
             const int tap = z.taps.tap[t].index;
-            unsigned char* const to = weights + ring.stage * V::kWeightStageBytes;
+            unsigned char* const to = weights + ring.stage * V::kPlanes * V::kWeightStageBytes;
             tma::wait_phase(weight_empty + ring.stage, ring.parity ^ 1);
-            tma::expect(weight_full + ring.stage, V::kWeightBytes);
-            for (int j = 0; j < V::kWeightBoxes; ++j) {
+            tma::expect(weight_full + ring.stage, V::kWeightBytes * V::kPlanes);
+            for (int j = 0; j < V::kWeightBoxes * V::kPlanes; ++j) {
               V::kBackward
                   ? tma::load_box(to + j * kTileBlockBytes, z.weights, weight_full + ring.stage,
                                   tile.column + 64 * j, tap, 0, chunk * V::kChunk, 0)
-                  : tma::load_box(to, z.weights, weight_full + ring.stage, chunk * V::kChunk, tap,
-                                  0, tile.column, 0);
+                  : tma::load_box(to + j * V::kWeightStageBytes, z.weights,
+                                  weight_full + ring.stage, chunk * V::kChunk, tap, j, tile.column,
+                                  0);
             }
             ring.next(z.weight_stages);
           }
@@ -367,8 +410,10 @@ __global__ __launch_bounds__(kGatherThreads,
   } else {
     step::take_registers<V::kRegisters>();
     int unscale = 0;
-    if constexpr (V::kScaled) unscale = unscale_exponent(*z.pixels_scale, *z.weights_scale);
+    if constexpr (V::kScaled && V::kPlanes == 1)
+      unscale = unscale_exponent(*z.pixels_scale, *z.weights_scale);
     Ring patch_ring, weight_ring;
+    [[maybe_unused]] const step::Place low_patch = step::bytes(z.patch_stage_bytes);
     const int first_row = thread / 128 * V::kTiles * 64;
     const bool speaks = thread % 32 == 0;  // for its warp
     for (int i = first_tile; i < z.tiles; i += next_tile) {
@@ -382,6 +427,9 @@ __global__ __launch_bounds__(kGatherThreads,
           for (int e = 0; e < V::kColumns / 2; ++e) sums[j][e] = 0;
         }
       }
+      [[maybe_unused]] float whole[V::kPlanes == 2 ? V::kTiles : 1][V::kColumns / 2];
+      if constexpr (V::kPlanes == 2) clear(whole);
+      [[maybe_unused]] int depths = 0;  // of `sums`, since they were added to `whole`
       bool add = false;
       int used_patch = -1, used_weights = -1;  // stages that the products before this one read
       for (int patch = tile.begin; patch < tile.end; ++patch) {
@@ -389,33 +437,55 @@ __global__ __launch_bounds__(kGatherThreads,
         const Group& group = z.taps.group[first_group + patch - chunk * tile.groups];
         const int left = z.depth - chunk * V::kChunk;
         tma::wait_phase(patch_full + patch_ring.stage, patch_ring.parity);
-        const step::Place from =
-            step::place<V::kChunk>(patches + patch_ring.stage * z.patch_stage_bytes) +
-            step::rows<V::kChunk>(first_row);
+        const step::Place from = step::place<V::kPatchRow>(patches + patch_ring.stage * V::kPlanes *
+                                                                         z.patch_stage_bytes) +
+                                 step::rows<V::kPatchRow>(first_row);
         // The products of a tap stand in one straight line, with their commit behind the last one.
         // A branch between them, or a loop around them, makes the compiler commit each piece and
         // add an empty group: wait<1> then waits for the products that were just begun.
-        with_count<1, V::kChunk / 16>(ceil_div(left, 16), [&](auto steps) {
+        with_count<1, V::kChunk / V::kDepths>(ceil_div(left, V::kDepths), [&](auto steps) {
           for (int t = group.first; t < group.last; ++t) {
             if (z.resident_taps > 0) weight_ring = {chunk * z.resident_taps + t, 0};
             tma::wait_phase(weight_full + weight_ring.stage, weight_ring.parity);
-            const step::Place a = from + step::rows<V::kChunk>(z.taps.tap[t].shift);
-            const step::Place b =
-                step::place<V::kWeightRow>(weights + weight_ring.stage * V::kWeightStageBytes);
+            const step::Place a = from + step::rows<V::kPatchRow>(z.taps.tap[t].shift);
+            const step::Place b = step::place<V::kWeightRow>(
+                weights + weight_ring.stage * V::kPlanes * V::kWeightStageBytes);
             constexpr int kBStep = V::kBackward ? 16 * kTileRowBytes : 32;
             matrix_tile::begin();
 #pragma unroll
             for (int k = 0; k < decltype(steps)::value; ++k) {
 #pragma unroll
               for (int j = 0; j < V::kTiles; ++j) {
-                step::multiply<typename V::Half, V::kColumns, false, V::kBackward, V::kChunk,
+                if constexpr (V::kPlanes == 2) {  // small products first: low high, high low
+                  const step::Place high =
+                      a + step::rows<V::kPatchRow>(64 * j) + step::bytes(32 * k);
+                  const step::Place b_high = b + step::bytes(kBStep * k);
+                  step::multiply<typename V::Half, V::kColumns, false, false, V::kPatchRow,
+                                 V::kWeightRow>(sums[j], high + low_patch, b_high, add || k > 0);
+                  step::multiply<typename V::Half, V::kColumns, false, false, V::kPatchRow,
+                                 V::kWeightRow>(sums[j], high,
+                                                b_high + step::bytes(V::kWeightStageBytes), true);
+                  step::multiply<typename V::Half, V::kColumns, false, false, V::kPatchRow,
+                                 V::kWeightRow>(sums[j], high, b_high, true);
+                  continue;
+                }
+                step::multiply<typename V::Half, V::kColumns, false, V::kBackward, V::kPatchRow,
                                V::kWeightRow>(
-                    sums[j], a + step::rows<V::kChunk>(64 * j) + step::bytes(32 * k),
+                    sums[j], a + step::rows<V::kPatchRow>(64 * j) + step::bytes(32 * k),
                     b + step::bytes(kBStep * k), add || k > 0);
               }
             }
             matrix_tile::commit();
             add = true;
+            if constexpr (V::kPlanes == 2) {
+              depths += V::kChunk;
+              if (depths >= kWholeDepths) {
+                matrix_tile::wait<0>();
+                add_to_whole(sums, whole);
+                depths = 0;
+                add = false;
+              }
+            }
             matrix_tile::wait<1>();
             if (speaks && used_weights >= 0) tma::arrive(weight_empty + used_weights);
             if (speaks && used_patch >= 0) tma::arrive(patch_empty + used_patch);
@@ -431,6 +501,11 @@ __global__ __launch_bounds__(kGatherThreads,
       for (int j = 0; j < V::kTiles; ++j) matrix_tile::hold(sums[j]);
       if (speaks && used_weights >= 0) tma::arrive(weight_empty + used_weights);
       if (speaks && used_patch >= 0) tma::arrive(patch_empty + used_patch);
+      if constexpr (V::kPlanes == 2) {
+        if (add) add_to_whole(sums, whole);
+        store_planes<V>(z, tile, whole);
+        continue;
+      }
       store_gathered<V>(z, tile, unscale, sums);
     }
   }

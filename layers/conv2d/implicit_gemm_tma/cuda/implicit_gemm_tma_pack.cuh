@@ -102,6 +102,63 @@ __global__ __launch_bounds__(kPackThreads) void pack_weights_kernel(
   }
 }
 
+// The same for kernels of many taps (kManyTaps): numbers stay in the order of memory in shared
+// memory, and a thread picks the eight channels of a tap from there. Lanes that are neighbours have
+// neighbouring taps, so they meet other banks both times.
+constexpr int kManyTaps = 10;
+constexpr int kManyNumbers = 6144;  // of a block
+constexpr int kManyGoal = 3072;
+constexpr int kManyThreads = 256;
+
+struct ManyTapsShape {
+  int real_channels = 0, channels = 0, kernel = 1, width = 8;
+  FastDivisor by_two_taps;
+
+  ManyTapsShape(int real_channels_, int channels_, int kernel_)
+      : real_channels(real_channels_), channels(channels_), kernel(kernel_) {
+    width = std::min(channels, std::max(8, kManyGoal / kernel / 8 * 8));
+    by_two_taps = FastDivisor(2 * kernel);
+  }
+  int blocks_of_channels() const { return ceil_div(channels, width); }
+};
+
+// Block (x: channels, y: output channel).
+template <class In, class Half>
+__global__ __launch_bounds__(kManyThreads) void pack_many_taps_kernel(
+    const In* __restrict__ w, const __grid_constant__ ManyTapsShape z, Half* packed) {
+  __shared__ float numbers[kManyNumbers];  // [channel][tap]
+  let_next_kernel_start();
+  wait_for_previous_kernel();
+  const int thread = static_cast<int>(threadIdx.x);
+  const int first_c = static_cast<int>(blockIdx.x) * z.width;
+  const std::int64_t k = blockIdx.y;
+  const int here = min(z.width, z.channels - first_c);  // a multiple of 8
+  const int real = max(min(here, z.real_channels - first_c), 0) * z.kernel;
+  const In* const from = w + (k * z.real_channels + first_c) * z.kernel;
+#pragma unroll 4
+  for (int i = thread; i < here * z.kernel; i += kManyThreads) {
+    numbers[i] = i < real ? to_float(from[i]) : 0.0f;
+  }
+  __syncthreads();
+  // Two pieces of a tap are neighbours, so that whole sectors are written.
+  const int pieces = here / 8;
+  for (int i = thread; i < ceil_div(pieces, 2) * 2 * z.kernel; i += kManyThreads) {
+    const int pair = z.by_two_taps.divide(i);
+    const int rest = i - pair * 2 * z.kernel;
+    const int tap = rest / 2;
+    const int piece = 2 * pair + rest % 2;
+    if (piece >= pieces) continue;
+    const float* const of_tap = numbers + piece * 8 * z.kernel + tap;
+    unsigned words[4];
+#pragma unroll
+    for (int c = 0; c < 4; ++c) {
+      words[c] = pair_from_floats<Half>(of_tap[2 * c * z.kernel], of_tap[(2 * c + 1) * z.kernel]);
+    }
+    *reinterpret_cast<uint4*>(packed + (k * z.kernel + tap) * z.channels + first_c + piece * 8) =
+        make_uint4(words[0], words[1], words[2], words[3]);
+  }
+}
+
 // The same, thread per number: for so few weights (kFewWeights) that turning them takes longer than
 // reading them one by one.
 template <class In, class Half>

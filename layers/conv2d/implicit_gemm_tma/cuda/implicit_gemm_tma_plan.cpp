@@ -25,10 +25,12 @@ constexpr double kStoreCyclesF32 = 0.15;
 // Of a multiprocessor's tensor cores, under the clock above. Narrow factors are read more often.
 double flops_per_cycle(int columns) { return columns >= 128 ? 4500 : 4150; }
 // To bring a row of a chunk of channels.
-double row_cycles(int channels, int chunk) {
-  const double whole = chunk * 2 / kBytesPerCycle;
+double row_cycles(int channels, int chunk, int element_bytes = 2) {
+  const double whole = chunk * element_bytes / kBytesPerCycle;
   return channels % chunk == 0 ? std::max(whole, 2.0) : whole * 2;
 }
+// Of f32 as two halves, with what the step from the tensor cores' sums to f32 takes.
+constexpr double kThreeProducts = 3.2;
 constexpr double kGatherLaunchUs = 1.2, kSumLaunchUs = 1.5;
 // More, when blocks are so large and many that the next kernel cannot begin beside them.
 constexpr double kAloneUs = 0.95;
@@ -64,16 +66,24 @@ std::vector<int> cuts(int side, int most) {
   return out;
 }
 
-// k-steps of 16 of all chunks of 64 channels.
-int depth_steps(int channels) { return ceil_div(channels, 16); }
-
 struct GatherSearch {
   const Conv2dProblem& z;
   Direction direction;
   const Machine& machine;
+  bool from_f32;  // factors of f32: rows hold half as many channels
+  int planes;     // of factors: 2 are halves of f32
   Geometry geometry;
   int depth, columns;
   GatherPlan best;
+
+  int element_bytes() const { return from_f32 ? 4 : 2; }
+  int chunk_of(const GatherShape& shape) const { return shape.chunk * 2 / element_bytes(); }
+  // Weights that are read across: their channels of the result are inner.
+  bool is_across() const {
+    return direction == Direction::backward_data && !from_f32 && planes == 1;
+  }
+  const GatherShape* shapes() const { return planes == 2 ? kHalvesShapes : kGatherShapes; }
+  int shape_count() const { return planes == 2 ? kHalvesShapeCount : kGatherShapeCount; }
 
   // Pixels from line to line, lines from image to image.
   int pitch_of_lines(const Extents& extents, int width) const {
@@ -89,11 +99,13 @@ struct GatherSearch {
 
   void consider(int shape_index, Sharing sharing, const Extents& extents, int width, int height,
                 int images) {
-    const GatherShape& shape = kGatherShapes[shape_index];
+    const GatherShape& shape = shapes()[shape_index];
     const int step_h = geometry.high[0].step, step_w = geometry.wide[0].step;
     GatherPlan plan;
     plan.shape = shape_index;
+    plan.planes = planes;
     plan.sharing = sharing;
+    plan.from_f32 = from_f32;
     plan.width = width, plan.height = height, plan.images = images;
     plan.pitch = plan.patch_w = pitch_of_lines(extents, width);
     plan.lines = plan.patch_h = lines_of_images(extents, height);
@@ -106,9 +118,10 @@ struct GatherSearch {
     const int rows =
         round_up(std::max(shape.rows + extents.h * plan.pitch + extents.w, box_rows), 8);
     plan.patch_stage_bytes = round_up(rows * shape.chunk * 2, 1024);
+    const int patch_bytes = planes * plan.patch_stage_bytes;
     const int weight_bytes =
-        std::max(1024, direction == Direction::backward_data ? ceil_div(shape.columns, 64) * 8192
-                                                             : shape.columns * shape.chunk * 2);
+        planes * std::max(1024, is_across() ? ceil_div(shape.columns, 64) * 8192
+                                            : shape.columns * shape.chunk * 2);
     // What one block of the multiprocessor may have.
     const int budget = (shape.blocks == 1 ? machine.shared_bytes
                                           : (machine.shared_bytes + 1024) / shape.blocks - 1024) -
@@ -116,36 +129,36 @@ struct GatherSearch {
     const bool shares = sharing != Sharing::tap;
     plan.patch_stages = 2;
     plan.weight_stages = 2;
-    if (2 * (plan.patch_stage_bytes + weight_bytes) > budget) return;
+    if (2 * (patch_bytes + weight_bytes) > budget) return;
     const auto left = [&] {
-      return budget - plan.patch_stages * plan.patch_stage_bytes -
-             plan.weight_stages * weight_bytes;
+      return budget - plan.patch_stages * patch_bytes - plan.weight_stages * weight_bytes;
     };
     if (!shares) {
-      while (plan.patch_stages < 8 && left() >= plan.patch_stage_bytes + weight_bytes) {
+      while (plan.patch_stages < 8 && left() >= patch_bytes + weight_bytes) {
         ++plan.patch_stages, ++plan.weight_stages;
       }
     } else {
       while (plan.weight_stages < 4 && left() >= weight_bytes) ++plan.weight_stages;
-      if (left() >= plan.patch_stage_bytes) ++plan.patch_stages;
+      if (left() >= patch_bytes) ++plan.patch_stages;
       while (plan.weight_stages < 8 && left() >= weight_bytes) ++plan.weight_stages;
     }
-    const int all_weights = narrow(z.r * z.s) * ceil_div(depth, shape.chunk);
+    const int all_weights = narrow(z.r * z.s) * ceil_div(depth, chunk_of(shape));
     if (columns <= shape.columns && shape.blocks == 1 && all_weights <= kMostStages &&
-        3 * plan.patch_stage_bytes + all_weights * weight_bytes <= budget) {
+        3 * patch_bytes + all_weights * weight_bytes <= budget) {
       plan.weights_stay = true;
       plan.weight_stages = all_weights;
       plan.patch_stages = 2;
-      while (plan.patch_stages < 6 && left() >= plan.patch_stage_bytes) ++plan.patch_stages;
+      while (plan.patch_stages < 6 && left() >= patch_bytes) ++plan.patch_stages;
     }
-    plan.shared_bytes = static_cast<std::size_t>(plan.patch_stages * plan.patch_stage_bytes +
+    plan.shared_bytes = static_cast<std::size_t>(plan.patch_stages * patch_bytes +
                                                  plan.weight_stages * weight_bytes + kBarrierBytes);
 
     // Tiles of all phases, and the steps of the longest and of all.
     const int tiles_n = ceil_div(narrow(z.n), images);
     double cycles_all = 0, cycles_most = 0;
     int tiles = 0, fewest_patches = 1 << 30;
-    const int chunks = ceil_div(depth, shape.chunk);
+    const int chunks = ceil_div(depth, chunk_of(shape));
+    const int depth_steps = ceil_div(depth, 32 / element_bytes());
     const bool f32 = z.dtype == DType::f32;  // results; factors are halves anyway
     const double tile_cycles =
         kTileCycles + (f32 ? kStoreCyclesF32 : kStoreCycles) * shape.rows * shape.columns;
@@ -157,16 +170,16 @@ struct GatherSearch {
       const int taps = high.taps * wide.taps;
       const int groups = count_groups(high, sharing == Sharing::patch) *
                          count_groups(wide, sharing != Sharing::tap);
-      const double products = static_cast<double>(taps) * depth_steps(depth) * 32.0 * shape.rows *
-                              std::max(shape.columns, 32) / flops_per_cycle(shape.columns);
-      const int weight_rows = direction == Direction::backward_data
-                                  ? ceil_div(shape.columns, 64) * shape.chunk
-                                  : shape.columns;
+      const double products = static_cast<double>(taps) * depth_steps * 32.0 * shape.rows *
+                              std::max(shape.columns, 32) / flops_per_cycle(shape.columns) *
+                              (planes == 1 ? 1 : kThreeProducts * (shape.columns < 64 ? 1.5 : 1));
+      const int weight_rows =
+          is_across() ? ceil_div(shape.columns, 64) * shape.chunk : shape.columns;
+      const double row = row_cycles(depth, chunk_of(shape), element_bytes());
       const double rows_cycles =
-          chunks * (groups * box_rows * row_cycles(depth, shape.chunk) +
-                    (plan.weights_stay ? 0 : taps * weight_rows) *
-                        (direction == Direction::backward_data ? row_cycles(columns, 64)
-                                                               : row_cycles(depth, shape.chunk)));
+          planes * chunks *
+          (groups * box_rows * row + (plan.weights_stay ? 0 : taps * weight_rows) *
+                                         (is_across() ? row_cycles(columns, 64) : row));
       const double cycles = std::max(products, rows_cycles) +
                             0.15 * std::min(products, rows_cycles) + taps * chunks * kStepCycles;
       tiles += of_phase;
@@ -181,11 +194,13 @@ struct GatherSearch {
                                                               : static_cast<double>(z.h * z.w)) *
                              columns;
     const double memory_us =
-        ((static_cast<double>(z.x_shape().numel()) + static_cast<double>(z.y_shape().numel())) * 2 +
-         (f32 ? 2 * out_count : 0)) /
+        ((static_cast<double>(z.x_shape().numel()) + static_cast<double>(z.y_shape().numel())) *
+             (planes == 2 ? 4 : element_bytes()) +
+         (f32 && !from_f32 && planes == 1 ? 2 * out_count : 0)) /
         kMemoryBytesPerUs;
     const double at_once = static_cast<double>(machine.multiprocessors) * shape.blocks;
-    for (int splits = 1; splits <= 16 && splits <= std::max(1, fewest_patches); ++splits) {
+    const int most_splits = planes == 2 ? 1 : std::min(16, std::max(1, fewest_patches));
+    for (int splits = 1; splits <= most_splits; ++splits) {
       const double part_bytes = splits > 1 ? out_count * 4 * splits : 0;
       if (part_bytes > 100e6) break;
       const double blocks = all_tiles * splits;
@@ -235,11 +250,11 @@ struct GatherSearch {
       if (sharing == Sharing::row && extents.w == 0) continue;
       if (sharing == Sharing::patch && extents.h == 0) continue;
 
-      for (int i = 0; i < kGatherShapeCount; ++i) {
-        const GatherShape& shape = kGatherShapes[i];
+      for (int i = 0; i < shape_count(); ++i) {
+        const GatherShape& shape = shapes()[i];
 
         if (shape.columns == 16 && columns > 16) continue;
-        if (shape.chunk < 64 && depth > shape.chunk) continue;
+        if (planes == 1 && shape.chunk < 64 && depth > chunk_of(shape)) continue;
         for (const int width : cuts(out_w, shape.rows)) {
           const int pitch = pitch_of_lines(extents, width);
           const int most_lines = (shape.rows - width) / pitch + 1;
@@ -449,17 +464,33 @@ Conv2dProblem as_one_line(const Conv2dProblem& problem) {
   return z;
 }
 
-GatherPlan plan_gather(const Conv2dProblem& z, Direction direction, const Machine& machine) {
+namespace {
+
+GatherPlan plan_of(const Conv2dProblem& z, Direction direction, const Machine& machine,
+                   bool from_f32, int planes) {
   const bool forward = direction == Direction::forward;
   GatherSearch search{.z = z,
                       .direction = direction,
                       .machine = machine,
+                      .from_f32 = from_f32,
+                      .planes = planes,
                       .geometry = Geometry(z, direction),
                       .depth = narrow(round_up(forward ? z.c : z.k, 8)),
                       .columns = narrow(round_up(forward ? z.k : z.c, 8)),
                       .best = {}};
   search.run();
   return search.best;
+}
+
+}  // namespace
+
+GatherPlan plan_gather(const Conv2dProblem& z, Direction direction, const Machine& machine,
+                       bool from_f32) {
+  return plan_of(z, direction, machine, from_f32, 1);
+}
+
+GatherPlan plan_halves(const Conv2dProblem& z, Direction direction, const Machine& machine) {
+  return plan_of(z, direction, machine, false, 2);
 }
 
 WeightPlan plan_weight(const Conv2dProblem& z, const Machine& machine) {

@@ -24,6 +24,11 @@ inline constexpr GatherShape kGatherShapes[] = {
 };
 inline constexpr int kGatherShapeCount = 9;
 
+// Those of f32 as two halves of each number, which have two planes of everything.
+inline constexpr GatherShape kHalvesShapes[] = {
+    {256, 64, 1, 64}, {256, 32, 1, 64}, {256, 64, 1, 32}, {256, 32, 1, 32}};
+inline constexpr int kHalvesShapeCount = 4;
+
 inline constexpr int kMostStages = 64;  // of patches, and of weights
 
 // A 1x1 kernel without stride and padding sees no neighbours: all pixels of all images are one
@@ -36,8 +41,10 @@ struct Machine {
 };
 
 struct GatherPlan {
-  int shape = 0;  // of kGatherShapes
+  int shape = 0;   // of kGatherShapes, of two planes of kHalvesShapes
+  int planes = 1;  // 2: two halves of each number, three products
   Sharing sharing = Sharing::tap;
+  bool from_f32 = false;                  // factors: f32 images as they are, in place of halves
   int width = 1, height = 1, images = 1;  // outputs of a tile
   int pitch = 1, lines = 1;               // rows of a patch's line, lines from image to image
   int patch_w = 1, patch_h = 1;
@@ -51,7 +58,14 @@ struct GatherPlan {
   TapSets taps;                  // tiles filled in
 };
 CONVSCOPE_API GatherPlan plan_gather(const Conv2dProblem& problem, Direction direction,
+                                     const Machine& machine, bool from_f32 = false);
+
+// Of f32 in full precision, as two halves of each number. One part of the sum.
+CONVSCOPE_API GatherPlan plan_halves(const Conv2dProblem& problem, Direction direction,
                                      const Machine& machine);
+inline const GatherShape& shape_of(const GatherPlan& plan) {
+  return plan.planes == 2 ? kHalvesShapes[plan.shape] : kGatherShapes[plan.shape];
+}
 
 // A kernel of backward_weight: input channels of a slot, which are a row of its patch, slots of
 // each of three warp groups, and cycles of a product of depth 16: narrow ones wait for dy, which

@@ -21,6 +21,7 @@ struct Kernels {
 const Kernels& f16_kernels();
 const Kernels& bf16_kernels();
 const Kernels& tf32_kernels();  // scaled factors of f16, results of f32
+const Kernels& f32_kernels();   // factors and results of f32; no backward_weight
 
 inline DType weight_type(const Conv2dProblem& z) { return z.operand_types().w; }
 // Halves of w [K][R S][C rounded up].
@@ -37,6 +38,9 @@ inline std::size_t packed_bytes(const Conv2dProblem& z) {
                       : static_cast<std::size_t>(packed_count(z)) * 2;
 }
 void pack_weights(const Conv2dProblem& problem, const void* w, void* packed);
+// Weights of f32 with their depth inner, for products of f32 images as they are.
+std::int64_t turned_count(const Conv2dProblem& problem, Direction direction);
+void turn_weights(const Conv2dProblem& problem, Direction direction, const float* w, float* turned);
 // Those of an image of f32, made in `block` where they are not given.
 HalfFactors factors_of_image(const HalfFactors& given, const void* image, const Shape& shape,
                              void* block);
@@ -47,15 +51,17 @@ Factors factors_of_images(const Conv2dProblem& problem, const Factors& given, co
                           const void* dy, void* x_block, void* dy_block);
 
 struct GatherOperands {
-  const void* in = nullptr;  // x or dy, of f32 images their factors
+  const void* in = nullptr;  // x or dy; of f32 images their factors, unless the plan reads f32
   const float* in_scale = nullptr;
-  const void* packed = nullptr;
-  void* out = nullptr;  // y or dx
+  const void* packed = nullptr;  // by pack_weights(), or by turn_weights() where the plan reads f32
+  void* out = nullptr;           // y or dx
   const void* bias = nullptr;
   const void* residual = nullptr;
   bool relu = false;
   float* parts = nullptr;
+  const void* unscale = nullptr;  // float2, of two planes
 };
+void (*halves_kernel(int shape))(Gather);  // of kHalvesShapes
 std::int64_t gather_parts(const Conv2dProblem& z, Direction direction, const GatherPlan& plan);
 void run_gather(const Conv2dProblem& problem, Direction direction, const GatherPlan& plan,
                 const GatherOperands& operands);

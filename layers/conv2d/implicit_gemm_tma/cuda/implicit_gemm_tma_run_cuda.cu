@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // implicit_gemm_tma_run_cuda.cu: plans become parameters of kernels: tensor maps, sizes, grids.
 // Read next  implicit_gemm_tma_gather.cuh
+#include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_f32_weights.cuh"
 #include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_pack.cuh"
 #include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_run.h"
 #include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_scaled.cuh"
@@ -77,6 +78,15 @@ void pack_weights(const Conv2dProblem& z, const void* w, void* packed) {
                       shape.channels, shape.real_channels, shape.kernel,
                       static_cast<Half*>(packed));
       }
+      if (shape.kernel >= kManyTaps) {
+        const ManyTapsShape many(shape.real_channels, shape.channels, shape.kernel);
+        return launch(pack_many_taps_kernel<In, Half>,
+                      {.grid = dim3(static_cast<unsigned>(many.blocks_of_channels()),
+                                    static_cast<unsigned>(shape.k)),
+                       .block = dim3(kManyThreads),
+                       .overlaps_previous = true},
+                      static_cast<const In*>(w), many, static_cast<Half*>(packed));
+      }
       launch(pack_weights_kernel<In, Half>,
              {.grid = dim3(static_cast<unsigned>(shape.blocks_of_channels()),
                            static_cast<unsigned>(shape.blocks_of_rows())),
@@ -85,6 +95,21 @@ void pack_weights(const Conv2dProblem& z, const void* w, void* packed) {
              static_cast<const In*>(w), shape, static_cast<Half*>(packed));
     });
   });
+}
+
+std::int64_t turned_count(const Conv2dProblem& z, Direction direction) {
+  return z.r * z.s * (direction == Direction::forward ? z.k * eights(z.c) : z.c * eights(z.k));
+}
+
+void turn_weights(const Conv2dProblem& z, Direction direction, const float* w, float* turned) {
+  const TurnShape shape(narrow(z.k), narrow(z.c), narrow(z.r * z.s),
+                        direction == Direction::backward_data);
+  launch(turn_weights_kernel,
+         {.grid = dim3(static_cast<unsigned>(shape.blocks_of_c()),
+                       static_cast<unsigned>(shape.blocks_of_k())),
+          .block = dim3(kTurnThreads),
+          .overlaps_previous = true},
+         w, shape, turned);
 }
 
 std::int64_t gather_parts(const Conv2dProblem& z, Direction direction, const GatherPlan& plan) {
@@ -96,29 +121,43 @@ std::int64_t gather_parts(const Conv2dProblem& z, Direction direction, const Gat
 void run_gather(const Conv2dProblem& z, Direction direction, const GatherPlan& plan,
                 const GatherOperands& operands) {
   const bool forward = direction == Direction::forward;
-  const GatherShape& shape = kGatherShapes[plan.shape];
+  const GatherShape& shape = shape_of(plan);
+  const bool halves = plan.planes == 2;  // f32 as two planes
   const Geometry geometry(z, direction);
   Gather gather;
   TensorMapShape pixels =
       forward ? images_shape(z.n, z.h, z.w, z.c) : images_shape(z.n, z.p(), z.q(), z.k);
   gather.step_h = geometry.high[0].step;
   gather.step_w = geometry.wide[0].step;
-  pixels.box[0] = shape.chunk;
+  if (halves) {
+    pixels.sizes[2] = 2;
+    pixels.strides[2] = pixels.strides[4] * z.n;
+  }
+  pixels.f32 = plan.from_f32;
+  pixels.box[0] = plan.from_f32 ? shape.chunk / 2 : shape.chunk;
   pixels.box[1] = plan.patch_w;
   pixels.box[3] = plan.patch_h;
   pixels.box[4] = plan.images;
   pixels.steps[1] = gather.step_w;
   pixels.steps[3] = gather.step_h;
   gather.pixels = encode_tensor_map(operands.in, pixels);
-  const std::int64_t c = eights(z.c);
-  TensorMapShape weights{.sizes = {c, z.r * z.s, 1, z.k, 1},
-                         .strides = {1, c, c, z.r * z.s * c, z.k * z.r * z.s * c}};
-  weights.box[0] = forward ? shape.chunk : 64;
-  weights.box[3] = forward ? shape.columns : shape.chunk;
+  // [k][taps][c], where they are turned for backward_data [c][taps][k].
+  const bool swapped = (plan.from_f32 || halves) && !forward;
+  const std::int64_t c = eights(swapped ? z.k : z.c), k = swapped ? z.c : z.k;
+  TensorMapShape weights{.sizes = {c, z.r * z.s, 1, k, 1},
+                         .strides = {1, c, c, z.r * z.s * c, k * z.r * z.s * c}};
+  if (halves) {
+    weights.sizes[2] = 2;
+    weights.strides[2] = weights.strides[4];
+  }
+  weights.f32 = plan.from_f32;
+  weights.box[0] = plan.from_f32 ? shape.chunk / 2 : forward || halves ? shape.chunk : 64;
+  weights.box[3] = plan.from_f32 || forward || halves ? shape.columns : shape.chunk;
+  const bool scaled = is_scaled(z) && !plan.from_f32 && !halves;
   const HalfFactors w = half_factors_in(operands.packed);
-  gather.weights = encode_tensor_map(is_scaled(z) ? w.halves : operands.packed, weights);
+  gather.weights = encode_tensor_map(scaled ? w.halves : operands.packed, weights);
   gather.pixels_scale = operands.in_scale;
-  gather.weights_scale = is_scaled(z) ? w.scale : nullptr;
+  gather.weights_scale = scaled ? w.scale : nullptr;
   gather.out = operands.out;
   gather.parts = operands.parts;
   gather.bias = operands.bias;
@@ -129,7 +168,8 @@ void run_gather(const Conv2dProblem& z, Direction direction, const GatherPlan& p
   gather.images = narrow(z.n);
   gather.out_h = narrow(forward ? z.p() : z.h);
   gather.out_w = narrow(forward ? z.q() : z.w);
-  gather.out_channels = narrow(eights(forward ? z.k : z.c));
+  gather.out_channels = narrow(halves ? forward ? z.k : z.c : eights(forward ? z.k : z.c));
+  gather.unscale = static_cast<const float2*>(operands.unscale);
   gather.out_count =
       z.n * gather.out_h * gather.out_w * static_cast<std::int64_t>(gather.out_channels);
   gather.every_h = geometry.high[0].every;
@@ -153,7 +193,8 @@ void run_gather(const Conv2dProblem& z, Direction direction, const GatherPlan& p
   gather.by_lines = FastDivisor(plan.lines);
   gather.taps = plan.taps;
   const int at_once = cuda_device_facts().multiprocessors * shape.blocks;
-  launch(kernels_of(z).gather[forward ? 0 : 1][plan.shape],
+  const Kernels& kernels = plan.from_f32 ? f32_kernels() : kernels_of(z);
+  launch(halves ? halves_kernel(plan.shape) : kernels.gather[forward ? 0 : 1][plan.shape],
          {.grid = dim3(static_cast<unsigned>(std::min(gather.tiles, at_once))),
           .block = dim3(kGatherThreads),
           .shared_bytes = plan.shared_bytes,

@@ -62,7 +62,8 @@ template <class Out>
 __global__ void sum_gathered_floats_kernel(const __grid_constant__ Gather z) {
   let_next_kernel_start();
   wait_for_previous_kernel();
-  const int unscale = unscale_exponent(*z.pixels_scale, *z.weights_scale);
+  const int unscale =
+      z.pixels_scale == nullptr ? 0 : unscale_exponent(*z.pixels_scale, *z.weights_scale);
   const std::int64_t fours = z.out_count / 4;
   const int in_pixel = z.out_channels / 4;
   for (std::int64_t i = global_thread(); i < fours; i += global_threads()) {

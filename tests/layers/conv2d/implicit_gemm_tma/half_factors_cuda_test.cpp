@@ -128,7 +128,7 @@ std::vector<float> floats_of(const Tensor& tensor) {
   return testing::values_of<float>(tensor.to(Device{}));
 }
 
-TEST_F(HalfFactorsOnCuda, GivenFactorsHaveTheBitsOfOwnOnes) {
+TEST_F(HalfFactorsOnCuda, GivenFactorsHaveTheNumbersOfOwnOnes) {
   for (const char* text : kProblems) {
     const Conv2dProblem z = tf32(text);
     for (const Direction direction : kDirections) {
@@ -150,8 +150,20 @@ TEST_F(HalfFactorsOnCuda, GivenFactorsHaveTheBitsOfOwnOnes) {
         }
         with.out[0].values.fill(kNaN);
         run_card(card(), z, direction, with);
-        EXPECT_TRUE(floats_of(with.out[0].values) == own)
-            << z.text() << ", " << name_of(direction) << ", given " << given;
+        const std::vector<float> from_halves = floats_of(with.out[0].values);
+        const std::string what = cat(z.text(), ", ", name_of(direction), ", given ", given);
+        // Without given factors the card reads f32 where that takes less time: its numbers are
+        // rounded to as many bits, but not scaled, and the sums have another order.
+        if (direction == Direction::backward_weight && z.r > 1) {
+          EXPECT_TRUE(from_halves == own) << what;
+        } else {
+          double difference = 0, size = 0;
+          for (std::size_t j = 0; j < own.size(); ++j) {
+            difference += (own[j] - from_halves[j]) * (own[j] - from_halves[j]);
+            size += own[j] * own[j];
+          }
+          EXPECT_LT(std::sqrt(difference / size), 1e-3) << what;
+        }
       }
     }
   }
@@ -160,7 +172,7 @@ TEST_F(HalfFactorsOnCuda, GivenFactorsHaveTheBitsOfOwnOnes) {
 // More numbers than the maxima of two images have blocks for; the largest one is the last. By the
 // scale of the other image dy is infinite.
 TEST_F(HalfFactorsOnCuda, TwoLargeImagesHaveTheScalesOfEachAlone) {
-  const Conv2dProblem z = tf32("n=1,c=8,h=450,w=450,k=8");
+  const Conv2dProblem z = tf32("n=1,c=8,h=450,w=450,k=8,r=1,s=2");
   Operands operands = operands_of(z, Direction::backward_weight);
   std::array<Tensor, 2> blocks;
   for (std::size_t i = 0; i < 2; ++i) {

@@ -12,6 +12,7 @@
 #include "framework/check.h"
 #include "layers/conv2d/execute.h"
 #include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_plan.h"
+#include "layers/dispatch/layout/half_factors.h"
 #include "tests/support/cases.h"
 #include "tests/support/cuda.h"
 #include "tests/support/numerics.h"
@@ -78,6 +79,13 @@ const char* const kProblems[] = {
     "n=3,c=72,h=7,w=7,k=72,r=3,s=3,pad=1",
     "n=2,c=131,h=3,w=3,k=130,r=3,s=3,pad=1",
     "n=1,c=520,h=2,w=3,k=300,r=1,s=1",
+    // For kernels of f32 images.
+    "n=6,c=9,h=24,w=16,k=40,r=5,s=5,stride=2,pad=2",
+    "n=8,c=12,h=12,w=9,k=40,r=1,s=1",
+    "n=3,c=24,h=24,w=12,k=8,r=1,s=1",
+    "n=3,c=9,h=24,w=12,k=40,r=5,s=5,pad=2",
+    "n=8,c=24,h=17,w=9,k=72,r=2,s=2,pad=1",
+    "n=6,c=40,h=17,w=16,k=72,r=3,s=3,stride=2,pad=1",
 };
 
 std::vector<Conv2dProblem> problems() {
@@ -99,10 +107,13 @@ std::vector<Conv2dProblem> problems() {
 TEST(ImplicitGemmTma, EveryKernelIsChosen) {
   constexpr Machine kEmulated{.multiprocessors = 8};
   std::set<std::tuple<int, Sharing, Direction>> met;
+  std::set<std::tuple<int, Sharing>> met_f32;  // kernels of f32 images serve both directions
   std::set<bool> stay, split, apart, zeros, direct, pieces, few;
   for (const Conv2dProblem& problem : problems()) {
     const Conv2dProblem z = as_one_line(problem);
     for (const Direction direction : {Direction::forward, Direction::backward_data}) {
+      const GatherPlan of_f32 = plan_gather(z, direction, kEmulated, true);
+      met_f32.emplace(of_f32.shape, of_f32.sharing);
       const GatherPlan plan = plan_gather(z, direction, kEmulated);
       met.emplace(plan.shape, plan.sharing, direction);
       stay.insert(plan.weights_stay);
@@ -126,6 +137,12 @@ TEST(ImplicitGemmTma, EveryKernelIsChosen) {
         if (met.contains({i, sharing, direction})) continue;
         missing += cat(name_of(direction), " ", i, " ", static_cast<int>(sharing), "; ");
       }
+    }
+  }
+  for (int i = 0; i < kGatherShapeCount; ++i) {
+    for (const Sharing sharing : {Sharing::tap, Sharing::row, Sharing::patch}) {
+      if (met_f32.contains({i, sharing})) continue;
+      missing += cat("of f32 ", i, " ", static_cast<int>(sharing), "; ");
     }
   }
   EXPECT_EQ(missing, "");
@@ -189,6 +206,34 @@ Tensor stored_integers(const Shape& images, DType dtype, int seed) {
 
 std::vector<float> floats_of(const Tensor& tensor) {
   return testing::values_of<float>(tensor.to(Device{}).to(DType::f32));
+}
+
+// Images of f32 whose factors are given, as a planned step has them, give the bits of those that
+// are read as they are: small integers, which halves and tf32 hold.
+TEST_F(ImplicitGemmTmaOnCuda, GivenFactorsHaveTheBitsOfImagesOfF32) {
+  for (const char* text : kProblems) {
+    Conv2dProblem z = Conv2dProblem::parse(text);
+    z.layout = ActivationLayout::channels_last;
+    z.math = MathMode::tf32;
+    for (const Direction direction : {Direction::forward, Direction::backward_data}) {
+      Operands operands = random_operands(z.operands(direction), testing::cuda());
+      const Shape shape = direction == Direction::forward ? z.x_shape() : z.y_shape();
+      operands.in[0].values = stored_integers(shape, DType::f32, 1);
+      operands.in[1].values = integers(z.w_shape(), DType::f32, 2);
+      run_card(card(), z, direction, operands);
+      const std::vector<float> from_f32 = floats_of(operands.out[0].values);
+      const Tensor image = operands.in[0].values;
+      const auto bytes = static_cast<std::int64_t>(half_factors_bytes(image.numel()));
+      const Tensor block = Tensor::full({bytes}, 0xab, DType::u8, testing::cuda());
+      pack_half_factors_kernel.get(testing::cuda())(image, block.raw_data());
+      operands.factors[0] = half_factors_in(block.raw_data());
+      operands.in[0].values = {};  // not read
+      operands.out[0].values.fill(std::numeric_limits<float>::quiet_NaN());
+      run_card(card(), z, direction, operands);
+      EXPECT_TRUE(floats_of(operands.out[0].values) == from_f32)
+          << text << ", " << name_of(direction);
+    }
+  }
 }
 
 TEST_F(ImplicitGemmTmaOnCuda, AFusedEpilogueHasTheNumbersOfSeparateSteps) {

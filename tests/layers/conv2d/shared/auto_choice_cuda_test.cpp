@@ -53,7 +53,7 @@ TEST_F(AutoChoiceOnCuda, LargeKernels) {
       {"n=32,c=64,h=56,w=56,k=64,r=7,s=7,pad=3", kDx, "fft"},
       {"n=32,c=64,h=56,w=56,k=64,r=7,s=7,pad=3", kDw, "fft"},
       {"n=32,c=32,h=28,w=28,k=96,r=5,s=5,pad=2", kForward, "implicit_gemm"},
-      {"n=32,c=32,h=28,w=28,k=96,r=5,s=5,pad=2", kDx, "fft"},
+      {"n=32,c=32,h=28,w=28,k=96,r=5,s=5,pad=2", kDx, "implicit_gemm_tma_halves"},
       {"n=32,c=32,h=28,w=28,k=96,r=5,s=5,pad=2", kDw, "fft"},
       {"n=32,c=64,h=56,w=56,k=64,r=7,s=7,pad=3,precision=tf32", kForward, "implicit_gemm"},
       {"n=32,c=64,h=56,w=56,k=64,r=11,s=11,pad=5,precision=tf32", kForward, "fft"},

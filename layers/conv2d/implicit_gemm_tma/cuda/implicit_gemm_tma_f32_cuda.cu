@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// implicit_gemm_tma_f32_cuda.cu: the kernels of implicit_gemm_tma that read f32 images as they are:
+// the copy engine rounds their numbers to tf32, and the tensor cores multiply those. They multiply
+// at half the rate of halves, and save the passes that make halves. Weights have their depth inner
+// in both directions, so forward's kernels serve backward_data, too.
+// Read next  implicit_gemm_tma_instances.cuh, implicit_gemm_tma_f32_weights.cuh
+#include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_instances.cuh"
+
+namespace convscope::implicit_gemm_tma {
+namespace {
+
+template <int... kGather>
+Kernels f32_kernels(std::integer_sequence<int, kGather...>) {
+  return {.gather = {{gather_kernel<GatherOf<float, kGather, false>>...},
+                     {gather_kernel<GatherOf<float, kGather, false>>...}},
+          .weight = {}};
+}
+
+}  // namespace
+
+const Kernels& f32_kernels() {
+  static const Kernels table = f32_kernels(std::make_integer_sequence<int, kGatherShapeCount>{});
+  return table;
+}
+
+}  // namespace convscope::implicit_gemm_tma

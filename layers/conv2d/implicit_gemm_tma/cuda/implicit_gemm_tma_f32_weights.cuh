@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// implicit_gemm_tma_f32_weights.cuh: weights [K,C,R,S] of f32 for products of tf32, whose depth has
+// to be inner: [K][R S][C rounded up] for forward, [C][R S][K rounded up] for backward_data. The
+// copy engine rounds them to tf32 when it brings them.
+// Read next  implicit_gemm_tma_run_cuda.cu
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "framework/cuda/launch.cuh"
+#include "framework/int_math.h"
+
+namespace convscope::implicit_gemm_tma {
+
+constexpr int kTurnThreads = 256;
+constexpr int kTurnedNumbers = 8192;  // of a block, in shared memory
+constexpr int kTurnedGoal = 2304;     // numbers of a block, so that there are many blocks
+
+// A block has `k_tile` output and `c_tile` input channels with all their taps; `pitch` numbers lie
+// from one output channel to the next in shared memory: an odd number, so that neighbours in k meet
+// other banks.
+struct TurnShape {
+  int k = 0, c = 0, kernel = 1;
+  int depth = 8;        // C, or K, rounded up
+  bool across = false;  // K is inner
+  int k_tile = 1, c_tile = 8, pitch = 1;
+  FastDivisor by_kernel, by_row;  // by_row: numbers of an output channel of a whole block
+
+  TurnShape(int k_, int c_, int kernel_, bool across_, int most_c = 256)
+      : k(k_), c(c_), kernel(kernel_), depth(round_up(across_ ? k_ : c_, 8)), across(across_) {
+    if (across) {
+      k_tile = 32;
+      c_tile = std::clamp(kTurnedGoal / (32 * kernel), 1, c);
+    } else {
+      // Blocks of equal width.
+      const int most = std::min(most_c, std::max(8, kTurnedGoal / kernel / 8 * 8));
+      c_tile = round_up(ceil_div(depth, ceil_div(depth, most)), 8);
+      k_tile = std::clamp(kTurnedGoal / (kernel * c_tile), 1, k);
+    }
+    pitch = kernel * c_tile | 1;
+    by_kernel = FastDivisor(kernel);
+    by_row = FastDivisor(c_tile * kernel);
+  }
+  int blocks_of_k() const { return ceil_div(across ? depth : k, k_tile); }
+  int blocks_of_c() const { return ceil_div(across ? c : depth, c_tile); }
+};
+
+// What a block brings and what it writes. Block (x: input channels, y: output channels).
+struct TurnBlock {
+  int first_c, first_k, real_c, real_k;  // none behind the last channel
+  // Rows of the result, of a channel of it and a tap: their depths lie together.
+  int first_depth, depths, real, rows;
+  std::int64_t first_row;
+
+  __device__ explicit TurnBlock(const TurnShape& z)
+      : first_c(static_cast<int>(blockIdx.x) * z.c_tile),
+        first_k(static_cast<int>(blockIdx.y) * z.k_tile),
+        real_c(max(min(z.c_tile, z.c - first_c), 0)),
+        real_k(max(min(z.k_tile, z.k - first_k), 0)),
+        first_depth(z.across ? first_k : first_c),
+        depths(min(z.across ? z.k_tile : z.c_tile, z.depth - first_depth)),
+        real(z.across ? real_k : real_c),
+        rows((z.across ? real_c : real_k) * z.kernel),
+        first_row(static_cast<std::int64_t>(z.across ? first_c : first_k) * z.kernel) {}
+
+  // turned [k][c][tap], from output channel to output channel z.pitch. No loop inside another one:
+  // a thread's loads do not wait for each other.
+  __device__ void bring(const TurnShape& z, const float* __restrict__ w, float* turned) const {
+    const int row = real_c * z.kernel;
+    const bool whole = real_c == z.c_tile;
+    const float* const from = w + (static_cast<std::int64_t>(first_k) * z.c + first_c) * z.kernel;
+    const std::int64_t apart = static_cast<std::int64_t>(z.c) * z.kernel;
+#pragma unroll 8
+    for (int i = static_cast<int>(threadIdx.x); i < real_k * row; i += kTurnThreads) {
+      const int k = whole ? z.by_row.divide(i) : i / row;
+      const int of_row = i - k * row;
+      turned[k * z.pitch + of_row] = from[k * apart + of_row];
+    }
+  }
+};
+
+__global__ __launch_bounds__(kTurnThreads) inline void turn_weights_kernel(
+    const float* __restrict__ w, const __grid_constant__ TurnShape z, float* out) {
+  __shared__ float turned[kTurnedNumbers];  // [k][c][tap]
+  const TurnBlock block(z);
+  let_next_kernel_start();
+  wait_for_previous_kernel();
+  block.bring(z, w, turned);
+  __syncthreads();
+  const int apart = z.across ? z.pitch : z.kernel;
+  for (int row = static_cast<int>(threadIdx.x) / 32; row < block.rows; row += kTurnThreads / 32) {
+    const int channel = z.by_kernel.divide(row);
+    const float* const from =
+        turned + (row - channel * z.kernel) + channel * (z.across ? z.kernel : z.pitch);
+    float* const to = out + (block.first_row + row) * z.depth + block.first_depth;
+#pragma unroll 4
+    for (int d = static_cast<int>(threadIdx.x) % 32; d < block.depths; d += 32) {
+      to[d] = d < block.real ? from[d * apart] : 0.0f;
+    }
+  }
+}
+
+}  // namespace convscope::implicit_gemm_tma

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// implicit_gemm_tma_halves.cuh: what f32 in full precision needs beside the kernel of
+// implicit_gemm_tma_gather.cuh: weights as two halves of each number, and results that leave as
+// planes [N,C,H,W].
+// Read next  implicit_gemm_tma_halves_cuda.cu; layers/conv2d/shared/cuda/half_pack.cuh
+#pragma once
+
+#include <cstdint>
+
+#include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_f32_weights.cuh"
+#include "layers/conv2d/shared/cuda/half_pack.cuh"
+
+namespace convscope::implicit_gemm_tma {
+
+// As turn_weights_kernel, but each number times the scale as two halves: planes of `plane` pieces.
+__global__ __launch_bounds__(kTurnThreads) inline void turn_halves_kernel(
+    const float* __restrict__ w, const __grid_constant__ TurnShape z, half_tiles::Maxima maxima,
+    uint4* out, std::int64_t plane) {
+  constexpr int kPiece = half_tiles::kPieceHalves;
+  __shared__ float turned[kTurnedNumbers];  // [k][c][tap]
+  const TurnBlock block(z);
+  let_next_kernel_start();
+  wait_for_previous_kernel();
+  block.bring(z, w, turned);
+  const float scale = half_tiles::power_of_two(half_tiles::read_exponent(maxima));
+  __syncthreads();
+  const int pieces = block.depths / kPiece;
+  const int apart = z.across ? z.pitch : z.kernel;
+  for (int i = static_cast<int>(threadIdx.x); i < block.rows * pieces; i += kTurnThreads) {
+    const int row = i / pieces;
+    const int d = (i - row * pieces) * kPiece;
+    const int channel = z.by_kernel.divide(row);
+    const float* const from =
+        turned + (row - channel * z.kernel) + channel * (z.across ? z.kernel : z.pitch) + d * apart;
+    float values[kPiece];
+#pragma unroll
+    for (int e = 0; e < kPiece; ++e) values[e] = d + e < block.real ? from[e * apart] : 0.0f;
+    half_tiles::write_piece<float, 2>(
+        values, scale, out + ((block.first_row + row) * z.depth + block.first_depth + d) / kPiece,
+        plane);
+  }
+}
+
+#if defined(CONVSCOPE_MATRIX_STEP)
+
+// The sums of a warp group as planes. Eight lanes have neighbouring pixels of a channel: a sector.
+template <class V>
+__device__ inline void store_planes(const Gather& z, const GatherTile& tile,
+                                    const float (&sums)[V::kTiles][V::kColumns / 2]) {
+  const int thread = static_cast<int>(threadIdx.x);
+  const int lane = thread % 32;
+  const Phase& phase = z.taps.phase[tile.phase];
+  const float2 unscale = *z.unscale;
+  const std::int64_t area = static_cast<std::int64_t>(z.out_h) * z.out_w;
+  const auto* const bias = static_cast<const float*>(z.bias);
+  const auto* const residual = static_cast<const float*>(z.residual);
+  auto* const out = static_cast<float*>(z.out);
+#pragma unroll
+  for (int row = 0; row < 2 * V::kTiles; ++row) {
+    const int i = row % 2;
+    const int m =
+        (thread / 128 * V::kTiles + row / 2) * 64 + thread % 128 / 32 * 16 + lane / 4 + 8 * i;
+    const int line = z.by_pitch.divide(m);
+    const int w = tile.w + m - line * z.by_pitch.d;
+    const int image = z.by_lines.divide(line);
+    const int h = tile.h + line - image * z.by_lines.d;
+    if (w >= tile.w + z.width || w >= phase.outputs_w || h >= tile.h + z.height ||
+        h >= phase.outputs_h || image >= z.tile_images || tile.image + image >= z.images) {
+      continue;
+    }
+    const int first = tile.column + lane % 4 * 2;
+    const std::int64_t at =
+        (static_cast<std::int64_t>(tile.image + image) * z.out_channels + first) * area +
+        static_cast<std::int64_t>(phase.first_h + h * z.every_h) * z.out_w + phase.first_w +
+        w * z.every_w;
+#pragma unroll
+    for (int j = 0; j < V::kColumns / 8; ++j) {
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        if (first + 8 * j + e >= z.out_channels) continue;
+        const std::int64_t to = at + (8 * j + e) * area;
+        float y = sums[row / 2][4 * j + 2 * i + e] * unscale.x * unscale.y;
+        if (bias != nullptr) y += bias[first + 8 * j + e];
+        if (residual != nullptr) y += residual[to];
+        out[to] = finished(y, z.relu);
+      }
+    }
+  }
+}
+
+#endif
+
+}  // namespace convscope::implicit_gemm_tma

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// implicit_gemm_tma_halves_cuda_test.cpp: f32 by three products of halves through the copy engine:
+// every kernel and every way to share patches against the double reference, epilogues, refusals.
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <set>
+#include <tuple>
+#include <vector>
+
+#include "layers/conv2d/execute.h"
+#include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_plan.h"
+#include "tests/support/cases.h"
+#include "tests/support/cuda.h"
+#include "tests/support/numbers.h"
+#include "tests/support/numerics.h"
+
+namespace convscope {
+namespace {
+
+using namespace implicit_gemm_tma;  // NOLINT(google-build-using-namespace)
+using testing::ConvolutionCase;
+using testing::Tier;
+
+class ImplicitGemmTmaHalvesOnCuda : public testing::CudaTest {};
+
+const Conv2dAlgorithm& card() {
+  return conv2d_algorithms(DeviceType::cuda).get("implicit_gemm_tma_halves");
+}
+
+constexpr Direction kGathers[] = {Direction::forward, Direction::backward_data};
+
+// Small, and on the eight multiprocessors of the emulation each kernel and sharing is chosen for
+// one of them. Strides, dilation, odd channels, sums longer than 256 depths.
+const char* const kProblems[] = {
+    "n=2,c=20,h=9,w=8,k=17,r=3,s=3,pad=1",
+    "n=1,c=72,h=6,w=7,k=24,r=3,s=3,stride=2,pad=1",
+    "n=3,c=72,h=6,w=7,k=40,r=3,s=3,stride=3x2,pad=2x0x1x3,dilation=1x2",
+    "n=1,c=3,h=3,w=23,k=24,r=5,s=5,pad=2",
+    "n=2,c=96,h=9,w=9,k=32,r=5,s=5,pad=2",
+    "n=2,c=9,h=30,w=30,k=9,r=15,s=13,pad=7",
+    "n=2,c=20,h=9,w=8,k=17,r=4,s=4,stride=4",
+    "n=1,c=130,h=5,w=6,k=100,r=1,s=3,pad=0x0x1x1",
+    "n=6,c=40,h=24,w=12,k=24,r=2,s=2,pad=1",
+    "n=3,c=12,h=24,w=4,k=100,r=3,s=3,pad=1",
+    "n=3,c=12,h=9,w=12,k=8,r=2,s=2,stride=2,pad=1",
+    "n=4,c=72,h=3,w=24,k=8,r=3,s=3,stride=2,pad=1",
+    "n=4,c=9,h=8,w=24,k=8,r=3,s=3,stride=2,pad=1",
+    "n=4,c=72,h=12,w=4,k=130,r=3,s=3,stride=2,pad=1",
+    "n=8,c=40,h=17,w=9,k=130,r=2,s=2,stride=2,pad=1",
+    "n=4,c=72,h=8,w=12,k=100,r=3,s=3,stride=2,pad=1",
+    "n=6,c=40,h=17,w=16,k=40,r=3,s=3,stride=2,pad=1",
+};
+
+TEST(ImplicitGemmTmaHalves, EveryKernelIsChosen) {
+  constexpr Machine kEmulated{.multiprocessors = 8};
+  std::set<std::tuple<int, Sharing>> met;
+  std::set<bool> stay, zeros;
+  for (const char* text : kProblems) {
+    const Conv2dProblem z = Conv2dProblem::parse(text);
+    for (const Direction direction : kGathers) {
+      const GatherPlan plan = plan_halves(z, direction, kEmulated);
+      EXPECT_EQ(plan.splits, 1);
+      met.emplace(plan.shape, plan.sharing);
+      stay.insert(plan.weights_stay);
+      zeros.insert(plan.zeros_behind);
+    }
+  }
+  std::string missing;
+  for (int i = 0; i < kHalvesShapeCount; ++i) {
+    for (const Sharing sharing : {Sharing::tap, Sharing::row, Sharing::patch}) {
+      if (!met.contains({i, sharing})) {
+        missing += cat(i, " ", static_cast<int>(sharing), "; ");
+      }
+    }
+  }
+  EXPECT_EQ(missing, "");
+  EXPECT_EQ(stay.size(), 2u);
+  EXPECT_EQ(zeros.size(), 2u);
+}
+
+TEST_F(ImplicitGemmTmaHalvesOnCuda, AgreesWithTheReferenceInEveryKernel) {
+  std::size_t turn = 0;
+  for (const char* text : kProblems) {
+    const Conv2dProblem z = Conv2dProblem::parse(text);
+    ConvolutionCase exact(z, Tier::exact);
+    ConvolutionCase bounded(z, turn % 3 == 0   ? Tier::bounded
+                               : turn % 3 == 1 ? Tier::offset
+                                               : Tier::heavy);
+    ++turn;
+    for (const Direction direction : kGathers) {
+      ASSERT_EQ(support_of(card(), z, direction).reason, "") << z.text();
+      EXPECT_EQ(exact.check(card(), direction), "");
+      EXPECT_EQ(bounded.check(card(), direction), "");
+    }
+  }
+}
+
+std::vector<float> floats_of(const Tensor& tensor) {
+  return testing::values_of<float>(tensor.to(Device{}));
+}
+
+TEST_F(ImplicitGemmTmaHalvesOnCuda, AFusedEpilogueHasTheNumbersOfSeparateSteps) {
+  for (const char* text :
+       {"n=2,c=5,h=9,w=11,k=21,r=3,s=3,pad=1", "n=1,c=40,h=6,w=7,k=72,r=3,s=3,stride=2,pad=1"}) {
+    const Conv2dProblem z = Conv2dProblem::parse(text);
+    Operands operands = random_operands(z.operands(Direction::forward), testing::cuda());
+    const auto run = [&](const Tensor& b, const Conv2dEpilogue& epilogue) {
+      operands.in[2] = b.defined() ? Operand(b) : Operand();
+      operands.epilogue = epilogue;
+      operands.out[0].values.fill(std::numeric_limits<float>::quiet_NaN());
+      run_card(card(), z, Direction::forward, operands);
+      return floats_of(operands.out[0].values);
+    };
+    const Tensor b = testing::normal({z.k}, DType::f32, 3).to(testing::cuda());
+    const Tensor residual = testing::normal(z.y_shape(), DType::f32, 4).to(testing::cuda());
+    const std::vector<float> sums = run({}, {}), added = floats_of(residual), bias = floats_of(b);
+    const auto area = static_cast<std::size_t>(z.p() * z.q());
+    for (int parts = 0; parts < 8; ++parts) {
+      const bool with_b = (parts & 1) != 0, add = (parts & 2) != 0, relu = (parts & 4) != 0;
+      std::vector<float> expected = sums;
+      for (std::size_t i = 0; i < expected.size(); ++i) {
+        if (with_b) expected[i] += bias[i / area % bias.size()];
+        if (add) expected[i] += added[i];
+        if (relu && expected[i] < 0) expected[i] = 0;
+      }
+      EXPECT_TRUE(run(with_b ? b : Tensor(),
+                      {.residual = add ? residual.raw_data() : nullptr, .relu = relu}) == expected)
+          << text << (with_b ? ", bias" : "") << (add ? ", residual" : "")
+          << (relu ? ", relu" : "");
+    }
+  }
+}
+
+TEST_F(ImplicitGemmTmaHalvesOnCuda, RefusesInASentence) {
+  const auto reason = [](const char* text, Direction direction = Direction::forward) {
+    return support_of(card(), Conv2dProblem::parse(text), direction).reason;
+  };
+  EXPECT_EQ(reason("n=1,c=8,h=8,w=8,k=8,r=3,s=3,dtype=bf16"),
+            "expects f32 in full precision, because it multiplies two halves of each number, got "
+            "bf16");
+  EXPECT_EQ(reason("n=1,c=8,h=8,w=8,k=8"),
+            "expects a kernel of at least 2 taps, which share a patch, and at most 15x15, got 1x1");
+  EXPECT_EQ(reason("n=1,c=8,h=8,w=8,k=8,r=3,s=3,groups=2"), "expects groups 1, got groups 2");
+  EXPECT_EQ(reason("n=1,c=8,h=32,w=32,k=8,r=3,s=3,stride=5", Direction::backward_data),
+            "expects strides of at most 4 in backward_data, got 5x5");
+  EXPECT_EQ(reason("n=1,c=8,h=8,w=8,k=8,r=3,s=3", Direction::backward_weight),
+            "does not compute backward_weight");
+}
+
+}  // namespace
+}  // namespace convscope
