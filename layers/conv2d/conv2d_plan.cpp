@@ -7,6 +7,7 @@
 #include "layers/conv2d/bias_gradient.h"
 #include "layers/conv2d/conv2d.h"
 #include "layers/conv2d/conv2d_op.h"
+#include "layers/conv2d/reads_f32.h"
 #include "layers/dispatch/half_problem.h"
 #include "layers/plan/activation_op.h"
 #include "layers/plan/add_op.h"
@@ -206,10 +207,17 @@ Conv2dOp::Weights Conv2dOp::weights(PlanBuilder& builder) {
   return out;
 }
 
+constinit KernelSlot<bool(const Conv2dProblem& problem, Direction direction)>
+    conv2d_reads_f32_kernel{"conv2d_reads_f32"};
+
 bool Conv2dOp::takes_factors(Direction direction) const {
   const Conv2dAlgorithm* const card = choice(direction).algorithm;
-  return card != nullptr && card->takes_half_factors && is_tf32() &&
-         problem_.layout == ActivationLayout::channels_last;
+  if (card == nullptr || !card->takes_half_factors || !is_tf32() ||
+      problem_.layout != ActivationLayout::channels_last) {
+    return false;
+  }
+  return use_ == WeightUse::once ||
+         !conv2d_reads_f32_kernel.get({.type = card->device})(problem_, direction);
 }
 
 bool Conv2dOp::could_read_factors(const PlanGraph& graph) const {

@@ -61,6 +61,7 @@
 #include "framework/memory/memory.h"
 #include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_run.h"
+#include "layers/conv2d/reads_f32.h"
 #include "layers/conv2d/shared/cuda/device_time.cuh"
 
 namespace convscope {
@@ -369,6 +370,10 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
       packed_count(z) < kFewWeights ? kFewLaunches : kPackLaunches);
 }
 
+bool reads_f32(const Conv2dProblem& z, Direction direction) {
+  return supports(z, direction).yes && is_scaled(z) && plans_of(z, direction)->reads_f32;
+}
+
 const Conv2dAlgorithm kCard{
     .name = "implicit_gemm_tma",
     .device = DeviceType::cuda,
@@ -395,5 +400,6 @@ const Conv2dAlgorithm kCard{
 };
 
 }  // namespace
+CONVSCOPE_KERNEL(conv2d_reads_f32_kernel, cuda, reads_f32)
 }  // namespace convscope
 CONVSCOPE_CONV2D_ALGORITHM(convscope::kCard)
