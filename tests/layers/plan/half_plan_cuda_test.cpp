@@ -4,7 +4,9 @@
 // dynamic graph does, up to the roundings of what stands between layers, or of factors of products.
 #include "framework/ops/elementwise.h"
 #include "framework/ops/softmax_cross_entropy.h"
+#include "layers/conv2d/reads_f32.h"
 #include "layers/dispatch/kernel_runs.h"
+#include "layers/dispatch/layout/half_factors.h"
 #include "layers/layer_types.h"
 #include "layers/plan/step_plan.h"
 #include "layers/sequential.h"
@@ -358,6 +360,41 @@ TEST_F(HalfPlanOnCuda, AnInferenceInTf32FoldsBatchNormAndTakesTheResidual) {
     largest = std::max(largest, std::abs(want.at(i)));
   }
   EXPECT_TRUE(testing::near(got, want, 12 * 0x1p-11 * largest, 0)) << plan->text();
+}
+
+int factors_made = 0;
+decltype(pack_half_factors_kernel.get({})) pack_half_factors = nullptr;
+
+// The same numbers, to the rounding of tf32, with halves and without.
+TEST_F(HalfPlanOnCuda, AnInferenceInTf32MakesNoHalvesOfWhatIsBetterReadAsF32) {
+  const Device cuda = testing::cuda();
+  pack_half_factors = pack_half_factors_kernel.get(cuda);
+  const auto reads_f32 = conv2d_reads_f32_kernel.get(cuda);
+  pack_half_factors_kernel.add(cuda.type, [](const Tensor& x, void* block) {
+    ++factors_made;
+    pack_half_factors(x, block);
+  });
+  const auto model = build(resnet(), ComputePrecision::tf32, "blocked");
+  model->eval();
+  const Tensor x = images(Data::normal);
+  const auto infer = [&] {
+    const auto plan = planned(*model, PlanMode::inference);
+    plan->prepare();
+    factors_made = 0;
+    return plan->infer(x).to(Device{});
+  };
+  const Tensor as_f32 = infer();
+  EXPECT_EQ(factors_made, 0);
+  conv2d_reads_f32_kernel.add(cuda.type, [](const Conv2dProblem&, Direction) { return false; });
+  const Tensor as_halves = infer();
+  EXPECT_GT(factors_made, 0);
+  pack_half_factors_kernel.add(cuda.type, pack_half_factors);
+  conv2d_reads_f32_kernel.add(cuda.type, reads_f32);
+  double largest = 0;
+  for (std::int64_t i = 0; i < as_f32.numel(); ++i) {
+    largest = std::max(largest, std::abs(as_f32.at(i)));
+  }
+  EXPECT_TRUE(testing::near(as_halves, as_f32, 24 * 0x1p-11 * largest, 0));
 }
 
 TEST_F(HalfPlanOnCuda, PlanesAreKeptInTf32WhereTheConfigSaysSo) {
