@@ -60,6 +60,7 @@
 #include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_run.h"
 #include "layers/conv2d/shared/cuda/device_time.cuh"
+#include "layers/plan/forward_moments.h"
 
 namespace convscope {
 namespace {
@@ -140,7 +141,8 @@ std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
   return work_in(z, direction, *plans_of(z, direction), nullptr).bytes;
 }
 
-void forward(const Conv2dForwardArgs& args) {
+// moments: null, or what forward_moments.h says.
+void run_forward(const Conv2dForwardArgs& args, float* moments) {
   const Conv2dProblem& z = args.problem;
   const auto plans = plans_of(z, Direction::forward);
   const Work work = work_in(z, Direction::forward, *plans, args.workspace);
@@ -154,7 +156,15 @@ void forward(const Conv2dForwardArgs& args) {
               .bias = args.b,
               .residual = args.epilogue.residual,
               .relu = args.epilogue.relu,
-              .parts = work.parts});
+              .parts = work.parts,
+              .moments = moments});
+}
+
+void forward(const Conv2dForwardArgs& args) { run_forward(args, nullptr); }
+
+std::int64_t parts_of_moments(const Conv2dProblem& z) {
+  const auto plans = plans_of(z, Direction::forward);
+  return moment_parts(plans->as_run, plans->gather);
 }
 
 void backward_data(const Conv2dBackwardDataArgs& args) {
@@ -292,6 +302,9 @@ const Conv2dAlgorithm kCard{
     .backward_weight = backward_weight,
 };
 
+const ForwardMoments kMoments{.parts = parts_of_moments, .run = run_forward};
+
 }  // namespace
 }  // namespace convscope
 CONVSCOPE_CONV2D_ALGORITHM(convscope::kCard)
+CONVSCOPE_CONV2D_FORWARD_MOMENTS(convscope::kCard, convscope::kMoments)

@@ -15,6 +15,7 @@
 #include "framework/cuda/tma.cuh"
 #include "layers/conv2d/epilogue.cuh"
 #include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_floats.cuh"
+#include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_moments.cuh"
 #include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_plan.h"
 
 namespace convscope::implicit_gemm_tma {
@@ -23,8 +24,9 @@ constexpr int kGatherThreads = 384;
 constexpr int kProducerRegisters = 40;
 
 // Out: what the result is stored as. f32 is made of factors that were scaled (half_factors.h).
+// kMoments: leaves mean and spread of its channels, too (implicit_gemm_tma_moments.cuh).
 template <class Half_, int kTiles_, int kColumns_, int kBlocks_, int kChunk_, bool kBackward_,
-          class Out_ = Half_>
+          class Out_ = Half_, bool kMoments_ = false>
 struct GatherVariant {
   using Half = Half_;
   using Out = Out_;
@@ -36,6 +38,7 @@ struct GatherVariant {
   static constexpr int kChunk = kChunk_;    // channels of a patch
   static constexpr int kWeightRow = kBackward_ ? 64 : kChunk_;
   static constexpr bool kBackward = kBackward_;
+  static constexpr bool kMoments = kMoments_;
   // 384 threads begin with 168 registers each, or with 80 when two blocks share a multiprocessor.
   // Of these the producers keep 40; more than is left in the block would be waited for forever.
   static constexpr int kRegisters = kBlocks_ == 1 ? 232 : 96;
@@ -51,8 +54,9 @@ struct GatherVariant {
 
 struct Gather {
   TensorMap pixels, weights;
-  void* out = nullptr;     // [N, out_h, out_w, out_channels]
-  float* parts = nullptr;  // [splits] of the same, when splits > 1
+  void* out = nullptr;       // [N, out_h, out_w, out_channels]
+  float* parts = nullptr;    // [splits] of the same, when splits > 1
+  float* moments = nullptr;  // [parts][4][out_channels]; null: not wanted
   const void* bias = nullptr;
   const void* residual = nullptr;
   const float* pixels_scale = nullptr;  // of f32 results
@@ -172,14 +176,37 @@ __device__ inline void add_bias(const Gather& z, int first_column,
   }
 }
 
+// One of this thread's rows: whether it is a pixel of the result, and which one.
+struct GatherRow {
+  bool valid;
+  std::int64_t pixel;
+};
 template <class V>
+__device__ inline GatherRow row_of(const Gather& z, const GatherTile& tile, int row) {
+  const int thread = static_cast<int>(threadIdx.x);
+  const Phase& phase = z.taps.phase[tile.phase];
+  const int m = (thread / 128 * V::kTiles + row / 2) * 64 + thread % 128 / 32 * 16 +
+                thread % 32 / 4 + 8 * (row % 2);
+  const int line = z.by_pitch.divide(m);
+  const int column_of_tile = m - line * z.by_pitch.d;
+  const int image = z.by_lines.divide(line);
+  const int line_of_tile = line - image * z.by_lines.d;
+  const int w = tile.w + column_of_tile, h = tile.h + line_of_tile;
+  const bool valid = column_of_tile < z.width && w < phase.outputs_w && line_of_tile < z.height &&
+                     h < phase.outputs_h && image < z.tile_images && tile.image + image < z.images;
+  const std::int64_t pixel =
+      (static_cast<std::int64_t>(tile.image + image) * z.out_h + phase.first_h + h * z.every_h) *
+          z.out_w +
+      phase.first_w + w * z.every_w;
+  return {valid, pixel};
+}
+
+template <class V, class Moments>
 __device__ inline void store_gathered(const Gather& z, const GatherTile& tile, int unscale,
-                                      float (&sums)[V::kTiles][V::kColumns / 2]) {
+                                      float (&sums)[V::kTiles][V::kColumns / 2], Moments& moments) {
   using Half = typename V::Half;
   constexpr int kBlocks = V::kColumns / 8;
-  const int thread = static_cast<int>(threadIdx.x);
-  const int lane = thread % 32;
-  const Phase& phase = z.taps.phase[tile.phase];
+  const int lane = static_cast<int>(threadIdx.x) % 32;
   if constexpr (V::kScaled) {
     if (z.splits == 1) {
 #pragma unroll
@@ -187,23 +214,22 @@ __device__ inline void store_gathered(const Gather& z, const GatherTile& tile, i
     }
   }
   if (z.bias != nullptr && z.splits == 1) add_bias<V>(z, tile.column, sums);
+  [[maybe_unused]] bool valid_rows[2 * V::kTiles];
+  [[maybe_unused]] int pixels[2 * V::kTiles];
+  if constexpr (V::kMoments) {
+#pragma unroll
+    for (int row = 0; row < 2 * V::kTiles; ++row) {
+      const GatherRow own = row_of<V>(z, tile, row);
+      valid_rows[row] = own.valid;
+      pixels[row] = static_cast<int>(own.pixel);
+    }
+    add_moments<V>(valid_rows, sums, moments);
+  }
 #pragma unroll
   for (int row = 0; row < 2 * V::kTiles; ++row) {
     const int i = row % 2;
-    const int m =
-        (thread / 128 * V::kTiles + row / 2) * 64 + thread % 128 / 32 * 16 + lane / 4 + 8 * i;
-    const int line = z.by_pitch.divide(m);
-    const int column_of_tile = m - line * z.by_pitch.d;
-    const int image = z.by_lines.divide(line);
-    const int line_of_tile = line - image * z.by_lines.d;
-    const int w = tile.w + column_of_tile, h = tile.h + line_of_tile;
-    const bool valid = column_of_tile < z.width && w < phase.outputs_w && line_of_tile < z.height &&
-                       h < phase.outputs_h && image < z.tile_images &&
-                       tile.image + image < z.images;
-    const std::int64_t pixel =
-        (static_cast<std::int64_t>(tile.image + image) * z.out_h + phase.first_h + h * z.every_h) *
-            z.out_w +
-        phase.first_w + w * z.every_w;
+    const auto [valid, pixel] =
+        V::kMoments ? GatherRow{valid_rows[row], pixels[row]} : row_of<V>(z, tile, row);
     const std::int64_t at = pixel * z.out_channels + tile.column;
     const int columns_left = valid ? z.out_channels - tile.column : 0;
     float(&mine)[V::kColumns / 2] = sums[row / 2];
@@ -371,6 +397,7 @@ __global__ __launch_bounds__(kGatherThreads,
     Ring patch_ring, weight_ring;
     const int first_row = thread / 128 * V::kTiles * 64;
     const bool speaks = thread % 32 == 0;  // for its warp
+    std::conditional_t<V::kMoments, WarpMoments<V>, NoMoments> moments;
     for (int i = first_tile; i < z.tiles; i += next_tile) {
       const GatherTile tile = tile_at(z, i, V::kColumns, V::kChunk);
       const int first_group = z.taps.phase[tile.phase].groups_begin;
@@ -431,7 +458,13 @@ __global__ __launch_bounds__(kGatherThreads,
       for (int j = 0; j < V::kTiles; ++j) matrix_tile::hold(sums[j]);
       if (speaks && used_weights >= 0) tma::arrive(weight_empty + used_weights);
       if (speaks && used_patch >= 0) tma::arrive(patch_empty + used_patch);
-      store_gathered<V>(z, tile, unscale, sums);
+      store_gathered<V>(z, tile, unscale, sums, moments);
+    }
+    if constexpr (V::kMoments) {  // all tiles of a block have the same columns
+      const int rest = z.by_column_tiles.divide(first_tile);
+      put_moments<V>(moments, (first_tile - rest * z.column_tiles) * V::kColumns, z.out_channels,
+                     reinterpret_cast<float*>(patches),
+                     z.moments + static_cast<std::int64_t>(rest) * kMomentSums * z.out_channels);
     }
   }
 #else
