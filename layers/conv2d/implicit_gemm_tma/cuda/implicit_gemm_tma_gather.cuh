@@ -176,15 +176,15 @@ __device__ inline void add_bias(const Gather& z, int first_column,
   }
 }
 
-// One of this thread's rows: whether it is a pixel of the result, and which one.
+// One of this thread's rows: a pixel of the result, and how many columns are left from the tile's
+// first one on; 0: it is no pixel.
 struct GatherRow {
-  bool valid;
   std::int64_t pixel;
+  int columns_left;
 };
 template <class V>
-__device__ inline GatherRow row_of(const Gather& z, const GatherTile& tile, int row) {
-  const int thread = static_cast<int>(threadIdx.x);
-  const Phase& phase = z.taps.phase[tile.phase];
+__device__ inline GatherRow row_of(const Gather& z, const GatherTile& tile, const Phase& phase,
+                                   int thread, int row) {
   const int m = (thread / 128 * V::kTiles + row / 2) * 64 + thread % 128 / 32 * 16 +
                 thread % 32 / 4 + 8 * (row % 2);
   const int line = z.by_pitch.divide(m);
@@ -198,7 +198,7 @@ __device__ inline GatherRow row_of(const Gather& z, const GatherTile& tile, int 
       (static_cast<std::int64_t>(tile.image + image) * z.out_h + phase.first_h + h * z.every_h) *
           z.out_w +
       phase.first_w + w * z.every_w;
-  return {valid, pixel};
+  return {pixel, valid ? z.out_channels - tile.column : 0};
 }
 
 template <class V, class Moments>
@@ -206,7 +206,9 @@ __device__ inline void store_gathered(const Gather& z, const GatherTile& tile, i
                                       float (&sums)[V::kTiles][V::kColumns / 2], Moments& moments) {
   using Half = typename V::Half;
   constexpr int kBlocks = V::kColumns / 8;
-  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int thread = static_cast<int>(threadIdx.x);
+  const int lane = thread % 32;
+  const Phase& phase = z.taps.phase[tile.phase];
   if constexpr (V::kScaled) {
     if (z.splits == 1) {
 #pragma unroll
@@ -214,24 +216,24 @@ __device__ inline void store_gathered(const Gather& z, const GatherTile& tile, i
     }
   }
   if (z.bias != nullptr && z.splits == 1) add_bias<V>(z, tile.column, sums);
-  [[maybe_unused]] bool valid_rows[2 * V::kTiles];
   [[maybe_unused]] int pixels[2 * V::kTiles];
+  [[maybe_unused]] bool valid[2 * V::kTiles];
   if constexpr (V::kMoments) {
 #pragma unroll
     for (int row = 0; row < 2 * V::kTiles; ++row) {
-      const GatherRow own = row_of<V>(z, tile, row);
-      valid_rows[row] = own.valid;
+      const GatherRow own = row_of<V>(z, tile, phase, thread, row);
       pixels[row] = static_cast<int>(own.pixel);
+      valid[row] = own.columns_left > 0;
     }
-    add_moments<V>(valid_rows, sums, moments);
+    add_moments<V>(valid, sums, moments);
   }
 #pragma unroll
   for (int row = 0; row < 2 * V::kTiles; ++row) {
     const int i = row % 2;
-    const auto [valid, pixel] =
-        V::kMoments ? GatherRow{valid_rows[row], pixels[row]} : row_of<V>(z, tile, row);
+    const auto [pixel, columns_left] =
+        V::kMoments ? GatherRow{pixels[row], valid[row] ? z.out_channels - tile.column : 0}
+                    : row_of<V>(z, tile, phase, thread, row);
     const std::int64_t at = pixel * z.out_channels + tile.column;
-    const int columns_left = valid ? z.out_channels - tile.column : 0;
     float(&mine)[V::kColumns / 2] = sums[row / 2];
     if (z.splits > 1) {
       float* const to = z.parts + tile.part * z.out_count + at + 2 * (lane % 4);

@@ -34,7 +34,8 @@ constexpr double kU = 0x1p-24;
 
 // On the eight multiprocessors of the emulation: every shape of kGatherShapes but the narrow one,
 // with several tiles for each block and with fewer tiles than blocks, tiles with rows that are no
-// pixels, several images in a tile, columns behind the last channel, and sums in parts.
+// pixels, several images in a tile, columns behind the last channel, column tiles whose number does
+// not divide that of the blocks, and sums in parts.
 constexpr const char* kProblems[] = {"n=1,c=3,h=3,w=23,k=24,r=5,s=5,pad=2",
                                      "n=3,c=40,h=15,w=22,k=24,r=1,s=1",
                                      "n=6,c=3,h=9,w=23,k=72,r=1,s=1",
@@ -57,7 +58,9 @@ constexpr const char* kProblems[] = {"n=1,c=3,h=3,w=23,k=24,r=5,s=5,pad=2",
                                      "n=1,c=520,h=2,w=3,k=300,r=1,s=1",
                                      "n=8,c=16,h=32,w=32,k=256,r=1,s=1",
                                      "n=2,c=136,h=20,w=20,k=64,r=3,s=3,pad=1",
-                                     "n=2,c=32,h=16,w=16,k=128,r=3,s=3,pad=1"};
+                                     "n=2,c=32,h=16,w=16,k=128,r=3,s=3,pad=1",
+                                     "n=4,c=24,h=16,w=16,k=264,r=1,s=1",
+                                     "n=5,c=40,h=9,w=20,k=264,r=1,s=1"};
 
 const Conv2dAlgorithm& card() {
   return conv2d_algorithms(DeviceType::cuda).get("implicit_gemm_tma");
