@@ -114,8 +114,8 @@ std::string Conv2dOp::text() const {
     out += cat("; ", name_of(direction), " ", form.choice.algorithm->name, ", dense, because ",
                form.why_dense);
   }
-  if (forward_moments() != nullptr) out += "; statistics of y";
   if (joint_backward() != nullptr) out += "; dx and dw in one pass";
+  if (forward_moments() != nullptr) out += "; statistics of y";
   return out;
 }
 

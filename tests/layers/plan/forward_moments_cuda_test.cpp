@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// implicit_gemm_tma_moments_cuda_test.cpp: mean and spread of the channels that the forward of
-// implicit_gemm_tma leaves for a batch norm, against double sums over the numbers that it stored:
-// every kernel, sums in parts, ragged tiles, data with an offset and with heavy tails. And a batch
-// norm that is given them against one that reads the images itself.
+// forward_moments_cuda_test.cpp: mean and spread of the channels that forwards of convolutions
+// leave for a batch norm, against double sums over the numbers that they stored: every such kernel
+// of implicit_gemm_tma and depthwise_channels_last, sums in parts, ragged tiles, data with an
+// offset and with heavy tails. And a batch norm that is given them against one that is not.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -62,8 +62,20 @@ constexpr const char* kProblems[] = {"n=1,c=3,h=3,w=23,k=24,r=5,s=5,pad=2",
                                      "n=4,c=24,h=16,w=16,k=264,r=1,s=1",
                                      "n=5,c=40,h=9,w=20,k=264,r=1,s=1"};
 
-const Conv2dAlgorithm& card() {
-  return conv2d_algorithms(DeviceType::cuda).get("implicit_gemm_tma");
+// Of depthwise_channels_last: both strides, ragged strips, several bands, idle threads, one pixel
+// of a channel for each thread and many, channels that leave lanes free and more than a block has.
+constexpr const char* kDepthwise[] = {"n=2,c=13,h=9,w=11,k=13,r=3,s=3,pad=1,groups=13",
+                                      "n=1,c=8,h=5,w=6,k=8,r=3,s=3,groups=8",
+                                      "n=3,c=70,h=31,w=5,k=70,r=3,s=3,pad=1,groups=70",
+                                      "n=2,c=13,h=9,w=11,k=13,r=3,s=3,stride=2,pad=1,groups=13",
+                                      "n=3,c=70,h=60,w=4,k=70,r=3,s=3,stride=2,pad=1,groups=70",
+                                      "n=2,c=24,h=7,w=8,k=24,r=3,s=3,stride=2,pad=2,groups=24",
+                                      "n=6,c=72,h=1,w=1,k=72,r=3,s=3,pad=1,groups=72",
+                                      "n=9,c=32,h=40,w=17,k=32,r=3,s=3,pad=1,groups=32"};
+
+const Conv2dAlgorithm& card_of(const Conv2dProblem& z) {
+  const char* const name = z.groups > 1 ? "depthwise_channels_last" : "implicit_gemm_tma";
+  return conv2d_algorithms(DeviceType::cuda).get(name);
 }
 
 // f32 stands for tf32.
@@ -109,11 +121,11 @@ class Call {
     Tensor y, moments;  // on the device; without moments: undefined
   };
   Result run(bool with_moments) const {
-    const ForwardMoments* const moments = forward_moments_of(card(), z_);
+    const ForwardMoments* const moments = forward_moments_of(card_of(z_), z_);
     EXPECT_NE(moments, nullptr) << z_.text();
     Result out{.y = Tensor::full(stored_shape(z_.y_shape(), kLast), kNaN, z_.dtype, cuda()),
                .moments = {}};
-    const Conv2dScratch scratch(card(), z_, Direction::forward, cuda(), WeightUse::often);
+    const Conv2dScratch scratch(card_of(z_), z_, Direction::forward, cuda(), WeightUse::often);
     const Conv2dForwardArgs args{.problem = z_,
                                  .x = x_.raw_data(),
                                  .w = nullptr,
@@ -122,13 +134,13 @@ class Call {
                                  .workspace = scratch.workspace(),
                                  .prepared = scratch.prepare(w_.raw_data())};
     if (!with_moments) {
-      card().forward(args);
+      card_of(z_).forward(args);
       return out;
     }
     // A part more than there are, which nobody touches.
     const std::int64_t parts = moments->parts(z_);
     const Tensor to = Tensor::full({parts + 1, 4, out.y.dim(4)}, kNaN, DType::f32, cuda());
-    run_forward_moments(card(), *moments, args, to.data<float>());
+    run_forward_moments(card_of(z_), *moments, args, to.data<float>());
     const Tensor host = to.to(Device{});
     out.moments = Tensor::empty({parts, 4, out.y.dim(4)});
     const float* const from = host.data<float>();
@@ -185,19 +197,38 @@ Moments of_parts(const Tensor& moments, std::int64_t channel) {
   return out;
 }
 
-// The bounds of channel_moments.cuh. L: three merges of lanes, eight of warps, and the tiles of a
-// block, all that there are at most. Where sums have parts, a thread adds up to 64 differences to a
-// shift and a block 32 of these; the sum of their squares is what the parts hold.
-void check(const Moments& got, const Moments& want, double merges, bool in_parts,
-           const std::string& where) {
+// The bounds of channel_moments.cuh. merges: of sets on the way to a part. chain: numbers that one
+// thread adds in f32 as differences to a shift, if it does; their squares sum up to `shifted`.
+struct Way {
+  double merges = 0, chain = 0, shifted = 0;
+};
+void check(const Moments& got, const Moments& want, const Way& way, const std::string& where) {
   EXPECT_EQ(got.count, want.count) << where;
-  const double s = want.squares, n = want.count;
-  const double sums = in_parts ? 100 * kU : 0;
-  const double e = (merges + 2) * kU * want.largest + sums * std::sqrt(got.held / n);
+  const double s = want.squares, n = want.count, sums = way.chain * kU;
+  const double e = (way.merges + 2) * kU * want.largest + sums * std::sqrt(way.shifted / n);
   EXPECT_LE(std::abs(got.mean - want.mean), e) << where << ": mean " << want.mean;
   const double allowed =
-      (2 * merges + 4) * kU * s + 4 * e * std::sqrt(n * s) + n * e * e + 2 * sums * got.held;
+      (2 * way.merges + 4) * kU * s + 4 * e * std::sqrt(n * s) + n * e * e + 2 * sums * way.shifted;
   EXPECT_LE(std::abs(got.squares - s), allowed) << where << ": squares " << s;
+}
+
+// y has the bits of the forward alone, two runs give the same, and all channels keep the bounds.
+// way_of(held): for what the parts of a channel hold.
+template <class WayOf>
+void check_forward(const Conv2dProblem& z, Data data, const WayOf& way_of) {
+  const Call call(z, data);
+  const auto plain = call.run(false), got = call.run(true), again = call.run(true);
+  EXPECT_TRUE(testing::same_bits(got.y.to(Device{}), plain.y.to(Device{}))) << z.text();
+  EXPECT_TRUE(testing::same_bits(again.moments.to(Device{}), got.moments.to(Device{})));
+  const Tensor y = got.y.to(Device{}).to(DType::f32), parts = got.moments.to(Device{});
+  for (std::int64_t k = 0; k < y.dim(4); ++k) {
+    const Moments held = of_parts(parts, k);
+    check(held, of_numbers(y, k), way_of(held.held), cat(z.text(), " channel ", k));
+  }
+}
+
+Data data_of(std::size_t turn) {
+  return turn % 3 == 0 ? Data::offset : turn % 3 == 1 ? Data::heavy_tails : Data::normal;
 }
 
 TEST_F(ForwardMomentsOnCuda, AreThoseOfTheNumbersThatAreStored) {
@@ -206,32 +237,43 @@ TEST_F(ForwardMomentsOnCuda, AreThoseOfTheNumbersThatAreStored) {
   std::size_t turn = 0;
   for (const char* text : kProblems) {
     for (const DType dtype : {DType::bf16, DType::f16, DType::f32}) {
-      const Data data = turn % 3 == 0   ? Data::offset
-                        : turn % 3 == 1 ? Data::heavy_tails
-                                        : Data::normal;
+      const Data data = data_of(turn);
       turn += turn % 9 == 8 ? 2 : 1;  // all data with all types
       const Conv2dProblem z = problem_of(text, dtype);
       const GatherPlan plan = plan_of(z);
       if (kGatherShapes[plan.shape].columns < 32 && plan.splits == 1) {
-        EXPECT_EQ(forward_moments_of(card(), z), nullptr);
+        EXPECT_EQ(forward_moments_of(card_of(z), z), nullptr);
         continue;
       }
       shapes.insert(plan.splits == 1 ? plan.shape : -1);
       in_parts.insert(plan.splits > 1);
-      const Call call(z, data);
-      const auto plain = call.run(false), got = call.run(true), again = call.run(true);
-      EXPECT_TRUE(testing::same_bits(got.y.to(Device{}), plain.y.to(Device{}))) << z.text();
-      EXPECT_TRUE(testing::same_bits(again.moments.to(Device{}), got.moments.to(Device{})));
-      const Tensor y = got.y.to(Device{}).to(DType::f32), parts = got.moments.to(Device{});
-      for (std::int64_t k = 0; k < y.dim(4); ++k) {
-        check(of_parts(parts, k), of_numbers(y, k), 11 + plan.row_tiles, plan.splits > 1,
-              cat(z.text(), " channel ", k));
-      }
+      // Three merges of lanes, eight of warps, and the tiles of a block, all that there are at
+      // most. Where sums have parts, a thread adds up to 64 differences and a block 32 of these.
+      check_forward(z, data, [&](double held) {
+        return plan.splits > 1 ? Way{.merges = 1, .chain = 100, .shifted = held}
+                               : Way{.merges = 11.0 + plan.row_tiles};
+      });
     }
   }
   if (!testing::is_emulated()) return;
   EXPECT_EQ(shapes, (std::set<int>{-1, 0, 1, 2, 3, 4, 6, 7, 8}));
   EXPECT_EQ(in_parts.size(), 2u);
+}
+
+// A thread adds up to 4 x 28 numbers. Its shift, the first one, may be the one that is farthest
+// from their mean: then the squares about it are 113 times those about the mean. Its neighbours, 31
+// at most, are merged.
+TEST_F(ForwardMomentsOnCuda, AreThoseOfADepthwiseLayer) {
+  std::size_t turn = 0;
+  for (const char* text : kDepthwise) {
+    for (const DType dtype : {DType::bf16, DType::f16}) {
+      for (int i = 0; i < 2; ++i) {
+        check_forward(problem_of(text, dtype), data_of(turn++), [](double held) {
+          return Way{.merges = 33, .chain = 112, .shifted = 113 * held};
+        });
+      }
+    }
+  }
 }
 
 struct Norm {
@@ -303,14 +345,17 @@ TEST_F(ForwardMomentsOnCuda, IsCountedAsTheForwardOfTheCard) {
   EXPECT_EQ(counter.runs().begin()->second, 1);
 }
 
-TEST_F(ForwardMomentsOnCuda, OtherCardsHaveNone) {
-  const Conv2dProblem z = problem_of("n=2,c=16,h=8,w=8,k=16,r=3,s=3,pad=1,groups=16", DType::bf16);
-  EXPECT_EQ(
-      forward_moments_of(conv2d_algorithms(DeviceType::cuda).get("depthwise_channels_last"), z),
-      nullptr);
+TEST_F(ForwardMomentsOnCuda, OtherProblemsHaveNone) {
+  const auto has = [](const char* text) {
+    const Conv2dProblem z = problem_of(text, DType::bf16);
+    return forward_moments_of(card_of(z), z) != nullptr;
+  };
+  EXPECT_TRUE(has("n=2,c=16,h=8,w=8,k=16,r=3,s=3,pad=1,groups=16"));
+  EXPECT_FALSE(has("n=2,c=16,h=8,w=8,k=16,r=5,s=5,pad=2,groups=16"));
+  EXPECT_FALSE(has("n=2,c=16,h=8,w=8,k=8"));  // the narrow kernel
   // More pixels than f32 counts one by one.
-  EXPECT_EQ(forward_moments_of(card(), problem_of("n=64,c=8,h=513,w=512,k=64", DType::bf16)),
-            nullptr);
+  EXPECT_FALSE(has("n=64,c=8,h=513,w=512,k=64"));
+  EXPECT_FALSE(has("n=64,c=8,h=513,w=512,k=8,r=3,s=3,pad=1,groups=8"));
 }
 
 }  // namespace
