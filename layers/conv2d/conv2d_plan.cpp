@@ -257,21 +257,22 @@ void Conv2dOp::forward(PlanBuilder& builder) {
   const bool from_factors = takes_factors(Direction::forward);
   if (from_factors) builder.make_factors(x());
   const Tensor residual = residual_at_ > 0 ? builder.value(inputs[residual_at_]) : Tensor();
-  const ForwardMoments* const moments = forward_moments();
-  emit_forward(
-      builder, work(Direction::forward),
-      {.x = from_factors ? Tensor() : images_or_value(builder),
-       .w = weights.w,
-       .b = weights.b,
-       .prepared = weights.prepared,
-       .y = builder.value(output),
-       .x_factors = from_factors ? builder.factors(x()) : Tensor(),
-       .moments = moments == nullptr ? Tensor()
-                                     : builder.moments_target(output, moments->parts(problem_))},
-      {.residual = residual.defined() ? residual.raw_data() : nullptr,
-       .relu = relu_,
-       .most = most_,
-       .residual_type = residual.defined() ? residual.dtype() : DType::f32});
+  Tensor moments;
+  if (const ForwardMoments* const leaves = forward_moments()) {
+    moments = builder.moments_target(output, leaves->parts(problem_));
+  }
+  emit_forward(builder, work(Direction::forward),
+               {.x = from_factors ? Tensor() : images_or_value(builder),
+                .w = weights.w,
+                .b = weights.b,
+                .prepared = weights.prepared,
+                .y = builder.value(output),
+                .x_factors = from_factors ? builder.factors(x()) : Tensor(),
+                .moments = moments},
+               {.residual = residual.defined() ? residual.raw_data() : nullptr,
+                .relu = relu_,
+                .most = most_,
+                .residual_type = residual.defined() ? residual.dtype() : DType::f32});
 }
 
 void Conv2dOp::backward(PlanBuilder& builder) {
