@@ -53,6 +53,9 @@ struct BatchNormHalvesArgs {
   // Such a block of the residual, where both are there; residual_has_bound: it has a bound, too.
   Tensor residual_factors = {};
   bool residual_has_bound = false;
+  // f32 [parts,4,Cp], mean and spread of x (framework/cuda/channel_moments.cuh) that whoever wrote
+  // x has left; undefined: they are taken of x in a pass of its own.
+  Tensor x_moments = {};
 };
 extern CONVSCOPE_API KernelSlot<void(const BatchNormHalvesArgs&)> batch_norm_halves_kernel;
 

@@ -3,7 +3,8 @@
 // over the images for each direction.
 //
 // Plan      forward   1 sums of x - first and of its square for each channel, `first` being its
-//                       first number, so that an offset costs no digits (channel_sums.cuh)
+//                       first number, so that an offset costs no digits (channel_sums.cuh);
+//                       left out where whoever wrote x has taken its moments (channel_moments.cuh)
 //                     2 a small launch adds the parts: statistics, factors, and the running ones
 //                     3 x factor + shift + residual, the curve, one rounding
 //           backward  1 sums of g and g (x - mean)
@@ -17,7 +18,7 @@
 //           and launch 2 what dx can be with it.
 // Numerics  see batch_norm2d_halves.h
 // Read next framework/cuda/channel_sums.cuh; batch_norm2d_cuda.cu, the same for f32
-#include "framework/cuda/channel_sums.cuh"
+#include "framework/cuda/channel_moments.cuh"
 #include "layers/batch_norm2d/batch_norm2d_halves.h"
 #include "layers/dispatch/layout/half_factors.h"
 
@@ -142,19 +143,25 @@ __device__ inline void write_bound(const Statistics& z, std::int64_t count) {
 
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    finish_moments(const T* x, WalkOf<T> walk, const float* part, Statistics z) {
+    finish_moments(const T* x, WalkOf<T> walk, const float* part, int given, Statistics z) {
   let_next_kernel_start();
   wait_for_previous_kernel();
   if (z.head != nullptr && blockIdx.x == 0) write_bound(z, walk.pixels);
   double sums[2];
-  walk.add_parts(part, sums);
+  float first = 0;  // what the sums are counted from
+  if (given > 0) {
+    first = add_moment_parts(part, given, walk, sums);
+  } else {
+    walk.add_parts(part, sums);
+    if (walk.channel() < walk.lanes()) first = to_float(x[walk.channel()]);
+  }
   const int c = walk.channel();
   if (!walk.is_finisher() || c >= walk.lanes()) return;
   float factor = 0, shift = 0, middle = 0;
   if (c < z.channels) {
     const auto count = static_cast<double>(walk.pixels);
     const double off = sums[0] / count;
-    const double mean = static_cast<double>(to_float(x[c])) + off;
+    const double mean = static_cast<double>(first) + off;
     const double spread = sums[1] / count - off * off;
     const double variance = spread <= 0 ? 0.0 : spread;  // NaN passes
     const double inverse = 1 / ::sqrt(variance + z.eps);
@@ -476,9 +483,13 @@ void apply(const WalkOf<T>& walk, const Tensor& x, const float* factors, const T
 template <class T>
 void train_typed(const BatchNormHalvesArgs& args) {
   const WalkOf<T> walk(args.x.shape());
-  auto* const part = cuda_scratch_of<float>(walk.part_floats(2));
+  const bool given = args.x_moments.defined();
+  float* part = floats(args.x_moments);
+  if (!given) {
+    part = cuda_scratch_of<float>(walk.part_floats(2));
+    launch(moment_sums<T>, walk.shape(), pieces(args.x), walk, part);
+  }
   auto* const factors = args.factors.data<float>();
-  launch(moment_sums<T>, walk.shape(), pieces(args.x), walk, part);
   const Statistics statistics{.weight = args.weight.data<float>(),
                               .bias = args.bias.data<float>(),
                               .mean = args.mean.data<double>(),
@@ -493,7 +504,8 @@ void train_typed(const BatchNormHalvesArgs& args) {
                               .beside_head = head_of(args.residual_factors),
                               .beside_bound = args.residual_has_bound,
                               .most = args.relu ? args.most : INFINITY};
-  launch(finish_moments<T>, walk.finish_shape(), args.x.data<T>(), walk, part, statistics);
+  launch(finish_moments<T>, walk.finish_shape(), args.x.data<T>(), walk, part,
+         given ? static_cast<int>(args.x_moments.dim(0)) : 0, statistics);
   apply<T>(walk, args.x, factors, args.residual, {args.relu, args.most},
            {.y = pieces_to(args.y),
             .halves = args.bound_alone ? nullptr : halves_in(args.y_factors),

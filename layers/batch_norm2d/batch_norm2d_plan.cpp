@@ -124,7 +124,8 @@ void BatchNormOp::train_channels_last(PlanBuilder& builder) {
       .y_factors = has_bound ? builder.factors_target(output, as_factors, true) : Tensor(),
       .bound_alone = !as_factors,
       .residual_factors = has_bound && residual_ ? builder.factors(inputs[1]) : Tensor(),
-      .residual_has_bound = beside.has_bound};
+      .residual_has_bound = beside.has_bound,
+      .x_moments = builder.moments(inputs[0])};
   builder.call([run = batch_norm_halves_kernel.get(builder.device()), args] { run(args); });
 }
 

@@ -113,6 +113,9 @@ class CONVSCOPE_API Conv2dOp final : public PlanOp {
   }
   // It is asked for, and reads factors where they are given.
   bool takes_factors(Direction direction) const;
+  // The forward that leaves mean and spread of its channels; null: nobody asks for them, or the
+  // card has none.
+  const ForwardMoments* forward_moments() const;
   // The kernel that makes dx and dw; null: each has its own.
   const JointBackward* joint_backward() const;
   double form_ms(const Conv2dForm& form, const Conv2dProblem& problem, Direction direction) const;
@@ -127,6 +130,7 @@ class CONVSCOPE_API Conv2dOp final : public PlanOp {
   Ref<SparseWeights> sparse_;  // may be null
   WeightUse use_;
   bool wants_both_ = false;
+  bool feeds_norm_ = false;            // in training a batch norm alone reads y
   std::optional<BatchNormFold> norm_;  // inference only
   std::size_t residual_at_ = 0;        // inputs[residual_at_] is added; 0: none
   bool relu_ = false;

@@ -116,7 +116,16 @@ std::string Conv2dOp::text() const {
                form.why_dense);
   }
   if (joint_backward() != nullptr) out += "; dx and dw in one pass";
+  if (forward_moments() != nullptr) out += "; statistics of y";
   return out;
+}
+
+const ForwardMoments* Conv2dOp::forward_moments() const {
+  const Conv2dForm& form = this->form(Direction::forward);
+  if (!feeds_norm_ || form.in_blocks || problem_.layout != ActivationLayout::channels_last) {
+    return nullptr;
+  }
+  return forward_moments_of(*form.choice.algorithm, problem_);
 }
 
 const JointBackward* Conv2dOp::joint_backward() const {
@@ -152,6 +161,7 @@ bool Conv2dOp::absorb(const PlanGraph& graph, PlanOp& next) {
   }
   if (residual_at_ > 0) return false;
   const auto* const norm = dynamic_cast<const BatchNormOp*>(&next);
+  feeds_norm_ = norm != nullptr && graph.training();
   if (norm != nullptr && !graph.training() && !norm_ && norm->is_plain()) {
     norm_ = norm->fold();
     return true;
@@ -255,13 +265,18 @@ void Conv2dOp::forward(PlanBuilder& builder) {
   const bool from_factors = takes_factors(Direction::forward);
   if (from_factors) builder.make_factors(x());
   const Tensor residual = residual_at_ > 0 ? builder.value(inputs[residual_at_]) : Tensor();
+  Tensor moments;
+  if (const ForwardMoments* const leaves = forward_moments()) {
+    moments = builder.moments_target(output, leaves->parts(problem_));
+  }
   emit_forward(builder, work(Direction::forward),
                {.x = from_factors ? Tensor() : images_or_value(builder),
                 .w = weights.w,
                 .b = weights.b,
                 .prepared = weights.prepared,
                 .y = builder.value(output),
-                .x_factors = from_factors ? builder.factors(x()) : Tensor()},
+                .x_factors = from_factors ? builder.factors(x()) : Tensor(),
+                .moments = moments},
                {.residual = residual.defined() ? residual.raw_data() : nullptr,
                 .relu = relu_,
                 .most = most_,

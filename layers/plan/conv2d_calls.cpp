@@ -95,19 +95,25 @@ void emit_forward(PlanBuilder& builder, const Conv2dWork& work, const Conv2dForw
                                   ? preparation_of_step(builder, work, tensors.w, workspace)
                                   : Preparation{.prepared = address_of(tensors.prepared)};
   const bool fuses = work.algorithm->fuses_epilogue;
-  builder.call([problem = work.problem, run = work.algorithm->forward, images = builder.images(),
+  const ForwardMoments* const moments =
+      tensors.moments.defined() ? forward_moments_of(*work.algorithm, work.problem) : nullptr;
+  builder.call([problem = work.problem, card = work.algorithm, moments, images = builder.images(),
                 at = tensors, prepare, workspace, fused = fuses ? behind : Conv2dEpilogue{},
                 separate = fuses ? Conv2dEpilogue{} : behind, device = builder.device()] {
-    run({.problem = problem,
-         .x = at.x_factors.defined() ? nullptr : address_of(at.x, images),
-         .w = address_of(at.w),
-         .b = address_of(at.b),
-         .y = at.y.raw_data(),
-         .workspace = workspace,
-         .epilogue = fused,
-         .prepared = prepare(problem),
-         .views = {},
-         .x_factors = factors_in(at.x_factors)});
+    const Conv2dForwardArgs args{.problem = problem,
+                                 .x = at.x_factors.defined() ? nullptr : address_of(at.x, images),
+                                 .w = address_of(at.w),
+                                 .b = address_of(at.b),
+                                 .y = at.y.raw_data(),
+                                 .workspace = workspace,
+                                 .epilogue = fused,
+                                 .prepared = prepare(problem),
+                                 .views = {},
+                                 .x_factors = factors_in(at.x_factors)};
+    if (moments != nullptr) {
+      return run_forward_moments(*card, *moments, args, at.moments.data<float>());
+    }
+    card->forward(args);
     if (!separate.empty()) conv2d_epilogue_kernel.get(device)(separate, at.y);
   });
 }

@@ -9,6 +9,7 @@
 
 #include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/sparse_weights.h"
+#include "layers/plan/forward_moments.h"
 #include "layers/plan/joint_backward.h"
 #include "layers/plan/plan_builder.h"
 
@@ -33,6 +34,7 @@ struct Conv2dForwardTensors {
   Tensor prepared = {};   // by emit_preparation(); undefined: in each call, where there is a need
   Tensor y = {};          // assigned
   Tensor x_factors = {};  // u8, a block of factors (dispatch/layout/half_factors.h): x is not read
+  Tensor moments = {};    // assigned, by a card that has them (forward_moments.h)
 };
 CONVSCOPE_API void emit_forward(PlanBuilder& builder, const Conv2dWork& work,
                                 const Conv2dForwardTensors& tensors,

@@ -207,6 +207,16 @@ void PlanBuilder::make_gradient_factors(ValueId value) {
   });
 }
 
+Tensor PlanBuilder::moments_target(ValueId value, std::int64_t parts) {
+  const std::int64_t lanes = graph_.stored_shape(value)[4];
+  return use(state(value).moments = slot({parts, 4, lanes}, DType::f32));
+}
+
+Tensor PlanBuilder::moments(ValueId value) {
+  const Slot slot = state(value).moments;
+  return slot == kNoSlot ? Tensor() : use(slot);
+}
+
 PlanBuilder::Target PlanBuilder::parameter_gradient(const Variable& parameter) {
   Variable::State& state = *parameter.state();
   if (!state.grad.defined()) {

@@ -101,6 +101,12 @@ class CONVSCOPE_API PlanBuilder {
   Tensor factors_target(ValueId value, bool halves, bool bound);
   Tensor gradient_factors_target(ValueId value);
 
+  // Mean and spread of the channels of a value in parts, f32 [parts,4,channels as they are stored]
+  // (framework/cuda/channel_moments.cuh), where the operation that gives the value leaves them. The
+  // next call writes them; the next call reads them, undefined: there are none.
+  Tensor moments_target(ValueId value, std::int64_t parts);
+  Tensor moments(ValueId value);
+
   // The gradient of a parameter. A parameter that two layers share is added to the second time.
   Target parameter_gradient(const Variable& parameter);
 
@@ -179,6 +185,7 @@ class CONVSCOPE_API PlanBuilder {
     Slot slot = kNoSlot, gradient = kNoSlot;
     bool has_gradient = false;
     Factors factors, gradient_factors;
+    Slot moments = kNoSlot;
   };
   using Owned = std::unique_ptr<void, void (*)(void*)>;
 

@@ -63,6 +63,7 @@
 #include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_run.h"
 #include "layers/conv2d/reads_f32.h"
 #include "layers/conv2d/shared/cuda/device_time.cuh"
+#include "layers/plan/forward_moments.h"
 
 namespace convscope {
 namespace {
@@ -219,10 +220,15 @@ BlasGemm product_of(const Conv2dProblem& z) {
   return gemm;
 }
 
-void forward(const Conv2dForwardArgs& args) {
+// moments: null, or what forward_moments.h says.
+void run_forward(const Conv2dForwardArgs& args, float* moments) {
   const Conv2dProblem& z = args.problem;
   const auto plans = plans_of(z, Direction::forward);
   const Work work = work_in(z, Direction::forward, *plans, args.workspace);
+  // The statistics are counted for the plan of halves, and the workspace may have no room for them.
+  CONVSCOPE_CHECK(moments == nullptr || !plans->reads_f32 || args.x_factors.given(),
+                  "implicit_gemm_tma",
+                  "expected x as half factors where statistics of y are wanted");
   const Factor x =
       factor_of(z, Direction::forward, *plans, args.x, args.x_factors, args.w, args.prepared, work);
   run_gather(plans->as_run, Direction::forward, x.plan,
@@ -233,7 +239,15 @@ void forward(const Conv2dForwardArgs& args) {
               .bias = args.b,
               .residual = args.epilogue.residual,
               .relu = args.epilogue.relu,
-              .parts = work.parts});
+              .parts = work.parts,
+              .moments = moments});
+}
+
+void forward(const Conv2dForwardArgs& args) { run_forward(args, nullptr); }
+
+std::int64_t parts_of_moments(const Conv2dProblem& z) {
+  const auto plans = plans_of(z, Direction::forward);
+  return moment_parts(plans->as_run, plans->gather);
 }
 
 void backward_data(const Conv2dBackwardDataArgs& args) {
@@ -399,7 +413,10 @@ const Conv2dAlgorithm kCard{
     .backward_weight = backward_weight,
 };
 
+const ForwardMoments kMoments{.parts = parts_of_moments, .run = run_forward};
+
 }  // namespace
 CONVSCOPE_KERNEL(conv2d_reads_f32_kernel, cuda, reads_f32)
 }  // namespace convscope
 CONVSCOPE_CONV2D_ALGORITHM(convscope::kCard)
+CONVSCOPE_CONV2D_FORWARD_MOMENTS(convscope::kCard, convscope::kMoments)

@@ -15,6 +15,7 @@
 #include "framework/cuda/tma.cuh"
 #include "layers/conv2d/epilogue.cuh"
 #include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_floats.cuh"
+#include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_moments.cuh"
 #include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_plan.h"
 
 namespace convscope::implicit_gemm_tma {
@@ -26,8 +27,9 @@ constexpr int kProducerRegisters = 40;
 // stored as. f32 is made of those, or of halves that were scaled (half_factors.h).
 // kPlanes 2: of f32 in full precision, two halves of each number: high and low. Three of their four
 // products are summed, and results are planes (implicit_gemm_tma_halves.cuh).
+// kMoments: leaves mean and spread of its channels, too (implicit_gemm_tma_moments.cuh).
 template <class Half_, int kTiles_, int kColumns_, int kBlocks_, int kChunk_, bool kBackward_,
-          class Out_ = Half_, int kPlanes_ = 1>
+          class Out_ = Half_, int kPlanes_ = 1, bool kMoments_ = false>
 struct GatherVariant {
   static constexpr int kPlanes = kPlanes_;
   using Half = Half_;
@@ -44,6 +46,7 @@ struct GatherVariant {
   static constexpr int kDepths = 32 / static_cast<int>(sizeof(Half));  // channels of a product
   static constexpr int kWeightRow = kBackward_ ? 64 : kChunk_;
   static constexpr bool kBackward = kBackward_;
+  static constexpr bool kMoments = kMoments_;
   // 384 threads begin with 168 registers each, or with 80 when two blocks share a multiprocessor.
   // Of these the producers keep 40; more than is left in the block would be waited for forever.
   static constexpr int kRegisters = kBlocks_ == 1 ? 232 : 96;
@@ -60,8 +63,9 @@ struct GatherVariant {
 
 struct Gather {
   TensorMap pixels, weights;
-  void* out = nullptr;     // [N, out_h, out_w, out_channels]
-  float* parts = nullptr;  // [splits] of the same, when splits > 1
+  void* out = nullptr;       // [N, out_h, out_w, out_channels]
+  float* parts = nullptr;    // [splits] of the same, when splits > 1
+  float* moments = nullptr;  // [parts][4][out_channels]; null: not wanted
   const void* bias = nullptr;
   const void* residual = nullptr;
   const float* pixels_scale = nullptr;  // of scaled factors
@@ -182,9 +186,34 @@ __device__ inline void add_bias(const Gather& z, int first_column,
   }
 }
 
+// One of this thread's rows: a pixel of the result, and how many columns are left from the tile's
+// first one on; 0: it is no pixel.
+struct GatherRow {
+  std::int64_t pixel;
+  int columns_left;
+};
 template <class V>
+__device__ inline GatherRow row_of(const Gather& z, const GatherTile& tile, const Phase& phase,
+                                   int thread, int row) {
+  const int m = (thread / 128 * V::kTiles + row / 2) * 64 + thread % 128 / 32 * 16 +
+                thread % 32 / 4 + 8 * (row % 2);
+  const int line = z.by_pitch.divide(m);
+  const int column_of_tile = m - line * z.by_pitch.d;
+  const int image = z.by_lines.divide(line);
+  const int line_of_tile = line - image * z.by_lines.d;
+  const int w = tile.w + column_of_tile, h = tile.h + line_of_tile;
+  const bool valid = column_of_tile < z.width && w < phase.outputs_w && line_of_tile < z.height &&
+                     h < phase.outputs_h && image < z.tile_images && tile.image + image < z.images;
+  const std::int64_t pixel =
+      (static_cast<std::int64_t>(tile.image + image) * z.out_h + phase.first_h + h * z.every_h) *
+          z.out_w +
+      phase.first_w + w * z.every_w;
+  return {pixel, valid ? z.out_channels - tile.column : 0};
+}
+
+template <class V, class Moments>
 __device__ inline void store_gathered(const Gather& z, const GatherTile& tile, int unscale,
-                                      float (&sums)[V::kTiles][V::kColumns / 2]) {
+                                      float (&sums)[V::kTiles][V::kColumns / 2], Moments& moments) {
   using Half = typename V::StoredHalf;
   constexpr int kBlocks = V::kColumns / 8;
   const int thread = static_cast<int>(threadIdx.x);
@@ -197,25 +226,24 @@ __device__ inline void store_gathered(const Gather& z, const GatherTile& tile, i
     }
   }
   if (z.bias != nullptr && z.splits == 1) add_bias<V>(z, tile.column, sums);
+  [[maybe_unused]] int pixels[2 * V::kTiles];
+  [[maybe_unused]] bool valid[2 * V::kTiles];
+  if constexpr (V::kMoments) {
+#pragma unroll
+    for (int row = 0; row < 2 * V::kTiles; ++row) {
+      const GatherRow own = row_of<V>(z, tile, phase, thread, row);
+      pixels[row] = static_cast<int>(own.pixel);
+      valid[row] = own.columns_left > 0;
+    }
+    add_moments<V>(valid, sums, moments);
+  }
 #pragma unroll
   for (int row = 0; row < 2 * V::kTiles; ++row) {
     const int i = row % 2;
-    const int m =
-        (thread / 128 * V::kTiles + row / 2) * 64 + thread % 128 / 32 * 16 + lane / 4 + 8 * i;
-    const int line = z.by_pitch.divide(m);
-    const int column_of_tile = m - line * z.by_pitch.d;
-    const int image = z.by_lines.divide(line);
-    const int line_of_tile = line - image * z.by_lines.d;
-    const int w = tile.w + column_of_tile, h = tile.h + line_of_tile;
-    const bool valid = column_of_tile < z.width && w < phase.outputs_w && line_of_tile < z.height &&
-                       h < phase.outputs_h && image < z.tile_images &&
-                       tile.image + image < z.images;
-    const std::int64_t pixel =
-        (static_cast<std::int64_t>(tile.image + image) * z.out_h + phase.first_h + h * z.every_h) *
-            z.out_w +
-        phase.first_w + w * z.every_w;
+    const auto [pixel, columns_left] =
+        V::kMoments ? GatherRow{pixels[row], valid[row] ? z.out_channels - tile.column : 0}
+                    : row_of<V>(z, tile, phase, thread, row);
     const std::int64_t at = pixel * z.out_channels + tile.column;
-    const int columns_left = valid ? z.out_channels - tile.column : 0;
     float(&mine)[V::kColumns / 2] = sums[row / 2];
     if (z.splits > 1) {
       float* const to = z.parts + tile.part * z.out_count + at + 2 * (lane % 4);
@@ -416,6 +444,7 @@ __global__ __launch_bounds__(kGatherThreads,
     [[maybe_unused]] const step::Place low_patch = step::bytes(z.patch_stage_bytes);
     const int first_row = thread / 128 * V::kTiles * 64;
     const bool speaks = thread % 32 == 0;  // for its warp
+    std::conditional_t<V::kMoments, WarpMoments<V>, NoMoments> moments;
     for (int i = first_tile; i < z.tiles; i += next_tile) {
       const GatherTile tile = tile_at(z, i, V::kColumns, V::kChunk);
       const int first_group = z.taps.phase[tile.phase].groups_begin;
@@ -506,7 +535,13 @@ __global__ __launch_bounds__(kGatherThreads,
         store_planes<V>(z, tile, whole);
         continue;
       }
-      store_gathered<V>(z, tile, unscale, sums);
+      store_gathered<V>(z, tile, unscale, sums, moments);
+    }
+    if constexpr (V::kMoments) {  // all tiles of a block have the same columns
+      const int rest = z.by_column_tiles.divide(first_tile);
+      put_moments<V>(moments, (first_tile - rest * z.column_tiles) * V::kColumns, z.out_channels,
+                     reinterpret_cast<float*>(patches),
+                     z.moments + static_cast<std::int64_t>(rest) * kMomentSums * z.out_channels);
     }
   }
 #else

@@ -23,6 +23,14 @@ const Kernels& bf16_kernels();
 const Kernels& tf32_kernels();  // scaled factors of f16, results of f32
 const Kernels& f32_kernels();   // factors and results of f32; no backward_weight
 
+// The forward of each shape that leaves mean and spread of its channels, too; null: there is none.
+struct MomentKernels {
+  void (*gather[kGatherShapeCount])(Gather);
+};
+const MomentKernels& f16_moment_kernels();
+const MomentKernels& bf16_moment_kernels();
+const MomentKernels& tf32_moment_kernels();
+
 inline DType weight_type(const Conv2dProblem& z) { return z.operand_types().w; }
 // Halves of w [K][R S][C rounded up].
 inline std::int64_t packed_count(const Conv2dProblem& z) {
@@ -60,9 +68,14 @@ struct GatherOperands {
   bool relu = false;
   float* parts = nullptr;
   const void* unscale = nullptr;  // float2, of two planes
+  // Of a forward without residual and ReLU: f32 [moment_parts()][4][channels], assigned
+  // (framework/cuda/channel_moments.cuh); null: not wanted.
+  float* moments = nullptr;
 };
 void (*halves_kernel(int shape))(Gather);  // of kHalvesShapes
 std::int64_t gather_parts(const Conv2dProblem& z, Direction direction, const GatherPlan& plan);
+// 0: the forward leaves none.
+std::int64_t moment_parts(const Conv2dProblem& z, const GatherPlan& plan);
 void run_gather(const Conv2dProblem& problem, Direction direction, const GatherPlan& plan,
                 const GatherOperands& operands);
 

@@ -5,6 +5,7 @@
 #include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_pack.cuh"
 #include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_run.h"
 #include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_scaled.cuh"
+#include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_summed_moments.cuh"
 #include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_weight.cuh"
 
 namespace convscope::implicit_gemm_tma {
@@ -15,6 +16,25 @@ std::int64_t eights(std::int64_t channels) { return round_up(channels, std::int6
 
 const Kernels& kernels_of(const Conv2dProblem& z) {
   return is_scaled(z) ? tf32_kernels() : z.dtype == DType::bf16 ? bf16_kernels() : f16_kernels();
+}
+
+const MomentKernels& moment_kernels_of(const Conv2dProblem& z) {
+  return is_scaled(z)             ? tf32_moment_kernels()
+         : z.dtype == DType::bf16 ? bf16_moment_kernels()
+                                  : f16_moment_kernels();
+}
+
+// As many as run at once. With moments all tiles of a block have the same columns.
+int gather_blocks(const GatherPlan& plan, bool with_moments) {
+  const int at_once = cuda_device_facts().multiprocessors * shape_of(plan).blocks;
+  const int most = with_moments ? at_once / plan.column_tiles * plan.column_tiles : at_once;
+  return std::min(plan.row_tiles * plan.splits * plan.column_tiles, most);
+}
+
+// y as a walk over its pieces.
+template <class T>
+WalkOf<T> walk_over_y(const Conv2dProblem& z) {
+  return WalkOf<T>(stored_shape(z.y_shape(), ActivationLayout::channels_last));
 }
 
 template <class Body>
@@ -118,6 +138,16 @@ std::int64_t gather_parts(const Conv2dProblem& z, Direction direction, const Gat
          (direction == Direction::forward ? z.p() * z.q() * eights(z.k) : z.h * z.w * eights(z.c));
 }
 
+std::int64_t moment_parts(const Conv2dProblem& z, const GatherPlan& plan) {
+  constexpr std::int64_t kMostCounted = 1 << 24;  // f32 counts them
+  if (z.n * z.p() * z.q() > kMostCounted) return 0;
+  if (plan.splits > 1) {
+    return is_scaled(z) ? walk_over_y<float>(z).splits : walk_over_y<Float16>(z).splits;
+  }
+  if (moment_kernels_of(z).gather[plan.shape] == nullptr) return 0;
+  return gather_blocks(plan, true) / plan.column_tiles;
+}
+
 void run_gather(const Conv2dProblem& z, Direction direction, const GatherPlan& plan,
                 const GatherOperands& operands) {
   const bool forward = direction == Direction::forward;
@@ -192,15 +222,25 @@ void run_gather(const Conv2dProblem& z, Direction direction, const GatherPlan& p
   gather.by_pitch = FastDivisor(plan.pitch);
   gather.by_lines = FastDivisor(plan.lines);
   gather.taps = plan.taps;
-  const int at_once = cuda_device_facts().multiprocessors * shape.blocks;
+  gather.moments = operands.moments;
+  const bool with_moments = operands.moments != nullptr && plan.splits == 1;
   const Kernels& kernels = plan.from_f32 ? f32_kernels() : kernels_of(z);
-  launch(halves ? halves_kernel(plan.shape) : kernels.gather[forward ? 0 : 1][plan.shape],
-         {.grid = dim3(static_cast<unsigned>(std::min(gather.tiles, at_once))),
+  launch(halves         ? halves_kernel(plan.shape)
+         : with_moments ? moment_kernels_of(z).gather[plan.shape]
+                        : kernels.gather[forward ? 0 : 1][plan.shape],
+         {.grid = dim3(static_cast<unsigned>(gather_blocks(plan, with_moments))),
           .block = dim3(kGatherThreads),
           .shared_bytes = plan.shared_bytes,
           .overlaps_previous = true},
          gather);
   if (plan.splits == 1) return;
+  if (operands.moments != nullptr) {
+    return with_stored_type(z.dtype, [&](auto zero) {
+      using T = decltype(zero);
+      const auto walk = walk_over_y<T>(z);
+      launch(sum_with_moments_kernel<T>, walk.shape(), gather, walk);
+    });
+  }
   LaunchShape sums = grid_for(gather.out_count / (is_scaled(z) ? 4 : 8));
   sums.overlaps_previous = true;
   if (is_scaled(z)) return launch(sum_gathered_floats_kernel<float>, sums, gather);

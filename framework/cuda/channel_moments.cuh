@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// channel_moments.cuh: the mean and the spread of each channel, collected in parts while images
+// with their channels last are written, and added in one order afterwards.
+//
+// Parts     f32 [part][4][lanes]. A part is a set of pixels; of each channel it has
+//             0  how many numbers there are, at most 2^24
+//             1  a shift, which is near them
+//             2  the sum of (number - shift)
+//             3  the sum of (number - shift)^2
+//           A kernel that merges sets has their mean for the shift, and 0 for the first sum.
+// Merging   two sets with counts m and n, means a and b, and sums of squares about them:
+//             mean = a + (b - a) n / (m + n),   squares = A + B + (b - a)^2 m n / (m + n)
+//           Nothing is subtracted that an offset of the data has made large.
+// Numerics  u = 2^-24, M the largest magnitude, L merges on the way of a number to its part. A mean
+//           is off by e <= (L + 2) u M. Squares about such a mean are too large by n e^2, and each
+//           merge takes the difference of two such means, so a part's squares S are off by at most
+//           (2 L + 4) u S + 4 e sqrt(n S) + n e^2. So the deviation of data with an offset of k
+//           deviations is off by about 2 (L + 2) k u of itself; sums of plain squares lose k^2 u.
+//           The parts are added in double, about the shift of the first.
+// Paper     T. F. Chan, G. H. Golub, R. J. LeVeque: Updating Formulae and a Pairwise Algorithm for
+//           Computing Sample Variances, COMPSTAT 1982
+// Read next channel_sums.cuh
+#pragma once
+
+#include "framework/cuda/channel_sums.cuh"
+
+namespace convscope {
+
+inline constexpr int kMomentSums = 4;
+
+// What a merge takes of the set that comes: of the difference of the means, and of its square.
+struct MomentShares {
+  float mean, squares;
+};
+// `own` becomes the count of both. The quotient may be off by two units: it is a part of a
+// difference, so no offset of the data makes that larger.
+__device__ inline MomentShares shares_of(float& own, float coming) {
+  const float both = own + coming;
+#if defined(CONVSCOPE_CUDA_EMULATED)
+  const float part = both > 0 ? coming / both : 0.0f;
+#else
+  const float part = both > 0 ? __fdividef(coming, both) : 0.0f;
+#endif
+  const MomentShares out{part, own * part};
+  own = both;
+  return out;
+}
+__device__ inline void merge_moments(float& mean, float& squares, float coming_mean,
+                                     float coming_squares, const MomentShares& shares) {
+  const float difference = coming_mean - mean;
+  mean = ::fmaf(difference, shares.mean, mean);
+  squares = ::fmaf(difference * difference, shares.squares, squares + coming_squares);
+}
+
+// The sums over all parts of this thread's channel about the shift of the first part, which is
+// returned; sums[0] of differences, sums[1] of their squares. In kernels of walk.finish_shape():
+// all threads call it, is_finisher() gets the sums.
+template <int kLanes>
+__device__ inline float add_moment_parts(const float* part, int parts,
+                                         const PieceWalk<kLanes>& walk, double (&sums)[2]) {
+  using Walk = PieceWalk<kLanes>;
+  constexpr int kRows = kThreads / Walk::kFinishers;
+  __shared__ double scratch[kRows][2][Walk::kFinishers];
+  const int row = static_cast<int>(threadIdx.x) / Walk::kFinishers;
+  const int own_channel = static_cast<int>(threadIdx.x) % Walk::kFinishers;
+  const int lanes = walk.lanes();
+  double sum = 0, squares = 0;
+  float first = 0;
+  if (walk.channel() < lanes) {
+    const float* const own = part + walk.channel();
+    first = own[lanes];
+#pragma unroll 4
+    for (int p = row; p < parts; p += kRows) {
+      const float* const from = own + static_cast<std::int64_t>(p) * kMomentSums * lanes;
+      const auto count = static_cast<double>(from[0]);
+      const double off = static_cast<double>(from[lanes]) - static_cast<double>(first);
+      const auto differences = static_cast<double>(from[2 * lanes]);
+      sum += count * off + differences;
+      squares += (count * off + 2 * differences) * off + static_cast<double>(from[3 * lanes]);
+    }
+  }
+  scratch[row][0][own_channel] = sum;
+  scratch[row][1][own_channel] = squares;
+  __syncthreads();
+  if (!Walk::is_finisher()) return first;
+#pragma unroll
+  for (int s = 0; s < 2; ++s) {
+    sums[s] = 0;
+    for (int r = 0; r < kRows; ++r) sums[s] += scratch[r][s][own_channel];
+  }
+  return first;
+}
+
+}  // namespace convscope

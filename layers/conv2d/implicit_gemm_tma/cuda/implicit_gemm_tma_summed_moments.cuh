@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// implicit_gemm_tma_summed_moments.cuh: y = the sum of its parts (split-K), and mean and spread of
+// its channels for a batch norm, of the numbers as they are stored.
+//
+// Plan      the walk of channel_sums.cuh over y. A block's shift is its first pixel: it is summed
+//           once more by all threads that need it, which is one pixel beside some hundreds.
+// Read next implicit_gemm_tma_moments.cuh; framework/cuda/channel_moments.cuh
+#pragma once
+
+#include "framework/cuda/channel_moments.cuh"
+#include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_gather.cuh"
+
+namespace convscope::implicit_gemm_tma {
+
+template <class T>
+struct SummedPiece {
+  uint4 stored;
+  __device__ SummedPiece() = default;
+  // Piece `at` of y, which are the channels from `channel` on.
+  __device__ SummedPiece(const Gather& z, std::int64_t at, int channel, int unscale) {
+    constexpr int kLanes = kLanesOf<T>;
+    float y[kLanes] = {};
+#pragma unroll 4
+    for (int part = 0; part < z.splits; ++part) {
+      const auto* const from =
+          reinterpret_cast<const float4*>(z.parts + part * z.out_count + at * kLanes);
+#pragma unroll
+      for (int i = 0; i < kLanes / 4; ++i) {
+        const float4 more = from[i];
+        y[4 * i] += more.x, y[4 * i + 1] += more.y;
+        y[4 * i + 2] += more.z, y[4 * i + 3] += more.w;
+      }
+    }
+    if constexpr (sizeof(T) == 4) times_power_of_two(unscale, y);
+#pragma unroll
+    for (int l = 0; l < kLanes; ++l) {
+      if (z.bias == nullptr || channel + l >= z.bias_channels) continue;
+      y[l] += z.bias_is_f32 ? static_cast<const float*>(z.bias)[channel + l]
+                            : to_float(static_cast<const T*>(z.bias)[channel + l]);
+    }
+    stored = piece_of_floats<T>(y);
+  }
+};
+
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    sum_with_moments_kernel(const __grid_constant__ Gather z, WalkOf<T> walk) {
+  let_next_kernel_start();
+  wait_for_previous_kernel();
+  constexpr int kLanes = kLanesOf<T>;
+  const int channel = walk.piece() * kLanes;
+  const int unscale = sizeof(T) == 4 ? unscale_exponent(*z.pixels_scale, *z.weights_scale) : 0;
+  float shift[kLanes] = {}, moments[kMomentSums][kLanes] = {};
+  if (!walk.is_idle()) {
+    const std::int64_t first = blockIdx.y * walk.split_pixels * walk.pieces + walk.piece();
+    floats_of_piece<T>(SummedPiece<T>(z, first, channel, unscale).stored, shift);
+    if (threadIdx.x >> walk.width_log2 == 0) {  // one thread of a piece says it
+#pragma unroll
+      for (int l = 0; l < kLanes; ++l) moments[1][l] = shift[l];
+    }
+  }
+  walk.run([&](std::int64_t at) { return SummedPiece<T>(z, at, channel, unscale); },
+           [&](std::int64_t at, const SummedPiece<T>& y) {
+             static_cast<uint4*>(z.out)[at] = y.stored;
+             float v[kLanes];
+             floats_of_piece<T>(y.stored, v);
+#pragma unroll
+             for (int l = 0; l < kLanes; ++l) {
+               const float off = v[l] - shift[l];
+               moments[0][l] += 1;
+               moments[2][l] += off;
+               moments[3][l] += off * off;
+             }
+           });
+  walk.put_part(moments, z.moments);
+}
+
+}  // namespace convscope::implicit_gemm_tma

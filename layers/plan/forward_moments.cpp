@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// forward_moments.cpp: the table of forwards that leave the mean and the spread of their channels.
+#include "layers/plan/forward_moments.h"
+
+namespace convscope {
+namespace {
+
+Registry<ForwardMoments>& table(DeviceType device) {
+  static Registry<ForwardMoments> cpu("forward with moments");
+  static Registry<ForwardMoments> cuda("forward with moments");
+  return device == DeviceType::cpu ? cpu : cuda;
+}
+
+}  // namespace
+
+bool register_forward_moments(const Conv2dAlgorithm& card, const ForwardMoments& moments,
+                              const char* file) {
+  return table(card.device).add(card.name, moments, file);
+}
+
+const ForwardMoments* forward_moments_of(const Conv2dAlgorithm& card,
+                                         const Conv2dProblem& problem) {
+  const ForwardMoments* const moments = table(card.device).find(card.name);
+  return moments != nullptr && moments->parts(problem) > 0 ? moments : nullptr;
+}
+
+void run_forward_moments(const Conv2dAlgorithm& card, const ForwardMoments& moments,
+                         const Conv2dForwardArgs& args, float* to) {
+  kernel_ran(card.name, name_of(Direction::forward), args.problem);
+  moments.run(args, to);
+}
+
+}  // namespace convscope

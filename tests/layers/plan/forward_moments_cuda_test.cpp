@@ -1,0 +1,372 @@
+// SPDX-License-Identifier: Apache-2.0
+// forward_moments_cuda_test.cpp: mean and spread of the channels that forwards of convolutions
+// leave for a batch norm, against double sums over the numbers that they stored: every such kernel
+// of implicit_gemm_tma and depthwise_channels_last, sums in parts, ragged tiles, data with an
+// offset and with heavy tails. And a batch norm that is given them against one that is not.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <set>
+#include <vector>
+
+#include "layers/batch_norm2d/batch_norm2d_halves.h"
+#include "layers/conv2d/execute.h"
+#include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_plan.h"
+#include "layers/dispatch/kernel_runs.h"
+#include "layers/dispatch/layout/half_factors.h"
+#include "layers/plan/forward_moments.h"
+#include "tests/support/cuda.h"
+#include "tests/support/numbers.h"
+
+namespace convscope {
+namespace {
+
+using namespace implicit_gemm_tma;  // NOLINT(google-build-using-namespace)
+using testing::cuda;
+using testing::normal;
+
+class ForwardMomentsOnCuda : public testing::CudaTest {};
+
+constexpr ActivationLayout kLast = ActivationLayout::channels_last;
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+constexpr double kU = 0x1p-24;
+
+// On the eight multiprocessors of the emulation: every shape of kGatherShapes but the narrow one,
+// with several tiles for each block and with fewer tiles than blocks, tiles with rows that are no
+// pixels, several images in a tile, columns behind the last channel, column tiles whose number does
+// not divide that of the blocks, and sums in parts.
+constexpr const char* kProblems[] = {"n=1,c=3,h=3,w=23,k=24,r=5,s=5,pad=2",
+                                     "n=3,c=40,h=15,w=22,k=24,r=1,s=1",
+                                     "n=6,c=3,h=9,w=23,k=72,r=1,s=1",
+                                     "n=1,c=40,h=17,w=8,k=130,r=2,s=2,pad=1",
+                                     "n=6,c=3,h=8,w=16,k=130,r=1,s=1",
+                                     "n=1,c=3,h=3,w=3,k=300,r=2,s=2,pad=1",
+                                     "n=2,c=24,h=6,w=1,k=130,r=2,s=2,pad=1",
+                                     "n=6,c=8,h=1,w=21,k=300,r=2,s=2,pad=1",
+                                     "n=6,c=40,h=15,w=12,k=72,r=1,s=1",
+                                     "n=3,c=3,h=14,w=16,k=200,r=2,s=2,pad=1",
+                                     "n=6,c=3,h=22,w=10,k=72,r=3,s=3,pad=1",
+                                     "n=5,c=40,h=12,w=17,k=72,r=2,s=2,pad=1",
+                                     "n=5,c=72,h=15,w=14,k=40,r=2,s=2,pad=1",
+                                     "n=6,c=40,h=20,w=12,k=72,r=2,s=2,pad=1",
+                                     "n=2,c=20,h=9,w=8,k=17,r=4,s=4,stride=4",
+                                     "n=5,c=3,h=10,w=13,k=130,r=2,s=2",
+                                     "n=4,c=72,h=27,w=26,k=72,r=1,s=1,stride=2",
+                                     "n=3,c=72,h=7,w=7,k=72,r=3,s=3,pad=1",
+                                     "n=2,c=131,h=3,w=3,k=130,r=3,s=3,pad=1",
+                                     "n=1,c=520,h=2,w=3,k=300,r=1,s=1",
+                                     "n=8,c=16,h=32,w=32,k=256,r=1,s=1",
+                                     "n=2,c=136,h=20,w=20,k=64,r=3,s=3,pad=1",
+                                     "n=2,c=32,h=16,w=16,k=128,r=3,s=3,pad=1",
+                                     "n=4,c=24,h=16,w=16,k=264,r=1,s=1",
+                                     "n=5,c=40,h=9,w=20,k=264,r=1,s=1"};
+
+// Of depthwise_channels_last: both strides, ragged strips, several bands, idle threads, one pixel
+// of a channel for each thread and many, channels that leave lanes free and more than a block has.
+constexpr const char* kDepthwise[] = {"n=2,c=13,h=9,w=11,k=13,r=3,s=3,pad=1,groups=13",
+                                      "n=1,c=8,h=5,w=6,k=8,r=3,s=3,groups=8",
+                                      "n=3,c=70,h=31,w=5,k=70,r=3,s=3,pad=1,groups=70",
+                                      "n=2,c=13,h=9,w=11,k=13,r=3,s=3,stride=2,pad=1,groups=13",
+                                      "n=3,c=70,h=60,w=4,k=70,r=3,s=3,stride=2,pad=1,groups=70",
+                                      "n=2,c=24,h=7,w=8,k=24,r=3,s=3,stride=2,pad=2,groups=24",
+                                      "n=6,c=72,h=1,w=1,k=72,r=3,s=3,pad=1,groups=72",
+                                      "n=9,c=32,h=40,w=17,k=32,r=3,s=3,pad=1,groups=32"};
+
+const Conv2dAlgorithm& card_of(const Conv2dProblem& z) {
+  const char* const name = z.groups > 1 ? "depthwise_channels_last" : "implicit_gemm_tma";
+  return conv2d_algorithms(DeviceType::cuda).get(name);
+}
+
+// f32 stands for tf32.
+Conv2dProblem problem_of(const char* text, DType dtype) {
+  Conv2dProblem z = Conv2dProblem::parse(text);
+  z.layout = kLast;
+  z.dtype = dtype;
+  if (dtype == DType::f32) {
+    z.math = MathMode::tf32;
+  } else {
+    z.types = OperandTypes{.x = dtype, .w = DType::f32, .accumulator = DType::f32, .y = dtype};
+  }
+  return z;
+}
+
+GatherPlan plan_of(const Conv2dProblem& z) {
+  // As the emulation has, and as an H100 and an H200 have.
+  const Machine machine{.multiprocessors = testing::is_emulated() ? 8 : 132};
+  return plan_gather(as_one_line(z), Direction::forward, machine);
+}
+
+enum class Data { normal, offset, heavy_tails };
+
+// An offset of y itself: the bias, as large as some hundred deviations.
+float offset_of(Data data) { return data == Data::offset ? 300.0f : 0.0f; }
+
+class Call {
+ public:
+  Call(const Conv2dProblem& z, Data data)
+      : z_(z), w_(normal(z.w_shape(), DType::f32, 2).to(cuda())), b_(normal({z.k}, DType::f32, 3)) {
+    Tensor x = normal(z.x_shape(), DType::f32, 1);
+    for (std::int64_t i = 0; i < x.numel(); ++i) {
+      float& v = x.data<float>()[i];
+      v *= 0.1f;
+      if (data == Data::heavy_tails) v = std::sinh(20 * v) * 0.1f;
+    }
+    for (std::int64_t i = 0; i < z.k; ++i) b_.data<float>()[i] += offset_of(data);
+    b_ = b_.to(cuda());
+    x_ = stored_images(x, kLast).to(z.dtype).to(cuda());
+    if (z.dtype != DType::f32) return;
+    const auto bytes = static_cast<std::int64_t>(half_factors_bytes(x_.numel()));
+    factors_ = Tensor::empty({bytes}, DType::u8, cuda());
+    pack_half_factors_kernel.get(cuda())(x_, factors_.raw_data());
+  }
+
+  struct Result {
+    Tensor y, moments;  // on the device; without moments: undefined
+  };
+  Result run(bool with_moments) const {
+    const ForwardMoments* const moments = forward_moments_of(card_of(z_), z_);
+    EXPECT_NE(moments, nullptr) << z_.text();
+    Result out{.y = Tensor::full(stored_shape(z_.y_shape(), kLast), kNaN, z_.dtype, cuda()),
+               .moments = {}};
+    const Conv2dScratch scratch(card_of(z_), z_, Direction::forward, cuda(), WeightUse::often);
+    const HalfFactors factors =
+        factors_.defined() ? half_factors_in(factors_.raw_data()) : HalfFactors{};
+    const Conv2dForwardArgs args{.problem = z_,
+                                 .x = factors_.defined() ? nullptr : x_.raw_data(),
+                                 .w = nullptr,
+                                 .b = b_.raw_data(),
+                                 .y = out.y.raw_data(),
+                                 .workspace = scratch.workspace(),
+                                 .prepared = scratch.prepare(w_.raw_data()),
+                                 .views = {},
+                                 .x_factors = factors};
+    if (!with_moments) {
+      card_of(z_).forward(args);
+      return out;
+    }
+    // A part more than there are, which nobody touches.
+    const std::int64_t parts = moments->parts(z_);
+    const Tensor to = Tensor::full({parts + 1, 4, out.y.dim(4)}, kNaN, DType::f32, cuda());
+    run_forward_moments(card_of(z_), *moments, args, to.data<float>());
+    const Tensor host = to.to(Device{});
+    out.moments = Tensor::empty({parts, 4, out.y.dim(4)});
+    const float* const from = host.data<float>();
+    const std::int64_t count = out.moments.numel();
+    std::copy(from, from + count, out.moments.data<float>());
+    for (std::int64_t i = count; i < host.numel(); ++i) EXPECT_TRUE(std::isnan(from[i])) << i;
+    out.moments = out.moments.to(cuda());
+    return out;
+  }
+
+ private:
+  Conv2dProblem z_;
+  Tensor x_, w_, b_;
+  Tensor factors_;  // of x, where it is tf32
+};
+
+// Of one channel: count, mean and squares about it; `largest` magnitude; what the parts hold.
+struct Moments {
+  double count = 0, mean = 0, squares = 0, largest = 0, held = 0;
+};
+
+Moments of_numbers(const Tensor& y, std::int64_t channel) {
+  const std::int64_t lanes = y.dim(4);
+  const auto* const from = y.data<float>();
+  Moments out;
+  const auto for_all = [&](auto&& body) {
+    for (std::int64_t i = channel; i < y.numel(); i += lanes) body(static_cast<double>(from[i]));
+  };
+  for_all([&](double v) {
+    out.mean += v;
+    ++out.count;
+    out.largest = std::max(out.largest, std::abs(v));
+  });
+  out.mean /= out.count;
+  for_all([&](double v) { out.squares += (v - out.mean) * (v - out.mean); });
+  return out;
+}
+
+Moments of_parts(const Tensor& moments, std::int64_t channel) {
+  const std::int64_t lanes = moments.dim(2);
+  Moments out;
+  const auto value = [&](std::int64_t part, std::int64_t sum) {
+    return static_cast<double>(moments.data<float>()[(part * 4 + sum) * lanes + channel]);
+  };
+  for (std::int64_t p = 0; p < moments.dim(0); ++p) {
+    out.count += value(p, 0);
+    out.mean += value(p, 0) * value(p, 1) + value(p, 2);
+    out.held += value(p, 3);
+  }
+  out.mean /= out.count;
+  for (std::int64_t p = 0; p < moments.dim(0); ++p) {
+    const double off = value(p, 1) - out.mean;
+    out.squares += value(p, 3) + 2 * off * value(p, 2) + value(p, 0) * off * off;
+  }
+  return out;
+}
+
+// The bounds of channel_moments.cuh. merges: of sets on the way to a part. chain: numbers that one
+// thread adds in f32 as differences to a shift, if it does; their squares sum up to `shifted`.
+struct Way {
+  double merges = 0, chain = 0, shifted = 0;
+};
+void check(const Moments& got, const Moments& want, const Way& way, const std::string& where) {
+  EXPECT_EQ(got.count, want.count) << where;
+  const double s = want.squares, n = want.count, sums = way.chain * kU;
+  const double e = (way.merges + 2) * kU * want.largest + sums * std::sqrt(way.shifted / n);
+  EXPECT_LE(std::abs(got.mean - want.mean), e) << where << ": mean " << want.mean;
+  const double allowed =
+      (2 * way.merges + 4) * kU * s + 4 * e * std::sqrt(n * s) + n * e * e + 2 * sums * way.shifted;
+  EXPECT_LE(std::abs(got.squares - s), allowed) << where << ": squares " << s;
+}
+
+// y has the bits of the forward alone, two runs give the same, and all channels keep the bounds.
+// way_of(held): for what the parts of a channel hold.
+template <class WayOf>
+void check_forward(const Conv2dProblem& z, Data data, const WayOf& way_of) {
+  const Call call(z, data);
+  const auto plain = call.run(false), got = call.run(true), again = call.run(true);
+  EXPECT_TRUE(testing::same_bits(got.y.to(Device{}), plain.y.to(Device{}))) << z.text();
+  EXPECT_TRUE(testing::same_bits(again.moments.to(Device{}), got.moments.to(Device{})));
+  const Tensor y = got.y.to(Device{}).to(DType::f32), parts = got.moments.to(Device{});
+  for (std::int64_t k = 0; k < y.dim(4); ++k) {
+    const Moments held = of_parts(parts, k);
+    check(held, of_numbers(y, k), way_of(held.held), cat(z.text(), " channel ", k));
+  }
+}
+
+Data data_of(std::size_t turn) {
+  return turn % 3 == 0 ? Data::offset : turn % 3 == 1 ? Data::heavy_tails : Data::normal;
+}
+
+TEST_F(ForwardMomentsOnCuda, AreThoseOfTheNumbersThatAreStored) {
+  std::set<int> shapes;
+  std::set<bool> in_parts;
+  std::size_t turn = 0;
+  for (const char* text : kProblems) {
+    for (const DType dtype : {DType::bf16, DType::f16, DType::f32}) {
+      const Data data = data_of(turn);
+      turn += turn % 9 == 8 ? 2 : 1;  // all data with all types
+      const Conv2dProblem z = problem_of(text, dtype);
+      const GatherPlan plan = plan_of(z);
+      if (kGatherShapes[plan.shape].columns < 32 && plan.splits == 1) {
+        EXPECT_EQ(forward_moments_of(card_of(z), z), nullptr);
+        continue;
+      }
+      shapes.insert(plan.splits == 1 ? plan.shape : -1);
+      in_parts.insert(plan.splits > 1);
+      // Three merges of lanes, eight of warps, and the tiles of a block, all that there are at
+      // most. Where sums have parts, a thread adds up to 64 differences and a block 32 of these.
+      check_forward(z, data, [&](double held) {
+        return plan.splits > 1 ? Way{.merges = 1, .chain = 100, .shifted = held}
+                               : Way{.merges = 11.0 + plan.row_tiles};
+      });
+    }
+  }
+  if (!testing::is_emulated()) return;
+  EXPECT_EQ(shapes, (std::set<int>{-1, 0, 1, 2, 3, 4, 6, 7, 8}));
+  EXPECT_EQ(in_parts.size(), 2u);
+}
+
+// A thread adds up to 4 x 28 numbers. Its shift, the first one, may be the one that is farthest
+// from their mean: then the squares about it are 113 times those about the mean. Its neighbours, 31
+// at most, are merged.
+TEST_F(ForwardMomentsOnCuda, AreThoseOfADepthwiseLayer) {
+  std::size_t turn = 0;
+  for (const char* text : kDepthwise) {
+    for (const DType dtype : {DType::bf16, DType::f16}) {
+      for (int i = 0; i < 2; ++i) {
+        check_forward(problem_of(text, dtype), data_of(turn++), [](double held) {
+          return Way{.merges = 33, .chain = 112, .shifted = 113 * held};
+        });
+      }
+    }
+  }
+}
+
+struct Norm {
+  Norm(const Tensor& x, const Tensor& moments, std::int64_t channels)
+      : y(Tensor::full(x.shape(), kNaN, x.dtype(), cuda())),
+        mean(Tensor::empty({channels}, DType::f64, cuda())),
+        inverse(Tensor::empty({channels}, DType::f64, cuda())),
+        running_mean(Tensor::full({channels}, 0.5, DType::f32, cuda())),
+        running_variance(Tensor::full({channels}, 2, DType::f32, cuda())) {
+    batch_norm_halves_kernel.get(cuda())(
+        {.x = x,
+         .weight = normal({channels}, DType::f32, 4).to(cuda()),
+         .bias = normal({channels}, DType::f32, 5).to(cuda()),
+         .eps = 1e-5,
+         .momentum = 0.1,
+         .residual = {},
+         .relu = true,
+         .y = y,
+         .mean = mean,
+         .inverse_deviation = inverse,
+         .factors = Tensor::empty({3, x.dim(4)}, DType::f32, cuda()),
+         .running_mean = running_mean,
+         .running_variance = running_variance,
+         .x_moments = moments});
+  }
+  Tensor y, mean, inverse, running_mean, running_variance;
+};
+
+// The mean may be off by e, the deviation by e, too, and by a part of itself: so a normalised
+// number by some e / deviation. `merges` of the bound are few here.
+TEST_F(ForwardMomentsOnCuda, ABatchNormThatIsGivenThemDoesWhatItDoesAlone) {
+  for (const DType dtype : {DType::bf16, DType::f16, DType::f32}) {
+    for (const Data data : {Data::normal, Data::offset, Data::heavy_tails}) {
+      const Conv2dProblem z = problem_of("n=4,c=16,h=13,w=11,k=40,r=3,s=3,pad=1", dtype);
+      const auto made = Call(z, data).run(true);
+      const Norm given(made.y, made.moments, z.k), alone(made.y, {}, z.k);
+      const Tensor x = made.y.to(Device{}).to(DType::f32);
+      const Tensor a = given.y.to(Device{}).to(DType::f32), b = alone.y.to(Device{}).to(DType::f32);
+      const double unit = dtype == DType::bf16 ? 0x1p-8 : dtype == DType::f16 ? 0x1p-11 : 0x1p-24;
+      for (std::int64_t k = 0; k < z.k; ++k) {
+        const Moments want = of_numbers(x, k);
+        const double variance = want.squares / want.count, deviation = std::sqrt(variance);
+        const double e = 40 * kU * (want.largest + deviation);
+        EXPECT_NEAR(given.mean.to(Device{}).at(k), want.mean, e) << z.text();
+        const double inverse = 1 / std::sqrt(variance + 1e-5);
+        EXPECT_NEAR(given.inverse.to(Device{}).at(k), inverse, 4 * e / deviation * inverse);
+        const double unbiased = variance * want.count / (want.count - 1);
+        EXPECT_NEAR(given.running_mean.to(Device{}).at(k), 0.45 + 0.1 * want.mean, e + 1e-6);
+        EXPECT_NEAR(given.running_variance.to(Device{}).at(k), 1.8 + 0.1 * unbiased,
+                    4 * e * (1 + deviation) + 1e-6);
+        for (std::int64_t i = k; i < a.numel(); i += x.dim(4)) {
+          const double got = static_cast<double>(a.data<float>()[i]);
+          const double other = static_cast<double>(b.data<float>()[i]);
+          EXPECT_NEAR(got, other, 2 * unit * std::abs(other) + 40 * e / deviation)
+              << z.text() << " element " << i;
+        }
+      }
+    }
+  }
+}
+
+TEST_F(ForwardMomentsOnCuda, IsCountedAsTheForwardOfTheCard) {
+  const Conv2dProblem z = problem_of("n=2,c=16,h=8,w=8,k=32,r=3,s=3,pad=1", DType::bf16);
+  const Call call(z, Data::normal);
+  KernelCounter counter;
+  call.run(true);
+  ASSERT_EQ(counter.runs().size(), 1u);
+  EXPECT_EQ(counter.runs().begin()->first.kernel, "implicit_gemm_tma");
+  EXPECT_EQ(counter.runs().begin()->second, 1);
+}
+
+TEST_F(ForwardMomentsOnCuda, OtherProblemsHaveNone) {
+  const auto has = [](const char* text) {
+    const Conv2dProblem z = problem_of(text, DType::bf16);
+    return forward_moments_of(card_of(z), z) != nullptr;
+  };
+  EXPECT_TRUE(has("n=2,c=16,h=8,w=8,k=16,r=3,s=3,pad=1,groups=16"));
+  EXPECT_FALSE(has("n=2,c=16,h=8,w=8,k=16,r=5,s=5,pad=2,groups=16"));
+  EXPECT_FALSE(has("n=2,c=16,h=8,w=8,k=8"));  // the narrow kernel
+  // More pixels than f32 counts one by one.
+  EXPECT_FALSE(has("n=64,c=8,h=513,w=512,k=64"));
+  EXPECT_FALSE(has("n=64,c=8,h=513,w=512,k=8,r=3,s=3,pad=1,groups=8"));
+}
+
+}  // namespace
+}  // namespace convscope
