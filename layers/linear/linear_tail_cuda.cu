@@ -14,7 +14,9 @@
 //            Forward a warp has some rows of w, its lanes four i at a time; the lanes' sums are
 //            folded: each exchange halves how many sums a lane has. Back a thread has four i and a
 //            part of the o; half of the parts take the other half's sums, then those meet in shared
-//            memory, in order. Of a layer of few outputs a thread has one i and all o.
+//            memory, in order. Of a layer of few outputs a thread has one i and all o. The last warp
+//            goes its own way behind the softmax: it takes the logarithms and adds the losses of
+//            all blocks, while the others multiply.
 // Shapes     x [N,I], w [O,I], b [O], h and g [N,O], f32, accumulated in f32; factors f32 or
 //            rounded to a half type
 // Supports   up to four layers, 32 classes, I a multiple of 4 up to 2048, O up to 1024, 128K
@@ -36,6 +38,7 @@
 #include <algorithm>
 
 #include "framework/cuda/async_copy.cuh"
+#include "framework/cuda/carveout.cuh"
 #include "framework/cuda/half.cuh"
 #include "framework/cuda/map.cuh"
 #include "framework/cuda/scratch.cuh"
@@ -47,6 +50,7 @@ namespace {
 
 constexpr int kTailThreads = 512;
 constexpr int kTailWarps = kTailThreads / 32;
+constexpr int kBackThreads = kTailThreads - 32;  // without the warp that adds the losses
 constexpr int kBlocksWanted = 132;
 constexpr int kFewOutputs = 16;
 
@@ -185,13 +189,23 @@ __device__ inline void add_sums(const float* from, int pitch, Four (&sums)[kS]) 
   }
 }
 
-// store(image, i, sum over o of g[image][o] w[o][i]) for all of them. Ends with a barrier.
+// A barrier of the kBackThreads that go back.
+__device__ inline void back_sync() {
+#if defined(CONVSCOPE_CUDA_EMULATED)
+  emulation::named_barrier(1, kBackThreads);
+#else
+  asm volatile("bar.sync 1, %0;" ::"n"(kBackThreads) : "memory");
+#endif
+}
+
+// store(image, i, sum over o of g[image][o] w[o][i]) for all of them, by kBackThreads. Ends with a
+// barrier of theirs.
 template <int kS, class Factor, class Stored, class Store>
 __device__ void multiply_columns(const TailLayer& z, const Stored* w, const float* g,
                                  float* scratch, const Store& store) {
   const int inputs = z.i, outputs = z.o;
-  if (outputs <= kFewOutputs) {
-    for (int at = static_cast<int>(threadIdx.x); at < kS * inputs; at += kTailThreads) {
+  if (outputs <= kFewOutputs || inputs > 4 * kBackThreads) {
+    for (int at = static_cast<int>(threadIdx.x); at < kS * inputs; at += kBackThreads) {
       const int image = kS == 1 ? 0 : z.by_i.divide(at);
       const int i = at - image * inputs;
       float sum = 0;
@@ -201,11 +215,11 @@ __device__ void multiply_columns(const TailLayer& z, const Stored* w, const floa
       }
       store(image, i, sum);
     }
-    __syncthreads();
+    back_sync();
     return;
   }
   const int columns = inputs / 4;
-  const int most_parts = z.by_fours.divide(kTailThreads);
+  const int most_parts = z.by_fours.divide(kBackThreads);
   const int parts = most_parts < outputs ? most_parts : outputs;
   const int kept = (parts + 1) / 2;  // there is room for these; each takes one of the others first
   const int part = z.by_fours.divide(static_cast<int>(threadIdx.x));
@@ -225,21 +239,21 @@ __device__ void multiply_columns(const TailLayer& z, const Stored* w, const floa
     }
     if (part >= kept) store_sums(sums, scratch + (part - kept) * kS * inputs + i, inputs);
   }
-  __syncthreads();
+  back_sync();
   if (part < kept) {
     float* const own = scratch + part * kS * inputs + i;
     if (part + kept < parts) add_sums(own, inputs, sums);
     store_sums(sums, own, inputs);
   }
-  __syncthreads();
-  for (int at = static_cast<int>(threadIdx.x); at < kS * inputs; at += kTailThreads) {
+  back_sync();
+  for (int at = static_cast<int>(threadIdx.x); at < kS * inputs; at += kBackThreads) {
     float sum = 0;
 #pragma unroll 4
     for (int p = 0; p < kept; ++p) sum += scratch[p * kS * inputs + at];
     const int image = kS == 1 ? 0 : z.by_i.divide(at);
     store(image, at - image * inputs, sum);
   }
-  __syncthreads();
+  back_sync();
 }
 
 // Copies of `count` floats, a multiple of 4, by all threads; those from `inside` on become 0.
@@ -285,6 +299,7 @@ template <int kS, class Factor, bool kHeld>
 __global__ void __launch_bounds__(kTailThreads, kHeld&& kS <= 2 ? 2 : 1)
     tail_rows(const TailRows a) {
   constexpr bool kHalf = !std::is_same_v<Factor, float>;
+  __shared__ float totals[kS];  // of the exponentials
   __shared__ double losses[kS];
   __shared__ int hits[kS];
   auto* const shared = dynamic_shared<float>();
@@ -343,11 +358,15 @@ __global__ void __launch_bounds__(kTailThreads, kHeld&& kS <= 2 ? 2 : 1)
 
   const TailLayer& last = a.layer[a.layers - 1];
   const bool backward = last.g != nullptr;
-  Softmax softmax;
   if (own >= 0) {
     const bool is_class = lane < last.o;
     const float logit = is_class ? shared[last.h_at + own * last.o + lane] : 0.0f;
-    softmax = image_softmax(logit, is_class, lane, label, last.o);
+    const Softmax softmax = image_softmax(logit, is_class, lane, label, last.o);
+    if (lane == 0) {
+      totals[own] = softmax.valid ? softmax.total : 1.0f;
+      losses[own] = softmax.loss_without_logarithm();
+      hits[own] = softmax.hit;
+    }
     if (backward && is_class) {
       const float scale = a.loss_scale != nullptr ? static_cast<float>(*a.loss_scale) : 1.0f;
       const float slope = softmax.slope / static_cast<float>(a.n) * scale;
@@ -356,18 +375,15 @@ __global__ void __launch_bounds__(kTailThreads, kHeld&& kS <= 2 ? 2 : 1)
     }
   }
   __syncthreads();
-  if (own >= 0 && lane == 0) {
-    losses[own] = softmax.loss();
-    hits[own] = softmax.hit;
+  // Nobody waits for this warp until the end.
+  if (warp == kTailWarps - 1) {
+    if (lane < kS) losses[lane] += ::log(static_cast<double>(totals[lane]));
+    __syncwarp();
+    unsigned ticket = 0;
+    if (lane == 0) ticket = leave_losses<kS>(losses, hits, a.sums, &blocks_done);
+    add_losses_of_blocks(a.sums, &blocks_done, ticket);
+    return;
   }
-  if (!backward) __syncthreads();
-  // Nobody waits for the answer until the end.
-  unsigned ticket = 0;
-  const auto leave = [&] {
-    if (warp == kTailWarps - 1 && lane == 0) {
-      ticket = leave_losses<kS>(losses, hits, a.sums, &blocks_done);
-    }
-  };
   if (backward) {
 #pragma unroll 1
     for (int k = a.layers - 1; k >= 0; --k) {
@@ -391,12 +407,8 @@ __global__ void __launch_bounds__(kTailThreads, kHeld&& kS <= 2 ? 2 : 1)
         const auto* const w = reinterpret_cast<const Factor*>(shared + z.w_at);
         multiply_columns<kS, Factor>(z, w, shared + z.g_at, scratch, store);
       }
-      if (k == a.layers - 1) leave();  // the barrier at the end of the product was between
     }
-  } else {
-    leave();
   }
-  if (warp == kTailWarps - 1) add_losses_of_blocks(a.sums, &blocks_done, ticket);
 }
 
 // ---- launches ----
@@ -427,7 +439,7 @@ void queue_rows(TailRows a, bool gradients) {
     z.factor_at = kHalf ? take(kS * z.o) : z.h_at;
     z.g_at = take(kS * z.o);
     z.b_at = take(z.o);
-    parts = std::max(parts, (std::min(kTailThreads / (z.i / 4), z.o) + 1) / 2 * z.i);
+    parts = std::max(parts, (std::min(kBackThreads / (z.i / 4), z.o) + 1) / 2 * z.i);
   }
   a.parts_at = gradients ? take(kS * parts) : at;
   // A kilobyte is for what the kernel declares. The first layer, the largest, comes last.
@@ -445,12 +457,12 @@ void queue_rows(TailRows a, bool gradients) {
   // More than half of a multiprocessor's: two blocks would share one while others have none.
   if (count <= cuda_device_facts().multiprocessors) at = std::max(at, (most + 1024 / 4) / 2);
   a.sums.blocks = cuda_scratch_of<BlockSums>(blocks);
-  launch(held ? tail_rows<kS, Factor, true> : tail_rows<kS, Factor, false>,
-         {.grid = dim3(blocks),
-          .block = dim3(kTailThreads),
-          .shared_bytes = static_cast<std::size_t>(at) * sizeof(float),
-          .overlaps_previous = true},
-         a);
+  launch_beside_others(held ? tail_rows<kS, Factor, true> : tail_rows<kS, Factor, false>,
+                       {.grid = dim3(blocks),
+                        .block = dim3(kTailThreads),
+                        .shared_bytes = static_cast<std::size_t>(at) * sizeof(float),
+                        .overlaps_previous = true},
+                       a);
 }
 
 void rows_cuda(const LinearTailArgs& args) {

@@ -148,7 +148,8 @@ FewChannelBackwardPlan backward_plan(const FewChannelBackward& a, int parts, int
   plan.by_out_w = FastDivisor(end.out_w());
   plan.split_at = at;
   // At the end all of it takes the sums of the threads: dw and db of the stages.
-  const int sums = kWeightChannels * end.r + 1 + (a.stages == 2 ? plan.channels * end.r + 1 : 0);
+  const int sums = row_pitch(kWeightChannels * end.r) + 1 +
+                   (a.stages == 2 ? row_pitch(plan.channels * end.r) + 1 : 0);
   plan.floats = most(at + split, kBlockThreads * sums);
   return plan;
 }
