@@ -121,13 +121,13 @@ __device__ void update_chunk(const Step& step, bool open, const DeviceRow& row, 
 template <template <class> class Step, class Rule, class Factors>
 __global__ void __launch_bounds__(kThreads)
     update_kernel(const DeviceRows rows, const Factors factors, const Rule rule) {
-  wait_for_previous_kernel();
-  let_next_kernel_start();
-  const bool open = factors.open();
   const int r = row_of_block(rows, blockIdx.x);
   const DeviceRow& row = rows.row[r];
   const std::int64_t begin = static_cast<std::int64_t>(blockIdx.x - row.first_block) * kChunk;
   const std::int64_t end = begin + kChunk < row.count ? begin + kChunk : row.count;
+  wait_for_previous_kernel();
+  let_next_kernel_start();
+  const bool open = factors.open();
   if (row.wide) {
     update_chunk<double>(Step<double>(factors.of(r), rule), open, row, begin, end);
   } else {

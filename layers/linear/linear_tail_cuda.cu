@@ -11,11 +11,12 @@
 //            copied into shared memory, as factors (halves, where these are half types), while the
 //            kernel before still runs: it makes x alone. Where the first layer's do not fit, they
 //            are read twice from memory. Nothing but h and g is written, for the second launch.
+//            Halves that fit are multiplied on tensor cores (linear_tail_halves_cuda.cu).
 //            Forward a warp has some rows of w, its lanes four i at a time; the lanes' sums are
 //            folded: each exchange halves how many sums a lane has. Back a thread has four i and a
 //            part of the o; half of the parts take the other half's sums, then those meet in shared
-//            memory, in order. Of a layer of few outputs a thread has one i and all o. The last warp
-//            goes its own way behind the softmax: it takes the logarithms and adds the losses of
+//            memory, in order. Of a layer of few outputs a thread has one i and all o. Behind the
+//            softmax the last warp goes its own way: it takes the logarithms and adds the losses of
 //            all blocks, while the others multiply.
 // Shapes     x [N,I], w [O,I], b [O], h and g [N,O], f32, accumulated in f32; factors f32 or
 //            rounded to a half type
@@ -34,7 +35,7 @@
 //            block of this kernel has none, or as halves two would share a multiprocessor while
 //            others stand idle
 // Read next  linear_tail_weights_cuda.cu, linear_fused_cuda.cu (one layer in one launch),
-//            linear_loss_cuda.cu
+//            linear_loss_cuda.cu, linear_tail_halves_cuda.cu (halves on tensor cores)
 #include <algorithm>
 
 #include "framework/cuda/async_copy.cuh"
@@ -44,6 +45,7 @@
 #include "framework/cuda/scratch.cuh"
 #include "layers/linear/linear_loss.cuh"
 #include "layers/linear/linear_tail.h"
+#include "layers/linear/linear_tail_halves.cuh"
 
 namespace convscope {
 namespace {
@@ -70,6 +72,7 @@ struct TailLayer {
   int factor_at;               // h as the next layer multiplies it; h_at when that is the same
   int g_at;                    // [images][O], as factors
   FastDivisor by_i, by_fours;  // I, I / 4
+  int parts, part;             // of O on the way back, and outputs of each
 };
 struct TailRows {
   int layers, n;
@@ -219,16 +222,16 @@ __device__ void multiply_columns(const TailLayer& z, const Stored* w, const floa
     return;
   }
   const int columns = inputs / 4;
-  const int most_parts = z.by_fours.divide(kBackThreads);
-  const int parts = most_parts < outputs ? most_parts : outputs;
+  const int parts = z.parts;
   const int kept = (parts + 1) / 2;  // there is room for these; each takes one of the others first
   const int part = z.by_fours.divide(static_cast<int>(threadIdx.x));
   const int i = (static_cast<int>(threadIdx.x) - part * columns) * 4;
   Four sums[kS] = {};
   if (part < parts) {
-    const int end = (part + 1) * outputs / parts;
+    const int begin = part * z.part;
+    const int end = begin + z.part < outputs ? begin + z.part : outputs;
 #pragma unroll 8
-    for (int o = part * outputs / parts; o < end; ++o) {
+    for (int o = begin; o < end; ++o) {
       const Four a = load_four<Factor>(w + o * inputs + i);
 #pragma unroll
       for (int s = 0; s < kS; ++s) {
@@ -415,13 +418,6 @@ __global__ void __launch_bounds__(kTailThreads, kHeld&& kS <= 2 ? 2 : 1)
 
 float* floats(const Tensor& t) { return t.defined() ? t.data<float>() : nullptr; }
 
-int images_of_block(std::int64_t n) {
-  for (const int images : {1, 2, 4}) {
-    if (ceil_div(n, images) <= kBlocksWanted) return images;
-  }
-  return 8;
-}
-
 template <int kS, class Factor>
 void queue_rows(TailRows a, bool gradients) {
   constexpr bool kHalf = !std::is_same_v<Factor, float>;
@@ -439,7 +435,7 @@ void queue_rows(TailRows a, bool gradients) {
     z.factor_at = kHalf ? take(kS * z.o) : z.h_at;
     z.g_at = take(kS * z.o);
     z.b_at = take(z.o);
-    parts = std::max(parts, (std::min(kBackThreads / (z.i / 4), z.o) + 1) / 2 * z.i);
+    parts = std::max(parts, (z.parts + 1) / 2 * z.i);
   }
   a.parts_at = gradients ? take(kS * parts) : at;
   // A kilobyte is for what the kernel declares. The first layer, the largest, comes last.
@@ -457,7 +453,11 @@ void queue_rows(TailRows a, bool gradients) {
   // More than half of a multiprocessor's: two blocks would share one while others have none.
   if (count <= cuda_device_facts().multiprocessors) at = std::max(at, (most + 1024 / 4) / 2);
   a.sums.blocks = cuda_scratch_of<BlockSums>(blocks);
-  launch_beside_others(held ? tail_rows<kS, Factor, true> : tail_rows<kS, Factor, false>,
+  auto* kernel = tail_rows<kS, Factor, false>;
+  if constexpr (!kHalf) {  // held halves have a kernel of their own
+    if (held) kernel = tail_rows<kS, Factor, true>;
+  }
+  launch_beside_others(kernel,
                        {.grid = dim3(blocks),
                         .block = dim3(kTailThreads),
                         .shared_bytes = static_cast<std::size_t>(at) * sizeof(float),
@@ -466,6 +466,7 @@ void queue_rows(TailRows a, bool gradients) {
 }
 
 void rows_cuda(const LinearTailArgs& args) {
+  if (queue_tail_of_halves(args)) return;
   TailRows a{};
   a.layers = args.layers;
   a.n = static_cast<int>(args.x.dim(0));
@@ -481,6 +482,9 @@ void rows_cuda(const LinearTailArgs& args) {
     to.relu = from.relu;
     to.by_i = FastDivisor(to.i);
     to.by_fours = FastDivisor(to.i / 4);
+    const int most_parts = std::max(1, std::min(kBackThreads / (to.i / 4), to.o));
+    to.part = ceil_div(to.o, most_parts);
+    to.parts = ceil_div(to.o, to.part);
   }
   a.x = floats(args.x);
   a.dx = floats(args.dx);
@@ -494,7 +498,7 @@ void rows_cuda(const LinearTailArgs& args) {
   const bool gradients = args.layer[args.layers - 1].g.defined();
   with_float_type(args.factors, [&](auto zero) {
     using Factor = decltype(zero);
-    switch (images_of_block(a.n)) {
+    switch (tail_images_of_block(a.n)) {
       case 1:
         return queue_rows<1, Factor>(a, gradients);
       case 2:
@@ -508,5 +512,13 @@ void rows_cuda(const LinearTailArgs& args) {
 }
 
 }  // namespace
+
+int tail_images_of_block(std::int64_t n) {
+  for (const int images : {1, 2, 4}) {
+    if (ceil_div(n, images) <= kBlocksWanted) return images;
+  }
+  return 8;
+}
+
 CONVSCOPE_KERNEL(linear_tail_rows_kernel, cuda, rows_cuda)
 }  // namespace convscope

@@ -21,7 +21,8 @@
 //            depends on the sizes alone. The update has the bits of optim/update_cuda.cu
 // Backward   dw, db and targets assigned or added to
 // Choices    8 to 32 columns of pieces for a block: with many pieces more rows, so that a thread
-//            has at most nine loads one after the other
+//            has at most nine; it loads eight of them together. Small tiles take 256 images at
+//            once, in the memory that large ones need for 128: one wait for memory instead of two
 // Read next  linear_tail_cuda.cu (what comes before), optim/update_cuda.cu (the update alone)
 #include "framework/cuda/carveout.cuh"
 #include "framework/cuda/update_step.cuh"
@@ -34,8 +35,8 @@ namespace {
 using namespace linear_tiles;
 
 enum class WeightSize { unpacked, small, middle, large };
-using SmallWeight = WeightTile<2, 4, 1, 1, 128>;  // as linear_fused_cuda.cu
-using MiddleWeight = WeightTile<2, 4, 2, 1, 128>;
+using SmallWeight = WeightTile<2, 4, 1, 1, 256>;
+using MiddleWeight = WeightTile<2, 4, 2, 1, 128>;  // as linear_fused_cuda.cu
 using LargeWeight = WeightTile<2, 4, 2, 2, 128>;
 
 struct TailWeights {
