@@ -11,7 +11,8 @@
 //            copied into shared memory, as factors (halves, where these are half types), while the
 //            kernel before still runs: it makes x alone. Where the first layer's do not fit, they
 //            are read twice from memory. Nothing but h and g is written, for the second launch.
-//            Halves that fit are multiplied on tensor cores (linear_tail_halves_cuda.cu).
+//            Halves that fit, of four or more images, are multiplied on tensor cores
+//            (linear_tail_halves_cuda.cu).
 //            Forward a warp has some rows of w, its lanes four i at a time; the lanes' sums are
 //            folded: each exchange halves how many sums a lane has. Back a thread has four i and a
 //            part of the o; half of the parts take the other half's sums, then those meet in shared
@@ -454,7 +455,7 @@ void queue_rows(TailRows a, bool gradients) {
   if (count <= cuda_device_facts().multiprocessors) at = std::max(at, (most + 1024 / 4) / 2);
   a.sums.blocks = cuda_scratch_of<BlockSums>(blocks);
   auto* kernel = tail_rows<kS, Factor, false>;
-  if constexpr (!kHalf) {  // held halves have a kernel of their own
+  if constexpr (!kHalf || kS <= 2) {  // halves of more images that fit have another kernel
     if (held) kernel = tail_rows<kS, Factor, true>;
   }
   launch_beside_others(kernel,

@@ -7,7 +7,8 @@
 
 namespace convscope {
 
-// False, and nothing is queued: factors are no halves, or they do not fit into shared memory.
+// False, and nothing is queued: factors are no halves, or do not fit into shared memory, or images
+// are too few.
 bool queue_tail_of_halves(const LinearTailArgs& args);
 
 // Images of one block: as few as give each of 132 multiprocessors a block, at most 8.

@@ -14,8 +14,8 @@
 //            barrier. The last warp goes its own way behind the softmax: it takes the logarithms
 //            and adds the losses of all blocks, while the others multiply.
 // Shapes     x [N,I], w [O,I], b [O], h and g [N,O], f32, accumulated in f32; factors f16 or bf16
-// Supports   up to four layers, 32 classes, I a multiple of 4; weights that fit as halves into the
-//            shared memory of a block
+// Supports   up to four layers, 32 classes, I a multiple of 4; four or more images for each of 132
+//            blocks; weights that fit as halves into the shared memory of a block
 // Cost       FLOPs = 4 N I O in all, those of eight images for each block; bytes = the weights once
 //            for each block, x, h, g once; bound by the latency of its barriers, and by the copy of
 //            the weights where the kernel before leaves no room beside it
@@ -28,6 +28,7 @@
 // Read next  linear_tail_cuda.cu (f32, and what does not fit), framework/cuda/warp_tile.cuh
 #include <algorithm>
 
+#include "framework/cuda/async_copy.cuh"
 #include "framework/cuda/carveout.cuh"
 #include "framework/cuda/half.cuh"
 #include "framework/cuda/map.cuh"
@@ -45,6 +46,7 @@ constexpr int kTailThreads = 512;
 constexpr int kTailWarps = kTailThreads / 32;
 constexpr int kBackThreads = kTailThreads - 32;  // without the warp that adds the losses
 constexpr int kMostImages = warp_tile::kColumns;
+constexpr int kLeastImages = 4;  // fewer leave most columns of a tile empty
 
 __device__ unsigned blocks_done = 0;
 
@@ -174,10 +176,16 @@ __global__ void __launch_bounds__(kTailThreads, 2) tail_of_halves(const HalvesRo
       shared[at] = 0;
     }
     for (int o = static_cast<int>(threadIdx.x); o < z.o; o += kTailThreads) {
-      shared[z.b_at + o] = z.b != nullptr ? z.b[o] : 0.0f;
+      if (z.b != nullptr) {
+        async_copy<4>(shared + z.b_at + o, z.b + o);
+      } else {
+        shared[z.b_at + o] = 0;
+      }
     }
     copy_weights(z, halves(z.w_at));
   }
+  async_copy_commit();
+  async_copy_wait<0>();
   __syncthreads();
   if (a.weights_are_there) wait_for_previous_kernel();
   let_next_kernel_start();
@@ -287,6 +295,7 @@ bool queue_tail_of_halves(const LinearTailArgs& args) {
   a.layers = args.layers;
   a.n = static_cast<int>(args.x.dim(0));
   a.images = tail_images_of_block(a.n);
+  if (a.images < kLeastImages) return false;
   int at = 0;
   const auto take = [&](int count) {
     const int begin = at;

@@ -207,18 +207,19 @@ TEST_F(LinearTailOnCuda, RoundsFactors) {
   }
 }
 
-// Halves that fit into the memory of a block are multiplied on tensor cores: rows and depths that
-// end within a tile, at its end, and behind it; no bias, no ReLU, no dx; more weights than fit.
+// Halves that fit, of four or eight images for each block, are multiplied on tensor cores: rows and
+// depths that end within a tile, at its end, and behind it; no bias, no ReLU, no dx; more weights
+// than fit.
 TEST_F(LinearTailOnCuda, MultipliesHalvesInTiles) {
   for (const DType half : {DType::bf16, DType::f16}) {
-    expect_like_expected({3, {16, 16, 16}, half});
-    expect_like_expected({2, {4, 4, 1}, half});
-    expect_like_expected({9, {36, 268, 12}, half});
+    expect_like_expected({265, {16, 16, 16}, half});
+    expect_like_expected({530, {4, 4, 1}, half});
+    expect_like_expected({267, {36, 268, 12}, half});
     expect_like_expected({265, {20, 36, 20, 17}, half});
     expect_like_expected({530, {40, 12, 32}, half, /*bias=*/false});
-    expect_like_expected({17, {20, 12, 7}, half, true, /*relu=*/false});
-    expect_like_expected({17, {20, 12, 7}, half, true, true, /*dx=*/false});
-    expect_like_expected({2, {1200, 96, 5}, half});
+    expect_like_expected({531, {20, 12, 7}, half, true, /*relu=*/false});
+    expect_like_expected({266, {20, 12, 7}, half, true, true, /*dx=*/false});
+    expect_like_expected({265, {1200, 96, 5}, half});
   }
 }
 
@@ -226,10 +227,12 @@ TEST_F(LinearTailOnCuda, MultipliesHalvesInTiles) {
 // softmax gives, so the hidden layer's values are compared bit by bit.
 TEST_F(LinearTailOnCuda, HasTheHiddenValuesOfIntegersExactly) {
   for (const DType half : {DType::bf16, DType::f16}) {
-    Tail t{7, {52, 36, 9}, half};
-    t.integers = true;
-    const std::vector<Tensor> want = expected(t), got = on_device(t);
-    EXPECT_TRUE(testing::same_bits(got[0], want[0]));
+    for (const std::int64_t images : {7, 270, 532}) {
+      Tail t{images, {52, 36, 9}, half};
+      t.integers = true;
+      const std::vector<Tensor> want = expected(t), got = on_device(t);
+      EXPECT_TRUE(testing::same_bits(got[0], want[0])) << images << " images";
+    }
   }
 }
 
@@ -238,7 +241,7 @@ TEST_F(LinearTailOnCuda, HasTheHiddenValuesOfIntegersExactly) {
 TEST_F(LinearTailOnCuda, KeepsItsBoundOnOffsetsAndHeavyTails) {
   for (const bool offset : {true, false}) {
     for (const DType factors : {DType::f32, DType::bf16, DType::f16}) {
-      Tail t{9, {120, 84, 10}, factors};
+      Tail t{266, {120, 84, 10}, factors};
       t.offset = offset ? 8 : 0;
       t.heavy = !offset;
       const std::vector<Tensor> want = expected(t), got = on_device(t);

@@ -181,10 +181,10 @@ PieceSums few_channel_sums(const FewChannelBackwardPlan& plan) {
   return out;
 }
 
-// Blocks for a sample so that about 132 multiprocessors have work.
-int few_channel_forward_parts(std::int64_t batch, const FewChannelStage& last) {
+int few_channel_forward_parts(std::int64_t batch, const FewChannelStage& last, int blocks_each) {
   constexpr std::int64_t kMultiprocessors = kMostBlocks / 2;
-  const std::int64_t wanted = batch >= kMultiprocessors ? 1 : kMultiprocessors / batch;
+  const std::int64_t blocks = blocks_each * kMultiprocessors;
+  const std::int64_t wanted = batch >= blocks ? 1 : blocks / batch;
   const int possible = ceil_div(last.k, kForwardChannels) * forward_tile_rows(last);
   return wanted < possible ? static_cast<int>(wanted) : possible;
 }

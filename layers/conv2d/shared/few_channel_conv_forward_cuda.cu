@@ -370,11 +370,14 @@ void forward(const FewChannelForward& a) {
       one.factors = a.factors;
       one.only_x_is_new = a.only_x_is_new;
       if (i == 0) one.gather = a.gather;
-      run(one, few_channel_forward_parts(a.batch, a.stage[i]));
+      run(one, few_channel_forward_parts(a.batch, a.stage[i], 1));
     }
     return;
   }
-  run(a, few_channel_forward_parts(a.batch, a.stage[a.stages - 1]));
+  // Each part of a sample computes the first stage again; but blocks that are only as many as
+  // multiprocessors do not spread evenly beside those of the kernel before.
+  const int blocks_each = a.stages == 2 && a.batch >= alone ? 2 : 1;
+  run(a, few_channel_forward_parts(a.batch, a.stage[a.stages - 1], blocks_each));
 }
 
 }  // namespace
