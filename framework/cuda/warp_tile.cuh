@@ -14,9 +14,10 @@
 
 #include "framework/cuda/launch.cuh"
 #include "framework/dtype.h"
+#include "framework/int_math.h"
 
 #if !defined(CONVSCOPE_CUDA_EMULATED)
-#include "framework/cuda/mma.cuh"
+#include "framework/cuda/matrix_tile.cuh"
 #endif
 
 namespace convscope::warp_tile {
@@ -25,7 +26,7 @@ inline constexpr int kRows = 16, kColumns = 8, kDepth = 16;
 
 // Halves from row to row: `count` rounded up to whole steps of depth, and to an odd number of
 // pieces of 16 bytes.
-constexpr int pitch_of(int count) { return (count + kDepth - 1) / kDepth * kDepth + 8; }
+constexpr int pitch_of(int count) { return round_up(count, kDepth) + 8; }
 
 template <class Half, bool kTurned>
 __device__ inline void multiply(float (&d)[4], const Half* a, int a_pitch, const Half* b,

@@ -17,8 +17,9 @@
 //            for dx, which is a convolution with the turned kernel: tiles of 2 x 4 pixels, several
 //            channels, the sum over k cut into pieces. Kernel rows that meet only zeros are left
 //            out. The pieces are added up where g of the stage before is made, so dx2 never leaves
-//            the block. At the end threads that share a sum of dw add up through shared memory, and
-//            the block writes its sums; a second kernel adds the blocks in order. Few samples: more
+//            the block. At the end threads that share a sum of dw add up through shared memory,
+//            four sums in one access, and the block writes them; a second kernel adds the blocks in
+//            order. Few samples: more
 //            blocks share a sample, each with its part of the last stage's input channels, which
 //            are the first stage's output channels: no work is done twice.
 // Shapes     x [N,C,H,W], w [K,C,R,R], y and dy [N,K,P/2,Q/2], passes u8 as y; dw, db as w, b; f32

@@ -10,12 +10,13 @@
 //              y[n][k][i][j] = largest of v;  passes = which one it was
 // Plan       A block takes samples, up to four at a time when there are many: weights stay in
 //            shared memory. What the kernel before does not write is loaded while it runs: weights,
-//            or the bytes of images that are gathered here. A thread computes a tile of 2 x 4
-//            outputs for two output channels in 16 registers: two pooling windows side by side, so
-//            that pooling needs no other thread. Where there are more threads than tiles, the sum
-//            over the input channels is cut and added up through shared memory. The second stage
-//            reads the first one's y from shared memory. Few samples: more blocks share a sample,
-//            each with its part of the last stage's channels and rows.
+//            or the bytes of images that are gathered here; else the second stage's weights come
+//            while the first one computes. A thread computes a tile of 2 x 4 outputs for two output
+//            channels in 16 registers: two pooling windows side by side, so that pooling needs no
+//            other thread. Where there are more threads than tiles, the sum over the input channels
+//            is cut and added up through shared memory. The second stage reads the first one's y
+//            from shared memory. Few samples: more blocks share a sample, each with its part of the
+//            last stage's channels and rows.
 // Shapes     x [N,C,H,W], w [K,C,R,R], b [K], y [N,K,P/2,Q/2], all f32 (sums too); passes u8 as y
 // Supports   f32, and x and w rounded to a half type where they are multiplied; R = S = 3, 5 or 7,
 //            stride 1, no dilation, no groups, padding below R, sizes whose tiles fit into the
