@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "framework/cuda/carveout.cuh"
 #include "framework/cuda/map.cuh"
 #include "framework/cuda/scratch.cuh"
 #include "framework/cuda/update_step.cuh"
@@ -67,54 +68,70 @@ __device__ int row_of_block(const DeviceRows& rows, unsigned block) {
   return low;
 }
 
+// Nothing is stored unless `open`: that is known when the loads have come.
 template <int kWidth, class T, class Step>
-__device__ void update_range(const Step& step, const DeviceRow& row, std::int64_t begin,
+__device__ void update_range(const Step& step, bool open, const DeviceRow& row, std::int64_t begin,
                              std::int64_t end) {
+  constexpr int kHeld = 2;  // loads of so many pieces are under way together
   using P = Pack<T, kWidth>;
   T* const w = static_cast<T*>(row.w);
   const T* const dw = static_cast<const T*>(row.dw);
   T* const m = static_cast<T*>(row.m);
   T* const v = static_cast<T*>(row.v);
   const bool has_m = m != nullptr;
-#pragma unroll 2
-  for (std::int64_t i = begin + threadIdx.x * kWidth; i + kWidth <= end; i += blockDim.x * kWidth) {
-    P pw = *reinterpret_cast<const P*>(w + i);
-    const P pdw = *reinterpret_cast<const P*>(dw + i);
-    P pm{}, pv{};
-    if (has_m) pm = *reinterpret_cast<const P*>(m + i);
-    if constexpr (Step::kHasV) pv = *reinterpret_cast<const P*>(v + i);
+  const std::int64_t all = blockDim.x * kWidth;
+#pragma unroll 1
+  for (std::int64_t first = begin + threadIdx.x * kWidth; first + kWidth <= end;
+       first += kHeld * all) {
+    P pw[kHeld], pdw[kHeld], pm[kHeld] = {}, pv[kHeld] = {};
 #pragma unroll
-    for (int l = 0; l < kWidth; ++l) step.run(pw.v[l], pdw.v[l], pm.v[l], pv.v[l], has_m);
-    *reinterpret_cast<P*>(w + i) = pw;
-    if (has_m) *reinterpret_cast<P*>(m + i) = pm;
-    if constexpr (Step::kHasV) *reinterpret_cast<P*>(v + i) = pv;
+    for (int j = 0; j < kHeld; ++j) {
+      const std::int64_t i = first + j * all;
+      if (i + kWidth > end) continue;
+      pw[j] = *reinterpret_cast<const P*>(w + i);
+      pdw[j] = *reinterpret_cast<const P*>(dw + i);
+      if (has_m) pm[j] = *reinterpret_cast<const P*>(m + i);
+      if constexpr (Step::kHasV) pv[j] = *reinterpret_cast<const P*>(v + i);
+    }
+#pragma unroll
+    for (int j = 0; j < kHeld; ++j) {
+      const std::int64_t i = first + j * all;
+      if (i + kWidth > end || !open) continue;
+#pragma unroll
+      for (int l = 0; l < kWidth; ++l) {
+        step.run(pw[j].v[l], pdw[j].v[l], pm[j].v[l], pv[j].v[l], has_m);
+      }
+      *reinterpret_cast<P*>(w + i) = pw[j];
+      if (has_m) *reinterpret_cast<P*>(m + i) = pm[j];
+      if constexpr (Step::kHasV) *reinterpret_cast<P*>(v + i) = pv[j];
+    }
   }
 }
 
 template <class T, class Step>
-__device__ void update_chunk(const Step& step, const DeviceRow& row, std::int64_t begin,
+__device__ void update_chunk(const Step& step, bool open, const DeviceRow& row, std::int64_t begin,
                              std::int64_t end) {
   constexpr int kWidth = kPackWidth<T>;
-  if (!row.aligned) return update_range<1, T>(step, row, begin, end);
+  if (!row.aligned) return update_range<1, T>(step, open, row, begin, end);
   const std::int64_t whole = begin + (end - begin) / kWidth * kWidth;
-  update_range<kWidth, T>(step, row, begin, whole);
-  update_range<1, T>(step, row, whole, end);
+  update_range<kWidth, T>(step, open, row, begin, whole);
+  update_range<1, T>(step, open, row, whole, end);
 }
 
 template <template <class> class Step, class Rule, class Factors>
 __global__ void __launch_bounds__(kThreads)
     update_kernel(const DeviceRows rows, const Factors factors, const Rule rule) {
-  wait_for_previous_kernel();
-  let_next_kernel_start();
-  if (!factors.open()) return;
   const int r = row_of_block(rows, blockIdx.x);
   const DeviceRow& row = rows.row[r];
   const std::int64_t begin = static_cast<std::int64_t>(blockIdx.x - row.first_block) * kChunk;
   const std::int64_t end = begin + kChunk < row.count ? begin + kChunk : row.count;
+  wait_for_previous_kernel();
+  let_next_kernel_start();
+  const bool open = factors.open();
   if (row.wide) {
-    update_chunk<double>(Step<double>(factors.of(r), rule), row, begin, end);
+    update_chunk<double>(Step<double>(factors.of(r), rule), open, row, begin, end);
   } else {
-    update_chunk<float>(Step<float>(factors.of(r), rule), row, begin, end);
+    update_chunk<float>(Step<float>(factors.of(r), rule), open, row, begin, end);
   }
 }
 
@@ -154,9 +171,10 @@ void queue(const DeviceRows& rows, unsigned blocks, const Factors& factors,
            const UpdateRule& rule) {
   const LaunchShape shape{.grid = dim3(blocks), .block = dim3(kThreads), .overlaps_previous = true};
   if (rule.adam) {
-    launch(update_kernel<AdamStep, AdamRule, Factors>, shape, rows, factors, rule.adam_rule);
+    launch_beside_others(update_kernel<AdamStep, AdamRule, Factors>, shape, rows, factors,
+                         rule.adam_rule);
   } else {
-    launch(update_kernel<SgdStep, SgdRule, Factors>, shape, rows, factors, rule.sgd);
+    launch_beside_others(update_kernel<SgdStep, SgdRule, Factors>, shape, rows, factors, rule.sgd);
   }
 }
 

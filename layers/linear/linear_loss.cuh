@@ -28,10 +28,12 @@ struct Softmax {
   bool valid = false;
   int hit = 0;
 
+  // The loss is this and the logarithm of `total`; both are 0 without a valid label.
+  __device__ double loss_without_logarithm() const {
+    return valid ? static_cast<double>(most) - static_cast<double>(logit_of_label) : 0;
+  }
   __device__ double loss() const {
-    if (!valid) return 0;
-    return ::log(static_cast<double>(total)) -
-           (static_cast<double>(logit_of_label) - static_cast<double>(most));
+    return valid ? ::log(static_cast<double>(total)) + loss_without_logarithm() : 0;
   }
 };
 // Lane o has the logit of class o.

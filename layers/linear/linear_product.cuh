@@ -146,22 +146,35 @@ struct TileProduct {
   }
 
  private:
-  // Of row threadIdx.x of the tile, in the order of the threads. kThreads * kWidth floats of shared
-  // memory; begins with a barrier.
+  // Of row threadIdx.x of the tile: lanes of a warp that share rows add as a tree, then warps in
+  // order. Takes kWarps rows of shared memory; begins with a barrier.
   template <int kWidth>
   static __device__ float sum_of_sharers(const float (&own)[kWidth], float* shared) {
     float sum = 0;
     if constexpr (kOrderA == Order::columns) {
-      __syncthreads();
-      const int sharer = static_cast<int>(threadIdx.x) / (kRows / kWidth);
+      // Neighbouring threads have neighbouring rows; so many have all rows of the tile.
+      constexpr int kOfOneSharer = kRows / kWidth;
+      static_assert(kOfOneSharer <= 32 && 32 % kOfOneSharer == 0);
+      const int lane = static_cast<int>(threadIdx.x % 32);
+      float sums[kWidth];
 #pragma unroll
       for (int l = 0; l < kWidth; ++l) {
-        shared[sharer * kRows + A::template own_column<kWidth>() + l] = own[l];
+        sums[l] = own[l];
+#pragma unroll
+        for (int offset = kOfOneSharer; offset < 32; offset *= 2) {
+          sums[l] += __shfl_xor_sync(kAllLanes, sums[l], offset);
+        }
+      }
+      __syncthreads();
+      if (lane < kOfOneSharer) {
+        float* const to = shared + static_cast<int>(threadIdx.x / 32) * kRows;
+#pragma unroll
+        for (int l = 0; l < kWidth; ++l) to[A::template own_column<kWidth>() + l] = sums[l];
       }
       __syncthreads();
       if (threadIdx.x < kRows) {
-        for (int i = 0; i < A::template kSharers<kWidth>; ++i)
-          sum += shared[i * kRows + threadIdx.x];
+#pragma unroll
+        for (int w = 0; w < static_cast<int>(kWarps); ++w) sum += shared[w * kRows + threadIdx.x];
       }
     }
     return sum;

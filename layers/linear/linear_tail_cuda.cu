@@ -11,10 +11,14 @@
 //            copied into shared memory, as factors (halves, where these are half types), while the
 //            kernel before still runs: it makes x alone. Where the first layer's do not fit, they
 //            are read twice from memory. Nothing but h and g is written, for the second launch.
+//            Halves that fit, of four or more images, are multiplied on tensor cores
+//            (linear_tail_halves_cuda.cu).
 //            Forward a warp has some rows of w, its lanes four i at a time; the lanes' sums are
 //            folded: each exchange halves how many sums a lane has. Back a thread has four i and a
 //            part of the o; half of the parts take the other half's sums, then those meet in shared
-//            memory, in order. Of a layer of few outputs a thread has one i and all o.
+//            memory, in order. Of a layer of few outputs a thread has one i and all o. Behind the
+//            softmax the last warp goes its own way: it takes the logarithms and adds the losses of
+//            all blocks, while the others multiply.
 // Shapes     x [N,I], w [O,I], b [O], h and g [N,O], f32, accumulated in f32; factors f32 or
 //            rounded to a half type
 // Supports   up to four layers, 32 classes, I a multiple of 4 up to 2048, O up to 1024, 128K
@@ -32,21 +36,24 @@
 //            block of this kernel has none, or as halves two would share a multiprocessor while
 //            others stand idle
 // Read next  linear_tail_weights_cuda.cu, linear_fused_cuda.cu (one layer in one launch),
-//            linear_loss_cuda.cu
+//            linear_loss_cuda.cu, linear_tail_halves_cuda.cu (halves on tensor cores)
 #include <algorithm>
 
 #include "framework/cuda/async_copy.cuh"
+#include "framework/cuda/carveout.cuh"
 #include "framework/cuda/half.cuh"
 #include "framework/cuda/map.cuh"
 #include "framework/cuda/scratch.cuh"
 #include "layers/linear/linear_loss.cuh"
 #include "layers/linear/linear_tail.h"
+#include "layers/linear/linear_tail_halves.cuh"
 
 namespace convscope {
 namespace {
 
 constexpr int kTailThreads = 512;
 constexpr int kTailWarps = kTailThreads / 32;
+constexpr int kBackThreads = kTailThreads - 32;  // without the warp that adds the losses
 constexpr int kBlocksWanted = 132;
 constexpr int kFewOutputs = 16;
 
@@ -66,6 +73,7 @@ struct TailLayer {
   int factor_at;               // h as the next layer multiplies it; h_at when that is the same
   int g_at;                    // [images][O], as factors
   FastDivisor by_i, by_fours;  // I, I / 4
+  int parts, part;             // of O on the way back, and outputs of each
 };
 struct TailRows {
   int layers, n;
@@ -185,13 +193,23 @@ __device__ inline void add_sums(const float* from, int pitch, Four (&sums)[kS]) 
   }
 }
 
-// store(image, i, sum over o of g[image][o] w[o][i]) for all of them. Ends with a barrier.
+// A barrier of the kBackThreads that go back.
+__device__ inline void back_sync() {
+#if defined(CONVSCOPE_CUDA_EMULATED)
+  emulation::named_barrier(1, kBackThreads);
+#else
+  asm volatile("bar.sync 1, %0;" ::"n"(kBackThreads) : "memory");
+#endif
+}
+
+// store(image, i, sum over o of g[image][o] w[o][i]) for all of them, by kBackThreads. Ends with a
+// barrier of theirs.
 template <int kS, class Factor, class Stored, class Store>
 __device__ void multiply_columns(const TailLayer& z, const Stored* w, const float* g,
                                  float* scratch, const Store& store) {
   const int inputs = z.i, outputs = z.o;
-  if (outputs <= kFewOutputs) {
-    for (int at = static_cast<int>(threadIdx.x); at < kS * inputs; at += kTailThreads) {
+  if (outputs <= kFewOutputs || inputs > 4 * kBackThreads) {
+    for (int at = static_cast<int>(threadIdx.x); at < kS * inputs; at += kBackThreads) {
       const int image = kS == 1 ? 0 : z.by_i.divide(at);
       const int i = at - image * inputs;
       float sum = 0;
@@ -201,20 +219,20 @@ __device__ void multiply_columns(const TailLayer& z, const Stored* w, const floa
       }
       store(image, i, sum);
     }
-    __syncthreads();
+    back_sync();
     return;
   }
   const int columns = inputs / 4;
-  const int most_parts = z.by_fours.divide(kTailThreads);
-  const int parts = most_parts < outputs ? most_parts : outputs;
+  const int parts = z.parts;
   const int kept = (parts + 1) / 2;  // there is room for these; each takes one of the others first
   const int part = z.by_fours.divide(static_cast<int>(threadIdx.x));
   const int i = (static_cast<int>(threadIdx.x) - part * columns) * 4;
   Four sums[kS] = {};
   if (part < parts) {
-    const int end = (part + 1) * outputs / parts;
+    const int begin = part * z.part;
+    const int end = begin + z.part < outputs ? begin + z.part : outputs;
 #pragma unroll 8
-    for (int o = part * outputs / parts; o < end; ++o) {
+    for (int o = begin; o < end; ++o) {
       const Four a = load_four<Factor>(w + o * inputs + i);
 #pragma unroll
       for (int s = 0; s < kS; ++s) {
@@ -225,21 +243,21 @@ __device__ void multiply_columns(const TailLayer& z, const Stored* w, const floa
     }
     if (part >= kept) store_sums(sums, scratch + (part - kept) * kS * inputs + i, inputs);
   }
-  __syncthreads();
+  back_sync();
   if (part < kept) {
     float* const own = scratch + part * kS * inputs + i;
     if (part + kept < parts) add_sums(own, inputs, sums);
     store_sums(sums, own, inputs);
   }
-  __syncthreads();
-  for (int at = static_cast<int>(threadIdx.x); at < kS * inputs; at += kTailThreads) {
+  back_sync();
+  for (int at = static_cast<int>(threadIdx.x); at < kS * inputs; at += kBackThreads) {
     float sum = 0;
 #pragma unroll 4
     for (int p = 0; p < kept; ++p) sum += scratch[p * kS * inputs + at];
     const int image = kS == 1 ? 0 : z.by_i.divide(at);
     store(image, at - image * inputs, sum);
   }
-  __syncthreads();
+  back_sync();
 }
 
 // Copies of `count` floats, a multiple of 4, by all threads; those from `inside` on become 0.
@@ -285,6 +303,7 @@ template <int kS, class Factor, bool kHeld>
 __global__ void __launch_bounds__(kTailThreads, kHeld&& kS <= 2 ? 2 : 1)
     tail_rows(const TailRows a) {
   constexpr bool kHalf = !std::is_same_v<Factor, float>;
+  __shared__ float totals[kS];  // of the exponentials
   __shared__ double losses[kS];
   __shared__ int hits[kS];
   auto* const shared = dynamic_shared<float>();
@@ -343,11 +362,15 @@ __global__ void __launch_bounds__(kTailThreads, kHeld&& kS <= 2 ? 2 : 1)
 
   const TailLayer& last = a.layer[a.layers - 1];
   const bool backward = last.g != nullptr;
-  Softmax softmax;
   if (own >= 0) {
     const bool is_class = lane < last.o;
     const float logit = is_class ? shared[last.h_at + own * last.o + lane] : 0.0f;
-    softmax = image_softmax(logit, is_class, lane, label, last.o);
+    const Softmax softmax = image_softmax(logit, is_class, lane, label, last.o);
+    if (lane == 0) {
+      totals[own] = softmax.valid ? softmax.total : 1.0f;
+      losses[own] = softmax.loss_without_logarithm();
+      hits[own] = softmax.hit;
+    }
     if (backward && is_class) {
       const float scale = a.loss_scale != nullptr ? static_cast<float>(*a.loss_scale) : 1.0f;
       const float slope = softmax.slope / static_cast<float>(a.n) * scale;
@@ -356,18 +379,15 @@ __global__ void __launch_bounds__(kTailThreads, kHeld&& kS <= 2 ? 2 : 1)
     }
   }
   __syncthreads();
-  if (own >= 0 && lane == 0) {
-    losses[own] = softmax.loss();
-    hits[own] = softmax.hit;
+  // Nobody waits for this warp until the end.
+  if (warp == kTailWarps - 1) {
+    if (lane < kS) losses[lane] += ::log(static_cast<double>(totals[lane]));
+    __syncwarp();
+    unsigned ticket = 0;
+    if (lane == 0) ticket = leave_losses<kS>(losses, hits, a.sums, &blocks_done);
+    add_losses_of_blocks(a.sums, &blocks_done, ticket);
+    return;
   }
-  if (!backward) __syncthreads();
-  // Nobody waits for the answer until the end.
-  unsigned ticket = 0;
-  const auto leave = [&] {
-    if (warp == kTailWarps - 1 && lane == 0) {
-      ticket = leave_losses<kS>(losses, hits, a.sums, &blocks_done);
-    }
-  };
   if (backward) {
 #pragma unroll 1
     for (int k = a.layers - 1; k >= 0; --k) {
@@ -391,24 +411,13 @@ __global__ void __launch_bounds__(kTailThreads, kHeld&& kS <= 2 ? 2 : 1)
         const auto* const w = reinterpret_cast<const Factor*>(shared + z.w_at);
         multiply_columns<kS, Factor>(z, w, shared + z.g_at, scratch, store);
       }
-      if (k == a.layers - 1) leave();  // the barrier at the end of the product was between
     }
-  } else {
-    leave();
   }
-  if (warp == kTailWarps - 1) add_losses_of_blocks(a.sums, &blocks_done, ticket);
 }
 
 // ---- launches ----
 
 float* floats(const Tensor& t) { return t.defined() ? t.data<float>() : nullptr; }
-
-int images_of_block(std::int64_t n) {
-  for (const int images : {1, 2, 4}) {
-    if (ceil_div(n, images) <= kBlocksWanted) return images;
-  }
-  return 8;
-}
 
 template <int kS, class Factor>
 void queue_rows(TailRows a, bool gradients) {
@@ -427,7 +436,7 @@ void queue_rows(TailRows a, bool gradients) {
     z.factor_at = kHalf ? take(kS * z.o) : z.h_at;
     z.g_at = take(kS * z.o);
     z.b_at = take(z.o);
-    parts = std::max(parts, (std::min(kTailThreads / (z.i / 4), z.o) + 1) / 2 * z.i);
+    parts = std::max(parts, (z.parts + 1) / 2 * z.i);
   }
   a.parts_at = gradients ? take(kS * parts) : at;
   // A kilobyte is for what the kernel declares. The first layer, the largest, comes last.
@@ -445,15 +454,20 @@ void queue_rows(TailRows a, bool gradients) {
   // More than half of a multiprocessor's: two blocks would share one while others have none.
   if (count <= cuda_device_facts().multiprocessors) at = std::max(at, (most + 1024 / 4) / 2);
   a.sums.blocks = cuda_scratch_of<BlockSums>(blocks);
-  launch(held ? tail_rows<kS, Factor, true> : tail_rows<kS, Factor, false>,
-         {.grid = dim3(blocks),
-          .block = dim3(kTailThreads),
-          .shared_bytes = static_cast<std::size_t>(at) * sizeof(float),
-          .overlaps_previous = true},
-         a);
+  auto* kernel = tail_rows<kS, Factor, false>;
+  if constexpr (!kHalf || kS <= 2) {  // halves of more images that fit have another kernel
+    if (held) kernel = tail_rows<kS, Factor, true>;
+  }
+  launch_beside_others(kernel,
+                       {.grid = dim3(blocks),
+                        .block = dim3(kTailThreads),
+                        .shared_bytes = static_cast<std::size_t>(at) * sizeof(float),
+                        .overlaps_previous = true},
+                       a);
 }
 
 void rows_cuda(const LinearTailArgs& args) {
+  if (queue_tail_of_halves(args)) return;
   TailRows a{};
   a.layers = args.layers;
   a.n = static_cast<int>(args.x.dim(0));
@@ -469,6 +483,9 @@ void rows_cuda(const LinearTailArgs& args) {
     to.relu = from.relu;
     to.by_i = FastDivisor(to.i);
     to.by_fours = FastDivisor(to.i / 4);
+    const int most_parts = std::max(1, std::min(kBackThreads / (to.i / 4), to.o));
+    to.part = ceil_div(to.o, most_parts);
+    to.parts = ceil_div(to.o, to.part);
   }
   a.x = floats(args.x);
   a.dx = floats(args.dx);
@@ -482,7 +499,7 @@ void rows_cuda(const LinearTailArgs& args) {
   const bool gradients = args.layer[args.layers - 1].g.defined();
   with_float_type(args.factors, [&](auto zero) {
     using Factor = decltype(zero);
-    switch (images_of_block(a.n)) {
+    switch (tail_images_of_block(a.n)) {
       case 1:
         return queue_rows<1, Factor>(a, gradients);
       case 2:
@@ -496,5 +513,13 @@ void rows_cuda(const LinearTailArgs& args) {
 }
 
 }  // namespace
+
+int tail_images_of_block(std::int64_t n) {
+  for (const int images : {1, 2, 4}) {
+    if (ceil_div(n, images) <= kBlocksWanted) return images;
+  }
+  return 8;
+}
+
 CONVSCOPE_KERNEL(linear_tail_rows_kernel, cuda, rows_cuda)
 }  // namespace convscope

@@ -21,8 +21,10 @@
 //            depends on the sizes alone. The update has the bits of optim/update_cuda.cu
 // Backward   dw, db and targets assigned or added to
 // Choices    8 to 32 columns of pieces for a block: with many pieces more rows, so that a thread
-//            has at most nine loads one after the other
+//            has at most nine; it loads eight of them together. Small tiles take 256 images at
+//            once, in the memory that large ones need for 128: one wait for memory instead of two
 // Read next  linear_tail_cuda.cu (what comes before), optim/update_cuda.cu (the update alone)
+#include "framework/cuda/carveout.cuh"
 #include "framework/cuda/update_step.cuh"
 #include "layers/linear/linear_product.cuh"
 #include "layers/linear/linear_tail.h"
@@ -33,8 +35,8 @@ namespace {
 using namespace linear_tiles;
 
 enum class WeightSize { unpacked, small, middle, large };
-using SmallWeight = WeightTile<2, 4, 1, 1, 128>;  // as linear_fused_cuda.cu
-using MiddleWeight = WeightTile<2, 4, 2, 1, 128>;
+using SmallWeight = WeightTile<2, 4, 1, 1, 256>;
+using MiddleWeight = WeightTile<2, 4, 2, 1, 128>;  // as linear_fused_cuda.cu
 using LargeWeight = WeightTile<2, 4, 2, 2, 128>;
 
 struct TailWeights {
@@ -183,9 +185,19 @@ __device__ void add_pieces(const TailWeights& a, const Rule& rule) {
   }
   wait_for_previous_kernel();
   float sum = 0;
-  if (i < from.floats) {
-#pragma unroll 8
-    for (int p = row; p < from.count; p += rows) sum += from.pieces[p * from.floats + i];
+  constexpr int kHeld = 8;  // pieces that are under way together, however few there are
+#pragma unroll 1
+  for (int first = row; first < from.count && i < from.floats; first += kHeld * rows) {
+    float held[kHeld];
+#pragma unroll
+    for (int j = 0; j < kHeld; ++j) {
+      const int p = first + j * rows;
+      held[j] = p < from.count ? __ldcg(from.pieces + p * from.floats + i) : 0.0f;
+    }
+#pragma unroll
+    for (int j = 0; j < kHeld; ++j) {
+      if (first + j * rows < from.count) sum += held[j];
+    }
   }
   shared[threadIdx.x] = sum;
   __syncthreads();
@@ -323,13 +335,14 @@ void weights_cuda(const LinearTailArgs& args) {
                           .shared_bytes = kFloats * sizeof(float),
                           .overlaps_previous = true};
   if (update.unscale != nullptr) {
-    launch(tail_weights<UnscaleStep, UnscaleRule>, shape, a, UnscaleRule{update.unscale});
+    launch_beside_others(tail_weights<UnscaleStep, UnscaleRule>, shape, a,
+                         UnscaleRule{update.unscale});
   } else if (args.update == nullptr) {
-    launch(tail_weights<NoStep, NoRule>, shape, a, NoRule{});
+    launch_beside_others(tail_weights<NoStep, NoRule>, shape, a, NoRule{});
   } else if (update.rule.adam) {
-    launch(tail_weights<AdamStep<float>, AdamRule>, shape, a, update.rule.adam_rule);
+    launch_beside_others(tail_weights<AdamStep<float>, AdamRule>, shape, a, update.rule.adam_rule);
   } else {
-    launch(tail_weights<SgdStep<float>, SgdRule>, shape, a, update.rule.sgd);
+    launch_beside_others(tail_weights<SgdStep<float>, SgdRule>, shape, a, update.rule.sgd);
   }
 }
 

@@ -73,8 +73,6 @@ struct Tile {
     });
   }
   template <int kWidth>
-  static constexpr int kSharers = static_cast<int>(kThreads) * kWidth / kSize;  // threads of one m
-  template <int kWidth>
   static __device__ int own_column() {
     static_assert(kOrder == Order::columns && kThreads % (kSize / kWidth) == 0);
     return static_cast<int>(threadIdx.x) % (kSize / kWidth) * kWidth;

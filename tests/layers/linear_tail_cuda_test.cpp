@@ -28,15 +28,42 @@ struct Tail {
   std::vector<std::int64_t> sizes;
   DType factors = DType::f32;
   bool bias = true, relu = true, dx = true;
-  double scale = 4;  // of the loss
+  double scale = 4;       // of the loss
+  bool integers = false;  // x, w and b
+  double offset = 0;      // of x and w
+  bool heavy = false;     // every thirteenth x and w a hundred times as large
 
   std::size_t layers() const { return sizes.size() - 1; }
-  Tensor x() const { return normal({n, sizes[0]}, DType::f32, 1); }
+  Tensor x() const { return changed(normal({n, sizes[0]}, DType::f32, 1)); }
   Tensor w(std::size_t k) const {
-    return scaled(normal({sizes[k + 1], sizes[k]}, DType::f32, 10 + k),
-                  1 / std::sqrt(static_cast<double>(sizes[k])));
+    return changed(scaled(normal({sizes[k + 1], sizes[k]}, DType::f32, 10 + k),
+                          1 / std::sqrt(static_cast<double>(sizes[k]))));
   }
-  Tensor b(std::size_t k) const { return scaled(normal({sizes[k + 1]}, DType::f32, 20 + k), 0.3); }
+  Tensor b(std::size_t k) const {
+    const Tensor b = scaled(normal({sizes[k + 1]}, DType::f32, 20 + k), 0.3);
+    return integers ? changed(b) : b;
+  }
+  Tensor changed(Tensor t) const {
+    auto* const v = t.data<float>();
+    for (std::int64_t i = 0; i < t.numel(); ++i) {
+      if (integers) v[i] = static_cast<float>(i * 7 % 5 - 2);
+      v[i] += static_cast<float>(offset);
+      if (heavy && i % 13 == 5) v[i] *= 100;
+    }
+    return t;
+  }
+  // |b| + the sums of |x| |w|, of the first layer.
+  Tensor magnitudes() const {
+    const auto absolute = [](Tensor t) {
+      for (std::int64_t i = 0; i < t.numel(); ++i) {
+        t.data<double>()[i] = std::abs(t.data<double>()[i]);
+      }
+      return t;
+    };
+    return linear(Variable(absolute(rounded(x()))), Variable(absolute(rounded(w(0)))),
+                  Variable(absolute(b(0).to(DType::f64))))
+        .value();
+  }
   Tensor labels() const {  // every seventh is none
     std::vector<std::int32_t> out;
     for (std::int64_t i = 0; i < n; ++i) {
@@ -177,6 +204,54 @@ TEST_F(LinearTailOnCuda, RoundsFactors) {
     expect_like_expected({133, {16, 12, 8, 3}, half});
     expect_like_expected({267, {20, 8, 4}, half});
     expect_like_expected({531, {12, 16, 4}, half});
+  }
+}
+
+// Halves that fit, of four or eight images for each block, are multiplied on tensor cores: rows and
+// depths that end within a tile, at its end, and behind it; no bias, no ReLU, no dx; more weights
+// than fit.
+TEST_F(LinearTailOnCuda, MultipliesHalvesInTiles) {
+  for (const DType half : {DType::bf16, DType::f16}) {
+    expect_like_expected({265, {16, 16, 16}, half});
+    expect_like_expected({530, {4, 4, 1}, half});
+    expect_like_expected({267, {36, 268, 12}, half});
+    expect_like_expected({265, {20, 36, 20, 17}, half});
+    expect_like_expected({530, {40, 12, 32}, half, /*bias=*/false});
+    expect_like_expected({531, {20, 12, 7}, half, true, /*relu=*/false});
+    expect_like_expected({266, {20, 12, 7}, half, true, true, /*dx=*/false});
+    expect_like_expected({265, {1200, 96, 5}, half});
+  }
+}
+
+// Small integers and no rounding: the gradients of the values are whole multiples of what the
+// softmax gives, so the hidden layer's values are compared bit by bit.
+TEST_F(LinearTailOnCuda, HasTheHiddenValuesOfIntegersExactly) {
+  for (const DType half : {DType::bf16, DType::f16}) {
+    for (const std::int64_t images : {7, 270, 532}) {
+      Tail t{images, {52, 36, 9}, half};
+      t.integers = true;
+      const std::vector<Tensor> want = expected(t), got = on_device(t);
+      EXPECT_TRUE(testing::same_bits(got[0], want[0])) << images << " images";
+    }
+  }
+}
+
+// What lies far from zero, and a few values much larger than the others: the bound is that of the
+// magnitudes that are added.
+TEST_F(LinearTailOnCuda, KeepsItsBoundOnOffsetsAndHeavyTails) {
+  for (const bool offset : {true, false}) {
+    for (const DType factors : {DType::f32, DType::bf16, DType::f16}) {
+      Tail t{266, {120, 84, 10}, factors};
+      t.offset = offset ? 8 : 0;
+      t.heavy = !offset;
+      const std::vector<Tensor> want = expected(t), got = on_device(t);
+      const Tensor magnitudes = t.magnitudes();
+      for (std::int64_t i = 0; i < got[0].numel(); ++i) {
+        // Sums of 120 exact products in some order; the tensor unit cuts instead of rounding.
+        const double bound = 16 * 6e-8 * magnitudes.at(i);
+        ASSERT_NEAR(got[0].at(i), want[0].at(i), bound) << "value " << i << " " << name_of(factors);
+      }
+    }
   }
 }
 

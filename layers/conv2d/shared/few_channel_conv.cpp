@@ -148,7 +148,8 @@ FewChannelBackwardPlan backward_plan(const FewChannelBackward& a, int parts, int
   plan.by_out_w = FastDivisor(end.out_w());
   plan.split_at = at;
   // At the end all of it takes the sums of the threads: dw and db of the stages.
-  const int sums = kWeightChannels * end.r + 1 + (a.stages == 2 ? plan.channels * end.r + 1 : 0);
+  const int sums = row_pitch(kWeightChannels * end.r) + 1 +
+                   (a.stages == 2 ? row_pitch(plan.channels * end.r) + 1 : 0);
   plan.floats = most(at + split, kBlockThreads * sums);
   return plan;
 }
@@ -180,10 +181,10 @@ PieceSums few_channel_sums(const FewChannelBackwardPlan& plan) {
   return out;
 }
 
-// Blocks for a sample so that about 132 multiprocessors have work.
-int few_channel_forward_parts(std::int64_t batch, const FewChannelStage& last) {
+int few_channel_forward_parts(std::int64_t batch, const FewChannelStage& last, int blocks_each) {
   constexpr std::int64_t kMultiprocessors = kMostBlocks / 2;
-  const std::int64_t wanted = batch >= kMultiprocessors ? 1 : kMultiprocessors / batch;
+  const std::int64_t blocks = blocks_each * kMultiprocessors;
+  const std::int64_t wanted = batch >= blocks ? 1 : blocks / batch;
   const int possible = ceil_div(last.k, kForwardChannels) * forward_tile_rows(last);
   return wanted < possible ? static_cast<int>(wanted) : possible;
 }

@@ -264,8 +264,9 @@ struct FewChannelBackwardPlan {
 CONVSCOPE_API FewChannelForwardPlan few_channel_plan(const FewChannelForward& a, int parts);
 CONVSCOPE_API FewChannelBackwardPlan few_channel_plan(const FewChannelBackward& a, int parts);
 
-// Blocks for each sample, so that about 132 multiprocessors have work.
-CONVSCOPE_API int few_channel_forward_parts(std::int64_t batch, const FewChannelStage& last);
+// Blocks for each sample, so that about 132 multiprocessors have one block each, or two.
+CONVSCOPE_API int few_channel_forward_parts(std::int64_t batch, const FewChannelStage& last,
+                                            int blocks_each);
 // 0: the sums of dw do not fit into the registers of a block.
 CONVSCOPE_API int few_channel_backward_parts(const FewChannelStage* stage, int stages,
                                              std::int64_t batch);

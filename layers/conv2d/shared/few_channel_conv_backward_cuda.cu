@@ -17,8 +17,9 @@
 //            for dx, which is a convolution with the turned kernel: tiles of 2 x 4 pixels, several
 //            channels, the sum over k cut into pieces. Kernel rows that meet only zeros are left
 //            out. The pieces are added up where g of the stage before is made, so dx2 never leaves
-//            the block. At the end threads that share a sum of dw add up through shared memory, and
-//            the block writes its sums; a second kernel adds the blocks in order. Few samples: more
+//            the block. At the end threads that share a sum of dw add up through shared memory,
+//            four sums in one access, and the block writes them; a second kernel adds the blocks in
+//            order. Few samples: more
 //            blocks share a sample, each with its part of the last stage's input channels, which
 //            are the first stage's output channels: no work is done twice.
 // Shapes     x [N,C,H,W], w [K,C,R,R], y and dy [N,K,P/2,Q/2], passes u8 as y; dw, db as w, b; f32
@@ -36,6 +37,7 @@
 // Source     the two-stage reduction: M. Harris: Optimizing Parallel Reduction in CUDA, 2007; the
 //            rest is our own
 // Read next  few_channel_conv_forward_cuda.cu, direct_cuda.cu
+#include "framework/cuda/carveout.cuh"
 #include "layers/conv2d/shared/few_channel_conv_tiles.cuh"
 
 namespace convscope {
@@ -72,16 +74,30 @@ __device__ inline PlaneShare share_of_plane(const FastDivisor& by_threads) {
   return {plane, static_cast<int>(threadIdx.x) - plane * by_threads.d, by_threads.d};
 }
 
-// Sums over the threads of each plane into to[plane]; a warp has a plane. scratch [thread].
+// Neighbouring threads that share one of `jobs` sums of `parts` parts each: a power of two.
+__device__ inline int sharers_of(int jobs, int parts) {
+  int sharers = 1;
+  while (sharers < 32 && sharers < parts && 2 * sharers * jobs <= kBlockThreads) sharers *= 2;
+  return sharers;
+}
+
+// Sums over the threads of each plane into to[plane]. scratch [thread].
 __device__ void write_plane_sums(const float* scratch, int step, int planes, float* to) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int sharers = sharers_of(planes, step);
+  const int share = static_cast<int>(threadIdx.x) % sharers;
+  // All lanes of a warp run as often: they ask each other.
 #pragma unroll 1
-  for (int i = static_cast<int>(threadIdx.x) / 32; i < planes; i += kBlockThreads / 32) {
+  for (int begin = 0; begin < planes; begin += kBlockThreads / sharers) {
+    const int i = begin + static_cast<int>(threadIdx.x) / sharers;
     float sum = 0;
-#pragma unroll 1
-    for (int j = lane; j < step; j += 32) sum += scratch[i * step + j];
-    sum = warp_sum(sum);
-    if (lane == 0) to[i] = sum;
+    if (i < planes) {
+#pragma unroll 4
+      for (int j = share; j < step; j += sharers) sum += scratch[i * step + j];
+    }
+    for (int offset = sharers / 2; offset > 0; offset /= 2) {
+      sum += __shfl_xor_sync(kAllLanes, sum, offset);
+    }
+    if (i < planes && share == 0) to[i] = sum;
   }
 }
 
@@ -90,6 +106,8 @@ __device__ void write_plane_sums(const float* scratch, int step, int planes, flo
 template <int R, int kChannels>
 struct WeightSums {
   static constexpr int kSums = kChannels * R;
+  static constexpr int kFours = ceil_div(kSums, 4);
+  static constexpr int kRow = row_pitch(kSums);  // of a thread in scratch memory
   const Deal& deal;
   const WeightDivisors& by;
   int k_begin, k_end, c_begin;
@@ -126,39 +144,58 @@ struct WeightSums {
                               cut, deal.splits, acc);
   }
 
-  // scratch [kSums][thread].
+  // scratch [thread][kRow]: four sums are one access, there and back.
   __device__ void put(float* scratch) const {
+    float* const to = scratch + static_cast<int>(threadIdx.x) * kRow;
 #pragma unroll
-    for (int i = 0; i < kSums; ++i) scratch[i * kBlockThreads + threadIdx.x] = acc[i / R][i % R];
+    for (int i = 0; i < kFours; ++i) {
+      float four[4];
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const int at = 4 * i + j;
+        four[j] = at < kSums ? acc[at / R][at % R] : 0.0f;
+      }
+      store_four(four, to + 4 * i);
+    }
   }
-  // Adds up what the threads of one item have; to: dw of the block, [K][channels][R][R]. Where
-  // there are few sums, of many parts each, neighbouring threads share one.
+  // Adds up what the threads of one item have, four sums in one thread; to: dw of the block,
+  // [K][channels][R][R]. Where there are few of them, of many parts each, neighbours share them.
   __device__ void write(int channels, const float* scratch, float* to) const {
     const int items = by.items.d;
-    int sharers = 1;
-    while (sharers < 32 && 2 * sharers * items * kSums <= kBlockThreads) sharers *= 2;
+    const int jobs = items * kFours;
+    const int sharers = sharers_of(jobs, deal.splits);
     const int share = static_cast<int>(threadIdx.x) % sharers;
     // All lanes of a warp run as often: they ask each other.
 #pragma unroll 1
-    for (int begin = 0; begin < items * kSums; begin += kBlockThreads / sharers) {
-      const int at = begin + static_cast<int>(threadIdx.x) / sharers;
-      const int which = by.items.divide(at);
-      const int own = at - which * items;
-      float sum = 0;
-      if (which < kSums) {
-        const float* const from = scratch + which * kBlockThreads + own;
+    for (int begin = 0; begin < jobs; begin += kBlockThreads / sharers) {
+      const int job = begin + static_cast<int>(threadIdx.x) / sharers;
+      const int own = job / kFours;
+      const int first = (job - own * kFours) * 4;
+      float sums[4] = {};
+      if (job < jobs) {
 #pragma unroll 4
-        for (int part = share; part < deal.splits; part += sharers) sum += from[part * items];
+        for (int part = share; part < deal.splits; part += sharers) {
+          float four[4];
+          load_four(scratch + (part * items + own) * kRow + first, four);
+#pragma unroll
+          for (int j = 0; j < 4; ++j) sums[j] += four[j];
+        }
       }
       for (int offset = sharers / 2; offset > 0; offset /= 2) {
-        sum += __shfl_xor_sync(kAllLanes, sum, offset);
+#pragma unroll
+        for (float& sum : sums) sum += __shfl_xor_sync(kAllLanes, sum, offset);
       }
+      if (job >= jobs || share != 0) continue;
       const int pair = own / R;  // of output and input channels
       const int group = by.channels.divide(pair);
-      const int kernel = k_begin + group * kChannels + which / R;
-      if (which >= kSums || share != 0 || kernel >= k_end) continue;
       const int channel = c_begin + pair - group * by.channels.d;
-      to[((kernel * channels + channel) * R + own % R) * R + which % R] = sum;
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const int which = first + j;
+        const int kernel = k_begin + group * kChannels + which / R;
+        if (which >= kSums || kernel >= k_end) continue;
+        to[((kernel * channels + channel) * R + own % R) * R + which % R] = sums[j];
+      }
     }
   }
 };
@@ -400,15 +437,14 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
 
   if (!wants_dw) return;
   // The tiles have done their work: all sums of the threads take their place.
-  constexpr int kRow = kBlockThreads;
-  float* const of_dw_first = shared + dw.kSums * kRow;
-  float* const of_db = of_dw_first + (a.stages == 2 ? dw_first.kSums * kRow : 0);
+  float* const of_dw_first = shared + dw.kRow * kBlockThreads;
+  float* const of_db = of_dw_first + (a.stages == 2 ? dw_first.kRow * kBlockThreads : 0);
   __syncthreads();
   dw.put(shared);
   of_db[threadIdx.x] = db;
   if (a.stages == 2) {
     dw_first.put(of_dw_first);
-    of_db[kRow + threadIdx.x] = db_first;
+    of_db[kBlockThreads + threadIdx.x] = db_first;
   }
   __syncthreads();
   float* const sums = a.sums + chunk * plan.piece;
@@ -416,7 +452,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
   if (part == 0) write_plane_sums(of_db, of_y.step, z.k, sums + plan.db_at[last]);
   if (a.stages == 1) return;
   dw_first.write(first.c, of_dw_first, sums + plan.dw_at[0]);
-  write_plane_sums(of_db + kRow, of_x.step, c_count, sums + plan.db_at[0] + c_begin);
+  write_plane_sums(of_db + kBlockThreads, of_x.step, c_count, sums + plan.db_at[0] + c_begin);
 }
 
 // 32 sums for each block, pieces dealt out to 32 warps.
@@ -451,7 +487,7 @@ __global__ void __launch_bounds__(kAddThreads) add_chunks(const PieceSums a) {
 template <int R, int kChannels>
 void launch_rounding(const LaunchShape& shape, const FewChannelBackwardPlan& plan) {
   const bool rounds = plan.a.factors != DType::f32;
-  launch(
+  launch_beside_others(
       rounds ? few_channel_backward<R, kChannels, true> : few_channel_backward<R, kChannels, false>,
       shape, plan);
 }
@@ -487,11 +523,11 @@ void backward(const FewChannelBackward& a) {
       launch_channels<7>(shape, plan);
   }
   if (a.dw[a.stages - 1] == nullptr || !a.adds_pieces) return;
-  launch(add_chunks,
-         LaunchShape{.grid = dim3(static_cast<unsigned>(ceil_div(plan.piece, 32))),
-                     .block = dim3(kAddThreads),
-                     .overlaps_previous = true},
-         few_channel_sums(plan));
+  launch_beside_others(add_chunks,
+                       LaunchShape{.grid = dim3(static_cast<unsigned>(ceil_div(plan.piece, 32))),
+                                   .block = dim3(kAddThreads),
+                                   .overlaps_previous = true},
+                       few_channel_sums(plan));
 }
 
 }  // namespace

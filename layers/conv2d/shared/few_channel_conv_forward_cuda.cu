@@ -10,12 +10,13 @@
 //              y[n][k][i][j] = largest of v;  passes = which one it was
 // Plan       A block takes samples, up to four at a time when there are many: weights stay in
 //            shared memory. What the kernel before does not write is loaded while it runs: weights,
-//            or the bytes of images that are gathered here. A thread computes a tile of 2 x 4
-//            outputs for two output channels in 16 registers: two pooling windows side by side, so
-//            that pooling needs no other thread. Where there are more threads than tiles, the sum
-//            over the input channels is cut and added up through shared memory. The second stage
-//            reads the first one's y from shared memory. Few samples: more blocks share a sample,
-//            each with its part of the last stage's channels and rows.
+//            or the bytes of images that are gathered here; else the second stage's weights come
+//            while the first one computes. A thread computes a tile of 2 x 4 outputs for two output
+//            channels in 16 registers: two pooling windows side by side, so that pooling needs no
+//            other thread. Where there are more threads than tiles, the sum over the input channels
+//            is cut and added up through shared memory. The second stage reads the first one's y
+//            from shared memory. Few samples: more blocks share a sample, each with its part of the
+//            last stage's channels and rows.
 // Shapes     x [N,C,H,W], w [K,C,R,R], b [K], y [N,K,P/2,Q/2], all f32 (sums too); passes u8 as y
 // Supports   f32, and x and w rounded to a half type where they are multiplied; R = S = 3, 5 or 7,
 //            stride 1, no dilation, no groups, padding below R, sizes whose tiles fit into the
@@ -33,6 +34,7 @@
 // Source     Y. LeCun et al.: Gradient-Based Learning Applied to Document Recognition, 1998 (the
 //            network); the fusion is our own
 // Read next  direct_cuda.cu (one convolution, any size), few_channel_conv_backward_cuda.cu
+#include "framework/cuda/carveout.cuh"
 #include "layers/conv2d/shared/few_channel_conv_tiles.cuh"
 
 namespace convscope {
@@ -227,15 +229,34 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
   const bool notes = gathers && blockIdx.x == 0 && threadIdx.x == 0;
   __shared__ LastStep last_step;
   bool waited = false;
+  // Each stage's are a group of copies: those of the second come while the first one computes.
   const auto load_parameters = [&] {
-    for (int i = 0; i < a.stages; ++i) {
-      const int from = i == last ? k_begin : 0;
-      const int to = i == last ? k_end : first.k;
-      load_weights<R>(a.stage[i], plan.by_weights[i], a.w[i], from, to, 0, shared + plan.w_at[i]);
-      load_biases(a.b[i], from, to, shared + plan.b_at[i]);
+#pragma unroll 1
+    for (int i = 0; i < 2; ++i) {
+      if (i < a.stages) {
+        const int from = i == last ? k_begin : 0;
+        const int to = i == last ? k_end : first.k;
+        load_weights<R>(a.stage[i], plan.by_weights[i], a.w[i], from, to, 0, shared + plan.w_at[i]);
+        load_biases(a.b[i], from, to, shared + plan.b_at[i]);
+      }
+      async_copy_commit();
     }
   };
-  if (!gathers && a.only_x_is_new) load_parameters();
+  [[maybe_unused]] const auto round_parameters = [&](int i) {
+    const int from = i == last ? k_begin : 0;
+    const int to = i == last ? k_end : first.k;
+    const int pitch = weight_k(a.stage[i]);
+    round_factors(a.factors, shared + plan.w_at[i] + from * pitch, (to - from) * pitch);
+  };
+  const bool loads_early = !gathers && a.only_x_is_new;
+  if (loads_early) {
+    load_parameters();
+    if constexpr (kRounds) {
+      async_copy_wait<0>();
+      __syncthreads();
+      for (int i = 0; i < a.stages; ++i) round_parameters(i);
+    }
+  }
 #pragma unroll 1
   for (std::int64_t n = begin; n < a.batch; n += step) {
     const int samples = a.batch - n < plan.samples ? static_cast<int>(a.batch - n) : plan.samples;
@@ -249,26 +270,27 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
     if (!waited) {
       wait_for_previous_kernel();
       let_next_kernel_start();
-      if (gathers || !a.only_x_is_new) load_parameters();
       if (notes) read_last_step(a.gather, &last_step);
     }
     if (!gathers) {
       // The channels of several samples are just more channels.
       load_images(first, plan.tile[0], plan.by_w, plan.by_image, a.x + n * x_step, 0,
                   samples * first.c, shared + plan.x_at[0]);
-    } else {
-      for (int s = 0; s < samples && part == 0; ++s) {
-        write_gathered(a.gather, first, plan.tile[0], plan.by_w, plan.by_image, n + s,
-                       shared + plan.x_at[0] + s * tile_step);
-      }
     }
-    finish_copies();
+    const bool loads = !waited && !loads_early;
+    if (loads) load_parameters();
+    for (int s = 0; s < samples && gathers && part == 0; ++s) {
+      write_gathered(a.gather, first, plan.tile[0], plan.by_w, plan.by_image, n + s,
+                     shared + plan.x_at[0] + s * tile_step);
+    }
+    if (loads) {
+      async_copy_wait<1>();
+    } else {
+      finish_copies();
+    }
     __syncthreads();
-    if (kRounds && (!waited || !gathers)) {
-      for (int i = 0; i < a.stages && !waited; ++i) {
-        round_factors(a.factors, shared + plan.w_at[i],
-                      round_up(a.stage[i].k * weight_k(a.stage[i]), 4));
-      }
+    if (kRounds && (loads || !gathers)) {
+      if (loads) round_parameters(0);
       if (!gathers) round_factors(a.factors, shared + plan.x_at[0], samples * tile_step);
       __syncthreads();
     }
@@ -291,7 +313,14 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
           .factors = a.factors};
       const Share share =
           is_last ? Share{k_begin, k_end, first_row, samples} : Share{0, first.k, 0, samples};
-      if (i > 0) __syncthreads();
+      if (i > 0) {
+        async_copy_wait<0>();
+        __syncthreads();
+        if (kRounds && loads) {
+          round_parameters(1);
+          __syncthreads();
+        }
+      }
       compute_stage<R, kRounds>(z, plan.tile[i], plan.deal[i], plan.by[i], plan.by_k_tiles[i],
                                 shared + plan.x_at[i], shared + plan.w_at[i], shared + plan.b_at[i],
                                 share, shared + plan.split_at, finish);
@@ -303,7 +332,8 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
 template <int R>
 void launch_rounding(const LaunchShape& shape, const FewChannelForwardPlan& plan) {
   const bool rounds = plan.a.factors != DType::f32;
-  launch(rounds ? few_channel_forward<R, true> : few_channel_forward<R, false>, shape, plan);
+  launch_beside_others(rounds ? few_channel_forward<R, true> : few_channel_forward<R, false>, shape,
+                       plan);
 }
 
 void run(const FewChannelForward& a, int parts) {
@@ -341,11 +371,14 @@ void forward(const FewChannelForward& a) {
       one.factors = a.factors;
       one.only_x_is_new = a.only_x_is_new;
       if (i == 0) one.gather = a.gather;
-      run(one, few_channel_forward_parts(a.batch, a.stage[i]));
+      run(one, few_channel_forward_parts(a.batch, a.stage[i], 1));
     }
     return;
   }
-  run(a, few_channel_forward_parts(a.batch, a.stage[a.stages - 1]));
+  // Each part of a sample computes the first stage again; but blocks that are only as many as
+  // multiprocessors do not spread evenly beside those of the kernel before.
+  const int blocks_each = a.stages == 2 && a.batch >= alone ? 2 : 1;
+  run(a, few_channel_forward_parts(a.batch, a.stage[a.stages - 1], blocks_each));
 }
 
 }  // namespace

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// warp_tile.cuh: D [16 x 8] += A [16 x 16] B [16 x 8] by one warp on the tensor cores, A and B
+// halves in shared memory: ldmatrix and mma.sync from sm_80 on, plain loops over the same bytes in
+// the emulation. For products so small that each warp has a few tiles of its own.
+//
+// Shared memory   A: rows of `pitch` halves, depth inner; turned: depths of `pitch` halves, rows
+//                 inner. B: columns of `pitch` halves, depth inner. Rows and columns begin at
+//                 multiples of 16 bytes; (pitch / 8) odd lets eight of them meet all banks.
+// Registers       lane l has D[row][column] for row = l/4 + 8 i, column = 2 (l%4) + e in
+//                 d[2 i + e]
+// Numerics        products are exact, sums f32; the unit rounds them towards zero
+// Read next  matrix_tile.cuh, the larger product of four warps; mma.cuh, the instructions
+#pragma once
+
+#include "framework/cuda/launch.cuh"
+#include "framework/dtype.h"
+#include "framework/int_math.h"
+
+#if !defined(CONVSCOPE_CUDA_EMULATED)
+#include "framework/cuda/matrix_tile.cuh"
+#endif
+
+namespace convscope::warp_tile {
+
+inline constexpr int kRows = 16, kColumns = 8, kDepth = 16;
+
+// Halves from row to row: `count` rounded up to whole steps of depth, and to an odd number of
+// pieces of 16 bytes.
+constexpr int pitch_of(int count) { return round_up(count, kDepth) + 8; }
+
+template <class Half, bool kTurned>
+__device__ inline void multiply(float (&d)[4], const Half* a, int a_pitch, const Half* b,
+                                int b_pitch) {
+  const int lane = static_cast<int>(threadIdx.x % 32);
+#if defined(CONVSCOPE_CUDA_EMULATED)
+  for (int i = 0; i < 4; ++i) {
+    const int row = lane / 4 + i / 2 * 8;
+    const Half* const column = b + (lane % 4 * 2 + i % 2) * b_pitch;
+    for (int depth = 0; depth < kDepth; ++depth) {
+      const Half factor = kTurned ? a[depth * a_pitch + row] : a[row * a_pitch + depth];
+      d[i] += static_cast<float>(factor) * static_cast<float>(column[depth]);
+    }
+  }
+#elif defined(__CUDA_ARCH__)
+  const int eight = lane / 8;  // which 8 x 8 tile this lane addresses
+  unsigned rows[4];
+  load_matrices<kTurned>(rows, kTurned ? a + (lane % 8 + eight / 2 * 8) * a_pitch + eight % 2 * 8
+                                       : a + lane % 16 * a_pitch + lane / 16 * 8);
+  const Half* const column = b + lane / 4 * b_pitch + lane % 4 * 2;
+  mma<Half>(d, rows, *reinterpret_cast<const unsigned*>(column),
+            *reinterpret_cast<const unsigned*>(column + 8));
+#endif
+}
+
+}  // namespace convscope::warp_tile

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// linear_tail_halves.cuh: the launch of linear_tail_cuda.cu on tensor cores.
+// Read next  linear_tail_halves_cuda.cu
+#pragma once
+
+#include "layers/linear/linear_tail.h"
+
+namespace convscope {
+
+// False, and nothing is queued: factors are no halves, or do not fit into shared memory, or images
+// are too few.
+bool queue_tail_of_halves(const LinearTailArgs& args);
+
+// Images of one block: as few as give each of 132 multiprocessors a block, at most 8.
+int tail_images_of_block(std::int64_t n);
+
+}  // namespace convscope

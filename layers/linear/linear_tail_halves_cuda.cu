@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: Apache-2.0
+// linear_tail_halves_cuda.cu: the last linear layers of a classifier with the loss, in one launch,
+// for factors of half types: the products of linear_tail_cuda.cu on tensor cores.
+//
+// Formula    h = relu(x w^T + b), layer after layer; the last gives logits; p = softmax(logits);
+//            g = (p - onehot) / N, then g' = (g w) where h > 0, layer by layer back
+// Textbook   for n: for each layer: for o: h[o] = relu(b[o] + sum over i of x[i] w[o,i])
+//              loss and g of the logits
+//              for each layer, last first: for i: g'[i] = sum over o of g[o] w[o,i], where h > 0
+// Plan       A block has up to eight images, which are the columns of its products: a warp has
+//            tiles of 16 rows, outputs on the way forward and inputs on the way back. All weights
+//            lie in shared memory as halves, copied while the kernel before still runs; the same
+//            rows serve both ways, read turned on the way back. Between two layers stands one
+//            barrier. The last warp goes its own way behind the softmax: it takes the logarithms
+//            and adds the losses of all blocks, while the others multiply.
+// Shapes     x [N,I], w [O,I], b [O], h and g [N,O], f32, accumulated in f32; factors f16 or bf16
+// Supports   up to four layers, 32 classes, I a multiple of 4; four or more images for each of 132
+//            blocks; weights that fit as halves into the shared memory of a block
+// Cost       FLOPs = 4 N I O in all, those of eight images for each block; bytes = the weights once
+//            for each block, x, h, g once; bound by the latency of its barriers, and by the copy of
+//            the weights where the kernel before leaves no room beside it
+// Numerics   sums of 16 products, even and odd ones apart, one after the other; the unit rounds
+//            them towards zero. The order depends on the sizes alone
+// Backward   dx assigned
+// Choices    512 threads with 64 registers: a block of a neighbouring kernel has room beside this
+//            one. Two sums for each result: a product waits for the one before the last. Eight
+//            loads of 16 bytes in flight, as many as there are registers for
+// Read next  linear_tail_cuda.cu (f32, and what does not fit), framework/cuda/warp_tile.cuh
+#include <algorithm>
+
+#include "framework/cuda/async_copy.cuh"
+#include "framework/cuda/carveout.cuh"
+#include "framework/cuda/half.cuh"
+#include "framework/cuda/map.cuh"
+#include "framework/cuda/scratch.cuh"
+#include "framework/cuda/warp_tile.cuh"
+#include "layers/linear/linear_loss.cuh"
+#include "layers/linear/linear_tail_halves.cuh"
+
+namespace convscope {
+namespace {
+
+using warp_tile::pitch_of;
+
+constexpr int kTailThreads = 512;
+constexpr int kTailWarps = kTailThreads / 32;
+constexpr int kBackThreads = kTailThreads - 32;  // without the warp that adds the losses
+constexpr int kMostImages = warp_tile::kColumns;
+constexpr int kLeastImages = 4;  // fewer leave most columns of a tile empty
+
+__device__ unsigned blocks_done = 0;
+
+// Places in shared memory, in floats; multiples of 4.
+struct HalvesLayer {
+  const float* w;
+  const float* b;  // may be null
+  float* h;        // [N,O]; null: the last layer
+  float* g;        // [N,O]; null: no gradients
+  int i, o;
+  bool relu;
+  int w_at;              // halves [O rounded up][pitch_of(I)]
+  int x_at;              // halves [8][pitch_of(I)]: what w is multiplied with
+  int g_at;              // halves [8][pitch_of(O)]: likewise on the way back
+  int b_at, h_at;        // [O], [8][O]
+  FastDivisor by_fours;  // I / 4
+};
+struct HalvesRows {
+  int layers, n, images;  // of a block
+  HalvesLayer layer[kMostTailLayers];
+  const float* x;
+  float* dx;  // may be null
+  const std::int32_t* labels;
+  const double* loss_scale;
+  LossSums sums;
+  bool weights_are_there;  // LinearTailArgs
+};
+
+// Four neighbours as halves.
+template <class Half>
+__device__ inline void store_four(Half* to, float4 four) {
+  *reinterpret_cast<Pack<unsigned, 2>*>(to) = {pair_from_floats<Half>(four.x, four.y),
+                                               pair_from_floats<Half>(four.z, four.w)};
+}
+
+// w [O,I] into rows of halves, with zeros behind the ends of rows and behind the last one: sums of
+// whole steps of depth meet them.
+template <class Half>
+__device__ void copy_weights(const HalvesLayer& z, Half* to) {
+  constexpr int kHeld = 8;
+  const int fours = z.by_fours.d;
+  const int count = z.o * fours;
+  const int pitch = pitch_of(z.i);
+#pragma unroll 1
+  for (int first = static_cast<int>(threadIdx.x); first < count; first += kHeld * kTailThreads) {
+    float4 held[kHeld];
+#pragma unroll
+    for (int j = 0; j < kHeld; ++j) {
+      const int at = first + j * kTailThreads;
+      if (at < count) held[j] = __ldcg(reinterpret_cast<const float4*>(z.w) + at);
+    }
+#pragma unroll
+    for (int j = 0; j < kHeld; ++j) {
+      const int at = first + j * kTailThreads;
+      if (at >= count) continue;
+      const int row = z.by_fours.divide(at);
+      store_four(to + row * pitch + (at - row * fours) * 4, held[j]);
+    }
+  }
+  const float4 zeros = make_float4(0, 0, 0, 0);
+  const int left = (pitch - z.i) / 4;  // of a row
+  for (int row = static_cast<int>(threadIdx.x); row < z.o; row += kTailThreads) {
+    for (int j = 0; j < left; ++j) store_four(to + row * pitch + z.i + j * 4, zeros);
+  }
+  const int end = round_up(z.o, warp_tile::kRows) * pitch;
+  for (int at = z.o * pitch + 4 * static_cast<int>(threadIdx.x); at < end; at += 4 * kTailThreads) {
+    store_four(to + at, zeros);
+  }
+}
+
+// store(row, image, sum) for what this lane has of `steps` products of tiles: A begins at `a` and
+// goes on a_step halves further with each.
+template <class Half, bool kTurned, class Store>
+__device__ inline void multiply_tile(const Half* a, int a_pitch, int a_step, const Half* b,
+                                     int b_pitch, int steps, const Store& store) {
+  float even[4] = {}, odd[4] = {};
+#pragma unroll 2
+  for (int step = 0; step + 1 < steps; step += 2) {
+    warp_tile::multiply<Half, kTurned>(even, a, a_pitch, b, b_pitch);
+    warp_tile::multiply<Half, kTurned>(odd, a + a_step, a_pitch, b + warp_tile::kDepth, b_pitch);
+    a += 2 * a_step;
+    b += 2 * warp_tile::kDepth;
+  }
+  if (steps % 2 != 0) warp_tile::multiply<Half, kTurned>(even, a, a_pitch, b, b_pitch);
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    store(lane / 4 + i / 2 * 8, lane % 4 * 2 + i % 2, even[i] + odd[i]);
+  }
+}
+
+// A barrier of the kBackThreads that go back.
+__device__ inline void back_sync() {
+#if defined(CONVSCOPE_CUDA_EMULATED)
+  emulation::named_barrier(1, kBackThreads);
+#else
+  asm volatile("bar.sync 1, %0;" ::"n"(kBackThreads) : "memory");
+#endif
+}
+
+template <class Half>
+__global__ void __launch_bounds__(kTailThreads, 2) tail_of_halves(const HalvesRows a) {
+  __shared__ float totals[kMostImages];  // of the exponentials
+  __shared__ double losses[kMostImages];
+  __shared__ int hits[kMostImages];
+  auto* const shared = dynamic_shared<float>();
+  const auto halves = [&](int at) { return reinterpret_cast<Half*>(shared + at); };
+  const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * a.images;
+  const int here = a.n - first < a.images ? static_cast<int>(a.n - first) : a.images;
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const HalvesLayer& begin = a.layer[0];
+  const HalvesLayer& last = a.layer[a.layers - 1];
+  const bool backward = last.g != nullptr;
+  // The kernel before computes x. What was there before it may be loaded while it runs.
+  if (!a.weights_are_there) wait_for_previous_kernel();
+#pragma unroll 1
+  for (int k = 0; k < a.layers; ++k) {
+    const HalvesLayer& z = a.layer[k];
+    // Images that are not there, and the ends of those that are, are zeros.
+    const int x_end = z.x_at + kMostImages * pitch_of(z.i) / 2;
+    const int g_end = z.g_at + kMostImages * pitch_of(z.o) / 2;
+    for (int at = z.x_at + static_cast<int>(threadIdx.x); at < x_end; at += kTailThreads) {
+      shared[at] = 0;
+    }
+    for (int at = z.g_at + static_cast<int>(threadIdx.x); at < g_end; at += kTailThreads) {
+      shared[at] = 0;
+    }
+    for (int o = static_cast<int>(threadIdx.x); o < z.o; o += kTailThreads) {
+      if (z.b != nullptr) {
+        async_copy<4>(shared + z.b_at + o, z.b + o);
+      } else {
+        shared[z.b_at + o] = 0;
+      }
+    }
+    copy_weights(z, halves(z.w_at));
+  }
+  async_copy_commit();
+  async_copy_wait<0>();
+  __syncthreads();
+  if (a.weights_are_there) wait_for_previous_kernel();
+  let_next_kernel_start();
+  // The last warps have an image each when it comes to the loss: the first ones go on sooner.
+  const int own = warp - (kTailWarps - a.images);
+  const int label = own >= 0 && own < here ? a.labels[first + own] : -1;
+  const float scale =
+      own >= 0 && a.loss_scale != nullptr ? static_cast<float>(*a.loss_scale) : 1.0f;
+  {
+    const int fours = begin.by_fours.d;
+    const auto* const from = reinterpret_cast<const float4*>(a.x + first * begin.i);
+    for (int at = static_cast<int>(threadIdx.x); at < here * fours; at += kTailThreads) {
+      const int image = begin.by_fours.divide(at);
+      store_four(halves(begin.x_at) + image * pitch_of(begin.i) + (at - image * fours) * 4,
+                 __ldcg(from + at));
+    }
+  }
+  __syncthreads();
+
+#pragma unroll 1
+  for (int k = 0; k < a.layers; ++k) {
+    const HalvesLayer& z = a.layer[k];
+    const int pitch = pitch_of(z.i);
+    const bool is_last = k == a.layers - 1;
+    Half* const next = is_last ? nullptr : halves(a.layer[k + 1].x_at);
+    const int next_pitch = pitch_of(z.o);
+    for (int tile = warp * warp_tile::kRows; tile < z.o; tile += kTailWarps * warp_tile::kRows) {
+      const auto store = [&](int row, int image, float sum) {
+        const int o = tile + row;
+        if (o >= z.o || image >= here) return;
+        sum += shared[z.b_at + o];
+        if (z.relu && sum <= 0.0f) sum = 0.0f;  // NaN passes
+        shared[z.h_at + image * z.o + o] = sum;
+        if (next != nullptr) next[image * next_pitch + o] = from_float<Half>(sum);
+        if (z.h != nullptr) z.h[(first + image) * z.o + o] = sum;
+      };
+      multiply_tile<Half, false>(halves(z.w_at) + tile * pitch, pitch, warp_tile::kDepth,
+                                 halves(z.x_at), pitch, ceil_div(z.i, warp_tile::kDepth), store);
+    }
+    __syncthreads();
+  }
+
+  if (own >= 0) {
+    const bool is_class = lane < last.o;
+    const float logit = is_class && own < here ? shared[last.h_at + own * last.o + lane] : 0.0f;
+    const Softmax softmax = image_softmax(logit, is_class, lane, label, last.o);
+    if (lane == 0) {
+      totals[own] = softmax.valid ? softmax.total : 1.0f;
+      losses[own] = softmax.loss_without_logarithm();
+      hits[own] = softmax.hit;
+    }
+    if (backward && is_class && own < here) {
+      const float slope = softmax.slope / static_cast<float>(a.n) * scale;
+      halves(last.g_at)[own * pitch_of(last.o) + lane] = from_float<Half>(slope);
+      last.g[(first + own) * last.o + lane] = slope;
+    }
+  } else if (static_cast<int>(threadIdx.x) <
+             kMostImages - a.images) {  // of images that no block has
+    totals[a.images + static_cast<int>(threadIdx.x)] = 1.0f;
+    losses[a.images + static_cast<int>(threadIdx.x)] = 0;
+    hits[a.images + static_cast<int>(threadIdx.x)] = 0;
+  }
+  __syncthreads();
+  // Nobody waits for this warp until the end.
+  if (warp == kTailWarps - 1) {
+    if (lane < kMostImages) losses[lane] += ::log(static_cast<double>(totals[lane]));
+    __syncwarp();
+    unsigned ticket = 0;
+    if (lane == 0) ticket = leave_losses<kMostImages>(losses, hits, a.sums, &blocks_done);
+    add_losses_of_blocks(a.sums, &blocks_done, ticket);
+    return;
+  }
+#pragma unroll 1
+  for (int k = a.layers - 1; backward && k >= 0; --k) {
+    if (k == 0 && a.dx == nullptr) break;
+    const HalvesLayer& z = a.layer[k];
+    const int pitch = pitch_of(z.i);
+    const HalvesLayer& before = a.layer[k > 0 ? k - 1 : 0];
+    Half* const next = halves(before.g_at);
+    float* const g = k > 0 ? before.g : a.dx;
+    for (int tile = warp * warp_tile::kRows; tile < z.i;
+         tile += (kTailWarps - 1) * warp_tile::kRows) {
+      const auto store = [&](int row, int image, float sum) {
+        const int i = tile + row;
+        if (i >= z.i || image >= here) return;
+        if (k > 0) {
+          if (before.relu && shared[before.h_at + image * z.i + i] <= 0.0f) sum = 0.0f;
+          next[image * pitch + i] = from_float<Half>(sum);
+        }
+        g[(first + image) * z.i + i] = sum;
+      };
+      multiply_tile<Half, true>(halves(z.w_at) + tile, pitch, warp_tile::kDepth * pitch,
+                                halves(z.g_at), pitch_of(z.o), ceil_div(z.o, warp_tile::kDepth),
+                                store);
+    }
+    back_sync();
+  }
+}
+
+float* floats(const Tensor& t) { return t.defined() ? t.data<float>() : nullptr; }
+
+}  // namespace
+
+bool queue_tail_of_halves(const LinearTailArgs& args) {
+  if (args.factors == DType::f32) return false;
+  HalvesRows a{};
+  a.layers = args.layers;
+  a.n = static_cast<int>(args.x.dim(0));
+  a.images = tail_images_of_block(a.n);
+  if (a.images < kLeastImages) return false;
+  int at = 0;
+  const auto take = [&](int count) {
+    const int begin = at;
+    at += round_up(count, 4);
+    return begin;
+  };
+  for (int k = 0; k < args.layers; ++k) {
+    const LinearTailLayer& from = args.layer[k];
+    HalvesLayer& to = a.layer[k];
+    to.w = floats(from.w);
+    to.b = floats(from.b);
+    to.h = floats(from.h);
+    to.g = floats(from.g);
+    to.i = static_cast<int>(from.w.dim(1));
+    to.o = static_cast<int>(from.w.dim(0));
+    to.relu = from.relu;
+    to.by_fours = FastDivisor(to.i / 4);
+    to.w_at = take(round_up(to.o, warp_tile::kRows) * pitch_of(to.i) / 2);
+    to.x_at = take(kMostImages * pitch_of(to.i) / 2);
+    to.g_at = take(kMostImages * pitch_of(to.o) / 2);
+    to.b_at = take(to.o);
+    to.h_at = take(kMostImages * to.o);
+  }
+  const CudaDeviceFacts& facts = cuda_device_facts();
+  // A kilobyte is for what the kernel declares.
+  const int most = (facts.shared_bytes_per_block - 1024) / 4;
+  if (at > most) return false;
+  const int count = ceil_div(a.n, a.images);
+  // More than half of a multiprocessor's: two blocks would share one while others have none.
+  if (count <= facts.multiprocessors) at = std::max(at, (most + 1024 / 4) / 2);
+  a.x = floats(args.x);
+  a.dx = floats(args.dx);
+  a.labels = args.labels.data<std::int32_t>();
+  a.loss_scale = args.loss_scale;
+  a.weights_are_there = args.weights_are_there;
+  const auto blocks = static_cast<unsigned>(count);
+  a.sums = {.blocks = cuda_scratch_of<BlockSums>(blocks),
+            .images = a.n,
+            .loss = args.loss.data<float>(),
+            .correct = args.correct.data<std::int32_t>()};
+  const LaunchShape shape{.grid = dim3(blocks),
+                          .block = dim3(kTailThreads),
+                          .shared_bytes = static_cast<std::size_t>(at) * sizeof(float),
+                          .overlaps_previous = true};
+  if (args.factors == DType::bf16) {
+    launch_beside_others(tail_of_halves<BFloat16>, shape, a);
+  } else {
+    launch_beside_others(tail_of_halves<Float16>, shape, a);
+  }
+  return true;
+}
+
+}  // namespace convscope
