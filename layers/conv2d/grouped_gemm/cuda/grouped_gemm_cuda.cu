@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: Apache-2.0
+// grouped_gemm_cuda.cu: convolution in groups of few channels on the tensor cores, for images with
+// their channels last: small groups share a product, and all taps read one patch in shared memory.
+//
+// Formula    y[n,k,p,q] = b[k] + sum over c, r, s of w[k,c,r,s] x[n, c, p stride_h - pad_top +
+//            r dilation_h, q stride_w - pad_left + s dilation_w], k and c of one group; x = 0 outside
+// Textbook   for each bundle of groups, for each tile of positions:      # a block of threads
+//              patch = the pixels of x that the tile reads, once
+//              for 16 positions, for two (tap, octet of channels):       # a warp
+//                sums [16 x 8] += patch [16 x 16] weights [16 x 8]
+// Plan       grouped_gemm_plan.h says what is a bundle, a slice, a tile, a patch and a slot, and
+//            chooses them. prepare_weights puts w in the order in which lanes hold it, zeros between
+//            the groups of a bundle.
+//              forward, backward_data    grouped_gemm_gather.cuh
+//              backward_weight           grouped_gemm_weight.cuh
+// Shapes     x, dx [N,1,H,W,Cp], y, dy [N,1,P,Q,Kp] halves or f32 (tf32), 16-byte aligned; w, dw
+//            [K,C/G,R,S], b [K] f32; sums in f32
+// Supports   layout channels_last with halves, or f32 with precision tf32; weights of f32; bundles
+//            of at most 64 channels on either side; kernels of at most 49 taps; strides of dx up to 4
+// Cost       FLOPs = 2 N K P Q (C/G) R S, bundled / G times; bytes = x, y and w; workspace = the
+//            parts of dw. Memory-bound
+// Numerics   factors rounded to halves or tf32 (to the nearest), sums in f32 by the tensor cores,
+//            which round towards zero. Same bits on each run; exact on integers up to 2^8 (bf16) or
+//            2^11 (f16, tf32) while sums stay below 2^24. An infinity or NaN of one group makes NaN
+//            of the others in its bundle: it meets their zeros
+// Backward   dx assigned; dw assigned or added to
+// Choices    stand in the plan and in the two files above
+// Source     Xie et al. 2017: Aggregated Residual Transformations for Deep Neural Networks, arXiv
+//            1611.05431 (the layers); own work (the kernels)
+// Read next  ../../implicit_gemm/implicit_gemm_lesson_cuda.cu, one step simpler
+#include "framework/precision.h"
+#include "layers/conv2d/algorithm.h"
+#include "layers/conv2d/grouped_gemm/cuda/grouped_gemm_gather.cuh"
+#include "layers/conv2d/grouped_gemm/cuda/grouped_gemm_weight.cuh"
+#include "layers/conv2d/shared/cuda/device_time.cuh"
+
+namespace convscope {
+namespace {
+
+namespace grouped = grouped_gemm;
+using grouped::GatherPlan;
+using grouped::kOctet;
+using grouped::Sizes;
+using grouped::WeightPlan;
+
+int narrow(std::int64_t size) { return static_cast<int>(size); }
+
+grouped::Machine machine() { return {.multiprocessors = cuda_device_facts().multiprocessors}; }
+
+// ---- weights -----------------------------------------------------------------------------------
+
+struct Packing {
+  int groups, in_channels, out_channels, bundled;  // channels of a group, of what is read and made
+  bool turned;                                     // w [in][out] of a group, as backward_data reads
+  std::int64_t count;                              // pairs of words
+};
+
+// words [bundle, octet of y][product][lane][2]: column l/4 of B and its depths 2 (l%4) + {0, 1, 8,
+// 9}, of f32 l%4 + {0, 4}.
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    pack_kernel(const __grid_constant__ Sizes z, const __grid_constant__ Packing to, const float* w,
+                uint2* words) {
+  constexpr int kSlots = grouped::kStepSlots<T>;
+  const std::int64_t at = global_thread();
+  let_next_kernel_start();
+  wait_for_previous_kernel();
+  if (at >= to.count) return;
+  const int lane = static_cast<int>(at % 32);
+  const int steps = z.steps();
+  const int octet = static_cast<int>(at / 32) / steps;
+  const int step = static_cast<int>(at / 32) - octet * steps;
+  int phase = 0;
+  while (step >= z.step_begin[phase + 1]) ++phase;
+  const int bundle = octet / z.bundle_out;
+  const int out = (octet - bundle * z.bundle_out) * kOctet + lane / 4;  // in the bundle
+  const int group = out / to.out_channels;
+  const int of_all = bundle * to.bundled + group;
+  const int taps = z.tap_begin[z.phases()];
+  const auto weight = [&](int depth) {
+    const int slot = (step - z.step_begin[phase]) * kSlots + depth / kOctet;
+    const int tap = z.tap_begin[phase] + slot / z.bundle_in;
+    const int in = slot % z.bundle_in * kOctet + depth % kOctet;
+    if (tap >= z.tap_begin[phase + 1] || in / to.in_channels != group || of_all >= to.groups) {
+      return 0.0f;
+    }
+    const int i = in - group * to.in_channels, o = out - group * to.out_channels;
+    const std::int64_t channels = std::int64_t{to.in_channels} * to.out_channels;
+    const int within = to.turned ? i * to.out_channels + o : o * to.in_channels + i;
+    return w[(of_all * channels + within) * taps + z.tap_kernel[tap]];
+  };
+  if constexpr (sizeof(T) == 4) {
+    words[at] = make_uint2(__float_as_uint(grouped::to_tf32(weight(lane % 4))),
+                           __float_as_uint(grouped::to_tf32(weight(lane % 4 + 4))));
+  } else {
+    const int depth = lane % 4 * 2;
+    words[at] = make_uint2(pair_from_floats<T>(weight(depth), weight(depth + 1)),
+                           pair_from_floats<T>(weight(depth + 8), weight(depth + 9)));
+  }
+}
+
+std::size_t prepared_bytes(const Conv2dProblem& z, Direction direction) {
+  const Sizes s = grouped::sizes_of(z, direction);
+  return static_cast<std::size_t>(s.bundles) * static_cast<std::size_t>(s.bundle_out * s.steps()) *
+         256;
+}
+
+LaunchShape shape_of(std::int64_t count, unsigned threads = kThreads) {
+  return {.grid = dim3(static_cast<unsigned>(ceil_div(count, threads))),
+          .block = dim3(threads),
+          .overlaps_previous = true};
+}
+
+void prepare_weights(const Conv2dPrepareArgs& args) {
+  const Conv2dProblem& z = args.problem;
+  const bool back = args.direction == Direction::backward_data;
+  const Packing to{
+      .groups = narrow(z.groups),
+      .in_channels = narrow(back ? z.k_per_group() : z.c_per_group()),
+      .out_channels = narrow(back ? z.c_per_group() : z.k_per_group()),
+      .bundled = grouped::bundled(z),
+      .turned = back,
+      .count = static_cast<std::int64_t>(prepared_bytes(z, args.direction) / sizeof(uint2))};
+  with_stored_type(z.dtype, [&](auto zero) {
+    launch(pack_kernel<decltype(zero)>, shape_of(to.count), grouped::sizes_of(z, args.direction), to,
+           static_cast<const float*>(args.w), static_cast<uint2*>(args.prepared));
+  });
+}
+
+// ---- the three directions ----------------------------------------------------------------------
+
+// Calls body(octets, bundles) with the template parameters of a plan.
+template <class Body>
+void with_octets(int octets, const Body& body) {
+  switch (octets) {
+    case 1:
+      return body(std::integral_constant<int, 1>{}, std::integral_constant<int, 2>{});
+    case 2:
+      return body(std::integral_constant<int, 2>{}, std::integral_constant<int, 1>{});
+    case 3:
+      return body(std::integral_constant<int, 3>{}, std::integral_constant<int, 1>{});
+    default:
+      return body(std::integral_constant<int, 4>{}, std::integral_constant<int, 1>{});
+  }
+}
+
+void run_gather(const Conv2dProblem& z, Direction direction, const void* x, const void* weights,
+                const void* bias, const Conv2dEpilogue& epilogue, void* y) {
+  const GatherPlan plan = grouped::plan_gather(z, direction, machine());
+  const Sizes& s = plan.sizes;
+  with_stored_type(z.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const grouped::Finish<T> end{static_cast<const float*>(bias),
+                                 static_cast<const T*>(epilogue.residual), epilogue.relu};
+    with_octets(plan.at_once, [&](auto octets, auto bundles) {
+      launch(grouped::gather_kernel<T, octets(), bundles()>,
+             {.grid = dim3(static_cast<unsigned>(s.tiles() * s.slices)),
+              .block = dim3(grouped::kWarps * 32),
+              .shared_bytes = static_cast<std::size_t>(plan.shared_bytes),
+              .overlaps_previous = true},
+             s, static_cast<const uint4*>(x), static_cast<const uint4*>(weights), end,
+             static_cast<T*>(y));
+    });
+  });
+}
+
+void forward(const Conv2dForwardArgs& args) {
+  run_gather(args.problem, Direction::forward, args.x, args.prepared, args.b, args.epilogue,
+             args.y);
+}
+
+void backward_data(const Conv2dBackwardDataArgs& args) {
+  run_gather(args.problem, Direction::backward_data, args.dy, args.prepared, nullptr, {}, args.dx);
+}
+
+void backward_weight(const Conv2dBackwardWeightArgs& args) {
+  const Conv2dProblem& z = args.problem;
+  const WeightPlan plan = grouped::plan_weight(z, machine());
+  const Sizes& s = plan.sizes;
+  auto* const part = static_cast<float4*>(args.workspace);
+  with_stored_type(z.dtype, [&](auto zero) {
+    with_octets(plan.at_once, [&](auto octets, auto) {
+      launch(grouped::weight_kernel<decltype(zero), octets()>,
+             {.grid = dim3(static_cast<unsigned>(plan.parts * s.slices)),
+              .block = dim3(static_cast<unsigned>(plan.warps * 32)),
+              .shared_bytes = static_cast<std::size_t>(plan.shared_bytes),
+              .overlaps_previous = true},
+             plan, static_cast<const uint4*>(args.x), static_cast<const uint4*>(args.dy), part);
+    });
+  });
+  const grouped::WeightSums sums{.groups = narrow(z.groups),
+                                 .in_channels = narrow(z.c_per_group()),
+                                 .out_channels = narrow(z.k_per_group()),
+                                 .bundled = grouped::bundled(z),
+                                 .bundle_in = s.bundle_in,
+                                 .bundle_out = s.bundle_out,
+                                 .pairs = plan.pairs,
+                                 .taps = s.tap_begin[1],
+                                 .parts = plan.parts,
+                                 .quads = plan.quads(),
+                                 .accumulate = args.accumulate};
+  launch(grouped::sum_parts_kernel,
+         {.grid = dim3(static_cast<unsigned>(plan.quads() / grouped::kSumQuads)),
+          .block = dim3(grouped::kSumQuads * grouped::kSumRows),
+          .overlaps_previous = true},
+         sums, part, static_cast<float*>(args.dw));
+}
+
+// ---- card --------------------------------------------------------------------------------------
+
+Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
+  const bool tf32 = z.dtype == DType::f32 && z.math == MathMode::tf32;
+  const OperandTypes types{.x = z.dtype, .w = DType::f32, .accumulator = DType::f32, .y = z.dtype};
+  if (z.layout != ActivationLayout::channels_last || (!is_half(z.dtype) && !tf32) ||
+      z.operand_types() != types) {
+    return Conv2dSupport::no(cat("expects halves, or f32 with precision tf32, with their channels "
+                                 "last and weights of f32, got ",
+                                 z.operand_types().text(), " with layout ", name_of(z.layout)));
+  }
+  if (cuda_device_facts().major < 8) {
+    return Conv2dSupport::no(cat("expects a GPU of compute capability 8.0 or higher, for its ",
+                                 "tensor cores and asynchronous copies, got ",
+                                 cuda_device_facts().major, ".", cuda_device_facts().minor));
+  }
+  if (z.groups == 1 || std::min(z.c_per_group(), z.k_per_group()) < 2) {
+    return Conv2dSupport::no(
+        cat("expects several groups of at least 2 channels, because it is made for them, got ",
+            z.groups, " groups of ", z.c_per_group(), " in and ", z.k_per_group(), " out"));
+  }
+  const std::int64_t most = grouped::kMostOctets * kOctet / grouped::bundled(z);
+  if (std::max(z.c_per_group(), z.k_per_group()) > most) {
+    return Conv2dSupport::no(cat("expects groups of at most ", most,
+                                 " channels here, because the sums of a bundle of groups stay in ",
+                                 "registers, got ", z.c_per_group(), " in and ", z.k_per_group(),
+                                 " out"));
+  }
+  if (z.r * z.s > grouped::kMostTaps) {
+    return Conv2dSupport::no(cat("expects a kernel of at most ", grouped::kMostTaps,
+                                 " taps, because each is a parameter of the launch, got ", z.r, "x",
+                                 z.s));
+  }
+  if (direction == Direction::backward_data &&
+      std::max(z.stride_h, z.stride_w) > grouped::kMostStride) {
+    return Conv2dSupport::no(cat("expects strides of at most ", grouped::kMostStride,
+                                 " in backward_data, one phase each, got ", z.stride_h, "x",
+                                 z.stride_w));
+  }
+  const std::int64_t side = std::max({z.h, z.w, z.p(), z.q()}) + z.pad_top + z.pad_left;
+  const std::int64_t pixels = z.n * std::max(z.h * z.w, z.p() * z.q());
+  if (side > 32000 || pixels * ceil_div(std::max(z.c, z.k), std::int64_t{kOctet}) > 0x7fff0000 ||
+      std::max(z.dilation_h * z.r, z.dilation_w * z.s) > 32000) {
+    return Conv2dSupport::no(
+        "expects images of at most 32000x32000 with padding and fewer than 2^31 octets of channels "
+        "in a tensor, because places in them have 32 bits");
+  }
+  const bool fits = direction == Direction::backward_weight
+                        ? grouped::plan_weight(z, machine()).exists()
+                        : grouped::plan_gather(z, direction, machine()).exists();
+  if (!fits) {
+    return Conv2dSupport::no(cat("expects weights and a patch of the image that fit into shared "
+                                 "memory together, got a kernel of ",
+                                 z.r, "x", z.s, " over ", z.c_per_group(), " channels"));
+  }
+  return {};
+}
+
+Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
+  const bool weight = direction == Direction::backward_weight;
+  const double us = weight ? grouped::plan_weight(z, machine()).us
+                           : grouped::plan_gather(z, direction, machine()).us;
+  const double peak = device_time::peak_of(z);
+  const Conv2dCost cost{.flops = z.nominal_flops(),
+                        .bytes = z.nominal_bytes(),
+                        .peak_share = device_time::share_of(z.nominal_flops(), us, peak),
+                        .launches = weight ? 0.4 : 0.2,
+                        .tensor_cores = true};
+  if (weight) return cost;
+  return device_time::with_preparation(
+      cost, peak, 2 * static_cast<double>(prepared_bytes(z, direction)), 0.6);
+}
+
+std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
+  return direction == Direction::backward_weight ? grouped::plan_weight(z, machine()).part_bytes()
+                                                 : 0;
+}
+
+const Conv2dAlgorithm kCard{
+    .name = "grouped_gemm",
+    .device = DeviceType::cuda,
+    .idea = "small groups side by side in one product of the tensor cores, all taps from one patch",
+    .paper = "Xie et al. 2017: Aggregated Residual Transformations for Deep Neural Networks, arXiv "
+             "1611.05431",
+    .supports = supports,
+    .cost = cost,
+    .workspace_bytes = workspace_bytes,
+    .prepared_bytes = prepared_bytes,
+    .prepare_weights = prepare_weights,
+    .error_growth = 32,  // as implicit_gemm_tma; the tensor cores round towards zero
+    .one_chain = true,
+    .exact_on_integers = true,
+    .fuses_epilogue = true,
+    .takes_mixed_types = true,
+    .takes_channels_last = true,
+    .forward = forward,
+    .backward_data = backward_data,
+    .backward_weight = backward_weight,
+};
+
+}  // namespace
+}  // namespace convscope
+CONVSCOPE_CONV2D_ALGORITHM(convscope::kCard)
