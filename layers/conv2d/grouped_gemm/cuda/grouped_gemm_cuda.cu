@@ -129,19 +129,35 @@ void prepare_weights(const Conv2dPrepareArgs& args) {
 
 // ---- the three directions ----------------------------------------------------------------------
 
-// Calls body(octets, bundles) with the template parameters of a plan.
+template <int kValue>
+using Number = std::integral_constant<int, kValue>;
+
+// Calls body(octets) with the template parameter of a plan.
 template <class Body>
 void with_octets(int octets, const Body& body) {
   switch (octets) {
     case 1:
-      return body(std::integral_constant<int, 1>{}, std::integral_constant<int, 2>{});
+      return body(Number<1>{});
     case 2:
-      return body(std::integral_constant<int, 2>{}, std::integral_constant<int, 1>{});
+      return body(Number<2>{});
     case 3:
-      return body(std::integral_constant<int, 3>{}, std::integral_constant<int, 1>{});
+      return body(Number<3>{});
     default:
-      return body(std::integral_constant<int, 4>{}, std::integral_constant<int, 1>{});
+      return body(Number<4>{});
   }
+}
+// Calls body(octets, bundles): 1 and 2 or 4, 2 and 1 or 2, 3 or 4 and 1.
+template <class Body>
+void with_octets_of_bundles(int octets, int bundles, const Body& body) {
+  with_octets(octets, [&](auto known) {
+    if constexpr (known() == 1) {
+      return bundles == 4 ? body(known, Number<4>{}) : body(known, Number<2>{});
+    } else if constexpr (known() == 2) {
+      return bundles == 2 ? body(known, Number<2>{}) : body(known, Number<1>{});
+    } else {
+      return body(known, Number<1>{});
+    }
+  });
 }
 
 void run_gather(const Conv2dProblem& z, Direction direction, const void* x, const void* weights,
@@ -152,7 +168,7 @@ void run_gather(const Conv2dProblem& z, Direction direction, const void* x, cons
     using T = decltype(zero);
     const grouped::Finish<T> end{static_cast<const float*>(bias),
                                  static_cast<const T*>(epilogue.residual), epilogue.relu};
-    with_octets(plan.at_once, [&](auto octets, auto bundles) {
+    with_octets_of_bundles(plan.at_once, plan.bundles_at_once, [&](auto octets, auto bundles) {
       launch(grouped::gather_kernel<T, octets(), bundles()>,
              {.grid = dim3(static_cast<unsigned>(s.tiles() * s.slices)),
               .block = dim3(grouped::kWarps * 32),
@@ -178,32 +194,42 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
   const WeightPlan plan = grouped::plan_weight(z, machine());
   const Sizes& s = plan.sizes;
   auto* const part = static_cast<float4*>(args.workspace);
-  with_stored_type(z.dtype, [&](auto zero) {
-    with_octets(plan.at_once, [&](auto octets, auto) {
-      launch(grouped::weight_kernel<decltype(zero), octets()>,
-             {.grid = dim3(static_cast<unsigned>(plan.parts * s.slices)),
-              .block = dim3(static_cast<unsigned>(plan.warps * 32)),
-              .shared_bytes = static_cast<std::size_t>(plan.shared_bytes),
-              .overlaps_previous = true},
-             plan, static_cast<const uint4*>(args.x), static_cast<const uint4*>(args.dy), part);
-    });
-  });
+  auto* const dw = static_cast<float*>(args.dw);
+  const int quads = narrow(plan.quads());
+  // As many threads for a quad as its parts are worth.
+  int rows_log2 = 0;
+  while ((1 << rows_log2) < grouped::kMostSumRows && 4 << rows_log2 <= plan.parts) ++rows_log2;
   const grouped::WeightSums sums{.groups = narrow(z.groups),
                                  .in_channels = narrow(z.c_per_group()),
-                                 .out_channels = narrow(z.k_per_group()),
                                  .bundled = grouped::bundled(z),
                                  .bundle_in = s.bundle_in,
-                                 .bundle_out = s.bundle_out,
-                                 .pairs = plan.pairs,
                                  .taps = s.tap_begin[1],
                                  .parts = plan.parts,
-                                 .quads = plan.quads(),
-                                 .accumulate = args.accumulate};
+                                 .quads = quads,
+                                 .rows_log2 = rows_log2,
+                                 .accumulate = args.accumulate,
+                                 .by_in_channels = FastDivisor(narrow(z.c_per_group())),
+                                 .by_out_channels = FastDivisor(narrow(z.k_per_group())),
+                                 .by_bundle_in = FastDivisor(s.bundle_in),
+                                 .by_bundle_out = FastDivisor(s.bundle_out),
+                                 .by_pairs = FastDivisor(plan.pairs)};
+  with_stored_type(z.dtype, [&](auto zero) {
+    with_octets(plan.at_once, [&](auto octets) {
+      launch(grouped::weight_kernel<decltype(zero), octets()>,
+             {.grid = dim3(static_cast<unsigned>(plan.parts * s.slices)),
+              .block = dim3(static_cast<unsigned>(plan.threads())),
+              .shared_bytes = static_cast<std::size_t>(plan.shared_bytes),
+              .overlaps_previous = true},
+             plan, sums, static_cast<const uint4*>(args.x), static_cast<const uint4*>(args.dy), part,
+             dw);
+    });
+  });
+  if (plan.parts == 1) return;
   launch(grouped::sum_parts_kernel,
-         {.grid = dim3(static_cast<unsigned>(plan.quads() / grouped::kSumQuads)),
-          .block = dim3(grouped::kSumQuads * grouped::kSumRows),
+         {.grid = dim3(static_cast<unsigned>(ceil_div(quads, grouped::kSumQuads >> rows_log2))),
+          .block = dim3(grouped::kSumQuads),
           .overlaps_previous = true},
-         sums, part, static_cast<float*>(args.dw));
+         sums, part, dw);
 }
 
 // ---- card --------------------------------------------------------------------------------------

@@ -27,6 +27,8 @@
 // Read next  grouped_gemm_weight.cuh
 #pragma once
 
+#include <type_traits>
+
 #include "layers/conv2d/epilogue.cuh"
 #include "layers/conv2d/grouped_gemm/cuda/grouped_gemm_patch.cuh"
 
@@ -71,7 +73,7 @@ __device__ inline void turn_quad(unsigned (&v)[4]) {
 
 // kOctets octets of y that read the same octets of x, kBundles times.
 template <class T, int kOctets, int kBundles>
-__global__ void __launch_bounds__(kWarps * 32)
+__global__ void __launch_bounds__(kWarps * 32, 3)
     gather_kernel(const __grid_constant__ Sizes z, const uint4* x, const uint4* weights,
                   Finish<T> end, T* y) {
   constexpr int kAll = kOctets * kBundles;
@@ -86,19 +88,27 @@ __global__ void __launch_bounds__(kWarps * 32)
   const int pieces = z.slice_in() * kOctetPieces<T>;
   const int first_piece = slice * pieces;
 
-  auto* const shared_weights = dynamic_shared<unsigned char>();
-  unsigned char* const patch = shared_weights + z.slice_out() * steps * 256;
+  // Weights [product][octet of y][lane], the patch, and three tables.
+  auto* const shared = dynamic_shared<unsigned char>();
+  const int step_bytes = z.slice_out() * 256;
+  unsigned char* const patch = shared + steps * step_bytes;
   int* const slot_at = reinterpret_cast<int*>(patch + z.patch_bytes());
-  int* const from = slot_at + steps * kSlots;      // of a position, in the patch
-  int* const place = from + z.padded_positions();  // of a position, in the tile; -1: none
+  int* const from = slot_at + steps * kSlots;   // of a position, in the patch
+  int* const to = from + z.padded_positions();  // its pixels of y, one in each phase; -1: none
 
+  const Lanes lanes(pieces);
   wait_for_previous_kernel();
-  copy_patch<T>(z, tile, first_piece, pieces, x, patch);
+  copy_patch<T>(z, tile, first_piece, lanes, x, shared_address(patch));
+  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   {
-    const uint4* const source = weights + static_cast<std::int64_t>(first_octet) * steps * 16;
-    const int count = octets * steps * 16;
-    for (int i = static_cast<int>(threadIdx.x); i < count; i += kWarps * 32) {
-      async_copy<16, false>(shared_weights + i * 16, source + i);
+    // Half a warp brings the 256 bytes of a product of an octet.
+    const uint4* const source =
+        weights + static_cast<std::int64_t>(first_octet) * steps * 16 + lane % 16;
+    const SharedAddress target = shared_address(shared + lane % 16 * 16);
+    for (int i = warp * 2 + lane / 16; i < octets * steps; i += kWarps * 2) {
+      const int octet = z.by_steps.divide(i);
+      async_copy_piece(target + ((i - octet * steps) * step_bytes + octet * 256), source + i * 16,
+                       true);
     }
   }
   async_copy_commit();
@@ -110,73 +120,85 @@ __global__ void __launch_bounds__(kWarps * 32)
   for (int i = static_cast<int>(threadIdx.x); i < z.padded_positions(); i += kWarps * 32) {
     const Position at = position_of(z, min(i, z.positions - 1));
     from[i] = patch_offset(z, at);
-    place[i] = i < z.positions ? at.image << 20 | at.h << 10 | at.w : -1;
+    const int n = tile.image + at.image;
+    for (int phase_h = 0; phase_h < z.phases_h; ++phase_h) {
+      const int h = (tile.h + at.h) * z.out_step_h + phase_h;
+      for (int phase_w = 0; phase_w < z.phases_w; ++phase_w) {
+        const int w = (tile.w + at.w) * z.out_step_w + phase_w;
+        const bool inside = i < z.positions && n < z.images && h < z.out_h && w < z.out_w;
+        to[(phase_h * z.phases_w + phase_w) * z.padded_positions() + i] =
+            inside ? (n * z.out_h + h) * z.out_w + w : -1;
+      }
+    }
   }
   async_copy_wait<0>();
-  round_patch<T>(z, tile, first_piece, pieces, patch);
+  round_patch<T>(z, lanes, patch);
   __syncthreads();
 
-  const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
-  const int column_blocks = ceil_div(octets, kAll);
-  const int row_blocks = z.padded_positions() / kRows;
-  const int units = z.phases() * row_blocks * column_blocks;
   const int slot_lane = lane / 16;
+  const int row_blocks = z.padded_positions() / kRows;
+  const int column_blocks = ceil_div(z.slice_out(), kAll);
+  const int units = z.phases() * row_blocks * column_blocks;
+  const FastDivisor by_columns = z.by_columns;
   for (int unit = warp; unit < units; unit += kWarps) {
-    const int above = unit / column_blocks;
+    const int above = by_columns.divide(unit);
     const int octet = (unit - above * column_blocks) * kAll;  // in the slice
-    const int phase = above / row_blocks;
+    if (octet >= octets) continue;
+    const int phase = z.by_row_blocks.divide(above);
     const int row = (above - phase * row_blocks) * kRows;
     const int begin = z.step_begin[phase], finish = z.step_begin[phase + 1];
+    // The second slot of the last product is no part of the sum.
     const bool has_half =
         kSlots == 2 && ((z.tap_begin[phase + 1] - z.tap_begin[phase]) * z.bundle_in & 1) != 0;
 
     float sums[2][kAll][4] = {};
-    const unsigned char* rows[kBundles][2];
-    const uint2* b[kBundles];
+    SharedAddress rows[2];
+    int bundles[kBundles];  // bytes from there to the bundle's octets
+    SharedAddress b[kBundles];
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      rows[i] = shared_address(patch) +
+                (from[row + i * 16 + lane % 16] + (kSlots == 1 ? slot_lane * 16 : 0));
+    }
 #pragma unroll
     for (int g = 0; g < kBundles; ++g) {
       const int at = min(octet + g * kOctets, octets - kOctets);
-      const int bundle = at / z.bundle_out;
-#pragma unroll
-      for (int i = 0; i < 2; ++i) {
-        rows[g][i] = patch + from[row + i * 16 + lane % 16] +
-                     bundle * z.bundle_in * kOctetBytes<T> + (kSlots == 1 ? slot_lane * 16 : 0);
-      }
-      b[g] = reinterpret_cast<const uint2*>(shared_weights) + at * steps * 32 + lane;
+      bundles[g] = z.by_bundle_out.divide(at) * z.bundle_in * kOctetBytes<T>;
+      b[g] = shared_address(shared) + (at * 256 + lane * 8);
     }
-#pragma unroll 2
-    for (int step = begin; step < finish; ++step) {
+    const auto add_step = [&](int step, auto cut) {
       const int offset = slot_at[step * kSlots + (kSlots == 2 ? slot_lane : 0)];
-      const bool cut = has_half && step == finish - 1;
+      unsigned a[kBundles][2][4];  // all under way before the first is multiplied
+      uint2 factor[kAll];
 #pragma unroll
       for (int g = 0; g < kBundles; ++g) {
-        unsigned a[2][4];
 #pragma unroll
-        for (int i = 0; i < 2; ++i) {
-          load_matrices<false>(a[i], rows[g][i] + offset);
-          if constexpr (kSlots == 2) {
-            if (cut) a[i][2] = a[i][3] = 0;
-          }
-        }
+        for (int i = 0; i < 2; ++i) load_matrices<false>(a[g][i], rows[i] + (offset + bundles[g]));
 #pragma unroll
         for (int o = 0; o < kOctets; ++o) {
-          const uint2 factor = b[g][(o * steps + step) * 32];
-          multiply<T>(sums[0][g * kOctets + o], a[0], factor);
-          multiply<T>(sums[1][g * kOctets + o], a[1], factor);
+          factor[g * kOctets + o] = load_two_words(b[g] + (step * step_bytes + o * 256));
         }
       }
-    }
+#pragma unroll
+      for (int g = 0; g < kBundles; ++g) {
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+          if constexpr (cut()) a[g][i][2] = a[g][i][3] = 0;
+#pragma unroll
+          for (int o = 0; o < kOctets; ++o) {
+            const int at = g * kOctets + o;
+            multiply<T>(sums[i][at], a[g][i], factor[at]);
+          }
+        }
+      }
+    };
+    const int whole = finish - (has_half ? 1 : 0);
+#pragma unroll 2
+    for (int step = begin; step < whole; ++step) add_step(step, std::false_type{});
+    if (has_half) add_step(whole, std::true_type{});
 
     // Sums of row 8 i + lane / 4, channels 2 (lane % 4) + {0, 1}.
-    const auto pixel_of = [&](int in_block) -> std::int64_t {
-      const int at = place[row + in_block];
-      if (at < 0) return -1;
-      const int n = tile.image + (at >> 20);
-      const int h = (tile.h + (at >> 10 & 1023)) * z.out_step_h + phase / z.phases_w;
-      const int w = (tile.w + (at & 1023)) * z.out_step_w + phase % z.phases_w;
-      if (n >= z.images || h >= z.out_h || w >= z.out_w) return -1;
-      return (static_cast<std::int64_t>(n) * z.out_h + h) * z.out_w + w;
-    };
+    const int* const pixels = to + phase * z.padded_positions() + row + lane / 4;
     const auto stores = [&](int o) {
       return octet + o < octets && first_octet + octet + o < z.out_octets;
     };
@@ -197,12 +219,12 @@ __global__ void __launch_bounds__(kWarps * 32)
     if (end.residual != nullptr) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const std::int64_t pixel = pixel_of(i * 8 + lane / 4);
+        const int pixel = pixels[i * 8];
         if (pixel < 0) continue;
 #pragma unroll
         for (int o = 0; o < kAll; ++o) {
           if (!stores(o)) continue;
-          const T* const beside = end.residual + pixel * stored + channel + o * kOctet;
+          const T* const beside = end.residual + std::int64_t{pixel} * stored + channel + o * kOctet;
           sums[i / 2][o][i % 2 * 2] += to_float(beside[0]);
           sums[i / 2][o][i % 2 * 2 + 1] += to_float(beside[1]);
         }
@@ -221,13 +243,13 @@ __global__ void __launch_bounds__(kWarps * 32)
     if constexpr (sizeof(T) == 4) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const std::int64_t pixel = pixel_of(i * 8 + lane / 4);
+        const int pixel = pixels[i * 8];
         if (pixel < 0) continue;
 #pragma unroll
         for (int o = 0; o < kAll; ++o) {
           if (!stores(o)) continue;
           const float* const pair = &sums[i / 2][o][i % 2 * 2];
-          *reinterpret_cast<float2*>(y + pixel * stored + channel + o * kOctet) =
+          *reinterpret_cast<float2*>(y + std::int64_t{pixel} * stored + channel + o * kOctet) =
               make_float2(pair[0], pair[1]);
         }
       }
@@ -245,10 +267,12 @@ __global__ void __launch_bounds__(kWarps * 32)
         turn_quad(words);
         const int item = first + lane % 4;
         const int i = item / kAll, o = item - i * kAll;
-        const std::int64_t pixel = pixel_of(i * 8 + lane / 4);
-        if (pixel < 0 || !stores(o)) continue;
-        *reinterpret_cast<uint4*>(y + pixel * stored + (first_octet + octet + o) * kOctet) =
-            make_uint4(words[0], words[1], words[2], words[3]);
+        const int pixel = pixels[i * 8];
+        if (pixel >= 0 && stores(o)) {
+          *reinterpret_cast<uint4*>(y + std::int64_t{pixel} * stored +
+                                    (first_octet + octet + o) * kOctet) =
+              make_uint4(words[0], words[1], words[2], words[3]);
+        }
       }
     }
   }

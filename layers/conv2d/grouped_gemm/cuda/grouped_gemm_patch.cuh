@@ -43,42 +43,55 @@ __device__ inline int patch_offset(const Sizes& z, const Position& at) {
   return (line * z.columns * z.step_w + at.w) * z.pitch;
 }
 
-// Calls copy(piece of the pixel in the image or -1, bytes in the patch) for the pieces of 16 bytes
-// that this thread brings; -1: zeros. `first` is the slice's first piece of a pixel.
-template <class T, class Copy>
-__device__ inline void visit_patch(const Sizes& z, const TilePlace& tile, int first, int pieces,
-                                   const Copy& copy) {
-  const int count = z.tile_images * z.patch_h * z.patch_w * pieces;
-  const int stored = z.in_octets * kOctetPieces<T>;
-  const int top = tile.h * z.step_h + z.low_h, left = tile.w * z.step_w + z.low_w;
-  for (int i = static_cast<int>(threadIdx.x); i < count; i += static_cast<int>(blockDim.x)) {
-    const int pixel = z.by_pieces.divide(i);
-    const int piece = i - pixel * pieces;
-    const int line = z.by_patch_w.divide(pixel);
-    const int column = pixel - line * z.patch_w;
-    const int image = z.by_patch_h.divide(line);
-    const int h = top + line - image * z.patch_h, w = left + column;
-    const int n = tile.image + image;
-    const bool inside = static_cast<unsigned>(h) < static_cast<unsigned>(z.in_h) &&
-                        static_cast<unsigned>(w) < static_cast<unsigned>(z.in_w) && n < z.images &&
-                        first + piece < stored;
-    const int by_step = z.by_step_w.divide(column);
-    const int place = line * z.columns * z.step_w + (column - by_step * z.step_w) * z.columns +
-                      by_step;
-    const std::int64_t from =
-        inside ? ((static_cast<std::int64_t>(n) * z.in_h + h) * z.in_w + w) * stored + first + piece
-               : -1;
-    copy(from, place * z.pitch + piece * 16);
-  }
-}
+// The pieces of 16 bytes of a line, `pieces` of each pixel, for the lanes of a warp: a lane keeps its
+// piece and walks over pixels. visit(pixel of the line, pixels from the line's place in shared
+// memory): see Patch in the plan for the two.
+struct Lanes {
+  int side_by_side, first, piece;
 
-// Queues the copies of a patch.
+  __device__ explicit Lanes(int pieces) : side_by_side(32 / pieces) {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    first = lane / pieces;
+    piece = lane - first * pieces;
+  }
+  template <class Visit>
+  __device__ void walk(int pixels, int step, int columns, const Visit& visit) const {
+    if (first >= side_by_side) return;
+    for (int rest = 0; rest < step; ++rest) {
+#pragma unroll 2
+      for (int i = first; i * step + rest < pixels; i += side_by_side) {
+        visit(i * step + rest, rest * columns + i);
+      }
+    }
+  }
+};
+
+// Queues the copies of a patch. `first` is the slice's first piece of a pixel. A warp takes whole
+// lines.
 template <class T>
-__device__ inline void copy_patch(const Sizes& z, const TilePlace& tile, int first, int pieces,
-                                  const uint4* image, unsigned char* patch) {
-  visit_patch<T>(z, tile, first, pieces, [&](std::int64_t from, int to) {
-    async_copy<16, false>(patch + to, image + (from < 0 ? 0 : from), from >= 0);
-  });
+__device__ inline void copy_patch(const Sizes& z, const TilePlace& tile, int first,
+                                  const Lanes& lanes, const uint4* image, SharedAddress patch) {
+  const int warps = static_cast<int>(blockDim.x) / 32;
+  const int stored = z.in_octets * kOctetPieces<T>;
+  const int left = tile.w * z.step_w + z.low_w;
+  const int piece = first + lanes.piece;
+  const int line_bytes = z.columns * z.step_w * z.pitch;
+  for (int line = static_cast<int>(threadIdx.x) / 32; line < z.tile_images * z.patch_h;
+       line += warps) {
+    const int in_image = z.by_patch_h.divide(line);
+    const int n = tile.image + in_image;
+    const int h = tile.h * z.step_h + z.low_h + line - in_image * z.patch_h;
+    const bool is_there = n < z.images && piece < stored &&
+                          static_cast<unsigned>(h) < static_cast<unsigned>(z.in_h);
+    const auto inside_w = static_cast<unsigned>(is_there ? z.in_w : 0);
+    const uint4* const from =
+        image + ((static_cast<std::int64_t>(n) * z.in_h + h) * z.in_w + left) * stored + piece;
+    const SharedAddress to = patch + (line * line_bytes + lanes.piece * 16);
+    lanes.walk(z.patch_w, z.step_w, z.columns, [&](int column, int place) {
+      async_copy_piece(to + place * z.pitch, from + column * stored,
+                       static_cast<unsigned>(left + column) < inside_w);
+    });
+  }
 }
 
 // To the nearest TF32; NaN stays NaN.
@@ -92,11 +105,16 @@ __device__ inline void round_piece(unsigned char* at) {
 // Behind async_copy_wait(): f32 that this thread has brought is rounded in place, once for all
 // taps that read it.
 template <class T>
-__device__ inline void round_patch(const Sizes& z, const TilePlace& tile, int first, int pieces,
-                                   unsigned char* patch) {
+__device__ inline void round_patch(const Sizes& z, const Lanes& lanes, unsigned char* patch) {
   if constexpr (sizeof(T) == 4) {
-    visit_patch<T>(z, tile, first, pieces,
-                   [&](std::int64_t, int at) { round_piece(patch + at); });
+    const int warps = static_cast<int>(blockDim.x) / 32;
+    const int line_bytes = z.columns * z.step_w * z.pitch;
+    for (int line = static_cast<int>(threadIdx.x) / 32; line < z.tile_images * z.patch_h;
+         line += warps) {
+      unsigned char* const at = patch + line * line_bytes + lanes.piece * 16;
+      lanes.walk(z.patch_w, z.step_w, z.columns,
+                 [&](int, int place) { round_piece(at + place * z.pitch); });
+    }
   }
 }
 

@@ -39,7 +39,7 @@ inline constexpr int kWarps = 8;         // of forward and backward_data
 inline constexpr int kChunkSteps = 5;    // pairs of slots of a warp in backward_weight: 9 taps of an
                                          // octet are 5 pairs
 inline constexpr int kMostWarps = 16;    // of backward_weight
-inline constexpr int kMostShared = 110 * 1024;  // of a block, so that two share a multiprocessor
+inline constexpr int kMostShared = 220 * 1024;  // of a block
 
 struct Machine {
   int multiprocessors = 132;
@@ -52,7 +52,8 @@ struct Sizes {
   int out_channels;           // true ones
   int bundles, bundle_in, bundle_out;  // octets of a bundle
   int slice_bundles, slices;
-  FastDivisor by_slices;
+  FastDivisor by_slices, by_bundle_out, by_steps;
+  FastDivisor by_columns, by_row_blocks;  // of forward: units of a warp, see the kernel
   // The tile, and where it is.
   int tile_images, tile_h, tile_w, positions;
   FastDivisor by_tile_h, by_tile_w, by_tiles_h, by_tiles_w;
@@ -60,7 +61,7 @@ struct Sizes {
   int step_h, step_w;  // pixels between two positions
   int low_h, low_w;    // first row and column that position 0 reads
   int patch_h, patch_w, columns;
-  FastDivisor by_patch_h, by_patch_w, by_step_w, by_pieces;
+  FastDivisor by_patch_h, by_step_w;
   int pitch;  // bytes of a pixel
   // The sum: taps of all phases, one phase after the other.
   int phases_h, phases_w, out_step_h, out_step_w;
@@ -184,10 +185,11 @@ struct Tile {
   int images = 1, h = 1, w = 1, slice_bundles = 1;
 };
 
-inline Sizes with_tile(Sizes z, const Tile& tile, int pitch, int pieces) {
+inline Sizes with_tile(Sizes z, const Tile& tile, int pitch) {
   z.slice_bundles = tile.slice_bundles;
   z.slices = ceil_div(z.bundles, tile.slice_bundles);
   z.by_slices = FastDivisor(z.slices);
+  z.by_bundle_out = FastDivisor(z.bundle_out), z.by_steps = FastDivisor(z.steps());
   z.tile_images = tile.images, z.tile_h = tile.h, z.tile_w = tile.w;
   z.positions = tile.images * tile.h * tile.w;
   z.by_tile_h = FastDivisor(tile.h), z.by_tile_w = FastDivisor(tile.w);
@@ -196,8 +198,9 @@ inline Sizes with_tile(Sizes z, const Tile& tile, int pitch, int pieces) {
   z.patch_h += (tile.h - 1) * z.step_h;
   z.patch_w += (tile.w - 1) * z.step_w;
   z.columns = ceil_div(z.patch_w, z.step_w);
-  z.by_patch_h = FastDivisor(z.patch_h), z.by_patch_w = FastDivisor(z.patch_w);
-  z.by_step_w = FastDivisor(z.step_w), z.by_pieces = FastDivisor(pieces);
+  z.by_patch_h = FastDivisor(z.patch_h);
+  z.by_step_w = FastDivisor(z.step_w);
+  z.by_row_blocks = FastDivisor(z.padded_positions() / kRows);
   z.pitch = pitch;
   for (int t = 0; t < z.tap_begin[z.phases()]; ++t) {
     const int row = z.tap_at[t] >> 16, column = z.tap_at[t] & 0xffff;
@@ -212,7 +215,7 @@ void visit_tiles(const Sizes& z, int octet_bytes, const Visit& visit) {
   const int high = ceil_div(z.out_h, z.out_step_h), wide = ceil_div(z.out_w, z.out_step_w);
   const int octets = std::max(z.bundle_in, z.bundle_out);
   for (int bundles = 1; bundles <= z.bundles; ++bundles) {
-    if (bundles > 1 && bundles * octets * octet_bytes > 128) break;
+    if (bundles > 1 && bundles * octets * octet_bytes > 192) break;
     for (int cuts_w = 1;; ++cuts_w) {
       const int tile_w = ceil_div(wide, cuts_w);
       if (cuts_w > 1 && tile_w < 7) break;
@@ -248,39 +251,102 @@ struct GatherPlan {
 inline int weight_bytes(const Sizes& z) { return z.slice_out() * z.steps() * 256; }
 inline int slot_count(const Sizes& z, int slots) { return z.steps() * slots; }
 
-// Times of one NVIDIA H100: what a multiprocessor loads and stores, and its shared memory.
-inline constexpr double kLoadBytes = 2.4e4, kSharedBytes = 1.7e5;  // in a microsecond
-inline constexpr double kMemoryBytes = 2.6e6;                      // of the GPU
-inline constexpr double kBlockUs = 1.6;                            // until the first bytes are there
+// What limits a multiprocessor of one NVIDIA H200, in a microsecond: bytes that it loads and stores,
+// bytes of its shared memory, instructions of its warps. Then bytes of the whole GPU's memory, and
+// how long a block waits for its first bytes.
+inline constexpr double kLoadBytes = 3.5e4, kSharedBytes = 1.9e5, kInstructions = 4400;
+inline constexpr double kMemoryBytes = 2.6e6, kWaitUs = 1.5;
+inline constexpr double kAloneBytes = 2.5e4;  // loads of one block
+inline constexpr double kCycleUs = 1.0 / 1800;
 
-inline GatherPlan plan_gather(const Conv2dProblem& z, Direction direction, const Machine& machine) {
+// What a block asks for: of all blocks of a multiprocessor together, and alone, however idle the
+// multiprocessor is.
+struct Work {
+  double loads = 0, shared = 0, instructions = 0;
+  double alone_us = 0;
+
+  double us() const {
+    return std::max({loads / kLoadBytes, shared / kSharedBytes, instructions / kInstructions});
+  }
+};
+
+// Bytes that a slice of a pixel takes on its way: memory is read by 32.
+constexpr double sectors(int bytes) { return bytes % 32 == 0 ? bytes : round_up(bytes, 32) + 16; }
+// Instructions that copy `lines` of `pixels` with so many pieces, and round them.
+constexpr double copy_instructions(int lines, int pixels, int step, int pieces, bool rounds) {
+  const int copies = ceil_div(ceil_div(pixels, step), 32 / pieces);
+  return lines * (64.0 + step * (20.0 + copies * (rounds ? 34.0 : 16.0)));
+}
+// Two things that hide behind each other, but not wholly.
+inline double together_us(double a, double b) { return std::max(a, b) + 0.25 * std::min(a, b); }
+// `blocks` of equal work, `resident` of them at once on a multiprocessor.
+inline double blocks_us(double blocks, const Work& work, double resident, double wait_us,
+                        const Machine& machine) {
+  const double here = std::ceil(blocks / machine.multiprocessors);
+  const auto round_us = [&](double count) {
+    return count == 0 ? 0 : wait_us + std::max(count * work.us(), work.alone_us);
+  };
+  const double rounds = std::floor(here / resident);
+  return rounds * round_us(resident) + round_us(here - rounds * resident);
+}
+
+// Calls visit(plan) for every way to do it.
+template <class Visit>
+void visit_gather_plans(const Conv2dProblem& z, Direction direction, const Machine& machine,
+                        const Visit& visit) {
   const Sizes whole = sizes_of(z, direction);
   const int bytes = octet_bytes(z);
   const int slots = slots_of_step(z);
-  GatherPlan best;
+  const bool f32 = z.dtype == DType::f32;
   visit_tiles(whole, bytes, [&](const Tile& tile) {
     const int row = tile.slice_bundles * whole.bundle_in * bytes;
-    const Sizes s = with_tile(whole, tile, odd_pieces(row), row / 16);
+    const int out_row = tile.slice_bundles * whole.bundle_out * bytes;
+    const Sizes s = with_tile(whole, tile, odd_pieces(row));
     GatherPlan plan{.sizes = s};
     plan.at_once = octets_at_once(s.bundle_out);
-    plan.bundles_at_once = plan.at_once == 1 ? 2 : 1;
     const std::int64_t shared = std::int64_t{weight_bytes(s)} +
                                 std::int64_t{s.patch_pixels()} * s.pitch +
-                                4 * (slot_count(s, slots) + 2 * s.padded_positions());
-    if (shared > 2 * kMostShared - 2048 || (best.exists() && shared > kMostShared)) return;
+                                4 * (slot_count(s, slots) + (1 + s.phases()) * s.padded_positions());
+    if (shared > kMostShared) return;
     plan.shared_bytes = static_cast<int>(shared);
-    const double rows = s.padded_positions() / 16;
-    const double fragments = rows * s.steps() * s.slice_out();
-    const double reads = fragments * (512.0 / plan.at_once + 128.0) + s.patch_bytes();
-    const double loads = weight_bytes(s) + s.patch_bytes() +
-                         static_cast<double>(s.positions) * s.phases() * s.slice_out() * bytes;
+    const int row_blocks = s.padded_positions() / kRows;
+    const int lines = s.tile_images * s.patch_h;
+    Work work;
+    work.loads = weight_bytes(s) + lines * s.patch_w * sectors(row) +
+                 static_cast<double>(s.positions) * s.phases() * sectors(out_row);
+    const double resident = std::floor(std::clamp(227.0 * 1024 / (plan.shared_bytes + 1024), 1.0, 3.0));
     const double blocks = static_cast<double>(s.tiles()) * s.slices;
-    const double resident = std::clamp(220.0 * 1024 / plan.shared_bytes, 1.0, 8.0);
-    const double each = std::max(loads / kLoadBytes, reads / kSharedBytes);
-    const double waves = std::ceil(blocks / machine.multiprocessors);
-    const double memory = z.nominal_bytes() / kMemoryBytes;
-    plan.us = std::max(waves * each + kBlockUs * std::ceil(waves / std::floor(resident)), memory);
-    if (!best.exists() || best.shared_bytes > kMostShared || plan.us < best.us) best = plan;
+    const double whole_bytes =
+        z.nominal_bytes() * std::max(sectors(row) / row, sectors(out_row) / out_row);
+    const double copies = copy_instructions(lines, s.patch_w, s.step_w, row / 16, f32) +
+                          s.slice_out() * s.steps() * 7.0 + 3000 +
+                          s.padded_positions() / 32.0 * (70 + 20 * s.phases());
+    for (const int bundles : {1, 2, 4}) {
+      const int all = plan.at_once * bundles;
+      if (all > 4 || (plan.at_once == 1 && bundles == 1)) continue;
+      const int columns = ceil_div(s.slice_out(), all);
+      const double units = static_cast<double>(row_blocks) * columns;
+      work.shared = units * s.steps() * (bundles * 1024.0 + all * 256.0) + 2 * s.patch_bytes();
+      work.instructions =
+          copies + units * (s.phases() * (110.0 + all * (f32 ? 30 : 52)) +
+                            s.steps() * (12.0 + bundles * 6 + all * 4.5));
+      const double cycles = std::ceil(units * s.phases() / kWarps) *
+                            (500 + 60 * all + static_cast<double>(s.steps()) / s.phases() *
+                                                  (70 + bundles * 16 + all * 20));
+      work.alone_us = work.loads / kAloneBytes + cycles * kCycleUs;
+      plan.bundles_at_once = bundles;
+      plan.sizes.by_columns = FastDivisor(columns);
+      plan.us = together_us(blocks_us(blocks, work, resident, kWaitUs, machine),
+                            whole_bytes / kMemoryBytes);
+      visit(plan);
+    }
+  });
+}
+
+inline GatherPlan plan_gather(const Conv2dProblem& z, Direction direction, const Machine& machine) {
+  GatherPlan best;
+  visit_gather_plans(z, direction, machine, [&](const GatherPlan& plan) {
+    if (plan.us < best.us) best = plan;
   });
   return best;
 }
@@ -290,10 +356,10 @@ inline GatherPlan plan_gather(const Conv2dProblem& z, Direction direction, const
 struct WeightPlan {
   Sizes sizes = {};   // of forward
   int dy_pitch = 0;   // bytes
-  FastDivisor by_dy_pieces = {};
+  int dy_pieces = 0;  // of 16 bytes
   int at_once = 1;    // octets of dy of a warp
   int pairs = 0, chunks = 0;  // pairs of slots, and how many warps share them
-  int warps = 0;
+  int jobs = 0, shares = 1;  // warps: octets of dy and chunks; shares of the positions
   int parts = 1;
   int stage_bytes = 0, shared_bytes = 0;
   double us = std::numeric_limits<double>::infinity();
@@ -303,61 +369,90 @@ struct WeightPlan {
   std::int64_t quads() const {
     return std::int64_t{sizes.bundles} * sizes.bundle_out * pairs * 32;
   }
-  std::size_t part_bytes() const { return static_cast<std::size_t>(quads() * parts) * 16; }
+  int threads() const { return jobs * shares * 32; }
+  std::size_t part_bytes() const {  // one part is dw itself
+    return parts == 1 ? 0 : static_cast<std::size_t>(quads() * parts) * 16;
+  }
 };
 
 inline constexpr int kMostParts = 512;
 inline constexpr double kPartBytes = 2.5e6;  // written and read in a microsecond
 inline constexpr double kSumUs = 1.6;        // the launch that adds the parts
 
-inline WeightPlan plan_weight(const Conv2dProblem& z, const Machine& machine) {
+template <class Visit>
+void visit_weight_plans(const Conv2dProblem& z, const Machine& machine, const Visit& visit) {
   const Sizes whole = sizes_of(z, Direction::forward);
   const int bytes = octet_bytes(z);
   const bool f32 = z.dtype == DType::f32;
-  WeightPlan best;
   visit_tiles(whole, bytes, [&](const Tile& tile) {
     const int row = tile.slice_bundles * whole.bundle_in * bytes;
     const int dy_row = tile.slice_bundles * whole.bundle_out * bytes;
     WeightPlan plan;
     plan.sizes =
-        with_tile(whole, tile, f32 ? odd_eight_words(row) : odd_pieces(row), row / 16);
+        with_tile(whole, tile, f32 ? odd_eight_words(row) : odd_pieces(row));
     const Sizes& s = plan.sizes;
     plan.dy_pitch = f32 ? odd_eight_words(dy_row) : odd_pieces(dy_row);
-    plan.by_dy_pieces = FastDivisor(dy_row / 16);
+    plan.dy_pieces = dy_row / 16;
     plan.at_once = octets_at_once(s.bundle_out);
     plan.pairs = ceil_div(s.tap_begin[1] * s.bundle_in, 2);
     plan.chunks = ceil_div(plan.pairs, kChunkSteps);
-    plan.warps = s.slice_out() / plan.at_once * plan.chunks;
-    if (plan.warps > kMostWarps) return;
+    plan.jobs = s.slice_out() / plan.at_once * plan.chunks;
     const std::int64_t stage = std::int64_t{s.patch_pixels()} * s.pitch +
                                std::int64_t{s.padded_positions()} * plan.dy_pitch;
-    const std::int64_t shared = 2 * stage + 4 * s.padded_positions();
-    if (shared > 2 * kMostShared - 2048 || (best.exists() && shared > kMostShared)) return;
+    const int depth = s.padded_positions();
+    if (plan.jobs > kMostWarps || 2 * stage + 4 * depth > kMostShared) return;
     plan.stage_bytes = static_cast<int>(stage);
-    plan.shared_bytes = static_cast<int>(shared);
-    const double resident =
-        std::floor(std::clamp(220.0 * 1024 / plan.shared_bytes, 1.0, 48.0 / plan.warps));
-    const double fragments = s.padded_positions() / 16 * plan.warps;
-    const double reads = fragments * (512.0 * kChunkSteps + 256.0 * plan.at_once) *
-                             (f32 ? 2 : 1) +
-                         static_cast<double>(plan.stage_bytes);
-    const double loads = plan.stage_bytes;
-    const double each = std::max(loads / kLoadBytes, reads / kSharedBytes);
-    const double memory = z.nominal_bytes() / kMemoryBytes;
-    const double tiles = s.tiles();
+    const int lines = s.tile_images * s.patch_h;
+    Work work;  // of a tile
+    work.shared = depth / 16.0 * plan.jobs * (512.0 * kChunkSteps + 256.0 * plan.at_once) *
+                      (f32 ? 2 : 1) +
+                  2.0 * plan.stage_bytes;
+    work.loads =
+        lines * s.patch_w * sectors(row) + static_cast<double>(s.positions) * sectors(dy_row);
+    const double copies =
+        copy_instructions(lines, s.patch_w, s.step_w, row / 16, f32) +
+        copy_instructions(s.tile_images * s.tile_h, s.tile_w, 1, dy_row / 16, f32) + 200;
+    work.instructions =
+        copies + depth / 32.0 * plan.jobs *
+                     (f32 ? 4 * (6 + kChunkSteps * (8.0 + plan.at_once) + 3 * plan.at_once)
+                          : 12 + 2 * kChunkSteps * (2.0 + plan.at_once) + 2 * plan.at_once);
+    const double memory =
+        z.nominal_bytes() * std::max(sectors(row) / row, sectors(dy_row) / dy_row) / kMemoryBytes;
     const double part = static_cast<double>(plan.quads()) * 16;
-    for (int parts = 1; parts <= kMostParts && parts <= s.tiles(); parts += 1 + parts / 8) {
-      const double blocks = static_cast<double>(parts) * s.slices;
-      const double waves = std::ceil(blocks / machine.multiprocessors);
-      const double rounds = std::ceil(waves / std::max(resident, 1.0));
-      const double us =
-          std::max(std::min(waves, resident * rounds) * std::ceil(tiles / parts) * each, memory) +
-          kBlockUs * rounds + kSumUs + 2 * part * parts / kPartBytes;
-      if (best.exists() && best.shared_bytes <= kMostShared && us >= best.us) continue;
-      plan.parts = parts;
-      plan.us = us;
-      best = plan;
+    for (const int shares : {1, 2, 4}) {
+      const int warps = plan.jobs * shares;
+      const int exchanged = (shares - 1) * plan.jobs * kChunkSteps * plan.at_once * 512;
+      if (warps > kMostWarps || exchanged > 2 * plan.stage_bytes) break;
+      plan.shares = shares;
+      plan.shared_bytes = 2 * plan.stage_bytes + 4 * depth;
+      // Registers: 128 for each thread.
+      const double resident = std::max(
+          1.0, std::floor(std::min(227.0 * 1024 / (plan.shared_bytes + 1024), 16.0 / warps)));
+      const double cycles = std::ceil(depth / 32.0 / shares) *
+                                (f32 ? 4 * (60 + kChunkSteps * (20.0 + 16 * plan.at_once))
+                                     : 160 + kChunkSteps * (20.0 + 36 * plan.at_once)) +
+                            copies / warps * 3 + 200;
+      // The next tile is on its way meanwhile, but not earlier.
+      work.alone_us = std::max(cycles * kCycleUs, 0.7 * kWaitUs + work.loads / kAloneBytes);
+      for (int parts = 1; parts <= kMostParts && parts <= s.tiles(); parts += 1 + parts / 8) {
+        const double tiles = std::ceil(static_cast<double>(s.tiles()) / parts);
+        Work all = work;
+        all.loads *= tiles, all.shared *= tiles, all.instructions *= tiles, all.alone_us *= tiles;
+        plan.parts = parts;
+        plan.us = together_us(blocks_us(static_cast<double>(parts) * s.slices, all, resident,
+                                        kWaitUs, machine),
+                              memory) +
+                  (parts == 1 ? 0 : kSumUs + 2 * part * parts / kPartBytes);
+        visit(plan);
+      }
     }
+  });
+}
+
+inline WeightPlan plan_weight(const Conv2dProblem& z, const Machine& machine) {
+  WeightPlan best;
+  visit_weight_plans(z, machine, [&](const WeightPlan& plan) {
+    if (plan.us < best.us) best = plan;
   });
   return best;
 }
