@@ -3,20 +3,22 @@
 // their channels last: small groups share a product, and all taps read one patch in shared memory.
 //
 // Formula    y[n,k,p,q] = b[k] + sum over c, r, s of w[k,c,r,s] x[n, c, p stride_h - pad_top +
-//            r dilation_h, q stride_w - pad_left + s dilation_w], k and c of one group; x = 0 outside
+//            r dilation_h, q stride_w - pad_left + s dilation_w], k and c of one group, x = 0
+//            outside
 // Textbook   for each bundle of groups, for each tile of positions:      # a block of threads
 //              patch = the pixels of x that the tile reads, once
 //              for 16 positions, for two (tap, octet of channels):       # a warp
 //                sums [16 x 8] += patch [16 x 16] weights [16 x 8]
 // Plan       grouped_gemm_plan.h says what is a bundle, a slice, a tile, a patch and a slot, and
-//            chooses them. prepare_weights puts w in the order in which lanes hold it, zeros between
-//            the groups of a bundle.
+//            chooses them. prepare_weights puts w in the order in which lanes hold it, zeros
+//            between the groups of a bundle.
 //              forward, backward_data    grouped_gemm_gather.cuh
 //              backward_weight           grouped_gemm_weight.cuh
 // Shapes     x, dx [N,1,H,W,Cp], y, dy [N,1,P,Q,Kp] halves or f32 (tf32), 16-byte aligned; w, dw
 //            [K,C/G,R,S], b [K] f32; sums in f32
 // Supports   layout channels_last with halves, or f32 with precision tf32; weights of f32; bundles
-//            of at most 64 channels on either side; kernels of at most 49 taps; strides of dx up to 4
+//            of at most 64 channels on either side; kernels of at most 49 taps; strides of dx up
+//            to 4
 // Cost       FLOPs = 2 N K P Q (C/G) R S, bundled / G times; bytes = x, y and w; workspace = the
 //            parts of dw. Memory-bound
 // Numerics   factors rounded to halves or tf32 (to the nearest), sums in f32 by the tensor cores,
@@ -122,8 +124,8 @@ void prepare_weights(const Conv2dPrepareArgs& args) {
       .turned = back,
       .count = static_cast<std::int64_t>(prepared_bytes(z, args.direction) / sizeof(uint2))};
   with_stored_type(z.dtype, [&](auto zero) {
-    launch(pack_kernel<decltype(zero)>, shape_of(to.count), grouped::sizes_of(z, args.direction), to,
-           static_cast<const float*>(args.w), static_cast<uint2*>(args.prepared));
+    launch(pack_kernel<decltype(zero)>, shape_of(to.count), grouped::sizes_of(z, args.direction),
+           to, static_cast<const float*>(args.w), static_cast<uint2*>(args.prepared));
   });
 }
 
@@ -220,8 +222,8 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
               .block = dim3(static_cast<unsigned>(plan.threads())),
               .shared_bytes = static_cast<std::size_t>(plan.shared_bytes),
               .overlaps_previous = true},
-             plan, sums, static_cast<const uint4*>(args.x), static_cast<const uint4*>(args.dy), part,
-             dw);
+             plan, sums, static_cast<const uint4*>(args.x), static_cast<const uint4*>(args.dy),
+             part, dw);
     });
   });
   if (plan.parts == 1) return;
@@ -239,9 +241,10 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
   const OperandTypes types{.x = z.dtype, .w = DType::f32, .accumulator = DType::f32, .y = z.dtype};
   if (z.layout != ActivationLayout::channels_last || (!is_half(z.dtype) && !tf32) ||
       z.operand_types() != types) {
-    return Conv2dSupport::no(cat("expects halves, or f32 with precision tf32, with their channels "
-                                 "last and weights of f32, got ",
-                                 z.operand_types().text(), " with layout ", name_of(z.layout)));
+    return Conv2dSupport::no(
+        cat("expects halves, or f32 with precision tf32, with their channels "
+            "last and weights of f32, got ",
+            z.operand_types().text(), " with layout ", name_of(z.layout)));
   }
   if (cuda_device_facts().major < 8) {
     return Conv2dSupport::no(cat("expects a GPU of compute capability 8.0 or higher, for its ",
@@ -283,9 +286,10 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
                         ? grouped::plan_weight(z, machine()).exists()
                         : grouped::plan_gather(z, direction, machine()).exists();
   if (!fits) {
-    return Conv2dSupport::no(cat("expects weights and a patch of the image that fit into shared "
-                                 "memory together, got a kernel of ",
-                                 z.r, "x", z.s, " over ", z.c_per_group(), " channels"));
+    return Conv2dSupport::no(
+        cat("expects weights and a patch of the image that fit into shared "
+            "memory together, got a kernel of ",
+            z.r, "x", z.s, " over ", z.c_per_group(), " channels"));
   }
   return {};
 }
@@ -301,8 +305,8 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
                         .launches = weight ? 0.4 : 0.2,
                         .tensor_cores = true};
   if (weight) return cost;
-  return device_time::with_preparation(
-      cost, peak, 2 * static_cast<double>(prepared_bytes(z, direction)), 0.6);
+  return device_time::with_preparation(cost, peak,
+                                       2 * static_cast<double>(prepared_bytes(z, direction)), 0.6);
 }
 
 std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
@@ -314,8 +318,9 @@ const Conv2dAlgorithm kCard{
     .name = "grouped_gemm",
     .device = DeviceType::cuda,
     .idea = "small groups side by side in one product of the tensor cores, all taps from one patch",
-    .paper = "Xie et al. 2017: Aggregated Residual Transformations for Deep Neural Networks, arXiv "
-             "1611.05431",
+    .paper =
+        "Xie et al. 2017: Aggregated Residual Transformations for Deep Neural Networks, arXiv "
+        "1611.05431",
     .supports = supports,
     .cost = cost,
     .workspace_bytes = workspace_bytes,

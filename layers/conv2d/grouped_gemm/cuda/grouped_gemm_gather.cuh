@@ -2,8 +2,9 @@
 // grouped_gemm_gather.cuh: forward and backward_data of grouped_gemm: a warp multiplies positions
 // of a patch, read once for each tap, by the weights of a bundle.
 //
-// Formula    y[n,k,p,q] = relu(b[k] + residual + sum over c, r, s of w[k,c,r,s] x[n, c, p stride_h -
-//            pad_top + r dilation_h, q stride_w - pad_left + s dilation_w]), k and c of one group
+// Formula    y[n,k,p,q] = relu(b[k] + residual + sum over c, r, s of w[k,c,r,s] x[n, c,
+//            p stride_h - pad_top + r dilation_h, q stride_w - pad_left + s dilation_w]), k and c
+//            of one group
 // Textbook   for 32 positions, for each octet of y:        # a warp; sums of 32 x 8 in registers
 //              for each product (two slots; f32: one):     # a slot is a tap and an octet of x
 //                A [32 x 16] = the slots of the positions, from the patch
@@ -224,7 +225,8 @@ __global__ void __launch_bounds__(kWarps * 32, 3)
 #pragma unroll
         for (int o = 0; o < kAll; ++o) {
           if (!stores(o)) continue;
-          const T* const beside = end.residual + std::int64_t{pixel} * stored + channel + o * kOctet;
+          const T* const beside =
+              end.residual + std::int64_t{pixel} * stored + channel + o * kOctet;
           sums[i / 2][o][i % 2 * 2] += to_float(beside[0]);
           sums[i / 2][o][i % 2 * 2 + 1] += to_float(beside[1]);
         }

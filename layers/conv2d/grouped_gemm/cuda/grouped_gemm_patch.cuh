@@ -12,7 +12,7 @@
 namespace convscope::grouped_gemm {
 
 template <class T>
-inline constexpr int kOctetBytes = kOctet * static_cast<int>(sizeof(T));
+inline constexpr int kOctetBytes = kOctet* static_cast<int>(sizeof(T));
 template <class T>
 inline constexpr int kOctetPieces = kOctetBytes<T> / 16;
 template <class T>
@@ -43,8 +43,8 @@ __device__ inline int patch_offset(const Sizes& z, const Position& at) {
   return (line * z.columns * z.step_w + at.w) * z.pitch;
 }
 
-// The pieces of 16 bytes of a line, `pieces` of each pixel, for the lanes of a warp: a lane keeps its
-// piece and walks over pixels. visit(pixel of the line, pixels from the line's place in shared
+// The pieces of 16 bytes of a line, `pieces` of each pixel, for the lanes of a warp: a lane keeps
+// its piece and walks over pixels. visit(pixel of the line, pixels from the line's place in shared
 // memory): see Patch in the plan for the two.
 struct Lanes {
   int side_by_side, first, piece;
@@ -81,8 +81,8 @@ __device__ inline void copy_patch(const Sizes& z, const TilePlace& tile, int fir
     const int in_image = z.by_patch_h.divide(line);
     const int n = tile.image + in_image;
     const int h = tile.h * z.step_h + z.low_h + line - in_image * z.patch_h;
-    const bool is_there = n < z.images && piece < stored &&
-                          static_cast<unsigned>(h) < static_cast<unsigned>(z.in_h);
+    const bool is_there =
+        n < z.images && piece < stored && static_cast<unsigned>(h) < static_cast<unsigned>(z.in_h);
     const auto inside_w = static_cast<unsigned>(is_there ? z.in_w : 0);
     const uint4* const from =
         image + ((static_cast<std::int64_t>(n) * z.in_h + h) * z.in_w + left) * stored + piece;

@@ -29,16 +29,16 @@
 namespace convscope::grouped_gemm {
 
 inline constexpr int kOctet = 8;
-inline constexpr int kMostOctets = 8;    // of a bundle, on either side
-inline constexpr int kMostTaps = 49;     // of a kernel
-inline constexpr int kMostStride = 4;    // of backward_data, one phase each
+inline constexpr int kMostOctets = 8;  // of a bundle, on either side
+inline constexpr int kMostTaps = 49;   // of a kernel
+inline constexpr int kMostStride = 4;  // of backward_data, one phase each
 inline constexpr int kMostPhases = kMostStride * kMostStride;
 inline constexpr int kMostPositions = 1024;
-inline constexpr int kRows = 32;         // positions of a warp at once
-inline constexpr int kWarps = 8;         // of forward and backward_data
-inline constexpr int kChunkSteps = 5;    // pairs of slots of a warp in backward_weight: 9 taps of an
-                                         // octet are 5 pairs
-inline constexpr int kMostWarps = 16;    // of backward_weight
+inline constexpr int kRows = 32;       // positions of a warp at once
+inline constexpr int kWarps = 8;       // of forward and backward_data
+inline constexpr int kChunkSteps = 5;  // pairs of slots of a warp in backward_weight: 9 taps of an
+                                       // octet are 5 pairs
+inline constexpr int kMostWarps = 16;  // of backward_weight
 inline constexpr int kMostShared = 220 * 1024;  // of a block
 
 struct Machine {
@@ -48,8 +48,8 @@ struct Machine {
 // What a kernel gets.
 struct Sizes {
   int images, in_h, in_w, out_h, out_w;
-  int in_octets, out_octets;  // of a stored pixel
-  int out_channels;           // true ones
+  int in_octets, out_octets;           // of a stored pixel
+  int out_channels;                    // true ones
   int bundles, bundle_in, bundle_out;  // octets of a bundle
   int slice_bundles, slices;
   FastDivisor by_slices, by_bundle_out, by_steps;
@@ -251,9 +251,9 @@ struct GatherPlan {
 inline int weight_bytes(const Sizes& z) { return z.slice_out() * z.steps() * 256; }
 inline int slot_count(const Sizes& z, int slots) { return z.steps() * slots; }
 
-// What limits a multiprocessor of one NVIDIA H200, in a microsecond: bytes that it loads and stores,
-// bytes of its shared memory, instructions of its warps. Then bytes of the whole GPU's memory, and
-// how long a block waits for its first bytes.
+// What limits a multiprocessor of one NVIDIA H200, in a microsecond: bytes that it loads and
+// stores, bytes of its shared memory, instructions of its warps. Then bytes of the whole GPU's
+// memory, and how long a block waits for its first bytes.
 inline constexpr double kLoadBytes = 3.5e4, kSharedBytes = 1.9e5, kInstructions = 4400;
 inline constexpr double kMemoryBytes = 2.6e6, kWaitUs = 1.5;
 inline constexpr double kAloneBytes = 2.5e4;  // loads of one block
@@ -304,9 +304,9 @@ void visit_gather_plans(const Conv2dProblem& z, Direction direction, const Machi
     const Sizes s = with_tile(whole, tile, odd_pieces(row));
     GatherPlan plan{.sizes = s};
     plan.at_once = octets_at_once(s.bundle_out);
-    const std::int64_t shared = std::int64_t{weight_bytes(s)} +
-                                std::int64_t{s.patch_pixels()} * s.pitch +
-                                4 * (slot_count(s, slots) + (1 + s.phases()) * s.padded_positions());
+    const std::int64_t shared =
+        std::int64_t{weight_bytes(s)} + std::int64_t{s.patch_pixels()} * s.pitch +
+        4 * (slot_count(s, slots) + (1 + s.phases()) * s.padded_positions());
     if (shared > kMostShared) return;
     plan.shared_bytes = static_cast<int>(shared);
     const int row_blocks = s.padded_positions() / kRows;
@@ -314,7 +314,8 @@ void visit_gather_plans(const Conv2dProblem& z, Direction direction, const Machi
     Work work;
     work.loads = weight_bytes(s) + lines * s.patch_w * sectors(row) +
                  static_cast<double>(s.positions) * s.phases() * sectors(out_row);
-    const double resident = std::floor(std::clamp(227.0 * 1024 / (plan.shared_bytes + 1024), 1.0, 3.0));
+    const double resident =
+        std::floor(std::clamp(227.0 * 1024 / (plan.shared_bytes + 1024), 1.0, 3.0));
     const double blocks = static_cast<double>(s.tiles()) * s.slices;
     const double whole_bytes =
         z.nominal_bytes() * std::max(sectors(row) / row, sectors(out_row) / out_row);
@@ -327,12 +328,12 @@ void visit_gather_plans(const Conv2dProblem& z, Direction direction, const Machi
       const int columns = ceil_div(s.slice_out(), all);
       const double units = static_cast<double>(row_blocks) * columns;
       work.shared = units * s.steps() * (bundles * 1024.0 + all * 256.0) + 2 * s.patch_bytes();
-      work.instructions =
-          copies + units * (s.phases() * (110.0 + all * (f32 ? 30 : 52)) +
-                            s.steps() * (12.0 + bundles * 6 + all * 4.5));
-      const double cycles = std::ceil(units * s.phases() / kWarps) *
-                            (500 + 60 * all + static_cast<double>(s.steps()) / s.phases() *
-                                                  (70 + bundles * 16 + all * 20));
+      work.instructions = copies + units * (s.phases() * (110.0 + all * (f32 ? 30 : 52)) +
+                                            s.steps() * (12.0 + bundles * 6 + all * 4.5));
+      const double cycles =
+          std::ceil(units * s.phases() / kWarps) *
+          (500 + 60 * all +
+           static_cast<double>(s.steps()) / s.phases() * (70 + bundles * 16 + all * 20));
       work.alone_us = work.loads / kAloneBytes + cycles * kCycleUs;
       plan.bundles_at_once = bundles;
       plan.sizes.by_columns = FastDivisor(columns);
@@ -354,21 +355,19 @@ inline GatherPlan plan_gather(const Conv2dProblem& z, Direction direction, const
 // ---- backward_weight ---------------------------------------------------------------------------
 
 struct WeightPlan {
-  Sizes sizes = {};   // of forward
-  int dy_pitch = 0;   // bytes
-  int dy_pieces = 0;  // of 16 bytes
-  int at_once = 1;    // octets of dy of a warp
+  Sizes sizes = {};           // of forward
+  int dy_pitch = 0;           // bytes
+  int dy_pieces = 0;          // of 16 bytes
+  int at_once = 1;            // octets of dy of a warp
   int pairs = 0, chunks = 0;  // pairs of slots, and how many warps share them
-  int jobs = 0, shares = 1;  // warps: octets of dy and chunks; shares of the positions
+  int jobs = 0, shares = 1;   // warps: octets of dy and chunks; shares of the positions
   int parts = 1;
   int stage_bytes = 0, shared_bytes = 0;
   double us = std::numeric_limits<double>::infinity();
 
   bool exists() const { return shared_bytes > 0; }
   // Groups of four sums for each lane: [bundle, octet of dy][pair][lane].
-  std::int64_t quads() const {
-    return std::int64_t{sizes.bundles} * sizes.bundle_out * pairs * 32;
-  }
+  std::int64_t quads() const { return std::int64_t{sizes.bundles} * sizes.bundle_out * pairs * 32; }
   int threads() const { return jobs * shares * 32; }
   std::size_t part_bytes() const {  // one part is dw itself
     return parts == 1 ? 0 : static_cast<std::size_t>(quads() * parts) * 16;
@@ -388,8 +387,7 @@ void visit_weight_plans(const Conv2dProblem& z, const Machine& machine, const Vi
     const int row = tile.slice_bundles * whole.bundle_in * bytes;
     const int dy_row = tile.slice_bundles * whole.bundle_out * bytes;
     WeightPlan plan;
-    plan.sizes =
-        with_tile(whole, tile, f32 ? odd_eight_words(row) : odd_pieces(row));
+    plan.sizes = with_tile(whole, tile, f32 ? odd_eight_words(row) : odd_pieces(row));
     const Sizes& s = plan.sizes;
     plan.dy_pitch = f32 ? odd_eight_words(dy_row) : odd_pieces(dy_row);
     plan.dy_pieces = dy_row / 16;
@@ -404,9 +402,9 @@ void visit_weight_plans(const Conv2dProblem& z, const Machine& machine, const Vi
     plan.stage_bytes = static_cast<int>(stage);
     const int lines = s.tile_images * s.patch_h;
     Work work;  // of a tile
-    work.shared = depth / 16.0 * plan.jobs * (512.0 * kChunkSteps + 256.0 * plan.at_once) *
-                      (f32 ? 2 : 1) +
-                  2.0 * plan.stage_bytes;
+    work.shared =
+        depth / 16.0 * plan.jobs * (512.0 * kChunkSteps + 256.0 * plan.at_once) * (f32 ? 2 : 1) +
+        2.0 * plan.stage_bytes;
     work.loads =
         lines * s.patch_w * sectors(row) + static_cast<double>(s.positions) * sectors(dy_row);
     const double copies =

@@ -10,12 +10,12 @@
 //                for 5 pairs of slots:                     # a slot is a tap and an octet of x
 //                  A [16 x 16] = the channels of both slots, turned over
 //                  sums[pair] += A B
-// Plan       A block has a slice of the channels and every `parts`-th tile. It copies the patch of x
-//            and the tile of dy into shared memory while it multiplies those of the tile before. Its
-//            warps share out (octets of dy, pairs of slots). Each block leaves its sums as a part;
-//            a second launch adds the parts in their order and leaves out what stands between two
+// Plan       A block has a slice of the channels and every `parts`-th tile. It copies the patch of
+//            x and the tile of dy into shared memory while it multiplies those of the tile before.
+//            Its warps share out octets of dy and pairs of slots; where these are few, shares of
+//            the positions get warps of their own, too. Each block leaves its sums as a part; a
+//            second launch adds the parts in their order and leaves out what stands between two
 //            groups. One part is stored as dw at once.
-//            Where these are few, shares of the positions get warps of their own, too.
 //            Halves are turned over by ldmatrix; of f32 each lane reads single words.
 // Shapes     x [N,H,W,Cp], dy [N,P,Q,Kp] in T; part [bundle, octet of dy][pair][lane][4] f32
 // Cost       bytes = x, dy and dw, the seams of the patches again, and the parts written and read
@@ -59,7 +59,8 @@ __device__ inline void round_dy(const WeightPlan& plan, const Lanes& lanes, unsi
     for (int line = static_cast<int>(threadIdx.x) / 32; line < z.tile_images * z.tile_h;
          line += warps) {
       unsigned char* const at = dy + line * z.tile_w * plan.dy_pitch + lanes.piece * 16;
-      lanes.walk(z.tile_w, 1, 0, [&](int column, int) { round_piece(at + column * plan.dy_pitch); });
+      lanes.walk(z.tile_w, 1, 0,
+                 [&](int column, int) { round_piece(at + column * plan.dy_pitch); });
     }
   }
 }
@@ -68,8 +69,7 @@ __device__ inline void round_dy(const WeightPlan& plan, const Lanes& lanes, unsi
 // position's patch begins.
 template <class T, int kOctets>
 __device__ inline void add_tile(const WeightPlan& plan, unsigned char* x, unsigned char* dy,
-                                const int* rows,
-                                const int (&offset)[kChunkSteps][2], int share,
+                                const int* rows, const int (&offset)[kChunkSteps][2], int share,
                                 float (&sums)[kChunkSteps][kOctets][4]) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int positions = plan.sizes.padded_positions();
@@ -77,9 +77,8 @@ __device__ inline void add_tile(const WeightPlan& plan, unsigned char* x, unsign
     const auto word = [](const unsigned char* at) { return *reinterpret_cast<const float*>(at); };
     x += lane / 4 * 4;
     dy += lane % 4 * plan.dy_pitch + lane / 4 * 4;
-    for (int p = share * kRows; p < positions; p += p % kRows == kRows - 8
-                                                        ? 8 + (plan.shares - 1) * kRows
-                                                        : 8) {
+    for (int p = share * kRows; p < positions;
+         p += p % kRows == kRows - 8 ? 8 + (plan.shares - 1) * kRows : 8) {
       const unsigned char* const near = x + rows[p + lane % 4];
       const unsigned char* const far = x + rows[p + lane % 4 + 4];
       float b[kOctets][2];
@@ -151,8 +150,8 @@ __device__ inline PlaceInWeights place_of_dy(const WeightSums& z, int octet, int
   const int out = (octet - bundle * z.by_bundle_out.d) * kOctet + channel;
   const int group = z.by_out_channels.divide(out);
   const int of_all = bundle * z.bundled + group;
-  const std::int64_t k = std::int64_t{of_all} * z.by_out_channels.d + out -
-                         group * z.by_out_channels.d;
+  const std::int64_t k =
+      std::int64_t{of_all} * z.by_out_channels.d + out - group * z.by_out_channels.d;
   return {of_all < z.groups ? group : -1, k * z.in_channels * z.taps};
 }
 __device__ inline void put(const WeightSums& z, const PlaceInWeights& x, const PlaceInWeights& dy,
@@ -273,7 +272,8 @@ __global__ void __launch_bounds__(kMostWarps * 32, 1)
         const PlaceInWeights row = place_of_x(sum, pair * 2 + e / 2, lane);
 #pragma unroll
         for (int o = 0; o < kOctets; ++o) {
-          put(sum, row, place_of_dy(sum, global_octet + o, lane % 4 * 2 + e % 2), sums[k][o][e], dw);
+          put(sum, row, place_of_dy(sum, global_octet + o, lane % 4 * 2 + e % 2), sums[k][o][e],
+              dw);
         }
       }
     }
@@ -282,8 +282,10 @@ __global__ void __launch_bounds__(kMostWarps * 32, 1)
 #pragma unroll
   for (int o = 0; o < kOctets; ++o) {
     float4* const to =
-        part + (static_cast<std::int64_t>(part_index) * z.bundles * z.bundle_out + global_octet +
-                o) * plan.pairs * 32 + lane;
+        part +
+        (static_cast<std::int64_t>(part_index) * z.bundles * z.bundle_out + global_octet + o) *
+            plan.pairs * 32 +
+        lane;
 #pragma unroll
     for (int k = 0; k < kChunkSteps; ++k) {
       const int pair = chunk * kChunkSteps + k;
@@ -327,8 +329,8 @@ __global__ void __launch_bounds__(kSumQuads)
     for (int i = 0; i < 1 << z.rows_log2; ++i) {
       total += reinterpret_cast<const float*>(&shares[i * columns + column])[e];
     }
-    put(z, place_of_x(z, pair * 2 + e / 2, lane), place_of_dy(z, octet, lane % 4 * 2 + e % 2), total,
-        dw);
+    put(z, place_of_x(z, pair * 2 + e / 2, lane), place_of_dy(z, octet, lane % 4 * 2 + e % 2),
+        total, dw);
   }
 }
 
