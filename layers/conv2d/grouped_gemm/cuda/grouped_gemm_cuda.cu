@@ -30,6 +30,12 @@
 // Source     Xie et al. 2017: Aggregated Residual Transformations for Deep Neural Networks, arXiv
 //            1611.05431 (the layers); own work (the kernels)
 // Read next  ../../implicit_gemm/implicit_gemm_lesson_cuda.cu, one step simpler
+#include <algorithm>
+#include <memory>
+#include <mutex>
+#include <type_traits>
+#include <vector>
+
 #include "framework/precision.h"
 #include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/grouped_gemm/cuda/grouped_gemm_gather.cuh"
@@ -47,7 +53,41 @@ using grouped::WeightPlan;
 
 int narrow(std::int64_t size) { return static_cast<int>(size); }
 
-grouped::Machine machine() { return {.multiprocessors = cuda_device_facts().multiprocessors}; }
+grouped::Machine machine() {
+  const CudaDeviceFacts& facts = cuda_device_facts();
+  return {.multiprocessors = facts.multiprocessors, .shared_bytes = facts.shared_bytes_per_block};
+}
+
+// The search takes longer than a small kernel, so plans are kept: the last ones that were asked
+// for.
+struct Plans {
+  Conv2dProblem problem;
+  Direction direction;
+  GatherPlan gather;
+  WeightPlan weight;
+};
+std::shared_ptr<const Plans> plans_of(const Conv2dProblem& z, Direction direction) {
+  constexpr std::size_t kKept = 512;
+  static std::mutex mutex;
+  static std::vector<std::shared_ptr<const Plans>> kept;
+  static std::size_t next = 0;
+  const std::lock_guard lock(mutex);
+  for (const auto& plans : kept) {
+    if (plans->direction == direction && plans->problem == z) return plans;
+  }
+  auto made = std::make_shared<Plans>(Plans{z, direction, {}, {}});
+  if (direction == Direction::backward_weight) {
+    made->weight = grouped::plan_weight(z, machine());
+  } else {
+    made->gather = grouped::plan_gather(z, direction, machine());
+  }
+  if (kept.size() < kKept) {
+    kept.push_back(made);
+  } else {
+    kept[next++ % kKept] = made;
+  }
+  return made;
+}
 
 // ---- weights -----------------------------------------------------------------------------------
 
@@ -164,7 +204,8 @@ void with_octets_of_bundles(int octets, int bundles, const Body& body) {
 
 void run_gather(const Conv2dProblem& z, Direction direction, const void* x, const void* weights,
                 const void* bias, const Conv2dEpilogue& epilogue, void* y) {
-  const GatherPlan plan = grouped::plan_gather(z, direction, machine());
+  const auto plans = plans_of(z, direction);
+  const GatherPlan& plan = plans->gather;
   const Sizes& s = plan.sizes;
   with_stored_type(z.dtype, [&](auto zero) {
     using T = decltype(zero);
@@ -193,7 +234,8 @@ void backward_data(const Conv2dBackwardDataArgs& args) {
 
 void backward_weight(const Conv2dBackwardWeightArgs& args) {
   const Conv2dProblem& z = args.problem;
-  const WeightPlan plan = grouped::plan_weight(z, machine());
+  const auto plans = plans_of(z, Direction::backward_weight);
+  const WeightPlan& plan = plans->weight;
   const Sizes& s = plan.sizes;
   auto* const part = static_cast<float4*>(args.workspace);
   auto* const dw = static_cast<float*>(args.dw);
@@ -282,9 +324,9 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
         "expects images of at most 32000x32000 with padding and fewer than 2^31 octets of channels "
         "in a tensor, because places in them have 32 bits");
   }
-  const bool fits = direction == Direction::backward_weight
-                        ? grouped::plan_weight(z, machine()).exists()
-                        : grouped::plan_gather(z, direction, machine()).exists();
+  const auto plans = plans_of(z, direction);
+  const bool fits =
+      direction == Direction::backward_weight ? plans->weight.exists() : plans->gather.exists();
   if (!fits) {
     return Conv2dSupport::no(
         cat("expects weights and a patch of the image that fit into shared "
@@ -296,8 +338,8 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
 
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   const bool weight = direction == Direction::backward_weight;
-  const double us = weight ? grouped::plan_weight(z, machine()).us
-                           : grouped::plan_gather(z, direction, machine()).us;
+  const auto plans = plans_of(z, direction);
+  const double us = weight ? plans->weight.us : plans->gather.us;
   const double peak = device_time::peak_of(z);
   const Conv2dCost cost{.flops = z.nominal_flops(),
                         .bytes = z.nominal_bytes(),
@@ -310,8 +352,7 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
 }
 
 std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
-  return direction == Direction::backward_weight ? grouped::plan_weight(z, machine()).part_bytes()
-                                                 : 0;
+  return direction == Direction::backward_weight ? plans_of(z, direction)->weight.part_bytes() : 0;
 }
 
 const Conv2dAlgorithm kCard{

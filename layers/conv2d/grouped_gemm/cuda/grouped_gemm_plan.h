@@ -39,10 +39,13 @@ inline constexpr int kWarps = 8;       // of forward and backward_data
 inline constexpr int kChunkSteps = 5;  // pairs of slots of a warp in backward_weight: 9 taps of an
                                        // octet are 5 pairs
 inline constexpr int kMostWarps = 16;  // of backward_weight
-inline constexpr int kMostShared = 220 * 1024;  // of a block
 
 struct Machine {
   int multiprocessors = 132;
+  int shared_bytes = 227 * 1024;  // of a block, which may have all of a multiprocessor's
+
+  // Blocks that a multiprocessor holds, each with 1024 bytes of its own.
+  double blocks_of(int bytes) const { return (shared_bytes + 1024.0) / (bytes + 1024.0); }
 };
 
 // What a kernel gets.
@@ -254,8 +257,8 @@ inline int slot_count(const Sizes& z, int slots) { return z.steps() * slots; }
 // What limits a multiprocessor of one NVIDIA H200, in a microsecond: bytes that it loads and
 // stores, bytes of its shared memory, instructions of its warps. Then bytes of the whole GPU's
 // memory, and how long a block waits for its first bytes.
-inline constexpr double kLoadBytes = 3.5e4, kSharedBytes = 1.9e5, kInstructions = 4400;
-inline constexpr double kMemoryBytes = 2.6e6, kWaitUs = 1.5;
+inline constexpr double kLoadBytes = 3.1e4, kSharedBytes = 2.3e5, kInstructions = 4400;
+inline constexpr double kMemoryBytes = 4.2e6, kWaitUs = 1.2;
 inline constexpr double kAloneBytes = 2.5e4;  // loads of one block
 inline constexpr double kCycleUs = 1.0 / 1800;
 
@@ -275,10 +278,10 @@ constexpr double sectors(int bytes) { return bytes % 32 == 0 ? bytes : round_up(
 // Instructions that copy `lines` of `pixels` with so many pieces, and round them.
 constexpr double copy_instructions(int lines, int pixels, int step, int pieces, bool rounds) {
   const int copies = ceil_div(ceil_div(pixels, step), 32 / pieces);
-  return lines * (64.0 + step * (20.0 + copies * (rounds ? 34.0 : 16.0)));
+  return lines * (64.0 + step * (20.0 + copies * (rounds ? 52.0 : 16.0)));
 }
 // Two things that hide behind each other, but not wholly.
-inline double together_us(double a, double b) { return std::max(a, b) + 0.25 * std::min(a, b); }
+inline double together_us(double a, double b) { return std::max(a, b) + 0.35 * std::min(a, b); }
 // `blocks` of equal work, `resident` of them at once on a multiprocessor.
 inline double blocks_us(double blocks, const Work& work, double resident, double wait_us,
                         const Machine& machine) {
@@ -307,15 +310,14 @@ void visit_gather_plans(const Conv2dProblem& z, Direction direction, const Machi
     const std::int64_t shared =
         std::int64_t{weight_bytes(s)} + std::int64_t{s.patch_pixels()} * s.pitch +
         4 * (slot_count(s, slots) + (1 + s.phases()) * s.padded_positions());
-    if (shared > kMostShared) return;
+    if (shared > machine.shared_bytes) return;
     plan.shared_bytes = static_cast<int>(shared);
     const int row_blocks = s.padded_positions() / kRows;
     const int lines = s.tile_images * s.patch_h;
     Work work;
     work.loads = weight_bytes(s) + lines * s.patch_w * sectors(row) +
                  static_cast<double>(s.positions) * s.phases() * sectors(out_row);
-    const double resident =
-        std::floor(std::clamp(227.0 * 1024 / (plan.shared_bytes + 1024), 1.0, 3.0));
+    const double resident = std::floor(std::clamp(machine.blocks_of(plan.shared_bytes), 1.0, 3.0));
     const double blocks = static_cast<double>(s.tiles()) * s.slices;
     const double whole_bytes =
         z.nominal_bytes() * std::max(sectors(row) / row, sectors(out_row) / out_row);
@@ -333,7 +335,7 @@ void visit_gather_plans(const Conv2dProblem& z, Direction direction, const Machi
       const double cycles =
           std::ceil(units * s.phases() / kWarps) *
           (500 + 60 * all +
-           static_cast<double>(s.steps()) / s.phases() * (70 + bundles * 16 + all * 20));
+           static_cast<double>(s.steps()) / s.phases() * (32 + bundles * 14 + all * 30));
       work.alone_us = work.loads / kAloneBytes + cycles * kCycleUs;
       plan.bundles_at_once = bundles;
       plan.sizes.by_columns = FastDivisor(columns);
@@ -375,8 +377,8 @@ struct WeightPlan {
 };
 
 inline constexpr int kMostParts = 512;
-inline constexpr double kPartBytes = 2.5e6;  // written and read in a microsecond
-inline constexpr double kSumUs = 1.6;        // the launch that adds the parts
+inline constexpr double kPartBytes = 3.9e6;  // written and read in a microsecond
+inline constexpr double kSumUs = 1.5;        // the launch that adds the parts
 
 template <class Visit>
 void visit_weight_plans(const Conv2dProblem& z, const Machine& machine, const Visit& visit) {
@@ -398,7 +400,7 @@ void visit_weight_plans(const Conv2dProblem& z, const Machine& machine, const Vi
     const std::int64_t stage = std::int64_t{s.patch_pixels()} * s.pitch +
                                std::int64_t{s.padded_positions()} * plan.dy_pitch;
     const int depth = s.padded_positions();
-    if (plan.jobs > kMostWarps || 2 * stage + 4 * depth > kMostShared) return;
+    if (plan.jobs > kMostWarps || 2 * stage + 4 * depth > machine.shared_bytes) return;
     plan.stage_bytes = static_cast<int>(stage);
     const int lines = s.tile_images * s.patch_h;
     Work work;  // of a tile
@@ -424,14 +426,14 @@ void visit_weight_plans(const Conv2dProblem& z, const Machine& machine, const Vi
       plan.shares = shares;
       plan.shared_bytes = 2 * plan.stage_bytes + 4 * depth;
       // Registers: 128 for each thread.
-      const double resident = std::max(
-          1.0, std::floor(std::min(227.0 * 1024 / (plan.shared_bytes + 1024), 16.0 / warps)));
+      const double resident =
+          std::max(1.0, std::floor(std::min(machine.blocks_of(plan.shared_bytes), 16.0 / warps)));
       const double cycles = std::ceil(depth / 32.0 / shares) *
-                                (f32 ? 4 * (60 + kChunkSteps * (20.0 + 16 * plan.at_once))
-                                     : 160 + kChunkSteps * (20.0 + 36 * plan.at_once)) +
+                                (f32 ? 4 * (66 + kChunkSteps * (20.0 + 20 * plan.at_once))
+                                     : 120 + kChunkSteps * (20.0 + 36 * plan.at_once)) +
                             copies / warps * 3 + 200;
       // The next tile is on its way meanwhile, but not earlier.
-      work.alone_us = std::max(cycles * kCycleUs, 0.7 * kWaitUs + work.loads / kAloneBytes);
+      work.alone_us = std::max(cycles * kCycleUs, kWaitUs + work.loads / kAloneBytes);
       for (int parts = 1; parts <= kMostParts && parts <= s.tiles(); parts += 1 + parts / 8) {
         const double tiles = std::ceil(static_cast<double>(s.tiles()) / parts);
         Work all = work;
