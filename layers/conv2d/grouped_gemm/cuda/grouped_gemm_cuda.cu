@@ -92,52 +92,56 @@ std::shared_ptr<const Plans> plans_of(const Conv2dProblem& z, Direction directio
 // ---- weights -----------------------------------------------------------------------------------
 
 struct Packing {
-  int groups, in_channels, out_channels, bundled;  // channels of a group, of what is read and made
-  bool turned;                                     // w [in][out] of a group, as backward_data reads
-  std::int64_t count;                              // pairs of words
+  int groups, bundled;
+  bool turned;                                  // w [in][out] of a group, as backward_data reads it
+  int products;                                 // of all octets
+  FastDivisor by_in_channels, by_out_channels;  // of a group, of what is read and made
+  FastDivisor by_bundle_in, by_bundle_out, by_steps;
 };
 
 // words [bundle, octet of y][product][lane][2]: column l/4 of B and its depths 2 (l%4) + {0, 1, 8,
-// 9}, of f32 l%4 + {0, 4}.
+// 9}, of f32 l%4 + {0, 4}. A warp makes a product's.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     pack_kernel(const __grid_constant__ Sizes z, const __grid_constant__ Packing to, const float* w,
                 uint2* words) {
   constexpr int kSlots = grouped::kStepSlots<T>;
-  const std::int64_t at = global_thread();
   let_next_kernel_start();
-  wait_for_previous_kernel();
-  if (at >= to.count) return;
-  const int lane = static_cast<int>(at % 32);
-  const int steps = z.steps();
-  const int octet = static_cast<int>(at / 32) / steps;
-  const int step = static_cast<int>(at / 32) - octet * steps;
+  const int product = static_cast<int>(blockIdx.x * (kThreads / 32) + threadIdx.x / 32);
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  const int octet = to.by_steps.divide(product);
+  const int step = product - octet * to.by_steps.d;
   int phase = 0;
-  while (step >= z.step_begin[phase + 1]) ++phase;
-  const int bundle = octet / z.bundle_out;
-  const int out = (octet - bundle * z.bundle_out) * kOctet + lane / 4;  // in the bundle
-  const int group = out / to.out_channels;
+  while (phase + 1 < z.phases() && step >= z.step_begin[phase + 1]) ++phase;
+  const int bundle = to.by_bundle_out.divide(octet);
+  const int out = (octet - bundle * to.by_bundle_out.d) * kOctet + lane / 4;  // in the bundle
+  const int group = to.by_out_channels.divide(out);
+  const int o = out - group * to.by_out_channels.d;
   const int of_all = bundle * to.bundled + group;
   const int taps = z.tap_begin[z.phases()];
+  const int ins = to.by_in_channels.d, outs = to.by_out_channels.d;
+  const float* const of_group =
+      w + static_cast<std::int64_t>(of_all) * ins * outs * taps + (to.turned ? o : o * ins) * taps;
+  const int apart = (to.turned ? outs : 1) * taps;  // of two inputs
   const auto weight = [&](int depth) {
     const int slot = (step - z.step_begin[phase]) * kSlots + depth / kOctet;
-    const int tap = z.tap_begin[phase] + slot / z.bundle_in;
-    const int in = slot % z.bundle_in * kOctet + depth % kOctet;
-    if (tap >= z.tap_begin[phase + 1] || in / to.in_channels != group || of_all >= to.groups) {
-      return 0.0f;
-    }
-    const int i = in - group * to.in_channels, o = out - group * to.out_channels;
-    const std::int64_t channels = std::int64_t{to.in_channels} * to.out_channels;
-    const int within = to.turned ? i * to.out_channels + o : o * to.in_channels + i;
-    return w[(of_all * channels + within) * taps + z.tap_kernel[tap]];
+    const int of_phase = to.by_bundle_in.divide(slot);
+    const int tap = z.tap_begin[phase] + of_phase;
+    const int in = (slot - of_phase * to.by_bundle_in.d) * kOctet + depth % kOctet;
+    const bool meets =
+        tap < z.tap_begin[phase + 1] && of_all < to.groups && to.by_in_channels.divide(in) == group;
+    return meets ? of_group[(in - group * ins) * apart + z.tap_kernel[tap]] : 0.0f;
   };
+  wait_for_previous_kernel();
+  if (product >= to.products) return;
+  uint2& at = words[product * 32 + lane];
   if constexpr (sizeof(T) == 4) {
-    words[at] = make_uint2(__float_as_uint(grouped::to_tf32(weight(lane % 4))),
-                           __float_as_uint(grouped::to_tf32(weight(lane % 4 + 4))));
+    at = make_uint2(__float_as_uint(grouped::to_tf32(weight(lane % 4))),
+                    __float_as_uint(grouped::to_tf32(weight(lane % 4 + 4))));
   } else {
     const int depth = lane % 4 * 2;
-    words[at] = make_uint2(pair_from_floats<T>(weight(depth), weight(depth + 1)),
-                           pair_from_floats<T>(weight(depth + 8), weight(depth + 9)));
+    at = make_uint2(pair_from_floats<T>(weight(depth), weight(depth + 1)),
+                    pair_from_floats<T>(weight(depth + 8), weight(depth + 9)));
   }
 }
 
@@ -147,25 +151,27 @@ std::size_t prepared_bytes(const Conv2dProblem& z, Direction direction) {
          256;
 }
 
-LaunchShape shape_of(std::int64_t count, unsigned threads = kThreads) {
-  return {.grid = dim3(static_cast<unsigned>(ceil_div(count, threads))),
-          .block = dim3(threads),
-          .overlaps_previous = true};
-}
-
 void prepare_weights(const Conv2dPrepareArgs& args) {
   const Conv2dProblem& z = args.problem;
+  const Sizes s = grouped::sizes_of(z, args.direction);
   const bool back = args.direction == Direction::backward_data;
-  const Packing to{
-      .groups = narrow(z.groups),
-      .in_channels = narrow(back ? z.k_per_group() : z.c_per_group()),
-      .out_channels = narrow(back ? z.c_per_group() : z.k_per_group()),
-      .bundled = grouped::bundled(z),
-      .turned = back,
-      .count = static_cast<std::int64_t>(prepared_bytes(z, args.direction) / sizeof(uint2))};
+  const int products = s.bundles * s.bundle_out * s.steps();
+  const Packing to{.groups = narrow(z.groups),
+                   .bundled = grouped::bundled(z),
+                   .turned = back,
+                   .products = products,
+                   .by_in_channels = FastDivisor(narrow(back ? z.k_per_group() : z.c_per_group())),
+                   .by_out_channels = FastDivisor(narrow(back ? z.c_per_group() : z.k_per_group())),
+                   .by_bundle_in = FastDivisor(s.bundle_in),
+                   .by_bundle_out = FastDivisor(s.bundle_out),
+                   .by_steps = FastDivisor(s.steps())};
   with_stored_type(z.dtype, [&](auto zero) {
-    launch(pack_kernel<decltype(zero)>, shape_of(to.count), grouped::sizes_of(z, args.direction),
-           to, static_cast<const float*>(args.w), static_cast<uint2*>(args.prepared));
+    launch(
+        pack_kernel<decltype(zero)>,
+        {.grid = dim3(static_cast<unsigned>(ceil_div(products, static_cast<int>(kThreads) / 32))),
+         .block = dim3(kThreads),
+         .overlaps_previous = true},
+        s, to, static_cast<const float*>(args.w), static_cast<uint2*>(args.prepared));
   });
 }
 
@@ -264,11 +270,9 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
               .block = dim3(static_cast<unsigned>(plan.threads())),
               .shared_bytes = static_cast<std::size_t>(plan.shared_bytes),
               .overlaps_previous = true},
-             plan, sums, static_cast<const uint4*>(args.x), static_cast<const uint4*>(args.dy),
-             part, dw);
+             plan, static_cast<const uint4*>(args.x), static_cast<const uint4*>(args.dy), part);
     });
   });
-  if (plan.parts == 1) return;
   launch(grouped::sum_parts_kernel,
          {.grid = dim3(static_cast<unsigned>(ceil_div(quads, grouped::kSumQuads >> rows_log2))),
           .block = dim3(grouped::kSumQuads),

@@ -371,14 +371,12 @@ struct WeightPlan {
   // Groups of four sums for each lane: [bundle, octet of dy][pair][lane].
   std::int64_t quads() const { return std::int64_t{sizes.bundles} * sizes.bundle_out * pairs * 32; }
   int threads() const { return jobs * shares * 32; }
-  std::size_t part_bytes() const {  // one part is dw itself
-    return parts == 1 ? 0 : static_cast<std::size_t>(quads() * parts) * 16;
-  }
+  std::size_t part_bytes() const { return static_cast<std::size_t>(quads() * parts) * 16; }
 };
 
 inline constexpr int kMostParts = 512;
-inline constexpr double kPartBytes = 3.9e6;  // written and read in a microsecond
-inline constexpr double kSumUs = 1.5;        // the launch that adds the parts
+inline constexpr double kPartBytes = 3.9e6;                 // written and read in a microsecond
+inline constexpr double kSumUs = 1.5, kScatterBytes = 5e6;  // the launch that adds the parts
 
 template <class Visit>
 void visit_weight_plans(const Conv2dProblem& z, const Machine& machine, const Visit& visit) {
@@ -419,6 +417,8 @@ void visit_weight_plans(const Conv2dProblem& z, const Machine& machine, const Vi
     const double memory =
         z.nominal_bytes() * std::max(sectors(row) / row, sectors(dy_row) / dy_row) / kMemoryBytes;
     const double part = static_cast<double>(plan.quads()) * 16;
+    // Neighbours of a part are not neighbours in dw.
+    const double scatter_us = 32 * static_cast<double>(z.w_shape().numel()) / kScatterBytes;
     for (const int shares : {1, 2, 4}) {
       const int warps = plan.jobs * shares;
       const int exchanged = (shares - 1) * plan.jobs * kChunkSteps * plan.at_once * 512;
@@ -442,7 +442,7 @@ void visit_weight_plans(const Conv2dProblem& z, const Machine& machine, const Vi
         plan.us = together_us(blocks_us(static_cast<double>(parts) * s.slices, all, resident,
                                         kWaitUs, machine),
                               memory) +
-                  (parts == 1 ? 0 : kSumUs + 2 * part * parts / kPartBytes);
+                  kSumUs + 2 * part * parts / kPartBytes + scatter_us;
         visit(plan);
       }
     }

@@ -14,8 +14,8 @@
 //            x and the tile of dy into shared memory while it multiplies those of the tile before.
 //            Its warps share out octets of dy and pairs of slots; where these are few, shares of
 //            the positions get warps of their own, too. Each block leaves its sums as a part; a
-//            second launch adds the parts in their order and leaves out what stands between two
-//            groups. One part is stored as dw at once.
+//            second launch adds the parts in their order, puts the sums where they stand in dw and
+//            leaves out what lies between two groups.
 //            Halves are turned over by ldmatrix; of f32 each lane reads single words.
 // Shapes     x [N,H,W,Cp], dy [N,P,Q,Kp] in T; part [bundle, octet of dy][pair][lane][4] f32
 // Cost       bytes = x, dy and dw, the seams of the patches again, and the parts written and read
@@ -124,48 +124,11 @@ __device__ inline void add_tile(const WeightPlan& plan, unsigned char* x, unsign
   }
 }
 
-// What stands in dw, and how the sums come to it.
-struct WeightSums {
-  int groups, in_channels;  // of a group
-  int bundled, bundle_in, taps, parts;
-  int quads, rows_log2;  // see sum_parts_kernel
-  bool accumulate;
-  FastDivisor by_in_channels, by_out_channels, by_bundle_in, by_bundle_out, by_pairs;
-};
-
-// Where a row of the sums (a slot, channel lane / 4 of its octet) and a column (an octet of dy, its
-// channel) stand in dw. group -1: nowhere.
-struct PlaceInWeights {
-  int group;  // of the bundle
-  std::int64_t at;
-};
-__device__ inline PlaceInWeights place_of_x(const WeightSums& z, int slot, int lane) {
-  const int tap = z.by_bundle_in.divide(slot);
-  const int in = (slot - tap * z.bundle_in) * kOctet + lane / 4;
-  const int group = z.by_in_channels.divide(in);
-  return {tap < z.taps ? group : -1, (in - group * z.in_channels) * z.taps + tap};
-}
-__device__ inline PlaceInWeights place_of_dy(const WeightSums& z, int octet, int channel) {
-  const int bundle = z.by_bundle_out.divide(octet);
-  const int out = (octet - bundle * z.by_bundle_out.d) * kOctet + channel;
-  const int group = z.by_out_channels.divide(out);
-  const int of_all = bundle * z.bundled + group;
-  const std::int64_t k =
-      std::int64_t{of_all} * z.by_out_channels.d + out - group * z.by_out_channels.d;
-  return {of_all < z.groups ? group : -1, k * z.in_channels * z.taps};
-}
-__device__ inline void put(const WeightSums& z, const PlaceInWeights& x, const PlaceInWeights& dy,
-                           float sum, float* dw) {
-  if (x.group != dy.group || x.group < 0) return;
-  float& to = dw[dy.at + x.at];
-  to = z.accumulate ? to + sum : sum;
-}
-
 // Block (x: part and slice); plan.jobs x plan.shares warps.
 template <class T, int kOctets>
 __global__ void __launch_bounds__(kMostWarps * 32, 1)
-    weight_kernel(const __grid_constant__ WeightPlan plan, const __grid_constant__ WeightSums sum,
-                  const uint4* x, const uint4* dy, float4* part, float* dw) {
+    weight_kernel(const __grid_constant__ WeightPlan plan, const uint4* x, const uint4* dy,
+                  float4* part) {
   let_next_kernel_start();
   const Sizes& z = plan.sizes;
   const int part_index = z.by_slices.divide(static_cast<int>(blockIdx.x));
@@ -262,23 +225,6 @@ __global__ void __launch_bounds__(kMostWarps * 32, 1)
 
   const int global_octet = slice * z.slice_out() + octet;
   if (global_octet >= z.bundles * z.bundle_out) return;
-  if (plan.parts == 1) {
-#pragma unroll
-    for (int k = 0; k < kChunkSteps; ++k) {
-      const int pair = chunk * kChunkSteps + k;
-      if (pair >= plan.pairs) break;
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        const PlaceInWeights row = place_of_x(sum, pair * 2 + e / 2, lane);
-#pragma unroll
-        for (int o = 0; o < kOctets; ++o) {
-          put(sum, row, place_of_dy(sum, global_octet + o, lane % 4 * 2 + e % 2), sums[k][o][e],
-              dw);
-        }
-      }
-    }
-    return;
-  }
 #pragma unroll
   for (int o = 0; o < kOctets; ++o) {
     float4* const to =
@@ -294,6 +240,43 @@ __global__ void __launch_bounds__(kMostWarps * 32, 1)
       to[pair * 32] = make_float4(d[0], d[1], d[2], d[3]);
     }
   }
+}
+
+// What stands in dw, and how the sums come to it.
+struct WeightSums {
+  int groups, in_channels;  // of a group
+  int bundled, bundle_in, taps, parts;
+  int quads, rows_log2;  // see sum_parts_kernel
+  bool accumulate;
+  FastDivisor by_in_channels, by_out_channels, by_bundle_in, by_bundle_out, by_pairs;
+};
+
+// Where a row of the sums (a slot, channel lane / 4 of its octet) and a column (an octet of dy, its
+// channel) stand in dw. group -1: nowhere.
+struct PlaceInWeights {
+  int group;  // of the bundle
+  std::int64_t at;
+};
+__device__ inline PlaceInWeights place_of_x(const WeightSums& z, int slot, int lane) {
+  const int tap = z.by_bundle_in.divide(slot);
+  const int in = (slot - tap * z.bundle_in) * kOctet + lane / 4;
+  const int group = z.by_in_channels.divide(in);
+  return {tap < z.taps ? group : -1, (in - group * z.in_channels) * z.taps + tap};
+}
+__device__ inline PlaceInWeights place_of_dy(const WeightSums& z, int octet, int channel) {
+  const int bundle = z.by_bundle_out.divide(octet);
+  const int out = (octet - bundle * z.by_bundle_out.d) * kOctet + channel;
+  const int group = z.by_out_channels.divide(out);
+  const int of_all = bundle * z.bundled + group;
+  const std::int64_t k =
+      std::int64_t{of_all} * z.by_out_channels.d + out - group * z.by_out_channels.d;
+  return {of_all < z.groups ? group : -1, k * z.in_channels * z.taps};
+}
+__device__ inline void put(const WeightSums& z, const PlaceInWeights& x, const PlaceInWeights& dy,
+                           float sum, float* dw) {
+  if (x.group != dy.group || x.group < 0) return;
+  float& to = dw[dy.at + x.at];
+  to = z.accumulate ? to + sum : sum;
 }
 
 inline constexpr int kSumQuads = 256, kMostSumRows = 8;  // threads of a block, and how many share
