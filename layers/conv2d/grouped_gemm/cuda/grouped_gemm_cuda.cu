@@ -328,7 +328,9 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
         "expects images of at most 32000x32000 with padding and fewer than 2^31 octets of channels "
         "in a tensor, because places in them have 32 bits");
   }
-  const auto plans = plans_of(z, direction);
+  Conv2dProblem with_images = z;
+  with_images.n = std::max(z.n, std::int64_t{1});
+  const auto plans = plans_of(with_images, direction);
   const bool fits =
       direction == Direction::backward_weight ? plans->weight.exists() : plans->gather.exists();
   if (!fits) {

@@ -5,6 +5,7 @@
 // gradients that are added to; recorded and replayed; refusals.
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <cstdlib>
 #include <limits>
@@ -238,8 +239,8 @@ TEST_F(GroupedGemmOnCuda, AFusedEpilogueHasTheNumbersOfSeparateSteps) {
 // rounding to tf32 nor a slot that fills a product makes something else of it. (Groups that fill an
 // octet together share their products: there a whole bundle has it. Here a group is a bundle.)
 TEST_F(GroupedGemmOnCuda, SpreadsWhatIsNotFiniteWhereItIsRead) {
-  for (const float value :
-       {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+  const auto gpu_nan = std::bit_cast<float>(0x7fffffffu);  // what a GPU makes: the largest of all
+  for (const float value : {gpu_nan, std::numeric_limits<float>::infinity()}) {
     for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
       const Conv2dProblem z = in_type("n=2,c=24,h=9,w=12,k=24,r=3,s=3,pad=1,groups=3", dtype);
       Operands operands = random_operands(z.operands(Direction::forward), testing::cuda());
