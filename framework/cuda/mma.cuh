@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // mma.cuh: matrix products of one warp on the tensor cores, factors in registers (sm_80), and the
 // loads that bring 8 x 8 tiles of halves from shared memory into the registers they need.
-// Only matrix_tile.cuh includes this file, for itself, byte_tile.cuh and gathered_tile.cuh: the
-// emulation works on whole tiles there.
+// Only two files include this one: matrix_tile.cuh, for itself, byte_tile.cuh and
+// gathered_tile.cuh, where the emulation works on whole tiles, and warp_mma.cuh, which has an
+// emulated form of each function.
 //
 //   lane l of a warp holds of A [16 x 16]: rows l/4 and l/4 + 8, depths 2 (l%4) + {0, 1, 8, 9}
 //                          of B [16 x 8]:  column l/4, the same depths

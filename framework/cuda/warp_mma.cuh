@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// warp_mma.cuh: mma.cuh and mma_tf32.cuh for kernels that keep their own fragments: products of one
+// warp on the tensor cores (sm_80) and the loads of 8 x 8 tiles, each with an emulated form.
+//
+//   unsigned a[4];
+//   load_matrices<false>(a, row_of_this_lane);    // rows of 16 bytes, wherever they lie
+//   mma<BFloat16>(sums, a, b0, b1);               // sums[0..3] += A [16 x 16] B [16 x 8]
+//
+// Places in shared memory are SharedAddress here: 32 bits on a GPU, where sums of pointers take
+// three instructions for each one of these.
+//
+// A tile of rows of four f32 is loaded by the same instruction: lane l gets number l%4 of row l/4,
+// which is what mma_tf32() wants.
+// Source: PTX ISA, "Warp level matrix instructions"
+// Read next  mma.cuh: which lane holds what
+#pragma once
+
+#include <cstring>
+
+#include "framework/cuda/async_copy.cuh"
+#include "framework/cuda/half.cuh"
+#include "framework/cuda/launch.cuh"
+#include "framework/cuda/mma_tf32.cuh"
+
+#if !defined(CONVSCOPE_CUDA_EMULATED)
+#include "framework/cuda/mma.cuh"
+#endif
+
+namespace convscope {
+
+struct SharedAddress {
+#if defined(CONVSCOPE_CUDA_EMULATED)
+  unsigned char* at;
+#else
+  unsigned at;
+#endif
+  __device__ SharedAddress operator+(int bytes) const { return {at + bytes}; }
+};
+__device__ inline SharedAddress shared_address(void* place) {
+#if defined(CONVSCOPE_CUDA_EMULATED)
+  return {static_cast<unsigned char*>(place)};
+#else
+  return {static_cast<unsigned>(__cvta_generic_to_shared(place))};
+#endif
+}
+
+__device__ inline uint2 load_two_words(SharedAddress from) {
+#if defined(CONVSCOPE_CUDA_EMULATED)
+  uint2 words;
+  std::memcpy(&words, from.at, sizeof words);
+  return words;
+#else
+  uint2 words;
+  asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];"
+               : "=r"(words.x), "=r"(words.y)
+               : "r"(from.at)
+               : "memory");
+  return words;
+#endif
+}
+
+// As async_copy<16> past L1. With `inside` false 16 bytes of zeros are written, and `global` may be
+// any address.
+__device__ inline void async_copy_piece(SharedAddress to, const void* global, bool inside) {
+#if defined(CONVSCOPE_CUDA_EMULATED)
+  async_copy<16, false>(to.at, global, inside);
+#else
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to.at), "l"(global),
+               "r"(inside ? 16 : 0)
+               : "memory");
+#endif
+}
+
+#if defined(CONVSCOPE_CUDA_EMULATED)
+
+template <bool kTransposed>
+inline void load_matrices(unsigned (&tiles)[4], SharedAddress row) {
+  struct Words {
+    unsigned w[4];
+  };
+  const Words words = emulation::warp_collective<Words>(
+      "load_matrices", row.at,
+      [](const emulation::Lanes<unsigned char*>& in, emulation::Lanes<Words>& out) {
+        for (unsigned lane = 0; lane < 32; ++lane) {
+          for (unsigned tile = 0; tile < 4; ++tile) {
+            std::uint16_t pair[2];
+            for (unsigned e = 0; e < 2; ++e) {
+              const unsigned i = lane / 4, j = lane % 4 * 2 + e;
+              const unsigned from = kTransposed ? j : i;
+              const unsigned at = kTransposed ? i : j;
+              std::memcpy(&pair[e], in[tile * 8 + from] + 2 * at, 2);
+            }
+            out[lane].w[tile] = pair[0] | static_cast<unsigned>(pair[1]) << 16;
+          }
+        }
+      },
+      kAllLanes);
+  std::memcpy(tiles, words.w, sizeof tiles);
+}
+
+template <class Half>
+inline void mma(float* d, const unsigned (&a)[4], unsigned b0, unsigned b1) {
+  struct Factors {
+    unsigned a[4], b[2];
+  };
+  struct Sums {
+    float d[4];
+  };
+  const Factors mine{{a[0], a[1], a[2], a[3]}, {b0, b1}};
+  const Sums sums = emulation::warp_collective<Sums>(
+      "mma", mine,
+      [](const emulation::Lanes<Factors>& in, emulation::Lanes<Sums>& out) {
+        float rows[16][16], columns[8][16];
+        for (unsigned lane = 0; lane < 32; ++lane) {
+          for (unsigned i = 0; i < 4; ++i) {
+            const float2 pair = floats_from_pair<Half>(in[lane].a[i]);
+            float* const to = &rows[lane / 4 + i % 2 * 8][lane % 4 * 2 + i / 2 * 8];
+            to[0] = pair.x;
+            to[1] = pair.y;
+          }
+          for (unsigned i = 0; i < 2; ++i) {
+            const float2 pair = floats_from_pair<Half>(in[lane].b[i]);
+            float* const to = &columns[lane / 4][lane % 4 * 2 + i * 8];
+            to[0] = pair.x;
+            to[1] = pair.y;
+          }
+        }
+        for (unsigned lane = 0; lane < 32; ++lane) {
+          for (unsigned i = 0; i < 4; ++i) {
+            const float* const row = rows[lane / 4 + i / 2 * 8];
+            const float* const column = columns[lane % 4 * 2 + i % 2];
+            float sum = 0;
+            for (unsigned depth = 0; depth < 16; ++depth) sum += row[depth] * column[depth];
+            out[lane].d[i] = sum;
+          }
+        }
+      },
+      kAllLanes);
+  for (int i = 0; i < 4; ++i) d[i] += sums.d[i];
+}
+
+#else
+
+template <bool kTransposed>
+__device__ inline void load_matrices(unsigned (&tiles)[4], SharedAddress row) {
+  if constexpr (kTransposed) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(tiles[0]), "=r"(tiles[1]), "=r"(tiles[2]), "=r"(tiles[3])
+                 : "r"(row.at)
+                 : "memory");
+  } else {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(tiles[0]), "=r"(tiles[1]), "=r"(tiles[2]), "=r"(tiles[3])
+                 : "r"(row.at)
+                 : "memory");
+  }
+}
+
+#endif
+
+}  // namespace convscope

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// grouped_gemm_patch.cuh: what the kernels of grouped_gemm share: a tile's place in the image, the
+// copies of its patch, and the places of positions and slots in shared memory.
+// Read next  grouped_gemm_plan.h: the words; grouped_gemm_gather.cuh, grouped_gemm_weight.cuh
+#pragma once
+
+#include "framework/cuda/async_copy.cuh"
+#include "framework/cuda/half_piece.cuh"
+#include "framework/cuda/warp_mma.cuh"
+#include "layers/conv2d/grouped_gemm/cuda/grouped_gemm_plan.h"
+
+namespace convscope::grouped_gemm {
+
+template <class T>
+inline constexpr int kOctetBytes = kOctet* static_cast<int>(sizeof(T));
+template <class T>
+inline constexpr int kOctetPieces = kOctetBytes<T> / 16;
+template <class T>
+inline constexpr int kStepSlots = sizeof(T) == 4 ? 1 : 2;
+
+struct TilePlace {
+  int image, h, w;  // the first image and position
+};
+__device__ inline TilePlace place_of_tile(const Sizes& z, int tile) {
+  const int row = z.by_tiles_w.divide(tile);
+  const int image = z.by_tiles_h.divide(row);
+  return {image * z.tile_images, (row - image * z.by_tiles_h.d) * z.tile_h,
+          (tile - row * z.by_tiles_w.d) * z.tile_w};
+}
+
+struct Position {
+  int image, h, w;  // in the tile
+};
+__device__ inline Position position_of(const Sizes& z, int i) {
+  const int row = z.by_tile_w.divide(i);
+  const int image = z.by_tile_h.divide(row);
+  return {image, row - image * z.tile_h, i - row * z.tile_w};
+}
+
+// Bytes of the patch in front of what position i reads by a tap at (0, 0).
+__device__ inline int patch_offset(const Sizes& z, const Position& at) {
+  const int line = at.image * z.patch_h + at.h * z.step_h;
+  return (line * z.columns * z.step_w + at.w) * z.pitch;
+}
+
+// The pieces of 16 bytes of a line, `pieces` of each pixel, for the lanes of a warp: a lane keeps
+// its piece and walks over pixels. visit(pixel of the line, pixels from the line's place in shared
+// memory): see Patch in the plan for the two.
+struct Lanes {
+  int side_by_side, first, piece;
+
+  __device__ explicit Lanes(int pieces) : side_by_side(32 / pieces) {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    first = lane / pieces;
+    piece = lane - first * pieces;
+  }
+  template <class Visit>
+  __device__ void walk(int pixels, int step, int columns, const Visit& visit) const {
+    if (first >= side_by_side) return;
+    for (int rest = 0; rest < step; ++rest) {
+#pragma unroll 2
+      for (int i = first; i * step + rest < pixels; i += side_by_side) {
+        visit(i * step + rest, rest * columns + i);
+      }
+    }
+  }
+};
+
+// Queues the copies of a patch. `first` is the slice's first piece of a pixel. A warp takes whole
+// lines.
+template <class T>
+__device__ inline void copy_patch(const Sizes& z, const TilePlace& tile, int first,
+                                  const Lanes& lanes, const uint4* image, SharedAddress patch) {
+  const int warps = static_cast<int>(blockDim.x) / 32;
+  const int stored = z.in_octets * kOctetPieces<T>;
+  const int left = tile.w * z.step_w + z.low_w;
+  const int piece = first + lanes.piece;
+  const int line_bytes = z.columns * z.step_w * z.pitch;
+  for (int line = static_cast<int>(threadIdx.x) / 32; line < z.tile_images * z.patch_h;
+       line += warps) {
+    const int in_image = z.by_patch_h.divide(line);
+    const int n = tile.image + in_image;
+    const int h = tile.h * z.step_h + z.low_h + line - in_image * z.patch_h;
+    const bool is_there =
+        n < z.images && piece < stored && static_cast<unsigned>(h) < static_cast<unsigned>(z.in_h);
+    const auto inside_w = static_cast<unsigned>(is_there ? z.in_w : 0);
+    const uint4* const from =
+        image + ((static_cast<std::int64_t>(n) * z.in_h + h) * z.in_w + left) * stored + piece;
+    const SharedAddress to = patch + (line * line_bytes + lanes.piece * 16);
+    lanes.walk(z.patch_w, z.step_w, z.columns, [&](int column, int place) {
+      async_copy_piece(to + place * z.pitch, from + column * stored,
+                       static_cast<unsigned>(left + column) < inside_w);
+    });
+  }
+}
+
+// To the nearest TF32; NaN stays NaN.
+__device__ inline float to_tf32(float v) { return v == v ? rounded_tf32(v) : v; }
+__device__ inline void round_piece(unsigned char* at) {
+  auto* const piece = reinterpret_cast<float4*>(at);
+  const float4 v = *piece;
+  *piece = make_float4(to_tf32(v.x), to_tf32(v.y), to_tf32(v.z), to_tf32(v.w));
+}
+
+// Behind async_copy_wait(): f32 that this thread has brought is rounded in place, once for all
+// taps that read it.
+template <class T>
+__device__ inline void round_patch(const Sizes& z, const Lanes& lanes, unsigned char* patch) {
+  if constexpr (sizeof(T) == 4) {
+    const int warps = static_cast<int>(blockDim.x) / 32;
+    const int line_bytes = z.columns * z.step_w * z.pitch;
+    for (int line = static_cast<int>(threadIdx.x) / 32; line < z.tile_images * z.patch_h;
+         line += warps) {
+      unsigned char* const at = patch + line * line_bytes + lanes.piece * 16;
+      lanes.walk(z.patch_w, z.step_w, z.columns,
+                 [&](int, int place) { round_piece(at + place * z.pitch); });
+    }
+  }
+}
+
+// Bytes from a position's offset to slot `slot` of a phase: octet by octet, tap by tap. A slot that
+// fills the last product is read from place 0 and is no part of the sum.
+template <class T>
+__device__ inline int slot_offset(const Sizes& z, int phase, int slot) {
+  const int tap = z.tap_begin[phase] + slot / z.bundle_in;
+  return tap < z.tap_begin[phase + 1]
+             ? z.tap_at[tap] * z.pitch + slot % z.bundle_in * kOctetBytes<T>
+             : 0;
+}
+
+}  // namespace convscope::grouped_gemm

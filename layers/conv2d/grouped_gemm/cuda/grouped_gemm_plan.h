@@ -1,0 +1,460 @@
+// SPDX-License-Identifier: Apache-2.0
+// grouped_gemm_plan.h: the sizes of grouped_gemm: which groups share a product, which part of the
+// image a block of threads has in shared memory, and how long that takes. No CUDA here: tests check
+// it on the CPU.
+//
+// Octet     8 channels that lie side by side: 16 bytes of halves, 32 of f32. Tensor cores take
+//           factors and sums by octets.
+// Bundle    neighbouring groups that fill octets together, on both sides: one group of 8 channels,
+//           two of 4, four of 6. Its weights are zero where input and output are of two groups.
+// Slice     the bundles of one block of threads, about 128 bytes of a pixel.
+// Tile      the positions of one block: some lines of an image, or whole images.
+// Patch     the pixels that a tile reads, as they lie in shared memory. Where positions are
+//           `step_w` pixels apart, the columns 0, step_w, 2 step_w, .. of a line come first, then
+//           1, step_w + 1, ..: so neighbours of an output row are neighbours there.
+// Slot      one octet of one tap: 8 depths of the sum. A product takes two of them (halves) or
+//           one (f32).
+// Read next  grouped_gemm_gather.cuh, grouped_gemm_weight.cuh
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <numeric>
+
+#include "layers/conv2d/problem.h"
+#include "layers/conv2d/shared/cuda/gather_lines.h"
+
+namespace convscope::grouped_gemm {
+
+inline constexpr int kOctet = 8;
+inline constexpr int kMostOctets = 8;  // of a bundle, on either side
+inline constexpr int kMostTaps = 49;   // of a kernel
+inline constexpr int kMostStride = 4;  // of backward_data, one phase each
+inline constexpr int kMostPhases = kMostStride * kMostStride;
+inline constexpr int kMostPositions = 1024;
+inline constexpr int kRows = 32;       // positions of a warp at once
+inline constexpr int kWarps = 8;       // of forward and backward_data
+inline constexpr int kChunkSteps = 5;  // pairs of slots of a warp in backward_weight: 9 taps of an
+                                       // octet are 5 pairs
+inline constexpr int kMostWarps = 16;  // of backward_weight
+
+struct Machine {
+  int multiprocessors = 132;
+  int shared_bytes = 227 * 1024;  // of a block, which may have all of a multiprocessor's
+
+  // Blocks that a multiprocessor holds, each with 1024 bytes of its own.
+  double blocks_of(int bytes) const { return (shared_bytes + 1024.0) / (bytes + 1024.0); }
+};
+
+// What a kernel gets.
+struct Sizes {
+  int images, in_h, in_w, out_h, out_w;
+  int in_octets, out_octets;           // of a stored pixel
+  int out_channels;                    // true ones
+  int bundles, bundle_in, bundle_out;  // octets of a bundle
+  int slice_bundles, slices;
+  FastDivisor by_slices, by_bundle_out, by_steps;
+  FastDivisor by_columns, by_row_blocks;  // of forward: units of a warp, see the kernel
+  // The tile, and where it is.
+  int tile_images, tile_h, tile_w, positions;
+  FastDivisor by_tile_h, by_tile_w, by_tiles_h, by_tiles_w;
+  // The patch.
+  int step_h, step_w;  // pixels between two positions
+  int low_h, low_w;    // first row and column that position 0 reads
+  int patch_h, patch_w, columns;
+  FastDivisor by_patch_h, by_step_w;
+  int pitch;  // bytes of a pixel
+  // The sum: taps of all phases, one phase after the other.
+  int phases_h, phases_w, out_step_h, out_step_w;
+  short tap_begin[kMostPhases + 1];
+  short step_begin[kMostPhases + 1];  // products of an output octet
+  short tap_kernel[kMostTaps];        // r S + s
+  int tap_at[kMostTaps];              // pixels of the patch behind that of the position
+
+  constexpr int phases() const { return phases_h * phases_w; }
+  constexpr int steps() const { return step_begin[phases()]; }
+  constexpr int slice_in() const { return slice_bundles * bundle_in; }
+  constexpr int slice_out() const { return slice_bundles * bundle_out; }
+  constexpr int patch_pixels() const { return tile_images * patch_h * columns * step_w; }
+  constexpr int patch_bytes() const { return patch_pixels() * pitch; }
+  constexpr int padded_positions() const { return round_up(positions, kRows); }
+  constexpr int tiles() const {
+    return ceil_div(images, tile_images) * by_tiles_h.d * by_tiles_w.d;
+  }
+};
+
+// Bytes of a pixel in shared memory: an odd number of pieces of 16 bytes, so that eight
+// neighbours, each with the same piece, meet all banks.
+constexpr int odd_pieces(int bytes) { return (bytes / 16 | 1) * 16; }
+// The same where lane l reads single words, of pixel l%4 and channel l/4 (backward_weight of tf32):
+// an odd number of eight words.
+constexpr int odd_eight_words(int bytes) { return (bytes / 32 | 1) * 32; }
+
+// Groups of a bundle.
+inline int bundled(const Conv2dProblem& z) {
+  const auto common = std::gcd(std::gcd(z.c_per_group(), z.k_per_group()), std::int64_t{kOctet});
+  return kOctet / static_cast<int>(common);
+}
+inline int octet_bytes(const Conv2dProblem& z) { return kOctet * (z.dtype == DType::f32 ? 4 : 2); }
+inline int slots_of_step(const Conv2dProblem& z) { return z.dtype == DType::f32 ? 1 : 2; }
+// Octets of outputs that read the same fragments of an image: of one bundle.
+constexpr int octets_at_once(int bundle_out) {
+  for (int i = 4; i > 1; --i) {
+    if (bundle_out % i == 0) return i;
+  }
+  return 1;
+}
+
+// Everything but slice and tile.
+inline Sizes sizes_of(const Conv2dProblem& z, Direction direction) {
+  using gather::Line;
+  const auto narrow = [](std::int64_t size) { return static_cast<int>(size); };
+  const int h = narrow(z.h), w = narrow(z.w), p = narrow(z.p()), q = narrow(z.q());
+  const int r = narrow(z.r), s = narrow(z.s);
+  const int c_octets = narrow(ceil_div(z.c, std::int64_t{kOctet}));
+  const int k_octets = narrow(ceil_div(z.k, std::int64_t{kOctet}));
+  const int together = bundled(z);
+  const int c_bundle = narrow(z.c_per_group()) * together / kOctet;
+  const int k_bundle = narrow(z.k_per_group()) * together / kOctet;
+  const bool back = direction == Direction::backward_data;
+  Sizes out{};
+  out.images = narrow(z.n);
+  out.in_h = back ? p : h, out.in_w = back ? q : w;
+  out.out_h = back ? h : p, out.out_w = back ? w : q;
+  out.in_octets = back ? k_octets : c_octets;
+  out.out_octets = back ? c_octets : k_octets;
+  out.out_channels = narrow(back ? z.c : z.k);
+  out.bundles = narrow(ceil_div(z.groups, std::int64_t{together}));
+  out.bundle_in = back ? k_bundle : c_bundle;
+  out.bundle_out = back ? c_bundle : k_bundle;
+  out.phases_h = back ? std::min(narrow(z.stride_h), h) : 1;
+  out.phases_w = back ? std::min(narrow(z.stride_w), w) : 1;
+  out.out_step_h = back ? narrow(z.stride_h) : 1;
+  out.out_step_w = back ? narrow(z.stride_w) : 1;
+  out.step_h = back ? 1 : narrow(z.stride_h);
+  out.step_w = back ? 1 : narrow(z.stride_w);
+  const auto line_h = [&](int phase) {
+    return back ? gather::backward_line(phase, h, p, r, narrow(z.stride_h), narrow(z.pad_top),
+                                        narrow(z.dilation_h))
+                : gather::forward_line(h, p, r, narrow(z.stride_h), narrow(z.pad_top),
+                                       narrow(z.dilation_h));
+  };
+  const auto line_w = [&](int phase) {
+    return back ? gather::backward_line(phase, w, q, s, narrow(z.stride_w), narrow(z.pad_left),
+                                        narrow(z.dilation_w))
+                : gather::forward_line(w, q, s, narrow(z.stride_w), narrow(z.pad_left),
+                                       narrow(z.dilation_w));
+  };
+  struct Span {
+    int low = 0, high = 0;
+    bool met = false;
+    void add(const Line& line) {
+      for (int t = 0; t < line.taps; ++t) {
+        const int at = line.in_first + t * line.tap_step;
+        low = met ? std::min(low, at) : at;
+        high = met ? std::max(high, at) : at;
+        met = true;
+      }
+    }
+  } rows, columns;
+  for (int i = 0; i < out.phases_h; ++i) rows.add(line_h(i));
+  for (int i = 0; i < out.phases_w; ++i) columns.add(line_w(i));
+  out.low_h = rows.low, out.low_w = columns.low;
+  out.patch_h = rows.high - rows.low + 1;  // of one position; see set_tile()
+  out.patch_w = columns.high - columns.low + 1;
+  int taps = 0, steps = 0;
+  for (int i = 0; i < out.phases(); ++i) {
+    const Line a = line_h(i / out.phases_w), b = line_w(i % out.phases_w);
+    out.tap_begin[i] = static_cast<short>(taps);
+    out.step_begin[i] = static_cast<short>(steps);
+    for (int t = 0; t < a.taps; ++t) {
+      for (int u = 0; u < b.taps; ++u) {
+        out.tap_kernel[taps] = static_cast<short>(a.kernel(t) * s + b.kernel(u));
+        // The row and the column now; set_tile() makes a place of them.
+        out.tap_at[taps++] = (a.in_first + t * a.tap_step - rows.low) << 16 |
+                             (b.in_first + u * b.tap_step - columns.low);
+      }
+    }
+    steps += ceil_div((taps - out.tap_begin[i]) * out.bundle_in, slots_of_step(z));
+  }
+  out.tap_begin[out.phases()] = static_cast<short>(taps);
+  out.step_begin[out.phases()] = static_cast<short>(steps);
+  return out;
+}
+
+struct Tile {
+  int images = 1, h = 1, w = 1, slice_bundles = 1;
+};
+
+inline Sizes with_tile(Sizes z, const Tile& tile, int pitch) {
+  z.slice_bundles = tile.slice_bundles;
+  z.slices = ceil_div(z.bundles, tile.slice_bundles);
+  z.by_slices = FastDivisor(z.slices);
+  z.by_bundle_out = FastDivisor(z.bundle_out), z.by_steps = FastDivisor(z.steps());
+  z.tile_images = tile.images, z.tile_h = tile.h, z.tile_w = tile.w;
+  z.positions = tile.images * tile.h * tile.w;
+  z.by_tile_h = FastDivisor(tile.h), z.by_tile_w = FastDivisor(tile.w);
+  z.by_tiles_h = FastDivisor(ceil_div(ceil_div(z.out_h, z.out_step_h), tile.h));
+  z.by_tiles_w = FastDivisor(ceil_div(ceil_div(z.out_w, z.out_step_w), tile.w));
+  z.patch_h += (tile.h - 1) * z.step_h;
+  z.patch_w += (tile.w - 1) * z.step_w;
+  z.columns = ceil_div(z.patch_w, z.step_w);
+  z.by_patch_h = FastDivisor(z.patch_h);
+  z.by_step_w = FastDivisor(z.step_w);
+  z.by_row_blocks = FastDivisor(z.padded_positions() / kRows);
+  z.pitch = pitch;
+  for (int t = 0; t < z.tap_begin[z.phases()]; ++t) {
+    const int row = z.tap_at[t] >> 16, column = z.tap_at[t] & 0xffff;
+    z.tap_at[t] = row * z.columns * z.step_w + column % z.step_w * z.columns + column / z.step_w;
+  }
+  return z;
+}
+
+// Candidates: whole images, or the image cut into equal lines and columns. visit(tile).
+template <class Visit>
+void visit_tiles(const Sizes& z, int octet_bytes, const Visit& visit) {
+  const int high = ceil_div(z.out_h, z.out_step_h), wide = ceil_div(z.out_w, z.out_step_w);
+  const int octets = std::max(z.bundle_in, z.bundle_out);
+  for (int bundles = 1; bundles <= z.bundles; ++bundles) {
+    if (bundles > 1 && bundles * octets * octet_bytes > 192) break;
+    for (int cuts_w = 1;; ++cuts_w) {
+      const int tile_w = ceil_div(wide, cuts_w);
+      if (cuts_w > 1 && tile_w < 7) break;
+      for (int cuts_h = 1;; ++cuts_h) {
+        const int tile_h = ceil_div(high, cuts_h);
+        if (cuts_h > 1 && tile_h == ceil_div(high, cuts_h - 1)) {
+          if (tile_h == 1) break;
+          continue;
+        }
+        const int most = cuts_w * cuts_h == 1 ? std::min(z.images, 8) : 1;
+        for (int images = 1; images <= most; images *= 2) {
+          if (images * tile_h * tile_w > kMostPositions) break;
+          visit(Tile{images, tile_h, tile_w, bundles});
+        }
+        if (tile_h == 1) break;
+      }
+      if (tile_w == 1) break;
+    }
+  }
+}
+
+// ---- forward and backward_data -----------------------------------------------------------------
+
+struct GatherPlan {
+  Sizes sizes = {};
+  int at_once = 1, bundles_at_once = 1;  // template parameters of the kernel
+  int shared_bytes = 0;
+  double us = std::numeric_limits<double>::infinity();  // without the launch
+
+  bool exists() const { return shared_bytes > 0; }
+};
+
+inline int weight_bytes(const Sizes& z) { return z.slice_out() * z.steps() * 256; }
+inline int slot_count(const Sizes& z, int slots) { return z.steps() * slots; }
+
+// What limits a multiprocessor of one NVIDIA H200, in a microsecond: bytes that it loads and
+// stores, bytes of its shared memory, instructions of its warps. Then bytes of the whole GPU's
+// memory, and how long a block waits for its first bytes.
+inline constexpr double kLoadBytes = 3.1e4, kSharedBytes = 2.3e5, kInstructions = 4400;
+inline constexpr double kMemoryBytes = 4.2e6, kWaitUs = 1.2;
+inline constexpr double kAloneBytes = 2.5e4;  // loads of one block
+inline constexpr double kCycleUs = 1.0 / 1800;
+
+// What a block asks for: of all blocks of a multiprocessor together, and alone, however idle the
+// multiprocessor is.
+struct Work {
+  double loads = 0, shared = 0, instructions = 0;
+  double alone_us = 0;
+
+  double us() const {
+    return std::max({loads / kLoadBytes, shared / kSharedBytes, instructions / kInstructions});
+  }
+};
+
+// Bytes that a slice of a pixel takes on its way: memory is read by 32.
+constexpr double sectors(int bytes) { return bytes % 32 == 0 ? bytes : round_up(bytes, 32) + 16; }
+// Instructions that copy `lines` of `pixels` with so many pieces, and round them.
+constexpr double copy_instructions(int lines, int pixels, int step, int pieces, bool rounds) {
+  const int copies = ceil_div(ceil_div(pixels, step), 32 / pieces);
+  return lines * (64.0 + step * (20.0 + copies * (rounds ? 52.0 : 16.0)));
+}
+// Two things that hide behind each other, but not wholly.
+inline double together_us(double a, double b) { return std::max(a, b) + 0.35 * std::min(a, b); }
+// `blocks` of equal work, `resident` of them at once on a multiprocessor.
+inline double blocks_us(double blocks, const Work& work, double resident, double wait_us,
+                        const Machine& machine) {
+  const double here = std::ceil(blocks / machine.multiprocessors);
+  const auto round_us = [&](double count) {
+    return count == 0 ? 0 : wait_us + std::max(count * work.us(), work.alone_us);
+  };
+  const double rounds = std::floor(here / resident);
+  return rounds * round_us(resident) + round_us(here - rounds * resident);
+}
+
+// Calls visit(plan) for every way to do it.
+template <class Visit>
+void visit_gather_plans(const Conv2dProblem& z, Direction direction, const Machine& machine,
+                        const Visit& visit) {
+  const Sizes whole = sizes_of(z, direction);
+  const int bytes = octet_bytes(z);
+  const int slots = slots_of_step(z);
+  const bool f32 = z.dtype == DType::f32;
+  visit_tiles(whole, bytes, [&](const Tile& tile) {
+    const int row = tile.slice_bundles * whole.bundle_in * bytes;
+    const int out_row = tile.slice_bundles * whole.bundle_out * bytes;
+    const Sizes s = with_tile(whole, tile, odd_pieces(row));
+    GatherPlan plan{.sizes = s};
+    plan.at_once = octets_at_once(s.bundle_out);
+    const std::int64_t shared =
+        std::int64_t{weight_bytes(s)} + std::int64_t{s.patch_pixels()} * s.pitch +
+        4 * (slot_count(s, slots) + (1 + s.phases()) * s.padded_positions());
+    if (shared > machine.shared_bytes) return;
+    plan.shared_bytes = static_cast<int>(shared);
+    const int row_blocks = s.padded_positions() / kRows;
+    const int lines = s.tile_images * s.patch_h;
+    Work work;
+    work.loads = weight_bytes(s) + lines * s.patch_w * sectors(row) +
+                 static_cast<double>(s.positions) * s.phases() * sectors(out_row);
+    const double resident = std::floor(std::clamp(machine.blocks_of(plan.shared_bytes), 1.0, 3.0));
+    const double blocks = static_cast<double>(s.tiles()) * s.slices;
+    const double whole_bytes =
+        z.nominal_bytes() * std::max(sectors(row) / row, sectors(out_row) / out_row);
+    const double copies = copy_instructions(lines, s.patch_w, s.step_w, row / 16, f32) +
+                          s.slice_out() * s.steps() * 7.0 + 3000 +
+                          s.padded_positions() / 32.0 * (70 + 20 * s.phases());
+    for (const int bundles : {1, 2, 4}) {
+      const int all = plan.at_once * bundles;
+      if (all > 4 || (plan.at_once == 1 && bundles == 1)) continue;
+      const int columns = ceil_div(s.slice_out(), all);
+      const double units = static_cast<double>(row_blocks) * columns;
+      work.shared = units * s.steps() * (bundles * 1024.0 + all * 256.0) + 2 * s.patch_bytes();
+      work.instructions = copies + units * (s.phases() * (110.0 + all * (f32 ? 30 : 52)) +
+                                            s.steps() * (12.0 + bundles * 6 + all * 4.5));
+      const double cycles =
+          std::ceil(units * s.phases() / kWarps) *
+          (500 + 60 * all +
+           static_cast<double>(s.steps()) / s.phases() * (32 + bundles * 14 + all * 30));
+      work.alone_us = work.loads / kAloneBytes + cycles * kCycleUs;
+      plan.bundles_at_once = bundles;
+      plan.sizes.by_columns = FastDivisor(columns);
+      plan.us = together_us(blocks_us(blocks, work, resident, kWaitUs, machine),
+                            whole_bytes / kMemoryBytes);
+      visit(plan);
+    }
+  });
+}
+
+inline GatherPlan plan_gather(const Conv2dProblem& z, Direction direction, const Machine& machine) {
+  GatherPlan best;
+  visit_gather_plans(z, direction, machine, [&](const GatherPlan& plan) {
+    if (plan.us < best.us) best = plan;
+  });
+  return best;
+}
+
+// ---- backward_weight ---------------------------------------------------------------------------
+
+struct WeightPlan {
+  Sizes sizes = {};           // of forward
+  int dy_pitch = 0;           // bytes
+  int dy_pieces = 0;          // of 16 bytes
+  int at_once = 1;            // octets of dy of a warp
+  int pairs = 0, chunks = 0;  // pairs of slots, and how many warps share them
+  int jobs = 0, shares = 1;   // warps: octets of dy and chunks; shares of the positions
+  int parts = 1;
+  int stage_bytes = 0, shared_bytes = 0;
+  double us = std::numeric_limits<double>::infinity();
+
+  bool exists() const { return shared_bytes > 0; }
+  // Groups of four sums for each lane: [bundle, octet of dy][pair][lane].
+  std::int64_t quads() const { return std::int64_t{sizes.bundles} * sizes.bundle_out * pairs * 32; }
+  int threads() const { return jobs * shares * 32; }
+  std::size_t part_bytes() const { return static_cast<std::size_t>(quads() * parts) * 16; }
+};
+
+inline constexpr int kMostParts = 512;
+inline constexpr double kPartBytes = 3.9e6;                 // written and read in a microsecond
+inline constexpr double kSumUs = 1.5, kScatterBytes = 5e6;  // the launch that adds the parts
+
+template <class Visit>
+void visit_weight_plans(const Conv2dProblem& z, const Machine& machine, const Visit& visit) {
+  const Sizes whole = sizes_of(z, Direction::forward);
+  const int bytes = octet_bytes(z);
+  const bool f32 = z.dtype == DType::f32;
+  visit_tiles(whole, bytes, [&](const Tile& tile) {
+    const int row = tile.slice_bundles * whole.bundle_in * bytes;
+    const int dy_row = tile.slice_bundles * whole.bundle_out * bytes;
+    WeightPlan plan;
+    plan.sizes = with_tile(whole, tile, f32 ? odd_eight_words(row) : odd_pieces(row));
+    const Sizes& s = plan.sizes;
+    plan.dy_pitch = f32 ? odd_eight_words(dy_row) : odd_pieces(dy_row);
+    plan.dy_pieces = dy_row / 16;
+    plan.at_once = octets_at_once(s.bundle_out);
+    plan.pairs = ceil_div(s.tap_begin[1] * s.bundle_in, 2);
+    plan.chunks = ceil_div(plan.pairs, kChunkSteps);
+    plan.jobs = s.slice_out() / plan.at_once * plan.chunks;
+    const std::int64_t stage = std::int64_t{s.patch_pixels()} * s.pitch +
+                               std::int64_t{s.padded_positions()} * plan.dy_pitch;
+    const int depth = s.padded_positions();
+    if (plan.jobs > kMostWarps || 2 * stage + 4 * depth > machine.shared_bytes) return;
+    plan.stage_bytes = static_cast<int>(stage);
+    const int lines = s.tile_images * s.patch_h;
+    Work work;  // of a tile
+    work.shared =
+        depth / 16.0 * plan.jobs * (512.0 * kChunkSteps + 256.0 * plan.at_once) * (f32 ? 2 : 1) +
+        2.0 * plan.stage_bytes;
+    work.loads =
+        lines * s.patch_w * sectors(row) + static_cast<double>(s.positions) * sectors(dy_row);
+    const double copies =
+        copy_instructions(lines, s.patch_w, s.step_w, row / 16, f32) +
+        copy_instructions(s.tile_images * s.tile_h, s.tile_w, 1, dy_row / 16, f32) + 200;
+    work.instructions =
+        copies + depth / 32.0 * plan.jobs *
+                     (f32 ? 4 * (6 + kChunkSteps * (8.0 + plan.at_once) + 3 * plan.at_once)
+                          : 12 + 2 * kChunkSteps * (2.0 + plan.at_once) + 2 * plan.at_once);
+    const double memory =
+        z.nominal_bytes() * std::max(sectors(row) / row, sectors(dy_row) / dy_row) / kMemoryBytes;
+    const double part = static_cast<double>(plan.quads()) * 16;
+    // Neighbours of a part are not neighbours in dw.
+    const double scatter_us = 32 * static_cast<double>(z.w_shape().numel()) / kScatterBytes;
+    for (const int shares : {1, 2, 4}) {
+      const int warps = plan.jobs * shares;
+      const int exchanged = (shares - 1) * plan.jobs * kChunkSteps * plan.at_once * 512;
+      if (warps > kMostWarps || exchanged > 2 * plan.stage_bytes) break;
+      plan.shares = shares;
+      plan.shared_bytes = 2 * plan.stage_bytes + 4 * depth;
+      // Registers: 128 for each thread.
+      const double resident =
+          std::max(1.0, std::floor(std::min(machine.blocks_of(plan.shared_bytes), 16.0 / warps)));
+      const double cycles = std::ceil(depth / 32.0 / shares) *
+                                (f32 ? 4 * (66 + kChunkSteps * (20.0 + 20 * plan.at_once))
+                                     : 120 + kChunkSteps * (20.0 + 36 * plan.at_once)) +
+                            copies / warps * 3 + 200;
+      // The next tile is on its way meanwhile, but not earlier.
+      work.alone_us = std::max(cycles * kCycleUs, kWaitUs + work.loads / kAloneBytes);
+      for (int parts = 1; parts <= kMostParts && parts <= s.tiles(); parts += 1 + parts / 8) {
+        const double tiles = std::ceil(static_cast<double>(s.tiles()) / parts);
+        Work all = work;
+        all.loads *= tiles, all.shared *= tiles, all.instructions *= tiles, all.alone_us *= tiles;
+        plan.parts = parts;
+        plan.us = together_us(blocks_us(static_cast<double>(parts) * s.slices, all, resident,
+                                        kWaitUs, machine),
+                              memory) +
+                  kSumUs + 2 * part * parts / kPartBytes + scatter_us;
+        visit(plan);
+      }
+    }
+  });
+}
+
+inline WeightPlan plan_weight(const Conv2dProblem& z, const Machine& machine) {
+  WeightPlan best;
+  visit_weight_plans(z, machine, [&](const WeightPlan& plan) {
+    if (plan.us < best.us) best = plan;
+  });
+  return best;
+}
+
+}  // namespace convscope::grouped_gemm
