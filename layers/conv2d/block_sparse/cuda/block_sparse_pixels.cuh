@@ -6,7 +6,7 @@
 #pragma once
 
 #include "framework/cuda/address.cuh"
-#include "framework/cuda/mma_tf32.cuh"
+#include "framework/cuda/tensor_cores/mma_tf32.cuh"
 #include "layers/conv2d/block_sparse/cuda/block_sparse_lists.cuh"
 
 namespace convscope::block_sparse {

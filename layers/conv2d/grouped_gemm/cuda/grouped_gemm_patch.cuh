@@ -6,7 +6,7 @@
 
 #include "framework/cuda/async_copy.cuh"
 #include "framework/cuda/half_piece.cuh"
-#include "framework/cuda/warp_mma.cuh"
+#include "framework/cuda/tensor_cores/warp_mma.cuh"
 #include "layers/conv2d/grouped_gemm/cuda/grouped_gemm_plan.h"
 
 namespace convscope::grouped_gemm {

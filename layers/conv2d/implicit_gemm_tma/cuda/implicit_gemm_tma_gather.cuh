@@ -11,7 +11,7 @@
 
 #include "framework/cuda/async_copy.cuh"
 #include "framework/cuda/half.cuh"
-#include "framework/cuda/matrix_step.cuh"
+#include "framework/cuda/tensor_cores/matrix_step.cuh"
 #include "framework/cuda/tma.cuh"
 #include "layers/conv2d/epilogue.cuh"
 #include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_floats.cuh"

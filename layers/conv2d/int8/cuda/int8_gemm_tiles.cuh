@@ -9,7 +9,7 @@
 #include <cstdint>
 
 #include "framework/cuda/async_copy.cuh"
-#include "framework/cuda/byte_tile.cuh"
+#include "framework/cuda/tensor_cores/byte_tile.cuh"
 #include "layers/conv2d/int8/cuda/int8_outputs.cuh"
 #include "layers/conv2d/shared/cuda/gather_lines.h"
 

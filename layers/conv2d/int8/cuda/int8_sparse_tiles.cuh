@@ -7,7 +7,7 @@
 #pragma once
 
 #include "framework/cuda/async_copy.cuh"
-#include "framework/cuda/mma_bytes.cuh"
+#include "framework/cuda/tensor_cores/mma_bytes.cuh"
 #include "layers/conv2d/int8/cuda/int8_outputs.cuh"
 #include "layers/conv2d/int8/cuda/int8_sparse_lists.cuh"
 

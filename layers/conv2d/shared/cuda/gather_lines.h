@@ -11,7 +11,7 @@
 //
 // A piece is 16 bytes, channels of one pixel that lie side by side: what one asynchronous copy
 // moves. A step of the sum takes eight of them, a row of 128 bytes
-// (framework/cuda/matrix_tile.cuh).
+// (framework/cuda/tensor_cores/matrix_tile.cuh).
 #pragma once
 
 #include <cstdint>

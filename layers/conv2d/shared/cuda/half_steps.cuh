@@ -2,13 +2,13 @@
 // half_steps.cuh: a tile of a matrix product of halves: who multiplies it, step by step, while the
 // next steps are brought into shared memory, and how its sums are written as images. What brings
 // the factors differs from algorithm to algorithm.
-// Read next  framework/cuda/matrix_tile.cuh; half_pack.cuh
+// Read next  framework/cuda/tensor_cores/matrix_tile.cuh; half_pack.cuh
 #pragma once
 
 #include <cstdint>
 
 #include "framework/cuda/async_copy.cuh"
-#include "framework/cuda/matrix_tile.cuh"
+#include "framework/cuda/tensor_cores/matrix_tile.cuh"
 #include "layers/conv2d/shared/cuda/half_pack.cuh"
 
 namespace convscope::half_tiles {

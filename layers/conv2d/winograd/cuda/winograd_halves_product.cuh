@@ -9,13 +9,13 @@
 // room, also beyond the end of a tile; one or two warp groups multiply (wgmma). Blocks are
 // persistent and walk over the tiles of one point after the other, so that its factors stay in the
 // second cache.
-// Read next  framework/cuda/matrix_step.cuh; winograd_f4x3_halves_cuda.cu
+// Read next  framework/cuda/tensor_cores/matrix_step.cuh; winograd_f4x3_halves_cuda.cu
 #pragma once
 
 #include <cstdint>
 
 #include "framework/cuda/half.cuh"
-#include "framework/cuda/matrix_step.cuh"
+#include "framework/cuda/tensor_cores/matrix_step.cuh"
 #include "framework/cuda/tma.cuh"
 #include "framework/int_math.h"
 #include "layers/conv2d/shared/cuda/half_pack.cuh"

@@ -9,14 +9,14 @@
 // come steps of 64 depths of (tap, channel): a ring of stages has their weights; while the tensor
 // cores multiply one unit, the warps bring the rows that the slots of the other one meet into
 // registers. Row 0 in shared memory is zeros: no neighbour.
-// Read next  halo_table.h; framework/cuda/gathered_tile.cuh
+// Read next  halo_table.h; framework/cuda/tensor_cores/gathered_tile.cuh
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 
 #include "framework/cuda/async_copy.cuh"
-#include "framework/cuda/gathered_tile.cuh"
+#include "framework/cuda/tensor_cores/gathered_tile.cuh"
 #include "layers/sparse_conv/halo/cuda/halo_table.h"
 #include "layers/sparse_conv/shared/cuda/tile_products.cuh"
 

@@ -22,10 +22,10 @@
 #include "framework/dtype.h"
 
 #if !defined(CONVSCOPE_CUDA_EMULATED)
-#include "framework/cuda/mma.cuh"
+#include "framework/cuda/tensor_cores/mma.cuh"
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #define CONVSCOPE_WGMMA 1
-#include "framework/cuda/wgmma.cuh"
+#include "framework/cuda/tensor_cores/wgmma.cuh"
 #endif
 #endif
 

@@ -17,7 +17,7 @@
 #include "framework/int_math.h"
 
 #if !defined(CONVSCOPE_CUDA_EMULATED)
-#include "framework/cuda/matrix_tile.cuh"
+#include "framework/cuda/tensor_cores/matrix_tile.cuh"
 #endif
 
 namespace convscope::warp_tile {

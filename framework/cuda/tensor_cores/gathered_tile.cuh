@@ -11,7 +11,7 @@
 //            to the unit until wait, too
 #pragma once
 
-#include "framework/cuda/matrix_tile.cuh"
+#include "framework/cuda/tensor_cores/matrix_tile.cuh"
 
 namespace convscope::gathered_tile {
 

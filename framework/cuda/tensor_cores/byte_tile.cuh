@@ -8,11 +8,11 @@
 // same bytes in the emulation.
 #pragma once
 
-#include "framework/cuda/matrix_tile.cuh"
-#include "framework/cuda/mma_bytes.cuh"
+#include "framework/cuda/tensor_cores/matrix_tile.cuh"
+#include "framework/cuda/tensor_cores/mma_bytes.cuh"
 
 #if defined(CONVSCOPE_WGMMA)
-#include "framework/cuda/wgmma_bytes.cuh"
+#include "framework/cuda/tensor_cores/wgmma_bytes.cuh"
 #endif
 
 namespace convscope::byte_tile {

@@ -20,10 +20,10 @@
 #include "framework/cuda/async_copy.cuh"
 #include "framework/cuda/half.cuh"
 #include "framework/cuda/launch.cuh"
-#include "framework/cuda/mma_tf32.cuh"
+#include "framework/cuda/tensor_cores/mma_tf32.cuh"
 
 #if !defined(CONVSCOPE_CUDA_EMULATED)
-#include "framework/cuda/mma.cuh"
+#include "framework/cuda/tensor_cores/mma.cuh"
 #endif
 
 namespace convscope {

@@ -20,9 +20,9 @@
 #include <cstdint>
 #include <cstring>
 
-#include "framework/cuda/matrix_tile.cuh"
+#include "framework/cuda/tensor_cores/matrix_tile.cuh"
+#include "framework/cuda/tensor_cores/wgmma_tf32.cuh"
 #include "framework/cuda/tensor_map.h"
-#include "framework/cuda/wgmma_tf32.cuh"
 
 #if defined(CONVSCOPE_CUDA_EMULATED) || defined(CONVSCOPE_WGMMA)
 #define CONVSCOPE_MATRIX_STEP 1
