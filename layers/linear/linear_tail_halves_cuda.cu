@@ -25,7 +25,7 @@
 // Choices    512 threads with 64 registers: a block of a neighbouring kernel has room beside this
 //            one. Two sums for each result: a product waits for the one before the last. Eight
 //            loads of 16 bytes in flight, as many as there are registers for
-// Read next  linear_tail_cuda.cu (f32, and what does not fit), framework/cuda/tensor_cores/warp_tile.cuh
+// Read next  linear_tail_cuda.cu (f32, and what does not fit), tensor_cores/warp_tile.cuh
 #include <algorithm>
 
 #include "framework/cuda/async_copy.cuh"

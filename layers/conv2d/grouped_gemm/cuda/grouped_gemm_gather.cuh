@@ -18,7 +18,7 @@
 //            (shared/cuda/gather_lines.h), all of which read one patch of dy.
 //            Sums of halves change places between four lanes, so that each stores 16 bytes.
 // Shapes     x [N,H,W,Cp], y [N,P,Q,Kp] in T (Cp, Kp multiples of 8); weights [bundle, octet of
-//            y][product][lane][2 words], as lanes hold B (framework/cuda/tensor_cores/mma.cuh); b [K] f32
+//            y][product][lane][2 words], as lanes hold B (tensor_cores/mma.cuh); b [K] f32
 // Cost       bytes = x, y and w, and the seams of the patches again. A product of a bundle of small
 //            groups has zeros: half of it with 4 channels in a group. That costs little, because
 //            shared memory is what a block waits for: 16 bytes of it for each tap of an octet

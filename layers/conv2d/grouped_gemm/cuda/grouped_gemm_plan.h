@@ -219,15 +219,11 @@ void visit_tiles(const Sizes& z, int octet_bytes, const Visit& visit) {
   const int octets = std::max(z.bundle_in, z.bundle_out);
   for (int bundles = 1; bundles <= z.bundles; ++bundles) {
     if (bundles > 1 && bundles * octets * octet_bytes > 192) break;
-    for (int cuts_w = 1;; ++cuts_w) {
+    for (int cuts_w = ceil_div(wide, kMostPositions);; cuts_w += 1 + cuts_w / 8) {
       const int tile_w = ceil_div(wide, cuts_w);
       if (cuts_w > 1 && tile_w < 7) break;
-      for (int cuts_h = 1;; ++cuts_h) {
+      for (int cuts_h = ceil_div(high, kMostPositions / tile_w);; cuts_h += 1 + cuts_h / 8) {
         const int tile_h = ceil_div(high, cuts_h);
-        if (cuts_h > 1 && tile_h == ceil_div(high, cuts_h - 1)) {
-          if (tile_h == 1) break;
-          continue;
-        }
         const int most = cuts_w * cuts_h == 1 ? std::min(z.images, 8) : 1;
         for (int images = 1; images <= most; images *= 2) {
           if (images * tile_h * tile_w > kMostPositions) break;

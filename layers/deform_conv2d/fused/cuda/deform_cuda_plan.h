@@ -126,7 +126,7 @@ struct BackwardPiece {
   }
 };
 
-// Prepared weights lie as the tensor cores read them (framework/cuda/tensor_cores/matrix_tile.cuh): tiles of 64
+// Prepared weights lie as the tensor cores read them (tensor_cores/matrix_tile.cuh): tiles of 64
 // rows x 8 pieces, one step of the depth after the other, rows filled up with zeros.
 inline constexpr int kWeightTileRows = 64;
 inline constexpr int kWeightTilePieces = kWeightTileRows * kStepPieces;
