@@ -7,7 +7,7 @@
 #include "layers/conv2d/bias_gradient.h"
 #include "layers/conv2d/conv2d.h"
 #include "layers/conv2d/conv2d_op.h"
-#include "layers/conv2d/reads_f32.h"
+#include "layers/conv2d/shared/cuda/reads_f32.h"
 #include "layers/dispatch/half_problem.h"
 #include "layers/plan/activation_op.h"
 #include "layers/plan/add_op.h"

@@ -61,8 +61,8 @@
 #include "framework/memory/memory.h"
 #include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_run.h"
-#include "layers/conv2d/reads_f32.h"
 #include "layers/conv2d/shared/cuda/device_time.cuh"
+#include "layers/conv2d/shared/cuda/reads_f32.h"
 
 namespace convscope {
 namespace {
