@@ -7,11 +7,11 @@
 #include "layers/conv2d/bias_gradient.h"
 #include "layers/conv2d/conv2d.h"
 #include "layers/conv2d/conv2d_op.h"
+#include "layers/conv2d/shared/cuda/reads_f32.h"
 #include "layers/dispatch/half_problem.h"
 #include "layers/plan/activation_op.h"
 #include "layers/plan/add_op.h"
 #include "layers/plan/operation_op.h"
-#include "layers/plan/reads_f32.h"
 #include "layers/plan/sparse_form.h"
 
 namespace convscope {

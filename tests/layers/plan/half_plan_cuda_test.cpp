@@ -4,10 +4,10 @@
 // dynamic graph does, up to the roundings of what stands between layers, or of factors of products.
 #include "framework/ops/elementwise.h"
 #include "framework/ops/softmax_cross_entropy.h"
+#include "layers/conv2d/shared/cuda/reads_f32.h"
 #include "layers/dispatch/kernel_runs.h"
 #include "layers/dispatch/layout/half_factors.h"
 #include "layers/layer_types.h"
-#include "layers/plan/reads_f32.h"
 #include "layers/plan/step_plan.h"
 #include "layers/sequential.h"
 #include "tests/support/cuda.h"

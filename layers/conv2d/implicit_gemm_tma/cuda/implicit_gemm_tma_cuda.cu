@@ -62,8 +62,8 @@
 #include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_run.h"
 #include "layers/conv2d/shared/cuda/device_time.cuh"
+#include "layers/conv2d/shared/cuda/reads_f32.h"
 #include "layers/plan/forward_moments.h"
-#include "layers/plan/reads_f32.h"
 
 namespace convscope {
 namespace {

@@ -86,6 +86,9 @@ const char* const kProblems[] = {
     "n=3,c=9,h=24,w=12,k=40,r=5,s=5,pad=2",
     "n=8,c=24,h=17,w=9,k=72,r=2,s=2,pad=1",
     "n=6,c=40,h=17,w=16,k=72,r=3,s=3,stride=2,pad=1",
+    // Many weights of many taps: rests of channels, and an odd number of pieces of channels.
+    "n=1,c=37,h=2,w=3,k=136,r=5,s=5,pad=2",
+    "n=1,c=150,h=2,w=1,k=24,r=7,s=6,pad=3",
 };
 
 std::vector<Conv2dProblem> problems() {
@@ -108,7 +111,7 @@ TEST(ImplicitGemmTma, EveryKernelIsChosen) {
   constexpr Machine kEmulated{.multiprocessors = 8};
   std::set<std::tuple<int, Sharing, Direction>> met;
   std::set<std::tuple<int, Sharing>> met_f32;  // kernels of f32 images serve both directions
-  std::set<bool> stay, split, apart, zeros, direct, pieces, few;
+  std::set<bool> stay, split, apart, zeros, direct, pieces, few, many_taps;
   for (const Conv2dProblem& problem : problems()) {
     const Conv2dProblem z = as_one_line(problem);
     for (const Direction direction : {Direction::forward, Direction::backward_data}) {
@@ -126,6 +129,9 @@ TEST(ImplicitGemmTma, EveryKernelIsChosen) {
     direct.insert(plan.direct);
     if (plan.direct) pieces.insert(plan.tap_count < z.r * z.s);
     few.insert(z.k * z.r * z.s * ((z.c + 7) / 8 * 8) < 1 << 17);  // kFewWeights
+    if (z.k * z.r * z.s * ((z.c + 7) / 8 * 8) >= 1 << 17) {
+      many_taps.insert(z.r * z.s >= 10);  // kManyTaps
+    }
   }
   std::string missing;
   for (const Direction direction : kDirections) {
@@ -153,6 +159,7 @@ TEST(ImplicitGemmTma, EveryKernelIsChosen) {
   EXPECT_EQ(direct.size(), 2u);
   EXPECT_EQ(pieces.size(), 2u);
   EXPECT_EQ(few.size(), 2u);
+  EXPECT_EQ(many_taps.size(), 2u);
 }
 
 TEST_F(ImplicitGemmTmaOnCuda, AgreesWithTheReferenceInEveryKernel) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// reads_f32.h: whether a product of tf32 had better read an f32 image as it is.
+// reads_f32.h: whether a product of tf32 had better read an f32 image as it is. No CUDA here.
 #pragma once
 
 #include "framework/kernel_slot.h"
