@@ -17,9 +17,8 @@ namespace convscope::depthwise {
 // 3x3, no dilation, the same stride of 1 or 2 along both axes, padding of at most 2.
 bool fits_3x3(const Conv2dProblem& problem);
 
-// y = relu(b + x * w + residual); moments: null, or what forward_moments.h says.
-void forward_3x3(const Conv2dForwardArgs& args, float* moments);
-std::int64_t moment_parts_3x3(const Conv2dProblem& problem);  // 0: there are none
+// y = relu(b + x * w + residual).
+void forward_3x3(const Conv2dForwardArgs& args);
 void backward_data_3x3(const Conv2dBackwardDataArgs& args);
 // The same of stride 1, as a forward pass over dy.
 void slide_back_3x3(const Conv2dBackwardDataArgs& args);

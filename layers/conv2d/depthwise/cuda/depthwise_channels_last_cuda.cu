@@ -37,7 +37,6 @@
 #include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/depthwise/cuda/depthwise_channels_last_3x3.h"
 #include "layers/conv2d/epilogue.cuh"
-#include "layers/plan/forward_moments.h"
 #include "layers/plan/joint_backward.h"
 
 namespace convscope {
@@ -323,7 +322,7 @@ void prepare_weights(const Conv2dPrepareArgs& args) {
 
 void forward(const Conv2dForwardArgs& args) {
   const Conv2dProblem& z = args.problem;
-  if (depthwise::fits_3x3(z)) return depthwise::forward_3x3(args, nullptr);
+  if (depthwise::fits_3x3(z)) return depthwise::forward_3x3(args);
   slide(z, sizes_of(z, false, kColumns), args.x, args.prepared,
         {static_cast<const float*>(args.b), static_cast<const uint4*>(args.epilogue.residual),
          args.epilogue.relu, narrow(z.c)},
@@ -443,7 +442,6 @@ const JointBackward kBoth{.fits = depthwise::fits_3x3,
                           .cost = cost_of_both,
                           .workspace_bytes = depthwise::weight_bytes_3x3,
                           .run = depthwise::backward_3x3};
-const ForwardMoments kMoments{.parts = depthwise::moment_parts_3x3, .run = depthwise::forward_3x3};
 
 }  // namespace
 
@@ -457,5 +455,4 @@ bool fits_3x3(const Conv2dProblem& z) {
 }  // namespace depthwise
 }  // namespace convscope
 CONVSCOPE_CONV2D_JOINT_BACKWARD(convscope::kCard, convscope::kBoth)
-CONVSCOPE_CONV2D_FORWARD_MOMENTS(convscope::kCard, convscope::kMoments)
 CONVSCOPE_CONV2D_ALGORITHM(convscope::kCard)

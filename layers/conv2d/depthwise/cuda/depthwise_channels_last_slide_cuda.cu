@@ -11,9 +11,7 @@
 //            is loaded once, six or nine pairs of 8 bytes; the next row is loaded while the
 //            products of this one are made. Taps and sums are registers. Lanes of a warp lie side
 //            by side in channels first, then in columns
-//            forward          as it says; for a batch norm behind it a variant also takes count,
-//                             mean and spread of what each thread stores, merges the threads of a
-//                             block and leaves a part (framework/cuda/channel_moments.cuh)
+//            forward          as it says
 //            backward_data    stride 1: the same over dy, with the taps turned round
 // Shapes     x [N,1,H,W,Cp], y [N,1,P,Q,Cp] halves, Cp a multiple of 8, 16-byte aligned; taps
 //            [9][Cp] halves (prepared), or w [C,1,3,3] f32; b [C] f32; sums in f32
@@ -27,7 +25,6 @@
 //            six loads. The band makes whole rounds of blocks
 // Source     L. Sifre: Rigid-Motion Scattering for Image Classification, 2014 (thesis)
 // Read next  depthwise_channels_last_cuda.cu, any kernel; depthwise_channels_last_both_cuda.cu
-#include "framework/cuda/channel_moments.cuh"
 #include "layers/conv2d/depthwise/cuda/depthwise_channels_last_3x3.cuh"
 #include "layers/conv2d/epilogue.cuh"
 
@@ -48,74 +45,11 @@ struct SlideWork {
   const float* bias = nullptr;
   const unsigned* residual = nullptr;
   bool relu = false;
-  float* moments = nullptr;  // [blocks of places][4][2 pairs]
 };
-
-// Of what a thread stores: sums of differences to its first pixel, and of their squares.
-struct ThreadMoments {
-  int rows = 0;
-  float shift[kLanes] = {}, sum[kLanes] = {}, squares[kLanes] = {};
-
-  // The next row of its strip, which has `columns` pixels.
-  template <class Half>
-  __device__ void add_row(const unsigned (&stored)[kColumns], int columns) {
-    float v[kColumns][kLanes];
-#pragma unroll
-    for (int j = 0; j < kColumns; ++j) floats_of<Half>(stored[j], v[j]);
-#pragma unroll
-    for (int l = 0; l < kLanes; ++l) {
-      if (rows == 0) shift[l] = v[0][l];
-#pragma unroll
-      for (int j = 0; j < kColumns; ++j) {
-        const float off = v[j][l] - shift[l];
-        if (j < columns) sum[l] += off, squares[l] = fmaf(off, off, squares[l]);
-      }
-    }
-    ++rows;
-  }
-};
-struct NoMoments {
-  template <class Half>
-  __device__ void add_row(const unsigned (&)[kColumns], int) {}
-};
-
-// Merges the threads of each channel in their order. All threads of the block call it.
-__device__ inline void put_moments(const SlideWork& work, const Place3x3& at,
-                                   const ThreadMoments& own) {
-  __shared__ float counts[kThreadsOfBlock];
-  __shared__ float means[kThreadsOfBlock][kLanes], squares[kThreadsOfBlock][kLanes];
-  const int me = static_cast<int>(threadIdx.x);
-  const int own_count = own.rows * min(kColumns, work.q - at.strip * kColumns);
-  const float share = own_count > 0 ? 1 / static_cast<float>(own_count) : 0.0f;
-  counts[me] = static_cast<float>(own_count);
-#pragma unroll
-  for (int l = 0; l < kLanes; ++l) {
-    const float off = own.sum[l] * share;
-    means[me][l] = own.shift[l] + off;
-    squares[me][l] = own.squares[l] - off * own.sum[l];
-  }
-  __syncthreads();
-  const int width = work.walk.width();
-  const int pair = me / kLanes, l = me % kLanes;
-  const int channel = (static_cast<int>(blockIdx.y) * width + pair) * kLanes + l;
-  const int lanes = work.walk.pairs * kLanes;
-  if (pair >= width || channel >= lanes) return;
-  float count = counts[pair], mean = means[pair][l], sum = squares[pair][l];
-  for (int i = pair + width; i < kThreadsOfBlock; i += width) {
-    const MomentShares shares = shares_of(count, counts[i]);
-    merge_moments(mean, sum, means[i][l], squares[i][l], shares);
-  }
-  float* const to =
-      work.moments + static_cast<std::int64_t>(blockIdx.x) * kMomentSums * lanes + channel;
-  to[0] = count;
-  to[lanes] = mean;
-  to[2 * lanes] = 0;
-  to[3 * lanes] = sum;
-}
 
 template <class Half>
-__device__ inline unsigned finish(const SlideWork& work, float (&sum)[kLanes],
-                                  const float (&bias)[kLanes], std::int64_t at) {
+__device__ inline void finish(const SlideWork& work, float (&sum)[kLanes],
+                              const float (&bias)[kLanes], std::int64_t at) {
 #pragma unroll
   for (int l = 0; l < kLanes; ++l) sum[l] += bias[l];
   if (work.residual != nullptr) {
@@ -126,15 +60,17 @@ __device__ inline unsigned finish(const SlideWork& work, float (&sum)[kLanes],
   }
 #pragma unroll
   for (int l = 0; l < kLanes; ++l) sum[l] = finished(sum[l], work.relu);
-  const unsigned stored = pair_from_floats<Half>(sum[0], sum[1]);
-  work.y[at] = stored;
-  return stored;
+  work.y[at] = pair_from_floats<Half>(sum[0], sum[1]);
 }
 
-template <class Half, int kStride, class Moments>
-__device__ inline void slide_down(const SlideWork& work, const Place3x3& at, Moments& moments) {
+template <class Half, int kStride>
+__global__ void __launch_bounds__(kThreadsOfBlock, kBlocksWanted)
+    slide_3x3_kernel(const __grid_constant__ SlideWork work) {
   constexpr int kLoads = (kColumns - 1) * kStride + 3;
   constexpr int kLive = kStride == 1 ? 3 : 2;  // rows of y under way
+  let_next_kernel_start();
+  wait_for_previous_kernel();
+  const Place3x3 at = place_of(work.walk);
   if (at.is_idle) return;
   float taps[9][kLanes];
   load_taps<Half>(work.taps, at.pair, taps);
@@ -162,13 +98,11 @@ __device__ inline void slide_down(const SlideWork& work, const Place3x3& at, Mom
       ((static_cast<std::int64_t>(at.n) * work.p + p0) * work.q + q0) * pairs + at.pair;
   const auto store = [&](float(&sums)[kColumns][kLanes]) {
     std::int64_t here = to;
-    unsigned stored[kColumns] = {};
 #pragma unroll
     for (int j = 0; j < kColumns; ++j) {
-      if (q0 + j < work.q) stored[j] = finish<Half>(work, sums[j], bias, here);
+      if (q0 + j < work.q) finish<Half>(work, sums[j], bias, here);
       here += pairs;
     }
-    moments.template add_row<Half>(stored, work.q - q0);
     to += static_cast<std::int64_t>(work.q) * pairs;
   };
 
@@ -233,57 +167,21 @@ __device__ inline void slide_down(const SlideWork& work, const Place3x3& at, Mom
   }
 }
 
-template <class Half, int kStride>
-__global__ void __launch_bounds__(kThreadsOfBlock, kBlocksWanted)
-    slide_3x3_kernel(const __grid_constant__ SlideWork work) {
-  let_next_kernel_start();
-  wait_for_previous_kernel();
-  NoMoments none;
-  slide_down<Half, kStride>(work, place_of(work.walk), none);
-}
-
-template <class Half, int kStride>
-__global__ void __launch_bounds__(kThreadsOfBlock, kBlocksWanted)
-    slide_3x3_with_moments_kernel(const __grid_constant__ SlideWork work) {
-  let_next_kernel_start();
-  wait_for_previous_kernel();
-  const Place3x3 at = place_of(work.walk);
-  ThreadMoments moments;
-  slide_down<Half, kStride>(work, at, moments);
-  put_moments(work, at, moments);
-}
-
-Walk3x3 walk_over(std::int64_t images, int rows, int columns, int channels) {
-  return make_walk_3x3(images, rows, columns, channels, kThreadsOfBlock,
-                       kBlocksWanted * kMultiprocessors, 2);
-}
-
 template <int kStride>
 void slide(DType dtype, SlideWork work, std::int64_t images) {
-  const bool with_moments = work.moments != nullptr;
-  work.walk = walk_over(images, work.p, work.q, work.taps.channels);
+  work.walk = make_walk_3x3(images, work.p, work.q, work.taps.channels, kThreadsOfBlock,
+                            kBlocksWanted * kMultiprocessors, 2);
   LaunchShape shape{.grid = dim3(static_cast<unsigned>(work.walk.blocks),
                                  static_cast<unsigned>(work.walk.blocks_of_pairs())),
                     .block = dim3(kThreadsOfBlock),
                     .overlaps_previous = true};
-  with_half_type(dtype, [&](auto zero) {
-    using Half = decltype(zero);
-    launch(with_moments ? slide_3x3_with_moments_kernel<Half, kStride>
-                        : slide_3x3_kernel<Half, kStride>,
-           shape, work);
-  });
+  with_half_type(
+      dtype, [&](auto zero) { launch(slide_3x3_kernel<decltype(zero), kStride>, shape, work); });
 }
 
 }  // namespace
 
-std::int64_t moment_parts_3x3(const Conv2dProblem& z) {
-  constexpr std::int64_t kMostCounted = 1 << 24;  // f32 counts them
-  if (!fits_3x3(z) || z.n * z.p() * z.q() > kMostCounted) return 0;
-  return walk_over(z.n, static_cast<int>(z.p()), static_cast<int>(z.q()), static_cast<int>(z.c))
-      .blocks;
-}
-
-void forward_3x3(const Conv2dForwardArgs& args, float* moments) {
+void forward_3x3(const Conv2dForwardArgs& args) {
   const Conv2dProblem& z = args.problem;
   const SlideWork work{.taps = taps_3x3(z, args.prepared, args.w, false),
                        .h = static_cast<int>(z.h),
@@ -296,8 +194,7 @@ void forward_3x3(const Conv2dForwardArgs& args, float* moments) {
                        .y = static_cast<unsigned*>(args.y),
                        .bias = static_cast<const float*>(args.b),
                        .residual = static_cast<const unsigned*>(args.epilogue.residual),
-                       .relu = args.epilogue.relu,
-                       .moments = moments};
+                       .relu = args.epilogue.relu};
   z.stride_h == 1 ? slide<1>(z.dtype, work, z.n) : slide<2>(z.dtype, work, z.n);
 }
 

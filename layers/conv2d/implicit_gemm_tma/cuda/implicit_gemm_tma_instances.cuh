@@ -47,25 +47,4 @@ Kernels with_gather(const Kernels& table) {
   return with_gather<Half, Out>(table, std::make_integer_sequence<int, kGatherShapeCount>{});
 }
 
-// Of narrow shapes there is none: their batch norm reads y itself.
-template <class Half, class Out, int kShape>
-constexpr auto moment_kernel() -> void (*)(Gather) {
-  constexpr GatherShape kOf = kGatherShapes[kShape];
-  if constexpr (kOf.columns < 32) {
-    return nullptr;
-  } else {
-    return gather_kernel<GatherVariant<Half, kOf.rows / 128, kOf.columns, kOf.blocks, kOf.chunk,
-                                       false, Out, 1, true>>;
-  }
-}
-template <class Half, class Out, int... kShapes>
-const MomentKernels& moment_kernels(std::integer_sequence<int, kShapes...>) {
-  static const MomentKernels table{.gather = {moment_kernel<Half, Out, kShapes>()...}};
-  return table;
-}
-template <class Half, class Out = Half>
-const MomentKernels& moment_kernels() {
-  return moment_kernels<Half, Out>(std::make_integer_sequence<int, kGatherShapeCount>{});
-}
-
 }  // namespace convscope::implicit_gemm_tma

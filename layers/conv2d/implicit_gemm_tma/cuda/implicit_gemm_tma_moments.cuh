@@ -9,15 +9,14 @@
 //           columns. The warps are merged in shared memory when the block ends: a part for each
 //           block and column.
 //           Where a sum has several parts (split-K), the pass that adds them takes the moments.
-// Numerics  channel_moments.cuh, with L = 3 lanes + 8 warps + the tiles of a block. The numbers are
-//           those that are stored, rounded: a batch norm subtracts the mean from stored numbers. Of
-//           data with an offset the mean before the rounding may be half a step away from all of
-//           them, which is many deviations. Tiles, lanes and warps are merged in one order.
+// Numerics  channel_moments.cuh, with L = 3 lanes + 8 warps + the tiles of a block. y is f32, so the
+//           sums are the numbers that are stored. Tiles, lanes and warps are merged in one order.
+// Cost      a second read of y less. Halves have no such kernel: half as many bytes, which mostly
+//           lie in L2 still, are read in the time that the merges take.
 // Read next framework/cuda/channel_moments.cuh; implicit_gemm_tma_gather.cuh
 #pragma once
 
 #include "framework/cuda/channel_moments.cuh"
-#include "framework/cuda/half.cuh"
 #include "framework/cuda/tma.cuh"
 
 namespace convscope::implicit_gemm_tma {
@@ -30,7 +29,7 @@ struct NoMoments {};
 template <class V>
 struct WarpMoments {
   static constexpr int kOwn = V::kColumns / 32;
-  static_assert(kOwn > 0);
+  static_assert(kOwn > 0 && V::kScaled);
   float count = 0;
   float mean[kOwn] = {};
   float squares[kOwn] = {};
@@ -89,10 +88,7 @@ __device__ inline void add_moments(const bool (&valid)[2 * V::kTiles],
       for (int row = 0; row < kRows; ++row) {
         const float(&from)[V::kColumns / 2] = sums[row / 2];
         const int place = at + 2 * (row % 2);
-        stored[row] = V::kScaled
-                          ? make_float2(from[place], from[place + 1])
-                          : floats_from_pair<typename V::Half>(
-                                pair_from_floats<typename V::Half>(from[place], from[place + 1]));
+        stored[row] = make_float2(from[place], from[place + 1]);
       }
       float2 sum = make_float2(0, 0), spread = make_float2(0, 0);
 #pragma unroll

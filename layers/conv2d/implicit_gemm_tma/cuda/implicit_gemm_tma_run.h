@@ -27,8 +27,6 @@ const Kernels& f32_kernels();   // factors and results of f32; no backward_weigh
 struct MomentKernels {
   void (*gather[kGatherShapeCount])(Gather);
 };
-const MomentKernels& f16_moment_kernels();
-const MomentKernels& bf16_moment_kernels();
 const MomentKernels& tf32_moment_kernels();
 
 inline DType weight_type(const Conv2dProblem& z) { return z.operand_types().w; }

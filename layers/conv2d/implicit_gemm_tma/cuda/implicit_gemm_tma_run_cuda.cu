@@ -18,12 +18,6 @@ const Kernels& kernels_of(const Conv2dProblem& z) {
   return is_scaled(z) ? tf32_kernels() : z.dtype == DType::bf16 ? bf16_kernels() : f16_kernels();
 }
 
-const MomentKernels& moment_kernels_of(const Conv2dProblem& z) {
-  return is_scaled(z)             ? tf32_moment_kernels()
-         : z.dtype == DType::bf16 ? bf16_moment_kernels()
-                                  : f16_moment_kernels();
-}
-
 // As many as run at once. With moments all tiles of a block have the same columns.
 int gather_blocks(const GatherPlan& plan, bool with_moments) {
   const int at_once = cuda_device_facts().multiprocessors * shape_of(plan).blocks;
@@ -32,9 +26,8 @@ int gather_blocks(const GatherPlan& plan, bool with_moments) {
 }
 
 // y as a walk over its pieces.
-template <class T>
-WalkOf<T> walk_over_y(const Conv2dProblem& z) {
-  return WalkOf<T>(stored_shape(z.y_shape(), ActivationLayout::channels_last));
+WalkOf<float> walk_over_y(const Conv2dProblem& z) {
+  return WalkOf<float>(stored_shape(z.y_shape(), ActivationLayout::channels_last));
 }
 
 template <class Body>
@@ -138,13 +131,15 @@ std::int64_t gather_parts(const Conv2dProblem& z, Direction direction, const Gat
          (direction == Direction::forward ? z.p() * z.q() * eights(z.k) : z.h * z.w * eights(z.c));
 }
 
+// Halves have none: they stay in L2 until the batch norm reads them, which takes no longer than the
+// statistics would here.
 std::int64_t moment_parts(const Conv2dProblem& z, const GatherPlan& plan) {
   constexpr std::int64_t kMostCounted = 1 << 24;  // f32 counts them
-  if (z.n * z.p() * z.q() > kMostCounted) return 0;
+  if (!is_scaled(z) || z.n * z.p() * z.q() > kMostCounted) return 0;
   if (plan.splits > 1) {
-    return is_scaled(z) ? walk_over_y<float>(z).splits : walk_over_y<Float16>(z).splits;
+    return walk_over_y(z).splits;
   }
-  if (moment_kernels_of(z).gather[plan.shape] == nullptr) return 0;
+  if (tf32_moment_kernels().gather[plan.shape] == nullptr) return 0;
   return gather_blocks(plan, true) / plan.column_tiles;
 }
 
@@ -226,7 +221,7 @@ void run_gather(const Conv2dProblem& z, Direction direction, const GatherPlan& p
   const bool with_moments = operands.moments != nullptr && plan.splits == 1;
   const Kernels& kernels = plan.from_f32 ? f32_kernels() : kernels_of(z);
   launch(halves         ? halves_kernel(plan.shape)
-         : with_moments ? moment_kernels_of(z).gather[plan.shape]
+         : with_moments ? tf32_moment_kernels().gather[plan.shape]
                         : kernels.gather[forward ? 0 : 1][plan.shape],
          {.grid = dim3(static_cast<unsigned>(gather_blocks(plan, with_moments))),
           .block = dim3(kGatherThreads),
@@ -235,11 +230,8 @@ void run_gather(const Conv2dProblem& z, Direction direction, const GatherPlan& p
          gather);
   if (plan.splits == 1) return;
   if (operands.moments != nullptr) {
-    return with_stored_type(z.dtype, [&](auto zero) {
-      using T = decltype(zero);
-      const auto walk = walk_over_y<T>(z);
-      launch(sum_with_moments_kernel<T>, walk.shape(), gather, walk);
-    });
+    const auto walk = walk_over_y(z);
+    return launch(sum_with_moments_kernel, walk.shape(), gather, walk);
   }
   LaunchShape sums = grid_for(gather.out_count / (is_scaled(z) ? 4 : 8));
   sums.overlaps_previous = true;

@@ -12,13 +12,13 @@
 
 namespace convscope::implicit_gemm_tma {
 
-template <class T>
+// Four channels of a pixel: f32, whose factors were scaled.
 struct SummedPiece {
   uint4 stored;
   __device__ SummedPiece() = default;
   // Piece `at` of y, which are the channels from `channel` on.
   __device__ SummedPiece(const Gather& z, std::int64_t at, int channel, int unscale) {
-    constexpr int kLanes = kLanesOf<T>;
+    constexpr int kLanes = kLanesOf<float>;
     float y[kLanes] = {};
 #pragma unroll 4
     for (int part = 0; part < z.splits; ++part) {
@@ -31,39 +31,37 @@ struct SummedPiece {
         y[4 * i + 2] += more.z, y[4 * i + 3] += more.w;
       }
     }
-    if constexpr (sizeof(T) == 4) times_power_of_two(unscale, y);
+    times_power_of_two(unscale, y);
 #pragma unroll
     for (int l = 0; l < kLanes; ++l) {
       if (z.bias == nullptr || channel + l >= z.bias_channels) continue;
-      y[l] += z.bias_is_f32 ? static_cast<const float*>(z.bias)[channel + l]
-                            : to_float(static_cast<const T*>(z.bias)[channel + l]);
+      y[l] += static_cast<const float*>(z.bias)[channel + l];
     }
-    stored = piece_of_floats<T>(y);
+    stored = piece_of_floats<float>(y);
   }
 };
 
-template <class T>
-__global__ void __launch_bounds__(kThreads)
-    sum_with_moments_kernel(const __grid_constant__ Gather z, WalkOf<T> walk) {
+__global__ inline void __launch_bounds__(kThreads)
+    sum_with_moments_kernel(const __grid_constant__ Gather z, WalkOf<float> walk) {
   let_next_kernel_start();
   wait_for_previous_kernel();
-  constexpr int kLanes = kLanesOf<T>;
+  constexpr int kLanes = kLanesOf<float>;
   const int channel = walk.piece() * kLanes;
-  const int unscale = sizeof(T) == 4 ? unscale_exponent(*z.pixels_scale, *z.weights_scale) : 0;
+  const int unscale = unscale_exponent(*z.pixels_scale, *z.weights_scale);
   float shift[kLanes] = {}, moments[kMomentSums][kLanes] = {};
   if (!walk.is_idle()) {
     const std::int64_t first = blockIdx.y * walk.split_pixels * walk.pieces + walk.piece();
-    floats_of_piece<T>(SummedPiece<T>(z, first, channel, unscale).stored, shift);
+    floats_of_piece<float>(SummedPiece(z, first, channel, unscale).stored, shift);
     if (threadIdx.x >> walk.width_log2 == 0) {  // one thread of a piece says it
 #pragma unroll
       for (int l = 0; l < kLanes; ++l) moments[1][l] = shift[l];
     }
   }
-  walk.run([&](std::int64_t at) { return SummedPiece<T>(z, at, channel, unscale); },
-           [&](std::int64_t at, const SummedPiece<T>& y) {
+  walk.run([&](std::int64_t at) { return SummedPiece(z, at, channel, unscale); },
+           [&](std::int64_t at, const SummedPiece& y) {
              static_cast<uint4*>(z.out)[at] = y.stored;
              float v[kLanes];
-             floats_of_piece<T>(y.stored, v);
+             floats_of_piece<float>(y.stored, v);
 #pragma unroll
              for (int l = 0; l < kLanes; ++l) {
                const float off = v[l] - shift[l];
