@@ -9,8 +9,8 @@
 //           columns. The warps are merged in shared memory when the block ends: a part for each
 //           block and column.
 //           Where a sum has several parts (split-K), the pass that adds them takes the moments.
-// Numerics  channel_moments.cuh, with L = 3 lanes + 8 warps + the tiles of a block. y is f32, so its
-//           sums are what is stored. Tiles, lanes and warps are merged in one order.
+// Numerics  channel_moments.cuh, with L = 3 lanes + 8 warps + the tiles of a block. y is f32, so
+//           its sums are what is stored. Tiles, lanes and warps are merged in one order.
 // Cost      a second read of y less. Halves have no such kernel: half as many bytes, which mostly
 //           lie in L2 still, are read in the time that the merges take.
 // Read next framework/cuda/channel_moments.cuh; implicit_gemm_tma_gather.cuh
