@@ -68,7 +68,9 @@ struct TurnBlock {
   // a thread's loads do not wait for each other.
   __device__ void bring(const TurnShape& z, const float* __restrict__ w, float* turned) const {
     const int row = real_c * z.kernel;
-    const bool whole = real_c == z.c_tile;
+    // Not `real_c == z.c_tile`: of a minimum that is cut off at 0 and compared with one of its
+    // numbers the compiler (nvcc 13.0, sm_90a) makes a wrong comparison.
+    const bool whole = z.c - first_c >= z.c_tile;
     const float* const from = w + (static_cast<std::int64_t>(first_k) * z.c + first_c) * z.kernel;
     const std::int64_t apart = static_cast<std::int64_t>(z.c) * z.kernel;
 #pragma unroll 8

@@ -61,7 +61,8 @@ constexpr const char* kProblems[] = {"n=1,c=3,h=3,w=23,k=24,r=5,s=5,pad=2",
                                      "n=2,c=136,h=20,w=20,k=64,r=3,s=3,pad=1",
                                      "n=2,c=32,h=16,w=16,k=128,r=3,s=3,pad=1",
                                      "n=4,c=24,h=16,w=16,k=264,r=1,s=1",
-                                     "n=5,c=40,h=9,w=20,k=264,r=1,s=1"};
+                                     "n=5,c=40,h=9,w=20,k=264,r=1,s=1",
+                                     "n=2,c=9,h=15,w=21,k=17,r=2,s=2"};
 
 const Conv2dAlgorithm& card() {
   return conv2d_algorithms(DeviceType::cuda).get("implicit_gemm_tma");
