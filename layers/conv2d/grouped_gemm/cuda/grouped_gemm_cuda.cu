@@ -93,8 +93,9 @@ std::shared_ptr<const Plans> plans_of(const Conv2dProblem& z, Direction directio
 
 struct Packing {
   int groups, bundled;
-  bool turned;                                  // w [in][out] of a group, as backward_data reads it
-  int products;                                 // of all octets
+  int kernel;    // taps, also those that no phase meets: of images shorter than the stride
+  bool turned;   // w [in][out] of a group, as backward_data reads it
+  int products;  // of all octets
   FastDivisor by_in_channels, by_out_channels;  // of a group, of what is read and made
   FastDivisor by_bundle_in, by_bundle_out, by_steps;
 };
@@ -118,11 +119,10 @@ __global__ void __launch_bounds__(kThreads)
   const int group = to.by_out_channels.divide(out);
   const int o = out - group * to.by_out_channels.d;
   const int of_all = bundle * to.bundled + group;
-  const int taps = z.tap_begin[z.phases()];
   const int ins = to.by_in_channels.d, outs = to.by_out_channels.d;
   const float* const of_group =
-      w + static_cast<std::int64_t>(of_all) * ins * outs * taps + (to.turned ? o : o * ins) * taps;
-  const int apart = (to.turned ? outs : 1) * taps;  // of two inputs
+      w + (static_cast<std::int64_t>(of_all) * ins * outs + (to.turned ? o : o * ins)) * to.kernel;
+  const int apart = (to.turned ? outs : 1) * to.kernel;  // of two inputs
   const auto weight = [&](int depth) {
     const int slot = (step - z.step_begin[phase]) * kSlots + depth / kOctet;
     const int of_phase = to.by_bundle_in.divide(slot);
@@ -158,6 +158,7 @@ void prepare_weights(const Conv2dPrepareArgs& args) {
   const int products = s.bundles * s.bundle_out * s.steps();
   const Packing to{.groups = narrow(z.groups),
                    .bundled = grouped::bundled(z),
+                   .kernel = narrow(z.r * z.s),
                    .turned = back,
                    .products = products,
                    .by_in_channels = FastDivisor(narrow(back ? z.k_per_group() : z.c_per_group())),
