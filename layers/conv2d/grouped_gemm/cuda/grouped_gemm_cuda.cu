@@ -32,15 +32,14 @@
 // Read next  ../../implicit_gemm/implicit_gemm_lesson_cuda.cu, one step simpler
 #include <algorithm>
 #include <memory>
-#include <mutex>
 #include <type_traits>
-#include <vector>
 
 #include "framework/precision.h"
 #include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/grouped_gemm/cuda/grouped_gemm_gather.cuh"
 #include "layers/conv2d/grouped_gemm/cuda/grouped_gemm_weight.cuh"
 #include "layers/conv2d/shared/cuda/device_time.cuh"
+#include "layers/conv2d/shared/cuda/kept_plans.h"
 
 namespace convscope {
 namespace {
@@ -58,35 +57,21 @@ grouped::Machine machine() {
   return {.multiprocessors = facts.multiprocessors, .shared_bytes = facts.shared_bytes_per_block};
 }
 
-// The search takes longer than a small kernel, so plans are kept: the last ones that were asked
-// for.
 struct Plans {
-  Conv2dProblem problem;
-  Direction direction;
   GatherPlan gather;
   WeightPlan weight;
 };
 std::shared_ptr<const Plans> plans_of(const Conv2dProblem& z, Direction direction) {
-  constexpr std::size_t kKept = 512;
-  static std::mutex mutex;
-  static std::vector<std::shared_ptr<const Plans>> kept;
-  static std::size_t next = 0;
-  const std::lock_guard lock(mutex);
-  for (const auto& plans : kept) {
-    if (plans->direction == direction && plans->problem == z) return plans;
-  }
-  auto made = std::make_shared<Plans>(Plans{z, direction, {}, {}});
-  if (direction == Direction::backward_weight) {
-    made->weight = grouped::plan_weight(z, machine());
-  } else {
-    made->gather = grouped::plan_gather(z, direction, machine());
-  }
-  if (kept.size() < kKept) {
-    kept.push_back(made);
-  } else {
-    kept[next++ % kKept] = made;
-  }
-  return made;
+  static KeptPlans<Plans> kept;
+  return kept.get(z, direction, [&] {
+    Plans made{};
+    if (direction == Direction::backward_weight) {
+      made.weight = grouped::plan_weight(z, machine());
+    } else {
+      made.gather = grouped::plan_gather(z, direction, machine());
+    }
+    return made;
+  });
 }
 
 // ---- weights -----------------------------------------------------------------------------------

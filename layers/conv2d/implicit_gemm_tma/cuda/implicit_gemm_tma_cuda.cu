@@ -52,8 +52,6 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
-#include <mutex>
-#include <vector>
 
 #include "framework/cuda/blas.cuh"
 #include "framework/cuda/launch.cuh"
@@ -62,6 +60,7 @@
 #include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_run.h"
 #include "layers/conv2d/shared/cuda/device_time.cuh"
+#include "layers/conv2d/shared/cuda/kept_plans.h"
 #include "layers/conv2d/shared/cuda/reads_f32.h"
 #include "layers/plan/forward_moments.h"
 
@@ -75,18 +74,14 @@ Machine machine() {
   return {.multiprocessors = facts.multiprocessors, .shared_bytes = facts.shared_bytes_per_block};
 }
 
-// The search takes longer than a small kernel, so plans are kept: the last ones that were asked
-// for.
 struct Plans {
-  Conv2dProblem problem;
   Conv2dProblem as_run;
-  Direction direction;
   GatherPlan gather;
   WeightPlan weight;
   // Of f32 images: without passes that make halves of them, at half the rate of the tensor cores;
   // and whether that takes less time where the factors are not given.
   GatherPlan from_f32;
-  bool reads_f32;
+  bool reads_f32 = false;
 };
 
 // To make the factors of an image and the weights as halves: launches more than turning the weights
@@ -101,31 +96,21 @@ double factors_us(const Conv2dProblem& z, Direction direction) {
 }
 
 std::shared_ptr<const Plans> plans_of(const Conv2dProblem& z, Direction direction) {
-  constexpr std::size_t kKept = 512;
-  static std::mutex mutex;
-  static std::vector<std::shared_ptr<const Plans>> kept;
-  static std::size_t next = 0;
-  const std::lock_guard lock(mutex);
-  for (const auto& plans : kept) {
-    if (plans->direction == direction && plans->problem == z) return plans;
-  }
-  auto made = std::make_shared<Plans>(Plans{z, as_one_line(z), direction, {}, {}, {}, false});
-  if (direction == Direction::backward_weight) {
-    made->weight = plan_weight(made->as_run, machine());
-  } else {
-    made->gather = plan_gather(made->as_run, direction, machine());
-    if (is_scaled(z)) {
-      made->from_f32 = plan_gather(made->as_run, direction, machine(), true);
-      made->reads_f32 = made->from_f32.us * (made->from_f32.taps.phases > 1 ? kPhasesTimes : 1) <
-                        made->gather.us + factors_us(z, direction);
+  static KeptPlans<Plans> kept;
+  return kept.get(z, direction, [&] {
+    Plans made{.as_run = as_one_line(z), .gather = {}, .weight = {}, .from_f32 = {}};
+    if (direction == Direction::backward_weight) {
+      made.weight = plan_weight(made.as_run, machine());
+      return made;
     }
-  }
-  if (kept.size() < kKept) {
-    kept.push_back(made);
-  } else {
-    kept[next++ % kKept] = made;
-  }
-  return made;
+    made.gather = plan_gather(made.as_run, direction, machine());
+    if (is_scaled(z)) {
+      made.from_f32 = plan_gather(made.as_run, direction, machine(), true);
+      made.reads_f32 = made.from_f32.us * (made.from_f32.taps.phases > 1 ? kPhasesTimes : 1) <
+                       made.gather.us + factors_us(z, direction);
+    }
+    return made;
+  });
 }
 
 // Weights as halves, and of f32 images turned ones behind them.

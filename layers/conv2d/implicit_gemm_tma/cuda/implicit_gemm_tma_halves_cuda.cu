@@ -38,6 +38,7 @@
 //            implicit_gemm_tma_gather.cuh, implicit_gemm_tma_halves.cuh
 #include <algorithm>
 #include <limits>
+#include <memory>
 #include <utility>
 
 #include "framework/machine/ceilings.h"
@@ -47,6 +48,7 @@
 #include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_halves.cuh"
 #include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_run.h"
 #include "layers/conv2d/shared/cuda/device_time.cuh"
+#include "layers/conv2d/shared/cuda/kept_plans.h"
 
 namespace convscope {
 namespace implicit_gemm_tma {
@@ -74,11 +76,14 @@ using namespace implicit_gemm_tma;  // NOLINT(google-build-using-namespace): thi
 
 int narrow(std::int64_t value) { return static_cast<int>(value); }
 
-GatherPlan plan_of(const Conv2dProblem& z, Direction direction) {
-  const CudaDeviceFacts& facts = cuda_device_facts();
-  return plan_halves(
-      z, direction,
-      {.multiprocessors = facts.multiprocessors, .shared_bytes = facts.shared_bytes_per_block});
+std::shared_ptr<const GatherPlan> plan_of(const Conv2dProblem& z, Direction direction) {
+  static KeptPlans<GatherPlan> kept;
+  return kept.get(z, direction, [&] {
+    const CudaDeviceFacts& facts = cuda_device_facts();
+    return plan_halves(
+        z, direction,
+        {.multiprocessors = facts.multiprocessors, .shared_bytes = facts.shared_bytes_per_block});
+  });
 }
 
 // A block of memory for numbers of f32 as two halves, or only its size.
@@ -175,7 +180,7 @@ void convolve(const Conv2dProblem& z, Direction direction, const void* from, con
   : pack.channels_log2 == 4 ? launch_pack<4>(pack, z.n)
   : pack.channels_log2 == 5 ? launch_pack<5>(pack, z.n)
                             : launch_pack<6>(pack, z.n);
-  run_gather(z, direction, plan_of(z, direction),
+  run_gather(z, direction, *plan_of(z, direction),
              {.in = image.halves,
               .packed = weights.halves,
               .out = out,
@@ -241,7 +246,8 @@ constexpr double kPhasesTimes = 1.6;
 
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   using device_time::number;
-  const GatherPlan plan = plan_of(z, direction);
+  const std::shared_ptr<const GatherPlan> kept = plan_of(z, direction);
+  const GatherPlan& plan = *kept;
   const double waves = std::max(
       1.0, std::ceil(number(plan.row_tiles) * plan.column_tiles / device_time::processors()));
   const double us = std::max(1.0, plan.us - plan.launch_us) * (1 + kLaterTiles * (waves - 1)) /

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// kept_plans.h: the plans that a card made last. The search for one takes some hundred microseconds
+// of the CPU, longer than a small kernel, and each call asks for it.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "layers/conv2d/problem.h"
+#include "layers/dispatch/direction.h"
+
+namespace convscope {
+
+// Threads may ask at once.
+template <class Plan>
+class KeptPlans {
+ public:
+  // make(): the plan, where it is not kept.
+  template <class Make>
+  std::shared_ptr<const Plan> get(const Conv2dProblem& z, Direction direction, const Make& make) {
+    const std::lock_guard lock(mutex_);
+    for (const Kept& one : kept_) {
+      if (one.direction == direction && one.problem == z) return one.plan;
+    }
+    Kept made{z, direction, std::make_shared<const Plan>(make())};
+    std::shared_ptr<const Plan> plan = made.plan;
+    if (kept_.size() < kMost) {
+      kept_.push_back(std::move(made));
+    } else {
+      kept_[next_++ % kMost] = std::move(made);
+    }
+    return plan;
+  }
+
+ private:
+  static constexpr std::size_t kMost = 512;
+  struct Kept {
+    Conv2dProblem problem;
+    Direction direction;
+    std::shared_ptr<const Plan> plan;
+  };
+  std::mutex mutex_;
+  std::vector<Kept> kept_;
+  std::size_t next_ = 0;
+};
+
+}  // namespace convscope
