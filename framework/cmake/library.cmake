@@ -84,11 +84,21 @@ list(FILTER convscope_kernel_sources INCLUDE REGEX
   "(_cpu\\.cpp|/layers/((deform_)?conv2d|sparse_conv)/.+/.*|/framework/simd/.*)$")
 list(REMOVE_ITEM convscope_sources ${convscope_kernel_sources})
 convscope_unite(core convscope_sources)
-# A sanitizer's checks multiply the code; what takes time in a test are the kernels, and drawing digits.
+# A sanitizer's checks multiply the code; what takes time in a test are the kernels, drawing digits, and most
+# of all the references: loops of calls that clang joins at -O2.
 if(CONVSCOPE_SANITIZE)
   set(convscope_plain_sources ${convscope_sources})
   list(FILTER convscope_plain_sources EXCLUDE REGEX "/datasets/")
   convscope_compile_quickly(${convscope_plain_sources})
+  set(convscope_reference_sources ${convscope_kernel_sources})
+  list(FILTER convscope_reference_sources INCLUDE REGEX "/reference/")
+  set_property(SOURCE ${convscope_reference_sources} APPEND PROPERTY COMPILE_OPTIONS -O2)
+endif()
+# libFuzzer follows the branches of what reads files, not those of the kernels.
+if(CONVSCOPE_FUZZERS)
+  set(convscope_reading_sources ${convscope_sources} ${convscope_quick_sources})
+  set_property(SOURCE ${convscope_reading_sources} APPEND PROPERTY COMPILE_OPTIONS -fsanitize=fuzzer-no-link)
+  set_property(SOURCE ${convscope_reading_sources} PROPERTY SKIP_PRECOMPILE_HEADERS ON)
 endif()
 
 # The emulation of CUDA, without a kernel: cells of notebooks bring their own. Their compiler looks its
@@ -123,9 +133,6 @@ target_link_libraries(convscope PRIVATE $<BUILD_INTERFACE:convscope_flags> OpenM
 target_include_directories(convscope PRIVATE
   $<TARGET_PROPERTY:CURL::libcurl,INTERFACE_INCLUDE_DIRECTORIES>)
 convscope_precompile(convscope)
-if(CONVSCOPE_FUZZERS)  # libFuzzer follows the branches of what reads files, not those of the kernels
-  target_compile_options(convscope PRIVATE -fsanitize=fuzzer-no-link)
-endif()
 
 # One object library for each instruction set; without a precompiled header, because these files hold
 # nothing of the standard library.

@@ -3,13 +3,13 @@
 option(CONVSCOPE_UNITY "Compile files that are no kernels in units of several" OFF)
 set(CONVSCOPE_ALONE "" CACHE STRING
   "Files to compile alone all the same, a regular expression: the folder that one works in")
-set(convscope_unit_files 12)  # at most, so that all cores have work
+set(CONVSCOPE_UNIT_FILES 12)  # at most, so that all cores have work; convscope_unit_files of a caller goes before
 
 # The names that a file declares at the outermost level, or rather all words of such lines that could
 # be one: namespaces are not indented here. A macro that registers an entry counts as a name, because
 # it declares the same one in each file; those left out make a new name of their arguments.
 function(convscope_declared_names file out)
-  file(STRINGS ${file} lines REGEX "^[A-Za-z]")
+  file(STRINGS ${file} lines REGEX "^[A-Za-z_]")
   list(FILTER lines EXCLUDE REGEX
     "^(namespace|CONVSCOPE_(KERNEL|REGISTER_SCHEDULE)|TEST|TYPED_TEST|INSTANTIATE_)")
   string(REGEX REPLACE "using [A-Za-z0-9_:]+::([A-Za-z0-9_]+)" "\\1(" lines "${lines}")
@@ -18,14 +18,14 @@ function(convscope_declared_names file out)
     names "${lines}")
   string(REGEX REPLACE "(struct|class|enum) |[^A-Za-z0-9_;]" "" names "${names}")
   list(REMOVE_DUPLICATES names)
-  list(REMOVE_ITEM names "" int void bool double float T class)
+  list(REMOVE_ITEM names "" int void bool double float T class __launch_bounds__)
   set(${out} "${names}" PARENT_SCOPE)
 endfunction()
 
 # A file that gives a name to a type of its own which a header uses too could not see both.
 function(convscope_header_types out)
   set(globs ${convscope_folders} tests)
-  list(TRANSFORM globs APPEND /*.h)
+  list(TRANSFORM globs APPEND /*.*h)  # .h, .cuh
   list(TRANSFORM globs PREPEND ${PROJECT_SOURCE_DIR}/)
   file(GLOB_RECURSE headers ${globs})
   set(all "")
@@ -75,14 +75,20 @@ function(convscope_unite name sources_variable)
   while(unit LESS units)
     list(LENGTH files_${unit} count)
     if(count GREATER 1)
+      set(own_files ${files_${unit}})
       list(TRANSFORM files_${unit} REPLACE "(.+)" "#include \"\\1\"\n")
       string(JOIN "" text ${files_${unit}})
-      set(files_${unit} ${PROJECT_BINARY_DIR}/units/${name}_${unit}.cpp)
+      list(GET own_files 0 first)
+      cmake_path(GET first EXTENSION LAST_ONLY extension)
+      set(files_${unit} ${PROJECT_BINARY_DIR}/units/${name}_${unit}${extension})
       file(CONFIGURE OUTPUT ${files_${unit}} CONTENT "${text}" @ONLY)
       # Local names hide those of a neighbour, and a class may hold what its own file alone knows. GCC
       # 12 sees copies beyond all bounds in std::string where it inlines much (GCC bug 105651).
-      set_source_files_properties(${files_${unit}} PROPERTIES COMPILE_OPTIONS "-Wno-shadow;\
+      # nvcc has not these options, nor these warnings.
+      if(NOT extension STREQUAL ".cu")
+        set_source_files_properties(${files_${unit}} PROPERTIES COMPILE_OPTIONS "-Wno-shadow;\
 $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage;-Wno-stringop-overflow;-Wno-stringop-overread;-Wno-array-bounds>")
+      endif()
     endif()
     list(APPEND left ${files_${unit}})
     math(EXPR unit "${unit} + 1")
@@ -94,13 +100,17 @@ endfunction()
 
 # The first unit, of those of the caller, that has room and none of the names; else a new one.
 function(convscope_unit_for names out)
+  set(most ${CONVSCOPE_UNIT_FILES})
+  if(convscope_unit_files)
+    set(most ${convscope_unit_files})
+  endif()
   foreach(unit RANGE ${units})
     list(LENGTH files_${unit} count)
     set(shared ${names_${unit}} ${names})
     list(LENGTH shared all)
     list(REMOVE_DUPLICATES shared)
     list(LENGTH shared different)
-    if(count LESS convscope_unit_files AND all EQUAL different)
+    if(count LESS most AND all EQUAL different)
       set(${out} ${unit} PARENT_SCOPE)
       return()
     endif()

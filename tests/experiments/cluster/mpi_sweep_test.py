@@ -10,7 +10,7 @@ import sys
 import tempfile
 import unittest
 
-from slurm_cluster import kill, wait_until
+from slurm_cluster import PATIENCE_S, kill, wait_until
 from sweeps import (Sweeps, bits_of, claims_in, first_difference, processes_with, runs_in, state_of,
                     steps_of, without_times)
 
@@ -61,7 +61,7 @@ class Mpi(unittest.TestCase):
         stopped = SWEEPS.start(*self.words("-o", "stopped"))
         self.wait_for_runs(folder, 2)
         stopped.send_signal(signal.SIGINT)
-        out, err = stopped.communicate(timeout=60)
+        out, err = stopped.communicate(timeout=PATIENCE_S)
         self.assertEqual((stopped.returncode, out), (130, ""), err)
         states = [state_of(run) for run in runs_in(folder)]
         self.assertNotIn("RUNNING", states)
@@ -71,7 +71,7 @@ class Mpi(unittest.TestCase):
         self.wait_for_runs(folder, 1)
         for worker in processes_with("sweep", str(folder), "--work")[-1:]:
             kill(worker)
-        out, err = lost.communicate(timeout=60)
+        out, err = lost.communicate(timeout=PATIENCE_S)
         self.assertIn(lost.returncode, (0, 1), err)  # 0: that worker was not needed any more
         # And the last one is killed itself.
         killed = SWEEPS.start(*self.words("-o", "stopped"))

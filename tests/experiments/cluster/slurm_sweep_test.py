@@ -13,7 +13,7 @@ import time
 import unittest
 
 import slurm_cluster
-from slurm_cluster import wait_until
+from slurm_cluster import PATIENCE_S, wait_until
 from sweeps import (Sweeps, bits_of, claims_in, first_difference, processes_with, runs_in, state_of,
                     steps_of, without_times)
 
@@ -52,7 +52,7 @@ def setUpModule():
     local = SWEEPS.call(CONFIG, "-o", "local", "--threads", 1, "-f", "csv")
     assert local.code == 0, local
     LOST = LostNode()
-    out, err = whole.communicate(timeout=60)
+    out, err = whole.communicate(timeout=PATIENCE_S)
     assert whole.returncode == 0, err
     WANTED = without_times(local.out), bits_of(SWEEPS.folder / "local/small")
     WANTED_LONG = without_times(out), bits_of(SWEEPS.folder / "whole/small")
@@ -166,7 +166,7 @@ class Slurm(unittest.TestCase):
         waiting = SWEEPS.start(*self.on_slurm("-o", "cancelled"))
         self.wait_for_tasks(folder)
         waiting.send_signal(signal.SIGINT)
-        out, err = waiting.communicate(timeout=60)
+        out, err = waiting.communicate(timeout=PATIENCE_S)
         self.assertEqual((waiting.returncode, out), (130, ""), err)
         self.assertIn("is cancelled, the same command goes on", err)
         self.assertEqual(self.arrays_of(folder), set())
@@ -178,7 +178,7 @@ class Slurm(unittest.TestCase):
         done = sum(state == "DONE" for state in states)
         wait_until(lambda: sum(state_of(run) == "DONE" for run in runs_in(folder)) > done, "one is done")
         local.send_signal(signal.SIGTERM)
-        local.communicate(timeout=60)
+        local.communicate(timeout=PATIENCE_S)
         self.assertEqual(local.returncode, 143)
         # ... others by Slurm again, with nobody waiting, and cancelled from outside ...
         answer = SWEEPS.call(*self.on_slurm("-o", "cancelled", "--detach"))
@@ -240,7 +240,7 @@ class Slurm(unittest.TestCase):
 
     def test_7_a_lost_node_changes_nothing(self):
         self.assertGreaterEqual(len(LOST.killed), 3, "slurmd, its step daemon and the worker")
-        out, err = LOST.waiting.communicate(timeout=100)
+        out, err = LOST.waiting.communicate(timeout=PATIENCE_S)
         self.assertEqual(LOST.waiting.returncode, 0, err)
         self.assertEqual(without_times(out), WANTED[0])
         self.check_same(LOST.folder, wanted=WANTED)
@@ -250,7 +250,7 @@ class Slurm(unittest.TestCase):
 
     def test_8_at_its_time_limit_a_member_is_queued_again_and_goes_on(self):
         folder = LIMITED.folder
-        wait_until(lambda: state_of(LIMITED.run) == "DONE", "the limited member is through", 300)
+        wait_until(lambda: state_of(LIMITED.run) == "DONE", "the limited member is through", 2 * PATIENCE_S)
         wait_until(lambda: not self.arrays_of(folder), "its array has ended")
         log = (folder / "sweep.slurm-0.log").read_text()
         self.assertIn("again, to go on", log)

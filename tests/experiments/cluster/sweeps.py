@@ -13,6 +13,7 @@ import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "faults"))
 import run_files  # noqa: E402  pylint: disable=wrong-import-position
+from slurm_cluster import PATIENCE_S  # noqa: E402  pylint: disable=wrong-import-position
 
 CONFIG = """name: small
 data: {{set: synthetic_digits, train_size: {images}, test_size: 100, batch_size: 16}}
@@ -57,7 +58,7 @@ class Sweeps:
                                 cwd=cwd or self.folder, stdin=subprocess.DEVNULL,
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
-    def call(self, *words, seconds=120, **options):
+    def call(self, *words, seconds=PATIENCE_S, **options):
         process = self.start(*words, **options)
         try:
             out, err = process.communicate(timeout=seconds)

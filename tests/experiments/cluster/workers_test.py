@@ -12,7 +12,7 @@ import sys
 import tempfile
 import unittest
 
-from slurm_cluster import kill, wait_until
+from slurm_cluster import PATIENCE_S, kill, wait_until
 from sweeps import Sweeps, bits_of, claims_in, first_difference, runs_in, state_of, steps_of, without_times
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "faults"))
@@ -59,7 +59,7 @@ class Workers(unittest.TestCase):
         workers[0].kill()
         self.assertEqual(claim["pid"], workers[0].pid)
         for worker in workers:
-            out, err = worker.communicate(timeout=60)
+            out, err = worker.communicate(timeout=PATIENCE_S)
             self.assertIn(worker.returncode, (0, -signal.SIGKILL), err)
         self.assertEqual(first_difference(bits_of(folder), BITS), "")
         self.assertEqual(len(runs_in(folder)), len(BITS))
@@ -101,7 +101,7 @@ class Workers(unittest.TestCase):
         self.assertNotIn("WORLD_SIZE", names)
         self.assertIn("CONVSCOPE_CACHE_DIR", names)
         worker.send_signal(signal.SIGTERM)
-        worker.communicate(timeout=60)
+        worker.communicate(timeout=PATIENCE_S)
         self.assertEqual(worker.returncode, 143)
         self.assertNotIn("RUNNING", [state_of(run) for run in runs_in(folder)])
 
@@ -109,7 +109,7 @@ class Workers(unittest.TestCase):
         both = [SWEEPS.start(CONFIG, "-o", "both", "--threads", 1, "-f", "csv") for _ in range(2)]
         ends = []
         for one in both:
-            out, err = one.communicate(timeout=60)
+            out, err = one.communicate(timeout=PATIENCE_S)
             ends.append((one.returncode, err.count("error:"), "nobody works on" in err))
         self.assertIn((0, 0, False), ends)
         self.assertTrue(all(end in ((0, 0, False), (2, 1, True)) for end in ends), ends)
@@ -127,7 +127,7 @@ class Workers(unittest.TestCase):
                 script = (f"mount -t tmpfs -o size={kilobytes}k none disk || exit {NO_MOUNT}; {words}; "
                           "code=$?; cp -a disk/runs . 2>/dev/null; exit $code")
                 full = subprocess.run([*namespace_words(), "sh", "-c", script], cwd=at, env=SWEEPS.env,
-                                      capture_output=True, text=True, timeout=120, check=False)
+                                      capture_output=True, text=True, timeout=PATIENCE_S, check=False)
                 self.assertIn(full.returncode, (1, 6), full.stderr)
                 self.assertRegex(full.stderr, "(?i)no space left")
                 again = SWEEPS.call(CONFIG, "-o", "runs", "--threads", 1, "-f", "csv", cwd=at)
