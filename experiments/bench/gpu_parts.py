@@ -118,7 +118,7 @@ def steps_of(convscope):
     """Everything that runs alone, in its order. The lists of convolutions are the longest."""
     deform = Step("deform", "deform", [  # results of every card, then times in each type
         sys.executable, f"{PEERS}/deform_vs_torchvision.py", "--program", convscope, "--device", "cuda",
-        "--problems", "20"])
+        "--problems", "20"], goes_on=True)
     ceilings = Step("conv2d", "ceilings", [convscope, "info", "--measure", "--json"], (0,))
     return [*network_steps(convscope), ceilings, *conv2d_steps(convscope), deform, *sparse_steps(convscope),
             *compressed_steps(convscope)]

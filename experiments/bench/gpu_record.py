@@ -204,7 +204,7 @@ def compose(folder, base):
             remarks.append(f"{item} was cut off" + ("" if there else ", and nothing stands for it"))
             continue
         used.append(item)
-        if item.startswith("conv2d_"):
+        if isinstance(value, dict):
             value = {key: part for key, part in value.items() if key != "done"}
         items[item] = value
         measured[item] = {key: stamp[key] for key in ("sources_sha256", "date", "began", "gpu", "also_on", "complete")
@@ -281,8 +281,8 @@ def problems_of(record):
              and measured.get(item, {}).get("sources_sha256") != today
              and not excuses(record, item, measured.get(item, {}).get("sources_sha256"), today)]
     if older:
-        yield (f"its {', '.join(older)} {'was' if len(older) == 1 and older != ['tests'] else 'were'} made from other device code than "
-               "today's: run experiments/bench/gpu_check.sh on a machine with a GPU and commit its record")
+        yield (f"made from other device code than today's: {', '.join(older)}; run experiments/bench/gpu_check.sh "
+               "on a machine with a GPU and commit its record")
     for part in PARTS:
         if not record.get(part):
             yield f"its part '{part}' is missing"

@@ -104,7 +104,7 @@ def rows_of(words):
     for line in lines:
         note("bench", line)
         sleep_if(line in orders().get("slow", []))
-        for direction in value("--direction", "forward").split(","):
+        for direction in value("--direction", "forward,backward_data,backward_weight").split(","):
             for algorithm, ms in (("direct", 2.0), ("fft", 4.0)):
                 bad = line in orders().get("wrong", []) and algorithm == "fft"
                 yield {"problem": line, "direction": direction, "algorithm": algorithm, "median_ms": ms,
