@@ -17,7 +17,7 @@
 # --base FILE: the record that lends what was not run (default: the newest). Without --parts the parts lie in
 # build/gpu_check, which is emptied first. Exit code 1: something failed; 5: no GPU; 75: stopped, parts are left.
 # PyTorch and torchvision are the peers: their rows need a python3 that has them. Variables: gpu_parts.py,
-# gpu_sanitize.py. How it is done in minutes: README.md, "On a machine that is lent for minutes".
+# gpu_sanitize.py. In calls of minutes: framework/cuda/README.md, "On a machine that is lent for minutes".
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit
 

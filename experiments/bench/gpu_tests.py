@@ -110,7 +110,7 @@ def outcome(text, code, names, tool, stopped):
         elif tool and REPORT.match(line):
             reports[last] += 1
         if tool and (found := SUMMARY.search(line)):
-            errors = int(found.group(1) or found.group(2))
+            errors = max(errors or 0, int(found.group(1) or found.group(2)))
     if stopped:
         return ({}, []) if tool else (results, [])
     crash = {"result": "failed", "ms": 0, "why": f"exit code {code}"}

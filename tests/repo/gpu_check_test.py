@@ -22,7 +22,7 @@ class WholeCheck(Tree):
         # First a test hangs, in a process that has done two others.
         self.fake(slow=["FewChannelOnCuda.Three"])
         out = self.stopped_when(lambda: all(self.rows(tool) == 8 for tool in TOOLS) and self.rows("huge") == 1
-                                and ["FewChannelOnCuda.Three"] in self.calls("plain"))
+                                and all(["FewChannelOnCuda.Three"] in self.calls(who) for who in ("plain", *TOOLS)))
         self.assertIn("left: tests, memcheck, racecheck, initcheck, net_lenet5", out)
         self.assertRegex(out, "this goes on: .* --parts")
         self.assertEqual(len(list(self.records.iterdir())), 0)

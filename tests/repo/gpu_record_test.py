@@ -98,6 +98,16 @@ class Records(Tree):
         self.record("write", str(self.root / "parts"))
         self.assertIn(f"wrong results, conv2d_dense_f32: fft on {PROBLEMS[1]} forward", self.record("verify", code=1))
 
+    def test_notes_go_along_with_what_they_are_about(self):
+        self.old_record()
+        self.record("note", "deform was slow")
+        self.check("--only", "huge")
+        for _ in range(2):
+            self.record("write", str(self.root / "parts"))
+            self.assertEqual(self.written()["notes"], ["Of the record of 2020-01-01T00:00:00Z: deform was slow"])
+        self.record("write", str(self.root / "parts"), "--base", "none", "--out", str(self.root / "alone"))
+        self.assertNotIn("notes", json.loads(next((self.root / "alone").iterdir()).read_text()))
+
     def test_a_part_without_its_origin_is_an_error(self):
         self.old_record()
         self.check("--only", "huge")
