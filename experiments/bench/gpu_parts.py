@@ -148,25 +148,30 @@ class Check:
     def tests(self):
         """Tests and sanitizers, side by side. The tests spend their time in the double reference on the CPU:
         one process for each second core."""
-        runs, workers = [], []
-        for part, pattern, jobs, threads, size in (("tests", f"-{HUGE}", self.jobs, "2", 8), ("huge", HUGE, 1, "4", 1)):
-            if part in self.wanted:
-                names = list_tests(self.test_cuda, pattern)
-                run = TestRun(self.stamps, part, self.test_cuda, names, environment={"OMP_NUM_THREADS": threads})
-                self.say(f"{part}: {len(run.pending())} of {len(run.units)} to run")
-                runs.append(run)
-                workers += begin_workers([run], jobs, size, LONG, self.clock)
-        if "sanitizers" in self.wanted:
-            if shutil.which("compute-sanitizer") is None:
+        plain, runs = [], []
+        try:
+            for part, pattern, jobs, threads, size in (("tests", f"-{HUGE}", self.jobs, "2", 8),
+                                                       ("huge", HUGE, 1, "4", 1)):
+                if part in self.wanted:
+                    plain.append((TestRun(self.stamps, part, self.test_cuda, list_tests(self.test_cuda, pattern),
+                                          environment={"OMP_NUM_THREADS": threads}), jobs, size))
+            if "sanitizers" in self.wanted and shutil.which("compute-sanitizer"):
+                runs = gpu_sanitize.runs_of(self.stamps, self.test_cuda)
+            elif "sanitizers" in self.wanted:
                 self.say("compute-sanitizer was not found: the part 'sanitizers' cannot run")
                 self.failed.append("sanitizers")
-            else:
-                found, threads = gpu_sanitize.begin(self.stamps, self.test_cuda, self.clock)
-                for run in found:
-                    self.say(f"{run.part}: {len(run.pending())} of {len(run.units)} to run")
-                runs, workers = runs + found, workers + threads
+        except (RuntimeError, OSError) as error:
+            self.say(f"the tests cannot be listed: {error}")
+            self.failed.append("tests")
+            return
+        sanitizers, runs = runs, [run for run, _, _ in plain] + runs
+        for run in runs:
+            self.say(f"{run.part}: {len(run.pending())} of {len(run.units)} to run")
+        workers = gpu_sanitize.begin(sanitizers, self.clock) if sanitizers else []
+        for run, jobs, size in plain:
+            workers += begin_workers([run], jobs, size, LONG, self.clock)
         try:
-            wait_for(workers)
+            wait_for(workers, lambda: self.say("; ".join(run.sentence() for run in runs)))
         finally:
             for run in runs:
                 summary = run.end()
@@ -187,15 +192,13 @@ class Check:
         path = self.folder / f"{step.name}.json"
         log = self.folder / "logs" / f"{step.name}.log"
         log.parent.mkdir(exist_ok=True)
-        before = self.stamps.read(step.name) or {}
         options, output = ["--json", str(path)], None
-        if step.goes_on:
-            # Rows of other sources or of another GPU are not mixed with those of this call.
-            same = (self.stamps.is_of_today(step.name) and not before["complete"]
-                    and before["gpu"].get("name") == self.stamps.gpu.get("name"))
-            options += ["--go-on"] * same + (["--seconds", f"{self.clock.left():.0f}"] if self.clock.end else [])
-        if "--go-on" not in options:
+        if self.goes_on(step, path):
+            options.append("--go-on")
+        else:
             path.unlink(missing_ok=True)
+        if step.goes_on and self.clock.end:
+            options += ["--seconds", f"{self.clock.left():.0f}"]
         self.stamps.begin(step.name)
         if step.name in PRINTED:
             options = []
@@ -210,13 +213,32 @@ class Check:
         if isinstance(found, dict) and found.get("complete") is False:
             came_to_its_end = False
         # A step that the clock stopped is left; any other that did not end well has failed.
-        bad = not stopped and code not in (0, STOPPED) or (code == 0 and not came_to_its_end and not stopped)
+        bad = not stopped and code != STOPPED and (code != 0 or not came_to_its_end)
         self.stamps.end(step.name, came_to_its_end, bad)
         if bad:
             self.say(f"{step.name}: exit code {code}")
             self.failed.append(step.name)
         elif not came_to_its_end:
             self.left.append(step.name)
+
+    def goes_on(self, step, path):
+        """Whether the file holds rows of today's sources and of this GPU. Those of another GPU are not mixed with
+        them; they are kept until such a one is there again."""
+        def kept(gpu):
+            name = re.sub(r"[^A-Za-z0-9]+", "-", gpu.get("name", "unknown"))
+            return self.folder / f"{step.name}.{name}.{self.stamps.sources[:8]}.kept"
+
+        if not step.goes_on:
+            return False
+        before = self.stamps.read(step.name)
+        if path.exists() and self.stamps.is_of_today(step.name) and not before["complete"]:
+            if kept(before["gpu"]) == kept(self.stamps.gpu):
+                return True
+            os.replace(path, kept(before["gpu"]))
+        if kept(self.stamps.gpu).exists():
+            os.replace(kept(self.stamps.gpu), path)
+            return True
+        return False
 
     def show(self, step, text):
         """What of the output is to be seen; of a step that writes no file, what is kept of it."""

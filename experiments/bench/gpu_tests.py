@@ -28,6 +28,7 @@ SUMMARY = re.compile(r"ERROR SUMMARY: (\d+) error|SUMMARY: .*\((\d+) error")
 REPORT = re.compile(r"^=+ (?:Invalid|Uninitialized|Error|Race|Program hit|Leaked|Misaligned|Address|Fatal)")
 TOOL_FOUND_ERRORS = 9  # --error-exitcode
 GRACE_SECONDS = 5
+TELL_SECONDS = 30
 
 
 class Clock:
@@ -337,11 +338,14 @@ def begin_workers(runs, jobs, size, long, clock):
     return workers
 
 
-def wait_for(workers):
-    """Short waits, between which a signal is heard."""
-    for worker in workers:
-        while worker.is_alive():
-            worker.join(0.2)
+def wait_for(workers, tell):
+    """Short waits, between which a signal is heard; `tell` says now and then how far it is."""
+    said = time.monotonic()
+    while any(worker.is_alive() for worker in workers):
+        time.sleep(0.1)
+        if time.monotonic() - said >= TELL_SECONDS:
+            tell()
+            said = time.monotonic()
     for worker in workers:
         if worker.error is not None:
             raise worker.error

@@ -23,7 +23,7 @@ class WholeCheck(Tree):
         self.fake(slow=["FewChannelOnCuda.Three"])
         out = self.stopped_when(lambda: all(self.rows(tool) == 8 for tool in TOOLS) and self.rows("huge") == 1
                                 and all(["FewChannelOnCuda.Three"] in self.calls(who) for who in ("plain", *TOOLS)))
-        self.assertIn("left: tests, memcheck, racecheck, initcheck, net_lenet5", out)
+        self.assertIn("left: tests, racecheck, memcheck, initcheck, net_lenet5", out)
         self.assertRegex(out, "this goes on: .* --parts")
         self.assertEqual(len(list(self.records.iterdir())), 0)
         stamp = self.part("racecheck.stamp")
@@ -101,6 +101,20 @@ class WholeCheck(Tree):
         stamp = self.part("huge.stamp")
         self.assertEqual((stamp["sources_sha256"], stamp["source_files"], stamp["nvcc"]), ("f" * 64, 3, "V13"))
 
+    def test_rows_of_another_gpu_wait_until_it_is_back(self):
+        self.environment["CONVSCOPE_COMPARE"] = "dense_f32"
+        words = ("--only", "conv2d")
+        for gpu, slow in (("NVIDIA H200", PROBLEMS[5]), ("NVIDIA H100", PROBLEMS[4])):
+            self.fake(gpu=gpu, slow=[slow])
+            self.stopped_when(lambda: [slow] in self.calls("bench"), *words)
+            self.assertEqual([call[0] for call in self.calls("bench")][:4], PROBLEMS[:4])
+        self.assertEqual(self.part("conv2d_dense_f32.json")["device"], "NVIDIA H100")
+        self.fake(gpu="NVIDIA H200")
+        self.check(*words)
+        self.assertEqual([call[0] for call in self.calls("bench")], PROBLEMS[4:])
+        found = self.part("conv2d_dense_f32.json")
+        self.assertEqual((found["device"], len(found["rows"])), ("NVIDIA H200", 18))
+
     def test_an_unknown_part_is_a_usage_error(self):
         self.check("--only", "tests,everything", code=2)
         self.check("--fast", code=2)
@@ -142,10 +156,18 @@ class Tests(Tree):
                            "    if '--gtest_list_tests' not in words: sys.exit(127)\n"))
         self.assertIn("huge: 0 passed, 1 failed", self.check("--only", "huge", code=1))
 
+    def test_tests_that_cannot_be_listed_and_a_missing_sanitizer_are_failures(self):
+        self.environment["PATH"] = self.environment["PATH"].replace(f"{self.root / 'fakes'}:", f"{self.root / 'few'}:")
+        self.add("few/nvidia-smi", (self.root / "fakes/nvidia-smi").read_text())
+        (self.root / "few/nvidia-smi").chmod(0o755)
+        if shutil.which("compute-sanitizer", path=self.environment["PATH"]) is None:
+            self.assertIn("compute-sanitizer was not found", self.check("--only", "sanitizers", code=1))
+        self.add("built/bin/test_cuda", "#!/bin/sh\nexit 1\n")
+        self.assertIn("the tests cannot be listed", self.check("--only", "tests", code=1))
+
     def test_tests_that_are_not_done_are_an_error(self):
         self.fake(slow=["Others.Alone"])
-        out = self.check("--only", "tests", "--seconds", "3", code=75)
-        self.assertRegex(out, "this goes on: .*--only tests --seconds 3 --parts")
+        self.stopped_when(lambda: ["Others.Alone"] in self.calls("plain"), "--only", "tests")
         self.compose()
         self.assertRegex(self.record("verify", code=1), "tests: .*Others.Alone.* not done")
         self.record("incomplete", "tests", "the machine was gone")
@@ -195,7 +217,8 @@ class Tests(Tree):
         self.assertEqual(len(rows), 8)
         (self.root / "parts/racecheck.rows").write_text("\n".join(rows[:7]) + "\n" + rows[7][:30])  # half a line
         self.fake(slow=[RANDOM])
-        self.check("--only", "sanitizers", "--seconds", "2", code=75)
+        out = self.check("--only", "sanitizers", "--seconds", "2", code=75)
+        self.assertRegex(out, "this goes on: .*--only sanitizers --seconds 2 --parts")
         found = self.part("racecheck.json")
         self.assertEqual((found["tests"], found["wanted"], len(found["not_done"])), (0, 1, 1))
         self.fake()

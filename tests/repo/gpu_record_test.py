@@ -168,7 +168,8 @@ class Lists(Tree):
         self.assertEqual(len(json.loads((self.root / "out.json").read_text())["rows"]), 12)
 
     def test_deformable_convolutions_go_on(self):
-        shutil.copy(REPOSITORY / "experiments/peers/deform_vs_torchvision.py", self.root / "experiments/peers/deform.py")
+        peers = "experiments/peers"
+        shutil.copy(REPOSITORY / peers / "deform_vs_torchvision.py", self.root / peers / "deform.py")
         for name in ("numpy", "torchvision"):
             self.add(f"python/{name}/__init__.py", TORCH)
         self.add("experiments/shapes/gpu_deform.txt", "# a list\nc=4\nc=8\nc=16\n")

@@ -104,9 +104,9 @@ class Tree(unittest.TestCase):
         self.assertEqual(done.returncode, code, done.stdout + done.stderr)
         return done.stdout
 
-    def stopped_when(self, enough):
+    def stopped_when(self, enough, *words):
         """What a check printed that gets a signal then, as from a machine whose time is up."""
-        process = subprocess.Popen(self.command(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        process = subprocess.Popen(self.command(*words), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                    env=self.environment)
         end = time.monotonic() + 120
         while not enough() and process.poll() is None and time.monotonic() < end:
