@@ -151,6 +151,14 @@ def part_of(item):
     return next((group for group, prefix in {"conv2d": "conv2d_", **GROUPS}.items() if item.startswith(prefix)), item)
 
 
+def device_of(value):
+    """The GPU that a part names itself, or None."""
+    if not isinstance(value, dict):
+        return None
+    cards = ((value.get("machine") or {}).get("cuda") or {}).get("devices") or [{}]
+    return value.get("device") or cards[0].get("name")
+
+
 def measured_of(record):
     """{item: where, when and from which sources}. A record from before `measured` was of one call, but for
     what its `incomplete` says in words: the sources of these parts are not known."""
@@ -160,11 +168,10 @@ def measured_of(record):
     for item, value in items_of(record).items():
         remark = (record.get("incomplete") or {}).get(part_of(item))
         known = item in CHECKS or remark is None
-        gpu = {**record.get("gpu", {}), "name": isinstance(value, dict) and value.get("device")
-               or record.get("gpu", {}).get("name")}
+        gpu, other = record.get("gpu", {}), device_of(value)
         out[item] = {"sources_sha256": record["sources_sha256"] if known else None, "date": record["date"],
-                     "gpu": gpu if gpu["name"] == record.get("gpu", {}).get("name") else {"name": gpu["name"]},
-                     "complete": True, **({"remark": remark} if remark else {})}
+                     "gpu": gpu if other in (None, gpu.get("name")) else {"name": other}, "complete": True,
+                     **({"remark": remark} if remark else {})}
     return out
 
 
@@ -211,8 +218,11 @@ def compose(folder, base):
                           if key in stamp}
     if not used:
         sys.exit(f"gpu_record: no part of {folder} can be used: {'; '.join(remarks)}")
-    remarks += [f"{item}: taken over from {entry['taken_over_from']}"
-                for item, entry in measured.items() if "taken_over_from" in entry]
+    lent = collections.defaultdict(list)
+    for item, entry in measured.items():
+        if "taken_over_from" in entry:
+            lent[entry["taken_over_from"]].append(item)
+    remarks += [f"taken over from {origin}: {', '.join(names)}" for origin, names in lent.items()]
     first = stamps["tests"] if "tests" in used else max((stamps[item] for item in used), key=lambda s: s["date"])
     record = {"format": FORMAT, "date": now(),
               "sources_sha256": measured.get("tests", first).get("sources_sha256"),

@@ -101,6 +101,16 @@ class WholeCheck(Tree):
         stamp = self.part("huge.stamp")
         self.assertEqual((stamp["sources_sha256"], stamp["source_files"], stamp["nvcc"]), ("f" * 64, 3, "V13"))
 
+    def test_a_list_whose_program_crashed_goes_on_behind_the_rows_before(self):
+        self.environment["CONVSCOPE_COMPARE"] = "dense_f32"
+        program = self.root / "built/bin/convscope"
+        good = program.read_text()
+        program.write_text(good.replace('note("bench", line)', f"os._exit(3) if line == '{PROBLEMS[5]}' else 0"))
+        self.assertIn("conv2d_dense_f32: exit code 1", self.check("--only", "conv2d", code=1))
+        program.write_text(good)
+        self.check("--only", "conv2d")
+        self.assertEqual([call[0] for call in self.calls("bench")], PROBLEMS[4:])
+
     def test_rows_of_another_gpu_wait_until_it_is_back(self):
         self.environment["CONVSCOPE_COMPARE"] = "dense_f32"
         words = ("--only", "conv2d")
@@ -233,6 +243,16 @@ class Tests(Tree):
         self.add("framework/a.cu", "int b;\n")
         self.check("--only", "huge")
         self.assertEqual(len(self.calls("plain")), 1)
+
+    def test_a_list_of_other_sources_begins_anew(self):
+        self.environment["CONVSCOPE_COMPARE"] = "dense_f32"
+        self.fake(slow=[PROBLEMS[5]])
+        self.stopped_when(lambda: [PROBLEMS[5]] in self.calls("bench"), "--only", "conv2d")
+        for text in ("int b;\n", "int c;\n"):  # after a list that was cut off, and after a whole one
+            self.add("framework/a.cu", text)
+            self.fake()
+            self.check("--only", "conv2d")
+            self.assertEqual(len(self.calls("bench")), 6)
 
 
 class Outcome(unittest.TestCase):

@@ -135,6 +135,7 @@ class Tree(unittest.TestCase):
     def old_record(self, **more):
         """As they were before `measured`, of today's sources."""
         rows = [{"problem": PROBLEMS[0] + ",groups=1", "direction": "forward", "precision": "f32", "wrong": []}]
+        elsewhere = {"cuda": {"devices": [{"name": "NVIDIA A30"}]}}
         clean = {"errors": 0, "exit": 0, "tests": 3}
         self.add("experiments/bench/records/2020-01-01-h100.json", json.dumps({
             "format": "convscope gpu record 1", "date": "2020-01-01T00:00:00Z",
@@ -142,5 +143,6 @@ class Tree(unittest.TestCase):
             "gpu": {"name": "NVIDIA H100", "driver_version": "1"}, "nvcc": None,
             "tests": {"passed": 5, "failed": 0, "skipped": 1}, "sanitizers": {tool: clean for tool in TOOLS},
             "ceilings": {"f32": 1}, "conv2d": [{"precision": "f32", "layout": "nchw", "weights": "once", "rows": rows}],
-            "deform": {"device": "NVIDIA A100", "rows": []}, "sparse": {"f32": {"rows": []}},
+            "deform": {"device": "NVIDIA A100", "rows": []},
+            "sparse": {"f32": {"machine": elsewhere, "rows": []}},
             "compressed": {"int8": {"rows": []}}, "networks": {"lenet5": [{"batch": 1}]}, "ranks": {"ms": 1}, **more}))
