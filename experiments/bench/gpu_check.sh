@@ -73,5 +73,10 @@ if [[ -e $programs/lib/libconvscope_cuda.so ]]; then
   export CONVSCOPE_CUDA_LIBRARY=${CONVSCOPE_CUDA_LIBRARY:-$programs/lib/libconvscope_cuda.so}
 fi
 
+# What `auto` knows of this GPU comes along with the parts.
+mkdir -p "$parts" || exit
+CONVSCOPE_CACHE_DIR=${CONVSCOPE_CACHE_DIR:-$(cd "$parts" && pwd)/cache}
+export CONVSCOPE_CACHE_DIR
+
 printf -v again '%q ' "${BASH_SOURCE[0]}" "${shown[@]}" --parts "$parts"
 exec python3 experiments/bench/gpu_parts.py --programs "$programs" --parts "$parts" --again "$again" "${options[@]}"

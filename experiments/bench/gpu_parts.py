@@ -119,8 +119,7 @@ def steps_of(convscope):
     deform = Step("deform", "deform", [  # results of every card, then times in each type
         sys.executable, f"{PEERS}/deform_vs_torchvision.py", "--program", convscope, "--device", "cuda",
         "--problems", "20"], goes_on=True)
-    ceilings = Step("conv2d", "ceilings", [convscope, "info", "--measure", "--json"], (0,))
-    return [*network_steps(convscope), ceilings, *conv2d_steps(convscope), deform, *sparse_steps(convscope),
+    return [*network_steps(convscope), *conv2d_steps(convscope), deform, *sparse_steps(convscope),
             *compressed_steps(convscope)]
 
 
@@ -221,6 +220,16 @@ class Check:
         elif not came_to_its_end:
             self.left.append(step.name)
 
+    def ceilings(self, something_to_time):
+        """First of all, because `auto` takes them into account. They lie in the folder of the parts, so that every
+        call on such a GPU chooses alike; another GPU has its own."""
+        step = Step("ceilings", "ceilings", [self.convscope, "info", "--measure", "--json"], (0,))
+        self.step(step)
+        known = read_json(pathlib.Path(os.environ["CONVSCOPE_CACHE_DIR"]) / "ceilings_cuda.json") or {}
+        if something_to_time and not self.clock.is_over() and self.stamps.gpu.get("name") not in known.get("machines", {}):
+            self.say("the ceilings of this GPU")
+            run_until(self.clock, step.command, {}, subprocess.DEVNULL)
+
     def goes_on(self, step, path):
         """Whether the file holds rows of today's sources and of this GPU. Those of another GPU are not mixed with
         them; they are kept until such a one is there again."""
@@ -260,9 +269,11 @@ class Check:
     def run(self):
         if any(part in self.wanted for part in ("tests", "huge", "sanitizers")):
             self.tests()
-        for step in steps_of(self.convscope):
-            if step.part in self.wanted:
-                self.step(step)
+        steps = [step for step in steps_of(self.convscope) if step.part in self.wanted]
+        if steps:
+            self.ceilings(any(not self.stamps.is_done(step.name) for step in steps))
+        for step in steps:
+            self.step(step)
         self.left = list(dict.fromkeys(self.left))
 
 

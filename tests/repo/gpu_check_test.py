@@ -23,7 +23,7 @@ class WholeCheck(Tree):
         self.fake(slow=["FewChannelOnCuda.Three"])
         out = self.stopped_when(lambda: all(self.rows(tool) == 8 for tool in TOOLS) and self.rows("huge") == 1
                                 and all(["FewChannelOnCuda.Three"] in self.calls(who) for who in ("plain", *TOOLS)))
-        self.assertIn("left: tests, racecheck, memcheck, initcheck, net_lenet5", out)
+        self.assertIn("left: tests, racecheck, memcheck, initcheck, ceilings, net_lenet5", out)
         self.assertRegex(out, "this goes on: .* --parts")
         self.assertEqual(len(list(self.records.iterdir())), 0)
         stamp = self.part("racecheck.stamp")
@@ -118,10 +118,12 @@ class WholeCheck(Tree):
             self.fake(gpu=gpu, slow=[slow])
             self.stopped_when(lambda: [slow] in self.calls("bench"), *words)
             self.assertEqual([call[0] for call in self.calls("bench")][:4], PROBLEMS[:4])
+            self.assertEqual(self.calls("info"), [gpu.split()])  # its ceilings, once
         self.assertEqual(self.part("conv2d_dense_f32.json")["device"], "NVIDIA H100")
         self.fake(gpu="NVIDIA H200")
         self.check(*words)
         self.assertEqual([call[0] for call in self.calls("bench")], PROBLEMS[4:])
+        self.assertEqual(self.calls("info"), [])
         found = self.part("conv2d_dense_f32.json")
         self.assertEqual((found["device"], len(found["rows"])), ("NVIDIA H200", 18))
 

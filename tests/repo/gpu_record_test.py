@@ -102,6 +102,14 @@ class Records(Tree):
         self.record("write", str(self.root / "parts"))
         self.record("verify")
 
+    def test_an_old_folder_does_not_replace_newer_parts(self):
+        self.check("--only", "tests,huge")
+        self.old_record(date="2099-01-01T00:00:00Z")
+        out = self.record("write", str(self.root / "parts"), "--out", str(self.root / "alone"))
+        self.assertIn("tests: that of 2099-01-01T00:00:00Z is newer", out)
+        found = json.loads(next((self.root / "alone").iterdir()).read_text())
+        self.assertEqual((found["tests"]["passed"], found["huge"]["passed"]), (5, 1))
+
     def test_notes_go_along_with_what_they_are_about(self):
         self.old_record()
         self.record("note", "deform was slow")
