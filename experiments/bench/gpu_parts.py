@@ -226,7 +226,8 @@ class Check:
         step = Step("ceilings", "ceilings", [self.convscope, "info", "--measure", "--json"], (0,))
         self.step(step)
         known = read_json(pathlib.Path(os.environ["CONVSCOPE_CACHE_DIR"]) / "ceilings_cuda.json") or {}
-        if something_to_time and not self.clock.is_over() and self.stamps.gpu.get("name") not in known.get("machines", {}):
+        there = self.stamps.gpu.get("name") in known.get("machines", {})
+        if something_to_time and not there and not self.clock.is_over():
             self.say("the ceilings of this GPU")
             run_until(self.clock, step.command, {}, subprocess.DEVNULL)
 
