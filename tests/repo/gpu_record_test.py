@@ -67,6 +67,18 @@ class Records(Tree):
         self.record("write", str(self.root / "parts"))
         self.assertIn("than today's: memcheck, racecheck, initcheck;", self.record("verify", code=1))
 
+    def test_later_excuses_what_it_was_said_of_and_nothing_else(self):
+        self.old_record()
+        self.check("--only", "tests,sanitizers")
+        self.record("write", str(self.root / "parts"))
+        self.add("framework/a.cu", "int b;\n")
+        self.record("later", "a name")
+        self.add("framework/a.cu", "int x = 1 / 0;\n")  # an attempt
+        self.check("--only", "sanitizers")
+        self.add("framework/a.cu", "int b;\n")
+        self.record("write", str(self.root / "parts"))
+        self.assertIn("than today's: memcheck, racecheck, initcheck;", self.record("verify", code=1))
+
     def test_later_names_an_old_record(self):
         self.old_record()
         self.add("framework/a.cu", "int b;\n")
