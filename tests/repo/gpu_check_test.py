@@ -294,6 +294,9 @@ class Outcome(unittest.TestCase):
                          {"A.a": ("passed", 0), "A.b": ("passed", 7), "A.c": ("passed", 0)})
         bare = text.replace("========= Invalid __global__ read of size 4 bytes\n", "")
         self.assertEqual(sum(one[1] for one in self.outcome(bare, 9, "memcheck")[0].values()), 7)
+        two = text.replace("========= ERROR", "========= RACECHECK SUMMARY: 8 hazards displayed (8 errors, 0 warnings)\n"
+                                              "========= ERROR")
+        self.assertEqual(self.outcome(two, 9, "racecheck")[0]["A.b"], ("passed", 8))
         self.assertEqual(gpu_tests.SUMMARY.search("RACECHECK SUMMARY: 4 hazards displayed (3 errors, 1 warnings)")
                          .groups(), (None, "3"))
 

@@ -77,7 +77,8 @@ class Tree(unittest.TestCase):
         self.records.mkdir()
         self.environment = {key: value for key, value in os.environ.items() if not key.startswith("CONVSCOPE_")}
         self.environment.update({
-            "FAKE_ROOT": str(self.root), "PYTHONPATH": str(self.root / "python"), "PYTHONDONTWRITEBYTECODE": "1",
+            "FAKE_ROOT": str(self.root), "CUDA_HOME": "/nowhere", "CUDA_PATH": "/nowhere",
+            "PYTHONPATH": str(self.root / "python"), "PYTHONDONTWRITEBYTECODE": "1",
             "PATH": f"{self.root / 'fakes'}:{os.environ['PATH']}", "CONVSCOPE_COMPARE": "dense_f32 dense_bf16_n1",
             "CONVSCOPE_SANITIZER_FILTER": FEW, "CONVSCOPE_SANITIZER_JOBS": "3", "CONVSCOPE_PEER_KINDS": "CUDA graph"})
         self.fake()
