@@ -10,8 +10,15 @@ ours have their channels last, too; `auto` and `best` are then stated against Py
 PyTorch's weights have its type and layout before the timing. Ours are prepared in each call, as a step
 with weights of f32 has it; --weights often prepares them before, too.
 
+A list goes in portions, ours and then PyTorch's, and the JSON file is written after each one, so that little
+is lost when the run is stopped: --go-on skips the problems that the file holds. --seconds N begins no portion
+after N seconds.
+
     python3 experiments/peers/conv2d_gpu_vs_pytorch.py --shapes experiments/shapes/gpu_dense.txt \\
         --precision f32 --json out.json
+    ... --seconds 300; ... --go-on       # in two runs
+
+Exit code 1: some results are wrong; 75: stopped by --seconds.
 """
 import argparse
 import json
@@ -22,6 +29,7 @@ import subprocess
 import sys
 import tempfile
 
+import portions
 import torch
 
 DIRECTIONS = ("forward", "backward_data", "backward_weight")
@@ -87,30 +95,79 @@ def pytorch_us(z, direction, precision, channels_last):
     return captured_us(run)
 
 
-def ours(program, shapes, precision, layout, algorithm, batch, directions, min_time, weights):
+def lines_of(shapes):
+    """The problems of the files, each once. A name without a folder is one of experiments/shapes."""
+    lines = []
+    for name in shapes:
+        path = pathlib.Path(name)
+        if not path.exists():
+            path = pathlib.Path(__file__).resolve().parents[1] / "shapes" / f"{name}.txt"
+        lines += [line.split("#")[0].strip() for line in path.read_text().splitlines()]
+    return list(dict.fromkeys(line for line in lines if line))
+
+
+def ours(arguments, lines):
+    """Rows of `convscope bench conv2d` for the lines, by problem and direction."""
     with tempfile.TemporaryDirectory() as folder:
-        path = pathlib.Path(folder) / "ours.json"
-        command = [program, "bench", "conv2d", "--device", "cuda", "--algorithm", algorithm,
-                   "--precision", precision, "--direction", ",".join(directions), "--min-time",
-                   str(min_time), "--json", str(path)]
-        if layout != "nchw":
-            command += ["--layout", layout]
-        if weights != "once":
-            command += ["--weights", weights]
-        if batch:
-            command += ["--batch", str(batch)]
-        for shape in shapes:
-            command += ["--shapes", shape]
+        path, shapes = pathlib.Path(folder) / "ours.json", pathlib.Path(folder) / "problems.txt"
+        shapes.write_text("\n".join(lines) + "\n")
+        command = [arguments.program, "bench", "conv2d", "--device", "cuda", "--algorithm", arguments.algorithm,
+                   "--precision", arguments.precision, "--direction", arguments.direction, "--min-time",
+                   str(arguments.min_time), "--json", str(path), "--shapes", str(shapes)]
+        if arguments.layout != "nchw":
+            command += ["--layout", arguments.layout]
+        if arguments.weights != "once":
+            command += ["--weights", arguments.weights]
+        if arguments.batch:
+            command += ["--batch", str(arguments.batch)]
         done = subprocess.run(command, capture_output=True, text=True)
-        if not path.exists() or not path.read_text():
+        if done.returncode not in (0, 1) or not path.exists() or not path.read_text():
             sys.exit(f"failed: {' '.join(command)}\n{done.stderr}")
         if done.returncode != 0:
             print(done.stderr[-2000:], file=sys.stderr)
-        return json.loads(path.read_text())
+        groups = {}
+        for row in json.loads(path.read_text())["rows"]:
+            groups.setdefault((row["problem"], row["direction"]), []).append(row)
+        return groups
+
+
+def row_of(arguments, problem, direction, ours_here):
+    """One problem and direction of both, printed."""
+    right = sorted((row for row in ours_here if row["status"] == "ok"), key=lambda row: row["median_ms"])
+    wrong = [row["algorithm"] for row in ours_here if row["status"] != "ok"]
+    peer = {layout: pytorch_us(parse(problem), direction, arguments.precision, layout == "nhwc")
+            for layout in ("nchw", "nhwc")}
+    torch.cuda.empty_cache()
+    best = right[0] if right else None
+    chosen = next((row for row in right if row["auto_choice"]), None)
+    us = lambda row: 1000 * row["median_ms"] if row else float("nan")
+    beside = peer["nhwc" if arguments.layout == "channels_last" else "nchw"]
+    others = " ".join(f"{row['algorithm']} {us(row):.1f}" for row in right[1:])
+    print(f"{problem:62s} {direction:15s} torch nchw {peer['nchw']:7.1f} nhwc "
+          f"{peer['nhwc']:7.1f} | auto {us(chosen):7.1f} ({beside / us(chosen):.2f}x) best "
+          f"{best['algorithm'] if best else '-'} {us(best):.1f} ({beside / us(best):.2f}x) "
+          f"| {others}{' WRONG: ' + ','.join(wrong) if wrong else ''}", flush=True)
+    return {"problem": problem, "direction": direction, "precision": arguments.precision,
+            "ours_us": {row["algorithm"]: us(row) for row in right}, "wrong": wrong,
+            "best": best and best["algorithm"], "best_us": best and us(best),
+            "auto": chosen and chosen["algorithm"], "auto_us": chosen and us(chosen),
+            "pytorch_nchw_us": peer["nchw"], "pytorch_nhwc_us": peer["nhwc"]}
 
 
 def geometric_mean(values):
     return math.exp(sum(map(math.log, values)) / len(values)) if values else float("nan")
+
+
+def print_summary(rows, directions):
+    for direction in directions:
+        here = [row for row in rows if row["direction"] == direction and row["auto_us"]]
+        for who, what in (("auto", "auto_us"), ("best", "best_us")):
+            for layout in ("nchw", "nhwc"):
+                ratios = [row[f"pytorch_{layout}_us"] / row[what] for row in here]
+                if ratios:
+                    print(f"{direction:15s} {who} against PyTorch {layout}: geometric mean "
+                          f"{geometric_mean(ratios):.2f}x, least {min(ratios):.2f}x, "
+                          f"{len(ratios)} problems")
 
 
 def main():
@@ -125,60 +182,36 @@ def main():
     parser.add_argument("--min-time", type=float, default=0.01)
     parser.add_argument("--weights", default="once", choices=("once", "often"),
                         help="ours: prepared in each call, or before it")
+    parser.add_argument("--portion", type=int, default=4, help="problems that are timed in one go")
     parser.add_argument("--json")
+    portions.add_options(parser)
     arguments = parser.parse_args()
-    directions = arguments.direction.split(",")
+    deadline = portions.Deadline(arguments.seconds)
 
     torch.backends.cudnn.benchmark = True
     tf32 = arguments.precision == "tf32"
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = tf32
 
-    bench = ours(arguments.program, arguments.shapes, arguments.precision, arguments.layout,
-                 arguments.algorithm, arguments.batch, directions, arguments.min_time,
-                 arguments.weights)
-    groups = {}
-    for row in bench["rows"]:
-        groups.setdefault((row["problem"], row["direction"]), []).append(row)
-    print(f"{arguments.precision}; microseconds; PyTorch {torch.__version__}, cuDNN "
-          f"{torch.backends.cudnn.version()}, {torch.cuda.get_device_name()}")
-    rows = []
-    for (problem, direction), ours_here in groups.items():
-        z = parse(problem)
-        right = sorted((row for row in ours_here if row["status"] == "ok"),
-                       key=lambda row: row["median_ms"])
-        wrong = [row["algorithm"] for row in ours_here if row["status"] != "ok"]
-        peer = {layout: pytorch_us(z, direction, arguments.precision, layout == "nhwc")
-                for layout in ("nchw", "nhwc")}
-        torch.cuda.empty_cache()
-        best = right[0] if right else None
-        chosen = next((row for row in right if row["auto_choice"]), None)
-        us = lambda row: 1000 * row["median_ms"] if row else float("nan")
-        beside = peer["nhwc" if arguments.layout == "channels_last" else "nchw"]
-        rows.append({"problem": problem, "direction": direction, "precision": arguments.precision,
-                     "ours_us": {row["algorithm"]: us(row) for row in right}, "wrong": wrong,
-                     "best": best and best["algorithm"], "best_us": best and us(best),
-                     "auto": chosen and chosen["algorithm"], "auto_us": chosen and us(chosen),
-                     "pytorch_nchw_us": peer["nchw"], "pytorch_nhwc_us": peer["nhwc"]})
-        others = " ".join(f"{row['algorithm']} {us(row):.1f}" for row in right[1:])
-        print(f"{problem:62s} {direction:15s} torch nchw {peer['nchw']:7.1f} nhwc "
-              f"{peer['nhwc']:7.1f} | auto {us(chosen):7.1f} ({beside / us(chosen):.2f}x) best "
-              f"{best['algorithm'] if best else '-'} {us(best):.1f} ({beside / us(best):.2f}x) "
-              f"| {others}{' WRONG: ' + ','.join(wrong) if wrong else ''}", flush=True)
-    for direction in directions:
-        here = [row for row in rows if row["direction"] == direction and row["auto_us"]]
-        for who, what in (("auto", "auto_us"), ("best", "best_us")):
-            for layout in ("nchw", "nhwc"):
-                ratios = [row[f"pytorch_{layout}_us"] / row[what] for row in here]
-                if ratios:
-                    print(f"{direction:15s} {who} against PyTorch {layout}: geometric mean "
-                          f"{geometric_mean(ratios):.2f}x, least {min(ratios):.2f}x, "
-                          f"{len(ratios)} problems")
-    if arguments.json:
-        pathlib.Path(arguments.json).write_text(json.dumps(
-            {"precision": arguments.precision, "layout": arguments.layout,
-             "weights": arguments.weights, "pytorch": torch.__version__,
-             "cudnn": torch.backends.cudnn.version(), "device": torch.cuda.get_device_name(),
-             "rows": rows}, indent=1) + "\n")
+    out = {"precision": arguments.precision, "layout": arguments.layout, "weights": arguments.weights,
+           "batch": arguments.batch, "directions": arguments.direction, "pytorch": torch.__version__,
+           "cudnn": torch.backends.cudnn.version(), "device": torch.cuda.get_device_name()}
+    lines = lines_of(arguments.shapes)
+    done, rows = portions.rows_before(arguments, out)
+    print(f"{arguments.precision}; microseconds; PyTorch {out['pytorch']}, cuDNN {out['cudnn']}, {out['device']}",
+          flush=True)
+    if done:
+        print(f"{len(done)} of {len(lines)} problems were there", flush=True)
+    left = [line for line in lines if line not in done]
+    while left and not deadline.is_over():
+        portion, left = left[:arguments.portion], left[arguments.portion:]
+        for (problem, direction), ours_here in ours(arguments, portion).items():
+            rows.append(row_of(arguments, problem, direction, ours_here))
+        done += portion
+        portions.write(arguments.json, {**out, "complete": not left, "done": done, "rows": rows})
+    print_summary(rows, arguments.direction.split(","))
+    if left:
+        print(f"stopped after {len(done)} of {len(lines)} problems", flush=True)
+        return portions.STOPPED
     return 1 if any(row["wrong"] for row in rows) else 0
 
 

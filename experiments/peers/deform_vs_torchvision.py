@@ -26,9 +26,10 @@ first, then recorded graphs timed by events; the preparation of the weights coun
 often` it does not), torchvision's by events around ten calls in a row, so that the GPU always has work;
 the median of many. (torchvision's sampling kernels do not enter a captured graph: one replays in a
 fraction of the time that they take.) Its backward is its own kernel, which gives db, too. f32 means f32 on
-both sides: PyTorch's allow_tf32 is off, except for tf32. torchvision may lack a type.
+both sides: PyTorch's allow_tf32 is off, except for tf32. torchvision may lack a type. The file of --json is
+written after each case: --go-on leaves out what it holds, --seconds N begins no case after N seconds.
 
-Exit code 1 when a result is beyond its bound, 77 without torchvision.
+Exit code 1 when a result is beyond its bound, 75 when --seconds stopped it, 77 without torchvision.
 
     build/peers/bin/python experiments/peers/deform_vs_torchvision.py --program build/release/bin/convscope
     ... --cases 0                        # results alone
@@ -46,6 +47,7 @@ import sys
 import tempfile
 import time
 
+import portions
 import processes
 
 try:
@@ -412,43 +414,68 @@ def our_rows(args, precision, problems):
     return [{row["direction"]: row for row in rows if row["problem"] == text} for text in texts]
 
 
-def gpu_times(args):
+def gpu_row(args, precision, problem):
+    """One case in one type, printed."""
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision == "tf32"
+    here, theirs = our_rows(args, precision, [problem])[0], torchvision_us(problem, precision)
+    us = {direction: 1000 * row["median_ms"] for direction, row in here.items()}
+    wrong = [f"{row['algorithm']} {direction}" for direction, row in here.items() if row["status"] != "ok"]
+    row = {"problem": problem, "precision": precision, "wrong": wrong,
+           "algorithms": {direction: row["algorithm"] for direction, row in here.items()},
+           "forward": {"ours_us": us["forward"]},
+           "backward": {"ours_us": us["backward_data"] + us["backward_weight"]}}
+    cells = []
+    for i, part in enumerate(("forward", "backward")):
+        row[part]["torchvision_us"] = theirs and theirs[i]
+        cells.append(f"{row[part]['ours_us']:.1f}")
+        cells += [f"{theirs[i]:.1f}", f"{theirs[i] / row[part]['ours_us']:.2f}"] if theirs else ["-", "-"]
+    print(f"| {problem} | " + " | ".join(cells) + " |" + (f" WRONG: {', '.join(wrong)}" if wrong else ""),
+          flush=True)
+    torch.cuda.empty_cache()
+    return row
+
+
+def gpu_times(args, deadline, out, done, rows):
+    """Whether all cases are done. The file is written after each."""
     problems = cases(args)
-    rows = []
     print(f"\n{args.algorithm} beside torchvision {torchvision.__version__}, PyTorch {torch.__version__}, "
-          f"{torch.cuda.get_device_name()}, microseconds")
+          f"{torch.cuda.get_device_name()}, microseconds; {len(done)} were there")
+    wanted = [f"{precision} {problem}" for precision in args.precision for problem in problems]
     for precision in args.precision:
-        torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision == "tf32"
-        ours, ratios = our_rows(args, precision, problems), {"forward": [], "backward": []}
         print(f"\n{precision}\n\n| problem | forward ours | torchvision | ratio | backward ours | "
               "torchvision | ratio |\n|---|---|---|---|---|---|---|")
-        for problem, here in zip(problems, ours):
-            theirs = torchvision_us(problem, precision)
-            us = {direction: 1000 * row["median_ms"] for direction, row in here.items()}
-            wrong = [f"{row['algorithm']} {direction}" for direction, row in here.items()
-                     if row["status"] != "ok"]
-            row = {"problem": problem, "precision": precision, "wrong": wrong,
-                   "algorithms": {direction: row["algorithm"] for direction, row in here.items()},
-                   "forward": {"ours_us": us["forward"]},
-                   "backward": {"ours_us": us["backward_data"] + us["backward_weight"]}}
-            cells = []
-            for i, part in enumerate(("forward", "backward")):
-                row[part]["torchvision_us"] = theirs and theirs[i]
-                cells.append(f"{row[part]['ours_us']:.1f}")
-                if theirs is None:
-                    cells += ["-", "-"]
-                    continue
-                ratios[part].append(theirs[i] / row[part]["ours_us"])
-                cells += [f"{theirs[i]:.1f}", f"{ratios[part][-1]:.2f}"]
-            print(f"| {problem} | " + " | ".join(cells) + " |"
-                  + (f" WRONG: {', '.join(wrong)}" if wrong else ""), flush=True)
-            rows.append(row)
-            torch.cuda.empty_cache()
-        if ratios["forward"]:
-            print("\nratio, geometric mean and least: "
-                  + "; ".join(f"{part} {statistics.geometric_mean(of):.2f}, {min(of):.2f}"
-                              for part, of in ratios.items()))
-    return rows
+        for problem in problems:
+            case = f"{precision} {problem}"
+            if case in done:
+                continue
+            if deadline.is_over():
+                return False
+            rows.append(gpu_row(args, precision, problem))
+            done.append(case)
+            portions.write(args.json, {**out, "complete": set(done) >= set(wanted), "done": done, "rows": rows})
+        means = []
+        for part in ("forward", "backward"):  # over the cases of an earlier run, too
+            ratios = [row[part]["torchvision_us"] / row[part]["ours_us"] for row in rows
+                      if row["precision"] == precision and row[part]["torchvision_us"]]
+            if ratios:
+                means.append(f"{part} {statistics.geometric_mean(ratios):.2f}, {min(ratios):.2f}")
+        if means:
+            print(f"\nratio, geometric mean and least: {'; '.join(means)}", flush=True)
+    return True
+
+
+def main_on_gpu(args):
+    deadline = portions.Deadline(args.seconds)
+    out = {"torchvision": torchvision.__version__, "pytorch": torch.__version__,
+           "device": torch.cuda.get_device_name(), "algorithm": args.algorithm, "weights": args.weights,
+           "random_problems": args.problems}
+    done, rows = portions.rows_before(args, out)
+    # The first case is written behind the results, so they are good where there is one.
+    if args.problems > 0 and not done and not Results(args).run():
+        return 1
+    if args.cases > 0 and not gpu_times(args, deadline, out, done, rows):
+        return portions.STOPPED
+    return 1 if any(row["wrong"] for row in rows) else 0
 
 
 def main():
@@ -468,21 +495,17 @@ def main():
     parser.add_argument("--weights", choices=("once", "often"), default="once",
                         help="cuda: whether the preparation of w counts")
     parser.add_argument("--json", type=pathlib.Path, help="where to write all times")
+    portions.add_options(parser)
     args = parser.parse_args()
     args.precision = args.precision.split(",")
     if not set(args.precision) <= set(CLASSES):
         parser.error(f"expected --precision of {', '.join(CLASSES)}, got {','.join(args.precision)}")
     if args.clock == "cpu" and args.threads != 1:
         parser.error("--clock cpu counts one thread's time: it needs --threads 1")
+    if args.device != "cpu":
+        return main_on_gpu(args)
     good = Results(args).run() if args.problems > 0 else True
-    if args.cases > 0 and args.device != "cpu":
-        rows = gpu_times(args)
-        good = good and not any(row["wrong"] for row in rows)
-        if args.json:
-            args.json.write_text(json.dumps(
-                {"torchvision": torchvision.__version__, "pytorch": torch.__version__,
-                 "device": torch.cuda.get_device_name(), "rows": rows}, indent=1) + "\n")
-    elif args.cases > 0:
+    if args.cases > 0:
         rows = times(args)
         if args.json:
             args.json.write_text(json.dumps({"threads": args.threads, "clock": args.clock,

@@ -15,6 +15,7 @@ f32 on both sides: TF32 is switched off in cuDNN and cuBLAS. Times by CUDA event
 medians, microseconds.
 
     python3 experiments/peers/lenet_step_gpu_vs_pytorch.py --program build/release/bin/convscope
+    ... --json out.json --seconds 300; ... --json out.json --go-on   # in two runs; exit code 75: stopped by --seconds
 """
 import argparse
 import json
@@ -23,6 +24,8 @@ import statistics
 import subprocess
 import sys
 import tempfile
+
+import portions
 
 CASES = [(1, 28, 5, 64), (1, 28, 5, 256), (1, 28, 5, 1024), (3, 32, 7, 4), (3, 32, 7, 8)]
 KINDS = ["eager", "CUDA graph", "compile + graph", "autotune + graph"]
@@ -109,7 +112,11 @@ def main():
     parser.add_argument("--kinds", nargs="+", default=KINDS, choices=KINDS, metavar="KIND",
                         help=", ".join(KINDS))
     parser.add_argument("--json", help="where to write the figures")
+    portions.add_options(parser)
     args = parser.parse_args()
+    deadline = portions.Deadline(args.seconds)
+    rows = portions.read(args.json) or [] if args.go_on and args.json else []
+    rows = [row for row in rows if row.keys() >= set(args.kinds)]
     import torch
 
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
@@ -118,10 +125,14 @@ def main():
           "us, in brackets times Convscope")
     print("| image | kernel | batch | Convscope | " + " | ".join(args.kinds) + " | best / ours |")
     print("|---|---|---|---|" + "---|" * (len(args.kinds) + 1))
-    rows = []
     for channels, size, kernel, batch in CASES:
+        image = f"{channels}x{size}x{size}"
+        if any((row["image"], row["kernel"], row["batch"]) == (image, kernel, batch) for row in rows):
+            continue
+        if deadline.is_over():
+            return portions.STOPPED
         own, execution = ours(args.program, channels, size, kernel, batch, args.min_time)
-        row = {"image": f"{channels}x{size}x{size}", "kernel": kernel, "batch": batch,
+        row = {"image": image, "kernel": kernel, "batch": batch,
                "convscope_us": own, "execution": execution}
         for kind in args.kinds:
             try:
@@ -135,9 +146,9 @@ def main():
         print(f"| {row['image']} | {kernel} | {batch} | {own:.1f} | {' | '.join(cells)} | {best:.2f} |",
               flush=True)
         rows.append(row)
-        if args.json:
-            pathlib.Path(args.json).write_text(json.dumps(rows, indent=1) + "\n")
+        portions.write(args.json, rows)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -10,6 +10,7 @@ off); in tf32 it is on; bf16 is autocast in PyTorch. `ratio` is PyTorch's better
 
     python3 experiments/peers/net_gpu_vs_pytorch.py --program build/cuda/bin/convscope --json out.json
     ... --only 'resnet18 224' --precision f32 bf16
+    ... --seconds 300; ... --go-on       # in two runs; exit code 75: stopped by --seconds
 """
 import argparse
 import json
@@ -18,6 +19,8 @@ import statistics
 import subprocess
 import sys
 import tempfile
+
+import portions
 
 # name, network, its options, image, classes, mode, batch
 CASES = [
@@ -110,18 +113,24 @@ def main():
     parser.add_argument("--precision", nargs="+", default=["f32", "tf32", "bf16"])
     parser.add_argument("--only", default="", help="cases whose name contains the text")
     parser.add_argument("--json", help="where to write the figures")
+    portions.add_options(parser)
     args = parser.parse_args()
+    deadline = portions.Deadline(args.seconds)
+    rows = portions.read(args.json) or [] if args.go_on and args.json else []
     import torch
 
     torch.backends.cudnn.benchmark = True
     print(f"{torch.cuda.get_device_name()}, PyTorch {torch.__version__}, captured graphs; ms")
     print("| network | N | precision | Convscope | PyTorch NCHW | channels-last | ratio |")
     print("|---|---|---|---|---|---|---|")
-    rows = []
     for case in CASES:
         if args.only not in case[0]:
             continue
         for precision in args.precision:
+            if any((row["network"], row["batch"], row["precision"]) == (case[0], case[-1], precision) for row in rows):
+                continue
+            if deadline.is_over():
+                return portions.STOPPED
             own, execution = ours(args.program, case, precision, args.min_time)
             row = {"network": case[0], "batch": case[-1], "precision": precision,
                    "convscope_ms": own, "execution": execution}
@@ -131,9 +140,9 @@ def main():
             print(f"| {case[0]} | {case[-1]} | {precision} | {own:.3f} | {row['contiguous']:.3f} | "
                   f"{row['channels_last']:.3f} | {row['ratio']:.2f} |", flush=True)
             rows.append(row)
-            if args.json:
-                pathlib.Path(args.json).write_text(json.dumps(rows, indent=1) + "\n")
+            portions.write(args.json, rows)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <memory>
 #include <set>
 
@@ -14,6 +15,7 @@
 #include "tests/support/cuda.h"
 #include "tests/support/empty_batch.h"
 #include "tests/support/numerics.h"
+#include "tests/support/random_share.h"
 
 namespace convscope {
 namespace {
@@ -64,12 +66,17 @@ std::string check_card(ConvolutionCase& exact, ConvolutionCase& bounded, Convolu
   return exact.check(card, direction);
 }
 
-// All cards that accept the problems; `only` names one card. How many checks were made. Of each
-// card the first thing wrong in each direction and type is reported.
-int check_all(const std::vector<Conv2dProblem>& problems, const char* only = nullptr) {
+bool every_one(std::size_t) { return true; }
+
+// All cards that accept the problems; `only` names one card. How many checks the problems ask for.
+// Of each card the first thing wrong in each direction and type is reported. Problems that are not
+// `mine` are counted and not checked: so the numbers of a problem are the same in a share.
+int check_all(const std::vector<Conv2dProblem>& problems, const char* only = nullptr,
+              const std::function<bool(std::size_t)>& mine = every_one) {
   int checks = 0;
   std::set<std::string> failed;
-  for (const Conv2dProblem& problem : problems) {
+  for (std::size_t i = 0; i < problems.size(); ++i) {
+    const Conv2dProblem& problem = problems[i];
     if (problem.is_empty()) continue;  // no card is called: EveryCardTakesAnEmptyBatch
     std::unique_ptr<ConvolutionCase> exact;
     std::unique_ptr<ConvolutionCase> bounded;
@@ -80,6 +87,10 @@ int check_all(const std::vector<Conv2dProblem>& problems, const char* only = nul
         const std::string key =
             cat(name, name_of(direction), name_of(problem.dtype), name_of(problem.math));
         if (failed.contains(key) || !testing::takes_some_form(card, problem, direction)) continue;
+        if (!mine(i)) {
+          ++checks;
+          continue;
+        }
         if (!exact) {
           exact = std::make_unique<ConvolutionCase>(problem, Tier::exact);
           bounded = std::make_unique<ConvolutionCase>(problem, Tier::bounded);
@@ -145,7 +156,9 @@ TEST_F(Conv2dOnCuda, AgreesWithTheReferenceOnRandomProblems) {
                                                       : testing::is_sanitized() ? 16
                                                                                 : 40);
   const auto seed = testing::number_from_environment("CONVSCOPE_TEST_SEED", 1);
+  const testing::RandomShare share = testing::random_share();
   std::vector<Conv2dProblem> problems;
+  std::vector<bool> mine;
   for (std::int64_t i = 0; i < count; ++i) {
     const Conv2dProblem problem = testing::shrunk(
         testing::random_problem(static_cast<std::uint64_t>(seed), static_cast<std::uint64_t>(i)),
@@ -153,8 +166,9 @@ TEST_F(Conv2dOnCuda, AgreesWithTheReferenceOnRandomProblems) {
     // One type for each problem; all types come in turn.
     problems.push_back(in_all_types(problem)[static_cast<std::size_t>(i % 4)]);
     if (i % 4 != 0) problems.push_back(problem);
+    mine.resize(problems.size(), share.has(i));
   }
-  EXPECT_GT(check_all(problems), 0);
+  EXPECT_GT(check_all(problems, nullptr, [&](std::size_t i) { return mine[i]; }), 0);
 }
 
 // More than one tile in each direction, with a tail, and sums that are cut into pieces.
@@ -402,6 +416,25 @@ TEST_F(Conv2dOnCuda, TheCheckCatchesProductsInTf32ThatShouldBeF32) {
   };
   ConvolutionCase one(Conv2dProblem::parse("n=2,c=24,h=9,w=11,k=5,r=3,s=3"), Tier::bounded);
   EXPECT_NE(one.check(rounded, Direction::forward), "");
+}
+
+// Each problem falls into one share, and a share that makes no sense is not taken for all of them.
+TEST(RandomShare, HasEachProblemOnce) {
+  constexpr const char* kName = "CONVSCOPE_TEST_RANDOM_SHARE";
+  std::vector<int> taken(25, 0);
+  for (const char* text : {"1/6", "2/6", "3/6", "4/6", "5/6", "6/6"}) {
+    setenv(kName, text, 1);
+    for (std::size_t i = 0; i < taken.size(); ++i) {
+      taken[i] += testing::random_share().has(static_cast<std::int64_t>(i)) ? 1 : 0;
+    }
+  }
+  EXPECT_EQ(taken, std::vector<int>(25, 1));
+  for (const char* text : {"0/6", "7/6", "2", "2/", "/6", "2/6x", "two"}) {
+    setenv(kName, text, 1);
+    EXPECT_THROW(testing::random_share(), Error) << text;
+  }
+  unsetenv(kName);
+  EXPECT_TRUE(testing::random_share().has(7));
 }
 
 // ---- the table ---------------------------------------------------------------------------------

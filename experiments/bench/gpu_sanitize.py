@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+"""compute-sanitizer in a GPU check: which tests run under which tool, and how they are divided.
+
+The tools slow kernels down a hundredfold, so they see tests of small problems only. All three share one
+queue (gpu_tests.py): the long tests first and alone, the others in small groups.
+
+Variables: CONVSCOPE_SANITIZER_FILTER (the tests), CONVSCOPE_SANITIZER_SECONDS (a deadline for this part),
+CONVSCOPE_SANITIZER_PROBLEMS (random problems), CONVSCOPE_SANITIZER_JOBS (processes at a time).
+"""
+import os
+
+from gpu_tests import TestRun, begin_workers, list_tests
+
+TOOLS = ("racecheck", "memcheck", "initcheck")  # the slowest first
+FILTER = """
+Conv2dOnCuda.AgreesWithTheReferenceOnRandomProblems
+FewChannel* LinearFused* LinearTail* HalfImages* ChannelsLastOnCuda*
+ImplicitGemmTmaOnCuda* ImplicitGemmTmaHalvesOnCuda* ForwardMoments*
+GroupedGemmOnCuda.AFused* GroupedGemmOnCuda.Gradients*
+HalfFactorsOnCuda* FactorsOfNormOnCuda* HalfPlanOnCuda* JointBackwardOnCuda* JoinedUpdateOnCuda*
+DepthwiseOnCuda* TransformsOnCuda.Halves* BatchNorm* RecordedSteps*
+Deform/SmallDeformOnCuda* DeformLayerOnCuda.MakesTheSteps*
+Int8OnCuda.*InEveryTile CodesOnCuda* BlockSparseOnCuda.*InEveryTile IntegerExecutionOnCuda.SmallNetworks*
+*/SparseOnCuda.IsExact*/plane */SparseOnCuda.*/strided_two */SparseOnCuda.IsExact*/inverse_plane
+"""
+# Large linear layers, whose products are cuBLAS's, in which racecheck reports hazards. Not in FILTER either:
+# tiles of fft, which reads pairs of planes and drops the second one of the last pair.
+LEFT_OUT = "LinearFusedOnCuda.MakesHalfCopiesOfLargeLayers"
+LONG = ("*OnRandomProblems", "*InEveryTile", "Deform/SmallDeformOnCuda*", "RecordedSteps*", "*.SmallNetworks*")
+SHARES = {"*.AgreesWithTheReferenceOnRandomProblems": 8}  # racecheck takes over five minutes for all of them
+# {tool: {tests: why their reports do not count}}. Such a test runs alone, and verify prints the sentence.
+SET_ASIDE = {"initcheck": {
+    "ForwardMomentsPlanOnCuda.*":
+        "col2im of im2col_gemm in bf16 reads columns that a product of cuBLAS has written in front of it, of the "
+        "last of 24 channels. The numbers agree with the dynamic graph there, with the reference in all other "
+        "tests of that card, and with memory full of NaN on the emulation. Why the tool does not see these "
+        "stores is not known"}}
+GROUP = 5  # tests in a process
+
+
+def runs_of(stamps, test_cuda):
+    pattern = os.environ.get("CONVSCOPE_SANITIZER_FILTER") or f"{':'.join(FILTER.split())}:-{LEFT_OUT}"
+    environment = {"CONVSCOPE_TEST_FLOPS": "20000", "OMP_NUM_THREADS": "2",
+                   "CONVSCOPE_TEST_RANDOM_PROBLEMS": os.environ.get("CONVSCOPE_SANITIZER_PROBLEMS") or "24"}
+    names = list_tests(test_cuda, pattern)
+    return [TestRun(stamps, tool, test_cuda, names, tool, environment, SHARES, SET_ASIDE.get(tool))
+            for tool in TOOLS]
+
+
+def begin(runs, clock):
+    """The workers."""
+    seconds = float(os.environ.get("CONVSCOPE_SANITIZER_SECONDS") or 0)
+    jobs = int(os.environ.get("CONVSCOPE_SANITIZER_JOBS") or 9)
+    return begin_workers(runs, jobs, GROUP, LONG, clock.shorter(seconds) if seconds else clock)
