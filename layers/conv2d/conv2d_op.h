@@ -111,6 +111,7 @@ class CONVSCOPE_API Conv2dOp final : public PlanOp {
   bool is_tf32() const {
     return problem_.math == MathMode::tf32 && problem_.dtype == DType::f32 && of_layer_ && !sparse_;
   }
+  void check_layout(Device device) const;
   // It is asked for, and reads factors where they are given.
   bool takes_factors(Direction direction) const;
   // The forward that leaves mean and spread of its channels; null: nobody asks for them, or the

@@ -260,7 +260,19 @@ Tensor Conv2dOp::images_or_value(PlanBuilder& builder) const {
   return x() == PlanGraph::input() ? Tensor() : builder.value(x());
 }
 
+// Where the step keeps [N,C,H,W] all the same, a card that was named for images with their channels
+// last is an error.
+void Conv2dOp::check_layout(Device device) const {
+  if (!is_tf32()) return;
+  for (const Direction direction : kDirections) {
+    const Conv2dAlgorithm* const card = choice(direction).algorithm;
+    if (card == nullptr || support_of(*card, problem_, direction).yes) continue;
+    (void)of_layer_->get(problem_, direction, device, use_);  // says what it takes, and refuses
+  }
+}
+
 void Conv2dOp::forward(PlanBuilder& builder) {
+  check_layout(builder.device());
   const Weights weights = this->weights(builder);
   const bool from_factors = takes_factors(Direction::forward);
   if (from_factors) builder.make_factors(x());
@@ -343,6 +355,23 @@ bool has_algorithms(const AlgorithmPolicy& policy, const Conv2dProblem& problem,
   });
 }
 
+// A card of tf32 that the policy names may refuse [N,C,H,W]. Layouts are chosen when the whole network
+// is known (plan/layouts/): until then the layer is said to run it.
+bool takes_channels_last_alone(const AlgorithmPolicy& policy, Conv2dProblem problem,
+                               Direction direction, Device device, WeightUse use) {
+  if (device.type == DeviceType::cpu || problem.math != MathMode::tf32 ||
+      is_half(problem.dtype) || policy.layout == "nchw") {
+    return false;
+  }
+  const auto has_card = [&] {
+    const Question question = question_of(problem, direction, device, use);
+    return decide_unrun<Conv2dProblem>(policy.of(direction), question).error.empty();
+  };
+  if (has_card()) return false;
+  problem.layout = ActivationLayout::channels_last;
+  return has_card();
+}
+
 }  // namespace
 
 int Conv2d::describe(PlanGraph& graph, int x) {
@@ -379,8 +408,12 @@ int Conv2d::describe(PlanGraph& graph, int x) {
         direction == Direction::forward ||
         (graph.training() && (direction != Direction::backward_data || graph.wants_gradient(x)));
     if (!runs) continue;
+    Conv2dProblem asked = problem;
+    if (takes_channels_last_alone(choices_->policy(), problem, direction, graph.device(), use)) {
+      asked.layout = ActivationLayout::channels_last;
+    }
     forms[static_cast<std::size_t>(direction)] =
-        choose_form(*choices_, sparse.get(), problem, direction, graph.device(), use);
+        choose_form(*choices_, sparse.get(), asked, direction, graph.device(), use);
   }
   std::vector<ValueId> inputs{x, w};
   if (bias_.defined()) inputs.push_back(graph.parameter(bias_));

@@ -77,21 +77,24 @@ TEST_F(ExplainedKernelsOnCuda, ADynamicStepRunsWhatItNames) {
   }
 }
 
-// A layer of half precision is described with [N,C,H,W], and runs with its channels last: a card
-// that takes only these must not be said to refuse it.
-TEST_F(ExplainedKernelsOnCuda, ACardOfChannelsLastAloneIsNotSaidToRefuseHalves) {
-  const ExperimentConfig config = parse_config_text(
-      "data: {set: synthetic_digits, batch_size: 2}\nprecision: bf16\ndevice: cuda\n"
-      "model: {type: resnet18, stem: cifar, widths: [8, 8, 8, 8]}\n"
-      "conv: {algorithm: implicit_gemm_tma}\n",
-      "resnet.yaml");
-  const Explanation explanation = explain_config(config);
-  for (const ExplainedLayer& layer : explanation.layers) {
-    for (const ExplainedDirection& of : layer.directions) {
-      EXPECT_FALSE(of.is_refused()) << layer.conv.name;
-      if (!of.asked) continue;
-      ASSERT_TRUE(of.ran) << layer.conv.name;
-      EXPECT_EQ(of.ran->kernel, "implicit_gemm_tma") << layer.conv.name;
+// A layer is described with [N,C,H,W]. Of halves, and of tf32 where its card takes nothing else, it runs
+// with its channels last: such a card must not be said to refuse it.
+TEST_F(ExplainedKernelsOnCuda, ACardOfChannelsLastAloneIsNotSaidToRefuse) {
+  for (const char* precision : {"bf16", "tf32"}) {
+    SCOPED_TRACE(precision);
+    const ExperimentConfig config = parse_config_text(
+        cat("data: {set: synthetic_digits, batch_size: 2}\nprecision: ", precision,
+            "\ndevice: cuda\nmodel: {type: resnet18, stem: cifar, widths: [8, 8, 8, 8]}\n"
+            "conv: {algorithm: implicit_gemm_tma}\n"),
+        "resnet.yaml");
+    const Explanation explanation = explain_config(config);
+    for (const ExplainedLayer& layer : explanation.layers) {
+      for (const ExplainedDirection& of : layer.directions) {
+        EXPECT_FALSE(of.is_refused()) << layer.conv.name;
+        if (!of.asked) continue;
+        ASSERT_TRUE(of.ran) << layer.conv.name;
+        EXPECT_EQ(of.ran->kernel, "implicit_gemm_tma") << layer.conv.name;
+      }
     }
   }
 }
