@@ -224,13 +224,15 @@ std::string steps_text(const Explanation& explanation, bool operations) {
       line += cat("dynamic graph, because ", step.kernels.why);
     } else {
       const PlanMemory& memory = step.plan->memory();
+      const auto conversions = step.plan->conversions();
       line += cat(step.kernels.execution,
                   step.kernels.why.empty() ? "" : cat(" (not recorded: ", step.kernels.why, ")"),
                   ", ", step.plan->call_count(), " calls, ",
                   number_text("%.2f MiB", static_cast<double>(memory.arena_bytes) / kMiB),
                   " (at least ",
                   number_text("%.2f", static_cast<double>(memory.lower_bound_bytes) / kMiB),
-                  " are needed), ", step.plan->conversions(), " conversions of layout");
+                  " are needed), ", conversions,
+                  conversions == 1 ? " conversion of layout" : " conversions of layout");
     }
     out += wrapped_text(line);
     if (std::string_view(step.mode) != "training") out += differences(explanation, step);

@@ -355,12 +355,12 @@ bool has_algorithms(const AlgorithmPolicy& policy, const Conv2dProblem& problem,
   });
 }
 
-// A card of tf32 that the policy names may refuse [N,C,H,W]. Layouts are chosen when the whole network
-// is known (plan/layouts/): until then the layer is said to run it.
+// A card of tf32 that the policy names may refuse [N,C,H,W]. Layouts are chosen when the whole
+// network is known (plan/layouts/): until then the layer is said to run it.
 bool takes_channels_last_alone(const AlgorithmPolicy& policy, Conv2dProblem problem,
                                Direction direction, Device device, WeightUse use) {
-  if (device.type == DeviceType::cpu || problem.math != MathMode::tf32 ||
-      is_half(problem.dtype) || policy.layout == "nchw") {
+  if (device.type == DeviceType::cpu || problem.math != MathMode::tf32 || is_half(problem.dtype) ||
+      policy.layout == "nchw") {
     return false;
   }
   const auto has_card = [&] {

@@ -77,8 +77,8 @@ TEST_F(ExplainedKernelsOnCuda, ADynamicStepRunsWhatItNames) {
   }
 }
 
-// A layer is described with [N,C,H,W]. Of halves, and of tf32 where its card takes nothing else, it runs
-// with its channels last: such a card must not be said to refuse it.
+// A layer is described with [N,C,H,W]. Of halves, and of tf32 where its card takes nothing else, it
+// runs with its channels last: such a card must not be said to refuse it.
 TEST_F(ExplainedKernelsOnCuda, ACardOfChannelsLastAloneIsNotSaidToRefuse) {
   for (const char* precision : {"bf16", "tf32"}) {
     SCOPED_TRACE(precision);
