@@ -55,14 +55,10 @@ template <class Half, int kColumns>
 __device__ inline void multiply(float (&d)[kColumns / 2], const Rows<Half>& rows,
                                 const unsigned char* columns, bool add) {
 #if defined(CONVSCOPE_CUDA_EMULATED)
-  const float* const b =
-      matrix_tile::decoded<Half, kColumns, false, 'b'>(columns) + threadIdx.x % 4 * 2 * kTileDepth;
+  const auto& factor = matrix_tile::decoded<Half, kColumns, false, 'b'>(columns);
   for (int i = 0; i < kColumns / 2; ++i) {  // d[4 j + 2 half + e]
-    const float* const row = rows.numbers[i / 2 % 2];
-    const float* const column = b + (i / 4 * 8 + i % 2) * kTileDepth;
-    float sum = add ? d[i] : 0;
-    for (int depth = 0; depth < kTileDepth; ++depth) sum += row[depth] * column[depth];
-    d[i] = sum;
+    const int column = i / 4 * 8 + static_cast<int>(threadIdx.x % 4) * 2 + i % 2;
+    d[i] = (add ? d[i] : 0.0f) + emulation::dot(rows.numbers[i / 2 % 2], factor.numbers[column]);
   }
 #elif defined(CONVSCOPE_WGMMA)
   const std::uint64_t from = wgmma_descriptor(columns, kTileBlockBytes);

@@ -95,23 +95,20 @@ __device__ inline void multiply(float (&d)[kColumns / 2], Place a, Place b, bool
   using Sums = std::array<float, kColumns / 2>;
   const int warp = static_cast<int>(threadIdx.x % 128 / 32);
   const auto compute = [warp](const emulation::Lanes<Factors>& in, emulation::Lanes<Sums>& out) {
-    static float left[16][16];
-    static float right[kColumns][16];
-    for (int depth = 0; depth < kDepths<Half>; ++depth) {
-      for (int i = 0; i < 16; ++i) {
-        left[i][depth] = element<Half, kAOuter, kARow>(in[0].a, 16 * warp + i, depth);
-      }
-      for (int j = 0; j < kColumns; ++j) {
-        right[j][depth] = element<Half, kBOuter, kBRow>(in[0].b, j, depth);
-      }
-    }
+    static emulation::Factor<16, kDepths<Half>> left;
+    static emulation::Factor<kColumns, kDepths<Half>> right;
+    left.fill([&](int row, int depth) {
+      return element<Half, kAOuter, kARow>(in[0].a, 16 * warp + row, depth);
+    });
+    right.fill([&](int column, int depth) {
+      return element<Half, kBOuter, kBRow>(in[0].b, column, depth);
+    });
     for (int lane = 0; lane < 32; ++lane) {
       for (int i = 0; i < kColumns / 2; ++i) {  // d[4 j + 2 half + e]
-        const float* const row = left[lane / 4 + i / 2 % 2 * 8];
-        const float* const column = right[i / 4 * 8 + lane % 4 * 2 + i % 2];
-        float sum = 0;
-        for (int depth = 0; depth < kDepths<Half>; ++depth) sum += row[depth] * column[depth];
-        out[static_cast<std::size_t>(lane)][static_cast<std::size_t>(i)] = sum;
+        const int row = lane / 4 + i / 2 % 2 * 8;
+        const int column = i / 4 * 8 + lane % 4 * 2 + i % 2;
+        out[static_cast<std::size_t>(lane)][static_cast<std::size_t>(i)] =
+            emulation::dot(left, row, right, column);
       }
     }
   };

@@ -21,7 +21,9 @@
 #include "framework/cuda/launch.cuh"
 #include "framework/dtype.h"
 
-#if !defined(CONVSCOPE_CUDA_EMULATED)
+#if defined(CONVSCOPE_CUDA_EMULATED)
+#include "framework/cuda/emulation/products.h"
+#else
 #include "framework/cuda/tensor_cores/mma.cuh"
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 #define CONVSCOPE_WGMMA 1
@@ -81,34 +83,32 @@ __device__ inline void hold(float (&d)[kCount]) {
 // a block come here one after another for the same tiles. The answer holds until the next call for
 // the same factor.
 template <class Half, int kRows, bool kDepthOuter, char kFactor>
-inline const float* decoded(const unsigned char* tile) {
+inline const emulation::Factor<kRows, kTileDepth>& decoded(const unsigned char* tile) {
   constexpr int kCopies = 6;  // the tiles of one step, more or less
   struct Copy {
     const unsigned char* tile = nullptr;
     unsigned char bytes[kRows * kTileRowBytes];
-    float numbers[kRows * kTileDepth];
+    emulation::Factor<kRows, kTileDepth> factor;
   };
   static Copy copies[kCopies];
   static int next = 0;
   for (const Copy& copy : copies) {
     if (copy.tile == tile && std::memcmp(copy.bytes, tile, sizeof(copy.bytes)) == 0) {
-      return copy.numbers;
+      return copy.factor;
     }
   }
   Copy& copy = copies[next++ % kCopies];
   copy.tile = tile;
   std::memcpy(copy.bytes, tile, sizeof(copy.bytes));
-  for (int row = 0; row < kRows; ++row) {
-    for (int depth = 0; depth < kTileDepth; ++depth) {
-      const int at =
-          kDepthOuter ? row / 64 * kTileBlockBytes + swizzle_tile(depth, row % 64 / 8) + row % 8 * 2
-                      : swizzle_tile(row, depth / 8) + depth % 8 * 2;
-      Half half;
-      std::memcpy(&half, tile + at, sizeof(half));
-      copy.numbers[row * kTileDepth + depth] = static_cast<float>(half);
-    }
-  }
-  return copy.numbers;
+  copy.factor.fill([tile](int row, int depth) {
+    const int at =
+        kDepthOuter ? row / 64 * kTileBlockBytes + swizzle_tile(depth, row % 64 / 8) + row % 8 * 2
+                    : swizzle_tile(row, depth / 8) + depth % 8 * 2;
+    Half half;
+    std::memcpy(&half, tile + at, sizeof(half));
+    return static_cast<float>(half);
+  });
+  return copy.factor;
 }
 #endif
 
@@ -119,20 +119,12 @@ __device__ inline void multiply(float (&d)[kColumns / 2], const unsigned char* a
 #if defined(CONVSCOPE_CUDA_EMULATED)
   const int warp = static_cast<int>(threadIdx.x % 128 / 32);
   const int lane = static_cast<int>(threadIdx.x % 32);
-  const float* const rows =
-      decoded<Half, 64, kDepthOuter, 'a'>(a) + (16 * warp + lane / 4) * kTileDepth;
-  const float* const columns =
-      decoded<Half, kColumns, kDepthOuter, 'b'>(b) + 2 * (lane % 4) * kTileDepth;
+  const auto& rows = decoded<Half, 64, kDepthOuter, 'a'>(a);
+  const auto& columns = decoded<Half, kColumns, kDepthOuter, 'b'>(b);
   for (int i = 0; i < kColumns / 2; ++i) {  // d[4 j + 2 half + e]
-    const float* const row = rows + i / 2 % 2 * 8 * kTileDepth;
-    const float* const column = columns + (i / 4 * 8 + i % 2) * kTileDepth;
-    float parts[8] = {};  // for vectors of the compiler
-    for (int depth = 0; depth < kTileDepth; depth += 8) {
-      for (int e = 0; e < 8; ++e) parts[e] += row[depth + e] * column[depth + e];
-    }
-    float sum = add ? d[i] : 0;
-    for (const float part : parts) sum += part;
-    d[i] = sum;
+    const int row = 16 * warp + lane / 4 + i / 2 % 2 * 8;
+    const int column = i / 4 * 8 + 2 * (lane % 4) + i % 2;
+    d[i] = (add ? d[i] : 0.0f) + emulation::dot(rows, row, columns, column);
   }
 #elif defined(CONVSCOPE_WGMMA)
   // 16 depths further: 32 bytes in a row, or 16 rows.
