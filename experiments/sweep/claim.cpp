@@ -168,6 +168,7 @@ struct Claim::Beat {
 Claim::Claim(std::unique_ptr<Beat> beat) : beat_(std::move(beat)) {}
 Claim::~Claim() { beat_->let_go(""); }
 bool Claim::lost() const { return beat_->lost; }
+int Claim::lock() const { return beat_->lock; }
 void Claim::give_up(const std::string& error) { beat_->let_go(error); }
 
 bool ClaimWatch::is_gone(const std::string& folder, const ClaimRecord& holder,
@@ -217,22 +218,15 @@ std::unique_ptr<Claim> ClaimWatch::try_take(const std::string& folder, const Cla
     const ClaimRecord holder = read_claim(folder);
     if (!is_gone(folder, holder, self.host, has_lock)) return leave();
     beat->record.number = holder.number + 1;
-    if (!claim_ownership(folder, beat->record.number)) return leave();
+    beat->record.held = true;
+    if (!claim_ownership(folder, beat->record.number, text_of(beat->record))) return leave();
   } catch (...) {
     leave();
     throw;
   }
   const std::string path = owner_file(folder, beat->record.number);
   beat->file = open(path.c_str(), O_WRONLY | O_CLOEXEC);
-  beat->record.held = true;
   if (beat->file < 0) return leave();  // taken over at once: it is not ours
-  if (!beat->write()) {
-    const int reason = errno;
-    unlink(path.c_str());
-    leave();
-    fail(ErrorKind::kIo, "sweep",
-         cat("expected to write ", path, ", got: ", std::strerror(reason)));
-  }
   // Signals are for the thread that waits for them.
   sigset_t all, before;
   sigfillset(&all);

@@ -30,13 +30,15 @@ int open_file(const char* path, int flags) {
 }
 
 // In the child, between fork and exec: system calls only.
-[[noreturn]] void become(char** argv, char** environment, int nothing, int log, pid_t parent) {
+[[noreturn]] void become(char** argv, char** environment, int nothing, int log, int lock,
+                         pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (getppid() != parent) _exit(1);  // it died before the line above
   setpgid(0, 0);
   dup2(nothing, STDIN_FILENO);
   dup2(nothing, STDOUT_FILENO);
   dup2(log, STDERR_FILENO);
+  if (lock >= 0) fcntl(lock, F_SETFD, 0);  // it stays open
   execve("/proc/self/exe", argv, environment);
   _exit(127);
 }
@@ -77,7 +79,7 @@ std::vector<std::string> member_environment() {
   return out;
 }
 
-MemberProcess::MemberProcess(const std::vector<std::string>& arguments, std::string log)
+MemberProcess::MemberProcess(const std::vector<std::string>& arguments, std::string log, int lock)
     : log_(std::move(log)) {
   std::string name = "convscope";
   std::vector<std::string> words = arguments;
@@ -92,7 +94,7 @@ MemberProcess::MemberProcess(const std::vector<std::string>& arguments, std::str
   const int file = open_file(log_.c_str(), O_WRONLY | O_CREAT | O_TRUNC);
   const pid_t parent = getpid();
   pid_ = fork();
-  if (pid_ == 0) become(argv.data(), environment.data(), nothing, file, parent);
+  if (pid_ == 0) become(argv.data(), environment.data(), nothing, file, lock, parent);
   const int error = errno;
   close(nothing);
   close(file);

@@ -90,8 +90,8 @@ class Runner {
     ledger_.write("RUNNING");  // before it starts: the note must outlive a kill
     const std::vector<std::string> words = member_words(
         ledger_.path(), member, resume ? outcome.state.run : "", threads_for(member.config));
-    active_.push_back({index, std::move(claim),
-                       std::make_unique<MemberProcess>(words, path + ".log"), Clock::now()});
+    auto process = std::make_unique<MemberProcess>(words, path + ".log", claim->lock());
+    active_.push_back({index, std::move(claim), std::move(process), Clock::now()});
     ledger_.started(index);
   }
 

@@ -157,7 +157,8 @@ class Worker {
     screen_.line(cat("begin  ", label_of(own), run.empty() ? "" : " again", ", ", where_.task,
                      where_.task.empty() ? "" : ", ", threads_for(index), " threads"));
     MemberProcess process(member_words(options_.folder, own, run, threads_for(index)),
-                          cat(options_.folder, "/", own.row, "/s", own.config.seed, ".log"));
+                          cat(options_.folder, "/", own.row, "/s", own.config.seed, ".log"),
+                          claim.lock());
     bool sent = false;
     while (process.running()) {
       const int signal = StopSignals::received();

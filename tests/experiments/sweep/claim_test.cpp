@@ -189,6 +189,40 @@ TEST(Claim, OfADamagedFileIsTakenAfterTheSilence) {
   }
 }
 
+// A holder whose file says nothing is waited for, so a kill must not leave such a file.
+TEST(Claim, OfAKilledHolderIsFreeAtOnce) {
+  const TemporaryFolder root;
+  for (int kill_at = 0; kill_at < 60; ++kill_at) {
+    const std::string begin = root.path() + "/" + std::to_string(kill_at) + "-";
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      for (int i = 0;; ++i) ClaimWatch().try_take(begin + std::to_string(i), self());
+    }
+    while (!std::filesystem::exists(begin + "0")) usleep(50);
+    usleep(static_cast<useconds_t>(2000 + 37 * kill_at));
+    kill(child, SIGKILL);
+    ASSERT_EQ(waitpid(child, nullptr, 0), child);
+    int last = 0;
+    while (std::filesystem::exists(begin + std::to_string(last + 1))) ++last;
+    EXPECT_NE(ClaimWatch().try_take(begin + std::to_string(last), self()), nullptr) << kill_at;
+  }
+}
+
+// As a member does whose worker is killed.
+TEST(Claim, IsHeldAsLongAsAChildKeepsItsLockOpen) {
+  const TemporaryFolder root;
+  const std::string folder = root.path() + "/c";
+  ClaimWatch watch(kQuick);
+  std::unique_ptr<Claim> claim = watch.try_take(folder, self());
+  const int of_child = dup(claim->lock());
+  claim.reset();
+  EXPECT_EQ(watch.try_take(folder, self()), nullptr);
+  EXPECT_TRUE(is_claimed(folder));
+  close(of_child);
+  EXPECT_NE(watch.try_take(folder, self()), nullptr);
+}
+
 TEST(Claim, InAFolderThatCannotBeWrittenIsOneSentence) {
   const TemporaryFolder root;
   std::ofstream(root.path() + "/file") << "x";
