@@ -18,8 +18,8 @@ namespace convscope {
 // The highest number claimed so far; 0: none (a folder of an earlier version).
 CONVSCOPE_API std::int64_t newest_owner(const std::string& folder);
 
-// Claims `number`; false: another process has it. Older files are removed. The file holds `text` from
-// its first moment on, so that a process that is killed here leaves no file without it.
+// Claims `number`; false: another process has it. Older files are removed. The file holds `text`
+// from its first moment on, so that a process that is killed here leaves no file without it.
 CONVSCOPE_API bool claim_ownership(const std::string& folder, std::int64_t number,
                                    const std::string& text = "");
 

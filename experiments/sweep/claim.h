@@ -8,8 +8,8 @@
 //   is the lock taken?                         then the holder lives
 //   is the holder of this host, or did it let go?     then a free lock means that it is gone
 //   does its count stand still for a minute?   then it is gone, too
-// The process that trains a member keeps the lock, too: when its worker is killed, it still writes its
-// checkpoint, and nobody begins beside it.
+// The process that trains a member keeps the lock, too: when its worker is killed, it still writes
+// its checkpoint, and nobody begins beside it.
 // Nobody compares times of two clocks, so hosts whose clocks differ by minutes agree. A holder that
 // was thought dead and wakes up again finds a higher number than its own, and stops.
 #pragma once
@@ -53,8 +53,8 @@ class CONVSCOPE_API Claim {
 
   // Another process took it over, because this one had been silent for too long.
   bool lost() const;
-  // The open lock file. A child process that keeps it open holds the lock, too: whoever waits goes on
-  // when both have ended.
+  // The open lock file. A child process that keeps it open holds the lock, too: whoever waits goes
+  // on when both have ended.
   int lock() const;
   // Lets go, and leaves a sentence for those who wait.
   void give_up(const std::string& error);

@@ -28,7 +28,7 @@ class CONVSCOPE_API MemberProcess {
   // Starts the program with these arguments. What it prints on stderr goes to the file `log`, its
   // table is dropped. It has its own process group, so a Ctrl-C of the terminal does not reach it
   // directly; it is asked to stop (SIGTERM) when this process dies, however that happens. It keeps
-  // the file `lock` open: where this process is killed, the claim is free when the member has ended.
+  // the file `lock` open: when this process is killed, the claim is free once the member has ended.
   MemberProcess(const std::vector<std::string>& arguments, std::string log, int lock = -1);
   ~MemberProcess();  // ends it, when it still runs
   MemberProcess(const MemberProcess&) = delete;
