@@ -93,6 +93,7 @@ if(CONVSCOPE_SANITIZE)
   set(convscope_reference_sources ${convscope_kernel_sources})
   list(FILTER convscope_reference_sources INCLUDE REGEX "/reference/")
   set_property(SOURCE ${convscope_reference_sources} APPEND PROPERTY COMPILE_OPTIONS -O2)
+  set_property(SOURCE ${convscope_reference_sources} PROPERTY SKIP_PRECOMPILE_HEADERS ON)  # it is of -O1
 endif()
 # libFuzzer follows the branches of what reads files, not those of the kernels.
 if(CONVSCOPE_FUZZERS)
