@@ -49,23 +49,7 @@ bool write_text(int file, const std::string& text) {
   return pwrite(file, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size());
 }
 
-// A new file of the folder with the text; its name.
-std::string written_file(const std::string& folder, const std::string& text) {
-  std::string path = folder + "/.begun-XXXXXX";
-  const int file = mkostemp(path.data(), O_CLOEXEC);
-  if (file < 0) fail_to_write(path);
-  if (fchmod(file, 0644) != 0 || !write_text(file, text)) {
-    const int reason = errno;
-    close(file);
-    unlink(path.c_str());
-    errno = reason;
-    fail_to_write(path);
-  }
-  close(file);
-  return path;
-}
-
-// False: it is there already.
+// False: it is there already. A process that is killed here may leave it without its text.
 bool make_file(const std::string& path, const std::string& text) {
   const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   if (file < 0 && errno == EEXIST) return false;
@@ -73,12 +57,26 @@ bool make_file(const std::string& path, const std::string& text) {
   const bool written = write_text(file, text);
   const int reason = errno;
   close(file);
-  if (!written) {
-    unlink(path.c_str());
-    errno = reason;
-    fail_to_write(path);
-  }
-  return true;
+  if (written) return true;
+  unlink(path.c_str());
+  errno = reason;
+  fail_to_write(path);
+}
+
+// The same by a second name of a whole file, so that nobody ever sees it without its text.
+bool make_whole_file(const std::string& folder, const std::string& path, const std::string& text) {
+  std::string begun = folder + "/.begun-XXXXXX";
+  const int file = mkostemp(begun.data(), O_CLOEXEC);
+  if (file < 0) fail_to_write(path);
+  const bool written = fchmod(file, 0644) == 0 && write_text(file, text);
+  const bool is_ours = written && link(begun.c_str(), path.c_str()) == 0;
+  const int reason = errno;
+  close(file);
+  unlink(begun.c_str());
+  if (is_ours) return true;
+  if (written) return reason != EEXIST && make_file(path, text);  // a disk without such names
+  errno = reason;
+  fail_to_write(path);
 }
 
 double seconds_of(const timespec& time) {
@@ -96,12 +94,7 @@ std::int64_t newest_owner(const std::string& folder) {
 
 bool claim_ownership(const std::string& folder, std::int64_t number, const std::string& text) {
   const std::string path = cat(folder, "/", kPrefix, number);
-  const std::string begun = text.empty() ? "" : written_file(folder, text);
-  bool is_ours = !begun.empty() && link(begun.c_str(), path.c_str()) == 0;
-  const bool has_no_links = !begun.empty() && !is_ours && errno != EEXIST && errno != ENOENT;
-  if (text.empty() || has_no_links) is_ours = make_file(path, text);
-  if (!begun.empty()) unlink(begun.c_str());
-  if (!is_ours) return false;
+  if (!(text.empty() ? make_file(path, text) : make_whole_file(folder, path, text))) return false;
   if (newest_owner(folder) > number) return false;
   for_each_owner(folder, [&](std::int64_t older, const fs::path& of_older) {
     std::error_code ignored;

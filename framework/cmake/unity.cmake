@@ -3,7 +3,6 @@
 option(CONVSCOPE_UNITY "Compile files that are no kernels in units of several" OFF)
 set(CONVSCOPE_ALONE "" CACHE STRING
   "Files to compile alone all the same, a regular expression: the folder that one works in")
-set(CONVSCOPE_UNIT_FILES 12)  # at most, so that all cores have work; convscope_unit_files of a caller goes before
 
 # The names that a file declares at the outermost level, or rather all words of such lines that could
 # be one: namespaces are not indented here. A macro that registers an entry counts as a name, because
@@ -41,10 +40,15 @@ function(convscope_header_types out)
 endfunction()
 
 # Replaces the list `sources_variable` by one of files that include them. Two files that declare the
-# same name go into different units. A file with options or macros of its own stays as it is.
+# same name go into different units. A file with options or macros of its own stays as it is. A third
+# argument is the number of files in a unit.
 function(convscope_unite name sources_variable)
   if(NOT CONVSCOPE_UNITY)
     return()
+  endif()
+  set(most 12)  # so that all cores have work
+  if(ARGN)
+    set(most ${ARGN})
   endif()
   convscope_header_types(header_types)
   set(left "")
@@ -98,12 +102,8 @@ $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage;-Wno-stringop-overflow;-Wno-stri
   set(${sources_variable} ${left} PARENT_SCOPE)
 endfunction()
 
-# The first unit, of those of the caller, that has room and none of the names; else a new one.
+# The first unit, of those of the caller, that has room (`most`) and none of the names; else a new one.
 function(convscope_unit_for names out)
-  set(most ${CONVSCOPE_UNIT_FILES})
-  if(convscope_unit_files)
-    set(most ${convscope_unit_files})
-  endif()
   foreach(unit RANGE ${units})
     list(LENGTH files_${unit} count)
     set(shared ${names_${unit}} ${names})
