@@ -281,7 +281,9 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
     at = factors_of_images(z, {args.x_factors, args.dy_factors}, args.x, args.dy, work.x_block,
                            work.dy_block);
   }
-  run_weight(plans->as_run, plans->weight, at.x, at.dy, work.parts, args.dw, args.accumulate);
+  run_weight(
+      plans->as_run, plans->weight,
+      {.x = at.x, .dy = at.dy, .parts = work.parts, .dw = args.dw, .accumulate = args.accumulate});
 }
 
 // ---- card --------------------------------------------------------------------------------------

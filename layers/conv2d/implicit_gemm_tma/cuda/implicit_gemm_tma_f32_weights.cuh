@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "framework/cuda/launch.cuh"
+#include "framework/host_device.h"
 #include "framework/int_math.h"
 
 namespace convscope::implicit_gemm_tma {
@@ -42,20 +43,20 @@ struct TurnShape {
     by_kernel = FastDivisor(kernel);
     by_row = FastDivisor(c_tile * kernel);
   }
-  int blocks_of_k() const { return ceil_div(across ? depth : k, k_tile); }
-  int blocks_of_c() const { return ceil_div(across ? c : depth, c_tile); }
+  CONVSCOPE_HOST_DEVICE int blocks_of_k() const { return ceil_div(across ? depth : k, k_tile); }
+  CONVSCOPE_HOST_DEVICE int blocks_of_c() const { return ceil_div(across ? c : depth, c_tile); }
 };
 
-// What a block brings and what it writes. Block (x: input channels, y: output channels).
+// What the block (x: input channels, y: output channels) brings and what it writes.
 struct TurnBlock {
   int first_c, first_k, real_c, real_k;  // none behind the last channel
   // Rows of the result, of a channel of it and a tap: their depths lie together.
   int first_depth, depths, real, rows;
   std::int64_t first_row;
 
-  __device__ explicit TurnBlock(const TurnShape& z)
-      : first_c(static_cast<int>(blockIdx.x) * z.c_tile),
-        first_k(static_cast<int>(blockIdx.y) * z.k_tile),
+  __device__ TurnBlock(const TurnShape& z, int x, int y)
+      : first_c(x * z.c_tile),
+        first_k(y * z.k_tile),
         real_c(max(min(z.c_tile, z.c - first_c), 0)),
         real_k(max(min(z.k_tile, z.k - first_k), 0)),
         first_depth(z.across ? first_k : first_c),
@@ -85,7 +86,7 @@ struct TurnBlock {
 __global__ __launch_bounds__(kTurnThreads) inline void turn_weights_kernel(
     const float* __restrict__ w, const __grid_constant__ TurnShape z, float* out) {
   __shared__ float turned[kTurnedNumbers];  // [k][c][tap]
-  const TurnBlock block(z);
+  const TurnBlock block(z, static_cast<int>(blockIdx.x), static_cast<int>(blockIdx.y));
   let_next_kernel_start();
   wait_for_previous_kernel();
   block.bring(z, w, turned);

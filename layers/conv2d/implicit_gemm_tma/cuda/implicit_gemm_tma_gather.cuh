@@ -17,6 +17,7 @@
 #include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_floats.cuh"
 #include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_moments.cuh"
 #include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_plan.h"
+#include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_sums.cuh"
 
 namespace convscope::implicit_gemm_tma {
 
@@ -47,6 +48,12 @@ struct GatherVariant {
   static constexpr int kWeightRow = kBackward_ ? 64 : kChunk_;
   static constexpr bool kBackward = kBackward_;
   static constexpr bool kMoments = kMoments_;
+  // Of two planes with few columns high and low weights are the columns of one product, which reads
+  // the patch once for both: shared memory has no time for more. The third product has sums of its
+  // own, because the tensor cores do not begin a product of another width in the same registers
+  // before the last one has ended. Wider ones have no registers for this.
+  static constexpr bool kBeside = kPlanes_ == 2 && kColumns_ == 32;
+  static_assert(!kBeside || kColumns_ * kChunk_ * 2 >= 1024);  // low weights lie behind high ones
   // 384 threads begin with 168 registers each, or with 80 when two blocks share a multiprocessor.
   // Of these the producers keep 40; more than is left in the block would be waited for forever.
   static constexpr int kRegisters = kBlocks_ == 1 ? 232 : 96;
@@ -299,27 +306,6 @@ __device__ inline void store_gathered(const Gather& z, const GatherTile& tile, i
 
 #if defined(CONVSCOPE_MATRIX_STEP)
 
-// Of two planes the sums go to f32 of their own after so many depths: the tensor cores round
-// towards zero.
-constexpr int kWholeDepths = 256;
-
-template <int kTiles, int kSums>
-__device__ inline void clear(float (&whole)[kTiles][kSums]) {
-#pragma unroll
-  for (int j = 0; j < kTiles; ++j) {
-#pragma unroll
-    for (int e = 0; e < kSums; ++e) whole[j][e] = 0;
-  }
-}
-template <int kTiles, int kSums>
-__device__ inline void add_to_whole(float (&sums)[kTiles][kSums], float (&whole)[kTiles][kSums]) {
-#pragma unroll
-  for (int j = 0; j < kTiles; ++j) {
-    matrix_tile::hold(sums[j]);
-#pragma unroll
-    for (int e = 0; e < kSums; ++e) whole[j][e] += sums[j][e];
-  }
-}
 template <class V>
 __device__ void store_planes(const Gather& z, const GatherTile& tile,
                              const float (&sums)[V::kTiles][V::kColumns / 2]);
@@ -448,17 +434,14 @@ __global__ __launch_bounds__(kGatherThreads,
     for (int i = first_tile; i < z.tiles; i += next_tile) {
       const GatherTile tile = tile_at(z, i, V::kColumns, V::kChunk);
       const int first_group = z.taps.phase[tile.phase].groups_begin;
-      float sums[V::kTiles][V::kColumns / 2];
-      if (tile.begin == tile.end) {
-#pragma unroll
-        for (int j = 0; j < V::kTiles; ++j) {
-#pragma unroll
-          for (int e = 0; e < V::kColumns / 2; ++e) sums[j][e] = 0;
-        }
-      }
+      float sums[V::kTiles][V::kColumns / 2 * (V::kBeside ? 2 : 1)];
+      [[maybe_unused]] float small[V::kBeside ? V::kTiles : 1][V::kColumns / 2];
       [[maybe_unused]] float whole[V::kPlanes == 2 ? V::kTiles : 1][V::kColumns / 2];
       if constexpr (V::kPlanes == 2) clear(whole);
-      [[maybe_unused]] int depths = 0;  // of `sums`, since they were added to `whole`
+      if (tile.begin == tile.end) clear(sums);
+      // Of `sums`, since they were added to `whole`. While one warp group waits for its sums the
+      // other one multiplies.
+      [[maybe_unused]] int depths = thread / 128 * (kWholeDepths / 2);
       bool add = false;
       int used_patch = -1, used_weights = -1;  // stages that the products before this one read
       for (int patch = tile.begin; patch < tile.end; ++patch) {
@@ -485,7 +468,15 @@ __global__ __launch_bounds__(kGatherThreads,
             for (int k = 0; k < decltype(steps)::value; ++k) {
 #pragma unroll
               for (int j = 0; j < V::kTiles; ++j) {
-                if constexpr (V::kPlanes == 2) {  // small products first: low high, high low
+                if constexpr (V::kBeside) {
+                  const step::Place high =
+                      a + step::rows<V::kPatchRow>(64 * j) + step::bytes(32 * k);
+                  const step::Place b_high = b + step::bytes(kBStep * k);
+                  step::multiply<typename V::Half, 2 * V::kColumns, false, false, V::kPatchRow,
+                                 V::kWeightRow>(sums[j], high, b_high, add || k > 0);
+                  step::multiply<typename V::Half, V::kColumns, false, false, V::kPatchRow,
+                                 V::kWeightRow>(small[j], high + low_patch, b_high, add || k > 0);
+                } else if constexpr (V::kPlanes == 2) {  // small ones first: low high, high low
                   const step::Place high =
                       a + step::rows<V::kPatchRow>(64 * j) + step::bytes(32 * k);
                   const step::Place b_high = b + step::bytes(kBStep * k);
@@ -496,12 +487,12 @@ __global__ __launch_bounds__(kGatherThreads,
                                                 b_high + step::bytes(V::kWeightStageBytes), true);
                   step::multiply<typename V::Half, V::kColumns, false, false, V::kPatchRow,
                                  V::kWeightRow>(sums[j], high, b_high, true);
-                  continue;
+                } else {
+                  step::multiply<typename V::Half, V::kColumns, false, V::kBackward, V::kPatchRow,
+                                 V::kWeightRow>(
+                      sums[j], a + step::rows<V::kPatchRow>(64 * j) + step::bytes(32 * k),
+                      b + step::bytes(kBStep * k), add || k > 0);
                 }
-                step::multiply<typename V::Half, V::kColumns, false, V::kBackward, V::kPatchRow,
-                               V::kWeightRow>(
-                    sums[j], a + step::rows<V::kPatchRow>(64 * j) + step::bytes(32 * k),
-                    b + step::bytes(kBStep * k), add || k > 0);
               }
             }
             matrix_tile::commit();
@@ -510,7 +501,11 @@ __global__ __launch_bounds__(kGatherThreads,
               depths += V::kChunk;
               if (depths >= kWholeDepths) {
                 matrix_tile::wait<0>();
-                add_to_whole(sums, whole);
+                if constexpr (V::kBeside) {
+                  add_to_whole(sums, small, whole);
+                } else {
+                  add_to_whole(sums, whole);
+                }
                 depths = 0;
                 add = false;
               }
@@ -531,11 +526,15 @@ __global__ __launch_bounds__(kGatherThreads,
       if (speaks && used_weights >= 0) tma::arrive(weight_empty + used_weights);
       if (speaks && used_patch >= 0) tma::arrive(patch_empty + used_patch);
       if constexpr (V::kPlanes == 2) {
-        if (add) add_to_whole(sums, whole);
+        if constexpr (V::kBeside) {
+          if (add) add_to_whole(sums, small, whole);
+        } else {
+          if (add) add_to_whole(sums, whole);
+        }
         store_planes<V>(z, tile, whole);
-        continue;
+      } else {
+        store_gathered<V>(z, tile, unscale, sums, moments);
       }
-      store_gathered<V>(z, tile, unscale, sums, moments);
     }
     if constexpr (V::kMoments) {  // all tiles of a block have the same columns
       const int rest = z.by_column_tiles.divide(first_tile);

@@ -12,17 +12,25 @@
 
 namespace convscope::implicit_gemm_tma {
 
-// As turn_weights_kernel, but each number times the scale as two halves: planes of `plane` pieces.
-__global__ __launch_bounds__(kTurnThreads) inline void turn_halves_kernel(
-    const float* __restrict__ w, const __grid_constant__ TurnShape z, half_tiles::Maxima maxima,
-    uint4* out, std::int64_t plane) {
+// Weights [K,C,R,S] and where their halves go: planes of `plane` pieces, ordered as in
+// turn_weights_kernel.
+struct TurnHalves {
+  const float* w = nullptr;
+  uint4* out = nullptr;
+  std::int64_t plane = 0;
+  half_tiles::Maxima maxima;
+  TurnShape shape;
+};
+
+// What the block (x, y) turns, through shared memory [k][c][tap].
+__device__ inline void turn_halves(const TurnHalves& of, int x, int y, float* turned) {
   constexpr int kPiece = half_tiles::kPieceHalves;
-  __shared__ float turned[kTurnedNumbers];  // [k][c][tap]
-  const TurnBlock block(z);
+  const TurnShape& z = of.shape;
+  const TurnBlock block(z, x, y);
   let_next_kernel_start();
   wait_for_previous_kernel();
-  block.bring(z, w, turned);
-  const float scale = half_tiles::power_of_two(half_tiles::read_exponent(maxima));
+  block.bring(z, of.w, turned);
+  const float scale = half_tiles::power_of_two(half_tiles::read_exponent(of.maxima));
   __syncthreads();
   const int pieces = block.depths / kPiece;
   const int apart = z.across ? z.pitch : z.kernel;
@@ -36,9 +44,31 @@ __global__ __launch_bounds__(kTurnThreads) inline void turn_halves_kernel(
 #pragma unroll
     for (int e = 0; e < kPiece; ++e) values[e] = d + e < block.real ? from[e * apart] : 0.0f;
     half_tiles::write_piece<float, 2>(
-        values, scale, out + ((block.first_row + row) * z.depth + block.first_depth + d) / kPiece,
-        plane);
+        values, scale,
+        of.out + ((block.first_row + row) * z.depth + block.first_depth + d) / kPiece, of.plane);
   }
+}
+
+__global__ __launch_bounds__(kTurnThreads) inline void turn_halves_kernel(
+    const __grid_constant__ TurnHalves weights) {
+  __shared__ float turned[kTurnedNumbers];
+  turn_halves(weights, static_cast<int>(blockIdx.x), static_cast<int>(blockIdx.y), turned);
+}
+
+// The image and the weights of one call: blocks (x, 0) to `blocks_of_image` pack, those behind turn.
+template <int kChannelsLog2>
+__global__ __launch_bounds__(kTurnThreads) void pack_and_turn_kernel(
+    const __grid_constant__ half_tiles::PackPixels image, int blocks_of_image,
+    const __grid_constant__ TurnHalves weights) {
+  static_assert(half_tiles::pack_tile(kChannelsLog2) <= kTurnedNumbers && kTurnThreads == 256);
+  __shared__ float shared[kTurnedNumbers];
+  const int block = static_cast<int>(blockIdx.x);
+  if (block < blocks_of_image) {
+    return half_tiles::pack_pixels<float, 2, kChannelsLog2>(image, block, shared);
+  }
+  const int wide = weights.shape.blocks_of_c();
+  const int of_weights = block - blocks_of_image;
+  turn_halves(weights, of_weights % wide, of_weights / wide, shared);
 }
 
 #if defined(CONVSCOPE_MATRIX_STEP)

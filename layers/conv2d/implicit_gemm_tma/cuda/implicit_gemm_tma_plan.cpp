@@ -31,6 +31,8 @@ double row_cycles(int channels, int chunk, int element_bytes = 2) {
 }
 // Of f32 as two halves, with what the step from the tensor cores' sums to f32 takes.
 constexpr double kThreeProducts = 3.2;
+constexpr double kNarrowProducts = 1.17;  // of 32 columns: shared memory has no time for more
+constexpr double kStoreCyclesPlanes = 0.5;
 constexpr double kGatherLaunchUs = 1.2, kSumLaunchUs = 1.5;
 // More, when blocks are so large and many that the next kernel cannot begin beside them.
 constexpr double kAloneUs = 0.95;
@@ -43,6 +45,10 @@ constexpr double kStoreBytesPerCycle = 22, kPiecesBytesPerCycle = 10;
 constexpr double kDirectLaunchUs = 2.2, kTwoLaunchesUs = 2.9;
 // Of rows, in each sharing: boxes of one tap come most slowly.
 constexpr double kSlowerRows[] = {1.3, 1.1, 0.6};
+// The same of two planes, with cycles of each box, and the products: fitted to 176 times of one H200,
+// every kernel and sharing of 13 layers, N = 1 and 32.
+constexpr double kRowsOfTwo[] = {0.87, 0.87, 1.3};
+constexpr double kBoxCycles = 73, kThreeOfWeight = 3.05;
 constexpr int kBox = 256;                   // the longest box
 constexpr int kBarrierBytes = 1024 + 2048;  // alignment of the first stage, and barriers
 
@@ -160,8 +166,10 @@ struct GatherSearch {
     const int chunks = ceil_div(depth, chunk_of(shape));
     const int depth_steps = ceil_div(depth, 32 / element_bytes());
     const bool f32 = z.dtype == DType::f32;  // results; factors are halves anyway
-    const double tile_cycles =
-        kTileCycles + (f32 ? kStoreCyclesF32 : kStoreCycles) * shape.rows * shape.columns;
+    const double tile_cycles = kTileCycles + (planes == 2 ? kStoreCyclesPlanes
+                                              : f32       ? kStoreCyclesF32
+                                                          : kStoreCycles) *
+                                                 shape.rows * shape.columns;
     plan.column_tiles = ceil_div(columns, shape.columns);
     for (int i = 0; i < geometry.phases_h * geometry.phases_w; ++i) {
       const Line& high = geometry.high[i / geometry.phases_w];
@@ -170,9 +178,10 @@ struct GatherSearch {
       const int taps = high.taps * wide.taps;
       const int groups = count_groups(high, sharing == Sharing::patch) *
                          count_groups(wide, sharing != Sharing::tap);
-      const double products = static_cast<double>(taps) * depth_steps * 32.0 * shape.rows *
-                              std::max(shape.columns, 32) / flops_per_cycle(shape.columns) *
-                              (planes == 1 ? 1 : kThreeProducts * (shape.columns < 64 ? 1.5 : 1));
+      const double products =
+          static_cast<double>(taps) * depth_steps * 32.0 * shape.rows *
+          std::max(shape.columns, 32) / flops_per_cycle(shape.columns) *
+          (planes == 1 ? 1 : kThreeProducts * (shape.columns < 64 ? kNarrowProducts : 1));
       const int weight_rows =
           is_across() ? ceil_div(shape.columns, 64) * shape.chunk : shape.columns;
       const double row = row_cycles(depth, chunk_of(shape), element_bytes());
@@ -180,7 +189,11 @@ struct GatherSearch {
           planes * chunks *
           (groups * box_rows * row + (plan.weights_stay ? 0 : taps * weight_rows) *
                                          (is_across() ? row_cycles(columns, 64) : row));
-      const double cycles = std::max(products, rows_cycles) +
+      // A patch is given back when products of the next one have begun. With two places for patches
+      // the copy of a third waits for that: only the other taps' products hide it.
+      const bool waits = planes == 2 && plan.patch_stages == 2 && taps > 0;
+      const double hidden = waits ? products * (taps - groups) / taps : products;
+      const double cycles = products + std::max(0.0, rows_cycles - hidden) +
                             0.15 * std::min(products, rows_cycles) + taps * chunks * kStepCycles;
       tiles += of_phase;
       cycles_all += cycles * of_phase;
@@ -291,6 +304,7 @@ struct GatherSearch {
 struct WeightSearch {
   const Conv2dProblem& z;
   const Machine& machine;
+  int planes;  // of factors: 2 are halves of f32
   Geometry geometry;
   int k_channels, c_channels;
   WeightPlan best;
@@ -306,9 +320,10 @@ struct WeightSearch {
 
   void consider(int shape_index, Sharing sharing, const Extents& extents, const TapSets& taps,
                 int width, int height, int images, bool apart) {
-    const WeightShape& shape = kWeightShapes[shape_index];
     WeightPlan plan;
     plan.shape = shape_index;
+    plan.planes = planes;
+    const WeightShape& shape = shape_of(plan);
     plan.sharing = sharing;
     plan.width = width, plan.height = height, plan.images = images;
     plan.columns_apart = apart;
@@ -349,7 +364,7 @@ struct WeightSearch {
           ++tap_tiles;
         }
         plan.stage_bytes =
-            a * round_up(plan.depth * 128, 1024) + boxes * b * plan.pixels_stage_bytes;
+            planes * (a * round_up(plan.depth * 128, 1024) + boxes * b * plan.pixels_stage_bytes);
         plan.stages = std::min(6, (machine.shared_bytes - kBarrierBytes) / plan.stage_bytes);
         if (plan.stages < 2) continue;
         // As much of dw as a block has, when it writes it itself: rows of 4 mod 32 numbers, so that
@@ -362,11 +377,16 @@ struct WeightSearch {
         const double tiles =
             static_cast<double>(ceil_div(k_chunks, a)) * ceil_div(c_chunks, b) * tap_tiles;
         const int used = ceil_div(a * b * plan.tap_count, 3) * 3;
-        const double products = plan.depth / 16 * used * shape.cycles;
-        const double slower = kSlowerRows[static_cast<int>(sharing)];
+        const double products =
+            plan.depth / 16 * used * shape.cycles * (planes == 1 ? 1 : kThreeOfWeight);
+        const double rows_of_dy = a * rows * row_cycles(k_channels, 64);
+        const double rows_of_x =
+            all_boxes / tap_tiles * b * box_rows * row_cycles(c_channels, shape.columns);
         const double rows_cycles =
-            slower * (a * rows * row_cycles(k_channels, 64) +
-                      all_boxes / tap_tiles * b * box_rows * row_cycles(c_channels, shape.columns));
+            planes == 1
+                ? kSlowerRows[static_cast<int>(sharing)] * (rows_of_dy + rows_of_x)
+                : planes * (kRowsOfTwo[static_cast<int>(sharing)] * (rows_of_dy + rows_of_x) +
+                            kBoxCycles * (a + all_boxes / tap_tiles * b));
         // With few stages copies wait for products.
         const double exposed = plan.stages == 2 ? 0.3 : 0.05;
         const double step_cycles = std::max(products, rows_cycles) +
@@ -383,7 +403,7 @@ struct WeightSearch {
               (std::ceil(static_cast<double>(steps) / splits) * step_cycles + kWeightTileCycles);
           const double memory_us = (static_cast<double>(z.x_shape().numel()) +
                                     static_cast<double>(z.y_shape().numel())) *
-                                   2 / kMemoryBytesPerUs;
+                                   2 * planes / kMemoryBytesPerUs;
           const bool direct = splits == 1 && store_bytes + kBarrierBytes <= machine.shared_bytes;
           const double stores =
               waves * (direct ? store_bytes / store_rate
@@ -493,15 +513,28 @@ GatherPlan plan_halves(const Conv2dProblem& z, Direction direction, const Machin
   return plan_of(z, direction, machine, false, 2);
 }
 
-WeightPlan plan_weight(const Conv2dProblem& z, const Machine& machine) {
+namespace {
+
+WeightPlan weight_plan_of(const Conv2dProblem& z, const Machine& machine, int planes) {
   WeightSearch search{.z = z,
                       .machine = machine,
+                      .planes = planes,
                       .geometry = Geometry(z, Direction::backward_weight),
                       .k_channels = narrow(round_up(z.k, 8)),
                       .c_channels = narrow(round_up(z.c, 8)),
                       .best = {}};
   search.run();
   return search.best;
+}
+
+}  // namespace
+
+WeightPlan plan_weight(const Conv2dProblem& z, const Machine& machine) {
+  return weight_plan_of(z, machine, 1);
+}
+
+WeightPlan plan_weight_halves(const Conv2dProblem& z, const Machine& machine) {
+  return weight_plan_of(z, machine, 2);
 }
 
 }  // namespace convscope::implicit_gemm_tma

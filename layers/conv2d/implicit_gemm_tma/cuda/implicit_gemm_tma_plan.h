@@ -75,10 +75,14 @@ struct WeightShape {
 };
 inline constexpr WeightShape kWeightShapes[] = {{64, 3, 26}, {32, 5, 22}, {16, 6, 19}};
 
+// Those of f32 as two halves of each number, whose sums are in registers twice.
+inline constexpr WeightShape kHalvesWeightShapes[] = {{64, 2, 26}, {32, 4, 22}, {16, 6, 19}};
+
 constexpr int kSumFours = 1024;  // sums of four channels that a block of the last pass holds
 
 struct WeightPlan {
-  int shape = 0;  // of kWeightShapes
+  int shape = 0;   // of kWeightShapes, of two planes of kHalvesWeightShapes
+  int planes = 1;  // 2: two halves of each number, three products
   Sharing sharing = Sharing::tap;
   int width = 1, height = 1, images = 1;
   int pitch = 1, errors_w = 1, errors_h = 1, patch_w = 1, patch_h = 1;
@@ -95,5 +99,10 @@ struct WeightPlan {
   TapSets taps;
 };
 CONVSCOPE_API WeightPlan plan_weight(const Conv2dProblem& problem, const Machine& machine);
+// Of f32 in full precision, as two halves of each number.
+CONVSCOPE_API WeightPlan plan_weight_halves(const Conv2dProblem& problem, const Machine& machine);
+inline const WeightShape& shape_of(const WeightPlan& plan) {
+  return plan.planes == 2 ? kHalvesWeightShapes[plan.shape] : kWeightShapes[plan.shape];
+}
 
 }  // namespace convscope::implicit_gemm_tma

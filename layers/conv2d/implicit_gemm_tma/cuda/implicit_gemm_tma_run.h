@@ -77,9 +77,19 @@ std::int64_t moment_parts(const Conv2dProblem& z, const GatherPlan& plan);
 void run_gather(const Conv2dProblem& problem, Direction direction, const GatherPlan& plan,
                 const GatherOperands& operands);
 
+struct WeightOperands {
+  HalfFactors x, dy;  // as the kernels read them; scale null: they are halves
+  // Of two planes the second ones, and what brings their sums back: float2.
+  const void* low_x = nullptr;
+  const void* low_dy = nullptr;
+  const void* unscale = nullptr;
+  float* parts = nullptr;  // [weight_parts()]
+  void* dw = nullptr;
+  bool accumulate = false;
+};
+void (*halves_weight_kernel(int shape))(WeightGather);  // of kHalvesWeightShapes
 std::int64_t weight_parts(const Conv2dProblem& problem, const WeightPlan& plan);
-// x and dy as the kernels read them; scale null: they are halves.
-void run_weight(const Conv2dProblem& problem, const WeightPlan& plan, const HalfFactors& x,
-                const HalfFactors& dy, float* parts, void* dw, bool accumulate);
+void run_weight(const Conv2dProblem& problem, const WeightPlan& plan,
+                const WeightOperands& operands);
 
 }  // namespace convscope::implicit_gemm_tma

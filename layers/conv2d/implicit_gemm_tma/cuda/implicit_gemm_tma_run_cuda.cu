@@ -243,9 +243,10 @@ std::int64_t weight_parts(const Conv2dProblem& z, const WeightPlan& plan) {
   return plan.direct ? 0 : plan.splits * packed_count(z);
 }
 
-void run_weight(const Conv2dProblem& z, const WeightPlan& plan, const HalfFactors& x,
-                const HalfFactors& dy, float* parts, void* dw, bool accumulate) {
-  const WeightShape& shape = kWeightShapes[plan.shape];
+void run_weight(const Conv2dProblem& z, const WeightPlan& plan, const WeightOperands& operands) {
+  const auto& [x, dy, low_x, low_dy, unscale, parts, dw, accumulate] = operands;
+  const bool halves = plan.planes == 2;  // f32 as two planes
+  const WeightShape& shape = shape_of(plan);
   const Geometry geometry(z, Direction::backward_weight);
   WeightGather gather;
   const std::int64_t k = eights(z.k), p = z.p(), q = z.q();
@@ -269,9 +270,14 @@ void run_weight(const Conv2dProblem& z, const WeightPlan& plan, const HalfFactor
   pixels.steps[3] = gather.step_h;
   pixels.box[0] = shape.columns;
   gather.pixels = encode_tensor_map(x.halves, pixels);
+  if (halves) {
+    gather.low_errors = encode_tensor_map(low_dy, errors);
+    gather.low_pixels = encode_tensor_map(low_x, pixels);
+  }
   gather.parts = parts;
   gather.pixels_scale = x.scale;
   gather.errors_scale = dy.scale;
+  gather.unscale = static_cast<const float2*>(unscale);
   gather.k = narrow(z.k);
   gather.channels = narrow(eights(z.c));
   gather.kernel = narrow(z.r * z.s);
@@ -305,7 +311,7 @@ void run_weight(const Conv2dProblem& z, const WeightPlan& plan, const HalfFactor
   gather.stages = plan.stages;
   gather.barriers_at = plan.barriers_at;
   gather.taps = plan.taps;
-  launch(kernels_of(z).weight[plan.shape],
+  launch(halves ? halves_weight_kernel(plan.shape) : kernels_of(z).weight[plan.shape],
          {.grid = dim3(static_cast<unsigned>(gather.k_tiles * gather.c_tiles * gather.tap_tiles),
                        static_cast<unsigned>(plan.splits)),
           .block = dim3(kWeightThreads),

@@ -20,21 +20,29 @@ namespace convscope::implicit_gemm_tma {
 
 constexpr int kWeightGroups = 3;  // warp groups that multiply
 constexpr int kWeightThreads = 128 * kWeightGroups + 128;
-constexpr int kStepsAtOnce = 4;        // of 16 pixels, whose products are issued together
-constexpr int kWeightRegisters = 152;  // 40 + 3 x 152 of 512
+constexpr int kStepsAtOnce = 4;  // of 16 pixels, whose products are issued together
 
-template <class Half_, int kColumns_, int kSlots_>
+// kPlanes 2: of f32 in full precision, two halves of each number: high and low. Three of their four
+// products are summed.
+template <class Half_, int kColumns_, int kSlots_, int kPlanes_ = 1>
 struct WeightVariant {
   using Half = Half_;
   static constexpr int kColumns = kColumns_;  // input channels of a slot
   static constexpr int kSlots = kSlots_;      // of a warp group
+  static constexpr int kPlanes = kPlanes_;
+  // The four warp groups have 512 for each lane. Two planes have their sums twice.
+  static constexpr int kRegisters = kPlanes_ == 1 ? 152 : 160;
+  static constexpr int kOwnOfProducer = kPlanes_ == 1 ? 40 : 24;
+  static_assert(kOwnOfProducer + kWeightGroups * kRegisters <= 512);
 };
 
 struct WeightGather {
   TensorMap errors, pixels;             // dy, x
+  TensorMap low_errors, low_pixels;     // of two planes the second
   float* parts = nullptr;               // [splits][K][R S][channels]
   const float* pixels_scale = nullptr;  // null: factors were not scaled
   const float* errors_scale = nullptr;
+  const float2* unscale = nullptr;  // of sums of two planes
   // Not null: there is one part, and the blocks write (or add to) dw [K,C,R,S] themselves.
   void* dw = nullptr;
   int real_channels = 0, store_pitch = 0;
@@ -127,16 +135,18 @@ __global__ __launch_bounds__(kWeightThreads,
   std::uint64_t* const empty = full + kMostStages;
   const int thread = static_cast<int>(threadIdx.x);
   // Rows behind a box are read, times zeros: they must be numbers. One warp for each box.
-  const int boxes = (z.stage_bytes - z.k_blocks * z.depth * kTileRowBytes) / z.pixels_stage_bytes;
+  const int of_errors = z.k_blocks * V::kPlanes;
+  const int boxes =
+      of_errors + (z.stage_bytes - of_errors * z.depth * kTileRowBytes) / z.pixels_stage_bytes;
   const int warp = thread / 32;
-  for (int i = warp; i < z.stages * (z.k_blocks + boxes); i += kWeightThreads / 32) {
-    const int stage = i / (z.k_blocks + boxes);
-    const int box = i - stage * (z.k_blocks + boxes);
-    const bool errors = box < z.k_blocks;
+  for (int i = warp; i < z.stages * boxes; i += kWeightThreads / 32) {
+    const int stage = i / boxes;
+    const int box = i - stage * boxes;
+    const bool errors = box < of_errors;
     unsigned char* const from =
         stages + stage * z.stage_bytes +
         (errors ? box * z.depth * kTileRowBytes + z.errors_bytes
-                : z.k_blocks * z.depth * kTileRowBytes + (box - z.k_blocks) * z.pixels_stage_bytes +
+                : of_errors * z.depth * kTileRowBytes + (box - of_errors) * z.pixels_stage_bytes +
                       z.pixels_bytes);
     const int bytes =
         errors ? z.depth * kTileRowBytes - z.errors_bytes : z.pixels_stage_bytes - z.pixels_bytes;
@@ -147,6 +157,10 @@ __global__ __launch_bounds__(kWeightThreads,
   if (thread == 32) {
     tma::fetch_map(z.errors);
     tma::fetch_map(z.pixels);
+    if constexpr (V::kPlanes == 2) {
+      tma::fetch_map(z.low_errors);
+      tma::fetch_map(z.low_pixels);
+    }
   }
   order_shared_writes_for_matrix_unit();
   if (thread % 32 == 0) {
@@ -175,14 +189,14 @@ __global__ __launch_bounds__(kWeightThreads,
   const int begin = static_cast<int>(static_cast<std::int64_t>(z.steps) * part / z.splits);
   const int end = static_cast<int>(static_cast<std::int64_t>(z.steps) * (part + 1) / z.splits);
   const int errors_stage_bytes = z.depth * kTileRowBytes;  // of 64 channels
-  const int pixels_at = z.k_blocks * errors_stage_bytes;
+  const int pixels_at = z.k_blocks * V::kPlanes * errors_stage_bytes;
 
   if (thread / 128 == kWeightGroups) {
-    step::give_registers<kProducerRegisters>();
+    step::give_registers<V::kOwnOfProducer>();
     if (thread != 128 * kWeightGroups) return;
     Ring ring;
-    const unsigned bytes =
-        static_cast<unsigned>(z.k_blocks * z.errors_bytes + groups * z.c_blocks * z.pixels_bytes);
+    const unsigned bytes = static_cast<unsigned>(
+        V::kPlanes * (z.k_blocks * z.errors_bytes + groups * z.c_blocks * z.pixels_bytes));
     for (int i = begin; i < end; ++i) {
       const int line = i / z.tiles_w;
       const int column = i - line * z.tiles_w;
@@ -193,21 +207,29 @@ __global__ __launch_bounds__(kWeightThreads,
       tma::wait_phase(empty + ring.stage, ring.parity ^ 1);
       tma::expect(arrived, bytes);
       for (int a = 0; a < z.k_blocks; ++a) {
-        tma::load_box(to + a * errors_stage_bytes, z.errors, arrived, first_k + 64 * a,
-                      z.columns_apart ? 0 : w, z.columns_apart ? column : 0, h, image * z.images);
+#pragma unroll
+        for (int plane = 0; plane < V::kPlanes; ++plane) {
+          tma::load_box(to + (a * V::kPlanes + plane) * errors_stage_bytes,
+                        plane == 0 ? z.errors : z.low_errors, arrived, first_k + 64 * a,
+                        z.columns_apart ? 0 : w, z.columns_apart ? column : 0, h, image * z.images);
+        }
       }
       for (int j = 0; j < groups; ++j) {
         const Group& group = z.taps.group[first_group + j];
         for (int b = 0; b < z.c_blocks; ++b) {
-          tma::load_box(to + pixels_at + (j * z.c_blocks + b) * z.pixels_stage_bytes, z.pixels,
-                        arrived, first_c + V::kColumns * b, w * z.step_w + group.w, 0,
-                        h * z.step_h + group.h, image * z.images);
+#pragma unroll
+          for (int plane = 0; plane < V::kPlanes; ++plane) {
+            tma::load_box(
+                to + pixels_at + ((j * z.c_blocks + b) * V::kPlanes + plane) * z.pixels_stage_bytes,
+                plane == 0 ? z.pixels : z.low_pixels, arrived, first_c + V::kColumns * b,
+                w * z.step_w + group.w, 0, h * z.step_h + group.h, image * z.images);
+          }
         }
       }
       ring.next(z.stages);
     }
   } else {
-    step::take_registers<kWeightRegisters>();
+    step::take_registers<V::kRegisters>();
     // The slots of this warp group: (a, b, tap), the taps innermost.
     const int warp_group = thread / 128;
     const int lane = thread % 32;
@@ -226,18 +248,19 @@ __global__ __launch_bounds__(kWeightThreads,
       slot_tap[i] = valid ? tap : -1;
       first_k_of[i] = 64 * a, first_c_of[i] = V::kColumns * b;
       const Tap& at = z.taps.tap[valid ? tap : first_tap];
-      a_at[i] = valid ? a * errors_stage_bytes : 0;
-      b_at[i] =
-          pixels_at + (valid ? ((at.group - first_group) * z.c_blocks + b) * z.pixels_stage_bytes +
-                                   at.shift * V::kColumns * 2
-                             : 0);
+      a_at[i] = valid ? a * V::kPlanes * errors_stage_bytes : 0;
+      b_at[i] = pixels_at + (valid ? ((at.group - first_group) * z.c_blocks + b) * V::kPlanes *
+                                             z.pixels_stage_bytes +
+                                         at.shift * V::kColumns * 2
+                                   : 0);
     }
     float sums[V::kSlots][V::kColumns / 2];
-#pragma unroll
-    for (int i = 0; i < V::kSlots; ++i) {
-#pragma unroll
-      for (int e = 0; e < V::kColumns / 2; ++e) sums[i][e] = 0;
-    }
+    clear(sums);
+    [[maybe_unused]] float whole[V::kPlanes == 2 ? V::kSlots : 1][V::kColumns / 2];
+    if constexpr (V::kPlanes == 2) clear(whole);
+    // Of `sums`, since they were added to `whole`. While one warp group waits for its sums the
+    // others multiply.
+    [[maybe_unused]] int depths = warp_group * (kWholeDepths / kWeightGroups);
     // The numbers of slots and of steps are known where the products are issued: no branch stands
     // between them (implicit_gemm_tma_gather.cuh says why).
     with_count<1, V::kSlots>(count, [&](auto slots) {
@@ -256,13 +279,29 @@ __global__ __launch_bounds__(kWeightThreads,
             for (int k = 0; k < decltype(steps)::value; ++k) {
 #pragma unroll
               for (int j = 0; j < decltype(slots)::value; ++j) {
+                const step::Place a = from + step::bytes(a_at[j]) + step::rows<64>(row + 16 * k);
+                const step::Place b =
+                    from_pixels + step::bytes(b_at[j]) + step::rows<V::kColumns>(row + 16 * k);
+                if constexpr (V::kPlanes == 2) {  // small products first: low high, high low
+                  step::multiply<typename V::Half, V::kColumns, true, true, 64, V::kColumns>(
+                      sums[j], a + step::bytes(errors_stage_bytes), b, true);
+                  step::multiply<typename V::Half, V::kColumns, true, true, 64, V::kColumns>(
+                      sums[j], a, b + step::bytes(z.pixels_stage_bytes), true);
+                }
                 step::multiply<typename V::Half, V::kColumns, true, true, 64, V::kColumns>(
-                    sums[j], from + step::bytes(a_at[j]) + step::rows<64>(row + 16 * k),
-                    from_pixels + step::bytes(b_at[j]) + step::rows<V::kColumns>(row + 16 * k),
-                    true);
+                    sums[j], a, b, true);
               }
             }
             matrix_tile::commit();
+            if constexpr (V::kPlanes == 2) {
+              depths += 16 * decltype(steps)::value;
+              if (depths >= kWholeDepths) {
+                matrix_tile::wait<0>();
+                add_to_whole(sums, whole);
+                clear(sums);
+                depths = 0;
+              }
+            }
           });
           matrix_tile::wait<1>();
           if (row == 0 && speaks && used >= 0) tma::arrive(empty + used);
@@ -275,7 +314,16 @@ __global__ __launch_bounds__(kWeightThreads,
     });
 #pragma unroll
     for (int j = 0; j < V::kSlots; ++j) matrix_tile::hold(sums[j]);
-    if (z.pixels_scale != nullptr) {
+    if constexpr (V::kPlanes == 2) {
+      const float2 unscale = *z.unscale;
+#pragma unroll
+      for (int j = 0; j < V::kSlots; ++j) {
+#pragma unroll
+        for (int e = 0; e < V::kColumns / 2; ++e) {
+          sums[j][e] = (whole[j][e] + sums[j][e]) * unscale.x * unscale.y;
+        }
+      }
+    } else if (z.pixels_scale != nullptr) {
       const int unscale = unscale_exponent(*z.pixels_scale, *z.errors_scale);
 #pragma unroll
       for (int j = 0; j < V::kSlots; ++j) times_power_of_two(unscale, sums[j]);

@@ -151,21 +151,25 @@ inline int pack_channels_log2(int channels) {
   return log2;
 }
 
-// Block (x: pixels of an image inside images, y: channels of a group).
+// Numbers of shared memory that a block packs in: [channels][pixels + 1].
+constexpr int pack_tile(int channels_log2) {
+  return (1 << channels_log2) * ((1 << pack_pixels_log2(channels_log2)) + 1);
+}
+
+// What the block (x: pixels of an image inside images, y: channels of a group) packs.
 template <class In, int kPlanes, int kChannelsLog2>
-__global__ __launch_bounds__(256) void pack_pixels_kernel(const PackPixels z) {
+__device__ inline void pack_pixels(const PackPixels& z, int block_x, int block_y, In* tile) {
   constexpr int kChannels = 1 << kChannelsLog2;
   constexpr int kPixelsLog2 = pack_pixels_log2(kChannelsLog2);
   constexpr int kPixels = 1 << kPixelsLog2;
   constexpr int kRow = kPixels + 1;
   constexpr int kPieces = kChannels / kPieceHalves;
-  __shared__ In tile[kChannels * kRow];  // [channels][pixels + 1]
   const int blocks = ceil_div(z.pieces, kPieces);
-  const int group = static_cast<int>(blockIdx.y) / blocks;
-  const int first_channel = static_cast<int>(blockIdx.y) % blocks * kChannels;
+  const int group = block_y / blocks;
+  const int first_channel = block_y % blocks * kChannels;
   const int pixel_blocks = ceil_div(z.area, kPixels);
-  const int image = static_cast<int>(blockIdx.x) / pixel_blocks;
-  const int first_pixel = static_cast<int>(blockIdx.x) % pixel_blocks * kPixels;
+  const int image = block_x / pixel_blocks;
+  const int first_pixel = block_x % pixel_blocks * kPixels;
   const int thread = static_cast<int>(threadIdx.x);
   const int pixel = thread % kPixels;
   const int channel = thread / kPixels;
@@ -189,7 +193,7 @@ __global__ __launch_bounds__(256) void pack_pixels_kernel(const PackPixels z) {
   }
   float scale = 1;
   if constexpr (sizeof(In) == 4) scale = power_of_two(read_exponent(z.maxima));
-  if (z.unscale != nullptr && blockIdx.x + blockIdx.y == 0 && threadIdx.x < 32) write_unscale(z);
+  if (z.unscale != nullptr && block_x + block_y == 0 && threadIdx.x < 32) write_unscale(z);
   __syncthreads();
   const int first_piece = first_channel / kPieceHalves;
   const int piece = thread % kPieces;
@@ -209,6 +213,33 @@ __global__ __launch_bounds__(256) void pack_pixels_kernel(const PackPixels z) {
     }
     write_piece<In, kPlanes>(column, scale, to + to_pixel * pixel_pieces, z.plane);
   }
+}
+
+// Block (x, y) as above.
+template <class In, int kPlanes, int kChannelsLog2>
+__global__ __launch_bounds__(256) void pack_pixels_kernel(const PackPixels z) {
+  __shared__ In tile[pack_tile(kChannelsLog2)];
+  pack_pixels<In, kPlanes, kChannelsLog2>(z, static_cast<int>(blockIdx.x),
+                                          static_cast<int>(blockIdx.y), tile);
+}
+
+// The same of a block whose number counts y first.
+template <class In, int kPlanes, int kChannelsLog2>
+__device__ inline void pack_pixels(const PackPixels& z, int block, In* tile) {
+  const int wide = z.groups * ceil_div(z.pieces, (1 << kChannelsLog2) / kPieceHalves);
+  pack_pixels<In, kPlanes, kChannelsLog2>(z, block / wide, block % wide, tile);
+}
+
+// Two tensors: blocks (x, 0) to `blocks_of_first` are the first one's, those behind the other's.
+template <class In, int kPlanes, int kChannelsLog2>
+__global__ __launch_bounds__(256) void pack_two_kernel(const __grid_constant__ PackPixels first,
+                                                       const __grid_constant__ PackPixels second,
+                                                       int blocks_of_first) {
+  __shared__ In tile[pack_tile(kChannelsLog2)];
+  const int block = static_cast<int>(blockIdx.x);
+  block < blocks_of_first
+      ? pack_pixels<In, kPlanes, kChannelsLog2>(first, block, tile)
+      : pack_pixels<In, kPlanes, kChannelsLog2>(second, block - blocks_of_first, tile);
 }
 
 // The same of images whose channels are last: they keep their places. Thread per piece.

@@ -275,10 +275,12 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
                         .pass_bytes = device_time::passed(kPasses * (images + factors + sums)),
                         .launches = of_launches * (3 * chunks + (plan.of_weights ? 2 : 1)),
                         .tensor_cores = true};
-  constexpr double kPreparation = 1.5, kPreparationLaunches = 3;
+  // backward_data reads the weights of an input channel, which lie apart.
+  constexpr double kPreparationLaunches = 3;
+  const double preparation = plan.forward ? 1.5 : 4.5;
   return plan.of_weights
              ? cost
-             : device_time::with_preparation(cost, peak, kPreparation * u, kPreparationLaunches);
+             : device_time::with_preparation(cost, peak, preparation * u, kPreparationLaunches);
 }
 
 const Conv2dAlgorithm kCard{

@@ -3,6 +3,7 @@
 // every kernel and every way to share patches against the double reference, epilogues, refusals.
 #include <gtest/gtest.h>
 
+#include <iterator>
 #include <limits>
 #include <set>
 #include <tuple>
@@ -50,7 +51,24 @@ const char* const kProblems[] = {
     "n=8,c=40,h=17,w=9,k=130,r=2,s=2,stride=2,pad=1",
     "n=4,c=72,h=8,w=12,k=100,r=3,s=3,stride=2,pad=1",
     "n=6,c=40,h=17,w=16,k=40,r=3,s=3,stride=2,pad=1",
+    "n=3,c=40,h=27,w=3,k=40,r=2,s=1,stride=3",
 };
+
+// backward_weight has kernels of its own, and takes 1x1.
+const char* const kOtherProblems[] = {
+    "n=7,c=130,h=3,w=12,k=6,r=3,s=3,pad=1", "n=1,c=130,h=20,w=30,k=200",
+    "n=2,c=72,h=20,w=19,k=40,stride=2",     "n=3,c=130,h=4,w=10,k=200,r=2,s=2,pad=1",
+    "n=1,c=131,h=7,w=7,k=70,r=3,s=3,pad=1", "n=3,c=8,h=3,w=4,k=8,r=3,s=3",
+};
+
+std::vector<Conv2dProblem> problems_of(Direction direction) {
+  std::vector<Conv2dProblem> out;
+  for (const char* text : kProblems) out.push_back(Conv2dProblem::parse(text));
+  if (direction == Direction::backward_weight) {
+    for (const char* text : kOtherProblems) out.push_back(Conv2dProblem::parse(text));
+  }
+  return out;
+}
 
 TEST(ImplicitGemmTmaHalves, EveryKernelIsChosen) {
   constexpr Machine kEmulated{.multiprocessors = 8};
@@ -79,20 +97,60 @@ TEST(ImplicitGemmTmaHalves, EveryKernelIsChosen) {
   EXPECT_EQ(zeros.size(), 2u);
 }
 
+TEST(ImplicitGemmTmaHalves, EveryKernelOfBackwardWeightIsChosen) {
+  constexpr Machine kEmulated{.multiprocessors = 8};
+  constexpr int kWholeDepths = 256;  // then the tensor cores' sums go to f32
+  std::set<std::tuple<int, Sharing>> met;
+  std::set<bool> split, apart, pieces, long_sums;
+  for (const Conv2dProblem& problem : problems_of(Direction::backward_weight)) {
+    const WeightPlan plan = plan_weight_halves(as_one_line(problem), kEmulated);
+    EXPECT_EQ(plan.planes, 2);
+    met.emplace(plan.shape, plan.sharing);
+    split.insert(!plan.direct);
+    if (plan.direct) pieces.insert(plan.tap_count < problem.r * problem.s);
+    apart.insert(plan.columns_apart);
+    long_sums.insert(plan.depth * plan.tiles_w * plan.tiles_h * plan.tiles_n / plan.splits >
+                     kWholeDepths);
+  }
+  EXPECT_EQ(met.size(), 3 * std::size(kHalvesWeightShapes));
+  EXPECT_EQ(split.size(), 2u);
+  EXPECT_EQ(apart.size(), 2u);
+  EXPECT_EQ(pieces.size(), 2u);
+  EXPECT_EQ(long_sums.size(), 2u);
+}
+
 TEST_F(ImplicitGemmTmaHalvesOnCuda, AgreesWithTheReferenceInEveryKernel) {
-  std::size_t turn = 0;
-  for (const char* text : kProblems) {
-    const Conv2dProblem z = Conv2dProblem::parse(text);
-    ConvolutionCase exact(z, Tier::exact);
-    ConvolutionCase bounded(z, turn % 3 == 0   ? Tier::bounded
-                               : turn % 3 == 1 ? Tier::offset
-                                               : Tier::heavy);
-    ++turn;
-    for (const Direction direction : kGathers) {
+  for (const Direction direction : kDirections) {
+    std::size_t turn = 0;
+    for (const Conv2dProblem& z : problems_of(direction)) {
+      ConvolutionCase exact(z, Tier::exact);
+      ConvolutionCase bounded(z, turn % 3 == 0   ? Tier::bounded
+                                 : turn % 3 == 1 ? Tier::offset
+                                                 : Tier::heavy);
+      ++turn;
       ASSERT_EQ(support_of(card(), z, direction).reason, "") << z.text();
       EXPECT_EQ(exact.check(card(), direction), "");
       EXPECT_EQ(bounded.check(card(), direction), "");
     }
+  }
+}
+
+// Blocks that write dw themselves, whole rows and pieces of them, and parts of a sum.
+TEST_F(ImplicitGemmTmaHalvesOnCuda, GradientsOfWeightsAreAddedToWhatWasThere) {
+  for (const char* text :
+       {"n=1,c=131,h=7,w=7,k=70,r=3,s=3,pad=1", "n=3,c=130,h=4,w=10,k=200,r=2,s=2,pad=1",
+        "n=2,c=20,h=9,w=8,k=17,r=3,s=3,pad=1"}) {
+    const Conv2dProblem z = Conv2dProblem::parse(text);
+    Operands operands = random_operands(z.operands(Direction::backward_weight), testing::cuda());
+    const auto run = [&](bool accumulate) {
+      operands.accumulate = accumulate;
+      run_card(card(), z, Direction::backward_weight, operands);
+      return testing::values_of<float>(operands.out[0].values.to(Device{}));
+    };
+    operands.out[0].values.fill(std::numeric_limits<float>::quiet_NaN());
+    std::vector<float> expected = run(false);
+    for (float& value : expected) value *= 2;
+    EXPECT_TRUE(run(true) == expected) << text;
   }
 }
 
@@ -144,8 +202,9 @@ TEST_F(ImplicitGemmTmaHalvesOnCuda, RefusesInASentence) {
   EXPECT_EQ(reason("n=1,c=8,h=8,w=8,k=8,r=3,s=3,groups=2"), "expects groups 1, got groups 2");
   EXPECT_EQ(reason("n=1,c=8,h=32,w=32,k=8,r=3,s=3,stride=5", Direction::backward_data),
             "expects strides of at most 4 in backward_data, got 5x5");
-  EXPECT_EQ(reason("n=1,c=8,h=8,w=8,k=8,r=3,s=3", Direction::backward_weight),
-            "does not compute backward_weight");
+  EXPECT_EQ(reason("n=1,c=8,h=20,w=20,k=8,r=16,s=1,pad=8x8x0x0", Direction::backward_weight),
+            "expects a kernel of at most 15x15, got 16x1");
+  EXPECT_EQ(reason("n=1,c=8,h=8,w=8,k=8", Direction::backward_weight), "");
 }
 
 }  // namespace

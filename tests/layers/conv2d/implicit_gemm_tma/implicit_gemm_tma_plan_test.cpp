@@ -193,39 +193,42 @@ TEST(ImplicitGemmTmaPlan, TilesHoldEachOutputOnceAndTapsReadWhatWasBrought) {
 TEST(ImplicitGemmTmaPlan, BoxesOfBackwardWeightHoldEachPixelOnce) {
   for (const Machine& machine : machines()) {
     for (const Conv2dProblem& z : problems()) {
-      SCOPED_TRACE(z.text());
-      const WeightPlan plan = plan_weight(z, machine);
-      const Geometry g(z, Direction::backward_weight);
-      ASSERT_LE(plan.shared_bytes, static_cast<std::size_t>(machine.shared_bytes));
-      check_taps(plan.taps, g, plan.pitch);
-      EXPECT_EQ(plan.tiles_w, ceil_div(static_cast<int>(z.q()), plan.width));
-      EXPECT_EQ(plan.tiles_h, ceil_div(static_cast<int>(z.p()), plan.height));
-      EXPECT_EQ(plan.tiles_n, ceil_div(static_cast<int>(z.n), plan.images));
-      // Pixels of dy beside a box must be outside its tensor, else they would count twice.
-      if (plan.errors_w > plan.width) {
-        EXPECT_TRUE(plan.columns_apart ? z.q() % plan.width == 0 : plan.width == z.q());
-      }
-      EXPECT_TRUE(plan.errors_h == plan.height || plan.height == z.p());
-      EXPECT_GE(plan.depth, plan.errors_w * plan.errors_h * plan.images);
-      EXPECT_EQ(plan.depth % 16, 0);
-      int most_shift = 0;
-      for (int t = 0; t < plan.taps.taps; ++t) {
-        most_shift = std::max(most_shift, int{plan.taps.tap[t].shift});
-      }
-      EXPECT_GE(plan.pixels_stage_bytes,
-                (plan.depth + most_shift) * kWeightShapes[plan.shape].columns * 2);
-      EXPECT_LE(plan.k_blocks * plan.c_blocks * plan.tap_count,
-                3 * kWeightShapes[plan.shape].slots);
-      EXPECT_LE(plan.sum_width / 4 * z.r * z.s, kSumFours);
-      EXPECT_GE(plan.stages, 2);
-      if (plan.direct) {
-        EXPECT_EQ(plan.splits, 1);
-        const int columns = kWeightShapes[plan.shape].columns;
-        EXPECT_GE(plan.store_pitch,
-                  std::min<std::int64_t>(z.c, plan.c_blocks * columns) * plan.tap_count);
-        EXPECT_EQ(plan.store_pitch % 4, 0);
-        EXPECT_GE(plan.shared_bytes,
-                  static_cast<std::size_t>(plan.k_blocks * 64 * plan.store_pitch * 4));
+      for (const int planes : {1, 2}) {
+        SCOPED_TRACE(cat(z.text(), ", planes: ", planes));
+        const WeightPlan plan =
+            planes == 2 ? plan_weight_halves(z, machine) : plan_weight(z, machine);
+        const WeightShape& shape = shape_of(plan);
+        const Geometry g(z, Direction::backward_weight);
+        ASSERT_LE(plan.shared_bytes, static_cast<std::size_t>(machine.shared_bytes));
+        check_taps(plan.taps, g, plan.pitch);
+        EXPECT_EQ(plan.tiles_w, ceil_div(static_cast<int>(z.q()), plan.width));
+        EXPECT_EQ(plan.tiles_h, ceil_div(static_cast<int>(z.p()), plan.height));
+        EXPECT_EQ(plan.tiles_n, ceil_div(static_cast<int>(z.n), plan.images));
+        // Pixels of dy beside a box must be outside its tensor, else they would count twice.
+        if (plan.errors_w > plan.width) {
+          EXPECT_TRUE(plan.columns_apart ? z.q() % plan.width == 0 : plan.width == z.q());
+        }
+        EXPECT_TRUE(plan.errors_h == plan.height || plan.height == z.p());
+        EXPECT_GE(plan.depth, plan.errors_w * plan.errors_h * plan.images);
+        EXPECT_EQ(plan.depth % 16, 0);
+        int most_shift = 0;
+        for (int t = 0; t < plan.taps.taps; ++t) {
+          most_shift = std::max(most_shift, int{plan.taps.tap[t].shift});
+        }
+        EXPECT_GE(plan.pixels_stage_bytes, (plan.depth + most_shift) * shape.columns * 2);
+        EXPECT_LE(plan.k_blocks * plan.c_blocks * plan.tap_count, 3 * shape.slots);
+        EXPECT_GE(plan.stage_bytes, planes * (plan.k_blocks * plan.depth * 128 +
+                                              plan.c_blocks * plan.pixels_stage_bytes));
+        EXPECT_LE(plan.sum_width / 4 * z.r * z.s, kSumFours);
+        EXPECT_GE(plan.stages, 2);
+        if (plan.direct) {
+          EXPECT_EQ(plan.splits, 1);
+          EXPECT_GE(plan.store_pitch,
+                    std::min<std::int64_t>(z.c, plan.c_blocks * shape.columns) * plan.tap_count);
+          EXPECT_EQ(plan.store_pitch % 4, 0);
+          EXPECT_GE(plan.shared_bytes,
+                    static_cast<std::size_t>(plan.k_blocks * 64 * plan.store_pitch * 4));
+        }
       }
     }
   }

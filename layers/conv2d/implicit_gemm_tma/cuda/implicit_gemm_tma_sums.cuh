@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+// implicit_gemm_tma_sums.cuh: sums of two planes of factors, high and low halves of f32: those of
+// the tensor cores, and whole ones in f32.
+// Read next  implicit_gemm_tma_gather.cuh, implicit_gemm_tma_weight.cuh
+#pragma once
+
+#include "framework/cuda/tensor_cores/matrix_step.cuh"
+
+namespace convscope::implicit_gemm_tma {
+
+#if defined(CONVSCOPE_MATRIX_STEP)
+
+// Of two planes the sums go to f32 of their own after so many depths: the tensor cores round
+// towards zero.
+constexpr int kWholeDepths = 256;
+
+template <int kTiles, int kSums>
+__device__ inline void clear(float (&whole)[kTiles][kSums]) {
+#pragma unroll
+  for (int j = 0; j < kTiles; ++j) {
+#pragma unroll
+    for (int e = 0; e < kSums; ++e) whole[j][e] = 0;
+  }
+}
+template <int kTiles, int kSums>
+__device__ inline void add_to_whole(float (&sums)[kTiles][kSums], float (&whole)[kTiles][kSums]) {
+#pragma unroll
+  for (int j = 0; j < kTiles; ++j) {
+    matrix_tile::hold(sums[j]);
+#pragma unroll
+    for (int e = 0; e < kSums; ++e) whole[j][e] += sums[j][e];
+  }
+}
+// Sums of high high and of high low, columns side by side, and of low high.
+template <int kTiles, int kBoth, int kSums>
+__device__ inline void add_to_whole(float (&both)[kTiles][kBoth], float (&small)[kTiles][kSums],
+                                    float (&whole)[kTiles][kSums]) {
+  static_assert(kBoth == 2 * kSums);
+#pragma unroll
+  for (int j = 0; j < kTiles; ++j) {
+    matrix_tile::hold(both[j]);
+    matrix_tile::hold(small[j]);
+#pragma unroll
+    for (int e = 0; e < kSums; ++e) whole[j][e] += small[j][e] + both[j][kSums + e] + both[j][e];
+  }
+}
+
+#endif
+
+}  // namespace convscope::implicit_gemm_tma
