@@ -58,6 +58,7 @@
 #include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/implicit_gemm/cuda/implicit_gemm_choice.cuh"
 #include "layers/conv2d/shared/cuda/device_time.cuh"
+#include "layers/conv2d/shared/cuda/half_pack_launch.cuh"
 
 namespace convscope {
 namespace {
@@ -80,6 +81,7 @@ struct Pieces {
 // The prepared weights of forward and backward_data: as one or two planes of halves in the order of
 // the sum, with the maxima that say how f32 was scaled, and the table of places of that order.
 struct PreparedLayout {
+  PreparedLayout() = default;
   PreparedLayout(const Plan& plan, const void* memory) {
     Pieces pieces(const_cast<void*>(memory));
     if (plan.z.dtype == DType::f32) {
@@ -105,7 +107,8 @@ std::int64_t stored_count(const Conv2dProblem& z, const Shape& images) {
 }
 
 // Hands out the workspace, or only counts it. Of forward and backward_data `other` stands in the
-// prepared block.
+// prepared block. Weights of f32 that nobody has prepared have a place here, and their maxima stand
+// behind those of the image, so that one launch finds both.
 struct Layout {
   Layout(const Plan& plan, Direction direction, void* memory, const void* prepared) {
     const Conv2dProblem& z = plan.z;
@@ -127,8 +130,12 @@ struct Layout {
     if (weight) {
       other_plane = plan.pixel_pieces(pieces_of(plan.rows), z.p() * z.q());
       if (!plan.is_packed()) other = take_pieces(plan.planes * other_plane);
-    } else if (prepared != nullptr) {
-      const PreparedLayout weights(plan, prepared);
+    } else if (prepared != nullptr || z.dtype == DType::f32) {
+      const PreparedLayout counted(plan, nullptr);
+      const void* const own =
+          take_pieces(prepared != nullptr ? 0 : static_cast<std::int64_t>(counted.bytes / 16));
+      weights = PreparedLayout(plan, prepared != nullptr ? prepared : own);
+      if (prepared == nullptr) weights.maxima.bits = other_maxima.bits;
       other_maxima = weights.maxima;
       other_plane = weights.plane;
       other = weights.weights;
@@ -146,6 +153,7 @@ struct Layout {
   const uint4* other = nullptr;  // weights, or dy
   float* parts = nullptr;
   std::int64_t pixels_plane = 0, other_plane = 0;
+  PreparedLayout weights;
 };
 
 // Of one tensor, or of two whose maxima stand one behind the other.
@@ -160,61 +168,62 @@ void find_maxima(const Plan& plan, const Maxima& of_a, const void* a, std::int64
          const_cast<unsigned*>(of_a.bits));
 }
 
-template <int kChannelsLog2>
-void launch_pack(const Plan& plan, const LaunchShape& shape, const PackPixels& pack) {
-  if (plan.z.dtype != DType::f32) {
-    return launch(pack_pixels_kernel<Float16, 1, kChannelsLog2>, shape, pack);
-  }
-  plan.planes == 2 ? launch(pack_pixels_kernel<float, 2, kChannelsLog2>, shape, pack)
-                   : launch(pack_pixels_kernel<float, 1, kChannelsLog2>, shape, pack);
-}
-
 LaunchShape sums_shape(std::int64_t count) {
   LaunchShape shape = grid_for(count);
   shape.overlaps_previous = true;
   return shape;
 }
 
-// `writes_unscale`: of the two passes, the one that has both maxima. Pixels that lie as the product
-// reads them are taken where they are.
-void pack_pixels(const Plan& plan, Layout& at, const void* from, int channels, std::int64_t area,
-                 bool other, bool writes_unscale) {
-  if (plan.is_packed()) {
-    (other ? at.other : at.pixels) = static_cast<const uint4*>(from);
-    return;
-  }
-  const PackPixels pack{.from = from,
-                        .to = const_cast<uint4*>(other ? at.other : at.pixels),
-                        .plane = other ? at.other_plane : at.pixels_plane,
-                        .channels = channels,
-                        .groups = narrow(plan.z.groups),
-                        .pieces = pieces_of(channels),
-                        .area = narrow(area),
-                        .channels_log2 = pack_channels_log2(channels),
-                        .maxima = other ? at.other_maxima : at.maxima,
-                        .other_maxima = other ? at.maxima : at.other_maxima,
-                        .unscale = writes_unscale ? at.unscale : nullptr};
+// `writes_unscale`: of the two passes, the one that has both maxima.
+PackPixels pack_of(const Plan& plan, const Layout& at, const void* from, int channels,
+                   std::int64_t area, bool other, bool writes_unscale) {
+  return {.from = from,
+          .to = const_cast<uint4*>(other ? at.other : at.pixels),
+          .plane = other ? at.other_plane : at.pixels_plane,
+          .channels = channels,
+          .groups = narrow(plan.z.groups),
+          .pieces = pieces_of(channels),
+          .area = narrow(area),
+          .channels_log2 = pack_channels_log2(channels),
+          .maxima = other ? at.other_maxima : at.maxima,
+          .other_maxima = other ? at.maxima : at.other_maxima,
+          .unscale = writes_unscale ? at.unscale : nullptr};
+}
+
+void run_pack(const Plan& plan, const PackPixels& pack) {
   if (plan.is_last()) {
-    const std::int64_t pieces = plan.pixel_pieces(pack.pieces, area);
+    const std::int64_t pieces = plan.pixel_pieces(pack.pieces, pack.area);
     const LaunchShape by_pieces = sums_shape(pieces);
     return plan.planes == 2 ? launch(pack_last_pixels_kernel<2>, by_pieces, pack, pieces)
                             : launch(pack_last_pixels_kernel<1>, by_pieces, pack, pieces);
   }
-  const LaunchShape shape{
-      .grid = dim3(static_cast<unsigned>(plan.z.n * ceil_div(pack.area, pack.pixels())),
-                   static_cast<unsigned>(pack.groups * pack.channel_blocks())),
-      .block = dim3(kThreads),
-      .overlaps_previous = true};
-  switch (pack.channels_log2) {
-    case 3:
-      return launch_pack<3>(plan, shape, pack);
-    case 4:
-      return launch_pack<4>(plan, shape, pack);
-    case 5:
-      return launch_pack<5>(plan, shape, pack);
-    default:
-      return launch_pack<6>(plan, shape, pack);
+  if (plan.z.dtype != DType::f32) return launch_pack<Float16, 1>(pack, plan.z.n);
+  plan.planes == 2 ? launch_pack<float, 2>(pack, plan.z.n) : launch_pack<float, 1>(pack, plan.z.n);
+}
+
+// Pixels that lie as the product reads them are taken where they are.
+void pack_pixels(const Plan& plan, Layout& at, const void* from, int channels, std::int64_t area) {
+  if (plan.is_packed()) {
+    at.pixels = static_cast<const uint4*>(from);
+  } else {
+    run_pack(plan, pack_of(plan, at, from, channels, area, false, true));
   }
+}
+void pack_both(const Plan& plan, Layout& at, const void* x, const void* dy) {
+  const Conv2dProblem& z = plan.z;
+  if (plan.is_packed()) {
+    at.pixels = static_cast<const uint4*>(x);
+    at.other = static_cast<const uint4*>(dy);
+    return;
+  }
+  const PackPixels first = pack_of(plan, at, x, plan.channels, z.h * z.w, false, false);
+  const PackPixels second = pack_of(plan, at, dy, plan.rows, z.p() * z.q(), true, true);
+  if (plan.is_last() || z.dtype != DType::f32) {
+    run_pack(plan, first);
+    return run_pack(plan, second);
+  }
+  plan.planes == 2 ? launch_pack_two<float, 2>(first, second, z.n)
+                   : launch_pack_two<float, 1>(first, second, z.n);
 }
 
 void pack_weights(const Plan& plan, const PreparedLayout& at, const void* from, bool backward) {
@@ -377,14 +386,31 @@ void prepare_weights(const Conv2dPrepareArgs& args) {
   pack_weights(plan, at, args.w, args.direction == Direction::backward_data);
 }
 
+// One call of f32 finds the maxima of both factors at a time.
+bool prepares_for_one_call(const Conv2dProblem& z, Direction) { return z.dtype != DType::f32; }
+
 // ---- the three directions ----------------------------------------------------------------------
+
+// The image, and the weights where nobody has prepared them: `w` is read then.
+void pack_factors(const Plan& plan, Layout& at, Direction direction, const void* image,
+                  const void* w, const void* prepared) {
+  const Conv2dProblem& z = plan.z;
+  const bool forward = direction == Direction::forward;
+  const std::int64_t count = stored_count(z, forward ? z.x_shape() : z.y_shape());
+  if (prepared != nullptr) {
+    find_maxima(plan, at.maxima, image, count);
+  } else {
+    find_maxima(plan, at.maxima, image, count, at.other_maxima.count, w, z.w_shape().numel());
+    pack_weights(plan, at.weights, w, !forward);
+  }
+  pack_pixels(plan, at, image, plan.channels, forward ? z.h * z.w : z.p() * z.q());
+}
 
 void forward(const Conv2dForwardArgs& args) {
   const Conv2dProblem& z = args.problem;
   const Plan plan(z, Direction::forward);
   Layout at(plan, Direction::forward, args.workspace, args.prepared);
-  find_maxima(plan, at.maxima, args.x, stored_count(z, z.x_shape()));
-  pack_pixels(plan, at, args.x, plan.channels, z.h * z.w, false, true);
+  pack_factors(plan, at, Direction::forward, args.x, args.w, args.prepared);
   run_gather(plan, at, {args.b, args.epilogue.residual, args.epilogue.relu}, args.y, z.q(),
              z.p() * z.q());
 }
@@ -393,8 +419,7 @@ void backward_data(const Conv2dBackwardDataArgs& args) {
   const Conv2dProblem& z = args.problem;
   const Plan plan(z, Direction::backward_data);
   Layout at(plan, Direction::backward_data, args.workspace, args.prepared);
-  find_maxima(plan, at.maxima, args.dy, stored_count(z, z.y_shape()));
-  pack_pixels(plan, at, args.dy, plan.channels, z.p() * z.q(), false, true);
+  pack_factors(plan, at, Direction::backward_data, args.dy, args.w, args.prepared);
   run_gather(plan, at, {}, args.dx, z.w, z.h * z.w);
 }
 
@@ -404,8 +429,7 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
   Layout at(plan, Direction::backward_weight, args.workspace, nullptr);
   find_maxima(plan, at.maxima, args.x, stored_count(z, z.x_shape()), at.other_maxima.count, args.dy,
               stored_count(z, z.y_shape()));
-  pack_pixels(plan, at, args.x, plan.channels, z.h * z.w, false, false);
-  pack_pixels(plan, at, args.dy, plan.rows, z.p() * z.q(), true, true);
+  pack_both(plan, at, args.x, args.dy);
   run_weight(plan, at, args.dw, args.accumulate);
 }
 
@@ -502,7 +526,9 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   // at a third of the speed.
   const double few = z.groups > 1 && plan.pieces == 1 ? 3 : 1;
   const double bytes = few * (f32 ? 2 * element + 2 * plan.planes : 2 * element);
-  const double launches = (packs ? (weight ? 3 : 2) : 1) + (f32 ? 1 : 0);
+  const bool at_once = f32 && weight && !plan.is_last() &&
+                       pack_channels_log2(plan.channels) == pack_channels_log2(plan.rows);
+  const double launches = (packs ? (weight && !at_once ? 3 : 2) : 1) + (f32 ? 1 : 0);
   const double us = std::max(weights.product[at] * plan.us, 1.0);
   const bool has_phases = packs && plan.phases_h * plan.phases_w > 1;
   const double passes = weights.packing * packed * bytes + weights.bytes[at] * z.nominal_bytes();
@@ -534,6 +560,7 @@ const Conv2dAlgorithm kCard{
     .workspace_bytes = workspace_bytes,
     .prepared_bytes = prepared_bytes,
     .prepare_weights = prepare_weights,
+    .prepares_for_one_call = prepares_for_one_call,
     .error_growth = 32,  // 3 x 2 of the halves, 16 x 1.5 roundings of 256 depths, those of f32
     .exact_on_integers = true,
     .fuses_epilogue = true,

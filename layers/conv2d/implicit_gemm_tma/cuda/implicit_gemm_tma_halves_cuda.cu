@@ -45,7 +45,6 @@
 #include <algorithm>
 #include <limits>
 #include <memory>
-#include <type_traits>
 #include <utility>
 
 #include "framework/machine/ceilings.h"
@@ -55,6 +54,7 @@
 #include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_halves.cuh"
 #include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_run.h"
 #include "layers/conv2d/shared/cuda/device_time.cuh"
+#include "layers/conv2d/shared/cuda/half_pack_launch.cuh"
 #include "layers/conv2d/shared/cuda/kept_plans.h"
 
 namespace convscope {
@@ -237,53 +237,12 @@ half_tiles::PackPixels pack_of(const Halves& to, const Halves& other, const Shap
           .other_maxima = other.maxima,
           .unscale = to.unscale};
 }
-std::int64_t pixel_blocks(const half_tiles::PackPixels& pack, std::int64_t images) {
-  return images * ceil_div(pack.area, pack.pixels());
-}
-
-// body(std::integral_constant<int, log2 of the channels of a block>)
-template <class Body>
-void with_channels(int channels_log2, Body&& body) {
-  channels_log2 == 3   ? body(std::integral_constant<int, 3>{})
-  : channels_log2 == 4 ? body(std::integral_constant<int, 4>{})
-  : channels_log2 == 5 ? body(std::integral_constant<int, 5>{})
-                       : body(std::integral_constant<int, 6>{});
-}
-
-void pack(const half_tiles::PackPixels& image, std::int64_t images) {
-  with_channels(image.channels_log2, [&](auto log2) {
-    launch(half_tiles::pack_pixels_kernel<float, 2, decltype(log2)::value>,
-           {.grid = dim3(static_cast<unsigned>(pixel_blocks(image, images)),
-                         static_cast<unsigned>(image.channel_blocks())),
-            .block = dim3(256),
-            .overlaps_previous = true},
-           image);
-  });
-}
-
-// In one launch where blocks of both have as many channels.
-void pack_two(const half_tiles::PackPixels& first, const half_tiles::PackPixels& second,
-              std::int64_t images) {
-  const std::int64_t of_first = pixel_blocks(first, images) * first.channel_blocks();
-  const std::int64_t all = of_first + pixel_blocks(second, images) * second.channel_blocks();
-  if (first.channels_log2 != second.channels_log2 || all > 0x7fff0000) {
-    pack(first, images);
-    return pack(second, images);
-  }
-  with_channels(first.channels_log2, [&](auto log2) {
-    launch(
-        half_tiles::pack_two_kernel<float, 2, decltype(log2)::value>,
-        {.grid = dim3(static_cast<unsigned>(all)), .block = dim3(256), .overlaps_previous = true},
-        first, second, narrow(of_first));
-  });
-}
-
 void pack_and_turn(const half_tiles::PackPixels& image, std::int64_t images,
                    const TurnHalves& weights) {
-  const std::int64_t of_image = pixel_blocks(image, images) * image.channel_blocks();
+  const std::int64_t of_image = half_tiles::blocks_of(image, images);
   const std::int64_t all = of_image + static_cast<std::int64_t>(weights.shape.blocks_of_c()) *
                                           weights.shape.blocks_of_k();
-  with_channels(image.channels_log2, [&](auto log2) {
+  half_tiles::with_channels_log2(image.channels_log2, [&](auto log2) {
     launch(pack_and_turn_kernel<decltype(log2)::value>,
            {.grid = dim3(static_cast<unsigned>(all)),
             .block = dim3(kTurnThreads),
@@ -303,7 +262,7 @@ void convolve(const Conv2dProblem& z, Direction direction, const void* from, con
   const auto* const numbers = static_cast<const float*>(from);
   if (prepared != nullptr) {
     find_maxima(image, numbers, shape.numel());
-    pack(packed, z.n);
+    half_tiles::launch_pack<float, 2>(packed, z.n);
   } else {
     find_maxima(image, numbers, shape.numel(), static_cast<const float*>(w), z.w_shape().numel(),
                 weights.maxima.count);
@@ -337,7 +296,7 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
               static_cast<const float*>(args.dy), z.y_shape().numel(), work.dy.maxima.count);
   half_tiles::PackPixels dy = pack_of(work.dy, work.x, z.y_shape(), args.dy);
   dy.unscale = nullptr;  // x's pass writes it
-  pack_two(pack_of(work.x, work.dy, z.x_shape(), args.x), dy, z.n);
+  half_tiles::launch_pack_two<float, 2>(pack_of(work.x, work.dy, z.x_shape(), args.x), dy, z.n);
   run_weight(kept->as_run, kept->plan,
              {.x = {work.x.halves, nullptr},
               .dy = {work.dy.halves, nullptr},

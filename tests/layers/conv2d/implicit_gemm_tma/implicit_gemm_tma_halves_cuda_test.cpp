@@ -51,7 +51,8 @@ const char* const kProblems[] = {
     "n=8,c=40,h=17,w=9,k=130,r=2,s=2,stride=2,pad=1",
     "n=4,c=72,h=8,w=12,k=100,r=3,s=3,stride=2,pad=1",
     "n=6,c=40,h=17,w=16,k=40,r=3,s=3,stride=2,pad=1",
-    "n=3,c=40,h=27,w=3,k=40,r=2,s=1,stride=3",
+    "n=6,c=40,h=17,w=25,k=40,r=1,s=2,stride=3,pad=0x0x1x1",
+    "n=4,c=256,h=24,w=8,k=72,r=1,s=2",
 };
 
 // backward_weight has kernels of its own, and takes 1x1.
