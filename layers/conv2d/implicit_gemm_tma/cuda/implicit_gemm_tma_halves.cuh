@@ -103,6 +103,16 @@ __device__ inline void store_planes(const Gather& z, const GatherTile& tile,
         (static_cast<std::int64_t>(tile.image + image) * z.out_channels + first) * area +
         static_cast<std::int64_t>(phase.first_h + h * z.every_h) * z.out_w + phase.first_w +
         w * z.every_w;
+    // All loads before the first store: the compiler cannot know that a store leaves them as they are,
+    // so each one would wait for the store in front of it.
+    float more[V::kColumns / 4] = {};
+    if (residual != nullptr) {
+#pragma unroll
+      for (int j = 0; j < V::kColumns / 4; ++j) {
+        const int channel = 8 * (j / 2) + j % 2;
+        if (first + channel < z.out_channels) more[j] = residual[at + channel * area];
+      }
+    }
 #pragma unroll
     for (int j = 0; j < V::kColumns / 8; ++j) {
 #pragma unroll
@@ -111,7 +121,7 @@ __device__ inline void store_planes(const Gather& z, const GatherTile& tile,
         const std::int64_t to = at + (8 * j + e) * area;
         float y = sums[row / 2][4 * j + 2 * i + e] * unscale.x * unscale.y;
         if (bias != nullptr) y += bias[first + 8 * j + e];
-        if (residual != nullptr) y += residual[to];
+        if (residual != nullptr) y += more[2 * j + e];
         out[to] = finished(y, z.relu);
       }
     }

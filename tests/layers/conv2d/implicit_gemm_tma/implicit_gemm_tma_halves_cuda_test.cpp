@@ -59,7 +59,7 @@ const char* const kProblems[] = {
 const char* const kOtherProblems[] = {
     "n=7,c=130,h=3,w=12,k=6,r=3,s=3,pad=1", "n=1,c=130,h=20,w=30,k=200",
     "n=2,c=72,h=20,w=19,k=40,stride=2",     "n=3,c=130,h=4,w=10,k=200,r=2,s=2,pad=1",
-    "n=1,c=131,h=7,w=7,k=70,r=3,s=3,pad=1", "n=3,c=8,h=3,w=4,k=8,r=3,s=3",
+    "n=1,c=131,h=7,w=7,k=70,r=3,s=3,pad=1", "n=5,c=3,h=7,w=5,k=130,r=5,s=5",
 };
 
 std::vector<Conv2dProblem> problems_of(Direction direction) {
@@ -138,9 +138,8 @@ TEST_F(ImplicitGemmTmaHalvesOnCuda, AgreesWithTheReferenceInEveryKernel) {
 
 // Blocks that write dw themselves, whole rows and pieces of them, and parts of a sum.
 TEST_F(ImplicitGemmTmaHalvesOnCuda, GradientsOfWeightsAreAddedToWhatWasThere) {
-  for (const char* text :
-       {"n=1,c=131,h=7,w=7,k=70,r=3,s=3,pad=1", "n=3,c=130,h=4,w=10,k=200,r=2,s=2,pad=1",
-        "n=2,c=20,h=9,w=8,k=17,r=3,s=3,pad=1"}) {
+  for (const char* text : {"n=1,c=131,h=7,w=7,k=70,r=3,s=3,pad=1", "n=5,c=3,h=7,w=5,k=130,r=5,s=5",
+                           "n=2,c=20,h=9,w=8,k=17,r=3,s=3,pad=1"}) {
     const Conv2dProblem z = Conv2dProblem::parse(text);
     Operands operands = random_operands(z.operands(Direction::backward_weight), testing::cuda());
     const auto run = [&](bool accumulate) {
