@@ -13,7 +13,9 @@
 // Plan       1 (f32) the largest magnitude of both factors, for their scales
 //            2 both factors as halves with the channels innermost: 8 channels of a pixel are a
 //              piece of 16 bytes, so that 32 channels of a tap are 64 bytes wherever the pixel
-//              lies. For the weights 1 and 2 are made before the call (prepare_weights)
+//              lies. For the weights 1 and 2 are made before the call (prepare_weights), or,
+//              of f32 for one call alone, in it: then 1 is one launch for both factors. 2 is one
+//              for dy and x in backward_weight where they have equally many channels in a block
 //            3 the product: a block sums a tile of 64..128 rows x 64..256 pixels. Each thread
 //              copies pieces of the same depth for several pixels. A table, written by the pass
 //              over the weights, says how far the next step lies from a pixel's place. A mask of
@@ -31,8 +33,8 @@
 //            and dilation; groups of at least 8 channels, with channels last of a multiple of 8;
 //            sm_80 and newer
 // Cost       FLOPs = 2 N K P Q C/G R S, three times that for f32 as f32; bytes = the tensors and
-//            both packed factors; workspace = packed pixels (backward_weight: and dy) and parts.
-//            Compute-bound above about 64 channels
+//            both packed factors; workspace = packed pixels (backward_weight: and dy), of f32 the
+//            weights of one call, and parts. Compute-bound above about 64 channels
 // Numerics   f32: a factor times a power of two is high + low, two halves of 11 bits each, 22
 //            together; low high + high low + high high are exact products, what is left out is
 //            2^-22 of a product. The tensor cores round sums towards zero, so after 256 depths they

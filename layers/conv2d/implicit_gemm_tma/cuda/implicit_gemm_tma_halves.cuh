@@ -55,7 +55,8 @@ __global__ __launch_bounds__(kTurnThreads) inline void turn_halves_kernel(
   turn_halves(weights, static_cast<int>(blockIdx.x), static_cast<int>(blockIdx.y), turned);
 }
 
-// The image and the weights of one call: blocks (x, 0) to `blocks_of_image` pack, those behind turn.
+// The image and the weights of one call: blocks (x, 0) to `blocks_of_image` pack, those behind
+// turn.
 template <int kChannelsLog2>
 __global__ __launch_bounds__(kTurnThreads) void pack_and_turn_kernel(
     const __grid_constant__ half_tiles::PackPixels image, int blocks_of_image,
@@ -103,8 +104,8 @@ __device__ inline void store_planes(const Gather& z, const GatherTile& tile,
         (static_cast<std::int64_t>(tile.image + image) * z.out_channels + first) * area +
         static_cast<std::int64_t>(phase.first_h + h * z.every_h) * z.out_w + phase.first_w +
         w * z.every_w;
-    // All loads before the first store: the compiler cannot know that a store leaves them as they are,
-    // so each one would wait for the store in front of it.
+    // All loads before the first store: the compiler cannot know that a store leaves them as they
+    // are, so each one would wait for the store in front of it.
     float more[V::kColumns / 4] = {};
     if (residual != nullptr) {
 #pragma unroll

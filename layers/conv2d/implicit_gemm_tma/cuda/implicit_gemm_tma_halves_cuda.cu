@@ -24,9 +24,9 @@
 // Supports   f32 in full precision; kernels of 2 to 225 taps, up to 15x15, in backward_weight 1x1,
 //            too; one group; strides up to 8, in backward_data up to 4; padding and dilation up to
 //            127; GPUs of compute capability 9.0
-// Cost       FLOPs = 6 N K P Q C R S of halves; bytes = the tensors and the packed images; workspace
-//            = the packed images, in backward_weight the parts of dw, too. Bound by the tensor
-//            cores from about 5x5 on, in backward_weight from 3x3 on
+// Cost       FLOPs = 6 N K P Q C R S of halves; bytes = the tensors and the packed images;
+//            workspace = the packed images, and the weights of one call or the parts of dw. Bound
+//            by the tensor cores from about 5x5 on, in backward_weight from 3x3 on
 // Numerics   as implicit_gemm in f32: 22 bits of each product; the tensor cores round sums towards
 //            zero, so after 256 depths they go to an f32 of their own. Numbers below 2^-27 of their
 //            tensor's largest lose bits. Same bits on each run; exact on integers up to 2^11, sums
@@ -347,11 +347,11 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
   return {};
 }
 
-// Fitted to 208 times of one H200: the layers of shapes/gpu_dense.txt, batch 1 and 32, and 36 random
-// ones, batch 1, 32 and in part 128. Half of the forecasts are within 5 % (backward_weight: 7 % in
-// the mean). Microseconds of the launches, those of the plan among them; bytes of a number of an
-// image, which is read for its largest magnitude, read again, written and read as two halves, and of
-// a number of the weights.
+// Fitted to 208 times of one H200: the layers of shapes/gpu_dense.txt, batch 1 and 32, and 36
+// random ones, batch 1, 32 and in part 128. Half of the forecasts are within 5 %
+// (backward_weight: 7 % in the mean). Microseconds of the launches, those of the plan among them;
+// bytes of a number of an image, which is read for its largest magnitude, read again, written and
+// read as two halves, and of a number of the weights.
 constexpr double kGatherCallUs = 5.5, kGatherPassBytes = 11.6, kPreparedBytes = 16;
 // What other cards of f32 forecast is as much too short.
 constexpr double kAsOthers = 0.93, kAsOthersInWeight = 0.97;

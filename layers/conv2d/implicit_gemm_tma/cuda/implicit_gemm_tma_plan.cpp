@@ -45,8 +45,8 @@ constexpr double kStoreBytesPerCycle = 22, kPiecesBytesPerCycle = 10;
 constexpr double kDirectLaunchUs = 2.2, kTwoLaunchesUs = 2.9;
 // Of rows, in each sharing: boxes of one tap come most slowly.
 constexpr double kSlowerRows[] = {1.3, 1.1, 0.6};
-// The same of two planes, with cycles of each box, and the products: fitted to 176 times of one H200,
-// every kernel and sharing of 13 layers, N = 1 and 32.
+// The same of two planes, with cycles of each box, and the products: fitted to 176 times of one
+// H200, every kernel and sharing of 13 layers, N = 1 and 32.
 constexpr double kRowsOfTwo[] = {0.87, 0.87, 1.3};
 constexpr double kBoxCycles = 73, kThreeOfWeight = 3.05;
 // Bytes of a cycle, of taps that lie together: one of 25 took 2, five of nine 4.6.
