@@ -68,23 +68,47 @@ class LimitedMember:
         self.folder = SWEEPS.folder / "limited/limited"
         run = wait_until(lambda: next((one for one in runs_in(self.folder) if steps_of(one) > 5), None),
                          "the limited member trains", pause=0.002)
-        self.pids = processes_with("convscope", "run", "/limited/limited", "--color never")
+        # Of this test alone: another one may run on this machine.
+        self.pids = [pid for pid in processes_with("convscope", "run", "/limited/limited", "--color never")
+                     if self.is_ours(pid)]
         self.steps, self.run, self.begin = steps_of(run), run, time.monotonic()
         for pid in self.pids:
             slurm_cluster.kill(pid, signal.SIGSTOP)
         threading.Thread(target=self.wake_at_limit, daemon=True).start()
 
+    @staticmethod
+    def is_ours(pid):
+        try:
+            return pathlib.Path(f"/proc/{pid}/cwd").resolve().is_relative_to(SWEEPS.folder.resolve())
+        except OSError:
+            return False
+
     def wake_at_limit(self):
-        while True:
-            for pid in self.pids:
-                status = pathlib.Path(f"/proc/{pid}/status")
-                if not status.exists():
-                    return
-                waiting = re.search(r"ShdPnd:\s*([0-9a-f]+)", status.read_text())
-                if waiting and int(waiting.group(1), 16) >> (signal.SIGTERM - 1) & 1:
-                    slurm_cluster.kill(pid, signal.SIGCONT)
-                    return
+        """A process that is gone, a short child of the member perhaps, leaves the others to be waked."""
+        there = self.pids
+        while there:
             time.sleep(0.1)
+            there, waiting = [], False
+            for pid in self.pids:
+                try:
+                    text = pathlib.Path(f"/proc/{pid}/status").read_text()
+                except OSError:
+                    continue
+                there.append(pid)
+                pending = re.search(r"ShdPnd:\s*([0-9a-f]+)", text)
+                waiting |= bool(pending) and int(pending.group(1), 16) >> (signal.SIGTERM - 1) & 1 == 1
+            if waiting:
+                for pid in there:
+                    slurm_cluster.kill(pid, signal.SIGCONT)
+                return
+
+    def tell(self):
+        """What there is to see of a member that does not end."""
+        logs = [f"{log.name}: {log.read_text()}" for log in sorted(self.folder.glob("sweep.slurm-*.log"))]
+        states = [(pid, re.findall(r"(?:State|ShdPnd):.*", pathlib.Path(f"/proc/{pid}/status").read_text()))
+                  for pid in self.pids if pathlib.Path(f"/proc/{pid}").exists()]
+        return (f"{state_of(self.run)} after {steps_of(self.run)} steps, {self.steps} before its stop; stopped: "
+                f"{self.pids}, there: {states}; tasks: {CLUSTER.tasks()}; claims: {claims_in(self.folder)}; {logs}")
 
 
 class LostNode:
@@ -250,7 +274,10 @@ class Slurm(unittest.TestCase):
 
     def test_8_at_its_time_limit_a_member_is_queued_again_and_goes_on(self):
         folder = LIMITED.folder
-        wait_until(lambda: state_of(LIMITED.run) == "DONE", "the limited member is through", 2 * PATIENCE_S)
+        try:
+            wait_until(lambda: state_of(LIMITED.run) == "DONE", "the limited member is through", 2 * PATIENCE_S)
+        except AssertionError as error:
+            raise AssertionError(f"{error}; {LIMITED.tell()}") from None
         wait_until(lambda: not self.arrays_of(folder), "its array has ended")
         log = (folder / "sweep.slurm-0.log").read_text()
         self.assertIn("again, to go on", log)
