@@ -34,7 +34,7 @@
 // Backward   dx assigned, dw assigned or added to
 // Choices    32 and 64 channels of a tile: its sums twice, the tensor cores' own and whole ones,
 //            are 128 of 232 registers. Of 32 channels high and low weights are columns of one
-//            product, so that the patch is read twice, not thrice: 6 to 14 % less time. Chunks of
+//            product, so that the patch is read twice, not thrice: 3 to 14 % less time. Chunks of
 //            32 channels where two planes of a patch of 64 are more than shared memory holds
 // Source     S. Chetlur et al. 2014: cuDNN: Efficient Primitives for Deep Learning, arXiv
 //            1410.0759;
@@ -349,9 +349,9 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
 
 // Fitted to 208 times of one H200: the layers of shapes/gpu_dense.txt, batch 1 and 32, and 36
 // random ones, batch 1, 32 and in part 128. Half of the forecasts are within 5 %
-// (backward_weight: 7 % in the mean). Microseconds of the launches, those of the plan among them;
-// bytes of a number of an image, which is read for its largest magnitude, read again, written and
-// read as two halves, and of a number of the weights.
+// (backward_weight: 7 % in the mean) before kAsOthers. Microseconds of the launches, those of the
+// plan among them; bytes of a number of an image, which is read for its largest magnitude, read
+// again, written and read as two halves, and of a number of the weights.
 constexpr double kGatherCallUs = 5.5, kGatherPassBytes = 11.6, kPreparedBytes = 16;
 // What other cards of f32 forecast is as much too short.
 constexpr double kAsOthers = 0.93, kAsOthersInWeight = 0.97;
