@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+// few_pixels_plan.h: how the card few_pixels cuts dw into blocks of threads, and the pixels into
+// pieces that fit into shared memory.
+//
+// A `tile` is what a block makes: rows (output channels) times octets (8 input channels) times all
+// taps. A `fragment` is one octet of one tap: 8 columns of a product [16 x 8] += [16 x 8] [8 x 8],
+// whose depth of 8 pixels is a `step`. A `piece` is whole images or some lines of y of one image.
+// Of a piece a channel of x is a `plane` with the zeros around the image. Each line of it is sorted
+// by column modulo the stride, so that pixels that are neighbours in y are neighbours there, and a
+// tap is one offset for all pixels. Lines and columns that no tap reads are left out. A `share` is
+// what a warp has of the steps.
+// Read next  few_pixels_weight.cuh, the kernel
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <utility>
+
+#include "framework/int_math.h"
+#include "layers/conv2d/problem.h"
+
+namespace convscope::few_pixels {
+
+inline constexpr int kRows = 16, kOctet = 8, kStepPixels = 8;  // of a product
+inline constexpr int kMostTaps = 49;
+inline constexpr int kMostPixels = 4096;  // of y, in all images
+inline constexpr int kMostWarps = 8, kMostOctets = 16, kMostStages = 4;
+// Steps in one accumulator. The tensor cores round towards zero, so longer sums are cut.
+inline constexpr int kChainSteps = 16;
+
+// Rows of 16 and fragments of a warp; whether it has room for a second set of sums, which cuts
+// chains; how many blocks a multiprocessor's registers have room for.
+struct Instance {
+  int row_tiles, fragments;
+  bool cuts;
+  int resident;
+};
+inline constexpr Instance kInstances[] = {
+    {1, 4, true, 2}, {2, 4, true, 2}, {1, 9, true, 2}, {2, 9, false, 1}};
+
+struct Machine {
+  int multiprocessors = 132;
+  int shared_bytes = 227 * 1024;  // of a block, and about as many of a multiprocessor
+};
+
+// What the kernel has to know. Sizes in memory are words of 4 bytes.
+struct Sizes {
+  int images = 1, in_channels = 1, height = 1, width = 1;  // x
+  int out_channels = 1, out_height = 1, out_width = 1;     // y
+  int stride_h = 1, stride_w = 1, pad_top = 0, pad_left = 0;
+  int taps = 1;
+  int extent_h = 1, extent_w = 1;  // of a kernel with its dilation
+  int step_h = 1, step_w = 1;      // stored lines and columns for one pixel of y
+  int columns = 1;                 // of a line with one remainder modulo step_w
+  int line = 1;                    // words of a stored line
+  // Pieces.
+  int piece_images = 1, piece_lines = 1;  // lines of y
+  int pieces_of_image = 1, pieces = 1;    // with several images in a piece the first is 1
+  int plane_words = 1;                    // of one image
+  int plane_pitch = 4, dy_pitch = 4;      // from a channel to the next
+  // Tile.
+  int rows = kRows, row_groups = 1;   // a warp has rows / row_groups
+  int octets = 1, column_groups = 1;  // a warp has its instance's fragments
+  int shares = 1;
+  int row_blocks = 1;  // tiles below each other
+  // Shared memory: stages of [dy][x], then the table of places; sums are laid over them.
+  int stages = 1, stage_words = 0, x_at = 0;
+  int sum_pitch = 4;
+  int tap_at[kMostTaps] = {};
+  FastDivisor by_line, by_columns, by_step_h, by_plane_words;
+  FastDivisor by_out_width, by_piece_lines, by_pieces_of_image, by_image_pixels;
+  FastDivisor by_row_blocks;
+
+  int fragments() const { return octets * taps; }
+  int warps() const { return row_groups * column_groups * shares; }
+  constexpr int piece_pixels() const { return piece_images * piece_lines * out_width; }
+  int piece_steps() const { return ceil_div(piece_pixels(), kStepPixels); }
+  constexpr int plane_piece() const { return piece_images * plane_words; }
+  int channel_blocks() const { return ceil_div(in_channels, octets * kOctet); }
+  int blocks() const { return row_blocks * channel_blocks(); }
+  int all_steps() const {
+    const int lines_left = out_height - (pieces_of_image - 1) * piece_lines;
+    const int images_left = images - (pieces - 1) * piece_images;
+    if (pieces_of_image == 1) {
+      return (pieces - 1) * piece_steps() +
+             ceil_div(images_left * out_height * out_width, kStepPixels);
+    }
+    return images *
+           ((pieces_of_image - 1) * piece_steps() + ceil_div(lines_left * out_width, kStepPixels));
+  }
+  constexpr int table_at() const { return stages * stage_words; }
+  // Whether the words of a piece's planes follow each other in x as they do here.
+  bool planes_as_in_memory() const {
+    return step_w == 1 && stride_w == 1 && stride_h == 1 && pad_left == 0 && pad_top == 0 &&
+           line == width;
+  }
+};
+
+struct Plan {
+  Sizes sizes = {};
+  Instance instance = {};
+  int shared_bytes = 0;
+  double us = std::numeric_limits<double>::infinity();
+
+  bool exists() const { return shared_bytes > 0; }
+};
+
+// The next pitch with which 8 rows of 4 neighbouring words meet all banks.
+constexpr int pitch_of(int words) { return round_up(std::max(words - 4, 0), 8) + 4; }
+
+inline Sizes sizes_of(const Conv2dProblem& z) {
+  const auto narrow = [](std::int64_t size) { return static_cast<int>(size); };
+  Sizes s;
+  s.images = narrow(z.n), s.in_channels = narrow(z.c);
+  s.height = narrow(z.h), s.width = narrow(z.w);
+  s.out_channels = narrow(z.k), s.out_height = narrow(z.p()), s.out_width = narrow(z.q());
+  s.stride_h = narrow(z.stride_h), s.stride_w = narrow(z.stride_w);
+  s.pad_top = narrow(z.pad_top), s.pad_left = narrow(z.pad_left);
+  s.taps = narrow(z.r * z.s);
+  s.extent_h = narrow((z.r - 1) * z.dilation_h + 1);
+  s.extent_w = narrow((z.s - 1) * z.dilation_w + 1);
+  s.step_h = std::min(s.stride_h, s.extent_h);
+  s.step_w = std::min(s.stride_w, s.extent_w);
+  s.columns = s.out_width + (s.extent_w - 1) / s.step_w;
+  s.line = s.columns * s.step_w;
+  for (int tap = 0; tap < s.taps; ++tap) {
+    const int down = tap / narrow(z.s) * narrow(z.dilation_h);
+    const int right = tap % narrow(z.s) * narrow(z.dilation_w);
+    s.tap_at[tap] = down * s.line + right % s.step_w * s.columns + right / s.step_w;
+  }
+  s.by_line = FastDivisor(s.line), s.by_columns = FastDivisor(s.columns);
+  s.by_step_h = FastDivisor(s.step_h), s.by_out_width = FastDivisor(s.out_width);
+  return s;
+}
+
+inline Sizes with_piece(Sizes s, int images, int lines) {
+  s.piece_images = images, s.piece_lines = lines;
+  s.pieces_of_image = ceil_div(s.out_height, lines);
+  s.pieces = s.pieces_of_image > 1 ? s.pieces_of_image * s.images : ceil_div(s.images, images);
+  s.plane_words = ((lines - 1) * s.step_h + s.extent_h) * s.line;
+  s.plane_pitch = pitch_of(images * s.plane_words);
+  s.dy_pitch = pitch_of(s.piece_steps() * kStepPixels);
+  s.by_plane_words = FastDivisor(s.plane_words);
+  s.by_piece_lines = FastDivisor(lines);
+  s.by_pieces_of_image = FastDivisor(s.pieces_of_image);
+  s.by_image_pixels = FastDivisor(lines * s.out_width);
+  return s;
+}
+
+// Calls visit(images, lines) for whole images, all to one of them, then for parts of one.
+template <class Visit>
+void visit_pieces(const Sizes& s, const Visit& visit) {
+  int last = 0;
+  for (int parts = 1; parts <= s.images; parts += 1 + parts / 3) {
+    const int images = ceil_div(s.images, parts);
+    if (images != last) visit(images, s.out_height);
+    last = images;
+  }
+  if (last != 1) visit(1, s.out_height);
+  last = s.out_height;
+  for (int parts = 2; parts <= s.out_height; parts += 1 + parts / 3) {
+    const int lines = ceil_div(s.out_height, parts);
+    if (lines != last) visit(1, lines);
+    last = lines;
+  }
+  if (last != 1) visit(1, 1);
+}
+
+// Two sums that lanes store at once, in the order of dw, seldom meet in a bank.
+inline int sum_pitch_of(int columns, int taps) {
+  int best = 0, least = 33;
+  for (int pitch = round_up(columns, 4), more = 0; more < 8; ++more, pitch += 4) {
+    int met[32] = {}, most = 0;
+    for (int lane = 0; lane < 32; ++lane) {
+      most = std::max(most, ++met[(lane / 4 * pitch + lane % 4 * 2 * taps) % 32]);
+    }
+    if (most < least) least = most, best = pitch;
+  }
+  return best;
+}
+
+// How a block copies `rows` rows of `positions` words, or groups of words: `groups` rows at a time,
+// with `lanes` threads for each. A thread keeps its positions for all of its rows.
+struct Spread {
+  int positions = 1, lanes = 1, groups = 1;
+  FastDivisor by_lanes;
+};
+inline constexpr int kPositionWork = 5;  // finding a position, in copies
+inline Spread spread(int positions, int rows, int threads) {
+  Spread best;
+  best.positions = positions;
+  int least = std::numeric_limits<int>::max();
+  for (int lanes = 8; lanes <= threads; lanes += 8) {
+    const int groups = threads / lanes;
+    const int work = ceil_div(positions, lanes) * (ceil_div(rows, groups) + kPositionWork);
+    if (work >= least) continue;
+    least = work;
+    best.lanes = lanes, best.groups = groups;
+  }
+  best.by_lanes = FastDivisor(best.lanes);
+  return best;
+}
+
+// ---- time --------------------------------------------------------------------------------------
+
+// Of one multiprocessor of an H100; microseconds, cycles and bytes.
+inline constexpr double kCycleUs = 1 / 1750.0;
+inline constexpr double kProductCycles = 1.6;  // of one mma, all four schedulers at work
+inline constexpr double kStepCycles = 110;     // loads and splitting before a warp's first product
+inline constexpr double kLoadBytes = 40e3, kStoreBytes = 40e3;  // in a microsecond
+inline constexpr double kWaitUs = 1.2;                          // for the first bytes
+inline constexpr double kCopyCycles = 1.5;                      // of a warp's copy
+inline constexpr double kPieceUs = 0.15;                        // barriers, finding places
+
+struct BlockWork {
+  double load_bytes, copies, store_bytes;
+  double warp_steps, step_products, step_loads;
+  int warps, pieces, stages;
+};
+
+// `count` equal blocks at once on a multiprocessor.
+inline double together_us(const BlockWork& work, double count) {
+  if (count == 0) return 0;
+  const double copy =
+      count * std::max(work.load_bytes / kLoadBytes, work.copies * kCopyCycles * kCycleUs);
+  const double warps = count * work.warps;
+  const double of_scheduler = std::ceil(warps / 4) * work.step_products * kProductCycles * 4;
+  const double alone = kStepCycles + work.step_products * kProductCycles * 4;
+  const double sums_us =
+      work.warp_steps * std::max({of_scheduler, alone, warps * work.step_loads}) * kCycleUs;
+  const double first = copy / work.pieces;
+  // Copies behind the first `stages` pieces begin when a stage is free, and are waited for again.
+  const double waits = std::ceil(static_cast<double>(work.pieces) / work.stages) - 1;
+  const double hidden = work.stages > 1 ? std::max(sums_us, copy - first + waits * kWaitUs)
+                                        : sums_us + copy - first + waits * kWaitUs;
+  return kWaitUs + first + hidden + work.pieces * kPieceUs + count * work.store_bytes / kStoreBytes;
+}
+
+inline double plan_us(const Plan& plan, const Machine& machine) {
+  const Sizes& s = plan.sizes;
+  const double rows = std::min(s.rows, s.out_channels);
+  const double channels = std::min(s.octets * kOctet, s.in_channels);
+  const double dy_words = rows * s.images * s.out_height * s.out_width;
+  const double x_words = channels * s.pieces * s.plane_piece();
+  const double x_copies = s.planes_as_in_memory() && s.plane_words % 4 == 0 ? 4 : 1;
+  const double dy_copies = s.out_height * s.out_width % 4 == 0 ? 4 : 1;
+  const double tiles = plan.instance.row_tiles, fragments = plan.instance.fragments;
+  const double sums = rows * channels * s.taps;
+  const BlockWork work{.load_bytes = 4 * (dy_words + x_words),
+                       .copies = (dy_words / dy_copies + x_words / x_copies) / 32,
+                       .store_bytes = 4 * sums * (1 + 0.15 * s.shares),
+                       .warp_steps = std::ceil(static_cast<double>(s.all_steps()) / s.shares),
+                       .step_products = 3 * tiles * fragments,
+                       .step_loads = 4 * tiles + 2 * fragments + 2,
+                       .warps = s.warps(),
+                       .pieces = s.pieces,
+                       .stages = s.stages};
+  const double resident = std::max(
+      1.0,
+      std::floor(std::min(static_cast<double>(machine.shared_bytes) / plan.shared_bytes,
+                          static_cast<double>(plan.instance.resident) * kMostWarps / s.warps())));
+  const double here = std::ceil(static_cast<double>(s.blocks()) / machine.multiprocessors);
+  const double rounds = std::floor(here / resident);
+  return rounds * together_us(work, resident) + together_us(work, here - rounds * resident);
+}
+
+// Calls visit(plan) for every way to do it.
+template <class Visit>
+void visit_plans(const Conv2dProblem& z, const Machine& machine, const Visit& visit) {
+  const Sizes whole = sizes_of(z);
+  const int most_rows = round_up(whole.out_channels, kRows);
+  const int most_octets = std::min(ceil_div(whole.in_channels, kOctet), kMostOctets);
+  visit_pieces(whole, [&](int images, int lines) {
+    // Planes alone that do not fit, before a product of sizes is too large for an int.
+    const std::int64_t stored_lines = std::int64_t{lines - 1} * whole.step_h + whole.extent_h;
+    if (images * stored_lines * whole.line * kOctet * 4 > machine.shared_bytes) return;
+    const Sizes with_pieces = with_piece(whole, images, lines);
+    for (const Instance& instance : kInstances) {
+      for (int octets = 1; octets <= most_octets; ++octets) {
+        Plan plan{.sizes = with_pieces, .instance = instance};
+        Sizes& s = plan.sizes;
+        s.octets = octets;
+        s.column_groups = ceil_div(s.fragments(), instance.fragments);
+        if (s.column_groups > kMostWarps) break;
+        s.sum_pitch = sum_pitch_of(octets * kOctet * s.taps, s.taps);
+        for (s.row_groups = 1; s.row_groups * s.column_groups <= kMostWarps; ++s.row_groups) {
+          s.rows = s.row_groups * instance.row_tiles * kRows;
+          if (s.rows - kRows >= most_rows) break;
+          s.row_blocks = ceil_div(s.out_channels, s.rows);
+          s.by_row_blocks = FastDivisor(s.row_blocks);
+          s.x_at = s.rows * s.dy_pitch;
+          s.stage_words = s.x_at + octets * kOctet * s.plane_pitch;
+          const int steps = s.all_steps();
+          const int most_stages = std::min(s.pieces, kMostStages);
+          for (s.shares = 1; s.warps() <= kMostWarps && s.shares <= steps; ++s.shares) {
+            if (!instance.cuts && ceil_div(steps, s.shares) > kChainSteps) continue;
+            for (s.stages = 1; s.stages <= most_stages; ++s.stages) {
+              const std::int64_t bytes =
+                  4 * std::max(std::int64_t{s.stages} * s.stage_words + s.piece_pixels(),
+                               std::int64_t{s.shares} * s.rows * s.sum_pitch);
+              if (bytes > machine.shared_bytes) break;
+              plan.shared_bytes = static_cast<int>(bytes);
+              plan.us = plan_us(plan, machine);
+              visit(std::as_const(plan));
+            }
+          }
+        }
+      }
+    }
+  });
+}
+
+inline Plan plan_weight(const Conv2dProblem& z, const Machine& machine) {
+  Plan best;
+  visit_plans(z, machine, [&](const Plan& plan) {
+    if (plan.us < best.us) best = plan;
+  });
+  return best;
+}
+
+}  // namespace convscope::few_pixels
