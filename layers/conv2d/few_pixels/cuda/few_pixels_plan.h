@@ -91,6 +91,23 @@ struct Sizes {
            ((pieces_of_image - 1) * piece_steps() + ceil_div(lines_left * out_width, kStepPixels));
   }
   constexpr int table_at() const { return stages * stage_words; }
+  // The line and column of x, below 0 in the padding, that stand in a line of a plane and a place
+  // of that line, of a piece that begins with line 0 of y.
+  constexpr int row_of(int stored_line) const {
+    const int window = by_step_h.divide(stored_line);
+    return window * stride_h + stored_line - window * step_h - pad_top;
+  }
+  constexpr int column_of(int place) const {
+    const int remainder = by_columns.divide(place);
+    return (place - remainder * columns) * stride_w + remainder - pad_left;
+  }
+  // Where the window of a pixel of a piece begins in a plane.
+  constexpr int window_at(int pixel) const {
+    const int of_lines = by_out_width.divide(pixel);  // of all images of the piece
+    const int image = by_piece_lines.divide(of_lines);
+    return image * plane_words + (of_lines - image * piece_lines) * step_h * line + pixel -
+           of_lines * out_width;
+  }
   // Whether the words of a piece's planes follow each other in x as they do here.
   bool planes_as_in_memory() const {
     return step_w == 1 && stride_w == 1 && stride_h == 1 && pad_left == 0 && pad_top == 0 &&
@@ -216,7 +233,8 @@ inline constexpr double kPieceUs = 0.15;                        // barriers, fin
 
 struct BlockWork {
   double load_bytes, copies, store_bytes;
-  double warp_steps, step_products, step_loads;
+  double warp_steps, all_steps;  // the most of a warp, and of all warps
+  double step_products, step_loads, step_instructions;
   int warps, pieces, stages;
 };
 
@@ -225,11 +243,13 @@ inline double together_us(const BlockWork& work, double count) {
   if (count == 0) return 0;
   const double copy =
       count * std::max(work.load_bytes / kLoadBytes, work.copies * kCopyCycles * kCycleUs);
-  const double warps = count * work.warps;
-  const double of_scheduler = std::ceil(warps / 4) * work.step_products * kProductCycles * 4;
-  const double alone = kStepCycles + work.step_products * kProductCycles * 4;
+  const double products = work.step_products * kProductCycles * 4;  // of a scheduler
+  const double steps = count * work.all_steps, warps = count * work.warps;
+  const double of_scheduler = steps / warps * std::ceil(warps / 4);
   const double sums_us =
-      work.warp_steps * std::max({of_scheduler, alone, warps * work.step_loads}) * kCycleUs;
+      kCycleUs * std::max({std::max(work.warp_steps, of_scheduler) *
+                               std::max(products, work.step_instructions),
+                           work.warp_steps * (kStepCycles + products), steps * work.step_loads});
   const double first = copy / work.pieces;
   // Copies behind the first `stages` pieces begin when a stage is free, and are waited for again.
   const double waits = std::ceil(static_cast<double>(work.pieces) / work.stages) - 1;
@@ -248,15 +268,18 @@ inline double plan_us(const Plan& plan, const Machine& machine) {
   const double dy_copies = s.out_height * s.out_width % 4 == 0 ? 4 : 1;
   const double tiles = plan.instance.row_tiles, fragments = plan.instance.fragments;
   const double sums = rows * channels * s.taps;
-  const BlockWork work{.load_bytes = 4 * (dy_words + x_words),
-                       .copies = (dy_words / dy_copies + x_words / x_copies) / 32,
-                       .store_bytes = 4 * sums * (1 + 0.15 * s.shares),
-                       .warp_steps = std::ceil(static_cast<double>(s.all_steps()) / s.shares),
-                       .step_products = 3 * tiles * fragments,
-                       .step_loads = 4 * tiles + 2 * fragments + 2,
-                       .warps = s.warps(),
-                       .pieces = s.pieces,
-                       .stages = s.stages};
+  const BlockWork work{
+      .load_bytes = 4 * (dy_words + x_words),
+      .copies = (dy_words / dy_copies + x_words / x_copies) / 32,
+      .store_bytes = 4 * sums * (1 + 0.15 * s.shares),
+      .warp_steps = std::ceil(static_cast<double>(s.all_steps()) / s.shares),
+      .all_steps = static_cast<double>(s.all_steps()) * s.row_groups * s.column_groups,
+      .step_products = 3 * tiles * fragments,
+      .step_loads = 4 * tiles + 2 * fragments + 2,
+      .step_instructions = 15 + 16 * tiles + 11 * fragments + 3 * tiles * fragments,
+      .warps = s.warps(),
+      .pieces = s.pieces,
+      .stages = s.stages};
   const double resident = std::max(
       1.0,
       std::floor(std::min(static_cast<double>(machine.shared_bytes) / plan.shared_bytes,

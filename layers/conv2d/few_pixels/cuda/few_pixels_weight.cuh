@@ -88,11 +88,8 @@ __device__ inline void copy_piece(const Sizes& z, const Operands& of, const Piec
     const int image = z.by_plane_words.divide(i);
     const int in_plane = i - image * z.plane_words;
     const int line = z.by_line.divide(in_plane);
-    const int in_line = in_plane - line * z.line;
-    const int remainder = z.by_columns.divide(in_line);
-    const int window = z.by_step_h.divide(line);
-    const int h = (piece.line + window) * z.stride_h + line - window * z.step_h - z.pad_top;
-    const int w = (in_line - remainder * z.columns) * z.stride_w + remainder - z.pad_left;
+    const int h = z.row_of(line) + piece.line * z.stride_h;
+    const int w = z.column_of(in_plane - line * z.line);
     const bool inside = image < piece.images && h >= 0 && h < z.height && w >= 0 && w < z.width;
     return inside ? (piece.image + image) * z.in_channels * area + h * z.width + w : -1;
   };
@@ -163,13 +160,10 @@ __global__ void __launch_bounds__(kMostWarps * 32, kResident)
   const int first_channel = channel_block * z.octets * kOctet;
   let_next_kernel_start();
 
-  // Where a pixel's window begins in a plane.
+  // Bytes, so that an address is one sum.
   for (int i = static_cast<int>(threadIdx.x); i < z.piece_pixels();
        i += static_cast<int>(blockDim.x)) {
-    const int line = z.by_out_width.divide(i);  // of all images of the piece
-    const int image = z.by_piece_lines.divide(line);
-    table[i] = image * z.plane_words + (line - image * z.piece_lines) * z.step_h * z.line + i -
-               line * z.out_width;
+    table[i] = 4 * z.window_at(i);
   }
   wait_for_previous_kernel();
   for (int stage = 0; stage < z.stages; ++stage) {
@@ -189,7 +183,7 @@ __global__ void __launch_bounds__(kMostWarps * 32, kResident)
 #pragma unroll
     for (int f = 0; f < kFragments; ++f) {
       // Behind the last there is nothing to make; its sums are not stored.
-      fragment_at[f] = octet < z.octets ? octet * kOctet * z.plane_pitch + z.tap_at[tap] : 0;
+      fragment_at[f] = octet < z.octets ? 4 * (octet * kOctet * z.plane_pitch + z.tap_at[tap]) : 0;
       if (++tap == z.taps) tap = 0, ++octet;
     }
   }
@@ -204,13 +198,14 @@ __global__ void __launch_bounds__(kMostWarps * 32, kResident)
     wait_for_oldest(z.stages);
     __syncthreads();
     const float* const dy = shared + stage * z.stage_words + row * z.dy_pitch + lane % 4;
-    const float* const x = shared + stage * z.stage_words + z.x_at + lane / 4 * z.plane_pitch;
+    const auto* const x = reinterpret_cast<const char*>(shared + stage * z.stage_words + z.x_at +
+                                                        lane / 4 * z.plane_pitch);
     for (; step < steps; step += z.shares) {
       // Behind the last pixel dy is zero, and a pixel of the piece is read again: a number that is
       // not finite goes nowhere else.
       const int pixel = step * kStepPixels + lane % 4;
-      const int at[2] = {table[min(pixel, piece.pixels - 1)],
-                         table[min(pixel + 4, piece.pixels - 1)]};
+      const char* const x0 = x + table[min(pixel, piece.pixels - 1)];
+      const char* const x4 = x + table[min(pixel + 4, piece.pixels - 1)];
       float dy_high[kRowTiles][4], dy_low[kRowTiles][4];
 #pragma unroll
       for (int m = 0; m < kRowTiles; ++m) {
@@ -226,8 +221,8 @@ __global__ void __launch_bounds__(kMostWarps * 32, kResident)
         HighLow v[kAtOnce][2];
 #pragma unroll
         for (int f = 0; f < kAtOnce; ++f) {
-          v[f][0] = high_low(x[fragment_at[g + f] + at[0]]);
-          v[f][1] = high_low(x[fragment_at[g + f] + at[1]]);
+          v[f][0] = high_low(*reinterpret_cast<const float*>(x0 + fragment_at[g + f]));
+          v[f][1] = high_low(*reinterpret_cast<const float*>(x4 + fragment_at[g + f]));
         }
         // Products of the same sums stand apart: each waits for the one before it.
 #pragma unroll
