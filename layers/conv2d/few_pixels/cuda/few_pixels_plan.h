@@ -26,7 +26,7 @@ namespace convscope::few_pixels {
 inline constexpr int kRows = 16, kOctet = 8, kStepPixels = 8;  // of a product
 inline constexpr int kMostTaps = 49;
 inline constexpr int kMostPixels = 4096;  // of y, in all images
-inline constexpr int kMostWarps = 8, kMostOctets = 16, kMostStages = 4;
+inline constexpr int kMostWarps = 8, kMostOctets = 16, kMostStages = 3;
 // Steps in one accumulator. The tensor cores round towards zero, so longer sums are cut.
 inline constexpr int kChainSteps = 16;
 

@@ -110,8 +110,6 @@ __device__ inline void wait_for_oldest(int stages) {
       return async_copy_wait<0>();
     case 2:
       return async_copy_wait<1>();
-    case 3:
-      return async_copy_wait<2>();
     default:
       return async_copy_wait<kMostStages - 1>();
   }

@@ -62,12 +62,14 @@ constexpr few_pixels::Machine kEmulated{.multiprocessors = 8};
 
 TEST(FewPixels, EveryKernelIsChosen) {
   std::set<std::pair<int, int>> instances;
+  std::set<int> stages;
   std::set<bool> several_images, parts, ring, shared_depth, tails;
   for (const Conv2dProblem& z : problems()) {
     const Plan plan = few_pixels::plan_weight(z, kEmulated);
     ASSERT_TRUE(plan.exists()) << z.text();
     const Sizes& s = plan.sizes;
     instances.emplace(plan.instance.row_tiles, plan.instance.fragments);
+    stages.insert(s.stages);
     several_images.insert(s.piece_images > 1);
     parts.insert(s.pieces_of_image > 1);
     ring.insert(s.pieces > s.stages);
@@ -75,6 +77,7 @@ TEST(FewPixels, EveryKernelIsChosen) {
     tails.insert(s.column_groups * plan.instance.fragments > s.fragments());
   }
   EXPECT_EQ(instances, (std::set<std::pair<int, int>>{{1, 4}, {2, 4}, {1, 9}, {2, 9}}));
+  EXPECT_EQ(stages, (std::set{1, 2, 3}));
   for (const auto& both : {several_images, parts, ring, shared_depth, tails}) {
     EXPECT_EQ(both.size(), 2u);
   }
@@ -215,24 +218,35 @@ TEST_F(FewPixelsOnCuda, GradientsOfWeightsAreAddedToWhatWasThere) {
 }
 
 // A NaN of x goes to the taps that read it and to no other: neither a pixel that fills a product
-// nor a channel of the same tile has it. 49 pixels leave 7 places of the last product empty.
+// nor a channel of the same tile has it. 49 pixels leave 7 places of the last product empty. Of
+// 43x43 the last piece has fewer lines than the others, and places behind them.
 TEST_F(FewPixelsOnCuda, SpreadsWhatIsNotFiniteWhereItIsRead) {
-  for (const float value :
-       {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
-    for (const auto& [h, w] : {std::pair{6, 6}, {0, 0}, {6, 0}, {3, 4}}) {
-      const Conv2dProblem z = Conv2dProblem::parse("n=1,c=12,h=7,w=7,k=20,r=3,s=3,pad=1");
-      Operands operands = random_operands(z.operands(Direction::backward_weight), testing::cuda());
-      Tensor x = Tensor::full(z.x_shape(), 1.0);
-      x.data<float>()[(5 * 7 + h) * 7 + w] = value;
-      operands.in[0].values = x.to(testing::cuda());
-      operands.in[1].values = Tensor::full(z.y_shape(), 0.5).to(testing::cuda());
-      run_card(card(), z, Direction::backward_weight, operands);
-      const std::vector<float> dw = floats_of(operands.out[0].values);  // [20,12,3,3]
-      for (std::size_t i = 0; i < dw.size(); ++i) {
-        const auto at = static_cast<int>(i);
-        const int p = h + 1 - at / 3 % 3, q = w + 1 - at % 3;
-        const bool reads = at / 9 % 12 == 5 && p >= 0 && p < 7 && q >= 0 && q < 7;
-        ASSERT_EQ(!std::isfinite(dw[i]), reads) << value << " at " << h << ", " << w << ": " << i;
+  for (const int side : {7, 43}) {
+    const Conv2dProblem z =
+        Conv2dProblem::parse(cat("n=1,c=12,h=", side, ",w=", side, ",k=20,r=3,s=3,pad=1"));
+    const Sizes s = few_pixels::plan_weight(z, kEmulated).sizes;
+    const int lines = (s.out_height - 1) % s.piece_lines + 1;  // of the last piece
+    ASSERT_NE(lines * s.out_width % few_pixels::kStepPixels, 0);
+    ASSERT_EQ(lines < s.piece_lines, side == 43);
+    const int last = side - 1;
+    for (const float value :
+         {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+      for (const auto& [h, w] : {std::pair{last, last}, {0, 0}, {last, 0}, {3, 4}}) {
+        Operands operands =
+            random_operands(z.operands(Direction::backward_weight), testing::cuda());
+        Tensor x = Tensor::full(z.x_shape(), 1.0);
+        x.data<float>()[(5 * side + h) * side + w] = value;
+        operands.in[0].values = x.to(testing::cuda());
+        operands.in[1].values = Tensor::full(z.y_shape(), 0.5).to(testing::cuda());
+        run_card(card(), z, Direction::backward_weight, operands);
+        const std::vector<float> dw = floats_of(operands.out[0].values);  // [20,12,3,3]
+        for (std::size_t i = 0; i < dw.size(); ++i) {
+          const auto at = static_cast<int>(i);
+          const int p = h + 1 - at / 3 % 3, q = w + 1 - at % 3;
+          const bool reads = at / 9 % 12 == 5 && p >= 0 && p < side && q >= 0 && q < side;
+          ASSERT_EQ(!std::isfinite(dw[i]), reads)
+              << value << " at " << h << ", " << w << " of " << side << ": " << i;
+        }
       }
     }
   }
