@@ -17,8 +17,8 @@
 //            are copied faster
 // Supports   f32 as f32, backward_weight alone; one group; at most 49 taps and 4096 pixels of y in
 //            all images; every stride, padding and dilation; sm_80 and newer
-// Cost       FLOPs = 3 x 2 N K P Q C R S; bytes = x, dy and dw. A block of k x c reads (k + c) N P Q
-//            words and more for the zeros around images. The floor of 256->256, 3x3, 14x14, one
+// Cost       FLOPs = 3 x 2 N K P Q C R S; bytes = x, dy and dw. A block of k x c reads k rows of dy
+//            and c planes of x. The floor of 256->256, 3x3, 14x14, one
 //            image: 0.69 GFLOP, 2.8 MB. No workspace. Compute-bound with 3x3 taps
 // Numerics   v = high + low + at most 2^-21 |v|, high rounded to TF32, low = v - high as the tensor
 //            cores cut it. low high + high low + high high are exact products; low low, which is
@@ -29,8 +29,8 @@
 //            each run; exact on integers up to 2^11, sums below 2^24. An infinity leaves an
 //            infinite rest and gives NaN
 // Backward   dw assigned or added to
-// Choices    single words of shared memory instead of ldmatrix, which moves no 4-byte columns; warps
-//            share the depth where a tile has fewer fragments than they take
+// Choices    single words of shared memory: ldmatrix wants rows of 16 aligned bytes, which a tap has
+//            not; warps share the depth where a tile has fewer fragments than they take
 // Source     H. Ootomo, R. Yokota 2022: Recovering single precision accuracy from Tensor Cores,
 //            arXiv 2203.03341 (the split); own work (the kernel)
 // Read next  ../../implicit_gemm/implicit_gemm_lesson_cuda.cu, one step simpler
