@@ -29,8 +29,8 @@
 //            each run; exact on integers up to 2^11, sums below 2^24. An infinity leaves an
 //            infinite rest and gives NaN
 // Backward   dw assigned or added to
-// Choices    single words of shared memory: ldmatrix wants rows of 16 aligned bytes, which a tap has
-//            not; warps share the depth where a tile has fewer fragments than they take
+// Choices    single words of shared memory: ldmatrix wants rows of 16 aligned bytes, a tap has none;
+//            warps share the depth where a tile has fewer fragments than they take
 // Source     H. Ootomo, R. Yokota 2022: Recovering single precision accuracy from Tensor Cores,
 //            arXiv 2203.03341 (the split); own work (the kernel)
 // Read next  ../../implicit_gemm/implicit_gemm_lesson_cuda.cu, one step simpler
