@@ -29,7 +29,7 @@
 //            each run; exact on integers up to 2^11, sums below 2^24. An infinity leaves an
 //            infinite rest and gives NaN
 // Backward   dw assigned or added to
-// Choices    single words of shared memory: ldmatrix wants rows of 16 aligned bytes, a tap has none;
+// Choices    single words of shared memory: ldmatrix wants 16 aligned bytes, and a tap has none;
 //            warps share the depth where a tile has fewer fragments than they take
 // Source     H. Ootomo, R. Yokota 2022: Recovering single precision accuracy from Tensor Cores,
 //            arXiv 2203.03341 (the split); own work (the kernel)
