@@ -28,7 +28,7 @@ inline constexpr int kMostTaps = 49;
 inline constexpr int kMostPixels = 4096;  // of y, in all images
 inline constexpr int kMostWarps = 8, kMostOctets = 16, kMostStages = 3;
 // Steps in one accumulator. The tensor cores round towards zero, so longer sums are cut.
-inline constexpr int kChainSteps = 16;
+inline constexpr int kChainSteps = 14;
 
 // Rows of 16 and fragments of a warp; whether it has room for a second set of sums, which cuts
 // chains; how many blocks a multiprocessor's registers have room for.
