@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// threads.cpp: grids, blocks and warps.
+// threads.cpp: grids, clusters, blocks and warps.
 #include "framework/cuda/emulation/threads.h"
 
+#include <bit>
+#include <cstdint>
 #include <cstdlib>
 #include <exception>
 #include <memory>
@@ -12,6 +14,7 @@
 #include <vector>
 
 #include "framework/check.h"
+#include "framework/cuda/emulation/blocks.h"
 #include "framework/cuda/emulation/fiber.h"
 #include "framework/cuda/emulation/thread_order.h"
 
@@ -19,68 +22,15 @@ uint3 threadIdx{}, blockIdx{};
 dim3 blockDim{}, gridDim{};
 
 namespace emulation {
+
+using namespace now;
+
+Cluster* now::the_cluster = nullptr;
+Block* now::the_block = nullptr;
+
 namespace {
 
 using convscope::cat;
-
-enum class State { running, ready, at_barrier, in_warp, waiting, left };
-
-struct Thread {
-  uint3 index{};
-  unsigned number = 0;  // in the block; x runs first
-  State state = State::running;
-  Fiber* fiber = nullptr;
-  // in_warp, waiting: what it waits for, and its part in it
-  unsigned mask = 0;
-  const void* which = nullptr;
-  const char* name = "";
-  const void* argument = nullptr;
-  void* result = nullptr;
-};
-
-struct FreeMemory {
-  void operator()(void* memory) const { std::free(memory); }
-};
-
-// The block that runs now. One grid runs at a time (`running`), so all of it is plain data.
-struct Watched {  // see watch()
-  const void* object;
-  unsigned fact;
-  bool (*whole)(const void*, unsigned);
-  const char* sentence;
-};
-
-struct Block {
-  std::mutex running;
-  void (*call)(const void*) = nullptr;
-  const void* kernel = nullptr;
-  unsigned size = 0;
-  std::vector<Thread> threads = std::vector<Thread>(1024);
-  std::array<unsigned, 32> lanes_waiting{};  // of each warp
-  unsigned begun = 0, left = 0;
-  // A ring: who can go on, in this order. No thread is in it twice.
-  std::array<Thread*, 1024> ready{};
-  unsigned ready_first = 0, ready_count = 0;
-  // the barrier that threads wait at
-  unsigned at_barrier = 0, barrier_true = 0;
-  Barrier barrier_kind = Barrier::plain;
-  unsigned barrier_result = 0;
-  std::array<unsigned, 16> at_named{};  // threads at each barrier of some of the warps
-  std::vector<Watched> watched;
-
-  std::unique_ptr<void, FreeMemory> shared;
-  std::vector<std::unique_ptr<Fiber>> fibers;
-  std::vector<Fiber*> idle;
-  Fiber scheduler;
-  Thread* current = nullptr;
-  Fiber* current_fiber = nullptr;
-  std::string error;
-  std::exception_ptr thrown;  // by a kernel
-};
-
-// Made by the first launch and never freed: a destructor at the end of the process may launch too.
-Block* the_block = nullptr;
-Block& block() { return *the_block; }
 
 ThreadOrder order_of_environment() {
   const char* order = std::getenv("CONVSCOPE_EMULATION_ORDER");
@@ -91,58 +41,75 @@ ThreadOrder& order_now() {
   static ThreadOrder order = order_of_environment();
   return order;
 }
-bool reverse_order() { return order_now() == ThreadOrder::last_first; }
 
-void make_current(Thread& thread) {
-  block().current = &thread;
-  threadIdx = thread.index;
+void enter(Block& b) {
+  the_block = &b;
+  blockIdx = b.index;
 }
 
-void back_to_scheduler() {
-  Block& b = block();
-  Fiber::switch_to(*b.current_fiber, b.scheduler);
+void make_current(Thread& thread) {
+  Cluster& c = cluster();
+  c.current = &thread;
+  threadIdx = thread.index;
+  if (c.count > 1) enter(*thread.block);
+}
+
+void leave(Thread& thread) {
+  Cluster& c = cluster();
+  thread.state = State::left;
+  ++block().left;
+  if (c.arrived == 0) return;  // no thread waits for the cluster
+  if (thread.arrived_in == c.round) --c.arrived;
+  end_round_if_complete();
+}
+
+Thread& begin_next() {
+  Cluster& c = cluster();
+  if (c.beginning->begun == c.beginning->size) c.beginning += reverse_order() ? -1 : 1;
+  --c.to_begin;
+  Block& b = *c.beginning;
+  Thread& thread = b.threads[in_order(b.begun++, b.size)];
+  thread.state = State::running;
+  thread.fiber = c.current_fiber;
+  thread.arrived_in = 0;
+  make_current(thread);
+  return thread;
 }
 
 // On a fiber: thread after thread, as long as there are threads that have not begun. So a kernel
 // without barriers needs one fiber, and no switch for each of its threads.
 void fiber_main() {
-  Block& b = block();
+  Cluster& c = cluster();
   for (;;) {
-    while (b.begun < b.size) {
-      const unsigned number = reverse_order() ? b.size - 1 - b.begun : b.begun;
-      ++b.begun;
-      Thread& thread = b.threads[number];
-      thread.state = State::running;
-      thread.fiber = b.current_fiber;
-      make_current(thread);
+    while (c.to_begin > 0) {
+      Thread& thread = begin_next();
       try {
-        b.call(b.kernel);
-      } catch (...) {  // nothing may leave this stack: run_block() throws it again on its own
-        b.thrown = std::current_exception();
+        c.call(c.kernel);
+      } catch (...) {  // nothing may leave this stack: run_blocks() throws it again on its own
+        c.thrown = std::current_exception();
       }
-      if (b.thrown) {
+      if (c.thrown) {
         back_to_scheduler();
         std::abort();  // the fiber is never continued
       }
-      thread.state = State::left;
-      ++b.left;
+      leave(thread);
     }
-    b.idle.push_back(b.current_fiber);
+    c.idle.push_back(c.current_fiber);
     back_to_scheduler();
   }
 }
 
 void go_on(Fiber& fiber) {
-  Block& b = block();
-  b.current_fiber = &fiber;
-  Fiber::switch_to(b.scheduler, fiber);
+  Cluster& c = cluster();
+  c.current_fiber = &fiber;
+  Fiber::switch_to(c.scheduler, fiber);
 }
 
 Thread& next_ready() {
-  Block& b = block();
-  Thread& thread = *b.ready[b.ready_first];
-  b.ready_first = (b.ready_first + 1) % static_cast<unsigned>(b.ready.size());
-  --b.ready_count;
+  Cluster& c = cluster();
+  Thread& thread = *c.ready[c.ready_first];
+  c.ready_first = (c.ready_first + 1) & c.ready_last_place;
+  --c.ready_count;
   thread.state = State::running;
   make_current(thread);
   return thread;
@@ -150,22 +117,15 @@ Thread& next_ready() {
 
 // Goes on with another thread at once when one can go on.
 void wait_as(State state) {
-  Block& b = block();
-  Thread& self = *b.current;
+  Cluster& c = cluster();
+  Thread& self = *c.current;
   self.state = state;
-  if (b.ready_count == 0) return back_to_scheduler();
-  b.current_fiber = next_ready().fiber;
-  Fiber::switch_to(*self.fiber, *b.current_fiber);
+  if (c.ready_count == 0) return back_to_scheduler();
+  c.current_fiber = next_ready().fiber;
+  Fiber::switch_to(*self.fiber, *c.current_fiber);
 }
 
-void make_ready(Thread& thread) {
-  Block& b = block();
-  thread.state = State::ready;
-  b.ready[(b.ready_first + b.ready_count++) % b.ready.size()] = &thread;
-}
-
-void release_barrier() {
-  Block& b = block();
+void release_barrier(Block& b) {
   switch (b.barrier_kind) {
     case Barrier::plain:
       b.barrier_result = 0;
@@ -182,12 +142,21 @@ void release_barrier() {
   }
   b.at_barrier = 0;
   b.barrier_true = 0;
-  for (unsigned i = 0; i < b.size; ++i) make_ready(b.threads[reverse_order() ? b.size - 1 - i : i]);
+  for (unsigned i = 0; i < b.size; ++i) make_ready(b.threads[in_order(i, b.size)]);
 }
 
-// "threads 0 to 31 and 64 to 95"
-std::string threads_where(const auto& holds) {
-  const Block& b = block();
+// Whether there was one that all threads of its block wait at.
+bool release_barriers() {
+  Cluster& c = cluster();
+  for (unsigned i = 0; i < c.count; ++i) {
+    Block& b = c.blocks[in_order(i, c.count)];
+    if (b.at_barrier == b.size) release_barrier(b);
+  }
+  return c.ready_count > 0;
+}
+
+// "0 to 31, 64 to 95"
+std::string threads_where(const Block& b, const auto& holds) {
   std::string out;
   for (unsigned i = 0; i < b.size;) {
     if (!holds(b.threads[i])) {
@@ -204,15 +173,14 @@ std::string threads_where(const auto& holds) {
   return out;
 }
 
-// Nothing can go on: says who waits for whom.
-std::string stuck() {
-  const Block& b = block();
-  std::string what = "some threads wait and can never go on:";
+// Who waits for whom in a block.
+std::string who_waits(const Block& b) {
+  std::string what;
   const auto add = [&](std::string_view where, const std::string& who) {
     if (!who.empty()) what += cat(" [", who, "] ", where, ";");
   };
   add("wait at __syncthreads",
-      threads_where([](const Thread& t) { return t.state == State::at_barrier; }));
+      threads_where(b, [](const Thread& t) { return t.state == State::at_barrier; }));
   std::vector<std::string_view> names;
   for (unsigned i = 0; i < b.size; ++i) {
     const Thread& thread = b.threads[i];
@@ -223,70 +191,114 @@ std::string stuck() {
     names.push_back(thread.name);
     add(thread.state == State::in_warp ? cat("wait in ", thread.name, " for lanes of their warp")
                                        : cat("wait in ", thread.name),
-        threads_where([&](const Thread& t) {
+        threads_where(b, [&](const Thread& t) {
           return t.state == thread.state && std::string_view(t.name) == thread.name;
         }));
   }
   add("have left the kernel",
-      threads_where([](const Thread& t) { return t.state == State::left; }));
+      threads_where(b, [](const Thread& t) { return t.state == State::left; }));
+  return what;
+}
+
+// Nothing can go on.
+std::string stuck() {
+  const Cluster& c = cluster();
+  std::string what = "some threads wait and can never go on:";
+  for (unsigned i = 0; i < c.count; ++i) {
+    if (c.count > 1) what += cat(" block ", i, " of the cluster:");
+    what += who_waits(c.blocks[i]);
+  }
   what.pop_back();
   return what;
 }
 
 // What the fibers were doing is forgotten; their stacks begin anew.
 void forget_fibers() {
-  Block& b = block();
-  b.idle.clear();
-  for (auto& fiber : b.fibers) {
+  Cluster& c = cluster();
+  c.idle.clear();
+  for (auto& fiber : c.fibers) {
     fiber->restart();
-    b.idle.push_back(fiber.get());
+    c.idle.push_back(fiber.get());
   }
-  b.error.clear();
-  b.current = nullptr;
+  c.error.clear();
+  c.current = nullptr;
 }
 
-[[noreturn]] void give_up(std::string sentence) {
-  const Block& b = block();
+std::string in_brackets(uint3 v) { return cat("(", v.x, ",", v.y, ",", v.z, ")"); }
+
+// `all`: it is an error of all blocks that run, not of the one that ran last.
+[[noreturn]] void give_up(const std::string& sentence, bool all = false) {
+  const Cluster& c = cluster();
+  const std::string grid = cat(" of grid ", gridDim.x, "x", gridDim.y, "x", gridDim.z, ", ");
+  const std::string threads = cat(block().size, " threads");
+  std::string place;
+  if (c.count == 1) {
+    place = cat("block ", in_brackets(blockIdx), grid, threads);
+  } else if (all) {
+    place = cat("blocks ", in_brackets(c.blocks[0].index), " to ",
+                in_brackets(c.blocks[c.count - 1].index), grid, "one cluster, ", threads, " each");
+  } else {
+    place = cat("block ", in_brackets(blockIdx), grid, "block ", block().rank,
+                " of its cluster of ", c.count, ", ", threads);
+  }
+  const std::string whole = cat(place, ": ", sentence);
   forget_fibers();
-  const std::string place =
-      cat("block (", blockIdx.x, ",", blockIdx.y, ",", blockIdx.z, ") of grid ", gridDim.x, "x",
-          gridDim.y, "x", gridDim.z, ", ", b.size, " threads: ");
-  convscope::fail(convscope::ErrorKind::kRun, "cuda emulation", place + sentence);
+  convscope::fail(convscope::ErrorKind::kRun, "cuda emulation", whole);
 }
 
-void run_block() {
-  Block& b = block();
-  b.begun = b.left = b.at_barrier = b.barrier_true = 0;
-  b.ready_first = b.ready_count = 0;
-  b.lanes_waiting.fill(0);
-  b.at_named.fill(0);
-  b.watched.clear();
+bool all_left() {
+  const Cluster& c = cluster();
+  for (unsigned i = 0; i < c.count; ++i) {
+    if (c.blocks[i].left < c.blocks[i].size) return false;
+  }
+  return true;
+}
+
+// Those of a cluster, or one: blocks[0] to blocks[count - 1], from `first` on along x.
+void run_blocks(uint3 first) {
+  Cluster& c = cluster();
+  for (unsigned rank = 0; rank < c.count; ++rank) {
+    Block& b = c.blocks[rank];
+    b.index = {first.x + rank, first.y, first.z};
+    b.begun = b.left = b.at_barrier = b.barrier_true = 0;
+    b.lanes_waiting.fill(0);
+    b.at_named.fill(0);
+    b.watched.clear();
+    if (c.shared_bytes > 0) std::memset(b.shared.get(), 0xff, c.shared_bytes);  // NaN, or nonsense
+  }
+  c.ready_first = c.ready_count = 0;
+  c.round = 1;
+  c.arrived = 0;
+  c.beginning = &c.blocks[in_order(0, c.count)];
+  c.to_begin = c.count * c.beginning->size;
+  enter(*c.beginning);
   for (;;) {
-    if (b.ready_count > 0) {
+    if (c.ready_count > 0) {
       go_on(*next_ready().fiber);
-    } else if (b.begun < b.size) {
-      if (b.idle.empty()) {
-        b.fibers.push_back(std::make_unique<Fiber>(&fiber_main));
-        b.idle.push_back(b.fibers.back().get());
+    } else if (c.to_begin > 0) {
+      if (c.idle.empty()) {
+        c.fibers.push_back(std::make_unique<Fiber>(&fiber_main));
+        c.idle.push_back(c.fibers.back().get());
       }
-      Fiber* fiber = b.idle.back();
-      b.idle.pop_back();
+      Fiber* fiber = c.idle.back();
+      c.idle.pop_back();
       go_on(*fiber);
-    } else if (b.left == b.size) {
-      for (const Watched& it : b.watched) {
-        if (!it.whole(it.object, it.fact)) give_up(it.sentence);
+    } else if (all_left()) {
+      for (unsigned rank = 0; rank < c.count; ++rank) {
+        enter(c.blocks[rank]);
+        for (const Watched& it : block().watched) {
+          if (!it.whole(it.object, it.fact)) give_up(it.sentence);
+        }
       }
       return;
-    } else if (b.at_barrier == b.size) {
-      release_barrier();
-    } else {
-      give_up(stuck());
+    } else if (!release_barriers()) {
+      give_up(stuck(), true);
     }
-    if (b.thrown) {
+    if (c.thrown) {
       forget_fibers();
-      std::rethrow_exception(std::exchange(b.thrown, nullptr));
+      std::rethrow_exception(std::exchange(c.thrown, nullptr));
     }
-    if (!b.error.empty()) give_up(std::string(b.error));
+    if (!c.error.empty()) give_up(c.error);
   }
 }
 
@@ -297,6 +309,13 @@ unsigned lanes_of_warp(unsigned warp) {
 }
 
 }  // namespace
+
+bool now::reverse_order() { return order_now() == ThreadOrder::last_first; }
+
+void now::back_to_scheduler() {
+  Cluster& c = cluster();
+  Fiber::switch_to(*c.current_fiber, c.scheduler);
+}
 
 ThreadOrder set_thread_order(ThreadOrder order) { return std::exchange(order_now(), order); }
 
@@ -310,64 +329,61 @@ void check_launch(dim3 grid, dim3 block_shape, std::size_t shared_bytes, unsigne
                   grid.y, "x", grid.z);
   CONVSCOPE_CHECK(shared_bytes <= 227 * 1024, "cuda emulation",
                   "expected at most 232448 bytes of shared memory for a block, got ", shared_bytes);
-  if (cluster > 1) {
-    convscope::fail(convscope::ErrorKind::kUnavailable, "cuda emulation",
-                    cat("expected no thread-block cluster, because the emulation has none, got "
-                        "clusters of ",
-                        cluster));
-  }
+  CONVSCOPE_CHECK(cluster >= 1 && cluster <= kMostBlocks, "cuda emulation",
+                  "expected a cluster of 1 to ", kMostBlocks, " blocks, got ", cluster);
+  CONVSCOPE_CHECK(grid.x % cluster == 0, "cuda emulation", "expected a multiple of ", cluster,
+                  " blocks along x because a cluster has so many, got a grid of ", grid.x, "x",
+                  grid.y, "x", grid.z);
 }
 
-void run_grid(dim3 grid, dim3 block_shape, std::size_t shared_bytes, void (*call)(const void*),
-              const void* kernel) {
-  static Block& b = *new Block;
-  const std::lock_guard lock(b.running);
-  the_block = &b;
-  b.call = call;
-  b.kernel = kernel;
-  b.size = block_shape.x * block_shape.y * block_shape.z;
+void run_grid(dim3 grid, dim3 block_shape, std::size_t shared_bytes, unsigned blocks_of_cluster,
+              void (*call)(const void*), const void* kernel) {
+  static Cluster& c = *new Cluster;
+  const std::lock_guard lock(c.running);
+  the_cluster = &c;
+  c.call = call;
+  c.kernel = kernel;
+  c.count = blocks_of_cluster;
+  c.shared_bytes = shared_bytes;
+  c.ready_last_place = std::bit_ceil(c.count) * kMostThreads - 1;
   gridDim = grid;
   blockDim = block_shape;
-  unsigned number = 0;
-  for (unsigned z = 0; z < block_shape.z; ++z) {
-    for (unsigned y = 0; y < block_shape.y; ++y) {
-      for (unsigned x = 0; x < block_shape.x; ++x, ++number) {
-        b.threads[number].index = {x, y, z};
-        b.threads[number].number = number;
+  for (unsigned rank = 0; rank < c.count; ++rank) {
+    Block& b = c.blocks[rank];
+    b.rank = rank;
+    b.size = block_shape.x * block_shape.y * block_shape.z;
+    if (b.threads.empty()) b.threads.resize(kMostThreads);
+    unsigned number = 0;
+    for (unsigned z = 0; z < block_shape.z; ++z) {
+      for (unsigned y = 0; y < block_shape.y; ++y) {
+        for (unsigned x = 0; x < block_shape.x; ++x, ++number) {
+          b.threads[number].index = {x, y, z};
+          b.threads[number].number = number;
+          b.threads[number].block = &b;
+        }
       }
     }
+    // Exactly the bytes that were asked for, so that the address sanitizer sees one more.
+    void* shared = nullptr;
+    if (shared_bytes > 0 && posix_memalign(&shared, 128, shared_bytes) != 0) {
+      convscope::fail(convscope::ErrorKind::kRun, "cuda emulation", "no memory for a block");
+    }
+    b.shared.reset(shared);
   }
-  // Exactly the bytes that were asked for, so that the address sanitizer sees one more.
-  void* shared = nullptr;
-  if (shared_bytes > 0 && posix_memalign(&shared, 128, shared_bytes) != 0) {
-    convscope::fail(convscope::ErrorKind::kRun, "cuda emulation", "no memory for a block");
-  }
-  b.shared.reset(shared);
   for (unsigned z = 0; z < grid.z; ++z) {
     for (unsigned y = 0; y < grid.y; ++y) {
-      for (unsigned x = 0; x < grid.x; ++x) {
-        blockIdx = {x, y, z};
-        if (shared_bytes > 0) std::memset(shared, 0xff, shared_bytes);  // NaN, or nonsense
-        run_block();
-      }
+      for (unsigned x = 0; x < grid.x; x += c.count) run_blocks({x, y, z});
     }
   }
-  b.shared.reset();
+  for (unsigned rank = 0; rank < c.count; ++rank) c.blocks[rank].shared.reset();
 }
 
 void* dynamic_shared() { return block().shared.get(); }
 
-void stop(const char* sentence) {
-  Block& b = block();
-  b.error = cat("thread ", b.current->number, ": ", sentence);
-  back_to_scheduler();
-  std::abort();  // the fiber is never continued
-}
+void stop(const char* sentence) { stop_saying(sentence); }
 
 void stop_shuffle(const char* name, unsigned from) {
-  static thread_local std::string sentence;
-  sentence = cat(name, " reads lane ", from, ", which takes no part");
-  stop(sentence.c_str());
+  stop_saying(name, " reads lane ", from, ", which takes no part");
 }
 
 int barrier(Barrier kind, bool predicate) {
@@ -383,19 +399,13 @@ int barrier(Barrier kind, bool predicate) {
 }
 
 void wait_for(const void* which, const char* name) {
-  Thread& self = *block().current;
+  Thread& self = *cluster().current;
   self.which = which;
   self.name = name;
   wait_as(State::waiting);
 }
 
-void wake(const void* which) {
-  Block& b = block();
-  for (unsigned i = 0; i < b.size; ++i) {
-    Thread& thread = b.threads[reverse_order() ? b.size - 1 - i : i];
-    if (thread.state == State::waiting && thread.which == which) make_ready(thread);
-  }
-}
+void wake(const void* which) { wake_in(block(), which); }
 
 void watch(const void* object, unsigned fact, bool (*whole)(const void*, unsigned),
            const char* sentence) {
@@ -409,13 +419,13 @@ void named_barrier(unsigned barrier, unsigned threads) {
   wake(&here);
 }
 
-unsigned lane() { return block().current->number % 32; }
-unsigned existing_lanes() { return lanes_of_warp(block().current->number / 32); }
+unsigned lane() { return cluster().current->number % 32; }
+unsigned existing_lanes() { return lanes_of_warp(cluster().current->number / 32); }
 
 const Meeting* meet(unsigned mask, const void* which, const char* name, const void* argument,
                     void* result) {
   Block& b = block();
-  Thread& self = *b.current;
+  Thread& self = *cluster().current;
   const unsigned warp = self.number / 32;
   const unsigned own = 1u << (self.number % 32);
   if ((mask & own) == 0) stop("the mask of a warp collective does not name the calling lane");
@@ -437,10 +447,8 @@ const Meeting* meet(unsigned mask, const void* which, const char* name, const vo
     if ((expected >> i & 1u) == 0) continue;
     const Thread& other = b.threads[warp * 32 + i];
     if (other.which != which || other.mask != mask) {
-      static thread_local std::string sentence;
-      sentence = cat("lane ", i, " of its warp waits in ", other.name, " with mask ", other.mask,
-                     ", this lane came to ", name, " with mask ", mask);
-      stop(sentence.c_str());
+      stop_saying("lane ", i, " of its warp waits in ", other.name, " with mask ", other.mask,
+                  ", this lane came to ", name, " with mask ", mask);
     }
     out.arguments[i] = other.argument;
     out.results[i] = other.result;
@@ -451,7 +459,7 @@ const Meeting* meet(unsigned mask, const void* which, const char* name, const vo
 
 void part(unsigned lanes) {
   Block& b = block();
-  Thread& self = *b.current;
+  Thread& self = *cluster().current;
   const unsigned warp = self.number / 32;
   for (unsigned i = 0; i < 32; ++i) {
     Thread& other = b.threads[warp * 32 + i];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// threads.h: grids, blocks and warps. The blocks of a grid run one after another. The threads of a
-// block are fibers that run in turns: each runs until it waits at a barrier or for the other lanes
-// of its warp.
+// threads.h: grids, clusters, blocks and warps. The blocks of a grid run one after another, those of
+// a cluster at a time. Their threads are fibers that run in turns: each runs until it waits at a
+// barrier or for the other lanes of its warp.
 #pragma once
 
 #include <array>
@@ -16,9 +16,10 @@ namespace emulation {
 
 // ---- launches ----
 
-// Calls `call(kernel)` once for each thread of the grid, and returns when all are done.
-void run_grid(dim3 grid, dim3 block, std::size_t shared_bytes, void (*call)(const void* kernel),
-              const void* kernel);
+// Calls `call(kernel)` once for each thread of the grid, and returns when all are done. `cluster`
+// blocks beside each other along x run at a time.
+void run_grid(dim3 grid, dim3 block, std::size_t shared_bytes, unsigned cluster,
+              void (*call)(const void* kernel), const void* kernel);
 // The errors that a launch itself finds, e.g. a block of 2000 threads.
 void check_launch(dim3 grid, dim3 block, std::size_t shared_bytes, unsigned cluster);
 
@@ -33,9 +34,9 @@ void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t sh
   const auto once = [kernel, parameters = std::tuple<Parameters...>(arguments...)] {
     std::apply(kernel, parameters);
   };
-  const auto all = [grid, block, shared_bytes, once] {
+  const auto all = [grid, block, shared_bytes, cluster, once] {
     run_grid(
-        grid, block, shared_bytes,
+        grid, block, shared_bytes, cluster,
         [](const void* k) { (*static_cast<const decltype(once)*>(k))(); }, &once);
   };
   if (is_capturing()) {
@@ -45,7 +46,7 @@ void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t sh
   }
 }
 
-// Of the block that runs now; null when the launch asked for 0 bytes.
+// Of the calling thread's block; null when the launch asked for 0 bytes.
 void* dynamic_shared();
 
 // ---- inside kernels ----
@@ -66,6 +67,15 @@ void watch(const void* object, unsigned fact, bool (*whole)(const void*, unsigne
            const char* sentence);
 // Until `threads` threads have come to this barrier (bar.sync).
 void named_barrier(unsigned barrier, unsigned threads);
+
+// Of a thread-block cluster (cluster.cuh); a launch without clusters is one of clusters of one block.
+unsigned cluster_rank();
+unsigned cluster_size();
+void cluster_arrive();
+void cluster_wait();
+// What block `rank` has where the calling thread's block has `at` in its dynamic shared memory:
+// `bytes` bytes to read, at a multiple of `bytes`. `name` is who reads, for the error when it must not.
+const void* in_block(const char* name, const void* at, std::size_t bytes, unsigned rank);
 
 unsigned lane();            // 0..31 of the calling thread in its warp
 unsigned existing_lanes();  // of its warp: fewer than 32 when the block ends within it

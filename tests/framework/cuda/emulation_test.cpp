@@ -17,6 +17,7 @@
 #include "framework/cuda/emulation/thread_order.h"
 #include "framework/cuda/launch.cuh"
 #include "framework/cuda/tma.cuh"
+#include "tests/framework/cuda/on_device.h"
 
 namespace convscope {
 namespace {
@@ -153,35 +154,6 @@ __global__ void writes_beside_a_barrier_of_phases(int first) {
   __syncthreads();
   if (threadIdx.x < 4) numbers[first + static_cast<int>(threadIdx.x)] = 7;
 }
-
-// ---- memory of the emulated device ----
-
-template <class T>
-class OnDevice {
- public:
-  explicit OnDevice(std::vector<T> values) : count_(values.size()) {
-    CONVSCOPE_CUDA(cudaMalloc(&data_, bytes()));
-    CONVSCOPE_CUDA(
-        cudaMemcpyAsync(data_, values.data(), bytes(), cudaMemcpyHostToDevice, cuda_stream()));
-  }
-  explicit OnDevice(std::size_t count) : OnDevice(std::vector<T>(count)) {}
-  ~OnDevice() { (void)cudaFree(data_); }
-  OnDevice(const OnDevice&) = delete;
-  OnDevice& operator=(const OnDevice&) = delete;
-  T* data() const { return data_; }
-  std::size_t bytes() const { return count_ * sizeof(T); }
-  std::vector<T> values() const {
-    std::vector<T> out(count_);
-    CONVSCOPE_CUDA(
-        cudaMemcpyAsync(out.data(), data_, bytes(), cudaMemcpyDeviceToHost, cuda_stream()));
-    CONVSCOPE_CUDA(cudaStreamSynchronize(cuda_stream()));
-    return out;
-  }
-
- private:
-  T* data_ = nullptr;
-  std::size_t count_;
-};
 
 std::vector<int> counted(std::size_t count) {
   std::vector<int> out(count);
@@ -381,8 +353,6 @@ TEST(Emulation, RefusesLaunchesThatADeviceRefuses) {
   expect_error([] { launch(traps, {.grid = dim3(1, 70000)}, 0); }, ErrorKind::kInvalid, {"65535"});
   expect_error([] { launch(traps, {.block = dim3(32), .shared_bytes = 240000}, 0); },
                ErrorKind::kInvalid, {"232448"});
-  expect_error([] { launch(traps, {.block = dim3(32), .cluster = 2}, 0); }, ErrorKind::kUnavailable,
-               {"cluster"});
 }
 
 #if defined(__SANITIZE_ADDRESS__)

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+// cluster.cuh: thread-block clusters (sm_90): blocks that run at the same time, wait for each other
+// and read each other's shared memory. LaunchShape::cluster says how many, beside each other along x.
+//
+//   auto* const mine = dynamic_shared<float4>();
+//   mine[threadIdx.x] = sums;                        // of this block
+//   cluster_sync();                                  // all blocks have written theirs
+//   for (unsigned rank = 0; rank < cluster_size(); ++rank) {
+//     const float4 theirs = load_from_block(mine + threadIdx.x, rank);  ...
+//   }
+//   cluster_sync();                                  // no block reads mine any more
+//
+// - A block must not read others before a first barrier of the cluster: they may not have begun.
+// - A block must not leave while others read its memory, so such a kernel ends with a barrier.
+//   Work that needs no other block can stand between cluster_arrive() and cluster_wait().
+// - All threads of a warp call a barrier together. Threads that have left the kernel count as arrived.
+// - Kernels of clusters keep everything in dynamic shared memory. In the emulation a `__shared__`
+//   array is one for all blocks, and the blocks of a cluster run in turns there.
+// Source: PTX ISA, "barrier.cluster", "mapa" and "ld"; CUDA C++ Programming Guide, "Thread Block
+// Clusters" and "Distributed Shared Memory"
+#pragma once
+
+#include "framework/cuda/launch.cuh"
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#define CONVSCOPE_CLUSTERS 1
+#endif
+
+namespace convscope {
+
+// The number of this block in its cluster, from 0 on.
+__device__ inline unsigned cluster_rank() {
+#if defined(CONVSCOPE_CUDA_EMULATED)
+  return emulation::cluster_rank();
+#elif defined(CONVSCOPE_CLUSTERS)
+  unsigned rank;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+#else
+  __trap();
+  return 0;
+#endif
+}
+
+// How many blocks it has: 1 where the launch asked for no clusters.
+__device__ inline unsigned cluster_size() {
+#if defined(CONVSCOPE_CUDA_EMULATED)
+  return emulation::cluster_size();
+#elif defined(CONVSCOPE_CLUSTERS)
+  unsigned size;
+  asm volatile("mov.u32 %0, %%cluster_nctarank;" : "=r"(size));
+  return size;
+#else
+  __trap();
+  return 0;
+#endif
+}
+
+// "I am here": what this thread wrote before is seen by those that wait for it.
+__device__ inline void cluster_arrive() {
+#if defined(CONVSCOPE_CUDA_EMULATED)
+  emulation::cluster_arrive();
+#elif defined(CONVSCOPE_CLUSTERS)
+  asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+#else
+  __trap();
+#endif
+}
+
+// Until all threads of the cluster have arrived; once after each cluster_arrive().
+__device__ inline void cluster_wait() {
+#if defined(CONVSCOPE_CUDA_EMULATED)
+  emulation::cluster_wait();
+#elif defined(CONVSCOPE_CLUSTERS)
+  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+#else
+  __trap();
+#endif
+}
+
+__device__ inline void cluster_sync() {
+  cluster_arrive();
+  cluster_wait();
+}
+
+// What block `rank` of the cluster has where this block has `at` in its dynamic shared memory.
+__device__ inline float4 load_from_block(const float4* at, unsigned rank) {
+#if defined(CONVSCOPE_CUDA_EMULATED)
+  return *static_cast<const float4*>(
+      emulation::in_block("load_from_block", at, sizeof(float4), rank));
+#elif defined(CONVSCOPE_CLUSTERS)
+  float4 out;
+  asm volatile(
+      "{\n.reg .u32 place;\n"
+      "mapa.shared::cluster.u32 place, %4, %5;\n"
+      "ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [place];\n}"
+      : "=f"(out.x), "=f"(out.y), "=f"(out.z), "=f"(out.w)
+      : "r"(static_cast<unsigned>(__cvta_generic_to_shared(at))), "r"(rank)
+      : "memory");
+  return out;
+#else
+  __trap();
+  return {};
+#endif
+}
+
+}  // namespace convscope

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// cluster.cpp: the barrier of a thread-block cluster, and reading what its other blocks have.
+#include <cstdint>
+
+#include "framework/cuda/emulation/blocks.h"
+#include "framework/cuda/emulation/threads.h"
+
+namespace emulation {
+
+using namespace now;
+
+// A thread that has left the kernel counts as arrived.
+void now::end_round_if_complete() {
+  Cluster& c = cluster();
+  unsigned here = c.arrived;
+  for (unsigned i = 0; i < c.count; ++i) here += c.blocks[i].left;
+  if (here < c.count * block().size) return;
+  ++c.round;
+  c.arrived = 0;
+  for (unsigned i = 0; i < c.count; ++i) wake_in(c.blocks[in_order(i, c.count)], &c.round);
+}
+
+unsigned cluster_rank() { return block().rank; }
+unsigned cluster_size() { return cluster().count; }
+
+void cluster_arrive() {
+  Cluster& c = cluster();
+  Thread& self = *c.current;
+  if (self.arrived_in != 0) {
+    stop("arrives at the barrier of its cluster again, without cluster_wait() between");
+  }
+  self.arrived_in = c.round;
+  ++c.arrived;
+  end_round_if_complete();
+}
+
+void cluster_wait() {
+  Cluster& c = cluster();
+  Thread& self = *c.current;
+  if (self.arrived_in == 0) {
+    stop("waits at the barrier of its cluster, but has not arrived there with cluster_arrive()");
+  }
+  if (self.arrived_in == c.round) wait_for(&c.round, "cluster_wait");
+  self.arrived_in = 0;
+}
+
+const void* in_block(const char* name, const void* at, std::size_t bytes, unsigned rank) {
+  const Cluster& c = cluster();
+  if (rank >= c.count) {
+    stop_saying(name, " reads block ", rank, " of a cluster of ", c.count);
+  }
+  const Block& from = c.blocks[rank];
+  // Of one that lies before the memory, or far behind it, the difference is too large, too.
+  const std::uintptr_t offset =
+      reinterpret_cast<std::uintptr_t>(at) - reinterpret_cast<std::uintptr_t>(block().shared.get());
+  if (c.shared_bytes < bytes || offset > c.shared_bytes - bytes) {
+    stop_saying(name, " reads ", bytes, " bytes from byte ", static_cast<std::int64_t>(offset),
+                " on, outside the ", c.shared_bytes, " bytes of dynamic shared memory of a block");
+  }
+  if (offset % bytes != 0) {
+    stop_saying(name, " reads from byte ", offset, " on, which is no multiple of ", bytes);
+  }
+  if (rank != block().rank) {
+    if (c.round == 1) {
+      stop_saying(name, " reads block ", rank, " of the cluster, which may not have begun: ",
+                  "expected a barrier of the cluster before");
+    }
+    if (from.left == from.size) {
+      stop_saying(name, " reads block ", rank, " of the cluster, whose threads have all left: ",
+                  "expected a barrier of the cluster behind the last read");
+    }
+  }
+  return static_cast<const std::byte*>(from.shared.get()) + offset;
+}
+
+}  // namespace emulation
