@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // cluster.cuh: thread-block clusters (sm_90): blocks that run at the same time, wait for each other
-// and read each other's shared memory. LaunchShape::cluster says how many, beside each other along x.
+// and read each other's shared memory. They stand beside each other along x: LaunchShape::cluster.
 //
 //   auto* const mine = dynamic_shared<float4>();
 //   mine[threadIdx.x] = sums;                        // of this block
@@ -10,10 +10,11 @@
 //   }
 //   cluster_sync();                                  // no block reads mine any more
 //
-// - A block must not read others before a first barrier of the cluster: they may not have begun.
-// - A block must not leave while others read its memory, so such a kernel ends with a barrier.
-//   Work that needs no other block can stand between cluster_arrive() and cluster_wait().
-// - All threads of a warp call a barrier together. Threads that have left the kernel count as arrived.
+// - A block must not read others before the first barrier of the cluster: they may not have begun.
+// - A block must not leave while others read its memory. So such a kernel ends with a barrier.
+// - Work that needs no other block can stand between cluster_arrive() and cluster_wait().
+// - All threads of a warp call a barrier of the cluster together. Threads that have left the kernel
+//   count as arrived.
 // - Kernels of clusters keep everything in dynamic shared memory. In the emulation a `__shared__`
 //   array is one for all blocks, and the blocks of a cluster run in turns there.
 // Source: PTX ISA, "barrier.cluster", "mapa" and "ld"; CUDA C++ Programming Guide, "Thread Block

@@ -74,26 +74,25 @@ struct Cluster {
   std::mutex running;
   void (*call)(const void*) = nullptr;
   const void* kernel = nullptr;
-  unsigned count = 1;  // of blocks
-  std::array<Block, kMostBlocks> blocks;
+  unsigned count = 1;            // of blocks
   std::size_t shared_bytes = 0;  // of each block
   Block* beginning = nullptr;    // whose threads begin now
-  unsigned to_begin = 0;         // threads that have not begun
+  Thread* current = nullptr;
+  Fiber* current_fiber = nullptr;
+  Fiber scheduler;
   // A ring: who can go on, in this order. No thread is in it twice.
-  std::array<Thread*, kMostThreads * kMostBlocks> ready{};
   unsigned ready_first = 0, ready_count = 0;
   unsigned ready_last_place = kMostThreads - 1;  // of the part that so many blocks need
   // The barrier of the cluster. Rounds count from 1.
   unsigned round = 1;
   unsigned arrived = 0;  // in this round, of the threads that have not left
 
+  std::exception_ptr thrown;  // by a kernel
+  std::string error;
   std::vector<std::unique_ptr<Fiber>> fibers;
   std::vector<Fiber*> idle;
-  Fiber scheduler;
-  Thread* current = nullptr;
-  Fiber* current_fiber = nullptr;
-  std::string error;
-  std::exception_ptr thrown;  // by a kernel
+  std::array<Block, kMostBlocks> blocks;
+  std::array<Thread*, kMostThreads * kMostBlocks> ready{};
 };
 
 // Made by the first launch and never freed: a destructor at the end of the process may launch too.
@@ -111,7 +110,7 @@ void back_to_scheduler();
 
 // Ends the launch. The fiber is never continued, so nothing on its stack may hold memory.
 template <class... Parts>
-[[noreturn]] void stop_saying(const Parts&... parts) {
+[[noreturn, gnu::noinline, gnu::cold]] void stop_saying(const Parts&... parts) {
   Cluster& c = cluster();
   c.error = convscope::cat("thread ", c.current->number, ": ", parts...);
   back_to_scheduler();
@@ -131,8 +130,10 @@ inline void wake_in(Block& b, const void* which) {
   }
 }
 
-// Of the cluster's barrier, for those that wait there; also asked when a thread leaves the kernel.
-void end_round_if_complete();
+// ---- the barrier of the cluster, cluster.cpp ----
+void begin_rounds();  // before the blocks run
+// A thread that has left the kernel counts as arrived.
+void arrive_by_leaving(Thread& thread);
 
 }  // namespace emulation::now
 #pragma GCC visibility pop

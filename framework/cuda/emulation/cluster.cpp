@@ -9,8 +9,9 @@ namespace emulation {
 
 using namespace now;
 
-// A thread that has left the kernel counts as arrived.
-void now::end_round_if_complete() {
+namespace {
+
+void end_round_if_complete() {
   Cluster& c = cluster();
   unsigned here = c.arrived;
   for (unsigned i = 0; i < c.count; ++i) here += c.blocks[i].left;
@@ -18,6 +19,27 @@ void now::end_round_if_complete() {
   ++c.round;
   c.arrived = 0;
   for (unsigned i = 0; i < c.count; ++i) wake_in(c.blocks[in_order(i, c.count)], &c.round);
+}
+
+}  // namespace
+
+void now::begin_rounds() {
+  Cluster& c = cluster();
+  if (c.round == 1 && c.arrived == 0) return;  // nobody has arrived since it was called last
+  c.round = 1;
+  c.arrived = 0;
+  for (Block& b : c.blocks) {
+    for (Thread& thread : b.threads) thread.arrived_in = 0;
+  }
+}
+
+void now::arrive_by_leaving(Thread& thread) {
+  Cluster& c = cluster();
+  if (thread.arrived_in == c.round) {
+    thread.arrived_in = 0;
+    --c.arrived;
+  }
+  end_round_if_complete();
 }
 
 unsigned cluster_rank() { return block().rank; }

@@ -13,7 +13,8 @@
 #define __launch_bounds__(...)
 #define __forceinline__ inline __attribute__((always_inline))
 #define __align__(bytes) __attribute__((aligned(bytes)))
-// One block runs at a time, so one copy is enough.
+// One block runs at a time, so one copy is enough. The blocks of a cluster would share it, so their
+// kernels use dynamic shared memory alone (cluster.cuh).
 #define __shared__ static
 
 // As large and as aligned as in CUDA: the sanitizers see an access that is not aligned.

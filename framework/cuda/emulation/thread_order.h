@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// thread_order.h: which thread of a block begins. What a missing barrier leaves to chance often
-// comes out differently in the other order. A process begins with CONVSCOPE_EMULATION_ORDER.
+// thread_order.h: which thread of a block begins, and which block of a cluster. What a missing
+// barrier leaves to chance often comes out differently in the other order. A process begins with
+// CONVSCOPE_EMULATION_ORDER.
 #pragma once
 
 namespace emulation {

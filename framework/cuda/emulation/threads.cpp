@@ -54,26 +54,13 @@ void make_current(Thread& thread) {
   if (c.count > 1) enter(*thread.block);
 }
 
-void leave(Thread& thread) {
+// The block whose next thread begins; null when all threads have begun.
+Block* next_to_begin() {
   Cluster& c = cluster();
-  thread.state = State::left;
-  ++block().left;
-  if (c.arrived == 0) return;  // no thread waits for the cluster
-  if (thread.arrived_in == c.round) --c.arrived;
-  end_round_if_complete();
-}
-
-Thread& begin_next() {
-  Cluster& c = cluster();
-  if (c.beginning->begun == c.beginning->size) c.beginning += reverse_order() ? -1 : 1;
-  --c.to_begin;
-  Block& b = *c.beginning;
-  Thread& thread = b.threads[in_order(b.begun++, b.size)];
-  thread.state = State::running;
-  thread.fiber = c.current_fiber;
-  thread.arrived_in = 0;
-  make_current(thread);
-  return thread;
+  if (c.beginning->begun < c.beginning->size) return c.beginning;
+  Block* const last = &c.blocks[in_order(c.count - 1, c.count)];
+  if (c.beginning == last) return nullptr;
+  return c.beginning += reverse_order() ? -1 : 1;
 }
 
 // On a fiber: thread after thread, as long as there are threads that have not begun. So a kernel
@@ -81,8 +68,11 @@ Thread& begin_next() {
 void fiber_main() {
   Cluster& c = cluster();
   for (;;) {
-    while (c.to_begin > 0) {
-      Thread& thread = begin_next();
+    while (Block* const b = next_to_begin()) {
+      Thread& thread = b->threads[in_order(b->begun++, b->size)];
+      thread.state = State::running;
+      thread.fiber = c.current_fiber;
+      make_current(thread);
       try {
         c.call(c.kernel);
       } catch (...) {  // nothing may leave this stack: run_blocks() throws it again on its own
@@ -92,7 +82,9 @@ void fiber_main() {
         back_to_scheduler();
         std::abort();  // the fiber is never continued
       }
-      leave(thread);
+      thread.state = State::left;
+      ++b->left;
+      if (c.arrived > 0) arrive_by_leaving(thread);
     }
     c.idle.push_back(c.current_fiber);
     back_to_scheduler();
@@ -267,15 +259,13 @@ void run_blocks(uint3 first) {
     if (c.shared_bytes > 0) std::memset(b.shared.get(), 0xff, c.shared_bytes);  // NaN, or nonsense
   }
   c.ready_first = c.ready_count = 0;
-  c.round = 1;
-  c.arrived = 0;
   c.beginning = &c.blocks[in_order(0, c.count)];
-  c.to_begin = c.count * c.beginning->size;
+  begin_rounds();
   enter(*c.beginning);
   for (;;) {
     if (c.ready_count > 0) {
       go_on(*next_ready().fiber);
-    } else if (c.to_begin > 0) {
+    } else if (next_to_begin() != nullptr) {
       if (c.idle.empty()) {
         c.fibers.push_back(std::make_unique<Fiber>(&fiber_main));
         c.idle.push_back(c.fibers.back().get());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// threads.h: grids, clusters, blocks and warps. The blocks of a grid run one after another, those of
-// a cluster at a time. Their threads are fibers that run in turns: each runs until it waits at a
-// barrier or for the other lanes of its warp.
+// threads.h: grids, clusters, blocks and warps. The blocks of a grid run one after another, and the
+// blocks of a cluster at the same time. Their threads are fibers that run in turns: each runs until
+// it waits at a barrier or for the other lanes of its warp.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@ namespace emulation {
 // ---- launches ----
 
 // Calls `call(kernel)` once for each thread of the grid, and returns when all are done. `cluster`
-// blocks beside each other along x run at a time.
+// blocks beside each other along x run at the same time.
 void run_grid(dim3 grid, dim3 block, std::size_t shared_bytes, unsigned cluster,
               void (*call)(const void* kernel), const void* kernel);
 // The errors that a launch itself finds, e.g. a block of 2000 threads.
@@ -68,13 +68,13 @@ void watch(const void* object, unsigned fact, bool (*whole)(const void*, unsigne
 // Until `threads` threads have come to this barrier (bar.sync).
 void named_barrier(unsigned barrier, unsigned threads);
 
-// Of a thread-block cluster (cluster.cuh); a launch without clusters is one of clusters of one block.
+// Of a thread-block cluster (cluster.cuh). A block that belongs to none is a cluster of its own.
 unsigned cluster_rank();
 unsigned cluster_size();
 void cluster_arrive();
 void cluster_wait();
 // What block `rank` has where the calling thread's block has `at` in its dynamic shared memory:
-// `bytes` bytes to read, at a multiple of `bytes`. `name` is who reads, for the error when it must not.
+// `bytes` bytes, at a multiple of `bytes`. `name` is who reads: the error of a wrong read says it.
 const void* in_block(const char* name, const void* at, std::size_t bytes, unsigned rank);
 
 unsigned lane();            // 0..31 of the calling thread in its warp

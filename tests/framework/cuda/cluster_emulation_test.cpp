@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cluster_emulation_test.cpp: thread-block clusters of the emulation: blocks that run at a time, their
-// barrier, and reads of each other's shared memory (test_emulation).
+// cluster_emulation_test.cpp: thread-block clusters of the emulation: blocks that run at the same
+// time, their barrier, and reads of each other's shared memory (test_emulation).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -160,6 +160,10 @@ __global__ void some_leave(bool arrive, float* out) {
   cluster_sync();
   out[global_thread()] = load_from_block(mine + threadIdx.x, 2 - cluster_rank()).x;
   cluster_sync();
+}
+
+__global__ void first_warp_arrives_and_leaves(int) {
+  if (threadIdx.x < 32) cluster_arrive();
 }
 
 __global__ void turns_of_a_cluster(int* turns, int* out) {
@@ -363,6 +367,10 @@ TEST(EmulatedCluster, ThreadsThatHaveLeftCountAsArrived) {
       }
     });
   }
+  // Nothing is left of it for the clusters that follow.
+  in_both_orders([](bool) {
+    launch(first_warp_arrives_and_leaves, {.grid = dim3(6), .block = dim3(64), .cluster = 2}, 0);
+  });
 }
 
 TEST(EmulatedCluster, TheFirstBlockBeginsOrTheLast) {
