@@ -291,6 +291,17 @@ TEST(EmulatedCluster, SumsOverTheBlocksOfEachCluster) {
   }
 }
 
+TEST(EmulatedCluster, AllThreadsOfTheLargestClusterGoOnTogether) {
+  const std::vector<float> x(8 * 1024, 1.0f);
+  const OnDevice<float> from(x);
+  OnDevice<float4> sums(x.size());
+  launch(
+      sum_over_cluster,
+      {.grid = dim3(8), .block = dim3(1024), .shared_bytes = 1024 * sizeof(float4), .cluster = 8},
+      from.data(), sums.data());
+  for (const float4 sum : sums.values()) ASSERT_EQ(sum.x, 8);
+}
+
 TEST(EmulatedCluster, ManyRoundsOfItsBarrierStandBehindEachOther) {
   in_both_orders([](bool) {
     for (const int rounds : {1, 4}) {
