@@ -8,7 +8,7 @@
 //   for (unsigned rank = 0; rank < cluster_size(); ++rank) {
 //     const float4 theirs = load_from_block(mine + threadIdx.x, rank);  ...
 //   }
-//   cluster_sync();                                  // no block reads mine any more
+//   cluster_leave();                                 // no block reads mine any more
 //
 // - A block must not read others before the first barrier of the cluster: they may not have begun.
 // - A block must not leave while others read its memory. So such a kernel ends with a barrier.
@@ -82,6 +82,21 @@ __device__ inline void cluster_wait() {
 __device__ inline void cluster_sync() {
   cluster_arrive();
   cluster_wait();
+}
+
+// The last barrier: this thread has used all that it read of other blocks. Nothing that it wrote is
+// waited for, so results may still be on their way to memory.
+__device__ inline void cluster_leave() {
+#if defined(CONVSCOPE_CUDA_EMULATED)
+  cluster_sync();
+#elif defined(CONVSCOPE_CLUSTERS)
+  asm volatile(
+      "barrier.cluster.arrive.relaxed.aligned;\n"
+      "barrier.cluster.wait.aligned;" ::
+          : "memory");
+#else
+  __trap();
+#endif
 }
 
 // What block `rank` of the cluster has where this block has `at` in its dynamic shared memory.
