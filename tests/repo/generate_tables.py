@@ -18,8 +18,8 @@ CARD = re.compile(r"^(?:const|constexpr|inline constexpr|static constexpr|static
                   r"Conv2dAlgorithm \w+\{(.*?)\n\};", re.DOTALL | re.MULTILINE)
 # The reading order of layers/conv2d/README.md.
 ROOMS = ["reference", "im2col_gemm", "gemm_1x1", "direct", "depthwise", "winograd", "fft",
-         "implicit_gemm", "implicit_gemm_tma", "grouped_gemm", "few_pixels", "batch_lanes",
-         "block_sparse"]
+         "implicit_gemm", "implicit_gemm_tma", "grouped_gemm", "cluster_gemm", "few_pixels",
+         "batch_lanes", "block_sparse"]
 DOCUMENTS = ["README.md", "layers/conv2d/README.md"]
 
 

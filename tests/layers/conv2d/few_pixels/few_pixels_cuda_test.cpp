@@ -49,6 +49,9 @@ const char* const kProblems[] = {
     "n=1,c=8,h=63,w=64,k=8,r=3,s=3,pad=1",   // more pieces than stages
     "n=16,c=16,h=8,w=8,k=16",                // several images in a piece
     "n=2,c=8,h=6,w=9,k=16,r=1,s=4,stride=3",
+    "n=3,c=3,h=30,w=30,k=8,r=3,s=3,pad=1",             // two stages
+    "n=3,c=72,h=23,w=23,k=20",                         // three
+    "n=3,c=40,h=30,w=30,k=20,r=3,s=3,stride=2,pad=1",  // 32 rows and 9 fragments of a warp
     "n=1,c=1,h=1,w=1,k=1",
 };
 
@@ -219,15 +222,15 @@ TEST_F(FewPixelsOnCuda, GradientsOfWeightsAreAddedToWhatWasThere) {
 
 // A NaN of x goes to the taps that read it and to no other: neither a pixel that fills a product
 // nor a channel of the same tile has it. The last product has one pixel and 7 empty places. Of
-// 37x37 the last piece has fewer lines than the others, and places behind them.
+// 63x63 the last piece has fewer lines than the others, and places behind them.
 TEST_F(FewPixelsOnCuda, SpreadsWhatIsNotFiniteWhereItIsRead) {
-  for (const int side : {7, 37}) {
+  for (const int side : {7, 63}) {
     const Conv2dProblem z =
         Conv2dProblem::parse(cat("n=1,c=12,h=", side, ",w=", side, ",k=20,r=3,s=3,pad=1"));
     const Sizes s = few_pixels::plan_weight(z, kEmulated).sizes;
     const int lines = (s.out_height - 1) % s.piece_lines + 1;  // of the last piece
     ASSERT_EQ(lines * s.out_width % few_pixels::kStepPixels, 1);
-    ASSERT_EQ(lines < s.piece_lines, side == 37);
+    ASSERT_EQ(lines < s.piece_lines, side == 63);
     const int last = side - 1;
     for (const float value :
          {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {

@@ -19,12 +19,16 @@
 #include "layers/conv2d/grouped_gemm/cuda/grouped_gemm_plan.h"
 #include "tests/support/cases.h"
 #include "tests/support/cuda.h"
-#include "tests/support/numerics.h"
+#include "tests/support/stored_integers.h"
 
 namespace convscope {
 namespace {
 
+using testing::channels_last_problem;
 using testing::ConvolutionCase;
+using testing::floats_of;
+using testing::integers;
+using testing::stored_integers;
 using testing::Tier;
 
 class GroupedGemmOnCuda : public testing::CudaTest {};
@@ -56,23 +60,11 @@ const char* const kProblems[] = {
     "n=1,c=16,h=3,w=2,k=16,r=7,s=7,pad=3,groups=4",
 };
 
-Conv2dProblem in_type(const char* text, DType dtype) {
-  Conv2dProblem z = Conv2dProblem::parse(text);
-  z.layout = ActivationLayout::channels_last;
-  z.dtype = dtype;
-  if (dtype == DType::f32) {
-    z.math = MathMode::tf32;
-  } else {
-    z.types = OperandTypes{.x = dtype, .w = DType::f32, .accumulator = DType::f32, .y = dtype};
-  }
-  return z;
-}
-
 std::vector<Conv2dProblem> problems() {
   std::vector<Conv2dProblem> out;
   for (const char* text : kProblems) {
     for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
-      out.push_back(in_type(text, dtype));
+      out.push_back(channels_last_problem(text, dtype));
     }
   }
   return out;
@@ -176,30 +168,11 @@ TEST_F(GroupedGemmOnCuda, AgreesWithTheReference) {
   }
 }
 
-// Small integers: every sum is a number that halves have, so one rounding and two give the same.
-Tensor integers(const Shape& shape, DType dtype, int seed) {
-  Tensor out = Tensor::empty(shape);
-  auto* const to = out.data<float>();
-  for (std::int64_t i = 0; i < out.numel(); ++i) {
-    to[i] = static_cast<float>((i * 7 + i / 5 * 3 + seed) % 3 - 1);
-  }
-  return out.to(dtype).to(testing::cuda());
-}
-
-Tensor stored_integers(const Shape& images, DType dtype, int seed) {
-  const Tensor plain = integers(images, DType::f32, seed).to(Device{});
-  return stored_images(plain, ActivationLayout::channels_last).to(dtype).to(testing::cuda());
-}
-
-std::vector<float> floats_of(const Tensor& tensor) {
-  return testing::values_of<float>(tensor.to(Device{}).to(DType::f32));
-}
-
 TEST_F(GroupedGemmOnCuda, AFusedEpilogueHasTheNumbersOfSeparateSteps) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     for (const char* text : {"n=2,c=12,h=9,w=11,k=12,r=3,s=3,pad=1,groups=3",
                              "n=1,c=48,h=6,w=7,k=48,r=3,s=3,stride=2,pad=1,groups=2"}) {
-      const Conv2dProblem z = in_type(text, dtype);
+      const Conv2dProblem z = channels_last_problem(text, dtype);
       Operands operands = random_operands(z.operands(Direction::forward), testing::cuda());
       operands.in[0].values = stored_integers(z.x_shape(), z.dtype, 1);
       operands.in[1].values = integers(z.w_shape(), DType::f32, 2);
@@ -243,7 +216,8 @@ TEST_F(GroupedGemmOnCuda, SpreadsWhatIsNotFiniteWhereItIsRead) {
   const auto gpu_nan = std::bit_cast<float>(0x7fffffffu);  // what a GPU makes: the largest of all
   for (const float value : {gpu_nan, std::numeric_limits<float>::infinity()}) {
     for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
-      const Conv2dProblem z = in_type("n=2,c=24,h=9,w=12,k=24,r=3,s=3,pad=1,groups=3", dtype);
+      const Conv2dProblem z =
+          channels_last_problem("n=2,c=24,h=9,w=12,k=24,r=3,s=3,pad=1,groups=3", dtype);
       Operands operands = random_operands(z.operands(Direction::forward), testing::cuda());
       Tensor x = Tensor::full(z.x_shape(), 1.0);
       x.data<float>()[((1 * 24 + 10) * 9 + 4) * 12 + 5] = value;
@@ -269,7 +243,7 @@ TEST_F(GroupedGemmOnCuda, GradientsOfWeightsAreAddedToWhatWasThere) {
   for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
     for (const char* text : {"n=1,c=64,h=3,w=3,k=64,r=3,s=3,pad=1,groups=2",       // one part
                              "n=3,c=16,h=23,w=29,k=16,r=3,s=3,pad=1,groups=4"}) {  // several
-      const Conv2dProblem z = in_type(text, dtype);
+      const Conv2dProblem z = channels_last_problem(text, dtype);
       Operands operands = random_operands(z.operands(Direction::backward_weight), testing::cuda());
       const auto run = [&](bool accumulate) {
         operands.accumulate = accumulate;

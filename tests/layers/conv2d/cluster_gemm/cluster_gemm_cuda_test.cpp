@@ -1,0 +1,287 @@
+// SPDX-License-Identifier: Apache-2.0
+// cluster_gemm_cuda_test.cpp: the kernels of cluster_gemm in all of their types against the double
+// reference: clusters of one to eight blocks, chunks that are not full, ways of a unit, strides with
+// phases, dilation, odd channels, several images in a tile; where taps find their pixels; epilogues,
+// NaN, weights that begin anywhere; recorded and replayed; refusals.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "layers/conv2d/cluster_gemm/cuda/cluster_gemm_plan.h"
+#include "layers/conv2d/execute.h"
+#include "tests/support/cases.h"
+#include "tests/support/cuda.h"
+#include "tests/support/stored_integers.h"
+
+namespace convscope {
+namespace {
+
+using testing::channels_last_problem;
+using testing::ConvolutionCase;
+using testing::floats_of;
+using testing::integers;
+using testing::stored_integers;
+using testing::Tier;
+
+class ClusterGemmOnCuda : public testing::CudaTest {};
+
+const Conv2dAlgorithm& card() { return conv2d_algorithms(DeviceType::cuda).get("cluster_gemm"); }
+
+constexpr Direction kBoth[] = {Direction::forward, Direction::backward_data};
+
+const char* const kProblems[] = {
+    "n=1,c=64,h=9,w=11,k=40,r=3,s=3,pad=1",          // eight blocks, or two
+    "n=1,c=200,h=5,w=5,k=64,r=3,s=3,pad=1",          // the last chunk is not full; two ways
+    "n=1,c=512,h=2,w=3,k=16",                        // four blocks
+    "n=2,c=96,h=10,w=40,k=130,r=3,s=3,pad=1",        // columns behind the last
+    "n=1,c=16,h=14,w=14,k=16,r=3,s=3,pad=1",         // one block
+    "n=3,c=72,h=6,w=5,k=20",                         // all images one line
+    "n=9,c=24,h=3,w=3,k=33,r=3,s=3,pad=1",           // several images in a tile; odd channels
+    "n=2,c=13,h=9,w=8,k=21,r=3,s=3,stride=2,pad=1",  // weights off 16 bytes; phases of dx
+    "n=1,c=40,h=11,w=10,k=24,r=5,s=5,stride=2,pad=2",
+    "n=1,c=8,h=9,w=13,k=16,r=5,s=3,stride=3x2,pad=2x0x1x3,dilation=1x2",
+    "n=1,c=16,h=1,w=9,k=16,r=3,s=3,stride=2,pad=2",  // taps that no phase meets
+    "n=2,c=16,h=7,w=8,k=16,r=1,s=1,stride=2",        // phases without a tap
+    "n=1,c=24,h=1,w=1,k=24,r=3,s=3,pad=1",
+    "n=1,c=3,h=20,w=21,k=16,r=7,s=7,stride=2,pad=3",
+    "n=1,c=16,h=3,w=2,k=16,r=7,s=7,pad=3",
+};
+
+std::vector<Conv2dProblem> problems() {
+  std::vector<Conv2dProblem> out;
+  for (const char* text : kProblems) {
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+      out.push_back(channels_last_problem(text, dtype));
+    }
+  }
+  return out;
+}
+
+// On the eight multiprocessors of the emulation.
+TEST(ClusterGemm, EveryKernelIsChosen) {
+  std::set<std::tuple<int, int>> units;
+  std::set<int> blocks, ways, phases;
+  std::set<bool> several_images, full, cut;
+  for (const Conv2dProblem& z : problems()) {
+    for (const Direction direction : kBoth) {
+      const auto plan = cluster_gemm::plan_of(z, direction, {.multiprocessors = 8});
+      const cluster_gemm::Sizes& s = plan.sizes;
+      units.emplace(plan.row_tiles, plan.column_tiles);
+      blocks.insert(s.blocks), ways.insert(s.ways()), phases.insert(s.phases());
+      several_images.insert(s.tile_images > 1);
+      full.insert(s.in_channels == s.chunk * s.blocks);
+      cut.insert(s.by_tiles_h.d * s.by_tiles_w.d > 1);
+    }
+  }
+  EXPECT_EQ(units, (std::set<std::tuple<int, int>>{{1, 1}, {1, 2}, {2, 1}, {2, 2}}));
+  EXPECT_EQ(blocks, (std::set{1, 2, 4, 8}));
+  EXPECT_EQ(ways, (std::set{1, 2}));
+  EXPECT_EQ(phases, (std::set{1, 2, 4, 6}));
+  for (const auto& both : {several_images, full, cut}) EXPECT_EQ(both.size(), 2u);
+}
+
+// Every place of a patch that a tap reads is that of the pixel it should read, in every plan; the
+// chunks of a cluster are all input channels, and each block has some.
+TEST(ClusterGemm, TapsFindTheirPixelsAndChunksTheirChannels) {
+  for (const Conv2dProblem& z : problems()) {
+    for (const Direction direction : kBoth) {
+      int plans = 0;
+      cluster_gemm::visit_plans(z, direction, {.multiprocessors = 8}, [&](const auto& plan) {
+        if (plans++ % 11 != 0) return;
+        const cluster_gemm::Sizes& s = plan.sizes;
+        ASSERT_GE(s.chunk * s.blocks, s.in_channels) << z.text();
+        ASSERT_LT(s.chunk * (s.blocks - 1), s.in_channels) << z.text();
+        ASSERT_GE(s.columns * s.column_tiles, s.out_channels) << z.text();
+        if (z.r * z.s == 1) return;  // of a line there are no rows and columns
+        for (int phase = 0; phase < s.phases(); ++phase) {
+          for (int t = s.tap_begin[phase]; t < s.tap_begin[phase + 1]; ++t) {
+            const auto r = s.tap_kernel[t] / z.s, q = s.tap_kernel[t] % z.s;
+            const int i = s.tile_h - 1, j = s.tile_w - 1;  // the last position of the tile
+            const int place = (i * s.step_h * s.patch_w) + j * s.step_w + s.tap_at[t];
+            const int row = s.low_h + place / s.patch_w, column = s.low_w + place % s.patch_w;
+            const int phase_h = phase / s.phases_w, phase_w = phase % s.phases_w;
+            ASSERT_LT(place, s.patch_pixels()) << z.text();
+            if (direction == Direction::forward) {
+              ASSERT_EQ(row, i * z.stride_h - z.pad_top + r * z.dilation_h) << z.text();
+              ASSERT_EQ(column, j * z.stride_w - z.pad_left + q * z.dilation_w) << z.text();
+            } else {  // dy row of dx row h: h = row stride - pad + r dilation
+              ASSERT_EQ(row * z.stride_h - z.pad_top + r * z.dilation_h, i * z.stride_h + phase_h)
+                  << z.text();
+              ASSERT_EQ(column * z.stride_w - z.pad_left + q * z.dilation_w,
+                        j * z.stride_w + phase_w)
+                  << z.text();
+            }
+          }
+        }
+      });
+    }
+  }
+}
+
+// A GPU has room for fewer clusters than its multiprocessors would be in.
+TEST(ClusterGemm, OneClusterTooManyTakesASecondRound) {
+  EXPECT_EQ(cluster_gemm::clusters_at_once({.multiprocessors = 132}, 8), 15);
+  EXPECT_EQ(cluster_gemm::clusters_at_once({.multiprocessors = 132}, 4), 31);
+  EXPECT_EQ(cluster_gemm::clusters_at_once({.multiprocessors = 132}, 2), 66);
+  EXPECT_EQ(cluster_gemm::clusters_at_once({.multiprocessors = 132}, 1), 132);
+  EXPECT_EQ(cluster_gemm::clusters_at_once({.multiprocessors = 4}, 8), 1);
+}
+
+TEST_F(ClusterGemmOnCuda, AgreesWithTheReference) {
+  std::size_t turn = 0;
+  for (const Conv2dProblem& z : problems()) {
+    ConvolutionCase exact(z, Tier::exact);
+    ConvolutionCase bounded(z, turn % 3 == 0   ? Tier::bounded
+                               : turn % 3 == 1 ? Tier::offset
+                                               : Tier::heavy);
+    ++turn;
+    for (const Direction direction : kBoth) {
+      ASSERT_EQ(support_of(card(), z, direction).reason, "") << z.text();
+      EXPECT_EQ(exact.check(card(), direction), "");
+      EXPECT_EQ(bounded.check(card(), direction), "");
+    }
+  }
+}
+
+TEST_F(ClusterGemmOnCuda, AFusedEpilogueHasTheNumbersOfSeparateSteps) {
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    for (const char* text : {"n=2,c=13,h=9,w=11,k=21,r=3,s=3,pad=1", "n=1,c=256,h=6,w=7,k=40"}) {
+      const Conv2dProblem z = channels_last_problem(text, dtype);
+      Operands operands = random_operands(z.operands(Direction::forward), testing::cuda());
+      operands.in[0].values = stored_integers(z.x_shape(), z.dtype, 1);
+      operands.in[1].values = integers(z.w_shape(), DType::f32, 2);
+      const auto run = [&](const Tensor& b, const Conv2dEpilogue& epilogue) {
+        operands.in[2] = b.defined() ? Operand(b) : Operand();
+        operands.epilogue = epilogue;
+        operands.out[0].values.fill(std::numeric_limits<float>::quiet_NaN());
+        run_card(card(), z, Direction::forward, operands);
+        return floats_of(operands.out[0].values);
+      };
+      const Tensor b = integers({z.k}, DType::f32, 3);
+      const Tensor residual = stored_integers(z.y_shape(), z.dtype, 4);
+      const std::vector<float> sums = run({}, {}), added = floats_of(residual);
+      const std::vector<float> bias = floats_of(b);
+      const auto lanes = stored_shape(z.y_shape(), z.layout)[4];
+      for (const bool relu : {false, true}) {
+        std::vector<float> expected = sums;
+        for (std::size_t i = 0; i < expected.size(); ++i) {
+          const auto channel = static_cast<std::int64_t>(i) % lanes;
+          if (channel < z.k) expected[i] += bias[static_cast<std::size_t>(channel)];
+          expected[i] += added[i];
+          if (relu && expected[i] < 0) expected[i] = 0;
+        }
+        EXPECT_TRUE(
+            run(b, {.residual = residual.raw_data(), .relu = relu, .residual_type = z.dtype}) ==
+            expected)
+            << z.text() << (relu ? ", relu" : "");
+      }
+    }
+  }
+}
+
+// What is not finite goes to the sums that read it, and to no other: neither zeros behind the last
+// channel nor the rounding to tf32 make something else of it.
+TEST_F(ClusterGemmOnCuda, SpreadsWhatIsNotFiniteWhereItIsRead) {
+  const auto gpu_nan = std::bit_cast<float>(0x7fffffffu);  // what a GPU makes: the largest of all
+  for (const float value : {gpu_nan, std::numeric_limits<float>::infinity()}) {
+    for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+      const Conv2dProblem z = channels_last_problem("n=2,c=20,h=9,w=12,k=24,r=3,s=3,pad=1", dtype);
+      Operands operands = random_operands(z.operands(Direction::forward), testing::cuda());
+      Tensor x = Tensor::full(z.x_shape(), 1.0);
+      x.data<float>()[((1 * 20 + 19) * 9 + 4) * 12 + 5] = value;
+      operands.in[0].values =
+          stored_images(x, ActivationLayout::channels_last).to(z.dtype).to(testing::cuda());
+      operands.in[1].values = Tensor::full(z.w_shape(), 0.5).to(testing::cuda());
+      operands.in[2] = Operand();
+      run_card(card(), z, Direction::forward, operands);
+      const std::vector<float> y = floats_of(operands.out[0].values);  // [2,1,9,12,24]
+      for (std::size_t i = 0; i < y.size(); ++i) {
+        const auto at = static_cast<int>(i);
+        const int q = at / 24 % 12, p = at / 24 / 12 % 9, n = at / 24 / 12 / 9;
+        const bool reads = n == 1 && std::abs(p - 4) <= 1 && std::abs(q - 5) <= 1;
+        ASSERT_EQ(std::isnan(y[i]), reads && std::isnan(value)) << name_of(dtype) << " at " << i;
+        ASSERT_EQ(std::isinf(y[i]), reads && std::isinf(value)) << name_of(dtype) << " at " << i;
+      }
+    }
+  }
+}
+
+// The same weights one float further on, where no quad of them begins at 16 bytes.
+TEST_F(ClusterGemmOnCuda, WeightsMayBeginAnywhere) {
+  for (const char* text :
+       {"n=1,c=64,h=7,w=7,k=32,r=3,s=3,pad=1", "n=1,c=32,h=6,w=5,k=16,r=3,s=3,stride=2,pad=1"}) {
+    const Conv2dProblem z = channels_last_problem(text, DType::bf16);
+    for (const Direction direction : kBoth) {
+      Operands operands = random_operands(z.operands(direction), testing::cuda());
+      Tensor more = Tensor::empty({z.w_shape().numel() + 1});
+      const std::vector<float> w = floats_of(operands.in[1].values);
+      std::copy(w.begin(), w.end(), more.data<float>() + 1);
+      more.data<float>()[0] = std::numeric_limits<float>::quiet_NaN();
+      run_card(card(), z, direction, operands);
+      const std::vector<float> expected = floats_of(operands.out[0].values);
+      operands.in[1].values =
+          more.to(testing::cuda()).slice_rows(1, z.w_shape().numel()).reshape(z.w_shape());
+      operands.out[0].values.fill(7);
+      run_card(card(), z, direction, operands);
+      EXPECT_TRUE(floats_of(operands.out[0].values) == expected)
+          << z.text() << ", " << name_of(direction);
+    }
+  }
+}
+
+TEST_F(ClusterGemmOnCuda, CanBeRecordedAndReplayed) {
+  std::size_t turn = 0;
+  for (const Conv2dProblem& z : problems()) {
+    if (turn++ % 5 != 0) continue;
+    for (const Direction direction : kBoth) {
+      const Operands operands = random_operands(z.operands(direction), testing::cuda());
+      const Scratch<Conv2dProblem> scratch(card(), z, direction, testing::cuda());
+      run_card(card(), z, direction, operands, scratch);
+      const std::vector<float> direct = floats_of(operands.out[0].values);
+      const DeviceBackend& backend = backend_of(testing::cuda());
+      backend.begin_recording(0);
+      run_card(card(), z, direction, operands, scratch);
+      void* const recording = backend.end_recording(0);
+      operands.out[0].values.fill(7);
+      backend.replay(0, recording);
+      backend.synchronize(0);
+      EXPECT_TRUE(floats_of(operands.out[0].values) == direct)
+          << z.text() << ", " << name_of(direction);
+      backend.free_recording(0, recording);
+    }
+  }
+}
+
+TEST_F(ClusterGemmOnCuda, RefusesInASentence) {
+  const auto reason = [](const char* text, Direction direction = Direction::forward) {
+    return support_of(card(), Conv2dProblem::parse(cat(text, ",layout=channels_last")), direction)
+        .reason;
+  };
+  const std::string tf32 = ",precision=tf32";
+  EXPECT_EQ(reason("n=1,c=8,h=8,w=8,k=8"),
+            "expects halves, or f32 with precision tf32, with their channels last and weights of "
+            "f32, got f32:f32:f32:f32 with layout channels_last");
+  EXPECT_EQ(reason(cat("n=1,c=16,h=8,w=8,k=16,groups=2", tf32).c_str()),
+            "expects one group of channels, got 2");
+  EXPECT_EQ(reason(cat("n=1,c=8,h=32,w=32,k=8,r=9,s=9", tf32).c_str()),
+            "expects a kernel of at most 49 taps, because each is a parameter of the launch, got "
+            "9x9");
+  EXPECT_EQ(reason(cat("n=1,c=8,h=32,w=32,k=8,stride=5", tf32).c_str(), Direction::backward_data),
+            "expects strides of at most 4 in backward_data, one phase each, got 5x5");
+  EXPECT_EQ(reason(cat("n=1,c=8192,h=8,w=8,k=8,r=7,s=7,pad=3", tf32).c_str()),
+            "expects an eighth of the input channels, with all taps, that fits into shared memory "
+            "beside a patch of the image, got 8192 channels and a kernel of 7x7");
+  EXPECT_EQ(reason(cat("n=1,c=8,h=8,w=8,k=8", tf32).c_str(), Direction::backward_weight),
+            "does not compute backward_weight");
+}
+
+}  // namespace
+}  // namespace convscope
