@@ -290,12 +290,12 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
 // instructions, and by the steps of one tile, one after the other; in backward_weight, too. Fitted
 // to one H200.
 struct TransformTimes {
-  double bytes, launches, dw_launches;
+  double bytes, launches, dw_bytes, dw_launches;
 };
 TransformTimes times_of(int length) {
-  if (length == 16) return {1.4, 2.1, 1.6};
-  if (length == 32) return {2.0, 3.7, 2.4};
-  return {3.4, 5.8, 7.7};
+  if (length == 16) return {1.4, 2.1, 1.4, 1.6};
+  if (length == 32) return {2.0, 3.7, 1.6, 1.8};
+  return {3.4, 5.8, 3.0, 5.8};
 }
 
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
@@ -316,14 +316,14 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   const double peak = kUnmeasuredGpu.f32_flops;
   const double us = chunks * device_time::f32_products_us(products);
   const TransformTimes times = times_of(plan.length);
-  const double transformed = plan.of_weights ? planes + kernels : planes;
-  const Conv2dCost cost{
-      .flops = flops,
-      .bytes = device_time::passed(4.1 * (planes + kernels)),
-      .peak_share = device_time::share_of(flops, us, peak),
-      .pass_bytes = device_time::passed(z.nominal_bytes() + times.bytes * transformed),
-      .launches =
-          plan.of_weights ? times.dw_launches * (3 * chunks + 1) : times.launches * (3 * chunks)};
+  const double transformed =
+      plan.of_weights ? times.dw_bytes * (planes + kernels) : times.bytes * planes;
+  const Conv2dCost cost{.flops = flops,
+                        .bytes = device_time::passed(4.1 * (planes + kernels)),
+                        .peak_share = device_time::share_of(flops, us, peak),
+                        .pass_bytes = device_time::passed(z.nominal_bytes() + transformed),
+                        .launches = plan.of_weights ? times.dw_launches * (3 * chunks + 1)
+                                                    : times.launches * (3 * chunks)};
   return plan.of_weights
              ? cost
              : device_time::with_preparation(cost, peak, times.bytes * kernels, times.launches);
