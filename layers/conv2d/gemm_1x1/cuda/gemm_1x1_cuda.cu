@@ -230,10 +230,17 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   const double us = number(calls) * device_time::products_us(products, z) *
                     (is_half(z) ? half_times(direction, apart) : 1);
   const double sums = weight ? 4.0 * number(z.n) * number(z.w_shape().numel()) : 0;
+  // f32: where a sum is short, products do not hide what is read and stored around them.
+  const double images = 4.0 * number(z.x_shape().numel() + z.y_shape().numel());
+  const double made = 4.0 * number((forward ? z.y_shape() : z.x_shape()).numel());
+  const Index narrow = weight ? std::min(z.k_per_group(), z.c_per_group()) : depth;
+  const double seen = device_time::on_tensor_cores(z)
+                          ? 0
+                          : (weight ? 0.6 * images : made) * std::min(1.0, 64 / number(narrow));
   return {.flops = z.nominal_flops(),
           .bytes = 1.2 * z.nominal_bytes() + sums,
           .peak_share = device_time::share_of(z.nominal_flops(), us, device_time::peak_of(z)),
-          .pass_bytes = 1.9 * sums,
+          .pass_bytes = 1.9 * sums + seen,
           .launches = weight ? 0.93 : 0.33 * number(calls),
           .tensor_cores = device_time::on_tensor_cores(z)};
 }
