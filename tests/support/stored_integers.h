@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// stored_integers.h: small integers as operands of a GPU's convolutions with channels last. Every sum
-// of a few of them is a number that halves have, so one rounding and two give the same.
+// stored_integers.h: small integers as operands of a GPU's convolutions with channels last. Every
+// sum of a few of them is a number that halves have, so one rounding and two give the same.
 #pragma once
 
 #include <cstdint>

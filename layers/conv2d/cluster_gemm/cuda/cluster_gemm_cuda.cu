@@ -30,6 +30,7 @@
 #include <memory>
 #include <type_traits>
 
+#include "framework/cuda/carveout.cuh"
 #include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/cluster_gemm/cuda/cluster_gemm_kernel.cuh"
 #include "layers/conv2d/shared/cuda/device_time.cuh"
@@ -64,15 +65,16 @@ void run(const Conv2dProblem& z, Direction direction, const void* x, const void*
     const cluster::Finish<T> end{static_cast<const float*>(bias),
                                  static_cast<const T*>(epilogue.residual), epilogue.relu};
     const auto run_as = [&](auto rows, auto columns) {
-      launch(cluster::cluster_kernel<T, rows(), columns()>,
-             {.grid = dim3(static_cast<unsigned>(s.blocks), static_cast<unsigned>(s.column_jobs()),
-                           static_cast<unsigned>(s.tiles())),
-              .block = dim3(cluster::kBlockThreads),
-              .shared_bytes = static_cast<std::size_t>(plan->shared_bytes),
-              .overlaps_previous = true,
-              .cluster = static_cast<unsigned>(s.blocks)},
-             s, static_cast<const uint4*>(x), static_cast<const float*>(w), aligned, end,
-             static_cast<T*>(y));
+      launch_beside_others(
+          cluster::cluster_kernel<T, rows(), columns()>,
+          {.grid = dim3(static_cast<unsigned>(s.blocks), static_cast<unsigned>(s.column_jobs()),
+                        static_cast<unsigned>(s.tiles())),
+           .block = dim3(cluster::kBlockThreads),
+           .shared_bytes = static_cast<std::size_t>(plan->shared_bytes),
+           .overlaps_previous = true,
+           .cluster = static_cast<unsigned>(s.blocks)},
+          s, static_cast<const uint4*>(x), static_cast<const float*>(w), aligned, end,
+          static_cast<T*>(y));
     };
     const auto with_rows = [&](auto rows) {
       plan->column_tiles == 2 ? run_as(rows, Number<2>{}) : run_as(rows, Number<1>{});

@@ -255,8 +255,8 @@ struct Sums {
   int column, rank;
 };
 
-// The sums of kBlocks blocks, in their order. A thread has eight quads under way: what lies in other
-// blocks is some hundred cycles away.
+// The sums of kBlocks blocks, in their order. A thread has eight quads under way: what lies in
+// other blocks is some hundred cycles away.
 template <class T, int kBlocks>
 __device__ inline void add_blocks(const Sizes& z, const Sums& tile, const Finish<T>& end, T* y) {
   constexpr int kItems = kMostBlocks / kBlocks;

@@ -5,7 +5,7 @@
 // Tile      the positions of a block: some lines of an image, or whole images; and the output
 //           channels of a block, its columns
 // Cluster   the blocks of one tile. Each has a chunk of the input channels, with all taps
-// Patch     the pixels that a tile reads, each with a chunk's channels, as they lie in shared memory
+// Patch     the pixels that a tile reads, each with a chunk's channels, in shared memory
 // Step      32 bytes of the depth: 16 channels of halves or 8 of f32, of one tap
 // Unit      what a warp sums at once: 16 or 32 positions, 16 or 32 columns
 // Ways      warps that share the depth of a unit

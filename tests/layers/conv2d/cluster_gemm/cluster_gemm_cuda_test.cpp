@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// cluster_gemm_cuda_test.cpp: the kernels of cluster_gemm in all of their types against the double
-// reference: clusters of one to eight blocks, chunks that are not full, ways of a unit, strides with
-// phases, dilation, odd channels, several images in a tile; where taps find their pixels; epilogues,
-// NaN, weights that begin anywhere; recorded and replayed; refusals.
+// cluster_gemm_cuda_test.cpp: the kernels of cluster_gemm in all of their types against the
+// double reference: clusters of one to eight blocks, chunks that are not full, ways of a unit,
+// strides with phases, dilation, odd channels, several images in a tile; where taps find their
+// pixels; epilogues, NaN, weights that begin anywhere; recorded and replayed; refusals.
 #include <gtest/gtest.h>
 
 #include <algorithm>

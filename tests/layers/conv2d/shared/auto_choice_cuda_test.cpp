@@ -53,6 +53,7 @@ TEST_F(AutoChoiceOnCuda, LargeKernels) {
       {"n=32,c=64,h=56,w=56,k=64,r=11,s=11,pad=5", kDx, "fft"},
       {"n=32,c=64,h=56,w=56,k=64,r=11,s=11,pad=5", kDw, "fft"},
       {"n=32,c=32,h=28,w=28,k=96,r=5,s=5,pad=2", kDx, "implicit_gemm_tma_halves"},
+      {"n=32,c=32,h=28,w=28,k=96,r=5,s=5,pad=2", kDw, "fft"},
       {"n=32,c=64,h=56,w=56,k=64,r=7,s=7,pad=3,precision=tf32", kForward, "implicit_gemm"},
       {"n=32,c=64,h=56,w=56,k=64,r=11,s=11,pad=5,precision=tf32", kForward, "fft"},
       {"n=32,c=64,h=56,w=56,k=64,r=11,s=11,pad=5,precision=tf32", kDx, "fft"},
@@ -64,7 +65,8 @@ TEST_F(AutoChoiceOnCuda, ManyChannelsOnSmallPlanes) {
   expect_fastest({
       {"n=32,c=512,h=28,w=28,k=512,r=3,s=3,pad=1", kForward, "winograd_f4x3_halves"},
       {"n=32,c=512,h=28,w=28,k=512,r=3,s=3,pad=1", kDw, "winograd_f4x3_halves"},
-      {"n=1,c=512,h=7,w=7,k=512,r=3,s=3,pad=1", kDw, "implicit_gemm_tma_halves"},
+      {"n=1,c=512,h=7,w=7,k=512,r=3,s=3,pad=1", kDw, "few_pixels"},
+      {"n=1,c=256,h=14,w=14,k=256,r=3,s=3,pad=1", kDw, "few_pixels"},
       {"n=32,c=512,h=7,w=7,k=512,r=3,s=3,pad=1,dtype=bf16", kDw, "im2col_gemm"},
       {"n=1,c=512,h=7,w=7,k=512,r=3,s=3,stride=2,pad=1,groups=32", kDw, "implicit_gemm"},
   });
@@ -94,6 +96,7 @@ TEST_F(AutoChoiceOnCuda, FewChannels) {
 TEST_F(AutoChoiceOnCuda, Points) {
   expect_fastest({
       {"n=1,c=24,h=20,w=10,k=288", kDx, "gemm_1x1"},
+      {"n=32,c=64,h=56,w=56,k=256", kForward, "implicit_gemm"},
       {"n=32,c=1024,h=14,w=14,k=256", kDw, "implicit_gemm_tma_halves"},
       {"n=32,c=1280,h=19,w=19,k=512,dtype=bf16", kForward, "implicit_gemm"},
   });
