@@ -225,7 +225,7 @@ inline Spread spread(int positions, int rows, int threads) {
 // Microseconds of one NVIDIA H200, fitted to 154 plans of 22 layers (half of the layers tell the
 // other half within 15 %). `alone`: what a block takes, however idle its multiprocessor is;
 // `shared`: what each of its multiprocessor's blocks adds.
-inline constexpr double kBlockUs = 3.18;    // launch, first bytes, last bytes
+inline constexpr double kBlockUs = 2.8;     // launch, first bytes, last bytes
 inline constexpr double kPieceUs = 0.55;    // barriers, finding places
 inline constexpr double kStageUs = 0.24;    // a wait for a stage that is free
 inline constexpr double kNoStageUs = 0.25;  // nothing is copied while products run
