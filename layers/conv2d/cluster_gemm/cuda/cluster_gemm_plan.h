@@ -235,17 +235,18 @@ inline int clusters_at_once(const Machine& machine, int blocks) {
   return std::max(usable / blocks, 1);
 }
 
-// Microseconds of one NVIDIA H200, fitted to 622 plans of 40 layers (half of the layers tell the
-// other half within 14 %). `alone`: what a block takes, however idle its multiprocessor is;
+// Microseconds of one NVIDIA H200, fitted to 552 plans of 23 layers (half of the layers tell the
+// other half within 16 %). `alone`: what a block takes, however idle its multiprocessor is;
 // `shared`: what each of its multiprocessor's blocks adds.
-inline constexpr double kBlockUs = 2.35;                    // launch, first bytes, last bytes
-inline constexpr double kClusterUs = 0.2, kRankUs = 0.111;  // of a cluster, of each block in it
-inline constexpr double kCopyUs = 0.022;                    // of a thread's piece of the patch
-inline constexpr double kQuadUs = 0.165, kPlainQuadUs = 0.080, kPairUs = 0.232;  // of weights
-inline constexpr double kStepTileUs = 0.0068, kStepProductUs = 0.00164;
-inline constexpr double kWayUs = 0.165, kFarBytes = 6.7e4;  // of another way; from other blocks
-inline constexpr double kCopyShared = 0.078, kPairShared = 0.081, kQuadShared = 0.0086;
-inline constexpr double kTileShared = 0.00213, kUnitShared = 0.0158, kSumBytes = 6.2e4;
+inline constexpr double kBlockUs = 1.59;                     // launch, first bytes, last bytes
+inline constexpr double kClusterUs = 0.41, kRankUs = 0.093;  // of a cluster, of each block in it
+inline constexpr double kCopyUs = 0.054;                     // of a thread's piece of the patch
+inline constexpr double kQuadUs = 0.165, kPlainQuadUs = 0.079, kPairUs = 0.206;  // of weights
+inline constexpr double kStepUs = 0.0076, kStepTileUs = 0.0015;
+inline constexpr double kWayUs = 0.157, kSumUs = 0.70;  // of another way; of a thread's eight quads
+inline constexpr double kCopyShared = 0.027, kPairShared = 0.081, kLoadBytes = 4.8e5;
+inline constexpr double kTileShared = 0.00186, kProductShared = 0.0014, kUnitShared = 0.02;
+inline constexpr double kSumBytes = 6.8e4;
 inline constexpr int kResident = 2;  // blocks on a multiprocessor
 
 inline double plan_us(const Plan& plan, int element, const Machine& machine) {
@@ -259,20 +260,20 @@ inline double plan_us(const Plan& plan, int element, const Machine& machine) {
   const int rounds = ceil_div(units * z.ways(), kWarps);
   const int steps = z.most_taps * z.chunk_steps();
   const double sums = static_cast<double>(z.rows) * z.columns;
-  const double far = 4 * sums * (z.blocks - 1) / z.blocks;
+  const double eights = std::ceil(sums / 4 / (kMostBlocks * threads));
   const double quad_us = !z.runs_are_columns  ? kPairUs
                          : z.kernel_taps == 1 ? kPlainQuadUs
                                               : kQuadUs;
-  const double alone =
-      kBlockUs + (z.blocks > 1 ? kClusterUs + kRankUs * z.blocks : 0) +
-      copies * kCopyUs * (element == 4 ? 1.5 : 1) + quads * quad_us +
-      rounds * ceil_div(steps, z.ways()) *
-          (kStepTileUs * tiles + kStepProductUs * plan.row_tiles * plan.column_tiles) +
-      rounds * (z.ways() - 1) * kWayUs + far / kFarBytes;
-  const double shared = copies * kCopyShared +
-                        quads * (z.runs_are_columns ? kQuadShared : kPairShared) +
-                        static_cast<double>(units) * steps * kTileShared * tiles +
-                        units * z.ways() * kUnitShared + 4 * sums / kSumBytes;
+  const double alone = kBlockUs + (z.blocks > 1 ? kClusterUs + kRankUs * z.blocks : 0) +
+                       copies * kCopyUs * (element == 4 ? 1.5 : 1) + quads * quad_us +
+                       rounds * ceil_div(steps, z.ways()) * (kStepUs + kStepTileUs * tiles) +
+                       rounds * (z.ways() - 1) * kWayUs + eights * kSumUs;
+  const double shared =
+      16 * (static_cast<double>(z.patch_pixels()) * z.pieces + all_quads) / kLoadBytes +
+      copies * kCopyShared + (z.runs_are_columns ? 0 : quads * kPairShared) +
+      static_cast<double>(units) * steps *
+          (kTileShared * tiles + kProductShared * plan.row_tiles * plan.column_tiles) +
+      units * z.ways() * kUnitShared + 4 * sums / kSumBytes;
   const int resident =
       std::clamp((machine.shared_bytes + 1024) / (plan.shared_bytes + 1024), 1, kResident);
   const double here =

@@ -89,6 +89,7 @@ struct Plans {
 constexpr double kFactorsUs = 3.5, kFactorsBytesPerUs = 4e6;
 // Phases of a stride, whose outputs lie apart, take longer from f32 than the plan says.
 constexpr double kPhasesTimes = 1.25;
+double phases_times(const GatherPlan& plan) { return plan.taps.phases > 1 ? kPhasesTimes : 1; }
 double factors_us(const Conv2dProblem& z, Direction direction) {
   const Shape image = direction == Direction::forward ? z.x_shape() : z.y_shape();
   return kFactorsUs +
@@ -106,7 +107,7 @@ std::shared_ptr<const Plans> plans_of(const Conv2dProblem& z, Direction directio
     made.gather = plan_gather(made.as_run, direction, machine());
     if (is_scaled(z)) {
       made.from_f32 = plan_gather(made.as_run, direction, machine(), true);
-      made.reads_f32 = made.from_f32.us * (made.from_f32.taps.phases > 1 ? kPhasesTimes : 1) <
+      made.reads_f32 = made.from_f32.us * phases_times(made.from_f32) <
                        made.gather.us + factors_us(z, direction);
     }
     return made;
@@ -353,9 +354,15 @@ constexpr double kFewLaunches = 0.6, kPackLaunches = 1.25, kPackBytes = 4;
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   const auto plans = plans_of(z, direction);
   const bool weight = direction == Direction::backward_weight;
-  const double launch_us = weight ? plans->weight.launch_us : plans->gather.launch_us;
-  const double us = (weight ? plans->weight.us : plans->gather.us) - launch_us;
   const bool scaled = is_scaled(z);
+  // Of f32 images: as halves that the caller has, but as f32 where that takes less time without.
+  const GatherPlan& gather = plans->reads_f32 ? plans->from_f32 : plans->gather;
+  const double launch_us = weight ? plans->weight.launch_us : gather.launch_us;
+  double us = weight ? plans->weight.us - launch_us
+                     : gather.us * (plans->reads_f32 ? phases_times(gather) : 1) - launch_us;
+  if (direction == Direction::backward_data && is_one_product(z)) {
+    us = std::min(us, device_time::products_us({z.c, z.n * z.h * z.w, z.k, 1, 8}, z) - launch_us);
+  }
   // f32 is measured by the peak of TF32, which halves run at twice the rate of.
   const double flops = z.nominal_flops() * (scaled ? 0.5 : 1);
   const double peak = scaled ? kUnmeasuredGpu.tf32_flops : kUnmeasuredGpu.half_flops;
