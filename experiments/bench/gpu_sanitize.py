@@ -17,6 +17,8 @@ Conv2dOnCuda.AgreesWithTheReferenceOnRandomProblems
 FewChannel* LinearFused* LinearTail* HalfImages* ChannelsLastOnCuda*
 ImplicitGemmTmaOnCuda* ImplicitGemmTmaHalvesOnCuda* ForwardMoments*
 GroupedGemmOnCuda.AFused* GroupedGemmOnCuda.Gradients*
+ClusterGemmOnCuda.AFused* ClusterGemmOnCuda.CanBe* ClusterGemmOnCuda.Weights*
+FewPixelsOnCuda.Aligned* FewPixelsOnCuda.Gradients* FewPixelsOnCuda.CanBe*
 HalfFactorsOnCuda* FactorsOfNormOnCuda* HalfPlanOnCuda* JointBackwardOnCuda* JoinedUpdateOnCuda*
 DepthwiseOnCuda* TransformsOnCuda.Halves* BatchNorm* RecordedSteps*
 Deform/SmallDeformOnCuda* DeformLayerOnCuda.MakesTheSteps*
