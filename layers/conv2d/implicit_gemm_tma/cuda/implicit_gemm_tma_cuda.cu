@@ -360,7 +360,9 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   const double launch_us = weight ? plans->weight.launch_us : gather.launch_us;
   double us = weight ? plans->weight.us - launch_us
                      : gather.us * (plans->reads_f32 ? phases_times(gather) : 1) - launch_us;
-  if (direction == Direction::backward_data && is_one_product(z)) {
+  // A product of cuBLAS, which reads the weights as they are.
+  const bool one_product = direction == Direction::backward_data && is_one_product(z);
+  if (one_product) {
     us = std::min(us, device_time::products_us({z.c, z.n * z.h * z.w, z.k, 1, 8}, z) - launch_us);
   }
   // f32 is measured by the peak of TF32, which halves run at twice the rate of.
@@ -372,7 +374,7 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
       .peak_share = std::clamp(flops / (peak * std::max(us, 0.1) * 1e-6), 1e-9, 1.0),
       .launches = launch_us * 1e-6 / kUnmeasuredGpu.launch_seconds,
       .tensor_cores = true};
-  if (weight) return cost;
+  if (weight || one_product) return cost;
   return device_time::with_preparation(
       cost, peak, kPackBytes * static_cast<double>(z.w_shape().numel()),
       packed_count(z) < kFewWeights ? kFewLaunches : kPackLaunches);
