@@ -297,6 +297,7 @@ void visit_plans(const Conv2dProblem& z, Direction direction, const Machine& mac
       for (int blocks = 1; blocks <= kMostBlocks; blocks *= 2) {
         const int chunk = round_up(ceil_div(whole.in_octets * kOctet, blocks), step);
         if (blocks > 1 && chunk * (blocks - 1) >= whole.in_channels) break;
+        if (chunk * element / 16 > kWarps * 32) continue;  // a thread keeps its piece of a pixel
         Sizes s = with_blocks(tiled, columns, blocks, chunk, element);
         for (int row_tiles = 1; row_tiles <= 2; ++row_tiles) {
           s.rows = round_up(s.positions, kTileRows * row_tiles);

@@ -52,6 +52,7 @@ const char* const kProblems[] = {
     "n=2,c=16,h=7,w=8,k=16,r=1,s=1,stride=2",        // phases without a tap
     "n=1,c=24,h=1,w=1,k=24,r=3,s=3,pad=1",
     "n=1,c=3,h=20,w=21,k=16,r=7,s=7,stride=2,pad=3",
+    "n=1,c=2056,h=1,w=2,k=256",  // a pixel of more pieces than threads
     "n=1,c=16,h=3,w=2,k=16,r=7,s=7,pad=3",
 };
 
