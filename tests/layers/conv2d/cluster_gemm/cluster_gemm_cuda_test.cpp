@@ -102,6 +102,7 @@ TEST(ClusterGemm, TapsFindTheirPixelsAndChunksTheirChannels) {
         ASSERT_GE(s.chunk * s.blocks, s.in_channels) << z.text();
         ASSERT_LT(s.chunk * (s.blocks - 1), s.in_channels) << z.text();
         ASSERT_GE(s.columns * s.column_tiles, s.out_channels) << z.text();
+        ASSERT_LE(s.pieces, cluster_gemm::kWarps * 32) << z.text();
         if (z.r * z.s == 1) return;  // of a line there are no rows and columns
         for (int phase = 0; phase < s.phases(); ++phase) {
           for (int t = s.tap_begin[phase]; t < s.tap_begin[phase + 1]; ++t) {
