@@ -21,6 +21,9 @@ __device__ inline float rounded_tf32(float v) {
   return __uint_as_float((__float_as_uint(v) + 0x1000u) & 0xffffe000u);
 }
 
+// The same where v may be NaN: it stays NaN.
+__device__ inline float to_tf32(float v) { return v == v ? rounded_tf32(v) : v; }
+
 // d += A B of one warp: d[0], d[1] in row l/4, d[2], d[3] in row l/4 + 8; a: {row l/4, row l/4 + 8}
 // of depth l%4, then of depth l%4 + 4.
 __device__ inline void mma_tf32(float (&d)[4], const float (&a)[4], float b0, float b1) {

@@ -158,4 +158,16 @@ __device__ inline void load_matrices(unsigned (&tiles)[4], SharedAddress row) {
 
 #endif
 
+// d += A B, 32 bytes deep: 16 halves, or 8 f32 with the bits of TF32.
+template <class T>
+__device__ inline void mma_step(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
+  if constexpr (sizeof(T) == 4) {
+    const float factors[4] = {__uint_as_float(a[0]), __uint_as_float(a[1]), __uint_as_float(a[2]),
+                              __uint_as_float(a[3])};
+    mma_tf32(d, factors, __uint_as_float(b0), __uint_as_float(b1));
+  } else {
+    mma<T>(d, a, b0, b1);
+  }
+}
+
 }  // namespace convscope

@@ -45,21 +45,6 @@ struct Finish {
   bool relu;
 };
 
-// To the nearest TF32; NaN stays NaN.
-__device__ inline float to_tf32(float v) { return v == v ? rounded_tf32(v) : v; }
-
-// d += A B, 32 bytes deep.
-template <class T>
-__device__ inline void multiply(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
-  if constexpr (sizeof(T) == 4) {
-    const float factors[4] = {__uint_as_float(a[0]), __uint_as_float(a[1]), __uint_as_float(a[2]),
-                              __uint_as_float(a[3])};
-    mma_tf32(d, factors, __uint_as_float(b0), __uint_as_float(b1));
-  } else {
-    mma<T>(d, a, b0, b1);
-  }
-}
-
 // Where a block's work lies.
 struct Place {
   int rank, phase;
@@ -407,8 +392,8 @@ __global__ void __launch_bounds__(kBlockThreads, kRowTiles* kColumnTiles == 4 ? 
         for (int i = 0; i < kRowTiles; ++i) {
 #pragma unroll
           for (int j = 0; j < kColumnTiles; ++j) {
-            multiply<T>(sum[i][2 * j], a[i], b[j][0], b[j][1]);
-            multiply<T>(sum[i][2 * j + 1], a[i], b[j][2], b[j][3]);
+            mma_step<T>(sum[i][2 * j], a[i], b[j][0], b[j][1]);
+            mma_step<T>(sum[i][2 * j + 1], a[i], b[j][2], b[j][3]);
           }
         }
       }

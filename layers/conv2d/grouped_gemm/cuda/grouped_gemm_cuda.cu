@@ -121,8 +121,8 @@ __global__ void __launch_bounds__(kThreads)
   if (product >= to.products) return;
   uint2& at = words[product * 32 + lane];
   if constexpr (sizeof(T) == 4) {
-    at = make_uint2(__float_as_uint(grouped::to_tf32(weight(lane % 4))),
-                    __float_as_uint(grouped::to_tf32(weight(lane % 4 + 4))));
+    at = make_uint2(__float_as_uint(to_tf32(weight(lane % 4))),
+                    __float_as_uint(to_tf32(weight(lane % 4 + 4))));
   } else {
     const int depth = lane % 4 * 2;
     at = make_uint2(pair_from_floats<T>(weight(depth), weight(depth + 1)),

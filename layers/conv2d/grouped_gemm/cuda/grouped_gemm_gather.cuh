@@ -42,18 +42,6 @@ struct Finish {
   bool relu;
 };
 
-// d += A B. A: 16 positions and the slots of a product.
-template <class T>
-__device__ inline void multiply(float (&d)[4], const unsigned (&a)[4], uint2 b) {
-  if constexpr (sizeof(T) == 4) {
-    const float factors[4] = {__uint_as_float(a[0]), __uint_as_float(a[1]), __uint_as_float(a[2]),
-                              __uint_as_float(a[3])};
-    mma_tf32(d, factors, __uint_as_float(b.x), __uint_as_float(b.y));
-  } else {
-    mma<T>(d, a, b.x, b.y);
-  }
-}
-
 // Four lanes of a quad have four words each: item j's word l%4 in v[j]. Behind it lane l%4 has the
 // four words of item l%4.
 __device__ inline void turn_quad(unsigned (&v)[4]) {
@@ -188,7 +176,7 @@ __global__ void __launch_bounds__(kWarps * 32, 3)
 #pragma unroll
           for (int o = 0; o < kOctets; ++o) {
             const int at = g * kOctets + o;
-            multiply<T>(sums[i][at], a[g][i], factor[at]);
+            mma_step<T>(sums[i][at], a[g][i], factor[at].x, factor[at].y);
           }
         }
       }

@@ -94,8 +94,6 @@ __device__ inline void copy_patch(const Sizes& z, const TilePlace& tile, int fir
   }
 }
 
-// To the nearest TF32; NaN stays NaN.
-__device__ inline float to_tf32(float v) { return v == v ? rounded_tf32(v) : v; }
 __device__ inline void round_piece(unsigned char* at) {
   auto* const piece = reinterpret_cast<float4*>(at);
   const float4 v = *piece;

@@ -16,7 +16,8 @@
 #include "layers/conv2d/few_pixels/cuda/few_pixels_plan.h"
 #include "tests/support/cases.h"
 #include "tests/support/cuda.h"
-#include "tests/support/numerics.h"
+#include "tests/support/recorded_card.h"
+#include "tests/support/stored_integers.h"
 
 namespace convscope {
 namespace {
@@ -24,6 +25,7 @@ namespace {
 using few_pixels::Plan;
 using few_pixels::Sizes;
 using testing::ConvolutionCase;
+using testing::floats_of;
 using testing::Tier;
 
 class FewPixelsOnCuda : public testing::CudaTest {};
@@ -173,10 +175,6 @@ TEST_F(FewPixelsOnCuda, AgreesWithTheReference) {
   }
 }
 
-std::vector<float> floats_of(const Tensor& tensor) {
-  return testing::values_of<float>(tensor.to(Device{}));
-}
-
 // The matrix has every pointer off alignment. Here copies and stores of 16 bytes are taken, and
 // integers have the bits of the reference.
 TEST_F(FewPixelsOnCuda, AlignedCopiesGiveTheSameNumbers) {
@@ -259,20 +257,7 @@ TEST_F(FewPixelsOnCuda, CanBeRecordedAndReplayed) {
   std::size_t turn = 0;
   for (const Conv2dProblem& z : problems()) {
     if (turn++ % 5 != 0) continue;
-    const auto direction = Direction::backward_weight;
-    const Operands operands = random_operands(z.operands(direction), testing::cuda());
-    const Scratch<Conv2dProblem> scratch(card(), z, direction, testing::cuda());
-    run_card(card(), z, direction, operands, scratch);
-    const std::vector<float> direct = floats_of(operands.out[0].values);
-    const DeviceBackend& backend = backend_of(testing::cuda());
-    backend.begin_recording(0);
-    run_card(card(), z, direction, operands, scratch);
-    void* const recording = backend.end_recording(0);
-    operands.out[0].values.fill(7);
-    backend.replay(0, recording);
-    backend.synchronize(0);
-    EXPECT_TRUE(floats_of(operands.out[0].values) == direct) << z.text();
-    backend.free_recording(0, recording);
+    testing::expect_replayed(card(), z, Direction::backward_weight);
   }
 }
 

@@ -16,6 +16,7 @@
 #include "tests/support/cases.h"
 #include "tests/support/cuda.h"
 #include "tests/support/numerics.h"
+#include "tests/support/recorded_card.h"
 
 namespace convscope {
 namespace {
@@ -330,20 +331,7 @@ TEST_F(ImplicitGemmTmaOnCuda, CanBeRecordedAndReplayed) {
   for (const Conv2dProblem& z : problems()) {
     if (turn++ % 5 != 0) continue;
     for (const Direction direction : kDirections) {
-      const Operands operands = random_operands(z.operands(direction), testing::cuda());
-      const Scratch<Conv2dProblem> scratch(card(), z, direction, testing::cuda());
-      run_card(card(), z, direction, operands, scratch);
-      const std::vector<float> direct = floats_of(operands.out[0].values);
-      const DeviceBackend& backend = backend_of(testing::cuda());
-      backend.begin_recording(0);
-      run_card(card(), z, direction, operands, scratch);
-      void* const recording = backend.end_recording(0);
-      operands.out[0].values.fill(7);
-      backend.replay(0, recording);
-      backend.synchronize(0);
-      EXPECT_TRUE(floats_of(operands.out[0].values) == direct)
-          << z.text() << ", " << name_of(direction);
-      backend.free_recording(0, recording);
+      testing::expect_replayed(card(), z, direction);
     }
   }
 }
