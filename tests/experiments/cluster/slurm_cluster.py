@@ -5,6 +5,7 @@ nodes that are slurmd processes. Nothing of an installed Slurm is touched; all o
 import getpass
 import os
 import pathlib
+import re
 import shutil
 import signal
 import socket
@@ -81,6 +82,7 @@ class Cluster:
         self.env = dict(os.environ, SLURM_CONF=str(self.folder / "slurm.conf"),
                         PATH=path_with_daemons())
         self.processes = {}
+        self.pausing = {}  # since when, by job
         ports = free_ports(1 + len(nodes))
         self.write_config(ports, cpus)
         try:
@@ -173,12 +175,23 @@ class Cluster:
         self.processes[f"slurmd.{name}"].wait()
         return killed
 
-    def begin_at_once(self):
-        """Slurm waits for two minutes before it begins a task again; this ends the pause."""
+    def end_pauses(self):
+        """Slurm waits for two minutes before it begins a task again; this ends the pause after two seconds.
+        A node refuses what was begun in the second in which it ended the task ('Job credential revoked');
+        the controller would then fail the task for good."""
+        now, pausing = time.monotonic(), {}
         for line in self.ask("squeue", "-h", "-r", "-o", "%A|%T|%r").splitlines():
             job, state, reason = line.split("|")
             if state == "PENDING" and reason == "BeginTime":
-                self.ask("scontrol", "update", f"JobId={job}", "StartTime=now")
+                pausing[job] = self.pausing.get(job, now)
+                if now - pausing[job] > 2:
+                    self.ask("scontrol", "update", f"JobId={job}", "StartTime=now")
+        self.pausing = pausing
+
+    def told_of(self, job):
+        """The lines of the controller's log about an array of jobs."""
+        lines = (self.folder / "slurmctld.log").read_text().splitlines()
+        return "\n".join(line for line in lines if re.search(rf"\bJobId={job}(_|\b)", line))
 
     def stop(self):
         if "slurmctld" in self.processes and self.processes["slurmctld"].poll() is None:

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`convscope sweep --launcher slurm` on a real Slurm of two nodes: slurm_sweep_test.py PROGRAM.
 Exit code 77, for 'skipped', where Slurm is not installed."""
+import json
 import os
 import pathlib
 import re
@@ -32,7 +33,7 @@ class Pauses(threading.Thread):
 
     def run(self):
         while not self.done.wait(0.5):
-            self.cluster.begin_at_once()
+            self.cluster.end_pauses()
 
 
 def setUpModule():
@@ -66,6 +67,7 @@ class LimitedMember:
                              "--launcher", "slurm", "--slurm", "time=1", "--detach")
         assert answer.code == 0, answer
         self.folder = SWEEPS.folder / "limited/limited"
+        self.job = json.loads((self.folder / "sweep.slurm.json").read_text())["job"]
         run = wait_until(lambda: next((one for one in runs_in(self.folder) if steps_of(one) > 5), None),
                          "the limited member trains", pause=0.002)
         # Of this test alone: another one may run on this machine.
@@ -108,7 +110,8 @@ class LimitedMember:
         states = [(pid, re.findall(r"(?:State|ShdPnd):.*", pathlib.Path(f"/proc/{pid}/status").read_text()))
                   for pid in self.pids if pathlib.Path(f"/proc/{pid}").exists()]
         return (f"{state_of(self.run)} after {steps_of(self.run)} steps, {self.steps} before its stop; stopped: "
-                f"{self.pids}, there: {states}; tasks: {CLUSTER.tasks()}; claims: {claims_in(self.folder)}; {logs}")
+                f"{self.pids}, there: {states}; tasks: {CLUSTER.tasks()}; claims: {claims_in(self.folder)}; {logs}; "
+                f"the controller: {CLUSTER.told_of(self.job)}")
 
 
 class LostNode:
