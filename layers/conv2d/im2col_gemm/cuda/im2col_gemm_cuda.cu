@@ -437,13 +437,15 @@ Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
   const double chain =
       number(z.taps) * (data ? 0.062 : 0.025 * number(std::min(kChannelsPerThread, problem.c)));
   const double halves = problem.dtype == DType::f32 ? 1 : 1.7;  // are not moved twice as fast
+  const bool one_tap = z.taps == 1;  // a column for each channel: nothing of x is read again
   return {.flops = problem.nominal_flops(),
           .bytes = columns + y,
           .peak_share =
               device_time::share_of(problem.nominal_flops(), us, device_time::peak_of(problem)),
-          .pass_bytes = device_time::passed(halves * (weight ? 1.6 * columns + 13 * y + 0.63 * sums
-                                                      : data ? 2.0 * columns + 9.1 * y + 14 * x
-                                                             : 1.6 * columns + 10 * y)),
+          .pass_bytes = device_time::passed(
+              halves * (weight ? (one_tap ? 8.5 : 2.0) * columns + 8.8 * y + 0.63 * sums
+                        : data ? 2.0 * columns + 9.1 * y + 14 * x
+                               : (one_tap ? 4.9 : 1.5) * columns + 7.1 * y)),
           .launches = (weight ? 3.4
                        : data ? 2.3
                               : 2.9) *

@@ -52,13 +52,13 @@ struct Products {
 };
 
 // Of square tiles of 128, 64, 32 and 16; what the call and its last wave take; and the sum of
-// a depth that was cut into parts. A rate of 0: no such tile.
+// a depth that was cut into parts, which adds one part after the other. A rate of 0: no such tile.
 struct ProductTimes {
   TileRate tile[4];
-  double around_us, parts_us;
+  double around_us, parts_us, part_us = 0;
 };
 inline constexpr ProductTimes kF32Products{
-    {{0.94, 1.3}, {0.82, 0.58}, {0.6, 0.3}, {0.3, 0.089}}, 1.7, 1.9};
+    {{0.94, 1.3}, {0.82, 0.58}, {0.6, 0.3}, {0.3, 0.089}}, 1.7, 1.9, 0.2};
 inline constexpr ProductTimes kTf32Products{{{0.69, 0.76}, {0.37, 0.3}, {0.3, 0.26}}, 2.5, 0.61};
 inline constexpr ProductTimes kTf32FourProducts{
     {{0.56, 0.79}, {0.35, 0.27}, {0.12, 0.12}}, 2.1, 0.77};  // rows on 16 bytes alone
@@ -89,7 +89,10 @@ inline double products_us(const Products& p, double peak, const ProductTimes& ti
       if (parts > 1 && (p.k < kLeastDepth * parts || p.batch > 1)) break;
       const double depth = std::ceil(number(p.k) / parts / 16) * 16;
       double us = blocks_us(tiles * parts, 2 * number(side * side) * depth, peak, times.tile[i]);
-      if (parts > 1) us += times.parts_us + 8e6 * parts * results / kUnmeasuredGpu.copy_bytes;
+      if (parts > 1) {
+        us += times.parts_us + times.part_us * parts +
+              8e6 * parts * results / kUnmeasuredGpu.copy_bytes;
+      }
       if (best == 0 || us < best) best = us;
     }
   }
