@@ -104,7 +104,7 @@ endif()
 
 # The emulation of CUDA, without a kernel: cells of notebooks bring their own. Their compiler looks its
 # names up in the library, and the headers, which take CUDA's place, export nothing.
-set(convscope_emulation_sources fiber threads cluster host_api)
+set(convscope_emulation_sources fiber threads cluster overlap host_api)
 list(TRANSFORM convscope_emulation_sources
   REPLACE "(.+)" "${CMAKE_CURRENT_SOURCE_DIR}/framework/cuda/emulation/\\1.cpp")
 set_source_files_properties(${convscope_emulation_sources} PROPERTIES

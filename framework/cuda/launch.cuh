@@ -63,7 +63,7 @@ void launch(void (*kernel)(Parameters...), const LaunchShape& shape, Arguments&&
   if (shape.grid.x == 0 || shape.grid.y == 0 || shape.grid.z == 0) return;
 #if defined(CONVSCOPE_CUDA_EMULATED)
   emulation::launch(kernel, shape.grid, shape.block, shape.shared_bytes, shape.cluster,
-                    static_cast<Parameters>(arguments)...);
+                    shape.overlaps_previous, static_cast<Parameters>(arguments)...);
 #else
   // A block has 48 KiB without asking; what the kernel declares as __shared__ counts, too.
   if (shape.shared_bytes > 32 * 1024) {
@@ -114,13 +114,17 @@ __device__ inline T* dynamic_shared() {
 
 // With LaunchShape::overlaps_previous (nothing happens without it, or before sm_90).
 __device__ inline void wait_for_previous_kernel() {
-#if !defined(CONVSCOPE_CUDA_EMULATED) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#if defined(CONVSCOPE_CUDA_EMULATED)
+  emulation::wait_for_previous();
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
 // "The next kernel may start now": after the last thing that it does not have to wait for.
 __device__ inline void let_next_kernel_start() {
-#if !defined(CONVSCOPE_CUDA_EMULATED) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+#if defined(CONVSCOPE_CUDA_EMULATED)
+  emulation::let_next_start();
+#elif defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 #endif
 }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "framework/check.h"
+#include "framework/cuda/emulation/overlap.h"
 #include "framework/cuda/emulation/threads.h"
 
 namespace convscope {
@@ -123,10 +124,11 @@ void multiply(const BlasComplexGemm& g) {
 template <class Gemm>
 void queue(const Gemm& gemm) {
   if (gemm.m == 0 || gemm.n == 0 || gemm.batch == 0) return;
+  const auto work = [gemm] { emulation::overlap::run_library([&] { multiply(gemm); }); };
   if (emulation::is_capturing()) {
-    emulation::capture([gemm] { multiply(gemm); });
+    emulation::capture(work);
   } else {
-    multiply(gemm);
+    work();
   }
 }
 

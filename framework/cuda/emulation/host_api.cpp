@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "framework/check.h"
+#include "framework/cuda/emulation/overlap.h"
 #include "framework/cuda/emulation/threads.h"
 
 using Work = std::vector<std::function<void()>>;
@@ -62,10 +63,15 @@ cudaError_t enqueue(Do work) {
 }
 
 // ---- device memory ----
+struct HeapBlock {
+  std::size_t bytes = 0;
+  std::uint64_t serial = 0;
+};
 struct Heap {
   std::mutex mutex;
-  std::map<std::uintptr_t, std::size_t> blocks;  // address -> bytes
+  std::map<std::uintptr_t, HeapBlock> blocks;  // by address
   std::size_t used = 0;
+  std::uint64_t serial = 0;
 };
 Heap& heap() {
   static Heap& made = *new Heap;  // never freed: tensors may outlive every static object
@@ -98,7 +104,7 @@ bool is_device_range(const void* pointer, std::size_t bytes) {
   auto block = h.blocks.upper_bound(address);
   if (block == h.blocks.begin()) return false;
   --block;
-  return address + bytes <= block->first + block->second;
+  return address + bytes <= block->first + block->second.bytes;
 }
 
 bool ranges_fit(const void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
@@ -111,6 +117,15 @@ bool ranges_fit(const void* to, const void* from, std::size_t bytes, cudaMemcpyK
 }  // namespace
 
 namespace emulation {
+std::vector<DeviceBlock> device_blocks() {
+  Heap& h = heap();
+  const std::lock_guard lock(h.mutex);
+  std::vector<DeviceBlock> out;
+  for (const auto& [address, block] : h.blocks) {
+    out.push_back({reinterpret_cast<std::byte*>(address), block.bytes, block.serial});
+  }
+  return out;
+}
 bool is_capturing() { return capturing != nullptr; }
 void capture(std::function<void()> work) { capturing->captured->push_back(std::move(work)); }
 }  // namespace emulation
@@ -232,7 +247,7 @@ cudaError_t cudaMalloc(void** pointer, std::size_t bytes) {
     return error(cudaErrorMemoryAllocation);
   }
   std::memset(*pointer, 0xff, bytes);  // NaN in every type of float
-  h.blocks[reinterpret_cast<std::uintptr_t>(*pointer)] = bytes;
+  h.blocks[reinterpret_cast<std::uintptr_t>(*pointer)] = {bytes, ++h.serial};
   h.used += bytes;
   return cudaSuccess;
 }
@@ -243,7 +258,7 @@ cudaError_t cudaFree(void* pointer) {
   const std::lock_guard lock(h.mutex);
   const auto block = h.blocks.find(reinterpret_cast<std::uintptr_t>(pointer));
   if (block == h.blocks.end()) return error(cudaErrorInvalidDevicePointer);
-  h.used -= block->second;
+  h.used -= block->second.bytes;
   h.blocks.erase(block);
   std::free(pointer);
   return cudaSuccess;
@@ -269,7 +284,10 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
                             cudaStream_t) {
   if (bytes == 0) return cudaSuccess;
   if (!ranges_fit(to, from, bytes, kind)) return error(cudaErrorInvalidValue);
-  return enqueue([=] { std::memmove(to, from, bytes); });
+  return enqueue([=] {
+    emulation::overlap::settle();
+    std::memmove(to, from, bytes);
+  });
 }
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
   if (breaks_capture()) return error(cudaErrorStreamCaptureUnsupported);
@@ -290,7 +308,10 @@ cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from,
 cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t) {
   if (bytes == 0) return cudaSuccess;
   if (!is_device_range(to, bytes)) return error(cudaErrorInvalidValue);
-  return enqueue([=] { std::memset(to, value, bytes); });
+  return enqueue([=] {
+    emulation::overlap::settle();
+    std::memset(to, value, bytes);
+  });
 }
 cudaError_t cudaMemset(void* to, int value, std::size_t bytes) {
   return cudaMemsetAsync(to, value, bytes, nullptr);
@@ -374,7 +395,9 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
 cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t) { return cudaSuccess; }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t) {
   if (capturing != nullptr) return error(cudaErrorStreamCaptureUnsupported);
+  emulation::overlap::settle();
   for (const auto& work : executable->work) work();
+  emulation::overlap::settle();
   return cudaSuccess;
 }
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {

@@ -158,6 +158,7 @@ CONVSCOPE_EMULATED_NCCL int ncclAllReduce(const void* from, void* to, std::size_
   if (type != kFloat32 || (op != 0 && own >= comm->weights.size())) return kInvalidArgument;
   const float weight = op == 0 ? 1.0f : comm->weights[own];
   const auto work = [=] {
+    emulation::overlap::settle();
     comm->sum(static_cast<const float*>(from), static_cast<float*>(to), count, weight);
   };
   if (emulation::is_capturing()) {

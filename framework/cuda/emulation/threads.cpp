@@ -16,6 +16,7 @@
 #include "framework/check.h"
 #include "framework/cuda/emulation/blocks.h"
 #include "framework/cuda/emulation/fiber.h"
+#include "framework/cuda/emulation/overlap.h"
 #include "framework/cuda/emulation/thread_order.h"
 
 uint3 threadIdx{}, blockIdx{};
@@ -261,6 +262,7 @@ void run_blocks(uint3 first) {
   c.ready_first = c.ready_count = 0;
   c.beginning = &c.blocks[in_order(0, c.count)];
   begin_rounds();
+  overlap::begin_blocks();
   enter(*c.beginning);
   for (;;) {
     if (c.ready_count > 0) {
@@ -280,8 +282,12 @@ void run_blocks(uint3 first) {
           if (!it.whole(it.object, it.fact)) give_up(it.sentence);
         }
       }
+      if (const std::string error = overlap::end_blocks(); !error.empty()) give_up(error, true);
       return;
-    } else if (!release_barriers()) {
+    } else if (release_barriers()) {
+    } else if (overlap::somebody_waits()) {
+      if (const std::string error = overlap::go_on(); !error.empty()) give_up(error, true);
+    } else {
       give_up(stuck(), true);
     }
     if (c.thrown) {
@@ -327,9 +333,10 @@ void check_launch(dim3 grid, dim3 block_shape, std::size_t shared_bytes, unsigne
 }
 
 void run_grid(dim3 grid, dim3 block_shape, std::size_t shared_bytes, unsigned blocks_of_cluster,
-              void (*call)(const void*), const void* kernel) {
+              bool overlaps, void (*call)(const void*), const void* kernel) {
   static Cluster& c = *new Cluster;
   const std::lock_guard lock(c.running);
+  overlap::Grid overlap(overlaps);
   the_cluster = &c;
   c.call = call;
   c.kernel = kernel;
@@ -365,6 +372,7 @@ void run_grid(dim3 grid, dim3 block_shape, std::size_t shared_bytes, unsigned bl
       for (unsigned x = 0; x < grid.x; x += c.count) run_blocks({x, y, z});
     }
   }
+  if (const std::string error = overlap.end(); !error.empty()) give_up(error, true);
   for (unsigned rank = 0; rank < c.count; ++rank) c.blocks[rank].shared.reset();
 }
 

@@ -11,14 +11,15 @@
 #include <tuple>
 
 #include "framework/cuda/emulation/language.h"
+#include "framework/cuda/emulation/overlap.h"
 
 namespace emulation {
 
 // ---- launches ----
 
 // Calls `call(kernel)` once for each thread of the grid, and returns when all are done. `cluster`
-// blocks beside each other along x run at the same time.
-void run_grid(dim3 grid, dim3 block, std::size_t shared_bytes, unsigned cluster,
+// blocks beside each other along x run at the same time. `overlaps`: overlap.h.
+void run_grid(dim3 grid, dim3 block, std::size_t shared_bytes, unsigned cluster, bool overlaps,
               void (*call)(const void* kernel), const void* kernel);
 // The errors that a launch itself finds, e.g. a block of 2000 threads.
 void check_launch(dim3 grid, dim3 block, std::size_t shared_bytes, unsigned cluster);
@@ -29,14 +30,14 @@ void capture(std::function<void()> work);
 
 template <class... Parameters>
 void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t shared_bytes,
-            unsigned cluster, Parameters... arguments) {
+            unsigned cluster, bool overlaps, Parameters... arguments) {
   check_launch(grid, block, shared_bytes, cluster);
   const auto once = [kernel, parameters = std::tuple<Parameters...>(arguments...)] {
     std::apply(kernel, parameters);
   };
-  const auto all = [grid, block, shared_bytes, cluster, once] {
+  const auto all = [grid, block, shared_bytes, cluster, overlaps, once] {
     run_grid(
-        grid, block, shared_bytes, cluster,
+        grid, block, shared_bytes, cluster, overlaps,
         [](const void* k) { (*static_cast<const decltype(once)*>(k))(); }, &once);
   };
   if (is_capturing()) {
