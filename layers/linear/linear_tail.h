@@ -40,9 +40,9 @@ struct LinearTailArgs {
   // Of the first launch: the kernel before it, which may still run, writes neither weights nor
   // biases.
   bool weights_are_there = false;
-  // Of the second launch: between the two others run that write nothing of this, so it need not
-  // wait for their end before it begins.
-  bool others_between = false;
+  // Of the second launch: when it begins, the first one has ended, and the kernel before, which may
+  // still run, writes nothing of this. So it need not wait for that one before its work.
+  bool rows_ended = false;
   // Of the second launch: gradients of others that it makes, too; and what it then does with all of
   // them to the weights, null: nothing.
   PieceSums sums;

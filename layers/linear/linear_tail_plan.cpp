@@ -106,11 +106,11 @@ class LinearTailOp final : public PlanOp {
   // behind all others.
   void backward(PlanBuilder& builder) override {
     if (!only_update_waits(builder.graph())) return emit_weight_gradients(builder, false);
-    // Whoever wants dx has a backward, which stands between.
-    const bool others_between = builder.wants_gradient(inputs[0]);
+    // Kernels that stand between need not be enough: each may begin while those before it run.
     builder.take_sums();
-    builder.at_the_end(
-        [this, &builder, others_between] { emit_weight_gradients(builder, others_between); });
+    builder.at_the_end([this, &builder, before = builder.calls_that_wait_first()] {
+      emit_weight_gradients(builder, builder.calls_that_wait_first() > before);
+    });
   }
 
  private:
@@ -134,7 +134,8 @@ class LinearTailOp final : public PlanOp {
     return false;
   }
 
-  void emit_weight_gradients(PlanBuilder& builder, bool others_between) {
+  // `rows_ended`: when the kernel begins, the first launch has.
+  void emit_weight_gradients(PlanBuilder& builder, bool rows_ended) {
     LinearTailArgs a = arguments(builder);
     for (std::size_t k = 0; k < links_.size(); ++k) {
       const LinearParts& parts = links_[k].parts;
@@ -146,7 +147,7 @@ class LinearTailOp final : public PlanOp {
       a.layer[k].db = db.tensor;
       a.layer[k].accumulate_db = db.accumulate;
     }
-    a.others_between = others_between;
+    a.rows_ended = rows_ended;
     a.sums = builder.handed_over();
     if (only_update_waits(builder.graph()))
       builder.joins_update(gradients_alone(builder.graph(), a));

@@ -44,7 +44,7 @@ struct TailWeights {
   Product product[kMostTailLayers];
   WeightSize size[kMostTailLayers];
   JoinedRow of_weight[kMostTailLayers], of_bias[kMostTailLayers];
-  bool others_between;   // LinearTailArgs
+  bool rows_ended;       // LinearTailArgs
   bool shares_counters;  // some product is split
   int tile_blocks;       // those behind have pieces
   PieceSums sums;
@@ -214,11 +214,10 @@ __device__ void add_pieces(const TailWeights& a, const Rule& rule) {
 
 template <class Step, class Rule>
 __global__ void __launch_bounds__(kThreads, 4) tail_weights(const TailWeights a, const Rule rule) {
-  // The kernel before starts this one when it has waited for the rows kernel: what the tiles read
-  // is there, and nobody reads these weights any more. Its own end, and that of all before it, is
-  // waited for behind the work, for whoever waits for this one. A launch must not meet the counters
-  // of the one before.
-  if (!a.others_between) wait_for_previous_kernel();
+  // Where the rows kernel has ended, what the tiles read is there, and nobody reads these weights
+  // any more. The end of all other kernels before is waited for behind the work, for whoever waits
+  // for this one. A launch must not meet the counters of the one before.
+  if (!a.rows_ended) wait_for_previous_kernel();
   if (!a.shares_counters) let_next_kernel_start();
   if (static_cast<int>(blockIdx.x) < a.tile_blocks) {
     multiply_tiles<Step>(a, rule);
@@ -268,7 +267,7 @@ void tile_weights(Product& dw, std::size_t& part_floats) {
 
 void weights_cuda(const LinearTailArgs& args) {
   TailWeights a{};
-  a.others_between = args.others_between;
+  a.rows_ended = args.rows_ended;
   const JoinedUpdate none;
   const JoinedUpdate& update = args.update != nullptr ? *args.update : none;
   std::size_t part_floats = 0;

@@ -17,7 +17,7 @@ void PlanBuilder::start_pass(bool dry, Ref<Storage> arena) {
   dry_ = dry;
   arena_ = std::move(arena);
   in_backward_ = in_prologue_ = false;
-  call_index_ = 0;
+  call_index_ = calls_that_wait_first_ = 0;
   next_slot_ = 0;
   labels_ = loss_ = correct_ = kNoSlot;
   parameters_.clear();

@@ -140,6 +140,10 @@ class CONVSCOPE_API PlanBuilder {
     owned_.emplace_back(object, [](void* p) { delete static_cast<Body*>(p); });
     calls().push_back({[](void* p) { (*static_cast<Body*>(p))(); }, object, op_});
   }
+  // The last call has a kernel that waits for the one before it and then lets the next one start
+  // (framework/cuda/launch.cuh). So when a kernel behind it begins, all in front of it have ended.
+  void last_call_waits_first() { ++calls_that_wait_first_; }
+  int calls_that_wait_first() const { return calls_that_wait_first_; }  // so far
   // What `emit` emits runs behind the backward of all other operations: for calls that nobody waits
   // for but the update. For operations that emit no other backward calls.
   void at_the_end(std::function<void()> emit) { deferred_.push_back({op_, std::move(emit)}); }
@@ -204,7 +208,8 @@ class CONVSCOPE_API PlanBuilder {
   bool dry_ = true;
   bool in_prologue_ = false;
   bool in_backward_ = false;
-  int call_index_ = 0;         // of the next call
+  int call_index_ = 0;  // of the next call
+  int calls_that_wait_first_ = 0;
   int op_ = 0;                 // whose calls are emitted
   std::vector<int> call_ops_;  // by call_index_: whose calls they are
   int forward_calls_ = 0;

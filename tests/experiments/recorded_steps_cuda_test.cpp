@@ -204,6 +204,36 @@ TEST_F(RecordedStepsOnCuda, follow_the_dynamic_graph_on_the_cpu) {
   for (std::size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 2e-5);
 }
 
+// Between the two kernels of the linear layers, and between the update and the first of them, stand
+// kernels alone that let the next one start before they have waited themselves.
+TEST_F(RecordedStepsOnCuda, follow_the_cpu_where_kernels_let_the_next_one_start_at_once) {
+  for (const char* algorithm : {"implicit_gemm", "implicit_gemm_tma_halves", "direct"}) {
+    SCOPED_TRACE(algorithm);
+    const auto specs = [&](const char* name) -> std::vector<LayerSpec> {
+      return {layer("conv2d", "c1",
+                    {{"out_channels", std::int64_t{8}},
+                     {"kernel_size", Ints{3}},
+                     {"bias", false},
+                     {"algorithm", std::string(name)}}),
+              layer("flatten", "flat"), layer("linear", "f2", {{"out_features", std::int64_t{12}}}),
+              layer("relu", "r2"),
+              layer("linear", "f3", {{"out_features", std::int64_t{kClasses}}})};
+    };
+    const Network recorded = network(cuda(), specs(algorithm));
+    const Network dynamic = network(Device{}, specs("auto"));
+    const auto got = train_recorded(recorded, 0, 2, RecordedSteps::kMostSteps);
+    const auto want = train_stepwise(dynamic, Device{}, 12, /*plans=*/false);
+    ASSERT_EQ(got.size(), want.size());
+    for (std::size_t i = 0; i < want.size(); ++i) {
+      EXPECT_NEAR(static_cast<double>(got[i].loss), want[i].loss, 2e-5) << "step " << i;
+    }
+    const std::vector<float> a = weights_of(recorded);
+    const std::vector<float> b = weights_of(dynamic);
+    ASSERT_EQ(a.size(), b.size());
+    for (std::size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 2e-5);
+  }
+}
+
 TEST_F(RecordedStepsOnCuda, give_the_bits_of_planned_steps_and_of_single_launches) {
   const Network many = network(cuda(), lenet());
   const Network single = network(cuda(), lenet());

@@ -129,6 +129,7 @@ class FewChannelChainOp final : public PlanOp {
         say_what_runs(a);
         run(a);
       });
+      builder.last_call_waits_first();
     };
     if (!builder.wants_gradient(inputs[0])) {
       emit();
