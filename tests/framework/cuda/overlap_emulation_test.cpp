@@ -51,6 +51,10 @@ __global__ void write_before_waiting(int* to, int value) {
   to[global_thread()] = value;
   wait_for_previous_kernel();
 }
+__global__ void write_bytes(char* to, char value) {
+  wait_for_previous_kernel();
+  to[threadIdx.x] = value;
+}
 __global__ void stop_before_waiting() {
   if (threadIdx.x == 5) __trap();
   wait_for_previous_kernel();
@@ -181,6 +185,27 @@ TEST_F(EmulatedOverlap, ARecordingOverlapsWithinItself) {
   CONVSCOPE_CUDA(cudaGraphLaunch(executable, stream));
   expect_seen(2, 4);
   CONVSCOPE_CUDA(cudaGraphExecDestroy(executable));
+}
+
+// What was freed is no one's, and new memory in its place has nothing of before.
+TEST_F(EmulatedOverlap, FreedMemoryIsLeftAlone) {
+  void* memory = nullptr;
+  CONVSCOPE_CUDA(cudaMalloc(&memory, 256));
+  CONVSCOPE_CUDA(cudaMemsetAsync(memory, 0, 256, cuda_stream()));
+  launch(add_one, kPlain, Order::waits_first, x.data(), static_cast<int*>(memory));
+  CONVSCOPE_CUDA(cudaFree(memory));
+  CONVSCOPE_CUDA(cudaMalloc(&memory, 256));  // in the same place, mostly
+  launch(look, kOverlaps, static_cast<const int*>(memory), out.data());
+  expect_seen(-1, -1);
+  CONVSCOPE_CUDA(cudaFree(memory));
+}
+
+// The address sanitizer sees a byte behind the end.
+TEST_F(EmulatedOverlap, MemoryMayEndAnywhere) {
+  const OnDevice<char> bytes(std::vector<char>(5, 'a'));
+  launch(write_bytes, {.block = dim3(5)}, bytes.data(), 'b');
+  launch(write_bytes, {.block = dim3(5), .overlaps_previous = true}, bytes.data(), 'c');
+  EXPECT_EQ(bytes.values(), std::vector<char>(5, 'c'));
 }
 
 TEST_F(EmulatedOverlap, AnEarlyWriteOverWhatIsStillWrittenIsAnError) {
