@@ -10,8 +10,9 @@
 //            for each parameter: w, m, v = update(w, dw, m, v)
 // Plan       A block has one tile of one product (linear_product.cuh), or some neighbouring sums
 //            over pieces, whose rows its threads share. Whoever has stored an element of a gradient
-//            changes the weight at once. Tiles read nothing that the kernel before writes, so they
-//            run beside it; blocks with pieces wait for it, their weights loaded before.
+//            changes the weight at once. Where the rows kernel has ended, tiles read nothing that
+//            the kernel before writes and run beside it; blocks with pieces wait for it, their
+//            weights loaded before.
 // Shapes     g [N,O], x [N,I], dw [O,I], db [O], pieces [P][floats], w, m, v as the gradients; f32,
 //            accumulated in f32; factors f32 or rounded to a half type
 // Supports   up to four layers, four targets of pieces; SGD and Adam
