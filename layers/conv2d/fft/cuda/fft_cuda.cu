@@ -7,10 +7,10 @@
 // Textbook   for each tile: X = FFT2(x_tile), for each kernel: W = FFT2(w, zeros behind)
 //            for each f: Y_f = X_f * W_f^H           # [N tiles, C] [C, K]
 //            y_tile = FFT2^-1(Y), the first L - R + 1 rows and columns; + b
-// Plan       three passes over memory and one product: spectra of w (before the call:
-//            prepare_weights) and of x, one batched complex product of cuBLAS for all frequencies,
-//            spectra of y back to pixels (fft_passes.cuh: padding, transform along rows and columns
-//            and the change of order in one kernel).
+// Plan       two passes over memory and one product: spectra of x and of w in one launch (of w
+//            before the call: prepare_weights), one batched complex product of cuBLAS for all
+//            frequencies, spectra of y back to pixels (fft_passes.cuh: padding, transform along
+//            rows and columns and the change of order in one kernel).
 //            An image of up to L + pad pixels is one tile: what wraps around is padding.
 //            Dilated kernels have zeros between their taps.
 // Shapes     x [N,C,H,W], w [K,C,R,S], y [N,K,P,Q], f32 row-major, any alignment; spectra
@@ -25,8 +25,9 @@
 //            digits. Same bits on each run on one GPU. A NaN spreads over its tile and one
 //            neighbouring plane.
 // Backward   DX_f = DY_f W_f, assigned; DW_f = sum over tiles of DY_f^H X_f, assigned or added to
-// Choices    L: the least bytes and FLOPs; 64 x 68 complex numbers of a pair of planes are 34 KiB,
-//            two pairs in a block make stores of 32 bytes, three blocks fit a multiprocessor
+// Choices    L: the least time of transforms and products; 64 x 68 complex numbers of a pair of
+//            planes are 34 KiB, two pairs in a block make stores of 32 bytes, three blocks fit a
+//            multiprocessor
 //            kSpectraBytes 256 MiB: spectra of x and y at a time
 // Source     M. Mathieu, M. Henaff, Y. LeCun 2014, arXiv 1312.5851; N. Vasilache et al.: fbfft,
 //            2015, arXiv 1412.7580 (small transforms of our own, as here); two real planes at once:
@@ -89,10 +90,8 @@ struct Plan {
   Index in_stride() const { return stride_of(images * tiles() * depth); }
   Index out_stride() const { return stride_of(images * tiles() * channels); }
   Index weight_stride() const { return stride_of(z.k * z.c); }
-  // The spectra of w are prepared before the call; in backward_weight they are those of dw.
-  std::size_t bytes() const {
-    return piece(in_stride()) + piece(out_stride()) + (of_weights ? prepared_bytes() : 0);
-  }
+  // With room for the spectra of w, or of dw.
+  std::size_t bytes() const { return piece(in_stride()) + piece(out_stride()) + prepared_bytes(); }
   std::size_t prepared_bytes() const { return piece(weight_stride()); }
   std::size_t piece(Index stride) const {
     return ScratchArena::round_up(static_cast<std::size_t>(points() * stride) * sizeof(float2));
@@ -125,19 +124,22 @@ struct Plan {
     const double f = fft::frequencies(candidate);
     const double count =
         number(z.n * ceil_div(down.virtual_out(), rows) * ceil_div(across.virtual_out(), columns));
+    // Long transforms have more steps, and blocks that store less together: times of one H200.
+    const double passes = candidate == 16 ? 1.0 : candidate == 32 ? 1.5 : 2.0;
     const double bytes = 16 * f * (count * number(depth + channels) + number(z.k * z.c));
     // Complex products reach about 0.7 of the peak of real ones.
-    return bytes / kUnmeasuredGpu.copy_bytes +
+    return passes * bytes / kUnmeasuredGpu.copy_bytes +
            8 * f * count * number(z.k * z.c) / (0.7 * kUnmeasuredGpu.f32_flops);
   }
 };
 
-void to_spectra(int length, const fft::PlaneSet& planes, const float* x, float2* spectra,
-                Index stride) {
+void to_spectra(int length, const fft::ToSpectra& set, const fft::ToSpectra& other = {}) {
   fft::with_length(length, [&](auto constant) {
     constexpr int kLength = constant;
-    launch(fft::spectrum_kernel<kLength>, fft::blocks_of<kLength>(planes.planes), planes, x,
-           spectra, stride);
+    LaunchShape shape = fft::blocks_of<kLength>(set.planes.planes);
+    const fft::TwoToSpectra sets{{set, other}, static_cast<int>(shape.grid.x)};
+    shape.grid.x += fft::blocks_of<kLength>(other.planes.planes).grid.x;
+    launch(fft::spectrum_kernel<kLength>, shape, sets);
   });
 }
 
@@ -157,10 +159,15 @@ struct Spectra {
   Spectra(const Plan& plan, void* workspace)
       : in(static_cast<float2*>(workspace)),
         out(in + plan.piece(plan.in_stride()) / sizeof(float2)),
-        gradient(out + plan.piece(plan.out_stride()) / sizeof(float2)) {}
+        weights(out + plan.piece(plan.out_stride()) / sizeof(float2)) {}
   float2 *in, *out;
-  float2* gradient;  // of w, in backward_weight only
+  float2* weights;  // or of dw; not used where they were prepared before the call
 };
+
+fft::ToSpectra spectra_of_weights(const Plan& plan, const void* w, void* to) {
+  return {plan.kernels(), static_cast<const float*>(w), static_cast<float2*>(to),
+          plan.weight_stride()};
+}
 
 std::size_t prepared_bytes(const Conv2dProblem& z, Direction direction) {
   if (fft::is_depthwise(z)) return fft::depthwise_prepared_bytes(z, direction);
@@ -171,26 +178,32 @@ std::size_t prepared_bytes(const Conv2dProblem& z, Direction direction) {
 void prepare_weights(const Conv2dPrepareArgs& args) {
   if (fft::is_depthwise(args.problem)) return fft::depthwise_prepare(args);
   const Plan plan(args.problem, args.direction);
-  to_spectra(plan.length, plan.kernels(), static_cast<const float*>(args.w),
-             static_cast<float2*>(args.prepared), plan.weight_stride());
+  to_spectra(plan.length, spectra_of_weights(plan, args.w, args.prepared));
 }
+// For one call they are made beside the spectra of its image.
+bool prepares_for_one_call(const Conv2dProblem& z, Direction) { return fft::is_depthwise(z); }
 
-// y of x, or dx of dy.
-void convolve(const Plan& plan, void* workspace, const void* from, const void* weights,
-              fft::Finish<float> finish, void* to) {
+// y of x, or dx of dy. w is read where `prepared` is null.
+void convolve(const Plan& plan, void* workspace, const void* from, const void* w,
+              const void* prepared, fft::Finish<float> finish, void* to) {
   const Conv2dProblem& z = plan.z;
   const Spectra spectra(plan, workspace);
+  const auto* const weights =
+      prepared != nullptr ? static_cast<const float2*>(prepared) : spectra.weights;
   const Index in_image = plan.depth * plan.down.in * plan.across.in;
   const Index out_image = plan.channels * plan.down.out * plan.across.out;
   for (Index n = 0; n < z.n; n += plan.images) {
     const Index images = std::min(plan.images, z.n - n);
-    to_spectra(plan.length, plan.read(images), static_cast<const float*>(from) + n * in_image,
-               spectra.in, plan.in_stride());
+    const fft::ToSpectra image{plan.read(images), static_cast<const float*>(from) + n * in_image,
+                               spectra.in, plan.in_stride()};
+    const bool first = n == 0 && prepared == nullptr;
+    to_spectra(plan.length, image,
+               first ? spectra_of_weights(plan, w, spectra.weights) : fft::ToSpectra{});
     blas_gemm(BlasComplexGemm{.m = images * plan.tiles(),
                               .n = plan.channels,
                               .k = plan.depth,
                               .a = complex(spectra.in),
-                              .b = static_cast<const float*>(weights),
+                              .b = reinterpret_cast<const float*>(weights),
                               .c = complex(spectra.out),
                               .lda = plan.depth,
                               .ldb = z.c,
@@ -209,7 +222,7 @@ void convolve(const Plan& plan, void* workspace, const void* from, const void* w
 
 void forward(const Conv2dForwardArgs& args) {
   if (fft::is_depthwise(args.problem)) return fft::depthwise_forward(args);
-  convolve(Plan(args.problem, Direction::forward), args.workspace, args.x, args.prepared,
+  convolve(Plan(args.problem, Direction::forward), args.workspace, args.x, args.w, args.prepared,
            {static_cast<const float*>(args.b), static_cast<const float*>(args.epilogue.residual),
             args.epilogue.relu, false},
            args.y);
@@ -217,8 +230,8 @@ void forward(const Conv2dForwardArgs& args) {
 
 void backward_data(const Conv2dBackwardDataArgs& args) {
   if (fft::is_depthwise(args.problem)) return fft::depthwise_backward_data(args);
-  convolve(Plan(args.problem, Direction::backward_data), args.workspace, args.dy, args.prepared,
-           {nullptr, nullptr, false, false}, args.dx);
+  convolve(Plan(args.problem, Direction::backward_data), args.workspace, args.dy, args.w,
+           args.prepared, {nullptr, nullptr, false, false}, args.dx);
 }
 
 void backward_weight(const Conv2dBackwardWeightArgs& args) {
@@ -228,18 +241,17 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
   const Spectra spectra(plan, args.workspace);
   for (Index n = 0; n < z.n; n += plan.images) {
     const Index images = std::min(plan.images, z.n - n);
-    to_spectra(plan.length, plan.read(images),
-               static_cast<const float*>(args.x) + n * z.c * z.h * z.w, spectra.in,
-               plan.in_stride());
-    to_spectra(plan.length, plan.made(images),
-               static_cast<const float*>(args.dy) + n * z.k * z.p() * z.q(), spectra.out,
-               plan.out_stride());
+    to_spectra(plan.length,
+               {plan.read(images), static_cast<const float*>(args.x) + n * z.c * z.h * z.w,
+                spectra.in, plan.in_stride()},
+               {plan.made(images), static_cast<const float*>(args.dy) + n * z.k * z.p() * z.q(),
+                spectra.out, plan.out_stride()});
     blas_gemm(BlasComplexGemm{.m = z.k,
                               .n = z.c,
                               .k = images * plan.tiles(),
                               .a = complex(spectra.out),
                               .b = complex(spectra.in),
-                              .c = complex(spectra.gradient),
+                              .c = complex(spectra.weights),
                               .lda = z.k,
                               .ldb = z.c,
                               .ldc = z.c,
@@ -251,7 +263,7 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
                               .stride_b = plan.in_stride(),
                               .stride_c = plan.weight_stride()});
   }
-  to_pixels(plan, plan.kernels(), spectra.gradient, plan.weight_stride(), 0, 0,
+  to_pixels(plan, plan.kernels(), spectra.weights, plan.weight_stride(), 0, 0,
             {nullptr, nullptr, false, args.accumulate}, static_cast<float*>(args.dw));
 }
 
@@ -288,14 +300,14 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
 
 // What the transforms of a length take beside a copy of their bytes: they are bound by
 // instructions, and by the steps of one tile, one after the other; in backward_weight, too. Fitted
-// to one H200.
+// to one H200: shapes/gpu_dense.txt with 1, 32 and 128 images.
 struct TransformTimes {
   double bytes, launches, dw_bytes, dw_launches;
 };
 TransformTimes times_of(int length) {
-  if (length == 16) return {1.4, 2.1, 1.4, 1.6};
-  if (length == 32) return {2.0, 3.7, 1.6, 1.8};
-  return {3.4, 5.8, 3.0, 5.8};
+  if (length == 16) return {0.6, 1.2, 0.6, 1.0};
+  if (length == 32) return {0.7, 1.2, 0.5, 0.8};
+  return {1.7, 0.6, 1.7, 0.5};
 }
 
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
@@ -324,9 +336,8 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
                         .pass_bytes = device_time::passed(z.nominal_bytes() + transformed),
                         .launches = plan.of_weights ? times.dw_launches * (3 * chunks + 1)
                                                     : times.launches * (3 * chunks)};
-  return plan.of_weights
-             ? cost
-             : device_time::with_preparation(cost, peak, times.bytes * kernels, times.launches);
+  return plan.of_weights ? cost
+                         : device_time::with_preparation(cost, peak, times.bytes * kernels, 0);
 }
 
 std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
@@ -346,6 +357,7 @@ const Conv2dAlgorithm kCard{
     .workspace_bytes = workspace_bytes,
     .prepared_bytes = prepared_bytes,
     .prepare_weights = prepare_weights,
+    .prepares_for_one_call = prepares_for_one_call,
     .error_growth = 8,
     .one_chain = true,
     .exact_on_integers = false,

@@ -86,17 +86,12 @@ struct DepthwisePlan {
 };
 
 // Tile `item` of a channel: of image item / tiles.
-__device__ inline Place place_of_item(const PlaneSet& z, Index item, Index channel) {
+__device__ inline Place place_of_item(const PlaneSet& z, Index item, Index channel, bool real) {
   const Index columns = z.columns.tiles, rows = z.rows.tiles;
-  Place out;
-  out.channel = static_cast<int>(channel);
   const Index row = item / columns;
   const Index image = row / rows;
-  out.tile_column = static_cast<int>(item - row * columns);
-  out.tile_row = static_cast<int>(row - image * rows);
-  out.offset = (image * z.channels + channel) * (Index{z.rows.size} * z.columns.size);
-  out.real = true;
-  return out;
+  return place_of(z, image, static_cast<int>(channel), static_cast<int>(row - image * rows),
+                  static_cast<int>(item - row * columns), real);
 }
 
 template <class T>
@@ -125,9 +120,8 @@ __global__ void __launch_bounds__(kBlockThreads, 3)
     const Index channel = pair / work.pairs;
     const Index item = 2 * (pair - channel * work.pairs) + thread % 2;
     const bool real = channel < work.read.channels && item < work.items;
-    read[thread] = place_of_item(work.read, real ? item : 0, real ? channel : 0);
-    made[thread] = place_of_item(work.made, real ? item : 0, real ? channel : 0);
-    read[thread].real = made[thread].real = real;
+    read[thread] = place_of_item(work.read, real ? item : 0, real ? channel : 0, real);
+    made[thread] = place_of_item(work.made, real ? item : 0, real ? channel : 0, real);
   }
   make_roots<L>(roots);
   __syncthreads();
@@ -234,8 +228,7 @@ __global__ void __launch_bounds__(kBlockThreads, 3)
       const bool real =
           channel < work.read.channels && item < work.items * (slice + 1) / work.slices;
       const PlaneSet& z = thread % 2 == 0 ? work.read : work.made;
-      places[thread] = place_of_item(z, real ? item : 0, real ? channel : 0);
-      places[thread].real = real;
+      places[thread] = place_of_item(z, real ? item : 0, real ? channel : 0, real);
     }
     __syncthreads();
     read_planes<L>(work.read, work.x, work.made, work.dy, places, roots, shared);

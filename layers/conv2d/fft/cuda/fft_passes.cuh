@@ -25,14 +25,27 @@ using Index = std::int64_t;
 // axis with `step` - 1 zeros between its elements (stride of dy, dilation of w), j < limit.
 struct Axis {
   int size, step, start, tile, limit, tiles;
+};
 
-  __host__ __device__ int element(int t, int j) const {  // or -1: nothing there
-    const int at = start + t * tile + j;
-    if (j >= limit || at < 0) return -1;
-    if (step == 1) return at < size ? at : -1;
-    return at % step == 0 && at / step < size ? at / step : -1;
+// The points of one tile that stand for elements: `low`, and every step-th one behind it, as far as
+// `count` points reach.
+struct Points {
+  int low, count;
+
+  __device__ bool hold(int point) const {
+    return static_cast<unsigned>(point - low) < static_cast<unsigned>(count);
   }
 };
+// first: the element that stands at `low`.
+__device__ inline Points points_of(const Axis& axis, int t, int* first) {
+  const int start = axis.start + t * axis.tile;
+  int low = start < 0 ? -start : 0;
+  const int behind = (start + low) % axis.step;
+  if (behind != 0) low += axis.step - behind;
+  *first = (start + low) / axis.step;
+  const int end = (axis.size - 1) * axis.step + 1 - start;  // behind the last element
+  return {low, max(0, min(axis.limit, end) - low)};
+}
 
 // Plane (n, tile row, tile column, channel), channel fastest; numbers lie as
 // [n][channel][rows][columns].
@@ -44,23 +57,39 @@ struct PlaneSet {
   __host__ __device__ Index images() const {
     return planes / (Index{rows.tiles} * columns.tiles * channels);
   }
+  // No zeros between elements.
+  __device__ bool dense() const { return rows.step == 1 && columns.step == 1; }
 };
 
-struct Place {  // of one plane
-  Index offset;
-  int tile_row, tile_column, channel;
-  bool real;  // there is such a plane
+struct Place {   // of one plane
+  Index offset;  // of the element at the first of its points
+  Points rows, columns;
+  int channel;
 };
-__device__ inline Place place_of(const PlaneSet& z, Index plane) {
+// Where there is no such plane it is all zeros, and nothing of it is stored.
+__device__ inline Place place_of(const PlaneSet& z, Index image, int channel, int tile_row,
+                                 int tile_column, bool real) {
   Place out;
-  out.channel = static_cast<int>(plane % z.channels);
-  const Index tile = plane / z.channels;
-  out.tile_column = static_cast<int>(tile % z.columns.tiles);
-  out.tile_row = static_cast<int>(tile / z.columns.tiles % z.rows.tiles);
-  const Index n = tile / (Index{z.columns.tiles} * z.rows.tiles);
-  out.offset = (n * z.channels + out.channel) * (Index{z.rows.size} * z.columns.size);
-  out.real = true;
+  out.channel = channel;
+  int row = 0, column = 0;
+  out.rows = points_of(z.rows, tile_row, &row);
+  out.columns = points_of(z.columns, tile_column, &column);
+  if (!real) out.rows.count = 0;
+  out.offset = ((image * z.channels + channel) * z.rows.size + row) * z.columns.size + column;
   return out;
+}
+// Number is as wide as the planes' count needs: a GPU divides 32 bits in a fifth of the time.
+template <class Number>
+__device__ inline Place place_of(const PlaneSet& z, Number plane, bool real) {
+  const auto channels = static_cast<Number>(z.channels);
+  const auto wide = static_cast<Number>(z.columns.tiles);
+  const auto high = static_cast<Number>(z.rows.tiles);
+  const Number tile = plane / channels;
+  const Number line = tile / wide;
+  const Number image = line / high;
+  return place_of(z, static_cast<Index>(image), static_cast<int>(plane - tile * channels),
+                  static_cast<int>(line - image * high), static_cast<int>(tile - line * wide),
+                  real);
 }
 
 constexpr int kBlockThreads = 256;
@@ -204,8 +233,33 @@ __device__ inline void make_roots(float2* roots) {
 __device__ inline void find_places(const PlaneSet& z, Index first, int count, Place* places) {
   const int thread = static_cast<int>(threadIdx.x);
   if (thread >= count) return;
-  places[thread] = place_of(z, first + thread < z.planes ? first + thread : z.planes - 1);
-  places[thread].real = first + thread < z.planes;
+  const bool real = first + thread < z.planes;
+  const Index plane = real ? first + thread : z.planes - 1;
+  places[thread] = z.planes <= 0xffffffffLL ? place_of(z, static_cast<unsigned>(plane), real)
+                                            : place_of(z, plane, real);
+}
+
+// Points j, j + B, .. of row `row` of a tile, into v[2 i].
+template <int L, bool kDense, class T>
+__device__ inline bool read_row(const PlaneSet& z, const Place& place, const T* x, int row, int j,
+                                float* v) {
+  int r = row - place.rows.low;
+  bool any = place.rows.hold(row);
+  if (!kDense) {
+    any = any && r % z.rows.step == 0;
+    r /= z.rows.step;
+  }
+  const unsigned count = any ? static_cast<unsigned>(place.columns.count) : 0;
+  const int first = j - place.columns.low;
+  const T* const from = x + place.offset + static_cast<Index>(any ? r : 0) * z.columns.size;
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    const int c = first + Lines<L>::kLanes * i;
+    bool here = static_cast<unsigned>(c) < count;
+    if (!kDense) here = here && c % z.columns.step == 0;
+    v[2 * i] = here ? to_float(from[kDense ? c : c / z.columns.step]) : 0.0f;
+  }
+  return any;
 }
 
 // Planes 2 i of the places are read from x and 2 i + 1 from x_odd, each by its own axes; rows
@@ -219,6 +273,7 @@ __device__ inline void read_planes(const PlaneSet& even, const T* x_even, const 
   const int thread = static_cast<int>(threadIdx.x);
   const int lane = thread % 32;
   const int j = Z::j_of(true, lane);
+  const bool dense = even.dense() && odd.dense();
 #pragma unroll
   for (int begin = 0; begin < 128; begin += kOfWarp * (kBlockThreads / 32)) {
     const int line = begin + thread / 32 * kOfWarp + Z::line_of(true, lane);
@@ -228,17 +283,11 @@ __device__ inline void read_planes(const PlaneSet& even, const T* x_even, const 
 #pragma unroll
     for (int part = 0; part < 2; ++part) {
       const PlaneSet& z = part == 0 ? even : odd;
+      const T* const x = part == 0 ? x_even : x_odd;
       const Place& place = places[line / L * 2 + part];
-      const int row = z.rows.element(place.tile_row, line % L);
-      const bool real = row >= 0 && place.real;
-      any = any || real;
-      const T* const from =
-          (part == 0 ? x_even : x_odd) + place.offset + Index{row} * z.columns.size;
-#pragma unroll
-      for (int i = 0; i < 8; ++i) {
-        const int column = z.columns.element(place.tile_column, j + Z::kLanes * i);
-        numbers[2 * i + part] = real && column >= 0 ? to_float(from[column]) : 0.0f;
-      }
+      const bool own = dense ? read_row<L, true>(z, place, x, line % L, j, numbers + part)
+                             : read_row<L, false>(z, place, x, line % L, j, numbers + part);
+      any = any || own;
     }
     float2* const plane = shared + line / L * Z::kPlane;
     if (__ballot_sync(kAllLanes, any) == 0) {  // rows of zeros, behind the taps of a kernel
@@ -250,34 +299,51 @@ __device__ inline void read_planes(const PlaneSet& even, const T* x_even, const 
   }
 }
 
-// Pixels of `planes` planes to spectra [frequency][stride], frequency = row (L/2 + 1) + column.
+// Planes whose pixels become spectra [frequency][stride], frequency = row (L/2 + 1) + column.
+struct ToSpectra {
+  PlaneSet planes = {};
+  const float* x = nullptr;
+  float2* spectra = nullptr;
+  Index stride = 0;
+};
+// Two sets in one launch, so that the blocks of the second one run beside the last of the first.
+struct TwoToSpectra {
+  ToSpectra set[2];
+  int blocks = 0;  // of set[0]
+};
+
 template <int L>
 __global__ void __launch_bounds__(kBlockThreads, 3)
-    spectrum_kernel(PlaneSet z, const float* x, float2* spectra, Index stride) {
+    spectrum_kernel(const __grid_constant__ TwoToSpectra sets) {
   using Z = Lines<L>;
+  constexpr int kTogether = kBlockThreads / Z::kPairs;  // frequencies that are stored at a time
   auto* const shared = dynamic_shared<float2>();
   float2* const roots = shared + Z::kPairs * Z::kPlane;
   __shared__ Place places[Z::kPlanes];
-  const Index first = static_cast<Index>(blockIdx.x) * Z::kPlanes;
+  const int block = static_cast<int>(blockIdx.x);
+  const bool second = block >= sets.blocks;
+  const ToSpectra& z = sets.set[second ? 1 : 0];
+  const Index first = static_cast<Index>(second ? block - sets.blocks : block) * Z::kPlanes;
   const int thread = static_cast<int>(threadIdx.x);
-  find_places(z, first, Z::kPlanes, places);
+  find_places(z.planes, first, Z::kPlanes, places);
   make_roots<L>(roots);
   __syncthreads();
-  read_planes<L>(z, x, z, x, places, roots, shared);
+  read_planes<L>(z.planes, z.x, z.planes, z.x, places, roots, shared);
   __syncthreads();
   transform_lines<L, false, false>(shared, roots);
   __syncthreads();
-  for (int i = thread; i < frequencies(L) * Z::kPairs; i += kBlockThreads) {
-    const int pair = i % Z::kPairs;
-    const int f = i / Z::kPairs;
+  const int pair = thread % Z::kPairs;
+  if (first + 2 * pair >= z.planes.planes) return;
+  const float2* const plane = shared + pair * Z::kPlane;
+  float2* to = z.spectra + thread / Z::kPairs * z.stride + first + 2 * pair;
+#pragma unroll 3
+  for (int f = thread / Z::kPairs; f < frequencies(L); f += kTogether, to += kTogether * z.stride) {
     const int row = f / (L / 2 + 1);
-    const int column = f % (L / 2 + 1);
-    if (first + 2 * pair >= z.planes) continue;
-    const float2* const plane = shared + pair * Z::kPlane;
+    const int column = f - row * (L / 2 + 1);
     const float2 here = plane[row * Z::kPitch + column];
-    const float2 there = plane[(L - row) % L * Z::kPitch + (L - column) % L];
+    const float2 there = plane[(-row & (L - 1)) * Z::kPitch + (-column & (L - 1))];
     // A = (Z(f) + conj Z(-f)) / 2, B = (Z(f) - conj Z(-f)) / 2i
-    *reinterpret_cast<float4*>(spectra + f * stride + first + 2 * pair) =
+    *reinterpret_cast<float4*>(to) =
         make_float4(0.5f * (here.x + there.x), 0.5f * (here.y - there.y), 0.5f * (here.y + there.y),
                     0.5f * (there.x - here.x));
   }
@@ -292,36 +358,74 @@ struct Finish {
 };
 
 // Planes 2 i and 2 i + 1 of the places are the real and imaginary parts of points back from the
-// transform; position i of a tile is found at point (i + shift) % L.
+// transform; position i of a tile is found at point (i + shift) % L. Plain: no residual, not added
+// to y, no zeros between elements.
+template <int L, bool kPlain, class T>
+__device__ inline void write_pixels_as(const PlaneSet& z, const Place* places, int shift_rows,
+                                       int shift_columns, const Finish<T>& finish,
+                                       const float2* shared, T* y) {
+  using Z = Lines<L>;
+  // Groups of threads take rows of both planes of a pair. They are as wide as the least power of
+  // two that holds a row.
+  int width_log2 = 2;
+  while ((1 << width_log2) < z.columns.limit && width_log2 < 5) ++width_log2;
+  const int thread = static_cast<int>(threadIdx.x);
+  const int group = thread >> width_log2;
+  const int rows_apart = (kBlockThreads / Z::kPairs) >> width_log2;  // groups of a pair
+  static_assert(kBlockThreads / Z::kPairs >= 32);                    // a group for each at least
+  const int pair = group / rows_apart;
+  const float2* const plane = shared + pair * Z::kPlane;
+  const Place own[2] = {places[2 * pair], places[2 * pair + 1]};
+  float bias[2] = {};
+  if (finish.bias != nullptr) {
+    bias[0] = to_float(finish.bias[own[0].channel]);
+    bias[1] = to_float(finish.bias[own[1].channel]);
+  }
+  const int first = group % rows_apart;
+  for (int c = thread & ((1 << width_log2) - 1); c < z.columns.limit; c += 1 << width_log2) {
+    const float2* const column = plane + ((c + shift_columns) & (L - 1));
+    Index at[2];  // where an element of row r lies, r from `first` on
+    Points rows[2];
+#pragma unroll
+    for (int part = 0; part < 2; ++part) {
+      const Place& place = own[part];
+      const int from = c - place.columns.low;
+      rows[part] = place.rows;
+      if (!place.columns.hold(c) || (!kPlain && from % z.columns.step != 0)) rows[part].count = 0;
+      at[part] = place.offset + (kPlain ? from : from / z.columns.step) +
+                 (kPlain ? Index{first - place.rows.low} * z.columns.size : 0);
+    }
+#pragma unroll(kPlain ? 4 : 1)
+    for (int r = first; r < z.rows.limit; r += rows_apart) {
+      const float2 both = column[((r + shift_rows) & (L - 1)) * Z::kPitch];
+#pragma unroll
+      for (int part = 0; part < 2; ++part) {
+        float value = (part == 0 ? both.x : both.y) * (1.0f / (L * L)) + bias[part];
+        if constexpr (kPlain) {
+          if (rows[part].hold(r)) y[at[part]] = from_float<T>(finished(value, finish.relu));
+          at[part] += rows_apart * z.columns.size;
+        } else {
+          const int row = r - rows[part].low;
+          if (!rows[part].hold(r) || row % z.rows.step != 0) continue;
+          const Index to = at[part] + Index{row / z.rows.step} * z.columns.size;
+          // The residual is added to y as it would be stored: the bits of a separate pass.
+          if (finish.residual != nullptr) value = to_float(from_float<T>(value));
+          value = finished(value, finish.residual, to, finish.relu);
+          y[to] = from_float<T>(finish.accumulate ? to_float(y[to]) + value : value);
+        }
+      }
+    }
+  }
+}
+
 template <int L, class T>
 __device__ inline void write_pixels(const PlaneSet& z, const Place* places, int shift_rows,
                                     int shift_columns, const Finish<T>& finish,
                                     const float2* shared, T* y) {
-  using Z = Lines<L>;
-  const int thread = static_cast<int>(threadIdx.x);
-  // Rows of pixels to groups of threads, as wide as the least power of two that holds a row.
-  int width = 4;
-  while (width < z.columns.limit && width < 32) width *= 2;
-  for (int i = thread / width; i < Z::kPlanes * z.rows.limit; i += kBlockThreads / width) {
-    const int part = i / z.rows.limit;
-    const int r = i % z.rows.limit;
-    const Place& place = places[part];
-    if (!place.real) continue;
-    const int row = z.rows.element(place.tile_row, r);
-    if (row < 0) continue;
-    const auto* const points = reinterpret_cast<const float*>(shared + part / 2 * Z::kPlane +
-                                                              (r + shift_rows) % L * Z::kPitch);
-    const float bias = finish.bias == nullptr ? 0.0f : to_float(finish.bias[place.channel]);
-    for (int c = thread % width; c < z.columns.limit; c += width) {
-      const int column = z.columns.element(place.tile_column, c);
-      if (column < 0) continue;
-      float value = points[2 * ((c + shift_columns) % L) + part % 2] * (1.0f / (L * L)) + bias;
-      const Index at = place.offset + Index{row} * z.columns.size + column;
-      // The residual is added to y as it would be stored: the bits of a separate pass.
-      if (finish.residual != nullptr) value = to_float(from_float<T>(value));
-      value = finished(value, finish.residual, at, finish.relu);
-      y[at] = from_float<T>(finish.accumulate ? to_float(y[at]) + value : value);
-    }
+  if (z.dense() && finish.residual == nullptr && !finish.accumulate) {
+    write_pixels_as<L, true>(z, places, shift_rows, shift_columns, finish, shared, y);
+  } else {
+    write_pixels_as<L, false>(z, places, shift_rows, shift_columns, finish, shared, y);
   }
 }
 
@@ -331,6 +435,7 @@ __global__ void __launch_bounds__(kBlockThreads, 3)
     pixels_kernel(PlaneSet z, const float2* spectra, Index stride, int shift_rows,
                   int shift_columns, Finish<float> finish, float* y) {
   using Z = Lines<L>;
+  constexpr int kTogether = kBlockThreads / Z::kPairs;  // frequencies that are loaded at a time
   auto* const shared = dynamic_shared<float2>();
   float2* const roots = shared + Z::kPairs * Z::kPlane;
   const Index first = static_cast<Index>(blockIdx.x) * Z::kPlanes;
@@ -338,32 +443,31 @@ __global__ void __launch_bounds__(kBlockThreads, 3)
   __shared__ Place places[Z::kPlanes];
   find_places(z, first, Z::kPlanes, places);
   make_roots<L>(roots);
-  constexpr int kAtOnce = 4;  // loads under way of each thread
-  constexpr int kCount = frequencies(L) * Z::kPairs;
-  for (int begin = thread; begin < kCount; begin += kAtOnce * kBlockThreads) {
+  constexpr int kAtOnce = 5;  // loads under way of each thread
+  const int pair = thread % Z::kPairs;
+  const Index left = z.planes - (first + 2 * pair);  // planes from the pair's first one on
+  float2* const plane = shared + pair * Z::kPlane;
+  const float2* from = spectra + thread / Z::kPairs * stride + first + 2 * pair;
+  for (int begin = thread / Z::kPairs; begin < frequencies(L); begin += kAtOnce * kTogether) {
     float4 loaded[kAtOnce];
 #pragma unroll
-    for (int u = 0; u < kAtOnce; ++u) {
-      const int i = begin + u * kBlockThreads;
-      const Index plane = first + i % Z::kPairs * 2;
+    for (int u = 0; u < kAtOnce; ++u, from += kTogether * stride) {
       loaded[u] = make_float4(0, 0, 0, 0);
-      if (i < kCount && plane < z.planes) {
-        loaded[u] = *reinterpret_cast<const float4*>(spectra + i / Z::kPairs * stride + plane);
-        if (plane + 1 >= z.planes) loaded[u].z = loaded[u].w = 0;
+      if (begin + u * kTogether < frequencies(L) && left > 0) {
+        loaded[u] = *reinterpret_cast<const float4*>(from);
+        if (left == 1) loaded[u].z = loaded[u].w = 0;
       }
     }
 #pragma unroll
     for (int u = 0; u < kAtOnce; ++u) {
-      const int i = begin + u * kBlockThreads;
-      if (i >= kCount) break;
-      const int f = i / Z::kPairs;
+      const int f = begin + u * kTogether;
+      if (f >= frequencies(L)) break;
       const int row = f / (L / 2 + 1);
-      const int column = f % (L / 2 + 1);
+      const int column = f - row * (L / 2 + 1);
       const float4 ab = loaded[u];
-      float2* const plane = shared + i % Z::kPairs * Z::kPlane;
       plane[row * Z::kPitch + column] = make_float2(ab.x - ab.w, ab.y + ab.z);
       if (column != 0 && column != L / 2) {  // else -f is in this half and has its own thread
-        plane[(L - row) % L * Z::kPitch + L - column] = make_float2(ab.x + ab.w, ab.z - ab.y);
+        plane[(-row & (L - 1)) * Z::kPitch + L - column] = make_float2(ab.x + ab.w, ab.z - ab.y);
       }
     }
   }
