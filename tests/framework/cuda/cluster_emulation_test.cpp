@@ -409,19 +409,13 @@ TEST(EmulatedCluster, ACapturedLaunchKeepsItsClusters) {
   std::iota(x.begin(), x.end(), 0.0f);
   const OnDevice<float> from(x);
   OnDevice<float4> sums(64);
-  cudaStream_t stream = cuda_stream();
-  CONVSCOPE_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-  launch(sum_over_cluster,
-         {.grid = dim3(2), .block = dim3(32), .shared_bytes = 32 * sizeof(float4), .cluster = 2},
-         from.data(), sums.data());
-  cudaGraph_t graph = nullptr;
-  CONVSCOPE_CUDA(cudaStreamEndCapture(stream, &graph));
-  cudaGraphExec_t executable = nullptr;
-  CONVSCOPE_CUDA(cudaGraphInstantiate(&executable, graph, 0));
-  CONVSCOPE_CUDA(cudaGraphDestroy(graph));
-  CONVSCOPE_CUDA(cudaGraphLaunch(executable, stream));
+  const Recording recording([&] {
+    launch(sum_over_cluster,
+           {.grid = dim3(2), .block = dim3(32), .shared_bytes = 32 * sizeof(float4), .cluster = 2},
+           from.data(), sums.data());
+  });
+  recording.replay();
   EXPECT_EQ(sums.values()[5].x, 5 + 37);
-  CONVSCOPE_CUDA(cudaGraphExecDestroy(executable));
 }
 
 // ---- errors ----

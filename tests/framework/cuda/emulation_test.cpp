@@ -371,19 +371,14 @@ TEST(EmulationDeathTest, TheAddressSanitizerSeesKernelsPastTheirMemory) {
 TEST(Emulation, CapturedWorkIsDoneByEachReplayAndNotBefore) {
   OnDevice<int> a(counted(64));
   OnDevice<int> b(64);
-  cudaStream_t stream = cuda_stream();
-  CONVSCOPE_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-  launch(rotate, {.block = dim3(64)}, a.data(), b.data());
-  CONVSCOPE_CUDA(cudaMemcpyAsync(a.data(), b.data(), a.bytes(), cudaMemcpyDeviceToDevice, stream));
-  cudaGraph_t graph = nullptr;
-  CONVSCOPE_CUDA(cudaStreamEndCapture(stream, &graph));
-  cudaGraphExec_t executable = nullptr;
-  CONVSCOPE_CUDA(cudaGraphInstantiate(&executable, graph, 0));
-  CONVSCOPE_CUDA(cudaGraphDestroy(graph));
+  const Recording recording([&] {
+    launch(rotate, {.block = dim3(64)}, a.data(), b.data());
+    CONVSCOPE_CUDA(
+        cudaMemcpyAsync(a.data(), b.data(), a.bytes(), cudaMemcpyDeviceToDevice, cuda_stream()));
+  });
   EXPECT_EQ(a.values(), counted(64));
-  for (int i = 0; i < 3; ++i) CONVSCOPE_CUDA(cudaGraphLaunch(executable, stream));
+  for (int i = 0; i < 3; ++i) recording.replay();
   EXPECT_EQ(a.values()[0], 3 * 33 % 64);
-  CONVSCOPE_CUDA(cudaGraphExecDestroy(executable));
 }
 
 TEST(Emulation, WaitingOrAllocatingBreaksACaptureOff) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// on_device.h: numbers in the memory of the emulated device, for tests of the emulation itself.
+// on_device.h: numbers in the memory of the emulated device and recorded launches, for tests of the
+// emulation itself.
 #pragma once
 
 #include <cstddef>
@@ -34,6 +35,27 @@ class OnDevice {
  private:
   T* data_ = nullptr;
   std::size_t count_;
+};
+
+// What `body` launches, recorded; replay() launches it.
+class Recording {
+ public:
+  template <class Body>
+  explicit Recording(Body&& body) {
+    CONVSCOPE_CUDA(cudaStreamBeginCapture(cuda_stream(), cudaStreamCaptureModeThreadLocal));
+    body();
+    cudaGraph_t graph = nullptr;
+    CONVSCOPE_CUDA(cudaStreamEndCapture(cuda_stream(), &graph));
+    CONVSCOPE_CUDA(cudaGraphInstantiate(&executable_, graph, 0));
+    CONVSCOPE_CUDA(cudaGraphDestroy(graph));
+  }
+  ~Recording() { (void)cudaGraphExecDestroy(executable_); }
+  Recording(const Recording&) = delete;
+  Recording& operator=(const Recording&) = delete;
+  void replay() const { CONVSCOPE_CUDA(cudaGraphLaunch(executable_, cuda_stream())); }
+
+ private:
+  cudaGraphExec_t executable_ = nullptr;
 };
 
 }  // namespace convscope

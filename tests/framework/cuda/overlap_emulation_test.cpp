@@ -169,22 +169,16 @@ TEST_F(EmulatedOverlap, EachBlockLooksBeforeTheOthersHaveWritten) {
 }
 
 TEST_F(EmulatedOverlap, ARecordingOverlapsWithinItself) {
-  cudaStream_t stream = cuda_stream();
-  CONVSCOPE_CUDA(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-  launch(look, kOverlaps, y.data(), out.data());
-  launch(add_one, kOverlaps, Order::waits_first, x.data(), y.data());
-  launch(look, kOverlaps, y.data(), out.data());
-  cudaGraph_t graph = nullptr;
-  CONVSCOPE_CUDA(cudaStreamEndCapture(stream, &graph));
-  cudaGraphExec_t executable = nullptr;
-  CONVSCOPE_CUDA(cudaGraphInstantiate(&executable, graph, 0));
-  CONVSCOPE_CUDA(cudaGraphDestroy(graph));
-  CONVSCOPE_CUDA(cudaGraphLaunch(executable, stream));
+  const Recording recording([&] {
+    launch(look, kOverlaps, y.data(), out.data());
+    launch(add_one, kOverlaps, Order::waits_first, x.data(), y.data());
+    launch(look, kOverlaps, y.data(), out.data());
+  });
+  recording.replay();
   expect_seen(-1, 2);
   launch(add_one, kPlain, Order::waits_first, y.data(), x.data());  // x = 3
-  CONVSCOPE_CUDA(cudaGraphLaunch(executable, stream));
+  recording.replay();
   expect_seen(2, 4);
-  CONVSCOPE_CUDA(cudaGraphExecDestroy(executable));
 }
 
 // What was freed is no one's, and new memory in its place has nothing of before.
