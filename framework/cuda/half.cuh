@@ -57,13 +57,6 @@ __device__ inline BFloat16 from_float<BFloat16>(float value) {
 #endif
 }
 
-// What `factors` holds of a value: the factor of a product in half precision, as an f32.
-__device__ inline float rounded_to(DType factors, float value) {
-  if (factors == DType::bf16) return to_float(from_float<BFloat16>(value));
-  if (factors == DType::f16) return to_float(from_float<Float16>(value));
-  return value;
-}
-
 // Two neighbours in memory as one word, and back.
 template <class Half>
 __device__ inline unsigned pair_from_floats(float first, float second) {
@@ -86,6 +79,24 @@ __device__ inline float2 floats_from_pair(unsigned pair) {
   first.bits = static_cast<std::uint16_t>(pair);
   second.bits = static_cast<std::uint16_t>(pair >> 16);
   return make_float2(to_float(first), to_float(second));
+}
+
+// What a half holds of a value: the factor of a product in half precision, as an f32. A bf16 in the
+// upper half of a pair is an f32 already: one instruction of fixed latency. (Of a single bf16 and
+// back the compiler makes one of the conversion unit, whose result is waited for, and a shift.)
+template <class Half>
+__device__ inline float rounded(float value) {
+#if !defined(CONVSCOPE_CUDA_EMULATED)
+  if constexpr (dtype_of<Half> == DType::bf16) {
+    return __uint_as_float(pair_from_floats<Half>(0.0f, value));
+  }
+#endif
+  return to_float(from_float<Half>(value));
+}
+__device__ inline float rounded_to(DType factors, float value) {
+  if (factors == DType::bf16) return rounded<BFloat16>(value);
+  if (factors == DType::f16) return rounded<Float16>(value);
+  return value;
 }
 
 // Two products at once, and two sums of products, each rounded to a half once.

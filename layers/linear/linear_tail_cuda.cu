@@ -87,11 +87,6 @@ struct TailRows {
   bool weights_are_there;  // LinearTailArgs
 };
 
-template <class Factor>
-__device__ inline float rounded(float value) {
-  return to_float(from_float<Factor>(value));
-}
-
 struct Four {
   float v[4];
 };
@@ -215,7 +210,9 @@ __device__ void multiply_columns(const TailLayer& z, const Stored* w, const floa
       float sum = 0;
 #pragma unroll 4
       for (int o = 0; o < outputs; ++o) {
-        sum += g[image * outputs + o] * rounded<Factor>(to_float(w[o * inputs + i]));
+        const float factor = to_float(w[o * inputs + i]);  // halves are rounded already
+        const bool rounds = std::is_same_v<Stored, float>;
+        sum += g[image * outputs + o] * (rounds ? rounded<Factor>(factor) : factor);
       }
       store(image, i, sum);
     }

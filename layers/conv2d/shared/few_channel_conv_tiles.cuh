@@ -268,7 +268,7 @@ __device__ inline void round_to_half(float* to, int count) {
     float four[4];
     load_four(to + i, four);
 #pragma unroll
-    for (int j = 0; j < 4; ++j) four[j] = to_float(from_float<Half>(four[j]));
+    for (int j = 0; j < 4; ++j) four[j] = rounded<Half>(four[j]);
     store_four(four, to + i);
   }
 }
