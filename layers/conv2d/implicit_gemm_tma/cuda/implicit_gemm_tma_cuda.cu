@@ -346,8 +346,15 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
 }
 
 // To pack the weights of forward and backward_data: launches, of few weights and of many, and bytes
-// of each weight.
+// of each weight. Few or many, f32 weights are turned in tiles, which takes as long as many.
 constexpr double kFewLaunches = 0.6, kPackLaunches = 1.25, kPackBytes = 4;
+// A product of cuBLAS for a gradient of f32 images waits for the kernel in front of it, and its sums
+// are short: to read and write the images does not hide behind them.
+constexpr double kProductAloneUs = 0.9;
+double one_product_us(const Conv2dProblem& z) {
+  return device_time::products_us({z.c, z.n * z.h * z.w, z.k, 1, 8}, z) + kProductAloneUs +
+         1e6 * z.nominal_bytes() / kUnmeasuredGpu.copy_bytes;
+}
 
 // The plan's own estimate, said as a share of the tensor cores' peak. Of f32 images the factors are
 // given, as in a planned step.
@@ -363,7 +370,7 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   // A product of cuBLAS, which reads the weights as they are.
   const bool one_product = direction == Direction::backward_data && is_one_product(z);
   if (one_product) {
-    us = std::min(us, device_time::products_us({z.c, z.n * z.h * z.w, z.k, 1, 8}, z) - launch_us);
+    us = std::min(us, one_product_us(z) - launch_us);
   }
   // f32 is measured by the peak of TF32, which halves run at twice the rate of.
   const double flops = z.nominal_flops() * (scaled ? 0.5 : 1);
@@ -377,7 +384,7 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   if (weight || one_product) return cost;
   return device_time::with_preparation(
       cost, peak, kPackBytes * static_cast<double>(z.w_shape().numel()),
-      packed_count(z) < kFewWeights ? kFewLaunches : kPackLaunches);
+      packed_count(z) < kFewWeights && !plans->reads_f32 ? kFewLaunches : kPackLaunches);
 }
 
 bool reads_f32(const Conv2dProblem& z, Direction direction) {
