@@ -401,6 +401,9 @@ constexpr double kForwardTileUs = 0.24, kDataTileUs = 0.11;
 // Of three blocks that share a multiprocessor: their threads' sums, one kernel after the other.
 double weight_end_us(int r) { return r == 3 ? 13 : r == 5 ? 2.1 : 10; }
 constexpr double kSliceUs = 0.043;  // to add one, after the one before
+// The same of threads that share an item: one thread adds them, one after the other, in each round
+// of two blocks of a multiprocessor.
+constexpr double kSplitUs = 0.5;
 double each_holds(double blocks) { return blocks / device_time::processors(); }
 // Samples with kernels of their own; chunk_us is what they take beside products.
 TileTimes sample_times(Direction direction) {
@@ -422,7 +425,7 @@ double any_us(const Conv2dProblem& z, Direction direction) {
   if (direction == Direction::backward_weight) {
     const double rounds = 32 * number(z.w_shape().numel()) / at_once;
     const double terms = number(z.n) * number(ceil_div(z.p() * z.q(), Index{32}));
-    return terms * (0.14 + 0.54 * rounds) + 2.2 * rounds + 0.65 * number(z.n) + 0.072;
+    return terms * (0.14 + 0.54 * rounds) + 2.2 * rounds + 0.65 * number(z.n) + 0.67;
   }
   const double taps = number(z.r * z.s);
   if (direction == Direction::backward_data) {
@@ -451,7 +454,8 @@ double tiles_us(const Conv2dProblem& z, Direction direction) {
     const double blocks = number(Index{t.slices} * t.tiles_k * t.tiles_c);
     return device_time::blocks_us(blocks, steps * flops, peak, times.rate) +
            times.chunk_us * steps + kSliceUs * t.slices +
-           weight_end_us(s.r) * std::max(1.0, each_holds(blocks) / 3);
+           weight_end_us(s.r) * std::max(1.0, each_holds(blocks) / 3) +
+           kSplitUs * (t.splits - 1) * std::ceil(each_holds(blocks) / 2);
   }
   const bool data = direction == Direction::backward_data;
   if (data && (z.stride_h > 1 || z.c <= 4)) {
