@@ -261,9 +261,9 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   const double u = plan.of_weights ? 0 : 4 * number(plan.u_words());
   const double flops = 1.5 * 2 * kHalvesPoints * tiles * number(plan.weight_numbers());
   const double peak = kUnmeasuredGpu.tf32_flops;
-  const double of_products = plan.of_weights ? 0.81 : 0.88;
-  constexpr double kPasses = 1.3;
-  const double of_launches = plan.of_weights ? 0.71 : 0.99;
+  const double of_products = plan.of_weights ? 0.65 : 0.88;
+  const double of_passes = plan.of_weights ? 1.4 : 1.3;
+  const double of_launches = plan.of_weights ? 0.9 : 0.99;
   const double us =
       of_products * chunks * plan.us + 1e6 * (factors + sums + u) / kUnmeasuredGpu.copy_bytes;
   const auto bytes_of = [](const Shape& shape) { return 4 * number(shape.numel()); };
@@ -272,7 +272,7 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   const Conv2dCost cost{.flops = flops,
                         .bytes = z.nominal_bytes(),
                         .peak_share = device_time::share_of(flops, us, peak),
-                        .pass_bytes = device_time::passed(kPasses * (images + factors + sums)),
+                        .pass_bytes = device_time::passed(of_passes * (images + factors + sums)),
                         .launches = of_launches * (3 * chunks + (plan.of_weights ? 2 : 1)),
                         .tensor_cores = true};
   // backward_data reads the weights of an input channel, which lie apart.

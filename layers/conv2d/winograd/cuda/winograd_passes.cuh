@@ -453,14 +453,20 @@ Conv2dCost cost_of(const Conv2dProblem& z, Direction direction) {
                      plan.kPoints * g * plan.parts};
   const double flops = 2 * points * tiles * number(plan.weights);
   const double peak = kUnmeasuredGpu.f32_flops;
-  const double us = chunks * device_time::f32_products_us(products);
-  constexpr double kLaunches = M == 2 ? 0.57 : 1.0;  // kernels follow each other without gaps
+  // A batch of products, beside one product of the same work. Not of results that fill no tile.
+  const bool fills = std::max(products.m, products.n) > 16;
+  const double times = !fills            ? 1.0
+                       : plan.of_weights ? (M == 2 ? 0.75 : 0.87)
+                                         : (M == 2 ? 0.9 : 1.0);
+  const double us = times * chunks * device_time::f32_products_us(products);
+  constexpr double kLaunches = M == 2 ? 0.8 : 1.0;  // kernels follow each other without gaps
+  const double passes = plan.of_weights && fills && M == 4 ? 0.8 : 1.0;
   Conv2dCost cost{.flops = flops,
                   .bytes = device_time::passed(1.1 * (v + m + u)),
                   .peak_share = device_time::share_of(flops, us, peak),
                   .pass_bytes = device_time::passed(
-                      0.27 * z.nominal_bytes() +
-                      (plan.of_weights ? 2.8 * (v + m) + 5.3 * u : 2.0 * v + 2.1 * m)),
+                      passes * (0.27 * z.nominal_bytes() +
+                                (plan.of_weights ? 2.8 * (v + m) + 5.3 * u : 2.0 * v + 2.1 * m))),
                   .launches = kLaunches * (3 * chunks + (plan.of_weights ? 1 : 0))};
   return plan.of_weights ? cost : device_time::with_preparation(cost, peak, u, kLaunches);
 }
