@@ -169,6 +169,25 @@ double share_of_elements(const Conv2dProblem& z, Direction direction) {
   return device_time::share_of(z.nominal_flops(), us, kUnmeasuredGpu.f32_flops);
 }
 
+// Where rows are no whole units, tiles are copied number by number. Microseconds of one H200: of a
+// padded number of the planes of a multiprocessor, while its threads have few of them, at most so
+// many in all, and behind those. Tiles of dw take twice as long.
+constexpr double kFirstNumberUs = 0.0023, kMostFirstUs = 3.5, kNumberUs = 0.00012;
+double single_numbers_us(const Conv2dProblem& z, Direction direction) {
+  using device_time::number;
+  const bool weight = direction == Direction::backward_weight;
+  if (depthwise::unit_of(depthwise::plane_map(z)) > 0 ||
+      depthwise::fits_small_planes(z, nullptr, nullptr) ||
+      (weight ? depthwise::fits_window_weight(z, nullptr, nullptr)
+              : fits_window(z, direction, nullptr, nullptr, nullptr))) {
+    return 0;
+  }
+  const double numbers = std::ceil(number(z.n * z.c) / device_time::processors()) *
+                         number((z.h + z.r - 1) * (z.w + z.s - 1));
+  return (weight ? 2 : 1) *
+         (std::min(kFirstNumberUs * numbers, kMostFirstUs) + kNumberUs * numbers);
+}
+
 Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
   const bool tiles = fits_tiles(problem, direction);
   const bool weight = direction == Direction::backward_weight;
@@ -189,7 +208,10 @@ Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
           .bytes = problem.nominal_bytes() + partial,
           .peak_share = share,
           .pass_bytes = partial,
-          .launches = weight && !one_launch ? 2.0 : 1.0};
+          .launches =
+              (weight && !one_launch ? 2.0 : 1.0) +
+              (tiles ? 1e-6 * single_numbers_us(problem, direction) / kUnmeasuredGpu.launch_seconds
+                     : 0)};
 }
 
 const Conv2dAlgorithm kCard{
