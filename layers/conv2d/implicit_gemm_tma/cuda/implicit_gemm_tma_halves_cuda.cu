@@ -355,7 +355,12 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
 constexpr double kGatherCallUs = 5.5, kGatherPassBytes = 11.6, kPreparedBytes = 16;
 // What other cards of f32 forecast is as much too short.
 constexpr double kAsOthers = 0.93, kAsOthersInWeight = 0.97;
-constexpr double kWeightCallUs = 8.4, kWeightPassBytes = 14, kPartBytes = 3;
+// A launch of backward_weight's plan counts more often than there: one that sums parts waits for the
+// passes, too.
+constexpr double kWeightCallUs = 1.7, kWeightLaunchTimes = 2.3;
+constexpr double kWeightPassBytes = 14, kPartBytes = 3;
+// The first boxes of a block, where they are of every second pixel: nothing hides that they are late.
+constexpr double kFirstSkipsUs = 1.5;
 // Strides of forward, where the copy engine brings every second pixel.
 constexpr double kSkipsTimes = 1.15;
 // Phases of a stride in backward_data, whose outputs lie apart: all of them, and bytes for each one
@@ -373,11 +378,13 @@ Conv2dCost cost_of_weight(const Conv2dProblem& z) {
   const double passes =
       kWeightPassBytes * (number(z.x_shape().numel()) + number(z.y_shape().numel())) +
       kPartBytes * number(z.w_shape().numel());
+  const bool skips = std::max(z.stride_h, z.stride_w) > 1 && z.r * z.s > 1;
   return {.flops = flops,
           .bytes = z.nominal_bytes(),
           .peak_share = device_time::share_of(flops, us, kUnmeasuredGpu.tf32_flops),
           .pass_bytes = device_time::passed(passes),
-          .launches = launches_of(kWeightCallUs),
+          .launches = launches_of(kWeightCallUs + kWeightLaunchTimes * plan.launch_us +
+                                  (skips ? kFirstSkipsUs : 0)),
           .tensor_cores = true};
 }
 
