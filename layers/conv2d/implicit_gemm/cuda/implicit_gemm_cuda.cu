@@ -498,7 +498,7 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
 struct CostWeights {
   double product[3], launches[3], bytes[3], packing;
 };
-constexpr CostWeights kF32Weights{{1, 1, 1}, {0.72, 0.74, 0.76}, {0.57, 0.73, 0.2}, 1.2};
+constexpr CostWeights kF32Weights{{1, 1, 1}, {0.72, 0.74, 0.86}, {0.57, 0.73, 0.2}, 1.2};
 constexpr CostWeights kTf32Weights{{1.16, 1.2, 1}, {0.55, 0.47, 0.79}, {0.68, 0.52, 0.5}, 0.94};
 constexpr CostWeights kHalfWeights{{1.14, 1, 1}, {0.34, 0.43, 0.39}, {1.3, 2.1, 0.86}, 0.77};
 constexpr CostWeights kChannelsLastWeights{
