@@ -355,11 +355,11 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
 constexpr double kGatherCallUs = 5.5, kGatherPassBytes = 11.6, kPreparedBytes = 16;
 // What other cards of f32 forecast is as much too short.
 constexpr double kAsOthers = 0.93, kAsOthersInWeight = 0.97;
-// A launch of backward_weight's plan counts more often than there: one that sums parts waits for the
-// passes, too.
+// A launch of backward_weight's plan counts more often than there: one that sums parts waits for
+// the passes, too.
 constexpr double kWeightCallUs = 1.7, kWeightLaunchTimes = 2.3;
 constexpr double kWeightPassBytes = 14, kPartBytes = 3;
-// The first boxes of a block, where they are of every second pixel: nothing hides that they are late.
+// The first boxes of a block, where they are of every second pixel, come late.
 constexpr double kFirstSkipsUs = 1.5;
 // Strides of forward, where the copy engine brings every second pixel.
 constexpr double kSkipsTimes = 1.15;

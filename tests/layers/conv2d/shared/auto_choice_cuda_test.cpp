@@ -88,8 +88,28 @@ TEST_F(AutoChoiceOnCuda, FewChannels) {
       {"n=32,c=3,h=32,w=32,k=16,r=5,s=5,pad=2", kForward, "direct"},
       {"n=128,c=3,h=32,w=32,k=24,r=5,s=5,pad=2", kDx, "direct"},
       {"n=128,c=4,h=64,w=64,k=16,r=3,s=3,pad=1", kDw, "direct"},
+      // direct takes 15 % more, implicit_gemm 5 %.
+      {"n=32,c=3,h=128,w=224,k=24,r=3,s=3,stride=2,pad=1", kDw, "implicit_gemm_tma_halves"},
       {"n=32,c=144,h=224,w=224,k=8,r=3,s=3,stride=2,pad=1", kDx, "implicit_gemm"},
       {"n=1,c=40,h=28,w=16,k=96,stride=2", kForward, "implicit_gemm"},
+  });
+}
+
+// Planes whose rows are no whole units.
+TEST_F(AutoChoiceOnCuda, Planes) {
+  expect_fastest({
+      {"n=1,c=224,h=27,w=27,k=224,r=7,s=7,stride=2,pad=3,groups=224", kDw, "direct"},
+      {"n=32,c=224,h=27,w=27,k=224,r=7,s=7,stride=2,pad=3,groups=224", kDw, "depthwise"},
+      {"n=32,c=160,h=20,w=20,k=160,r=7,s=7,pad=3,groups=160", kDw, "depthwise"},
+  });
+}
+
+// Few pixels under tf32, where a product of cuBLAS waits for the kernel in front of it.
+TEST_F(AutoChoiceOnCuda, PointsOfChannelsLast) {
+  expect_fastest({
+      {"n=1,c=16,h=20,w=16,k=96,precision=tf32,layout=channels_last", kDx, "cluster_gemm"},
+      {"n=1,c=48,h=10,w=10,k=288,precision=tf32,layout=channels_last", kDx, "cluster_gemm"},
+      {"n=32,c=48,h=10,w=10,k=288,precision=tf32,layout=channels_last", kDx, "implicit_gemm_tma"},
   });
 }
 
