@@ -86,6 +86,8 @@ Fiber::Fiber(void (*entry)()) : entry_(entry) {
   memory_ = static_cast<std::byte*>(memory);
   stack_bottom_ = memory_ + page;
   stack_bytes_ = kStackBytes;
+  static std::size_t fibers = 0;
+  first_line_ = fibers++ * 2 % 64;
   restart();
 }
 
@@ -101,7 +103,7 @@ void Fiber::restart() {
 #if defined(__x86_64__)
   // Six registers, then the address to which the switch "returns", at which the stack pointer must
   // be 8 below a multiple of 16, as after a call.
-  auto* top = reinterpret_cast<void**>(memory_ + memory_bytes_);
+  auto* top = reinterpret_cast<void**>(memory_ + memory_bytes_ - first_line_ * 64);
   *--top = nullptr;
   *--top = reinterpret_cast<void*>(&fiber_begins);
   for (int i = 0; i < 6; ++i) *--top = nullptr;

@@ -32,6 +32,9 @@ class Fiber {
   void (*entry_)() = nullptr;
   std::byte* memory_ = nullptr;  // guard page, then the stack
   std::size_t memory_bytes_ = 0;
+  // Stacks begin at different cache lines of their pages: else the same few sets of the first cache
+  // would have to hold what all threads use.
+  std::size_t first_line_ = 0;
   void* fake_stack_ = nullptr;  // of the address sanitizer
   const void* stack_bottom_ = nullptr;
   std::size_t stack_bytes_ = 0;

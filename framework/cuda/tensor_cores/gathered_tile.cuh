@@ -18,20 +18,10 @@ namespace convscope::gathered_tile {
 #if defined(CONVSCOPE_CUDA_EMULATED)
 template <class Half>
 struct Rows {
-  float numbers[2][kTileDepth];  // of rows l/4 and l/4 + 8
+  unsigned char pieces[4][16];  // that this lane loads
 
   void load(const unsigned char* base, const int (&at)[4]) {
-    const int lane = static_cast<int>(threadIdx.x % 32);
-    for (int k = 0; k < 4; ++k) {
-      for (int i = 0; i < 4; ++i) {  // row, half of 16 depths
-        const int from = __shfl_sync(kAllLanes, at[k], lane / 4 + i % 2 * 8 + i / 2 * 16);
-        for (int e = 0; e < 8; ++e) {
-          Half half;
-          std::memcpy(&half, base + from + 2 * e, sizeof half);
-          numbers[i % 2][16 * k + i / 2 * 8 + e] = static_cast<float>(half);
-        }
-      }
-    }
+    for (int k = 0; k < 4; ++k) std::memcpy(pieces[k], base + at[k], sizeof pieces[k]);
   }
 };
 #else
@@ -55,11 +45,26 @@ template <class Half, int kColumns>
 __device__ inline void multiply(float (&d)[kColumns / 2], const Rows<Half>& rows,
                                 const unsigned char* columns, bool add) {
 #if defined(CONVSCOPE_CUDA_EMULATED)
-  const auto& factor = matrix_tile::decoded<Half, kColumns, false, 'b'>(columns);
-  for (int i = 0; i < kColumns / 2; ++i) {  // d[4 j + 2 half + e]
-    const int column = i / 4 * 8 + static_cast<int>(threadIdx.x % 4) * 2 + i % 2;
-    d[i] = (add ? d[i] : 0.0f) + emulation::dot(rows.numbers[i / 2 % 2], factor.numbers[column]);
-  }
+  struct Step {
+    const Rows<Half>* rows;
+    const unsigned char* columns;
+    float* d;
+    bool add;
+  };
+  (void)emulation::warp_collective<char>(
+      "a product of gathered rows", Step{&rows, columns, d, add},
+      [](const emulation::Lanes<Step>& in, const auto&) {
+        static emulation::Factor<16, kTileDepth> gathered;
+        gathered.template fill<Half, false>([&](int row, int depth) {
+          const int lane = row + depth / 8 % 2 * 16;
+          return in[static_cast<unsigned>(lane)].rows->pieces[depth / 16];
+        });
+        const auto& factor = matrix_tile::decoded<Half, kColumns, false, 'b'>(in[0].columns);
+        const emulation::Sums sums(gathered, 0, factor);
+        for (unsigned lane = 0; lane < 32; ++lane) {
+          emulation::give_out<kColumns>(sums.of, lane, in[lane].d, in[lane].add);
+        }
+      });
 #elif defined(CONVSCOPE_WGMMA)
   const std::uint64_t from = wgmma_descriptor(columns, kTileBlockBytes);
 #pragma unroll

@@ -65,18 +65,14 @@ __device__ inline void give_registers() {
 }
 
 #if defined(CONVSCOPE_CUDA_EMULATED)
-// Element (line, depth) of a factor.
+// Where the piece begins that has element (line, depth) of a factor first.
 template <class Half, bool kOuter, int kRow>
-inline float element(Place factor, int line, int depth) {
+inline const unsigned char* piece(Place factor, int line, int depth) {
   constexpr int kBytes = static_cast<int>(sizeof(Half));
   const int at = kOuter ? line / 64 * kTileBlockBytes + depth * kRow * 2 + line % 64 * 2
                         : line * kRow * 2 + depth * kBytes;
-  Half half;
-  std::memcpy(
-      &half,
-      reinterpret_cast<const void*>(swizzled_place(factor + static_cast<Place>(at), kRow * 2)),
-      sizeof(half));
-  return static_cast<float>(half);
+  return reinterpret_cast<const unsigned char*>(
+      swizzled_place(factor + static_cast<Place>(at), kRow * 2));
 }
 #endif
 
@@ -89,33 +85,26 @@ template <class Half, int kColumns, bool kAOuter, bool kBOuter, int kARow = 64, 
 __device__ inline void multiply(float (&d)[kColumns / 2], Place a, Place b, bool add) {
   static_assert(sizeof(Half) == 2 || !(kAOuter || kBOuter));
 #if defined(CONVSCOPE_CUDA_EMULATED)
-  struct Factors {
+  struct Step {
     Place a, b;
+    float* d;
+    bool add;
   };
-  using Sums = std::array<float, kColumns / 2>;
   const int warp = static_cast<int>(threadIdx.x % 128 / 32);
-  const auto compute = [warp](const emulation::Lanes<Factors>& in, emulation::Lanes<Sums>& out) {
+  const auto compute = [warp](const emulation::Lanes<Step>& in, const auto&) {
     static emulation::Factor<16, kDepths<Half>> left;
     static emulation::Factor<kColumns, kDepths<Half>> right;
-    left.fill([&](int row, int depth) {
-      return element<Half, kAOuter, kARow>(in[0].a, 16 * warp + row, depth);
+    left.template fill<Half, kAOuter>([&](int row, int depth) {
+      return piece<Half, kAOuter, kARow>(in[0].a, 16 * warp + row, depth);
     });
-    right.fill([&](int column, int depth) {
-      return element<Half, kBOuter, kBRow>(in[0].b, column, depth);
-    });
-    for (int lane = 0; lane < 32; ++lane) {
-      for (int i = 0; i < kColumns / 2; ++i) {  // d[4 j + 2 half + e]
-        const int row = lane / 4 + i / 2 % 2 * 8;
-        const int column = i / 4 * 8 + lane % 4 * 2 + i % 2;
-        out[static_cast<std::size_t>(lane)][static_cast<std::size_t>(i)] =
-            emulation::dot(left, row, right, column);
-      }
+    right.template fill<Half, kBOuter>(
+        [&](int column, int depth) { return piece<Half, kBOuter, kBRow>(in[0].b, column, depth); });
+    const emulation::Sums sums(left, 0, right);
+    for (unsigned lane = 0; lane < 32; ++lane) {
+      emulation::give_out<kColumns>(sums.of, lane, in[lane].d, in[lane].add);
     }
   };
-  const Sums sums = emulation::warp_collective<Sums>("wgmma", Factors{a, b}, compute);
-  for (int i = 0; i < kColumns / 2; ++i) {
-    d[i] = sums[static_cast<std::size_t>(i)] + (add ? d[i] : 0.0f);
-  }
+  (void)emulation::warp_collective<char>("wgmma", Step{a, b, d, add}, compute);
 #else
   if constexpr (sizeof(Half) == 4) {
     wgmma_tf32<kColumns>(d, a, b, add);

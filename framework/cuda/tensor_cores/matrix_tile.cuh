@@ -79,9 +79,8 @@ __device__ inline void hold(float (&d)[kCount]) {
 }
 
 #if defined(CONVSCOPE_CUDA_EMULATED)
-// The numbers [row][depth] of a tile, decoded again only when its bytes are others: the threads of
-// a block come here one after another for the same tiles. The answer holds until the next call for
-// the same factor.
+// The numbers of a tile, decoded again only when its bytes are others: the warps of a block come here
+// one after another for the same tiles. The answer holds until the next call for the same factor.
 template <class Half, int kRows, bool kDepthOuter, char kFactor>
 inline const emulation::Factor<kRows, kTileDepth>& decoded(const unsigned char* tile) {
   constexpr int kCopies = 6;  // the tiles of one step, more or less
@@ -100,13 +99,9 @@ inline const emulation::Factor<kRows, kTileDepth>& decoded(const unsigned char* 
   Copy& copy = copies[next++ % kCopies];
   copy.tile = tile;
   std::memcpy(copy.bytes, tile, sizeof(copy.bytes));
-  copy.factor.fill([tile](int row, int depth) {
-    const int at =
-        kDepthOuter ? row / 64 * kTileBlockBytes + swizzle_tile(depth, row % 64 / 8) + row % 8 * 2
-                    : swizzle_tile(row, depth / 8) + depth % 8 * 2;
-    Half half;
-    std::memcpy(&half, tile + at, sizeof(half));
-    return static_cast<float>(half);
+  copy.factor.template fill<Half, kDepthOuter>([tile](int row, int depth) {
+    return tile + (kDepthOuter ? row / 64 * kTileBlockBytes + swizzle_tile(depth, row % 64 / 8)
+                               : swizzle_tile(row, depth / 8));
   });
   return copy.factor;
 }
@@ -117,15 +112,22 @@ template <class Half, int kColumns, bool kDepthOuter>
 __device__ inline void multiply(float (&d)[kColumns / 2], const unsigned char* a,
                                 const unsigned char* b, bool add) {
 #if defined(CONVSCOPE_CUDA_EMULATED)
+  struct Step {
+    const unsigned char *a, *b;
+    float* d;
+    bool add;
+  };
   const int warp = static_cast<int>(threadIdx.x % 128 / 32);
-  const int lane = static_cast<int>(threadIdx.x % 32);
-  const auto& rows = decoded<Half, 64, kDepthOuter, 'a'>(a);
-  const auto& columns = decoded<Half, kColumns, kDepthOuter, 'b'>(b);
-  for (int i = 0; i < kColumns / 2; ++i) {  // d[4 j + 2 half + e]
-    const int row = 16 * warp + lane / 4 + i / 2 % 2 * 8;
-    const int column = i / 4 * 8 + 2 * (lane % 4) + i % 2;
-    d[i] = (add ? d[i] : 0.0f) + emulation::dot(rows, row, columns, column);
-  }
+  (void)emulation::warp_collective<char>(
+      "a product of tiles", Step{a, b, d, add},
+      [warp](const emulation::Lanes<Step>& in, const auto&) {
+        const auto& rows = decoded<Half, 64, kDepthOuter, 'a'>(in[0].a);
+        const auto& columns = decoded<Half, kColumns, kDepthOuter, 'b'>(in[0].b);
+        const emulation::Sums sums(rows, 16 * warp, columns);
+        for (unsigned lane = 0; lane < 32; ++lane) {
+          emulation::give_out<kColumns>(sums.of, lane, in[lane].d, in[lane].add);
+        }
+      });
 #elif defined(CONVSCOPE_WGMMA)
   // 16 depths further: 32 bytes in a row, or 16 rows.
   constexpr unsigned kStep = (kDepthOuter ? 16 * kTileRowBytes : 32) >> 4;
