@@ -6,8 +6,8 @@
 #include <bit>
 #include <cstring>
 
-// One copy for each instruction set, chosen when the library is opened. No product is fused with its
-// sum in any of them (-ffp-contract=off).
+// One copy for each instruction set, chosen when the library is opened. No product is fused with
+// its sum in any of them (-ffp-contract=off).
 #if defined(__x86_64__) && defined(__gnu_linux__) && !defined(__SANITIZE_ADDRESS__) && \
     !defined(__SANITIZE_THREAD__)
 #define CONVSCOPE_COPIES __attribute__((target_clones("arch=x86-64-v4", "avx2", "default")))

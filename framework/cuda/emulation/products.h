@@ -21,8 +21,9 @@ struct Factor {
   alignas(64) float numbers[kDepths][kStride] = {};
   bool finite = true;  // all numbers of all lines: times zero they are zero
 
-  // Shared memory holds numbers in pieces of 16 bytes: several depths of a line, or, kOuter, several
-  // lines of a depth. place(line, depth) is where the piece begins whose first number that is.
+  // Shared memory holds numbers in pieces of 16 bytes: several depths of a line, or, kOuter,
+  // several lines of a depth. place(line, depth) is where the piece begins whose first number
+  // that is.
   template <class Number, bool kOuter, class Place>
   void fill(const Place& place);
 };
@@ -65,7 +66,8 @@ struct Sums {
   }
 };
 
-// d[4 j + 2 half + e] of a lane = sum of row l/4 + 8 half, column 8 j + 2 (l%4) + e, + (add ? d : 0).
+// d[4 j + 2 half + e] of lane l = the sum of row l/4 + 8 half and column 8 j + 2 (l%4) + e, and
+// what it was where `add` is set.
 template <int kColumns, class Rows>
 void give_out(const Rows& sums, unsigned lane, float* d, bool add) {
   for (unsigned i = 0; i < kColumns / 2; ++i) {

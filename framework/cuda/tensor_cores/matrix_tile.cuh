@@ -79,8 +79,9 @@ __device__ inline void hold(float (&d)[kCount]) {
 }
 
 #if defined(CONVSCOPE_CUDA_EMULATED)
-// The numbers of a tile, decoded again only when its bytes are others: the warps of a block come here
-// one after another for the same tiles. The answer holds until the next call for the same factor.
+// The numbers of a tile, decoded again only when its bytes are others: the warps of a block come
+// here one after another for the same tiles. The answer holds until the next call for the same
+// factor.
 template <class Half, int kRows, bool kDepthOuter, char kFactor>
 inline const emulation::Factor<kRows, kTileDepth>& decoded(const unsigned char* tile) {
   constexpr int kCopies = 6;  // the tiles of one step, more or less
