@@ -211,6 +211,23 @@ class Tests(Tree):
         self.compose()
         self.record("verify")
 
+    def test_a_test_that_fails_under_a_tool_alone_can_be_explained_and_a_report_cannot(self):
+        name = "FewChannelOnCuda.Two"
+        self.fake(fail=[name])
+        self.check("--only", "sanitizers", code=1)
+        self.compose()
+        self.assertIn("initcheck found 1 errors", self.record("verify", code=1))
+        for tool in ("memcheck", "racecheck", "initcheck"):
+            self.record("incomplete", tool, "the machine was gone")
+        out = self.record("verify")
+        self.assertIn(f"failed under initcheck, and only there: {name}", out)
+        self.assertIn("incomplete: initcheck: the machine was gone", out)
+        self.fake(report={"racecheck": [name]})
+        self.check("--only", "sanitizers", code=1)
+        self.compose()
+        self.record("incomplete", "racecheck", "the machine was gone")
+        self.assertIn("racecheck found 1 errors", self.record("verify", code=1))
+
     def test_known_reports_are_set_aside_for_their_test_and_tool_alone(self):
         self.environment["CONVSCOPE_SANITIZER_FILTER"] = "ForwardMoments*"
         name = "ForwardMomentsPlanOnCuda.Bf16"

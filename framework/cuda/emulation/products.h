@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "framework/dtype.h"
+#include "framework/int_math.h"
 
 namespace emulation {
 
@@ -17,7 +18,7 @@ inline constexpr int kMostNumbers = 256 * 64;
 // kLines rows of A or columns of B, kDepths numbers of each. Lines behind the last are zeros.
 template <int kLines, int kDepths>
 struct Factor {
-  static constexpr int kStride = (kLines + kColumnsAtOnce - 1) / kColumnsAtOnce * kColumnsAtOnce;
+  static constexpr int kStride = convscope::round_up(kLines, kColumnsAtOnce);
   alignas(64) float numbers[kDepths][kStride] = {};
   bool finite = true;  // all numbers of all lines: times zero they are zero
 

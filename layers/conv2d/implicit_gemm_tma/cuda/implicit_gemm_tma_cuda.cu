@@ -348,8 +348,8 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
 // To pack the weights of forward and backward_data: launches, of few weights and of many, and bytes
 // of each weight. Few or many, f32 weights are turned in tiles, which takes as long as many.
 constexpr double kFewLaunches = 0.6, kPackLaunches = 1.25, kPackBytes = 4;
-// A product of cuBLAS for a gradient of f32 images waits for the kernel in front of it, and its sums
-// are short: to read and write the images does not hide behind them.
+// A product of cuBLAS for a gradient of f32 images waits for the kernel in front of it, and its
+// sums are short: to read and write the images does not hide behind them.
 constexpr double kProductAloneUs = 0.9;
 double one_product_us(const Conv2dProblem& z) {
   return device_time::products_us({z.c, z.n * z.h * z.w, z.k, 1, 8}, z) + kProductAloneUs +
