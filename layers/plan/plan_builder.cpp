@@ -112,7 +112,8 @@ Tensor PlanBuilder::labels() {
   return use(labels_);
 }
 
-// One number, from the call that asks first to the end of the step.
+// One number, from the call that asks first to the end of the step. A plan asks before its first
+// call: the step that follows may read the number while its own first kernel writes.
 Tensor PlanBuilder::kept(Slot& id, DType dtype) {
   if (id == kNoSlot) id = slot({1}, dtype);
   const Tensor out = use(id);

@@ -78,7 +78,12 @@ std::unique_ptr<StepPlan> StepPlan::make(Module& model, const Shape& input, Plan
 
 void StepPlan::emit() {
   const auto& ops = graph_.ops();
-  if (graph_.has_loss()) labels_ = builder_.labels();  // they are there before the first call
+  if (graph_.has_loss()) {
+    labels_ = builder_.labels();  // they are there before the first call
+    // The first call may note those of the step before, so they are there from the start, too.
+    loss_ = builder_.loss();
+    correct_ = builder_.correct();
+  }
   builder_.op_ = 0;
   for (const auto& op : ops) {
     // An inference computes what depends on the weights alone in prepare().
@@ -87,10 +92,7 @@ void StepPlan::emit() {
     builder_.in_prologue_ = false;
     ++builder_.op_;
   }
-  if (graph_.has_loss()) {
-    loss_ = builder_.loss();
-    correct_ = builder_.correct();
-  } else {
+  if (!graph_.has_loss()) {
     result_ = builder_.value(graph_.result());
     builder_.call([] {});  // the result outlives the last call
   }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -19,6 +20,7 @@
 #include "layers/plan/add_op.h"
 #include "layers/plan/step_plan.h"
 #include "layers/residual.h"
+#include "layers/sequential.h"
 #include "tests/support/expect_error.h"
 
 namespace convscope {
@@ -263,6 +265,63 @@ TEST(PlanPaths, WhatLayersKeepIsWhatTheStepKeeps) {
   for (const StepPlan::Work& work : plan->works()) all += work.kept_bytes;
   EXPECT_GT(all, 0);
   EXPECT_EQ(all, plan->memory().kept_bytes);
+}
+
+// A layer that does nothing and calls somebody.
+class Tell final : public Module {
+ public:
+  explicit Tell(std::function<void()> whom) : whom_(std::move(whom)) {}
+  std::string kind() const override { return "tell"; }
+  Variable forward(const Variable& x) override {
+    whom_();
+    return x;
+  }
+  Shape output_shape(const Shape& input) const override { return input; }
+
+ private:
+  std::function<void()> whom_;
+};
+
+// A recorded step's first kernels note the loss and the right answers of the step before. So no
+// other value of the step may take their memory, in an inference neither.
+TEST(PlanPaths, TheLossStaysUntilTheNextOneIsThere) {
+  for (const PlanMode mode : {PlanMode::evaluation, PlanMode::training}) {
+    LayerContext context;
+    std::unique_ptr<StepPlan> plan;
+    double loss = 0;
+    std::int64_t correct = 0;
+    int asked = 0;
+    auto net = std::make_shared<Sequential>();
+    const auto look = [&](const char* name) {
+      net->add(name, std::make_shared<Tell>([&] {
+                 if (loss == 0) return;  // there is no step before
+                 ++asked;
+                 EXPECT_EQ(plan->loss(), loss);
+                 EXPECT_EQ(plan->correct(), correct);
+               }));
+    };
+    const auto linear = [&](const char* name, std::int64_t from, std::int64_t to) {
+      net->add(name, std::make_shared<Linear>(
+                         LinearOptions{.in_features = from, .out_features = to}, context));
+    };
+    linear("a", kWidth, 2 * kWidth);
+    look("behind_a");
+    linear("b", 2 * kWidth, kWidth);
+    look("behind_b");
+    linear("c", kWidth, kClasses);
+    look("behind_c");
+    std::string why;
+    plan = StepPlan::make(*net, {kBatch, kWidth}, mode, &why);
+    ASSERT_NE(plan, nullptr) << why;
+    plan->prepare();
+    for (const std::uint64_t step : {1, 2, 3}) {
+      plan->queue_forward(random_tensor({kBatch, kWidth}, step), labels());
+      loss = plan->loss();
+      correct = plan->correct();
+      EXPECT_GT(loss, 0);
+    }
+    EXPECT_EQ(asked, 2 * 3);
+  }
 }
 
 }  // namespace
