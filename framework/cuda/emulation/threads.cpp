@@ -367,9 +367,12 @@ void run_grid(dim3 grid, dim3 block_shape, std::size_t shared_bytes, unsigned bl
     }
     b.shared.reset(shared);
   }
+  const unsigned clusters = grid.x / c.count;  // along x
   for (unsigned z = 0; z < grid.z; ++z) {
     for (unsigned y = 0; y < grid.y; ++y) {
-      for (unsigned x = 0; x < grid.x; x += c.count) run_blocks({x, y, z});
+      for (unsigned x = 0; x < clusters; ++x) {
+        run_blocks({in_order(x, clusters) * c.count, in_order(y, grid.y), in_order(z, grid.z)});
+      }
     }
   }
   if (const std::string error = overlap.end(); !error.empty()) give_up(error, true);

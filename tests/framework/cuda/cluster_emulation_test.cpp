@@ -462,11 +462,12 @@ TEST(EmulatedCluster, WrongReadsOfOtherBlocksAreErrors) {
 }
 
 TEST(EmulatedCluster, ErrorsNameTheBlockOfTheCluster) {
-  in_both_orders([](bool) {
+  in_both_orders([](bool reverse) {  // of the two clusters the first to run fails
     EXPECT_ERROR(
         ErrorKind::kRun,
-        "block (1,0,0) of grid 4x1x1, block 1 of its cluster of 2, 32 threads: thread 5: a thread "
-        "called __trap()",
+        cat("block (", reverse ? 3 : 1,
+            ",0,0) of grid 4x1x1, block 1 of its cluster of 2, 32 threads: thread 5: a thread "
+            "called __trap()"),
         run_wrong(Wrong::traps, 2));
     EXPECT_ERROR(ErrorKind::kRun,
                  "block (1,0,0) of grid 2x1x1, block 1 of its cluster of 2, 32 threads: something "
@@ -474,9 +475,10 @@ TEST(EmulatedCluster, ErrorsNameTheBlockOfTheCluster) {
                  run_wrong(Wrong::phases_written));
     EXPECT_ERROR(
         ErrorKind::kRun,
-        "blocks (0,0,0) to (1,0,0) of grid 4x1x1, one cluster, 32 threads each: some threads wait "
-        "and can never go on: block 0 of the cluster: [0 to 31] wait in cluster_wait; block 1 of "
-        "the cluster: [8 to 31] wait at __syncthreads; [0 to 7] have left the kernel",
+        cat("blocks ", reverse ? "(2,0,0) to (3,0,0)" : "(0,0,0) to (1,0,0)",
+            " of grid 4x1x1, one cluster, 32 threads each: some threads wait and can never go on: "
+            "block 0 of the cluster: [0 to 31] wait in cluster_wait; block 1 of the cluster: "
+            "[8 to 31] wait at __syncthreads; [0 to 7] have left the kernel"),
         run_wrong(Wrong::stays_away, 2));
     EXPECT_THROW(run_wrong(Wrong::throws), std::out_of_range);
     run_wrong(Wrong::nothing, 2);

@@ -142,7 +142,10 @@ __global__ void throws_behind_a_barrier(int from) {
   if (static_cast<int>(threadIdx.x) >= from) throw std::out_of_range("thread 40");
   __syncthreads();
 }
-__global__ void number_of_turns(int* turns, int* out) { out[threadIdx.x] = (*turns)++; }
+__global__ void number_of_turns(int* turns, int* out) {
+  const unsigned block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+  out[block * blockDim.x + threadIdx.x] = (*turns)++;
+}
 __global__ void traps(int) {
   if (threadIdx.x == 3) __trap();
 }
@@ -333,17 +336,24 @@ TEST(Emulation, WhatAKernelThrowsLeavesTheLaunch) {
   launch(throws_behind_a_barrier, {.block = dim3(64)}, 64);
 }
 
-TEST(Emulation, BlocksBeginWithTheirFirstThreadOrWithTheirLast) {
+TEST(Emulation, GridsBeginWithTheirFirstThreadOrWithTheirLast) {
   for (const auto order :
        {emulation::ThreadOrder::last_first, emulation::ThreadOrder::first_first}) {
-    const OnDevice<int> turns(std::vector<int>{0});
-    OnDevice<int> out(64);
-    const emulation::ThreadOrder before = emulation::set_thread_order(order);
-    launch(number_of_turns, {.block = dim3(64)}, turns.data(), out.data());
-    EXPECT_EQ(emulation::set_thread_order(before), order);
-    const bool reverse = order == emulation::ThreadOrder::last_first;
-    EXPECT_EQ(out.values()[0], reverse ? 63 : 0);
-    EXPECT_EQ(out.values()[63], reverse ? 0 : 63);
+    for (const unsigned blocks_of_cluster : {1u, 2u}) {
+      constexpr int kThreads = 4 * 3 * 2 * 64;
+      const OnDevice<int> turns(std::vector<int>{0});
+      OnDevice<int> out(kThreads);
+      const emulation::ThreadOrder before = emulation::set_thread_order(order);
+      launch(number_of_turns,
+             {.grid = dim3(4, 3, 2), .block = dim3(64), .cluster = blocks_of_cluster}, turns.data(),
+             out.data());
+      EXPECT_EQ(emulation::set_thread_order(before), order);
+      const bool reverse = order == emulation::ThreadOrder::last_first;
+      const std::vector<int> got = out.values();
+      for (int i = 0; i < kThreads; ++i) {
+        ASSERT_EQ(got[static_cast<std::size_t>(i)], reverse ? kThreads - 1 - i : i);
+      }
+    }
   }
 }
 
