@@ -141,7 +141,8 @@ std::unique_ptr<JoinedUpdate> DeviceUpdate::joined(int step, const UpdateGate& g
                          .w = static_cast<float*>(row.w),
                          .m = static_cast<float*>(row.m),
                          .v = static_cast<float*>(row.v),
-                         .factors = factors++});
+                         .factors = factors++,
+                         .copy = {}});
   }
   return out;
 }

@@ -271,13 +271,18 @@ bool RecordedSteps::joins_update(const Form& form, int step, const UpdateGate& g
   const std::unique_ptr<JoinedUpdate> update = update_->joined(step, gate);
   if (!update || !form.plan->joins_update(*update)) return false;
   update->unscale = scale;
+  // Whoever changes the weights behind it makes copies of them useless.
+  const bool copies = scale == nullptr && !after_update_ && form.plan->wants_copies(*update);
   form.plan->set_update(update.get());
   form.plan->backward();
   form.plan->set_update(nullptr);
+  form.plan->set_copies_are_there(copies);
   return true;
 }
 
 void RecordedSteps::queue_calls(Form& form, int steps) const {
+  // Of what another launch has left nothing is known.
+  if (form.plan) form.plan->set_copies_are_there(false);
   for (int i = 0; i < steps; ++i) {
     const BatchGather gather = batch_gather(form, i);
     if (gather.images == nullptr) next_batch(form, i, /*gathers=*/true);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "framework/dtype.h"
 #include "framework/ops/loss_scale_state.h"
 
 namespace convscope {
@@ -38,6 +39,14 @@ struct UpdateGate {
   const std::int32_t* overflow = nullptr;  // of this step (DeviceLossScale)
 };
 
+// A weight as kernels multiply it: rounded to `factors`, a half type, and stored so or as f32. It
+// lies element by element as the weight does.
+struct WeightCopy {
+  void* to = nullptr;  // null: there is none
+  DType factors = DType::f32;
+  bool as_floats = false;
+};
+
 // The update of one step by those who make the gradients. They write dw as well.
 struct JoinedRow {
   const void* dw = nullptr;  // whose row it is
@@ -45,6 +54,7 @@ struct JoinedRow {
   float* m = nullptr;                      // SGD: null without momentum
   float* v = nullptr;                      // Adam alone
   const UpdateFactors* factors = nullptr;  // in device memory, read when the kernel runs
+  WeightCopy copy = {};  // of w behind the update; written where the gate is closed, too
 };
 struct JoinedUpdate {
   std::vector<JoinedRow> rows;

@@ -24,8 +24,11 @@ inline constexpr int kMostTailLayers = 4;
 
 struct LinearTailLayer {
   Tensor w, b;  // b undefined: none
-  Tensor h;     // of the last layer undefined
-  Tensor g;     // undefined: no gradients
+  // w as halves of the type `factors`, [O,I], when somebody has made them; they lie on a multiple of
+  // 16 bytes. null: w is rounded here.
+  const void* w_as_halves = nullptr;
+  Tensor h;  // of the last layer undefined
+  Tensor g;  // undefined: no gradients
   bool relu = false;
   Tensor dw = {}, db = {};  // undefined: not wanted
   bool accumulate_dw = false, accumulate_db = false;

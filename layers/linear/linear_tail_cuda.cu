@@ -62,9 +62,10 @@ __device__ unsigned blocks_done = 0;
 // Places in shared memory, in floats; multiples of 4.
 struct TailLayer {
   const float* w;
-  const float* b;  // may be null
-  float* h;        // [N,O]; null: the last layer
-  float* g;        // [N,O]; null: no gradients
+  const void* w_as_halves;  // LinearTailLayer
+  const float* b;           // may be null
+  float* h;                 // [N,O]; null: the last layer
+  float* g;                 // [N,O]; null: no gradients
   int i, o;
   bool relu;
   int w_at;                    // -1: read where it lies
@@ -286,6 +287,17 @@ __device__ inline void copy_as_halves(Half* to, const float* from, int count) {
     }
   }
 }
+// Halves that are there, a multiple of 4 of them: without a way through registers.
+template <class Half>
+__device__ inline void copy_halves(Half* to, const Half* from, int count) {
+  for (int at = static_cast<int>(threadIdx.x) * 8; at < count; at += kTailThreads * 8) {
+    if (at + 8 <= count) {
+      async_copy<16>(to + at, from + at);
+    } else {
+      async_copy<8>(to + at, from + at);
+    }
+  }
+}
 // Each thread what it has copied.
 template <class Factor>
 __device__ inline void round_copies(float* to, int count) {
@@ -319,7 +331,12 @@ __global__ void __launch_bounds__(kTailThreads, kHeld&& kS <= 2 ? 2 : 1)
     }
     if (z.w_at < 0) continue;
     if constexpr (kHalf) {
-      copy_as_halves(reinterpret_cast<Factor*>(shared + z.w_at), z.w, z.o * z.i);
+      auto* const to = reinterpret_cast<Factor*>(shared + z.w_at);
+      if (z.w_as_halves != nullptr) {
+        copy_halves(to, static_cast<const Factor*>(z.w_as_halves), z.o * z.i);
+      } else {
+        copy_as_halves(to, z.w, z.o * z.i);
+      }
     } else {
       copy_floats(shared + z.w_at, z.w, z.o * z.i, z.o * z.i);
     }
@@ -472,6 +489,7 @@ void rows_cuda(const LinearTailArgs& args) {
     const LinearTailLayer& from = args.layer[k];
     TailLayer& to = a.layer[k];
     to.w = floats(from.w);
+    to.w_as_halves = from.w_as_halves;
     to.b = floats(from.b);
     to.h = floats(from.h);
     to.g = floats(from.g);

@@ -53,9 +53,10 @@ __device__ unsigned blocks_done = 0;
 // Places in shared memory, in floats; multiples of 4.
 struct HalvesLayer {
   const float* w;
-  const float* b;  // may be null
-  float* h;        // [N,O]; null: the last layer
-  float* g;        // [N,O]; null: no gradients
+  const void* w_as_halves;  // LinearTailLayer
+  const float* b;           // may be null
+  float* h;                 // [N,O]; null: the last layer
+  float* g;                 // [N,O]; null: no gradients
   int i, o;
   bool relu;
   int w_at;              // halves [O rounded up][pitch_of(I)]
@@ -90,8 +91,18 @@ __device__ void copy_weights(const HalvesLayer& z, Half* to) {
   const int fours = z.by_fours.d;
   const int count = z.o * fours;
   const int pitch = pitch_of(z.i);
+  const auto place = [&](int at) {
+    const int row = z.by_fours.divide(at);
+    return to + row * pitch + (at - row * fours) * 4;
+  };
+  const auto* const halves = static_cast<const Half*>(z.w_as_halves);
+  for (int at = static_cast<int>(threadIdx.x); halves != nullptr && at < count;
+       at += kTailThreads) {
+    async_copy<8>(place(at), halves + at * 4);
+  }
 #pragma unroll 1
-  for (int first = static_cast<int>(threadIdx.x); first < count; first += kHeld * kTailThreads) {
+  for (int first = static_cast<int>(threadIdx.x); halves == nullptr && first < count;
+       first += kHeld * kTailThreads) {
     float4 held[kHeld];
 #pragma unroll
     for (int j = 0; j < kHeld; ++j) {
@@ -101,9 +112,7 @@ __device__ void copy_weights(const HalvesLayer& z, Half* to) {
 #pragma unroll
     for (int j = 0; j < kHeld; ++j) {
       const int at = first + j * kTailThreads;
-      if (at >= count) continue;
-      const int row = z.by_fours.divide(at);
-      store_four(to + row * pitch + (at - row * fours) * 4, held[j]);
+      if (at < count) store_four(place(at), held[j]);
     }
   }
   const float4 zeros = make_float4(0, 0, 0, 0);
@@ -306,6 +315,7 @@ bool queue_tail_of_halves(const LinearTailArgs& args) {
     const LinearTailLayer& from = args.layer[k];
     HalvesLayer& to = a.layer[k];
     to.w = floats(from.w);
+    to.w_as_halves = from.w_as_halves;
     to.b = floats(from.b);
     to.h = floats(from.h);
     to.g = floats(from.g);

@@ -85,6 +85,11 @@ class LinearTailOp final : public PlanOp {
       h_.push_back(is_last(link) ? kNoSlot : builder.slot(shape, DType::f32));
       g_.push_back(builder.training() ? builder.slot(shape, DType::f32) : kNoSlot);
     }
+    copies_.clear();
+    for (const Link& link : links_) {
+      copies_.push_back(
+          builder.copy_of_weight(link.parts.weight, link.parts.factors, /*as_floats=*/false));
+    }
     const auto emit = [&](const Tensor& dx) {
       LinearTailArgs a = arguments(builder);
       a.dx = dx;
@@ -92,9 +97,12 @@ class LinearTailOp final : public PlanOp {
       a.labels = builder.labels();
       a.loss = builder.loss();
       a.correct = builder.correct();
-      builder.call([run = linear_tail_rows_kernel.get(builder.device()), a,
+      builder.call([this, run = linear_tail_rows_kernel.get(builder.device()), a,
                     scale = builder.loss_scale()]() mutable {
         a.loss_scale = *scale;
+        for (int k = 0; k < a.layers; ++k) {
+          a.layer[k].w_as_halves = copies_[static_cast<std::size_t>(k)].now();
+        }
         run(a);
       });
     };
@@ -197,6 +205,7 @@ class LinearTailOp final : public PlanOp {
 
   std::vector<Link> links_;
   std::vector<Slot> h_, g_;
+  std::vector<PlanBuilder::CopyOfWeight> copies_;
 };
 
 // Both gradients of each layer are computed, or none is.

@@ -26,6 +26,7 @@
 //            once, in the memory that large ones need for 128: one wait for memory instead of two
 // Read next  linear_tail_cuda.cu (what comes before), optim/update_cuda.cu (the update alone)
 #include "framework/cuda/carveout.cuh"
+#include "framework/cuda/half.cuh"
 #include "framework/cuda/update_step.cuh"
 #include "layers/linear/linear_product.cuh"
 #include "layers/linear/linear_tail.h"
@@ -62,6 +63,20 @@ struct UnscaleRule {
 };
 struct UnscaleStep {};
 
+template <class Half>
+__device__ inline void store_rounded(const WeightCopy& copy, std::int64_t i, float w) {
+  if (copy.as_floats) {
+    static_cast<float*>(copy.to)[i] = rounded<Half>(w);
+  } else {
+    static_cast<Half*>(copy.to)[i] = from_float<Half>(w);
+  }
+}
+__device__ inline void store_copy(const WeightCopy& copy, std::int64_t i, float w) {
+  if (copy.to == nullptr) return;
+  if (copy.factors == DType::bf16) return store_rounded<BFloat16>(copy, i, w);
+  store_rounded<Float16>(copy, i, w);
+}
+
 // w, m and v of one element. They may be loaded before the gradient is there.
 struct ElementState {
   float w = 0, m = 0, v = 0;
@@ -81,6 +96,11 @@ __device__ void update_state(const JoinedRow& row, const Step& step, std::int64_
   row.w[i] = s.w;
   if (row.m != nullptr) row.m[i] = s.m;
   if constexpr (Step::kHasV) row.v[i] = s.v;
+  store_copy(row.copy, i, s.w);
+}
+// Where the gate is closed, w stays as it is, and the next step reads its copy all the same.
+__device__ inline void keep_state(const JoinedRow& row, std::int64_t i) {
+  if (row.copy.to != nullptr) store_copy(row.copy, i, row.w[i]);
 }
 
 // What follows the elements of a product (NothingMore). The factors are loaded late, so that they
@@ -94,7 +114,8 @@ struct ProductUpdate {
   __device__ void weight(std::int64_t at, float dw) const { change(a.of_weight[k], at, dw); }
   __device__ void behind(std::int64_t row, float db) const { change(a.of_bias[k], row, db); }
   __device__ void change(const JoinedRow& row, std::int64_t i, float dw) const {
-    if (open) update_state(row, Step(*row.factors, rule), i, load_state<Step>(row, i), dw);
+    if (!open) return keep_state(row, i);
+    update_state(row, Step(*row.factors, rule), i, load_state<Step>(row, i), dw);
   }
 };
 
@@ -209,7 +230,8 @@ __device__ void add_pieces(const TailWeights& a, const Rule& rule) {
   if constexpr (kUnscales) return Unscale(rule.scale).change(target.to + at, sum);
   target.to[at] = sum;
   if constexpr (kUpdates) {
-    if (open) update_state(updated, Step(factors, rule), at, state, sum);
+    if (!open) return keep_state(updated, at);
+    update_state(updated, Step(factors, rule), at, state, sum);
   }
 }
 

@@ -24,6 +24,7 @@ void PlanBuilder::start_pass(bool dry, Ref<Storage> arena) {
   parameter_ops_.clear();
   takes_gather_ = takes_sums_ = joins_update_ = false;
   handed_over_ = {kNoSlot, {}};
+  copies_.clear();
   values_.assign(static_cast<std::size_t>(graph_.value_count()), {});
 }
 
@@ -112,13 +113,30 @@ Tensor PlanBuilder::labels() {
   return use(labels_);
 }
 
-// One number, from the call that asks first to the end of the step. A plan asks before its first
-// call: the step that follows may read the number while its own first kernel writes.
+// Read in the step behind the one that writes it, while that one's own kernels write: nothing else
+// of a step may take its memory.
+Tensor PlanBuilder::outliving(Slot id) {
+  const Tensor out = use(id);
+  SlotState& state = slots_[static_cast<std::size_t>(id)];
+  state.outlives_step = true;
+  state.first = 0;
+  state.last = 1 << 30;
+  return out;
+}
+
 Tensor PlanBuilder::kept(Slot& id, DType dtype) {
   if (id == kNoSlot) id = slot({1}, dtype);
-  const Tensor out = use(id);
-  slots_[static_cast<std::size_t>(id)].last = 1 << 30;
-  return out;
+  return outliving(id);
+}
+
+PlanBuilder::CopyOfWeight PlanBuilder::copy_of_weight(ValueId weight, DType factors,
+                                                      bool as_floats) {
+  const Variable* const parameter = graph_.parameter_of(graph_.owner(weight));
+  if (!training() || !is_half(factors) || parameter == nullptr) return {};
+  const Tensor to = outliving(slot({shape(weight).numel()}, as_floats ? DType::f32 : factors));
+  const WeightCopy copy{.to = to.raw_data(), .factors = factors, .as_floats = as_floats};
+  copies_.emplace_back(parameter->value().raw_data(), copy);
+  return {.copy = copy, .is_there = &copies_are_there_};
 }
 
 Tensor PlanBuilder::loss() { return kept(loss_, DType::f32); }

@@ -165,6 +165,14 @@ class CONVSCOPE_API PlanBuilder {
   // stay. Read when the call runs. Such a call says that it changes them.
   const JoinedUpdate* const* update() const { return &update_; }
   void joins_update(std::size_t parameters) { joins_update_ = parameters == parameters_.size(); }
+  // The parameter `weight` as kernels multiply it, which a joined update leaves (JoinedRow::copy):
+  // asked when the call runs, so that the kernel need not round it. Alive through the whole step.
+  struct CopyOfWeight {
+    WeightCopy copy;
+    const bool* is_there = nullptr;
+    const void* now() const { return copy.to != nullptr && *is_there ? copy.to : nullptr; }
+  };
+  CopyOfWeight copy_of_weight(ValueId weight, DType factors, bool as_floats);
   template <class F>
   void prologue(F&& emit) {
     const bool before = std::exchange(in_prologue_, true);
@@ -181,6 +189,7 @@ class CONVSCOPE_API PlanBuilder {
     int first = 1 << 30, last = -1;
     bool is_workspace = false;
     bool is_temporary = false;
+    bool outlives_step = false;                 // read in the step behind
     bool is_value = false;                      // of the graph: whoever reads it asks value()
     bool in_prologue = false, in_step = false;  // who names it
     std::size_t offset = 0;
@@ -200,6 +209,7 @@ class CONVSCOPE_API PlanBuilder {
   Tensor new_factors(Factors& to, ValueId value, bool halves, bool bound);
   void emit_accumulate(ValueId value, Slot part);
   Tensor kept(Slot& slot, DType dtype);
+  Tensor outliving(Slot slot);
   void note_gradient(const Variable& parameter);
   std::vector<PlanCall>& calls();
   ValueState& state(ValueId value) { return values_[static_cast<std::size_t>(value)]; }
@@ -226,6 +236,8 @@ class CONVSCOPE_API PlanBuilder {
   bool takes_gather_ = false, takes_sums_ = false, joins_update_ = false;
   std::pair<Slot, PieceSums> handed_over_{kNoSlot, {}};
   const JoinedUpdate* update_ = nullptr;
+  std::vector<std::pair<const void*, WeightCopy>> copies_;  // of the weight there
+  bool copies_are_there_ = false;
   std::vector<Variable> parameters_;  // whose gradient the plan writes
   std::vector<int> parameter_ops_;    // and the operation that does so last
   std::vector<std::pair<int, std::function<void()>>> deferred_;  // operation and at_the_end()

@@ -78,12 +78,7 @@ std::unique_ptr<StepPlan> StepPlan::make(Module& model, const Shape& input, Plan
 
 void StepPlan::emit() {
   const auto& ops = graph_.ops();
-  if (graph_.has_loss()) {
-    labels_ = builder_.labels();  // they are there before the first call
-    // The first call may note those of the step before, so they are there from the start, too.
-    loss_ = builder_.loss();
-    correct_ = builder_.correct();
-  }
+  if (graph_.has_loss()) labels_ = builder_.labels();  // they are there before the first call
   builder_.op_ = 0;
   for (const auto& op : ops) {
     // An inference computes what depends on the weights alone in prepare().
@@ -92,7 +87,10 @@ void StepPlan::emit() {
     builder_.in_prologue_ = false;
     ++builder_.op_;
   }
-  if (!graph_.has_loss()) {
+  if (graph_.has_loss()) {
+    loss_ = builder_.loss();
+    correct_ = builder_.correct();
+  } else {
     result_ = builder_.value(graph_.result());
     builder_.call([] {});  // the result outlives the last call
   }
@@ -132,7 +130,7 @@ void StepPlan::remember(Module& model) {
       memory_.workspace_bytes = std::max(memory_.workspace_bytes, of_call);
     }
     const bool kept = slot.first < builder_.forward_calls_ && slot.last >= builder_.forward_calls_;
-    if (!kept || !graph_.training()) continue;
+    if (!kept || slot.outlives_step || !graph_.training()) continue;
     memory_.kept_bytes += bytes;
     const int op = builder_.call_ops_[static_cast<std::size_t>(slot.first)];
     works_[static_cast<std::size_t>(op)].kept_bytes += bytes;
@@ -251,6 +249,17 @@ bool StepPlan::joins_update(const JoinedUpdate& update) const {
                     row.w == parameter.value().raw_data();
            });
          });
+}
+
+bool StepPlan::wants_copies(JoinedUpdate& update) const {
+  bool any = false;
+  for (const auto& [weight, copy] : builder_.copies_) {
+    const auto row = std::ranges::find(update.rows, weight, &JoinedRow::w);
+    if (row == update.rows.end() || row->copy.to != nullptr) return false;
+    row->copy = copy;
+    any = true;
+  }
+  return any;
 }
 
 void StepPlan::backward() {

@@ -74,6 +74,12 @@ class CONVSCOPE_API StepPlan {
   bool joins_update(const JoinedUpdate& update) const;
   // The update that the next backward() does so; null: none.
   void set_update(const JoinedUpdate* update) { builder_.update_ = update; }
+  // Names the copies of weights that this plan's kernels can multiply, for such an update to leave;
+  // false: there are none.
+  bool wants_copies(JoinedUpdate& update) const;
+  // Whether the next calls find them: the update of the step before was joined and left them, and
+  // nobody has changed the weights since.
+  void set_copies_are_there(bool there) { builder_.copies_are_there_ = there; }
   // Inference; the result lives until the next call.
   Tensor infer(const Tensor& x);
   // Assigns the gradients of all parameters that want one.

@@ -9,7 +9,8 @@
 // int. Functions here are constexpr, so that kernels and the CPU's tests share them.
 //
 // `factors` of a half type: x, w and dy are rounded to it in shared memory, where they are
-// multiplied. Memory holds f32, and what is only added (b, dy in db) is not rounded.
+// multiplied, or have been rounded by whoever wrote them. Memory holds f32, and what is only added
+// (b, dy in db) is not rounded.
 #pragma once
 
 #include <cstdint>
@@ -197,6 +198,8 @@ struct FewChannelForward {
   float* y[2] = {};              // pooled; y[0] of two may be null: not kept
   std::uint8_t* passes[2] = {};  // as y; null: not wanted
   DType factors = DType::f32;
+  bool w_is_rounded = false;     // to `factors`: nothing is done to it here
+  bool keeps_y_rounded = false;  // y[0]: nobody reads it but as a factor
   // The kernel before, which may still run, writes neither weights nor biases.
   bool only_x_is_new = false;
   BatchGather gather;  // with images: x is gathered from there, few_channel_gathers()
@@ -223,6 +226,7 @@ struct FewChannelBackward {
   bool only_dy_is_new = false;
   bool adds_pieces = true;  // false: somebody else adds few_channel_sums()
   DType factors = DType::f32;
+  bool all_is_rounded = false;  // to `factors`: x, w, and y[0] of two; of dy nothing is
 };
 
 // What the kernels need beside the pointers: who does what, and where each piece of shared memory

@@ -353,7 +353,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
         }
       }
     }
-    if constexpr (kRounds) {
+    if (kRounds && !a.all_is_rounded) {
       finish_copies();
       __syncthreads();
       round_factors(a.factors, x, samples * x_step);

@@ -50,14 +50,19 @@ struct Finish {
   std::uint8_t* passes;  // may be null
   float* next;           // the tile of x of the next stage, on its first pixel; may be null
   int next_pitch, next_plane;
-  DType factors;  // of the next stage
+  DType factors;   // of the next stage
+  bool y_rounded;  // y, too
 
   // k counts the channels of all samples.
   __device__ void store(int k, int row, int column, float value) const {
+    float factor = value;
+    if constexpr (kRounds) {
+      factor = rounded_to(factors, value);
+      if (y_rounded) value = factor;
+    }
     if (y != nullptr) y[(k * z->out_h() + row) * z->out_w() + column] = value;
     if (next == nullptr) return;
-    if constexpr (kRounds) value = rounded_to(factors, value);
-    next[k * next_plane + row * next_pitch + column] = value;
+    next[k * next_plane + row * next_pitch + column] = factor;
   }
 
   __device__ void operator()(int sample, int channel, int tile_row, int tile_column, float bias,
@@ -242,16 +247,17 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
       async_copy_commit();
     }
   };
-  [[maybe_unused]] const auto round_parameters = [&](int i) {
+  const auto round_parameters = [&](int i) {
     const int from = i == last ? k_begin : 0;
     const int to = i == last ? k_end : first.k;
     const int pitch = weight_k(a.stage[i]);
     round_factors(a.factors, shared + plan.w_at[i] + from * pitch, (to - from) * pitch);
   };
+  const bool rounds_parameters = kRounds && !a.w_is_rounded;
   const bool loads_early = !gathers && a.only_x_is_new;
   if (loads_early) {
     load_parameters();
-    if constexpr (kRounds) {
+    if (rounds_parameters) {
       async_copy_wait<0>();
       __syncthreads();
       for (int i = 0; i < a.stages; ++i) round_parameters(i);
@@ -289,8 +295,8 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
       finish_copies();
     }
     __syncthreads();
-    if (kRounds && (loads || !gathers)) {
-      if (loads) round_parameters(0);
+    if (kRounds && ((loads && rounds_parameters) || !gathers)) {
+      if (loads && rounds_parameters) round_parameters(0);
       if (!gathers) round_factors(a.factors, shared + plan.x_at[0], samples * tile_step);
       __syncthreads();
     }
@@ -310,13 +316,14 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
                           : shared + plan.x_at[last] + end.pad_top * tile.pitch + end.pad_left,
           .next_pitch = tile.pitch,
           .next_plane = tile.plane(),
-          .factors = a.factors};
+          .factors = a.factors,
+          .y_rounded = a.keeps_y_rounded && i == 0};
       const Share share =
           is_last ? Share{k_begin, k_end, first_row, samples} : Share{0, first.k, 0, samples};
       if (i > 0) {
         async_copy_wait<0>();
         __syncthreads();
-        if (kRounds && loads) {
+        if (kRounds && loads && rounds_parameters) {
           round_parameters(1);
           __syncthreads();
         }
@@ -369,6 +376,8 @@ void forward(const FewChannelForward& a) {
       one.y[0] = a.y[i];
       one.passes[0] = a.passes[i];
       one.factors = a.factors;
+      one.w_is_rounded = a.w_is_rounded;
+      one.keeps_y_rounded = a.keeps_y_rounded && i == 0;
       one.only_x_is_new = a.only_x_is_new;
       if (i == 0) one.gather = a.gather;
       run(one, few_channel_forward_parts(a.batch, a.stage[i], 1));

@@ -83,13 +83,21 @@ class FewChannelChainOp final : public PlanOp {
         builder.graph().readers(PlanGraph::input()) == 1) {
       builder.take_gather();
     }
+    a.keeps_y_rounded = keeps_y_rounded();
+    copies_.clear();
+    for (const Link& link : links_) {
+      copies_.push_back(builder.copy_of_weight(link.weight, factors_, /*as_floats=*/true));
+    }
     const float* const x = input(builder);
-    builder.call([run = few_channel_forward_kernel.get(builder.device()), a, x,
+    builder.call([this, run = few_channel_forward_kernel.get(builder.device()), a, x,
                   images = builder.images(), gather = builder.gather()]() mutable {
       a.x = x != nullptr ? x : static_cast<const float*>(*images);
       a.gather = x == nullptr && *gather != nullptr ? **gather : BatchGather{};
-      say_what_runs(a);
-      run(a);
+      x_is_rounded_ = a.gather.images != nullptr;
+      FewChannelForward now = a;
+      now.w_is_rounded = take_copies(now.w);
+      say_what_runs(now);
+      run(now);
     });
   }
 
@@ -123,11 +131,14 @@ class FewChannelChainOp final : public PlanOp {
     a.sums = builder.use(pieces).data<float>();
     const float* const x = input(builder);
     const auto emit = [&] {
-      builder.call([run = few_channel_backward_kernel.get(builder.device()), a, x,
+      builder.call([this, run = few_channel_backward_kernel.get(builder.device()), a, x,
                     images = builder.images()]() mutable {
         a.x = x != nullptr ? x : static_cast<const float*>(*images);
-        say_what_runs(a);
-        run(a);
+        FewChannelBackward now = a;
+        now.all_is_rounded =
+            x_is_rounded_ && (count() == 1 || keeps_y_rounded()) && take_copies(now.w);
+        say_what_runs(now);
+        run(now);
       });
       builder.last_call_waits_first();
     };
@@ -146,6 +157,24 @@ class FewChannelChainOp final : public PlanOp {
 
  private:
   int count() const { return static_cast<int>(links_.size()); }
+  // Where the slope of the first curve follows from what the pooling lets pass, its y is a factor
+  // and nothing else.
+  bool keeps_y_rounded() const {
+    const FewChannelStage& first = links_.front().stage;
+    return is_half(factors_) && count() == 2 && first.pools() &&
+           first.curve != FewChannelCurve::tanh;
+  }
+  // The weights, rounded, in their place, if all of them are there.
+  bool take_copies(const float* (&w)[2]) const {
+    const auto is_there = [](const PlanBuilder::CopyOfWeight& copy) {
+      return copy.now() != nullptr;
+    };
+    if (!std::ranges::all_of(copies_, is_there)) return false;
+    for (std::size_t i = 0; i < copies_.size(); ++i) {
+      w[i] = static_cast<const float*>(copies_[i].now());
+    }
+    return true;
+  }
   // No operation of the step makes the weights, and those who change them have ended: whoever puts
   // images and labels into place stands between.
   bool only_x_is_new(const PlanGraph& graph) const {
@@ -170,6 +199,8 @@ class FewChannelChainOp final : public PlanOp {
   std::int64_t batch_;
   DType factors_;
   std::vector<Slot> y_, passes_;
+  std::vector<PlanBuilder::CopyOfWeight> copies_;
+  bool x_is_rounded_ = false;  // in the step that runs: as it was gathered
 };
 
 bool is_small(const Conv2dProblem& z) {
