@@ -7,7 +7,7 @@
 //   h = relu(x w^T + b), the x of the next layer; the last layer gives logits, without ReLU
 //   loss, dlogits and right answers as linear_fused.h says
 //   g = gradient of what stands before the ReLU; dw = g^T x, db = sum of g over n; dx of the first
-// `factors` of a half type: as linear_fused.h says.
+// `factors` of a half type: as linear_fused.h says; h is stored rounded.
 #pragma once
 
 #include <string>
@@ -27,8 +27,9 @@ struct LinearTailLayer {
   // w as halves of the type `factors`, [O,I], when somebody has made them; they lie on a multiple of
   // 16 bytes. null: w is rounded here.
   const void* w_as_halves = nullptr;
-  Tensor h;  // of the last layer undefined
+  Tensor h;  // as factors, since nobody reads it otherwise; of the last layer undefined
   Tensor g;  // undefined: no gradients
+  Tensor g_factors = {};  // g, rounded to a half type; undefined: not wanted
   bool relu = false;
   Tensor dw = {}, db = {};  // undefined: not wanted
   bool accumulate_dw = false, accumulate_db = false;

@@ -64,8 +64,9 @@ struct TailLayer {
   const float* w;
   const void* w_as_halves;  // LinearTailLayer
   const float* b;           // may be null
-  float* h;                 // [N,O]; null: the last layer
+  float* h;                 // [N,O], as factors; null: the last layer
   float* g;                 // [N,O]; null: no gradients
+  float* g_factors;         // [N,O], as factors; null: not wanted
   int i, o;
   bool relu;
   int w_at;                    // -1: read where it lies
@@ -307,6 +308,13 @@ __device__ inline void round_copies(float* to, int count) {
   }
 }
 
+// The sum of the bias takes g itself, the product of the weight its factor.
+template <bool kHalf>
+__device__ inline void store_gradient(const TailLayer& z, std::int64_t at, float g, float factor) {
+  z.g[at] = g;
+  if (kHalf && z.g_factors != nullptr) z.g_factors[at] = factor;
+}
+
 // kHeld: the weights of all layers lie in shared memory.
 template <int kS, class Factor, bool kHeld>
 __global__ void __launch_bounds__(kTailThreads, kHeld&& kS <= 2 ? 2 : 1)
@@ -361,7 +369,7 @@ __global__ void __launch_bounds__(kTailThreads, kHeld&& kS <= 2 ? 2 : 1)
       if (z.relu && sum <= 0.0f) sum = 0.0f;  // NaN passes
       const int at = image * z.o + o;
       shared[z.h_at + at] = sum;
-      if constexpr (kHalf) shared[z.factor_at + at] = rounded<Factor>(sum);
+      if constexpr (kHalf) shared[z.factor_at + at] = sum = rounded<Factor>(sum);
       if (z.h != nullptr && image < here) z.h[first * z.o + at] = sum;
     };
     const float* const from = k == 0 ? x : shared + a.layer[k - 1].factor_at;
@@ -388,8 +396,9 @@ __global__ void __launch_bounds__(kTailThreads, kHeld&& kS <= 2 ? 2 : 1)
     if (backward && is_class) {
       const float scale = a.loss_scale != nullptr ? static_cast<float>(*a.loss_scale) : 1.0f;
       const float slope = softmax.slope / static_cast<float>(a.n) * scale;
-      shared[last.g_at + own * last.o + lane] = kHalf ? rounded<Factor>(slope) : slope;
-      if (own < here) last.g[(first + own) * last.o + lane] = slope;
+      const float factor = kHalf ? rounded<Factor>(slope) : slope;
+      shared[last.g_at + own * last.o + lane] = factor;
+      if (own < here) store_gradient<kHalf>(last, (first + own) * last.o + lane, slope, factor);
     }
   }
   __syncthreads();
@@ -415,8 +424,9 @@ __global__ void __launch_bounds__(kTailThreads, kHeld&& kS <= 2 ? 2 : 1)
         }
         const TailLayer& before = a.layer[k - 1];
         if (before.relu && shared[before.h_at + at] <= 0.0f) sum = 0.0f;
-        shared[before.g_at + at] = kHalf ? rounded<Factor>(sum) : sum;
-        if (image < here) before.g[first * z.i + at] = sum;
+        const float factor = kHalf ? rounded<Factor>(sum) : sum;
+        shared[before.g_at + at] = factor;
+        if (image < here) store_gradient<kHalf>(before, first * z.i + at, sum, factor);
       };
       float* const scratch = shared + a.parts_at;
       if (!kHeld && z.w_at < 0) {
@@ -493,6 +503,7 @@ void rows_cuda(const LinearTailArgs& args) {
     to.b = floats(from.b);
     to.h = floats(from.h);
     to.g = floats(from.g);
+    to.g_factors = floats(from.g_factors);
     to.i = static_cast<int>(from.w.dim(1));
     to.o = static_cast<int>(from.w.dim(0));
     to.relu = from.relu;

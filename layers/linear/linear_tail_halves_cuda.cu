@@ -55,8 +55,9 @@ struct HalvesLayer {
   const float* w;
   const void* w_as_halves;  // LinearTailLayer
   const float* b;           // may be null
-  float* h;                 // [N,O]; null: the last layer
+  float* h;                 // [N,O], rounded; null: the last layer
   float* g;                 // [N,O]; null: no gradients
+  float* g_factors;         // [N,O], rounded; null: not wanted
   int i, o;
   bool relu;
   int w_at;              // halves [O rounded up][pitch_of(I)]
@@ -228,8 +229,9 @@ __global__ void __launch_bounds__(kTailThreads, 2) tail_of_halves(const HalvesRo
         sum += shared[z.b_at + o];
         if (z.relu && sum <= 0.0f) sum = 0.0f;  // NaN passes
         shared[z.h_at + image * z.o + o] = sum;
-        if (next != nullptr) next[image * next_pitch + o] = from_float<Half>(sum);
-        if (z.h != nullptr) z.h[(first + image) * z.o + o] = sum;
+        const Half factor = from_float<Half>(sum);
+        if (next != nullptr) next[image * next_pitch + o] = factor;
+        if (z.h != nullptr) z.h[(first + image) * z.o + o] = to_float(factor);
       };
       multiply_tile<Half, false>(halves(z.w_at) + tile * pitch, pitch, warp_tile::kDepth,
                                  halves(z.x_at), pitch, ceil_div(z.i, warp_tile::kDepth), store);
@@ -248,8 +250,11 @@ __global__ void __launch_bounds__(kTailThreads, 2) tail_of_halves(const HalvesRo
     }
     if (backward && is_class && own < here) {
       const float slope = softmax.slope / static_cast<float>(a.n) * scale;
-      halves(last.g_at)[own * pitch_of(last.o) + lane] = from_float<Half>(slope);
-      last.g[(first + own) * last.o + lane] = slope;
+      const Half factor = from_float<Half>(slope);
+      const std::int64_t at = (first + own) * last.o + lane;
+      halves(last.g_at)[own * pitch_of(last.o) + lane] = factor;
+      last.g[at] = slope;
+      if (last.g_factors != nullptr) last.g_factors[at] = to_float(factor);
     }
   } else if (static_cast<int>(threadIdx.x) <
              kMostImages - a.images) {  // of images that no block has
@@ -280,11 +285,14 @@ __global__ void __launch_bounds__(kTailThreads, 2) tail_of_halves(const HalvesRo
       const auto store = [&](int row, int image, float sum) {
         const int i = tile + row;
         if (i >= z.i || image >= here) return;
+        const std::int64_t at = (first + image) * z.i + i;
         if (k > 0) {
           if (before.relu && shared[before.h_at + image * z.i + i] <= 0.0f) sum = 0.0f;
-          next[image * pitch + i] = from_float<Half>(sum);
+          const Half factor = from_float<Half>(sum);
+          next[image * pitch + i] = factor;
+          if (before.g_factors != nullptr) before.g_factors[at] = to_float(factor);
         }
-        g[(first + image) * z.i + i] = sum;
+        g[at] = sum;
       };
       multiply_tile<Half, true>(halves(z.w_at) + tile, pitch, warp_tile::kDepth * pitch,
                                 halves(z.g_at), pitch_of(z.o), ceil_div(z.o, warp_tile::kDepth),
@@ -319,6 +327,7 @@ bool queue_tail_of_halves(const LinearTailArgs& args) {
     to.b = floats(from.b);
     to.h = floats(from.h);
     to.g = floats(from.g);
+    to.g_factors = floats(from.g_factors);
     to.i = static_cast<int>(from.w.dim(1));
     to.o = static_cast<int>(from.w.dim(0));
     to.relu = from.relu;

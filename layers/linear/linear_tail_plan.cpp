@@ -80,10 +80,13 @@ class LinearTailOp final : public PlanOp {
     const std::int64_t images = builder.shape(inputs[0])[0];
     h_.clear();
     g_.clear();
+    g_factors_.clear();
     for (const Link& link : links_) {
       const Shape shape{images, builder.shape(link.parts.weight)[0]};
       h_.push_back(is_last(link) ? kNoSlot : builder.slot(shape, DType::f32));
       g_.push_back(builder.training() ? builder.slot(shape, DType::f32) : kNoSlot);
+      const bool rounds = builder.training() && is_half(link.parts.factors);
+      g_factors_.push_back(rounds ? builder.slot(shape, DType::f32) : kNoSlot);
     }
     copies_.clear();
     for (const Link& link : links_) {
@@ -198,13 +201,14 @@ class LinearTailOp final : public PlanOp {
       if (parts.bias != kNoValue) to.b = builder.value(parts.bias);
       if (h_[k] != kNoSlot) to.h = builder.use(h_[k]);
       if (g_[k] != kNoSlot) to.g = builder.use(g_[k]);
+      if (g_factors_[k] != kNoSlot) to.g_factors = builder.use(g_factors_[k]);
       to.relu = parts.relu;
     }
     return a;
   }
 
   std::vector<Link> links_;
-  std::vector<Slot> h_, g_;
+  std::vector<Slot> h_, g_, g_factors_;
   std::vector<PlanBuilder::CopyOfWeight> copies_;
 };
 

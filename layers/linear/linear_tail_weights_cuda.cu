@@ -9,10 +9,11 @@
 //            for each i: to[i] = sum over p of pieces[p][i]
 //            for each parameter: w, m, v = update(w, dw, m, v)
 // Plan       A block has one tile of one product (linear_product.cuh), or some neighbouring sums
-//            over pieces, whose rows its threads share. Whoever has stored an element of a gradient
-//            changes the weight at once. Where the rows kernel has ended, tiles read nothing that
-//            the kernel before writes and run beside it; blocks with pieces wait for it, their
-//            weights loaded before.
+//            over pieces, whose rows its threads share; the rows of g are the pieces of db. Whoever
+//            has stored an element of a gradient changes the weight at once. Where the rows kernel
+//            has ended, tiles and db read nothing that the kernel before writes and run beside it;
+//            blocks with its pieces wait for it, their weights loaded before. Factors of a half
+//            type have been rounded by whoever wrote them, but for x of the first layer.
 // Shapes     g [N,O], x [N,I], dw [O,I], db [O], pieces [P][floats], w, m, v as the gradients; f32,
 //            accumulated in f32; factors f32 or rounded to a half type
 // Supports   up to four layers, four targets of pieces; SGD and Adam
@@ -41,17 +42,31 @@ using SmallWeight = WeightTile<2, 4, 1, 1, 256>;
 using MiddleWeight = WeightTile<2, 4, 2, 1, 128>;  // as linear_fused_cuda.cu
 using LargeWeight = WeightTile<2, 4, 2, 2, 128>;
 
+// to[i] = sum over p of from[p * stride + i]: what other kernels left of one gradient. A bias has
+// such a sum, too: its pieces are the rows of g.
+struct Sum {
+  const float* from = nullptr;
+  std::int64_t stride = 0;
+  int count = 0, floats = 0;
+  float* to = nullptr;
+  bool accumulate = false;
+  bool is_there = false;  // when the kernel begins; else the kernel before leaves the pieces
+  int columns = 0;        // of one block: 8, 16 or 32
+  int first_block = 0;
+  JoinedRow updated;
+};
+constexpr int kMostSums = PieceSums::kMostTargets + kMostTailLayers;
+
 struct TailWeights {
   int count;
   Product product[kMostTailLayers];
   WeightSize size[kMostTailLayers];
-  JoinedRow of_weight[kMostTailLayers], of_bias[kMostTailLayers];
+  JoinedRow of_weight[kMostTailLayers];
   bool rows_ended;       // LinearTailArgs
   bool shares_counters;  // some product is split
-  int tile_blocks;       // those behind have pieces
-  PieceSums sums;
-  int columns;  // of pieces, for each block: 8, 16 or 32
-  JoinedRow of_target[PieceSums::kMostTargets];
+  int tile_blocks;       // those behind have sums
+  int sums;
+  Sum sum[kMostSums];
   UpdateGate gate;
 };
 
@@ -103,17 +118,17 @@ __device__ inline void keep_state(const JoinedRow& row, std::int64_t i) {
   if (row.copy.to != nullptr) store_copy(row.copy, i, row.w[i]);
 }
 
-// What follows the elements of a product (NothingMore). The factors are loaded late, so that they
-// take no registers from the products.
+// What follows the elements of a product (NothingMore); no column is behind them. The factors are
+// loaded late, so that they take no registers from the products.
 template <class Step, class Rule>
 struct ProductUpdate {
   const TailWeights& a;
   int k;
   const Rule& rule;
   bool open;
-  __device__ void weight(std::int64_t at, float dw) const { change(a.of_weight[k], at, dw); }
-  __device__ void behind(std::int64_t row, float db) const { change(a.of_bias[k], row, db); }
-  __device__ void change(const JoinedRow& row, std::int64_t i, float dw) const {
+  __device__ void behind(std::int64_t, float) const {}
+  __device__ void weight(std::int64_t i, float dw) const {
+    const JoinedRow& row = a.of_weight[k];
     if (!open) return keep_state(row, i);
     update_state(row, Step(*row.factors, rule), i, load_state<Step>(row, i), dw);
   }
@@ -151,7 +166,7 @@ struct ProductUnscale {
   const Result& to;
   Unscale unscale;
   __device__ void weight(std::int64_t at, float dw) const { unscale.change(to.data + at, dw); }
-  __device__ void behind(std::int64_t row, float db) const { unscale.change(to.behind + row, db); }
+  __device__ void behind(std::int64_t, float) const {}
 };
 
 template <class Step, class Rule>
@@ -172,28 +187,21 @@ __device__ void multiply_tiles(const TailWeights& a, const Rule& rule) {
   }
 }
 
-// Has the wait for the kernel before inside.
 template <class Step, class Rule>
 __device__ void add_pieces(const TailWeights& a, const Rule& rule) {
   constexpr bool kUnscales = std::is_same_v<Step, UnscaleStep>;
   constexpr bool kUpdates = !kUnscales && !std::is_same_v<Step, NoStep>;
   auto* const shared = dynamic_shared<float>();  // [rows][columns]
-  const PieceSums& from = a.sums;
-  const int rows = static_cast<int>(kThreads) / a.columns;
-  const int row = static_cast<int>(threadIdx.x) / a.columns;
-  const int column = static_cast<int>(threadIdx.x) - row * a.columns;
-  const std::int64_t i =
-      (static_cast<std::int64_t>(blockIdx.x) - a.tile_blocks) * a.columns + column;
-  PieceSums::Target target = from.target[0];
-  JoinedRow updated = a.of_target[0];
-#pragma unroll
-  for (int j = 1; j < PieceSums::kMostTargets; ++j) {
-    if (i < from.target[j].begin) continue;
-    target = from.target[j];
-    updated = a.of_target[j];
+  int which = 0;
+  while (which + 1 < a.sums && static_cast<int>(blockIdx.x) >= a.sum[which + 1].first_block) {
+    ++which;
   }
-  const bool stores = row == 0 && i < from.floats && target.to != nullptr;
-  const std::int64_t at = i - target.begin;
+  const Sum& z = a.sum[which];
+  const int rows = static_cast<int>(kThreads) / z.columns;
+  const int row = static_cast<int>(threadIdx.x) / z.columns;
+  const int column = static_cast<int>(threadIdx.x) - row * z.columns;
+  const int i = (static_cast<int>(blockIdx.x) - z.first_block) * z.columns + column;
+  const bool stores = row == 0 && i < z.floats;
   // What the update needs is there before the gradient.
   [[maybe_unused]] ElementState state;
   [[maybe_unused]] UpdateFactors factors{};
@@ -201,37 +209,37 @@ __device__ void add_pieces(const TailWeights& a, const Rule& rule) {
   if constexpr (kUpdates) {
     open = stores && is_open(a.gate);
     if (open) {
-      state = load_state<Step>(updated, at);
-      factors = *updated.factors;
+      state = load_state<Step>(z.updated, i);
+      factors = *z.updated.factors;
     }
   }
-  wait_for_previous_kernel();
+  if (!z.is_there) wait_for_previous_kernel();
   float sum = 0;
   constexpr int kHeld = 8;  // pieces that are under way together, however few there are
 #pragma unroll 1
-  for (int first = row; first < from.count && i < from.floats; first += kHeld * rows) {
+  for (int first = row; first < z.count && i < z.floats; first += kHeld * rows) {
     float held[kHeld];
 #pragma unroll
     for (int j = 0; j < kHeld; ++j) {
       const int p = first + j * rows;
-      held[j] = p < from.count ? __ldcg(from.pieces + p * from.floats + i) : 0.0f;
+      held[j] = p < z.count ? __ldcg(z.from + p * z.stride + i) : 0.0f;
     }
 #pragma unroll
     for (int j = 0; j < kHeld; ++j) {
-      if (first + j * rows < from.count) sum += held[j];
+      if (first + j * rows < z.count) sum += held[j];
     }
   }
   shared[threadIdx.x] = sum;
   __syncthreads();
   if (!stores) return;
 #pragma unroll 8
-  for (int j = 1; j < rows; ++j) sum += shared[j * a.columns + column];
-  if (target.accumulate) sum += target.to[at];
-  if constexpr (kUnscales) return Unscale(rule.scale).change(target.to + at, sum);
-  target.to[at] = sum;
+  for (int j = 1; j < rows; ++j) sum += shared[j * z.columns + column];
+  if (z.accumulate) sum += z.to[i];
+  if constexpr (kUnscales) return Unscale(rule.scale).change(z.to + i, sum);
+  z.to[i] = sum;
   if constexpr (kUpdates) {
-    if (!open) return keep_state(updated, at);
-    update_state(updated, Step(factors, rule), at, state, sum);
+    if (!open) return keep_state(z.updated, i);
+    update_state(z.updated, Step(factors, rule), i, state, sum);
   }
 }
 
@@ -244,10 +252,10 @@ __global__ void __launch_bounds__(kThreads, 4) tail_weights(const TailWeights a,
   if (!a.shares_counters) let_next_kernel_start();
   if (static_cast<int>(blockIdx.x) < a.tile_blocks) {
     multiply_tiles<Step>(a, rule);
-    wait_for_previous_kernel();
   } else {
     add_pieces<Step>(a, rule);
   }
+  wait_for_previous_kernel();
   if (a.shares_counters) let_next_kernel_start();
 }
 
@@ -288,6 +296,13 @@ void tile_weights(Product& dw, std::size_t& part_floats) {
   part_floats += floats;
 }
 
+void add_sum(TailWeights& a, unsigned& blocks, Sum sum) {
+  sum.columns = sum.count <= 16 ? 32 : sum.count <= 64 ? 16 : 8;
+  sum.first_block = static_cast<int>(blocks);
+  blocks += static_cast<unsigned>(ceil_div(sum.floats, sum.columns));
+  a.sum[a.sums++] = sum;
+}
+
 void weights_cuda(const LinearTailArgs& args) {
   TailWeights a{};
   a.rows_ended = args.rows_ended;
@@ -302,21 +317,18 @@ void weights_cuda(const LinearTailArgs& args) {
     const Tensor& x = k == 0 ? args.x : args.layer[k - 1].h;
     const int n = narrow(x.dim(0)), i = narrow(z.w.dim(1)), o = narrow(z.w.dim(0));
     Product& dw = a.product[a.count];
-    dw = {.a = {.data = floats(z.g), .ld = o, .extent = o, .type = args.factors},
-          .b = {.data = floats(x),
-                .ld = i,
-                .extent = i,
-                .ones = z.db.defined(),
-                .type = args.factors},
-          .c = {.data = floats(z.dw),
-                .ld = i,
-                .rows = o,
-                .columns = i,
-                .accumulate = z.accumulate_dw,
-                .behind = floats(z.db),
-                .accumulate_behind = z.accumulate_db},
-          .k = n,
-          .first_tile = first_tile};
+    // h and the copy of g have been rounded.
+    const bool has_copy = z.g_factors.defined();
+    dw = {
+        .a = {.data = floats(has_copy ? z.g_factors : z.g),
+              .ld = o,
+              .extent = o,
+              .type = has_copy ? DType::f32 : args.factors},
+        .b = {.data = floats(x), .ld = i, .extent = i, .type = k == 0 ? args.factors : DType::f32},
+        .c =
+            {.data = floats(z.dw), .ld = i, .rows = o, .columns = i, .accumulate = z.accumulate_dw},
+        .k = n,
+        .first_tile = first_tile};
     const bool packed =
         i % 4 == 0 && o % 4 == 0 && is_aligned(dw.a.data, 16) && is_aligned(dw.b.data, 16);
     const bool wants_dx = k > 0 || args.dx.defined();
@@ -334,20 +346,42 @@ void weights_cuda(const LinearTailArgs& args) {
         break;
     }
     a.of_weight[a.count] = row_of(update, dw.c.data);
-    a.of_bias[a.count] = row_of(update, dw.c.behind);
     first_tile += dw.tiles_m * dw.tiles_n;
     blocks += static_cast<unsigned>(dw.blocks());
     a.shares_counters = a.shares_counters || dw.splits > 1;
     ++a.count;
   }
   a.tile_blocks = static_cast<int>(blocks);
-  a.sums = args.sums;
-  if (a.sums.count > 0) {
-    a.columns = a.sums.count <= 16 ? 32 : a.sums.count <= 64 ? 16 : 8;
-    blocks += static_cast<unsigned>(ceil_div(a.sums.floats, a.columns));
-    for (int j = 0; j < PieceSums::kMostTargets; ++j) {
-      a.of_target[j] = row_of(update, a.sums.target[j].to);
-    }
+  // Those that the others wait for first.
+  const PieceSums& pieces = args.sums;
+  for (int j = 0; j < PieceSums::kMostTargets && pieces.count > 0; ++j) {
+    const PieceSums::Target& target = pieces.target[j];
+    const std::int64_t end = j + 1 < PieceSums::kMostTargets
+                                 ? std::min(pieces.target[j + 1].begin, pieces.floats)
+                                 : pieces.floats;
+    if (target.to == nullptr || target.begin >= end) continue;
+    add_sum(a, blocks,
+            {.from = pieces.pieces + target.begin,
+             .stride = pieces.floats,
+             .count = pieces.count,
+             .floats = narrow(end - target.begin),
+             .to = target.to,
+             .accumulate = target.accumulate,
+             .updated = row_of(update, target.to)});
+  }
+  for (int k = 0; k < args.layers; ++k) {
+    const LinearTailLayer& z = args.layer[k];
+    if (!z.dw.defined() || !z.db.defined()) continue;
+    const int o = narrow(z.w.dim(0));
+    add_sum(a, blocks,
+            {.from = floats(z.g),
+             .stride = o,
+             .count = narrow(z.g.dim(0)),
+             .floats = o,
+             .to = floats(z.db),
+             .accumulate = z.accumulate_db,
+             .is_there = args.rows_ended,
+             .updated = row_of(update, floats(z.db))});
   }
   a.gate = update.gate;
   constexpr int kFloats = std::max(

@@ -32,6 +32,7 @@ struct Tail {
   bool integers = false;  // x, w and b
   double offset = 0;      // of x and w
   bool heavy = false;     // every thirteenth x and w a hundred times as large
+  bool copies = false;    // others have made copies of w as halves, and g is wanted rounded, too
 
   std::size_t layers() const { return sizes.size() - 1; }
   Tensor x() const { return changed(normal({n, sizes[0]}, DType::f32, 1)); }
@@ -87,7 +88,7 @@ std::vector<Tensor> expected(const Tail& t) {
     const bool last = k + 1 == t.layers();
     if (t.relu && !last) y = relu(Variable(y)).value();
     values.push_back(y);
-    if (!last) h.push_back(y);
+    if (!last) h.push_back(t.rounded(y));
   }
   const Tensor logits = values.back(), p = softmax(logits), labels = t.labels();
   double loss = 0;
@@ -131,7 +132,7 @@ std::vector<Tensor> on_device(const Tail& t, bool accumulate = false) {
   const auto fresh = [](const Shape& shape, double value = NAN) {
     return Tensor::full(shape, value, DType::f32, cuda());
   };
-  std::vector<Tensor> h, g, dw, db;
+  std::vector<Tensor> h, g, dw, db, copies, g_factors;
   a.x = t.x().to(cuda());
   if (t.dx) a.dx = fresh(a.x.shape());
   a.labels = t.labels().to(cuda());
@@ -147,6 +148,11 @@ std::vector<Tensor> on_device(const Tail& t, bool accumulate = false) {
     if (t.bias) z.b = t.b(k).to(cuda());
     if (!last) h.push_back(z.h = fresh({t.n, t.sizes[k + 1]}));
     g.push_back(z.g = fresh({t.n, t.sizes[k + 1]}));
+    if (t.copies) {
+      copies.push_back(t.w(k).to(t.factors).to(cuda()));
+      z.w_as_halves = copies.back().raw_data();
+      g_factors.push_back(z.g_factors = fresh(z.g.shape()));
+    }
     z.relu = t.relu && !last;
     dw.push_back(z.dw = fresh(z.w.shape(), accumulate ? 0.5 : NAN));
     if (t.bias) db.push_back(z.db = fresh({t.sizes[k + 1]}, accumulate ? 0.5 : NAN));
@@ -159,6 +165,7 @@ std::vector<Tensor> on_device(const Tail& t, bool accumulate = false) {
   if (t.dx) out.push_back(a.dx);
   out.push_back(a.loss);
   out.push_back(a.correct);
+  out.insert(out.end(), g_factors.begin(), g_factors.end());
   for (Tensor& each : out) each = each.to(Device{}).to(DType::f64);
   return out;
 }
@@ -169,6 +176,12 @@ double bound_of(DType factors) {
   return factors == DType::f32 ? 4e-6 : factors == DType::bf16 ? 2.5e-3 : 4e-4;
 }
 
+// Of what is stored as a factor, against its magnitude: a sum in another order may be rounded to the
+// other side.
+double unit_of(DType factors) {
+  return factors == DType::f32 ? 0 : factors == DType::bf16 ? 0x1p-7 : 0x1p-10;
+}
+
 void expect_like_expected(const Tail& t) {
   SCOPED_TRACE(
       cat(t.n, " images of ", t.sizes[0], ", ", t.layers(), " layers, ", name_of(t.factors)));
@@ -176,7 +189,8 @@ void expect_like_expected(const Tail& t) {
   const std::vector<Tensor> want = expected(t), got = on_device(t), again = on_device(t);
   ASSERT_EQ(want.size(), got.size());
   for (std::size_t i = 0; i < want.size(); ++i) {
-    EXPECT_TRUE(near(got[i], want[i], bound_of(t.factors), 0)) << "tensor " << i;
+    const double unit = i + 1 < t.layers() ? unit_of(t.factors) : 0;  // h
+    EXPECT_TRUE(near(got[i], want[i], bound_of(t.factors), unit)) << "tensor " << i;
     EXPECT_TRUE(testing::same_bits(got[i], again[i])) << "tensor " << i;
   }
 }
@@ -204,6 +218,30 @@ TEST_F(LinearTailOnCuda, RoundsFactors) {
     expect_like_expected({133, {16, 12, 8, 3}, half});
     expect_like_expected({267, {20, 8, 4}, half});
     expect_like_expected({531, {12, 16, 4}, half});
+  }
+}
+
+// What others have rounded is not rounded here, so each bit is the same.
+TEST_F(LinearTailOnCuda, MultipliesCopiesOfHalves) {
+  const std::vector<Tail> cases{
+      {5, {400, 120, 84, 10}}, {3, {1200, 24, 5}}, {133, {20, 52, 3}}, {530, {36, 268, 12}}};
+  for (const DType half : {DType::bf16, DType::f16}) {
+    for (Tail t : cases) {
+      SCOPED_TRACE(cat(t.n, " images, ", name_of(half)));
+      t.factors = half;
+      const std::vector<Tensor> rounded_here = on_device(t);
+      t.copies = true;
+      const std::vector<Tensor> got = on_device(t);
+      ASSERT_EQ(got.size(), rounded_here.size() + t.layers());
+      for (std::size_t i = 0; i < rounded_here.size(); ++i) {
+        EXPECT_TRUE(testing::same_bits(got[i], rounded_here[i])) << "tensor " << i;
+      }
+      for (std::size_t k = 0; k < t.layers(); ++k) {  // g stands behind h
+        EXPECT_TRUE(
+            testing::same_bits(got[rounded_here.size() + k], t.rounded(got[t.layers() - 1 + k])))
+            << "g of layer " << k;
+      }
+    }
   }
 }
 
@@ -246,9 +284,11 @@ TEST_F(LinearTailOnCuda, KeepsItsBoundOnOffsetsAndHeavyTails) {
       t.heavy = !offset;
       const std::vector<Tensor> want = expected(t), got = on_device(t);
       const Tensor magnitudes = t.magnitudes();
-      for (std::int64_t i = 0; i < got[0].numel(); ++i) {
-        // Sums of 120 exact products in some order; the tensor unit cuts instead of rounding.
-        const double bound = 16 * 6e-8 * magnitudes.at(i);
+      for (
+          std::int64_t i = 0; i < got[0].numel();
+          ++i) {  // Sums of 120 exact products in some order; the tensor unit cuts instead of rounding.
+        const double bound =
+            16 * 6e-8 * magnitudes.at(i) + unit_of(factors) * std::abs(want[0].at(i));
         ASSERT_NEAR(got[0].at(i), want[0].at(i), bound) << "value " << i << " " << name_of(factors);
       }
     }
