@@ -37,7 +37,8 @@ struct LinearTailLayer {
 struct LinearTailArgs {
   int layers = 0;
   LinearTailLayer layer[kMostTailLayers];
-  Tensor x, dx;  // dx undefined: not wanted
+  Tensor x, dx;               // dx undefined: not wanted
+  bool x_is_rounded = false;  // to `factors`
   Tensor labels, loss, correct;
   const double* loss_scale = nullptr;  // on the device: what dlogits are multiplied by; null: 1
   DType factors = DType::f32;

@@ -86,7 +86,7 @@ struct TailRows {
   const std::int32_t* labels;
   const double* loss_scale;
   LossSums sums;
-  bool weights_are_there;  // LinearTailArgs
+  bool weights_are_there, x_is_rounded;  // LinearTailArgs
 };
 
 struct Four {
@@ -358,7 +358,7 @@ __global__ void __launch_bounds__(kTailThreads, kHeld&& kS <= 2 ? 2 : 1)
   const int own = warp - (kTailWarps - kS);
   const int label = own >= 0 && own < here ? a.labels[first + own] : -1;
   async_copy_wait<0>();
-  if constexpr (kHalf) round_copies<Factor>(x, kS * inputs);
+  if (kHalf && !a.x_is_rounded) round_copies<Factor>(x, kS * inputs);
   __syncthreads();
 
 #pragma unroll 1
@@ -518,6 +518,7 @@ void rows_cuda(const LinearTailArgs& args) {
   a.labels = args.labels.data<std::int32_t>();
   a.loss_scale = args.loss_scale;
   a.weights_are_there = args.weights_are_there;
+  a.x_is_rounded = args.x_is_rounded;
   a.sums = {.blocks = nullptr,
             .images = a.n,
             .loss = args.loss.data<float>(),

@@ -113,6 +113,10 @@ class LinearTailOp final : public PlanOp {
     wants_dx ? builder.assign_gradient(inputs[0], emit) : emit(Tensor());
   }
 
+  DType rounds_input(std::size_t i) const override {
+    return i == 0 ? links_.front().parts.factors : DType::f32;
+  }
+
   // The other operations go on with dx. Where only the update waits for these gradients, they come
   // behind all others.
   void backward(PlanBuilder& builder) override {
@@ -194,6 +198,7 @@ class LinearTailOp final : public PlanOp {
     a.layers = static_cast<int>(links_.size());
     a.x = builder.value(inputs[0]);
     a.factors = links_.front().parts.factors;
+    a.x_is_rounded = builder.is_rounded(inputs[0]);
     for (std::size_t k = 0; k < links_.size(); ++k) {
       const LinearParts& parts = links_[k].parts;
       LinearTailLayer& to = a.layer[k];

@@ -13,7 +13,7 @@
 //            has stored an element of a gradient changes the weight at once. Where the rows kernel
 //            has ended, tiles and db read nothing that the kernel before writes and run beside it;
 //            blocks with its pieces wait for it, their weights loaded before. Factors of a half
-//            type have been rounded by whoever wrote them, but for x of the first layer.
+//            type have been rounded by whoever wrote them, x of the first layer perhaps.
 // Shapes     g [N,O], x [N,I], dw [O,I], db [O], pieces [P][floats], w, m, v as the gradients; f32,
 //            accumulated in f32; factors f32 or rounded to a half type
 // Supports   up to four layers, four targets of pieces; SGD and Adam
@@ -52,7 +52,7 @@ struct Sum {
   bool accumulate = false;
   bool is_there = false;  // when the kernel begins; else the kernel before leaves the pieces
   int columns = 0;        // of one block: 8, 16 or 32
-  int first_block = 0;
+  int first_block = 1 << 30;
   JoinedRow updated;
 };
 constexpr int kMostSums = PieceSums::kMostTargets + kMostTailLayers;
@@ -65,7 +65,6 @@ struct TailWeights {
   bool rows_ended;       // LinearTailArgs
   bool shares_counters;  // some product is split
   int tile_blocks;       // those behind have sums
-  int sums;
   Sum sum[kMostSums];
   UpdateGate gate;
 };
@@ -193,10 +192,11 @@ __device__ void add_pieces(const TailWeights& a, const Rule& rule) {
   constexpr bool kUpdates = !kUnscales && !std::is_same_v<Step, NoStep>;
   auto* const shared = dynamic_shared<float>();  // [rows][columns]
   int which = 0;
-  while (which + 1 < a.sums && static_cast<int>(blockIdx.x) >= a.sum[which + 1].first_block) {
-    ++which;
+#pragma unroll
+  for (int j = 1; j < kMostSums; ++j) {  // those that are not there begin behind all blocks
+    if (static_cast<int>(blockIdx.x) >= a.sum[j].first_block) which = j;
   }
-  const Sum& z = a.sum[which];
+  const Sum z = a.sum[which];
   const int rows = static_cast<int>(kThreads) / z.columns;
   const int row = static_cast<int>(threadIdx.x) / z.columns;
   const int column = static_cast<int>(threadIdx.x) - row * z.columns;
@@ -296,11 +296,11 @@ void tile_weights(Product& dw, std::size_t& part_floats) {
   part_floats += floats;
 }
 
-void add_sum(TailWeights& a, unsigned& blocks, Sum sum) {
+void add_sum(Sum*& to, unsigned& blocks, Sum sum) {
   sum.columns = sum.count <= 16 ? 32 : sum.count <= 64 ? 16 : 8;
   sum.first_block = static_cast<int>(blocks);
   blocks += static_cast<unsigned>(ceil_div(sum.floats, sum.columns));
-  a.sum[a.sums++] = sum;
+  *to++ = sum;
 }
 
 void weights_cuda(const LinearTailArgs& args) {
@@ -319,16 +319,21 @@ void weights_cuda(const LinearTailArgs& args) {
     Product& dw = a.product[a.count];
     // h and the copy of g have been rounded.
     const bool has_copy = z.g_factors.defined();
-    dw = {
-        .a = {.data = floats(has_copy ? z.g_factors : z.g),
-              .ld = o,
-              .extent = o,
-              .type = has_copy ? DType::f32 : args.factors},
-        .b = {.data = floats(x), .ld = i, .extent = i, .type = k == 0 ? args.factors : DType::f32},
-        .c =
-            {.data = floats(z.dw), .ld = i, .rows = o, .columns = i, .accumulate = z.accumulate_dw},
-        .k = n,
-        .first_tile = first_tile};
+    dw = {.a = {.data = floats(has_copy ? z.g_factors : z.g),
+                .ld = o,
+                .extent = o,
+                .type = has_copy ? DType::f32 : args.factors},
+          .b = {.data = floats(x),
+                .ld = i,
+                .extent = i,
+                .type = k == 0 && !args.x_is_rounded ? args.factors : DType::f32},
+          .c = {.data = floats(z.dw),
+                .ld = i,
+                .rows = o,
+                .columns = i,
+                .accumulate = z.accumulate_dw},
+          .k = n,
+          .first_tile = first_tile};
     const bool packed =
         i % 4 == 0 && o % 4 == 0 && is_aligned(dw.a.data, 16) && is_aligned(dw.b.data, 16);
     const bool wants_dx = k > 0 || args.dx.defined();
@@ -352,7 +357,7 @@ void weights_cuda(const LinearTailArgs& args) {
     ++a.count;
   }
   a.tile_blocks = static_cast<int>(blocks);
-  // Those that the others wait for first.
+  Sum* next = a.sum;
   const PieceSums& pieces = args.sums;
   for (int j = 0; j < PieceSums::kMostTargets && pieces.count > 0; ++j) {
     const PieceSums::Target& target = pieces.target[j];
@@ -360,7 +365,7 @@ void weights_cuda(const LinearTailArgs& args) {
                                  ? std::min(pieces.target[j + 1].begin, pieces.floats)
                                  : pieces.floats;
     if (target.to == nullptr || target.begin >= end) continue;
-    add_sum(a, blocks,
+    add_sum(next, blocks,
             {.from = pieces.pieces + target.begin,
              .stride = pieces.floats,
              .count = pieces.count,
@@ -373,7 +378,7 @@ void weights_cuda(const LinearTailArgs& args) {
     const LinearTailLayer& z = args.layer[k];
     if (!z.dw.defined() || !z.db.defined()) continue;
     const int o = narrow(z.w.dim(0));
-    add_sum(a, blocks,
+    add_sum(next, blocks,
             {.from = floats(z.g),
              .stride = o,
              .count = narrow(z.g.dim(0)),

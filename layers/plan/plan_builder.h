@@ -99,7 +99,11 @@ class CONVSCOPE_API PlanBuilder {
   void make_gradient_factors(ValueId value);
   // The next call writes it.
   Tensor factors_target(ValueId value, bool halves, bool bound);
-  Tensor gradient_factors_target(ValueId value);
+  Tensor gradient_factors_target(
+      ValueId
+          value);  // The value has been rounded to the half type that its only reader multiplies.
+  void set_rounded(ValueId value) { state(graph_.owner(value)).is_rounded = true; }
+  bool is_rounded(ValueId value) { return state(graph_.owner(value)).is_rounded; }
 
   // Mean and spread of the channels of a value in parts, f32 [parts,4,channels as they are stored]
   // (framework/cuda/channel_moments.cuh), where the operation that gives the value leaves them. The
@@ -197,6 +201,7 @@ class CONVSCOPE_API PlanBuilder {
   struct ValueState {
     Slot slot = kNoSlot, gradient = kNoSlot;
     bool has_gradient = false;
+    bool is_rounded = false;
     Factors factors, gradient_factors;
     Slot moments = kNoSlot;
   };

@@ -97,6 +97,9 @@ class CONVSCOPE_API PlanOp {
   // Reads this one of its inputs as factors alone; the same of the gradient of its output.
   virtual bool reads_factors(const PlanGraph&, std::size_t) const { return false; }
   virtual bool reads_gradient_factors(const PlanGraph&) const { return false; }
+  // The half type to which it rounds this one of its inputs, an f32 that it reads as factors alone;
+  // f32: it does not. Who writes the value may round it then (PlanBuilder::set_rounded).
+  virtual DType rounds_input(std::size_t) const { return DType::f32; }
 
   std::string layer;                    // "c1"; of several fused ones the first
   std::vector<std::string> all_layers;  // of them; empty: its work is no layer's own

@@ -199,7 +199,7 @@ struct FewChannelForward {
   std::uint8_t* passes[2] = {};  // as y; null: not wanted
   DType factors = DType::f32;
   bool w_is_rounded = false;     // to `factors`: nothing is done to it here
-  bool keeps_y_rounded = false;  // y[0]: nobody reads it but as a factor
+  bool keeps_y_rounded[2] = {};  // where nobody reads it but as a factor
   // The kernel before, which may still run, writes neither weights nor biases.
   bool only_x_is_new = false;
   BatchGather gather;  // with images: x is gathered from there, few_channel_gathers()

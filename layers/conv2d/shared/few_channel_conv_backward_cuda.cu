@@ -281,7 +281,7 @@ struct DxReader {
   }
 };
 
-template <int R, int kChannels, bool kRounds>
+template <int R, int kChannels, class Factor>
 __global__ void __launch_bounds__(kBlockThreads, 2)
     few_channel_backward(const FewChannelBackwardPlan plan) {
   float* const shared = dynamic_shared<float>();
@@ -353,13 +353,13 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
         }
       }
     }
-    if (kRounds && !a.all_is_rounded) {
+    if (rounds<Factor>() && !a.all_is_rounded) {
       finish_copies();
       __syncthreads();
-      round_factors(a.factors, x, samples * x_step);
-      if (a.stages == 2) round_factors(a.factors, first_x, samples * first_x_step);
+      round_factors<Factor>(x, samples * x_step);
+      if (a.stages == 2) round_factors<Factor>(first_x, samples * first_x_step);
       if (weights_wait) {
-        round_factors(a.factors, shared + plan.w_at, z.k * weight_k(z, c_count));
+        round_factors<Factor>(shared + plan.w_at, z.k * weight_k(z, c_count));
       }
       weights_wait = false;
     }
@@ -378,7 +378,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
         const float d = pixel_gradient(z, a.dy[from + i], reads_y ? a.y[last][from + i] : 0.0f);
         const int row = plan.by_out_w.divide(i);
         const int column = i - row * out_w;
-        spread(z, passes, kRounds ? rounded_to(a.factors, d) : d,
+        spread(z, passes, as_factor<Factor>(d),
                dy + sample * dy_step + of_y.plane * dy_shape.plane() +
                    row * factor * dy_shape.pitch + dy_shape.left + column * factor,
                dy_shape.pitch);
@@ -415,12 +415,12 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
             first.pools() ? first_passes[(sample * c_count + of_x.plane) * pixels + pixel] : 1u;
         float y = 0;
         if (slope_of_x) {
-          y = kRounds ? x_from[((n + sample) * z.c + c) * pixels + pixel]
-                      : x[sample * x_step + of_x.plane * x_shape.plane() +
-                          (row + z.pad_top) * x_shape.pitch + column + z.pad_left];
+          y = rounds<Factor>() ? x_from[((n + sample) * z.c + c) * pixels + pixel]
+                               : x[sample * x_step + of_x.plane * x_shape.plane() +
+                                   (row + z.pad_top) * x_shape.pitch + column + z.pad_left];
         }
         const float gradient = pixel_gradient(first, d, y);
-        spread(first, passes, kRounds ? rounded_to(a.factors, gradient) : gradient,
+        spread(first, passes, as_factor<Factor>(gradient),
                g + sample * g_step + of_x.plane * g_shape.plane() +
                    row * first_factor * g_shape.pitch + column * first_factor,
                g_shape.pitch);
@@ -486,10 +486,9 @@ __global__ void __launch_bounds__(kAddThreads) add_chunks(const PieceSums a) {
 
 template <int R, int kChannels>
 void launch_rounding(const LaunchShape& shape, const FewChannelBackwardPlan& plan) {
-  const bool rounds = plan.a.factors != DType::f32;
-  launch_beside_others(
-      rounds ? few_channel_backward<R, kChannels, true> : few_channel_backward<R, kChannels, false>,
-      shape, plan);
+  with_float_type(plan.a.factors, [&](auto zero) {
+    launch_beside_others(few_channel_backward<R, kChannels, decltype(zero)>, shape, plan);
+  });
 }
 
 template <int R>

@@ -43,23 +43,19 @@ namespace {
 using namespace few_channel;
 
 // Bias, curve and pooling of the tile (2 x 4 sums) of channel k.
-template <bool kRounds>
+template <class Factor>
 struct Finish {
   const FewChannelStage* z;
   float* y;              // of the first sample; may be null
   std::uint8_t* passes;  // may be null
   float* next;           // the tile of x of the next stage, on its first pixel; may be null
   int next_pitch, next_plane;
-  DType factors;   // of the next stage
-  bool y_rounded;  // y, too
+  bool y_rounded;  // y, as the next stage's x
 
   // k counts the channels of all samples.
   __device__ void store(int k, int row, int column, float value) const {
-    float factor = value;
-    if constexpr (kRounds) {
-      factor = rounded_to(factors, value);
-      if (y_rounded) value = factor;
-    }
+    const float factor = as_factor<Factor>(value);
+    if (rounds<Factor>() && y_rounded) value = factor;
     if (y != nullptr) y[(k * z->out_h() + row) * z->out_w() + column] = value;
     if (next == nullptr) return;
     next[k * next_plane + row * next_pitch + column] = factor;
@@ -118,11 +114,11 @@ struct Share {
 
 // The share from tiles in shared memory, w and b there too. Ends with no barrier; has one inside
 // when the sums are split.
-template <int R, bool kRounds>
+template <int R, class Factor>
 __device__ void compute_stage(const FewChannelStage& z, const XTile& tile, const Deal& deal,
                               const DealDivisors& by, const FastDivisor& by_k_tiles, const float* x,
                               const float* w, const float* b, const Share& share, float* split,
-                              const Finish<kRounds>& finish) {
+                              const Finish<Factor>& finish) {
   const int items = deal.items();
   const int x_step = z.c * tile.plane();
   const int rows = forward_tile_rows(z);
@@ -210,7 +206,7 @@ __device__ inline void load_biases(const float* b, int k_begin, int k_end, float
   }
 }
 
-template <int R, bool kRounds>
+template <int R, class Factor>
 __global__ void __launch_bounds__(kBlockThreads, 2)
     few_channel_forward(const FewChannelForwardPlan plan) {
   float* const shared = dynamic_shared<float>();
@@ -251,8 +247,9 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
     const int from = i == last ? k_begin : 0;
     const int to = i == last ? k_end : first.k;
     const int pitch = weight_k(a.stage[i]);
-    round_factors(a.factors, shared + plan.w_at[i] + from * pitch, (to - from) * pitch);
+    round_factors<Factor>(shared + plan.w_at[i] + from * pitch, (to - from) * pitch);
   };
+  constexpr bool kRounds = rounds<Factor>();
   const bool rounds_parameters = kRounds && !a.w_is_rounded;
   const bool loads_early = !gathers && a.only_x_is_new;
   if (loads_early) {
@@ -269,8 +266,8 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
     __syncthreads();
     if (gathers) {  // nobody changes the bytes
       for (int s = 0; s < samples; ++s) {
-        gather_image<kRounds>(a.gather, a.factors, first, plan.tile[0], plan.by_w, plan.by_image,
-                              n + s, shared + plan.x_at[0] + s * tile_step);
+        gather_image<Factor>(a.gather, first, plan.tile[0], plan.by_w, plan.by_image, n + s,
+                             shared + plan.x_at[0] + s * tile_step);
       }
     }
     if (!waited) {
@@ -297,7 +294,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
     __syncthreads();
     if (kRounds && ((loads && rounds_parameters) || !gathers)) {
       if (loads && rounds_parameters) round_parameters(0);
-      if (!gathers) round_factors(a.factors, shared + plan.x_at[0], samples * tile_step);
+      if (!gathers) round_factors<Factor>(shared + plan.x_at[0], samples * tile_step);
       __syncthreads();
     }
     waited = true;
@@ -308,7 +305,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
       const bool writes = is_last || part == 0;  // one of the parts
       const XTile& tile = plan.tile[last];       // of the next stage
       const std::int64_t at = n * z.outputs();
-      const Finish<kRounds> finish{
+      const Finish<Factor> finish{
           .z = &z,
           .y = writes && a.y[i] != nullptr ? a.y[i] + at : nullptr,
           .passes = writes && a.passes[i] != nullptr ? a.passes[i] + at : nullptr,
@@ -316,8 +313,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
                           : shared + plan.x_at[last] + end.pad_top * tile.pitch + end.pad_left,
           .next_pitch = tile.pitch,
           .next_plane = tile.plane(),
-          .factors = a.factors,
-          .y_rounded = a.keeps_y_rounded && i == 0};
+          .y_rounded = a.keeps_y_rounded[i]};
       const Share share =
           is_last ? Share{k_begin, k_end, first_row, samples} : Share{0, first.k, 0, samples};
       if (i > 0) {
@@ -328,9 +324,9 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
           __syncthreads();
         }
       }
-      compute_stage<R, kRounds>(z, plan.tile[i], plan.deal[i], plan.by[i], plan.by_k_tiles[i],
-                                shared + plan.x_at[i], shared + plan.w_at[i], shared + plan.b_at[i],
-                                share, shared + plan.split_at, finish);
+      compute_stage<R, Factor>(z, plan.tile[i], plan.deal[i], plan.by[i], plan.by_k_tiles[i],
+                               shared + plan.x_at[i], shared + plan.w_at[i], shared + plan.b_at[i],
+                               share, shared + plan.split_at, finish);
     }
   }
   if (notes) note_last_step(a.gather, &last_step);
@@ -338,9 +334,9 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
 
 template <int R>
 void launch_rounding(const LaunchShape& shape, const FewChannelForwardPlan& plan) {
-  const bool rounds = plan.a.factors != DType::f32;
-  launch_beside_others(rounds ? few_channel_forward<R, true> : few_channel_forward<R, false>, shape,
-                       plan);
+  with_float_type(plan.a.factors, [&](auto zero) {
+    launch_beside_others(few_channel_forward<R, decltype(zero)>, shape, plan);
+  });
 }
 
 void run(const FewChannelForward& a, int parts) {
@@ -377,7 +373,7 @@ void forward(const FewChannelForward& a) {
       one.passes[0] = a.passes[i];
       one.factors = a.factors;
       one.w_is_rounded = a.w_is_rounded;
-      one.keeps_y_rounded = a.keeps_y_rounded && i == 0;
+      one.keeps_y_rounded[0] = a.keeps_y_rounded[i];
       one.only_x_is_new = a.only_x_is_new;
       if (i == 0) one.gather = a.gather;
       run(one, few_channel_forward_parts(a.batch, a.stage[i], 1));

@@ -11,6 +11,17 @@
 
 namespace convscope::few_channel {
 
+// A half type rounds what is multiplied; it stays f32.
+template <class Factor>
+constexpr bool rounds() {
+  return !std::is_same_v<Factor, float>;
+}
+template <class Factor>
+__device__ inline float as_factor(float value) {
+  if constexpr (rounds<Factor>()) value = rounded<Factor>(value);
+  return value;
+}
+
 __device__ inline void load_four(const float* from, float* to) {
   const float4 v = *reinterpret_cast<const float4*>(from);
   to[0] = v.x;
@@ -192,8 +203,8 @@ __device__ inline void for_fours(const FewChannelStage& z, const XTile& tile,
 }
 
 // Image n of a batch from its bytes into its tiles.
-template <bool kRounds>
-__device__ inline void gather_image(const BatchGather& g, DType factors, const FewChannelStage& z,
+template <class Factor>
+__device__ inline void gather_image(const BatchGather& g, const FewChannelStage& z,
                                     const XTile& tile, const FastDivisor& by_w,
                                     const FastDivisor& by_image, std::int64_t n, float* to) {
   const std::int32_t sample = g.order[*g.position + g.offset + n];
@@ -203,7 +214,7 @@ __device__ inline void gather_image(const BatchGather& g, DType factors, const F
     const float* const level = g.levels + c * 256;
     float four[4] = {level[pixels.x], level[pixels.y], level[pixels.z], level[pixels.w]};
 #pragma unroll
-    for (int j = 0; j < 4; ++j) to[at + j] = kRounds ? rounded_to(factors, four[j]) : four[j];
+    for (int j = 0; j < 4; ++j) to[at + j] = as_factor<Factor>(four[j]);
   });
 }
 // What others read later, from the tiles: as factors, like those.
@@ -261,20 +272,16 @@ __device__ inline void finish_copies() {
 
 // Rounds what lies in shared memory, in place: between two barriers of its caller. `to` is a
 // multiple of 16 bytes, count one of 4.
-template <class Half>
-__device__ inline void round_to_half(float* to, int count) {
+template <class Factor>
+__device__ inline void round_factors(float* to, int count) {
 #pragma unroll 1
   for (int i = 4 * static_cast<int>(threadIdx.x); i < count; i += 4 * kBlockThreads) {
     float four[4];
     load_four(to + i, four);
 #pragma unroll
-    for (int j = 0; j < 4; ++j) four[j] = rounded<Half>(four[j]);
+    for (int j = 0; j < 4; ++j) four[j] = as_factor<Factor>(four[j]);
     store_four(four, to + i);
   }
-}
-__device__ inline void round_factors(DType factors, float* to, int count) {
-  if (factors == DType::bf16) return round_to_half<BFloat16>(to, count);
-  round_to_half<Float16>(to, count);
 }
 
 // As round_factors().

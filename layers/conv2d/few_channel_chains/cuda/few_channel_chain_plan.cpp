@@ -83,7 +83,8 @@ class FewChannelChainOp final : public PlanOp {
         builder.graph().readers(PlanGraph::input()) == 1) {
       builder.take_gather();
     }
-    a.keeps_y_rounded = keeps_y_rounded();
+    for (int i = 0; i < a.stages; ++i) a.keeps_y_rounded[i] = keeps_y_rounded(builder.graph(), i);
+    if (a.keeps_y_rounded[count() - 1]) builder.set_rounded(output);
     copies_.clear();
     for (const Link& link : links_) {
       copies_.push_back(builder.copy_of_weight(link.weight, factors_, /*as_floats=*/true));
@@ -131,12 +132,12 @@ class FewChannelChainOp final : public PlanOp {
     a.sums = builder.use(pieces).data<float>();
     const float* const x = input(builder);
     const auto emit = [&] {
+      const bool y_is_rounded = count() == 1 || keeps_y_rounded(builder.graph(), 0);
       builder.call([this, run = few_channel_backward_kernel.get(builder.device()), a, x,
-                    images = builder.images()]() mutable {
+                    y_is_rounded, images = builder.images()]() mutable {
         a.x = x != nullptr ? x : static_cast<const float*>(*images);
         FewChannelBackward now = a;
-        now.all_is_rounded =
-            x_is_rounded_ && (count() == 1 || keeps_y_rounded()) && take_copies(now.w);
+        now.all_is_rounded = y_is_rounded && x_is_rounded_ && take_copies(now.w);
         say_what_runs(now);
         run(now);
       });
@@ -157,12 +158,21 @@ class FewChannelChainOp final : public PlanOp {
 
  private:
   int count() const { return static_cast<int>(links_.size()); }
-  // Where the slope of the first curve follows from what the pooling lets pass, its y is a factor
-  // and nothing else.
-  bool keeps_y_rounded() const {
-    const FewChannelStage& first = links_.front().stage;
-    return is_half(factors_) && count() == 2 && first.pools() &&
-           first.curve != FewChannelCurve::tanh;
+  // Where the slope of a curve follows from what the pooling lets pass, its y is a factor and
+  // nothing else: of the next stage, or of the one operation behind that says so.
+  bool keeps_y_rounded(const PlanGraph& graph, int i) const {
+    const FewChannelStage& z = at(i).stage;
+    if (!is_half(factors_) || !z.pools() || z.curve == FewChannelCurve::tanh) return false;
+    if (i + 1 < count()) return true;
+    if (graph.readers(output) != 1) return false;
+    for (const auto& op : graph.ops()) {
+      for (std::size_t j = 0; j < op->inputs.size(); ++j) {
+        if (graph.owner(op->inputs[j]) == graph.owner(output)) {
+          return op->rounds_input(j) == factors_;
+        }
+      }
+    }
+    return false;
   }
   // The weights, rounded, in their place, if all of them are there.
   bool take_copies(const float* (&w)[2]) const {
