@@ -87,11 +87,15 @@ convscope_unite(core convscope_sources)
 # A sanitizer's checks multiply the code; what takes time in a test are the kernels, drawing digits, and most
 # of all the references: loops of calls that clang joins at -O2.
 if(CONVSCOPE_SANITIZE)
+  # Nobody times these kernels: they are compiled in units, too, but for the references.
+  set(convscope_reference_sources ${convscope_kernel_sources})
+  list(FILTER convscope_reference_sources INCLUDE REGEX "/reference/")
+  list(REMOVE_ITEM convscope_kernel_sources ${convscope_reference_sources})
+  convscope_unite(kernel convscope_kernel_sources)
+  list(APPEND convscope_kernel_sources ${convscope_reference_sources})
   set(convscope_plain_sources ${convscope_sources})
   list(FILTER convscope_plain_sources EXCLUDE REGEX "/datasets/")
   convscope_compile_quickly(${convscope_plain_sources})
-  set(convscope_reference_sources ${convscope_kernel_sources})
-  list(FILTER convscope_reference_sources INCLUDE REGEX "/reference/")
   set_property(SOURCE ${convscope_reference_sources} APPEND PROPERTY COMPILE_OPTIONS -O2)
   set_property(SOURCE ${convscope_reference_sources} PROPERTY SKIP_PRECOMPILE_HEADERS ON)  # it is of -O1
 endif()

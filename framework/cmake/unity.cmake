@@ -4,14 +4,35 @@ option(CONVSCOPE_UNITY "Compile files that are no kernels in units of several" O
 set(CONVSCOPE_ALONE "" CACHE STRING
   "Files to compile alone all the same, a regular expression: the folder that one works in")
 
+# "using Ints = std::vector<int>" becomes "using alias_std__vector_int_::Ints".
+function(convscope_name_aliases lines out)
+  string(REGEX MATCHALL "using [A-Za-z0-9_]+ = std::[a-z0-9_:<>]+" aliases "${lines}")
+  list(REMOVE_DUPLICATES aliases)
+  foreach(alias IN LISTS aliases)
+    string(REGEX REPLACE "using ([A-Za-z0-9_]+) = .*" "\\1" name "${alias}")
+    string(REGEX REPLACE ".* = " "" type "${alias}")
+    string(MAKE_C_IDENTIFIER "${type}" type)
+    string(REPLACE "${alias}" "using alias_${type}::${name}" lines "${lines}")
+  endforeach()
+  set(${out} "${lines}" PARENT_SCOPE)
+endfunction()
+
 # The names that a file declares at the outermost level, or rather all words of such lines that could
 # be one: namespaces are not indented here. A macro that registers an entry counts as a name, because
-# it declares the same one in each file; those left out make a new name of their arguments.
-function(convscope_declared_names file out)
+# it declares the same one in each file; those left out make a new name of their arguments. `used` gets
+# what two files may both have, since it is the same: what is brought into sight by its whole name (using
+# testing::Each), and names of types of the standard library (using Ints = std::vector<int>), of which
+# convscope_name_aliases() makes such a whole name.
+function(convscope_declared_names file out used)
   file(STRINGS ${file} lines REGEX "^[A-Za-z_]")
   list(FILTER lines EXCLUDE REGEX
     "^(namespace|CONVSCOPE_(KERNEL|REGISTER_SCHEDULE)|TEST|TYPED_TEST|INSTANTIATE_)")
-  string(REGEX REPLACE "using [A-Za-z0-9_:]+::([A-Za-z0-9_]+)" "\\1(" lines "${lines}")
+  convscope_name_aliases("${lines}" lines)
+  string(REGEX MATCHALL "using [A-Za-z0-9_:]+::[A-Za-z0-9_]+" brought "${lines}")
+  list(TRANSFORM brought REPLACE "using " "")
+  list(REMOVE_DUPLICATES brought)
+  set(${used} "${brought}" PARENT_SCOPE)
+  string(REGEX REPLACE "using [A-Za-z0-9_:]+::[A-Za-z0-9_]+" "" lines "${lines}")
   string(REGEX REPLACE "[A-Za-z0-9_]+::[~A-Za-z0-9_]+" "" lines "${lines}")  # Class::function
   string(REGEX MATCHALL "(struct|class|enum) [A-Za-z0-9_]+|[A-Za-z_][A-Za-z0-9_]*( =|[{(;[])"
     names "${lines}")
@@ -21,22 +42,35 @@ function(convscope_declared_names file out)
   set(${out} "${names}" PARENT_SCOPE)
 endfunction()
 
-# A file that gives a name to a type of its own which a header uses too could not see both.
-function(convscope_header_types out)
+# A file that gives a name to a type of its own which a header uses too could not see both. `aliases`:
+# those of standard types, which both may have. Only kernels and tests of their emulation see its
+# headers and those of kernels.
+function(convscope_header_types of_kernels out aliases)
   set(globs ${convscope_folders} tests)
   list(TRANSFORM globs APPEND /*.*h)  # .h, .cuh
   list(TRANSFORM globs PREPEND ${PROJECT_SOURCE_DIR}/)
   file(GLOB_RECURSE headers ${globs})
+  if(NOT of_kernels)
+    list(FILTER headers EXCLUDE REGEX "\\.cuh$|/framework/cuda/emulation/")
+  endif()
   set(all "")
+  set(all_aliases "")
   foreach(header IN LISTS headers)
     file(STRINGS ${header} lines REGEX "^(struct|class|enum|using) ")
+    convscope_name_aliases("${lines}" lines)
+    string(REGEX MATCHALL "using alias_[A-Za-z0-9_:]+" types "${lines}")
+    list(APPEND all_aliases ${types})
+    string(REGEX REPLACE "using alias_[A-Za-z0-9_:]+" "" lines "${lines}")
     string(REGEX MATCHALL "(struct|class|enum|using) (class )?(CONVSCOPE_API )?[A-Za-z0-9_]+" types
       "${lines}")
     list(APPEND all ${types})
   endforeach()
   list(TRANSFORM all REPLACE ".* " "")
   list(REMOVE_DUPLICATES all)
+  list(TRANSFORM all_aliases REPLACE "using " "")
+  list(REMOVE_DUPLICATES all_aliases)
   set(${out} "${all}" PARENT_SCOPE)
+  set(${aliases} "${all_aliases}" PARENT_SCOPE)
 endfunction()
 
 # Replaces the list `sources_variable` by one of files that include them. Two files that declare the
@@ -50,27 +84,46 @@ function(convscope_unite name sources_variable)
   if(ARGN)
     set(most ${ARGN})
   endif()
-  convscope_header_types(header_types)
+  set(of_kernels OFF)
+  if("${${sources_variable}}" MATCHES "\\.cu(;|$)|emulation_test\\.cpp(;|$)")
+    set(of_kernels ON)
+  endif()
+  convscope_header_types(${of_kernels} header_types header_aliases)
+  set(short_aliases ${header_aliases})
+  list(TRANSFORM short_aliases REPLACE ".*::" "")
   set(left "")
   set(units 0)
   foreach(source IN LISTS ${sources_variable})
     get_source_file_property(options ${source} COMPILE_OPTIONS)
     get_source_file_property(definitions ${source} COMPILE_DEFINITIONS)
-    convscope_declared_names(${source} names)
-    set(own ${names})
-    list(REMOVE_ITEM own ${header_types})
+    convscope_declared_names(${source} names used)
+    # What one's own headers have under the same name, too.
+    set(of_ours ${used})
+    list(FILTER of_ours EXCLUDE REGEX "^(std|testing)::")
+    set(other_aliases ${of_ours})
+    list(REMOVE_ITEM other_aliases ${header_aliases})
+    list(TRANSFORM other_aliases REPLACE ".*::" "")
+    list(TRANSFORM of_ours REPLACE ".*::" "")
+    set(all ${names} ${other_aliases} / ${of_ours})
+    set(own ${names} ${other_aliases})
+    list(REMOVE_ITEM own ${header_types} ${short_aliases})
+    set(own_of_ours ${of_ours})
+    list(REMOVE_ITEM own_of_ours ${header_types})
+    list(APPEND own / ${own_of_ours})
     file(STRINGS ${source} for_all_below REGEX "^(using namespace|#define|#undef)")
     set(alone OFF)
     if(CONVSCOPE_ALONE AND source MATCHES "${CONVSCOPE_ALONE}")
       set(alone ON)
     endif()
-    if(alone OR options OR definitions OR for_all_below OR NOT own STREQUAL names)
+    if(alone OR options OR definitions OR for_all_below OR NOT own STREQUAL all)
       list(APPEND left ${source})
       continue()
     endif()
-    convscope_unit_for("${names}" chosen)
+    convscope_unit_for("${names}" "${used}" chosen)
     list(APPEND files_${chosen} ${source})
     list(APPEND names_${chosen} ${names})
+    list(APPEND used_${chosen} ${used})
+    list(REMOVE_DUPLICATES used_${chosen})
     if(chosen EQUAL units)
       math(EXPR units "${units} + 1")
     endif()
@@ -102,11 +155,15 @@ $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage;-Wno-stringop-overflow;-Wno-stri
   set(${sources_variable} ${left} PARENT_SCOPE)
 endfunction()
 
-# The first unit, of those of the caller, that has room (`most`) and none of the names; else a new one.
-function(convscope_unit_for names out)
+# The first unit, of those of the caller, that has room (`most`) and none of the names, neither declared
+# nor brought into sight from elsewhere; else a new one.
+function(convscope_unit_for names used out)
   foreach(unit RANGE ${units})
     list(LENGTH files_${unit} count)
-    set(shared ${names_${unit}} ${names})
+    set(brought ${used_${unit}} ${used})
+    list(REMOVE_DUPLICATES brought)
+    list(TRANSFORM brought REPLACE ".*::" "")
+    set(shared ${names_${unit}} ${names} ${brought})
     list(LENGTH shared all)
     list(REMOVE_DUPLICATES shared)
     list(LENGTH shared different)
