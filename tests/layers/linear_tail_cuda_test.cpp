@@ -305,6 +305,49 @@ TEST_F(LinearTailOnCuda, AddsToGradientsThatAreThere) {
   }
 }
 
+// Whatever the gate says, the copy is that of the weight which is there behind the update.
+TEST_F(LinearTailOnCuda, LeavesCopiesOfTheWeights) {
+  const Tail t{5, {20, 12, 7}};
+  for (const bool open : {true, false}) {
+    for (const DType half : {DType::bf16, DType::f16}) {
+      LinearTailArgs a;
+      a.layers = 2;
+      a.x = t.x().to(cuda());
+      UpdateFactors numbers{};
+      numbers.rate = 0.5;
+      const Tensor factors = Tensor::borrow(&numbers, {sizeof numbers}, DType::u8).to(cuda());
+      const Tensor loss = Tensor::full({1}, open ? 1.0 : NAN, DType::f32, cuda());
+      JoinedUpdate update;
+      update.gate.loss = loss.data<float>();
+      std::vector<Tensor> copies;
+      for (std::size_t k = 0; k < 2; ++k) {
+        LinearTailLayer& z = a.layer[k];
+        z.w = t.w(k).to(cuda());
+        z.g = normal({5, t.sizes[k + 1]}, DType::f32, 40 + k).to(cuda());
+        if (k == 0) z.h = normal({5, 12}, DType::f32, 50).to(cuda());
+        z.dw = Tensor::full(z.w.shape(), NAN, DType::f32, cuda());
+        const bool as_floats = k == 1;
+        copies.push_back(Tensor::zeros(z.w.shape(), as_floats ? DType::f32 : half, cuda()));
+        JoinedRow row;
+        row.dw = z.dw.raw_data();
+        row.w = z.w.data<float>();
+        row.factors = static_cast<const UpdateFactors*>(factors.raw_data());
+        row.copy = {.to = copies[k].raw_data(), .factors = half, .as_floats = as_floats};
+        update.rows.push_back(row);
+      }
+      a.update = &update;
+      linear_tail_weights_kernel.get(cuda())(a);
+      for (std::size_t k = 0; k < 2; ++k) {
+        const Tensor w = a.layer[k].w.to(Device{});
+        EXPECT_EQ(testing::same_bits(w, t.w(k)), !open);
+        EXPECT_TRUE(
+            testing::same_bits(copies[k].to(Device{}).to(DType::f64), w.to(half).to(DType::f64)))
+            << "layer " << k << " " << name_of(half) << (open ? "" : ", closed");
+      }
+    }
+  }
+}
+
 TEST(LinearTail, RefusesWhatDoesNotFit) {
   const auto refuses = [](std::int64_t n, const std::vector<std::int64_t>& sizes) {
     return !linear_tail_refusal(n, sizes).empty();

@@ -4,6 +4,7 @@
 // host and whose update is a launch of its own.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -23,6 +24,7 @@ using Ints = std::vector<std::int64_t>;
 struct Case {
   std::int64_t images = 46, batch = 8;  // 5 full batches and one of 6
   std::int64_t channels = 1, side = 12;
+  bool pools_twice = false;  // the last linear layers then are the only ones to read rounded values
   const char* optimizer = "sgd";
   ComputePrecision precision = ComputePrecision::f32;
   double clip_norm = 0;
@@ -68,13 +70,16 @@ Network network(const Case& c) {
   context.device = cuda();
   context.precision = c.precision;
   Network out;
-  out.model =
-      build_layers({spec("conv2d", "c1", "out_channels", count(3)), spec("relu", "r1"),
-                    spec("max_pool2d", "p1", "kernel_size", Ints{2}),
-                    spec("conv2d", "c2", "out_channels", count(4)), spec("relu", "r2"),
-                    spec("flatten", "flat"), spec("linear", "f3", "out_features", count(12)),
-                    spec("relu", "r3"), spec("linear", "f4", "out_features", count(5))},
-                   {c.batch, c.channels, c.side, c.side}, context);
+  std::vector<LayerSpec> specs{spec("conv2d", "c1", "out_channels", count(3)), spec("relu", "r1"),
+                               spec("max_pool2d", "p1", "kernel_size", Ints{2}),
+                               spec("conv2d", "c2", "out_channels", count(4)), spec("relu", "r2")};
+  if (c.pools_twice) specs.push_back(spec("max_pool2d", "p2", "kernel_size", Ints{2}));
+  for (const LayerSpec& each :
+       {spec("flatten", "flat"), spec("linear", "f3", "out_features", count(12)),
+        spec("relu", "r3"), spec("linear", "f4", "out_features", count(5))}) {
+    specs.push_back(each);
+  }
+  out.model = build_layers(specs, {c.batch, c.channels, c.side, c.side}, context);
   ParameterGroup group;
   group.weight_decay = 1e-3;
   for (const NamedParameter& parameter : out.model->parameters()) {
@@ -86,6 +91,13 @@ Network network(const Case& c) {
   if (std::string(c.optimizer) == "sgd") options.set("momentum", 0.9);
   out.optimizer = type.build({group}, options);
   return out;
+}
+
+bool is_weight_of(const Network& net, const float* data) {
+  return std::ranges::any_of(net.model->parameters(), [&](const NamedParameter& parameter) {
+    const Tensor& value = parameter.variable.value();
+    return value.raw_data() == data && value.shape().rank() > 1;
+  });
 }
 
 double rate(std::int64_t step) { return 0.05 / static_cast<double>(1 + step); }
@@ -103,6 +115,12 @@ std::vector<StepOutcome> train_recorded(const Case& c, const Network& net, bool 
   const auto update = DeviceUpdate(*net.optimizer, cuda(), 1).joined(0);
   EXPECT_TRUE(update != nullptr && steps->plan().joins_update(*update) == joins)
       << steps->plan().text();
+  // All weights of the net, and no bias.
+  EXPECT_EQ(steps->plan().wants_copies(*update), c.precision != ComputePrecision::f32);
+  for (const JoinedRow& row : update->rows) {
+    const bool is_weight = row.w != nullptr && is_weight_of(net, row.w);
+    EXPECT_EQ(row.copy.to != nullptr, is_weight && c.precision != ComputePrecision::f32);
+  }
   for (std::int64_t epoch = 0; epoch < 2; ++epoch) {
     steps->start_epoch(epoch, 0, epoch * loader.batches_per_epoch());
     while (true) {
@@ -174,6 +192,18 @@ TEST_F(JoinedUpdateOnCuda, GivesTheBitsOfAnUpdateOfItsOwn) {
   expect_same_bits({});
   expect_same_bits({.optimizer = "adam"});
   expect_same_bits({.optimizer = "adamw", .precision = ComputePrecision::bf16});
+}
+
+// Steps behind the first one of a launch multiply the copies of weights that the update before has
+// left: of a launch of one step none; of images that another kernel gathers only the weights' own.
+TEST_F(JoinedUpdateOnCuda, GivesTheBitsOfWeightsThatEachKernelRounds) {
+  for (const ComputePrecision half : {ComputePrecision::bf16, ComputePrecision::f16}) {
+    expect_same_bits({.precision = half});
+    expect_same_bits({.channels = 3, .optimizer = "adam", .precision = half});
+    expect_same_bits({.side = 14, .precision = half});
+    expect_same_bits({.side = 16, .pools_twice = true, .precision = half});
+    expect_same_bits({.images = 700, .batch = 140, .precision = half});
+  }
 }
 
 // Gradients are divided where they are made; the update is a launch behind. With 2^23 those of the
