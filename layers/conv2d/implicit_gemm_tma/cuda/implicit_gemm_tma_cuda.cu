@@ -365,8 +365,8 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   // Of f32 images: as halves that the caller has, but as f32 where that takes less time without.
   const GatherPlan& gather = plans->reads_f32 ? plans->from_f32 : plans->gather;
   const double launch_us = weight ? plans->weight.launch_us : gather.launch_us;
-  double us = weight ? plans->weight.us - launch_us
-                     : gather.us * (plans->reads_f32 ? phases_times(gather) : 1) - launch_us;
+  double us = weight ? plans->weight.card_us - launch_us
+                     : gather.card_us * (plans->reads_f32 ? phases_times(gather) : 1) - launch_us;
   // A product of cuBLAS, which reads the weights as they are.
   const bool one_product = direction == Direction::backward_data && is_one_product(z);
   if (one_product) {

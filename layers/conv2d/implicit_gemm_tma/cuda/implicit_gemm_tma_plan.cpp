@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "framework/int_math.h"
+#include "layers/conv2d/shared/cuda/seen_pixels.h"
 
 namespace convscope::implicit_gemm_tma {
 namespace {
@@ -28,6 +29,11 @@ double flops_per_cycle(int columns) { return columns >= 128 ? 4500 : 4150; }
 double row_cycles(int channels, int chunk, int element_bytes = 2) {
   const double whole = chunk * element_bytes / kBytesPerCycle;
   return channels % chunk == 0 ? std::max(whole, 2.0) : whole * 2;
+}
+// What is left of that in the card's forecast: the last chunk alone takes twice as long.
+double last_chunk_part(int channels, int chunk) {
+  if (channels % chunk == 0) return 1;
+  return (channels / chunk + 2.0) / (2.0 * ceil_div(channels, chunk));
 }
 // Of f32 as two halves, with what the step from the tensor cores' sums to f32 takes.
 constexpr double kThreeProducts = 3.2;
@@ -51,6 +57,19 @@ constexpr double kRowsOfTwo[] = {0.87, 0.87, 1.3};
 constexpr double kBoxCycles = 73, kThreeOfWeight = 3.05;
 // Bytes of a cycle, of taps that lie together: one of 25 took 2, five of nine 4.6.
 constexpr double kFirstPiece = 1.35, kMorePieces = 0.65;
+
+// What the card forecasts, beside other cards, of the plan that the constants above choose. Fitted
+// to 200 times of random layers and lists in bf16; each half of them gave nearly the same.
+struct CardRates {
+  // Numbers of 2 bytes leave a tile as fast as the second cache takes them. Boxes of a patch that
+  // taps share are more than one to wait for at the beginning.
+  double tile_cycles = 2000, store_cycles = 0.041, patch_cycles = 750;
+  double launch_us = 0.35, split_us = 0.13;
+  // backward_weight: dw of a block that has some of the taps alone lies in pieces of memory.
+  double weight_step = 230, weight_tile = 3700, two_launches_us = 0.45, direct_us = -0.35;
+  double weight_bytes_per_us = 3.8e6, pieces_us = 4.7e-6;
+};
+constexpr CardRates kCard;
 constexpr int kBox = 256;                   // the longest box
 constexpr int kBarrierBytes = 1024 + 2048;  // alignment of the first stage, and barriers
 
@@ -163,7 +182,7 @@ struct GatherSearch {
 
     // Tiles of all phases, and the steps of the longest and of all.
     const int tiles_n = ceil_div(narrow(z.n), images);
-    double cycles_all = 0, cycles_most = 0;
+    double cycles_all = 0, cycles_most = 0, card_all = 0, card_most = 0;
     int tiles = 0, fewest_patches = 1 << 30;
     const int chunks = ceil_div(depth, chunk_of(shape));
     const int depth_steps = ceil_div(depth, 32 / element_bytes());
@@ -172,6 +191,10 @@ struct GatherSearch {
                                               : f32       ? kStoreCyclesF32
                                                           : kStoreCycles) *
                                                  shape.rows * shape.columns;
+    const double card_tile_cycles = kCard.tile_cycles +
+                                    kCard.store_cycles * shape.rows * shape.columns +
+                                    (shares ? kCard.patch_cycles : 0);
+    const double seen = direction == Direction::forward ? seen_part_of_x(z) : 1;
     plan.column_tiles = ceil_div(columns, shape.columns);
     for (int i = 0; i < geometry.phases_h * geometry.phases_w; ++i) {
       const Line& high = geometry.high[i / geometry.phases_w];
@@ -187,19 +210,27 @@ struct GatherSearch {
       const int weight_rows =
           is_across() ? ceil_div(shape.columns, 64) * shape.chunk : shape.columns;
       const double row = row_cycles(depth, chunk_of(shape), element_bytes());
-      const double rows_cycles =
-          planes * chunks *
-          (groups * box_rows * row + (plan.weights_stay ? 0 : taps * weight_rows) *
-                                         (is_across() ? row_cycles(columns, 64) : row));
+      const double patch_rows = planes * chunks * groups * box_rows * row;
+      const double weight_cycles = planes * chunks * (plan.weights_stay ? 0 : taps * weight_rows) *
+                                   (is_across() ? row_cycles(columns, 64) : row);
       // A patch is given back when products of the next one have begun. With two places for patches
       // the copy of a third waits for that: only the other taps' products hide it.
       const bool waits = planes == 2 && plan.patch_stages == 2 && taps > 0;
       const double hidden = waits ? products * (taps - groups) / taps : products;
-      const double cycles = products + std::max(0.0, rows_cycles - hidden) +
-                            0.15 * std::min(products, rows_cycles) + taps * chunks * kStepCycles;
+      const auto cycles_with = [&](double rows_cycles) {
+        return products + std::max(0.0, rows_cycles - hidden) +
+               0.15 * std::min(products, rows_cycles) + taps * chunks * kStepCycles;
+      };
+      const double cycles = cycles_with(patch_rows + weight_cycles);
+      const double of_last = last_chunk_part(depth, chunk_of(shape));
+      const double card_cycles =
+          cycles_with(patch_rows * of_last +
+                      weight_cycles * (is_across() ? last_chunk_part(columns, 64) : of_last));
       tiles += of_phase;
       cycles_all += cycles * of_phase;
       cycles_most = std::max(cycles_most, cycles);
+      card_all += card_cycles * of_phase;
+      card_most = std::max(card_most, card_cycles);
       if (taps > 0) fewest_patches = std::min(fewest_patches, groups * chunks);
     }
     plan.row_tiles = tiles;
@@ -208,41 +239,52 @@ struct GatherSearch {
                              (direction == Direction::forward ? static_cast<double>(z.p() * z.q())
                                                               : static_cast<double>(z.h * z.w)) *
                              columns;
-    const double memory_us =
-        ((static_cast<double>(z.x_shape().numel()) + static_cast<double>(z.y_shape().numel())) *
-             (planes == 2 ? 4 : element_bytes()) +
-         (f32 && !from_f32 && planes == 1 ? 2 * out_count : 0)) /
-        kMemoryBytesPerUs;
+    const double y_count = static_cast<double>(z.y_shape().numel());
+    const auto memory_us = [&](double x_part) {
+      return ((static_cast<double>(z.x_shape().numel()) * x_part + y_count) *
+                  (planes == 2 ? 4 : element_bytes()) +
+              (f32 && !from_f32 && planes == 1 ? 2 * out_count : 0)) /
+             kMemoryBytesPerUs;
+    };
     const double at_once = static_cast<double>(machine.multiprocessors) * shape.blocks;
     const int most_splits = planes == 2 ? 1 : std::min(16, std::max(1, fewest_patches));
     for (int splits = 1; splits <= most_splits; ++splits) {
       const double part_bytes = splits > 1 ? out_count * 4 * splits : 0;
       if (part_bytes > 100e6) break;
       const double blocks = all_tiles * splits;
-      const double mean = cycles_all / std::max(1, tiles) / splits;
-      const double most = cycles_most / splits;
-      // Two blocks of a multiprocessor share its tensor cores.
-      const double waves = std::ceil(blocks / at_once);
-      double cycles = 0;
-      if (shape.blocks == 1) {
-        cycles = waves * mean + (waves > 1 ? 0 : most - mean) + tile_cycles * waves;
-      } else {
-        const double each = std::ceil(blocks / machine.multiprocessors);
-        cycles = each * mean + tile_cycles * (0.55 * each + 0.45) +
-                 (blocks <= machine.multiprocessors ? 0.85 * mean : 0);
-      }
-      const double sum_us = cycles / kClock;
       const bool alone = shape.blocks == 1 && blocks > machine.multiprocessors / 2;
       const double launch_us =
           kGatherLaunchUs + (splits > 1 ? kSumLaunchUs : 0) + (alone ? kAloneUs : 0);
-      double us = std::max(sum_us, memory_us) + launch_us +
-                  (shape.blocks == 1 ? 0.15 : 0.1) * std::min(sum_us, memory_us);
-      if (splits > 1) us += 0.2 * splits + part_bytes * 2 / kMemoryBytesPerUs / 1.55;
+      // Two blocks of a multiprocessor share its tensor cores.
+      const double waves = std::ceil(blocks / at_once);
+      const auto time_of = [&](double all, double longest, double around, double moved_us,
+                               double split_us) {
+        const double mean = all / std::max(1, tiles) / splits;
+        double cycles = 0;
+        if (shape.blocks == 1) {
+          cycles = waves * mean + (waves > 1 ? 0 : longest / splits - mean) + around * waves;
+        } else {
+          const double each = std::ceil(blocks / machine.multiprocessors);
+          cycles = each * mean + around * (0.55 * each + 0.45) +
+                   (blocks <= machine.multiprocessors ? 0.85 * mean : 0);
+        }
+        const double sum_us = cycles / kClock;
+        const double time = std::max(sum_us, moved_us) + launch_us +
+                            (shape.blocks == 1 ? 0.15 : 0.1) * std::min(sum_us, moved_us);
+        return splits == 1 ? time
+                           : time + split_us * splits + part_bytes * 2 / kMemoryBytesPerUs / 1.55;
+      };
+      const double us = time_of(cycles_all, cycles_most, tile_cycles, memory_us(1), 0.2);
       if (us < best.us) {
         best = plan;
         best.splits = splits;
         best.us = us;
         best.launch_us = launch_us;
+        best.card_us =
+            !f32 ? time_of(card_all, card_most, card_tile_cycles, memory_us(seen), kCard.split_us) +
+                       kCard.launch_us
+            : from_f32 ? time_of(card_all, card_most, tile_cycles, memory_us(seen), 0.2)
+                       : time_of(cycles_all, cycles_most, tile_cycles, memory_us(seen), 0.2);
       }
     }
   }
@@ -267,7 +309,6 @@ struct GatherSearch {
 
       for (int i = 0; i < shape_count(); ++i) {
         const GatherShape& shape = shapes()[i];
-
         if (shape.columns == 16 && columns > 16) continue;
         if (planes == 1 && shape.chunk < 64 && depth > chunk_of(shape)) continue;
         for (const int width : cuts(out_w, shape.rows)) {
@@ -385,15 +426,21 @@ struct WeightSearch {
         const double rows_of_dy = a * rows * row_cycles(k_channels, 64);
         const double rows_of_x =
             all_boxes / tap_tiles * b * box_rows * row_cycles(c_channels, shape.columns);
-        const double rows_cycles =
-            planes == 1
-                ? kSlowerRows[static_cast<int>(sharing)] * (rows_of_dy + rows_of_x)
-                : planes * (kRowsOfTwo[static_cast<int>(sharing)] * (rows_of_dy + rows_of_x) +
-                            kBoxCycles * (a + all_boxes / tap_tiles * b));
         // With few stages copies wait for products.
         const double exposed = plan.stages == 2 ? 0.3 : 0.05;
-        const double step_cycles = std::max(products, rows_cycles) +
-                                   exposed * std::min(products, rows_cycles) + kWeightStepCycles;
+        const auto step_with = [&](double moved_rows, double around) {
+          const double rows_cycles =
+              planes == 1 ? kSlowerRows[static_cast<int>(sharing)] * moved_rows
+                          : planes * (kRowsOfTwo[static_cast<int>(sharing)] * moved_rows +
+                                      kBoxCycles * (a + all_boxes / tap_tiles * b));
+          return std::max(products, rows_cycles) + exposed * std::min(products, rows_cycles) +
+                 around;
+        };
+        const double step_cycles = step_with(rows_of_dy + rows_of_x, kWeightStepCycles);
+        const double card_step_cycles =
+            step_with(rows_of_dy * last_chunk_part(k_channels, 64) +
+                          rows_of_x * last_chunk_part(c_channels, shape.columns),
+                      kCard.weight_step);
         const double part_count =
             static_cast<double>(k_channels) * c_channels * static_cast<double>(z.r * z.s);
         for (int splits = 1; splits <= std::min(steps, 264); ++splits) {
@@ -401,12 +448,11 @@ struct WeightSearch {
           if (splits > 1 && part_bytes > 200e6) break;
           const double blocks = tiles * splits;
           const double waves = std::ceil(blocks / machine.multiprocessors);
-          const double cycles =
-              waves *
-              (std::ceil(static_cast<double>(steps) / splits) * step_cycles + kWeightTileCycles);
-          const double memory_us = (static_cast<double>(z.x_shape().numel()) +
-                                    static_cast<double>(z.y_shape().numel())) *
-                                   2 * planes / kMemoryBytesPerUs;
+          const auto moved_us = [&](double x_part, double bytes_per_us) {
+            return (static_cast<double>(z.x_shape().numel()) * x_part +
+                    static_cast<double>(z.y_shape().numel())) *
+                   2 * planes / bytes_per_us;
+          };
           const bool direct = splits == 1 && store_bytes + kBarrierBytes <= machine.shared_bytes;
           const double stores =
               waves * (direct ? store_bytes / store_rate
@@ -414,16 +460,24 @@ struct WeightSearch {
           const double launch_us =
               !direct ? kTwoLaunchesUs
                       : kDirectLaunchUs + (blocks > machine.multiprocessors / 2 ? kAloneUs : 0);
-          const double us = std::max((cycles + stores) / kClock,
-                                     memory_us + (direct ? part_bytes / kMemoryBytesPerUs : 0)) +
-                            launch_us +
-                            (direct ? 0 : 0.02 * splits + part_bytes * 2 / kMemoryBytesPerUs);
+          const auto time_of = [&](double step, double around, double memory_us) {
+            const double cycles =
+                waves * (std::ceil(static_cast<double>(steps) / splits) * step + around);
+            return std::max((cycles + stores) / kClock,
+                            memory_us + (direct ? part_bytes / kMemoryBytesPerUs : 0)) +
+                   launch_us + (direct ? 0 : 0.02 * splits + part_bytes * 2 / kMemoryBytesPerUs);
+          };
+          const double us = time_of(step_cycles, kWeightTileCycles, moved_us(1, kMemoryBytesPerUs));
           if (us < best.us) {
             best = plan;
             best.splits = splits;
             best.direct = direct;
             best.us = us;
             best.launch_us = launch_us;
+            best.card_us = time_of(card_step_cycles, kCard.weight_tile,
+                                   moved_us(seen_part_of_x(z), kCard.weight_bytes_per_us)) +
+                           (direct ? kCard.direct_us : kCard.two_launches_us) +
+                           (plan.tap_count < taps.taps ? kCard.pieces_us * part_count : 0);
             best.barriers_at = std::max(plan.stages * plan.stage_bytes, direct ? store_bytes : 0);
             best.shared_bytes = static_cast<std::size_t>(best.barriers_at + kBarrierBytes);
           }

@@ -55,6 +55,7 @@ struct GatherPlan {
   int row_tiles = 0, column_tiles = 0;  // of all phases; of the channels
   std::size_t shared_bytes = 0;
   double us = 0, launch_us = 0;  // estimated, and what of it is launches
+  double card_us = 0;            // the same for the card's forecast: see CardRates
   TapSets taps;                  // tiles filled in
 };
 CONVSCOPE_API GatherPlan plan_gather(const Conv2dProblem& problem, Direction direction,
@@ -96,6 +97,7 @@ struct WeightPlan {
   int sum_width = 8;    // channels that a block of the last pass sums, of one k
   std::size_t shared_bytes = 0;
   double us = 0, launch_us = 0;
+  double card_us = 0;
   TapSets taps;
 };
 CONVSCOPE_API WeightPlan plan_weight(const Conv2dProblem& problem, const Machine& machine);
