@@ -59,6 +59,7 @@
 #include "framework/memory/memory.h"
 #include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/implicit_gemm/cuda/implicit_gemm_choice.cuh"
+#include "layers/conv2d/implicit_gemm/cuda/implicit_gemm_forecast.cuh"
 #include "layers/conv2d/shared/cuda/device_time.cuh"
 #include "layers/conv2d/shared/cuda/half_pack_launch.cuh"
 
@@ -498,11 +499,10 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
 struct CostWeights {
   double product[3], launches[3], bytes[3], packing;
 };
-constexpr CostWeights kF32Weights{{1, 1, 1}, {0.72, 0.74, 0.86}, {0.57, 0.73, 0.2}, 1.2};
+constexpr CostWeights kF32Weights{{1, 1, 1}, {0.77, 0.81, 0.86}, {0.57, 0.73, 0.2}, 1.2};
 constexpr CostWeights kTf32Weights{{1.16, 1.2, 1}, {0.55, 0.47, 0.79}, {0.68, 0.52, 0.5}, 0.94};
 constexpr CostWeights kHalfWeights{{1.14, 1, 1}, {0.34, 0.43, 0.39}, {1.3, 2.1, 0.86}, 0.77};
-constexpr CostWeights kChannelsLastWeights{
-    {1.05, 1.05, 0.97}, {0.15, 0.16, 0.2}, {0.58, 0.46, 0.19}, 0};
+constexpr CostWeights kChannelsLastWeights{{1.1, 1.1, 1}, {0.22, 0.22, 0.2}, {0.27, 0.27, 0.05}, 0};
 constexpr double kPhaseLaunches = 0.37;  // of tiles of several phases in a grid, with packing
 
 // The plan's own estimate of the product, said as a share of the tensor cores' peak. Halves run at
@@ -531,19 +531,22 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   const bool at_once = f32 && weight && !plan.is_last() &&
                        pack_channels_log2(plan.channels) == pack_channels_log2(plan.rows);
   const double launches = (packs ? (weight && !at_once ? 3 : 2) : 1) + (f32 ? 1 : 0);
-  const double us = std::max(weights.product[at] * plan.us, 1.0);
+  const double plan_us = weight && !packs ? last_weight_us(plan) : plan.us;
+  const double us = std::max(weights.product[at] * plan_us, 1.0);
+  const double seen = seen_bytes(plan, direction);
   const bool has_phases = packs && plan.phases_h * plan.phases_w > 1;
-  const double passes = weights.packing * packed * bytes + weights.bytes[at] * z.nominal_bytes();
+  const double passes = weights.packing * packed * bytes + weights.bytes[at] * seen;
   const Conv2dCost cost{
       .flops = flops,
-      .bytes = z.nominal_bytes(),
+      .bytes = seen,
       .peak_share = device_time::share_of(flops, us, peak),
       .pass_bytes = packs ? device_time::passed(passes) : passes,
       .launches = weights.launches[at] * launches + (has_phases ? kPhaseLaunches : 0),
       .tensor_cores = true};
   if (weight) return cost;
-  const double pack_bytes = packs ? 0.8 : 2.9, pack_launches = packs ? 0.76 : 0.95;  // of w
-  return device_time::with_preparation(cost, peak, pack_bytes * elements(z.w_shape()) * bytes,
+  const double pack_launches = packs ? 0.76 : 0.95;  // of w
+  return device_time::with_preparation(cost, peak,
+                                       pack_bytes(plan, direction) * elements(z.w_shape()) * bytes,
                                        pack_launches * (f32 ? 2 : 1));
 }
 
