@@ -263,18 +263,27 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   const double peak = kUnmeasuredGpu.tf32_flops;
   const double of_products = plan.of_weights ? 0.65 : 0.88;
   const double of_passes = plan.of_weights ? 1.4 : 1.3;
-  const double of_launches = plan.of_weights ? 0.9 : 0.99;
+  const double of_launches = plan.of_weights ? 0.9 : 0.66;  // each starts while one before it ends
+  // Of planes whose lines are no fours of pixels that begin with a tile, single numbers are read
+  // and written.
+  constexpr double kSingleReads = 0.5, kSingleWrites = 0.7;
+  const bool wide_reads = transform_of(plan, plan.in, 6, 0, nullptr, nullptr, {}).aligned;
+  const bool wide_writes = plan.in.out_w % 4 == 0;
+  const double singles = plan.of_weights ? 0
+                                         : (wide_reads ? 0 : kSingleReads * factors) +
+                                               (wide_writes ? 0 : kSingleWrites * sums);
   const double us =
       of_products * chunks * plan.us + 1e6 * (factors + sums + u) / kUnmeasuredGpu.copy_bytes;
   const auto bytes_of = [](const Shape& shape) { return 4 * number(shape.numel()); };
   const double x = bytes_of(z.x_shape()), y = bytes_of(z.y_shape());
   const double images = plan.of_weights ? 2 * (x + y) : plan.forward ? 2 * x + y : x + 2 * y;
-  const Conv2dCost cost{.flops = flops,
-                        .bytes = z.nominal_bytes(),
-                        .peak_share = device_time::share_of(flops, us, peak),
-                        .pass_bytes = device_time::passed(of_passes * (images + factors + sums)),
-                        .launches = of_launches * (3 * chunks + (plan.of_weights ? 2 : 1)),
-                        .tensor_cores = true};
+  const Conv2dCost cost{
+      .flops = flops,
+      .bytes = z.nominal_bytes(),
+      .peak_share = device_time::share_of(flops, us, peak),
+      .pass_bytes = device_time::passed(of_passes * (images + factors + sums)) + singles,
+      .launches = of_launches * (3 * chunks + (plan.of_weights ? 2 : 1)),
+      .tensor_cores = true};
   // backward_data reads the weights of an input channel, which lie apart.
   constexpr double kPreparationLaunches = 3;
   const double preparation = plan.forward ? 1.5 : 4.5;
