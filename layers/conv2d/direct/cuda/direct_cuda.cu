@@ -430,8 +430,9 @@ double any_us(const Conv2dProblem& z, Direction direction) {
   const double taps = number(z.r * z.s);
   if (direction == Direction::backward_data) {
     const double rounds = number(z.x_shape().numel()) / at_once;
-    // A tap is looked at once, and its channels are summed where it meets a pixel.
-    const double terms = number(z.k_per_group()) * taps / number(z.stride_h * z.stride_w);
+    // A tap is looked at once, and its channels are summed where it meets a pixel: by a whole warp
+    // where any of its threads does, so a stride saves nothing.
+    const double terms = number(z.k_per_group()) * taps;
     return taps * (0.21 + 1.0 * rounds) + terms * (0.016 + 0.17 * rounds) +
            0.075 * number(z.k_per_group()) + kAroundUs;
   }
