@@ -21,6 +21,7 @@ struct Case {
   const char* problem;
   Direction direction;
   const char* fastest;
+  WeightUse use = WeightUse::often;  // once: as the benchmark measures
 };
 constexpr Direction kForward = Direction::forward, kDx = Direction::backward_data,
                     kDw = Direction::backward_weight;
@@ -39,9 +40,9 @@ class AutoChoiceOnCuda : public testing::CudaTest {
     set_machine_ceilings({}, DeviceType::cuda);  // the built-in ones, that costs were fitted with
   }
   static void expect_fastest(const std::vector<Case>& cases) {
-    for (const auto& [text, direction, fastest] : cases) {
-      const Choice<Conv2dProblem> choice = select_algorithm(
-          "auto", Conv2dProblem::parse(text), direction, testing::cuda(), WeightUse::often);
+    for (const auto& [text, direction, fastest, use] : cases) {
+      const Choice<Conv2dProblem> choice =
+          select_algorithm("auto", Conv2dProblem::parse(text), direction, testing::cuda(), use);
       EXPECT_STREQ(choice.algorithm->name, fastest) << text << ", " << name_of(direction);
     }
   }
@@ -58,6 +59,8 @@ TEST_F(AutoChoiceOnCuda, LargeKernels) {
       {"n=128,c=32,h=28,w=28,k=96,r=5,s=5,pad=2", kDx, "fft"},
       {"n=1,c=64,h=112,w=112,k=64,r=21,s=21,pad=10,groups=64", kForward, "fft"},
       {"n=32,c=128,h=56,w=56,k=128,r=9,s=9,pad=4,groups=128", kDx, "fft"},
+      {"n=1,c=512,h=14,w=14,k=512,r=13,s=13,pad=6,groups=512", kDw, "fft"},
+      {"n=1,c=960,h=7,w=7,k=960,r=13,s=13,pad=6,groups=960", kDw, "fft"},
       {"n=32,c=64,h=56,w=56,k=64,r=7,s=7,pad=3,precision=tf32", kForward, "implicit_gemm"},
       {"n=32,c=64,h=56,w=56,k=64,r=11,s=11,pad=5,precision=tf32", kForward, "fft"},
       {"n=32,c=64,h=56,w=56,k=64,r=11,s=11,pad=5,precision=tf32", kDx, "fft"},
@@ -73,6 +76,11 @@ TEST_F(AutoChoiceOnCuda, ManyChannelsOnSmallPlanes) {
       {"n=1,c=256,h=14,w=14,k=256,r=3,s=3,pad=1", kDw, "few_pixels"},
       {"n=32,c=512,h=7,w=7,k=512,r=3,s=3,pad=1,dtype=bf16", kDw, "im2col_gemm"},
       {"n=1,c=512,h=7,w=7,k=512,r=3,s=3,stride=2,pad=1,groups=32", kDw, "implicit_gemm"},
+      // Lines of 10 pixels, which Winograd's passes read and write one by one.
+      {"n=32,c=144,h=10,w=10,k=1280,r=3,s=3,pad=1", kDx, "implicit_gemm_tma_halves",
+       WeightUse::once},
+      {"n=32,c=72,h=7,w=7,k=512,r=3,s=3,pad=1,precision=tf32,layout=channels_last", kForward,
+       "implicit_gemm_tma", WeightUse::once},
   });
 }
 
@@ -114,6 +122,19 @@ TEST_F(AutoChoiceOnCuda, PointsOfChannelsLast) {
       {"n=1,c=16,h=20,w=16,k=96,precision=tf32,layout=channels_last", kDx, "cluster_gemm"},
       {"n=1,c=48,h=10,w=10,k=288,precision=tf32,layout=channels_last", kDx, "cluster_gemm"},
       {"n=32,c=48,h=10,w=10,k=288,precision=tf32,layout=channels_last", kDx, "implicit_gemm_tma"},
+  });
+}
+
+// Strides that step over pixels: a copy leaves them out, a thread waits beside them.
+TEST_F(AutoChoiceOnCuda, Strides) {
+  expect_fastest({
+      {"n=32,c=1280,h=40,w=40,k=224,stride=2,dtype=bf16,types=bf16:f32:f32:bf16,"
+       "layout=channels_last",
+       kForward, "implicit_gemm"},
+      {"n=1,c=72,h=38,w=38,k=80,r=3,s=3,stride=2,pad=1,dtype=bf16,types=bf16:f32:f32:bf16,"
+       "layout=channels_last",
+       kDw, "implicit_gemm"},
+      {"n=1,c=128,h=35,w=35,k=32,stride=2", kDx, "im2col_gemm", WeightUse::once},
   });
 }
 
