@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // implicit_gemm_forecast.cuh: what the card forecasts beside the plan's own estimate: the sums of
 // backward_weight, packing w, and the bytes that are read. Fitted to times of one H200: layers of
-// the lists and of random draws; each half of them gave nearly the same.
+// the lists and of random draws; halves of them gave similar numbers.
 // Read next  implicit_gemm_cuda.cu: cost()
 #pragma once
 

@@ -59,7 +59,7 @@ constexpr double kBoxCycles = 73, kThreeOfWeight = 3.05;
 constexpr double kFirstPiece = 1.35, kMorePieces = 0.65;
 
 // What the card forecasts, beside other cards, of the plan that the constants above choose. Fitted
-// to 200 times of random layers and lists in bf16; each half of them gave nearly the same.
+// to 200 times of random layers and lists in bf16; halves of them gave similar numbers.
 struct CardRates {
   // Numbers of 2 bytes leave a tile as fast as the second cache takes them. Boxes of a patch that
   // taps share are more than one to wait for at the beginning.
