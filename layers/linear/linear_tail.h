@@ -24,8 +24,8 @@ inline constexpr int kMostTailLayers = 4;
 
 struct LinearTailLayer {
   Tensor w, b;  // b undefined: none
-  // w as halves of the type `factors`, [O,I], when somebody has made them; they lie on a multiple of
-  // 16 bytes. null: w is rounded here.
+  // w as halves of the type `factors`, [O,I], on a multiple of 16 bytes, when somebody has made
+  // them; null: w is rounded here.
   const void* w_as_halves = nullptr;
   Tensor h;  // as factors, since nobody reads it otherwise; of the last layer undefined
   Tensor g;  // undefined: no gradients

@@ -176,8 +176,8 @@ double bound_of(DType factors) {
   return factors == DType::f32 ? 4e-6 : factors == DType::bf16 ? 2.5e-3 : 4e-4;
 }
 
-// Of what is stored as a factor, against its magnitude: a sum in another order may be rounded to the
-// other side.
+// Of what is stored as a factor, against its magnitude: a sum in another order may be rounded to
+// the other side.
 double unit_of(DType factors) {
   return factors == DType::f32 ? 0 : factors == DType::bf16 ? 0x1p-7 : 0x1p-10;
 }
@@ -284,9 +284,8 @@ TEST_F(LinearTailOnCuda, KeepsItsBoundOnOffsetsAndHeavyTails) {
       t.heavy = !offset;
       const std::vector<Tensor> want = expected(t), got = on_device(t);
       const Tensor magnitudes = t.magnitudes();
-      for (
-          std::int64_t i = 0; i < got[0].numel();
-          ++i) {  // Sums of 120 exact products in some order; the tensor unit cuts instead of rounding.
+      for (std::int64_t i = 0; i < got[0].numel(); ++i) {
+        // Sums of 120 exact products in some order; the tensor unit cuts instead of rounding.
         const double bound =
             16 * 6e-8 * magnitudes.at(i) + unit_of(factors) * std::abs(want[0].at(i));
         ASSERT_NEAR(got[0].at(i), want[0].at(i), bound) << "value " << i << " " << name_of(factors);
