@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 
 #include "experiments/trainer/recorded_steps.h"
 #include "experiments/trainer/train_step.h"
@@ -25,6 +26,7 @@ struct Case {
   std::int64_t images = 46, batch = 8;  // 5 full batches and one of 6
   std::int64_t channels = 1, side = 12;
   bool pools_twice = false;  // the last linear layers then are the only ones to read rounded values
+  bool changes_weights = false;  // behind each update
   const char* optimizer = "sgd";
   ComputePrecision precision = ComputePrecision::f32;
   double clip_norm = 0;
@@ -100,6 +102,19 @@ bool is_weight_of(const Network& net, const float* data) {
   });
 }
 
+// Changes weights of the first and the last layer, as a mask does.
+std::function<void()> behind_update(const Case& c, const Network& net) {
+  if (!c.changes_weights) return {};
+  std::vector<NamedParameter> all = net.model->parameters();
+  return [all] {
+    for (const NamedParameter& parameter : all) {
+      if (parameter.name == "c1.weight" || parameter.name == "f4.weight") {
+        parameter.variable.value().fill(0.125);
+      }
+    }
+  };
+}
+
 double rate(std::int64_t step) { return 0.05 / static_cast<double>(1 + step); }
 
 std::vector<StepOutcome> train_recorded(const Case& c, const Network& net, bool joins,
@@ -107,7 +122,7 @@ std::vector<StepOutcome> train_recorded(const Case& c, const Network& net, bool 
   const Loader loader(noise(c), {.batch_size = c.batch, .seed = 9, .prefetch = false});
   std::string why;
   const auto steps = RecordedSteps::make(*net.model, net.optimizer.get(), c.clip_norm, loader,
-                                         cuda(), &why, {}, nullptr, scale);
+                                         cuda(), &why, behind_update(c, net), nullptr, scale);
   std::vector<StepOutcome> out;
   EXPECT_NE(steps, nullptr) << why;
   if (!steps) return out;
@@ -146,6 +161,7 @@ std::vector<StepResult> train_stepwise(const Case& c, const Network& net, LossSc
       const auto step = static_cast<std::int64_t>(out.size());
       net.model->set_step(step);
       out.push_back(train_step.run(batch, rate(step)));
+      if (const auto change = behind_update(c, net)) change();
     }
   }
   return out;
@@ -203,6 +219,7 @@ TEST_F(JoinedUpdateOnCuda, GivesTheBitsOfWeightsThatEachKernelRounds) {
     expect_same_bits({.side = 14, .precision = half});
     expect_same_bits({.side = 16, .pools_twice = true, .precision = half});
     expect_same_bits({.images = 700, .batch = 140, .precision = half});
+    expect_same_bits({.changes_weights = true, .precision = half});
   }
 }
 
