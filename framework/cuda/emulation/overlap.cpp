@@ -4,13 +4,12 @@
 #include "framework/cuda/emulation/overlap.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <optional>
-#include <string_view>
 #include <utility>
 
 #include "framework/cuda/emulation/blocks.h"
+#include "framework/cuda/emulation/environment.h"
 
 namespace emulation {
 
@@ -33,8 +32,7 @@ constexpr std::size_t kPiece = 4;    // a change is so many bytes, or several ti
 constexpr std::size_t kPage = 4096;  // compared at once
 
 bool on_in_environment() {
-  const char* text = std::getenv("CONVSCOPE_EMULATION_OVERLAP");
-  return text != nullptr && std::string_view(text) == "latest";
+  return environment_says("CONVSCOPE_EMULATION_OVERLAP", "latest", "none");
 }
 
 struct Progress {

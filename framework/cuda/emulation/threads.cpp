@@ -15,6 +15,7 @@
 
 #include "framework/check.h"
 #include "framework/cuda/emulation/blocks.h"
+#include "framework/cuda/emulation/environment.h"
 #include "framework/cuda/emulation/fiber.h"
 #include "framework/cuda/emulation/overlap.h"
 #include "framework/cuda/emulation/thread_order.h"
@@ -34,9 +35,9 @@ namespace {
 using convscope::cat;
 
 ThreadOrder order_of_environment() {
-  const char* order = std::getenv("CONVSCOPE_EMULATION_ORDER");
-  return order != nullptr && std::string_view(order) == "reverse" ? ThreadOrder::last_first
-                                                                  : ThreadOrder::first_first;
+  return environment_says("CONVSCOPE_EMULATION_ORDER", "reverse", "forward")
+             ? ThreadOrder::last_first
+             : ThreadOrder::first_first;
 }
 ThreadOrder& order_now() {
   static ThreadOrder order = order_of_environment();

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <cstdlib>
 #include <functional>
 #include <limits>
 #include <numeric>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "framework/cuda/blas.cuh"
+#include "framework/cuda/emulation/environment.h"
 #include "framework/cuda/emulation/runtime.h"
 #include "framework/cuda/emulation/thread_order.h"
 #include "framework/cuda/launch.cuh"
@@ -334,6 +336,21 @@ TEST(Emulation, WhatAKernelThrowsLeavesTheLaunch) {
   launch(halves_of_a_warp, {.block = dim3(32)}, out.data());
   EXPECT_EQ(out.values()[0], 120);
   launch(throws_behind_a_barrier, {.block = dim3(64)}, 64);
+}
+
+// A word that is mistyped would run the tests in the usual way and show nothing.
+TEST(Emulation, KnowsTheWordsOfItsVariables) {
+  const char* const name = "CONVSCOPE_EMULATION_WORD_OF_A_TEST";
+  const auto says = [&] { return emulation::environment_says(name, "reverse", "forward"); };
+  EXPECT_FALSE(says());
+  for (const auto& [given, is_reverse] :
+       {std::pair{"reverse", true}, {"forward", false}, {"", false}}) {
+    ::setenv(name, given, 1);
+    EXPECT_EQ(says(), is_reverse) << given;
+  }
+  ::setenv(name, "revers", 1);
+  EXPECT_ERROR(ErrorKind::kInvalid, "to be reverse or forward, got 'revers'", says());
+  ::unsetenv(name);
 }
 
 TEST(Emulation, GridsBeginWithTheirFirstThreadOrWithTheirLast) {
