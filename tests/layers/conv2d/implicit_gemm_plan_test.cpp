@@ -5,11 +5,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <set>
 #include <tuple>
 #include <vector>
+
+#include "layers/conv2d/shared/cuda/seen_pixels.h"
 
 namespace convscope::implicit_gemm {
 namespace {
@@ -148,6 +151,32 @@ TEST(ImplicitGemmPlan, ABlockThatIsAloneOnAMultiprocessorWaitsForItsLoads) {
   EXPECT_EQ(kAloneSteps[1], 1);
   EXPECT_LT(kAloneSteps[2], 2);  // or two would be done before one
   EXPECT_LT(kAloneSteps[3], 3);
+}
+
+// On a line that is so long that its ends do not count.
+TEST(SeenPixels, AreThoseThatSomeTapStandsOn) {
+  constexpr int kInput = 12 * 5000;
+  for (const int kernel : {1, 2, 3, 7}) {
+    for (const int stride : {1, 2, 3, 4, 6}) {
+      for (const int dilation : {1, 2, 3, 4}) {
+        const Dimension d{kInput, kernel, stride, 0, dilation};
+        std::vector<bool> met(kInput);
+        for (int p = 0; p < d.output(); ++p) {
+          for (int r = 0; r < kernel; ++r) {
+            met[static_cast<std::size_t>(p * stride + r * dilation)] = true;
+          }
+        }
+        Conv2dProblem z;
+        z.r = kernel;
+        z.stride_h = stride;
+        z.dilation_h = dilation;
+        z.s = z.stride_w = z.dilation_w = 1;
+        const auto count = static_cast<double>(std::count(met.begin(), met.end(), true));
+        EXPECT_NEAR(seen_part_of_x(z), count / kInput, 1e-3)
+            << kernel << " taps, stride " << stride << ", dilation " << dilation;
+      }
+    }
+  }
 }
 
 }  // namespace

@@ -5,17 +5,21 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
+#include <numeric>
 
 #include "layers/conv2d/problem.h"
 
 namespace convscope {
 
-// A stride steps over pixels that a smaller kernel never sees.
+// A stride steps over pixels that a smaller kernel never sees, and so does a dilation that has a
+// factor in common with it. The edges of an image do not count.
 inline double seen_part_of_x(const Conv2dProblem& z) {
-  const auto of_line = [](std::int64_t taps, std::int64_t stride) {
-    return std::min(1.0, static_cast<double>(taps) / static_cast<double>(stride));
+  const auto of_line = [](std::int64_t taps, std::int64_t stride, std::int64_t dilation) {
+    const std::int64_t places = stride / std::gcd(stride, dilation);  // that taps can stand on
+    return static_cast<double>(std::min(taps, places)) / static_cast<double>(stride);
   };
-  return of_line(z.r, z.stride_h) * of_line(z.s, z.stride_w);
+  return of_line(z.r, z.stride_h, z.dilation_h) * of_line(z.s, z.stride_w, z.dilation_w);
 }
 
 }  // namespace convscope
