@@ -99,9 +99,9 @@ class CONVSCOPE_API PlanBuilder {
   void make_gradient_factors(ValueId value);
   // The next call writes it.
   Tensor factors_target(ValueId value, bool halves, bool bound);
-  Tensor gradient_factors_target(
-      ValueId
-          value);  // The value has been rounded to the half type that its only reader multiplies.
+  Tensor gradient_factors_target(ValueId value);
+
+  // The value has been rounded to the half type that its only reader multiplies.
   void set_rounded(ValueId value) { state(graph_.owner(value)).is_rounded = true; }
   bool is_rounded(ValueId value) { return state(graph_.owner(value)).is_rounded; }
 

@@ -226,7 +226,7 @@ struct FewChannelBackward {
   bool only_dy_is_new = false;
   bool adds_pieces = true;  // false: somebody else adds few_channel_sums()
   DType factors = DType::f32;
-  bool all_is_rounded = false;  // to `factors`: x, w, and y[0] of two; of dy nothing is
+  bool all_is_rounded = false;  // to `factors`: x, w, and y[0] of two stages; dy never is
 };
 
 // What the kernels need beside the pointers: who does what, and where each piece of shared memory
