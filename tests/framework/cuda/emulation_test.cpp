@@ -20,6 +20,7 @@
 #include "framework/cuda/launch.cuh"
 #include "framework/cuda/tma.cuh"
 #include "tests/framework/cuda/on_device.h"
+#include "tests/support/expect_error.h"
 
 namespace convscope {
 namespace {
