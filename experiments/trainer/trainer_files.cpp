@@ -212,8 +212,10 @@ void Trainer::measure_result() {
     evaluator = std::make_unique<Evaluator>(*setup_.model, *images, setup_.device, setup_.plan);
   }
   const std::vector<CheckResult> compared = check_results();
+  const double before = run_seconds();
   inference_ = evaluator->time();
-  forget_check_results();  // of the batches that were timed
+  start_s_ += run_seconds() - before;  // the run's clock stands still: nothing was learned
+  forget_check_results();              // of the batches that were timed
   for (const CheckResult& one : compared) note_check(one);
   if (tensorboard_ && inference_) {
     tensorboard_->add(state_.step, {{"time/inference_s", inference_->batch_s}});
