@@ -44,10 +44,18 @@ std::vector<Conv2dProblem> in_some_types(const Conv2dProblem& problem, std::size
   return {all[0], all[1 + turn % 3]};
 }
 
-// "" or a report. On a GPU, where threads run in any order, a second run must give the same bits.
+// "" or a report. On a GPU, where threads run in any order, a second run must give the same bits. On
+// the emulation, which takes its time, a card that is exact on integers computes these and one of
+// the other two: which one is `turn`'s choice.
 std::string check_card(ConvolutionCase& exact, ConvolutionCase& bounded, ConvolutionCase& skewed,
-                       const Conv2dAlgorithm& card, Direction direction) {
+                       const Conv2dAlgorithm& card, Direction direction, int turn) {
   std::vector<float> bits[2];
+  if (testing::is_emulated() && card.exact_on_integers) {
+    ConvolutionCase& other = turn % 2 == 0 ? bounded : skewed;
+    other.set_shift(turn % 2);
+    const std::string wrong = other.check(card, direction);
+    return wrong.empty() ? exact.check(card, direction) : wrong;
+  }
   bounded.set_shift(0);
   std::string wrong = bounded.check(card, direction, &bits[0]);
   if (!wrong.empty()) return wrong;
@@ -98,7 +106,7 @@ int check_all(const std::vector<Conv2dProblem>& problems, const char* only = nul
                                                      checks % 2 == 0 ? Tier::offset : Tier::heavy);
         }
         ++checks;
-        const std::string wrong = check_card(*exact, *bounded, *skewed, card, direction);
+        const std::string wrong = check_card(*exact, *bounded, *skewed, card, direction, checks);
         EXPECT_EQ(wrong, "");
         if (!wrong.empty()) failed.insert(key);
       }
@@ -179,7 +187,7 @@ TEST_F(Conv2dOnCuda, AgreesWithTheReferenceAcrossTheTilesOfItsKernels) {
       "n=3,c=33,h=12,w=13,k=65,r=3,s=3,pad=1,stride=2",
       "n=1,c=72,h=44,w=44,k=8,r=3,s=3,stride=2,pad=1",  // dx beyond half of the emulated L2 cache
       "n=2,c=70,h=12,w=12,k=130",                       // 1x1
-      "n=2,c=3,h=70,w=67,k=9,r=5,s=5,pad=2",            // wide images, few channels
+      "n=2,c=3,h=30,w=67,k=9,r=5,s=5,pad=2",            // wide images, few channels
       "n=2,c=5,h=70,w=67,k=5,r=3,s=3,pad=1,groups=5",   // depthwise over several tiles
       "n=40,c=4,h=6,w=6,k=8,r=3,s=3,pad=1",             // more images than a block takes
   };
