@@ -44,9 +44,9 @@ std::vector<Conv2dProblem> in_some_types(const Conv2dProblem& problem, std::size
   return {all[0], all[1 + turn % 3]};
 }
 
-// "" or a report. On a GPU, where threads run in any order, a second run must give the same bits. On
-// the emulation, which takes its time, a card that is exact on integers computes these and one of
-// the other two: which one is `turn`'s choice.
+// "" or a report. On a GPU, where threads run in any order, a second run must give the same bits.
+// The emulation takes its time: there a card that is exact on integers computes these and one of
+// the other two, as `turn` says.
 std::string check_card(ConvolutionCase& exact, ConvolutionCase& bounded, ConvolutionCase& skewed,
                        const Conv2dAlgorithm& card, Direction direction, int turn) {
   std::vector<float> bits[2];
