@@ -57,6 +57,7 @@ class CONVSCOPE_API Conv2dOp final : public PlanOp {
   }
 
   bool could_read_factors(const PlanGraph& graph) const override;
+  FactorsRead would_read_factors(const PlanGraph& graph) const override;
   bool reads_factors(const PlanGraph& graph, std::size_t input) const override;
   bool reads_gradient_factors(const PlanGraph& graph) const override;
   // Somebody asks for dx and for dw, so that one kernel may make them together.
@@ -112,6 +113,8 @@ class CONVSCOPE_API Conv2dOp final : public PlanOp {
     return problem_.math == MathMode::tf32 && problem_.dtype == DType::f32 && of_layer_ && !sparse_;
   }
   void check_layout(Device device) const;
+  // What a direction would run with its channels last, as far as nobody has measured; null: none.
+  const Conv2dAlgorithm* card_in_channels_last(const PlanGraph& graph, Direction direction) const;
   // It is asked for, and reads factors where they are given.
   bool takes_factors(Direction direction) const;
   // The forward that leaves mean and spread of its channels; null: nobody asks for them, or the

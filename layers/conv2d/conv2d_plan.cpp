@@ -230,16 +230,37 @@ bool Conv2dOp::takes_factors(Direction direction) const {
          !conv2d_reads_f32_kernel.get({.type = card->device})(problem_, direction);
 }
 
-bool Conv2dOp::could_read_factors(const PlanGraph& graph) const {
-  if (!is_tf32() || of_layer_->policy().layout == "nchw") return false;
+const Conv2dAlgorithm* Conv2dOp::card_in_channels_last(const PlanGraph& graph,
+                                                       Direction direction) const {
   Conv2dProblem problem = problem_;
   problem.layout = ActivationLayout::channels_last;
-  const std::string& policy = of_layer_->policy().of(Direction::forward);
-  const Decision decision = decide_unrun<Conv2dProblem>(
-      policy, question_of(problem, Direction::forward, graph.device(), use_));
-  if (!decision.error.empty()) return false;
-  return of_layer_->policy().layout == "blocked" ||
-         conv2d_algorithms(graph.device().type).find(decision.names.first)->takes_half_factors;
+  const std::string& policy = of_layer_->policy().of(direction);
+  const Decision decision =
+      decide_unrun<Conv2dProblem>(policy, question_of(problem, direction, graph.device(), use_));
+  if (!decision.error.empty()) return nullptr;
+  return conv2d_algorithms(graph.device().type).find(decision.names.first);
+}
+
+bool Conv2dOp::could_read_factors(const PlanGraph& graph) const {
+  if (!is_tf32() || of_layer_->policy().layout == "nchw") return false;
+  const Conv2dAlgorithm* const card = card_in_channels_last(graph, Direction::forward);
+  return card != nullptr && (of_layer_->policy().layout == "blocked" || card->takes_half_factors);
+}
+
+PlanOp::FactorsRead Conv2dOp::would_read_factors(const PlanGraph& graph) const {
+  if (!is_tf32() || of_layer_->policy().layout == "nchw") return {};
+  Conv2dProblem problem = problem_;
+  problem.layout = ActivationLayout::channels_last;
+  const auto reads = [&](Direction direction) {
+    if (choice(direction).algorithm == nullptr) return false;
+    const Conv2dAlgorithm* const card = card_in_channels_last(graph, direction);
+    if (card == nullptr || !card->takes_half_factors) return false;
+    return use_ == WeightUse::once ||
+           !conv2d_reads_f32_kernel.get(graph.device())(problem, direction);
+  };
+  const bool in_dw = reads(Direction::backward_weight);
+  return {.image = reads(Direction::forward) || in_dw,
+          .gradient = reads(Direction::backward_data) || in_dw};
 }
 
 bool Conv2dOp::reads_factors(const PlanGraph& graph, std::size_t input) const {

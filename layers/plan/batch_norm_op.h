@@ -34,6 +34,7 @@ class CONVSCOPE_API BatchNormOp final : public PlanOp {
   std::optional<double> layout_ms(const PlanGraph&, ActivationLayout layout) const override {
     return same_in_both(layout);
   }
+  bool would_write_factors(const PlanGraph& graph) const override { return graph.training(); }
 
  private:
   void emit_running_factors(PlanBuilder& builder, const Tensor& factor, const Tensor& shift);

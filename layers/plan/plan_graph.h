@@ -94,6 +94,14 @@ class CONVSCOPE_API PlanOp {
   // With its channels last it would read its image as factors of products, which are made once for
   // all that read them (dispatch/layout/half_factors.h). plan_layouts.cpp asks.
   virtual bool could_read_factors(const PlanGraph&) const { return false; }
+  // With its channels last: of what it would read factors, and not f32 because that is faster; and
+  // whether it would write those of its result and of the gradient of its image. plan_layouts.cpp
+  // counts the passes that make what nobody writes.
+  struct FactorsRead {
+    bool image = false, gradient = false;  // of its output
+  };
+  virtual FactorsRead would_read_factors(const PlanGraph&) const { return {}; }
+  virtual bool would_write_factors(const PlanGraph&) const { return false; }
   // Reads this one of its inputs as factors alone; the same of the gradient of its output.
   virtual bool reads_factors(const PlanGraph&, std::size_t) const { return false; }
   virtual bool reads_gradient_factors(const PlanGraph&) const { return false; }

@@ -9,6 +9,8 @@
 namespace convscope {
 namespace {
 
+constexpr double kCallMs = 2e-3;  // so that values of a few KiB do not look free
+
 // One of the two is f32 [N,C,H,W], the other one has its channels last.
 void emit_half_copy(PlanBuilder& builder, const Tensor& from, ValueId from_value, const Tensor& to,
                     ValueId to_value, bool accumulate, const Shape& images) {
@@ -64,7 +66,6 @@ void LayoutOp::backward(PlanBuilder& builder) {
 }
 
 double conversion_ms(const PlanGraph& graph, ValueId value, ActivationLayout layout) {
-  constexpr double kCallMs = 2e-3;  // so that values of a few KiB do not look free
   const Shape& images = graph.shape(value);
   if (has_one_order(images, layout)) return 0;
   const auto plain = static_cast<double>(images.numel());
@@ -72,6 +73,14 @@ double conversion_ms(const PlanGraph& graph, ValueId value, ActivationLayout lay
   const double once = kCallMs + estimated_ms({.bytes = sizeof(float) * (plain + blocked)},
                                              graph.device().type, DType::f32);
   return graph.wants_gradient(value) ? 2 * once : once;
+}
+
+// Two calls: the largest magnitude, then the halves.
+double factors_ms(const PlanGraph& graph, ValueId value) {
+  const auto stored = static_cast<double>(
+      stored_shape(graph.shape(value), ActivationLayout::channels_last).numel());
+  return 2 * kCallMs +
+         estimated_ms({.bytes = (2 * sizeof(float) + 2) * stored}, graph.device().type, DType::f32);
 }
 
 bool has_one_order(const Shape& images, ActivationLayout layout) {

@@ -26,6 +26,9 @@ class CONVSCOPE_API LayoutOp final : public PlanOp {
 // What the copies of `value` into another layout take in one step, with those of its gradient.
 CONVSCOPE_API double conversion_ms(const PlanGraph& graph, ValueId value,
                                    ActivationLayout layout = ActivationLayout::blocked);
+// What a pass takes that makes factors of an f32 image with its channels last, or of its gradient
+// (PlanBuilder::make_factors).
+CONVSCOPE_API double factors_ms(const PlanGraph& graph, ValueId value);
 // It and [N,C,H,W] put the elements into the same order: one pixel, whole blocks.
 CONVSCOPE_API bool has_one_order(const Shape& images,
                                  ActivationLayout layout = ActivationLayout::blocked);

@@ -12,7 +12,8 @@
 // On a GPU   kernels of f32 read [N,C,H,W]. What computes with codes has blocks, and its f32
 //            numbers are copied where others read them. Networks of tf32 are asked about channels
 //            last: their products read halves that are made of such images without a transposition,
-//            once for all that read them.
+//            once for all that read them. Batch norm writes them beside its result; where nobody
+//            does, such as behind a copy, it costs a pass to make them.
 // Not here   which algorithm a convolution runs: its policy chooses for each layout
 //            (Conv2dOp::layout_ms).
 #include <algorithm>
@@ -38,13 +39,17 @@ struct Costs {
   double plain = 0, stored = kImpossible;
   // More than `stored` when its first input is [N,C,H,W] and need not be copied.
   double plain_input = kImpossible;
+  PlanOp::FactorsRead factors = {};  // what it reads, as stored
 };
 
 class Layouts {
  public:
   // `stored` is the layout beside [N,C,H,W]: blocked or channels_last.
   Layouts(PlanGraph& graph, ActivationLayout stored) : graph_(graph), stored_(stored) {
-    for (const auto& op : graph_.ops()) costs_[op.get()] = costs_of(*op);
+    for (const auto& op : graph_.ops()) {
+      costs_[op.get()] = costs_of(*op);
+      if (stored_ == channels_last) costs_[op.get()].factors = op->would_read_factors(graph_);
+    }
   }
 
   void choose() {
@@ -53,7 +58,7 @@ class Layouts {
     const auto& ops = graph_.ops();
     for (const auto& op : ops) {
       const Costs& costs = costs_.at(op.get());
-      nodes.push_back({costs.plain, costs.stored});
+      nodes.push_back({costs.plain, costs.stored + unwritten_factors_ms(*op)});
     }
     const int plain = static_cast<int>(nodes.size());  // whoever brings images and takes the result
     nodes.push_back({0, kImpossible});
@@ -71,7 +76,9 @@ class Layouts {
         if (!is_image(graph_, input)) continue;
         const double copy = conversion_ms(graph_, input, stored_);
         const int reader = op.reads_plain(at) ? plain : i;
-        edges.push_back({producer(input), reader, std::min(copy, plain_input_ms(op, input)), copy});
+        edges.push_back({producer(input), reader,
+                         std::min(copy, plain_input_ms(op, input)) + lost_factors_ms(op, at),
+                         copy + lost_gradient_factors_ms(op, input)});
       }
     }
     if (is_image(graph_, graph_.result())) {
@@ -149,6 +156,57 @@ class Layouts {
   // What it costs a blocked operation to read this input as [N,C,H,W], without a copy.
   double plain_input_ms(const PlanOp& op, ValueId input) const {
     return input == op.inputs[0] ? costs_.at(&op).plain_input : kImpossible;
+  }
+
+  // ---- factors of products (dispatch/layout/half_factors.h), with channels last ----
+
+  const PlanOp* producer_of(ValueId value) const {
+    for (const auto& op : graph_.ops()) {
+      if (op->output == value) return op.get();
+    }
+    return nullptr;
+  }
+  PlanOp::FactorsRead factors_read(const PlanOp& op) const { return costs_.at(&op).factors; }
+  // Those of an image are made once: each of its readers has a part of what that costs.
+  double part_of_factors_ms(ValueId image) const {
+    const auto readers = std::ranges::count_if(graph_.ops(), [&](const auto& op) {
+      return factors_read(*op).image && op->inputs[0] == image;
+    });
+    return factors_ms(graph_, image) / static_cast<double>(readers);
+  }
+  bool writes_factors(const PlanOp* op) const {
+    return op != nullptr && op->would_write_factors(graph_);
+  }
+  bool somebody_writes_gradient_factors(ValueId value) const {
+    return std::ranges::any_of(graph_.ops(), [&](const auto& op) {
+      return !op->inputs.empty() && op->inputs[0] == value && writes_factors(op.get());
+    });
+  }
+
+  // Of those that no other operation would write, in whatever layout.
+  double unwritten_factors_ms(const PlanOp& op) const {
+    const PlanOp::FactorsRead reads = factors_read(op);
+    double ms = 0;
+    if (reads.image && !writes_factors(producer_of(op.inputs[0]))) {
+      ms += part_of_factors_ms(op.inputs[0]);
+    }
+    if (reads.gradient && !somebody_writes_gradient_factors(op.output)) {
+      ms += factors_ms(graph_, op.output);
+    }
+    return ms;
+  }
+  // Of those that its producer would write, had it channels last, too.
+  double lost_factors_ms(const PlanOp& op, std::size_t at) const {
+    const bool lost =
+        at == 0 && factors_read(op).image && writes_factors(producer_of(op.inputs[0]));
+    return lost ? part_of_factors_ms(op.inputs[0]) : 0;
+  }
+  // The same of those of its input's gradient, which the producer of the input would read.
+  double lost_gradient_factors_ms(const PlanOp& op, ValueId input) const {
+    const PlanOp* const producer = producer_of(input);
+    const bool lost =
+        producer != nullptr && factors_read(*producer).gradient && writes_factors(&op);
+    return lost ? factors_ms(graph_, input) : 0;
   }
 
   static std::unique_ptr<PlanOp> copy_of(const PlanOp& reader, ValueId from, ValueId to,

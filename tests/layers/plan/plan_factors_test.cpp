@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// plan_factors_test.cpp: the layouts of a planned step in tf32 on a GPU count the passes that make
+// factors of images. The operations here have costs that are known.
+#include <gtest/gtest.h>
+
+#include "layers/plan/layouts/layout_op.h"
+
+namespace convscope {
+namespace {
+
+using enum ActivationLayout;
+
+struct Costs {
+  double nchw = 0, channels_last = 0;  // ms; below 0: it cannot
+};
+
+class FakeOp : public PlanOp {
+ public:
+  explicit FakeOp(const Costs& costs) : costs_(costs) {}
+  std::string text() const override { return "fake"; }
+  void forward(PlanBuilder&) override {}
+  void backward(PlanBuilder&) override {}
+  std::optional<double> layout_ms(const PlanGraph&, ActivationLayout layout) const override {
+    const double ms = layout == nchw ? costs_.nchw : costs_.channels_last;
+    return ms >= 0 ? std::optional(ms) : std::nullopt;
+  }
+
+ private:
+  Costs costs_;
+};
+
+// Multiplies its image in the forward, and in dw with the gradient of its result.
+class Product final : public FakeOp {
+ public:
+  using FakeOp::FakeOp;
+  bool could_read_factors(const PlanGraph&) const override { return true; }
+  FactorsRead would_read_factors(const PlanGraph&) const override {
+    return {.image = true, .gradient = true};
+  }
+};
+
+class Norm final : public FakeOp {
+ public:
+  using FakeOp::FakeOp;
+  bool would_write_factors(const PlanGraph&) const override { return true; }
+};
+
+constexpr Costs kFree{}, kPlainAlone{.nchw = 0, .channels_last = -1};
+
+// A graph of images of one shape. A product gains `copies` copies and `passes` passes over such an
+// image when its channels are last.
+struct Net {
+  const Shape images{16, 32, 28, 28};
+  PlanGraph graph{images, PlanMode::training, {.type = DeviceType::cuda}};
+
+  template <class Op>
+  ValueId add(std::vector<ValueId> from, const Costs& costs) {
+    const ValueId out = graph.add(std::make_unique<Op>(costs), std::move(from), images, true);
+    graph.set_result(out);
+    return out;
+  }
+  // Copies of images that want a gradient go both ways.
+  ValueId add_product(ValueId from, double gain) { return add<Product>({from}, {gain, 0}); }
+  double copy_there() const { return conversion_ms(graph, PlanGraph::input(), channels_last); }
+  double copies_of_both() const { return 2 * copy_there(); }
+  double pass() const { return factors_ms(graph, PlanGraph::input()); }
+  bool is_last(ValueId value) const { return graph.layout(value) == channels_last; }
+  void choose_layouts() {
+    for (const PlanRewrite& rewrite : plan_rewrites()) {
+      if (rewrite.name == "layouts" && rewrite.device == DeviceType::cuda) rewrite.run(graph);
+    }
+  }
+};
+
+// Nobody writes the factors of what a copy brings, neither of the images nor of a gradient.
+TEST(PlanFactors, BehindACopyTakeAPassEach) {
+  for (const double passes : {1.5, 2.5}) {
+    Net net;
+    const double gain = net.copy_there() + net.copies_of_both() + passes * net.pass();
+    const ValueId y = net.add_product(PlanGraph::input(), gain);
+    net.add<Norm>({y}, kPlainAlone);
+    net.choose_layouts();
+    EXPECT_EQ(net.is_last(y), passes > 2) << passes;
+  }
+}
+
+TEST(PlanFactors, OfAGradientAreWrittenByTheNormBehind) {
+  for (const double passes : {0.5, 1.5}) {
+    Net net;
+    const double gain = net.copy_there() + net.copies_of_both() + passes * net.pass();
+    const ValueId y = net.add_product(PlanGraph::input(), gain);
+    const ValueId z = net.add<Norm>({y}, kFree);
+    net.choose_layouts();
+    EXPECT_EQ(net.is_last(y), passes > 1) << passes;
+    EXPECT_EQ(net.is_last(z), passes > 1) << passes;
+  }
+}
+
+// The norm in front has the product's layout, since it then writes what the product reads.
+TEST(PlanFactors, OfAnImageAreWrittenByTheNormInFront) {
+  for (const double passes : {0.5, 1.5}) {
+    Net net;
+    const ValueId x = net.add<Norm>({PlanGraph::input()}, kFree);
+    const double gain = net.copy_there() + net.copies_of_both() + passes * net.pass();
+    const ValueId y = net.add_product(x, gain);
+    net.add<FakeOp>({y}, kPlainAlone);  // writes no factors of the gradient
+    net.choose_layouts();
+    EXPECT_EQ(net.is_last(y), passes > 1) << passes;
+    EXPECT_EQ(net.is_last(x), passes > 1) << passes;
+  }
+}
+
+// One that stays [N,C,H,W] writes none.
+TEST(PlanFactors, OfAnImageBehindANormInAnotherLayoutTakeAPass) {
+  for (const double passes : {1.5, 2.5}) {
+    Net net;
+    const ValueId x = net.add<Norm>({PlanGraph::input()}, kPlainAlone);
+    const double gain = 2 * net.copies_of_both() + passes * net.pass();
+    const ValueId y = net.add_product(x, gain);
+    net.choose_layouts();
+    EXPECT_EQ(net.is_last(y), passes > 2) << passes;
+  }
+}
+
+TEST(PlanFactors, OfTwoReadersAreMadeOnce) {
+  for (const double passes : {1.25, 1.75}) {  // of each: half a pass for x, one for dy
+    Net net;
+    const double gain = net.copy_there() + net.copies_of_both() + passes * net.pass();
+    const ValueId a = net.add_product(PlanGraph::input(), gain);
+    const ValueId b = net.add_product(PlanGraph::input(), gain);
+    net.add<FakeOp>({a, b}, kPlainAlone);
+    net.choose_layouts();
+    EXPECT_EQ(net.is_last(a), passes > 1.5) << passes;
+    EXPECT_EQ(net.is_last(b), passes > 1.5) << passes;
+  }
+}
+
+TEST(PlanFactors, CostWhatTwoCallsAndTenBytesOfEachNumberTake) {
+  const Net net;
+  // Nine channels are stored as 16.
+  const PlanGraph nine({16, 9, 28, 28}, PlanMode::training, {.type = DeviceType::cuda});
+  const PlanGraph sixteen({16, 16, 28, 28}, PlanMode::training, {.type = DeviceType::cuda});
+  EXPECT_EQ(factors_ms(nine, PlanGraph::input()), factors_ms(sixteen, PlanGraph::input()));
+  EXPECT_GT(net.pass(), factors_ms(sixteen, PlanGraph::input()));
+  EXPECT_GE(net.pass(), 4e-3);
+}
+
+}  // namespace
+}  // namespace convscope
