@@ -8,6 +8,7 @@ The last class spoils pages on purpose and looks whether the checks notice. Skip
 chromium.
 """
 import html
+import itertools
 import pathlib
 import re
 import subprocess
@@ -50,43 +51,40 @@ def call(*words):
                           timeout=600)
 
 
-class EveryLesson(unittest.TestCase):
-    def look(self, check, directions=DIRECTIONS, **look):
-        for (name, direction), path in pages.items():
-            if direction in directions:
-                with self.subTest(page=path.name), browser.page(path, **look) as page:
-                    self.assertEqual(check(page), [])
+def console_problems(page):
+    """What is on the console, and other files that were asked for."""
+    return page.complaints()
 
+
+class EveryLesson(unittest.TestCase):
     def test_there_are_pages_of_all_rooms_with_a_lesson(self):
         self.assertLessEqual({"direct", "im2col_gemm", "gemm_1x1", "winograd", "fft", "depthwise",
                               "implicit_gemm", "block_sparse", "int8"}, {name for name, _ in pages})
 
-    def test_at_the_end_the_result_is_that_of_the_seven_loops(self):
+    def test_replay_lines_result_cache_and_console(self):
+        # One visit for all: to open a page takes longer than to look at it. Each check goes where it
+        # wants to be, and the console is read last.
         for (name, direction), path in pages.items():
+            checks = [look_checks.replay_problems, look_checks.line_problems]
             if name != "int8":
-                with self.subTest(page=path.name), browser.page(path) as page:
-                    self.assertEqual(look_checks.end_problems(page), [])
-
-    def test_steps_the_way_back_and_the_slider_agree(self):
-        self.look(look_checks.replay_problems)
-
-    def test_the_cache_counts_as_one_computed_here(self):
-        self.look(look_checks.cache_problems, DIRECTIONS[:1])
-
-    def test_the_marked_lines_are_code_and_are_seen(self):
-        self.look(look_checks.line_problems)
-
-    def test_nothing_on_the_console_and_no_other_file(self):
-        self.look(lambda page: page.complaints())
+                checks.append(look_checks.end_problems)
+            if direction == DIRECTIONS[0]:
+                checks.append(look_checks.cache_problems)
+            with browser.page(path) as page:
+                for check in [*checks, console_problems]:
+                    with self.subTest(page=path.name, check=check.__name__):
+                        self.assertEqual(check(page), [])
 
     def test_they_are_legible_on_a_telephone_and_on_a_desk(self):
-        for width in (PHONE, DESKTOP):
-            for dark in (False, True):
-                self.look(lambda page: (look_checks.go(page, 700), page_checks.small_letters(page) +
-                                        page_checks.weak_contrast(page) +
-                                        page_checks.structure(page) +
-                                        page_checks.overflow(page, width))[1],
-                          DIRECTIONS[:1], width=width, dark=dark)
+        for (_, direction), path in pages.items():
+            for width, dark in itertools.product((PHONE, DESKTOP), (False, True)):
+                if direction != DIRECTIONS[0]:
+                    continue
+                with self.subTest(page=path.name, width=width, dark=dark), \
+                        browser.page(path, width=width, dark=dark) as page:
+                    look_checks.go(page, 700)
+                    self.assertEqual(page_checks.small_letters(page) + page_checks.weak_contrast(page) +
+                                     page_checks.structure(page) + page_checks.overflow(page, width), [])
 
 
 class Int8(unittest.TestCase):
