@@ -119,8 +119,10 @@ def convscope_run(args, seed):
             sys.exit(done.stderr)
         summary = next(pathlib.Path(out).glob("**/summary.json"))
         rows = [json.loads(row) for row in (summary.parent / "metrics.jsonl").read_text().splitlines()]
-        return {"wall": wall, "accuracy": json.loads(summary.read_text())["acc"],
-                "training_s": [row["t"] for row in rows if row["split"] == "test"][-1]}
+        known_at = [row["t"] for row in rows if row["split"] == "test"]
+        if not known_at:  # it failed before its first evaluation
+            sys.exit(done.stderr)
+        return {"wall": wall, "accuracy": json.loads(summary.read_text())["acc"], "training_s": known_at[-1]}
 
 
 def torch_run(args, seed, layout):

@@ -75,7 +75,8 @@ double conversion_ms(const PlanGraph& graph, ValueId value, ActivationLayout lay
   return graph.wants_gradient(value) ? 2 * once : once;
 }
 
-// Two calls: the largest magnitude, then the halves.
+// Two calls: the largest magnitude, then the halves. As a GPU takes it, measured: factors_us() of
+// implicit_gemm_tma_cuda.cu.
 double factors_ms(const PlanGraph& graph, ValueId value) {
   const auto stored = static_cast<double>(
       stored_shape(graph.shape(value), ActivationLayout::channels_last).numel());

@@ -46,9 +46,11 @@ class Layouts {
  public:
   // `stored` is the layout beside [N,C,H,W]: blocked or channels_last.
   Layouts(PlanGraph& graph, ActivationLayout stored) : graph_(graph), stored_(stored) {
+    int number = 0;
     for (const auto& op : graph_.ops()) {
       costs_[op.get()] = costs_of(*op);
       if (stored_ == channels_last) costs_[op.get()].factors = op->would_read_factors(graph_);
+      producers_[op->output] = number++;
     }
   }
 
@@ -62,11 +64,9 @@ class Layouts {
     }
     const int plain = static_cast<int>(nodes.size());  // whoever brings images and takes the result
     nodes.push_back({0, kImpossible});
-    std::map<ValueId, int> producers;
-    for (int i = 0; i < plain; ++i) producers[ops[static_cast<std::size_t>(i)]->output] = i;
     const auto producer = [&](ValueId value) {
-      const auto at = producers.find(value);
-      return at == producers.end() ? plain : at->second;
+      const auto at = producers_.find(value);
+      return at == producers_.end() ? plain : at->second;
     };
     for (int i = 0; i < plain; ++i) {
       const PlanOp& op = *ops[static_cast<std::size_t>(i)];
@@ -161,10 +161,9 @@ class Layouts {
   // ---- factors of products (dispatch/layout/half_factors.h), with channels last ----
 
   const PlanOp* producer_of(ValueId value) const {
-    for (const auto& op : graph_.ops()) {
-      if (op->output == value) return op.get();
-    }
-    return nullptr;
+    const auto at = producers_.find(value);
+    if (at == producers_.end()) return nullptr;
+    return graph_.ops()[static_cast<std::size_t>(at->second)].get();
   }
   PlanOp::FactorsRead factors_read(const PlanOp& op) const { return costs_.at(&op).factors; }
   // Those of an image are made once: each of its readers has a part of what that costs.
@@ -221,6 +220,7 @@ class Layouts {
   PlanGraph& graph_;
   ActivationLayout stored_;
   std::map<const PlanOp*, Costs> costs_;
+  std::map<ValueId, int> producers_;  // numbers of operations, before copies are added
 };
 
 // The layout beside [N,C,H,W] that operations of the graph may want; nchw: none.

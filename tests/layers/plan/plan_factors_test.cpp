@@ -47,8 +47,7 @@ class Norm final : public FakeOp {
 
 constexpr Costs kFree{}, kPlainAlone{.nchw = 0, .channels_last = -1};
 
-// A graph of images of one shape. A product gains `copies` copies and `passes` passes over such an
-// image when its channels are last.
+// A graph of images of one shape.
 struct Net {
   const Shape images{16, 32, 28, 28};
   PlanGraph graph{images, PlanMode::training, {.type = DeviceType::cuda}};
@@ -63,6 +62,10 @@ struct Net {
   ValueId add_product(ValueId from, double gain) { return add<Product>({from}, {gain, 0}); }
   double copy_there() const { return conversion_ms(graph, PlanGraph::input(), channels_last); }
   double copies_of_both() const { return 2 * copy_there(); }
+  // What an operation must gain to pay for a copy of the images, for those of its result, and more.
+  double between_copies(double passes) const {
+    return copy_there() + copies_of_both() + passes * pass();
+  }
   double pass() const { return factors_ms(graph, PlanGraph::input()); }
   bool is_last(ValueId value) const { return graph.layout(value) == channels_last; }
   void choose_layouts() {
@@ -76,8 +79,7 @@ struct Net {
 TEST(PlanFactors, BehindACopyTakeAPassEach) {
   for (const double passes : {1.5, 2.5}) {
     Net net;
-    const double gain = net.copy_there() + net.copies_of_both() + passes * net.pass();
-    const ValueId y = net.add_product(PlanGraph::input(), gain);
+    const ValueId y = net.add_product(PlanGraph::input(), net.between_copies(passes));
     net.add<Norm>({y}, kPlainAlone);
     net.choose_layouts();
     EXPECT_EQ(net.is_last(y), passes > 2) << passes;
@@ -87,8 +89,7 @@ TEST(PlanFactors, BehindACopyTakeAPassEach) {
 TEST(PlanFactors, OfAGradientAreWrittenByTheNormBehind) {
   for (const double passes : {0.5, 1.5}) {
     Net net;
-    const double gain = net.copy_there() + net.copies_of_both() + passes * net.pass();
-    const ValueId y = net.add_product(PlanGraph::input(), gain);
+    const ValueId y = net.add_product(PlanGraph::input(), net.between_copies(passes));
     const ValueId z = net.add<Norm>({y}, kFree);
     net.choose_layouts();
     EXPECT_EQ(net.is_last(y), passes > 1) << passes;
@@ -101,8 +102,7 @@ TEST(PlanFactors, OfAnImageAreWrittenByTheNormInFront) {
   for (const double passes : {0.5, 1.5}) {
     Net net;
     const ValueId x = net.add<Norm>({PlanGraph::input()}, kFree);
-    const double gain = net.copy_there() + net.copies_of_both() + passes * net.pass();
-    const ValueId y = net.add_product(x, gain);
+    const ValueId y = net.add_product(x, net.between_copies(passes));
     net.add<FakeOp>({y}, kPlainAlone);  // writes no factors of the gradient
     net.choose_layouts();
     EXPECT_EQ(net.is_last(y), passes > 1) << passes;
@@ -125,9 +125,8 @@ TEST(PlanFactors, OfAnImageBehindANormInAnotherLayoutTakeAPass) {
 TEST(PlanFactors, OfTwoReadersAreMadeOnce) {
   for (const double passes : {1.25, 1.75}) {  // of each: half a pass for x, one for dy
     Net net;
-    const double gain = net.copy_there() + net.copies_of_both() + passes * net.pass();
-    const ValueId a = net.add_product(PlanGraph::input(), gain);
-    const ValueId b = net.add_product(PlanGraph::input(), gain);
+    const ValueId a = net.add_product(PlanGraph::input(), net.between_copies(passes));
+    const ValueId b = net.add_product(PlanGraph::input(), net.between_copies(passes));
     net.add<FakeOp>({a, b}, kPlainAlone);
     net.choose_layouts();
     EXPECT_EQ(net.is_last(a), passes > 1.5) << passes;
