@@ -75,7 +75,7 @@ def network_steps(convscope):
     if os.environ.get("CONVSCOPE_MNIST"):
         steps.append(Step("networks", "mnist_to_99", [
             sys.executable, f"{PEERS}/mnist_to_99.py", "--device", "cuda", "--program", convscope, "--data",
-            os.environ["CONVSCOPE_MNIST"], "--seeds", "1"], (0,)))
+            os.environ["CONVSCOPE_MNIST"], "--seeds", "1", "2", "3", "4", "5", "--peer-seeds", "1"], (0,)))
     return steps
 
 
