@@ -56,7 +56,7 @@ class CONVSCOPE_API Conv2dOp final : public PlanOp {
     return problem_.layout == ActivationLayout::channels_last ? problem_.dtype : DType::f32;
   }
 
-  bool could_read_factors(const PlanGraph& graph) const override;
+  bool may_gain_channels_last(const PlanGraph& graph) const override;
   FactorsRead would_read_factors(const PlanGraph& graph) const override;
   bool reads_factors(const PlanGraph& graph, std::size_t input) const override;
   bool reads_gradient_factors(const PlanGraph& graph) const override;

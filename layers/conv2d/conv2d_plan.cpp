@@ -241,10 +241,8 @@ const Conv2dAlgorithm* Conv2dOp::card_in_channels_last(const PlanGraph& graph,
   return conv2d_algorithms(graph.device().type).find(decision.names.first);
 }
 
-bool Conv2dOp::could_read_factors(const PlanGraph& graph) const {
-  if (!is_tf32() || of_layer_->policy().layout == "nchw") return false;
-  const Conv2dAlgorithm* const card = card_in_channels_last(graph, Direction::forward);
-  return card != nullptr && (of_layer_->policy().layout == "blocked" || card->takes_half_factors);
+bool Conv2dOp::may_gain_channels_last(const PlanGraph& graph) const {
+  return is_tf32() && layout_ms(graph, ActivationLayout::channels_last).has_value();
 }
 
 PlanOp::FactorsRead Conv2dOp::would_read_factors(const PlanGraph& graph) const {

@@ -91,10 +91,11 @@ class CONVSCOPE_API PlanOp {
   // False: its calls do more than queue kernels, so a device cannot record them.
   virtual bool is_recordable() const { return true; }
 
-  // With its channels last it would read its image as factors of products, which are made once for
-  // all that read them (dispatch/layout/half_factors.h). plan_layouts.cpp asks.
-  virtual bool could_read_factors(const PlanGraph&) const { return false; }
-  // With its channels last: of what it would read factors, and not f32 because that is faster; and
+  // It has other kernels for f32 images with their channels last, which may take less time. Where
+  // no operation has, plan_layouts.cpp asks nobody.
+  virtual bool may_gain_channels_last(const PlanGraph&) const { return false; }
+  // With its channels last: of what it would read factors of products, which are made once for all
+  // that read them (dispatch/layout/half_factors.h), and not f32 because that is faster; and
   // whether it would write those of its result and of the gradient of its image. plan_layouts.cpp
   // counts the passes that make what nobody writes.
   struct FactorsRead {

@@ -229,7 +229,8 @@ ActivationLayout layout_to_ask(const PlanGraph& graph) {
   if (graph.device().type == DeviceType::cpu) return blocked;
   if (any([](const auto& op) { return op->reads_any_layout(); })) return blocked;
   if (any([](const auto& op) { return is_half(op->wants_halves()); })) return nchw;
-  return any([&](const auto& op) { return op->could_read_factors(graph); }) ? channels_last : nchw;
+  return any([&](const auto& op) { return op->may_gain_channels_last(graph); }) ? channels_last
+                                                                                : nchw;
 }
 
 void choose_layouts(PlanGraph& graph) {

@@ -398,6 +398,14 @@ TEST_F(HalfPlanOnCuda, AnInferenceInTf32MakesNoHalvesOfWhatIsBetterReadAsF32) {
   EXPECT_TRUE(testing::near(as_halves, as_f32, 24 * 0x1p-11 * largest, 0));
 }
 
+// Layouts are asked about where no product would read factors, too.
+TEST_F(HalfPlanOnCuda, ACardOfTf32ThatReadsChannelsLastAsF32GetsThem) {
+  const auto model = build(vgg(), ComputePrecision::tf32, "auto", "cluster_gemm");
+  const auto plan = planned(*model, PlanMode::inference);
+  ASSERT_NE(plan, nullptr);
+  EXPECT_NE(plan->text().find("cluster_gemm channels_last"), std::string::npos) << plan->text();
+}
+
 TEST_F(HalfPlanOnCuda, PlanesAreKeptInTf32WhereTheConfigSaysSo) {
   const auto model = build(resnet(), ComputePrecision::tf32, "nchw");
   const auto plan = planned(*model);

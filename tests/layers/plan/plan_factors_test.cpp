@@ -33,7 +33,7 @@ class FakeOp : public PlanOp {
 class Product final : public FakeOp {
  public:
   using FakeOp::FakeOp;
-  bool could_read_factors(const PlanGraph&) const override { return true; }
+  bool may_gain_channels_last(const PlanGraph&) const override { return true; }
   FactorsRead would_read_factors(const PlanGraph&) const override {
     return {.image = true, .gradient = true};
   }
