@@ -126,7 +126,7 @@ void Trainer::take_over_words() {
 int Trainer::run() {
   const StopSignals signals;
   start_s_ = last_heartbeat_s_ = now_s();
-  seconds_before_ = state_.run_s;
+  seconds_before_ = results_s_ = state_.run_s;
   const LostNote lost_note(setup_.share.group, folder_);
   forget_check_results();
   try {
@@ -136,6 +136,7 @@ int Trainer::run() {
     progress_.clear();
     try {  // the disk may be full: then the first failure is the one to report
       folder_.log(cat("failed: ", error.what()));
+      if (!unwritten_summary_.empty()) folder_.write("summary.json", unwritten_summary_);
       folder_.set_status({.state = "FAILED",
                           .reason = error.what(),
                           .exit_code = ours != nullptr ? exit_code(ours->kind()) : 1,
@@ -294,7 +295,11 @@ void Trainer::finish_epoch() {
       state_.epoch == setup_.epochs || state_.epoch == setup_.epochs_now || stops_early();
   if (better && setup_.keep_best) save("ckpt/best.safetensors", false);
   if (due || stops_here) save(kLastCheckpoint, true);
-  write_results();
+  if (!stops_here && results_are_due()) {
+    write_results();
+  } else {
+    unwritten_summary_ = to_json_text(summary());
+  }
   folder_.set_status({.state = "RUNNING", .epoch = state_.epoch, .step = state_.step});
 }
 

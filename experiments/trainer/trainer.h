@@ -117,6 +117,7 @@ class CONVSCOPE_API Trainer {
   void save(const char* name, bool with_optimizer);
   void measure_result();
   void write_results();
+  bool results_are_due() const;
   void write_report();
   std::string execution() const;
   int stop(int exit_code, const std::string& state, const std::string& reason);
@@ -154,6 +155,9 @@ class CONVSCOPE_API Trainer {
   double own_weight_ = 1;  // this process's part of the last batch
   std::int64_t steps_in_process_ = 0;
   std::int64_t allocations_at_epoch_start_ = 0;
+  std::string unwritten_summary_;  // of the last epoch, where its results were not due
+  double results_took_s_ = 0.01,
+         results_s_ = 0;       // a guess before the first time; when they were written
   double seconds_before_ = 0;  // of earlier processes of this run
   double start_s_ = 0, last_heartbeat_s_ = 0;
 };

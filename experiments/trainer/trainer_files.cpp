@@ -222,7 +222,14 @@ void Trainer::measure_result() {
   }
 }
 
+// Who looks at a run that goes on sees its results after each epoch, or later where they would take
+// more than a hundredth of its time. They are written when it ends, whatever they take.
+bool Trainer::results_are_due() const {
+  return run_seconds() - results_s_ >= 100 * results_took_s_;
+}
+
 void Trainer::write_results() {
+  const double begun = run_seconds();
   const bool ends = state_.epoch == setup_.epochs || stops_early();
   if (ends && is_first_process()) measure_result();
   if (step_kernels_) {
@@ -233,6 +240,9 @@ void Trainer::write_results() {
   }
   folder_.write("summary.json", to_json_text(summary()));
   write_report();
+  unwritten_summary_.clear();
+  results_s_ = run_seconds();
+  results_took_s_ = results_s_ - begun;
 }
 
 void Trainer::write_report() {
