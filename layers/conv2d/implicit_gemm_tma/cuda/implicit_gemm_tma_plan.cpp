@@ -154,8 +154,7 @@ struct GatherSearch {
                                           : (machine.shared_bytes + 1024) / shape.blocks - 1024) -
                        kBarrierBytes;
     const bool shares = sharing != Sharing::tap;
-    plan.patch_stages = 2;
-    plan.weight_stages = 2;
+    plan.patch_stages = plan.weight_stages = 2;
     if (2 * (patch_bytes + weight_bytes) > budget) return;
     const auto left = [&] {
       return budget - plan.patch_stages * patch_bytes - plan.weight_stages * weight_bytes;
@@ -301,7 +300,6 @@ struct GatherSearch {
   void run() {
     best.us = std::numeric_limits<double>::infinity();
     const int out_h = geometry.outputs_h(), out_w = geometry.outputs_w();
-
     for (const Sharing sharing : {Sharing::tap, Sharing::row, Sharing::patch}) {
       const Extents extents = extents_of(geometry, sharing);
       if (sharing == Sharing::row && extents.w == 0) continue;
@@ -344,6 +342,12 @@ struct GatherSearch {
   }
 };
 
+// The next number of parts with fewer steps in each. Those between them only add to the sums.
+int next_split(int steps, int splits) {
+  const int most = ceil_div(steps, splits);
+  return most == 1 ? steps + 1 : ceil_div(steps, most - 1);
+}
+
 struct WeightSearch {
   const Conv2dProblem& z;
   const Machine& machine;
@@ -351,8 +355,6 @@ struct WeightSearch {
   Geometry geometry;
   int k_channels, c_channels;
   WeightPlan best;
-
-  int c_real() const { return narrow(z.c); }
 
   int pitch_of_lines(const Extents& extents, int width) const {
     return pitch_of(geometry.wide[0], 1, narrow(z.w), extents.w, width);
@@ -389,8 +391,8 @@ struct WeightSearch {
     plan.tiles_h = ceil_div(out_h, height);
     plan.tiles_n = ceil_div(narrow(z.n), images);
     const int steps = plan.tiles_w * plan.tiles_h * plan.tiles_n;
-    const int slots = shape.slots * 3;
-    const int k_chunks = ceil_div(k_channels, 64), c_chunks = ceil_div(c_channels, shape.columns);
+    const int slots = shape.slots * 3, k_chunks = ceil_div(k_channels, 64),
+              c_chunks = ceil_div(c_channels, shape.columns);
     for (int a = 1; a <= std::min(slots, k_chunks); ++a) {
       for (int b = 1; b <= std::min(slots / a, c_chunks); ++b) {
         plan.k_blocks = a, plan.c_blocks = b;
@@ -412,7 +414,7 @@ struct WeightSearch {
         if (plan.stages < 2) continue;
         // As much of dw as a block has, when it writes it itself: rows of 4 mod 32 numbers, so that
         // eight rows meet all banks.
-        const int row = std::min(b * shape.columns, c_real()) * plan.tap_count;
+        const int row = std::min(b * shape.columns, narrow(z.c)) * plan.tap_count;
         plan.store_pitch = row + (36 - row % 32) % 32;
         const int store_bytes = a * 64 * plan.store_pitch * 4;
         const double store_rate = plan.tap_count == taps.taps ? kStoreBytesPerCycle
@@ -437,13 +439,15 @@ struct WeightSearch {
                  around;
         };
         const double step_cycles = step_with(rows_of_dy + rows_of_x, kWeightStepCycles);
+        // No number of parts takes less than the steps of all, evenly spread.
+        if (tiles * steps * step_cycles / machine.multiprocessors / kClock > best.us) continue;
         const double card_step_cycles =
             step_with(rows_of_dy * last_chunk_part(k_channels, 64) +
                           rows_of_x * last_chunk_part(c_channels, shape.columns),
                       kCard.weight_step);
         const double part_count =
             static_cast<double>(k_channels) * c_channels * static_cast<double>(z.r * z.s);
-        for (int splits = 1; splits <= std::min(steps, 264); ++splits) {
+        for (int splits = 1; splits <= std::min(steps, 264); splits = next_split(steps, splits)) {
           const double part_bytes = part_count * 4 * splits;
           if (splits > 1 && part_bytes > 200e6) break;
           const double blocks = tiles * splits;
@@ -489,7 +493,6 @@ struct WeightSearch {
   void run() {
     best.us = std::numeric_limits<double>::infinity();
     const int out_h = geometry.outputs_h(), out_w = geometry.outputs_w();
-
     for (const Sharing sharing : {Sharing::tap, Sharing::row, Sharing::patch}) {
       const Extents extents = extents_of(geometry, sharing);
       if (sharing == Sharing::row && extents.w == 0) continue;
