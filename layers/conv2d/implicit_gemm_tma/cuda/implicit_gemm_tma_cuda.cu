@@ -87,7 +87,9 @@ struct Plans {
 // To make the factors of an image and the weights as halves: launches more than turning the weights
 // takes, and bytes: an image is read twice.
 constexpr double kFactorsUs = 3.5, kFactorsBytesPerUs = 4e6;
-// Phases of a stride, whose outputs lie apart, take longer from f32 than the plan says.
+// From f32 forward takes less than the plan says, whose sums are short: images are few there. Phases
+// of a stride, whose outputs lie apart, take longer.
+constexpr double kForwardTimes = 0.9;
 constexpr double kPhasesTimes = 1.25;
 double phases_times(const GatherPlan& plan) { return plan.taps.phases > 1 ? kPhasesTimes : 1; }
 double factors_us(const Conv2dProblem& z, Direction direction) {
@@ -347,6 +349,8 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
 
 // To pack the weights of forward and backward_data: launches, of few weights and of many, and bytes
 // of each weight. Few or many, f32 weights are turned in tiles, which takes as long as many.
+// kPreparedTaps: of what is said of sums over several taps of halves, the part of packing.
+constexpr double kPreparedTaps = 0.07;
 constexpr double kFewLaunches = 0.6, kPackLaunches = 1.25, kPackBytes = 4;
 // A product of cuBLAS for a gradient of f32 images waits for the kernel in front of it, and its
 // sums are short: to read and write the images does not hide behind them.
@@ -365,8 +369,10 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   // Of f32 images: as halves that the caller has, but as f32 where that takes less time without.
   const GatherPlan& gather = plans->reads_f32 ? plans->from_f32 : plans->gather;
   const double launch_us = weight ? plans->weight.launch_us : gather.launch_us;
-  double us = weight ? plans->weight.card_us - launch_us
-                     : gather.card_us * (plans->reads_f32 ? phases_times(gather) : 1) - launch_us;
+  const double times = !plans->reads_f32                 ? 1
+                       : direction == Direction::forward ? kForwardTimes
+                                                         : phases_times(gather);
+  double us = weight ? plans->weight.card_us - launch_us : gather.card_us * times - launch_us;
   // A product of cuBLAS, which reads the weights as they are.
   const bool one_product = direction == Direction::backward_data && is_one_product(z);
   if (one_product) {
@@ -384,7 +390,8 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   if (weight || one_product) return cost;
   return device_time::with_preparation(
       cost, peak, kPackBytes * static_cast<double>(z.w_shape().numel()),
-      packed_count(z) < kFewWeights && !plans->reads_f32 ? kFewLaunches : kPackLaunches);
+      packed_count(z) < kFewWeights && !plans->reads_f32 ? kFewLaunches : kPackLaunches,
+      scaled || z.r * z.s == 1 ? 0 : kPreparedTaps * us);
 }
 
 bool reads_f32(const Conv2dProblem& z, Direction direction) {

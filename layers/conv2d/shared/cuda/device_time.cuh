@@ -124,15 +124,17 @@ inline double passed(double bytes) {
 }
 
 // The cost of a call with `bytes` and `launches` more, which prepare_weights() takes. `peak` is
-// that of its flops.
-inline Conv2dCost with_preparation(Conv2dCost cost, double peak, double bytes, double launches) {
+// that of its flops. in_call_us: of what the cost says of the call, microseconds that prepared
+// weights do not take either.
+inline Conv2dCost with_preparation(Conv2dCost cost, double peak, double bytes, double launches,
+                                   double in_call_us = 0) {
   const GpuCeilings& gpu = kUnmeasuredGpu;
   const double call = std::max(cost.flops / (peak * cost.peak_share), cost.bytes / gpu.copy_bytes) +
                       cost.pass_bytes / gpu.copy_bytes + cost.launches * gpu.launch_seconds;
   const double more = bytes / gpu.copy_bytes + launches * gpu.launch_seconds;
   cost.pass_bytes += bytes;
   cost.launches += launches;
-  cost.prepare_part = more / (call + more);
+  cost.prepare_part = (more + in_call_us * 1e-6) / (call + more);
   return cost;
 }
 
