@@ -104,6 +104,7 @@ class Plan {
 
   const Instance* instance = nullptr;
   int splits = 1;
+  double blocks = 1;
   double us = 0;  // estimated, of the product and the sum of its parts
 
  private:
@@ -147,6 +148,7 @@ class Plan {
         us = time;
         instance = &candidate;
         splits = parts;
+        blocks = tiles * parts;
       }
     }
   }

@@ -503,7 +503,6 @@ constexpr CostWeights kF32Weights{{1, 1, 1}, {0.77, 0.81, 0.86}, {0.57, 0.73, 0.
 constexpr CostWeights kTf32Weights{{1.16, 1.2, 1}, {0.55, 0.47, 0.79}, {0.68, 0.52, 0.5}, 0.94};
 constexpr CostWeights kHalfWeights{{1.14, 1, 1}, {0.34, 0.43, 0.39}, {1.3, 2.1, 0.86}, 0.77};
 constexpr CostWeights kChannelsLastWeights{{1.1, 1.1, 1}, {0.22, 0.22, 0.2}, {0.27, 0.27, 0.05}, 0};
-constexpr double kPreparedPart = 0.12, kPreparedUs = 0.33, kPreparedMostUs = 1.1;
 constexpr double kPhaseLaunches = 0.37;  // of tiles of several phases in a grid, with packing
 
 // The plan's own estimate of the product, said as a share of the tensor cores' peak. Halves run at
@@ -533,7 +532,7 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
                        pack_channels_log2(plan.channels) == pack_channels_log2(plan.rows);
   const double launches = (packs ? (weight && !at_once ? 3 : 2) : 1) + (f32 ? 1 : 0);
   const double plan_us = weight && !packs ? last_weight_us(plan) : plan.us;
-  const double us = std::max(weights.product[at] * plan_us, 1.0);
+  const double us = std::max(weights.product[at] * gaps_times(plan, direction) * plan_us, 1.0);
   const double seen = seen_bytes(plan, direction);
   const bool has_phases = packs && plan.phases_h * plan.phases_w > 1;
   const double passes = weights.packing * packed * bytes + weights.bytes[at] * seen;
@@ -547,8 +546,7 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   if (weight) return cost;
   const double pack_launches = packs ? 0.76 : 0.95;  // of w
   // Of halves with channels last, what is said of the product holds a part of what packing takes.
-  const double in_call_us =
-      packs || f32 ? 0 : std::min(kPreparedPart * plan_us + kPreparedUs, kPreparedMostUs);
+  const double in_call_us = packs || f32 ? 0 : prepared_us(plan);
   return device_time::with_preparation(cost, peak,
                                        pack_bytes(plan, direction) * elements(z.w_shape()) * bytes,
                                        pack_launches * (f32 ? 2 : 1), in_call_us);
