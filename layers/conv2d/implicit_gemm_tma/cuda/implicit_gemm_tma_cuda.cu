@@ -87,8 +87,8 @@ struct Plans {
 // To make the factors of an image and the weights as halves: launches more than turning the weights
 // takes, and bytes: an image is read twice.
 constexpr double kFactorsUs = 3.5, kFactorsBytesPerUs = 4e6;
-// From f32 forward takes less than the plan says, whose sums are short: images are few there. Phases
-// of a stride, whose outputs lie apart, take longer.
+// From f32 forward takes less than the plan says: images are few there, and sums short. Phases of a
+// stride, whose outputs lie apart, take longer.
 constexpr double kForwardTimes = 0.9;
 constexpr double kPhasesTimes = 1.25;
 double phases_times(const GatherPlan& plan) { return plan.taps.phases > 1 ? kPhasesTimes : 1; }
