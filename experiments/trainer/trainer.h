@@ -156,9 +156,9 @@ class CONVSCOPE_API Trainer {
   std::int64_t steps_in_process_ = 0;
   std::int64_t allocations_at_epoch_start_ = 0;
   std::string unwritten_summary_;  // of the last epoch, where its results were not due
-  double results_took_s_ = 0.01,
-         results_s_ = 0;       // a guess before the first time; when they were written
-  double seconds_before_ = 0;  // of earlier processes of this run
+  double results_took_s_ = 0.01;   // a guess before the first time
+  double results_s_ = 0;           // of the run, when they were written
+  double seconds_before_ = 0;      // of earlier processes of this run
   double start_s_ = 0, last_heartbeat_s_ = 0;
 };
 
