@@ -97,21 +97,6 @@ std::vector<std::string> candidates_of(const Question& question) {
   return names;
 }
 
-std::vector<std::string> timed_candidates(const Question& question) {
-  // The worst estimates that were seen beside times were off by three.
-  constexpr double kHopeless = 5;
-  std::vector<std::string> names = candidates_of(question);
-  if (names.empty()) return names;
-  const auto estimate = [&](const std::string& name) {
-    return std::ranges::find(question.verdicts, name, &Verdict::algorithm)->estimated_ms;
-  };
-  const double most = kHopeless * estimate(names.front());
-  std::erase_if(names, [&](const std::string& name) {
-    return estimate(name) > most && plugin_of_card(question.operation, name) == nullptr;
-  });
-  return names;
-}
-
 Decision decide(const std::string& policy, const Question& question) {
   const PolicyText text = parse_policy(question.operation, policy);
   check_words(question.operation, text, question.device, names_of(question, false));

@@ -2,7 +2,7 @@
 // select.h: from a policy ("auto", "measure", a name, a list, "check:a,b") to an algorithm.
 //
 // auto      the algorithm with the lowest estimated time among those that accept the problem.
-// measure   the fastest of them when timed, but for hopeless ones; remembered on disk (measure.h).
+// measure   the fastest of them when timed; remembered on disk (measure.h).
 // check:a,b run a and b, compare within their error bounds, return a's result.
 // <name>    that one. An unknown name, or one that refuses the problem, is an error of kind
 //           kUnavailable that says why, and who would accept.
@@ -92,9 +92,6 @@ Question question_of(const Problem& problem, Direction direction, Device device,
 // Names that `auto` and `measure` may choose, best estimate first; those with auto_ok = false only
 // when there is no other.
 CONVSCOPE_API std::vector<std::string> candidates_of(const Question& question);
-// Those that `measure` times: no card whose estimate is more than five times the lowest, unless it
-// comes out of a plug-in, whose estimates may be anything.
-CONVSCOPE_API std::vector<std::string> timed_candidates(const Question& question);
 
 // The names that a policy stands for. `second` is that of check:a,b, or "".
 struct ChosenNames {
@@ -135,7 +132,7 @@ CONVSCOPE_API MeasureKey key_of(const Question& question);
 template <class Problem>
 const Card<Problem>* measured(const Question& question) {
   const std::string name = remembered_fastest(key_of(question));
-  if (name.empty() || std::ranges::count(timed_candidates(question), name) == 0) return nullptr;
+  if (name.empty() || std::ranges::count(candidates_of(question), name) == 0) return nullptr;
   return HeavyLayer<Problem>::algorithms(question.device.type).find(name);
 }
 
@@ -149,7 +146,7 @@ Choice<Problem> select_algorithm(const std::string& policy, const Problem& probl
   const Decision decision = decided(policy, question);
   Choice<Problem> out{.word = decision.word, .layer = layer};
   if (decision.word == "measure") {
-    std::vector<std::string> candidates = timed_candidates(question);
+    std::vector<std::string> candidates = candidates_of(question);
     if (problem.is_empty()) candidates.resize(1);  // nothing to time
     out.algorithm = &table.get(measured_fastest(
         key_of(question), candidates, [&] { return timing_of(problem, direction, device, use); }));

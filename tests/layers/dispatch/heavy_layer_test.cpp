@@ -54,22 +54,6 @@ TEST_F(HeavyLayers, AutoTakesTheLowestEstimate) {
   EXPECT_EQ(chosen("auto", kProblem, Direction::backward_weight), "reference");
 }
 
-TEST_F(HeavyLayers, MeasureTimesNoCardOfFiveTimesTheLowestEstimate) {
-  Question question = question_of(kProblem, Direction::forward, kCpu);
-  const auto add = [&](const char* name, double ms) {
-    Verdict one;
-    one.algorithm = name, one.accepts = true, one.estimated_ms = ms;
-    question.verdicts.push_back(one);
-  };
-  question.verdicts.clear();
-  add("hopeless", 5.1);
-  add("likely", 4.9);
-  add("best", 1);
-  const std::vector<std::string> timed{"best", "likely"};
-  EXPECT_EQ(timed_candidates(question), timed);
-  EXPECT_EQ(candidates_of(question).size(), 3);  // it may still be named
-}
-
 TEST_F(HeavyLayers, ErrorsSpeakOfTheOperation) {
   EXPECT_ERROR(ErrorKind::kUnavailable, "[correlation1d] expected auto, measure, check:<a>,<b>",
                chosen("slidin", kProblem));
