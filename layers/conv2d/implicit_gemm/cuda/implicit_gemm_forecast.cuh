@@ -34,10 +34,10 @@ inline double pack_bytes(const Plan& plan, Direction direction) {
   return !few ? 6 : forward && plan.z.w_shape().numel() >= kTurnLeast ? 1.65 : 3.2;
 }
 
-// Halves with channels last, forward. Taps whose pixels lie apart are read with gaps, which takes
-// longer; and with weights that are prepared a call takes less than without, beside packing: where
-// not every multiprocessor has a block, and where parts are summed. Fitted to 213 times of two
-// draws of random layers with 1, 8 and 32 images, and seen on two others.
+// Of halves with channels last, fitted to forward of two draws of random layers with 1, 8 and 32
+// images, and seen on two others. Taps whose pixels lie apart are read with gaps, which takes
+// longer. With weights that are prepared a call takes less than without, beside packing: where not
+// every multiprocessor has a block, and where parts are summed.
 inline constexpr double kGapsTimes = 1.09, kFewBlocksUs = 0.8, kSummedUs = 0.5;
 inline double gaps_times(const Plan& plan, Direction direction) {
   const Conv2dProblem& z = plan.z;
