@@ -69,7 +69,7 @@ CONVSCOPE_NOTEBOOK_INCLUDE=\"${PROJECT_BINARY_DIR}/notebook/include\"")
 # quickly instead of well, which takes more than half off their build.
 set(convscope_quick_sources ${convscope_sources})
 list(FILTER convscope_quick_sources INCLUDE REGEX
-  "/experiments/(cli|config|look|notebooks|report|run_folder|sweep)/")
+  "/experiments/(cli|compare|config|explain|export|launchers|look|notebooks|plugins|report|run_folder|sweep|watch)/")
 list(REMOVE_ITEM convscope_sources ${convscope_quick_sources})
 convscope_unite(quick convscope_quick_sources)
 # The precompiled header is for files that are optimised.

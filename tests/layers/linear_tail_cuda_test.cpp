@@ -249,15 +249,15 @@ TEST_F(LinearTailOnCuda, MultipliesCopiesOfHalves) {
 // depths that end within a tile, at its end, and behind it; no bias, no ReLU, no dx; more weights
 // than fit.
 TEST_F(LinearTailOnCuda, MultipliesHalvesInTiles) {
+  std::size_t turn = 0;
   for (const DType half : {DType::bf16, DType::f16}) {
-    expect_like_expected({265, {16, 16, 16}, half});
-    expect_like_expected({530, {4, 4, 1}, half});
-    expect_like_expected({267, {36, 268, 12}, half});
-    expect_like_expected({265, {20, 36, 20, 17}, half});
-    expect_like_expected({530, {40, 12, 32}, half, /*bias=*/false});
-    expect_like_expected({531, {20, 12, 7}, half, true, /*relu=*/false});
-    expect_like_expected({266, {20, 12, 7}, half, true, true, /*dx=*/false});
-    expect_like_expected({265, {1200, 96, 5}, half});
+    for (const Tail& t :
+         {Tail{265, {16, 16, 16}, half}, Tail{530, {4, 4, 1}, half}, Tail{267, {36, 268, 12}, half},
+          Tail{265, {20, 36, 20, 17}, half}, Tail{530, {40, 12, 32}, half, /*bias=*/false},
+          Tail{531, {20, 12, 7}, half, true, /*relu=*/false},
+          Tail{266, {20, 12, 7}, half, true, true, /*dx=*/false}, Tail{265, {1200, 96, 5}, half}}) {
+      if (testing::takes_entry(turn++)) expect_like_expected(t);
+    }
   }
 }
 

@@ -5,6 +5,9 @@
 A header that its own .cpp file includes first is parsed alone by each build that compiles file by file
 (the preset `ci`, the fuzzers); all others are parsed here.
 
+CONVSCOPE_PARSE_LATELY=N takes only the N headers that the newest commits changed, and those that include one of them
+directly: a minute less in each test run; .ci/nightly takes all.
+
 CONVSCOPE_PARSE_CACHE may name a file that remembers the headers that did: a header is parsed again
 when it, one of our headers that it includes, the flags or the compiler have changed.
 """
@@ -16,6 +19,7 @@ import pathlib
 import shutil
 import subprocess
 
+from compile_alone import changed_lately
 from sources import includes, main, public_headers
 
 FLAGS = ["-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Wshadow", "-Werror", "-x", "c++"]
@@ -59,8 +63,14 @@ def problems(root):
                              capture_output=True, text=True)
         return f"{path}: does not compile alone:\n{run.stderr}" if run.returncode else None
 
-    prints = {path: fingerprint(root, path, version)
-              for path in public_headers(root) if not comes_first(root, path)}
+    most = int(os.environ.get("CONVSCOPE_PARSE_LATELY", "0"))
+    changed = set(changed_lately(most, "*.h") or []) if most else set()
+
+    def taken(path):
+        names = {str(path)} | {target for _, _, target in includes((root / path).read_text())}
+        return (not changed or names & changed) and not comes_first(root, path)
+
+    prints = {path: fingerprint(root, path, version) for path in public_headers(root) if taken(path)}
     headers = [path for path in prints if prints[path] not in known]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1) as pool:
         answers = dict(zip(headers, pool.map(parse, headers)))

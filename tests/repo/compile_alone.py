@@ -21,10 +21,10 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
-def changed_lately(most):
-    """The paths of the .cpp files of the newest commits, newest first; None without a history."""
+def changed_lately(most, pattern="*.cpp"):
+    """The paths of the files that the newest commits changed, newest first; None without a history."""
     done = subprocess.run(["git", "-C", ROOT, "log", "--first-parent", "-m", "--name-only",
-                           "--diff-filter=AMR", "--format=", "-n", "200", "--", "*.cpp"],
+                           "--diff-filter=AMR", "--format=", "-n", "200", "--", pattern],
                           capture_output=True, text=True)
     if done.returncode != 0:
         return None

@@ -199,7 +199,9 @@ TEST_F(DepthwiseOnCuda, SmallPlanesWithWholeRowsInAThread) {
 }
 
 TEST_F(DepthwiseOnCuda, ManySmallPlanesUnderLargerKernelsAndStrides) {
+  std::size_t turn = 1;  // of the two, the emulation takes the larger kernel
   for (const char* kernel : {"r=5,s=5,pad=2", "r=7,s=7,pad=3"}) {
+    if (!testing::takes_entry(++turn)) continue;
     check(cat("n=64,c=65,h=14,w=14,k=65,groups=65,", kernel));
     check(cat("n=64,c=64,h=14,w=14,k=64,groups=64,stride=2,", kernel));
     check<BFloat16>(cat("n=64,c=64,h=14,w=14,k=64,groups=64,", kernel));

@@ -166,7 +166,9 @@ TEST(FewPixels, CopiesCoverEachWordOnce) {
 }
 
 TEST_F(FewPixelsOnCuda, AgreesWithTheReference) {
+  std::size_t turn = 0;
   for (const Conv2dProblem& z : problems()) {
+    if (!testing::takes_entry(turn++)) continue;
     ASSERT_EQ(support_of(card(), z, Direction::backward_weight).reason, "") << z.text();
     for (const Tier tier : {Tier::exact, Tier::bounded, Tier::offset, Tier::heavy}) {
       ConvolutionCase one(z, tier);

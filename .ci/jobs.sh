@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0
+# What the stages of .ci/run and .ci/nightly do: installing what only they ask for, the sanitizers' tests, packages,
+# CUDA, Python, fuzzing, files compiled alone.
+export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1}
+
+# install COMMAND PACKAGES...: what only CI asks for, where the command is missing.
+install() {
+  if command -v "$1" >/dev/null || ((EUID != 0)) || ! command -v apt-get >/dev/null; then return; fi
+  [[ -n ${updated:-} ]] || apt-get update -qq >"$logs/apt.log" 2>&1
+  updated=yes
+  DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${@:2}" \
+    >>"$logs/apt.log" 2>&1 || echo "ci: could not install ${*:2} ($logs/apt.log)"
+}
+
+# The sanitizers and the fuzzers take clang 16. The other tests skip what is not there: pages in a browser,
+# converters, shells, the reader of manual pages.
+install_tools() {
+  install clang++-16 clang-16 libclang-rt-16-dev libomp-16-dev llvm-16 # llvm-symbolizer names lines
+  install chromium chromium
+  install rsvg-convert librsvg2-bin
+  install mandoc mandoc
+  install zsh zsh
+  install fish fish
+  install clang-repl-19 clang-tools-19
+  install slurmd slurmctld slurmd slurm-client munge # a cluster on this machine, in the tests
+  install mpirun openmpi-bin
+  export ASAN_SYMBOLIZER_PATH=${ASAN_SYMBOLIZER_PATH:-$(command -v llvm-symbolizer-16)}
+  address_preset=asan-ubsan
+  if command -v clang++-16 >/dev/null; then address_preset=clang-asan-ubsan; fi
+}
+
+# The packages of the notebooks (experiments/notebooks/requirements.txt), once. Without a network, or with
+# another version of Python, the tests that need them are skipped.
+install_notebooks() { python3 experiments/notebooks/set_up.py --packages --environment build/notebooks/env; }
+install_python() { # the parts of Python that Debian has apart
+  ((EUID == 0)) && command -v apt-get >/dev/null &&
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3-venv python3-dev
+}
+notebook_packages() { install_notebooks || { install_python && install_notebooks; }; }
+
+# The test programs of a preset, all of them or those of the folders that are named, with the counts
+# of their cases.
+sanitized_tests() { # PRESET FILTER [FOLDER...]
+  local preset=$1 filter=$2
+  shift 2
+  local targets=() only=()
+  if (($# > 0)); then
+    targets=(--target "${@/#/test_}")
+    only=(-R "^($(IFS='|' && echo "$*"))(_[0-9])?\$")
+  fi
+  cmake --preset "$preset" && cmake --build --preset "$preset" "${targets[@]}" || return 1
+  rm -f "build/$preset"/test_results/*.json
+  local status=0
+  GTEST_FILTER=$filter ctest --preset "$preset" -L unit "${only[@]}" \
+    --output-junit test_results/ctest.xml || status=$?
+  python3 tests/repo/count_results.py "build/$preset" || status=1
+  return "$status"
+}
+
+# One build for the address sanitizer, that of undefined behaviour and the fuzzers. .ci/run takes the programs of these
+# folders; the commands under experiments are reached by the fuzzers there, and by .ci/nightly.
+folders_under_address=(framework layers optim quant sparsity datasets)
+# Left out there is what takes minutes and runs code that others run too: layers of whole networks, long sums, wide
+# transforms, a bomb of 300 MiB, hostile bytes, which the fuzzers read as well, and the same numbers once more.
+long='*HostileBytes.ChangedBits*:Parsers/*EveryBeginning*/sweep:*UnpacksToVeryMuch*:*LongSumsOfOneSign'
+long+=':DepthwiseBlocked.HoldsItsBound*:DepthwiseBlocked.AgreesOnRandom*:DepthwiseBlocked.*EveryWidth:DepthwiseBlocked.*AnyNumber*'
+long+=':BlockedGroups.AgreeWhere*:BlockedGroups.HoldTheirBound*:BlockedGroups.AgreeOnRows*:BlockedGroups.*OnRandom*'
+long+=':BlockedCuts.OfThisMachine*:BlockedCuts.OfSmall*:BlockedLayout.Winograd*:*WinogradTransformsMany*:Fft.OutputsOneBelow*'
+long+=':BlockSparse.*OnManyChannels:BlockSparse.*OnFirstLayers:Int8.*OnLayersOfNetworks:Int8.CodesNextToTies*:Int8.*OfEveryWidth'
+long+=':IntegerExecution.Residual*:IntegerExecution.LeNet*:SparseLinear.OfChanging*:Optimizer.Follows*'
+long+=':Conv2dEpilogueOfEveryCard.*:MobileNetV2.GradientsOf*:Isas/GemmOnEachIsa*:DeformConv2d.HasTheGradients*'
+deform='' # its larger problems, and two that other tests of Deform run all the same
+for problem in 3 4 5 7 8 9 10 11 14; do deform+=":Small/Deform.*/$problem"; done
+long+="$deform:Small/DeformOutside.*/1"
+for list in gpu_ lenet mobilenet resnet resnext vgg googlenet pointwise depthwise large_kernels deform; do
+  long+=":*ShapesFile*/$list*"
+done
+
+short_under_address=-$long
+where_threads_meet="*Thread*:*Parallel*:*Loader*:*Prefetch*:*Memory*:*Optimizer*-$deform"
+
+# The packages of what was built, looked into; tests/install/clean_root.sh installs them in a system of
+# their own, which takes longer.
+packages() {
+  ./bootstrap.sh package --yes --preset ci-units && python3 tests/install/check_packages.py build/ci-units/packages
+}
+
+# Without a driver the tests do not ask for CUDA. Nothing runs these kernels here, so they are compiled as far as PTX.
+cuda() { cmake --preset ci-units && cmake --build --preset ci-units --target convscope_cuda_ptx; }
+
+# The Python package against the library of the first stage, so that nothing is compiled twice, on the emulation
+# of CUDA; then two networks in ONNX Runtime. Without a network its packages are missing, and it is skipped.
+python=build/python/env
+python_packages() {
+  [[ -x $python/bin/python ]] || python3 -m venv "$python" || return 1
+  "$python/bin/pip" install -q --disable-pip-version-check scikit-build-core 'nanobind>=3.1,<4' numpy pandas \
+    onnxruntime onnx
+}
+python_package() {
+  export CONVSCOPE_MEASURE=off CONVSCOPE_CACHE_DIR=$PWD/build/python/cache OMP_WAIT_POLICY=passive
+  "$python/bin/pip" install -q --disable-pip-version-check --no-build-isolation --no-deps --force-reinstall . \
+    -C cmake.define.CONVSCOPE_BUILT=build/ci-units -C cmake.define.CONVSCOPE_WERROR=ON || return 1
+  "$python/bin/python" experiments/peers/onnx_models.py --program build/ci-units/bin/convscope \
+    --only lenet5,mobilenet_v1 || return 1
+  CONVSCOPE_CUDA_LIBRARY=$PWD/build/ci-units/lib/libconvscope_cuda_emulated.so \
+    "$python/bin/python" tests/experiments/python/run_tests.py
+}
+
+# fuzz SECONDS: for each target. What clang said of all files counts too.
+fuzz() {
+  tests/fuzz/run.sh "$1" || return 1
+  if grep -n 'warning:' "$logs/asan-ubsan.log"; then
+    echo "clang warns ($logs/asan-ubsan.log)"
+    return 1
+  fi
+}
+
+alone() {
+  cmake --preset clang -DCONVSCOPE_CUDA=OFF && python3 tests/repo/compile_alone.py build/clang
+}
+export logs
+export -f fuzz alone sanitized_tests

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+# What .ci/run and .ci/nightly share: stages with a log and a count each, and the clock. Both source this
+# file from the root of the repository. What the stages do is in jobs.sh.
+logs=build/ci-logs
+mkdir -p "$logs"
+export CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}
+export JOBS=$CMAKE_BUILD_PARALLEL_LEVEL # tests/fuzz/run.sh
+export PYTHONDONTWRITEBYTECODE=1
+passed=0 failed=0 skipped=0
+
+# note STATUS SECONDS NAME REMARK
+note() { printf 'ci: %-10s %4d s  %-12s %s\n' "$1" "$2" "$3" "$4"; }
+
+skip() { # NAME REASON
+  skipped=$((skipped + 1))
+  note skipped 0 "$1" "$2"
+}
+
+# count_of LOG: a stage that ends in '... passed, ... failed, ... skipped' counts with these numbers.
+count_of() { # sets `counts`
+  counts=$(tail -n 1 "$1")
+  [[ $counts =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed,\ ([0-9]+)\ skipped$ ]] || counts=""
+}
+
+# stage NAME COMMAND...: its log goes to a file, and to the terminal when it fails. It counts with the numbers
+# of its last line, or as one case.
+stage() {
+  local name=$1 log=$logs/$1.log start=$SECONDS status=0 counts
+  shift
+  "$@" >"$log" 2>&1 </dev/null || status=$?
+  count_of "$log"
+  if [[ -n $counts ]]; then
+    passed=$((passed + BASH_REMATCH[1]))
+    failed=$((failed + BASH_REMATCH[2]))
+    skipped=$((skipped + BASH_REMATCH[3]))
+    # Stopped for another reason than a counted case.
+    if ((status != 0 && BASH_REMATCH[2] == 0)); then failed=$((failed + 1)); fi
+  elif ((status == 0)); then passed=$((passed + 1)); else failed=$((failed + 1)); fi
+  if [[ $counts == "0 passed, 0 failed, "* ]]; then
+    note skipped $((SECONDS - start)) "$name" "$(tail -n 2 "$log" | head -n 1)"
+  elif ((status == 0)); then
+    note passed $((SECONDS - start)) "$name" "$counts"
+  else
+    note FAILED $((SECONDS - start)) "$name" "$counts (exit status $status, whole log: $log)"
+    tail -n 60 "$log"
+  fi
+}
+
+# The clock: a slow machine must not lose a good change. `long_stage` is `stage` for what may be left out. It does
+# not begin after `begin_until` seconds, and is ended after `end_at` seconds; both count as skipped, with a line.
+# A test that had failed by then still fails.
+begin_until=${CONVSCOPE_CI_BEGIN_UNTIL:-3600}
+end_at=${CONVSCOPE_CI_END_AT:-4500}
+long_stage() {
+  local name=$1 log=$logs/$1.log
+  if ((SECONDS >= begin_until)); then
+    skip "$name" "the clock: $SECONDS s are over, and no long stage begins after $begin_until s; .ci/nightly runs it"
+    return
+  fi
+  cut_off=""
+  stage "$name" until_end "$@"
+}
+# until_end NAME COMMAND...: the functions of this shell are known to the one that `timeout` begins.
+until_end() {
+  local name=$1 status=0
+  shift
+  timeout --kill-after=20 $((end_at - SECONDS)) bash -c '"$@"' "$name" "$@" || status=$?
+  if ((status != 124 && status != 137)); then return "$status"; fi
+  echo "the clock: ended after $SECONDS s of .ci/run; .ci/nightly runs the whole of it"
+  if grep -aqE '\*\*\*(Failed|Exception)|ERROR: (Address|Leak)Sanitizer|WARNING: ThreadSanitizer|runtime error:' "$logs/$name.log"; then
+    echo "0 passed, 1 failed, 1 skipped"
+    return 1
+  fi
+  echo "0 passed, 0 failed, 1 skipped"
+}
+
+finish() { # the last lines, and the exit status
+  note total "$SECONDS" "" ""
+  echo "$passed passed, $failed failed, $skipped skipped"
+  ((failed == 0))
+}
