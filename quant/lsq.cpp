@@ -34,6 +34,13 @@ void check(const Tensor& v, const Tensor& step, const LsqRule& rule) {
 
 }  // namespace
 
+void check_steps(const Tensor& steps) {
+  for (std::int64_t i = 0; i < steps.numel(); ++i) {
+    const double s = steps.at(i);
+    CONVSCOPE_CHECK(std::isfinite(s) && s > 0, "lsq", "expected finite steps above 0, got ", s, " as step ", i);
+  }
+}
+
 double lsq_grad_scale(std::int64_t count, int qp) {
   CONVSCOPE_CHECK(count >= 0 && qp >= 1, "lsq", "expected a count >= 0 and Qp >= 1, got ", count,
                   " and ", qp);
@@ -127,6 +134,8 @@ Ref<const Operation> lsq_operation(const LsqRule& rule, const StepBounds& bounds
 
 Variable lsq_quantize(const Variable& v, const Variable& step, const LsqRule& rule) {
   check(v.value(), step.value(), rule);
+  // Nothing else keeps these steps in bounds; a quantiser's are kept by what lsq_operation() gets.
+  if (rule.form == StepForm::plain) check_steps(step.value().to(Device{}));
   return apply(lsq_operation(rule, {}), {v, step});
 }
 

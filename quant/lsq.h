@@ -60,6 +60,9 @@ struct LsqParts {
 };
 CONVSCOPE_API const LsqParts* lsq_parts(const Operation* operation);
 
+// Throws unless all steps (of the plain form, on the CPU) are finite and above 0.
+CONVSCOPE_API void check_steps(const Tensor& steps);
+
 CONVSCOPE_API double lsq_grad_scale(std::int64_t count, int qp);
 
 CONVSCOPE_API Variable lsq_quantize(const Variable& v, const Variable& step, const LsqRule& rule);

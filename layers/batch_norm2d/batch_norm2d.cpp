@@ -10,7 +10,8 @@ namespace convscope {
 
 constinit KernelSlot<void(const Tensor&, const Tensor&, const Tensor&)>
     batch_norm_statistics_kernel{"batch_norm2d"};
-constinit KernelSlot<void(const Tensor&, const Tensor&, const Tensor&, const Tensor&)>
+constinit KernelSlot<void(const Tensor&, const Tensor&, const Tensor&, const Tensor&,
+                          const Tensor&)>
     batch_norm_apply_kernel{"batch_norm2d"};
 constinit KernelSlot<void(const Tensor&, const Tensor&, const Tensor&, const Tensor&,
                           const Tensor&)>
@@ -42,15 +43,17 @@ void check(const Tensor& x, const Tensor& weight, const Tensor& bias) {
                   weight.str(), " and ", bias.str());
 }
 
-// C values of work: y = (x - mean) inverse_deviation weight + bias = x factor + shift.
+// y = (x - mean) inverse_deviation weight + bias
 Tensor normalised(const Tensor& x, const Tensor& weight, const Tensor& bias,
                   const BatchNormStatistics& statistics) {
   const std::int64_t channels = x.dim(1);
   const Tensor factor = by_channel(channels, x.device());
   const Tensor shift = by_channel(channels, x.device());
-  batch_norm_factors(weight, bias, statistics.mean, statistics.inverse_deviation, factor, shift);
+  batch_norm_factors(weight, bias, statistics.inverse_deviation, factor, shift);
   const Tensor y = Tensor::empty(x.shape(), x.dtype(), x.device());
-  if (y.numel() > 0) batch_norm_apply_kernel.get(x.device())(x, factor, shift, y);
+  if (y.numel() > 0) {
+    batch_norm_apply_kernel.get(x.device())(x, statistics.mean, factor, shift, y);
+  }
   return y;
 }
 

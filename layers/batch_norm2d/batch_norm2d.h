@@ -67,10 +67,10 @@ class CONVSCOPE_API BatchNorm2d final : public Module {
 // Kernels. mean, variance, sums: f64 [C].
 extern CONVSCOPE_API KernelSlot<void(const Tensor& x, const Tensor& mean, const Tensor& variance)>
     batch_norm_statistics_kernel;
-// y = x factor[c] + shift[c]; factor and shift f64 [C]; on the CPU also in blocks [N,C/16,H,W,16].
-extern CONVSCOPE_API
-    KernelSlot<void(const Tensor& x, const Tensor& factor, const Tensor& shift, const Tensor& y)>
-        batch_norm_apply_kernel;
+// y = (x - mean[c]) factor[c] + shift[c]; mean, factor and shift f64 [C]; on the CPU also in blocks [N,C/16,H,W,16].
+extern CONVSCOPE_API KernelSlot<void(const Tensor& x, const Tensor& mean, const Tensor& factor,
+                                     const Tensor& shift, const Tensor& y)>
+    batch_norm_apply_kernel;
 // sum_dy[c] = sum of dy, sum_dy_x[c] = sum of dy (x - mean[c]).
 extern CONVSCOPE_API KernelSlot<void(const Tensor& dy, const Tensor& x, const Tensor& mean,
                                      const Tensor& sum_dy, const Tensor& sum_dy_x)>

@@ -7,8 +7,8 @@
 
 namespace convscope {
 
-void blocked_batch_norm_apply(const Tensor& x, const Tensor& factor, const Tensor& shift,
-                              const Tensor& y);
+void blocked_batch_norm_apply(const Tensor& x, const Tensor& mean, const Tensor& factor,
+                              const Tensor& shift, const Tensor& y);
 void blocked_batch_norm_train(const BatchNormTrainArgs& args);
 void blocked_batch_norm_train_gradient(const BatchNormTrainGradientArgs& args);
 

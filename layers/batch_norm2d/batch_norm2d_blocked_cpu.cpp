@@ -9,6 +9,7 @@
 #include "framework/ops/reduce_simd.h"
 #include "layers/batch_norm2d/batch_norm2d_blocked.h"
 #include "layers/batch_norm2d/batch_norm2d_blocked_simd.h"
+#include "layers/batch_norm2d/batch_norm2d_factors.h"
 #include "layers/dispatch/layout/block_slices.h"
 
 namespace convscope {
@@ -21,6 +22,16 @@ constexpr int kLanes = BlockSlices::kLanes;
 
 struct PerChannel {
   float at[kLanes] = {};  // 0 behind the last channel
+};
+
+// (x - mean) factor + shift for the channels of a block.
+struct BlockNorm {
+  PerChannel mean, factor, shift;
+  void set(int lane, const ChannelNorm<float>& norm) {
+    mean.at[lane] = norm.mean;
+    factor.at[lane] = norm.factor;
+    shift.at[lane] = norm.shift;
+  }
 };
 
 // Calls body(lane, channel) for the channels of a block.
@@ -58,6 +69,17 @@ void sum_slice(const BlockSlices& slices, std::int64_t block, std::int64_t slice
   slices.for_runs(block, slice, [&](std::int64_t at, std::int64_t pixels) {
     blocked_batch_norm_kernels.get().square_sums(pixels, x + at, around.at, out.squares);
   });
+  for (int c = 0; c < kLanes; ++c) {  // as in batch_norm2d_cpu.cpp
+    if (std::isfinite(out.squares[c])) continue;
+    out.squares[c] = 0;
+    slices.for_runs(block, slice, [&](std::int64_t at, std::int64_t pixels) {
+      for (std::int64_t i = 0; i < pixels; ++i) {
+        const double d =
+            static_cast<double>(x[at + i * kLanes + c]) - static_cast<double>(around.at[c]);
+        out.squares[c] += d * d;
+      }
+    });
+  }
   for (int c = 0; c < kLanes; ++c) {
     const double off = static_cast<double>(around.at[c]) - mean[c];
     out.squares[c] -= count * off * off;
@@ -87,7 +109,7 @@ void statistics(const BlockSlices& slices, std::int64_t block, const float* x, d
       squares += parts[slice].squares[c] + rows * apart * apart;
     }
     mean[c] = static_cast<double>(shift.at[c]) + above;
-    variance[c] = std::max(0.0, squares / count);
+    variance[c] = squares < 0 ? 0 : squares / count;  // NaN passes
   }
 }
 
@@ -99,8 +121,8 @@ void add_or_copy(bool add, std::int64_t pixels, const float* from, float* to) {
 
 }  // namespace
 
-void blocked_batch_norm_apply(const Tensor& x, const Tensor& factor, const Tensor& shift,
-                              const Tensor& y) {
+void blocked_batch_norm_apply(const Tensor& x, const Tensor& mean, const Tensor& factor,
+                              const Tensor& shift, const Tensor& y) {
   constexpr std::int64_t kPixels = 1024;  // 64 KiB in a chunk
   const float* const from = x.data<float>();
   float* const to = y.data<float>();
@@ -111,14 +133,14 @@ void blocked_batch_norm_apply(const Tensor& x, const Tensor& factor, const Tenso
                [&](std::int64_t begin, std::int64_t end) {
                  for (std::int64_t piece = begin; piece < end; ++piece) {
                    const std::int64_t chunk = piece / pieces, pixel = piece % pieces * kPixels;
-                   PerChannel f, s;
+                   BlockNorm norm;
                    for_channels(chunk % blocks, factor.numel(), [&](int lane, std::int64_t c) {
-                     f.at[lane] = static_cast<float>(factor.data<double>()[c]);
-                     s.at[lane] = static_cast<float>(shift.data<double>()[c]);
+                     norm.set(lane, {mean.data<double>()[c], factor.data<double>()[c],
+                                     shift.data<double>()[c]});
                    });
                    const std::int64_t at = (chunk * plane + pixel) * kLanes;
-                   apply(std::min(kPixels, plane - pixel), from + at, f.at, s.at, nullptr, false, 0,
-                         to + at);
+                   apply(std::min(kPixels, plane - pixel), from + at, norm.mean.at, norm.factor.at,
+                         norm.shift.at, nullptr, false, 0, to + at);
                  }
                });
 }
@@ -132,7 +154,7 @@ void blocked_batch_norm_train(const BatchNormTrainArgs& args) {
   slices.for_blocks([&](std::int64_t block) {
     double mean[kLanes], variance[kLanes];
     statistics(slices, block, x, mean, variance);
-    PerChannel f, s;
+    BlockNorm norm;
     for_channels(block, args.weight.numel(), [&](int lane, std::int64_t c) {
       const double inverse = 1 / std::sqrt(variance[lane] + args.eps);
       const double factor = inverse * static_cast<double>(args.weight.data<float>()[c]);
@@ -140,12 +162,11 @@ void blocked_batch_norm_train(const BatchNormTrainArgs& args) {
       args.mean.data<double>()[c] = mean[lane];
       args.variance.data<double>()[c] = variance[lane];
       args.inverse_deviation.data<double>()[c] = inverse;
-      f.at[lane] = static_cast<float>(factor);
-      s.at[lane] = static_cast<float>(bias - mean[lane] * factor);
+      norm.set(lane, {mean[lane], factor, bias});
     });
     slices.for_runs(block, [&](std::int64_t at, std::int64_t pixels) {
-      apply(pixels, x + at, f.at, s.at, residual == nullptr ? nullptr : residual + at, args.relu,
-            args.most, y + at);
+      apply(pixels, x + at, norm.mean.at, norm.factor.at, norm.shift.at,
+            residual == nullptr ? nullptr : residual + at, args.relu, args.most, y + at);
     });
   });
 }

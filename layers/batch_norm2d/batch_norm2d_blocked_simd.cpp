@@ -58,26 +58,26 @@ CONVSCOPE_INLINE void for_vectors(int64_t pixels, const Body& body) {
 CONVSCOPE_INLINE Vec curved(Vec x, Vec most) { return bounded_relu(x, most); }
 
 template <bool kResidual, bool kRelu>
-void apply_as(int64_t pixels, const float* x, const float* factor, const float* shift,
-              const float* residual, float most, float* y) {
-  const PerChannel f(factor), s(shift);
+void apply_as(int64_t pixels, const float* x, const float* mean, const float* factor,
+              const float* shift, const float* residual, float most, float* y) {
+  const PerChannel from(mean), f(factor), s(shift);
   const Vec bound = broadcast(most);
   for_vectors(
       pixels, [&](int64_t at, int lane) __attribute__((always_inline)) {
-        Vec v = fma(load(x + at), load(f.at + lane), load(s.at + lane));
+        Vec v = fma(load(x + at) - load(from.at + lane), load(f.at + lane), load(s.at + lane));
         if (kResidual) v = v + load(residual + at);
         store(y + at, kRelu ? curved(v, bound) : v);
       });
 }
 
-void apply(int64_t pixels, const float* x, const float* factor, const float* shift,
-           const float* residual, bool relu, float most, float* y) {
+void apply(int64_t pixels, const float* x, const float* mean, const float* factor,
+           const float* shift, const float* residual, bool relu, float most, float* y) {
   if (residual == nullptr) {
-    relu ? apply_as<false, true>(pixels, x, factor, shift, residual, most, y)
-         : apply_as<false, false>(pixels, x, factor, shift, residual, most, y);
+    relu ? apply_as<false, true>(pixels, x, mean, factor, shift, residual, most, y)
+         : apply_as<false, false>(pixels, x, mean, factor, shift, residual, most, y);
   } else {
-    relu ? apply_as<true, true>(pixels, x, factor, shift, residual, most, y)
-         : apply_as<true, false>(pixels, x, factor, shift, residual, most, y);
+    relu ? apply_as<true, true>(pixels, x, mean, factor, shift, residual, most, y)
+         : apply_as<true, false>(pixels, x, mean, factor, shift, residual, most, y);
   }
 }
 

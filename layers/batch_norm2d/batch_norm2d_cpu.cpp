@@ -8,6 +8,7 @@
 #include "framework/parallel.h"
 #include "layers/batch_norm2d/batch_norm2d.h"
 #include "layers/batch_norm2d/batch_norm2d_blocked.h"
+#include "layers/batch_norm2d/batch_norm2d_factors.h"
 #include "layers/batch_norm2d/batch_norm2d_fused.h"
 #include "layers/batch_norm2d/batch_norm2d_simd.h"
 
@@ -48,10 +49,10 @@ struct DoubleLoops {
       *sum_g_x += g[i] * (x[i] - mean);
     });
   }
-  void apply(const ChannelPlanes& planes, const double* x, double factor, double shift,
+  void apply(const ChannelPlanes& planes, const double* x, double mean, double factor, double shift,
              const double* residual, bool relu, double most, double* y) const {
     each(planes, [&](std::int64_t i) {
-      const double v = x[i] * factor + shift + (residual == nullptr ? 0 : residual[i]);
+      const double v = (x[i] - mean) * factor + shift + (residual == nullptr ? 0 : residual[i]);
       y[i] = relu && v <= 0 ? 0 : relu && v > most ? most : v;
     });
   }
@@ -114,7 +115,17 @@ void channel_statistics(const ChannelPlanes& planes, const T* x, double& mean, d
   mean = static_cast<double>(x[0]) + loop.sum(planes, x, x[0]) / count;
   const T around = static_cast<T>(mean);
   const double off = static_cast<double>(around) - mean;
-  variance = std::max(0.0, loop.square_sum(planes, x, around) / count - off * off);
+  double squares = loop.square_sum(planes, x, around);
+  if (!std::isfinite(
+          squares)) {  // a square is beyond f32, or a number is not finite, which is then seen in y
+    squares = 0;
+    DoubleLoops::each(planes, [&](std::int64_t i) {
+      const double d = static_cast<double>(x[i]) - static_cast<double>(around);
+      squares += d * d;
+    });
+  }
+  variance = squares / count - off * off;
+  if (variance < 0) variance = 0;  // NaN passes
 }
 
 // Sums of g and of g (x - mean).
@@ -142,22 +153,25 @@ void statistics_cpu(const Tensor& x, const Tensor& mean, const Tensor& variance)
 }
 
 template <class T>
-void apply_typed(const Tensor& x, const double* factor, const double* shift, const Tensor& y) {
+void apply_typed(const Tensor& x, const double* mean, const double* factor, const double* shift,
+                 const Tensor& y) {
   const T* const from = x.data<T>();
   T* const to = y.data<T>();
   const auto& loop = loops<T>();
   for_planes(x.shape(), [&](std::int64_t c, const ChannelPlanes& plane, std::int64_t at) {
-    loop.apply(plane, from + at, static_cast<T>(factor[c]), static_cast<T>(shift[c]), nullptr,
-               false, 0, to + at);
+    const ChannelNorm<T> norm(mean[c], factor[c], shift[c]);
+    loop.apply(plane, from + at, norm.mean, norm.factor, norm.shift, nullptr, false, 0, to + at);
   });
 }
 
-void apply_cpu(const Tensor& x, const Tensor& factor, const Tensor& shift, const Tensor& y) {
-  if (x.rank() == 5) return blocked_batch_norm_apply(x, factor, shift, y);
+void apply_cpu(const Tensor& x, const Tensor& mean, const Tensor& factor, const Tensor& shift,
+               const Tensor& y) {
+  if (x.rank() == 5) return blocked_batch_norm_apply(x, mean, factor, shift, y);
+  const double* const m = mean.data<double>();
   const double* const f = factor.data<double>();
   const double* const s = shift.data<double>();
-  if (x.dtype() == DType::f64) return apply_typed<double>(x, f, s, y);
-  apply_typed<float>(x, f, s, y);
+  if (x.dtype() == DType::f64) return apply_typed<double>(x, m, f, s, y);
+  apply_typed<float>(x, m, f, s, y);
 }
 
 template <class T>
@@ -174,9 +188,9 @@ void train_typed(const BatchNormTrainArgs& args) {
   for_channels(args.x.shape(), [&](std::int64_t c, const ChannelPlanes& planes, std::int64_t at) {
     channel_statistics(planes, x + at, mean[c], variance[c]);
     inverse[c] = 1 / std::sqrt(variance[c] + args.eps);
-    const double factor = inverse[c] * static_cast<double>(weight[c]);
-    const double shift = static_cast<double>(bias[c]) - mean[c] * factor;
-    loop.apply(planes, x + at, static_cast<T>(factor), static_cast<T>(shift),
+    const ChannelNorm<T> norm(mean[c], inverse[c] * static_cast<double>(weight[c]),
+                              static_cast<double>(bias[c]));
+    loop.apply(planes, x + at, norm.mean, norm.factor, norm.shift,
                residual == nullptr ? nullptr : residual + at, args.relu, args.most, y + at);
   });
 }

@@ -18,6 +18,7 @@
 #include "framework/cuda/map.cuh"
 #include "framework/cuda/scratch.cuh"
 #include "layers/batch_norm2d/batch_norm2d.h"
+#include "layers/batch_norm2d/batch_norm2d_factors.h"
 #include "layers/batch_norm2d/batch_norm2d_fused.h"
 
 namespace convscope {
@@ -151,9 +152,9 @@ __global__ void __launch_bounds__(kThreads)
   variance[blockIdx.x] = m.variance;
 }
 
-// y = curve(x factor + shift + residual)
+// y = curve((x - mean) factor + shift + residual)
 template <int kWidth, class T>
-__device__ void write_normalised(const ChannelSplits& at, const T* x, T factor, T shift,
+__device__ void write_normalised(const ChannelSplits& at, const T* x, const ChannelNorm<T>& norm,
                                  const T* residual, bool relu, T* y) {
   struct Loaded {
     Pack<T, kWidth> x, beside;
@@ -167,7 +168,7 @@ __device__ void write_normalised(const ChannelSplits& at, const T* x, T factor, 
     Pack<T, kWidth> out;
 #pragma unroll
     for (int l = 0; l < kWidth; ++l) {
-      T v = in.x.v[l] * factor + shift;
+      T v = (in.x.v[l] - norm.mean) * norm.factor + norm.shift;
       if (residual != nullptr) v += in.beside.v[l];
       out.v[l] = relu && v <= T{0} ? T{0} : v;  // NaN passes
     }
@@ -177,9 +178,10 @@ __device__ void write_normalised(const ChannelSplits& at, const T* x, T factor, 
 
 template <int kWidth, class T>
 __global__ void __launch_bounds__(kThreads)
-    apply_factors(const T* x, ChannelSplits at, const double* factor, const double* shift, T* y) {
-  write_normalised<kWidth, T>(at, x, static_cast<T>(factor[blockIdx.x]),
-                              static_cast<T>(shift[blockIdx.x]), nullptr, false, y);
+    apply_factors(const T* x, ChannelSplits at, const double* mean, const double* factor,
+                  const double* shift, T* y) {
+  const std::int64_t c = blockIdx.x;
+  write_normalised<kWidth, T>(at, x, {mean[c], factor[c], shift[c]}, nullptr, false, y);
 }
 
 template <class T>
@@ -207,10 +209,9 @@ __global__ void __launch_bounds__(kThreads)
     out.variance[c] = m.variance;
     out.inverse[c] = inverse;
   }
-  const double factor = inverse * static_cast<double>(out.weight[c]);
-  const double shift = static_cast<double>(out.bias[c]) - m.mean * factor;
-  write_normalised<kWidth, T>(at, x, static_cast<T>(factor), static_cast<T>(shift), out.residual,
-                              out.relu, out.y);
+  const ChannelNorm<T> norm(m.mean, inverse * static_cast<double>(out.weight[c]),
+                            static_cast<double>(out.bias[c]));
+  write_normalised<kWidth, T>(at, x, norm, out.residual, out.relu, out.y);
 }
 
 // ---- backward ----
@@ -377,17 +378,19 @@ void statistics_cuda(const Tensor& x, const Tensor& mean, const Tensor& variance
 }
 
 template <class T>
-void apply_typed(const Tensor& x, const Tensor& factor, const Tensor& shift, const Tensor& y) {
+void apply_typed(const Tensor& x, const Tensor& mean, const Tensor& factor, const Tensor& shift,
+                 const Tensor& y) {
   const ChannelSplits at(x.shape());
   const bool packed = packs<T>(at, x, y);
   launch(packed ? apply_factors<kPackWidth<T>, T> : apply_factors<1, T>, at.shape(), x.data<T>(),
-         at, factor.data<double>(), shift.data<double>(), y.data<T>());
+         at, mean.data<double>(), factor.data<double>(), shift.data<double>(), y.data<T>());
 }
 
-void apply_cuda(const Tensor& x, const Tensor& factor, const Tensor& shift, const Tensor& y) {
+void apply_cuda(const Tensor& x, const Tensor& mean, const Tensor& factor, const Tensor& shift,
+                const Tensor& y) {
   if (x.numel() == 0) return;
-  if (x.dtype() == DType::f64) return apply_typed<double>(x, factor, shift, y);
-  apply_typed<float>(x, factor, shift, y);
+  if (x.dtype() == DType::f64) return apply_typed<double>(x, mean, factor, shift, y);
+  apply_typed<float>(x, mean, factor, shift, y);
 }
 
 template <class T>

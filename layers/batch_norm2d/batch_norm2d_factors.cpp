@@ -26,12 +26,11 @@ void inverse_deviation_cpu(const Tensor& variance, double eps, const Tensor& out
   }
 }
 
-void factors_cpu(const Tensor& weight, const Tensor& bias, const Tensor& mean,
-                 const Tensor& inverse_deviation, const Tensor& factor, const Tensor& shift) {
+void factors_cpu(const Tensor& weight, const Tensor& bias, const Tensor& inverse_deviation,
+                 const Tensor& factor, const Tensor& shift) {
   for (std::int64_t c = 0; c < factor.numel(); ++c) {
-    const double f = at(inverse_deviation, c) * weight.at(c);
-    factor.data<double>()[c] = f;
-    shift.data<double>()[c] = bias.at(c) - at(mean, c) * f;
+    factor.data<double>()[c] = at(inverse_deviation, c) * weight.at(c);
+    shift.data<double>()[c] = bias.at(c);
   }
 }
 
@@ -53,7 +52,7 @@ void move_running_cpu(const Tensor& mean, const Tensor& variance, double count, 
   float* const v = running_variance.data<float>();
   const double keep = 1 - momentum;
   for (std::int64_t c = 0; c < mean.numel(); ++c) {
-    const double unbiased = at(variance, c) * count / (count - 1);
+    const double unbiased = at(variance, c) * unbiased_by(count);
     m[c] = static_cast<float>(keep * static_cast<double>(m[c]) + momentum * at(mean, c));
     v[c] = static_cast<float>(keep * static_cast<double>(v[c]) + momentum * unbiased);
   }
@@ -109,10 +108,9 @@ void batch_norm_inverse_deviation(const Tensor& variance, double eps, const Tens
   kernels_for(out).inverse_deviation(variance, eps, out);
 }
 
-void batch_norm_factors(const Tensor& weight, const Tensor& bias, const Tensor& mean,
-                        const Tensor& inverse_deviation, const Tensor& factor,
-                        const Tensor& shift) {
-  kernels_for(factor).factors(weight, bias, mean, inverse_deviation, factor, shift);
+void batch_norm_factors(const Tensor& weight, const Tensor& bias, const Tensor& inverse_deviation,
+                        const Tensor& factor, const Tensor& shift) {
+  kernels_for(factor).factors(weight, bias, inverse_deviation, factor, shift);
 }
 
 void batch_norm_gradient_factors(const Tensor& weight, const Tensor& inverse_deviation,

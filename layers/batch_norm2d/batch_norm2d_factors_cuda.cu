@@ -27,13 +27,12 @@ __global__ void inverse_deviation_channels(Real variance, double eps, double* ou
   if (c < count) out[c] = 1 / ::sqrt(variance[c] + eps);
 }
 
-__global__ void factor_channels(Real weight, Real bias, const double* mean, const double* inverse,
-                                double* factor, double* shift, std::int64_t count) {
+__global__ void factor_channels(Real weight, Real bias, const double* inverse, double* factor,
+                                double* shift, std::int64_t count) {
   const std::int64_t c = global_thread();
   if (c >= count) return;
-  const double f = inverse[c] * weight[c];
-  factor[c] = f;
-  shift[c] = bias[c] - mean[c] * f;
+  factor[c] = inverse[c] * weight[c];
+  shift[c] = bias[c];
 }
 
 __global__ void gradient_factor_channels(Real weight, const double* inverse, const double* sum_dy,
@@ -53,7 +52,7 @@ __global__ void move_running_channels(const double* mean, const double* variance
   const std::int64_t c = global_thread();
   if (c >= channels) return;
   const double keep = 1 - momentum;
-  const double unbiased = variance[c] * count / (count - 1);
+  const double unbiased = variance[c] * unbiased_by(count);
   m[c] = static_cast<float>(keep * static_cast<double>(m[c]) + momentum * mean[c]);
   v[c] = static_cast<float>(keep * static_cast<double>(v[c]) + momentum * unbiased);
 }
@@ -72,9 +71,9 @@ void inverse_deviation_cuda(const Tensor& variance, double eps, const Tensor& ou
          out.numel());
 }
 
-void factors_cuda(const Tensor& weight, const Tensor& bias, const Tensor& mean,
-                  const Tensor& inverse_deviation, const Tensor& factor, const Tensor& shift) {
-  launch(factor_channels, grid_for(factor.numel()), Real(weight), Real(bias), mean.data<double>(),
+void factors_cuda(const Tensor& weight, const Tensor& bias, const Tensor& inverse_deviation,
+                  const Tensor& factor, const Tensor& shift) {
+  launch(factor_channels, grid_for(factor.numel()), Real(weight), Real(bias),
          inverse_deviation.data<double>(), factor.data<double>(), shift.data<double>(),
          factor.numel());
 }

@@ -2,7 +2,7 @@
 // batch_norm2d_halves.h: batch norm on halves or f32 with their channels last, [N,1,H,W,Cp], in a
 // planned step on a GPU, with what stands around it.
 //
-// Forward    y = curve(x factor[c] + shift[c] + residual), factor and shift from the statistics of
+// Forward    y = curve((x - mean[c]) factor[c] + shift[c] + residual), factor and shift from the statistics of
 //            the batch, which also move the running ones; the curve is min(max(., 0), most) when
 //            `relu` is set, and residual may be undefined
 // Backward   g = dy where 0 < y < most, else 0, with a curve; else g = dy. The gradient of the
@@ -75,9 +75,9 @@ struct BatchNormHalvesGradientArgs {
 extern CONVSCOPE_API KernelSlot<void(const BatchNormHalvesGradientArgs&)>
     batch_norm_halves_gradient_kernel;
 
-// In eval mode: y as above, factor and shift f64 [C].
+// In eval mode: y as above; mean, factor and shift f64 [C].
 struct BatchNormHalvesApplyArgs {
-  Tensor x, factor, shift, residual;
+  Tensor x, mean, factor, shift, residual;
   bool relu = false;
   float most = std::numeric_limits<float>::infinity();
   Tensor y;

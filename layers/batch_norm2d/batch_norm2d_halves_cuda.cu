@@ -6,7 +6,7 @@
 //                       first number, so that an offset costs no digits (channel_sums.cuh);
 //                       left out where whoever wrote x has taken its moments (channel_moments.cuh)
 //                     2 a small launch adds the parts: statistics, factors, and the running ones
-//                     3 x factor + shift + residual, the curve, one rounding
+//                     3 (x - mean) factor + shift + residual, the curve, one rounding
 //           backward  1 sums of g and g (x - mean)
 //                     2 a small launch: the factors of dx, gradients of weight and bias
 //                     3 dx and the gradient of the residual
@@ -19,6 +19,7 @@
 // Numerics  see batch_norm2d_halves.h
 // Read next framework/cuda/channel_sums.cuh; batch_norm2d_cuda.cu, the same for f32
 #include "framework/cuda/channel_moments.cuh"
+#include "layers/batch_norm2d/batch_norm2d_factors.h"
 #include "layers/batch_norm2d/batch_norm2d_halves.h"
 #include "layers/dispatch/layout/half_factors.h"
 
@@ -164,18 +165,20 @@ __global__ void __launch_bounds__(kThreads)
     const double mean = static_cast<double>(first) + off;
     const double spread = sums[1] / count - off * off;
     const double variance = spread <= 0 ? 0.0 : spread;  // NaN passes
-    const double inverse = 1 / ::sqrt(variance + z.eps);
+    // Squares beyond f32 would make every y 0: NaN is seen.
+    const double inverse = variance < INFINITY ? 1 / ::sqrt(variance + z.eps) : NAN;
     z.mean[c] = mean;
     z.inverse[c] = inverse;
     const double keep = 1 - z.momentum;
     z.running_mean[c] =
         static_cast<float>(keep * static_cast<double>(z.running_mean[c]) + z.momentum * mean);
     z.running_variance[c] = static_cast<float>(keep * static_cast<double>(z.running_variance[c]) +
-                                               z.momentum * (variance * count / (count - 1)));
-    const double f = inverse * static_cast<double>(z.weight[c]);
-    factor = static_cast<float>(f);
-    shift = static_cast<float>(static_cast<double>(z.bias[c]) - mean * f);
-    middle = static_cast<float>(mean);
+                                               z.momentum * (variance * unbiased_by(count)));
+    const ChannelNorm<float> norm(mean, inverse * static_cast<double>(z.weight[c]),
+                                  static_cast<double>(z.bias[c]));
+    factor = norm.factor;
+    shift = norm.shift;
+    middle = norm.mean;
   }
   z.factors[c] = factor;
   z.factors[walk.lanes() + c] = shift;
@@ -189,7 +192,7 @@ struct Results {
   const float* scale = nullptr;
 };
 
-// A lane behind the last channel has factor and shift 0.
+// A lane after the last channel has mean, factor and shift 0.
 template <class T, bool kResidual>
 __global__ void __launch_bounds__(kThreads)
     write_normalised(const uint4* x, WalkOf<T> walk, const float* factors, const uint4* residual,
@@ -197,9 +200,10 @@ __global__ void __launch_bounds__(kThreads)
   let_next_kernel_start();
   wait_for_previous_kernel();
   if (walk.is_idle()) return;
-  float factor[kLanesOf<T>], shift[kLanesOf<T>];
+  float factor[kLanesOf<T>], shift[kLanesOf<T>], mean[kLanesOf<T>];
   load_lanes(factors, walk.piece(), factor);
   load_lanes(factors + walk.lanes(), walk.piece(), shift);
+  load_lanes(factors + 2 * walk.lanes(), walk.piece(), mean);
   const bool as_halves = sizeof(T) == 4 && to.halves != nullptr;
   const float scale = as_halves ? *to.scale : 0.0f;
   struct Loaded {
@@ -215,7 +219,7 @@ __global__ void __launch_bounds__(kThreads)
         if constexpr (kResidual) floats_of_piece<T>(in.beside, beside);
 #pragma unroll
         for (int l = 0; l < kLanesOf<T>; ++l) {
-          float sum = ::fmaf(v[l], factor[l], shift[l]);
+          float sum = ::fmaf(v[l] - mean[l], factor[l], shift[l]);
           if constexpr (kResidual) sum += beside[l];
           v[l] = curve(sum);
         }
@@ -227,14 +231,17 @@ __global__ void __launch_bounds__(kThreads)
       });
 }
 
-__global__ void factors_of_channels(const double* factor, const double* shift, int channels,
-                                    int lanes, float* factors) {
+__global__ void factors_of_channels(const double* mean, const double* factor, const double* shift,
+                                    int channels, int lanes, float* factors) {
   const int c = static_cast<int>(global_thread());
   let_next_kernel_start();
   wait_for_previous_kernel();
   if (c >= lanes) return;
-  factors[c] = c < channels ? static_cast<float>(factor[c]) : 0.0f;
-  factors[lanes + c] = c < channels ? static_cast<float>(shift[c]) : 0.0f;
+  ChannelNorm<float> norm(0, 0, 0);
+  if (c < channels) norm = {mean[c], factor[c], shift[c]};
+  factors[c] = norm.factor;
+  factors[lanes + c] = norm.shift;
+  factors[2 * lanes + c] = norm.mean;
 }
 
 // ---- backward ----------------------------------------------------------------------------------
@@ -277,7 +284,7 @@ struct GradientPiece {
 #pragma unroll
     for (int l = 0; l < kLanesOf<T>; ++l) {
       if constexpr (kMask == Mask::kFromX) {
-        y[l] = to_float(from_float<T>(z.curve(::fmaf(x[l], factor[l], shift[l]))));
+        y[l] = to_float(from_float<T>(z.curve(::fmaf(x[l] - mean[l], factor[l], shift[l]))));
       }
       if constexpr (kMask != Mask::kPlain) g[l] = z.curve.passes(y[l]) ? g[l] : 0.0f;
       x[l] -= mean[l];
@@ -519,9 +526,10 @@ void train_cuda(const BatchNormHalvesArgs& args) {
 template <class T>
 void apply_typed(const BatchNormHalvesApplyArgs& args) {
   const WalkOf<T> walk(args.x.shape());
-  auto* const factors = cuda_scratch_of<float>(2 * static_cast<std::size_t>(walk.lanes()));
-  launch(factors_of_channels, for_lanes(walk.lanes()), args.factor.data<double>(),
-         args.shift.data<double>(), static_cast<int>(args.factor.numel()), walk.lanes(), factors);
+  auto* const factors = cuda_scratch_of<float>(3 * static_cast<std::size_t>(walk.lanes()));
+  launch(factors_of_channels, for_lanes(walk.lanes()), args.mean.data<double>(),
+         args.factor.data<double>(), args.shift.data<double>(),
+         static_cast<int>(args.factor.numel()), walk.lanes(), factors);
   apply<T>(walk, args.x, factors, args.residual, {args.relu, args.most}, {.y = pieces_to(args.y)});
 }
 

@@ -37,7 +37,7 @@ void BatchNormOp::emit_running_factors(PlanBuilder& builder, const Tensor& facto
                 inverse = builder.use(inverse_deviation_), factor, shift] {
     convert_kernel.get(mean.device())(parts.mean, mean);
     batch_norm_inverse_deviation(parts.variance, parts.eps, inverse);
-    batch_norm_factors(parts.weight.value(), parts.bias.value(), mean, inverse, factor, shift);
+    batch_norm_factors(parts.weight.value(), parts.bias.value(), inverse, factor, shift);
   });
 }
 
@@ -73,6 +73,7 @@ void BatchNormOp::forward(PlanBuilder& builder) {
   builder.prologue([&] { emit_running_factors(builder, builder.use(factor), builder.use(shift)); });
   if (builder.is_channels_last(output)) {
     const BatchNormHalvesApplyArgs args{.x = builder.value(inputs[0]),
+                                        .mean = builder.use(mean_),
                                         .factor = builder.use(factor),
                                         .shift = builder.use(shift),
                                         .residual = residual_ ? builder.value(inputs[1]) : Tensor(),
@@ -82,11 +83,11 @@ void BatchNormOp::forward(PlanBuilder& builder) {
     return builder.call(
         [run = batch_norm_halves_apply_kernel.get(builder.device()), args] { run(args); });
   }
-  builder.call([x = builder.value(inputs[0]), y = builder.value(output),
+  builder.call([x = builder.value(inputs[0]), y = builder.value(output), mean = builder.use(mean_),
                 factor = builder.use(factor), shift = builder.use(shift),
                 residual = residual_ ? builder.value(inputs[1]) : Tensor(), relu = relu_,
                 most = most_, device = builder.device()] {
-    batch_norm_apply_kernel.get(device)(x, factor, shift, y);
+    batch_norm_apply_kernel.get(device)(x, mean, factor, shift, y);
     if (residual.defined()) accumulate_kernel.get(device)(y, residual);
     if (!relu) return;
     if (std::isinf(most)) return unary_kernel.get(device)(UnaryOp::relu, y, y);

@@ -137,8 +137,9 @@ CONVSCOPE_INLINE void store_some(float* p, Vec v, int count) {
 CONVSCOPE_INLINE Vec curved(Vec x, Vec most) { return bounded_relu(x, most); }
 
 template <bool kResidual, bool kRelu>
-void apply_as(const ChannelPlanes& planes, const float* x, float factor, float shift,
+void apply_as(const ChannelPlanes& planes, const float* x, float mean, float factor, float shift,
               const float* residual, float most, float* y) {
+  const Vec from = broadcast(mean);
   const Vec f = broadcast(factor);
   const Vec s = broadcast(shift);
   const Vec bound = broadcast(most);
@@ -146,21 +147,21 @@ void apply_as(const ChannelPlanes& planes, const float* x, float factor, float s
     const int64_t at = k * planes.stride;
     for_vectors(
         planes.n, [&](int64_t i, int count) __attribute__((always_inline)) {
-          Vec v = fma(load_some(x + at + i, count), f, s);
+          Vec v = fma(load_some(x + at + i, count) - from, f, s);
           if (kResidual) v = v + load_some(residual + at + i, count);
           store_some(y + at + i, kRelu ? curved(v, bound) : v, count);
         });
   }
 }
 
-void apply(const ChannelPlanes& planes, const float* x, float factor, float shift,
+void apply(const ChannelPlanes& planes, const float* x, float mean, float factor, float shift,
            const float* residual, bool relu, float most, float* y) {
   if (residual == nullptr) {
-    relu ? apply_as<false, true>(planes, x, factor, shift, residual, most, y)
-         : apply_as<false, false>(planes, x, factor, shift, residual, most, y);
+    relu ? apply_as<false, true>(planes, x, mean, factor, shift, residual, most, y)
+         : apply_as<false, false>(planes, x, mean, factor, shift, residual, most, y);
   } else {
-    relu ? apply_as<true, true>(planes, x, factor, shift, residual, most, y)
-         : apply_as<true, false>(planes, x, factor, shift, residual, most, y);
+    relu ? apply_as<true, true>(planes, x, mean, factor, shift, residual, most, y)
+         : apply_as<true, false>(planes, x, mean, factor, shift, residual, most, y);
   }
 }
 

@@ -105,9 +105,10 @@ std::string SiteGrid::text() const {
   return out;
 }
 
-double SiteGrid::all_places() const {
-  double out = static_cast<double>(batch);
-  for (const std::int64_t size : extent) out *= static_cast<double>(size);
+std::int64_t SiteGrid::all_places() const {
+  check();
+  std::int64_t out = batch;
+  for (const std::int64_t size : extent) out *= size;
   return out;
 }
 
@@ -174,7 +175,7 @@ SparseSites::SparseSites(std::vector<std::uint64_t> keys, const SiteGrid& grid)
   if (!std::ranges::is_sorted(keys_)) radix_sort(keys_, none);
   keys_.erase(std::unique(keys_.begin(), keys_.end()), keys_.end());
   keys_.shrink_to_fit();
-  CONVSCOPE_CHECK(keys_.empty() || static_cast<double>(keys_.back()) < grid.all_places(), kSites,
+  CONVSCOPE_CHECK(keys_.empty() || keys_.back() < static_cast<std::uint64_t>(grid.all_places()), kSites,
                   "expected keys inside of the grid ", grid.text());
   CONVSCOPE_CHECK(count() <= kMostSites, kSites, "expected fewer than 2^31 sites, got ", count());
 }

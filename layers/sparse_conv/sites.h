@@ -31,7 +31,7 @@ struct CONVSCOPE_API SiteGrid {
   // An error unless all sizes are positive, fit into i32, and keys fit into 62 bits.
   void check() const;
   std::string text() const;                        // "2x41x1600x1408": the batch, then the extents
-  double all_places() const;                       // batch T H W
+  std::int64_t all_places() const;                 // batch T H W; throws what check() throws
   Shape dense_shape(std::int64_t channels) const;  // [N,C,(T,)H,W]
 
   // The smallest grid from 0 on that holds all coordinates.
@@ -59,7 +59,7 @@ class CONVSCOPE_API SparseSites {
   SitePlace place(std::int64_t site) const;
   std::uint64_t key(const SitePlace& place) const;
   Tensor coordinates() const;  // [n, 1+D], in the order of the keys
-  double density() const { return static_cast<double>(count()) / grid_.all_places(); }
+  double density() const { return static_cast<double>(count()) / static_cast<double>(grid_.all_places()); }
   std::size_t bytes() const;
 
   // The keys as 64-bit numbers in the memory of a GPU, i32 [n,2]; copied when first asked for.

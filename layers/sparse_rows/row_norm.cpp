@@ -11,7 +11,8 @@ namespace convscope {
 constinit KernelSlot<void(const Tensor&, const Tensor&)> row_sums_kernel{"row_sums"};
 constinit KernelSlot<void(const Tensor&, const Tensor&, const Tensor&)> row_moments_kernel{
     "sparse_batch_norm"};
-constinit KernelSlot<void(const Tensor&, const Tensor&, const Tensor&, const Tensor&)>
+constinit KernelSlot<void(const Tensor&, const Tensor&, const Tensor&, const Tensor&,
+                          const Tensor&)>
     row_apply_kernel{"sparse_batch_norm"};
 constinit KernelSlot<void(const Tensor&, const Tensor&, const Tensor&, const Tensor&,
                           const Tensor&)>
@@ -80,9 +81,8 @@ Variable normalise(const Variable& x, const Variable& weight, const Variable& bi
   const Tensor y = Tensor::empty(from.shape(), from.dtype(), from.device());
   if (y.numel() > 0) {
     const Tensor factor = by_channel(from), shift = by_channel(from);
-    batch_norm_factors(weight.value(), bias.value(), statistics.mean, statistics.inverse_deviation,
-                       factor, shift);
-    row_apply_kernel.get(from.device())(from, factor, shift, y);
+    batch_norm_factors(weight.value(), bias.value(), statistics.inverse_deviation, factor, shift);
+    row_apply_kernel.get(from.device())(from, statistics.mean, factor, shift, y);
   }
   return record(kName, y, {x, weight, bias},
                 [x = from, weight = weight.value(), statistics, training](const Tensor& dy,

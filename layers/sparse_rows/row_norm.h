@@ -46,10 +46,10 @@ class CONVSCOPE_API SparseBatchNorm final : public RowLayer {
 // Kernels; x, dy, y, dx [n,C] with at least one row, f32 or f64; all others f64 [C].
 extern CONVSCOPE_API KernelSlot<void(const Tensor& x, const Tensor& mean, const Tensor& variance)>
     row_moments_kernel;
-// y = x factor[c] + shift[c].
-extern CONVSCOPE_API
-    KernelSlot<void(const Tensor& x, const Tensor& factor, const Tensor& shift, const Tensor& y)>
-        row_apply_kernel;
+// y = (x - mean[c]) factor[c] + shift[c].
+extern CONVSCOPE_API KernelSlot<void(const Tensor& x, const Tensor& mean, const Tensor& factor,
+                                     const Tensor& shift, const Tensor& y)>
+    row_apply_kernel;
 // sum_dy[c] = sum of dy, sum_dy_x[c] = sum of dy (x - mean[c]).
 extern CONVSCOPE_API KernelSlot<void(const Tensor& dy, const Tensor& x, const Tensor& mean,
                                      const Tensor& sum_dy, const Tensor& sum_dy_x)>

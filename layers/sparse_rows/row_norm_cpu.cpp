@@ -90,14 +90,16 @@ void for_elements(Index rows, Index channels, const Body& body) {
   });
 }
 
-void apply_cpu(const Tensor& x, const Tensor& factor, const Tensor& shift, const Tensor& y) {
+void apply_cpu(const Tensor& x, const Tensor& mean, const Tensor& factor, const Tensor& shift,
+               const Tensor& y) {
   with_type(x, [&](auto zero) {
     using T = decltype(zero);
     const T* const from = x.data<T>();
     T* const to = y.data<T>();
-    const double *const f = factor.data<double>(), *const s = shift.data<double>();
+    const double *const m = mean.data<double>(), *const f = factor.data<double>(),
+                        *const s = shift.data<double>();
     for_elements(x.dim(0), x.dim(1), [=](Index i, Index c) {
-      to[i] = static_cast<T>(static_cast<double>(from[i]) * f[c] + s[c]);
+      to[i] = static_cast<T>((static_cast<double>(from[i]) - m[c]) * f[c] + s[c]);
     });
   });
 }

@@ -108,19 +108,20 @@ void moments_cuda(const Tensor& x, const Tensor& mean, const Tensor& variance) {
 }
 
 template <class T>
-__global__ void apply_kernel(const T* x, const double* factor, const double* shift, Index channels,
-                             Index count, T* y) {
+__global__ void apply_kernel(const T* x, const double* mean, const double* factor,
+                             const double* shift, Index channels, Index count, T* y) {
   for (Index i = global_thread(); i < count; i += global_threads()) {
     const Index c = i % channels;
-    y[i] = static_cast<T>(static_cast<double>(x[i]) * factor[c] + shift[c]);
+    y[i] = static_cast<T>((static_cast<double>(x[i]) - mean[c]) * factor[c] + shift[c]);
   }
 }
 
-void apply_cuda(const Tensor& x, const Tensor& factor, const Tensor& shift, const Tensor& y) {
+void apply_cuda(const Tensor& x, const Tensor& mean, const Tensor& factor, const Tensor& shift,
+                const Tensor& y) {
   with_type(x, [&](auto zero) {
     using T = decltype(zero);
-    launch(apply_kernel<T>, grid_for(x.numel()), x.data<T>(), factor.data<double>(),
-           shift.data<double>(), x.dim(1), x.numel(), y.data<T>());
+    launch(apply_kernel<T>, grid_for(x.numel()), x.data<T>(), mean.data<double>(),
+           factor.data<double>(), shift.data<double>(), x.dim(1), x.numel(), y.data<T>());
   });
 }
 

@@ -10,6 +10,7 @@
 #include "framework/ops/bounded_relu/bounded_relu.h"
 #include "framework/ops/elementwise.h"
 #include "layers/batch_norm2d/batch_norm2d_fused.h"
+#include "layers/sparse_rows/row_norm.h"
 #include "tests/layers/layer_cases.h"
 #include "tests/support/numbers.h"
 
@@ -83,6 +84,39 @@ TEST(BatchNorm2d, AMeanFarFromZeroDoesNotSpoilTheVariance) {
   // Counted from a number of magnitude 1000, sums of 512 numbers would be off by 1e-2.
   EXPECT_NEAR(statistics.mean.at(0), mean, 14 * kEps);
   EXPECT_NEAR(statistics.variance.at(0), variance, 14 * kEps);
+}
+
+// (x - mean) factor + bias: x factor and mean factor, 4e7 and more here, would leave their rounding in y.
+TEST(BatchNorm2d, AConstantChannelBecomesItsBias) {
+  const Tensor weight = Tensor::full({1}, 1.0), bias = Tensor::full({1}, 0.25);
+  const testing::MachineScope scope;
+  for (const double value : {123456.7, 3.33e9, -1e19}) {
+    const Tensor x = Tensor::full({2, 1, 5, 7}, value), rows = Tensor::full({70, 1}, value);
+    const Tensor mean = Tensor::full({1}, x.at(0)), variance = Tensor::zeros({1});
+    for (int isa = 0; isa < kIsaCount; ++isa) {
+      if (!supports_isa(static_cast<Isa>(isa))) continue;
+      set_isa(static_cast<Isa>(isa));
+      const Variable vx(x), vr(rows), w(weight), b(bias);
+      for (const Tensor& y :
+           {batch_norm2d(vx, w, b, 1e-5).value(),
+            batch_norm2d(vx, w, b, mean, variance, 1e-5).value(), row_norm(vr, w, b, 1e-5).value(),
+            row_norm(vr, w, b, mean, variance, 1e-5).value()}) {
+        for (std::int64_t i = 0; i < y.numel(); ++i)
+          ASSERT_EQ(y.at(i), 0.25) << value << " at " << i;
+      }
+    }
+  }
+}
+
+// The squares of x - mean are beyond f32, their mean is not.
+TEST(BatchNorm2d, LargeNumbersAreNormalised) {
+  const Tensor small = normal({4, 3, 9, 7}, DType::f32);
+  Tensor x = small.clone();
+  for (std::int64_t i = 0; i < x.numel(); ++i) x.data<float>()[i] *= 1e19f;
+  const Variable w(Tensor::full({3}, 1.0)), b(Tensor::zeros({3}));
+  const Tensor want = batch_norm2d(Variable(small), w, b, 0.0).value();
+  on_every_machine([&] { return batch_norm2d(Variable(x), w, b, 0.0).value(); },
+                   [&](const Tensor& got) { EXPECT_TRUE(near(got, want, 64 * kEps, 64 * kEps)); });
 }
 
 TEST(BatchNorm2d, RunningStatisticsMoveWhileTrainingAndAreUsedInEvalMode) {

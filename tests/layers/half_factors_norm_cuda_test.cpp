@@ -3,6 +3,7 @@
 // the gradient of its input as factors of products: the same numbers, scaled by a power of two from
 // a bound and rounded to halves.
 #include "framework/precision.h"
+#include "layers/batch_norm2d/batch_norm2d.h"
 #include "layers/batch_norm2d/batch_norm2d_halves.h"
 #include "layers/dispatch/activation_layout.h"
 #include "tests/support/cuda.h"
@@ -103,6 +104,46 @@ struct Norm {
   Tensor x, beside, weight, bias, mean, inverse, factors;
   BatchNormHalvesArgs args;
 };
+
+// In every layout and type: (x - mean) factor + bias leaves no rounding of x factor in y.
+TEST_F(FactorsOfNormOnCuda, AConstantChannelBecomesItsBias) {
+  const Shape shape{2, 9, 4, 5};
+  for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
+    const Tensor x = Tensor::full(shape, dtype == DType::f16 ? 40000 : 123456.7);
+    Norm norm(shape, Data::normal, /*residual=*/false);
+    norm.args.relu = false;
+    norm.args.x = stored_images(x.to(dtype).to(DType::f32), kLast).to(dtype).to(cuda());
+    norm.args.y = Tensor::full(norm.args.x.shape(), kNaN, dtype, cuda());
+    norm.run();
+    const Tensor y = plain_images(norm.args.y.to(Device{}).to(DType::f32), shape, kLast);
+    const Tensor bias = norm.bias.to(dtype).to(DType::f32);
+    for (std::int64_t i = 0; i < y.numel(); ++i)
+      ASSERT_EQ(y.at(i), bias.at(i / 20 % 9)) << name_of(dtype) << " at " << i;
+  }
+  const Variable x(Tensor::full(shape, 3.33e9).to(cuda()));
+  const Variable weight(Tensor::full({9}, 1.0).to(cuda())),
+      bias(Tensor::full({9}, 0.25).to(cuda()));
+  const Tensor mean = Tensor::full({9}, 3.33e9).to(cuda()),
+               variance = Tensor::zeros({9}).to(cuda());
+  for (const Tensor& y : {batch_norm2d(x, weight, bias, 1e-5).value(),
+                          batch_norm2d(x, weight, bias, mean, variance, 1e-5).value()}) {
+    for (const float v : testing::values_of<float>(y)) ASSERT_EQ(v, 0.25f);
+  }
+}
+
+// Squares beyond f32 are not taken for a variance: that would make every y 0.
+TEST_F(FactorsOfNormOnCuda, SquaresBeyondF32AreSeen) {
+  const Shape shape{3, 5, 4, 6};
+  Norm norm(shape, Data::normal, /*residual=*/false);
+  Tensor large = normal(shape, DType::f32, 1);
+  for (std::int64_t i = 0; i < large.numel(); ++i) large.data<float>()[i] *= 1e20f;
+  norm.args.x = on_device(large);
+  norm.args.y = poisoned(shape);
+  norm.args.relu = false;
+  norm.run();
+  const Tensor y = plain_images(norm.args.y.to(Device{}), shape, kLast);
+  for (std::int64_t i = 0; i < y.numel(); ++i) ASSERT_TRUE(std::isnan(y.at(i))) << i;
+}
 
 TEST_F(FactorsOfNormOnCuda, ItsResultIsScaledByABoundAndRoundedOnce) {
   for (const Data data : {Data::normal, Data::offset, Data::heavy_tails}) {

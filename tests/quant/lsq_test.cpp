@@ -271,6 +271,11 @@ TEST(Lsq, RefusesWhatDoesNotFitInOneSentence) {
   EXPECT_ERROR(ErrorKind::kInvalid, "1 <= Qp", lsq_quantize(v, step({1}), {.grid = {8, 0}}));
   EXPECT_ERROR(ErrorKind::kInvalid, "gradient above 0",
                lsq_quantize(v, step({1}), {.grid = {8, 7}, .g = 0}));
+  for (const float wrong : {0.0f, -1.0f, std::nanf(""), std::numeric_limits<float>::infinity()}) {
+    const Variable steps(Tensor::from({0.5f, wrong}, {2}));
+    EXPECT_ERROR(ErrorKind::kInvalid, "[lsq] expected finite steps above 0, got",
+                 lsq_quantize(v, steps, {.grid = {8, 7}}));
+  }
   EXPECT_ERROR(ErrorKind::kInvalid, "[quant] expected 2 to 8 bits", integer_grid(1, true));
   EXPECT_ERROR(ErrorKind::kInvalid, "got 9", integer_grid(9, false));
 }

@@ -74,6 +74,11 @@ TEST_F(OpLsqCommand, AnswersMistakesWithTheirExitCodes) {
   EXPECT_NE(errors_.find("expected dy like v because that is y"), std::string::npos) << errors_;
   write_npy(at("step.npy"), Tensor::full({3}, 0.1));
   EXPECT_EQ(run({"--out-y", y}), 2) << "three steps for four rows";
+  for (const double wrong : {0.0, -1.0, std::nan(""), HUGE_VAL}) {
+    write_npy(at("step.npy"), Tensor::full({1}, wrong));
+    EXPECT_EQ(run({"--out-y", y}), 2) << wrong;
+    EXPECT_NE(errors_.find("expected finite steps above 0"), std::string::npos) << errors_;
+  }
   write_npy(at("step.npy"), Tensor::empty({0}));
   EXPECT_EQ(run({"--out-y", y}), 2);
   EXPECT_NE(errors_.find("expected at least one step"), std::string::npos);

@@ -31,6 +31,21 @@ TEST(SparseSites, StandInTheOrderOfTheirKeys) {
   EXPECT_TRUE(same_bits(sites.in_users_order(sorted), rows));
 }
 
+// Keys are compared as integers: as doubles the last place of such a grid would be outside of it.
+TEST(SparseSites, HoldTheLastPlaceOfAGridOf2To54Places) {
+  const std::int64_t last = (std::int64_t{1} << 18) - 1;
+  const SiteGrid grid{3, 1, {last + 1, last + 1, last + 1}};
+  EXPECT_EQ(grid.all_places(), std::int64_t{1} << 54);
+  const std::uint64_t key = (std::uint64_t{1} << 54) - 1;
+  EXPECT_EQ(places_of(SparseSites(std::vector<std::uint64_t>{key}, grid)),
+            (std::vector<Place>{{0, last, last, last}}));
+  EXPECT_THROW(SparseSites(std::vector<std::uint64_t>{key + 1}, grid), Error);
+  const auto sites =
+      std::make_shared<const SparseSites>(coordinates_of({{0, last, last, last}}, 3), grid);
+  const SharedMap map = SparseMap::strided(sites, {.size = {1, 1, 1}, .stride = {1, 1, 1}});
+  EXPECT_EQ(map->out_sites()->keys(), std::vector<std::uint64_t>{key});
+}
+
 TEST(SparseSites, OfRandomPlacesAreThosePlaces) {
   for (const int rank : {2, 3}) {
     const SiteGrid grid{rank, 3, {rank == 2 ? 1 : 20, 17, 31}};
