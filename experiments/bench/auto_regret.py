@@ -32,7 +32,6 @@ import sys
 
 SHAPES = pathlib.Path(__file__).resolve().parent.parent / "shapes"
 LEFT_OUT = ("gpu_dense", "gpu_depthwise")
-OTHER_LAYERS = ("deform", "gpu_deform", "sparse", "sparse_other")  # no conv2d
 PART = 10  # problems of one call
 MAPS = (7, 8, 10, 13, 14, 16, 19, 20, 27, 28, 32, 35, 38, 40, 52, 56, 64, 80, 96, 112)
 WIDTHS = (16, 24, 32, 40, 48, 64, 72, 80, 96, 112, 128, 144, 160, 192, 224, 256, 288, 320, 384, 448,
@@ -84,9 +83,10 @@ def random_layer(rng):
 def lists_of(options):
     out = {}
     for path in sorted(SHAPES.glob("*.txt")):
-        if path.stem in OTHER_LAYERS or (path.stem in LEFT_OUT and not options.device):
+        text = path.read_text()
+        if "# operator: conv2d\n" not in text or (path.stem in LEFT_OUT and not options.device):
             continue
-        lines = [line.split("#")[0].strip() for line in path.read_text().splitlines()]
+        lines = [line.split("#")[0].strip() for line in text.splitlines()]
         out[path.stem] = [line for line in lines if line and "n=0" not in line.split(",")]
     rng = random.Random(options.seed)
     drawn = []

@@ -38,7 +38,9 @@ Json row_json(const ReportedGroup& group, const BenchRow& row,
       {"algorithm", row.algorithm},
       {"device", settings.device.str()},
       {"threads", group.threads},
-      {"status", row.wrong.empty() ? "ok" : "wrong"},
+      {"status", !row.wrong.empty() ? "wrong"
+                 : row.counts()     ? "ok"
+                                    : "impossible"},
       {"samples", row.time.samples},
       {"median_ms", number(row.time.median_ms)},
       {"p10_ms", number(row.time.p10_ms)},
@@ -74,6 +76,7 @@ Json row_json(const ReportedGroup& group, const BenchRow& row,
                                                  : Json();
   }
   if (!group.facts.empty()) out["executed_per_useful"] = number(row.executed_per_useful);
+  out["impossible"] = row.impossible.empty() ? Json() : Json(row.impossible);
   return out;
 }
 

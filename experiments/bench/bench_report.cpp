@@ -93,7 +93,7 @@ struct Ratios {
 
 const BenchRow* fastest(const ReportedGroup& group) {
   for (const BenchRow& row : group.rows) {
-    if (row.wrong.empty()) return &row;  // they are sorted
+    if (row.counts()) return &row;  // they are sorted
   }
   return nullptr;
 }
@@ -195,6 +195,10 @@ std::string bench_table(const ReportedGroup& group) {
     } else {
       wrong += fmt::format("    {}: WRONG RESULT, not timed: {}\n", row.algorithm, row.wrong);
     }
+    if (!row.impossible.empty()) {
+      wrong += fmt::format("    {}: IMPOSSIBLE, its times do not count: {}\n", row.algorithm,
+                           row.impossible);
+    }
   }
   for (const PeerBenchRow& row : group.peer_rows) {
     if (row.wrong.empty()) {
@@ -226,13 +230,13 @@ std::string bench_summary(const ReportedGroups& groups) {
       if (best == nullptr) continue;
       int right = 0;
       for (const BenchRow& row : group.rows) {
-        if (!row.wrong.empty()) continue;
+        if (!row.counts()) continue;
         ++right;
         add_ratios(ratios[row.algorithm], group, row);
       }
       if (right > 1) add_ratios(ratios["(our fastest)"], group, *best);
       for (const BenchRow& row : group.rows) {
-        if (!row.auto_choice || !row.wrong.empty() || right < 2) continue;
+        if (!row.auto_choice || !row.counts() || right < 2) continue;
         ++choices;
         if (row.time.median_ms <= 1.1 * best->time.median_ms) ++good_choices;
       }
@@ -276,8 +280,9 @@ std::string ceilings_text(const CpuCeilings& ceilings) {
 
 bool any_wrong(const ReportedGroups& groups) {
   const auto wrong = [](const auto& row) { return !row.wrong.empty(); };
+  const auto bad = [](const BenchRow& row) { return !row.counts(); };
   return std::ranges::any_of(groups, [&](const ReportedGroup& group) {
-    return std::ranges::any_of(group.rows, wrong) || std::ranges::any_of(group.peer_rows, wrong);
+    return std::ranges::any_of(group.rows, bad) || std::ranges::any_of(group.peer_rows, wrong);
   });
 }
 

@@ -81,7 +81,7 @@ CONVSCOPE_API std::string bench_csv(const ReportedGroups& groups,
 CONVSCOPE_API std::string ceilings_json_text(const CpuCeilings& ceilings);
 CONVSCOPE_API std::string ceilings_text(const CpuCeilings& ceilings);
 
-// A result was wrong, ours or the peer's.
+// A result was wrong, ours or the peer's, or a time was impossible.
 CONVSCOPE_API bool any_wrong(const ReportedGroups& groups);
 
 }  // namespace convscope

@@ -11,15 +11,17 @@
 #include <limits>
 
 #include "experiments/bench/device_timing.h"
+#include "experiments/bench/honest/least_time.h"
 #include "experiments/bench/problem_list.h"
 
 namespace convscope {
 
 BenchRows::BenchRows(const BenchSettings& settings, double nominal_flops, double nominal_bytes,
-                     DType factors)
+                     DType factors, double least_bytes)
     : settings_(settings),
       nominal_flops_(nominal_flops),
       nominal_bytes_(nominal_bytes),
+      least_bytes_(least_bytes < 0 ? nominal_bytes : least_bytes),
       factors_(factors),
       threads_(num_threads()) {}
 
@@ -38,7 +40,7 @@ void BenchRows::add(std::unique_ptr<BenchContender> contender, const Cost& cost,
   row.error_ratio = one.error_ratio();
   row.wrong = one.wrong();
   if (!row.wrong.empty()) return;
-  add_other(timed(one, first_seconds),
+  add_other(timed(one, first_seconds, [this] { return weights_may_move(contenders_); }),
             [this, &row, cost](const std::vector<double>& seconds) { fill(row, cost, seconds); });
   if (row.prepared_bytes == 0) return;
   // By itself: the part of a call that a plan of inference does once for many.
@@ -63,6 +65,8 @@ void BenchRows::fill(BenchRow& row, const Cost& cost, const std::vector<double>&
     const double least = roofline_seconds(*settings_.ceilings, cost.flops, nominal_bytes_, threads_,
                                           settings_.cold, factors_);
     row.roofline_percent = 100 * least / (row.time.median_ms * 1e-3);
+    row.impossible = impossible_time(*settings_.ceilings, row.time.median_ms * 1e-3, cost.flops,
+                                     least_bytes_, threads_, factors_);
   }
 }
 
@@ -89,9 +93,14 @@ std::vector<BenchRow> BenchRows::measured() {
   }
   for (std::size_t i = 0; i < things_.size(); ++i) done_[i](things_[i].seconds);
   std::vector<BenchRow> out;
-  for (const std::unique_ptr<BenchRow>& row : rows_) out.push_back(*row);
+  for (std::size_t i = 0; i < rows_.size(); ++i) {
+    BenchRow& row = *rows_[i];
+    if (row.wrong.empty() && !contenders_[i]->wrong().empty())
+      row.take_back(contenders_[i]->wrong());
+    out.push_back(row);
+  }
   std::ranges::stable_sort(out, {}, [](const BenchRow& row) {
-    return row.wrong.empty() ? row.time.median_ms : std::numeric_limits<double>::infinity();
+    return row.counts() ? row.time.median_ms : std::numeric_limits<double>::infinity();
   });
   return out;
 }

@@ -48,7 +48,17 @@ struct BenchRow {
   std::size_t workspace_bytes = 0;  // of a call, prepared weights included
   std::size_t prepared_bytes = 0;
   double error_ratio = 0;  // error / allowed error
-  std::string wrong;       // why it was not timed; "" when it was
+  std::string wrong;       // why it was not timed, or its times do not count; "" when they do
+  std::string impossible;  // why no work can have been done in its time (least_time.h), or ""
+
+  bool counts() const { return wrong.empty() && impossible.empty(); }
+  // Its result was wrong in the calls that were timed.
+  void take_back(std::string why) {
+    wrong = std::move(why);
+    time = {};
+    prepare_ms = gflops_effective = gflops_executed = roofline_percent = 0;
+    impossible.clear();
+  }
 };
 
 struct BenchRefusal {
@@ -61,9 +71,10 @@ using BenchProgress = std::function<void(const std::string&)>;
 // Checks contenders as they are added and times all of them at the end.
 class CONVSCOPE_API BenchRows {
  public:
-  // `factors`: the type of what is multiplied, whose peak is the roof.
+  // `factors`: the type of what is multiplied, whose peak is the roof. `least_bytes`: what every
+  // right algorithm reads and writes; below 0: nominal_bytes.
   BenchRows(const BenchSettings& settings, double nominal_flops, double nominal_bytes,
-            DType factors = DType::f32);
+            DType factors = DType::f32, double least_bytes = -1);
 
   // `check` compares the contender's result and returns the seconds of its first run.
   void add(std::unique_ptr<BenchContender> one, const Cost& cost, bool auto_choice,
@@ -78,7 +89,7 @@ class CONVSCOPE_API BenchRows {
   std::size_t last_level_bytes() const;
 
   const BenchSettings settings_;
-  const double nominal_flops_, nominal_bytes_;
+  const double nominal_flops_, nominal_bytes_, least_bytes_;
   const DType factors_;
   const int threads_;
   std::vector<std::unique_ptr<BenchContender>> contenders_;

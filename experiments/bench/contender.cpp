@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <random>
 
 #include "framework/parallel.h"
 #include "framework/random.h"
@@ -208,6 +209,27 @@ double Contender::check(const SampledReference& reference) {
     if (!verdict.wrong.empty() || !data_.has_codes()) return {verdict.error_ratio, verdict.wrong};
     return {verdict.error_ratio, not_written()};
   });
+}
+
+// Fewer elements have a smaller largest sum over magnitudes: twice its bound is allowed.
+std::string Contender::look() {
+  constexpr double kProducts = 1e6, kSlack = 2;
+  const Conv2dProblem& z = problem();
+  const bool sparse = !z.weight_format.is_dense();
+  Tensor numbers[2];
+  for (std::size_t i = 0; i < 2; ++i) {
+    const OperandSpec spec = z.operands(direction()).inputs[i];
+    const Operand& one = operands().in.at(i);
+    const bool as_it_is = spec.type == DType::f32 && spec.layout == ActivationLayout::nchw &&
+                          !spec.is_rounded && spec.format.is_dense();
+    numbers[i] = as_it_is ? one.values : real_numbers(one, spec).to(DType::f32);
+  }
+  const Conv2dInputs inputs{numbers[0].data<float>(), numbers[1].data<float>(),
+                            data_.inputs().behind};
+  const SampledReference now(z, direction(), inputs, kProducts, std::random_device()());
+  const double growth = kSlack * algorithm().error_growth * rounding_factor(z);
+  const bool in_blocks = sparse && direction() == Direction::backward_weight;
+  return now.judge(data_.result(sparse), growth, in_blocks).wrong;
 }
 
 // Every byte is a code, so what was not written looks like one; but not twice like the same one.

@@ -78,6 +78,7 @@ class CONVSCOPE_API Contender : public HeavyContender<Conv2dProblem> {
 
   const char* name() const override { return name_.c_str(); }
   double check(const SampledReference& reference);
+  std::string look() override;  // at some elements, against dot products of the inputs of now
 
  private:
   std::string not_written();

@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "experiments/bench/contender.h"
+#include "experiments/bench/honest/least_time.h"
 #include "experiments/bench/interleave.h"
 #include "experiments/bench/peer_check.h"
 #include "experiments/bench/problem_list.h"
@@ -97,7 +98,7 @@ class Measurement {
 
   Conv2dBenchGroup result() {
     BenchRows rows(options_, group_.problem.nominal_flops(), group_.problem.nominal_bytes(),
-                   factors_of(group_.problem));
+                   factors_of(group_.problem), least_bytes_of(group_.problem));
     check_contenders(rows);
     if (options_.peer != nullptr) ask_for_peer(rows);
     progress_("timing");

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <random>
 
 #include "framework/parallel.h"
 
@@ -52,12 +53,55 @@ double BenchContender::check(const std::function<Judgement()>& judge) {
   return seconds;
 }
 
+MovingInputs* BenchContender::moving(bool) { return nullptr; }
+
+bool weights_may_move(const std::vector<std::unique_ptr<BenchContender>>& sharing) {
+  return std::ranges::all_of(sharing, [](const auto& one) { return one->weights_may_move(); });
+}
+
+namespace {
+
+// A look takes about as long as a few runs: the first turns, some of the others and the last.
+constexpr int kFirstLooks = 3, kOneIn = 8;
+
+BetweenRuns between_runs_of(BenchContender& one, std::function<bool()> weights) {
+  if (one.device().type != DeviceType::cpu) return {};
+  const auto moved = [&one, weights = std::move(weights)]() -> MovingInputs* {
+    return one.moving(weights && weights());
+  };
+  const auto look = [&one, moved, turn = 0](bool last) mutable {
+    const bool now = turn++ < kFirstLooks || last || std::random_device()() % kOneIn == 0;
+    if (!now || !one.wrong().empty()) return;
+    MovingInputs* const inputs = moved();
+    std::string wrong = inputs == nullptr ? "" : inputs->not_written();
+    if (wrong.empty()) wrong = one.look();
+    if (!wrong.empty()) one.refuse(cat("in the timed calls: ", wrong));
+  };
+  return {.turn =
+              [moved] {
+                if (MovingInputs* m = moved()) m->turn();
+              },
+          .sample =
+              [moved] {
+                if (MovingInputs* m = moved()) m->sample();
+              },
+          .run =
+              [moved] {
+                if (MovingInputs* m = moved()) m->run();
+              },
+          .after = look};
+}
+
+}  // namespace
+
 // The first run is slow for reasons of its own, so a second one counts, unless it would take long.
 // Of short runs the least of several: one that a page fault or another process made long would be
-// timed in samples of few runs, which the readings of the clock make longer still.
-TimedThing timed(const BenchContender& contender, double first_seconds) {
+// timed in samples of few runs, which the readings of the clock make longer still. The output is
+// poisoned before each: who finds it full of numbers may have nothing to do.
+TimedThing timed(BenchContender& contender, double first_seconds, std::function<bool()> weights) {
   double estimate = first_seconds;
   for (int i = 0; i < (first_seconds > 1e-3 ? 1 : 8) && first_seconds <= 1; ++i) {
+    contender.poison_output();
     estimate = std::min(estimate, seconds_of_run(contender));
   }
   const auto on_cpu = [&contender] { contender.run(); };
@@ -65,7 +109,8 @@ TimedThing timed(const BenchContender& contender, double first_seconds) {
   return {.run = contender.device().type == DeviceType::cpu ? std::function<void()>(on_cpu)
                                                             : std::function<void()>(on_device),
           .estimate_seconds = estimate,
-          .seconds = {}};
+          .seconds = {},
+          .between = between_runs_of(contender, std::move(weights))};
 }
 
 }  // namespace convscope

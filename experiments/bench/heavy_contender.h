@@ -5,8 +5,11 @@
 
 #include <cstddef>
 #include <functional>
+#include <memory>
 #include <string>
+#include <vector>
 
+#include "experiments/bench/honest/moving_inputs.h"
 #include "experiments/bench/interleave.h"
 #include "framework/memory/memory.h"
 #include "framework/simd/cpu_isa.h"
@@ -54,13 +57,21 @@ class CONVSCOPE_API BenchContender {
   virtual void queue() const = 0;  // without waiting for a device that works by itself
   virtual void prepare() const = 0;
   virtual void poison() const = 0;  // what is not written shows: all that is written is NaN
-  void run() const;                 // returns when the work is done
+  virtual void poison_output() const {}
+  void run() const;  // returns when the work is done
+  // Whether weights may change between its runs: they were not prepared before.
+  virtual bool weights_may_move() const { return false; }
+  // What changes between its runs, or null: nothing does. `weights`: of all that share them.
+  virtual MovingInputs* moving(bool weights);
+  // "" when the output is what the inputs of now give, else a sentence.
+  virtual std::string look() { return ""; }
 
   // Runs it on poisoned memory and asks `judge`. Fills error_ratio() and wrong(), and returns the
   // seconds of that first run, weights prepared beforehand.
   double check(const std::function<Judgement()>& judge);
   double error_ratio() const { return error_ratio_; }
   const std::string& wrong() const { return wrong_; }  // why it must not be timed, or ""
+  void refuse(std::string why) { wrong_ = std::move(why); }
 
  private:
   double error_ratio_ = 0;
@@ -68,8 +79,13 @@ class CONVSCOPE_API BenchContender {
 };
 
 // A contender as something that can be timed in turns with others: estimated by one more run,
-// unless the first one took long.
-CONVSCOPE_API TimedThing timed(const BenchContender& contender, double first_seconds);
+// unless the first one took long. Its inputs move between its runs, and its result is looked at
+// after some turns and after the last: a wrong one is refused. `weights`: the weights move, too,
+// which is asked when the timing begins.
+CONVSCOPE_API TimedThing timed(BenchContender& contender, double first_seconds,
+                               std::function<bool()> weights = {});
+// Whether the weights may move: none of these has prepared them before.
+CONVSCOPE_API bool weights_may_move(const std::vector<std::unique_ptr<BenchContender>>& sharing);
 
 template <class Problem>
 class HeavyContender : public BenchContender {
@@ -110,21 +126,34 @@ class HeavyContender : public BenchContender {
     HeavyLayer<Problem>::run({card_, problem_, direction_, operands_, views_, workspace_->data(),
                               prepared_bytes() == 0 ? nullptr : prepared_->data()});
   }
+  bool weights_may_move() const override {
+    return prepared_bytes() == 0 || switches_.prepares_each_call;
+  }
+  MovingInputs* moving(bool weights) override {
+    if (!moving_) {
+      moving_ = std::make_unique<MovingInputs>(operands_, problem_.operands(direction_), weights);
+    }
+    return moving_.get();
+  }
   void poison() const override { poison_with(0xff); }
   void poison_with(int byte) const {
-    const DeviceBackend& backend = backend_of(device());
-    const auto fill = [&](void* pointer, std::size_t bytes) {
-      if (bytes > 0) backend.fill_bytes(device().index, pointer, byte, bytes);
-    };
-    for (const Operand& one : operands_.out) {
-      if (!one.defined()) continue;
-      fill(one.values.raw_data(), static_cast<std::size_t>(one.values.size_bytes()));
-    }
-    fill(workspace_->data(), workspace_->bytes());
-    fill(prepared_->data(), prepared_->bytes());
+    poison_output_with(byte);
+    fill(workspace_->data(), byte, workspace_->bytes());
+    fill(prepared_->data(), byte, prepared_->bytes());
   }
+  void poison_output() const override { poison_output_with(0xff); }
 
  private:
+  void fill(void* pointer, int byte, std::size_t bytes) const {
+    if (bytes > 0) backend_of(device()).fill_bytes(device().index, pointer, byte, bytes);
+  }
+  void poison_output_with(int byte) const {
+    for (const Operand& one : operands_.out) {
+      if (!one.defined()) continue;
+      fill(one.values.raw_data(), byte, static_cast<std::size_t>(one.values.size_bytes()));
+    }
+  }
+
   const Card<Problem>& card_;
   const Problem problem_;
   const Direction direction_;
@@ -132,6 +161,7 @@ class HeavyContender : public BenchContender {
   const OperandViews views_;
   const Switches switches_;
   std::unique_ptr<Workspace> workspace_, prepared_;
+  std::unique_ptr<MovingInputs> moving_;
 };
 
 }  // namespace convscope

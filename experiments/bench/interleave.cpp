@@ -80,7 +80,10 @@ double now(bool cpu_clock) {
 
 double seconds_of(const TimedThing& thing, int repeats, bool cpu_clock) {
   const double begin = now(cpu_clock);
-  for (int i = 0; i < repeats; ++i) thing.run();
+  for (int i = 0; i < repeats; ++i) {
+    if (i > 0 && thing.between.run) thing.between.run();
+    thing.run();
+  }
   return (now(cpu_clock) - begin) / repeats;
 }
 
@@ -100,11 +103,15 @@ void time_interleaved(std::vector<TimedThing>& things, const InterleaveOptions& 
       const Part& part = parts[i];
       // Turn number t falls into round floor(t rounds / turns).
       if ((round + 1) * part.turns() / rounds == round * part.turns() / rounds) continue;
+      const BetweenRuns& between = things[i].between;
+      if (between.turn) between.turn();
       if (part.warm_up) things[i].run();
       for (int sample = 0; sample < part.per_turn; ++sample) {
+        if (between.sample) between.sample();
         if (flush) (*flush)();
         things[i].seconds.push_back(seconds_of(things[i], part.repeats, options.cpu_clock));
       }
+      if (between.after) between.after(round + 1 == rounds);
     }
   }
 }

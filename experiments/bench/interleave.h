@@ -15,10 +15,19 @@
 
 namespace convscope {
 
+// What happens between the runs of a thing that must not find its work done (moving_inputs.h).
+struct BetweenRuns {
+  std::function<void()> turn;            // before each turn, not timed
+  std::function<void()> sample;          // before each sample, not timed
+  std::function<void()> run;             // between the runs of a sample: timed, so some nanoseconds
+  std::function<void(bool last)> after;  // after each turn: is the result right?
+};
+
 struct TimedThing {
   std::function<void()> run;    // returns when the work is done
   double estimate_seconds = 0;  // of one run
   std::vector<double> seconds;  // out: one entry for each sample, time of one run
+  BetweenRuns between = {};
 };
 
 struct InterleaveOptions {

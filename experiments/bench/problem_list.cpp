@@ -23,7 +23,32 @@ std::string text_of_file(const std::string& path) {
   }
 }
 
+constexpr std::string_view kOperatorLine = "# operator:";
+
+std::string without_spaces(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    if (c != ' ' && c != '\t' && c != '\r') out += c;
+  }
+  return out;
+}
+
 }  // namespace
+
+ListHead head_of_list(const std::string& path) {
+  ListHead out;
+  std::istringstream file(text_of_file(path));
+  for (std::string line; std::getline(file, line);) {
+    if (line.ends_with('\r')) line.pop_back();
+    if (line.starts_with(kOperatorLine)) {
+      out.operation = without_spaces(std::string_view(line).substr(kOperatorLine.size()));
+    } else if (!line.empty() && line[0] != '#') {
+      out.first_problem = line;
+      break;
+    }
+  }
+  return out;
+}
 
 void for_each_problem(const std::string& path,
                       const std::function<void(const std::string&)>& take) {
@@ -38,7 +63,9 @@ void for_each_problem(const std::string& path,
       take(line);
       ++taken;
     } catch (const Error& error) {
-      fail(kOperation, cat(path, ":", number, ": ", error.what()));
+      const std::string of = head_of_list(path).operation;
+      fail(kOperation, cat(path, ":", number, ": ", error.what(),
+                           of.empty() ? "" : cat(" (a list of problems of ", of, ")")));
     }
   }
   CONVSCOPE_CHECK(taken > 0, kOperation, "expected at least one problem in ", path, ", got none");

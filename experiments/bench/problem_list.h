@@ -5,11 +5,33 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "layers/conv2d/problem.h"
 
 namespace convscope {
+
+// The head of a list says whose problems it holds, in a line "# operator: NAME".
+struct ListHead {
+  std::string operation;      // "conv2d"; "" without that line
+  std::string first_problem;  // its text; "" in a list without one
+};
+CONVSCOPE_API ListHead head_of_list(const std::string& path);
+
+// Whether a list holds problems of this operator. A list that does not name its operator is told by
+// its first problem: one of another operator has other keys.
+template <class Problem = Conv2dProblem>
+bool is_list_of(const std::string& path, std::string_view operation = "conv2d") {
+  const ListHead head = head_of_list(path);
+  if (!head.operation.empty()) return head.operation == operation;
+  try {
+    Problem::parse(head.first_problem);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
 
 // Calls take(line) for each line; empty lines and lines that start with '#' are passed over. Errors
 // of `take` get the name of the file and the line; an error of kind kIo when the file cannot be

@@ -113,8 +113,8 @@ double products_per_element(const Conv2dProblem& z, Direction direction) {
 }
 
 // Every second element lies at the border of each axis, or one beside it.
-std::vector<Index> sample(const Shape& shape, Index how_many) {
-  Generator random(7, 41);
+std::vector<Index> sample(const Shape& shape, Index how_many, std::uint64_t seed) {
+  Generator random(seed, 41);
   const auto coordinate = [&](Index size, bool border) {
     const auto place = static_cast<Index>(random.below(static_cast<std::uint32_t>(size)));
     if (!border) return place;
@@ -143,7 +143,8 @@ Shape output_shape(const Conv2dProblem& problem, Direction direction) {
 }
 
 SampledReference::SampledReference(const Conv2dProblem& problem, Direction direction,
-                                   const Conv2dInputs& inputs, double most_products) {
+                                   const Conv2dInputs& inputs, double most_products,
+                                   std::uint64_t seed) {
   const Conv2dBehind& behind = inputs.behind;
   const Shape shape = output_shape(problem, direction);
   count_ = shape.numel();
@@ -153,7 +154,7 @@ SampledReference::SampledReference(const Conv2dProblem& problem, Direction direc
     index_.resize(static_cast<std::size_t>(count_));
     for (Index i = 0; i < count_; ++i) index_[static_cast<std::size_t>(i)] = i;
   } else {
-    index_ = sample(shape, static_cast<Index>(affordable));
+    index_ = sample(shape, static_cast<Index>(affordable), seed);
   }
   std::vector<Sum> sums(index_.size());
   const DotProducts products(problem, direction, inputs);

@@ -38,9 +38,10 @@ CONVSCOPE_API Shape output_shape(const Conv2dProblem& problem, Direction directi
 
 class CONVSCOPE_API SampledReference {
  public:
-  // At most about `most_products` products are summed; at least 64 elements are looked at.
+  // At most about `most_products` products are summed; at least 64 elements are looked at, others
+  // for another `seed`.
   SampledReference(const Conv2dProblem& problem, Direction direction, const Conv2dInputs& inputs,
-                   double most_products = 2e7);
+                   double most_products = 2e7, std::uint64_t seed = 7);
 
   struct Verdict {
     double error_ratio = 0;  // largest error / allowed error: right when at most 1

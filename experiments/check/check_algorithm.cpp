@@ -9,12 +9,14 @@
 #include <cstring>
 #include <exception>
 #include <filesystem>
+#include <iterator>
 #include <set>
 #include <utility>
 
 #include "experiments/bench/problem_list.h"
 #include "experiments/check/diagnosis.h"
 #include "experiments/check/matrix/card_answers.h"
+#include "experiments/check/matrix/card_state.h"
 #include "experiments/check/matrix/check_problems.h"
 #include "experiments/plugins/card_check.h"
 #include "framework/short_loops.h"
@@ -54,12 +56,15 @@ class Run {
   bool failed() const { return !report_.passes(); }
 
   void run() {
+    required();
     if (!options_.problems.empty()) {
       for (const Conv2dProblem& problem : options_.problems) all_tiers(problem, {});
-      return;
+      return state();
     }
     answers();
     small();
+    state();
+    required_problems();
     shapes();
     random();
     if (!options_.quick) long_sums();
@@ -149,6 +154,28 @@ class Run {
     report_.each_isa = !failed() && differs_by_isa();
   }
 
+  // What must be taken is computed, too.
+  void required() {
+    report_.features = features_of(card_);
+    for (const std::string& name : options_.require) {
+      const auto found = std::ranges::find(report_.features, name, &FeatureAnswer::name);
+      if (found != report_.features.end() && !found->takes) report_.unmet.push_back(*found);
+    }
+  }
+  void required_problems() {
+    for (const std::string& name : options_.require) {
+      for (const Conv2dProblem& problem : problems_of_feature(name)) all_tiers(problem, {});
+    }
+  }
+
+  void state() {
+    for (const Direction direction : kDirections) {
+      if (failed() || !card_.offers(direction)) continue;
+      options_.note(cat(name_of(direction), ": several calls in a row"));
+      report_.sentence = matrix::fault_of_state(card_, direction);
+    }
+  }
+
   // A card without kernels for instruction sets gives the same bits on each.
   bool differs_by_isa() const {
     const Isa best = current_isa();
@@ -174,22 +201,16 @@ class Run {
   }
 
   void shapes() {
-    std::vector<std::filesystem::path> files;
-    for (const auto& entry : std::filesystem::directory_iterator(options_.shapes_folder)) {
-      if (entry.path().extension() == ".txt") files.push_back(entry.path());
-    }
-    // The edge cases first: they are small, and each has something of its own.
-    std::ranges::sort(files, {}, [](const std::filesystem::path& path) {
-      return std::pair(path.stem() != "edge_cases", path.string());
-    });
     std::set<std::string> seen;  // two large problems may shrink to the same small one
-    for (const std::filesystem::path& file : files) {
-      if (failed() || (options_.quick && file.stem() != "edge_cases")) return;
-      for (const Conv2dProblem& problem : problems_of_file(file.string())) {
+    const auto take = [&](const std::vector<Conv2dProblem>& problems) {
+      for (const Conv2dProblem& problem : problems) {
+        if (failed()) return;
         const Conv2dProblem small = matrix::shrunk(problem, options_.quick ? kSmallFlops : kFlops);
         if (seen.insert(small.text()).second) in_turn(small);
       }
-    }
+    };
+    take(options_.lists.edge_cases);
+    if (!options_.quick) take(options_.lists.others);
   }
 
   void random() {
@@ -230,54 +251,31 @@ class Run {
   std::size_t turn_ = 0;
 };
 
-std::string number_text(double value) {
-  if (std::isnan(value)) return "nan";
-  char text[32];
-  std::snprintf(text, sizeof text, "%.6g", value);
-  return text;
-}
-
 }  // namespace
+
+CheckLists check_lists(const std::string& folder) {
+  CheckLists out;
+  try {
+    std::vector<std::filesystem::path> files;
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+      if (entry.path().extension() == ".txt") files.push_back(entry.path());
+    }
+    std::ranges::sort(files);
+    for (const std::filesystem::path& file : files) {
+      if (!is_list_of(file.string())) continue;
+      std::vector<Conv2dProblem>& to = file.stem() == "edge_cases" ? out.edge_cases : out.others;
+      std::ranges::copy(problems_of_file(file.string()), std::back_inserter(to));
+    }
+  } catch (const std::exception& error) {
+    fail(ErrorKind::kIo, "check",
+         cat("expected the problems that come with the program, in ", folder,
+             ", got: ", error.what(), "; no algorithm was checked"));
+  }
+  return out;
+}
 
 CheckReport check_algorithm(const Conv2dAlgorithm& card, const CheckOptions& options) {
   return Run(card, options).go();
-}
-
-std::string report_text(const Conv2dAlgorithm& card, const CheckReport& report,
-                        const std::string& command) {
-  if (report.passes()) {
-    std::vector<std::string> names;
-    for (const Direction direction : report.directions) names.emplace_back(name_of(direction));
-    char seconds[32];
-    std::snprintf(seconds, sizeof seconds, "%.1f s", report.seconds);
-    return cat("ok     ", card.name, ": ", report.cases, " cases of ", join(names),
-               " agree with the "
-               "reference (",
-               seconds,
-               report.refused > 0
-                   ? cat("; ", report.refused, " more are not for it: its supports() says why)\n")
-                   : ")\n");
-  }
-  std::string out = cat("wrong  ", card.name, ": ", report.sentence, "\n");
-  if (!report.fault) return out;
-  const matrix::Fault& fault = *report.fault;
-  out += cat("first  ", name_of(fault.direction), " of ", fault.problem.text(),
-             !fault.extra                            ? ""
-             : fault.direction == Direction::forward ? ", with a bias"
-                                                     : ", accumulating",
-             ", ", name_of(fault.tier), ", ", name_of(fault.isa), ", ", fault.threads,
-             fault.threads == 1 ? " thread\n" : " threads\n");
-  if (fault.kind == matrix::Fault::Kind::values && fault.problem.weight_format.is_dense()) {
-    out +=
-        cat("where  ", output_name(fault.direction),
-            place_text(fault.problem, fault.direction, fault.at), ": got ", number_text(fault.got),
-            ", expected ", number_text(fault.expected),
-            fault.allowed > 0 ? cat(", allowed is an error of ", number_text(fault.allowed)) : "",
-            "\n");
-  } else if (fault.kind == matrix::Fault::Kind::bits) {
-    out += cat("where  ", fault.sentence, "\n");
-  }
-  return command.empty() ? out : cat(out, "again  ", command, "\n");
 }
 
 }  // namespace convscope

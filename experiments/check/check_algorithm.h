@@ -9,14 +9,24 @@
 #include <string>
 #include <vector>
 
+#include "experiments/check/features.h"
 #include "experiments/check/matrix/convolution_case.h"
 
 namespace convscope {
 
+// The lists of problems that the matrix takes, of a folder: edge cases first, as they are small and
+// each has something of its own. Lists of other operators are passed over. A list that cannot be
+// read is a fault of the program's files, not of an algorithm: an error of kind kIo.
+struct CheckLists {
+  std::vector<Conv2dProblem> edge_cases = {}, others = {};
+};
+CONVSCOPE_API CheckLists check_lists(const std::string& folder);
+
 struct CheckOptions {
-  bool quick = false;                   // small problems, edge cases and some random ones
-  std::vector<Conv2dProblem> problems;  // not empty: these alone
-  std::string shapes_folder;            // of the files *.txt
+  bool quick = false;                        // small problems, edge cases and some random ones
+  std::vector<Conv2dProblem> problems = {};  // not empty: these alone
+  CheckLists lists = {};                     // those of the program
+  std::vector<std::string> require = {};     // features that the card must take (features.h)
   // Told what is about to run: "forward of n=2,c=..., integers".
   std::function<void(const std::string&)> note = [](const std::string&) {};
 };
@@ -28,18 +38,18 @@ struct CheckReport {
   bool each_isa = false;              // the bits differ between instruction sets
   double seconds = 0;
 
+  std::vector<FeatureAnswer> features;  // which it takes, and why not
+
   // Of the first fault; empty when the card passes.
   std::string sentence;                // the likely cause
   std::optional<matrix::Fault> fault;  // none: the card itself is wrong
 
   bool passes() const { return sentence.empty(); }
+  // Of the required ones, which it does not take.
+  std::vector<FeatureAnswer> unmet;
 };
 
 // Sets instruction set and number of threads, and leaves the last ones.
 CONVSCOPE_API CheckReport check_algorithm(const Conv2dAlgorithm& card, const CheckOptions& options);
-
-// For people. `command` shows the fault again.
-CONVSCOPE_API std::string report_text(const Conv2dAlgorithm& card, const CheckReport& report,
-                                      const std::string& command);
 
 }  // namespace convscope

@@ -8,6 +8,7 @@
 #include <deque>
 #include <vector>
 
+#include "experiments/check/matrix/card_state.h"
 #include "experiments/check/wrong_loops.h"
 #include "experiments/check/wrong_places.h"
 
@@ -61,6 +62,8 @@ class Doctor {
     if (fault_.kind == Fault::Kind::exception || fault_.kind == Fault::Kind::memory) {
       return of_memory();
     }
+    const std::string kept = matrix::fault_of_state(card_, fault_.direction);
+    if (!kept.empty()) return kept;
     const bool plain = fault_.problem.weight_format.is_dense();
     for (auto ask : {&Doctor::of_threads, &Doctor::of_isa, &Doctor::of_format}) {
       const std::string said = (this->*ask)();

@@ -159,7 +159,8 @@ void declare_globals(CommandLine& program, GlobalOptions& globals) {
   program
       .add_option("--plugin", globals.plugins,
                   "an algorithm of your own (convscope new algorithm): the file of a plug-in, or a "
-                  "folder of them; may be given several times")
+                  "folder of them; may be given several times. It is code and runs with your "
+                  "rights: open only files that you trust")
       ->type_name("FILE")
       ->one_at_a_time();
   program
@@ -228,7 +229,12 @@ int parse_and_run(int argc, char** argv) {
   // Documents are checked so: is this command line one that the program takes?
   if (std::getenv("CONVSCOPE_PARSE_ONLY") != nullptr) return 0;
   if (globals.threads >= 0) set_num_threads(globals.threads);
-  open_plugins_of_command_line(globals.plugins);
+  if (commands().get(command->name()).opens_plugins && !globals.plugins.empty()) {
+    open_plugins_of_command_line(globals.plugins, [](const std::string& refusal) {
+      print_remark(cat("warning: ", refusal, "; it is left out"));
+    });
+    print_remark(cat("note: ", kPluginWarning));
+  }
   return actions.at(command->name())();
 }
 

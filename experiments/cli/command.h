@@ -36,6 +36,8 @@ struct Command {
   // Adds options, positionals and nested subcommands to `app`, returns what is to be run. The
   // values that the parser fills in belong into a shared_ptr that the returned closure holds.
   std::function<std::function<int()>(CommandLine& app)> declare;
+  // False: plug-ins that global options name are not opened in this process.
+  bool opens_plugins = true;
 };
 CONVSCOPE_API Registry<Command>& commands();
 

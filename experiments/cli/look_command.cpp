@@ -45,6 +45,7 @@ int look(const LookArguments& arguments) {
                    look.problem.text(), ": ", look.reads, " reads, ", look.writes, " writes, ",
                    look.products, " multiplications (textbook: ", look.textbook, ")",
                    look.scalings == 0 ? "" : cat(", ", look.scalings, " more by constants"), "\n"));
+  if (!look.other_algorithm.empty()) print_remark(cat("note: ", look.other_algorithm));
   print_remark("note: open it in a browser; it needs no other file");
   return 0;
 }

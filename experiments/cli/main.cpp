@@ -5,9 +5,11 @@
 
 #include <cerrno>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 
 #include "experiments/cli/cli.h"
+#include "experiments/plugins/plugins.h"
 
 // Threads of libgomp wait for work by spinning for up to about 10 ms. Where other programs want
 // the cores too, a spinning thread takes the core from the one that has the work: steps of a small
@@ -34,5 +36,12 @@ int main(int argc, char** argv) {
   // A file beyond `ulimit -f` is a full disk: the write fails, and its path is named.
   std::signal(SIGXFSZ, SIG_IGN);
   restart_with_short_spin(argv);
-  return convscope::run_command_line(argc, argv);
+  const int code = convscope::run_command_line(argc, argv);
+  // All is written. What a plug-in does at the end of a process is its own affair: a fault there
+  // must not change the exit code of work that is done.
+  if (!convscope::opened_plugins().empty()) {
+    std::fflush(stderr);
+    _exit(code);
+  }
+  return code;
 }

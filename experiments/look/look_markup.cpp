@@ -146,6 +146,10 @@ std::string look_markup(const Look& look, const Conv2dAlgorithm& card, const std
       "<code>reference</code>{}.</p>\n",
       escape_markup(idea), escape_markup(card.paper), look.largest_difference,
       look.step == 0 ? "" : fmt::format("; a step of its codes is {:.3g}", look.step));
+  if (!look.other_algorithm.empty()) {
+    page.lead =
+        cat("<p class=\"note\">", escape_markup(look.other_algorithm), ".</p>\n", page.lead);
+  }
   page.sections = {
       {.id = "played", .title = "Step by step", .body = cat(kPlayer, kFacts, kBoard, kWords)}};
   page.style = kStyle;

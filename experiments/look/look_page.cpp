@@ -42,6 +42,25 @@ std::string room_of_card(const std::string& name) {
   return "";
 }
 
+std::string idea_of(const std::string& name) {
+  for (const DeviceType device : {DeviceType::cpu, DeviceType::cuda}) {
+    const Conv2dAlgorithm* const card = conv2d_algorithms(device).find(name);
+    if (card == nullptr) continue;
+    constexpr std::string_view kBefore = "lesson: ";
+    const std::string_view idea = card->idea;
+    return std::string(idea.starts_with(kBefore) ? idea.substr(kBefore.size()) : idea);
+  }
+  return "";
+}
+
+// winograd_f4x3 is shown by the lesson of winograd, which is F(2x2, 3x3).
+std::string remark_on_other(const std::string& algorithm, const std::string& lesson) {
+  if (algorithm == lesson || algorithm + std::string(kEnding) == lesson) return "";
+  return cat(algorithm, " has no lesson of its own. What is played is ", lesson,
+             ", the lesson of its family, another algorithm: ", idea_of(lesson), ". ", algorithm,
+             " is: ", idea_of(algorithm));
+}
+
 std::string lesson_named(const std::string& algorithm) {
   const Registry<Conv2dLesson>& lessons = conv2d_lessons();
   const std::string room = room_of_card(algorithm);
@@ -234,6 +253,7 @@ std::vector<std::string> lessons_to_look_at() {
 Look look_at(const std::string& algorithm, const std::string& problem, Direction direction) {
   Look look;
   look.lesson = lesson_named(algorithm);
+  look.other_algorithm = remark_on_other(algorithm, look.lesson);
   look.direction = direction;
   const Conv2dLesson& lesson = conv2d_lessons().get(look.lesson);
   look.problem = Conv2dProblem::parse(problem.empty() ? lesson.small_problem : problem);

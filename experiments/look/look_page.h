@@ -29,6 +29,9 @@ inline constexpr std::int64_t kMostLookEvents = 60'000;
 // What one look saw, and its page.
 struct Look {
   std::string lesson;  // "winograd_lesson"
+  // Where the algorithm that was asked for has no lesson of its own: what the lesson of its family
+  // shows, and what that algorithm is. "" where the lesson is its own.
+  std::string other_algorithm;
   Conv2dProblem problem;
   Direction direction = Direction::forward;
   std::int64_t events = 0, reads = 0, writes = 0;

@@ -51,11 +51,7 @@ MeasuredLadder measured(const LadderResult& result) {
 void show_ladder(const std::string& name, const ShowLadderOptions& options) {
   const Conv2dLadder& ladder = *ladders_named(name, Device{}).front();
   LadderOptions timing{.min_seconds = options.min_seconds, .least_samples = 3};
-  if (const auto ceilings = ceilings_of_notebook()) {
-    const int used = std::min(num_threads(), ceilings->cores);
-    timing.flops_per_second = ceilings->flops.with(used, ceilings->cores);
-    timing.int8_flops_per_second = ceilings->peak(DType::i8).with(used, ceilings->cores);
-  }
+  timing.ceilings = ceilings_of_notebook();
   const Conv2dProblem problem =
       Conv2dProblem::parse(options.problem.empty() ? ladder.problem : options.problem);
   problem.check();

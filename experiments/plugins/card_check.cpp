@@ -7,6 +7,7 @@
 #include <exception>
 
 #include "experiments/check/matrix/check_problems.h"
+#include "experiments/check/matrix/tolerance.h"
 #include "framework/simd/cpu_isa.h"
 #include "layers/dispatch/policy_text.h"
 
@@ -74,6 +75,12 @@ std::string problem_of_card(const Conv2dAlgorithm& card, const std::vector<std::
   if (card.device != DeviceType::cpu) return "is not of the CPU: a plug-in computes there";
   if (!std::isfinite(card.error_growth) || card.error_growth <= 0) {
     return cat("has the error_growth ", card.error_growth);
+  }
+  const double most = card.one_chain ? kMostChainGrowth : kMostErrorGrowth;
+  if (card.error_growth > most) {
+    return cat("has the error_growth ", card.error_growth, card.one_chain ? " and one_chain" : "",
+               ": a convolution may state ", most,
+               " at most (experiments/check/matrix/tolerance.h)");
   }
   const struct {
     const char* name;

@@ -2,13 +2,19 @@
 // child_process.cpp: runs code that nobody vouches for in a process of its own.
 #include "experiments/plugins/child_process.h"
 
+#include <fcntl.h>
+#include <poll.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
@@ -21,37 +27,70 @@
 namespace convscope {
 namespace {
 
-// Memory that both processes see.
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t kMostText = 4096, kMostResult = 256 << 10;
+
+// Memory that both processes see. A plug-in that closes all files does not reach it.
 struct Board {
-  bool finished, threw;
+  std::atomic<std::uint32_t> notes;
+  std::atomic<bool> finished, threw;
   int code;
-  char said[4096], doing[4096];
+  char said[kMostText], doing[kMostText], result[kMostResult];
 };
 
-void write_text(char (&to)[4096], std::string_view text) {
-  const std::size_t count = std::min(text.size(), sizeof to - 1);
+template <std::size_t N>
+void write_text(char (&to)[N], std::string_view text) {
+  const std::size_t count = std::min(text.size(), N - 1);
   std::memcpy(to, text.data(), count);
   to[count] = '\0';
 }
+// A child may have written anything.
+template <std::size_t N>
+std::string text_in(const char (&text)[N]) {
+  return {text, strnlen(text, N)};
+}
 
-[[noreturn]] void be_the_child(const std::function<int(const ChildNote&)>& work, unsigned seconds,
-                               Board& board) {
+[[noreturn]] void be_the_child(const std::function<int(const ChildWork&)>& work, pid_t parent,
+                               int output, Board& board) {
+  setpgid(0, 0);
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(1);  // it died before the line above
   const rlimit none{0, 0};
   setrlimit(RLIMIT_CORE, &none);
-  for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGALRM}) {
+  for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGALRM, SIGTERM}) {
     std::signal(signal, SIG_DFL);
   }
-  alarm(seconds);
-  const ChildNote note = [&](const std::string& doing) {
-    write_text(board.doing, doing);
-    alarm(seconds);
+  dup2(output, 1);
+  dup2(output, 2);
+  const int nothing = open("/dev/null", O_RDONLY);
+  if (nothing >= 0) dup2(nothing, 0);
+  // A copy that the work makes of this process goes no further.
+  const pid_t self = getpid();
+  const auto stop_copies = [self] {
+    if (getpid() != self) _exit(1);
   };
+  const ChildWork to_work{.note =
+                              [&](const std::string& doing) {
+                                stop_copies();
+                                write_text(board.doing, doing);
+                                ++board.notes;
+                              },
+                          .hand_over =
+                              [&](const std::string& result) {
+                                stop_copies();
+                                write_text(board.result, result);
+                              }};
   try {
-    board.code = work(note);
+    const int code = work(to_work);
+    stop_copies();
+    board.code = code;
   } catch (const std::exception& error) {
+    stop_copies();
     board.threw = true;
     write_text(board.said, error.what());
   } catch (...) {
+    stop_copies();
     board.threw = true;
     write_text(board.said, "an exception of an unknown type");
   }
@@ -62,40 +101,144 @@ void write_text(char (&to)[4096], std::string_view text) {
   _exit(0);
 }
 
-std::string cause_of(int status, unsigned seconds) {
-  if (!WIFSIGNALED(status)) return cat("ends the process with status ", WEXITSTATUS(status));
-  const int signal = WTERMSIG(status);
-  if (signal == SIGALRM) return cat("does not return within ", seconds, " s");
-  return cat("ends the process by signal ", signal, " (", strsignal(signal), ")");
+// What the child writes to stdout and stderr.
+class Output {
+ public:
+  explicit Output(ChildEnd& end) : end_(end) {
+    CONVSCOPE_CHECK(pipe2(ends_, O_CLOEXEC) == 0, "process",
+                    "expected a pipe for two processes, got: ", std::strerror(errno));
+    fcntl(ends_[0], F_SETFL, O_NONBLOCK);
+  }
+  ~Output() {
+    close(ends_[0]);
+    close_writer();
+  }
+  Output(const Output&) = delete;
+  Output& operator=(const Output&) = delete;
+  int writer() const { return ends_[1]; }
+  int reader() const { return ended_ ? -1 : ends_[0]; }
+  void close_writer() {
+    if (ends_[1] >= 0) close(ends_[1]);
+    ends_[1] = -1;
+  }
+  void take() {
+    char bytes[1 << 16];
+    for (ssize_t count = 1; count > 0;) {
+      count = read(ends_[0], bytes, sizeof bytes);
+      if (count == 0) ended_ = true;
+      if (count <= 0) return;
+      end_.output_bytes += count;
+      const std::size_t room = kMostText - std::min(kMostText, end_.output.size());
+      end_.output.append(bytes, std::min(room, static_cast<std::size_t>(count)));
+      if (end_.output_bytes > 4 * (1 << 20)) return;  // the caller ends it
+    }
+  }
+
+ private:
+  ChildEnd& end_;
+  int ends_[2] = {-1, -1};
+  bool ended_ = false;
+};
+
+std::string limit_text(double seconds) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%g s", seconds);
+  return text;
+}
+
+std::string cause_of(const ChildEnd& end, const ChildLimits& limits) {
+  switch (end.kind) {
+    case ChildEnd::Kind::silent:
+      return cat("does not return within ", limit_text(limits.note_seconds));
+    case ChildEnd::Kind::late:
+      return cat("is not done after ", limit_text(limits.total_seconds));
+    case ChildEnd::Kind::loud:
+      return cat("writes more than ", limits.output, " bytes to stdout and stderr");
+    case ChildEnd::Kind::signalled:
+      return cat("ends the process by signal ", end.code, " (", strsignal(end.code), ")");
+    case ChildEnd::Kind::exited:
+      return cat("ends the process with status ", end.code);
+    default:
+      return "";
+  }
+}
+
+// Waits for the child, and ends it where it passes a limit.
+void wait_for(pid_t child, Board& board, Output& output, const ChildLimits& limits, ChildEnd& end,
+              const std::function<void(const std::string&)>& watch) {
+  const int handle = static_cast<int>(syscall(SYS_pidfd_open, child, 0));
+  const Clock::time_point begin = Clock::now();
+  Clock::time_point noted = begin;
+  std::uint32_t notes = 0;
+  bool ended_by_us = false;
+  int status = 0;
+  for (;;) {
+    pollfd files[] = {{output.reader(), POLLIN, 0}, {handle, POLLIN, 0}};
+    poll(files, handle < 0 ? 1 : 2, handle < 0 ? 5 : 100);
+    output.take();
+    const pid_t gone = waitpid(child, &status, WNOHANG);
+    if (gone == child || (gone < 0 && errno != EINTR)) break;
+    if (ended_by_us) continue;
+    const Clock::time_point now = Clock::now();
+    const auto since = [now](Clock::time_point then) {
+      return std::chrono::duration<double>(now - then).count();
+    };
+    if (board.notes != notes) {
+      notes = board.notes;
+      noted = now;
+    }
+    if (watch) watch(text_in(board.doing));
+    const bool silent = since(noted) > limits.note_seconds;
+    const bool late = limits.total_seconds > 0 && since(begin) > limits.total_seconds;
+    const bool loud = end.output_bytes > limits.output;
+    if (!silent && !late && !loud) continue;
+    end.kind = loud ? ChildEnd::Kind::loud : late ? ChildEnd::Kind::late : ChildEnd::Kind::silent;
+    ended_by_us = true;
+    kill(-child, SIGKILL);
+    kill(child, SIGKILL);
+  }
+  if (handle >= 0) close(handle);
+  if (ended_by_us) return;
+  end.kind = WIFSIGNALED(status) ? ChildEnd::Kind::signalled : ChildEnd::Kind::exited;
+  end.code = WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status);
+  if (board.finished && end.kind == ChildEnd::Kind::exited) {
+    end.kind = board.threw ? ChildEnd::Kind::threw : ChildEnd::Kind::finished;
+    end.code = board.code;
+  }
 }
 
 }  // namespace
 
-ChildEnd run_in_child(const std::function<int(const ChildNote&)>& work, unsigned seconds) {
+ChildEnd run_in_child(const std::function<int(const ChildWork&)>& work, const ChildLimits& limits,
+                      const std::function<void(const std::string&)>& watch) {
   void* const memory =
       mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   CONVSCOPE_CHECK(memory != MAP_FAILED, "process",
                   "expected memory for two processes, got: ", std::strerror(errno));
   Board& board = *new (memory) Board{};
+  ChildEnd out;
+  Output output(out);
   std::cout.flush();  // what is buffered would be written by both
   std::fflush(nullptr);
+  const pid_t parent = getpid();
   const pid_t child = fork();
-  if (child == 0) be_the_child(work, seconds, board);
-  ChildEnd out;
+  if (child == 0) be_the_child(work, parent, output.writer(), board);
   if (child < 0) {
     munmap(memory, sizeof(Board));
     fail(ErrorKind::kIo, "process", cat("expected another process, got: ", std::strerror(errno)));
   }
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  out.finished = board.finished;
-  out.code = board.code;
-  out.said = board.said;
-  out.doing = board.doing;
-  if (!out.finished) {
-    out.took_too_long = WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM;
-    out.cause = cause_of(status, seconds);
+  setpgid(child, child);  // whoever of both comes first
+  output.close_writer();
+  wait_for(child, board, output, limits, out, watch);
+  out.left_processes = kill(-child, SIGKILL) == 0 && out.finished();
+  output.take();
+  out.said = text_in(board.said);
+  out.doing = text_in(board.doing);
+  out.result = text_in(board.result);
+  out.cause = cause_of(out, limits);
+  if (out.finished() && out.output_bytes > limits.output) {
+    out.kind = ChildEnd::Kind::loud;
+    out.cause = cause_of(out, limits);
   }
   munmap(memory, sizeof(Board));
   return out;

@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr unsigned kSecondsForAnswers = 10;
+constexpr double kSecondsForAnswers = 10;
 
 std::vector<OpenedPlugin>& opened() {
   static std::vector<OpenedPlugin> plugins;
@@ -77,23 +77,24 @@ void check_parts(const PluginFile& file, const Conv2dPlugin& plugin, const Child
   }
 }
 
-// All of it in another process first.
+// All of it in another process first. What it writes there it writes here again.
 void try_out(const PluginFile& file) {
   const ChildEnd end = run_in_child(
-      [&](const ChildNote& note) {
-        note("when it is opened");
-        check_parts(file, load(file), note);
+      [&](const ChildWork& work) {
+        work.note("when it is opened");
+        check_parts(file, load(file), work.note);
         return 0;
       },
-      kSecondsForAnswers);
-  if (!end.finished) {
+      {.note_seconds = kSecondsForAnswers});
+  if (end.finished()) return;
+  if (end.kind != ChildEnd::Kind::threw) {
     refuse_plugin(file.path, cat(end.cause, " ", end.doing, ": build it again, or mend it"));
   }
   constexpr std::string_view kBefore = "[plugin] ";
   if (end.said.starts_with(kBefore)) {
     fail(ErrorKind::kUnavailable, "plugin", end.said.substr(kBefore.size()));
   }
-  if (!end.said.empty()) refuse_plugin(file.path, cat("cannot be asked: ", end.said));
+  refuse_plugin(file.path, cat("cannot be asked: ", end.said));
 }
 
 OpenedPlugin register_all(const PluginFile& file, const Conv2dPlugin& plugin) {
@@ -102,6 +103,17 @@ OpenedPlugin register_all(const PluginFile& file, const Conv2dPlugin& plugin) {
                    .source = plugin.source == nullptr ? "" : plugin.source,
                    .cards = {},
                    .ladders = {}};
+  // It may hold other cards than in the process where it was tried out.
+  std::vector<std::string> names;
+  for (const Conv2dAlgorithm& card : plugin.cards) {
+    const std::string problem = problem_of_card(card, names);
+    if (!problem.empty()) refuse_plugin(file.path, cat("holds a card that ", problem));
+    names.emplace_back(card.name);
+  }
+  for (const Conv2dLadder& ladder : plugin.ladders) {
+    const std::string problem = problem_of_ladder(ladder, names);
+    if (!problem.empty()) refuse_plugin(file.path, cat("holds a ladder that ", problem));
+  }
   for (const Conv2dAlgorithm& card : plugin.cards) {
     register_conv2d_algorithm(card, out.file.c_str());
     note_plugin_card("conv2d", card.name, {.file = file.path, .hash = file.hash});
@@ -139,16 +151,39 @@ void open_plugin(const std::string& file) {
   opened().push_back(register_all(library, load(library)));
 }
 
+OpenedPlugin open_plugin_here(const std::string& file, const ChildNote& note) {
+  constexpr PluginFacts kOurs = conv2d_plugin_facts();
+  const PluginFile library = check_plugin_file(absolute(file), kOurs);
+  note("when it is opened");
+  const Conv2dPlugin plugin = load(library);
+  check_parts(library, plugin, note);
+  opened().push_back(register_all(library, plugin));
+  return opened().back();
+}
+
 const std::vector<OpenedPlugin>& opened_plugins() { return opened(); }
 
-void open_plugins_of_command_line(const std::vector<std::string>& words) {
+void open_plugins_of_command_line(const std::vector<std::string>& words,
+                                  const std::function<void(const std::string&)>& left_out) {
   named_by_command_line().clear();
   for (const std::string& word : words) {
-    for (const std::string& file : plugin_files(word)) {
-      open_plugin(file);
+    const std::vector<std::string> files = plugin_files(word);
+    std::exception_ptr first;
+    std::size_t refused = 0;
+    for (const std::string& file : files) {
+      try {
+        open_plugin(file);
+      } catch (const Error& error) {
+        if (files.size() == 1 || error.kind() != ErrorKind::kUnavailable) throw;
+        if (!first) first = std::current_exception();
+        ++refused;
+        if (left_out) left_out(error.what());
+        continue;
+      }
       std::vector<std::string>& named = named_by_command_line();
       if (std::ranges::count(named, file) == 0) named.push_back(file);
     }
+    if (refused == files.size()) std::rethrow_exception(first);
   }
 }
 

@@ -7,9 +7,11 @@
 // before, so that a crash there is such a sentence too.
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
+#include "experiments/plugins/child_process.h"
 #include "framework/export.h"
 
 namespace convscope {
@@ -27,11 +29,20 @@ CONVSCOPE_API std::vector<std::string> plugin_files(const std::string& word);
 
 // Opens a file, once: a second time nothing happens.
 CONVSCOPE_API void open_plugin(const std::string& file);
+// The same without another process: for one that was made for this file.
+CONVSCOPE_API OpenedPlugin open_plugin_here(const std::string& file, const ChildNote& note);
 // Those that are open, in their order.
 CONVSCOPE_API const std::vector<OpenedPlugin>& opened_plugins();
 
-// The files of --plugin, which every config takes in. Opens them.
-CONVSCOPE_API void open_plugins_of_command_line(const std::vector<std::string>& words);
+// What everybody should know who opens one: its rights.
+inline constexpr const char* kPluginWarning =
+    "a plug-in is foreign code and runs with your rights: open only files that you trust";
+
+// The files of --plugin, which every config takes in. Opens them. Of a folder those that do not fit
+// are left out, each with a sentence to `left_out`; an error when none fits.
+CONVSCOPE_API void open_plugins_of_command_line(
+    const std::vector<std::string>& words,
+    const std::function<void(const std::string&)>& left_out = {});
 CONVSCOPE_API const std::vector<std::string>& plugins_of_command_line();
 
 // "mine of /path/mine.so": of a card that came out of a plug-in; "" of ours.

@@ -9,6 +9,7 @@
 #include "experiments/bench/contender.h"
 #include "experiments/bench/conv2d_bench.h"
 #include "experiments/bench/device_timing.h"
+#include "experiments/bench/honest/least_time.h"
 #include "experiments/bench/interleave.h"
 #include "experiments/bench/problem_list.h"
 #include "framework/parallel.h"
@@ -73,6 +74,12 @@ Switches switches_of(const LadderRow& row) {
           .prepares_each_call = row.prepares_each_call};
 }
 
+double peak_of(const LadderOptions& options, const Conv2dProblem& problem, int threads) {
+  if (!options.ceilings) return options.flops_per_second;
+  const CpuCeilings& ceilings = *options.ceilings;
+  return ceilings.peak(factors_of(problem)).with(std::min(threads, ceilings.cores), ceilings.cores);
+}
+
 void fill_factors(LadderResult& result) {
   const LadderRow* below = nullptr;
   for (LadderRow& row : result.rows) {
@@ -131,8 +138,7 @@ LadderResult bench_ladder(const Conv2dLadder& ladder, const Conv2dProblem& probl
   CONVSCOPE_CHECK(problem.n > 0, kOperation,
                   "expected a batch of at least one image because nothing else can be timed, got ",
                   problem.text());
-  const double peak_of_problem =
-      is_code(factors_of(problem)) ? options.int8_flops_per_second : options.flops_per_second;
+  const double peak_of_problem = peak_of(options, problem, num_threads());
   LadderResult result{.name = ladder.name,
                       .problem = problem,
                       .direction = direction,
@@ -142,9 +148,10 @@ LadderResult bench_ladder(const Conv2dLadder& ladder, const Conv2dProblem& probl
 
   const BenchData data(problem, direction, options.device);
   std::unique_ptr<SampledReference> reference;
-  std::vector<std::unique_ptr<Contender>> contenders;
+  std::vector<std::unique_ptr<BenchContender>> contenders;
   std::vector<TimedThing> things;
   std::vector<LadderRow*> timed_rows;  // beside things
+  std::vector<const Contender*> timed_contenders;
   for (LadderRow& row : result.rows) {
     if (!row.left_out.empty()) continue;
     const Conv2dAlgorithm& card = conv2d_algorithms(options.device.type).get(row.algorithm);
@@ -162,14 +169,15 @@ LadderResult bench_ladder(const Conv2dLadder& ladder, const Conv2dProblem& probl
     progress(cat("checking ", row.rung));
     contenders.push_back(
         std::make_unique<Contender>(card, here, direction, data, switches_of(row)));
-    Contender& one = *contenders.back();
+    auto& one = static_cast<Contender&>(*contenders.back());
     const double first_seconds = one.check(*reference);
     row.error_ratio = one.error_ratio();
     row.wrong = !one.wrong().empty();
     row.left_out = one.wrong();
     row.gflops_executed = card.cost(here, direction).flops;  // a rate once there is a time
     if (row.wrong) continue;
-    things.push_back(timed(one, first_seconds));
+    things.push_back(timed(one, first_seconds, [&] { return weights_may_move(contenders); }));
+    timed_contenders.push_back(&one);
     timed_rows.push_back(&row);
   }
 
@@ -186,12 +194,23 @@ LadderResult bench_ladder(const Conv2dLadder& ladder, const Conv2dProblem& probl
   }
   for (std::size_t i = 0; i < things.size(); ++i) {
     LadderRow& row = *timed_rows[i];
+    if (!timed_contenders[i]->wrong().empty()) {
+      row.wrong = true;
+      row.left_out = timed_contenders[i]->wrong();
+      continue;
+    }
     row.time = summary_of(things[i].seconds);
     row.gflops_effective = problem.nominal_flops() / (row.time.median_ms * 1e6);
+    const double executed = row.gflops_executed;
     row.gflops_executed /= row.time.median_ms * 1e6;
     const bool tf32 = row.math == MathMode::tf32;
-    const double peak = tf32 ? options.tf32_flops_per_second : peak_of_problem;
-    if (peak > 0) row.peak_percent = 100 * row.gflops_effective * 1e9 / peak;
+    const double peak =
+        tf32 ? options.tf32_flops_per_second : peak_of(options, problem, row.threads);
+    if (peak > 0) row.peak_percent = 100 * row.gflops_executed * 1e9 / peak;
+    if (options.ceilings) {
+      row.impossible = impossible_time(*options.ceilings, row.time.median_ms * 1e-3, executed,
+                                       least_bytes_of(problem), row.threads, factors_of(problem));
+    }
   }
   for (LadderRow& row : result.rows) {
     if (!row.timed()) row.gflops_executed = 0;

@@ -8,10 +8,12 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "experiments/bench/statistics.h"
+#include "framework/machine/ceilings.h"
 #include "layers/conv2d/ladder.h"
 
 namespace convscope {
@@ -23,10 +25,12 @@ struct LadderOptions {
   double min_seconds = 0.2;  // counted time of each rung
   int least_samples = 5;
   std::size_t cache_bytes = std::size_t{64} << 20;  // of the last level
-  // Measured peaks of this machine with the threads and the instruction set of now; 0: not known.
+  // Measured peaks with the instruction set of now, from which a rung on the CPU takes that of its
+  // own number of threads.
+  std::optional<CpuCeilings> ceilings = {};
+  // Of a GPU; 0: not known.
   double flops_per_second = 0;
   double tf32_flops_per_second = 0;  // of rungs that round factors to TF32
-  double int8_flops_per_second = 0;  // of problems of integers
 };
 
 struct LadderRow {
@@ -42,18 +46,19 @@ struct LadderRow {
   bool wrong = false;         // it was not timed because its result is wrong
   TimingSummary time = {};
   double gflops_effective = 0, gflops_executed = 0;
-  double peak_percent = 0;  // of the measured peak, by gflops_effective; 0: not known
+  double peak_percent = 0;  // gflops_executed of the peak of the rung's threads; 0: not known
   double factor = 0;        // the time of the rung below / this one's; 0: no rung below was timed
   double error_ratio = 0;   // error / allowed error
+  std::string impossible = {};  // why no work can have been done in its time, or ""
 
-  bool timed() const { return time.samples > 0; }
+  bool timed() const { return time.samples > 0 && impossible.empty(); }
 };
 
 struct CONVSCOPE_API LadderResult {
   std::string name = {};
   Conv2dProblem problem = {};
   Direction direction = Direction::forward;
-  double peak_gflops = 0;  // measured, f32 or bytes as the problem; 0: not known
+  double peak_gflops = 0;  // measured, of all threads, f32 or bytes as the problem; 0: not known
   std::vector<LadderRow> rows = {};
 
   const LadderRow* first() const;    // that was timed, or null

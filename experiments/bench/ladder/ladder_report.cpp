@@ -62,9 +62,10 @@ Json rung_json(const LadderResult& result, const LadderRow& row,
           {"threads", row.threads},
           {"math", name_of(row.math)},
           {"prepares_each_call", row.prepares_each_call},
-          {"status", row.wrong     ? "wrong"
-                     : row.timed() ? "ok"
-                                   : "left out"},
+          {"status", row.wrong                 ? "wrong"
+                     : !row.impossible.empty() ? "impossible"
+                     : row.timed()             ? "ok"
+                                               : "left out"},
           {"reason", row.left_out.empty() ? Json() : Json(row.left_out)},
           {"samples", row.time.samples},
           {"median_ms", number(row.time.median_ms)},
@@ -75,7 +76,8 @@ Json rung_json(const LadderResult& result, const LadderRow& row,
           {"gflops_executed", number(row.gflops_executed)},
           {"peak_percent", number(row.peak_percent)},
           {"factor", number(row.factor)},
-          {"error_ratio", row.error_ratio}};
+          {"error_ratio", row.error_ratio},
+          {"impossible", row.impossible.empty() ? Json() : Json(row.impossible)}};
 }
 
 }  // namespace
@@ -96,7 +98,10 @@ std::string ladder_table(const LadderResult& result) {
                          percent(row.peak_percent), times(row.factor), row.error_ratio);
     } else {
       out += fmt::format("  {:<{}}  {}{}\n", row.rung, width,
-                         row.wrong ? "WRONG RESULT, not timed: " : "left out: ", row.left_out);
+                         row.wrong                ? "WRONG RESULT, not timed: "
+                         : row.impossible.empty() ? "left out: "
+                                                  : "IMPOSSIBLE, its time does not count: ",
+                         row.impossible.empty() ? row.left_out : row.impossible);
     }
     out += wrapped(row.adds, 6, kLineWidth - 6);
   }

@@ -28,10 +28,7 @@ LadderOptions options_of(BenchReportSettings& settings) {
                     .least_samples = settings.least_samples};
   if (settings.device.type == DeviceType::cpu) {
     const CpuCeilings ceilings = ceilings_here();
-    settings.ceilings = ceilings;
-    const int used = std::min(settings.threads, ceilings.cores);
-    out.flops_per_second = ceilings.flops.with(used, ceilings.cores);
-    out.int8_flops_per_second = ceilings.peak(DType::i8).with(used, ceilings.cores);
+    settings.ceilings = out.ceilings = ceilings;
     out.cache_bytes = std::max(ceilings.l2_bytes, ceilings.l3_bytes);
     return out;
   }
@@ -75,7 +72,9 @@ int bench_ladders(const LadderArguments& arguments, BenchReportSettings settings
     return std::ranges::any_of(
         results, [&](const LadderResult& result) { return std::ranges::any_of(result.rows, is); });
   };
-  if (any_row([](const LadderRow& row) { return row.wrong; })) return exit_code(ErrorKind::kRun);
+  if (any_row([](const LadderRow& row) { return row.wrong || !row.impossible.empty(); })) {
+    return exit_code(ErrorKind::kRun);
+  }
   if (!any_row([](const LadderRow& row) { return row.timed(); })) {
     const LadderRow& top = results.front().rows.back();
     fail(ErrorKind::kUnavailable, "bench conv2d",

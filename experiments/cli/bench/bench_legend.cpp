@@ -41,9 +41,10 @@ std::string often_legend() {
 }
 
 std::string ladder_legend() {
-  return "ms: median of one call. GFLOP/s: textbook FLOPs / ms. % of peak: share of what the cores "
-         "multiply and\nadd at most. over below: time of the rung below / this one's. err/bound: "
-         "largest error / allowed error,\nright up to 1.\n";
+  return "ms: median of one call. GFLOP/s: textbook FLOPs / ms. % of peak: FLOPs really executed / "
+         "ms, of the\nmeasured peak of as many threads as the rung has. over below: time of the "
+         "rung "
+         "below / this one's.\nerr/bound: largest error / allowed error, right up to 1.\n";
 }
 
 std::string net_legend() {

@@ -1,90 +1,158 @@
 // SPDX-License-Identifier: Apache-2.0
-// check_command.cpp: `convscope check`: the tests' matrix on one algorithm, and what seems to be
-// wrong with it. It runs in a process of its own, so that a crash becomes a sentence.
+// check_command.cpp: `convscope check`: the tests' matrix on one algorithm, or on all of a folder
+// of plug-ins, and what seems to be wrong with each. Each runs in a process of its own.
+#include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <memory>
 
-#include "experiments/check/check_algorithm.h"
+#include "experiments/check/run_check.h"
 #include "experiments/cli/command.h"
 #include "experiments/config/shipped/shipped_configs.h"
-#include "experiments/plugins/child_process.h"
+#include "experiments/plugins/plugins.h"
 #include "experiments/trainer/progress.h"
+#include "framework/io/atomic_file.h"
+#include "framework/io/clean_text.h"
 
 namespace convscope {
 namespace {
 
-constexpr unsigned kSecondsForOneCase = 120;
-
 struct Arguments {
-  std::string name, problem;
-  bool quick = false;
+  std::string name, require, json;
+  CheckSettings settings;
 };
 
 // What shows a fault again, as one would type it.
-std::string command_for(const Arguments& arguments, const std::string& problem) {
-  std::string out = cat("convscope check conv2d ", arguments.name);
-  for (const std::string& plugin : global_options().plugins) out += cat(" --plugin ", plugin);
-  return cat(out, " --problem ", problem);
-}
-std::string command_for(const Arguments& arguments, const CheckReport& report) {
-  if (!report.fault) return "";
-  Conv2dProblem problem = report.fault->problem;
-  problem.layout = ActivationLayout::nchw;  // all layouts are checked
-  return command_for(arguments, problem.text());
+std::string command_for(const CheckTask& task, const std::string& problem) {
+  return cat("convscope check conv2d ", task.algorithm,
+             task.plugin.empty() ? "" : cat(" --plugin ", task.plugin), " --problem ", problem);
 }
 
-// Of an algorithm that ended its process while it was `doing` "forward of n=1,..., integers".
-std::string text_of_crash(const Arguments& arguments, const ChildEnd& end) {
-  std::string out =
-      cat("wrong  ", arguments.name, ": it ",
-          end.finished        ? cat("ends with an exception: ", end.said)
-          : end.took_too_long ? cat(end.cause, ": a loop may not end")
-                              : cat(end.cause, ": an index may lead far outside of an array"),
-          "\nfirst  ", end.doing, "\n");
-  const std::size_t begin = end.doing.find(" of n="), stop = end.doing.find(", ");
-  if (begin == std::string::npos || stop == std::string::npos) return out;
-  const std::string problem = end.doing.substr(begin + 4, stop - begin - 4);
-  return cat(out, "again  ", command_for(arguments, problem), "\n");
-}
-
-int check(const Arguments& arguments) {
-  const Conv2dAlgorithm& card =
-      conv2d_algorithms(DeviceType::cpu).get(arguments.name, ErrorKind::kUnavailable);
-  CheckOptions options{.quick = arguments.quick, .problems = {}, .shapes_folder = shipped_shapes()};
-  if (!arguments.problem.empty()) {
-    options.problems = {Conv2dProblem::parse(arguments.problem)};
-    options.problems[0].check();
+// Of every file of --plugin, those that do not fit included.
+std::vector<CheckTask> tasks_of_plugins() {
+  std::vector<std::string> files;
+  std::vector<CheckTask> out;
+  for (const std::string& word : global_options().plugins) {
+    for (const std::string& file : plugin_files(word)) {
+      if (std::ranges::count(files, file) > 0) continue;
+      files.push_back(file);
+      for (CheckTask& task : tasks_of_plugin(file)) out.push_back(std::move(task));
+    }
   }
-  const bool shows = Progress::mode_for(global_options().verbosity < 0) == Progress::Mode::bar;
-  const ChildEnd end = run_in_child(
-      [&](const ChildNote& note) {
-        options.note = [&](const std::string& doing) {
-          note(doing);
-          if (shows) std::fprintf(stderr, "\r\033[K%.100s", doing.c_str());
-        };
-        const CheckReport report = check_algorithm(card, options);
-        if (shows) std::fprintf(stderr, "\r\033[K");
-        print_result(report_text(card, report, command_for(arguments, report)));
-        return report.passes() ? 0 : exit_code(ErrorKind::kRun);
-      },
-      kSecondsForOneCase);
-  if (end.finished && end.said.empty()) return end.code;
-  if (shows) std::fprintf(stderr, "\r\033[K");
-  print_result(text_of_crash(arguments, end));
-  return exit_code(ErrorKind::kRun);
+  return out;
+}
+
+// The algorithm that NAME means: one of the program, or of a plug-in.
+CheckTask task_named(const std::string& name, const std::vector<CheckTask>& of_plugins) {
+  const Registry<Conv2dAlgorithm>& ours = conv2d_algorithms(DeviceType::cpu);
+  if (ours.find(name) != nullptr) return {.plugin = "", .algorithm = name, .refusal = ""};
+  const auto found = std::ranges::find(of_plugins, name, &CheckTask::algorithm);
+  if (found != of_plugins.end()) return *found;
+  for (const CheckTask& task : of_plugins) {
+    if (!task.refusal.empty()) fail(ErrorKind::kUnavailable, "plugin", task.refusal);
+  }
+  std::vector<std::string> known = ours.names();
+  for (const CheckTask& task : of_plugins) known.push_back(task.algorithm);
+  const std::string near = nearest_word(name, known);
+  fail(ErrorKind::kUnavailable, "check",
+       cat("unknown algorithm '", name, "'",
+           near.empty() ? "" : cat("; did you mean '", near, "'?"), " (known: ", join(known), ")"));
+}
+
+void check_arguments(Arguments& arguments) {
+  CheckSettings& settings = arguments.settings;
+  const auto positive = [](const char* option, double value) {
+    if (value == 0 || (std::isfinite(value) && value > 0)) return;
+    fail_usage("check", cat("expected ", option, " of a number above 0, got ", value));
+  };
+  positive("--timeout", settings.timeout);
+  positive("--max-error-growth", settings.max_error_growth);
+  if (!arguments.require.empty()) settings.require = parse_features(arguments.require);
+  if (!settings.problem.empty()) Conv2dProblem::parse(settings.problem).check();
+  if (arguments.name.empty() && global_options().plugins.empty()) {
+    fail_usage("check", "expected the name of an algorithm, or --plugin FILE, got neither");
+  }
+  if (!arguments.json.empty() && arguments.json != "-") check_writable(arguments.json);
+}
+
+int exit_code_of(const std::vector<CheckRow>& rows) {
+  const auto some = [&](auto&& is) { return std::ranges::any_of(rows, is); };
+  const auto refused = [](const CheckRow& row) { return row.status == "refused"; };
+  if (some([&](const CheckRow& row) { return !row.passes() && !refused(row); })) {
+    return exit_code(ErrorKind::kRun);
+  }
+  return some(refused) ? exit_code(ErrorKind::kUnavailable) : 0;
+}
+
+int check(Arguments arguments) {
+  check_arguments(arguments);
+  const CheckSettings& settings = arguments.settings;
+  const CheckLists lists = settings.problem.empty() ? check_lists(shipped_shapes()) : CheckLists();
+  if (!global_options().plugins.empty()) print_remark(cat("note: ", kPluginWarning));
+  std::vector<CheckTask> tasks = tasks_of_plugins();
+  const bool one = !arguments.name.empty();
+  if (one) tasks = {task_named(arguments.name, tasks)};
+  const bool quiet = global_options().verbosity < 0;
+  const bool shows = Progress::mode_for(quiet) == Progress::Mode::bar;
+  const bool to_stdout = arguments.json == "-";
+  std::vector<CheckRow> rows;
+  for (const CheckTask& task : tasks) {
+    const std::string title =
+        one ? ""
+            : cat("[", rows.size() + 1, "/", tasks.size(), "] ", task.plugin, " ", task.algorithm);
+    if (!one && !shows) print_remark(title);
+    rows.push_back(run_check(
+        task, settings, lists,
+        [&](const std::string& problem) { return command_for(task, problem); },
+        [&](const std::string& doing) {
+          if (shows) {
+            std::fprintf(stderr, "\r\033[K%.140s", clean_text(cat(title, " ", doing)).c_str());
+          }
+        }));
+    if (shows) std::fprintf(stderr, "\r\033[K");
+    // An interrupted check keeps what it has.
+    if (!arguments.json.empty() && !to_stdout) {
+      write_file(arguments.json, check_json(rows, settings, rows.size() == tasks.size()));
+    }
+  }
+  if (to_stdout) {
+    print_result(check_json(rows, settings, true));
+  } else {
+    print_result(one ? check_text(rows[0]) : check_table(rows));
+  }
+  return exit_code_of(rows);
 }
 
 std::function<int()> declare(CommandLine& app) {
   auto arguments = std::make_shared<Arguments>();
-  CommandLine* const conv = app.add_subcommand("conv2d", "an algorithm of a convolution");
-  app.require_subcommand(1);
-  conv->add_option("NAME", arguments->name, "the algorithm (convscope info)")
-      ->required()
+  CheckSettings& settings = arguments->settings;
+  const auto add_options = [&](CommandLine& line) {
+    line.add_flag("--quick", settings.quick, "small problems, edge cases and some random ones");
+    line.add_option("--problem", settings.problem,
+                    "this one alone, with all kinds of numbers: n=2,c=3,h=9,w=9,k=4,r=3,s=3,pad=1")
+        ->type_name("TEXT");
+    line.add_option("--require", arguments->require,
+                    cat("what it has to take: all, or some of ", join(feature_names(), ","),
+                        " (default: what it takes is checked, and nothing is demanded)"))
+        ->type_name("NAME,...");
+    line.add_option("--max-error-growth", settings.max_error_growth,
+                    "the largest error_growth that an algorithm is believed (default: its own)")
+        ->type_name("X");
+    line.add_option("--timeout", settings.timeout,
+                    "seconds that the check of one algorithm may take (default: no limit; each of "
+                    "its cases has 120)")
+        ->type_name("S");
+    line.add_option("--json", arguments->json,
+                    "where to write the verdicts as JSON; -: to stdout, in place of the text")
+        ->type_name("FILE");
+  };
+  CommandLine* const conv = app.add_subcommand("conv2d", "algorithms of a convolution");
+  app.require_subcommand(0, 1);
+  conv->add_option("NAME", arguments->name,
+                   "the algorithm (convscope info); without it all of --plugin, in a table")
       ->suggest(conv2d_algorithms(DeviceType::cpu).names());
-  conv->add_flag("--quick", arguments->quick, "small problems, edge cases and some random ones");
-  conv->add_option("--problem", arguments->problem,
-                   "this one alone, with all kinds of numbers: n=2,c=3,h=9,w=9,k=4,r=3,s=3,pad=1")
-      ->type_name("TEXT");
+  add_options(*conv);
+  add_options(app);
   return [arguments] { return check(*arguments); };
 }
 
@@ -94,8 +162,12 @@ std::function<int()> declare(CommandLine& app) {
 CONVSCOPE_REGISTER_COMMAND(
     "check",
     {.summary = "does an algorithm compute the right numbers? what seems to be wrong?",
-     .usage = "check conv2d NAME [--plugin FILE] [--quick] [--problem TEXT]",
+     .usage = "check [conv2d [NAME]] [--plugin FILE|FOLDER] [--quick] [--problem TEXT] [--require "
+              "NAME,...] [--max-error-growth X] [--timeout S] [--json FILE|-]",
      .examples = {"check conv2d winograd_f4x3", "check conv2d mine --plugin mine/build/mine.so",
-                  "check conv2d mine --plugin mine/build/mine.so --quick"},
+                  "check conv2d mine --plugin mine/build/mine.so --quick",
+                  "check --plugin submissions --require stride,padding,backward --timeout 60 "
+                  "--json marks.json"},
      .order = 52,
-     .declare = convscope::declare})
+     .declare = convscope::declare,
+     .opens_plugins = false})

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "framework/check.h"
+#include "layers/dispatch/plugin/elf_entries.h"
 
 namespace convscope {
 namespace {
@@ -116,6 +117,8 @@ PluginFile check_plugin_file(const std::string& path, const PluginFacts& ours) {
   }
   const std::string misfit = misfit_of(*theirs, ours);
   if (!misfit.empty()) refuse_plugin(path, misfit);
+  const std::string damage = damage_of_elf(bytes);
+  if (!damage.empty()) refuse_plugin(path, cat(damage, "; ", kBuildAgain));
   return out;
 }
 

@@ -25,7 +25,12 @@ using Json = nlohmann::json;
 const Conv2dProblem kProblem{.n = 1, .c = 4, .h = 8, .w = 8, .k = 4, .r = 3, .s = 3};
 
 LadderOptions quick() {
-  return {.min_seconds = 1e-4, .least_samples = 2, .flops_per_second = 1e11};
+  LadderOptions out{.min_seconds = 1e-4, .least_samples = 2};
+  CpuCeilings& ceilings = out.ceilings.emplace();
+  ceilings.cores = 4;
+  ceilings.flops = {.one_thread = 1e11, .all_threads = 4e11};
+  ceilings.int8 = {.one_thread = 4e11, .all_threads = 16e11};
+  return out;
 }
 LadderResult climbed(const Conv2dLadder& ladder, const Conv2dProblem& problem = kProblem,
                      Direction direction = Direction::forward) {
@@ -49,7 +54,8 @@ TEST(LadderBench, TimesEveryRungAndSetsItAgainstTheOneBelow) {
       EXPECT_EQ(row.left_out, "");
       EXPECT_GE(row.time.samples, 2);
       EXPECT_LE(row.error_ratio, 1);
-      EXPECT_DOUBLE_EQ(row.peak_percent, row.gflops_effective);  // of 100 GFLOP/s
+      // Of 100 GFLOP/s for each thread of the rung, and of what it executes.
+      EXPECT_DOUBLE_EQ(row.peak_percent, row.gflops_executed / std::min(row.threads, 4));
     }
     EXPECT_EQ(result.rows[0].factor, 0);
     EXPECT_DOUBLE_EQ(result.rows[2].factor,
@@ -70,15 +76,15 @@ TEST(LadderBench, ProblemsOfIntegersAreClimbedToo) {
                                       {.card = "int8_direct", .sentence = "bytes"}}};
   const Conv2dProblem problem =
       Conv2dProblem::parse("c=16,h=6,w=6,k=16,r=3,s=3,types=u8:i8:i32:u8,layout=blocked");
-  LadderOptions options = quick();
-  options.int8_flops_per_second = 4e11;
+  const LadderOptions options = quick();
   const LadderResult result =
       bench_ladder(ladder, problem, Direction::forward, options, [](const std::string&) {});
   ASSERT_EQ(result.rows.size(), 2u);
   EXPECT_NE(result.rows[0].left_out.find("expects operands of one type"), std::string::npos);
   EXPECT_TRUE(result.rows[1].timed()) << result.rows[1].left_out;
-  EXPECT_DOUBLE_EQ(result.rows[1].peak_percent, result.rows[1].gflops_effective / 4);
-  EXPECT_EQ(result.peak_gflops, 400);
+  const double threads = std::min(num_threads(), 4);
+  EXPECT_DOUBLE_EQ(result.rows[1].peak_percent, result.rows[1].gflops_executed / (4 * threads));
+  EXPECT_DOUBLE_EQ(result.peak_gflops, 400 * threads);
 }
 
 TEST(LadderBench, ARungThatCannotRunIsLeftOutWithItsReason) {

@@ -17,6 +17,20 @@ using testing::call_program;
 using testing::Called;
 using testing::TemporaryFolder;
 
+// The lesson of a family is another algorithm than most of its members.
+TEST(Look, SaysWhenTheLessonIsOfAnotherAlgorithm) {
+  for (const char* const own : {"winograd", "winograd_lesson", "direct", "fft"}) {
+    EXPECT_EQ(look_at(own).other_algorithm, "") << own;
+  }
+  const Look other = look_at("winograd_f4x3");
+  EXPECT_NE(other.other_algorithm.find("winograd_f4x3 has no lesson of its own"),
+            std::string::npos);
+  EXPECT_NE(other.other_algorithm.find("another algorithm: F(2x2,3x3)"), std::string::npos)
+      << other.other_algorithm;
+  EXPECT_NE(other.page.find("winograd_f4x3 has no lesson of its own"), std::string::npos);
+  EXPECT_EQ(look_page("winograd").find("has no lesson of its own"), std::string::npos);
+}
+
 TEST(Look, ItsCountsAreThoseThatTheAlgorithmIsKnownFor) {
   const char* const problem = "n=1,c=2,h=6,w=6,k=2,r=3,s=3";
   const int textbook = 2 * 16 * 2 * 9;  // K P Q C R S

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // bad_plugin_files_test.cpp: a file that is no plug-in of this program, or holds a card of no use,
 // is refused in one sentence with exit code 5, and nothing crashes.
+#include <elf.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -121,6 +122,77 @@ TEST(PluginFacts, AreFoundInBytesAndNothingIsReadBehindThem) {
   }
 }
 
+// ---- what the loader would call ----------------------------------------------------------------
+
+// A copy with another value of an entry of the dynamic table, or of what its array names.
+std::string with_entry(const TemporaryFolder& folder, Elf64_Sxword tag, Elf64_Xword value) {
+  std::string bytes = text_of(kPlanted);
+  Elf64_Ehdr head;
+  std::memcpy(&head, bytes.data(), sizeof head);
+  for (int i = 0; i < head.e_phnum; ++i) {
+    Elf64_Phdr segment;
+    std::memcpy(&segment,
+                bytes.data() + head.e_phoff + static_cast<std::size_t>(i) * sizeof segment,
+                sizeof segment);
+    if (segment.p_type != PT_DYNAMIC) continue;
+    for (std::size_t at = segment.p_offset; at < segment.p_offset + segment.p_filesz;
+         at += sizeof(Elf64_Dyn)) {
+      Elf64_Dyn entry;
+      std::memcpy(&entry, bytes.data() + at, sizeof entry);
+      if (entry.d_tag != tag) continue;
+      entry.d_un.d_val = value;
+      std::memcpy(bytes.data() + at, &entry, sizeof entry);
+      std::ofstream(folder / "entry.so", std::ios::binary) << bytes;
+      return folder / "entry.so";
+    }
+  }
+  return "";
+}
+
+TEST(BadPluginFile, WithAPlaceOutsideOfItsCodeIsRefusedBeforeItRuns) {
+  const TemporaryFolder folder;
+  const struct {
+    Elf64_Sxword tag;
+    const char* sentence;
+  } entries[] = {{DT_FINI_ARRAY, "it is damaged: its DT_FINI_ARRAY is outside of what is loaded"},
+                 {DT_INIT_ARRAY, "it is damaged: its DT_INIT_ARRAY is outside of what is loaded"},
+                 {DT_FINI, "it is damaged: its DT_FINI is no place in its code"},
+                 {DT_INIT, "it is damaged: its DT_INIT is no place in its code"},
+                 {DT_SYMTAB, "it is damaged: its DT_SYMTAB is outside of what is loaded"},
+                 {DT_STRTAB, "it is damaged: its DT_STRTAB is outside of what is loaded"},
+                 {DT_RELA, "it is damaged: its DT_RELA is outside of what is loaded"},
+                 {DT_GNU_HASH, "it is damaged: its DT_GNU_HASH is outside of what is loaded"}};
+  for (const auto& entry : entries) {
+    const std::string file = with_entry(folder, entry.tag, 0x7fff'0000'0000);
+    if (!file.empty()) expect_refused(file, entry.sentence);
+  }
+  // Inside of the file, but no code: the facts.
+  const std::string elsewhere = with_entry(folder, DT_FINI_ARRAY, 64);
+  ASSERT_FALSE(elsewhere.empty());
+  expect_refused(elsewhere, "it is damaged: its DT_FINI_ARRAY names no place in its code");
+}
+
+// What is done stays done, whatever happens at the end of the process.
+TEST(BadPluginFile, ThatCrashesAtTheEndChangesNoExitCode) {
+  const Called called =
+      call_program("info --plugin '" + kCheat + "'", "", "CONVSCOPE_CHEAT=crashes_at_end");
+  EXPECT_EQ(called.code, 0) << called.err;
+  EXPECT_NE(called.out.find("the textbook, and something beside it"), std::string::npos);
+}
+
+TEST(PluginFolder, KeepsTheGoodOnesAndNamesTheOthers) {
+  const TemporaryFolder folder;
+  std::filesystem::copy_file(kCheat, folder / "good.so");
+  std::ofstream(folder / "text.so") << "no library";
+  const Called called = call_program("info --plugin '" + folder.path() + "'");
+  EXPECT_EQ(called.code, 0) << called.err;
+  EXPECT_NE(called.out.find("the textbook, and something beside it"), std::string::npos);
+  EXPECT_NE(called.err.find("text.so, but it is no shared library; it is left out\n"),
+            std::string::npos)
+      << called.err;
+  EXPECT_NE(called.err.find("runs with your rights"), std::string::npos) << called.err;
+}
+
 // ---- cards -------------------------------------------------------------------------------------
 
 struct OddCard {
@@ -149,6 +221,12 @@ INSTANTIATE_TEST_SUITE_P(
         OddCard{"no_workspace_bytes", "has no function workspace_bytes"},
         OddCard{"no_direction", "has no direction"}, OddCard{"cuda", "is not of the CPU"},
         OddCard{"growth", "has the error_growth 0"},
+        OddCard{"growth_nan", "has the error_growth nan"},
+        OddCard{"growth_infinite", "has the error_growth inf"},
+        OddCard{"growth_negative", "has the error_growth -8"},
+        OddCard{"growth_large", "has the error_growth 1e+30: a convolution may state 256 at most"},
+        OddCard{"growth_of_chain",
+                "has the error_growth 100 and one_chain: a convolution may state 16 at most"},
         OddCard{"half_prepared", "has no function prepare_weights beside prepared_bytes"},
         OddCard{"supports_throws", "its supports() throws an exception (on purpose)"},
         OddCard{"supports_crashes",

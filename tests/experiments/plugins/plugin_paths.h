@@ -10,5 +10,7 @@ inline const std::string kPlanted =
     std::string(CONVSCOPE_BINARY_DIR) + "/test_plugins/planted/planted_plugin.so";
 inline const std::string kOdd =
     std::string(CONVSCOPE_BINARY_DIR) + "/test_plugins/odd/odd_plugin.so";
+inline const std::string kCheat =
+    std::string(CONVSCOPE_BINARY_DIR) + "/test_plugins/cheat/cheat_plugin.so";
 
 }  // namespace convscope::testing

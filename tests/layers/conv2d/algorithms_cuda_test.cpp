@@ -11,6 +11,7 @@
 #include <memory>
 #include <set>
 
+#include "experiments/bench/problem_list.h"
 #include "layers/conv2d/execute.h"
 #include "tests/support/cases.h"
 #include "tests/support/cuda.h"
@@ -130,9 +131,8 @@ std::vector<std::string> shapes_files() {
   for (const auto& file : std::filesystem::directory_iterator(
            testing::source_folder() + "/experiments/shapes", none)) {
     const std::string name = file.path().stem().string();
-    const bool of_others =
-        name.find("deform") != std::string::npos || name.find("sparse") != std::string::npos;
-    if (file.path().extension() == ".txt" && !of_others) out.push_back(name);
+    const bool is_list = file.path().extension() == ".txt";
+    if (is_list && is_list_of(file.path().string())) out.push_back(name);
   }
   std::sort(out.begin(), out.end());
   return out;

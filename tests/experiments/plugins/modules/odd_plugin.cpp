@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // odd_plugin.cpp: a plug-in that holds a card with the mistake that CONVSCOPE_ODD_PLUGIN names.
+#include <cmath>
 #include <csignal>
 #include <cstdlib>
 #include <stdexcept>
@@ -46,6 +47,14 @@ Conv2dAlgorithm odd_card() {
   if (said == "no_direction") out.forward = nullptr;
   if (said == "cuda") out.device = DeviceType::cuda;
   if (said == "growth") out.error_growth = 0;
+  if (said == "growth_nan") out.error_growth = std::nan("");
+  if (said == "growth_infinite") out.error_growth = HUGE_VAL;
+  if (said == "growth_negative") out.error_growth = -8;
+  if (said == "growth_large") out.error_growth = 1e30;
+  if (said == "growth_of_chain") {
+    out.error_growth = 100;
+    out.one_chain = true;
+  }
   if (said == "half_prepared") {
     out.prepared_bytes = [](const Conv2dProblem&, Direction) { return std::size_t{4}; };
   }

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// least_time.cpp: a time in which the work cannot have been done.
+#include "experiments/bench/honest/least_time.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace convscope {
+namespace {
+
+constexpr double kSlack = 1.5;  // how much too low a measured peak may be
+constexpr double kL1OverL2 = 4, kL1Bytes = 64 << 10;
+
+}  // namespace
+
+std::string impossible_time(const CpuCeilings& ceilings, double seconds, double flops, double bytes,
+                            int threads, DType factors) {
+  if (!(seconds > 0)) return "its time is 0";
+  const int used = std::min(threads, ceilings.cores);
+  const auto with = [&](const Ceiling& one) { return one.with(used, ceilings.cores); };
+  const double peak = with(ceilings.peak(factors));
+  if (peak > 0 && flops > kSlack * peak * seconds) {
+    return fmt::format(
+        "it says that it executes {:.4g} MFLOP, and in {:.3g} ms that is {:.4g} GFLOP/s, where "
+        "{:.4g} "
+        "are the measured peak of {} thread{}",
+        flops * 1e-6, seconds * 1e3, flops / seconds * 1e-9, peak * 1e-9, used,
+        used == 1 ? "" : "s");
+  }
+  double fastest = 0;
+  for (const Ceiling* one : {&ceilings.l2_read, &ceilings.l3_read, &ceilings.dram_read,
+                             &ceilings.l2_copy, &ceilings.l3_copy, &ceilings.dram_copy}) {
+    fastest = std::max(fastest, with(*one));
+  }
+  if (bytes <= kL1Bytes * used) fastest *= kL1OverL2;
+  if (fastest > 0 && bytes > kSlack * fastest * seconds) {
+    return fmt::format(
+        "to read the inputs once and write the output once in {:.3g} ms takes {:.4g} GB/s, where "
+        "{:.4g} are the most that a cache can give",
+        seconds * 1e3, bytes / seconds * 1e-9, fastest * 1e-9);
+  }
+  return "";
+}
+
+double least_bytes_of(const Conv2dProblem& problem) {
+  const auto bytes = [](const Shape& shape, DType type) {
+    return static_cast<double>(shape.numel()) * static_cast<double>(size_of(type));
+  };
+  const OperandTypes types = problem.operand_types();
+  const double taps = problem.dilation_h == 1 ? static_cast<double>(problem.r) : 1;
+  const double rows = std::min(1.0, taps / static_cast<double>(problem.stride_h));
+  const double w = bytes(problem.w_shape(), types.w);
+  // Pruned weights need not be read, and whole rows of padding or of a crop are no rows of x.
+  const bool dense = problem.weight_format.is_dense() && problem.r <= problem.h;
+  return bytes(problem.y_shape(), types.y) +
+         (dense ? w + rows * bytes(problem.x_shape(), types.x) : 0);
+}
+
+}  // namespace convscope
