@@ -64,13 +64,13 @@ int check(const Arguments& arguments) {
         };
         const CheckReport report = check_algorithm(card, options);
         if (shows) std::fprintf(stderr, "\r\033[K");
-        print_result(report_text(card, report, command_for(arguments, report)));
+        print_screen(report_text(card, report, command_for(arguments, report)));
         return report.passes() ? 0 : exit_code(ErrorKind::kRun);
       },
       kSecondsForOneCase);
   if (end.finished && end.said.empty()) return end.code;
   if (shows) std::fprintf(stderr, "\r\033[K");
-  print_result(text_of_crash(arguments, end));
+  print_screen(text_of_crash(arguments, end));
   return exit_code(ErrorKind::kRun);
 }
 
