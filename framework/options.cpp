@@ -3,8 +3,9 @@
 #include "framework/options.h"
 
 #include <algorithm>
-#include <cstdio>
+#include <cmath>
 
+#include "framework/number_text.h"
 #include "framework/registry.h"
 
 namespace convscope {
@@ -12,11 +13,19 @@ namespace {
 
 std::string quoted(const OptionValue& value) { return "'" + to_text(value) + "'"; }
 
-std::string range_refusal(const OptionField& field, double value) {
-  if (value >= field.min && value <= field.max) return "";
-  if (field.max >= 1e300) return cat("expected at least ", field.min, ", got ", value);
-  if (field.min <= -1e300) return cat("expected at most ", field.max, ", got ", value);
-  return cat("expected ", field.min, " to ", field.max, ", got ", value);
+// The value as it was given: 0.9999999, where six digits would say 1.
+std::string range_refusal(const OptionField& field, const OptionValue& value, double number) {
+  if (number >= field.min && number <= field.max) return "";
+  return cat("expected ", interval_text(field.min, field.max), ", got ", to_text(value));
+}
+
+// Configs state numbers that kernels use in f32. One that becomes 0 or infinite there would train
+// with another value than the config says.
+std::string f32_refusal(double number) {
+  const auto rounded = static_cast<float>(number);
+  if (number == 0 || (rounded != 0 && std::isfinite(rounded))) return "";
+  return cat("expected 0 or a size from 1.4e-45 to 3.4e+38, because f32 holds no ",
+             rounded == 0 ? "smaller" : "larger", " one, got ", real_text(number));
 }
 
 }  // namespace
@@ -44,20 +53,7 @@ std::string to_text(const OptionValue& value) {
     std::string operator()(std::monostate) const { return "null"; }
     std::string operator()(bool v) const { return v ? "true" : "false"; }
     std::string operator()(std::int64_t v) const { return std::to_string(v); }
-    std::string operator()(double v) const {
-      if (v != v) return ".nan";
-      if (v - v != 0) return v > 0 ? ".inf" : "-.inf";
-      for (int digits = 6; digits <= 17; ++digits) {  // the shortest text that reads back the same
-        char text[40];
-        std::snprintf(text, sizeof text, "%.*g", digits, v);
-        if (std::stod(text) == v) {
-          std::string out = text;
-          if (out.find_first_of(".en") == std::string::npos) out += ".0";
-          return out;
-        }
-      }
-      return "";
-    }
+    std::string operator()(double v) const { return real_text(v); }
     std::string operator()(const std::string& v) const { return v; }
     std::string operator()(const std::vector<std::int64_t>& v) const {
       std::vector<std::string> words;
@@ -129,14 +125,17 @@ std::string refusal_of(const OptionField& field, const OptionValue& value) {
       return std::holds_alternative<bool>(value) ? "" : wrong_type();
     case OptionType::integer: {
       const auto* whole = std::get_if<std::int64_t>(&value);
-      return whole == nullptr ? wrong_type() : range_refusal(field, static_cast<double>(*whole));
+      return whole == nullptr ? wrong_type()
+                              : range_refusal(field, value, static_cast<double>(*whole));
     }
     case OptionType::number: {
       if (const auto* whole = std::get_if<std::int64_t>(&value)) {
-        return range_refusal(field, static_cast<double>(*whole));
+        return range_refusal(field, value, static_cast<double>(*whole));
       }
       const auto* real = std::get_if<double>(&value);
-      return real == nullptr ? wrong_type() : range_refusal(field, *real);
+      if (real == nullptr) return wrong_type();
+      const std::string refusal = range_refusal(field, value, *real);
+      return refusal.empty() ? f32_refusal(*real) : refusal;
     }
     case OptionType::text: {
       const auto* word = std::get_if<std::string>(&value);
@@ -148,12 +147,12 @@ std::string refusal_of(const OptionField& field, const OptionValue& value) {
     }
     case OptionType::integers: {
       if (const auto* whole = std::get_if<std::int64_t>(&value)) {
-        return range_refusal(field, static_cast<double>(*whole));
+        return range_refusal(field, value, static_cast<double>(*whole));
       }
       const auto* list = std::get_if<std::vector<std::int64_t>>(&value);
       if (list == nullptr) return wrong_type();
       for (std::int64_t entry : *list) {
-        const std::string refusal = range_refusal(field, static_cast<double>(entry));
+        const std::string refusal = range_refusal(field, entry, static_cast<double>(entry));
         if (!refusal.empty()) return refusal;
       }
       return "";

@@ -26,6 +26,25 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return d.back();
 }
 
+constexpr std::size_t kShortestBeginning = 4;
+
+// The shortest known word that begins much as `word` does: im2col_gemm for im2col. "" when none
+// does.
+std::string with_beginning(std::string_view word, const std::vector<std::string>& known) {
+  std::string shortest;
+  for (const std::string& candidate : known) {
+    if (candidate.size() <= word.size()) continue;
+    std::size_t distance = word.size();
+    for (const std::size_t length : {word.size() - 1, word.size(), word.size() + 1}) {
+      distance =
+          std::min(distance, edit_distance(word, std::string_view(candidate).substr(0, length)));
+    }
+    if (distance > word.size() / 4) continue;
+    if (shortest.empty() || candidate.size() < shortest.size()) shortest = candidate;
+  }
+  return shortest;
+}
+
 }  // namespace
 
 std::string nearest_word(std::string_view word, const std::vector<std::string>& known) {
@@ -38,6 +57,7 @@ std::string nearest_word(std::string_view word, const std::vector<std::string>& 
       nearest = candidate;
     }
   }
+  if (nearest.empty() && word.size() >= kShortestBeginning) return with_beginning(word, known);
   return nearest;
 }
 

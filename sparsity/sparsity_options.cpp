@@ -159,8 +159,8 @@ SparsityOptions parse_sparsity(const Options& options) {
   expect(out.start <= out.end, "expected start <= end, shares of all training steps, got start ",
          out.start, " and end ", out.end);
   if (out.method == PruneMethod::n_m) {
-    expect(out.n < out.m, "expected n < m because n of m weights stay, got n ", out.n, " and m ",
-           out.m);
+    expect(out.n < out.m, "expected n below m because n of m weights stay, got n ", out.n,
+           " and m ", out.m);
     expect(out.distribution == SparsityDistribution::uniform,
            "expected distribution uniform because every group keeps n of m, got ",
            options.text("distribution"));

@@ -108,8 +108,9 @@ class PlyReader {
     }
     line();
     bool has_format = false;
-    for (std::string_view text = line(); text != "end_header"; text = line()) {
+    for (std::string_view text = line();; text = line()) {
       const std::vector<std::string_view> w = words(text);
+      if (w.size() == 1 && w[0] == "end_header") break;
       if (w.empty() || w[0] == "comment" || w[0] == "obj_info") continue;
       if (w[0] == "format" && w.size() == 3) {
         read_format(w[1], w[2]);

@@ -16,10 +16,14 @@
 
 #include "experiments/cli/command.h"
 #include "experiments/cli/help.h"
+#include "experiments/cli/screen/fitted_stdout.h"
+#include "experiments/cli/screen/stdout_file.h"
 #include "experiments/cli/shell_words.h"
 #include "experiments/plugins/plugins.h"
+#include "experiments/report/table/fit_text.h"
 #include "experiments/run_folder/machine_load.h"
 #include "framework/io/clean_text.h"
+#include "framework/number_text.h"
 #include "framework/parallel.h"
 
 namespace convscope {
@@ -147,15 +151,13 @@ void declare_globals(CommandLine& program, GlobalOptions& globals) {
       "-q,--quiet", [&globals](std::int64_t) { globals.verbosity = -1; }, "print errors only");
   program
       .add_option_function(
-          "--threads", [&globals](const std::string& word) { globals.threads = std::stoi(word); },
+          "--threads",
+          [&globals](const std::string& word) {
+            globals.threads = parse_number<int>(word).value_or(-1);
+          },
           "threads to compute with; 0 = all cores; beats the config")
       ->type_name("N")
-      ->check([](const std::string& word) -> std::string {
-        const bool fits = !word.empty() && word.size() <= 4 &&
-                          word.find_first_not_of("0123456789") == std::string::npos &&
-                          std::stoi(word) <= 1024;
-        return fits ? "" : cat("expected an integer from 0 to 1024, got '", word, "'");
-      });
+      ->range(0, 1024);
   program
       .add_option("--plugin", globals.plugins,
                   "an algorithm of your own (convscope new algorithm): the file of a plug-in, or a "
@@ -202,6 +204,8 @@ int parse_and_run(int argc, char** argv) {
   GlobalOptions& globals = mutable_globals();
   globals = GlobalOptions{};
   CommandLine program("convscope");
+  const StdoutFile stdout_file;
+  const FittedStdout fitted_stdout;
   begin_load_watch();
   refuse_missing_quotes(argc, argv);
   declare_globals(program, globals);
@@ -255,8 +259,11 @@ void print_result(std::string_view text) {
   std::fwrite(clean.data(), 1, clean.size(), stdout);
 }
 
+void print_screen(std::string_view text) { std::cout << clean_text(text); }
+
 void print_remark(std::string_view line) {
-  if (mutable_globals().verbosity >= 0) std::fprintf(stderr, "%s\n", clean_text(line).c_str());
+  if (mutable_globals().verbosity < 0) return;
+  std::fprintf(stderr, "%s\n", fit_text(clean_text(line), screen_width(STDERR_FILENO)).c_str());
 }
 
 const GlobalOptions& global_options() { return mutable_globals(); }

@@ -58,8 +58,10 @@ CONVSCOPE_API std::vector<std::string> global_overrides();
 CONVSCOPE_API bool use_color(int file_descriptor);
 
 // All text goes out here: results to stdout, and remarks, a line each, to stderr, where -q leaves
-// them out. Control characters of names and files are cleaned (framework/io/clean_text.h).
+// them out. Control characters of names and files are cleaned (framework/io/clean_text.h). Text for
+// people (print_screen) is broken to fit a terminal; other results (CSV, YAML, paths) never are.
 CONVSCOPE_API void print_result(std::string_view text);
+CONVSCOPE_API void print_screen(std::string_view text);
 CONVSCOPE_API void print_remark(std::string_view line);
 
 // Prints what was thrown, one line on stderr, and returns its exit code.

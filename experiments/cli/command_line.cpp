@@ -4,6 +4,12 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "experiments/cli/screen/stdout_file.h"
+#include "framework/number_text.h"
+#include "framework/registry.h"
 
 namespace convscope {
 
@@ -33,7 +39,12 @@ CommandOption* CommandOption::one_at_a_time() {
 }
 
 CommandOption* CommandOption::one_of(const std::vector<std::string>& words) {
-  option_->check(CLI::IsMember(words).description(""));
+  check([words](const std::string& word) -> std::string {
+    if (std::ranges::count(words, word) > 0) return "";
+    const std::string near = nearest_word(word.substr(0, 100), words);
+    return cat("expected one of ", join(words), ", got '", word, "'",
+               near.empty() ? "" : cat("; did you mean '", near, "'?"));
+  });
   return suggest(words);
 }
 
@@ -43,12 +54,30 @@ CommandOption* CommandOption::suggest(const std::vector<std::string>& words) {
 }
 
 CommandOption* CommandOption::range(std::int64_t least, std::int64_t most) {
-  option_->check(CLI::Range(least, most).description(""));
-  return this;
+  return check([=](const std::string& word) -> std::string {
+    const std::optional<std::int64_t> value = parse_number<std::int64_t>(word);
+    if (value && *value >= least && *value <= most) return "";
+    return cat("expected an integer from ", least, " to ", most, ", got '", word, "'");
+  });
 }
 
 CommandOption* CommandOption::positive() {
-  option_->check(CLI::PositiveNumber);
+  return check([](const std::string& word) -> std::string {
+    const std::optional<double> value = parse_number<double>(word);
+    if (value && *value > 0 && std::isfinite(*value)) return "";
+    return cat("expected a number above 0, got '", word, "'");
+  });
+}
+
+CommandOption* CommandOption::output_file() {
+  option_->transform(CLI::Validator(
+      [](std::string& path) -> std::string {
+        if (path != "-") return "";
+        if (StdoutFile::is_taken()) return "expected one output on stdout ('-'), got two";
+        path = StdoutFile::take();
+        return "";
+      },
+      "", ""));
   return this;
 }
 
@@ -57,6 +86,17 @@ CommandOption* CommandOption::check(const std::function<std::string(const std::s
   return this;
 }
 
+namespace {
+// What the help prints for a value whose option names no type.
+std::string type_of(const std::string& type, const std::vector<std::string>& choices) {
+  if (type == "INT" || type == "UINT") return "N";
+  if (type == "FLOAT") return "X";
+  if (type != "TEXT" || choices.empty()) return type;
+  const std::string words = join(choices, "|");
+  return words.size() <= 20 ? words : "NAME";
+}
+}  // namespace
+
 CommandOption::Facts CommandOption::facts() const {
   return {.is_positional = option_->get_positional(),
           .is_required = option_->get_required(),
@@ -64,7 +104,7 @@ CommandOption::Facts CommandOption::facts() const {
           .name = names_,
           .short_names = option_->get_snames(),
           .names = option_->get_lnames(),
-          .type = option_->get_type_name(),
+          .type = type_of(option_->get_type_name(), choices_),
           .description = option_->get_description(),
           .default_value = option_->get_default_str(),
           .choices = choices_};
@@ -95,9 +135,20 @@ CommandOption* CommandLine::add(const std::string& names, T& value,
   return keep(app_->add_option(name_for_cli11(names), value, description), names);
 }
 
+namespace {
+// An option that is given says something: an empty text would be taken for an option that is not
+// given. An empty argument is for the command to judge.
+CommandOption* without_empty_texts(CommandOption* option) {
+  if (option->facts().is_positional) return option;
+  return option->check([](const std::string& word) -> std::string {
+    return word.empty() ? "expected a value, got an empty text; leave the option out" : "";
+  });
+}
+}  // namespace
+
 CommandOption* CommandLine::add_option(const std::string& names, std::string& value,
                                        const std::string& description) {
-  return add(names, value, description);
+  return without_empty_texts(add(names, value, description));
 }
 
 CommandOption* CommandLine::add_option(const std::string& names, int& value,
@@ -122,13 +173,14 @@ CommandOption* CommandLine::add_option(const std::string& names, double& value,
 
 CommandOption* CommandLine::add_option(const std::string& names, std::vector<std::string>& values,
                                        const std::string& description) {
-  return add(names, values, description);
+  return without_empty_texts(add(names, values, description));
 }
 
 CommandOption* CommandLine::add_option_function(const std::string& names,
                                                 const std::function<void(const std::string&)>& take,
                                                 const std::string& description) {
-  return keep(app_->add_option_function<std::string>(names, take, description), names);
+  return without_empty_texts(
+      keep(app_->add_option_function<std::string>(names, take, description), names));
 }
 
 CommandOption* CommandLine::add_flag(const std::string& names, bool& value,

@@ -35,7 +35,8 @@ class CommandOption {
   // Words that the shell may complete a value to; others are taken too.
   CommandOption* suggest(const std::vector<std::string>& words);
   CommandOption* range(std::int64_t least, std::int64_t most);
-  CommandOption* positive();  // the help says so
+  CommandOption* positive();     // above 0
+  CommandOption* output_file();  // a file to write a text to; "-" is stdout
   // `wrong` says what is wrong with a word; "" when nothing is.
   CommandOption* check(const std::function<std::string(const std::string&)>& wrong);
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <iostream>
 
 #include "experiments/cli/command.h"
 #include "experiments/compare/compare_benches.h"
@@ -73,7 +74,8 @@ int compare(const CompareArguments& arguments) {
                            : arguments.format == "latex" ? comparison_latex(comparison)
                                                          : comparison_markdown(comparison);
   if (arguments.output.empty()) {
-    print_result(text);
+    arguments.format == "md" ? print_screen(text) : print_result(text);
+    std::cout.flush();
     std::fflush(stdout);
   } else {
     write_file(arguments.output, text);
@@ -102,7 +104,8 @@ std::function<int()> declare_compare(CommandLine& app) {
       ->capture_default_str()
       ->one_of({"md", "csv", "json", "latex"});
   app.add_option("-o,--output", arguments->output, "write to this file, not to stdout")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->output_file();
   app.add_option("--fail-above", arguments->fail_above,
                  "end with exit code 7 when a time is longer by more than this factor and by more "
                  "than noise: a benchmark's row, or a run's step")
@@ -118,7 +121,9 @@ CONVSCOPE_REGISTER_COMMAND(
     "compare",
     {.summary = "in what runs or benchmarks differ, and whether by more than noise",
      .usage = "compare SIDE SIDE... [-f md|csv|json|latex] [-o FILE] [--fail-above FACTOR]",
-     .examples = {"compare dense pruned", "compare runs/sweep/lr-0.1 runs/sweep/lr-0.2 -f latex",
+     .examples = {"compare runs/synthetic_sweep/dense--batch_size-64 "
+                  "runs/synthetic_sweep/pruned--batch_size-64",
+                  "compare quickstart pruned -f latex",
                   "compare before.json after.json --fail-above 1.10",
                   "compare a1.json,a2.json,a3.json b1.json,b2.json,b3.json"},
      .order = 31,

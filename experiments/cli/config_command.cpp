@@ -10,6 +10,7 @@
 #include "experiments/config/build_pruner.h"
 #include "experiments/config/shipped/shipped_configs.h"
 #include "experiments/config/sweep_block.h"
+#include "framework/number_text.h"
 
 namespace convscope {
 namespace {
@@ -68,11 +69,8 @@ int check(const Arguments& arguments) {
 std::string type_and_range(const OptionField& field) {
   std::string text(name_of(field.type));
   if (!field.choices.empty()) return "one of " + join(field.choices, " | ");
-  const bool has_min = field.min > -1e300, has_max = field.max < 1e300;
-  if (has_min && has_max) return cat(text, ", ", field.min, " to ", field.max);
-  if (has_min) return cat(text, ", at least ", field.min);
-  if (has_max) return cat(text, ", at most ", field.max);
-  return text;
+  if (field.min <= -1e300 && field.max >= 1e300) return text;
+  return cat(text, ", ", interval_text(field.min, field.max));
 }
 
 int keys(const Arguments& arguments) {
@@ -146,7 +144,7 @@ std::function<int()> declare(CommandLine& app) {
 
 CONVSCOPE_REGISTER_COMMAND(
     "config", {.summary = "show, check or document experiment configs",
-               .usage = "config show|check CONFIG [KEY=VALUE...]   or   config list|keys [TEXT]",
+               .usage = "config show|check CONFIG [KEY=VALUE...]\nconfig list|keys [TEXT]",
                .examples = {"config list mnist", "config show quickstart train.epochs=2",
                             "config check my_config.yaml", "config keys optim"},
                .order = 50,

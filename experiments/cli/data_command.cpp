@@ -211,7 +211,8 @@ std::function<int()> declare(CommandLine& app) {
       ->type_name("FORMAT")
       ->one_of({"idx", "npz"});
   synth_app->add_option("--sheet", arguments->sheet, "also write an overview as a PGM picture")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->output_file();
   app.require_subcommand(1);
   return [=] {
     if (fetch_app->parsed()) return run_fetch(*arguments);
@@ -224,10 +225,9 @@ std::function<int()> declare(CommandLine& app) {
 }  // namespace convscope
 
 CONVSCOPE_REGISTER_COMMAND(
-    "data",
-    {.summary = "fetch, check or draw data sets",
-     .usage = "data fetch|check SET [--root DIR] [--mirror URL]   or   data synth [--root DIR]",
-     .examples = {"data fetch mnist", "data check mnist --root data",
-                  "data synth --root /tmp/digits --sheet /tmp/digits/sheet.pgm"},
-     .order = 40,
-     .declare = convscope::declare})
+    "data", {.summary = "fetch, check or draw data sets",
+             .usage = "data fetch|check SET [--root DIR] [--mirror URL]\ndata synth [--root DIR]",
+             .examples = {"data fetch mnist", "data check mnist --root data",
+                          "data synth --root /tmp/digits --sheet /tmp/digits/sheet.pgm"},
+             .order = 40,
+             .declare = convscope::declare})

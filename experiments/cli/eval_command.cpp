@@ -29,6 +29,11 @@ Target find_target(const EvalArguments& arguments) {
   std::vector<std::string> overrides = global_overrides();
   if (!arguments.execute.empty()) overrides.push_back("quant.execute=" + arguments.execute);
   if (std::filesystem::is_regular_file(arguments.target)) {
+    if (!arguments.target.ends_with(".safetensors")) {
+      fail_usage("eval", cat("expected a run folder or a .safetensors file of `convscope run` or "
+                             "`export`, got '",
+                             arguments.target, "'"));
+    }
     return {parse_config_text(checkpoint_config(arguments.target), arguments.target, {}, overrides),
             arguments.target};
   }
@@ -104,6 +109,7 @@ CONVSCOPE_REGISTER_COMMAND("eval",
                            {.summary = "loss and accuracy of a run's weights",
                             .usage = "eval RUN|FILE [--split test|val|train]",
                             .examples = {"eval runs/quickstart",
-                                         "eval runs/quickstart --split train --weights best"},
+                                         "eval runs/quickstart --split train --weights best",
+                                         "eval codes.safetensors"},
                             .order = 20,
                             .declare = convscope::declare_eval})

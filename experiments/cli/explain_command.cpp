@@ -10,6 +10,7 @@
 #include "experiments/cli/bench/bench_remarks.h"
 #include "experiments/cli/command.h"
 #include "experiments/cli/measure_once.h"
+#include "experiments/cli/words/config_words.h"
 #include "experiments/config/build.h"
 #include "experiments/explain/answer.h"
 #include "experiments/explain/details.h"
@@ -88,7 +89,7 @@ int foresee(const Arguments& arguments, const ExperimentConfig& config) {
   }
   const Forecast out =
       forecast(config, question, [](const std::string& line) { print_remark(line); });
-  print_result(arguments.json ? forecast_json(out) : forecast_text(out));
+  arguments.json ? print_result(forecast_json(out)) : print_screen(forecast_text(out));
   return 0;
 }
 
@@ -96,15 +97,23 @@ int explain(const Arguments& arguments) {
   check_words(arguments);
   std::vector<std::string> overrides = arguments.overrides;
   for (const std::string& text : global_overrides()) overrides.push_back(text);
-  const ExperimentConfig config = load_config(arguments.config, overrides);
+  const ExperimentConfig config = config_or_network("explain", arguments.config, overrides);
+  const bool by_name = is_network_name(arguments.config);
+  if (arguments.ranks > 0 && by_name) {
+    fail_usage("explain", cat("expected a config with --ranks, because steps on its data set are "
+                              "timed, got the network '",
+                              arguments.config, "'"));
+  }
   if (arguments.ranks > 0) return foresee(arguments, config);
   measure_this_machine_once();
   set_num_threads(static_cast<int>(config.threads));
-  const Explanation explanation = explain_config(config);
+  const Explanation explanation = by_name
+                                      ? explain_config(config, sample_of_network(arguments.config))
+                                      : explain_config(config);
   if (arguments.json) {
     print_result(explanation_json(explanation, asked_layers(explanation, arguments.layers)));
   } else {
-    print_result(answer_text(explanation, {arguments.layers, arguments.all, arguments.steps}));
+    print_screen(answer_text(explanation, {arguments.layers, arguments.all, arguments.steps}));
   }
   fail_if_refused(explanation);
   return 0;
@@ -112,7 +121,10 @@ int explain(const Arguments& arguments) {
 
 std::function<int()> declare(CommandLine& app) {
   auto arguments = std::make_shared<Arguments>();
-  app.add_option("CONFIG", arguments->config, "experiment file (YAML)")->required();
+  app.add_option("CONFIG", arguments->config,
+                 "experiment: a file, a shipped config's name, or a network's (resnet18, on images "
+                 "of ImageNet)")
+      ->required();
   app.add_option("KEY=VALUE", arguments->overrides, "values that replace those of the file");
   app.add_option("--layer", arguments->layers,
                  "every algorithm of this convolution, and why not; may be given several times")
@@ -153,8 +165,8 @@ CONVSCOPE_REGISTER_COMMAND(
     {.summary = "which algorithm each convolution uses, and why; what more processes gain",
      .usage = "explain CONFIG [KEY=VALUE...] [--layer NAME]... [--all] [--steps] [--json] "
               "[--ranks N]",
-     .examples = {"explain experiments/configs/quickstart.yaml conv.algorithm=im2col_gemm",
-                  "explain experiments/configs/quickstart.yaml --layer c1",
+     .examples = {"explain quickstart conv.algorithm=im2col_gemm", "explain quickstart --layer c1",
+                  "explain resnet18",
                   "explain quickstart data.batch_size=512 --ranks 64 --network 25Gb"},
      .order = 55,
      .declare = convscope::declare})

@@ -2,34 +2,113 @@
 // help.cpp: the texts that `convscope` and `convscope COMMAND --help` print.
 #include "experiments/cli/help.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cctype>
 #include <vector>
 
 #include "experiments/cli/command.h"
+#include "experiments/report/table/fit_text.h"
 
 namespace convscope {
 namespace {
 
 using Row = HelpRow;
 
+// The width of the screen; in a file that of most.
+std::size_t width_of_pages() {
+  const std::size_t width = screen_width(STDOUT_FILENO);
+  return width == 0 ? kUsualWidth : width;
+}
+
 std::string table(const std::string& title, const std::vector<Row>& rows) {
   if (rows.empty()) return "";
-  std::size_t width = 0;
+  std::size_t left = 0;
   for (const Row& row : rows) {
-    if (row.left.size() <= 26) width = std::max(width, row.left.size());
+    if (row.left.size() <= 26) left = std::max(left, row.left.size());
   }
+  const std::size_t column = left + 4, width = width_of_pages();
   std::string out = title + "\n";
   for (const Row& row : rows) {
-    out += "  " + row.left;
+    std::string first = "  " + row.left;
     if (row.right.empty()) {
-      out += "\n";
-    } else if (row.left.size() > width) {
-      out += "\n" + std::string(width + 4, ' ') + row.right + "\n";
-    } else {
-      out += std::string(width - row.left.size() + 2, ' ') + row.right + "\n";
+      out += first + "\n";
+      continue;
     }
+    if (row.left.size() > left) {
+      out += fit_text(first + "\n", width);
+      first.clear();
+    }
+    first.resize(column, ' ');
+    out += hanging_text(first, row.right, column, width);
   }
   return out + "\n";
+}
+
+// A command for a shell: a long one goes on in the next line, behind a backslash.
+std::string command_lines(const std::string& command) {
+  constexpr std::size_t kIndent = 6;
+  const std::size_t width = width_of_pages();
+  std::string out, line = "  ";
+  char quote = '\0';
+  bool begins = true;
+  for (std::size_t begin = 0; begin < command.size();) {
+    std::size_t end = begin;  // of the word, with the blanks in its quotes
+    for (; end < command.size() && (command[end] != ' ' || quote != '\0'); ++end) {
+      const char c = command[end];
+      if (quote == c) {
+        quote = '\0';
+      } else if (quote == '\0' && (c == '"' || c == '\'')) {
+        quote = c;
+      }
+    }
+    const std::string word = command.substr(begin, end - begin);
+    if (!begins && line.size() + 1 + word.size() + 2 > width) {
+      out += line + " \\\n";
+      line = std::string(kIndent, ' ') + word;
+    } else {
+      line += (begins ? "" : " ") + word;
+    }
+    begins = false;
+    begin = end + 1;
+  }
+  return out + line + "\n";
+}
+
+std::string examples_text(const std::vector<std::string>& examples) {
+  if (examples.empty()) return "";
+  std::string out = "Examples:\n";
+  for (const std::string& example : examples) out += command_lines("convscope " + example);
+  return out + "\n";
+}
+
+// "Usage: convscope bench net ...", each form in its own lines.
+std::string usage_text(const std::string& usage) {
+  constexpr std::string_view kTitle = "Usage: ";
+  std::string out;
+  for (std::size_t begin = 0; begin <= usage.size();) {
+    const std::size_t end = std::min(usage.find('\n', begin), usage.size());
+    const std::string first = out.empty() ? std::string(kTitle) : std::string(kTitle.size(), ' ');
+    out += hanging_text(first, "convscope " + usage.substr(begin, end - begin), kTitle.size() + 4,
+                        width_of_pages());
+    begin = end + 1;
+  }
+  return out + "\n";
+}
+
+// Whether a usage line names the option already.
+bool is_named(const std::string& usage, const CommandOption::Facts& option) {
+  const auto has = [&](const std::string& word) {
+    for (std::size_t at = usage.find(word); at != std::string::npos;
+         at = usage.find(word, at + 1)) {
+      const char after = at + word.size() < usage.size() ? usage[at + word.size()] : ' ';
+      if (std::isalnum(static_cast<unsigned char>(after)) == 0 && after != '-') return true;
+    }
+    return false;
+  };
+  return std::ranges::any_of(option.names, [&](const auto& name) { return has("--" + name); }) ||
+         std::ranges::any_of(option.short_names, [&](const auto& name) { return has("-" + name); });
 }
 
 std::vector<Row> nested_rows(const CommandLine& line) {
@@ -66,22 +145,32 @@ std::vector<Row> option_rows(const CommandLine& line, bool positional) {
 
 std::string usage_of(const CommandLine& line, const std::string& path) {
   const Command* command = commands().find(path);
-  if (command != nullptr && !command->usage.empty()) return command->usage;
-  std::string usage = path;
-  if (!line.nested().empty()) usage += " COMMAND";
+  std::string usage = command != nullptr ? command->usage : "";
+  const bool written = !usage.empty();
+  if (!written) usage = path;
+  if (!written && !line.nested().empty()) usage += " COMMAND";
+  bool others = false;
   for (const CommandOption::Facts& option : line.options()) {
-    if (!option.is_positional) continue;
-    const std::string word = option.values > 1 ? option.name + "..." : option.name;
-    usage += option.is_required ? " " + word : " [" + word + "]";
+    const bool help = std::ranges::count(option.names, "help") > 0;
+    if (!option.is_positional) {
+      const bool named = help || is_named(usage, option);
+      if (!named && option.is_required) usage += cat(" --", option.names.front(), " ", option.type);
+      others = others || (!named && !option.is_required);
+    } else if (!written) {
+      const std::string word = option.values > 1 ? option.name + "..." : option.name;
+      usage += option.is_required ? " " + word : " [" + word + "]";
+    }
   }
-  return usage;
+  return others ? usage + " [options]" : usage;
 }
 
 std::string program_help(const CommandLine& line) {
-  std::string out =
-      "convscope: looks at convolution. It trains small networks from YAML configs with any of "
-      "its\n"
-      "convolution algorithms and logs speed, memory and accuracy.\n"
+  std::string out = hanging_text(
+      "",
+      "convscope: looks at convolution. It trains small networks from YAML configs with any of its "
+      "convolution algorithms and logs speed, memory and accuracy.",
+      0, width_of_pages());
+  out +=
       "\n"
       "First command to type (no data needed, under a minute):\n"
       "  convscope run quickstart\n"
@@ -92,23 +181,23 @@ std::string program_help(const CommandLine& line) {
   for (const auto& [name, command] : commands().entries())
     ordered.emplace_back(command.order, name);
   std::sort(ordered.begin(), ordered.end());
-  std::vector<Row> rows, examples;
+  std::vector<Row> rows;
+  std::vector<std::string> examples;
   for (const auto& [order, name] : ordered) {
     const Command& command = commands().get(name);
     rows.push_back({name, command.summary});
-    if (!command.examples.empty()) examples.push_back({"convscope " + command.examples[0], ""});
+    if (!command.examples.empty()) examples.push_back(command.examples[0]);
   }
   out += table("Commands:", rows);
-  out += table("Examples:", examples);
+  out += examples_text(examples);
   out += table("Options, for every command:", option_rows(line, false));
-  return out +
-         "`convscope help COMMAND` says more about one command; so does `convscope COMMAND "
-         "--help`.\n";
+  return out + "`convscope help COMMAND` or `convscope COMMAND --help` says more about one.\n";
 }
 
 std::string command_help(const CommandLine& line, const std::string& path) {
-  std::string out = "convscope " + path + ": " + line.description() + "\n\n";
-  out += "Usage: convscope " + usage_of(line, path) + "\n\n";
+  std::string out =
+      hanging_text("", "convscope " + path + ": " + line.description(), 2, width_of_pages()) + "\n";
+  out += usage_text(usage_of(line, path));
   out += table("Commands:", nested_rows(line));
   std::vector<Row> positionals;
   for (Row& row : option_rows(line, true)) {
@@ -117,14 +206,14 @@ std::string command_help(const CommandLine& line, const std::string& path) {
   out += table("Arguments:", positionals);
   out += table("Options:", option_rows(line, false));
   const std::string top = path.substr(0, path.find(' '));
-  std::vector<Row> examples;
+  std::vector<std::string> examples;
   if (const Command* command = commands().find(top)) {
     for (const std::string& example : command->examples) {
-      if (example.starts_with(path)) examples.push_back({"convscope " + example, ""});
+      if (example.starts_with(path)) examples.push_back(example);
     }
   }
-  out += table("Examples:", examples);
-  return out + "Also: -v, -q, --threads N, --plugin FILE, --color WHEN (see `convscope --help`).\n";
+  out += examples_text(examples);
+  return out + "Also: -v, -q, --threads N, --plugin FILE, --color WHEN (`convscope --help`).\n";
 }
 
 }  // namespace convscope

@@ -181,7 +181,7 @@ std::function<int()> declare(CommandLine& app) {
     }
     const Json all = facts();
     if (*json) {
-      std::cout << json_text(all);
+      print_result(json_text(all));
     } else {
       print_text(all);
     }

@@ -41,7 +41,7 @@ int look(const LookArguments& arguments) {
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) path /= page_of(arguments.algorithm);
   write_file(path.string(), look.page);
-  print_result(cat(path.string(), "\n", look.lesson, ", ", name_of(direction), ", ",
+  print_screen(cat(path.string(), "\n", look.lesson, ", ", name_of(direction), ", ",
                    look.problem.text(), ": ", look.reads, " reads, ", look.writes, " writes, ",
                    look.products, " multiplications (textbook: ", look.textbook, ")",
                    look.scalings == 0 ? "" : cat(", ", look.scalings, " more by constants"), "\n"));

@@ -51,7 +51,7 @@ int note(const Arguments& a) {
     // Refuses while another process works on the run: that one would write over it.
     RunFolder::reopen(folder).write("summary.json", to_json_text(summary));
   }
-  print_result(cat("tags   ", summary.tags.empty() ? "-" : summary.tags, "\nnote   ",
+  print_screen(cat("tags   ", summary.tags.empty() ? "-" : summary.tags, "\nnote   ",
                    summary.note.empty() ? "-" : summary.note, "\n"));
   return 0;
 }

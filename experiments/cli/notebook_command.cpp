@@ -84,7 +84,7 @@ fs::path data_folder() {
 
 void list(const NotebookPlaces& places) {
   for (const ShippedNotebook& one : shipped_notebooks(places.folder)) {
-    print_result(cat(one.name, "\n    ", one.question, "\n"));
+    print_screen(cat(one.name, "\n    ", one.question, "\n"));
   }
 }
 

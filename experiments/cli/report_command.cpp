@@ -4,7 +4,7 @@
 
 #include "experiments/cli/command.h"
 #include "experiments/report/run_report.h"
-#include "experiments/report/table/fit_table.h"
+#include "experiments/report/table/fit_text.h"
 #include "framework/io/atomic_file.h"
 
 namespace convscope {
@@ -15,11 +15,12 @@ struct ReportArguments : ReportQuery {
 };
 
 int report(ReportArguments arguments) {
-  if (arguments.output.empty()) arguments.width = terminal_width();
+  const std::size_t width = arguments.output.empty() ? screen_width(1) : 0;
+  arguments.width = width == 0 ? kAnyWidth : width;
   const RunReport made = run_report(arguments);
   for (const std::string& line : made.remarks) print_remark(line);
   if (arguments.output.empty()) {
-    print_result(made.text);
+    arguments.format == "md" ? print_screen(made.text) : print_result(made.text);
   } else {
     write_file(arguments.output, made.text);
   }
@@ -37,7 +38,8 @@ std::function<int()> declare_report(CommandLine& app) {
       ->capture_default_str()
       ->one_of({"md", "csv", "json", "latex"});
   app.add_option("-o,--output", arguments->output, "write to this file, not to stdout")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->output_file();
   app.add_option("--columns", arguments->columns,
                  "columns or config keys with commas (id,optim.lr,acc); +KEY,... adds them to the "
                  "usual ones; all (csv and json give all by default)")

@@ -7,6 +7,7 @@
 #include "experiments/cli/command.h"
 #include "experiments/cli/measure_once.h"
 #include "experiments/cli/run_remarks.h"
+#include "experiments/cli/words/config_words.h"
 #include "experiments/config/experiment_config.h"
 #include "experiments/report/run_table.h"
 #include "experiments/run_folder/environment.h"
@@ -32,27 +33,13 @@ struct RunArguments {
   std::int64_t epochs_limit = 0;
 };
 
-struct Request {
-  std::string config_path;  // "" with --resume RUN
-  std::vector<std::string> overrides;
-};
-
-Request sort_words(const RunArguments& arguments) {
-  Request request;
-  for (const std::string& word : arguments.words) {
-    if (word.find('=') != std::string::npos) {
-      request.overrides.push_back(word);
-    } else if (request.config_path.empty()) {
-      request.config_path = word;
-    } else {
-      fail_usage("run",
-                 cat("expected one config and then KEY=VALUE, got a second file '", word, "'"));
-    }
-  }
-  if (request.config_path.empty() && (arguments.resume.empty() || arguments.resume == "auto")) {
+// An empty config: --resume RUN.
+ConfigWords sort_words(const RunArguments& arguments) {
+  ConfigWords request = split_config_words("run", arguments.words);
+  if (request.config.empty() && (arguments.resume.empty() || arguments.resume == "auto")) {
     fail_usage("run", "expected a config file");
   }
-  if (!arguments.name.empty()) request.overrides.push_back("name=" + arguments.name);
+  if (!arguments.name.empty()) request.overrides.push_back(name_override(arguments.name));
   for (const std::string& word : global_overrides()) request.overrides.push_back(word);
   return request;
 }
@@ -80,7 +67,7 @@ void print_row(const Trainer& trainer, const RunFolder& folder) {
   RunRow row;
   row.summary = trainer.summary();
   row.state = read_run_status(folder.path()).state;
-  print_result(to_markdown({row}, core_columns()));
+  print_screen(to_markdown({row}, core_columns()));
 }
 
 // A failure of this process ends its group. While the trainer still stands: what its end would wait
@@ -159,9 +146,9 @@ void tell_others(const ExperimentConfig& config, bool resumes, std::int64_t epoc
 
 // Alone, or as process 0 of a group.
 int run_first(const RunArguments& arguments) {
-  const Request request = sort_words(arguments);
+  const ConfigWords request = sort_words(arguments);
   std::optional<ExperimentConfig> config;
-  if (!request.config_path.empty()) config = load_config(request.config_path, request.overrides);
+  if (!request.config.empty()) config = load_config(request.config, request.overrides);
   const std::optional<std::string> resumed = run_to_resume(arguments, config);
   if (resumed) {
     // A run goes on with the config that it was started with; only what cannot change its results,
@@ -176,7 +163,7 @@ int run_first(const RunArguments& arguments) {
     if (config && to_yaml(*config) != to_yaml(stored)) {
       fail(ErrorKind::kConfig, "resume",
            cat("expected the config that ", *resumed, " was started with, got another one from ",
-               request.config_path, "; leave the config out to go on, or --resume to start anew"));
+               request.config, "; leave the config out to go on, or --resume to start anew"));
     }
     config = stored;
   }
@@ -186,7 +173,7 @@ int run_first(const RunArguments& arguments) {
   }
   if (resumed && read_run_status(*resumed).state == "DONE") {
     print_remark(cat("run    ", *resumed, " is finished already"));
-    print_result(to_markdown({read_run_row(*resumed)}, core_columns()));
+    print_screen(to_markdown({read_run_row(*resumed)}, core_columns()));
     return 0;
   }
   measure_this_machine_once();

@@ -7,6 +7,7 @@
 
 #include "experiments/cli/command.h"
 #include "experiments/cli/measure_once.h"
+#include "experiments/cli/words/config_words.h"
 #include "experiments/config/sweep_block.h"
 #include "experiments/launchers/outside_program.h"
 #include "experiments/report/table/latex_table.h"
@@ -17,6 +18,7 @@
 #include "experiments/sweep/sweep_runner.h"
 #include "experiments/sweep/sweep_status.h"
 #include "experiments/sweep/sweep_worker.h"
+#include "framework/number_text.h"
 
 namespace convscope {
 namespace {
@@ -36,21 +38,12 @@ struct Arguments {
 };
 
 SweepPlan read_plan(const Arguments& arguments, std::vector<std::string>& overrides) {
-  std::string path;
-  for (const std::string& word : arguments.words) {
-    if (word.find('=') != std::string::npos) {
-      overrides.push_back(word);
-    } else if (path.empty()) {
-      path = word;
-    } else {
-      fail_usage("sweep",
-                 cat("expected one config and then KEY=VALUE, got a second file '", word, "'"));
-    }
-  }
-  if (path.empty()) fail_usage("sweep", "expected a config file");
-  if (!arguments.name.empty()) overrides.push_back("name=" + arguments.name);
+  ConfigWords words = split_config_words("sweep", arguments.words);
+  if (words.config.empty()) fail_usage("sweep", "expected a config file");
+  overrides = std::move(words.overrides);
+  if (!arguments.name.empty()) overrides.push_back(name_override(arguments.name));
   for (const std::string& word : global_overrides()) overrides.push_back(word);
-  return load_sweep(path, overrides);
+  return load_sweep(words.config, overrides);
 }
 
 std::string as_command(const std::vector<std::string>& words) {
@@ -97,7 +90,7 @@ int show_status(const Arguments& arguments) {
                            : arguments.format == "json"  ? to_json(status.table)
                            : arguments.format == "latex" ? to_latex(status.table)
                                                          : to_markdown(status.table);
-  print_result(text);
+  arguments.format == "md" ? print_screen(text) : print_result(text);
   print_remark(status.summary);
   return 0;
 }
@@ -152,7 +145,7 @@ int sweep(const Arguments& arguments) {
   const SweepPlan plan = read_plan(arguments, options.overrides);
   const std::vector<RefusedRow> refused = refused_here(plan, arguments.launcher != "local");
   if (arguments.dry_run) {
-    print_result(list_members(plan, arguments.root + "/" + plan.name, refused));
+    print_screen(list_members(plan, arguments.root + "/" + plan.name, refused));
     if (arguments.launcher == "slurm") print_result("\n" + slurm_script_of(plan, options));
     if (arguments.launcher == "mpi") {
       const Launcher mpirun = find_program("mpirun").empty()  // shown all the same
@@ -171,7 +164,7 @@ int sweep(const Arguments& arguments) {
       : arguments.format == "json"  ? to_json(sweep_table(plan, result.outcomes))
       : arguments.format == "latex" ? to_latex(sweep_reading_table(plan, result.outcomes))
                                     : sweep_markdown(plan, result.outcomes);
-  print_result(text);
+  arguments.format == "md" ? print_screen(text) : print_result(text);
   return result.exit_code;
 }
 
@@ -189,18 +182,13 @@ std::function<int()> declare_sweep(CommandLine& app) {
   app.add_option_function(
          "-j,--jobs",
          [arguments](const std::string& word) {
-           arguments->jobs = std::stoi(word);
+           arguments->jobs = parse_number<int>(word).value_or(1);
            arguments->jobs_given = true;
          },
          "members side by side; they share the threads; with --launcher mpi: workers (1; mpi: one "
          "for each slot)")
       ->type_name("N")
-      ->check([](const std::string& word) -> std::string {
-        const bool fits = !word.empty() && word.size() <= 4 &&
-                          word.find_first_not_of("0123456789") == std::string::npos &&
-                          std::stoi(word) >= 1 && std::stoi(word) <= 1024;
-        return fits ? "" : cat("expected an integer from 1 to 1024, got '", word, "'");
-      });
+      ->range(1, 1024);
   app.add_option("--launcher", arguments->launcher,
                  "who trains the members: local (this machine), slurm (an array of jobs) or mpi "
                  "(workers that mpirun starts)")

@@ -11,6 +11,7 @@
 #include "experiments/trainer/signals.h"
 #include "experiments/watch/folder_view.h"
 #include "experiments/watch/screen.h"
+#include "framework/number_text.h"
 
 namespace convscope {
 namespace {
@@ -138,9 +139,8 @@ std::function<int()> declare_watch(CommandLine& app) {
       ->type_name("S")
       ->capture_default_str()
       ->check([](const std::string& word) {
-        char* end = nullptr;
-        const double value = std::strtod(word.c_str(), &end);
-        return *end == '\0' && value >= 0.05 && value <= 3600
+        const double value = parse_number<double>(word).value_or(0);
+        return value >= 0.05 && value <= 3600
                    ? std::string()
                    : cat("expected seconds from 0.05 to 3600, got '", word, "'");
       });

@@ -57,7 +57,14 @@ void check_per_layer(const ConvConfig& conv, const ModelConfig& model,
            cat("expected the name of a convolution of the network, got the algorithm '", layer,
                "'; write a list of algorithms with brackets, [a, b], or in quotes, 'a,b'"));
     }
-    const std::string near = nearest_word(layer, known);
+    std::string near = nearest_word(layer, known);
+    // c1.forwrd: a layer's name may hold dots, so a mistyped direction looks like a part of it.
+    const std::size_t dot = layer.rfind('.');
+    if (dot != std::string::npos && std::ranges::count(known, layer.substr(0, dot)) > 0) {
+      const std::string key =
+          nearest_word(layer.substr(dot + 1), {"forward", "backward_data", "backward_weight"});
+      if (!key.empty()) near = cat(layer.substr(0, dot), ".", key);
+    }
     fail(ErrorKind::kConfig, "conv.per_layer",
          cat("expected the name of a convolution of the network, got '", layer, "'",
              near.empty() ? "" : cat("; did you mean '", near, "'?"),

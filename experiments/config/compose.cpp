@@ -141,6 +141,11 @@ class Composer {
       if (!reader_) fail(ErrorKind::kConfig, "config", "no files can be read here");
       text = reader_(path);
     } catch (const Error& error) {
+      if (error.kind() == ErrorKind::kIo) {
+        fail(ErrorKind::kIo, "config",
+             cat("expected the extended file '", printable(path), "' (", base.origin.comment(),
+                 "), got: ", sentence(error)));
+      }
       mistakes_.add(base.origin,
                     cat("expected the extended file '", printable(path), "', got ", sentence(error),
                         chain.size() > 1 ? cat(" (", join(chain, " -> "), ")") : ""));
@@ -230,13 +235,13 @@ void apply_override(Node& root, const std::string& text, int layer, Mistakes& mi
     mistakes.add(origin, "expected KEY=VALUE, such as train.epochs=3");
     return;
   }
-  if (equals + 1 == text.size()) {
-    mistakes.add(origin, cat("expected a value, got nothing; ", text, "null takes the default"));
+  const std::string path = text.substr(0, equals);
+  if (text.find_first_not_of(" \t\r\n", equals + 1) == std::string::npos) {
+    mistakes.add(origin, cat("expected a value, got nothing; ", path, "=null takes the default"));
     return;
   }
-  Node value = parse_document(std::string_view(text).substr(equals + 1), origin, mistakes);
+  Node value = parse_override_value(std::string_view(text).substr(equals + 1), origin, mistakes);
   set_layer(value, layer);
-  const std::string path = text.substr(0, equals);
   if (path == "extends" || path.starts_with("extends.")) {
     mistakes.add(origin, "expected 'extends' in a file, it cannot be overridden");
     return;

@@ -7,7 +7,8 @@
 
 namespace convscope::config {
 
-// Throws Error of kind kConfig; the sentence is the bare reason, such as "a folder".
+// Throws Error of kind kConfig when there is no such file, of kind kIo when it cannot be read; the
+// sentence is the bare reason, such as "a folder".
 std::string read_file(const std::string& path);
 // The same for the file that the user named: the sentence says so.
 std::string read_named_file(const std::string& path);

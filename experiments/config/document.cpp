@@ -228,6 +228,54 @@ bool move_to_tab(std::string_view text, Origin& place) {
   return false;
 }
 
+// How far the flow value reaches that a text begins with.
+struct FlowExtent {
+  std::size_t end = std::string_view::npos;  // behind what closes it; npos: nothing does
+  bool has_comment = false;
+};
+
+// Behind the quote that closes the one at `i`.
+std::size_t end_of_quotes(std::string_view text, std::size_t i) {
+  const char quote = text[i];
+  for (++i; i < text.size(); ++i) {
+    if (quote == '"' && text[i] == '\\') {
+      ++i;
+    } else if (text[i] == quote) {
+      const bool doubled = quote == '\'' && text.substr(i + 1).starts_with(quote);
+      if (!doubled) return i + 1;
+      ++i;
+    }
+  }
+  return std::string_view::npos;
+}
+
+FlowExtent flow_extent(std::string_view text) {
+  const auto is_blank = [](char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; };
+  FlowExtent out;
+  int depth = 0;
+  bool begins = true;  // a value may begin here; inside of plain text quotes are letters
+  for (std::size_t i = 0; i < text.size();) {
+    const char c = text[i];
+    if (begins && (c == '"' || c == '\'')) {
+      i = end_of_quotes(text, i);
+      begins = false;
+      if (i == std::string_view::npos) return out;
+    } else {
+      if (c == '#' && (begins || is_blank(text[i - 1]))) out.has_comment = true;
+      if (c == '[' || c == '{') ++depth;
+      if (c == ']' || c == '}') --depth;
+      const bool colon = c == ':' && i + 1 < text.size() && is_blank(text[i + 1]);
+      if (!is_blank(c)) begins = c == '[' || c == '{' || c == ',' || colon;
+      ++i;
+    }
+    if (depth <= 0) {
+      out.end = i;
+      return out;
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 Node parse_document(std::string_view text, const Origin& origin, Mistakes& mistakes) {
@@ -256,6 +304,34 @@ Node parse_document(std::string_view text, const Origin& origin, Mistakes& mista
     if (!origin.is_override) root.origin.line = root.origin.column = 1;
   }
   return root;
+}
+
+Node parse_override_value(std::string_view text, const Origin& origin, Mistakes& mistakes) {
+  constexpr std::string_view kBlanks = " \t\r\n";
+  text.remove_prefix(std::min(text.find_first_not_of(kBlanks), text.size()));
+  text = text.substr(0, text.find_last_not_of(kBlanks) + 1);
+  if (!text.empty() && std::string_view("[{\"'").find(text[0]) != std::string_view::npos) {
+    const FlowExtent extent = flow_extent(text);
+    constexpr std::string_view kQuotes = "; text with such characters stands in quotes of its own";
+    if (extent.has_comment) {
+      mistakes.add(origin, cat("expected one value, got a comment ('#') in it", kQuotes));
+      return {};
+    }
+    if (extent.end < text.size()) {
+      mistakes.add(origin, cat("expected one value, got '", printable(text.substr(0, extent.end)),
+                               "' and then '", printable(text.substr(extent.end)), "'", kQuotes));
+      return {};
+    }
+    return parse_document(text, origin, mistakes);
+  }
+  Node node;
+  node.origin = origin;
+  node.origin.line = node.origin.column = 1;
+  if (!is_readable_text(text, origin, mistakes)) return node;
+  node.kind = Node::Kind::scalar;
+  node.text = text;
+  if (typed_scalar(node).index() == 0) node.kind = Node::Kind::null;
+  return node;
 }
 
 }  // namespace convscope::config

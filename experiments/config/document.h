@@ -80,12 +80,19 @@ inline constexpr int kMaxDepth = 32;
 // parsing: what was read until there is returned.
 Node parse_document(std::string_view text, const Origin& origin, Mistakes& mistakes);
 
+// The value of an override: a YAML flow value ([1, 2], {a: 1}, "1"), else plain text as it stands.
+// Comments, tags, anchors and document marks mean nothing here.
+Node parse_override_value(std::string_view text, const Origin& origin, Mistakes& mistakes);
+
 // What a scalar means in YAML 1.2's core schema: null, true, 12, 0x1f, 1e-3, .inf, text.
 OptionValue typed_scalar(const Node& scalar);
 // "a map", "a list", "'text'": for messages; cut short and without control characters.
 std::string describe(const Node& node);
 std::string printable(std::string_view text);
-// The text as a YAML scalar that reads back as the same text; quoted only when it must be.
-std::string quoted_if_needed(const std::string& text, bool in_flow);
+// The text as a YAML scalar, in a block or a flow, that YAML 1.1 and 1.2 read back as the same
+// text; quoted only when it must be.
+std::string quoted_if_needed(const std::string& text);
+// The same for any value. All YAML that the program writes is made of these two.
+std::string yaml_text(const OptionValue& value);
 
 }  // namespace convscope::config

@@ -22,9 +22,14 @@ std::string read_file(const std::string& path) {
   try {
     return read_text(path, config::kMaxTextBytes + 1);  // too long a file is refused later
   } catch (const Error& failure) {
+    // No file is a mistake in the config or its name; a file that cannot be read is none.
+    const std::filesystem::file_status status = std::filesystem::status(path, error);
+    const bool is_there = status.type() == std::filesystem::file_type::regular ||
+                          status.type() == std::filesystem::file_type::fifo ||
+                          error == std::errc::permission_denied || error == std::errc::io_error;
     const std::string text = failure.what();
     const std::size_t reason = text.find(", got: ");
-    fail(ErrorKind::kConfig, "config",
+    fail(is_there ? ErrorKind::kIo : ErrorKind::kConfig, "config",
          reason == std::string::npos ? text : text.substr(reason + std::strlen(", got: ")));
   }
 }
@@ -34,8 +39,9 @@ std::string read_named_file(const std::string& path) {
     return read_file(path);
   } catch (const Error& error) {
     const std::string reason = std::string(error.what()).substr(std::strlen("[config] "));
-    fail(ErrorKind::kConfig, "config",
-         cat("error: expected the config file '", printable(path), "', got: ", reason));
+    const char* const before = error.kind() == ErrorKind::kConfig ? "error: " : "";
+    fail(error.kind(), "config",
+         cat(before, "expected the config file '", printable(path), "', got: ", reason));
   }
 }
 

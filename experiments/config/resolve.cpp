@@ -37,6 +37,29 @@ const OptionField* field_named(const std::vector<OptionField>& fields, std::stri
   return nullptr;
 }
 
+// Of what stands in a block, the latest value whose key the sentence names: several keys may be at
+// odds, and whoever spoke last can mend it. The block where it names none.
+const Origin& blamed(const Node& block, const std::string& sentence) {
+  const auto names = [&](const std::string& key) {
+    constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyz_";
+    for (std::size_t at = sentence.find(key); at != std::string::npos;
+         at = sentence.find(key, at + 1)) {
+      const std::size_t end = at + key.size();
+      const bool begins = at == 0 || kLetters.find(sentence[at - 1]) == std::string_view::npos;
+      const bool ends =
+          end == sentence.size() || kLetters.find(sentence[end]) == std::string_view::npos;
+      if (begins && ends) return true;
+    }
+    return false;
+  };
+  const Origin* out = nullptr;
+  for (const Node::Entry& entry : block.entries) {
+    const Origin& origin = entry.value.origin;
+    if (names(entry.key) && (out == nullptr || origin.layer >= out->layer)) out = &origin;
+  }
+  return out != nullptr ? *out : block.origin;
+}
+
 class Resolver {
  public:
   Resolver(Mistakes& mistakes, ExperimentConfig& config) : mistakes_(mistakes), config_(config) {}
@@ -82,8 +105,11 @@ class Resolver {
       const Node::Entry* entry = take(key);
       if (entry == nullptr || entry->value.kind == Node::Kind::null) return nullptr;
       if (entry->value.kind == Node::Kind::map) return &entry->value;
-      owner_.mistakes_.add(entry->value.origin, cat(joined(path_, key), ": expected a map, got ",
-                                                    describe(entry->value)));
+      const std::string& text = entry->value.text;
+      const bool block = entry->value.origin.is_override && text.find(": ") != std::string::npos;
+      owner_.mistakes_.add(entry->value.origin,
+                           cat(joined(path_, key), ": expected a map, got ", describe(entry->value),
+                               block ? cat("; write {", printable(text), "}") : ""));
       return nullptr;
     }
     void allow(const std::string& key) { known_.insert(key); }
@@ -469,7 +495,8 @@ class Resolver {
       parse_sparsity(options);
       config_.sparsity = options;
     } catch (const Error& error) {
-      mistakes_.add(node.origin, cat("sparsity: ", sentence_of(error)));
+      const std::string sentence = sentence_of(error);
+      mistakes_.add(blamed(node, sentence), cat("sparsity: ", sentence));
     }
   }
 

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // scalar.cpp: what a plain scalar means, by the core schema of YAML 1.2.2 (section 10.3.2), and how
 // a value is written so that it reads back. YAML 1.1 would turn `no` into false, `010` into 8 and
-// `12:30` into 750; here they are text, and where text does not fit, an error.
+// `12:30` into 750; here they are text, and where text does not fit, an error. What is written
+// reads back as the same value by either schema, because other programs (PyYAML) keep to YAML 1.1.
 #include <charconv>
-#include <cmath>
 #include <limits>
+#include <optional>
 
 #include "experiments/config/document.h"
+#include "framework/number_text.h"
+#include "framework/registry.h"
 
 namespace convscope::config {
 namespace {
@@ -46,20 +49,13 @@ bool is_real(std::string_view text) {
                          : all_digits(before) && (after.empty() || all_digits(after)));
 }
 
-bool parse_integer(std::string_view text, int base, std::int64_t& value) {
-  if (text.starts_with('+')) text.remove_prefix(1);
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
-  return error == std::errc() && end == text.data() + text.size();
-}
-
-OptionValue parse_real(std::string_view text) {
-  if (text.starts_with('+')) text.remove_prefix(1);
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error == std::errc::result_out_of_range || end != text.data() + text.size()) {
-    return std::string(text);
-  }
-  return value;
+// Hexadecimal or octal digits, without a sign.
+std::optional<std::int64_t> integer_of_base(std::string_view digits, int base) {
+  std::int64_t value = 0;
+  const auto [end, error] =
+      std::from_chars(digits.data(), digits.data() + digits.size(), value, base);
+  const bool whole = error == std::errc() && end == digits.data() + digits.size() && value >= 0;
+  return whole ? std::optional(value) : std::nullopt;
 }
 
 OptionValue typed_plain(const std::string& text) {
@@ -68,18 +64,99 @@ OptionValue typed_plain(const std::string& text) {
   }
   if (text == "true" || text == "True" || text == "TRUE") return true;
   if (text == "false" || text == "False" || text == "FALSE") return false;
-  std::int64_t whole = 0;
-  if (is_decimal_integer(text) && parse_integer(text, 10, whole)) return whole;
   const std::string_view view = text;
-  if (view.starts_with("0x") && parse_integer(view.substr(2), 16, whole) && whole >= 0)
-    return whole;
-  if (view.starts_with("0o") && parse_integer(view.substr(2), 8, whole) && whole >= 0) return whole;
-  if (is_real(text)) return parse_real(text);
+  std::optional<std::int64_t> whole;
+  if (is_decimal_integer(text)) whole = parse_number<std::int64_t>(text);
+  if (view.starts_with("0x")) whole = integer_of_base(view.substr(2), 16);
+  if (view.starts_with("0o")) whole = integer_of_base(view.substr(2), 8);
+  if (whole) return *whole;
+  if (is_real(text)) {
+    const std::optional<double> real = parse_number<double>(text);
+    return real ? OptionValue(*real) : OptionValue(text);
+  }
   const double infinity = std::numeric_limits<double>::infinity();
   if (text == ".inf" || text == ".Inf" || text == "+.inf") return infinity;
   if (text == "-.inf" || text == "-.Inf") return -infinity;
   if (text == ".nan" || text == ".NaN") return std::numeric_limits<double>::quiet_NaN();
   return text;
+}
+
+// What the schema of YAML 1.1 (PyYAML) takes for a boolean and ours for text.
+bool is_boolean_of_yaml_1_1(std::string_view text) {
+  if (text.size() > 3) return false;
+  std::string word;
+  for (const char c : text) word += c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c;
+  return word == "y" || word == "n" || word == "yes" || word == "no" || word == "on" ||
+         word == "off";
+}
+
+// 010, 1_000, 0b1, 1:30, 2024-01-31, -.5, .inf: numbers and dates of YAML 1.1, and other texts.
+bool is_like_a_number(std::string_view text) {
+  const bool begins = is_digit(text[0]) || text[0] == '+' || text[0] == '-' || text[0] == '.';
+  if (!begins) return false;
+  if (text.starts_with("./") || text.starts_with("../")) return false;
+  return text[0] == '.' || (text.size() > 1 && text[1] == '.') ||
+         text.find_first_not_of("0123456789abcdefABCDEFxXoT_+-.:tZz ") == std::string_view::npos;
+}
+
+// The bytes at `i` of a character that YAML's readers take for a line break, a mark or no text: NEL
+// and other control characters, U+2028, U+2029, U+FEFF, U+FFFE, U+FFFF. 0: another character.
+std::size_t unprintable_length(std::string_view text, std::size_t i) {
+  const auto byte = [&](std::size_t k) {
+    return i + k < text.size() ? static_cast<unsigned char>(text[i + k]) : 0;
+  };
+  if (byte(0) < 0x20 || byte(0) == 0x7F) return 1;
+  if (byte(0) == 0xC2 && byte(1) >= 0x80 && byte(1) < 0xA0) return 2;
+  if (byte(0) == 0xE2 && byte(1) == 0x80 && (byte(2) == 0xA8 || byte(2) == 0xA9)) return 3;
+  if (byte(0) == 0xEF && byte(1) == 0xBB && byte(2) == 0xBF) return 3;
+  if (byte(0) == 0xEF && byte(1) == 0xBF && (byte(2) == 0xBE || byte(2) == 0xBF)) return 3;
+  return 0;
+}
+
+// "\n", "\x1b", "\u2028": the character of `length` bytes.
+std::string escaped(std::string_view character) {
+  if (character == "\n") return "\\n";
+  if (character == "\t") return "\\t";
+  if (character == "\r") return "\\r";
+  constexpr int kLeadBits[] = {0x7F, 0x1F, 0x0F};
+  unsigned code = static_cast<unsigned char>(character[0]) &
+                  static_cast<unsigned>(kLeadBits[character.size() - 1]);
+  for (const char c : character.substr(1))
+    code = code << 6 | (static_cast<unsigned char>(c) & 0x3Fu);
+  const int digits = code < 0x100 ? 2 : 4;
+  std::string out = digits == 2 ? "\\x" : "\\u";
+  for (int shift = 4 * (digits - 1); shift >= 0; shift -= 4) {
+    out += "0123456789abcdef"[code >> shift & 15u];
+  }
+  return out;
+}
+
+// True when the text, without quotes, is this text for YAML 1.1 and 1.2, in a block and in a flow.
+bool reads_as_text(const std::string& text) {
+  if (text.empty() || !std::holds_alternative<std::string>(typed_plain(text))) return false;
+  if (is_boolean_of_yaml_1_1(text) || is_like_a_number(text)) return false;
+  // Characters that mean something to YAML somewhere; quoting too often does no harm.
+  if (text.find_first_of(":#\"'\\,[]{}&*!|>%@`<=") != std::string::npos) return false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (unprintable_length(text, i) > 0) return false;
+  }
+  return text.front() != ' ' && text.back() != ' ' && text.front() != '-' && text.front() != '?' &&
+         text != "...";
+}
+
+std::string double_quoted(std::string_view text) {
+  std::string out = "\"";
+  for (std::size_t i = 0; i < text.size();) {
+    const std::size_t length = unprintable_length(text, i);
+    if (length > 0) {
+      out += escaped(text.substr(i, length));
+      i += length;
+      continue;
+    }
+    if (text[i] == '"' || text[i] == '\\') out += '\\';
+    out += text[i++];
+  }
+  return out + "\"";
 }
 
 }  // namespace
@@ -115,39 +192,18 @@ std::string describe(const Node& node) {
   return cat(node.quoted ? "the text '" : "'", printable(node.text), "'");
 }
 
-std::string quoted_if_needed(const std::string& text, bool in_flow) {
-  bool plain = !text.empty() && std::holds_alternative<std::string>(typed_plain(text));
-  // Characters that mean something to YAML somewhere; quoting too often does no harm.
-  const char* special = in_flow ? ":#\"'\\,[]{}\n\t&*!|>%@`<=" : ":#\"'\\\n\t&*!|>%@`<=[]{},";
-  if (text.find_first_of(special) != std::string::npos) plain = false;
-  for (char c : text) {
-    if (static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) == 0x7F)
-      plain = false;
+std::string quoted_if_needed(const std::string& text) {
+  return reads_as_text(text) ? text : double_quoted(text);
+}
+
+std::string yaml_text(const OptionValue& value) {
+  if (const auto* text = std::get_if<std::string>(&value)) return quoted_if_needed(*text);
+  if (const auto* words = std::get_if<std::vector<std::string>>(&value)) {
+    std::vector<std::string> quoted;
+    for (const std::string& word : *words) quoted.push_back(quoted_if_needed(word));
+    return "[" + join(quoted) + "]";
   }
-  if (plain && (text.front() == ' ' || text.back() == ' ' || text.front() == '-' ||
-                text.front() == '?' || text == "---" || text == "...")) {
-    plain = false;
-  }
-  if (plain) return text;
-  std::string out = "\"";
-  for (char c : text) {
-    if (c == '"' || c == '\\') {
-      out += '\\';
-      out += c;
-    } else if (c == '\n') {
-      out += "\\n";
-    } else if (c == '\t') {
-      out += "\\t";
-    } else if (c == '\r') {
-      out += "\\r";
-    } else if (static_cast<unsigned char>(c) < 0x20 || static_cast<unsigned char>(c) == 0x7F) {
-      constexpr char kDigits[] = "0123456789abcdef";
-      out += cat("\\x", kDigits[c >> 4], kDigits[c & 15]);
-    } else {
-      out += c;
-    }
-  }
-  return out + "\"";
+  return to_text(value);
 }
 
 }  // namespace convscope::config

@@ -93,7 +93,7 @@ class Planner {
   // Whose name does not depend on that of the file.
   static std::string text_with_name(Node tree, const std::string& name) {
     std::erase_if(tree.entries, [](const Node::Entry& e) { return e.key == "name"; });
-    return "name: " + quoted_if_needed(name, false) + "\n" + block_text(tree);
+    return "name: " + quoted_if_needed(name) + "\n" + block_text(tree);
   }
 
   // What is given on the command line holds for all members, so it cannot be what differs.

@@ -8,16 +8,11 @@
 namespace convscope::config {
 namespace {
 
-std::string scalar_text(const Node& node, bool in_flow) {
-  if (node.kind == Node::Kind::null) return "null";
-  // What was plain and no text (64, true) stays so; quotes are kept where they say "this is text".
-  const bool text = std::holds_alternative<std::string>(typed_scalar(node));
-  return text || node.quoted ? quoted_if_needed(node.text, in_flow) : node.text;
-}
+std::string scalar_text(const Node& node) { return yaml_text(typed_scalar(node)); }
 
 void write_block(const Node& map, std::size_t indent, std::string& out) {
   for (const Node::Entry& entry : map.entries) {
-    out += std::string(indent, ' ') + quoted_if_needed(entry.key, false) + ":";
+    out += std::string(indent, ' ') + quoted_if_needed(entry.key) + ":";
     const Node& value = entry.value;
     const bool of_maps = value.kind == Node::Kind::list && !value.items.empty() &&
                          value.items[0].kind == Node::Kind::map;
@@ -30,9 +25,7 @@ void write_block(const Node& map, std::size_t indent, std::string& out) {
         out += std::string(indent + 2, ' ') + "- " + flow_text(item) + "\n";
       }
     } else {
-      out += " " +
-             (value.kind == Node::Kind::scalar ? scalar_text(value, false) : flow_text(value)) +
-             "\n";
+      out += " " + flow_text(value) + "\n";
     }
   }
 }
@@ -47,11 +40,11 @@ std::string flow_text(const Node& node) {
   }
   if (node.kind == Node::Kind::map) {
     for (const Node::Entry& entry : node.entries) {
-      parts.push_back(quoted_if_needed(entry.key, true) + ": " + flow_text(entry.value));
+      parts.push_back(quoted_if_needed(entry.key) + ": " + flow_text(entry.value));
     }
     return "{" + join(parts) + "}";
   }
-  return scalar_text(node, true);
+  return scalar_text(node);
 }
 
 std::string block_text(const Node& node) {

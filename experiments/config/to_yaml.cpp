@@ -16,16 +16,6 @@ namespace convscope {
 namespace config {
 namespace {
 
-std::string yaml_text(const OptionValue& value) {
-  if (const auto* text = std::get_if<std::string>(&value)) return quoted_if_needed(*text, false);
-  if (const auto* words = std::get_if<std::vector<std::string>>(&value)) {
-    std::vector<std::string> quoted;
-    for (const std::string& word : *words) quoted.push_back(quoted_if_needed(word, true));
-    return "[" + join(quoted) + "]";
-  }
-  return to_text(value);
-}
-
 class Writer {
  public:
   Writer(const ExperimentConfig& config, bool with_origins)
@@ -150,7 +140,7 @@ class Writer {
     if (!config_.conv.per_layer.empty()) {
       open("per_layer");
       for (const auto& [layer, own] : config_.conv.per_layer) {
-        open(quoted_if_needed(layer, false));
+        open(quoted_if_needed(layer));
         policy(own, "conv.per_layer." + layer + ".");
         close();
       }
@@ -166,7 +156,7 @@ class Writer {
       open("per_layer");
       for (const auto& [layer, bits] : quant.per_layer) {
         if (bits == LayerBits{}) continue;
-        open(quoted_if_needed(layer, false));
+        open(quoted_if_needed(layer));
         keys(layer_bits_keys(), bits, "quant.per_layer." + layer + ".");
         close();
       }

@@ -27,6 +27,15 @@ bool is_too_long_integer(const std::string& text) {
          text.find_first_not_of("0123456789", first) == std::string::npos;
 }
 
+// 1e999, 1e-999: a number, but none of a double.
+bool is_beyond_double(const std::string& text) {
+  const std::size_t exponent = text.find_first_of("eE");
+  return exponent != std::string::npos &&
+         text.find_first_not_of("0123456789.+-eE") == std::string::npos &&
+         text.find_first_of("0123456789") < exponent &&
+         text.find_first_of("0123456789", exponent) != std::string::npos;
+}
+
 // What to write instead, for the traps of older YAML.
 std::string advice(const Node& scalar, OptionType type) {
   const std::string& text = scalar.text;
@@ -42,6 +51,7 @@ std::string advice(const Node& scalar, OptionType type) {
     return cat("; write ", digits, ", or 0o", digits, " for octal");
   }
   if (number && is_too_long_integer(text)) return ", more than 64 bits hold";
+  if (type == OptionType::number && is_beyond_double(text)) return ", which 64 bits cannot hold";
   if (type == OptionType::text || type == OptionType::texts) {
     return cat("; write \"", printable(text), "\" if text is meant");
   }
@@ -92,7 +102,8 @@ std::optional<OptionValue> read_value(const Node& node, const OptionField& field
   if (const auto* real = std::get_if<double>(&value); real != nullptr && !std::isfinite(*real)) {
     return refuse(cat("expected a finite number, got ", describe(node)));
   }
-  if (!refusal_of({.name = field.name, .type = field.type}, value).empty()) {
+  const bool is_number = std::holds_alternative<double>(value) && field.type == OptionType::number;
+  if (!is_number && !refusal_of({.name = field.name, .type = field.type}, value).empty()) {
     return refuse(
         cat("expected ", name_of(field.type), ", got ", describe(node), advice(node, field.type)));
   }

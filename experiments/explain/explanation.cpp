@@ -25,8 +25,7 @@ std::unique_ptr<UnbackedMemory> no_memory(const ExperimentConfig& config) {
 }
 
 // With the masks that the training attaches, and as it runs once the quantisers have begun.
-Network network_of(const ExperimentConfig& config) {
-  const SampleInfo sample = sample_info(config);
+Network network_of(const ExperimentConfig& config, const SampleInfo& sample) {
   Network out{build_model(config, sample.shape, sample.classes), nullptr, {config.data.batch_size}};
   for (const std::int64_t size : sample.shape) out.input.push_back(size);
   // How many steps there are changes no kernel.
@@ -73,12 +72,12 @@ std::vector<ExplainedStep> steps_of(const ExperimentConfig& config, Module& mode
 }
 
 // Who is asked for what, where a refused algorithm leaves no step: as with `auto` everywhere.
-StepKernels kernels_with_auto(ExperimentConfig config) {
+StepKernels kernels_with_auto(ExperimentConfig config, const SampleInfo& sample) {
   config.conv = {};
   for (LayerSpec& layer : config.model.layers) {
     if (layer.options.has("algorithm")) layer.options.set("algorithm", std::string("auto"));
   }
-  const Network network = network_of(config);
+  const Network network = network_of(config, sample);
   return kernels_of_step(*network.model, network.input, config.device, PlanMode::training,
                          config.train.plan);
 }
@@ -90,8 +89,12 @@ bool ExplainedLayer::is_refused() const {
 }
 
 Explanation explain_config(const ExperimentConfig& config) {
+  return explain_config(config, sample_info(config));
+}
+
+Explanation explain_config(const ExperimentConfig& config, const SampleInfo& sample) {
   const std::unique_ptr<UnbackedMemory> nothing = no_memory(config);
-  Network network = network_of(config);
+  Network network = network_of(config, sample);
   Explanation out{config, network.model, std::move(network.pruner), {}, {}};
   bool refuses = false;
   for (const ConvLayer& conv : conv_layers(*network.model, network.input)) {
@@ -108,7 +111,7 @@ Explanation explain_config(const ExperimentConfig& config) {
   out.steps = steps_of(config, *network.model, network.input, refuses);
   const StepKernels& training = out.steps[0].kernels;
   const bool runs = out.steps[0].error.empty();
-  const StepKernels asked = runs ? training : kernels_with_auto(config);
+  const StepKernels asked = runs ? training : kernels_with_auto(config, sample);
   for (ExplainedLayer& layer : out.layers) {
     for (const Direction direction : kDirections) {
       ExplainedDirection& of = layer.directions[static_cast<std::size_t>(direction)];

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "experiments/config/build.h"
 #include "experiments/config/conv_layers.h"
 #include "experiments/config/experiment_config.h"
 #include "experiments/run_folder/step_kernels.h"
@@ -54,6 +55,8 @@ struct Explanation {
 };
 
 CONVSCOPE_API Explanation explain_config(const ExperimentConfig& config);
+// The same on other images than those of the config's data set.
+CONVSCOPE_API Explanation explain_config(const ExperimentConfig& config, const SampleInfo& sample);
 
 // "accepted by a, b": those that `auto` may choose.
 CONVSCOPE_API std::string who_accepts(const ExplainedDirection& of);

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
+#include <set>
 
 #include "experiments/report/run_table.h"
 #include "experiments/report/table/fit_table.h"
@@ -19,12 +21,16 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-// What a terminal that is too narrow does without, first to last.
-const Names kLeastImportant = {"threads",          "kernel_size",  "algorithm",  "device",
-                               "avg_forward_mem",  "execution",    "batch_size", "best_acc",
-                               "avg_backward_mem", "avg_backward", "step",       "avg_forward",
-                               "images_per_s",     "reason",       "name",       "state",
-                               "weight_bytes",     "avg_inference"};
+// What a terminal that is too narrow does without, first to last: times, memory and accuracy of the
+// training stay longest.
+const Names kLeastImportant = {
+    "threads",          "kernel_size",  "algorithm",    "device", "execution",
+    "best_acc",         "step",         "images_per_s", "reason", "weight_bytes",
+    "avg_inference",    "batch_size",   "state",        "name",   "avg_forward_mem",
+    "avg_backward_mem", "avg_backward", "avg_forward"};
+
+constexpr std::size_t kMostSweptKeys = 4;     // more: the runs are of different experiments
+constexpr std::size_t kMostRowsToRead = 500;  // configs, which take a moment each
 
 std::vector<RunRow> read_rows(const Names& given) {
   std::vector<RunRow> rows;
@@ -56,6 +62,31 @@ void read_configs(std::vector<RunRow>& rows, Names& remarks) {
   if (broken > 3) {
     remarks.push_back(cat("report: ", broken - 3, " more configs cannot be read"));
   }
+}
+
+// Keys of the configs that tell the rows apart, as a sweep's do; none where too many differ.
+// Keys with a column of their own do not count, nor do those that change nothing that is measured.
+Names swept_keys(std::vector<RunRow>& rows) {
+  if (rows.size() < 2 || rows.size() > kMostRowsToRead) return {};
+  Names unread;  // whoever asks for a key is told; here the table does without
+  read_configs(rows, unread);
+  std::map<std::string, std::set<std::string>> values;
+  for (const RunRow& row : rows) {
+    for (const auto& [key, value] : row.config) values[key].insert(to_text(value));
+  }
+  Names out;
+  for (const auto& [key, found] : values) {
+    const bool own = key == "seed" || key == "name" || key == "threads" || key == "device" ||
+                     key == "data.batch_size" || key == "conv.algorithm" || key == "note" ||
+                     key.starts_with("expect.") || key.starts_with("log.") ||
+                     key.starts_with("checkpoint.");
+    const auto has = [&key](const RunRow& row) { return row.config.contains(key); };
+    // Of a block that only some rows have, its kind says enough.
+    const bool differs =
+        std::ranges::all_of(rows, has) ? found.size() > 1 : key.ends_with(".method");
+    if (!own && differs) out.push_back(key);
+  }
+  return out.size() <= kMostSweptKeys ? out : Names();
 }
 
 // "+optim.lr,tags": these and the ones that are there anyway.
@@ -106,13 +137,17 @@ TextTable grouped_table(const ReportQuery& query, const std::vector<RunRow>& row
 }
 
 // For people: the table, what all rows share, and what the columns mean.
-std::string readable(const ReportQuery& query, TextTable table, Names& remarks) {
+std::string readable(const ReportQuery& query, TextTable table, const Names& swept,
+                     Names& remarks) {
   const std::size_t width = query.width;
   const bool usual = query.columns.empty() || adds(query.columns);
   std::string shared;
   if (width > 0 && usual) {
     Names stay = with_added(query.group, query.columns), order = kLeastImportant;
     stay.insert(stay.end(), {"id", "acc"});
+    if (width == kAnyWidth)
+      stay = with_added(core_columns(), stay);  // a file has the columns of every run
+    order.insert(std::ranges::find(order, "avg_forward_mem"), swept.begin(), swept.end());
     std::erase_if(order, [&](const auto& name) { return std::ranges::count(stay, name) > 0; });
     FittedTable fitted = fit_table(table, width, order, stay);
     table = std::move(fitted.table);
@@ -156,7 +191,16 @@ RunReport run_report(const ReportQuery& query) {
   if (rows.empty()) {
     remarks.push_back(cat("report: none of the ", before, " runs fits the filters"));
   }
-  const Names columns = chosen_columns(query, rows);
+  Names columns = chosen_columns(query, rows);
+  const bool people = query.format == "md" || query.format == "latex";
+  Names swept;
+  if (people && !grouped && (query.columns.empty() || adds(query.columns))) {
+    swept = swept_keys(rows);
+    std::erase_if(swept, [&](const auto& key) { return std::ranges::count(columns, key) > 0; });
+    const auto behind = std::ranges::find(columns, "name");
+    const auto place = behind == columns.end() ? columns.begin() : behind + 1;
+    columns.insert(place, swept.begin(), swept.end());
+  }
   if (!grouped && !query.sort.empty()) {
     sort_rows(rows, query.sort, query.descending);
   }
@@ -165,7 +209,7 @@ RunReport run_report(const ReportQuery& query) {
   out.text = query.format == "csv"     ? to_csv(table)
              : query.format == "json"  ? to_json(table)
              : query.format == "latex" ? to_latex(table)
-                                       : readable(query, table, remarks);
+                                       : readable(query, table, swept, remarks);
   return out;
 }
 

@@ -3,12 +3,15 @@
 #pragma once
 
 #include <cstddef>
+#include <limits>
 #include <string>
 #include <vector>
 
 #include "framework/export.h"
 
 namespace convscope {
+
+inline constexpr std::size_t kAnyWidth = std::numeric_limits<std::size_t>::max();
 
 struct ReportQuery {
   std::vector<std::string> runs;     // run folders, folders of runs, or runs/ as a whole
@@ -19,7 +22,9 @@ struct ReportQuery {
   std::string format = "md";  // md, csv, json or latex
   std::string sort;           // a column or a config key
   bool descending = false;
-  std::size_t width = 0;  // columns of the terminal; 0: as wide as the table is
+  // Columns of the terminal. kAnyWidth: nothing is left out, but what all rows share is below
+  // the table; 0: every column.
+  std::size_t width = 0;
 };
 
 struct RunReport {

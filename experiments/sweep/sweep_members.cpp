@@ -18,6 +18,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* kFile = "/sweep.members.json";
 constexpr std::size_t kMostMembers = 10000;
+constexpr std::int64_t kUnknownEpochs = 0;  // in the files of earlier versions
 
 [[noreturn]] void fail_damaged(const std::string& folder, const std::string& what) {
   fail(ErrorKind::kIo, "sweep",
@@ -31,14 +32,17 @@ bool is_row_name(const std::string& row) {
          row.find('\0') == std::string::npos;
 }
 
-// As written when the member was prepared; the threads of a later call are none of its config.
-ExperimentConfig config_of(const std::string& folder, const std::string& row, std::int64_t seed) {
+// As written when the member was prepared; the threads of a later call are none of its config. Of a
+// member that is still to be prepared only the name, the seed and the epochs are known.
+ExperimentConfig config_of(const std::string& folder, const std::string& row, std::int64_t seed,
+                           std::int64_t epochs) {
   try {
     return load_config(cat(folder, "/", row, "/s", seed, ".yaml"));
   } catch (const Error&) {
     ExperimentConfig config;
     config.name = row;
     config.seed = seed;
+    config.train.epochs = epochs;
     return config;
   }
 }
@@ -61,7 +65,8 @@ SweepMembers from_json(const Json& file, const std::string& folder) {
       member.overrides.emplace_back(change.at(0).get<std::string>(),
                                     change.at(1).get<std::string>());
     }
-    member.config = config_of(folder, member.row, entry.at("seed").get<std::int64_t>());
+    member.config = config_of(folder, member.row, entry.at("seed").get<std::int64_t>(),
+                              entry.value("epochs", kUnknownEpochs));
     out.plan.members.push_back(std::move(member));
   }
   for (const Json& number : file.at("queue")) {
@@ -84,8 +89,10 @@ void write_sweep_members(const std::string& folder, const SweepMembers& members)
   for (const SweepMember& member : members.plan.members) {
     Json changes = Json::array();
     for (const auto& [key, value] : member.overrides) changes.push_back(Json::array({key, value}));
-    list.push_back(
-        {{"row", member.row}, {"seed", member.config.seed}, {"overrides", std::move(changes)}});
+    list.push_back({{"row", member.row},
+                    {"seed", member.config.seed},
+                    {"overrides", std::move(changes)},
+                    {"epochs", member.config.train.epochs}});
   }
   const Json out = {{"name", members.plan.name},
                     {"call", members.call},

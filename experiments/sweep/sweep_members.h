@@ -21,7 +21,8 @@ struct SweepMembers {
 CONVSCOPE_API void write_sweep_members(const std::string& folder, const SweepMembers& members);
 
 // Throws an Error of kind kIo when there is no such file, or it is damaged. The config of a member
-// that was never begun may be missing; it is then an empty one with the member's name and seed.
+// that was never begun may be missing; it is then an empty one with the member's name, seed and
+// epochs.
 CONVSCOPE_API SweepMembers read_sweep_members(const std::string& folder);
 CONVSCOPE_API bool holds_sweep_members(const std::string& folder);
 

@@ -69,8 +69,8 @@ SweepStatus sweep_status(const std::string& folder) {
         state.summary ? state.summary->epochs_planned : member.config.train.epochs;
     out.table.rows.push_back(
         {static_cast<std::int64_t>(i), member.row, member.config.seed, word,
-         text(claimed && !claim.host.empty() ? claim.host : state.host), state.epoch, epochs,
-         text(where),
+         text(claimed && !claim.host.empty() ? claim.host : state.host), state.epoch,
+         epochs > 0 ? TableCell(epochs) : TableCell(), text(where),
          text(outcomes[i].error.empty() && word == "stopped" ? state.error : outcomes[i].error)});
   }
   out.summary = cat(outcomes.size(), outcomes.size() == 1 ? " member:" : " members:");

@@ -329,8 +329,9 @@ std::string checkpoint_config(const std::string& path) {
   const auto it = file.metadata.find("config");
   if (it == file.metadata.end()) {
     fail(ErrorKind::kIo, "checkpoint",
-         cat("expected a checkpoint with its config in the metadata, got ", path,
-             " without; name the run folder instead"));
+         cat("expected a checkpoint of `convscope run`, which holds its config, got ", path,
+             ", which holds weights alone; name the run folder, or load weights of another program "
+             "into a config's network with `convscope op net CONFIG --weights FILE`"));
   }
   return it->second;
 }

@@ -3,25 +3,19 @@
 #include "experiments/trainer/progress.h"
 
 #include <fmt/format.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
 
+#include "experiments/report/table/fit_text.h"
 #include "framework/io/clean_text.h"
 
 namespace convscope {
 namespace {
 
 constexpr auto kRedrawInterval = std::chrono::milliseconds(100);
-
-int terminal_width() {
-  winsize size{};
-  if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
-  return 80;
-}
 
 }  // namespace
 
@@ -78,9 +72,10 @@ void Progress::step(const ProgressPoint& point) {
   next_ = now + kRedrawInterval;
   const double pace = std::chrono::duration<double>(now - start_).count() /
                       static_cast<double>(std::max<std::int64_t>(1, step_ - first_step_));
+  const std::size_t width = screen_width(STDERR_FILENO);
   const std::string text =
       bar_text(point, pace * static_cast<double>(std::max<std::int64_t>(0, steps_ - step_)),
-               terminal_width());
+               static_cast<int>(width == 0 ? kUsualWidth : width));
   std::fprintf(stderr, "\r%s\033[K", text.c_str());
   std::fflush(stderr);
   drawn_ = true;
@@ -89,7 +84,7 @@ void Progress::step(const ProgressPoint& point) {
 void Progress::line(std::string_view text) {
   if (mode_ == Mode::quiet) return;
   clear();
-  std::fprintf(stderr, "%s\n", clean_text(text).c_str());
+  std::fprintf(stderr, "%s\n", fit_text(clean_text(text), screen_width(STDERR_FILENO)).c_str());
 }
 
 void Progress::clear() {

@@ -18,7 +18,8 @@ class CONVSCOPE_API Inflater {
   Inflater(Bytes compressed, DeflateFormat format, std::string name);
   ~Inflater();
 
-  // Unpacks up to `bytes` bytes; returns fewer only at the end of the stream. A stream that is cut
+  // Unpacks up to `bytes` bytes; returns fewer only at the end of the stream (of gzip, of its last
+  // member). A stream that is cut
   // or damaged (checksum included) is an error.
   std::size_t read(std::uint8_t* to, std::size_t bytes);
   // Compressed bytes not used yet.

@@ -41,13 +41,9 @@ class ZipReader {
   ZipReader(Bytes file, const std::string& name) : file_(file), name_(name) {}
 
   std::vector<Entry> entries() {
-    // The end record closes the file; NumPy writes no comment behind it.
     check(file_.size() >= kEndBytes, name_, "expected a .npz file, got only ", file_.size(),
           " bytes");
-    const std::size_t end_at = file_.size() - kEndBytes;
-    check(number(end_at, 4) == kEndSignature && number(end_at + 20, 2) == 0, name_,
-          "expected a .npz file, which ends with the directory of a zip archive; it is cut short "
-          "or something else");
+    const std::size_t end_at = end_record();
     const std::uint64_t count = number(end_at + 10, 2);
     check(
         number(end_at + 4, 2) == 0 && number(end_at + 6, 2) == 0 && number(end_at + 8, 2) == count,
@@ -88,6 +84,20 @@ class ZipReader {
   }
 
  private:
+  // The record that ends the directory; only a comment, whose length it says, may follow it.
+  std::size_t end_record() const {
+    constexpr std::size_t kMostComment = 0xffff;
+    const std::size_t last = file_.size() - kEndBytes;
+    for (std::size_t comment = 0; comment <= std::min(kMostComment, last); ++comment) {
+      const std::size_t at = last - comment;
+      if (number(at, 4) == kEndSignature && number(at + 20, 2) == comment) return at;
+    }
+    check(false, name_,
+          "expected a .npz file, which ends with the directory of a zip archive; it is cut short "
+          "or something else");
+    return 0;
+  }
+
   // Small archives may claim, and hold, very much: the header of the array must agree with the
   // directory before the data are unpacked, and memory is taken for what is there.
   std::vector<std::uint8_t> inflated(const Entry& entry, Bytes packed) const {

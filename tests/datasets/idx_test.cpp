@@ -35,6 +35,18 @@ TEST(Idx, ReadsRawAndGzip) {
   }
 }
 
+// As pigz and `cat a.gz b.gz` write them (RFC 1952, section 2.2).
+TEST(Idx, ReadsGzipFilesOfSeveralMembers) {
+  const std::string file = header({2, 3}) + "abcdef";
+  for (const std::size_t cut : {std::size_t{0}, std::size_t{2}, std::size_t{13}, file.size()}) {
+    const Tensor x = parse(gzipped(file.substr(0, cut)) + gzipped("") + gzipped(file.substr(cut)));
+    EXPECT_EQ(idx_bytes(x), file) << cut;
+  }
+  EXPECT_ERROR(ErrorKind::kData, "got more", parse(gzipped(file) + gzipped("g")));
+  const std::string cut = gzipped(file) + gzipped("");
+  EXPECT_ERROR(ErrorKind::kData, "cut short", parse(cut.substr(0, cut.size() - 3)));
+}
+
 TEST(Idx, RefusesAClaimOfTwoToThe31ImagesBeforeAllocating) {
   const std::string file = header({0x80000000u, 28, 28}) + std::string(1000, 'x');
   reset_peak(Device{});

@@ -39,6 +39,9 @@ TEST(BuildModel, RefusesAPolicyForALayerThatIsNotThere) {
   const ExperimentConfig config = load("conv: {per_layer: {c22: auto}}\n");
   EXPECT_ERROR(ErrorKind::kConfig, "got 'c22'; did you mean 'c2'? (known: c1, c2)",
                build_model(config, {1, 28, 28}, 10));
+  const ExperimentConfig direction = load("conv: {per_layer: {c1.forwrd: auto}}\n");
+  EXPECT_ERROR(ErrorKind::kConfig, "got 'c1.forwrd'; did you mean 'c1.forward'? (known: c1, c2)",
+               build_model(direction, {1, 28, 28}, 10));
 }
 
 TEST(BuildModel, RefusesANetworkWithAnotherNumberOfClasses) {

@@ -123,6 +123,65 @@ TEST(Config, LaterLayersReplaceAnExtendedModel) {
   EXPECT_EQ(config.model.layers.size(), 1U);
 }
 
+// What YAML 1.1 (PyYAML) takes for a boolean, a number, a date or nothing stands in quotes; so does
+// what would be no text there. tests/experiments/readme/screens.py asks PyYAML.
+TEST(Config, WritesTextsThatEveryYamlReadsAsTexts) {
+  const auto written = [](const std::string& text) {
+    ExperimentConfig config = load(kSmall);
+    config.data.options.set("root", text);
+    const std::string yaml = to_yaml(config);
+    EXPECT_EQ(load(yaml).data.options.text("root"), text) << yaml;
+    const std::size_t at = yaml.find("root: ") + 6;
+    return yaml.substr(at, yaml.find('\n', at) - at);
+  };
+  for (const char* text : {"y",          "Y",
+                           "n",          "yes",
+                           "No",         "on",
+                           "OFF",        "true",
+                           "null",       "~",
+                           "010",        "0o7",
+                           "1_000",      "0b1",
+                           "0x1F",       "1:30",
+                           "1e5",        "1e-5",
+                           "+1",         "-.5",
+                           ".5",         ".inf",
+                           "-.INF",      ".NaN",
+                           "2024-01-31", "2024-01-31 10:00:00",
+                           "=",          "<<",
+                           "-",          "- a",
+                           "? a",        "a: b",
+                           "a #b",       "[a]",
+                           "{a}",        "%a",
+                           "@a",         "`a",
+                           "!a",         "&a",
+                           "*a",         "|",
+                           ">",          "'a'",
+                           " a",         "a ",
+                           "...",        "---",
+                           "1.5.",       "12",
+                           "1,5",        "a\u0085b",
+                           "a\u2028b",   "\ufeffa"}) {
+    EXPECT_EQ(written(text).front(), '"') << text;
+    EXPECT_EQ(written(text).back(), '"') << text;
+  }
+  EXPECT_EQ(written("a\u0085b"), "\"a\\x85b\"");
+  EXPECT_EQ(written("a\u2028b"), "\"a\\u2028b\"");
+  for (const char* text : {"a", "lenet-k5", "3d_net", "block1.conv2", "./data", "../x", "größe",
+                           "a=b c", "nothing", "one", "yess", "runs/a"}) {
+    const bool plain = std::string_view(text).find('=') == std::string_view::npos;
+    EXPECT_EQ(written(text), plain ? std::string(text) : cat('"', text, '"'));
+  }
+  EXPECT_NE(to_yaml(load(kSmall, {"optim.weight_decay=1e-5"})).find("weight_decay: 1.0e-05\n"),
+            std::string::npos);
+  EXPECT_NE(to_yaml(load(kSmall, {"note=issue #12 fixed"})).find("note: \"issue #12 fixed\"\n"),
+            std::string::npos);
+  const SweepPlan plan = parse_sweep_text(
+      cat(kSmall, "sweep: {grid: {optim.lr: [1e-5, 0x10], model.label: [on, 'no']}}\n"), "s.yaml",
+      {}, {});
+  EXPECT_NE(plan.yaml.find("optim.lr: [1.0e-05, 16]"), std::string::npos) << plan.yaml;
+  EXPECT_NE(plan.yaml.find("model.label: [\"on\", \"no\"]"), std::string::npos) << plan.yaml;
+}
+
 TEST(Config, WritesYamlThatLoadsToTheSameConfig) {
   const std::string yaml =
       "name: 'full-1.0'\nseed: 7\ndevice: cpu\nthreads: 3\n"

@@ -169,7 +169,7 @@ TEST(ConfigMistakes, AreReportedAllTogetherInTheOrderOfTheFile) {
   EXPECT_EQ(mistakes_of("seed: x\ndata: {set: mnist, batch_size: 0}\n"
                         "model: {type: test_model, size: 1}\ntrain: {epohcs: 1}\n"),
             "exp.yaml:1:7: error: seed: expected an integer, got 'x'\n"
-            "exp.yaml:2:32: error: data.batch_size: expected 1 to 1e+06, got 0\n"
+            "exp.yaml:2:32: error: data.batch_size: expected 1 to 1000000, got 0\n"
             "exp.yaml:4:9: error: unknown key 'train.epohcs'; did you mean 'epochs'?");
 }
 
@@ -196,6 +196,61 @@ TEST(ConfigMistakes, OfOverridesNameTheOverride) {
             "overridden");
   EXPECT_EQ(of("data.set=["),
             "error: override 'data.set=[': expected YAML, got: end of sequence flow not found");
+}
+
+// An override's value is one value: what YAML takes for comments, directives, tags, anchors and
+// document marks is text there.
+TEST(ConfigMistakes, OfOverridesSeeTheWholeValue) {
+  for (const char* value :
+       {"#0.3", "0.1 # x", "0.1 #", "%5",   "!x", "!!int 3", "---", "...", "--- 1", "&a 1",
+        "*a",   "- 1",     "? 1",   "a: 1", "|",  ">",       "@1",  "`1",  "1, 2",  "x]"}) {
+    EXPECT_EQ(mistakes_of(kRest, {cat("optim.lr=", value)}),
+              cat("error: override 'optim.lr=", value, "': optim.lr: expected a number, got '",
+                  value, "'"));
+  }
+  EXPECT_EQ(
+      mistakes_of(kRest, {"optim=lr: 0.1"}),
+      "error: override 'optim=lr: 0.1': optim: expected a map, got 'lr: 0.1'; write {lr: 0.1}");
+  EXPECT_EQ(mistakes_of(kRest, {"optim.lr= "}),
+            "error: override 'optim.lr= ': expected a value, got nothing; optim.lr=null takes the "
+            "default");
+  const auto quotes = "; text with such characters stands in quotes of its own";
+  EXPECT_EQ(
+      mistakes_of(kRest, {"note=[a] b"}),
+      cat("error: override 'note=[a] b': expected one value, got '[a]' and then ' b'", quotes));
+  for (const char* value : {"[0.1] # x", "[1, #2\n3]", "{a: 1, #b\n}", "'a' #b", "[#1\n]"}) {
+    EXPECT_NE(mistakes_of(kRest, {cat("note=", value)}).find("expected one value, got "),
+              std::string::npos)
+        << value;
+  }
+  EXPECT_NE(mistakes_of(kRest, {"note=\"a\": b"}).find("got '\"a\"' and then ': b'"),
+            std::string::npos);
+  EXPECT_NE(mistakes_of(kRest, {"note=a\x01"}).find("control characters, got the byte 1"),
+            std::string::npos);
+}
+
+TEST(ConfigMistakes, OfNumbersThatNoFormatHolds) {
+  const auto of = [](const std::string& value) {
+    const std::string text = mistakes_of(cat(kRest, "optim: {lr: ", value, "}\n"));
+    return text.substr(text.find("optim.lr: ") + std::min<std::size_t>(10, text.size()));
+  };
+  EXPECT_EQ(of("1e-310"),
+            "expected 0 or a size from 1.4e-45 to 3.4e+38, because f32 holds no smaller one, got "
+            "1.0e-310");
+  EXPECT_EQ(of("1e-999"), "expected a number, got '1e-999', which 64 bits cannot hold");
+  EXPECT_EQ(of("1e999"), "expected a number, got '1e999', which 64 bits cannot hold");
+  EXPECT_EQ(of("0x1p-3"), "expected a number, got '0x1p-3'");
+  EXPECT_EQ(of(".inf"), "expected a finite number, got '.inf'");
+  EXPECT_EQ(mistakes_of(cat(kRest, "optim: {lr: 1e-40}\n")), "");
+}
+
+// Keys that are at odds: the one that the sentence names, not another of the block.
+TEST(ConfigMistakes, OfKeysAtOddsNameTheOneThatIsMeant) {
+  const std::string text =
+      mistakes_of(kRest, {"sparsity.exclude=[c1]", "sparsity.method=n_m", "sparsity.n=4"});
+  EXPECT_EQ(text,
+            "error: override 'sparsity.n=4': sparsity: expected n below m because n of m weights "
+            "stay, got n 4 and m 4");
 }
 
 TEST(ConfigMistakes, OfAMissingExtendedFileNameTheLineAndTheChain) {

@@ -5,7 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <regex>
 
+#include "framework/number_text.h"
 #include "framework/registry.h"
 #include "tests/support/expect_error.h"
 
@@ -56,6 +58,13 @@ TEST(Options, RefusalsSayWhatWasExpected) {
   EXPECT_EQ(refusal_of(kSizes, std::int64_t{3}), "");
   EXPECT_EQ(refusal_of(kSizes, std::vector<std::int64_t>{3, 0}), "expected at least 1, got 0");
   EXPECT_EQ(refusal_of(kSizes, std::monostate{}), "");
+  OptionField beta = kRate;  // an open interval
+  beta.max = std::nextafter(1.0, 0.0);
+  EXPECT_EQ(refusal_of(beta, std::int64_t{1}), "expected at least 0 and below 1, got 1");
+  EXPECT_EQ(refusal_of(beta, 1.5), "expected at least 0 and below 1, got 1.5");
+  beta.min = std::nextafter(0.0, 1.0);
+  EXPECT_EQ(refusal_of(beta, std::int64_t{0}), "expected above 0 and below 1, got 0");
+  EXPECT_EQ(refusal_of(kRate, 1 + 1e-9), "expected 0 to 1, got 1.000000001");
   OptionField required = kSizes;
   required.required = true;
   EXPECT_NE(refusal_of(required, std::monostate{}), "");
@@ -67,7 +76,40 @@ TEST(Options, ValuesAreWrittenAsInYaml) {
   EXPECT_EQ(to_text(0.1), "0.1");
   EXPECT_EQ(to_text(1.0), "1.0");
   EXPECT_EQ(to_text(std::vector<std::int64_t>{1, 2}), "[1, 2]");
-  EXPECT_EQ(std::stod(to_text(1.0 / 3)), 1.0 / 3);
+  EXPECT_EQ(parse_number<double>(to_text(1.0 / 3)), 1.0 / 3);
+  // As PyYAML reads real numbers, by YAML 1.1: with a point, and a sign in the exponent.
+  const std::regex yaml_1_1("[-+]?([0-9][0-9_]*)\\.[0-9_]*([eE][-+][0-9]+)?|[-+]?\\.inf|\\.nan");
+  for (const double value : {1e-5, 5e-4, 1e6, 1e20, 1.5e-7, 1e300, 1e-310, 4.9e-324, 0.1, 3.0, 1e16,
+                             -0.0, -2.5e-9, 1.0 / 3, HUGE_VAL, -HUGE_VAL}) {
+    const std::string text = to_text(value);
+    EXPECT_TRUE(std::regex_match(text, yaml_1_1)) << text;
+    EXPECT_EQ(parse_number<double>(text).value_or(value), value) << text;  // none: .inf
+  }
+  EXPECT_EQ(to_text(1e-5), "1.0e-05");
+}
+
+// std::stod() throws at a denormal number.
+TEST(Options, NumbersThatF32DoesNotHoldAreRefused) {
+  const OptionField any{.name = "lr", .type = OptionType::number};
+  for (const double value : {0.0, -0.0, 1.5e-45, 1e-40, -1e-39, 3.4e38}) {
+    EXPECT_EQ(refusal_of(any, value), "") << value;
+  }
+  EXPECT_EQ(refusal_of(any, 1e-310),
+            "expected 0 or a size from 1.4e-45 to 3.4e+38, because f32 holds no smaller one, got "
+            "1.0e-310");
+  EXPECT_NE(refusal_of(any, 1e39).find("no larger one, got 1.0e+39"), std::string::npos);
+}
+
+TEST(NumberText, IsTheWholeTextOrNoNumber) {
+  EXPECT_EQ(parse_number<double>("1e-310"), 1e-310);
+  EXPECT_EQ(parse_number<double>("+3.5"), 3.5);
+  EXPECT_EQ(parse_number<int>("+3"), 3);
+  for (const char* text : {"", "+", "+-3", " 1", "1 ", "1x", "0x10", "1e999", "1e-999", "1_000"}) {
+    EXPECT_FALSE(parse_number<double>(text)) << text;
+  }
+  for (const char* text : {"", "1.0", "99999999999", "-", "1e3"}) {
+    EXPECT_FALSE(parse_number<int>(text)) << text;
+  }
 }
 
 TEST(Registry, FindsSuggestsAndRefusesDoubles) {
@@ -93,6 +135,10 @@ TEST(Registry, TheNearestWordAllowsSwapsAndKnowsItsLimits) {
   EXPECT_EQ(nearest_word("paddin", known), "padding");
   EXPECT_EQ(nearest_word("dilation", known), "");
   EXPECT_EQ(nearest_word("", known), "");
+  // A beginning, right or nearly so, of which the shortest word is meant.
+  EXPECT_EQ(nearest_word("kernel", known), "kernel_size");
+  EXPECT_EQ(nearest_word("kernal", {"kernel_size", "kernel_size_of_all"}), "kernel_size");
+  EXPECT_EQ(nearest_word("str", known), "");
 }
 
 }  // namespace

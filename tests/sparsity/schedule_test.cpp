@@ -111,7 +111,8 @@ TEST(SparsityOptions, that_cannot_be_are_refused_in_words) {
   EXPECT_NE(message({{"block", Integers{16}}}).find("[rows, columns]"), Text::npos);
   EXPECT_NE(message({{"block", Integers{0, 1}}}).find("block"), Text::npos);
   EXPECT_NE(message({{"start", 0.9}}).find("start <= end"), Text::npos);
-  EXPECT_NE(message({{"method", Text("n_m")}, {"n", std::int64_t{4}}}).find("n < m"), Text::npos);
+  EXPECT_NE(message({{"method", Text("n_m")}, {"n", std::int64_t{4}}}).find("n below m"),
+            Text::npos);
   EXPECT_NE(message({{"method", Text("n_m")}, {"distribution", Text("erk")}}).find("uniform"),
             Text::npos);
   EXPECT_NE(message({{"method", Text("rigl")}, {"distribution", Text("global")}}).find("global"),

@@ -219,7 +219,6 @@ std::function<int()> declare(CommandLine& app) {
       ->capture_default_str();
   conv->add_option("--precision", arguments->precision,
                    "of all problems: f32, tf32, bf16 or f16 (the last three: cuda)")
-      ->type_name("TEXT:{f32,tf32,bf16,f16}")
       ->one_of({"f32", "tf32", "bf16", "f16"});
   conv->add_option(
           "--layout", arguments->layout,
@@ -227,7 +226,6 @@ std::function<int()> declare(CommandLine& app) {
           "(blocked y, x as nchw), channels_last (all channels of a pixel side by side; halves "
           "have weights of "
           "f32, as a step has them), or both: nchw and blocked")
-      ->type_name("TEXT:{nchw,blocked,blocked_y,channels_last,both}")
       ->one_of({"nchw", "blocked", "blocked_y", "channels_last", "both"});
   conv->add_option(
           "--types", arguments->types,
@@ -252,9 +250,10 @@ std::function<int()> declare(CommandLine& app) {
 CONVSCOPE_REGISTER_COMMAND(
     "bench",
     {.summary = "time convolution algorithms, another library beside them, or whole networks",
-     .usage = "bench conv2d --shapes FILE | --problem TEXT | --ladder NAME [...]  |  bench "
-              "deform_conv2d|sparse_conv --shapes FILE | --problem TEXT [...]  |  bench net "
-              "CONFIG|MODEL|RUN [...]  |  bench sparse_net|exchange [...]",
+     .usage = "bench conv2d --shapes FILE|--problem TEXT|--ladder NAME [options]\n"
+              "bench deform_conv2d|sparse_conv --shapes FILE|--problem TEXT [options]\n"
+              "bench net CONFIG|MODEL|RUN [KEY=VALUE...] [options]\n"
+              "bench sparse_net|exchange [options]",
      .examples = {"bench conv2d --shapes experiments/shapes/resnet18.txt --threads 1",
                   "bench conv2d --problem n=8,c=64,h=56,w=56,k=64,r=3,s=3,pad=1 "
                   "--direction forward --peer onednn --json bench.json",

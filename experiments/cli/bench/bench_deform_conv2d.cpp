@@ -97,14 +97,12 @@ void declare_bench_deform_conv2d(CommandLine& bench, std::function<int()>& run) 
   deform
       ->add_option("--precision", arguments->precision,
                    "of all problems: f32, tf32, bf16 or f16 (the last three: cuda)")
-      ->type_name("TEXT:{f32,tf32,bf16,f16}")
       ->one_of({"f32", "tf32", "bf16", "f16"});
   deform->add_option("--batch", arguments->batch, "of all problems, instead of their own");
   deform
       ->add_option("--layout", arguments->layout,
                    "of all images in memory: nchw, blocked (16 channels of a pixel side by side), "
                    "or both")
-      ->type_name("TEXT:{nchw,blocked,both}")
       ->one_of({"nchw", "blocked", "both"});
   add_timing_options(*deform, arguments->timing);
   deform->callback([arguments, &run] { run = [arguments] { return bench_deform(*arguments); }; });

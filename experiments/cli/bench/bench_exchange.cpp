@@ -48,7 +48,7 @@ int bench_in(ProcessGroup& group, const Arguments& arguments) {
                                      .most_bytes = std::int64_t{arguments.most_mib} << 20};
   const std::vector<ExchangeRow> rows = bench_exchange(group, options);
   if (group.rank() != 0) return 0;
-  print_result(cat(group.size(), " processes on ", one_host ? "one host" : "several hosts", ", ",
+  print_screen(cat(group.size(), " processes on ", one_host ? "one host" : "several hosts", ", ",
                    group.library(), arguments.tree ? ", sums in a tree" : "", "\n",
                    exchange_text(rows, group.size(), one_host, options.order)));
   return 0;

@@ -15,9 +15,9 @@
 #include "experiments/cli/bench/bench_remarks.h"
 #include "experiments/cli/command.h"
 #include "experiments/cli/measure_once.h"
+#include "experiments/cli/words/config_words.h"
 #include "experiments/config/build.h"
 #include "experiments/config/build_pruner.h"
-#include "experiments/config/shipped/shipped_configs.h"
 #include "experiments/run_folder/check_lines.h"
 #include "experiments/run_folder/run_folder.h"
 #include "experiments/trainer/checkpoint.h"
@@ -79,15 +79,6 @@ std::vector<NetMode> modes_of(const std::string& text) {
   return out;
 }
 
-bool names_a_config(const std::string& word) {
-  try {
-    find_config(word);
-    return true;
-  } catch (const Error&) {
-    return false;
-  }
-}
-
 // The checkpoint or model file that was given, or the last one of a run folder; "": neither.
 std::string trained_file(const std::string& net) {
   if (net.ends_with(".safetensors") && std::filesystem::is_regular_file(net)) return net;
@@ -121,36 +112,14 @@ ExperimentConfig config_of(const Arguments& arguments) {
   if (const std::string file = trained_file(arguments.net); !file.empty()) {
     return parse_config_text(checkpoint_config(file), file, {}, overrides);
   }
-  const std::vector<std::string> models = model_types().names();
-  if (model_types().find(arguments.net) != nullptr) {
-    // A data set must be named; none is read.
-    const std::string yaml = cat("name: ", arguments.net, "\ndata: {set: cifar10, root: .}\n",
-                                 "model: {type: ", arguments.net, "}\n",
-                                 "optim: {type: sgd, lr: 0.01, momentum: 0.9}\n");
-    return parse_config_text(yaml, arguments.net, {}, overrides);
-  }
-  if (!std::filesystem::exists(arguments.net) && !names_a_config(arguments.net) &&
-      arguments.net.find_first_of("./") == std::string::npos) {
-    std::vector<std::string> known = models;
-    for (const ShippedConfig& config : shipped_configs()) known.push_back(config.name);
-    const std::string near = nearest_word(arguments.net, known);
-    fail_usage(kCommand,
-               cat("expected a config file, the name of a shipped config (`convscope config list`) "
-                   "or a model (",
-                   join(models), "), got '", arguments.net, "'",
-                   near.empty() ? "" : cat("; did you mean '", near, "'?")));
-  }
-  return load_config(arguments.net, overrides);
+  return config_or_network(kCommand, arguments.net, overrides);
 }
 
-// Image and classes: as asked for, else as the data set has them, for a model by name ImageNet's
-// or, for lenet5, MNIST's.
+// Image and classes: as asked for, else as the data set or the named network has them.
 SampleInfo sample_of(const Arguments& arguments, const ExperimentConfig& config) {
   SampleInfo out;
-  const bool by_name = model_types().find(arguments.net) != nullptr;
-  if (by_name) {
-    const bool small = arguments.net == "lenet5";
-    out = small ? SampleInfo{{1, 28, 28}, 10} : SampleInfo{{3, 224, 224}, 1000};
+  if (is_network_name(arguments.net)) {
+    out = sample_of_network(arguments.net);
   } else if (arguments.image.empty() || arguments.classes == 0) {
     out = sample_info(config);
   }
@@ -169,7 +138,7 @@ SampleInfo sample_of(const Arguments& arguments, const ExperimentConfig& config)
 // Of a set of points the samples that make the batch: no random numbers are places of a grid.
 std::optional<Dataset> points_of(const Arguments& arguments, const ExperimentConfig& config) {
   const DatasetType& type = dataset_types().get(config.data.set);
-  if (!type.point_grid || model_types().find(arguments.net) != nullptr) return std::nullopt;
+  if (!type.point_grid || is_network_name(arguments.net)) return std::nullopt;
   if (!arguments.image.empty() || arguments.classes > 0) {
     fail_usage(kCommand, cat("expected neither --image nor --classes because the batch is samples "
                              "of ",
@@ -266,7 +235,7 @@ int bench(const Arguments& arguments) {
       write_files(arguments, report);  // an interrupted benchmark keeps what it has
     }
   }
-  print_result(net_table(report.rows) + net_legend());
+  print_screen(net_table(report.rows) + net_legend());
   for (const NetBenchRow& row : report.rows) {
     if (row.execution == "planned" || row.execution == "recorded") continue;
     std::cout << name_of(row.mode) << ", batch " << row.batch << ": " << row.execution << "\n";
@@ -306,8 +275,10 @@ void declare_bench_net(CommandLine& app, std::function<int()>& run) {
       ->capture_default_str();
   net->add_option("--rounds", arguments->rounds, "least number of timings of each case")
       ->capture_default_str();
-  net->add_option("--json", arguments->json, "where to write all of it as JSON");
-  net->add_option("--csv", arguments->csv, "where to write the rows as CSV");
+  net->add_option("--json", arguments->json, "where to write all of it as JSON; - is stdout")
+      ->output_file();
+  net->add_option("--csv", arguments->csv, "where to write the rows as CSV; - is stdout")
+      ->output_file();
   net->callback([arguments, &run] { run = [arguments] { return bench(*arguments); }; });
 }
 

@@ -29,8 +29,7 @@ void BenchRemarks::clear() const {
 }
 
 void remark(const std::string& text) {
-  if (text.empty() || global_options().verbosity < 0) return;
-  std::fprintf(stderr, "%s\n", text.c_str());
+  if (!text.empty()) print_remark(text);
 }
 
 void warn_of_load(int threads) {
@@ -40,9 +39,7 @@ void warn_of_load(int threads) {
 
 CpuCeilings ceilings_here() {
   return cpu_ceilings([] {
-    if (global_options().verbosity < 0) return;
-    std::fprintf(stderr, "measuring this machine's ceilings, once, for %s\n",
-                 cpu_ceilings_path().c_str());
+    print_remark(cat("measuring this machine's ceilings, once, for ", cpu_ceilings_path()));
   });
 }
 

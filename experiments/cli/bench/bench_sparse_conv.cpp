@@ -125,7 +125,6 @@ void declare_bench_sparse_conv(CommandLine& bench, std::function<int()>& run) {
   sparse
       ->add_option("--precision", arguments->precision,
                    "of all problems: f32, tf32, bf16 or f16 (the last three: cuda)")
-      ->type_name("TEXT:{f32,tf32,bf16,f16}")
       ->one_of({"f32", "tf32", "bf16", "f16"});
   add_timing_options(*sparse, arguments->timing);
   sparse->callback([arguments, &run] { run = [arguments] { return bench_sparse(*arguments); }; });

@@ -140,7 +140,7 @@ int bench_net(const SparseNetArguments& arguments) {
     fail(ErrorKind::kUnavailable, kCommand,
          "expected an algorithm that accepts the network, but each was left out");
   }
-  print_result(sparse_net_table(report) + sparse_net_legend(peer.has_value()));
+  print_screen(sparse_net_table(report) + sparse_net_legend(peer.has_value()));
   if (!arguments.timing.json.empty()) write_file(arguments.timing.json, sparse_net_json(report));
   if (std::ranges::any_of(bench.rows, [](const SparseNetRow& row) { return !row.wrong.empty(); })) {
     return exit_code(ErrorKind::kRun);

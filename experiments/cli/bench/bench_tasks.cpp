@@ -32,7 +32,6 @@ void add_timing_options(CommandLine& app, TimingArguments& arguments) {
   app.add_option("--weights", arguments.weights,
                  "once: prepared in each call, as in training; often: before the timing, as in "
                  "inference (another library's own layouts have them so, too)")
-      ->type_name("TEXT:{once,often}")
       ->one_of({"once", "often"})
       ->capture_default_str();
   app.add_option("--min-time", arguments.min_time,
@@ -40,8 +39,10 @@ void add_timing_options(CommandLine& app, TimingArguments& arguments) {
       ->capture_default_str();
   app.add_option("--rounds", arguments.rounds, "least number of timings of each algorithm")
       ->capture_default_str();
-  app.add_option("--json", arguments.json, "where to write all of it as JSON");
-  app.add_option("--csv", arguments.csv, "where to write the rows as CSV");
+  app.add_option("--json", arguments.json, "where to write all of it as JSON; - is stdout")
+      ->output_file();
+  app.add_option("--csv", arguments.csv, "where to write the rows as CSV; - is stdout")
+      ->output_file();
 }
 
 void check_timing(const char* command, const TimingArguments& arguments) {

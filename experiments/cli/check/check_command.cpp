@@ -118,7 +118,7 @@ int check(Arguments arguments) {
   if (to_stdout) {
     print_result(check_json(rows, settings, true));
   } else {
-    print_result(one ? check_text(rows[0]) : check_table(rows));
+    print_screen(one ? check_text(rows[0]) : check_table(rows));
   }
   return exit_code_of(rows);
 }

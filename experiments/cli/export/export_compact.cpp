@@ -242,7 +242,7 @@ void export_compact(const ExportArguments& arguments) {
                         gap.largest, gap.of_outputs_up_to);
   }
   text += fmt::format("written     {}\n", arguments.compact);
-  print_result(text);
+  print_screen(text);
 }
 
 }  // namespace convscope

@@ -27,7 +27,7 @@ void export_onnx(const ExportArguments& arguments) {
   text += cat("\nimages      images [N,", trained.sample[0], ",", trained.sample[1], ",",
               trained.sample[2], "], normalised as the config says; result logits [N,",
               trained.classes, "]\nwritten     ", arguments.onnx, ", ", bytes.size(), " bytes\n");
-  print_result(text);
+  print_screen(text);
 }
 
 }  // namespace convscope

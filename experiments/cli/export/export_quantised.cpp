@@ -66,7 +66,7 @@ void export_quantised(const ExportArguments& arguments) {
       gap.largest, gap.of_outputs_up_to, kExportChecks * config.data.batch_size);
   text += fmt::format("written     {}, {} bytes; its parameters in f32 would be {:.0f}\n", path,
                       std::filesystem::file_size(path), f32_bytes);
-  print_result(text);
+  print_screen(text);
 }
 
 }  // namespace convscope

@@ -66,7 +66,7 @@ void export_sparse(const ExportArguments& arguments) {
   text += fmt::format("written     {}, {} bytes; its parameters in f32 would be {:.0f}\n", path,
                       std::filesystem::file_size(path),
                       4.0 * static_cast<double>(again->parameter_count()));
-  print_result(text);
+  print_screen(text);
 }
 
 }  // namespace convscope

@@ -105,9 +105,11 @@ int print_words(const CommandLine& program, const std::vector<std::string>& mark
   std::vector<std::string> words;
   for (const std::string& word : marked) words.push_back(word.substr(word.starts_with(':')));
   const Candidates found = candidates_for(program, words);
-  for (const Candidates::One& one : found.words) std::cout << one.text << "\t" << one.about << "\n";
-  if (found.files) std::cout << ":files\n";
-  if (found.folders) std::cout << ":folders\n";
+  std::string out;
+  for (const Candidates::One& one : found.words) out += cat(one.text, "\t", one.about, "\n");
+  if (found.files) out += ":files\n";
+  if (found.folders) out += ":folders\n";
+  print_result(out);
   return 0;
 }
 
@@ -122,7 +124,7 @@ std::function<int()> declare_completion(CommandLine& app) {
   app.require_subcommand(1);
   return [=, &app] {
     if (asked->parsed()) return print_words(*app.outer(), *words);
-    std::cout << (bash->parsed() ? kBash : zsh->parsed() ? kZsh : kFish);
+    print_result(bash->parsed() ? kBash : zsh->parsed() ? kZsh : kFish);
     return 0;
   };
 }

@@ -10,7 +10,7 @@ namespace {
 
 std::function<int()> declare_man(CommandLine& app) {
   return [&app] {
-    std::cout << man_page(*app.outer());
+    print_result(man_page(*app.outer()));
     return 0;
   };
 }

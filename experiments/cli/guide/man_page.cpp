@@ -46,9 +46,21 @@ std::string terms(const CommandLine& line) {
   return out;
 }
 
+// The lines of a usage, each behind the program's name.
+std::string forms_of(const std::string& usage) {
+  std::string out;
+  for (std::size_t begin = 0; begin <= usage.size();) {
+    const std::size_t end = std::min(usage.find('\n', begin), usage.size());
+    out += (out.empty() ? "" : ".br\n") + std::string(".B convscope ") +
+           escaped(usage.substr(begin, end - begin)) + "\n";
+    begin = end + 1;
+  }
+  return out;
+}
+
 std::string section_of(const CommandLine& line, const std::string& path) {
   std::string out = ".SS \"" + escaped(path) + "\"\n" + escaped(line.description()) + "\n.PP\n" +
-                    ".B convscope " + escaped(usage_of(line, path)) + "\n" + terms(line);
+                    forms_of(usage_of(line, path)) + terms(line);
   if (const Command* command = commands().find(path)) {
     if (!command->examples.empty()) out += ".PP\nExamples:\n.PP\n.nf\n";
     for (const std::string& example : command->examples) {
@@ -115,6 +127,9 @@ the file of MPI; default: that of the launcher
 .TP
 .B NO_COLOR
 1: no colours
+.TP
+.B COLUMNS
+width of text, where no terminal says it
 )";
 
 // Today; or, where a package is to have the same bytes each time, the day that it asks for

@@ -34,7 +34,7 @@ int init(const Arguments& arguments) {
        .model = arguments.model,
        .file = to_stdout ? cat(arguments.data, "_", arguments.model, ".yaml") : file});
   if (to_stdout) {
-    std::cout << text;
+    print_result(text);
     return 0;
   }
   std::error_code error;

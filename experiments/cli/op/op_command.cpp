@@ -122,15 +122,16 @@ std::function<int()> declare(CommandLine& app) {
 }  // namespace convscope
 
 CONVSCOPE_REGISTER_COMMAND(
-    "op",
-    {.summary = "run one operation on NumPy files",
-     .usage = "op conv2d|deform_conv2d|sparse_conv|lsq|net --x X.npy --w W.npy --out-y Y.npy [...]",
-     .examples = {"op conv2d --x x.npy --w w.npy --padding 1 --out-y y.npy",
-                  "op conv2d --x x.npy --w w.npy --dy dy.npy --stride 2,1 --out-dw dw.npy",
-                  "op deform_conv2d --x x.npy --offset offset.npy --mask mask.npy --w w.npy "
-                  "--padding 1 --dy dy.npy --out-y y.npy --out-doffset doffset.npy",
-                  "op sparse_conv --sites sites.npy --x x.npy --w w.npy --submanifold "
-                  "--out-y y.npy",
-                  "op lsq --v v.npy --step s.npy --bits 4 --dy dy.npy --out-dstep ds.npy"},
-     .order = 50,
-     .declare = convscope::declare})
+    "op", {.summary = "run one operation on NumPy files",
+           .usage = "op conv2d|deform_conv2d|sparse_conv --x X.npy --w W.npy [options]\n"
+                    "op lsq --v V.npy --step S.npy [options]\n"
+                    "op net CONFIG [KEY=VALUE...] --x X.npy [options]",
+           .examples = {"op conv2d --x x.npy --w w.npy --padding 1 --out-y y.npy",
+                        "op conv2d --x x.npy --w w.npy --dy dy.npy --stride 2,1 --out-dw dw.npy",
+                        "op deform_conv2d --x x.npy --offset offset.npy --mask mask.npy --w w.npy "
+                        "--padding 1 --dy dy.npy --out-y y.npy --out-doffset doffset.npy",
+                        "op sparse_conv --sites sites.npy --x x.npy --w w.npy --submanifold "
+                        "--out-y y.npy",
+                        "op lsq --v v.npy --step s.npy --bits 4 --dy dy.npy --out-dstep ds.npy"},
+           .order = 50,
+           .declare = convscope::declare})

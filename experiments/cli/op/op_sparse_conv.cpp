@@ -252,7 +252,7 @@ int explain_sparse(const OpSparse& op, const Inputs& inputs, Device device) {
       " pairs for each output site, density ", number_text("%.3g", z.map->in_sites()->density()),
       ", ", number_text("%.4g", z.nominal_flops() * 1e-6), " MFLOP\n");
   for (const Direction direction : kDirections) out += explained(op, z, direction, device);
-  print_result(out +
+  print_screen(out +
                "* is taken: of auto the least estimate. ms are estimates; limit: what most of "
                "them is;\nproducts: executed / those of pairs; workspace and prepared "
                "weights are in MiB.\n");
@@ -331,7 +331,6 @@ void declare_op_sparse_conv(CommandLine& op, std::function<int()>& run) {
   app->add_option("--precision", sparse->precision,
                   "how f4 files are multiplied: f32, tf32, bf16 or f16 (the last three: cuda); "
                   "results are f4 again")
-      ->type_name("TEXT:{f32,tf32,bf16,f16}")
       ->one_of({"f32", "tf32", "bf16", "f16"});
   app->add_flag("--explain", sparse->explain,
                 "runs nothing: says what each algorithm would cost, which is taken and why");

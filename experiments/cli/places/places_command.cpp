@@ -265,6 +265,6 @@ CONVSCOPE_REGISTER_COMMAND(
     "places", {.summary = "a figure (SVG) of where a deformable convolution reads test images",
                .usage = "places RUN [--layer NAME] [--images N] [-o FILE]",
                .examples = {"places runs/deform_digits/deformable",
-                            "places runs/deform_digits/deformable --layer d1"},
+                            "places runs/deform_digits/deformable --layer d2"},
                .order = 36,
                .declare = convscope::declare_places})

@@ -78,7 +78,7 @@ int sites(const SitesArguments& arguments) {
   if (!arguments.out_sites.empty()) {
     write_npy(arguments.out_sites, input->in_users_order(input->coordinates()));
   }
-  print_result(cat(input->count(), " sites in ", input->grid().text(), "\n\n",
+  print_screen(cat(input->count(), " sites in ", input->grid().text(), "\n\n",
                    table_of(submanifold, plain)));
   return 0;
 }
@@ -102,8 +102,9 @@ std::function<int()> declare_sites(CommandLine& app) {
       ->capture_default_str();
   app.add_option("--batch-index", arguments->batch, "which image or volume is drawn")
       ->capture_default_str();
-  app.add_option("-o,--out", arguments->figure, "where to write the figure, SVG")
-      ->type_name("FILE");
+  app.add_option("-o,--out", arguments->figure, "where to write the figure, SVG; - is stdout")
+      ->type_name("FILE")
+      ->output_file();
   app.add_option("--out-sites", arguments->out_sites, "where to write the coordinates, .npy")
       ->type_name("FILE");
   return [arguments] { return sites(*arguments); };

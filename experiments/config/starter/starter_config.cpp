@@ -50,7 +50,7 @@ Recipe recipe_for(const StarterRequest& request) {
   }
   const Shape image =
       data.sample_shape ? data.sample_shape(Options(data.fields)) : Shape{3, 224, 224};
-  Recipe out = {{"name", config::name_from_file(request.file)},
+  Recipe out = {{"name", config::quoted_if_needed(config::name_from_file(request.file))},
                 {"seed", "1"},
                 {"device", "cpu"},
                 {"data.set", request.data},
@@ -131,9 +131,7 @@ class Writer {
     const auto* word = std::get_if<std::string>(&standard);
     const bool none =
         std::holds_alternative<std::monostate>(standard) || (word != nullptr && word->empty());
-    const std::string text = none              ? ""
-                             : word != nullptr ? config::quoted_if_needed(*word, false)
-                                               : to_text(standard);
+    const std::string text = none ? "" : config::yaml_text(standard);
     const auto chosen = recipe_.find(entry.path);
     const std::string value = chosen != recipe_.end() ? chosen->second : text;
     if (!value.empty()) line += " " + value;
@@ -165,10 +163,11 @@ std::string starter_config(const StarterRequest& request) {
     }
     here->field = &key.field;
   }
+  const std::string file = config::printable(request.file);  // a line break would end the comment
   return cat("# ", request.model, " on ", request.data,
              ". A line that begins with # holds a default; take the # away to change it.\n"
              "# Train:          convscope run ",
-             request.file, "\n# Try a value:    convscope run ", request.file,
+             file, "\n# Try a value:    convscope run ", file,
              " optim.lr=0.02\n# Keys of lists and layers too: convscope config keys\n",
              Writer(recipe).text(root));
 }

@@ -142,6 +142,24 @@ class Plots(list[Plot]):
     def __repr__(self) -> str:
         return f"<figures {', '.join(one.kind for one in self) or '(none)'}>"
 
+    def save(self, path: Path) -> None:
+        """Writes one figure to a file that ends in .svg; several to a folder, each under its kind."""
+        if len(self) == 1:
+            self[0].save(path)
+            return
+        if not self:
+            raise ArgumentError("[plot] expected a figure to save, got none: " + "; ".join(self.left_out))
+        folder = os.fspath(path)
+        if folder.endswith(".svg"):
+            raise ArgumentError(f"[plot] expected a folder for {len(self)} figures, got {folder}; choose one "
+                                f"by its kind, as in plots[\"{self[0].kind}\"].save(path)")
+        try:
+            os.makedirs(folder, exist_ok=True)
+        except OSError as error:
+            raise FileError(f"[plot] expected to make the folder {folder}, got: {error.strerror}") from None
+        for one in self:
+            one.save(os.path.join(folder, one.kind + ".svg"))
+
     def _repr_html_(self) -> str:
         return "\n".join(f"<div>{one.svg}</div>" for one in self)
 

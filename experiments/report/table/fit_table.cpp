@@ -2,9 +2,6 @@
 // fit_table.cpp: a table that fits a terminal.
 #include "experiments/report/table/fit_table.h"
 
-#include <sys/ioctl.h>
-#include <unistd.h>
-
 #include <algorithm>
 
 #include "framework/check.h"
@@ -73,12 +70,6 @@ FittedTable fit_table(const TextTable& given, std::size_t width,
     if (!kept && !below) out.left_out.push_back(column.name);
   }
   return out;
-}
-
-std::size_t terminal_width() {
-  winsize size{};
-  if (isatty(STDOUT_FILENO) != 1 || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0) return 0;
-  return size.ws_col;
 }
 
 }  // namespace convscope

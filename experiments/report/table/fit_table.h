@@ -21,8 +21,4 @@ struct FittedTable {
 CONVSCOPE_API FittedTable fit_table(const TextTable& table, std::size_t width,
                                     const std::vector<std::string>& order,
                                     const std::vector<std::string>& stay);
-
-// Columns of the terminal that stdout is; 0 when it is none.
-CONVSCOPE_API std::size_t terminal_width();
-
 }  // namespace convscope

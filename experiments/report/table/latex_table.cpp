@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <utility>
 
 #include "experiments/report/csv_table.h"
+#include "framework/number_text.h"
 #include "framework/registry.h"
 
 namespace convscope {
@@ -42,12 +44,11 @@ bool is_number(const TableCell& cell) {
 
 // "1.2e-05" is 1.2 times a power of ten, "-3" has a minus and no hyphen.
 std::string number_text(const std::string& text) {
-  const std::size_t mark = text.find('e');
-  if (mark == std::string::npos || text.find_first_of("0123456789") == std::string::npos) {
-    return text.starts_with("-") ? "$" + text + "$" : text;
-  }
-  const int power = std::stoi(text.substr(mark + 1));
-  return cat("$", text.substr(0, mark), " \\times 10^{", power, "}$");
+  const std::size_t mark = std::min(text.find('e'), text.size());
+  const std::optional<int> power =
+      parse_number<int>(std::string_view(text).substr(std::min(mark + 1, text.size())));
+  if (!power) return text.starts_with("-") ? "$" + text + "$" : text;
+  return cat("$", text.substr(0, mark), " \\times 10^{", *power, "}$");
 }
 
 std::string latex_cell(const TableCell& cell, int digits) {

@@ -12,6 +12,7 @@
 #include "framework/io/bytes.h"
 #include "framework/io/clean_text.h"
 #include "framework/io/json_text.h"
+#include "framework/number_text.h"
 
 namespace convscope {
 namespace {
@@ -81,9 +82,11 @@ std::map<std::size_t, SlurmTask> parse_slurm_tasks(const std::string& text) {
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
     std::vector<std::string> cells = cells_of(line);
-    if (cells.size() < 3 || !is_number(cells[0])) continue;
+    const std::optional<std::size_t> task =
+        cells.size() < 3 ? std::nullopt : parse_number<std::size_t>(cells[0]);
+    if (!task) continue;
     cells.resize(4);
-    out[std::stoul(cells[0])] = {.state = cells[1], .reason = cells[2], .node = cells[3]};
+    out[*task] = {.state = cells[1], .reason = cells[2], .node = cells[3]};
   }
   return out;
 }

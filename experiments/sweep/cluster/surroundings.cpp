@@ -8,6 +8,7 @@
 #include "experiments/sweep/cluster/slurm_calls.h"
 #include "framework/check.h"
 #include "framework/io/clean_text.h"
+#include "framework/number_text.h"
 
 namespace convscope {
 namespace {
@@ -17,7 +18,9 @@ std::string variable(const char* name) {
   return value == nullptr ? "" : clean_line(value).substr(0, 64);
 }
 
-int number(const char* name) { return std::clamp(std::atoi(variable(name).c_str()), 0, 1 << 20); }
+int number(const char* name) {
+  return std::clamp(parse_number<int>(variable(name)).value_or(0), 0, 1 << 20);
+}
 
 int first_number(std::initializer_list<const char*> names) {
   for (const char* name : names) {

@@ -48,6 +48,9 @@ TEST(Ply, AsciiAndBinaryGiveTheSamePoints) {
     dos.replace(at, 1, "\r\n");
   }
   expect_both_points(ply(dos));
+  std::string blank = kAscii;  // behind the words of the header
+  blank.insert(blank.find("end_header") + 10, " \t");
+  expect_both_points(ply(blank));
   std::string binary =
       "ply\nformat binary_little_endian 1.0\nelement face 2\n"
       "property list uchar int vertex_index\n" +

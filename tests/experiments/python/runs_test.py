@@ -140,6 +140,13 @@ class Runs(unittest.TestCase):
         path = pathlib.Path(self.folder.name) / "curves.svg"
         plots[0].save(path)
         self.assertEqual(path.read_text(), plots[0].svg)
+        convscope.plot(self.runs, "curves").save(path)
+        self.assertEqual(path.read_text(), plots[0].svg)
+        plots.save(path.parent / "figures")
+        self.assertEqual(sorted(one.name for one in (path.parent / "figures").iterdir()),
+                         ["curves.svg", "memory.svg"])
+        with self.assertRaisesRegex(TypeError, "expected a folder for 2 figures"):
+            plots.save(path)
         self.assertTrue(any(sentence.startswith("sparsity") for sentence in
                             convscope.plot(self.runs).left_out))
 

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "experiments/report/table/fit_table.h"
+#include "experiments/report/table/fit_text.h"
 
 namespace convscope {
 namespace {
@@ -73,6 +74,33 @@ TEST(FitTable, cuts_long_texts_and_then_leaves_out_the_least_important) {
   EXPECT_EQ(narrow.table.rows[1].size(), 2u);
   const FittedTable narrower = fit_table(wide(), 10, {"reason", "acc"}, {"id"});
   EXPECT_EQ(narrower.left_out, (std::vector<std::string>{"acc", "reason"}));
+}
+
+TEST(FitText, breaks_long_lines_below_their_last_column) {
+  EXPECT_EQ(fit_text("name   a sentence that is longer than the forty places of a line\nend\n", 40),
+            "name   a sentence that is longer than\n       the forty places of a line\nend\n");
+  EXPECT_EQ(fit_text("  a paragraph without columns, which has an indentation", 40),
+            "  a paragraph without columns, which has\n    an indentation");
+  EXPECT_EQ(fit_text("n=1,c=64,h=28,w=28,k=64,r=3,s=3,stride=1,pad=1 wide\n", 40),
+            "n=1,c=64,h=28,w=28,k=64,r=3,s=3,\n  stride=1,pad=1 wide\n");
+  const std::string short_lines = "a  b\n\n| c |\n";
+  EXPECT_EQ(fit_text(short_lines, 40), short_lines);
+  EXPECT_EQ(fit_text(std::string(300, 'x'), 0), std::string(300, 'x'));
+}
+
+TEST(FitText, makes_several_tables_of_one_that_is_too_wide) {
+  EXPECT_EQ(fit_text("| name | first value | second value | third |\n"
+                     "| ---- | ----------- | ------------ | ----- |\n"
+                     "| a    | 1           | 2            | 3     |\n",
+                     40),
+            "| name | first value | second value |\n| ---- | ----------- | ------------ |\n"
+            "| a    | 1           | 2            |\n\n| name | third |\n| ---- | ----- |\n"
+            "| a    | 3     |\n");
+  EXPECT_EQ(fit_text("algorithm  median of ms  another value  last\n"
+                     "a                  1.5            2.5     3\n",
+                     40),
+            "algorithm  median of ms  another value\na                  1.5            2.5\n\n"
+            "algorithm  last\na            3\n");
 }
 
 TEST(FitTable, cuts_between_characters) {

@@ -58,7 +58,9 @@ TEST(Terminal, of_80_columns_holds_every_line_of_the_table) {
     EXPECT_LE(shown_width(line), 80u) << line;
   }
   EXPECT_EQ(rows, 4) << text;
-  EXPECT_NE(text.find("| acc "), std::string::npos) << text;
+  for (const char* name : {"| acc ", "| avg_forward ", "avg_backward ", "avg_backward_mem "}) {
+    EXPECT_NE(text.find(name), std::string::npos) << name << "\n" << text;
+  }
   EXPECT_NE(text.find("\nall rows: name lenet, batch_size 64"), std::string::npos) << text;
   // Who names the columns gets them, however wide they are.
   const std::string asked = on_terminal({kProgram, "report", root.path(), "--columns", "all"}, 80);

@@ -7,6 +7,10 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "experiments/sweep/sweep_members.h"
+#include "experiments/sweep/sweep_status.h"
+#include "tests/support/temporary_folder.h"
+
 namespace convscope {
 namespace {
 
@@ -35,6 +39,23 @@ SweepOutcome done(double acc, double forward) {
 // Members run seed by seed: a b a b a b.
 std::vector<SweepOutcome> all_done() {
   return {done(90, 0.1), done(50, 0.2), done(92, 0.2), done(50, 0.2), done(97, 0.3), done(50, 0.2)};
+}
+
+// A member that nobody has begun has no config in the folder yet.
+TEST(SweepStatus, shows_the_epochs_of_members_that_are_still_to_do) {
+  const testing::TemporaryFolder folder;
+  SweepMembers members;
+  members.plan = parse_sweep_text(
+      "data: {set: synthetic_digits}\nmodel: {type: lenet5}\ntrain: {epochs: 3}\n"
+      "sweep: {members: [{name: a}, {name: b, train.epochs: 2}]}\n",
+      "s.yaml");
+  write_sweep_members(folder.path(), members);
+  const TextTable table = sweep_status(folder.path()).table;
+  const auto at = std::ranges::find(table.columns, "epochs", &TextTable::Column::name);
+  const auto column = static_cast<std::size_t>(at - table.columns.begin());
+  ASSERT_EQ(table.rows.size(), 2u);
+  EXPECT_EQ(cell_text(table.rows[0].at(column), 0), "3");
+  EXPECT_EQ(cell_text(table.rows[1].at(column), 0), "2");
 }
 
 TEST(SweepTable, has_mean_and_deviation_over_the_seeds) {

@@ -46,6 +46,16 @@ TEST_F(Npz, ReadsWhatItWrote) {
   EXPECT_EQ(read_npz(path_).size(), 0u);
 }
 
+// `zip -z` writes one behind the directory, whose end says how long it is.
+TEST_F(Npz, ReadsAnArchiveWithAComment) {
+  std::string file = file_;
+  file[file.size() - 2] = 7;
+  EXPECT_EQ(parse(file + "made by").size(), 2u);
+  EXPECT_EQ(parse(file + "PK\x05\x06..x").size(), 2u);
+  EXPECT_ERROR(ErrorKind::kData, "ends with the directory", parse(file + "made b"));
+  EXPECT_ERROR(ErrorKind::kData, "ends with the directory", parse(file + "made by x"));
+}
+
 TEST_F(Npz, RefusesEveryTruncation) {
   for (std::size_t bytes = 0; bytes < file_.size(); ++bytes) {
     EXPECT_ERROR(ErrorKind::kData, "t.npz", parse(file_.substr(0, bytes)));

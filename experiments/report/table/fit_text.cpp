@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+// fit_text.cpp: text for people, broken so that it fits a screen.
+#include "experiments/report/table/fit_text.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <utility>
+#include <vector>
+
+#include "experiments/report/text_table.h"
+#include "framework/number_text.h"
+
+namespace convscope {
+namespace {
+
+constexpr std::size_t kNone = std::string_view::npos;
+constexpr std::size_t kLeastWidth = 40;  // a narrower screen breaks the lines by itself
+
+using Lines = std::vector<std::string>;
+
+Lines lines_of(std::string_view text) {
+  Lines out;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    out.emplace_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return out;
+}
+
+// Words, and the pieces behind the commas of those that are longer than `room`.
+Lines words_of(std::string_view text, std::size_t room) {
+  Lines out;
+  for (std::size_t begin = text.find_first_not_of(' '); begin != kNone;) {
+    const std::size_t end = std::min(text.find(' ', begin), text.size());
+    std::string_view word = text.substr(begin, end - begin);
+    begin = text.find_first_not_of(' ', end);
+    while (shown_width(std::string(word)) > room) {
+      const std::size_t comma = word.substr(0, room).find_last_of(",;|");
+      if (comma == kNone || comma + 1 == word.size()) break;
+      out.push_back(std::string(word.substr(0, comma + 1)) + '\b');  // goes on without a blank
+      word.remove_prefix(comma + 1);
+    }
+    out.emplace_back(word);
+  }
+  return out;
+}
+
+// Where the second column of a line such as "  name   what it means" begins; its indentation and a
+// little more where it has none.
+std::size_t hanging_column(const std::string& line, std::size_t width) {
+  const std::size_t indent = std::min(line.find_first_not_of(' '), line.size());
+  const std::size_t gap = line.find("  ", indent);
+  const std::size_t column = gap == kNone ? kNone : line.find_first_not_of(' ', gap);
+  return column != kNone && column <= width / 2 ? column : indent + 2;
+}
+
+std::string wrapped(const std::string& line, std::size_t width) {
+  if (shown_width(line) <= width) return line + "\n";
+  const std::size_t column = hanging_column(line, width);
+  // What is before the second column keeps its blanks.
+  const std::size_t indent = std::min(line.find_first_not_of(' '), line.size());
+  const bool has_column =
+      column > indent + 2 || line.substr(indent, column - indent).ends_with("  ");
+  const std::size_t begin = has_column ? column : indent;
+  return hanging_text(line.substr(0, begin), std::string_view(line).substr(begin), column, width);
+}
+
+// Columns of tables with bars: "| a | b |"; each begins behind a bar.
+std::vector<Lines> cells_of_bars(const Lines& block) {
+  std::vector<Lines> out;
+  for (const std::string& line : block) {
+    Lines cells;
+    for (std::size_t begin = 1; begin < line.size();) {
+      std::size_t end = line.find('|', begin);
+      while (end != kNone && line[end - 1] == '\\') end = line.find('|', end + 1);
+      if (end == kNone) break;
+      cells.push_back(line.substr(begin, end - begin));
+      begin = end + 1;
+    }
+    out.push_back(std::move(cells));
+  }
+  return out;
+}
+
+// Columns that are set apart by two blanks or more in every line; one where there are none.
+std::vector<Lines> cells_of_blanks(const Lines& block) {
+  std::size_t longest = 0;
+  for (const std::string& line : block) longest = std::max(longest, line.size());
+  std::vector<bool> blank(longest + 2, true);
+  for (const std::string& line : block) {
+    for (std::size_t i = 0; i < line.size(); ++i) {
+      if (line[i] != ' ') blank[i] = false;
+    }
+  }
+  std::vector<std::size_t> starts = {0};
+  std::size_t indent = 0;
+  while (indent < longest && blank[indent]) ++indent;
+  for (std::size_t i = indent + 2; i < longest; ++i) {
+    if (!blank[i] && blank[i - 1] && blank[i - 2]) starts.push_back(i - 2);
+  }
+  std::vector<Lines> out;
+  for (const std::string& line : block) {
+    Lines cells;
+    for (std::size_t k = 0; k < starts.size(); ++k) {
+      const std::size_t end = k + 1 < starts.size() ? starts[k + 1] : longest;
+      const std::size_t from = std::min(starts[k], line.size());
+      std::string cell = line.substr(from, std::min(end, line.size()) - from);
+      cell.resize(end - starts[k], ' ');
+      cells.push_back(std::move(cell));
+    }
+    out.push_back(std::move(cells));
+  }
+  return out;
+}
+
+// Several tables below each other, each with the first column; "" where that does not fit, either.
+std::string split_table(const std::vector<Lines>& rows, std::size_t width, bool bars) {
+  const std::size_t count = rows.front().size();
+  const auto same = [&](const Lines& cells) { return cells.size() == count; };
+  if (count < 3 || !std::ranges::all_of(rows, same)) return "";
+  const std::size_t bar = bars ? 1 : 0;
+  std::vector<std::size_t> widths;
+  for (std::size_t k = 0; k < count; ++k) {
+    std::size_t most = 0;
+    for (const Lines& cells : rows) most = std::max(most, shown_width(cells[k]));
+    widths.push_back(most + bar);
+  }
+  const std::size_t first = widths[0] + bar;
+  std::string out;
+  for (std::size_t begin = 1; begin < count;) {
+    std::size_t end = begin, used = first;
+    while (end < count && used + widths[end] <= width) used += widths[end++];
+    if (end == begin) return "";
+    if (!out.empty()) out += "\n";
+    for (const Lines& cells : rows) {
+      std::string line = bars ? "|" : "";
+      for (std::size_t k = 0; k < count; ++k) {
+        if (k == 0 || (k >= begin && k < end)) line += cells[k] + (bars ? "|" : "");
+      }
+      if (!bars) line.erase(line.find_last_not_of(' ') + 1);
+      out += line + "\n";
+    }
+    begin = end;
+  }
+  return out;
+}
+
+std::string fitted_block(const Lines& block, std::size_t width) {
+  const auto too_wide = [&](const std::string& line) { return shown_width(line) > width; };
+  std::string out;
+  if (block.size() > 1 && std::ranges::any_of(block, too_wide)) {
+    const bool bars = block.front().starts_with('|');
+    out = split_table(bars ? cells_of_bars(block) : cells_of_blanks(block), width, bars);
+    if (!out.empty()) return out;
+  }
+  for (const std::string& line : block) out += wrapped(line, width);
+  return out;
+}
+
+// A table ends where its lines lose or win the bars or their indentation.
+bool goes_on(const std::string& before, const std::string& line) {
+  if (before.empty() || line.empty()) return false;
+  return before.starts_with('|') == line.starts_with('|') &&
+         before.find_first_not_of(' ') == line.find_first_not_of(' ');
+}
+
+}  // namespace
+
+std::size_t screen_width(int descriptor) {
+  winsize size{};
+  const bool terminal = isatty(descriptor) == 1 && ioctl(descriptor, TIOCGWINSZ, &size) == 0;
+  if (terminal && size.ws_col > 0) return size.ws_col;
+  const char* const columns = std::getenv("COLUMNS");
+  return columns == nullptr ? 0 : parse_number<std::uint16_t>(columns).value_or(0);
+}
+
+std::string hanging_text(std::string first, std::string_view paragraph, std::size_t column,
+                         std::size_t width) {
+  std::string out, line = std::move(first);
+  bool begins = true;
+  for (std::string& word : words_of(paragraph, width > column ? width - column : 1)) {
+    const bool goes_on = word.ends_with('\b');
+    if (goes_on) word.pop_back();
+    if (!begins && shown_width(line) + shown_width(word) > width) {
+      out += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+      line = std::string(column, ' ');
+    }
+    line += word + (goes_on ? "" : " ");
+    begins = false;
+  }
+  return out + line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
+}
+
+std::string fit_text(std::string_view text, std::size_t width) {
+  if (width == 0) return std::string(text);
+  width = std::max(width, kLeastWidth);
+  std::string out;
+  Lines block;
+  for (std::string& line : lines_of(text)) {
+    if (!block.empty() && !goes_on(block.back(), line)) {
+      out += fitted_block(block, width);
+      block.clear();
+    }
+    block.push_back(std::move(line));
+  }
+  if (!block.empty()) out += fitted_block(block, width);
+  if (!text.ends_with('\n') && !out.empty()) out.pop_back();
+  return out;
+}
+
+}  // namespace convscope
