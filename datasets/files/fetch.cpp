@@ -2,9 +2,15 @@
 // fetch.cpp: gets a published data set from its mirrors, and checks what lies on the disk.
 #include "datasets/files/fetch.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <filesystem>
+#include <functional>
 #include <set>
 #include <system_error>
 
@@ -87,6 +93,27 @@ void make_folder(const std::string& folder) {
          cat("expected to make the folder ", folder, ", got: ", error.message()));
   }
 }
+
+// One process at a time fetches into a folder: two would append to the same part of a file. A file
+// system without locks has no turns.
+class Turn {
+ public:
+  Turn(const std::string& folder, const std::function<void(const std::string&)>& say)
+      : folder_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+    if (folder_ < 0 || ::flock(folder_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
+    say(cat("another process fetches into ", folder, "; waiting for it"));
+    while (::flock(folder_, LOCK_EX) != 0 && errno == EINTR) {
+    }
+  }
+  ~Turn() {
+    if (folder_ >= 0) ::close(folder_);
+  }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+
+ private:
+  const int folder_;
+};
 
 void remove(const std::string& path) {
   std::error_code ignored;
@@ -247,6 +274,7 @@ void fetch(const PublishedSet& set, const std::string& folder, const FetchEvents
     if (events.say) events.say(line);
   };
   make_folder(folder);
+  const Turn turn(folder, say);
   const std::vector<FileReport> there = check_files(set, folder);
   if (std::ranges::all_of(there, [](const FileReport& f) { return f.sound; })) {
     say(cat(set.name, " is complete in ", folder));

@@ -5,6 +5,7 @@
 
 #include "experiments/cli/command.h"
 #include "experiments/report/index/index_page.h"
+#include "experiments/run_folder/files/own_file.h"
 #include "framework/io/atomic_file.h"
 
 namespace convscope {
@@ -30,7 +31,10 @@ int write_index(const IndexArguments& arguments) {
   }
   fs::path page = arguments.output;
   if (arguments.output.empty()) page = arguments.folder;
-  if (fs::is_directory(page, error)) page /= "index.html";
+  if (fs::is_directory(page, error)) {
+    page = arguments.output.empty() ? fs::path(own_path(page.string(), "index.html"))
+                                    : page / "index.html";
+  }
   const std::string whole = fs::absolute(arguments.folder).lexically_normal().string();
   const fs::path named = whole.ends_with('/') ? fs::path(whole).parent_path() : fs::path(whole);
   const std::string text = index_page("Runs in " + named.filename().string(), index,

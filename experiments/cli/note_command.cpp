@@ -31,8 +31,13 @@ RunSummary summary_of_folder(const std::string& folder) {
 
 int note(const Arguments& a) {
   const std::string folder = resolve_run(a.run);
+  const bool changes = a.has_text || !a.add.empty() || !a.remove.empty();
   RunSummary summary = summary_of_folder(folder);
-  if (a.has_text || !a.add.empty() || !a.remove.empty()) {
+  if (changes) {
+    // Refuses while another process works on the run: that one would write over it. The summary is
+    // read once more, because another process may have written it until now.
+    const RunFolder held = RunFolder::reopen(folder);
+    summary = summary_of_folder(folder);
     std::vector<std::string> tags = tags_of_text(summary.tags);
     for (const std::string& tag : a.add) {
       if (std::ranges::find(tags, tag) == tags.end()) tags.push_back(tag);
@@ -48,8 +53,7 @@ int note(const Arguments& a) {
     if (a.has_text) summary.note = a.text;
     check_note(summary.note);
     summary.tags = join(tags, ", ");
-    // Refuses while another process works on the run: that one would write over it.
-    RunFolder::reopen(folder).write("summary.json", to_json_text(summary));
+    held.write("summary.json", to_json_text(summary));
   }
   print_screen(cat("tags   ", summary.tags.empty() ? "-" : summary.tags, "\nnote   ",
                    summary.note.empty() ? "-" : summary.note, "\n"));

@@ -9,6 +9,7 @@
 #include "experiments/cli/command.h"
 #include "experiments/report/chart/convert_svg.h"
 #include "experiments/report/html/html_report.h"
+#include "experiments/run_folder/files/own_file.h"
 #include "experiments/run_folder/run_folder.h"
 #include "experiments/run_folder/run_search.h"
 #include "framework/io/atomic_file.h"
@@ -127,6 +128,7 @@ void remove_old(const DrawnPlots& drawn, const std::string& sentence, const fs::
 void write_figures(const PlotArguments& arguments, const std::vector<std::string>& remarks,
                    const DrawnPlots& drawn, const std::string& given, const fs::path& folder) {
   for (const std::string& sentence : remarks) remark(sentence);
+  if (arguments.output.empty()) refuse_link(folder.string());
   for (const std::string& sentence : drawn.left_out) {
     remark(sentence);
     if (!to_one_file(arguments)) remove_old(drawn, sentence, folder);
@@ -145,7 +147,9 @@ void write_figures(const PlotArguments& arguments, const std::vector<std::string
       continue;
     }
     for (const std::string& format : kFormats) {
-      const fs::path path = folder / cat(each.kind, ".", format);
+      const fs::path path = arguments.output.empty()
+                                ? fs::path(own_path(folder.string(), cat(each.kind, ".", format)))
+                                : folder / cat(each.kind, ".", format);
       std::error_code error;
       if (std::ranges::find(arguments.formats, format) != arguments.formats.end()) {
         write_figure(arguments, svg, path);
@@ -203,9 +207,10 @@ int plot_runs(const PlotArguments& arguments) {
   const std::string given = paths.size() == 1 ? "1 run was" : cat(paths.size(), " runs were");
   write_figures(arguments, set.remarks, drawn, given, folder);
   if (!wants_page(arguments)) return 0;
-  const fs::path page = !arguments.html.empty()    ? fs::path(arguments.html)
-                        : arguments.output.empty() ? base / "report.html"
-                                                   : folder / "report.html";
+  const fs::path page = !arguments.html.empty() ? fs::path(arguments.html)
+                        : arguments.output.empty()
+                            ? fs::path(own_path(base.string(), "report.html"))
+                            : folder / "report.html";
   const bool one_run = paths.size() == 1 && arguments.kinds.empty();
   const fs::path named = fs::absolute(base).lexically_normal();
   write(page,

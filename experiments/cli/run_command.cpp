@@ -119,7 +119,8 @@ int train(TrainingSetup& setup, RunFolder& folder, bool resume) {
   print_row(trainer, folder);
   const RunStatus status = read_run_status(folder.path());
   if (code == 0 && status.state == "DONE") {
-    progress.line(cat("done   report: ", folder.file("report.html")));
+    progress.line(status.reason.empty() ? cat("done   report: ", folder.file("report.html"))
+                                        : "done   without a report");
   } else if (code == 0) {
     progress.line(cat("paused after epoch ", status.epoch, " of ", setup.epochs,
                       "; go on with: convscope run --resume ", folder.path()));
@@ -171,14 +172,17 @@ int run_first(const RunArguments& arguments) {
     print_result(to_yaml(*config));
     return 0;
   }
-  if (resumed && read_run_status(*resumed).state == "DONE") {
+  const auto is_finished = [&] {
+    if (!resumed || read_run_status(*resumed).state != "DONE") return false;
     print_remark(cat("run    ", *resumed, " is finished already"));
     print_screen(to_markdown({read_run_row(*resumed)}, core_columns()));
-    return 0;
-  }
+    return true;
+  };
+  if (is_finished()) return 0;
   measure_this_machine_once();
   if (resumed) {
     RunFolder folder = RunFolder::reopen(*resumed);
+    if (is_finished()) return 0;  // by the process that had it until now
     KeptChoices::take_over(folder.path());
     tell_others(*config, /*resumes=*/true, arguments.epochs_limit);
     TrainingSetup setup = setup_training(*config);

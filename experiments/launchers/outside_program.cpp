@@ -17,6 +17,7 @@
 #include <filesystem>
 #include <sstream>
 
+#include "experiments/run_folder/files/own_file.h"
 #include "framework/check.h"
 #include "framework/io/bytes.h"
 #include "framework/io/clean_text.h"
@@ -153,7 +154,7 @@ OutsideProcess::OutsideProcess(const std::vector<std::string>& words, std::strin
   std::vector<char*> argv;
   for (std::string& word : kept) argv.push_back(word.data());
   argv.push_back(nullptr);
-  const int file = open(log_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+  const int file = open_own(log_, O_WRONLY | O_CREAT | O_TRUNC);
   if (file < 0) {
     fail(ErrorKind::kIo, "sweep", cat("expected to open ", log_, ", got: ", std::strerror(errno)));
   }

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <sstream>
 
+#include "experiments/run_folder/files/own_file.h"
 #include "framework/io/bytes.h"
 
 namespace convscope {
@@ -45,7 +46,7 @@ std::int64_t bytes_until_step(const std::string& path, std::int64_t step) {
 }
 
 AppendFile::AppendFile(std::string path, std::int64_t keep_bytes) : path_(std::move(path)) {
-  descriptor_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0644);
+  descriptor_ = open_own(path_, O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK);
   if (descriptor_ < 0) fail_at(path_, "open", errno);
   struct stat facts {};
   if (fstat(descriptor_, &facts) == 0 && facts.st_size < keep_bytes) keep_bytes = facts.st_size;

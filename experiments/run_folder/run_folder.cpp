@@ -15,9 +15,12 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <sstream>
+#include <thread>
 #include <utility>
 
 #include "experiments/run_folder/append_file.h"
+#include "experiments/run_folder/files/own_file.h"
 #include "experiments/run_folder/run_owner.h"
 #include "experiments/run_folder/run_search.h"
 #include "experiments/run_folder/stillborn.h"
@@ -33,6 +36,8 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr double kHeartbeatLimitSeconds = 120;  // older: nobody is there any more
+// A command that changes a file of a run, such as `note`, holds it for a moment.
+constexpr std::chrono::seconds kPatience{3};
 
 [[noreturn]] void fail_io(const std::string& sentence, int error) {
   fail(ErrorKind::kIo, "run folder", cat(sentence, ", got: ", std::strerror(error)));
@@ -42,6 +47,11 @@ std::string host_name() {
   char name[256] = {};
   if (gethostname(name, sizeof name - 1) != 0) return "unknown";
   return name;
+}
+
+// What a claim says of its holder.
+std::string this_process() {
+  return cat(static_cast<std::int64_t>(getpid()), " ", host_name(), "\n");
 }
 
 void create_folders(const std::string& path) {
@@ -61,7 +71,7 @@ std::string time_text(double unix_seconds, const char* format) {
 // The lock ends with the process, however that ends. Returns -1 when another process has it.
 int try_lock(const std::string& folder) {
   const std::string path = folder + "/.lock";
-  const int lock = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  const int lock = open_own(path, O_RDWR | O_CREAT | O_NONBLOCK);
   if (lock < 0) fail_io(cat("expected to write in the folder ", folder), errno);
   if (flock(lock, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     close(lock);
@@ -72,7 +82,7 @@ int try_lock(const std::string& folder) {
 
 bool is_locked(const std::string& folder) {
   const std::string path = folder + "/.lock";
-  const int lock = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  const int lock = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
   if (lock < 0) return false;
   const bool locked = flock(lock, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
   close(lock);
@@ -85,6 +95,18 @@ bool is_alive(const std::string& folder, const RunStatus& status, bool exactly =
   // host a free lock means that the process is gone, even when its number is in use again.
   if (status.state != "RUNNING" || status.host == host_name()) return false;
   return seconds_since_written(folder, "status.json", exactly) < kHeartbeatLimitSeconds;
+}
+
+// The process that has claimed the folder, "process 12 on a", as it wrote down itself; "" when it
+// did not, or is gone.
+std::string holder_text(const std::string& folder) {
+  const std::string claim = cat(folder, "/.owner-", newest_owner(folder));
+  std::istringstream text(text_if_there(claim, 4096).value_or(""));
+  pid_t pid = 0;
+  std::string host;
+  if (!(text >> pid >> host) || pid <= 0) return "";
+  if (host == host_name() && kill(pid, 0) != 0 && errno == ESRCH) return "";
+  return cat("process ", static_cast<std::int64_t>(pid), " on ", clean_line(host));
 }
 
 // When a run of another host may be taken over, for a sentence.
@@ -138,14 +160,17 @@ void remove_partial_files(const std::string& folder) {
     for (fs::directory_iterator it(inside, error), end; !error && it != end; it.increment(error)) {
       const std::string name = it->path().filename().string();
       std::error_code ignored;
-      if (name.starts_with(".") && name.ends_with(".partial")) fs::remove(it->path(), ignored);
+      if ((name.starts_with(".") && name.ends_with(".partial")) || name.starts_with(".begun-") ||
+          name.starts_with(".now-")) {
+        fs::remove(it->path(), ignored);
+      }
     }
   }
 }
 
 int open_log(const std::string& folder) {
   const std::string path = folder + "/log.txt";
-  const int log = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0644);
+  const int log = open_own(path, O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK);
   if (log < 0) fail_io(cat("expected to open ", path), errno);
   return log;
 }
@@ -195,30 +220,41 @@ RunFolder RunFolder::create(const std::string& root, const std::string& name, st
     create_folders(path + "/ckpt");
     const int lock = try_lock(path);
     const int log = open_log(path);
-    claim_ownership(path, 1);
-    link_latest(parent, unique);
+    claim_ownership(path, 1, this_process());
     return {std::move(path), lock, log, 1};
   }
 }
 
 RunFolder RunFolder::reopen(const std::string& path) {
-  const RunStatus status = parse_status(path);
-  const std::int64_t number = newest_owner(path) + 1;
-  // The heartbeat first: the lock of this process must not be taken for another's.
-  int lock = is_alive(path, status, /*exactly=*/true) ? -1 : try_lock(path);
-  if (lock >= 0 && !claim_ownership(path, number)) {
-    close(lock);
-    lock = -1;
+  const auto end = std::chrono::steady_clock::now() + kPatience;
+  refuse_link(path + "/ckpt");
+  while (true) {
+    const RunStatus status = parse_status(path);
+    const std::int64_t number = newest_owner(path) + 1;
+    // The heartbeat first: the lock of this process must not be taken for another's.
+    int lock = is_alive(path, status, /*exactly=*/true) ? -1 : try_lock(path);
+    if (lock >= 0 && !claim_ownership(path, number, this_process())) {
+      close(lock);
+      lock = -1;
+    }
+    if (lock >= 0) {
+      remove_partial_files(path);
+      return {path, lock, open_log(path), number};
+    }
+    const std::string trainer = cat("process ", status.pid, " on ", status.host);
+    const std::string holder = is_locked(path)                            ? holder_text(path)
+                               : is_alive(path, status, /*exactly=*/true) ? trainer
+                                                                          : "";
+    const bool trains = status.state == "RUNNING" && holder == trainer;
+    if (trains || std::chrono::steady_clock::now() >= end) {
+      fail(ErrorKind::kInvalid, "resume",
+           cat("expected a run that nobody works on, because two processes would mix their files, "
+               "got ",
+               path, ", which ", holder.empty() ? "another process" : holder,
+               trains ? " is running" : " has open", patience_text(path, status)));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
-  if (lock < 0) {
-    fail(ErrorKind::kInvalid, "resume",
-         cat("expected a run that nobody works on, because two processes would mix their files, "
-             "got ",
-             path, ", which process ", status.pid, " on ", status.host, " is running",
-             patience_text(path, status)));
-  }
-  remove_partial_files(path);
-  return {path, lock, open_log(path), number};
 }
 
 RunFolder::RunFolder(RunFolder&& other) noexcept
@@ -237,7 +273,7 @@ std::string RunFolder::id() const { return fs::path(path_).filename().string(); 
 std::string RunFolder::file(std::string_view name) const { return cat(path_, "/", name); }
 
 void RunFolder::write(std::string_view name, std::string_view content) const {
-  write_file(file(name), content);
+  write_file(own_path(path_, name), content);
 }
 
 void RunFolder::check_owner() const {
@@ -257,7 +293,12 @@ void RunFolder::set_status(const RunStatus& status) const {
                  {"heartbeat_unix", now}, {"epoch", status.epoch},
                  {"step", status.step}};
   if (status.exit_code >= 0) object["exit_code"] = status.exit_code;
+  std::error_code error;
+  const bool is_first = !fs::exists(file("status.json"), error);
   write("status.json", json_text(object));
+  // A run that `latest` leads to can be asked how it is.
+  const fs::path parent = fs::path(path_).parent_path();
+  if (is_first && !parent.empty()) link_latest(parent, id());
 }
 
 void RunFolder::log(std::string_view line) const {

@@ -110,7 +110,8 @@ double seconds_since_written(const std::string& folder, const std::string& file,
   clock_gettime(CLOCK_REALTIME, &now);
   const std::string probe = cat(folder, "/.now-", static_cast<std::int64_t>(getpid()));
   const int file_of_now =
-      exactly ? open(probe.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644) : -1;
+      exactly ? open(probe.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0644)
+              : -1;
   if (file_of_now >= 0) {
     struct stat made {};
     if (fstat(file_of_now, &made) == 0) now = made.st_mtim;

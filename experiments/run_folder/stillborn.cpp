@@ -25,7 +25,7 @@ bool is_of_a_beginning(const std::string& name) {
                                                       "config.yaml", "overrides.txt", "env.json",
                                                       "layers.csv",  "choices.json"};
   return std::ranges::count(kNames, name) > 0 || name.starts_with(".owner-") ||
-         (name.starts_with(".") && name.ends_with(".partial"));
+         name.starts_with(".begun-") || (name.starts_with(".") && name.ends_with(".partial"));
 }
 
 // "2026-11-21_054156-s1", then maybe "-2".
@@ -41,7 +41,7 @@ bool is_run_name(const std::string& name) {
 
 // No lock at all: it was killed before it had one.
 bool is_free(const std::string& run) {
-  const int lock = open((run + "/.lock").c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  const int lock = open((run + "/.lock").c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
   if (lock < 0) return true;
   const bool free = flock(lock, LOCK_EX | LOCK_NB) == 0;
   close(lock);

@@ -17,6 +17,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "experiments/run_folder/files/own_file.h"
 #include "experiments/run_folder/run_owner.h"
 #include "framework/check.h"
 #include "framework/io/bytes.h"
@@ -56,7 +57,7 @@ std::string text_of(const ClaimRecord& record) {
 // -1: held by another process. `has_lock`: false where the file system has no locks.
 int lock_file(const std::string& folder, bool& has_lock) {
   const std::string path = folder + "/.lock";
-  const int lock = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0644);
+  const int lock = open_own(path, O_RDWR | O_CREAT | O_NONBLOCK);
   if (lock < 0) {
     fail(ErrorKind::kIo, "sweep",
          cat("expected to write in the folder ", folder, ", got: ", std::strerror(errno)));
@@ -70,7 +71,8 @@ int lock_file(const std::string& folder, bool& has_lock) {
 }
 
 bool is_locked(const std::string& folder) {
-  const int lock = open((folder + "/.lock").c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  const int lock =
+      open((folder + "/.lock").c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
   if (lock < 0) return false;
   const bool locked = flock(lock, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
   close(lock);
@@ -195,6 +197,7 @@ bool ClaimWatch::seen_alive(const std::string& folder) const {
 }
 
 std::unique_ptr<Claim> ClaimWatch::try_take(const std::string& folder, const ClaimRecord& self) {
+  refuse_link(folder);
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) {
@@ -225,7 +228,7 @@ std::unique_ptr<Claim> ClaimWatch::try_take(const std::string& folder, const Cla
     throw;
   }
   const std::string path = owner_file(folder, beat->record.number);
-  beat->file = open(path.c_str(), O_WRONLY | O_CLOEXEC);
+  beat->file = open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
   if (beat->file < 0) return leave();  // taken over at once: it is not ours
   // Signals are for the thread that waits for them.
   sigset_t all, before;

@@ -14,14 +14,15 @@
 #include <sstream>
 #include <string_view>
 
+#include "experiments/run_folder/files/own_file.h"
 #include "framework/check.h"
 #include "framework/io/bytes.h"
 
 namespace convscope {
 namespace {
 
-int open_file(const char* path, int flags) {
-  const int file = open(path, flags | O_CLOEXEC, 0644);
+int open_file(const std::string& path, int flags) {
+  const int file = open_own(path, flags);
   if (file < 0) {
     fail(ErrorKind::kIo, "sweep",
          cat("expected to open ", path, " for a member, got: ", std::strerror(errno)));
@@ -91,7 +92,7 @@ MemberProcess::MemberProcess(const std::vector<std::string>& arguments, std::str
   for (std::string& entry : surroundings) environment.push_back(entry.data());
   environment.push_back(nullptr);
   const int nothing = open_file("/dev/null", O_RDWR);
-  const int file = open_file(log_.c_str(), O_WRONLY | O_CREAT | O_TRUNC);
+  const int file = open_file(log_, O_WRONLY | O_CREAT | O_TRUNC);
   const pid_t parent = getpid();
   pid_ = fork();
   if (pid_ == 0) become(argv.data(), environment.data(), nothing, file, lock, parent);

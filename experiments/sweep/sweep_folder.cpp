@@ -13,6 +13,7 @@
 #include <optional>
 #include <thread>
 
+#include "experiments/run_folder/files/own_file.h"
 #include "framework/io/atomic_file.h"
 #include "framework/io/bytes.h"
 #include "framework/io/clean_text.h"
@@ -25,7 +26,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kStateFile = "/sweep.state.json";
+constexpr const char* kStateFile = "sweep.state.json";
 
 void make_folder(const std::string& path) {
   std::error_code error;
@@ -46,7 +47,7 @@ void make_folder(const std::string& path) {
 // Held as long as this process lives; a child does not inherit it. -1: another process has it.
 int lock_folder(const std::string& path) {
   const std::string name = path + "/.lock";
-  const int lock = open(name.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  const int lock = open_own(name, O_RDWR | O_CREAT | O_NONBLOCK);
   if (lock < 0) {
     fail(ErrorKind::kIo, "sweep",
          cat("expected to write in the folder ", path, ", got: ", std::strerror(errno)));
@@ -89,7 +90,7 @@ std::unique_ptr<Claim> claim_or_refuse(const std::string& path, const SweepFolde
 // Nothing but a note is lost when the file cannot be read.
 std::vector<std::pair<std::string, int>> read_jobs(const std::string& path) {
   std::vector<std::pair<std::string, int>> out;
-  const std::optional<std::string> text = text_if_there(path + kStateFile);
+  const std::optional<std::string> text = text_if_there(cat(path, "/", kStateFile));
   if (!text) return out;
   try {
     const Json state = Json::parse(*text);
@@ -116,7 +117,8 @@ SweepFolder::SweepFolder(std::string path, const SweepPlan& plan,
   jobs_ = read_jobs(path_);
   std::string head = "# convscope sweep sweep.yaml";
   for (const std::string& text : overrides) head += " '" + clean_line(text) + "'";
-  write_file(path_ + "/sweep.yaml", head + "\n" + plan.yaml);
+  for (const SweepMember& member : plan.members) refuse_link(path_ + "/" + member.row);
+  write_file(own_path(path_, "sweep.yaml"), head + "\n" + plan.yaml);
 }
 
 std::unique_ptr<SweepFolder> SweepFolder::open_if_free(const std::string& path) {
@@ -142,9 +144,9 @@ SweepFolder::~SweepFolder() {
 
 std::string SweepFolder::prepare(const SweepMember& member) const {
   make_folder(path_ + "/" + member.row);
-  const std::string path = cat(path_, "/", member.row, "/s", member.config.seed);
-  write_file(path + ".yaml", to_yaml(member.config));
-  return path;
+  const std::string name = cat(member.row, "/s", member.config.seed);
+  write_file(own_path(path_, name + ".yaml"), to_yaml(member.config));
+  return path_ + "/" + name;
 }
 
 int SweepFolder::jobs_before(const SweepMember& member) const {
@@ -186,9 +188,10 @@ void SweepFolder::write(const std::string& state, const SweepPlan& plan,
                     {"launcher", launcher_},
                     {"job", job_},
                     {"host", name_of_this_host()}};
-  write_file(path_ + kStateFile, json_text(out));
-  write_file(path_ + "/sweep.csv", to_csv(sweep_table(plan, outcomes)));
-  write_file(path_ + "/sweep.md", sweep_markdown(plan, outcomes));
+  // The state last: it says DONE only when all else is there.
+  write_file(own_path(path_, "sweep.csv"), to_csv(sweep_table(plan, outcomes)));
+  write_file(own_path(path_, "sweep.md"), sweep_markdown(plan, outcomes));
+  write_file(own_path(path_, kStateFile), json_text(out));
 }
 
 }  // namespace convscope

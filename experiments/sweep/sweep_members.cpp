@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "experiments/run_folder/files/own_file.h"
 #include "framework/check.h"
 #include "framework/io/atomic_file.h"
 #include "framework/io/bytes.h"
@@ -16,13 +17,13 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kFile = "/sweep.members.json";
+constexpr const char* kFile = "sweep.members.json";
 constexpr std::size_t kMostMembers = 10000;
 constexpr std::int64_t kUnknownEpochs = 0;  // in the files of earlier versions
 
 [[noreturn]] void fail_damaged(const std::string& folder, const std::string& what) {
   fail(ErrorKind::kIo, "sweep",
-       cat("expected the members of a sweep in ", folder, kFile, ", got a file that ", what,
+       cat("expected the members of a sweep in ", folder, "/", kFile, ", got a file that ", what,
            "; `convscope sweep CONFIG` writes it anew"));
 }
 
@@ -101,11 +102,11 @@ void write_sweep_members(const std::string& folder, const SweepMembers& members)
                     {"members", std::move(list)},
                     {"queue", members.queue},
                     {"retried", members.retried}};
-  write_file(folder + kFile, json_text(out, 1));
+  write_file(own_path(folder, kFile), json_text(out, 1));
 }
 
 SweepMembers read_sweep_members(const std::string& folder) {
-  const std::optional<std::string> text = text_if_there(folder + kFile);
+  const std::optional<std::string> text = text_if_there(cat(folder, "/", kFile));
   if (!text) {
     fail(ErrorKind::kIo, "sweep",
          cat("expected the folder of a sweep, because the members stand in its file "
@@ -120,7 +121,7 @@ SweepMembers read_sweep_members(const std::string& folder) {
 }
 
 bool holds_sweep_members(const std::string& folder) {
-  return text_if_there(folder + kFile).has_value();
+  return text_if_there(cat(folder, "/", kFile)).has_value();
 }
 
 bool same_members(const SweepPlan& a, const SweepPlan& b) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// signals.cpp: SIGINT, SIGTERM, SIGHUP, SIGPIPE and SIGUSR1 ask a run to stop after its step.
+// signals.cpp: SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGUSR1 and SIGUSR2 ask a run to stop after its
+// step.
 #include "experiments/trainer/signals.h"
 
 #include <ctime>
@@ -9,14 +10,15 @@ namespace {
 
 constexpr std::time_t kEchoSeconds = 2;
 
-// Launchers of several processes hand SIGUSR1 on; it is taken as SIGTERM.
-constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGUSR1};
+// Launchers of several processes hand these two on, and end the processes at SIGTERM and SIGINT:
+// `convscope launch` sends SIGUSR1 for SIGTERM and SIGUSR2 for SIGINT.
+constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGUSR1, SIGUSR2};
 
 volatile std::sig_atomic_t received_signal = 0;
 volatile std::time_t received_at = 0;  // monotonic seconds
 
 extern "C" void remember_signal(int raised) {
-  const int number = raised == SIGUSR1 ? SIGTERM : raised;
+  const int number = raised == SIGUSR1 ? SIGTERM : raised == SIGUSR2 ? SIGINT : raised;
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
   if (received_signal == 0) {
@@ -29,7 +31,7 @@ extern "C" void remember_signal(int raised) {
   // A sweep that is killed has SIGTERM sent to its members once for each of its threads
   // (PR_SET_PDEATHSIG), and a terminal that closes sends SIGHUP twice: these are echoes of one
   // wish, not the impatience of a second one.
-  const bool echo = number != SIGINT && number == received_signal;
+  const bool echo = raised != SIGINT && number == received_signal;
   if (echo && now.tv_sec - received_at < kEchoSeconds) return;
   std::signal(number, SIG_DFL);  // what it does by default: it ends the process
   std::raise(number);

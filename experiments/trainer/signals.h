@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // signals.h: SIGINT (Ctrl-C), SIGTERM, SIGHUP (the terminal is gone), SIGPIPE (nobody reads the
-// output any more) and SIGUSR1 (of launchers; taken as SIGTERM) ask a run to stop after the step it
-// is in, with a checkpoint. A second SIGINT, or another SIGTERM or SIGHUP after a moment, ends the
-// process at once.
+// output any more), SIGUSR1 and SIGUSR2 (of launchers; taken as SIGTERM and SIGINT) ask a run to
+// stop after the step it is in, with a checkpoint. A second SIGINT, or another SIGTERM or SIGHUP
+// after a moment, ends the process at once.
 #pragma once
 
 #include <csignal>
@@ -24,7 +24,7 @@ class CONVSCOPE_API StopSignals {
   static int received() noexcept;
 
  private:
-  static constexpr int kCount = 5;
+  static constexpr int kCount = 6;
   struct sigaction before_[kCount] {};
 };
 

@@ -9,7 +9,10 @@
 #include <optional>
 #include <utility>
 
+#include "experiments/report/html/run_page.h"
 #include "experiments/run_folder/check_lines.h"
+#include "experiments/run_folder/files/kept_rows.h"
+#include "experiments/run_folder/files/own_file.h"
 #include "experiments/run_folder/layer_table.h"
 #include "experiments/trainer/checkpoint.h"
 #include "experiments/trainer/compression/removal.h"
@@ -150,10 +153,25 @@ int Trainer::run() {
 }
 
 int Trainer::run_epochs() {
+  const auto reopened = [this](const char* name, std::int64_t counted, const auto& place_of) {
+    const KeptRows kept = kept_rows(folder_.file(name), counted, place_of);
+    if (!kept.as_counted && is_first_process()) {
+      warn(cat("warning: ", name, " was changed since the checkpoint, which counts ", counted,
+               " bytes of it; its rows up to step ", state_.step, " are kept, ", kept.bytes,
+               " bytes"));
+    }
+    auto file = std::make_unique<AppendFile>(folder_.file(name), kept.bytes);
+    if (kept.lacks_line_end) file->append("\n");
+    return file;
+  };
   choices_.write(folder_.path());
   folder_.set_status({.state = "RUNNING", .epoch = state_.epoch, .step = state_.step});
-  metrics_ = std::make_unique<AppendFile>(folder_.file("metrics.jsonl"), state_.metrics_bytes);
-  epochs_ = std::make_unique<AppendFile>(folder_.file("epochs.csv"), state_.epochs_bytes);
+  metrics_ = reopened("metrics.jsonl", state_.metrics_bytes, [this](std::string_view row) {
+    return place_of_metrics_row(row, state_.epoch, state_.step);
+  });
+  epochs_ = reopened("epochs.csv", state_.epochs_bytes, [this](std::string_view row) {
+    return place_of_epoch_row(row, state_.epoch);
+  });
   if (setup_.tensorboard) {
     tensorboard_ = std::make_unique<TensorboardLog>(folder_.file(kTensorboardFile), state_.step);
   }
@@ -331,7 +349,7 @@ void Trainer::save(const char* name, bool with_optimizer) {
   folder_.check_owner();
   choices_.write(folder_.path());
   if (with_optimizer) keep_as(folder_.file(kPreviousCheckpoint), folder_.file(name));
-  save_checkpoint(folder_.file(name), *setup_.model,
+  save_checkpoint(own_path(folder_.path(), name), *setup_.model,
                   with_optimizer ? setup_.optimizer.get() : nullptr, state_, setup_.config_yaml);
 }
 
@@ -350,12 +368,23 @@ int Trainer::stop(int exit_code, const std::string& state, const std::string& re
     progress_.line(line);
   }
   folder_.log(cat(state == "DONE" ? "done" : "stopped", reason.empty() ? "" : ": ", reason));
-  folder_.set_status({.state = state,
+  RunStatus status = {.state = state,
                       .reason = reason,
                       .exit_code = exit_code,
                       .epoch = state_.epoch,
-                      .step = state_.step});
-  write_report();  // once more: it says how the run ended
+                      .step = state_.step};
+  folder_.set_status(status);
+  // Once more: it says how the run ended.
+  const std::string problem = is_first_process() ? write_run_page(folder_) : "";
+  if (!problem.empty()) {
+    progress_.line(cat("warning: ", problem));
+    status.reason += cat(reason.empty() ? "" : "; ", problem);
+    try {  // what the status says already stays true
+      folder_.log(cat("warning: ", problem));
+      folder_.set_status(status);
+    } catch (const Error&) {
+    }
+  }
   return exit_code;
 }
 

@@ -6,8 +6,9 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "experiments/report/html/html_report.h"
+#include "experiments/report/html/run_page.h"
 #include "experiments/report/weight_size.h"
+#include "experiments/run_folder/files/own_file.h"
 #include "experiments/trainer/checkpoint.h"
 #include "experiments/trainer/ranks/shared_training.h"
 #include "experiments/trainer/trainer.h"
@@ -193,13 +194,15 @@ RunSummary Trainer::summary() const {
 void Trainer::measure_result() {
   const std::string codes = folder_.file(kQuantizedModel);
   if (setup_.quant && setup_.quant->has_begun(state_.step) && !std::filesystem::exists(codes)) {
-    save_quantized_model(codes, *setup_.model, state_, setup_.config_yaml);
+    save_quantized_model(own_path(folder_.path(), kQuantizedModel), *setup_.model, state_,
+                         setup_.config_yaml);
   }
   // Masks beside quantisers are in the codes: what is out has the code 0.
   const std::string kept = folder_.file(kSparseModel);
   if (setup_.pruner && !setup_.quant && setup_.pruner->finished(state_.step) &&
       !std::filesystem::exists(kept)) {
-    save_sparse_model(kept, *setup_.model, state_, setup_.config_yaml);
+    save_sparse_model(own_path(folder_.path(), kSparseModel), *setup_.model, state_,
+                      setup_.config_yaml);
   }
   if (!weight_bytes_) {
     const double bytes = weight_size(read_run(folder_.path())).stored_bytes;
@@ -247,7 +250,8 @@ void Trainer::write_results() {
 
 void Trainer::write_report() {
   if (!is_first_process()) return;
-  folder_.write("report.html", html_report(folder_.path()));
+  const std::string problem = write_run_page(folder_);
+  if (!problem.empty()) folder_.log(problem);
 }
 
 }  // namespace convscope

@@ -123,7 +123,7 @@ struct ProcessGroup::Impl {
   bool closing = false;
   bool joined = false;
   std::exception_ptr refused;  // join() has failed
-  std::function<void(const std::string&)> on_lost;
+  std::function<void(int, const std::string&)> on_lost;
   std::optional<Failure> failing;  // this process has failed
 
   std::atomic<bool> is_waited_for{false};
@@ -141,13 +141,13 @@ void ProcessGroup::Impl::check(int status, const char* what) {
 
 // The calling process is not alone in this: whoever announces it prints one sentence, and ends all.
 void ProcessGroup::Impl::lost(int exit_code, const std::string& sentence) {
-  std::function<void(const std::string&)> call;
+  std::function<void(int, const std::string&)> call;
   {
     const std::scoped_lock lock(mutex);
     call = on_lost;
   }
   say_error(sentence);
-  if (call) call(sentence);
+  if (call) call(exit_code, sentence);
   end(exit_code, /*orderly=*/false);
 }
 
@@ -556,7 +556,7 @@ double ProcessGroup::most(double value) {
   return out;
 }
 
-void ProcessGroup::on_lost(std::function<void(const std::string&)> call) {
+void ProcessGroup::on_lost(std::function<void(int, const std::string&)> call) {
   const std::scoped_lock lock(impl_->mutex);
   impl_->on_lost = std::move(call);
 }

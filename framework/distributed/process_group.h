@@ -88,8 +88,9 @@ class CONVSCOPE_API ProcessGroup {
   int signal_of_others() const { return their_signal_.load(std::memory_order_relaxed); }
   // Says which one this process has got, when the group's thread asks; the others learn of it.
   void watch_signal(int (*received)() noexcept) { received_signal_ = received; }
-  // Called in the group's thread when a process is lost, with the sentence, before this one ends.
-  void on_lost(std::function<void(const std::string&)> call);
+  // Called in the group's thread when a process is lost or has failed alone, before this one ends:
+  // with the exit code that all of them get, and the sentence.
+  void on_lost(std::function<void(int, const std::string&)> call);
 
   // This process has failed, while others may go on: tells process 0 and ends all of them with this
   // exit code. One sentence is printed for all of them: process 0's own if it fails, too, which is

@@ -2,7 +2,9 @@
 // atomic_file.cpp: a file that appears under its name whole, or not at all.
 #include "framework/io/atomic_file.h"
 
+#include <dirent.h>
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,6 +13,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <utility>
 
 #include "framework/check.h"
@@ -18,30 +21,91 @@
 namespace convscope {
 namespace {
 
+constexpr std::string_view kPartial = ".partial";
+constexpr int kTries = 1000;
+constexpr std::size_t kMostOfName = 200;  // letters of a file's name in that of its temporary file
+
 std::string folder_of(const std::string& path) {
   const std::size_t slash = path.rfind('/');
   if (slash == std::string::npos) return ".";
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
+std::string name_of(const std::string& path) { return path.substr(path.rfind('/') + 1); }
+
 std::string temporary_name(const std::string& path) {
   static std::atomic<unsigned> counter{0};
-  const std::size_t slash = path.rfind('/');
-  const std::string folder = slash == std::string::npos ? "" : path.substr(0, slash + 1);
-  const std::string name = slash == std::string::npos ? path : path.substr(slash + 1);
-  return cat(folder, ".", name.substr(0, 200), ".", static_cast<long>(::getpid()), ".",
-             counter.fetch_add(1), ".partial");
+  const std::string folder = path.substr(0, path.rfind('/') + 1);
+  return cat(folder, ".", name_of(path).substr(0, kMostOfName), ".", static_cast<long>(::getpid()),
+             ".", counter.fetch_add(1), kPartial);
+}
+
+std::string proc_path(int descriptor) { return cat("/proc/self/fd/", descriptor); }
+
+// Where the file system can, the bytes go to a file without a name, which ends with its process,
+// however that ends. commit() names it by /proc.
+int open_nameless(const std::string& path, mode_t mode) {
+  const int descriptor = ::open(folder_of(path).c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, mode);
+  if (descriptor < 0) return -1;
+  (void)::flock(descriptor, LOCK_EX | LOCK_NB);
+  if (::access(proc_path(descriptor).c_str(), F_OK) == 0) return descriptor;
+  ::close(descriptor);
+  return -1;
+}
+
+// Temporary names of `path` that a killed process has left. A live one holds a lock on its file;
+// one on a host whose locks are not seen here has written to it lately.
+void remove_left_ones(const std::string& path) {
+  constexpr std::time_t kLately = 60;  // seconds
+  const std::string begin = "." + name_of(path).substr(0, kMostOfName) + ".";
+  DIR* const folder = ::opendir(folder_of(path).c_str());
+  if (folder == nullptr) return;
+  while (const dirent* const entry = ::readdir(folder)) {
+    const std::string_view name = entry->d_name;
+    // ".NAME.PID.NUMBER.partial"
+    if (!name.starts_with(begin) || !name.ends_with(kPartial) ||
+        name.size() < begin.size() + kPartial.size()) {
+      continue;
+    }
+    const std::string_view numbers =
+        name.substr(begin.size(), name.size() - begin.size() - kPartial.size());
+    if (numbers.find_first_not_of("0123456789.") != std::string_view::npos) continue;
+    const int file =
+        ::openat(::dirfd(folder), entry->d_name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
+    if (file < 0) continue;
+    struct stat status {};
+    if (::fstat(file, &status) == 0 && S_ISREG(status.st_mode) &&
+        std::time(nullptr) - status.st_mtime > kLately && ::flock(file, LOCK_EX | LOCK_NB) == 0) {
+      ::unlinkat(::dirfd(folder), entry->d_name, 0);
+    }
+    ::close(file);
+  }
+  ::closedir(folder);
 }
 
 // A killed process may have left such a name, and the numbers of processes repeat.
 int open_temporary(const std::string& path, mode_t mode, std::string& temporary) {
-  constexpr int kTries = 1000;
   for (int i = 0; i < kTries; ++i) {
     temporary = temporary_name(path);
     const int descriptor = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+    if (descriptor >= 0) (void)::flock(descriptor, LOCK_EX | LOCK_NB);
     if (descriptor >= 0 || errno != EEXIST) return descriptor;
   }
   return -1;
+}
+
+// Names a file without one; false with errno: it cannot be.
+bool name_temporary(int descriptor, const std::string& path, std::string& temporary) {
+  for (int i = 0; i < kTries; ++i) {
+    std::string name = temporary_name(path);
+    if (::linkat(AT_FDCWD, proc_path(descriptor).c_str(), AT_FDCWD, name.c_str(),
+                 AT_SYMLINK_FOLLOW) == 0) {
+      temporary = std::move(name);
+      return true;
+    }
+    if (errno != EEXIST) return false;
+  }
+  return false;
 }
 
 // What a link leads to, so that the link itself is not replaced; `path` when it is none.
@@ -66,13 +130,16 @@ AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
     descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CLOEXEC);
   } else {
     // Nobody may read it in between who may not read it afterwards.
-    descriptor_ = open_temporary(path_, is_there ? 0600 : 0666, temporary_);
+    const mode_t mode = is_there ? 0600 : 0666;
+    descriptor_ = open_nameless(path_, mode);
+    if (descriptor_ < 0) descriptor_ = open_temporary(path_, mode, temporary_);
     if (descriptor_ < 0) {
       const int error = errno;
       temporary_.clear();
       fail_writing(error);
     }
     if (is_there) (void)::fchmod(descriptor_, status.st_mode & 07777);
+    remove_left_ones(path_);
   }
   if (descriptor_ < 0) fail_writing(errno);
 }
@@ -95,8 +162,13 @@ void AtomicFile::write(const void* data, std::size_t bytes) {
 
 void AtomicFile::commit() {
   CONVSCOPE_CHECK(descriptor_ >= 0, "write", "expected one commit of ", path_);
+  struct stat status {};
+  const bool is_file = ::fstat(descriptor_, &status) == 0 && S_ISREG(status.st_mode);
   // A device or a pipe answers EINVAL: there is nothing to flush.
-  if (!temporary_.empty() && ::fsync(descriptor_) != 0) fail_writing(errno);
+  if (is_file && ::fsync(descriptor_) != 0) fail_writing(errno);
+  if (is_file && temporary_.empty() && !name_temporary(descriptor_, path_, temporary_)) {
+    fail_writing(errno);
+  }
   const int descriptor = std::exchange(descriptor_, -1);
   if (::close(descriptor) != 0) fail_writing(errno);
   if (temporary_.empty()) return;

@@ -2,9 +2,14 @@
 // fetch_test.cpp: downloads from a server of our own on 127.0.0.1; nothing leaves the machine.
 #include "datasets/files/fetch.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "datasets/cifar10.h"
 #include "datasets/files/sums.h"
@@ -81,6 +86,22 @@ TEST_F(Fetch, GetsAFileAndLeavesItAloneTheNextTime) {
   expect_fetched();
   run();
   EXPECT_EQ(server_.requests().size(), 1u);
+}
+
+TEST_F(Fetch, WaitsForAnotherThatFetchesIntoTheFolderAndTakesItsFiles) {
+  serve("/a", {packed_});
+  const int other = ::open(folder_.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  ASSERT_EQ(::flock(other, LOCK_EX), 0);
+  std::thread fetches([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    write_file(folder_ / "train-labels-idx1-ubyte.gz", packed_);
+    ::close(other);
+  });
+  run();
+  fetches.join();
+  EXPECT_TRUE(server_.requests().empty());
+  ASSERT_FALSE(said_.empty());
+  EXPECT_NE(said_[0].find("another process fetches into"), std::string::npos) << said_[0];
 }
 
 TEST_F(Fetch, TakesTheNextMirrorAfterA404) {

@@ -215,6 +215,8 @@ TEST(RunFolder, two_runs_of_the_same_second_get_different_folders) {
   const RunFolder first = RunFolder::create(root.path(), "twins", 1);
   const RunFolder second = RunFolder::create(root.path(), "twins", 1);
   EXPECT_NE(first.path(), second.path());
+  first.set_status({.state = "RUNNING"});
+  second.set_status({.state = "RUNNING"});
   EXPECT_EQ(std::filesystem::read_symlink(root.path() + "/twins/latest"), second.id());
   second.write("config.yaml", "name: twins\n");
   for (const char* given : {"/twins", "/twins/latest"}) {

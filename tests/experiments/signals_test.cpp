@@ -5,6 +5,8 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+
 namespace convscope {
 namespace {
 
@@ -27,6 +29,20 @@ TEST(StopSignals, remember_a_closed_terminal_and_a_broken_pipe) {
           std::raise(signal);
           std::raise(signal);  // the echo, and what is printed on the way out
           std::_Exit(StopSignals::received() == signal ? 0 : 1);
+        },
+        ::testing::ExitedWithCode(0), "");
+  }
+}
+
+// Launchers may hand one on more than once.
+TEST(StopSignals, take_what_launchers_hand_on_for_sigterm_and_sigint) {
+  for (const auto& [sent, meant] : {std::pair(SIGUSR1, SIGTERM), std::pair(SIGUSR2, SIGINT)}) {
+    EXPECT_EXIT(
+        {
+          const StopSignals signals;
+          std::raise(sent);
+          std::raise(sent);
+          std::_Exit(StopSignals::received() == meant ? 0 : 1);
         },
         ::testing::ExitedWithCode(0), "");
   }

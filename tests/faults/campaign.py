@@ -19,7 +19,9 @@ import time
 import traceback
 
 import part_disk
+import part_folders
 import part_kills
+import part_late
 import part_mutated
 import part_rivals
 import part_signals
@@ -27,8 +29,8 @@ import part_streams
 import part_surroundings
 from stage import Stage
 
-PARTS = [part_kills, part_signals, part_mutated, part_disk, part_streams, part_rivals,
-         part_surroundings]
+PARTS = [part_kills, part_signals, part_mutated, part_disk, part_streams, part_rivals, part_late,
+         part_folders, part_surroundings]
 
 
 def run_case(stage, part, number, keep):
@@ -53,6 +55,7 @@ def run_case(stage, part, number, keep):
         again = [sys.executable, __file__, str(stage.program), "--seed", str(stage.seed), "--only",
                  part.NAME, "--case", str(number)]
         again += [] if stage.memory else ["--no-memory-bound"]
+        again += ["--shim", str(stage.shim)] if stage.shim else []
         first = "; ".join(line for line in found if not line.startswith("$"))
         print(f"FAILED {part.NAME} {number}: {first[:400]}\n  kept:  {kept}\n  again: "
               f"{shlex.join(again)}", flush=True)
@@ -89,6 +92,8 @@ def parse(words):
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--keep", type=pathlib.Path, default=pathlib.Path("failed_faults"),
                         help="folder for failed cases (default failed_faults)")
+    parser.add_argument("--shim", type=pathlib.Path,
+                        help="shim.cpp as a library; without it, its part is skipped")
     parser.add_argument("--no-memory-bound", action="store_true",
                         help="for a program with the address sanitizer, which takes all addresses")
     arguments = parser.parse_args(words)
@@ -108,6 +113,7 @@ def main(words):
         stage = Stage(arguments.program.resolve(), folder, seed)
         if arguments.no_memory_bound:
             stage.memory = None
+        stage.shim = arguments.shim and arguments.shim.resolve()
         rows = []
         for part in parts:
             count = arguments.count or (part.LONG if arguments.long else part.SHORT)

@@ -105,6 +105,24 @@ def go_on_too():
     return 0
 
 
+def write_an_old_summary():
+    """Of the run as it was before the call."""
+    path = newest("runs/*/2*") / "summary.json"
+    before = path.read_text()
+    time.sleep(1)
+    code = real()
+    if WORDS[0] == "note":
+        path.write_text(before)
+    return code
+
+
+def write_through_links():
+    path = newest("runs/*/2*") / "metrics.jsonl"
+    with open(path, "a", encoding="utf-8") as file:
+        file.write("\n")
+    return real()
+
+
 def need_a_home():
     return real() if "HOME" in os.environ else crash()
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Each part of the campaign must be seen to fail: self_test.py PROGRAM
+"""Each part of the campaign must be seen to fail: self_test.py PROGRAM SHIM
 
 A fake program (fake_program.py) does one thing wrong; the part has to say so. With a fake that does
 nothing wrong, the same cases pass.
@@ -15,7 +15,9 @@ import unittest
 
 import campaign
 import part_disk
+import part_folders
 import part_kills
+import part_late
 import part_mutated
 import part_rivals
 import part_signals
@@ -59,6 +61,11 @@ MISTAKES = [
     (part_rivals, 0, "go_on_too", "went on, expected one"),
     (part_rivals, 1, "other_bits", "other bits"),
     (part_rivals, 2, "return_0", "finished runs of"),
+    (part_late, 0, "crash", "SIGSEGV"),
+    (part_late, 1, "write_an_old_summary", "of epoch 1 again"),
+    (part_late, 3, "return_42", "exit code 42"),
+    (part_folders, 0, "crash", "SIGSEGV"),
+    (part_folders, 1, "write_through_links", "a file elsewhere: victim was changed"),
     (part_surroundings, 0, "need_a_home", "SIGSEGV"),
     (part_surroundings, UNWRITABLE, "return_0", "exit code 0, expected one of 6"),
 ]
@@ -76,6 +83,7 @@ class SelfTest(unittest.TestCase):
         os.environ |= {"FAKE_REAL": str(PROGRAM), "FAKE_DOES": "nothing"}
         cls.stage = Stage(fake, root / "stage", seed=3, maker=PROGRAM)
         cls.stage.patience = 8
+        cls.stage.shim = pathlib.Path(sys.argv[2]).resolve()
         part_mutated.SECONDS = 5  # a busy machine takes one to start the fake program and to let it crash
         cls.count = 0
 

@@ -34,6 +34,7 @@ class Stage:
         self.files = run_files.names_in(self.newest(self.sound / "runs/q"))
         self.namespaces = can_mount()
         self.patience, self.memory = CALL_SECONDS, MEMORY_BYTES
+        self.shim = None
 
     @staticmethod
     def newest(folder):

@@ -30,7 +30,11 @@ struct Arguments {
 };
 
 volatile std::sig_atomic_t stops_asked = 0;
-void ask_stop(int) { stops_asked = stops_asked + 1; }
+volatile std::sig_atomic_t first_stop = 0;  // the signal
+void ask_stop(int signal) {
+  if (stops_asked == 0) first_stop = signal;
+  stops_asked = stops_asked + 1;
+}
 
 // Of the launcher, while it runs.
 class Child {
@@ -75,17 +79,19 @@ class Child {
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
 
-  // Passes its lines on until it closes both streams; SIGUSR1, the signal that every launcher hands
-  // on to its processes, asks them to stop, a second signal ends the launcher.
+  // Passes its lines on until it closes both streams; SIGUSR1 and SIGUSR2, the signals that every
+  // launcher hands on to its processes, ask them to stop (trainer/signals.h), a second signal ends
+  // the launcher.
   void read_lines(LauncherOutput& out, LauncherOutput& error) {
     LauncherOutput* const outputs[2] = {&out, &error};
     std::string lines[2];
     int sent = 0;
     while (streams_[0] >= 0 || streams_[1] >= 0) {
       pollfd ready[2] = {{streams_[0], POLLIN, 0}, {streams_[1], POLLIN, 0}};
-      const int found = poll(ready, 2, -1);
+      // Not for ever: a signal may come just before.
+      const int found = poll(ready, 2, 200);
       if (stops_asked > sent) {
-        kill(pid_, sent == 0 ? SIGUSR1 : SIGTERM);
+        kill(pid_, sent > 0 ? SIGTERM : first_stop == SIGINT ? SIGUSR2 : SIGUSR1);
         sent = stops_asked;
       }
       if (found < 0 && errno != EINTR) break;
@@ -187,6 +193,9 @@ int launch(const Arguments& arguments, const std::vector<std::string>& rest) {
       [](const std::string& line) { std::fprintf(stderr, "%s\n", clean_text(line).c_str()); });
   child.read_lines(out, error);
   const int code = child.wait_code();
+  // Launchers say it each in their own way: as the code of the first process to end, as one that
+  // was killed, or as their own end.
+  if (first_stop != 0 && code != 0) return 128 + first_stop;
   const std::string& killed = error.killed().empty() ? out.killed() : error.killed();
   if (!killed.empty()) {
     std::fprintf(stderr,

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "experiments/run_folder/files/own_file.h"
 #include "experiments/sweep/cluster/slurm_script.h"
 #include "framework/check.h"
 #include "framework/io/atomic_file.h"
@@ -20,7 +21,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kScriptFile = "sweep.slurm.sh";
-constexpr const char* kNoteFile = "/sweep.slurm.json";
+constexpr const char* kNoteFile = "sweep.slurm.json";
 constexpr const char* kMissing =
     "Slurm's programs (Debian: slurm-client) and its slurm.conf belong on the machine from which "
     "jobs are submitted";
@@ -134,7 +135,7 @@ std::string slurm_job_in(const std::string& folder, const std::string& sweep) {
 }
 
 std::string submit_to_slurm(const std::string& folder, const std::string& script) {
-  write_file(folder + "/" + kScriptFile, script);
+  write_file(own_path(folder, kScriptFile), script);
   std::vector<std::string> words = {"sbatch", "--parsable"};
   // Slurm expands % in the folder, too.
   if (folder.find_first_of("%\\") != std::string::npos) {
@@ -161,7 +162,7 @@ void cancel_in_slurm(const std::string& job) {
 
 SlurmNote read_slurm_note(const std::string& folder) {
   SlurmNote note;
-  const Json read = Json::parse(text_if_there(folder + kNoteFile).value_or(""), nullptr,
+  const Json read = Json::parse(text_if_there(cat(folder, "/", kNoteFile)).value_or(""), nullptr,
                                 /*allow_exceptions=*/false);
   if (!read.is_object()) return note;
   const Json job = read.value("job", Json()), cancelled = read.value("cancelled", Json());
@@ -172,7 +173,7 @@ SlurmNote read_slurm_note(const std::string& folder) {
 
 void write_slurm_note(const std::string& folder, const SlurmNote& note) {
   const Json out = {{"job", note.job}, {"cancelled", note.cancelled}};
-  write_file(folder + kNoteFile, json_text(out));
+  write_file(own_path(folder, kNoteFile), json_text(out));
 }
 
 }  // namespace convscope

@@ -12,6 +12,7 @@
 #include <set>
 #include <thread>
 
+#include "experiments/run_folder/files/own_file.h"
 #include "experiments/sweep/cluster/slurm_calls.h"
 #include "experiments/sweep/cluster/slurm_script.h"
 #include "experiments/sweep/cluster/workers_view.h"
@@ -125,7 +126,10 @@ class SlurmSweep {
       members = {plan_, new_call(), queue, ledger_.retried()};
       submit(members);
     } else {
-      write_slurm_note(ledger_.path(), {.job = job_, .cancelled = false});  // it may be unknown
+      // One that is known may be cancelled by now, by another command.
+      if (read_slurm_note(ledger_.path()).job != job_) {
+        write_slurm_note(ledger_.path(), {.job = job_, .cancelled = false});
+      }
     }
     ledger_.folder().set_launcher("slurm", job_);
     ledger_.write("RUNNING");
@@ -153,7 +157,10 @@ class SlurmSweep {
   }
 
   void submit(const SweepMembers& members) {
-    for (const std::size_t index : members.queue) ledger_.folder().prepare(plan_.members[index]);
+    for (const std::size_t index : members.queue) {
+      ledger_.folder().prepare(plan_.members[index]);
+      refuse_link(cat(ledger_.path(), "/sweep.slurm-", index, ".log"));  // Slurm writes it
+    }
     write_sweep_members(ledger_.path(), members);
     job_ = submit_to_slurm(ledger_.path(),
                            slurm_script(script_for(plan_, options_, members.queue, members.call)));

@@ -6,6 +6,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "experiments/run_folder/files/own_file.h"
 #include "framework/check.h"
 #include "framework/io/atomic_file.h"
 #include "framework/io/bytes.h"
@@ -18,7 +19,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kFile = "/choices.json";
+constexpr const char* kFile = "choices.json";
 constexpr const char* kFormat = "convscope choices 1";
 constexpr std::size_t kMostBytes = std::size_t{64} << 20;
 
@@ -39,7 +40,7 @@ constexpr Field kFields[] = {
 }  // namespace
 
 void KeptChoices::take_over(const std::string& run) {
-  const std::string path = run + kFile;
+  const std::string path = cat(run, "/", kFile);
   std::error_code error;
   if (!std::filesystem::exists(path, error)) return;  // of an earlier version
   try {
@@ -73,7 +74,7 @@ void KeptChoices::write(const std::string& run) {
                                           {"ceilings", numbers},
                                           {"measured", given_answers()}});
   if (text == written_) return;
-  write_file(run + kFile, text);
+  write_file(own_path(run, kFile), text);
   written_ = text;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lost_note.h: what status.json of a run says when a process of its group is lost: that it stopped,
-// and why. The run can go on from its checkpoint.
+// lost_note.h: what status.json of a run says when a process of its group is lost, or has failed
+// alone: that the run stopped, and why. After a loss the run can go on from its checkpoint.
 #pragma once
 
 #include "experiments/run_folder/run_folder.h"
@@ -14,12 +14,12 @@ class LostNote {
   // hang; how far the run is stands in the file already.
   LostNote(ProcessGroup* group, const RunFolder& folder) : group_(group) {
     if (group_ == nullptr) return;
-    group_->on_lost([&folder](const std::string& sentence) {
+    group_->on_lost([&folder](int exit_code, const std::string& sentence) {
       try {
         RunStatus status = read_run_status(folder.path());
-        status.state = "INTERRUPTED";
+        status.state = exit_code == ProcessGroup::kLostExitCode ? "INTERRUPTED" : "FAILED";
         status.reason = sentence;
-        status.exit_code = ProcessGroup::kLostExitCode;
+        status.exit_code = exit_code;
         folder.log(sentence);
         folder.set_status(status);
       } catch (const Error&) {  // the sentence is on the terminal

@@ -90,7 +90,9 @@ class Faults(harness.Case):
         run, _ = self.started()
         now = time.monotonic()
         os.kill(run.pid, signal.SIGINT)
-        self.assertNotIn("error:", self.ended(run, now, 143))
+        self.assertNotIn("error:", self.ended(run, now, 130))
+        stopped = status(self.newest("lost"))
+        self.assertEqual((stopped["state"], stopped["exit_code"]), ("INTERRUPTED", 130))
         self.goes_on()
 
     def test_launch_itself_is_killed(self):
@@ -162,6 +164,19 @@ class Faults(harness.Case):
         out = self.call(["launch", "-n", "2", "--launcher", self.launcher, "run", *WORDS, "optim.lr=1e6", "-o", "lost"], 1)
         self.one_sentence(out.stderr, "finite")
         self.assertEqual(status(self.newest("lost"))["state"], "FAILED")
+
+    def test_one_process_fails_alone(self):
+        shim = os.environ.get("FAULTS_SHIM")
+        if not shim:
+            self.skipTest("no shim")
+        words = ["run", *WORDS, "-o", "lost"]
+        out = self.mixed([harness.PROGRAM, *words], ["env", f"LD_PRELOAD={shim}", "FAULT_SHIM=rename summary.json 1 fail",
+                                                     harness.PROGRAM, *words])
+        self.assertEqual(out.returncode, 6, out.stderr)
+        self.assertEqual(out.stderr.count("error: "), 1, out.stderr)
+        self.assertRegex(out.stderr, r"error: .*summary\.json.*process 1 of 2")
+        ended = status(self.newest("lost"))
+        self.assertEqual((ended["state"], ended["exit_code"]), ("FAILED", 6))
 
     def test_missed_gate(self):
         out = self.call(["launch", "-n", "2", "--launcher", self.launcher, "run", *WORDS, "train.epochs=1",

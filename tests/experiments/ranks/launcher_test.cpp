@@ -4,7 +4,15 @@
 
 #include <gtest/gtest.h>
 
+#include <csignal>
+#include <filesystem>
+#include <thread>
+#include <utility>
+
 #include "framework/check.h"
+#include "framework/io/atomic_file.h"
+#include "tests/experiments/program.h"
+#include "tests/support/temporary_folder.h"
 
 namespace convscope {
 namespace {
@@ -98,6 +106,29 @@ TEST(LauncherOutput, Slurm) {
   EXPECT_EQ(said.printed, "");
   EXPECT_EQ(said.killed, "process 3, host node2, was ended: Killed");
   EXPECT_EQ(say({"srun: error: node2: task 3: Exited with exit code 3"}).killed, "");
+}
+
+// However a launcher ends once it was asked to: with the code of a process, with that of a killed
+// one, or by a signal.
+TEST(Launch, ThatIsStoppedEndsWithTheCodeOfItsSignal) {
+  const testing::TemporaryFolder folder;
+  const std::string ready = folder / "ready", launcher = folder / "mpirun";
+  for (const auto& [signal, end] : {std::pair(SIGINT, "exit 8"), std::pair(SIGTERM, "exit 1"),
+                                    std::pair(SIGHUP, "kill -9 $$"), std::pair(SIGINT, "exit 0")}) {
+    write_file(launcher,
+               cat("#!/bin/sh\n[ \"$1\" = --version ] && echo 'Open MPI' && exit\ntrap '", end,
+                   "' USR1 USR2\ntouch ", ready, "\nwhile :; do sleep 0.02; done\n"));
+    std::filesystem::permissions(launcher, std::filesystem::perms::owner_all);
+    std::filesystem::remove(ready);
+    testing::Program launch(
+        {testing::kProgram, "launch", "-n", "2", "--launcher", launcher, "run", "quickstart"},
+        folder / "said");
+    for (int i = 0; i < 1000 && !std::filesystem::exists(ready); ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    launch.send(signal);
+    EXPECT_EQ(launch.wait(), std::string_view(end) == "exit 0" ? 0 : 128 + signal) << end;
+  }
 }
 
 }  // namespace

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // note_test.cpp: tags and notes: in a config, in a run's summary, and changed afterwards.
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <thread>
 
 #include "experiments/config/experiment_config.h"
 #include "experiments/run_folder/run_folder.h"
@@ -73,8 +76,38 @@ TEST(UserWords, AreChangedByTheCommandNote) {
   EXPECT_EQ(call_program(note + " --tag 'a b'").code, 2);
   EXPECT_EQ(summary().tags, "paper");
   const RunFolder held = RunFolder::reopen(folder);  // as a run that goes on would
-  EXPECT_NE(call_program(note + " late").code, 0);
+  held.set_status({.state = "RUNNING"});
+  const auto refused = call_program(note + " late");
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_NE(refused.err.find(cat("which process ", static_cast<std::int64_t>(getpid()))),
+            std::string::npos)
+      << refused.err;
   EXPECT_EQ(summary().note, "good one");
+}
+
+// What another process writes while this one waits for the run is there in the end.
+TEST(UserWords, AreAddedToTheSummaryAsItIsWhenTheRunIsFree) {
+  const TemporaryFolder root;
+  RunSummary summary;
+  summary.tags = "first";
+  auto held = std::make_unique<RunFolder>(RunFolder::create(root.path(), "a", 1));
+  const std::string folder = held->path();
+  held->write("config.yaml", kConfig);
+  held->set_status({.state = "DONE", .exit_code = 0});
+  held->write("summary.json", to_json_text(summary));
+  std::thread other([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    summary.tags = "first, second";
+    summary.epochs = 2;
+    held->write("summary.json", to_json_text(summary));
+    held.reset();
+  });
+  const auto noted = call_program("note " + folder + " --tag third");
+  other.join();
+  EXPECT_EQ(noted.code, 0) << noted.err;
+  const RunSummary found = parse_summary(text_of(folder + "/summary.json"));
+  EXPECT_EQ(found.tags, "first, second, third");
+  EXPECT_EQ(found.epochs, 2);
 }
 
 }  // namespace

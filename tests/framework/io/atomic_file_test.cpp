@@ -2,6 +2,7 @@
 // atomic_file_test.cpp: a file shows its new content whole or not at all.
 #include "framework/io/atomic_file.h"
 
+#include <fcntl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -113,6 +114,39 @@ TEST(AtomicFile, ANameThatAKilledProcessLeftIsNoObstacle) {
   }
   write_file(path, "new");
   EXPECT_EQ(content_of(path), "new");
+}
+
+// Where the file system has files without names; elsewhere the next write cleans up.
+TEST(AtomicFile, OfAKilledProcessLeavesNothing) {
+  const testing::TemporaryFolder folder;
+  const int nameless = ::open(folder.path().c_str(), O_WRONLY | O_TMPFILE, 0600);
+  if (nameless < 0) GTEST_SKIP() << "no files without names here";
+  ::close(nameless);
+  EXPECT_EXIT(
+      {
+        AtomicFile file(folder / "a.txt");
+        file.write("half");
+        std::raise(SIGKILL);
+      },
+      ::testing::KilledBySignal(SIGKILL), "");
+  EXPECT_EQ(files_in(folder.path()), 0u);
+}
+
+TEST(AtomicFile, RemovesWhatAKilledProcessLeftLongAgo) {
+  const testing::TemporaryFolder folder;
+  const timespec long_ago[2] = {{.tv_sec = 1000, .tv_nsec = 0}, {.tv_sec = 1000, .tv_nsec = 0}};
+  const std::vector<std::string> kept = {".b.txt.12.0.partial", ".a.txt.mine.partial",
+                                         ".a.txt.partial"};
+  for (const std::string& name : kept) std::ofstream(folder / name) << "x";
+  std::ofstream(folder / ".a.txt.12.0.partial") << "half";
+  for (const auto& entry : std::filesystem::directory_iterator(folder.path())) {
+    ASSERT_EQ(::utimensat(AT_FDCWD, entry.path().c_str(), long_ago, 0), 0);
+  }
+  std::ofstream(folder / ".a.txt.13.0.partial") << "of a process at work";
+  write_file(folder / "a.txt", "new");
+  EXPECT_FALSE(std::filesystem::exists(folder / ".a.txt.12.0.partial"));
+  EXPECT_TRUE(std::filesystem::exists(folder / ".a.txt.13.0.partial"));
+  for (const std::string& name : kept) EXPECT_TRUE(std::filesystem::exists(folder / name)) << name;
 }
 
 TEST(AtomicFile, CheckingThatAFileCanBeWrittenLeavesTheOldOne) {
