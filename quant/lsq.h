@@ -31,6 +31,10 @@ namespace convscope {
 
 enum class StepForm { plain, log };
 
+// Whether a plan for inference computes with the codes instead (quant/integer/): where that is
+// estimated to be faster, or wherever there is a kernel. All else rounds in f32.
+enum class IntegerUse : unsigned char { never, where_faster, always };
+
 struct LsqRule {
   IntegerGrid grid;
   StepForm form = StepForm::plain;
@@ -39,9 +43,7 @@ struct LsqRule {
   // near 0.05, hundreds of times less than the paper's update of s itself. With it the first-order
   // change of s is the same in both forms.
   bool log_rate = false;
-  // A plan for inference may compute with the codes instead (quant/integer/); all else rounds in
-  // f32.
-  bool on_integers = false;
+  IntegerUse integers = IntegerUse::never;
 };
 
 // What keeps a step in its bounds (quantizer.h); both undefined: nothing does.

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "framework/registry.h"
+#include "framework/simd/cpu_isa.h"
 #include "layers/residual.h"
 #include "layers/sequential.h"
 
@@ -160,7 +161,9 @@ void apply_quantization(Module& network, const QuantConfig& config, Device devic
     block.module->add_shortcut_transform(kShortcutName,
                                          quantizer(config.residual_bits, block.shortcut_is_signed));
   }
-  execute_on_integers(network, config.execute == QuantExecute::int8);
+  execute_on_integers(network, config.execute == QuantExecute::fake   ? IntegerUse::never
+                               : config.execute == QuantExecute::int8 ? IntegerUse::where_faster
+                                                                      : IntegerUse::always);
 }
 
 std::vector<QuantizedTensor> quantized_tensors(Module& network) {
@@ -179,10 +182,22 @@ std::vector<QuantizedTensor> quantized_tensors(Module& network) {
   return out;
 }
 
-void execute_on_integers(Module& network, bool on) {
+void execute_on_integers(Module& network, IntegerUse use) {
   for (const QuantizedTensor& one : quantized_tensors(network)) {
-    one.quantizer->execute_on_integers(on);
+    one.quantizer->execute_on_integers(use);
   }
+}
+
+std::string why_not_on_integers(Module& network, Device device, bool codes) {
+  if (codes || device.type != DeviceType::cpu || uses_vnni()) return "";
+  const std::vector<QuantizedTensor> tensors = quantized_tensors(network);
+  const bool asked = std::ranges::any_of(tensors, [](const QuantizedTensor& one) {
+    return one.quantizer->integers() == IntegerUse::where_faster;
+  });
+  if (!asked) return "";
+  return "int8 is not used: without VNNI (the CPU's instruction for bytes, or CONVSCOPE_VNNI=off) "
+         "this network is estimated to be faster in f32 on rounded numbers; "
+         "quant.execute=int8_always uses int8 all the same";
 }
 
 std::int64_t quant_begin_step(const QuantConfig& config, std::int64_t total_steps) {

@@ -33,9 +33,10 @@ struct LayerBits {
   bool operator==(const LayerBits&) const = default;
 };
 
-// What evaluations and inference compute with. Training always rounds in f32: its gradients need
-// the real numbers.
-enum class QuantExecute { fake, int8 };
+// What evaluations and inference compute with: int8 multiplies codes where that is estimated to be
+// faster than the f32 of the rounded numbers, int8_always wherever there is a kernel. Training
+// always rounds in f32: its gradients need the real numbers.
+enum class QuantExecute { fake, int8, int8_always };
 
 struct QuantConfig {
   QuantMethod method = QuantMethod::lsq;
@@ -71,8 +72,11 @@ struct QuantizedTensor {
 // All quantisers of a network, in its order.
 CONVSCOPE_API std::vector<QuantizedTensor> quantized_tensors(Module& network);
 
-// Whether plans for inference compute with codes where they can, or round in f32 (lsq.h).
-CONVSCOPE_API void execute_on_integers(Module& network, bool on);
+// Whether plans for inference compute with codes, or round in f32 (lsq.h).
+CONVSCOPE_API void execute_on_integers(Module& network, IntegerUse use);
+// A sentence when inference was to compute with codes where they are faster, and no kernel of it
+// does (`codes` is false), because the CPU multiplies bytes slowly; else "".
+CONVSCOPE_API std::string why_not_on_integers(Module& network, Device device, bool codes);
 
 // The step number with which quantisers begin in a run of `total_steps`; an error of kind kConfig
 // when no step would be left.

@@ -78,7 +78,7 @@ Ref<const Operation> Quantizer::operation(const Shape& x) const {
                         .form = form_,
                         .g = lsq_grad_scale(shared, grid_.qp),
                         .log_rate = form_ == StepForm::log,
-                        .on_integers = on_integers_},
+                        .integers = integers_},
                        {.last = last_step_, .first = first_step_});
 }
 
@@ -96,9 +96,9 @@ Variable Quantizer::forward(const Variable& x) {
 int Quantizer::describe(PlanGraph& graph, int x) {
   const bool active = is_active(), counts = observing_ && graph.training();
   graph.valid_while([this, active, counts, calibrating = calibrates(), kept = kept_,
-                     training = graph.training(), integers = on_integers_] {
-    return is_active() == active && on_integers_ == integers &&
-           (observing_ && training) == counts && calibrates() == calibrating && kept_ == kept;
+                     training = graph.training(), integers = integers_] {
+    return is_active() == active && integers_ == integers && (observing_ && training) == counts &&
+           calibrates() == calibrating && kept_ == kept;
   });
   if (!active) return x;
   if (graph.training() && calibrates()) graph.not_yet("it calibrates in this step");

@@ -67,8 +67,8 @@ class CONVSCOPE_API Quantizer final : public Module {
   void begin() { waits_ = false; }
   // Lets x through as it is, whatever its state: to compare networks without their rounding.
   void bypass(bool on) { bypassed_ = on; }
-  // A plan for inference may compute with the codes (quant/integer/).
-  void execute_on_integers(bool on) { on_integers_ = on; }
+  void execute_on_integers(IntegerUse use) { integers_ = use; }
+  IntegerUse integers() const { return integers_; }
   bool is_active() const { return !bypassed_ && (!waits_ || is_calibrated()); }
   Tensor steps() const;  // s, f32 [1] or [channels], a copy on the CPU
   // From now on these: calibrated, and no bound moves them. The log form takes the nearest step
@@ -101,7 +101,7 @@ class CONVSCOPE_API Quantizer final : public Module {
   bool waits_;
   bool bypassed_ = false;
   bool observing_ = false;
-  bool on_integers_ = false;
+  IntegerUse integers_ = IntegerUse::never;
   std::int64_t kept_ = 0;
   Observed observed_;
   Variable step_;  // s, or log s

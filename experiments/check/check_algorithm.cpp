@@ -18,6 +18,7 @@
 #include "experiments/check/matrix/card_answers.h"
 #include "experiments/check/matrix/card_state.h"
 #include "experiments/check/matrix/check_problems.h"
+#include "experiments/check/matrix/integer_case.h"
 #include "experiments/plugins/card_check.h"
 #include "framework/short_loops.h"
 
@@ -58,7 +59,13 @@ class Run {
   void run() {
     required();
     if (!options_.problems.empty()) {
-      for (const Conv2dProblem& problem : options_.problems) all_tiers(problem, {});
+      for (const Conv2dProblem& problem : options_.problems) {
+        if (problem.types && is_code(problem.types->w)) {
+          on_codes(problem, problem.types->text().c_str());
+        } else {
+          all_tiers(problem, {});
+        }
+      }
       return state();
     }
     answers();
@@ -69,7 +76,8 @@ class Run {
     random();
     if (!options_.quick) long_sums();
     threads();
-    others();
+    integers();
+    if (takes_real_numbers_) others();
     if (!failed() && report_.cases == 0) {
       report_.sentence = "the card takes no problem of the matrix: its supports() refuses all";
     }
@@ -106,14 +114,13 @@ class Run {
         continue;
       }
       if (!numbers) numbers.emplace(problem, tier);
+      takes_real_numbers_ = true;
       one(*numbers, direction, machines);
     }
   }
 
   void all_tiers(const Conv2dProblem& problem, const Machines& machines) {
-    for (const Tier tier : {Tier::exact, Tier::bounded, Tier::offset, Tier::heavy}) {
-      directions(problem, tier, machines);
-    }
+    for (const Tier tier : matrix::kAllTiers) directions(problem, tier, machines);
   }
 
   // Integers, and one kind of rounded numbers; all kinds come in turn. Sparse weights, too.
@@ -128,7 +135,7 @@ class Run {
     const Machines machines{.each_isa = report_.each_isa};
     for (const Conv2dProblem& form : forms) {
       directions(form, Tier::exact, machines);
-      directions(form, matrix::kRoundedTiers[turn_ % 3], machines);
+      directions(form, matrix::kRoundedTiers[turn_ % matrix::kRoundedTierCount], machines);
     }
     ++turn_;
   }
@@ -222,7 +229,47 @@ class Run {
 
   void long_sums() {
     for (const Conv2dProblem& problem : matrix::long_sum_problems()) {
-      directions(problem, Tier::offset, {.each_isa = report_.each_isa, .threads = {1}});
+      for (const Tier tier : {Tier::offset, Tier::flat}) {
+        directions(problem, tier, {.each_isa = report_.each_isa, .threads = {1}});
+      }
+    }
+  }
+
+  // Codes of 8 bits: each must be that of double arithmetic.
+  void on_codes(const Conv2dProblem& problem, const char* types) {
+    if (failed()) return;
+    const Conv2dProblem typed = matrix::with_types(problem, types);
+    if (!support_of(card_, typed, Direction::forward).yes) {
+      ++report_.refused;
+      return;
+    }
+    options_.note(cat("forward of ", typed.text(), ", codes"));
+    matrix::Int8Options beside = matrix::options_by_turns(turn_, typed.types->y);
+    beside.extreme = turn_ % 11 == 5;
+    matrix::Int8Case numbers(typed, beside, turn_++);
+    ++report_.cases;
+    report_.directions = {Direction::forward};
+    report_.sentence = numbers.check_everywhere(card_);
+  }
+
+  void integers() {
+    if (!card_.takes_mixed_types || takes_real_numbers_) return;
+    std::vector<Conv2dProblem> problems = matrix::small_problems(3);
+    for (const char* const text : kForThreads) problems.push_back(Conv2dProblem::parse(text));
+    for (int i = 0; i < (options_.quick ? kRandomQuick : kRandom); ++i) {
+      problems.push_back(
+          matrix::shrunk(matrix::random_problem(7, static_cast<std::uint64_t>(i)), kSmallFlops));
+    }
+    for (std::size_t i = 0; i < problems.size() && !failed(); ++i) {
+      std::vector<Conv2dProblem> forms = {problems[i]};
+      if (card_.takes_sparse_weights) {
+        for (const auto& sparse : matrix::sparse_problems(problems[i], i, 2)) {
+          forms.push_back(sparse);
+        }
+      }
+      for (const Conv2dProblem& form : forms) {
+        on_codes(form, matrix::kCodeTypes[i % std::size(matrix::kCodeTypes)]);
+      }
     }
   }
 
@@ -249,6 +296,7 @@ class Run {
   const CheckOptions& options_;
   CheckReport report_;
   std::size_t turn_ = 0;
+  bool takes_real_numbers_ = false;  // some problem of them was checked
 };
 
 }  // namespace

@@ -19,7 +19,7 @@ using Json = nlohmann::ordered_json;
 std::string short_number(double value) {
   if (std::isnan(value)) return "nan";
   char text[32];
-  std::snprintf(text, sizeof text, "%.6g", value);
+  std::snprintf(text, sizeof text, "%.9g", value);  // two f32 that differ look different
   return text;
 }
 

@@ -256,7 +256,7 @@ class Doctor {
   // An error that is no other number, only a larger rounding.
   std::string of_rounding() {
     ConvolutionCase one = case_of(fault_.problem);
-    const auto terms = static_cast<double>(matrix::sum_length(fault_.problem, fault_.direction));
+    const auto terms = static_cast<double>(fault_.problem.sum_length(fault_.direction));
     const double largest = one.expect(fault_.direction, fault_.extra).largest;
     double worst = 0;
     for (std::size_t i = 0; i < fault_.result.size(); ++i) {
@@ -272,20 +272,23 @@ class Doctor {
                  " of small integers is off by roundings, although the card says "
                  "exact_on_integers: some product or sum in it is no integer");
     }
-    const bool may_be_chain = !card_.one_chain && terms > kSumChain &&
-                              grows <= card_.error_growth * std::sqrt(terms / kSumChain);
-    if (may_be_chain) {
+    const auto bound = [&](const Conv2dAlgorithm& card) {
+      return matrix::rounds_one_way(fault_.tier) ? card.worst_growth(terms) : card.growth(terms);
+    };
+    Conv2dAlgorithm chain = card_;
+    chain.one_chain = true;
+    if (!card_.one_chain && terms > kSumChain && grows <= bound(chain)) {
       return cat(y_, " errs by ", number(grows),
                  " eps of the largest sum over magnitudes, and "
                  "error_growth allows ",
-                 card_.error_growth, ": ", terms,
+                 number(bound(card_)), ": ", terms,
                  " terms seem to be added in one chain; cut sums into chains of ", kSumChain,
                  " terms (framework/simd/sum_chain.h), or say one_chain = true");
     }
     return cat(y_, " errs by ", number(grows),
                " eps of the largest sum over magnitudes, and the card "
                "allows ",
-               number(card_.growth(terms)), ": error_growth is too small, or a sum loses digits");
+               number(bound(card_)), ": error_growth is too small, or a sum loses digits");
   }
 
   // Which elements are not `right`, within the card's bound.

@@ -10,8 +10,10 @@
 #include "experiments/config/experiment_config.h"
 #include "experiments/run_folder/check_lines.h"
 #include "experiments/run_folder/run_folder.h"
+#include "experiments/run_folder/step_kernels.h"
 #include "experiments/trainer/checkpoint.h"
 #include "experiments/trainer/trainer.h"
+#include "quant/quantize_network.h"
 
 namespace convscope {
 namespace {
@@ -76,6 +78,15 @@ int evaluate_target(const EvalArguments& arguments) {
                          state.step)
                  .c_str(),
              stdout);
+  if (target.config.quant && setup.plan) {
+    Shape input = {target.config.data.batch_size};
+    for (const std::int64_t size : loader->dataset().sample_shape()) input.push_back(size);
+    const StepKernels kernels =
+        kernels_of_step(*setup.model, input, target.config.device, PlanMode::inference, setup.plan);
+    const std::string why =
+        why_not_on_integers(*setup.model, target.config.device, kernels.any("int8"));
+    if (!why.empty()) std::fputs((why + "\n").c_str(), stderr);
+  }
   for (const std::string& line : check_lines()) std::fputs((line + "\n").c_str(), stderr);
   return 0;
 }
@@ -95,10 +106,10 @@ std::function<int()> declare_eval(CommandLine& app) {
       ->capture_default_str()
       ->one_of({"last", "best"});
   app.add_option("--execute", arguments->execute,
-                 "of a quantised run: fake (numbers rounded, multiplied in f32) or int8 (codes "
-                 "multiplied); default: what its config says")
+                 "of a quantised run: fake (numbers rounded, multiplied in f32), int8 (codes "
+                 "multiplied where that is faster) or int8_always; default: what its config says")
       ->type_name("E")
-      ->one_of({"fake", "int8"});
+      ->one_of({"fake", "int8", "int8_always"});
   return [arguments] { return evaluate_target(*arguments); };
 }
 

@@ -4,6 +4,7 @@
 
 #include "experiments/run_folder/machine_load.h"
 #include "framework/parallel.h"
+#include "framework/simd/cpu_isa.h"
 
 namespace convscope {
 namespace {
@@ -25,6 +26,11 @@ std::string of_masks(const TrainingSetup& setup) {
 std::string of_quantisers(const TrainingSetup& setup) {
   if (!setup.quant) return "";
   const std::int64_t begin = setup.quant->begin_step;
+  if (setup.quant->on_integers && !uses_vnni() && setup.device.type == DeviceType::cpu) {
+    return cat("runs   int8 in evaluations", begin > 0 ? cat(" after step ", begin) : "",
+               " if that is estimated to be faster than f32 on this CPU without VNNI, or demanded "
+               "(quant.execute=int8_always); `execution` in summary.json says what ran");
+  }
   if (setup.quant->on_integers) {
     return cat("runs   int8 in evaluations", begin > 0 ? cat(" after step ", begin) : "",
                ": codes are multiplied; training steps round numbers and multiply them in f32");

@@ -114,7 +114,7 @@ namespace {
 // Codes are multiplied by plans. In half precision what is not on integers would be neither the
 // trained numbers nor codes.
 void check_execution(const ExperimentConfig& config, bool has_rows) {
-  if (config.quant->execute != QuantExecute::int8) return;
+  if (config.quant->execute == QuantExecute::fake) return;
   if (has_rows) {
     fail(ErrorKind::kConfig, "quant.execute",
          "expected fake for a network on sites, because int8 runs in planned steps and sites "

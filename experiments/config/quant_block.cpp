@@ -167,9 +167,12 @@ const Keys<QuantConfig>& quant_keys() {
              "share of all training steps; until then f32, then calibrated and quantised", 0, 1),
       word<QuantExecute>(
           "execute",
-          "what evaluations compute with: fake rounds numbers and multiplies them in "
-          "f32; int8 multiplies codes, in planned steps",
-          {{"fake", QuantExecute::fake}, {"int8", QuantExecute::int8}},
+          "what evaluations compute with: fake rounds numbers and multiplies them in f32; int8 "
+          "multiplies codes, in planned steps, unless a CPU without VNNI is estimated to be slower "
+          "with them; int8_always multiplies codes there, too",
+          {{"fake", QuantExecute::fake},
+           {"int8", QuantExecute::int8},
+           {"int8_always", QuantExecute::int8_always}},
           [](QuantConfig& block) -> QuantExecute& { return block.execute; }),
       start_from(),
   };

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "experiments/explain/text_layout.h"
+#include "quant/quantize_network.h"
 
 namespace convscope {
 namespace {
@@ -121,6 +122,12 @@ std::string remarks_text(const Explanation& explanation) {
   add("! ", refusal);
   add("", fallback);
   add("", comparison);
+  for (const ExplainedStep& step : explanation.steps) {
+    if (!step.plan || std::string_view(step.mode) == "training") continue;
+    const std::string why = why_not_on_integers(*explanation.model, explanation.config.device,
+                                                step.kernels.any("int8"));
+    if (!why.empty()) out += wrapped_text(cat(step.mode, ": ", why));
+  }
   return out;
 }
 

@@ -41,6 +41,8 @@ struct OnnxGraph {
   std::vector<OnnxNode> nodes;  // each behind those that it reads
   NamedTensors constants;       // f32, i8 or u8
   int folded = 0;               // batch norms that became part of a convolution
+  int wide = 0;                 // weights with codes beyond 7 bits
+  int narrowed = 0;             // weights whose codes were rounded to 7 bits
 };
 
 // The bytes of the file; an error of kind kRun above 2 GiB, which protobuf cannot hold.

@@ -3,6 +3,7 @@
 // order.
 #include "experiments/export/onnx_network.h"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 
@@ -109,13 +110,29 @@ class Walk {
     node("DequantizeLinear", key, {value_, step, zero});
   }
 
+  // Every second code: half to even, and the few at 127 and -128 are cut to what 7 bits hold.
+  static void halve(QuantizedWeight& weight) {
+    for (std::int8_t& q : weight.codes) {
+      q = static_cast<std::int8_t>(std::clamp(std::nearbyint(q / 2.0), -64.0, 63.0));
+    }
+    weight.steps = weight.steps.clone();
+    for (std::int64_t i = 0; i < weight.steps.numel(); ++i) weight.steps.data<float>()[i] *= 2;
+  }
+
   // The weight that the layer computes with: a constant, or one behind DequantizeLinear.
   std::string weight_of(const std::string& name, Module& layer) {
     const NoGrad no_grad;
     const std::string key = joined(name, "weight");
     const auto at = quantizers_.find(key);
     if (at == quantizers_.end()) return constant(key, layer.used_weight().value());
-    const QuantizedWeight codes = quantized_weight(layer, *at->second, key);
+    QuantizedWeight codes = quantized_weight(layer, *at->second, key);
+    const bool wide = std::ranges::any_of(codes.codes, [](int q) { return q < -64 || q > 63; });
+    if (wide && options_.reduce_range) {
+      halve(codes);
+      ++graph_.narrowed;
+    } else if (wide) {
+      ++graph_.wide;
+    }
     const bool by_channel = at->second->options().channels > 0;
     const Shape shape = by_channel ? codes.steps.shape() : Shape{};
     const Tensor packed = Tensor::empty(codes.shape, DType::i8);

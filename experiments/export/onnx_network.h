@@ -21,6 +21,9 @@
 // inside such a Conv or Gemm to multiples of the product of both steps, which with few bits is
 // another network.
 //
+// With reduce_range weights have 7 bits. x64 CPUs without VNNI add two products of u8 and i8 codes
+// in 16 bits that saturate: 2 x 255 x 127 does not fit, 2 x 255 x 64 does.
+//
 // Images      "images" [N,C,H,W], normalised as the config says; the result is "logits" [N,classes]
 #pragma once
 
@@ -31,6 +34,8 @@ namespace convscope {
 
 struct OnnxOptions {
   bool fold_batch_norm = false;
+  bool reduce_range =
+      false;  // weights of 8 bits as codes of 7 bits, -64 to 63, with twice the step
 };
 
 // `sample` is [C,H,W]. Errors of kind kConfig name the layer that has no such form, or a quantiser

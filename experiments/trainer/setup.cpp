@@ -113,7 +113,7 @@ TrainingSetup setup_training(const ExperimentConfig& config) {
         QuantPlan{.begin_step = quant_begin_step(
                       *config.quant, setup.train->batches_per_epoch() * config.train.epochs),
                   .calibration_batches = config.quant->calibration_batches,
-                  .on_integers = config.quant->execute == QuantExecute::int8};
+                  .on_integers = config.quant->execute != QuantExecute::fake};
   }
   setup.learning_rate = [config](const SchedulePoint& point) {
     return learning_rate(config, point);

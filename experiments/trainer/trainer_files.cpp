@@ -13,6 +13,7 @@
 #include "experiments/trainer/ranks/shared_training.h"
 #include "experiments/trainer/trainer.h"
 #include "layers/dispatch/check_results.h"
+#include "quant/quantize_network.h"
 
 namespace convscope {
 namespace {
@@ -220,6 +221,14 @@ void Trainer::measure_result() {
   start_s_ += run_seconds() - before;  // the run's clock stands still: nothing was learned
   forget_check_results();              // of the batches that were timed
   for (const CheckResult& one : compared) note_check(one);
+  if (inference_ && setup_.quant && setup_.quant->has_begun(state_.step)) {
+    const std::string why =
+        why_not_on_integers(*setup_.model, setup_.device, inference_->kernels.any("int8"));
+    if (!why.empty()) {
+      progress_.line(why);
+      folder_.log(why);
+    }
+  }
   if (tensorboard_ && inference_) {
     tensorboard_->add(state_.step, {{"time/inference_s", inference_->batch_s}});
   }

@@ -51,6 +51,12 @@ struct CONVSCOPE_API Conv2dProblem {
   // 2 N K P Q (C/G) R S: what the textbook loops execute, padding included; the same in each
   // direction. GFLOP/s are always stated on this number.
   double nominal_flops() const;
+  // The largest number of products that are added to one element of the direction's output.
+  std::int64_t sum_length(Direction direction) const {
+    return direction == Direction::forward         ? c_per_group() * r * s
+           : direction == Direction::backward_data ? k_per_group() * r * s
+                                                   : n * p() * q();
+  }
   // Every tensor of the direction once: two read, one written.
   double nominal_bytes() const;
 

@@ -41,6 +41,13 @@ struct CONVSCOPE_API DeformConv2dProblem : Conv2dProblem {
   // forward reads x, w, offset, mask; backward_data reads dy, w, x, offset, mask and writes dx,
   // doffset, dmask; backward_weight reads x, dy, offset, mask and writes dw.
   OperandSpecs operands(Direction direction) const;
+  // The largest number of products that are added to one element of the direction's output; of dx
+  // where about as many samples fall on each pixel as without offsets, four pixels for a sample.
+  std::int64_t sum_length(Direction direction) const {
+    return direction == Direction::forward         ? c / groups * taps()
+           : direction == Direction::backward_data ? 4 * (k / groups) * taps()
+                                                   : n * p() * q();
+  }
   // Every tensor of the direction once. nominal_flops() is that of the convolution: sampling is not
   // counted.
   double nominal_bytes() const;

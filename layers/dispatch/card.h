@@ -156,10 +156,12 @@ struct Card {
   // Whether weights are prepared for one call alone, too; null: always. Where it says no, such a
   // call gets args.prepared null and reads args.w.
   bool (*prepares_for_one_call)(const Problem&, Direction) = nullptr;
-  // The tests' bound: max|error| <= growth(terms of a sum) * eps * max(conv(|x|,|w|)), on data with
-  // an offset and with heavy tails too. It is error_growth for sums of any length where sums are
-  // cut into chains (framework/simd/sum_chain.h). `one_chain`: they are not, and the bound of sums
-  // longer than kSumChain terms grows like the root of their length.
+  // Bounds of the error: max|error| <= growth(terms of a sum) * eps * max(conv(|x|,|w|)) where
+  // rounding errors have random signs: normal numbers, also with an offset and with heavy tails. It
+  // is error_growth for sums of any length where sums are cut into chains
+  // (framework/simd/sum_chain.h). `one_chain`: they are not, and the bound of sums longer than
+  // kSumChain terms grows like the root of their length. worst_growth() is the bound for any
+  // numbers.
   double error_growth = 1;
   bool one_chain = false;
   bool exact_on_integers = false;  // bit by bit, as long as all sums stay below 2^24
@@ -184,6 +186,16 @@ struct Card {
   double growth(double terms) const {
     return one_chain ? error_growth * std::sqrt(std::max(1.0, terms / kSumChain)) : error_growth;
   }
+  // On any numbers, equal ones too: that of the chains, times how much larger than a plain chain's
+  // the card's error is. For sums of the products themselves it is proven (sum_chain.h).
+  double worst_growth(double terms) const {
+    const double factor = std::max(1.0, error_growth / kExpectedChainGrowth);
+    return std::max(growth(terms), factor * worst_sum_growth(terms, one_chain));
+  }
+  // Transforms (Winograd, Fourier) also multiply what no output adds up, such as a number at the
+  // border with a tap outside of the image. Their errors are relative to the largest of x times the
+  // sum over |w|, and not to the largest output. Such cards are not exact on integers.
+  bool errs_by_tile() const { return !exact_on_integers; }
   bool offers(Direction direction) const {
     return direction == Direction::forward         ? forward != nullptr
            : direction == Direction::backward_data ? backward_data != nullptr

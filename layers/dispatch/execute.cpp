@@ -5,12 +5,28 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 
 namespace convscope {
 namespace {
 
 Tensor like(const Tensor& tensor) {
   return Tensor::empty(tensor.shape(), tensor.dtype(), tensor.device());
+}
+
+// The largest element in place of each.
+Tensor largest_everywhere(const Tensor& sizes) {
+  const Tensor here = sizes.to(Device{});
+  double largest = 0;
+  for (std::int64_t i = 0; i < here.numel(); ++i) largest = std::max(largest, here.at(i));
+  return Tensor::full(here.shape(), largest, here.dtype()).to(sizes.device());
+}
+
+// So many digits that two different numbers of the type look different.
+std::string digits_of(double value, DType type) {
+  char text[40];
+  std::snprintf(text, sizeof text, "%.*g", type == DType::f64 ? 17 : 9, value);
+  return text;
 }
 
 }  // namespace
@@ -38,11 +54,12 @@ bool has_magnitudes(const Operands& operands) {
   return std::ranges::all_of(operands.in, floats) && std::ranges::all_of(operands.out, floats);
 }
 
-Operands over_magnitudes(const Operands& operands, Tensor& residual) {
+Operands over_magnitudes(const Operands& operands, Tensor& residual, bool by_tile) {
   Operands out = operands;
   for (Operand& input : out.in) {
     if (input.defined()) input.values = magnitudes(input.values);
   }
+  if (by_tile) out.in[0].values = largest_everywhere(out.in[0].values);
   for (Operand& output : out.out) {
     if (!output.defined()) continue;
     output.values = operands.accumulate ? magnitudes(output.values) : like(output.values);
@@ -92,7 +109,8 @@ void compare_outputs(const Comparison& comparison, const Operands& first, const 
            cat(comparison.layer.empty() ? "" : cat("layer ", comparison.layer, ": "), "expected '",
                comparison.first_name, "' and '", comparison.second_name, "' to agree within ",
                found.bound, " in ", name_of(comparison.direction), " of ", comparison.problem,
-               ", got ", a.at(i), " and ", b.at(i), " at element ", i));
+               ", got ", digits_of(a.at(i), a.dtype()), " and ", digits_of(b.at(i), b.dtype()),
+               " at element ", i));
     }
     result.worst.take_worse(found);
   }

@@ -18,7 +18,9 @@ CONVSCOPE_API Operands with_other_outputs(const Operands& operands);
 // The same sum over magnitudes, whose result says how large an error may be. Integers are summed
 // exactly: for them it is no sum, and compare_outputs() looks at the outputs.
 CONVSCOPE_API bool has_magnitudes(const Operands& operands);
-CONVSCOPE_API Operands over_magnitudes(const Operands& operands, Tensor& residual);
+// `by_tile`: with the largest magnitude of the first input in place of each of its elements
+// (Card::errs_by_tile()).
+CONVSCOPE_API Operands over_magnitudes(const Operands& operands, Tensor& residual, bool by_tile);
 
 // |first - second| <= relative_bound max(sizes) for each output, plus one step of an integer type.
 // Of several outputs the one is noted that came nearest to its bound.
@@ -33,6 +35,18 @@ struct Comparison {
 };
 CONVSCOPE_API void compare_outputs(const Comparison& comparison, const Operands& first,
                                    const Operands& second, const Operands& sizes);
+
+// How many products are added to one element of the output; on average where the problem does not
+// say.
+template <class Problem>
+double longest_sum(const Problem& problem, Direction direction, const Operands& operands) {
+  if constexpr (requires { problem.sum_length(direction); }) {
+    return static_cast<double>(problem.sum_length(direction));
+  } else {
+    return problem.nominal_flops() / 2 /
+           static_cast<double>(std::max<std::int64_t>(1, operands.out[0].values.numel()));
+  }
+}
 
 template <class Problem>
 void execute(const Choice<Problem>& choice, const Problem& problem, Direction direction,
@@ -50,15 +64,14 @@ void execute(const Choice<Problem>& choice, const Problem& problem, Direction di
   if constexpr (kOwn) {
     sizes = HeavyLayer<Problem>::magnitudes(problem, direction, operands);
   } else if (sums) {
-    sizes = over_magnitudes(operands, residual);
+    const bool by_tile = card.errs_by_tile() || choice.checked_by->errs_by_tile();
+    sizes = over_magnitudes(operands, residual, by_tile);
   }
   run_card(card, problem, direction, operands);
   run_card(*choice.checked_by, problem, direction, other);
   if (sums && !kOwn) run_card(card, problem, direction, sizes);
-  const double terms =
-      problem.nominal_flops() / 2 /
-      static_cast<double>(std::max<std::int64_t>(1, operands.out[0].values.numel()));
-  const double growth = card.growth(terms) + choice.checked_by->growth(terms);
+  const double terms = longest_sum(problem, direction, operands);
+  const double growth = card.worst_growth(terms) + choice.checked_by->worst_growth(terms);
   compare_outputs({.operation = HeavyLayer<Problem>::kOperation,
                    .layer = choice.layer,
                    .first_name = card.name,

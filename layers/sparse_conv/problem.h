@@ -45,6 +45,12 @@ struct CONVSCOPE_API SparseConvProblem {
 
   // 2 C K for each pair of neighbours; the same in each direction. Nothing that is absent counts.
   double nominal_flops() const;
+  // The largest number of products that may be added to one element of the direction's output.
+  std::int64_t sum_length(Direction direction) const {
+    return direction == Direction::forward         ? c * taps()
+           : direction == Direction::backward_data ? k * taps()
+                                                   : out_count();
+  }
   // Every tensor of the direction, and the map, once.
   double nominal_bytes() const;
   void check() const;

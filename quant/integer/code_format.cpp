@@ -10,7 +10,7 @@ const LsqParts* integer_parts(const PlanOp* op) {
   const auto* const known = dynamic_cast<const OperationOp*>(op);
   if (known == nullptr) return nullptr;
   const LsqParts* const parts = lsq_parts(&known->operation());
-  return parts != nullptr && parts->rule.on_integers ? parts : nullptr;
+  return parts != nullptr && parts->rule.integers != IntegerUse::never ? parts : nullptr;
 }
 
 Tensor on_host(const Tensor& tensor) { return tensor.defined() ? tensor.to(Device{}) : tensor; }

@@ -17,15 +17,21 @@
 //            by estimate. A policy that comes to another name keeps the layer as it is.
 // On a GPU   the images are rounded by an operation of their own, and the loss that the last layer
 //            has taken over in an evaluation stands behind it again.
+// Or not     without VNNI, the instruction that multiplies bytes, a CPU takes f32 for a network
+//            whose layers on integers are estimated to take longer together: such as a LeNet, whose
+//            few channels fill neither lanes nor quads. IntegerUse::always, or a card of integers
+//            that a policy names, takes integers all the same.
 // Pruned     a layer with a mask of blocks (sparsity.execute: sparse) runs from the codes of the
 //            blocks where that is estimated to be faster
 // Not here   layers that no card takes on integers: they stay as they are, and `explain` says so.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <set>
 
+#include "framework/simd/cpu_isa.h"
 #include "layers/conv2d/conv2d_op.h"
 #include "layers/linear/linear.h"
 #include "layers/plan/activation_op.h"
@@ -88,6 +94,7 @@ class IntegerRewrite {
     drop_layers_without_card();
     if (layers_.empty()) return;
     for (auto& [op, layer] : layers_) choose_output(layer);
+    if (is_slower()) return;
     emit();
   }
 
@@ -298,6 +305,45 @@ class IntegerRewrite {
     layer.parts.algorithm = card_of(layer);
     layer.parts.is_named = !layer.policy.named.empty() || !layer.policy.finds_itself;
     if (layer.parts.sparse) choose_blocks(layer);
+  }
+
+  bool is_slower() const {
+    if (graph_.device().type != DeviceType::cpu || uses_vnni()) return false;
+    double codes_ms = 0, real_ms = 0;
+    std::set<const PlanOp*> rounded;
+    for (const auto& [op, layer] : layers_) {
+      const IntegerLayer& parts = layer.parts;
+      const bool always = layer.x.format.lsq.rule.integers == IntegerUse::always;
+      if (always || !layer.policy.named.empty()) return false;
+      codes_ms +=
+          estimated_ms(*parts.algorithm, parts.problem, Direction::forward, WeightUse::often);
+      real_ms += real_numbers_ms(parts.problem);
+      if (rounded.insert(layer.x.op).second) {
+        real_ms += rounding_ms(graph_.shape(layer.x.op->output).numel());
+      }
+    }
+    return codes_ms > real_ms;
+  }
+
+  // The same layer on real numbers.
+  static double real_numbers_ms(Conv2dProblem problem) {
+    problem.types.reset();
+    problem.dtype = DType::f32;
+    problem.layout = ActivationLayout::nchw;
+    problem.weight_format = {};
+    double least = std::numeric_limits<double>::infinity();
+    for (const auto& [name, card] : conv2d_algorithms(DeviceType::cpu).entries()) {
+      if (!card.auto_ok || !support_of(card, problem, Direction::forward).yes) continue;
+      least = std::min(least, estimated_ms(card, problem, Direction::forward, WeightUse::often));
+    }
+    return least;
+  }
+
+  // One pass over a value that rounds it in f32: reads and writes it, and divides.
+  static double rounding_ms(std::int64_t elements) {
+    const auto count = static_cast<double>(elements);
+    return estimated_ms(Cost{.flops = 16 * count, .bytes = 8 * count, .peak_share = 0.5},
+                        DeviceType::cpu, DType::f32);
   }
 
   // The faster one by estimate of the dense card and of one that skips what the mask leaves out.

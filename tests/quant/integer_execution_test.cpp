@@ -7,6 +7,7 @@
 #include <cmath>
 #include <map>
 
+#include "framework/simd/cpu_isa.h"
 #include "layers/layer_types.h"
 #include "layers/plan/step_plan.h"
 #include "quant/quantize_network.h"
@@ -55,7 +56,7 @@ std::shared_ptr<Module> lenet_of_single_layers() {
 }
 
 Tensor infer(Module& network, const Tensor& x, bool on_integers, std::string* text = nullptr) {
-  execute_on_integers(network, on_integers);
+  execute_on_integers(network, on_integers ? IntegerUse::always : IntegerUse::never);
   std::string why;
   const auto plan = StepPlan::make(network, x.shape(), PlanMode::inference, &why);
   EXPECT_NE(plan, nullptr) << why;
@@ -150,6 +151,48 @@ class DoubleLeNet {
   std::map<std::string, const Quantizer*> weights_, inputs_;
   std::map<std::string, Tensor> values_;
 };
+
+// Without VNNI integers are slower for a LeNet and faster for wide layers, by estimate and when
+// measured (quant/README.md).
+TEST(IntegerExecution, WithoutVnniTakesTheFasterOneUnlessAskedTo) {
+  if (!supports_isa(Isa::avx2)) GTEST_SKIP() << "no AVX2 here";
+  const MachineScope scope;
+  set_isa(Isa::avx2);
+  const auto on_integers = [](const char* name, const Shape& input, const Options& given,
+                              QuantExecute execute) {
+    const auto network = model(name, input, given);
+    const Tensor x = normal(input, DType::f32, 9);
+    QuantConfig config = bits(8, 8, false);
+    config.execute = execute;
+    calibrate(*network, config, x);
+    std::string why;
+    const auto plan = StepPlan::make(*network, x.shape(), PlanMode::inference, &why);
+    EXPECT_NE(plan, nullptr) << why;
+    const bool codes = plan->text().find("int8_") != std::string::npos;
+    const bool says_why = !why_not_on_integers(*network, {}, codes).empty();
+    EXPECT_EQ(says_why, !codes && execute == QuantExecute::int8) << name;
+    return codes;
+  };
+  const Shape digits = {64, 1, 28, 28}, images = {8, 3, 32, 32};
+  Options small;
+  small.set("stem", std::string("cifar"));
+  const auto lenet = [&](QuantExecute execute) {
+    return on_integers("lenet5", digits, {}, execute);
+  };
+  const auto resnet = [&](QuantExecute execute) {
+    return on_integers("resnet18", images, small, execute);
+  };
+  set_vnni(false);
+  EXPECT_FALSE(lenet(QuantExecute::fake));
+  EXPECT_FALSE(lenet(QuantExecute::int8));
+  EXPECT_TRUE(lenet(QuantExecute::int8_always));
+  EXPECT_TRUE(resnet(QuantExecute::int8_always));
+  EXPECT_FALSE(resnet(QuantExecute::fake));
+  set_vnni(true);
+  if (!uses_vnni()) return;
+  EXPECT_TRUE(lenet(QuantExecute::int8));
+  EXPECT_TRUE(resnet(QuantExecute::int8));
+}
 
 TEST(IntegerExecution, LeNetGivesTheLogitsOfDoubleArithmetic) {
   for (const bool per_channel : {false, true}) {

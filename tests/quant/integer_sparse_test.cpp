@@ -53,7 +53,7 @@ Masked network(bool sparse, std::int64_t every, const std::string& policy = "aut
   QuantConfig quant;
   quant.w_bits = quant.a_bits = 8;
   quant.per_channel = true;
-  quant.execute = QuantExecute::int8;
+  quant.execute = QuantExecute::int8_always;
   apply_quantization(*out.model, quant, {});
   out.model->train();
   const NoGrad no_grad;

@@ -99,6 +99,7 @@ void time_inference(const ExperimentConfig& config, Module& model, const Tensor&
       config.train.plan ? StepPlan::make(model, x.shape(), PlanMode::inference, &why) : nullptr;
   if (plan) plan->prepare();  // the weights stay as they are
   row.execution = plan ? "planned" : cat("dynamic: ", why);
+  if (plan && planned_kernels(*plan).any("int8")) row.arithmetic = "int8";
   const DeviceBackend& backend = backend_of(device);
   const auto forward = [&] {
     const double start = now(options);
@@ -242,8 +243,7 @@ NetBenchRow bench_net(const ExperimentConfig& config, Module& model, const Shape
   row.threads = num_threads();
   row.parameters = model.parameter_count();
   if (config.quant) {
-    const bool codes = mode == NetMode::inference && config.quant->execute == QuantExecute::int8;
-    row.arithmetic = codes ? "int8" : "fake-quant f32";
+    row.arithmetic = "fake-quant f32";  // time_inference() sees whether codes are multiplied
   }
   const Batch data = options.samples == nullptr ? random_batch(image, batch, classes, options.seed)
                                                 : batch_of(*options.samples, batch);

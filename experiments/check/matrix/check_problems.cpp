@@ -85,6 +85,21 @@ std::vector<Conv2dProblem> long_sum_problems() {
   return out;
 }
 
+std::vector<Conv2dProblem> one_way_problems() {
+  std::vector<Conv2dProblem> out;
+  for (const char* text : {"n=1,c=16,h=12,w=12,k=4,r=11,s=11,pad=5",  // 1936 terms
+                           "n=1,c=400,h=6,w=6,k=8,r=3,s=3,pad=1",     // many channels
+                           "n=1,c=8,h=6,w=6,k=400,r=3,s=3,pad=1",     // dx: many channels
+                           "n=1,c=1500,h=4,w=5,k=8",                  // 1x1
+                           "n=2,c=8,h=24,w=24,k=8,r=13,s=13,pad=6,groups=8",
+                           "n=8,c=4,h=21,w=20,k=4,r=3,s=3,pad=1",   // dw: 3360 terms
+                           "n=60,c=2,h=4,w=4,k=16,r=3,s=3,pad=1"})  // dw: many images
+  {
+    out.push_back(Conv2dProblem::parse(text));
+  }
+  return out;
+}
+
 Conv2dProblem random_problem(std::uint64_t seed, std::uint64_t index) {
   Generator random(seed, index);
   const auto pick = [&](std::initializer_list<std::int64_t> from) {

@@ -22,6 +22,9 @@ CONVSCOPE_API std::vector<Conv2dProblem> sparse_problems(const Conv2dProblem& de
 CONVSCOPE_API Conv2dProblem shrunk(Conv2dProblem problem, double most_flops = 2e6);
 // Sums of hundreds to tens of thousands of terms, in each direction.
 CONVSCOPE_API std::vector<Conv2dProblem> long_sum_problems();
+// Sums of some hundreds to thousands of terms, each of a few million operations, for numbers whose
+// roundings have one direction.
+CONVSCOPE_API std::vector<Conv2dProblem> one_way_problems();
 // Problem number `index` of a seed: every option, sizes around the vector widths, always valid.
 CONVSCOPE_API Conv2dProblem random_problem(std::uint64_t seed, std::uint64_t index);
 

@@ -10,7 +10,11 @@
 //             being the card's error_growth (Card::growth() for cards that sum in one chain);
 //   offset    the same bound on 1 + 0.1 N(0,1), as behind a ReLU or in images: all terms have one
 //             sign, so partial sums and their roundings are as large as they can be;
-//   heavy     the same bound on N(0,1) / (0.1 + |N(0,1)|): few large numbers among many small ones.
+//   heavy     the same bound on N(0,1) / (0.1 + |N(0,1)|): few large numbers among many small ones;
+//   flat, alternating, one_large
+//             equal numbers, whose roundings have one direction: max|error| <= worst_growth * eps *
+//             max(conv(|x|,|w|)), which holds on any numbers. For transforms the largest element of
+//             the first input is taken in place of each (Card::errs_by_tile()).
 //
 // A card that prepares its weights does so once, into a block with guards, and is then called twice
 // without w: both calls must give the same bits (deterministic cards) and leave the block as it
@@ -34,8 +38,8 @@
 // partial sums. For numbers of random sign these grow like sqrt(m) while the magnitude grows like
 // m, so the error is about 1 eps for sums of any length. For numbers of one sign they are as large
 // as the magnitude: 0.126 sqrt(m) eps is the standard deviation of one chain, and chains of 160
-// terms stay below 8 eps (framework/simd/sum_chain.h). One lost term of an average sum of up to a
-// million terms is still beyond it.
+// terms stay below 8 eps (framework/simd/sum_chain.h, also for the bound on any numbers). One lost
+// term of an average sum of up to a million terms is still beyond it.
 #pragma once
 
 #include <cmath>
@@ -71,8 +75,6 @@ CONVSCOPE_API double allowed_error(const Conv2dProblem& problem, double error_gr
                                    double expected, double largest);
 // The relative L2 error that an output on a device may have.
 CONVSCOPE_API double allowed_l2(const Conv2dProblem& problem);
-// How many products are added to one element of the output.
-CONVSCOPE_API std::int64_t sum_length(const Conv2dProblem& z, Direction direction);
 CONVSCOPE_API std::int64_t output_numel(const Conv2dProblem& z, Direction direction);
 
 // The forms in which a problem of plain images is checked: every layout, and halves with their
@@ -84,7 +86,8 @@ CONVSCOPE_API bool takes_some_form(const Conv2dAlgorithm& algorithm, const Conv2
 // What the reference says about one direction.
 struct Expected {
   std::vector<double> values;
-  double largest = 0;  // of the same sum over magnitudes
+  double largest = 0;          // of the same sum over magnitudes
+  double largest_of_tile = 0;  // of that with the largest element of the first input everywhere
 };
 
 // What stands in memory before a call. The check takes these; whoever looks for the cause of a
@@ -185,7 +188,9 @@ class CONVSCOPE_API ConvolutionCase {
                             std::vector<float>& result) const;
   std::string compare(const Conv2dAlgorithm& algorithm, Direction direction, bool extra,
                       const std::vector<float>& result);
-  std::vector<double> reference(Direction direction, bool extra, bool magnitudes) const;
+  enum class Terms { real, magnitudes, largest_of_input };
+  std::vector<double> reference(Direction direction, bool extra, Terms terms) const;
+  double largest_of_tile(Direction direction, bool extra);
   std::string report(const Conv2dAlgorithm& algorithm, Direction direction);
 
   Conv2dProblem problem_;

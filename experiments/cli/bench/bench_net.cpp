@@ -265,9 +265,9 @@ void declare_bench_net(CommandLine& app, std::function<int()>& run) {
   net->add_flag("--layers", arguments->layers, "also each layer alone, and the plan's operations");
   net->add_option(
          "--execute", arguments->execute,
-         "quantised: fake (numbers rounded, multiplied in f32) or int8 (codes multiplied); "
-         "a network without quantisers gets those of 8 bits")
-      ->one_of({"fake", "int8"});
+         "quantised: fake (numbers rounded, multiplied in f32), int8 (codes multiplied where "
+         "that is faster) or int8_always; a network without quantisers gets those of 8 bits")
+      ->one_of({"fake", "int8", "int8_always"});
   net->add_option("--clock", arguments->clock,
                   "wall, or cpu: time on the core, for --threads 1 on a busy machine")
       ->capture_default_str();

@@ -205,7 +205,7 @@ void export_compact(const ExportArguments& arguments) {
   }
   save_checkpoint(arguments.compact, *compact, nullptr, state, yaml);
   SafetensorsFile file = read_safetensors(arguments.compact);
-  const bool codes = quantised && config.quant->execute == QuantExecute::int8;
+  const bool codes = quantised && config.quant->execute != QuantExecute::fake;
   file.metadata["execution"] = execution_text(codes       ? Arithmetic::int8
                                               : quantised ? Arithmetic::fake_quant
                                                           : Arithmetic::f32,

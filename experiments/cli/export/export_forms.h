@@ -16,6 +16,7 @@ namespace convscope {
 struct ExportArguments {
   std::string run, compact, quantised, sparse, onnx, weights = "last";
   bool fold_batch_norm = false;  // of the ONNX file
+  bool reduce_range = false;     // of the ONNX file
 };
 
 // Each writes its file and prints what it holds.

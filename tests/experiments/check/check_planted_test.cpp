@@ -95,6 +95,23 @@ TEST(Check, FindsAChainThatTheCardKeepsQuietAbout) {
       << called.out;
 }
 
+// Algorithms on integers alone are checked on codes.
+TEST(Check, ChecksCodes) {
+  for (const std::string name : {"int8_direct", "int8_depthwise", "int8_block_sparse"}) {
+    const Called called = call_program("check conv2d " + name + " --quick");
+    EXPECT_EQ(called.code, 0) << called.out << called.err;
+    EXPECT_NE(called.out.find(" cases of forward agree"), std::string::npos) << called.out;
+  }
+  const Called one = call_program(
+      "check conv2d int8_direct --problem n=2,c=32,h=5,w=6,k=16,r=3,s=3,pad=1,types=u8:i8:i32:u8");
+  EXPECT_EQ(one.code, 0) << one.out << one.err;
+  EXPECT_NE(one.out.find(": 1 cases of forward"), std::string::npos) << one.out;
+  const Called wrong = check("wrong_codes --quick");
+  EXPECT_EQ(wrong.code, 1);
+  EXPECT_NE(wrong.out.find("types=u8:i8:i32:u8"), std::string::npos) << wrong.out;
+  EXPECT_NE(wrong.out.find(": expected "), std::string::npos) << wrong.out;
+}
+
 TEST(Check, TakesAlgorithmsThatAreHere) {
   const Called good = call_program("check conv2d winograd_f4x3 --quick");
   EXPECT_EQ(good.code, 0) << good.out << good.err;

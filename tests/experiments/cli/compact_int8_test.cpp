@@ -24,7 +24,7 @@ using testing::Called;
 
 constexpr const char* kRun =
     "run quickstart train.epochs=2 data.train_size=4000 data.test_size=1000 data.batch_size=32 "
-    "expect=null threads=1 \"quant={w_bits: 8, a_bits: 8, begin: 0.6, execute: int8}\" ";
+    "expect=null threads=1 \"quant={w_bits: 8, a_bits: 8, begin: 0.6, execute: int8_always}\" ";
 // Odd numbers of channels are left: blocks of 16 are filled up.
 const std::string kFilters =
     "\"sparsity={method: filter, target: 0.4, start: 0, end: 0.4, every_steps: 1, exclude: [f5]";
@@ -45,7 +45,7 @@ int images_that_differ(const std::string& checkpoint, const std::string& folder)
   const NoGrad no_grad;
   const Tensor x = testing::normal({64, 1, 28, 28}, DType::f32, 5);
   const auto answer = [&](bool codes) {
-    execute_on_integers(*network, codes);
+    execute_on_integers(*network, codes ? IntegerUse::always : IntegerUse::never);
     const auto plan = StepPlan::make(*network, x.shape(), PlanMode::inference, nullptr);
     EXPECT_NE(plan, nullptr) << folder;
     plan->prepare();

@@ -73,12 +73,12 @@ TEST(SparseExport, TheRunSaysWhatWasExecuted) {
   }
   EXPECT_EQ(kernels.at("c2"), "block_sparse");
   EXPECT_EQ(kernels.at("f3"), "linear");
-  const RunData codes = read_run(run_in(folder, "\"quant={execute: int8}\" --name codes"));
+  const RunData codes = read_run(run_in(folder, "\"quant={execute: int8_always}\" --name codes"));
   EXPECT_EQ(codes.summary->execution, "int8");
   EXPECT_EQ(codes.layers.text(0, "inference"), "int8_chain: c1+c2");
   // An algorithm of real numbers was ordered, and the linear layers still multiply codes.
-  const RunData named =
-      read_run(run_in(folder, "\"quant={execute: int8}\" conv.algorithm=im2col_gemm --name named"));
+  const RunData named = read_run(
+      run_in(folder, "\"quant={execute: int8_always}\" conv.algorithm=im2col_gemm --name named"));
   EXPECT_EQ(named.layers.text(0, "inference"), "im2col_gemm");
 }
 

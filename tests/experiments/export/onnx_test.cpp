@@ -193,6 +193,46 @@ TEST(Onnx, OfAQuantisedLeNetHasCodesAndSteps) {
   }
 }
 
+// Two products of a u8 code and one of a weight fit into 16 bits: no kernel saturates.
+TEST(Onnx, ReducesTheRangeOfWeightsOnRequest) {
+  for (const char* channels : {"true", "false"}) {
+    const auto network =
+        network_of(kLeNet, cat("{w_bits: 8, a_bits: 8, per_channel: ", channels, "}"), {1, 28, 28});
+    const OnnxGraph plain = onnx_network(*network, {1, 28, 28}, "net");
+    EXPECT_EQ(plain.wide, 5);
+    EXPECT_EQ(plain.narrowed, 0);
+    const OnnxGraph made = onnx_network(*network, {1, 28, 28}, "net", {.reduce_range = true});
+    EXPECT_EQ(made.wide, 0);
+    EXPECT_EQ(made.narrowed, 5);
+    const ProtobufMessage wide = ProtobufMessage(onnx_bytes(plain)).message(7);
+    const ProtobufMessage graph = ProtobufMessage(onnx_bytes(made)).message(7);
+    expect_whole(graph);
+    for (const std::string layer : {"c1", "c2", "f3", "f4", "f5"}) {
+      const std::string codes = constant_of(graph, layer + ".weight.codes").bytes;
+      const std::string before = constant_of(wide, layer + ".weight.codes").bytes;
+      ASSERT_EQ(codes.size(), before.size());
+      for (std::size_t i = 0; i < codes.size(); ++i) {
+        const int q = static_cast<signed char>(codes[i]);
+        const int full = static_cast<signed char>(before[i]);
+        ASSERT_LE(std::abs(255 * q * 2), 32767) << layer << " " << i;
+        ASSERT_LE(std::abs(2 * q - full), full > 126 ? 2 : 1) << layer << " " << i;
+      }
+      const std::string now = constant_of(graph, layer + ".weight.step").bytes;
+      const std::string then = constant_of(wide, layer + ".weight.step").bytes;
+      ASSERT_EQ(now.size(), then.size());
+      for (std::size_t i = 0; i < now.size(); i += sizeof(float)) {
+        float one = 0, half = 0;
+        std::memcpy(&one, now.data() + i, sizeof one);
+        std::memcpy(&half, then.data() + i, sizeof half);
+        EXPECT_EQ(one, 2 * half) << layer;
+      }
+    }
+  }
+  const auto few = network_of(kLeNet, "{w_bits: 7, a_bits: 8, first_last_bits: 7}", {1, 28, 28});
+  const OnnxGraph as_it_is = onnx_network(*few, {1, 28, 28}, "net", {.reduce_range = true});
+  EXPECT_EQ(as_it_is.wide + as_it_is.narrowed, 0);
+}
+
 TEST(Onnx, OfResidualNetworksAddsWhatTheyAdd) {
   const std::string model = "model: {type: resnet18, stem: cifar, widths: [2, 3, 4, 4]}";
   const auto network = network_of(model, "{w_bits: 4, a_bits: 4}", {1, 8, 8});

@@ -105,8 +105,9 @@ int check_all(const std::vector<Conv2dProblem>& problems, const char* only = nul
         if (!exact) {
           exact = std::make_unique<ConvolutionCase>(problem, Tier::exact);
           bounded = std::make_unique<ConvolutionCase>(problem, Tier::bounded);
-          skewed = std::make_unique<ConvolutionCase>(problem,
-                                                     checks % 2 == 0 ? Tier::offset : Tier::heavy);
+          constexpr Tier kSkewed[] = {Tier::offset, Tier::flat, Tier::heavy, Tier::alternating,
+                                      Tier::one_large};
+          skewed = std::make_unique<ConvolutionCase>(problem, kSkewed[checks % 5]);
         }
         ++checks;
         const std::string wrong =

@@ -10,6 +10,7 @@
 #include "experiments/bench/problem_list.h"
 #include "experiments/check/matrix/card_answers.h"
 #include "layers/conv2d/execute.h"
+#include "layers/dispatch/execute.h"
 #include "tests/support/cases.h"
 #include "tests/support/empty_batch.h"
 #include "tests/support/numbers.h"
@@ -43,7 +44,7 @@ void check_all(const std::vector<Conv2dProblem>& problems) {
   const auto check_cards = [&turn](const Conv2dProblem& problem, bool lessons) {
     ConvolutionCase exact(problem, Tier::exact);
     // One kind of rounded numbers for each problem; all kinds come in turn.
-    ConvolutionCase rounded(problem, testing::kRoundedTiers[turn++ % 3]);
+    ConvolutionCase rounded(problem, testing::kRoundedTiers[turn++ % testing::kRoundedTierCount]);
     for (const auto& [name, algorithm] : algorithms().entries()) {
       if (is_lesson(name) != lessons) continue;
       for (const Direction direction : kDirections) {
@@ -122,13 +123,48 @@ TEST(Conv2dAlgorithms, HoldTheirBoundOnLongSumsOfOneSign) {
                                 .block_columns = 1,
                                 .blocks = dense.c_per_group() * dense.r * dense.s};
     for (const Conv2dProblem& problem : {dense, all_blocks}) {
-      ConvolutionCase one(problem, Tier::offset);
-      for (const auto& [name, algorithm] : algorithms().entries()) {
-        for (const Direction direction : kDirections) {
-          if (is_lesson(name) || !support_of(algorithm, problem, direction).yes) continue;
-          EXPECT_EQ(check_on_every_machine(one, algorithm, direction, 1), "");
+      for (const Tier tier : {Tier::offset, Tier::flat}) {
+        ConvolutionCase one(problem, tier);
+        for (const auto& [name, algorithm] : algorithms().entries()) {
+          for (const Direction direction : kDirections) {
+            if (is_lesson(name) || !support_of(algorithm, problem, direction).yes) continue;
+            EXPECT_EQ(check_on_every_machine(one, algorithm, direction, 1), "");
+          }
         }
       }
+    }
+  }
+}
+
+// Equal numbers round the same way again and again; lessons, too.
+TEST(Conv2dAlgorithms, HoldTheirBoundWhereAllErrorsHaveOneDirection) {
+  for (const Conv2dProblem& problem : testing::one_way_problems()) {
+    for (const Tier tier : {Tier::flat, Tier::alternating, Tier::one_large}) {
+      ConvolutionCase one(problem, tier);
+      for (const auto& [name, algorithm] : algorithms().entries()) {
+        for (const Direction direction : kDirections) {
+          if (!support_of(algorithm, problem, direction).yes) continue;
+          EXPECT_EQ(one.check(algorithm, direction), "");
+        }
+      }
+    }
+  }
+}
+
+// Numbers as in a report: 1936 equal terms, whose roundings have one direction.
+TEST(Conv2dAlgorithms, AgreeWhereACheckSeesEqualNumbers) {
+  const Conv2dProblem problem = Conv2dProblem::parse("c=16,h=12,w=12,k=4,r=11,s=11,pad=5");
+  for (const Direction direction : kDirections) {
+    Operands operands = random_operands(problem.operands(direction), Device{});
+    for (std::size_t i = 0; i < 2; ++i) {
+      const Tensor& values = operands.in[i].values;
+      operands.in[i].values = Tensor::full(values.shape(), i == 0 ? 1.2215532 : 1.8066357);
+    }
+    for (const char* pair : {"check:direct,reference", "check:direct_lesson,im2col_gemm",
+                             "check:fft,direct", "check:im2col_gemm_eigen,im2col_gemm"}) {
+      EXPECT_NO_THROW(
+          execute(select_conv2d(pair, problem, direction, {}), problem, direction, operands))
+          << pair << " " << name_of(direction);
     }
   }
 }
@@ -162,7 +198,7 @@ TEST(Conv2dAlgorithms, PassTheProblemOfTheEnvironment) {
   const char* only = std::getenv("CONVSCOPE_TEST_ALGORITHM");
   const MachineScope scope;
   const Conv2dProblem problem = Conv2dProblem::parse(text);
-  for (const Tier tier : {Tier::exact, Tier::bounded, Tier::offset, Tier::heavy}) {
+  for (const Tier tier : testing::kAllTiers) {
     ConvolutionCase one(problem, tier);
     for (const auto& [name, algorithm] : algorithms().entries()) {
       if (only != nullptr && name != only) continue;
@@ -272,6 +308,7 @@ TEST(Conv2dCheck, CatchesADeliberatelyWrongKernel) {
       {Mistake::reads_w, "got nan"},
       {Mistake::second_call, "two calls with the same prepared weights"},
   };
+  // Where all numbers are equal, an element in the place of another is none.
   for (const Tier tier : {Tier::exact, Tier::bounded, Tier::offset, Tier::heavy}) {
     ConvolutionCase one(problem, tier);
     for (const auto& [kind, sentence] : kMistakes) {

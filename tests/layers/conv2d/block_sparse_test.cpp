@@ -64,7 +64,7 @@ TEST(BlockSparse, AgreesWithTheReferenceOnManyChannels) {
     for (const Conv2dProblem& problem :
          testing::sparse_problems(Conv2dProblem::parse(text), turn, 4)) {
       check(problem, Tier::exact);
-      check(problem, testing::kRoundedTiers[turn % 3]);
+      check(problem, testing::kRoundedTiers[turn % testing::kRoundedTierCount]);
       ++turn;
       if (HasFailure()) return;
     }
@@ -83,7 +83,7 @@ TEST(BlockSparse, AgreesWithTheReferenceOnRandomProblems) {
     dense.n = std::min<std::int64_t>(dense.n, 5);
     const auto turn = static_cast<std::size_t>(i);
     for (const Conv2dProblem& problem : testing::sparse_problems(dense, turn, 1)) {
-      check(problem, testing::kRoundedTiers[turn % 3]);
+      check(problem, testing::kRoundedTiers[turn % testing::kRoundedTierCount]);
     }
     if (HasFailure()) return;
   }
@@ -108,7 +108,7 @@ TEST(BlockSparse, AgreesWithTheReferenceOnFirstLayers) {
     dense.layout = ActivationLayout::blocked_y;
     for (const Conv2dProblem& problem : testing::sparse_problems(dense, turn, 4)) {
       check(problem, Tier::exact);
-      check(problem, testing::kRoundedTiers[turn % 3]);
+      check(problem, testing::kRoundedTiers[turn % testing::kRoundedTierCount]);
       ++turn;
       if (HasFailure()) return;
     }
@@ -132,7 +132,7 @@ TEST(BlockSparse, AgreesWithTheReferenceOnImagesOfOnePixel) {
       dense.layout = layout;
       for (const Conv2dProblem& problem : testing::sparse_problems(dense, turn, 3)) {
         check(problem, Tier::exact);
-        check(problem, testing::kRoundedTiers[turn % 3]);
+        check(problem, testing::kRoundedTiers[turn % testing::kRoundedTierCount]);
         ++turn;
         if (HasFailure()) return;
       }

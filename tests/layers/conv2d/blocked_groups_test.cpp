@@ -112,7 +112,8 @@ TEST(BlockedGroups, AgreeOnRandomProblemsWithOneAndTwoThreads) {
     problem.groups = 2 + turn % 11;
     problem.k = problem.c = problem.groups * (std::int64_t{2} << turn % 3);
     problem.layout = kBlocked;
-    check_on_each_isa(card(), testing::shrunk(problem, 4e5), testing::kRoundedTiers[i % 3], {1, 2});
+    check_on_each_isa(card(), testing::shrunk(problem, 4e5),
+                      testing::kRoundedTiers[i % testing::kRoundedTierCount], {1, 2});
     if (HasFatalFailure()) return;
   }
 }

@@ -113,7 +113,8 @@ TEST(DepthwiseBlocked, AgreesOnRandomProblems) {
     Conv2dProblem problem = testing::random_problem(77, i);
     problem.groups = problem.k = problem.c = 1 + static_cast<std::int64_t>(i) % 37;
     problem.layout = kBlocked;
-    check_on_each_isa(card(), testing::shrunk(problem, 2e5), testing::kRoundedTiers[i % 3]);
+    check_on_each_isa(card(), testing::shrunk(problem, 2e5),
+                      testing::kRoundedTiers[i % testing::kRoundedTierCount]);
     if (HasFatalFailure()) return;
   }
 }

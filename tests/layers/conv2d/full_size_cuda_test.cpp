@@ -103,7 +103,7 @@ int check_samples(const Conv2dProblem& z) {
   int checks = 0;
   for (const Direction direction : kDirections) {
     const std::int64_t count = testing::output_numel(z, direction);
-    const std::int64_t length = testing::sum_length(z, direction);
+    const std::int64_t length = z.sum_length(direction);
     const std::vector<std::int64_t> samples =
         samples_of(count, std::clamp<std::int64_t>((1 << 26) / length, 4, 60));
     std::vector<Sum> expected;

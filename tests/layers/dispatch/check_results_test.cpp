@@ -42,6 +42,25 @@ class CheckResults : public ::testing::Test {
   }
 };
 
+TEST_F(CheckResults, ShowBothNumbersWithDigitsThatTellThemApart) {
+  const CorrelationCard shifted = shifted_card(1), plain = sliding_card();
+  int seen = 0;
+  for (int i = 1; i <= 40; ++i) {
+    added = static_cast<float>(i) * 1e-6f;
+    try {
+      run({&plain, &shifted, "check:sliding,shifted", "c1"});
+    } catch (const std::exception& error) {
+      const std::string text = error.what();
+      const std::size_t got = text.find("got ") + 4, word = text.find(" and ", got);
+      const std::size_t end = text.find(" at element", word);
+      ASSERT_NE(end, std::string::npos) << text;
+      EXPECT_NE(text.substr(got, word - got), text.substr(word + 5, end - word - 5)) << text;
+      ++seen;
+    }
+  }
+  EXPECT_GT(seen, 5);
+}
+
 TEST_F(CheckResults, CountTheCallsAndKeepTheWorst) {
   const CorrelationCard shifted = shifted_card(1e6);
   const CorrelationCard plain = sliding_card();

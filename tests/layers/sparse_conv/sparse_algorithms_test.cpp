@@ -5,6 +5,7 @@
 #include "framework/simd/cpu_isa.h"
 #include "tests/layers/sparse_conv/sparse_case.h"
 #include "tests/support/numbers.h"
+#include "tests/support/tiers.h"
 
 namespace convscope::testing {
 namespace {
@@ -47,6 +48,37 @@ TEST_P(SparseConv, ErrsWithinItsBound) {
       for (std::size_t i = 0; i < expected.size(); ++i) {
         ASSERT_NEAR(got.at(static_cast<std::int64_t>(i)), expected[i], bound)
             << name << " " << name_of(direction) << " element " << i << " of " << z.text();
+      }
+    }
+  }
+}
+
+TEST_P(SparseConv, HoldsItsBoundWhereErrorsHaveOneDirection) {
+  const Problem z = problem_of(GetParam());
+  for (const Tier tier : {Tier::flat, Tier::alternating, Tier::one_large}) {
+    const auto numbers = [&](const Shape& shape, std::uint64_t stream) {
+      Tensor out = Tensor::empty(shape);
+      TierNumbers from(tier, Generator(7, stream));
+      for (std::int64_t i = 0; i < out.numel(); ++i) out.data<float>()[i] = from.next();
+      return out;
+    };
+    const SparseConvTensors tensors = {.x = numbers(z.x_shape(), 1),
+                                       .w = numbers(z.w_shape(), 2),
+                                       .b = numbers({z.k}, 3),
+                                       .dy = numbers(z.y_shape(), 4)};
+    for (const Direction direction : kDirections) {
+      const std::vector<double> expected = from_pairs(z, direction, tensors);
+      const std::vector<double> sizes = from_pairs(z, direction, tensors, true);
+      const double largest = sizes.empty() ? 0 : *std::ranges::max_element(sizes);
+      for (const auto& [name, card] : cards().entries()) {
+        const Tensor got = sparse_result(card, z, direction, tensors);
+        const double growth = card.worst_growth(static_cast<double>(z.sum_length(direction)));
+        const double bound = growth * eps_of(z.dtype, z.math) * largest;
+        for (std::size_t i = 0; i < expected.size(); ++i) {
+          ASSERT_NEAR(got.at(static_cast<std::int64_t>(i)), expected[i], bound)
+              << name << " " << name_of(direction) << " element " << i << " of " << z.text() << ", "
+              << name_of(tier);
+        }
       }
     }
   }

@@ -22,11 +22,21 @@ inline constexpr double kTransposeFmas = 30;
 // A panel's channels lie a little off multiples of 1 KiB, so that they spread over the cache sets.
 inline Index spread(Index floats) { return floats % 256 == 0 ? floats + 16 : floats; }
 
+// The same problem with strides that lead no further than past the last pixel: where there is one
+// row or column of y, a longer stride changes nothing but the number of phases below.
+inline Conv2dProblem with_short_strides(Conv2dProblem z) {
+  const Index h = z.h + z.pad_top + z.pad_bottom - z.dilation_h * (z.r - 1);
+  const Index w = z.w + z.pad_left + z.pad_right - z.dilation_w * (z.s - 1);
+  z.stride_h = std::min(z.stride_h, h);
+  z.stride_w = std::min(z.stride_w, w);
+  return z;
+}
+
 // forward: in = x, out = y. backward_data: in = dy, out = dx. Columns of `out` fall into `classes`
 // (the residues modulo stride_w of dx); those of one class read neighbouring columns of `in`.
 struct Pass {
   Pass(const Conv2dProblem& problem, Direction direction)
-      : z(problem),
+      : z(with_short_strides(problem)),
         forward(direction == Direction::forward),
         depth(forward ? z.c_per_group() : z.k_per_group()),
         channels(forward ? z.k_per_group() : z.c_per_group()),
@@ -123,7 +133,7 @@ struct Pass {
   }
   Index thread_floats() const { return panel_floats() + woven_floats(); }
 
-  const Conv2dProblem& z;
+  Conv2dProblem z;
   bool forward;
   Index depth, channels, taps;  // of a group: summed over; computed; R S
   Index in_h, in_w, out_h, out_w;

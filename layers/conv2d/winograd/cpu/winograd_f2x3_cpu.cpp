@@ -24,9 +24,10 @@
 //            workspace = U or V, and V or U + M for each thread; compute-bound
 // Numerics   sums and differences of 2 or 3 numbers and factors 1/2: ||A^T|| ||G|| ||B|| = 3 * 1.5
 //            * 2 in one dimension at worst; the errors seen are about those of the direct sum. Its
-//            bound, 8 (framework/simd/sum_chain.h), is doubled: 7.9 seen on data of one sign. Same
-//            bits on each run and for any number of threads. Integers stay exact while all sums of
-//            quarters do, but the card does not promise it.
+//            bound, 8 (framework/simd/sum_chain.h), is doubled: 7.9 seen where roundings have
+//            random signs. On any numbers an error may grow by 25 (see winograd_f4x3_cpu.cpp); 15
+//            eps seen on equal numbers. Same bits on each run and for any number of threads.
+//            Integers stay exact while all sums of quarters do, but the card does not promise it.
 // Backward   dx = the same with dy, padding 2 - pad and w flipped and transposed, assigned;
 //            dw = G^T [sum over tiles of (A dy A^T) . (B x B^T)] G, assigned or added to
 // Choices    as in winograd_plan.h

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // planted_plugin.cpp: a plug-in whose cards have one mistake each, as a student would make it.
 #include <csignal>
+#include <cstring>
 #include <stdexcept>
 
 #include "framework/parallel.h"
@@ -146,6 +147,30 @@ Conv2dAlgorithm card(const char* name) {
   return out;
 }
 
+// On codes alone: y is 0 everywhere.
+Conv2dAlgorithm codes_card() {
+  return {.name = "wrong_codes",
+          .idea = "zeros in place of codes",
+          .supports =
+              [](const Conv2dProblem& z, Direction) {
+                const bool codes = z.types && z.types->text() == "u8:i8:i32:u8";
+                return codes ? Conv2dSupport{} : Conv2dSupport::no("expects codes");
+              },
+          .cost = one_product_in<8>,
+          .workspace_bytes = empty_blackboard,
+          .exact_on_integers = true,
+          .auto_ok = false,
+          .takes_mixed_types = true,
+          .takes_blocked_layout = true,
+          .forward =
+              [](const Conv2dForwardArgs& args) {
+                const Conv2dProblem& z = args.problem;
+                const Index pixels = z.p() * z.q();
+                std::memset(args.y, 0,
+                            static_cast<std::size_t>(z.n * ((z.k + 15) / 16) * 16 * pixels));
+              }};
+}
+
 }  // namespace
 }  // namespace convscope
 
@@ -167,4 +192,4 @@ CONVSCOPE_CONV2D_PLUGIN(convscope::card<Mistake::none>("no_mistake"),
                         convscope::card<Mistake::crash>("wrong_crash"),
                         convscope::card<Mistake::endless>("wrong_endless"),
                         convscope::card<Mistake::throws>("wrong_throws"),
-                        convscope::card<Mistake::blocks>("wrong_blocks"))
+                        convscope::card<Mistake::blocks>("wrong_blocks"), convscope::codes_card())

@@ -20,39 +20,16 @@ int check_everywhere(Int8Case& one) {
   for (const auto& [name, card] : conv2d_algorithms(DeviceType::cpu).entries()) {
     if (!support_of(card, one.problem(), Direction::forward).yes) continue;
     ++cards;
-    std::vector<double> first;
-    for (int i = 0; i < kIsaCount; ++i) {
-      const Isa isa = static_cast<Isa>(i);
-      if (!supports_isa(isa)) continue;
-      set_isa(isa);
-      for (const bool vnni : {false, true}) {
-        if (vnni && !supports_vnni(isa)) continue;
-        set_vnni(vnni);
-        for (const int threads : {1, 2}) {
-          set_num_threads(threads);
-          std::vector<double> values;
-          const std::string wrong = one.check(card, &values);
-          EXPECT_EQ(wrong, "") << name_of(isa) << (vnni ? " with VNNI" : "") << ", " << threads
-                               << " threads";
-          if (!wrong.empty()) return cards;
-          if (one.problem().types->y == DType::f32) continue;  // FMA or not: other bits
-          if (first.empty()) first = values;
-          EXPECT_EQ(first, values) << name << " " << name_of(isa);
-        }
-      }
-    }
+    EXPECT_EQ(one.check_everywhere(card), "");
+    if (::testing::Test::HasFailure()) return cards;
   }
   return cards;
 }
 
 class Int8 : public ::testing::Test {
  protected:
-  ~Int8() override { set_vnni(true); }
   MachineScope scope_;
 };
-
-constexpr const char* kTypes[] = {"u8:i8:i32:u8", "i8:i8:i32:i8", "u8:i8:i32:f32",
-                                  "i8:i8:i32:u8", "u8:i8:i32:i8", "f32:i8:i32:u8"};
 
 TEST_F(Int8, CodesAreThoseOfDoubleArithmeticOnRandomProblems) {
   std::int64_t ties = 0;
@@ -61,7 +38,7 @@ TEST_F(Int8, CodesAreThoseOfDoubleArithmeticOnRandomProblems) {
     Conv2dProblem problem = testing::shrunk(testing::random_problem(7, i), 2e5);
     if (problem.is_empty()) continue;
     problem.dtype = DType::f32;
-    const Conv2dProblem typed = with_types(problem, kTypes[i % 6]);
+    const Conv2dProblem typed = with_types(problem, testing::kCodeTypes[i % 6]);
     Int8Case one(typed, testing::options_by_turns(i, typed.types->y), i);
     run += check_everywhere(one);
     ties += one.ties();
@@ -78,7 +55,7 @@ TEST_F(Int8, BlockSparseCodesAreThoseOfDoubleArithmetic) {
     if (dense.is_empty()) continue;
     dense.dtype = DType::f32;
     for (const Conv2dProblem& sparse : testing::sparse_problems(dense, i, 2)) {
-      const Conv2dProblem typed = with_types(sparse, kTypes[i % 6]);
+      const Conv2dProblem typed = with_types(sparse, testing::kCodeTypes[i % 6]);
       Int8Options options = testing::options_by_turns(i, typed.types->y);
       options.extreme = i % 11 == 5;
       Int8Case one(typed, options, i);
@@ -135,7 +112,7 @@ TEST_F(Int8, CodesAreThoseOfDoubleArithmeticOnLayersOfNetworks) {
 TEST_F(Int8, TheLargestSumsAreExact) {
   for (const char* text : {"n=1,c=64,h=6,w=6,k=32,r=3,s=3,pad=1", "n=3,c=256,h=1,w=1,k=20",
                            "n=1,c=4,h=9,w=20,k=18,r=5,s=5,stride=2"}) {
-    for (const char* types : kTypes) {
+    for (const char* types : testing::kCodeTypes) {
       Int8Options options;
       options.extreme = true;
       options.bias = false;
