@@ -17,6 +17,7 @@
 #include "experiments/check/matrix/card_answers.h"
 #include "experiments/check/matrix/check_problems.h"
 #include "experiments/plugins/card_check.h"
+#include "framework/io/file_names.h"
 #include "framework/short_loops.h"
 
 namespace convscope {
@@ -176,7 +177,8 @@ class Run {
   void shapes() {
     std::vector<std::filesystem::path> files;
     for (const auto& entry : std::filesystem::directory_iterator(options_.shapes_folder)) {
-      if (entry.path().extension() == ".txt") files.push_back(entry.path());
+      if (entry.path().extension() == ".txt" && !is_hidden(entry.path()))
+        files.push_back(entry.path());
     }
     // The edge cases first: they are small, and each has something of its own.
     std::ranges::sort(files, {}, [](const std::filesystem::path& path) {
