@@ -6,6 +6,7 @@
 #include "experiments/report/run_report.h"
 #include "experiments/report/table/fit_table.h"
 #include "framework/io/atomic_file.h"
+#include "framework/io/output_place.h"
 
 namespace convscope {
 namespace {
@@ -16,6 +17,7 @@ struct ReportArguments : ReportQuery {
 
 int report(ReportArguments arguments) {
   if (arguments.output.empty()) arguments.width = terminal_width();
+  check_output_files({arguments.output});
   const RunReport made = run_report(arguments);
   for (const std::string& line : made.remarks) print_remark(line);
   if (arguments.output.empty()) {

@@ -20,6 +20,7 @@
 #include "framework/distributed/rank_device.h"
 #include "framework/io/atomic_file.h"
 #include "framework/io/bytes.h"
+#include "framework/io/output_place.h"
 
 namespace convscope {
 namespace {
@@ -189,6 +190,7 @@ int run_first(const RunArguments& arguments) {
     print_result(to_markdown({read_run_row(*resumed)}, core_columns()));
     return 0;
   }
+  if (!resumed) check_output_folder(arguments.root + "/" + config->name);
   measure_this_machine_once();
   if (resumed) {
     RunFolder folder = RunFolder::reopen(*resumed);
