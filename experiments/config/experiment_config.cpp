@@ -20,7 +20,7 @@ std::string read_file(const std::string& path) {
     fail(ErrorKind::kConfig, "config", "a folder");
   }
   try {
-    return read_text(path, config::kMaxTextBytes + 1);  // too long a file is refused later
+    return read_text(path, config::kMaxTextBytes);
   } catch (const Error& failure) {
     const std::string text = failure.what();
     const std::size_t reason = text.find(", got: ");
