@@ -16,6 +16,8 @@
 namespace convscope {
 namespace {
 
+constexpr const char* kBlanks = " \t\r\n";
+
 enum class Number { i8, u8, i16, u16, i32, u32, f32, f64 };
 
 std::size_t size_of(Number type) {
@@ -64,11 +66,17 @@ class PlyReader {
 
   Cloud read() {
     read_header();
+    std::optional<Cloud> cloud;
     for (const Element& element : elements_) {
-      if (element.name == "vertex") return vertices(element);
-      pass(element);
+      if (element.name == "vertex" && !cloud) {
+        cloud = vertices(element);
+      } else {
+        pass(element);
+      }
     }
-    refuse("expected an element 'vertex' in the header, got none");
+    if (!cloud) refuse("expected an element 'vertex' in the header, got none");
+    expect_end();
+    return std::move(*cloud);
   }
 
  private:
@@ -177,26 +185,71 @@ class PlyReader {
     }
   }
 
-  double ascii_number(const std::string& where) {
+  // In ascii a row is a line of its own: the next one that is not empty. Its numbers never come
+  // from another line, or a row with one too few would move all that follow.
+  void begin_row(const Element& element, std::uint64_t row) {
+    element_ = &element;
+    row_ = row;
+    if (!is_ascii_) return;
     const std::string_view text = rest();
-    const std::size_t begin = text.find_first_not_of(" \t\r\n");
+    const std::size_t begin = text.find_first_not_of(kBlanks);
     if (begin == std::string_view::npos) {
-      refuse(cat("expected a number for ", where, ", got the end of the file"));
+      refuse(cat("expected ", element.rows, " rows of '", element.name, "', got ", row,
+                 "; the file seems to be cut, or the number in its header is too large"));
     }
-    const std::size_t end = std::min(text.find_first_of(" \t\r\n", begin), text.size());
-    std::string_view word = text.substr(begin, end - begin);
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    line_ = text.substr(begin, end - begin);
     at_ += end;
+  }
+
+  void end_row() {
+    if (!is_ascii_ || line_.find_first_not_of(kBlanks) == std::string_view::npos) return;
+    refuse(cat("expected ", row_text(), " to end after its ", element_->properties.size(),
+               element_->properties.size() == 1 ? " property" : " properties", ", got more: '",
+               line_.substr(line_.find_first_not_of(kBlanks)).substr(0, 40), "'"));
+  }
+
+  // Counted from 1, as editors count lines.
+  std::string row_text() const {
+    const auto line =
+        std::count(file_.begin(), file_.begin() + static_cast<std::ptrdiff_t>(at_), '\n') + 1;
+    return cat("row ", row_ + 1, " of '", element_->name, "' (line ", line, ")");
+  }
+
+  void expect_end() const {
+    const std::string_view text = rest();
+    const std::size_t more = is_ascii_      ? text.find_first_not_of(kBlanks)
+                             : text.empty() ? std::string_view::npos
+                                            : 0;
+    if (more == std::string_view::npos) return;
+    std::uint64_t rows = 0;
+    for (const Element& element : elements_) rows += element.rows;
+    refuse(cat("expected the end of the file after the ", rows, " rows that its header names, got ",
+               text.size() - more,
+               " more bytes; the number of rows in the header seems to be too small"));
+  }
+
+  double ascii_number(const std::string& property) {
+    const std::size_t begin = line_.find_first_not_of(kBlanks);
+    if (begin == std::string_view::npos) {
+      refuse(
+          cat("expected a number for ", property, " in ", row_text(), ", got the end of the line"));
+    }
+    line_.remove_prefix(begin);
+    std::string_view word = line_.substr(0, line_.find_first_of(kBlanks));
+    line_.remove_prefix(word.size());
     if (word.starts_with('+')) word.remove_prefix(1);  // from_chars() knows no plus
     double out = 0;
     const auto [stop, error] = std::from_chars(word.data(), word.data() + word.size(), out);
     if (error != std::errc() || stop != word.data() + word.size()) {
-      refuse(cat("expected a number for ", where, ", got '", word.substr(0, 40), "'"));
+      refuse(cat("expected a number for ", property, " in ", row_text(), ", got '",
+                 word.substr(0, 40), "'"));
     }
     return out;
   }
 
-  double number(Number type, const std::string& where) {
-    return is_ascii_ ? ascii_number(where) : binary_number(type);
+  double number(Number type, const std::string& property) {
+    return is_ascii_ ? ascii_number(property) : binary_number(type);
   }
 
   // The bytes that are left suffice for so many rows, at least.
@@ -220,6 +273,7 @@ class PlyReader {
       return;
     }
     for (std::uint64_t row = 0; row < element.rows; ++row) {
+      begin_row(element, row);
       for (const Property& p : element.properties) {
         std::uint64_t count = 1;
         if (p.count) {
@@ -231,6 +285,7 @@ class PlyReader {
         }
         for (std::uint64_t i = 0; i < count; ++i) number(p.type, p.name);
       }
+      end_row();
     }
   }
 
@@ -258,10 +313,11 @@ class PlyReader {
     out.features.reserve(static_cast<std::size_t>(element.rows) * out.names.size());
     std::vector<double> row(element.properties.size());
     for (std::uint64_t i = 0; i < element.rows; ++i) {
+      begin_row(element, i);
       for (std::size_t p = 0; p < row.size(); ++p) {
-        row[p] = number(element.properties[p].type,
-                        is_ascii_ ? cat(element.properties[p].name, " of vertex ", i) : "");
+        row[p] = number(element.properties[p].type, element.properties[p].name);
       }
+      end_row();
       for (int d = 0; d < out.axes; ++d) {
         out.positions.push_back(row[static_cast<std::size_t>(axis[static_cast<std::size_t>(d)])]);
       }
@@ -279,6 +335,9 @@ class PlyReader {
   std::string name_;
   std::size_t at_ = 0;
   bool is_ascii_ = true;
+  std::string_view line_;  // what is left of the row that is read
+  const Element* element_ = nullptr;
+  std::uint64_t row_ = 0;
   std::vector<Element> elements_;
 };
 

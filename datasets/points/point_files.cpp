@@ -4,7 +4,9 @@
 //   <root>/train/<class>/*.ply, *.npz     <root>/test/<class>/...
 //
 // Classes are the folders below train, in the order of their names; samples are the files in the
-// order of theirs. Every cloud is cut into voxels of one size in one box.
+// order of theirs. Names that begin with '.' are passed over, and so are readmes and licences; a
+// class without a cloud and any other file are errors. Every cloud is cut into voxels of one size
+// in one box.
 #include <algorithm>
 #include <filesystem>
 
@@ -13,6 +15,7 @@
 #include "datasets/points/cloud.h"
 #include "datasets/points/npz_cloud.h"
 #include "datasets/points/ply.h"
+#include "framework/io/file_names.h"
 
 namespace convscope {
 namespace {
@@ -24,14 +27,23 @@ std::vector<fs::path> sorted_entries(const fs::path& folder) {
   std::vector<fs::path> out;
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
-    out.push_back(entry.path());
+    if (!is_hidden(entry.path())) out.push_back(entry.path());
   }
   std::ranges::sort(out);
   return out;
 }
 
 bool is_cloud(const fs::path& path) {
-  return path.extension() == ".ply" || path.extension() == ".npz";
+  const std::string ending = lower_extension(path);
+  return ending == ".ply" || ending == ".npz";
+}
+
+// Files about the data, from authors and from Windows.
+bool is_about_data(const fs::path& path) {
+  std::string name = path.filename().string();
+  for (char& c : name) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return name.starts_with("readme") || name.starts_with("licen") || name == "thumbs.db" ||
+         name == "desktop.ini";
 }
 
 fs::path find_root(const std::string& root) {
@@ -61,7 +73,12 @@ class Reader {
         .size = options.number("voxel_size"),
         .outside = options.text("outside") == "clip" ? OutsidePoints::clip : OutsidePoints::refuse};
     for (const fs::path& folder : sorted_entries(root_ / "train")) {
-      if (fs::is_directory(folder)) classes_.push_back(folder.filename().string());
+      if (fs::is_directory(folder)) {
+        classes_.push_back(folder.filename().string());
+      } else if (is_cloud(folder)) {
+        fail(ErrorKind::kData, kName,
+             cat("expected each cloud in the folder of its class, got ", folder.string()));
+      }
     }
     if (classes_.empty()) {
       fail(ErrorKind::kData, kName,
@@ -71,9 +88,12 @@ class Reader {
 
   DatasetSplits read() {
     const std::vector<Sample> train = samples_of("train"), test = samples_of("test");
-    if (train.empty()) {
+    for (std::size_t c = 0; c < classes_.size(); ++c) {
+      const auto is_one = [&](const Sample& sample) { return sample.label == static_cast<int>(c); };
+      if (std::ranges::any_of(train, is_one)) continue;
       fail(ErrorKind::kData, kName,
-           cat("expected *.ply or *.npz below ", (root_ / "train").string(), ", got none"));
+           cat("expected *.ply or *.npz of each class below ", (root_ / "train").string(),
+               ", which has ", join(classes_), "; got none in '", classes_[c], "'"));
     }
     std::size_t most = 1;
     for (const auto* part : {&train, &test}) {
@@ -96,7 +116,12 @@ class Reader {
                  ", got '", name, "'", near.empty() ? "" : cat("; did you mean '", near, "'?")));
       }
       for (const fs::path& file : sorted_entries(folder)) {
-        if (!is_cloud(file)) continue;
+        if (is_about_data(file)) continue;
+        if (!is_cloud(file) || fs::is_directory(file)) {
+          fail(ErrorKind::kData, kName,
+               cat("expected *.ply or *.npz, because a folder of a class holds its clouds, got ",
+                   file.string(), "; move it elsewhere, or begin its name with '.'"));
+        }
         out.push_back({voxels(file), static_cast<int>(at - classes_.begin()), file.string()});
       }
     }
@@ -105,7 +130,7 @@ class Reader {
 
   Voxels voxels(const fs::path& file) {
     Cloud cloud =
-        file.extension() == ".ply" ? read_ply(file.string()) : read_npz_cloud(file.string());
+        lower_extension(file) == ".ply" ? read_ply(file.string()) : read_npz_cloud(file.string());
     if (!features_.empty()) cloud = cloud.with_features(features_);
     if (first_file_.empty()) {
       first_file_ = file.string();

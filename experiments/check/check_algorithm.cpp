@@ -20,6 +20,7 @@
 #include "experiments/check/matrix/check_problems.h"
 #include "experiments/check/matrix/integer_case.h"
 #include "experiments/plugins/card_check.h"
+#include "framework/io/file_names.h"
 #include "framework/short_loops.h"
 
 namespace convscope {
@@ -306,7 +307,8 @@ CheckLists check_lists(const std::string& folder) {
   try {
     std::vector<std::filesystem::path> files;
     for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-      if (entry.path().extension() == ".txt") files.push_back(entry.path());
+      if (entry.path().extension() == ".txt" && !is_hidden(entry.path()))
+        files.push_back(entry.path());
     }
     std::ranges::sort(files);
     for (const std::filesystem::path& file : files) {

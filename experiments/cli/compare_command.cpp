@@ -12,6 +12,7 @@
 #include "experiments/compare/comparison_text.h"
 #include "framework/io/atomic_file.h"
 #include "framework/io/clean_text.h"
+#include "framework/io/output_place.h"
 
 namespace convscope {
 namespace {
@@ -64,6 +65,7 @@ int compare(const CompareArguments& arguments) {
   if (count < 2 || count > kMostSides) {
     fail_usage("compare", cat("expected 2 to ", kMostSides, " sides to compare, got ", count));
   }
+  check_output_files({arguments.output});
   const CompareResult comparison = compared(arguments);
   for (const std::string& text : comparison.remarks) print_remark("compare: " + text);
   if (arguments.format == "csv") {  // it has no place for them

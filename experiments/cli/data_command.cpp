@@ -15,6 +15,7 @@
 #include "experiments/cli/command.h"
 #include "framework/io/atomic_file.h"
 #include "framework/io/npz.h"
+#include "framework/io/output_place.h"
 
 namespace convscope {
 namespace {
@@ -131,8 +132,10 @@ std::string contact_sheet(const Dataset& from) {
 }
 
 int run_synth(const Arguments& arguments) {
-  const DatasetSplits splits = synthetic_digits(arguments.synth);
   const std::string root = arguments.root.empty() ? "." : arguments.root;
+  check_output_folder(root);
+  check_output_files({arguments.sheet});
+  const DatasetSplits splits = synthetic_digits(arguments.synth);
   std::error_code error;
   std::filesystem::create_directories(root, error);
   if (error) {

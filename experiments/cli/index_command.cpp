@@ -7,6 +7,7 @@
 #include "experiments/report/index/index_page.h"
 #include "experiments/run_folder/files/own_file.h"
 #include "framework/io/atomic_file.h"
+#include "framework/io/output_place.h"
 
 namespace convscope {
 namespace {
@@ -24,6 +25,7 @@ int write_index(const IndexArguments& arguments) {
          cat("expected a folder of runs, because the page lists the runs in it, got ",
              arguments.folder, ", which is no folder; `convscope run` makes runs/"));
   }
+  check_output_files({fs::is_directory(arguments.output, error) ? "" : arguments.output});
   const RunIndex index = read_run_index(arguments.folder);
   if (index.runs.empty() && index.sweeps.empty()) {
     fail(ErrorKind::kIo, "index",

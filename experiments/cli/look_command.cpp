@@ -5,6 +5,7 @@
 #include "experiments/cli/command.h"
 #include "experiments/look/look_page.h"
 #include "framework/io/atomic_file.h"
+#include "framework/io/output_place.h"
 
 namespace convscope {
 namespace {
@@ -35,11 +36,12 @@ std::string page_of(const std::string& algorithm) {
 
 int look(const LookArguments& arguments) {
   const Direction direction = direction_named(arguments.direction);
-  const Look look = look_at(arguments.algorithm, arguments.problem, direction);
   std::filesystem::path path =
       arguments.output.empty() ? page_of(arguments.algorithm) : arguments.output;
   std::error_code error;
   if (std::filesystem::is_directory(path, error)) path /= page_of(arguments.algorithm);
+  if (path.string() == arguments.output) check_output_files({arguments.output});
+  const Look look = look_at(arguments.algorithm, arguments.problem, direction);
   write_file(path.string(), look.page);
   print_screen(cat(path.string(), "\n", look.lesson, ", ", name_of(direction), ", ",
                    look.problem.text(), ": ", look.reads, " reads, ", look.writes, " writes, ",

@@ -13,6 +13,7 @@
 #include "experiments/run_folder/run_folder.h"
 #include "experiments/run_folder/run_search.h"
 #include "framework/io/atomic_file.h"
+#include "framework/io/output_place.h"
 
 namespace convscope {
 namespace {
@@ -22,7 +23,8 @@ namespace fs = std::filesystem;
 struct PlotArguments {
   std::vector<std::string> runs, kinds, formats;
   std::string output, html;
-  int width = kFigureWidth, dpi = 192;
+  int width = 0, dpi = 192;  // width 0: not given
+  bool paper = false;
 };
 
 const std::vector<std::string> kFormats = {"svg", "png", "pdf"};
@@ -140,8 +142,11 @@ void write_figures(const PlotArguments& arguments, const std::vector<std::string
   }
   for (const DrawnPlot& each : drawn.plots) {
     Figure figure = each.figure;
-    figure.width = arguments.width;
-    const std::string svg = arguments.width == each.figure.width ? each.svg : to_svg(figure);
+    figure.width = arguments.width > 0 ? arguments.width : kFigureWidth;
+    figure.paper = arguments.paper;
+    const bool drawn_so = !figure.paper && figure.width == each.figure.width;
+    const std::string svg = drawn_so ? each.svg : to_svg(figure);
+    if (arguments.paper) remark(cat("caption of ", each.kind, ": ", caption_of(figure)));
     if (to_one_file(arguments)) {
       write_figure(arguments, svg, arguments.output);
       continue;
@@ -239,6 +244,10 @@ int plot(PlotArguments arguments) {
                cat("expected --format svg, png, pdf or some of them joined by commas, got '",
                    format, "'"));
   }
+  if (arguments.paper && arguments.width > 0) {
+    fail_usage("plot", cat("expected --width or --paper, because --paper draws figures ",
+                           kPaperMillimetres, " mm wide, got both"));
+  }
   const std::string own = format_of(arguments.output);
   if (!own.empty() && !arguments.formats.empty() &&
       arguments.formats != std::vector<std::string>{own}) {
@@ -253,6 +262,13 @@ int plot(PlotArguments arguments) {
     fail(ErrorKind::kIo, "plot",
          cat("expected the program rsvg-convert in PATH, because it makes PNG and PDF, got none; "
              "install the package librsvg2-bin, or ask for SVG alone"));
+  }
+  if (!arguments.output.empty()) {
+    const fs::path parent = fs::path(arguments.output).parent_path();
+    check_output_folder(!own.empty() ? (parent.empty() ? "." : parent.string()) : arguments.output);
+  }
+  if (const fs::path page = arguments.html; !page.empty()) {
+    check_output_folder(page.has_parent_path() ? page.parent_path().string() : ".");
   }
   const auto files = std::count_if(arguments.runs.begin(), arguments.runs.end(), is_file);
   if (files == 0) return plot_runs(arguments);
@@ -297,6 +313,9 @@ std::function<int()> declare_plot(CommandLine& app) {
                      "); a narrow one has fewer columns, its letters stay as large"))
       ->type_name("N")
       ->range(kNarrowest, 4000);
+  app.add_flag("--paper", arguments->paper,
+               cat("one column of a paper: ", kPaperMillimetres,
+                   " mm wide, letters of 8 points; title and notes go to stderr, for the caption"));
   app.add_option("--dpi", arguments->dpi, "pixels of a PNG for an inch (default 192)")
       ->type_name("N")
       ->range(48, 1200);
@@ -314,6 +333,7 @@ CONVSCOPE_REGISTER_COMMAND(
              .usage = "plot RUN...|BENCH.json... [--kind K,...] [-o DIR|FILE] [--format F,...]",
              .examples = {"plot runs/quickstart", "plot runs/a runs/b --kind pareto -o pareto.svg",
                           "plot runs/quickstart --format svg,pdf --width 480",
+                          "plot runs/quickstart --format pdf --paper",
                           "plot bench_1.json bench_2.json --kind heatmap"},
              .order = 35,
              .declare = convscope::declare_plot})

@@ -6,6 +6,7 @@
 #include "experiments/report/run_report.h"
 #include "experiments/report/table/fit_text.h"
 #include "framework/io/atomic_file.h"
+#include "framework/io/output_place.h"
 
 namespace convscope {
 namespace {
@@ -17,6 +18,7 @@ struct ReportArguments : ReportQuery {
 int report(ReportArguments arguments) {
   const std::size_t width = arguments.output.empty() ? screen_width(1) : 0;
   arguments.width = width == 0 ? kAnyWidth : width;
+  check_output_files({arguments.output});
   const RunReport made = run_report(arguments);
   for (const std::string& line : made.remarks) print_remark(line);
   if (arguments.output.empty()) {

@@ -21,6 +21,7 @@
 #include "framework/distributed/rank_device.h"
 #include "framework/io/atomic_file.h"
 #include "framework/io/bytes.h"
+#include "framework/io/output_place.h"
 
 namespace convscope {
 namespace {
@@ -179,6 +180,7 @@ int run_first(const RunArguments& arguments) {
     return true;
   };
   if (is_finished()) return 0;
+  if (!resumed) check_output_folder(arguments.root + "/" + config->name);
   measure_this_machine_once();
   if (resumed) {
     RunFolder folder = RunFolder::reopen(*resumed);

@@ -18,6 +18,7 @@
 #include "experiments/sweep/sweep_runner.h"
 #include "experiments/sweep/sweep_status.h"
 #include "experiments/sweep/sweep_worker.h"
+#include "framework/io/output_place.h"
 #include "framework/number_text.h"
 
 namespace convscope {
@@ -156,6 +157,7 @@ int sweep(const Arguments& arguments) {
   }
   refuse(refused);
   if (arguments.dry_run) return 0;
+  check_output_folder(options.root + "/" + plan.name);
   const SweepResult result = train(plan, options, arguments.launcher);
   if (result.exit_code > 128) return result.exit_code;  // not the end: no table yet
   if (options.detach && result.outcomes.empty()) return 0;

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "experiments/run_folder/run_search.h"
+#include "framework/io/file_names.h"
 #include "framework/registry.h"
 
 namespace convscope {
@@ -26,7 +27,8 @@ Names folders_in(const std::string& path) {
   std::error_code error;
   for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
     std::error_code ignored;
-    if (it->is_directory(ignored)) out.push_back(it->path().filename().string());
+    if (it->is_directory(ignored) && !is_hidden(it->path()))
+      out.push_back(it->path().filename().string());
   }
   std::ranges::sort(out);
   return out;

@@ -20,7 +20,7 @@ std::string read_file(const std::string& path) {
     fail(ErrorKind::kConfig, "config", "a folder");
   }
   try {
-    return read_text(path, config::kMaxTextBytes + 1);  // too long a file is refused later
+    return read_text(path, config::kMaxTextBytes);
   } catch (const Error& failure) {
     // No file is a mistake in the config or its name; a file that cannot be read is none.
     const std::filesystem::file_status status = std::filesystem::status(path, error);

@@ -61,8 +61,12 @@ font-size:12px;line-height:1.5;overflow-wrap:normal}
 #lesson h3{margin:2px 0 6px}
 .key{display:inline-block;min-width:26px;text-align:center;font-size:12px;margin-right:6px}
 #words li{margin:3px 0}
-@media(max-width:800px){#board{grid-template-columns:minmax(0,1fr)}#lesson{order:-1}
-#code{position:static;max-height:190px}.row button,.row select{padding:3px 7px;font-size:13px}
+@media(max-width:800px){#played{display:flex;flex-direction:column}
+#played>*{order:2;min-width:0}
+#played>h2,#played>noscript,#player,#now,#wrong{order:0}#board{order:1;margin-top:0}
+#board{grid-template-columns:minmax(0,1fr)}#steps{flex-wrap:nowrap;overflow-x:auto}
+#steps button{flex:none}#code{position:static;max-height:190px}
+.row button,.row select{padding:3px 7px;font-size:13px}
 .facts{grid-template-columns:repeat(2,minmax(0,1fr))}})";
 
 constexpr const char* kPlayer = R"(<noscript><p class="note">A script of this page plays the lesson;

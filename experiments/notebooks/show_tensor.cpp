@@ -184,10 +184,18 @@ void heat_map(const Tensor& matrix, const HeatMapOptions& options) {
   CONVSCOPE_CHECK(planes.height <= kMostHeatCells && planes.width <= kMostHeatCells, "heat_map",
                   "expected at most ", kMostHeatCells, " rows and columns, got ", matrix.str(),
                   "; show_image() takes larger ones");
-  HeatPanel panel;
+  HeatPanel panel{.one_table = true};
   double largest = 0;
+  bool negative = false;
   for (std::int64_t i = 0; i < planes.height * planes.width; ++i) {
-    if (std::isfinite(matrix.at(i))) largest = std::max(largest, std::abs(matrix.at(i)));
+    if (!std::isfinite(matrix.at(i))) continue;
+    largest = std::max(largest, std::abs(matrix.at(i)));
+    negative = negative || matrix.at(i) < 0;
+  }
+  if (largest > 0) {
+    if (negative) panel.scale.emplace_back(-1, number_text(-largest, options.digits));
+    panel.scale.emplace_back(0, "0");
+    panel.scale.emplace_back(1, number_text(largest, options.digits));
   }
   for (std::int64_t c = 0; c < planes.width; ++c) {
     panel.columns.push_back(name_or_number(options.columns, c));
@@ -198,7 +206,7 @@ void heat_map(const Tensor& matrix, const HeatMapOptions& options) {
     for (std::int64_t c = 0; c < planes.width; ++c) {
       const double value = matrix.at(r * planes.width + c);
       HeatCell cell{.text = number_text(value, options.digits)};
-      cell.shade = std::isfinite(value) ? (largest > 0 ? std::abs(value) / largest : 0) : value;
+      cell.shade = std::isfinite(value) ? (largest > 0 ? value / largest : 0) : std::nan("");
       cell.title = cat(panel.rows.back(), ", ", panel.columns[static_cast<std::size_t>(c)], ": ",
                        number_text(value));
       panel.cells.back().push_back(std::move(cell));

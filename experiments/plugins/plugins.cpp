@@ -8,6 +8,7 @@
 
 #include "experiments/plugins/card_check.h"
 #include "experiments/plugins/child_process.h"
+#include "framework/io/file_names.h"
 #include "layers/conv2d/plugin.h"
 #include "layers/dispatch/plugin/plugin_cards.h"
 #include "layers/dispatch/plugin/plugin_file.h"
@@ -133,7 +134,8 @@ std::vector<std::string> plugin_files(const std::string& word) {
   if (!fs::is_directory(word, error)) return {absolute(word)};
   std::vector<std::string> out;
   for (const fs::directory_entry& entry : fs::directory_iterator(word, error)) {
-    if (entry.path().extension() == ".so") out.push_back(absolute(entry.path().string()));
+    if (entry.path().extension() == ".so" && !is_hidden(entry.path()))
+      out.push_back(absolute(entry.path().string()));
   }
   if (out.empty()) {
     refuse_plugin(word, "is a folder without a file *.so; `cmake --build` writes one");

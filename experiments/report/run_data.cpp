@@ -3,26 +3,38 @@
 #include "experiments/report/run_data.h"
 
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "experiments/config/flat/flat_config.h"
+#include "experiments/run_folder/run_file.h"
 #include "experiments/run_folder/run_folder.h"
 #include "framework/io/bytes.h"
+#include "framework/io/file_start.h"
 
 namespace convscope {
 namespace {
 
 using json = nlohmann::ordered_json;
 
-std::string content_of(const std::string& path) { return text_if_there(path).value_or(""); }
+// A file that is not there is "", and so is one that cannot be read, which becomes a problem.
+std::string content_of(RunData& run, const std::string& name) {
+  const std::string path = run.path + "/" + name;
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) return "";  // opening a pipe would wait
+  try {
+    return read_text(path, most_bytes_of_run_file(name));
+  } catch (const Error& failure) {
+    run.problems.emplace_back(std::string(failure.what()).substr(std::strlen("[read] ")));
+    return "";
+  }
+}
 
 void read_config(RunData& run) {
   try {
-    for (const auto& [key, value] :
-         flat_config(content_of(run.path + "/config.yaml"), "config.yaml")) {
+    for (const auto& [key, value] : flat_config(content_of(run, "config.yaml"), "config.yaml")) {
       if (value.index() != 0) run.config[key] = to_text(value);
     }
   } catch (const Error& error) {
@@ -32,7 +44,7 @@ void read_config(RunData& run) {
 }
 
 void read_summary(RunData& run) {
-  const std::string text = content_of(run.path + "/summary.json");
+  const std::string text = content_of(run, "summary.json");
   if (text.empty()) return;
   try {
     run.summary = parse_summary(text);
@@ -44,9 +56,16 @@ void read_summary(RunData& run) {
 }
 
 void read_metrics(RunData& run) {
-  std::istringstream lines(content_of(run.path + "/metrics.jsonl"));
+  const std::string path = run.path + "/metrics.jsonl";
+  std::error_code error;
+  const std::uintmax_t size = std::filesystem::file_size(path, error);
+  if (!error && size > most_bytes_of_run_file(path)) {
+    run.problems.push_back(cat("expected to read ", path, ", got: ", size, " bytes, more than the ",
+                               most_bytes_of_run_file(path), " that such a file may have"));
+    return;
+  }
   std::int64_t number = 0, skipped = 0, first_skipped = 0;
-  for (std::string line; std::getline(lines, line);) {
+  for_each_line(path, 0, [&](std::string_view line, bool) {
     ++number;
     const json row = json::parse(line, nullptr, /*allow_exceptions=*/false);
     const auto value = [&](const char* key) {
@@ -55,15 +74,15 @@ void read_metrics(RunData& run) {
     };
     if (!row.is_object() || !std::isfinite(value("step"))) {
       if (skipped++ == 0) first_skipped = number;
-      continue;
+      return;
     }
-    if (!row.contains("split") || row["split"] != "train") continue;
+    if (!row.contains("split") || row["split"] != "train") return;
     run.train.push_back({.step = value("step"),
                          .loss = value("loss"),
                          .accuracy = value("acc"),
                          .learning_rate = value("lr"),
                          .images_per_s = value("images_per_s")});
-  }
+  });
   if (skipped > 0) {
     run.problems.push_back(cat("metrics.jsonl:", first_skipped, ": expected a JSON object with a ",
                                "step; ", skipped, skipped == 1 ? " line is" : " lines are",
@@ -95,7 +114,7 @@ RunData read_run(const std::string& folder) {
   read_summary(run);
   read_metrics(run);
   const auto table = [&](const char* name, const std::vector<std::string>& text_columns) {
-    CsvTable out = parse_csv(content_of(folder + "/" + name), name, text_columns);
+    CsvTable out = parse_csv(content_of(run, name), name, text_columns);
     run.problems.insert(run.problems.end(), out.problems.begin(), out.problems.end());
     return out;
   };

@@ -7,17 +7,16 @@
 #include <optional>
 
 #include "experiments/report/table/run_columns.h"
+#include "experiments/run_folder/run_file.h"
 #include "experiments/run_folder/run_folder.h"
 #include "framework/io/bytes.h"
 
 namespace convscope {
 namespace {
 
-constexpr std::size_t kMostBytes = 1 << 20;  // the files of a run have a few thousand
-
 std::optional<std::string> content_of(const std::string& path) {
   try {
-    return read_text(path, kMostBytes);
+    return read_text(path, most_bytes_of_run_file(path));
   } catch (const Error&) {
     return std::nullopt;
   }

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <sstream>
 
 #include "experiments/run_folder/files/own_file.h"
@@ -34,7 +35,10 @@ void write_all(int descriptor, std::string_view text, const std::string& path) {
 }
 
 std::int64_t bytes_until_step(const std::string& path, std::int64_t step) {
-  std::istringstream file(text_if_there(path).value_or(""));
+  // Too long a file is an error: as an empty one it would be cut to nothing.
+  std::error_code error;
+  const bool there = std::filesystem::is_regular_file(path, error);
+  std::istringstream file(there ? read_text(path, kMostTextBytes) : "");
   std::int64_t bytes = 0;
   std::string line;
   while (std::getline(file, line) && !file.eof()) {

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "experiments/run_folder/run_folder.h"
+#include "framework/io/file_names.h"
 
 namespace convscope {
 namespace {
@@ -30,6 +31,7 @@ void collect(const fs::path& path, int depth, std::vector<std::string>& out) {
   for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
     std::error_code ignored;
     // Links (`latest`) lead to folders that are found anyway.
+    if (is_hidden(it->path())) continue;
     if (it->is_directory(ignored) && !it->is_symlink(ignored)) inside.push_back(it->path());
   }
   std::sort(inside.begin(), inside.end());

@@ -5,6 +5,7 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <filesystem>
 #include <iterator>
 
 #include "experiments/run_folder/run_folder.h"
@@ -92,7 +93,9 @@ std::int64_t step_of(Bytes event) {
 // Length of the whole, sound records up to this step.
 std::int64_t bytes_until(const std::string& path, std::int64_t steps) {
   if (steps == 0) return 0;
-  const std::string text = text_if_there(path).value_or("");
+  std::error_code error;
+  const bool there = std::filesystem::is_regular_file(path, error);
+  const std::string text = there ? read_text(path, kMostTextBytes) : "";
   const Bytes file(reinterpret_cast<const std::uint8_t*>(text.data()), text.size());
   std::size_t at = 0;
   while (at + kHead <= file.size()) {

@@ -106,6 +106,11 @@ std::string progress_text(const TrainingState& state) {
   fail(ErrorKind::kConfig, "checkpoint", cat(sentence, " (", path, ")"));
 }
 
+// Quantisers and masks are made for the run that begins; only weights are taken over.
+bool starts_anew(const std::string& name) {
+  return belongs_to_quantizer(name) || belongs_to_mask(name);
+}
+
 // A quantised or a sparse one.
 bool is_model_file(const SafetensorsFile& file) {
   return is_quantized_file(file) || is_sparse_file(file);
@@ -126,12 +131,24 @@ bool seems_model_file(const std::string& path) {
 
 // A checkpoint that is damaged is a file that cannot be read (exit code 6), not a bad data set; a
 // model file is one that others may have made (exit code 4).
+[[noreturn]] void fail_reading(const std::string& path, const Error& error) {
+  fail(seems_model_file(path) ? ErrorKind::kData : ErrorKind::kIo, "checkpoint", error.what());
+}
+
+std::map<std::string, std::string> metadata_of(const std::string& path) {
+  try {
+    return read_safetensors_header(path).metadata;
+  } catch (const Error& error) {
+    fail_reading(path, error);
+  }
+}
+
 SafetensorsFile read(const std::string& path, std::string* note = nullptr) {
   SafetensorsFile file;
   try {
     file = read_safetensors(path);
   } catch (const Error& error) {
-    fail(seems_model_file(path) ? ErrorKind::kData : ErrorKind::kIo, "checkpoint", error.what());
+    fail_reading(path, error);
   }
   const Checksum checksum = verify_checksum(file);
   if (checksum == Checksum::differs) {
@@ -154,6 +171,47 @@ SafetensorsFile read(const std::string& path, std::string* note = nullptr) {
   return file;
 }
 
+[[noreturn]] void fail_size(const std::string& path, const std::string& name, const Tensor& to,
+                            DType dtype, const Shape& shape) {
+  fail_mismatch(path, cat("expected '", name, "' to be ", name_of(to.dtype()), to.shape(),
+                          " because the config makes it so, got ", name_of(dtype), shape));
+}
+
+// A file with far more data than the network is refused by its header, before it is read. Others
+// are read first, so that the checksum tells a damaged header from one of another network.
+void refuse_larger_network(const std::string& path, const Module& model) {
+  constexpr std::int64_t kLittle = std::int64_t{16} << 20;
+  std::map<std::string, Tensor> wanted;
+  for (const NamedParameter& parameter : model.parameters()) {
+    wanted.emplace(parameter.name, parameter.variable.value());
+  }
+  for (const NamedTensor& buffer : model.buffers()) wanted.emplace(buffer.name, buffer.tensor);
+  std::int64_t bytes = 0;
+  for (const auto& [name, tensor] : wanted) {
+    bytes += tensor.size_bytes();
+  }
+  SafetensorsHeader header;
+  try {
+    header = read_safetensors_header(path);
+  } catch (const Error&) {
+    return;  // read() says what is wrong
+  }
+  // A state of an optimiser has up to two numbers for each parameter.
+  if (header.data_bytes <= kLittle + 4 * bytes) return;
+  for (const SafetensorsHeader::Entry& entry : header.tensors) {
+    if (entry.name.starts_with(kOptimizerPrefix) || starts_anew(entry.name)) continue;
+    const auto it = wanted.find(entry.name);
+    if (it == wanted.end()) {
+      fail_mismatch(path,
+                    cat("expected no tensor '", entry.name, "' because the config has none, got ",
+                        name_of(entry.dtype), entry.shape));
+    }
+    if (!(entry.shape == it->second.shape()) || entry.dtype != it->second.dtype()) {
+      fail_size(path, entry.name, it->second, entry.dtype, entry.shape);
+    }
+  }
+}
+
 // Copies the tensor called `name` out of `found` and takes it off the list.
 void restore(const std::string& path, std::map<std::string, Tensor>& found, const std::string& name,
              const Tensor& to) {
@@ -163,9 +221,7 @@ void restore(const std::string& path, std::map<std::string, Tensor>& found, cons
   }
   const Tensor& from = it->second;
   if (!(from.shape() == to.shape()) || from.dtype() != to.dtype()) {
-    fail_mismatch(
-        path, cat("expected '", name, "' to be ", name_of(to.dtype()), to.shape(),
-                  " because the config makes it so, got ", name_of(from.dtype()), from.shape()));
+    fail_size(path, name, to, from.dtype(), from.shape());
   }
   to.copy_from(from);
   found.erase(it);
@@ -185,11 +241,6 @@ TrainingState progress_of(const SafetensorsFile& file, const std::string& path) 
              ", got: ", json_problem(error.what())));
   }
   return state;
-}
-
-// Quantisers and masks are made for the run that begins; only weights are taken over.
-bool starts_anew(const std::string& name) {
-  return belongs_to_quantizer(name) || belongs_to_mask(name);
 }
 
 void refuse_model_file(const SafetensorsFile& file, const std::string& path, bool trains) {
@@ -268,6 +319,7 @@ void save_checkpoint(const std::string& path, const Module& model, Optimizer* op
 
 TrainingState load_checkpoint(const std::string& path, Module& model, Optimizer* optimizer,
                               std::string* note) {
+  refuse_larger_network(path, model);
   SafetensorsFile file = read(path, note);
   if (is_model_file(file)) {
     refuse_model_file(file, path, optimizer != nullptr);
@@ -303,6 +355,7 @@ TrainingState load_checkpoint(const std::string& path, Module& model, Optimizer*
 void load_start_weights(const std::string& path, Module& model) {
   const bool is_folder = std::filesystem::is_directory(path);
   const std::string file_path = is_folder ? path + "/ckpt/last.safetensors" : path;
+  refuse_larger_network(file_path, model);
   SafetensorsFile file = read(file_path);
   refuse_model_file(file, file_path, true);
   std::map<std::string, Tensor> found;
@@ -325,9 +378,14 @@ void load_start_weights(const std::string& path, Module& model) {
 }
 
 std::string checkpoint_config(const std::string& path) {
-  const SafetensorsFile file = read(path);
-  const auto it = file.metadata.find("config");
-  if (it == file.metadata.end()) {
+  // Of a large file the header suffices: whoever takes its weights checks the data.
+  constexpr std::uintmax_t kLarge = std::uintmax_t{64} << 20;
+  std::error_code error;
+  const bool large = std::filesystem::file_size(path, error) > kLarge && !error;
+  const std::map<std::string, std::string> metadata =
+      large ? metadata_of(path) : read(path).metadata;
+  const auto it = metadata.find("config");
+  if (it == metadata.end()) {
     fail(ErrorKind::kIo, "checkpoint",
          cat("expected a checkpoint of `convscope run`, which holds its config, got ", path,
              ", which holds weights alone; name the run folder, or load weights of another program "

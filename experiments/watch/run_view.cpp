@@ -15,6 +15,7 @@
 #include "experiments/report/index/index_rows.h"
 #include "framework/int_math.h"
 #include "framework/io/clean_text.h"
+#include "framework/io/file_start.h"
 
 namespace convscope {
 namespace {
@@ -23,8 +24,9 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr std::size_t kLogLines = 12;
-constexpr std::streamoff kLogTail = 16384;  // bytes
-constexpr double kStartingSeconds = 120;    // a folder without a status is given up after these
+constexpr std::streamoff kLogTail = 16384;                         // bytes
+constexpr std::uintmax_t kMetricsTail = std::uintmax_t{64} << 20;  // half a million rows
+constexpr double kStartingSeconds = 120;  // a folder without a status is given up after these
 
 // Whether the file is another one than at the last look.
 bool is_new(const std::string& path, fs::file_time_type& seen) {
@@ -137,25 +139,25 @@ void RunReader::read_metrics() {
     metrics_read_ = 0;
     view_.losses.clear();
   }
-  std::ifstream in(path, std::ios::binary);
-  in.seekg(static_cast<std::streamoff>(metrics_read_));
-  for (std::string line; std::getline(in, line) && !in.eof();) {  // the last one may be half
-    metrics_read_ += line.size() + 1;
+  // Of a long file the end; half a line at its beginning is no JSON.
+  metrics_read_ = std::max(metrics_read_, size > kMetricsTail ? size - kMetricsTail : 0);
+  metrics_read_ = for_each_line(path, metrics_read_, [&](std::string_view line, bool whole) {
+    if (!whole) return;
     const json row = json::parse(line, nullptr, /*allow_exceptions=*/false);
     const auto value = [&](const char* key) {
       return row.is_object() && row.contains(key) && row[key].is_number() ? row[key].get<double>()
                                                                           : kUnknown;
     };
-    if (!std::isfinite(value("step"))) continue;
+    if (!std::isfinite(value("step"))) return;
     view_.step = steps_in(value("step"));
     if (std::isfinite(value("epoch"))) view_.epoch = steps_in(value("epoch"));
     last_row_s_ = value("t");
-    if (!row.contains("split") || row["split"] != "train") continue;
+    if (!row.contains("split") || row["split"] != "train") return;
     view_.loss = value("loss");
     view_.train_acc = value("acc");
     view_.images_per_s = value("images_per_s");
     view_.losses.emplace_back(value("step"), view_.loss);
-  }
+  });
 }
 
 void RunReader::read_epochs() {

@@ -10,6 +10,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <new>
+
+#include "framework/io/file_start.h"
 
 namespace convscope {
 namespace {
@@ -24,6 +27,25 @@ struct Descriptor {
     if (number >= 0) ::close(number);
   }
 };
+
+[[noreturn]] void fail_too_long(const std::string& path, const std::string& size,
+                                std::size_t most) {
+  fail(ErrorKind::kIo, "read",
+       cat("expected to read ", path, ", got: ", size, " bytes, more than the ", most,
+           " that such a file may have"));
+}
+
+void read_into(int file, const std::string& path, std::vector<std::uint8_t>& bytes) {
+  std::size_t have = 0;
+  while (have < bytes.size()) {
+    const ssize_t got = ::read(file, bytes.data() + have, bytes.size() - have);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) fail_reading(path, errno);
+    if (got == 0) break;  // it became shorter meanwhile; the parser will say what is missing
+    have += static_cast<std::size_t>(got);
+  }
+  bytes.resize(have);
+}
 
 constexpr int kPatienceMs = 2000;
 
@@ -46,20 +68,25 @@ std::string read_text(const std::string& path, std::size_t most_bytes) {
   if (!S_ISREG(status.st_mode) && !S_ISFIFO(status.st_mode)) {
     fail(ErrorKind::kIo, "read", cat("expected a file or a pipe, got ", path));
   }
+  if (S_ISREG(status.st_mode) && static_cast<std::uint64_t>(status.st_size) > most_bytes) {
+    fail_too_long(path, std::to_string(status.st_size), most_bytes);
+  }
   std::string text;
-  while (text.size() < most_bytes) {
+  while (true) {
     pollfd ready{.fd = file.number, .events = POLLIN, .revents = 0};
     if (S_ISFIFO(status.st_mode) && ::poll(&ready, 1, kPatienceMs) <= 0) {
       fail(ErrorKind::kIo, "read",
            cat("expected something to read from the pipe ", path, ", got nothing for two seconds"));
     }
     char piece[65536];
-    const ssize_t got =
-        ::read(file.number, piece, std::min(sizeof piece, most_bytes - text.size()));
+    const ssize_t got = ::read(file.number, piece, sizeof piece);
     if (got < 0 && (errno == EINTR || errno == EAGAIN)) continue;
     if (got < 0) fail_reading(path, errno);
     if (got == 0) break;
     text.append(piece, static_cast<std::size_t>(got));
+    if (text.size() > most_bytes) {
+      fail_too_long(path, cat("at least ", text.size()), most_bytes);
+    }
   }
   return text;
 }
@@ -80,17 +107,75 @@ std::vector<std::uint8_t> read_file(const std::string& path) {
   if (!S_ISREG(status.st_mode)) {  // a device or a pipe has no size that could be trusted
     fail(ErrorKind::kIo, "read", cat("expected a regular file, got ", path));
   }
-  std::vector<std::uint8_t> bytes(static_cast<std::size_t>(status.st_size));
-  std::size_t have = 0;
-  while (have < bytes.size()) {
-    const ssize_t got = ::read(file.number, bytes.data() + have, bytes.size() - have);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) fail_reading(path, errno);
-    if (got == 0) break;  // it became shorter meanwhile; the parser will say what is missing
-    have += static_cast<std::size_t>(got);
+  // A file with holes may claim terabytes.
+  const auto size = static_cast<std::uint64_t>(status.st_size);
+  const auto memory = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
+                      static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  std::vector<std::uint8_t> bytes;
+  try {
+    if (size > memory) throw std::bad_alloc();
+    bytes.resize(static_cast<std::size_t>(size));
+  } catch (const std::bad_alloc&) {
+    fail(ErrorKind::kIo, "read",
+         cat("expected to read ", path, ", got: ", size,
+             " bytes, more than there is memory (this "
+             "machine has ",
+             memory, ")"));
   }
-  bytes.resize(have);
+  read_into(file.number, path, bytes);
   return bytes;
+}
+
+FileStart read_start(const std::string& path, std::size_t most_bytes) {
+  struct stat status {};
+  const Descriptor file{open_to_read(path, status)};
+  if (!S_ISREG(status.st_mode)) {
+    fail(ErrorKind::kIo, "read", cat("expected a regular file, got ", path));
+  }
+  FileStart out{.size = static_cast<std::uint64_t>(status.st_size)};
+  out.bytes.resize(static_cast<std::size_t>(std::min<std::uint64_t>(out.size, most_bytes)));
+  read_into(file.number, path, out.bytes);
+  return out;
+}
+
+std::uint64_t for_each_line(const std::string& path, std::uint64_t from,
+                            const std::function<void(std::string_view line, bool whole)>& take) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return from;
+  const Descriptor file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
+  if (file.number < 0) return from;
+  std::string line;
+  bool too_long = false;
+  std::uint64_t at = from, next = from;  // what was read; behind the last whole line
+  std::vector<char> piece(1 << 16);
+  while (true) {
+    const ssize_t got = ::pread(file.number, piece.data(), piece.size(), static_cast<off_t>(at));
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) break;
+    std::string_view text(piece.data(), static_cast<std::size_t>(got));
+    while (!text.empty()) {
+      const std::size_t end = text.find('\n');
+      const std::string_view part = text.substr(0, end);
+      too_long = too_long || line.size() + part.size() > kMostLineBytes;
+      if (too_long) {
+        line.clear();
+      } else {
+        line += part;
+      }
+      if (end == std::string_view::npos) {
+        at += text.size();
+        break;
+      }
+      at += end + 1;
+      next = at;
+      if (!too_long) take(line, true);
+      line.clear();
+      too_long = false;
+      text.remove_prefix(end + 1);
+    }
+  }
+  if (!line.empty()) take(line, false);
+  return too_long ? at : next;
 }
 
 }  // namespace convscope

@@ -29,13 +29,16 @@ inline void append_little_endian(std::string& out, std::uint64_t value, std::siz
   for (std::size_t i = 0; i < count; ++i) out += static_cast<char>(value >> (8 * i) & 0xff);
 }
 
-// The whole file; an error of kind kIo with the system's reason when it cannot be read.
+// The whole file; an error of kind kIo with the system's reason when it cannot be read, and with
+// the sizes when it is larger than the machine's memory.
 CONVSCOPE_API std::vector<std::uint8_t> read_file(const std::string& path);
 
-// A text of at most `most_bytes`, from a file or a pipe; the rest of a longer one is left. Errors
-// of kind kIo with the system's reason, also for a pipe into which nobody writes for two seconds.
+// A text of at most `most_bytes`, from a file or a pipe. Errors of kind kIo: for a longer one with
+// both sizes, before it is read; with the system's reason, also for a pipe into which nobody writes
+// for two seconds.
 CONVSCOPE_API std::string read_text(const std::string& path, std::size_t most_bytes);
-// The same of a file that need not be there; nothing when it cannot be read, or is no regular file.
+// The same of a file that need not be there; nothing when it cannot be read, is too long, or is no
+// regular file.
 inline constexpr std::size_t kMostTextBytes = std::size_t{256} << 20;
 CONVSCOPE_API std::optional<std::string> text_if_there(const std::string& path,
                                                        std::size_t most_bytes = kMostTextBytes);

@@ -10,6 +10,7 @@
 #include <set>
 
 #include "framework/io/atomic_file.h"
+#include "framework/io/file_start.h"
 #include "framework/io/json_text.h"
 
 namespace convscope {
@@ -74,12 +75,7 @@ std::int64_t whole_number(const nlohmann::json& value, const std::string& file,
   return value.get<std::int64_t>();
 }
 
-struct Entry {
-  std::string name;
-  DType dtype = DType::f32;
-  Shape shape;
-  std::int64_t begin = 0, end = 0;
-};
+using Entry = SafetensorsHeader::Entry;
 
 Entry parse_entry(const std::string& name, const nlohmann::json& value, const std::string& file) {
   check(value.is_object() && value.size() == 3 && value.contains("dtype") &&
@@ -131,7 +127,10 @@ const Tensor* SafetensorsFile::find(const std::string& name) const {
   return nullptr;
 }
 
-SafetensorsFile parse_safetensors(Bytes file, const std::string& name) {
+namespace {
+
+// `file` is a whole one of `file_bytes` or as much of it as the header needs.
+SafetensorsHeader parse_header(Bytes file, std::uint64_t file_bytes, const std::string& name) {
   check(file.size() >= 8, name, "expected a safetensors file, got only ", file.size(), " bytes");
   // Before the sizes: in a file of another kind they mean nothing.
   check(
@@ -140,15 +139,16 @@ SafetensorsFile parse_safetensors(Bytes file, const std::string& name) {
   const std::uint64_t header_bytes = little_endian(file, 0, 8);
   check(header_bytes <= kLargestHeaderBytes, name, "expected a header of at most ",
         kLargestHeaderBytes, " bytes, got ", header_bytes);
-  check(header_bytes <= file.size() - 8, name, "expected a header of ", header_bytes,
-        " bytes, got only ", file.size() - 8, "; the file is cut short");
+  check(header_bytes <= file_bytes - 8 && header_bytes <= file.size() - 8, name,
+        "expected a header of ", header_bytes, " bytes, got only ", file_bytes - 8,
+        "; the file is cut short");
   const std::string_view text(reinterpret_cast<const char*>(file.data()) + 8, header_bytes);
   check(!text.empty() && text.front() == '{', name, "expected the header to begin with '{'");
   const nlohmann::json header = parse_json(text, name);
-  const Bytes data = file.subspan(8 + header_bytes);
+  const std::uint64_t data_bytes = file_bytes - 8 - header_bytes;
 
-  SafetensorsFile out;
-  std::vector<Entry> entries;
+  SafetensorsHeader out;
+  std::vector<Entry>& entries = out.tensors;
   for (const auto& [key, value] : header.items()) {
     if (key == kMetadata) {
       out.metadata = parse_metadata(value, name);
@@ -170,9 +170,30 @@ SafetensorsFile parse_safetensors(Bytes file, const std::string& name) {
           entry.begin < next ? ", got an overlap at " : ", got a hole before ", entry.begin);
     next = entry.end;
   }
-  check(static_cast<std::uint64_t>(next) == data.size(), name, "expected ", next,
-        " bytes of data because the header says so, got ", data.size());
-  for (const Entry& entry : entries) {
+  check(static_cast<std::uint64_t>(next) == data_bytes, name, "expected ", next,
+        " bytes of data because the header says so, got ", data_bytes);
+  out.data_bytes = next;
+  return out;
+}
+
+}  // namespace
+
+SafetensorsHeader read_safetensors_header(const std::string& path) {
+  FileStart start = read_start(path, 9);
+  if (start.bytes.size() == 9) {
+    const std::uint64_t bytes = little_endian(start.bytes, 0, 8);
+    if (bytes <= kLargestHeaderBytes)
+      start = read_start(path, static_cast<std::size_t>(8 + std::max<std::uint64_t>(1, bytes)));
+  }
+  return parse_header(start.bytes, start.size, path);
+}
+
+SafetensorsFile parse_safetensors(Bytes file, const std::string& name) {
+  const SafetensorsHeader header = parse_header(file, file.size(), name);
+  const Bytes data = file.last(static_cast<std::size_t>(header.data_bytes));
+  SafetensorsFile out;
+  out.metadata = header.metadata;
+  for (const Entry& entry : header.tensors) {
     Tensor tensor = Tensor::empty(entry.shape, entry.dtype);
     if (entry.end > entry.begin) {
       std::memcpy(tensor.raw_data(), data.data() + entry.begin,
@@ -184,6 +205,7 @@ SafetensorsFile parse_safetensors(Bytes file, const std::string& name) {
 }
 
 SafetensorsFile read_safetensors(const std::string& path) {
+  read_safetensors_header(path);
   return parse_safetensors(read_file(path), path);
 }
 

@@ -25,6 +25,22 @@ struct CONVSCOPE_API SafetensorsFile {
   const Tensor* find(const std::string& name) const;  // null when there is none
 };
 
+// What the header says. Its sizes agree with that of the file.
+struct CONVSCOPE_API SafetensorsHeader {
+  struct Entry {
+    std::string name;
+    DType dtype = DType::f32;
+    Shape shape;
+    std::int64_t begin = 0, end = 0;  // bytes of the data
+  };
+  std::vector<Entry> tensors;
+  std::map<std::string, std::string> metadata;
+  std::int64_t data_bytes = 0;
+};
+// The data are not read.
+CONVSCOPE_API SafetensorsHeader read_safetensors_header(const std::string& path);
+
+// Reads the data only of a file whose header is sound.
 CONVSCOPE_API SafetensorsFile read_safetensors(const std::string& path);
 CONVSCOPE_API SafetensorsFile parse_safetensors(Bytes file, const std::string& name);
 // Same content, same bytes: tensors are written by size of their elements, then by name. Atomic.

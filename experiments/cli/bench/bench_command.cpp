@@ -168,6 +168,7 @@ int bench(const Arguments& arguments) {
     settings.peer_name = options.peer->name;
     settings.peer_version = options.peer->version;
   }
+  check_files(arguments.timing);  // a path that cannot be written fails at once
   measure_this_machine_once();
   if (climbs) {
     return bench_ladders({.ladders = arguments.ladder,
@@ -178,7 +179,6 @@ int bench(const Arguments& arguments) {
                           .csv = arguments.timing.csv},
                          settings);
   }
-  check_files(arguments.timing);  // a path that cannot be written fails at once
   const Tasks tasks = tasks_of(options, !arguments.direction.empty());
   if (options.device.type == DeviceType::cpu) {
     settings.ceilings = options.ceilings = ceilings_here();

@@ -54,8 +54,8 @@ int bench_deform(const DeformArguments& arguments) {
   settings.only_auto = arguments.algorithm == "auto";
   const std::vector<Problem> problems = problems_of(arguments, settings.device);
   const auto cards = cards_named<Problem>(kCommand, arguments.algorithm, settings.device);
-  measure_this_machine_once();
   check_files(arguments.timing);  // a path that cannot be written fails at once
+  measure_this_machine_once();
   if (settings.device.type == DeviceType::cpu) settings.ceilings = ceilings_here();
   std::vector<BenchTask> tasks;
   for (const Problem& problem : problems) {

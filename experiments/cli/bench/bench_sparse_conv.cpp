@@ -77,8 +77,8 @@ int bench_sparse(const SparseArguments& arguments) {
   settings.only_auto = arguments.algorithm == "auto";
   const std::vector<CloudProblem> problems = problems_of(arguments, settings.device);
   const auto cards = cards_named<SparseConvProblem>(kCommand, arguments.algorithm, settings.device);
-  measure_this_machine_once();
   check_files(arguments.timing);  // a path that cannot be written fails at once
+  measure_this_machine_once();
   if (settings.device.type == DeviceType::cpu) settings.ceilings = ceilings_here();
   LastMap maps(settings.cpu_clock, settings.device);
   std::vector<BenchTask> tasks;

@@ -11,6 +11,7 @@
 #include "experiments/config/build_pruner.h"
 #include "experiments/run_folder/run_folder.h"
 #include "experiments/trainer/checkpoint.h"
+#include "framework/io/output_place.h"
 #include "framework/parallel.h"
 #include "framework/random.h"
 
@@ -77,6 +78,7 @@ int run(const ExportArguments& arguments) {
   if (arguments.reduce_range && arguments.onnx.empty()) {
     fail_usage("export", "expected --onnx OUT beside --reduce-range, got none");
   }
+  check_output_files({arguments.compact, arguments.quantised, arguments.sparse, arguments.onnx});
   if (!arguments.compact.empty()) export_compact(arguments);
   if (!arguments.quantised.empty()) export_quantised(arguments);
   if (!arguments.sparse.empty()) export_sparse(arguments);

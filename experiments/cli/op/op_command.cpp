@@ -15,6 +15,7 @@
 #include "experiments/cli/op/op_sparse_conv.h"
 #include "experiments/run_folder/check_lines.h"
 #include "framework/io/npy.h"
+#include "framework/io/output_place.h"
 #include "layers/conv2d/bias_gradient.h"
 #include "layers/conv2d/conv2d.h"
 #include "layers/conv2d/execute.h"
@@ -53,6 +54,7 @@ int compute(const OpConv2d& op) {
   CONVSCOPE_CHECK(!b.defined() || (b.shape() == Shape{problem.k} && b.dtype() == x.dtype()),
                   "op conv2d", "expected b [", problem.k, "] of the type of x, got ", b.str());
 
+  check_output_files({op.out_y, op.out_dx, op.out_dw, op.out_db});
   measure_this_machine_once();
   const auto choose = [&](Direction direction) {
     const Conv2dChoice choice = select_conv2d(op.algorithm, problem, direction, device);

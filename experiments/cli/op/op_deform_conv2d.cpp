@@ -11,6 +11,7 @@
 #include "experiments/cli/op/op_conv_sizes.h"
 #include "experiments/run_folder/check_lines.h"
 #include "framework/io/npy.h"
+#include "framework/io/output_place.h"
 #include "layers/conv2d/bias_gradient.h"
 #include "layers/deform_conv2d/deform_conv2d.h"
 #include "layers/dispatch/execute.h"
@@ -125,6 +126,7 @@ int run_deform(const OpDeform& op) {
   check_policy("deform_conv2d", op.algorithm, device,
                deform_conv2d_algorithms(device.type).names());
   const Inputs inputs = read_inputs(op, device);
+  check_output_files({op.out_y, op.out_dx, op.out_doffset, op.out_dmask, op.out_dw, op.out_db});
   measure_this_machine_once();
   forget_check_results();
   std::cerr << inputs.problem.text() << "\n";

@@ -10,6 +10,7 @@
 #include "experiments/config/build.h"
 #include "experiments/run_folder/check_lines.h"
 #include "framework/io/npy.h"
+#include "framework/io/output_place.h"
 #include "framework/io/safetensors.h"
 #include "framework/ops/softmax_cross_entropy.h"
 #include "framework/parallel.h"
@@ -84,6 +85,7 @@ int run_net(const OpNet& op) {
   const Tensor images = read_npy(op.x);
   CONVSCOPE_CHECK(images.rank() == 4 && images.dtype() == DType::f32, kCommand,
                   "expected x [N,C,H,W] of type f32, got ", images.str());
+  check_output_files({op.out_y, op.out_gradients, op.out_weights, op.out_dx});
   measure_this_machine_once();
   const int classes = op.classes > 0 ? op.classes : sample_info(config).classes;
   const std::shared_ptr<Module> network =

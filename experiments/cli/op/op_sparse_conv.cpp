@@ -20,6 +20,7 @@
 #include "experiments/explain/text_layout.h"
 #include "experiments/run_folder/check_lines.h"
 #include "framework/io/npy.h"
+#include "framework/io/output_place.h"
 #include "layers/conv2d/bias_gradient.h"
 #include "layers/dispatch/execute.h"
 #include "layers/sparse_conv/algorithm.h"
@@ -272,6 +273,7 @@ int run_sparse(const OpSparse& op) {
   check_policy("sparse_conv", op.algorithm, device, names);
   const Inputs inputs = read_inputs(op, device);
   const SparseMap& map = *inputs.problem.map;
+  check_output_files({op.out_sites, op.out_y, op.out_dx, op.out_dw, op.out_db});
   measure_this_machine_once();
   forget_check_results();
   if (op.explain) return explain_sparse(op, inputs, device);

@@ -16,6 +16,7 @@
 #include "experiments/trainer/checkpoint.h"
 #include "experiments/trainer/trainer.h"
 #include "framework/io/atomic_file.h"
+#include "framework/io/output_place.h"
 #include "layers/deform_conv2d/deform_conv2d.h"
 #include "layers/sequential.h"
 
@@ -221,6 +222,10 @@ Figure figure_of(const PlacesArguments& arguments, const ExperimentConfig& confi
 int places(const PlacesArguments& arguments) {
   const std::string run = resolve_run(arguments.run);
   const ExperimentConfig config = load_config(run + "/config.yaml", global_overrides());
+  std::filesystem::path path = arguments.output;
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) path /= "places.svg";
+  check_output_files({path.string()});
   measure_this_machine_once();
   TrainingSetup setup = setup_training(config);
   load_checkpoint(cat(run, "/ckpt/", arguments.weights, ".safetensors"), *setup.model, nullptr);
@@ -228,9 +233,6 @@ int places(const PlacesArguments& arguments) {
     fail(ErrorKind::kConfig, "places", "expected a data set with test images, got none");
   }
   const Figure figure = figure_of(arguments, config, *setup.model, setup.test->dataset());
-  std::filesystem::path path = arguments.output;
-  std::error_code error;
-  if (std::filesystem::is_directory(path, error)) path /= "places.svg";
   write_file(path.string(), to_svg(figure));
   print_result(path.string() + "\n");
   return 0;

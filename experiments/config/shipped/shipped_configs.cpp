@@ -12,6 +12,7 @@
 #include "experiments/config/document.h"
 #include "framework/check.h"
 #include "framework/io/bytes.h"
+#include "framework/io/file_names.h"
 #include "framework/registry.h"
 
 namespace convscope {
@@ -67,7 +68,7 @@ std::vector<ShippedConfig> shipped_configs() {
   for (const fs::path& folder : folders()) {
     std::error_code error;
     for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
-      if (entry.path().extension() != kEnding) continue;
+      if (entry.path().extension() != kEnding || is_hidden(entry.path())) continue;
       const std::string name = entry.path().stem().string();
       const fs::path path = entry.path().lexically_normal();
       if (!found.contains(name)) found[name] = {name, path.string(), first_sentence(path)};

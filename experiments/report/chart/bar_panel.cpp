@@ -17,8 +17,9 @@ namespace {
 constexpr double kBottom = 42;
 constexpr double kBar = 12, kBetween = 10;  // height of a bar; space between categories
 constexpr double kDot = 8;
-constexpr double kCaption = 14, kNameLine = 13;  // heights of lines
-constexpr double kMarkWidth = 12;                // in front of a number
+constexpr double kNarrow = 400;    // width of a panel that may set names above their bars
+constexpr double kCaption = 14;    // height of a line
+constexpr double kMarkWidth = 12;  // in front of a number
 constexpr BarLook kLooks[] = {
     {"#0b5a8a", "#0b5a8a"}, {"#f2b155", "#8a5a10"}, {"#ffffff", "#333333"}, {"#a9c6b4", "#2f6b4a"}};
 
@@ -41,6 +42,7 @@ int mark_style(const BarSeries& s, std::size_t i) {
 
 struct Layout {
   double left = 0, right = 0, bars = 0, category = 0;
+  double above = 0;  // height of names that stand above their bars
   std::vector<std::vector<std::string>> names, captions;  // in lines
 };
 
@@ -58,19 +60,32 @@ Layout layout_of(const BarPanel& panel, double width) {
   for (const BarSeries& s : panel.series) {
     for (std::size_t i = 0; i < panel.categories.size() && !panel.dots; ++i) {
       const double mark = mark_style(s, i) >= 0 ? kMarkWidth : 0;
-      texts = std::max(texts, text_width(end_text(s, i), 10) + mark);
+      texts = std::max(texts, text_width(end_text(s, i), kLetter) + mark);
     }
   }
-  out.left = names + 10 + (panel.category_styles.empty() ? 0 : kMarkWidth);
+  const double mark = panel.category_styles.empty() ? 0 : kMarkWidth;
+  out.left = names + 10 + mark;
+  // Names stand above the bars where they and the numbers would leave these no room.
+  if (width < kNarrow && width - out.left - texts < width / 3) {
+    name_lines = 0;
+    for (std::size_t i = 0; i < out.names.size(); ++i) {
+      out.names[i] = wrap_text(panel.categories[i], kLetter, width - mark - 12, 3);
+      name_lines = std::max(name_lines, out.names[i].size());
+    }
+    out.above = kNameLine * static_cast<double>(name_lines) + 2;
+    name_lines = 0;
+    out.left = 12;  // for half of the first number below
+  }
   // Long texts go on a line of their own where bars would have no room.
-  out.right = width - std::min(texts, 0.45 * width) - 16;
+  out.right = width - std::clamp(texts, 6.0, (out.above > 0 ? 0.6 : 0.45) * width) - 16;
   for (const std::string& caption : panel.captions) {
-    out.captions.push_back(wrap_text(caption, 10, width - out.left - 5, 3));
+    out.captions.push_back(wrap_text(caption, kLetter, width - out.left - 5, 4));
     caption_lines = std::max(caption_lines, out.captions.back().size());
   }
   out.bars = bar_height(panel) * static_cast<double>(std::max<std::size_t>(1, panel.series.size()));
   const double needed = out.bars + kCaption * static_cast<double>(caption_lines);
-  out.category = std::max(needed, kNameLine * static_cast<double>(name_lines)) + kBetween;
+  out.category =
+      std::max(needed, kNameLine * static_cast<double>(name_lines)) + kBetween + out.above;
   return out;
 }
 
@@ -81,7 +96,8 @@ BarLook bar_look(int series) {
 }
 
 double height_of(const BarPanel& panel, double width) {
-  return kBottom + layout_of(panel, width).category * static_cast<double>(panel.categories.size());
+  return kBottom + layout_of(panel, width).category * static_cast<double>(panel.categories.size()) +
+         more_label_lines(panel.x, width);
 }
 
 void draw(std::string& svg, const BarPanel& panel, const Cell& cell) {
@@ -119,25 +135,31 @@ void draw(std::string& svg, const BarPanel& panel, const Cell& cell) {
     free_from = x + half + 4;
   }
   for (std::size_t i = 0; i < panel.categories.size(); ++i) {
-    const double from = top + layout.category * static_cast<double>(i) + kBetween / 2;
+    const bool above = layout.above > 0;
+    const double begin = top + layout.category * static_cast<double>(i) + kBetween / 2;
+    const double from = begin + layout.above;  // of the bars
     const auto& name = layout.names[i];
     double line = from + layout.bars / 2 + 4 - kNameLine / 2 * static_cast<double>(name.size() - 1);
     line = name.size() > 1 ? std::max(line, from + 9) : line;
+    if (above) line = from - 5 - kNameLine * static_cast<double>(name.size() - 1);
     const bool marked = i < panel.category_styles.size();
     if (marked) {
-      svg += style_mark(panel.category_styles[i], left - 9, from + layout.bars / 2, 3.6, false, "");
+      svg += style_mark(panel.category_styles[i], above ? left + 9 : left - 9,
+                        above ? line - 4 : from + layout.bars / 2, 3.6, false, "");
     }
+    const double aside = marked ? kMarkWidth : 0;
+    const double name_x = above ? left + 4 + aside : left - 6 - aside;
     for (std::size_t k = 0; k < name.size(); ++k, line += kNameLine) {
       const bool cut = k + 1 == name.size() && name[k].find("\xE2\x80\xA6") != std::string::npos;
-      fmt::format_to(out, "<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"end\">{}{}</text>\n",
-                     left - (marked ? 6 + kMarkWidth : 6), line,
+      fmt::format_to(out, "<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\">{}{}</text>\n",
+                     name_x, line, above ? "start" : "end",
                      cut ? "<title>" + escape_markup(panel.categories[i]) + "</title>" : "",
                      escape_markup(name[k]));
     }
     for (std::size_t k = 0; i < layout.captions.size() && k < layout.captions[i].size(); ++k) {
       draw_text(svg, layout.captions[i][k], left + 5,
                 from + layout.bars + 11 + kCaption * static_cast<double>(k),
-                cell.x + cell.width - left, "font-size=\"10\" fill=\"#555\"", 10);
+                cell.x + cell.width - left, "fill=\"#555\"");
     }
     if (panel.dots) {
       fmt::format_to(out, "<path d=\"M{:.1f} {:.1f}H{:.1f}\" stroke=\"#e2e2e2\"/>\n", left,
@@ -151,7 +173,7 @@ void draw(std::string& svg, const BarPanel& panel, const Cell& cell) {
       const double middle = y + bar_height(panel) / 2;
       const std::string title = cat(panel.categories[i], ", ", s.name, ": ", end_text(s, i));
       if (!axis.can_show(value)) {
-        if (!panel.dots) draw_text(svg, "-", left + 4, middle + 3.5, 40, "font-size=\"10\"");
+        if (!panel.dots) draw_text(svg, "-", left + 4, middle + 4, 40);
         continue;
       }
       const double at = axis.pixel(value);
@@ -187,8 +209,7 @@ void draw(std::string& svg, const BarPanel& panel, const Cell& cell) {
           svg += style_mark(style, end + 9, middle, 3.4, false, title);
           end += kMarkWidth;
         }
-        draw_text(svg, end_text(s, i), end + 5, middle + 3.5, cell.x + cell.width - end - 5,
-                  "font-size=\"10\"", 10);
+        draw_text(svg, end_text(s, i), end + 5, middle + 4, cell.x + cell.width - end - 5);
       }
     }
   }
@@ -199,9 +220,7 @@ void draw(std::string& svg, const BarPanel& panel, const Cell& cell) {
                  "<path d=\"M{0:.1f} {1:.1f}V{2:.1f}H{3:.1f}\" fill=\"none\" "
                  "stroke=\"#222\"/>\n",
                  left, top, bottom, right);
-  draw_text(svg, panel.x.label + (axis.log() ? ", log scale" : ""),
-            std::max((left + right) / 2, cell.x + text_width(panel.x.label, kLetter) / 2),
-            bottom + 33, cell.width, "text-anchor=\"middle\"");
+  draw_x_label(svg, panel.x, axis.log(), (left + right) / 2, bottom + 33, cell);
 }
 
 }  // namespace convscope

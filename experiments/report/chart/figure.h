@@ -7,6 +7,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -17,6 +18,9 @@ namespace convscope {
 
 inline constexpr int kFigureWidth = 960;  // pixels, unless a figure names another width
 inline constexpr int kNarrowest = 320;
+// A column of a paper in two columns. 331 pixels over 85 mm make letters of 11 pixels 8 points
+// high.
+inline constexpr int kPaperMillimetres = 85, kPaperWidth = 331;
 
 // Points, joined by a line or not. x and y have the same length; a NaN or infinity is a gap.
 struct Series {
@@ -28,7 +32,8 @@ struct Series {
   std::vector<double> x_low = {}, x_high = {};  // horizontal error bars; empty: none
   std::vector<std::string> titles = {};  // shown when the pointer rests on a mark; empty: none
   std::vector<std::string> tags = {};    // short text beside a mark; empty: none
-  std::string label = {};                // beside the line, where no mark is; left out if nowhere
+  // Along the line, where no mark is; its first word, or none, for want of room.
+  std::string label = {};
   bool line = true, marks = true, hollow = false;
   bool muted = false;   // thin and grey, behind the others: for comparison only
   bool stairs = false;  // the line goes right, then up or down
@@ -67,18 +72,24 @@ struct BarPanel {
 };
 
 struct HeatCell {
-  std::string text = {};   // what stands in it, so that no reader depends on the shade
-  double shade = 0;        // 0 white to 1 dark; NaN: no value, the text is slanted
+  std::string text = {};  // what stands in it, so that no reader depends on the shade
+  // 0 white to 1 dark blue, to -1 dark brown; NaN: no value, the text is slanted
+  double shade = 0;
   std::string title = {};  // shown when the pointer rests on it
   bool framed = false;
 };
 
 // A table of shaded cells: cells[row][column]. Rows and columns are named at the left and above.
+// Where the cells would be too narrow for their texts, the columns go on in tables below.
 struct HeatPanel {
   std::string title = {};
   std::vector<std::string> rows = {}, columns = {};
   std::vector<int> column_styles = {};  // a mark at the foot of each name; below 0: none
   std::vector<std::vector<HeatCell>> cells = {};
+  std::vector<std::pair<double, std::string>> scale = {};  // shades and what they mean, in order
+  std::string scale_label = {};                            // with its unit
+  std::string note = {};                                   // below the table
+  bool one_table = false;  // a matrix: never broken; texts that do not fit are left out
 };
 
 // A grey image, and dots on it, each with a line to where it would be if it had not moved.
@@ -122,6 +133,9 @@ struct Section {
 struct Figure {
   std::string title = {}, subtitle = {};
   int width = kFigureWidth;  // pixels; a narrow figure has fewer columns
+  // One column of a paper, kPaperMillimetres wide, in place of `width`. Title, subtitle and notes
+  // are left out: the caption has them.
+  bool paper = false;
   int columns = 1;
   std::vector<AnyPanel> panels = {};                // row by row
   std::vector<LegendEntry> legend = {};             // below the panels
@@ -132,5 +146,7 @@ struct Figure {
 
 // The same figure gives the same text.
 CONVSCOPE_API std::string to_svg(const Figure& figure);
+// What a paper's figure leaves out: title, subtitle and notes, as sentences.
+CONVSCOPE_API std::string caption_of(const Figure& figure);
 
 }  // namespace convscope

@@ -4,50 +4,80 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <numbers>
+#include <span>
 
 namespace convscope {
 namespace {
 
 constexpr double kMark = 6;  // half the width of a mark, its edge included
-constexpr double kHalo = 1.5;
+constexpr double kGap = 2;   // between a label and its line, the label's white edge included
 
-bool overlap(const Box& a, const Box& b) {
-  return a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
+using Corner = std::pair<double, double>;
+using Corners = LabelPlaces::Corners;
+
+Corners corners_of(const Box& box) {
+  return {
+      {{box.left, box.top}, {box.right, box.top}, {box.right, box.bottom}, {box.left, box.bottom}}};
 }
 
-// Whether the straight line from (x, y) by (dx, dy) meets the box (Liang and Barsky 1984).
-bool meets(const Box& box, double x, double y, double dx, double dy) {
-  double from = 0, to = 1;
-  const auto clip = [&](double direction, double distance) {
-    if (direction == 0) return distance >= 0;
-    const double at = distance / direction;
-    if (direction < 0) from = std::max(from, at);
-    if (direction > 0) to = std::min(to, at);
-    return from <= to;
+Corners corners_of(const TurnedPlace& place, double width, double height) {
+  const double turn = place.degrees * std::numbers::pi / 180;
+  const double right_x = std::cos(turn) * width / 2, right_y = std::sin(turn) * width / 2;
+  const double down_x = -std::sin(turn) * height / 2, down_y = std::cos(turn) * height / 2;
+  const auto at = [&](int right, int down) {
+    return Corner{place.x + right * right_x + down * down_x,
+                  place.y + right * right_y + down * down_y};
   };
-  return clip(-dx, x - box.left) && clip(dx, box.right - x) && clip(-dy, y - box.top) &&
-         clip(dy, box.bottom - y);
+  return {at(-1, -1), at(1, -1), at(1, 1), at(-1, 1)};
+}
+
+// Whether two convex shapes of two corners (a line) or more have a point in common: no edge of
+// either has all of one on one side and all of the other on the other side.
+bool meet(std::span<const Corner> a, std::span<const Corner> b) {
+  const auto apart = [](std::span<const Corner> edges, std::span<const Corner> other) {
+    for (std::size_t i = 0; i < edges.size(); ++i) {
+      const auto [x, y] = edges[i];
+      const auto [next_x, next_y] = edges[(i + 1) % edges.size()];
+      constexpr double kInfinite = std::numeric_limits<double>::infinity();
+      const auto extent = [&](std::span<const Corner> shape) {
+        std::pair<double, double> out{kInfinite, -kInfinite};
+        for (const auto& [at_x, at_y] : shape) {
+          const double along = (at_x - x) * (next_y - y) - (at_y - y) * (next_x - x);
+          out = {std::min(out.first, along), std::max(out.second, along)};
+        }
+        return out;
+      };
+      const auto one = extent(edges), two = extent(other);
+      if (one.second <= two.first || two.second <= one.first) return true;
+    }
+    return false;
+  };
+  return !apart(a, b) && !apart(b, a);
 }
 
 }  // namespace
 
 void LabelPlaces::add_mark(double x, double y) {
-  taken_.push_back({x - kMark, y - kMark, x + kMark, y + kMark});
+  taken_.push_back(corners_of(Box{x - kMark, y - kMark, x + kMark, y + kMark}));
 }
 
 void LabelPlaces::add_line(Points line) { lines_.push_back(std::move(line)); }
 
-bool LabelPlaces::free(const Box& box) const {
-  return box.left >= frame_.left && box.right <= frame_.right && box.top >= frame_.top &&
-         box.bottom <= frame_.bottom &&
-         std::ranges::none_of(taken_, [&](const Box& other) { return overlap(box, other); });
+bool LabelPlaces::free(const Corners& label) const {
+  const auto outside = [&](const Corner& corner) {
+    return corner.first < frame_.left || corner.first > frame_.right ||
+           corner.second < frame_.top || corner.second > frame_.bottom;
+  };
+  return std::ranges::none_of(label, outside) &&
+         std::ranges::none_of(taken_, [&](const Corners& other) { return meet(label, other); });
 }
 
-bool LabelPlaces::crossed(const Box& box) const {
+bool LabelPlaces::crossed(const Corners& label) const {
   return std::ranges::any_of(lines_, [&](const Points& line) {
     for (std::size_t i = 1; i < line.size(); ++i) {
-      const auto [x, y] = line[i - 1];
-      if (meets(box, x, y, line[i].first - x, line[i].second - y)) return true;
+      if (meet(label, std::span(line).subspan(i - 1, 2))) return true;
     }
     return false;
   });
@@ -63,42 +93,35 @@ std::optional<Box> LabelPlaces::at_mark(double x, double y, double width, double
       const double middle = y + down * (distance + height / 2);
       const double left = right > 0 ? at : right < 0 ? at - width : x - width / 2;
       const Box box{left, middle - height / 2, left + width, middle + height / 2};
-      if (!free(box)) continue;
-      taken_.push_back(box);
+      if (!free(corners_of(box))) continue;
+      taken_.push_back(corners_of(box));
       return box;
     }
   }
   return std::nullopt;
 }
 
-std::optional<Box> LabelPlaces::at_line(const Points& line, double width, double height) {
-  if (line.size() < 2) return std::nullopt;
-  for (const bool may_cross : {false, true}) {
-    // From the middle outwards; on either side of the line.
-    for (int step = 0; step <= 48; ++step) {
-      const double part = 0.5 + (step % 2 == 0 ? 1 : -1) * 0.01 * ((step + 1) / 2 * 2);
-      const double at = std::clamp(part, 0.0, 1.0) * static_cast<double>(line.size() - 1);
-      const auto i = std::min(static_cast<std::size_t>(at), line.size() - 2);
-      const double rest = at - static_cast<double>(i);
-      const double dx = line[i + 1].first - line[i].first;
-      const double dy = line[i + 1].second - line[i].second;
-      const double x = line[i].first + rest * dx, y = line[i].second + rest * dy;
-      // Beside a flat line: above or below its point. Beside a rising one: left of it, or right.
-      const double slope = std::abs(dx) < 1e-9 ? 1e9 : std::abs(dy / dx);
-      const double gap = 3 + kHalo;
-      for (const int side : {-1, 1}) {
-        Box box{x - width / 2, y + side * (gap + height / 2) - height / 2, 0, 0};
-        if (slope > 0.1) {
-          // The corner that is nearest to the line touches it almost.
-          box.left = side < 0 ? x - gap - width : x + gap;
-          box.top = side < 0 ? y - gap - height : y + gap;
-          if (dx * dy > 0) box.top = side < 0 ? y + gap : y - gap - height;
-        }
-        box.right = box.left + width;
-        box.bottom = box.top + height;
-        if (!free(box) || (!may_cross && crossed(box))) continue;
-        taken_.push_back(box);
-        return box;
+std::optional<TurnedPlace> LabelPlaces::at_line(const Points& line, double width, double height) {
+  for (std::size_t i = 1; i < line.size(); ++i) {
+    auto [x, y] = line[i - 1];
+    auto [to_x, to_y] = line[i];
+    if (to_x < x) std::swap(x, to_x), std::swap(y, to_y);  // read from left to right
+    const double length = std::hypot(to_x - x, to_y - y);
+    if (length < width) continue;
+    const double right_x = (to_x - x) / length, right_y = (to_y - y) / length;
+    const double degrees = std::atan2(right_y, right_x) * 180 / std::numbers::pi;
+    const double slack = (length - width) / 2;  // from the middle of the piece to either side
+    for (int step = 0; step <= 60; ++step) {
+      const double along = length / 2 + (step % 2 == 0 ? 1 : -1) * slack * ((step + 1) / 2) / 30.0;
+      for (const int side : {1, -1}) {  // above the line, below it
+        const double away = side * (kGap + height / 2);
+        const TurnedPlace place{x + along * right_x + away * right_y,
+                                y + along * right_y - away * right_x, degrees};
+        // Other lines keep the same distance at least.
+        const Corners label = corners_of(place, width, height);
+        if (!free(label) || crossed(corners_of(place, width, height + 2 * kGap - 0.2))) continue;
+        taken_.push_back(label);
+        return place;
       }
     }
   }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <numbers>
 
 #include "experiments/report/chart/label_places.h"
 #include "experiments/report/chart/panel.h"
@@ -110,17 +111,19 @@ void draw_error_bars(std::string& svg, const Frame& frame, const Series& s, std:
 }
 
 // The white edge keeps a text readable on a line.
-void draw_label(std::string& svg, const std::string& text, const Box& box) {
+void draw_label(std::string& svg, const std::string& text, double x, double y, double degrees = 0) {
+  const std::string turned =
+      degrees == 0 ? "" : fmt::format("transform=\"rotate({:.2f} {:.1f} {:.1f})\" ", degrees, x, y);
   fmt::format_to(std::back_inserter(svg),
-                 "<text x=\"{:.1f}\" y=\"{:.1f}\" font-size=\"10\" font-weight=\"bold\" "
+                 "<text x=\"{:.1f}\" y=\"{:.1f}\" {}font-weight=\"bold\" "
                  "stroke=\"#fff\" stroke-width=\"2.5\" paint-order=\"stroke\">{}</text>\n",
-                 box.left + 1, box.bottom - 2, escape_markup(text));
+                 x, y, turned, escape_markup(text));
 }
 
-// Numbers beside marks and names beside lines, where no mark is.
+// Numbers beside marks and names along lines, where no mark is.
 void draw_labels(std::string& svg, const LinePanel& panel, const Frame& frame) {
-  constexpr double kHeight = 11;
-  const auto width = [](const std::string& text) { return text_width(text, 10 * kBold) + 2; };
+  constexpr double kHeight = 12;
+  const auto width = [](const std::string& text) { return text_width(text, kLetter * kBold) + 2; };
   LabelPlaces places({frame.left + 3, frame.top, frame.right, frame.bottom - 3});
   std::vector<LabelPlaces::Points> lines(panel.series.size());
   for (std::size_t k = 0; k < panel.series.size(); ++k) {
@@ -146,14 +149,21 @@ void draw_labels(std::string& svg, const LinePanel& panel, const Frame& frame) {
                        "stroke-width=\"0.7\"/>",
                        x, y, to_x, to_y);
       }
-      draw_label(svg, s.tags[i], *box);
+      draw_label(svg, s.tags[i], box->left + 1, box->bottom - 2);
     }
   }
   for (std::size_t k = 0; k < panel.series.size(); ++k) {
     const std::string& label = panel.series[k].label;
     if (label.empty()) continue;
-    if (const auto box = places.at_line(lines[k], width(label), kHeight)) {
-      draw_label(svg, label, *box);
+    for (const std::string& text : {label, label.substr(0, label.find(' '))}) {
+      const auto place = places.at_line(lines[k], width(text), kHeight);
+      if (!place) continue;
+      // The baseline's left end, from the middle of the text.
+      const double turn = place->degrees * std::numbers::pi / 180;
+      const double right = -width(text) / 2 + 1, down = kHeight / 2 - 2.5;
+      draw_label(svg, text, place->x + right * std::cos(turn) - down * std::sin(turn),
+                 place->y + right * std::sin(turn) + down * std::cos(turn), place->degrees);
+      break;
     }
   }
 }
@@ -176,7 +186,7 @@ void draw_marks(std::string& svg, const Frame& frame, const Series& s) {
   }
 }
 
-void draw_axes(std::string& svg, const LinePanel& panel, const Frame& f) {
+void draw_axes(std::string& svg, const LinePanel& panel, const Frame& f, const Cell& cell) {
   auto out = std::back_inserter(svg);
   double free_below = 1e9;  // numbers must not lie on each other
   for (std::size_t i = 0; i < f.y.ticks().size(); ++i) {
@@ -200,9 +210,7 @@ void draw_axes(std::string& svg, const LinePanel& panel, const Frame& f) {
                  "<path d=\"M{0:.1f} {1:.1f}V{2:.1f}H{3:.1f}\" fill=\"none\" "
                  "stroke=\"#222\"/>\n",
                  f.left, f.top, f.bottom, f.right);
-  const double width = f.right - f.left;
-  draw_text(svg, panel.x.label + (f.x.log() ? ", log scale" : ""), (f.left + f.right) / 2,
-            f.bottom + 33, width + 40, "text-anchor=\"middle\"");
+  draw_x_label(svg, panel.x, f.x.log(), (f.left + f.right) / 2, f.bottom + 33, cell);
   const double middle = (f.top + f.bottom) / 2;
   const std::string turned = fmt::format(
       "text-anchor=\"middle\" transform=\"rotate(-90 {:.1f} {:.1f})\"", f.label_x, middle);
@@ -273,7 +281,9 @@ Ends ends_with_marks(const LinePanel& panel, const Frame& f) {
 
 }  // namespace
 
-double height_of(const LinePanel& panel, double) { return panel.height - kOneTitle; }
+double height_of(const LinePanel& panel, double width) {
+  return panel.height - kOneTitle + more_label_lines(panel.x, width);
+}
 
 void draw(std::string& svg, const LinePanel& panel, const Cell& cell) {
   Extent x_extent, y_extent;
@@ -301,7 +311,7 @@ void draw(std::string& svg, const LinePanel& panel, const Cell& cell) {
     }
     room = std::min({room, kWidestLabel, cell.width * 0.4});
   }
-  const double right = cell.x + cell.width - std::max(kNarrowRight, room);
+  double right = cell.x + cell.width - std::max(kNarrowRight, room);
   const double top = cell.y + cell.title_height;
   const double bottom = top + panel.height - kOneTitle - kBottom;
   const int y_ticks = std::max(2, static_cast<int>((bottom - top) / 38));
@@ -312,6 +322,12 @@ void draw(std::string& svg, const LinePanel& panel, const Cell& cell) {
   }
   const double left = cell.x + margin;
   const int x_ticks = std::max(2, static_cast<int>((right - left) / 60));
+  // The last number reaches beyond the frame by half of its width.
+  const Axis first_try(panel.x, x_extent, x_ticks, left, right);
+  if (!first_try.texts().empty()) {
+    const double half = text_width(first_try.texts().back(), kLetter) / 2;
+    right = std::min(right, cell.x + cell.width - half);
+  }
   Frame frame{
       Axis(panel.x, x_extent, x_ticks, left, right), y_axis, left, right, top, bottom, cell.x + 12};
   const Ends ends = ends_with_marks(panel, frame);
@@ -321,7 +337,7 @@ void draw(std::string& svg, const LinePanel& panel, const Cell& cell) {
                  top + (ends.top ? kMarkRoom : 0));
 
   draw_title(svg, panel.title, left, cell);
-  draw_axes(svg, panel, frame);
+  draw_axes(svg, panel, frame, cell);
   if (!x_extent.any || !y_extent.any) {
     draw_text(svg, "no data", (left + right) / 2, (top + bottom) / 2, right - left,
               "text-anchor=\"middle\" fill=\"#777\"");

@@ -13,8 +13,9 @@ struct Cell {
   double title_height = 0;  // of the highest title in the row, so that its panels begin together
 };
 
-inline constexpr double kLetter = 11;  // font size of axes and legends, pixels
-inline constexpr double kBold = 1.14;  // so much wider are bold letters
+inline constexpr double kLetter = 11;    // font size of all but titles, pixels
+inline constexpr double kBold = 1.14;    // so much wider are bold letters
+inline constexpr double kNameLine = 13;  // from one line of a name to the next
 
 // Below the title.
 double height_of(const LinePanel& panel, double width);
@@ -30,7 +31,9 @@ void draw(std::string& svg, const LegendPanel& panel, const Cell& cell);
 
 // Width of an entry's sign and of its name, in a legend of at most this width.
 double legend_entry_width(const LegendEntry& entry, double most);
-void draw_legend_entry(std::string& svg, const LegendEntry& entry, double x, double y, double most);
+// Returns the height of the lines below the first: a name that is wider than `most` is wrapped.
+double draw_legend_entry(std::string& svg, const LegendEntry& entry, double x, double y,
+                         double most);
 
 // `text`, shortened to `width`; then the whole of it stands in its <title>. `attributes` are those
 // of <text> beside its place.
@@ -48,5 +51,11 @@ struct BarLook {
   const char* outline;
 };
 BarLook bar_look(int series);
+
+// The label of a horizontal axis, in as many lines as its panel's width asks for, centred at x as
+// far as the panel's edges let it; and the height of the lines below the first.
+double more_label_lines(const AxisSpec& spec, double width);
+void draw_x_label(std::string& svg, const AxisSpec& spec, bool log, double x, double y,
+                  const Cell& cell);
 
 }  // namespace convscope

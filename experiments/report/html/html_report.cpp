@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "experiments/report/chart/svg_text.h"
@@ -143,6 +144,24 @@ Fact extreme(const char* name, const RunSet& set, bool largest,
   return fact;
 }
 
+// Which algorithm refuses which problems, and why. One row for all problems with the same reason.
+std::string refusals(const BenchSet& set) {
+  std::map<std::vector<std::string>, std::vector<std::string>> problems;
+  for (const BenchedRefusal& one : set.refusals) {
+    problems[{one.algorithm, std::string(name_of(one.direction)), set.settings[one.setting].label,
+              one.reason}]
+        .push_back(set.names[one.problem]);
+  }
+  if (problems.empty()) return "";
+  HtmlTable table = {{"algorithm", "direction", "measured with", "problems", "reason"}};
+  for (const auto& [key, names] : problems) {
+    const std::string count = names.size() == 1 ? names[0] : cat(names.size(), " problems");
+    table.push_back({key[0], key[1], key[2], count, key[3]});
+  }
+  return cat("<details><summary>algorithms that do not take some problems, and why</summary>\n",
+             html_table(table), "</details>\n");
+}
+
 // A sentence, and who is ahead in what.
 std::string lead_of(const RunSet& set, const std::vector<RunRow>& rows) {
   std::size_t undone = 0;
@@ -225,6 +244,7 @@ std::string html_report(const std::string& title, const RunSet& set, const Drawn
 std::string html_report(const std::string& title, const BenchSet& set, const DrawnPlots& drawn) {
   return to_html({.title = title,
                   .sections = {figures(drawn),
+                               {.id = "refused", .title = "Refused", .body = refusals(set)},
                                {.id = "left_out",
                                 .title = "Left out",
                                 .body = html_list(with(set.remarks, drawn.left_out))}}});

@@ -11,6 +11,7 @@
 
 #include "experiments/report/chart/svg_text.h"
 #include "experiments/report/csv_table.h"
+#include "experiments/run_folder/run_file.h"
 #include "framework/io/bytes.h"
 
 namespace convscope {
@@ -37,7 +38,9 @@ bool is_column_of_numbers(const HtmlTable& table, std::size_t column) {
 
 }  // namespace
 
-std::string file_text(const std::string& path) { return text_if_there(path).value_or(""); }
+std::string file_text(const std::string& path) {
+  return text_if_there(path, most_bytes_of_run_file(path)).value_or("");
+}
 
 std::string html_table(const HtmlTable& table) {
   if (table.empty()) return "";

@@ -12,7 +12,7 @@ namespace convscope {
 
 using HtmlTable = std::vector<std::vector<std::string>>;  // first row: head
 
-// The whole file, or "".
+// The whole file of a run, or "" where there is none or it is too long (run_file.h).
 std::string file_text(const std::string& path);
 
 // The box that scrolls a wide table; the keyboard reaches it.

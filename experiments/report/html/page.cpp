@@ -9,7 +9,7 @@
 namespace convscope {
 namespace {
 
-// Figures are drawn 960 wide with letters of 10 and 11 pixels. Shown 1152 wide, 10 become 12; a
+// Figures are drawn 960 wide with letters of 11 pixels. Shown 1152 wide, 11 become 13; a
 // narrow screen scrolls them in their own box. They are drawn for white paper: on a dark page,
 // light and dark change places and the hues stay.
 constexpr const char* kStyle = R"(
@@ -50,6 +50,8 @@ summary{cursor:pointer;color:var(--link);padding:4px 0}
 white-space:nowrap}
 .bar{display:inline-block;height:9px;background:var(--bar);margin-left:8px;min-width:1px}
 .bar.b{background:var(--bar2)}td.m{white-space:nowrap}td small{font-size:12px}
+@media(max-width:600px){.facts{grid-template-columns:repeat(2,minmax(0,1fr));gap:8px 14px}
+.note{font-size:14px}nav ul{flex-wrap:nowrap;overflow-x:auto}nav li{flex:none}}
 @media print{nav{display:none}.plot svg{min-width:0}}
 )";
 

@@ -152,7 +152,18 @@ std::string run_facts(const RunData& run) {
   facts.push_back({"Program", environment.version,
                    environment.commit.empty() ? "" : "built from " + environment.commit});
   facts.push_back({"Your project", environment.project, ""});
-  return out + html_facts(facts);
+  // The first look; the others wait, so that figures come soon on a small screen, too.
+  const auto is_first = [](const Fact& fact) {
+    constexpr const char* kFirst[] = {"Test accuracy", "Data",      "Model", "Device",
+                                      "Training step", "Inference", "Speed", "Memory"};
+    return std::ranges::find(kFirst, fact.name) != std::end(kFirst);
+  };
+  const auto others = std::stable_partition(facts.begin(), facts.end(), is_first);
+  const std::string more = html_facts({others, facts.end()});
+  return cat(out, html_facts({facts.begin(), others}),
+             more.empty()
+                 ? ""
+                 : "<details><summary>more about this run</summary>\n" + more + "</details>\n");
 }
 
 }  // namespace convscope

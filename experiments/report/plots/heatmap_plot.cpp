@@ -21,9 +21,13 @@ std::string ratio_text(double ratio) {
                         : fmt::format("{:.0f}", ratio);
 }
 
+double shade_of(double ratio) {
+  return std::clamp(1 - std::log(ratio) / std::log(kWhiteFrom), 0.0, 1.0);
+}
+
 HeatCell timed(double ratio, double ms, const std::string& title) {
   HeatCell cell{.text = ratio_text(ratio)};
-  cell.shade = std::clamp(1 - std::log(ratio) / std::log(kWhiteFrom), 0.0, 1.0);
+  cell.shade = shade_of(ratio);
   cell.title = cat(title, ": ", number_text(ms, 4), " ms, ", cell.text, " times the fastest");
   return cell;
 }
@@ -60,11 +64,33 @@ HeatCell peer_cell(const BenchSet& set, const BenchPart& part, std::size_t probl
                cat(peer, ", ", set.problems[problem].text()));
 }
 
+// Those of which a row was measured have a column, in the order of `algorithms`; the names of the
+// others, which refuse all problems of the part, go to `refusing`.
+std::vector<std::string> columns_of(const BenchSet& set, const BenchPart& part,
+                                    const std::vector<std::string>& algorithms,
+                                    std::vector<std::string>& refusing) {
+  std::vector<std::string> columns;
+  for (const std::string& name : algorithms) {
+    const auto measured = [&](std::size_t problem) {
+      return set.find(part, problem, name) != nullptr;
+    };
+    const auto refuses = [&](std::size_t problem) {
+      return set.find_refusal(part, problem, name) != nullptr;
+    };
+    if (std::ranges::any_of(part.problems, measured)) {
+      columns.push_back(name);
+    } else if (std::ranges::any_of(part.problems, refuses)) {
+      refusing.push_back(name);
+    }
+  }
+  return columns;
+}
+
 Plot draw_heatmap(const BenchSet& set) {
   Plot plot;
-  // Those that refuse everything have a column too.
   const std::string peer = set.peer(), library = peer.substr(0, peer.find(' '));
   std::vector<std::string> algorithms = set.algorithms();
+  const std::size_t measured = algorithms.size();
   for (const BenchedRefusal& refusal : set.refusals) {
     const std::string& name = refusal.algorithm;
     const bool ours = name != "all" && (peer.empty() || !name.starts_with(library));
@@ -73,19 +99,22 @@ Plot draw_heatmap(const BenchSet& set) {
   Figure figure{.title = "Time of each algorithm, as a multiple of the fastest",
                 .subtitle = set.text()};
   figure.data = {{"direction", "measured with", "problem"}};
-  for (const std::string& algorithm : algorithms) figure.data[0].push_back(algorithm);
+  for (std::size_t i = 0; i < measured; ++i) figure.data[0].push_back(algorithms[i]);
   if (!peer.empty()) figure.data[0].push_back(peer);
   std::size_t choices = 0, right = 0;
   for (const BenchPart& part : set.parts()) {
-    HeatPanel panel{.title = part.title, .columns = algorithms};
-    for (const std::string& name : algorithms) {
+    HeatPanel panel{.title = part.title};
+    std::vector<std::string> refusing;
+    panel.columns = columns_of(set, part, algorithms, refusing);
+    for (const std::string& name : panel.columns) {
       panel.column_styles.push_back(algorithm_style(name));
     }
+    const std::vector<std::string> shown = panel.columns;
     if (!peer.empty()) panel.columns.push_back(peer + " (peer)");
     for (const std::size_t problem : part.problems) {
       panel.rows.push_back(set.names[problem]);
       panel.cells.emplace_back();
-      for (const std::string& algorithm : algorithms) {
+      for (const std::string& algorithm : shown) {
         panel.cells.back().push_back(cell_of(set, part, problem, algorithm));
         const BenchedRow* row = set.find(part, problem, algorithm);
         if (row != nullptr && row->auto_choice && row->median_ms > 0) {
@@ -96,15 +125,28 @@ Plot draw_heatmap(const BenchSet& set) {
       if (!peer.empty()) panel.cells.back().push_back(peer_cell(set, part, problem, peer));
       figure.data.push_back({std::string(name_of(part.direction)), set.settings[part.setting].label,
                              set.problems[problem].text()});
-      for (const HeatCell& cell : panel.cells.back()) {
+      for (std::size_t i = 0; i < measured; ++i) {
+        const HeatCell cell = cell_of(set, part, problem, algorithms[i]);
         figure.data.back().push_back(cell.text + (cell.framed ? " *" : ""));
       }
+      if (!peer.empty()) figure.data.back().push_back(panel.cells.back().back().text);
+    }
+    for (double ratio = kWhiteFrom; ratio >= 1; ratio /= 2) {
+      panel.scale.emplace_back(shade_of(ratio),
+                               cat(ratio == kWhiteFrom ? "\u2265" : "", number_text(ratio, 3)));
+    }
+    panel.scale_label = "time / time of the fastest";
+    if (!refusing.empty()) {
+      panel.note =
+          cat("not in the table, because ", refusing.size() == 1 ? "it refuses" : "they refuse",
+              part.problems.size() == 1 ? " this problem: " : " all of these problems: ",
+              join(refusing));
     }
     figure.panels.emplace_back(std::move(panel));
   }
   figure.notes = {
       "time as a multiple of the fastest of ours, which is 1.00; refused (r in narrow cells): the "
-      "reason shows when the pointer rests on the cell; -: not measured"};
+      "algorithm does not take the problem; -: not measured"};
   if (choices > 0) {
     figure.notes.push_back(cat("framed: what `auto` chooses; ", right, " of ", choices,
                                " choices are within 10 % of the fastest"));

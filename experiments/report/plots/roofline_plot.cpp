@@ -14,15 +14,16 @@
 namespace convscope {
 namespace {
 
+// Grey, because marks have the other colours first; each with dashes of its own.
 struct Level {
   const char* name;
   Ceiling CpuCeilings::*bytes_per_second;
+  int style;
 };
-constexpr Level kLevels[] = {{"L2", &CpuCeilings::l2_copy},
-                             {"L3", &CpuCeilings::l3_copy},
-                             {"DRAM", &CpuCeilings::dram_copy}};
-
-constexpr int kRoofStyle = 7;  // grey: marks have the other colours first
+constexpr int kPeakStyle = 15;
+constexpr Level kLevels[] = {{"L2", &CpuCeilings::l2_copy, 23},
+                             {"L3", &CpuCeilings::l3_copy, 31},
+                             {"DRAM", &CpuCeilings::dram_copy, 39}};
 
 // Of bytes 0 in files that do not hold it: this machine's guess is not that of another.
 double peak_of(const BenchSetting& setting, bool bytes) {
@@ -44,19 +45,18 @@ void add_roof(LinePanel& panel, const BenchSetting& setting, bool bytes, double 
     flat = std::min(flat, ridge);
     if (ridge <= from) continue;
     const double start = std::max(from, panel.y.include[0] / bandwidth);
-    const double middle = std::sqrt(start * ridge);  // of the drawn line: both axes are logarithmic
     const std::string name = cat(level.name, " ", number_text(bandwidth, 3), " GB/s");
     panel.series.push_back({.name = name,
-                            .style = kRoofStyle,
-                            .x = {start, middle, ridge},
-                            .y = {start * bandwidth, middle * bandwidth, peak},
+                            .style = level.style,
+                            .x = {start, ridge},
+                            .y = {start * bandwidth, peak},
                             .label = name,
                             .marks = false});
   }
   flat = std::clamp(flat, from, to);
   const std::string name = cat("peak ", number_text(peak, 4), " GFLOP/s");
   panel.series.push_back({.name = name,
-                          .style = kRoofStyle,
+                          .style = kPeakStyle,
                           .x = {flat, to},
                           .y = {peak, peak},
                           .label = name,
@@ -88,8 +88,8 @@ Range range_of(const BenchSet& set) {
     range.gflops.add(peak * 1e-9);
     for (const Level& level : kLevels) {
       const double bandwidth = (c.*level.bytes_per_second).with(used, c.cores);
-      // Part of the slanted line is seen too.
-      if (bandwidth > 0) range.flops_per_byte.add(peak / bandwidth / 3);
+      // So much of the slanted line is seen that its name fits along it.
+      if (bandwidth > 0) range.flops_per_byte.add(peak / bandwidth / 8);
     }
   }
   return range;
@@ -159,6 +159,18 @@ Plot draw_roofline(const BenchSet& set) {
                              .style = algorithm_style(algorithms[a]),
                              .form = LegendEntry::Form::mark});
   }
+  const auto add_roof_entry = [&](const std::string& roof, const char* meaning, int style) {
+    const auto has_it = [&](const AnyPanel& panel) {
+      return std::ranges::any_of(std::get<LinePanel>(panel).series, [&](const Series& s) {
+        return !s.label.empty() && s.label.starts_with(roof + " ");
+      });
+    };
+    if (std::ranges::none_of(figure.panels, has_it)) return;
+    figure.legend.push_back(
+        {.name = roof + meaning, .style = style, .form = LegendEntry::Form::plain_line});
+  };
+  add_roof_entry("peak", " of multiply-add", kPeakStyle);
+  for (const Level& level : kLevels) add_roof_entry(level.name, " bandwidth", level.style);
   figure.notes = {
       "a mark: one algorithm on one problem; executed: FLOPs of the algorithm's card; effective: "
       "2 N K P Q (C/G) R S"};

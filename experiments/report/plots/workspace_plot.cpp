@@ -29,6 +29,12 @@ Plot draw_workspace(const BenchSet& set) {
     plot.why_not = "no row has workspace_bytes";
     return plot;
   }
+  constexpr double kWhite = 1024;  // bytes that are white still
+  const auto shade_of = [&](double bytes) {
+    return bytes <= kWhite || largest <= kWhite
+               ? 0
+               : std::log(bytes / kWhite) / std::log(largest / kWhite);
+  };
   const std::vector<std::string> algorithms = set.algorithms();
   Figure figure{.title = "Workspace of each algorithm (MiB)", .subtitle = set.text()};
   figure.data = {{"direction", "measured with", "problem", "tensors"}};
@@ -53,10 +59,7 @@ Plot draw_workspace(const BenchSet& set) {
         cell.title = cat(algorithm, ", ", text, ": ");
         if (bytes >= 0) {
           cell.text = mib_text(bytes);
-          // From 1 KiB to the largest one, on a logarithmic scale.
-          cell.shade = bytes <= 1024 || largest <= 1024
-                           ? 0
-                           : std::log(bytes / 1024) / std::log(largest / 1024);
+          cell.shade = shade_of(bytes);
           cell.title += cat(number_text(bytes, 12), " bytes");
         } else {
           const BenchedRefusal* refusal = set.find_refusal(part, problem, algorithm);
@@ -68,6 +71,14 @@ Plot draw_workspace(const BenchSet& set) {
                              set.problems[problem].text()});
       for (const HeatCell& cell : cells) figure.data.back().push_back(cell.text);
       panel.cells.push_back(std::move(cells));
+    }
+    if (largest > kWhite) {
+      const double middle = std::sqrt(kWhite * largest);
+      for (const double bytes : {kWhite, middle, largest}) {
+        const std::string text = bytes == kWhite ? "\u22640.001" : mib_text(bytes);
+        panel.scale.emplace_back(shade_of(bytes), text);
+      }
+      panel.scale_label = "MiB, log scale";
     }
     figure.panels.emplace_back(std::move(panel));
   }

@@ -100,13 +100,46 @@ TEST(Ply, RefusesWithTheFileThePlaceAndWhatToDo) {
       "property list uchar int n\nend_header\n1 1 0\n",
       "no list among the properties of 'vertex'");
   refused("ply\nformat ascii 1.0\n" + kVertex + "end_header\n1.00000000 2 3 4 5\n6 7",
-          "expected a number for z of vertex 1, got the end of the file");
+          "expected a number for z in row 2 of 'vertex' (line 11), got the end of the line");
   refused("ply\nformat ascii 1.0\n" + kVertex + "end_header\n1 2 three 4 5\n6 7 8 9 1\n",
-          "expected a number for z of vertex 0, got 'three'");
+          "expected a number for z in row 1 of 'vertex'");
   refused(
       "ply\nformat binary_little_endian 1.0\nelement vertex 1000000000000\nproperty float x\n"
       "property float y\nend_header\n12345678",
       "the file seems to be cut");
+}
+
+// A row with a number too many or too few moved all that follow, and nothing was said.
+TEST(Ply, NoRowTakesNumbersOfAnother) {
+  const std::string head =
+      "ply\nformat ascii 1.0\nelement vertex 3\nproperty float x\n"
+      "property float y\nproperty float z\n";
+  const auto refused = [](const std::string& text, const char* part) {
+    EXPECT_ERROR(ErrorKind::kData, part, ply(text));
+  };
+  const std::string vertices = head + "end_header\n";
+  EXPECT_EQ(ply(vertices + "1 2 3\n\n4 5 6 \n7 8 9\n\n").positions.size(), 9u);
+  EXPECT_EQ(ply(vertices + "1 2 3\n4 5 6\n7 8 9").positions.size(), 9u);
+  refused(vertices + "1 2 3\n4 5\n6 7 8 9\n",
+          "for z in row 2 of 'vertex' (line 9), got the end of the line");
+  refused(vertices + "1 2 3 4\n5 6\n7 8 9\n",
+          "row 1 of 'vertex' (line 8) to end after its 3 properties, got more: '4'");
+  refused(vertices + "1 2 3\n4 5 6\n7 8 9\n10 11 12\n",
+          "the number of rows in the header seems to be too small");
+  refused(vertices + "1 2 3\n4.000 5.000 6.000\n", "expected 3 rows of 'vertex', got 2");
+  const std::string faces =
+      head + "element face 2\nproperty list uchar int n\nend_header\n1 2 3\n4 5 6\n7 8 9\n";
+  EXPECT_EQ(ply(faces + "3 0 1 2\n2 1 0\n").positions.size(), 9u);
+  refused(faces + "3 0 1\n2 1 0 2\n", "row 1 of 'face'");
+  refused(faces + "3 0 1 2 1\n2 1 0\n", "row 1 of 'face'");
+  refused(faces + "3 0 1 2\n", "expected 2 rows of 'face', got 1");
+  std::string binary =
+      "ply\nformat binary_little_endian 1.0\nelement vertex 1\nproperty float x\n"
+      "property float y\nend_header\n";
+  append(binary, 1.0f);
+  append(binary, 2.0f);
+  EXPECT_EQ(ply(binary).positions, (std::vector<double>{1, 2}));
+  refused(binary + "x", "after the 1 rows that its header names, got 1 more bytes");
 }
 
 NamedTensors arrays(const Shape& coordinates, const Shape& features) {
@@ -222,6 +255,10 @@ TEST_F(PointFiles, AFolderForEachClassIsADataSet) {
   put("train/chair/1.ply", one_point("3"));
   put("train/apple/2.ply", one_point("1"));
   put("train/apple/readme.txt", "no cloud");
+  put("train/.ipynb_checkpoints/old.ply", one_point("1"));
+  put("train/apple/.DS_Store", "no cloud");
+  put("train/apple/.ipynb_checkpoints/2-checkpoint.ply", one_point("1"));
+  put("test/.git/x.ply", "no cloud");
   put("test/chair/9.ply", one_point("2"));
   const DatasetSplits data = load();
   EXPECT_EQ(data.train.class_names, (std::vector<std::string>{"apple", "chair"}));
@@ -247,6 +284,20 @@ TEST_F(PointFiles, ErrorsNameTheFile) {
   std::filesystem::remove(folder_path() / "train/apple/2.ply");
   put("test/aple/1.ply", one_point("1"));
   EXPECT_ERROR(ErrorKind::kData, "did you mean 'apple'?", load());
+}
+
+TEST_F(PointFiles, NothingIsLeftOutSilently) {
+  put("train/apple/1.PLY", one_point("1"));
+  put("train/chair/2.Ply", one_point("2"));
+  EXPECT_EQ(load().train.size(), 2);
+  put("train/chair/scan.xyz", "1 2 3\n");
+  EXPECT_ERROR(ErrorKind::kData, "train/chair/scan.xyz; move it elsewhere", load());
+  std::filesystem::remove(folder_path() / "train/chair/scan.xyz");
+  put("train/3.ply", one_point("1"));
+  EXPECT_ERROR(ErrorKind::kData, "each cloud in the folder of its class, got ", load());
+  std::filesystem::remove(folder_path() / "train/3.ply");
+  std::filesystem::create_directory(folder_path() / "train/boat");
+  EXPECT_ERROR(ErrorKind::kData, "which has apple, boat, chair; got none in 'boat'", load());
 }
 
 }  // namespace

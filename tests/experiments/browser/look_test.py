@@ -22,7 +22,8 @@ import page_checks
 from chromium import Browser, find_chromium
 
 PROGRAM = pathlib.Path(sys.argv[1]).resolve()
-PHONE, DESKTOP = 400, 1200
+PHONE, DESKTOP = 390, 1200
+FIRST_SCREEN = 700  # the picture begins above this, on every screen
 DIRECTIONS = ("forward", "backward_data", "backward_weight")
 
 
@@ -84,7 +85,8 @@ class EveryLesson(unittest.TestCase):
                         browser.page(path, width=width, dark=dark) as page:
                     look_checks.go(page, 700)
                     self.assertEqual(page_checks.small_letters(page) + page_checks.weak_contrast(page) +
-                                     page_checks.structure(page) + page_checks.overflow(page, width), [])
+                                     page_checks.structure(page) + page_checks.overflow(page, width) +
+                                     page_checks.late(page, "#arrays", FIRST_SCREEN), [])
 
 
 class Int8(unittest.TestCase):

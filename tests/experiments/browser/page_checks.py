@@ -103,6 +103,12 @@ def overflow(page, width):
     return [f"the page is {wide} px wide on a screen of {width}"] if wide > width else []
 
 
+def late(page, selector, screen):
+    """What is looked for must begin within `screen` pixels from the top of the page."""
+    top = page.evaluate(f"document.querySelector('{selector}').getBoundingClientRect().top + scrollY")
+    return [f"{selector} begins {top:.0f} px below the top, expected {screen}"] if top > screen else []
+
+
 def unseen_curves(page, name, count):
     """The lines of `name` in the figure of the curves must be there, and in their colour."""
     lines = page.evaluate(CURVE.replace("NAME", repr(name)))

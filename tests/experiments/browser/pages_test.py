@@ -64,6 +64,9 @@ class EveryPage(unittest.TestCase):
     def test_a_telephone_does_not_scroll_sideways(self):
         self.look(lambda page: checks.overflow(page, PHONE), width=PHONE)
 
+    def test_a_telephone_shows_the_first_figure_on_its_first_screens(self):
+        self.look(lambda page: checks.late(page, "figure, table", 1000), width=PHONE)
+
     def test_letters_are_large_enough_on_a_telephone(self):
         self.look(checks.small_letters, width=PHONE)
 

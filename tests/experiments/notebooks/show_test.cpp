@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <regex>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -130,6 +132,15 @@ TEST_F(Show, HeatMapsHaveEachNumberAndItsName) {
   for (const char* part : {">B<", ">a<", ">y<", ">-2<", ">0.5<"}) {
     EXPECT_NE(shown.back().second.find(part), std::string::npos) << part;
   }
+  // The sign has a colour of its own: 1 and -1 are not alike.
+  heat_map(Tensor::from({1, -1}, {1, 2}));
+  std::set<std::string> fills;
+  const std::regex cell(R"x(<g><title>0, [01]: -?1</title><rect [^>]*fill="(#[0-9a-f]+)")x");
+  const std::string svg = shown.back().second;
+  for (std::sregex_iterator at(svg.begin(), svg.end(), cell), end; at != end; ++at) {
+    fills.insert((*at)[1]);
+  }
+  EXPECT_EQ(fills.size(), 2u);
   EXPECT_NE(error_of([] {
               heat_map(Tensor::zeros({65, 2}));
             }).find("at most 64 rows"),
@@ -142,8 +153,8 @@ TEST_F(Show, ReadsOfAWatchedLessonAreThoseOfTheWindows) {
   watch_conv2d("im2col_gemm_lesson", z, Direction::forward, normal_tensor(z.x_shape()),
                normal_tensor(z.w_shape()), seen);
   show_reads(seen, "x", "reads");
-  // Of 25 pixels one is read 9 times, the four corners once.
-  EXPECT_EQ(count_of(shown.back().second, ">9</text>"), 1u);
+  // Of 25 pixels one is read 9 times, the four corners once; the colour scale ends at 9.
+  EXPECT_EQ(count_of(shown.back().second, ">9</text>"), 2u);
   EXPECT_EQ(count_of(shown.back().second, "0, 0: 1<"), 1u);
   EXPECT_EQ(count_of(shown.back().second, "2, 2: 9<"), 1u);
   EXPECT_NE(error_of([&] { show_reads(seen, "z"); }).find("got 'z'"), std::string::npos);

@@ -52,17 +52,24 @@ TEST(BenchPlots, the_heat_map_holds_ratios_refusals_and_the_choice_of_auto) {
   const DrawnPlots drawn = draw_plots(read_text(root, file(kTwo)), {"heatmap"});
   ASSERT_EQ(drawn.plots.size(), 1u);
   const auto& panel = std::get<HeatPanel>(figure_of(drawn).panels.at(0));
-  EXPECT_EQ(panel.columns,
-            (std::vector<std::string>{"direct", "fft", "depthwise", "onednn (peer)"}));
+  EXPECT_EQ(panel.columns, (std::vector<std::string>{"direct", "fft", "onednn (peer)"}));
+  EXPECT_EQ(panel.note, "not in the table, because it refuses this problem: depthwise");
   const std::vector<HeatCell>& cells = panel.cells.at(0);
   EXPECT_EQ(cells[0].text, "1.00");
   EXPECT_TRUE(cells[0].framed);
   EXPECT_EQ(cells[1].text, "4.00");
   EXPECT_FALSE(cells[1].framed);
   EXPECT_GT(cells[0].shade, cells[1].shade);
-  EXPECT_EQ(cells[2].text, "refused");
-  EXPECT_EQ(cells[3].text, "2.00");
-  EXPECT_NE(drawn.plots[0].svg.find("refused: needs C &lt; 2 &amp; more</title>"),
+  EXPECT_EQ(cells[2].text, "2.00");
+  // One that refuses some keeps its column.
+  std::string text =
+      file(kTwo + "," + row("depthwise", 2, 1, "", "n=8,c=16,h=9,w=9,k=16,r=3,s=3,stride=1,pad=1"));
+  const DrawnPlots some = draw_plots(read_text(root, text), {"heatmap"});
+  const auto& wider = std::get<HeatPanel>(figure_of(some).panels.at(0));
+  ASSERT_EQ(wider.columns.at(2), "depthwise");
+  EXPECT_EQ(wider.cells.at(0)[2].text, "refused");
+  EXPECT_EQ(wider.note, "");
+  EXPECT_NE(some.plots[0].svg.find("refused: needs C &lt; 2 &amp; more</title>"),
             std::string::npos);
 }
 

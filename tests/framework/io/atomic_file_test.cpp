@@ -166,17 +166,21 @@ TEST(ReadFile, NamesPathAndReason) {
   EXPECT_ERROR(ErrorKind::kIo, "expected a regular file", read_file("/dev/zero"));
 }
 
-TEST(ReadText, TakesFilesAndPipesAndNoMoreThanIsAsked) {
+TEST(ReadText, TakesFilesAndPipesAndRefusesLongerOnes) {
   const testing::TemporaryFolder folder;
   write_file(folder / "a.txt", "0123456789");
   EXPECT_EQ(read_text(folder / "a.txt", 100), "0123456789");
-  EXPECT_EQ(read_text(folder / "a.txt", 4), "0123");
+  EXPECT_EQ(read_text(folder / "a.txt", 10), "0123456789");
+  EXPECT_ERROR(ErrorKind::kIo, "got: 10 bytes, more than the 4", read_text(folder / "a.txt", 4));
   EXPECT_ERROR(ErrorKind::kIo, "expected a file or a pipe", read_text("/dev/zero", 4));
   const std::string pipe = folder / "pipe";
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);
   std::thread writer([&] { std::ofstream(pipe) << "from a pipe"; });
   EXPECT_EQ(read_text(pipe, 100), "from a pipe");
   writer.join();
+  std::thread longer([&] { std::ofstream(pipe) << "from a pipe"; });
+  EXPECT_ERROR(ErrorKind::kIo, "more than the 4", read_text(pipe, 4));
+  longer.join();
 }
 
 // Not for ever, as opening it without care would.
