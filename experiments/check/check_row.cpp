@@ -157,9 +157,11 @@ std::string check_text(const CheckRow& row) {
                rest);
   }
   const std::string name = row.algorithm.empty() ? row.plugin : row.algorithm;
-  std::string out =
-      cat(row.status, std::string(7 - std::min<std::size_t>(6, row.status.size()), ' '), name, ": ",
-          row.cause, "\n");
+  // How it went wrong is in the cause; the table and the JSON have a word for each.
+  const bool never_judged = row.status == "ended" || row.status == "timeout";
+  const std::string verdict = never_judged ? "wrong" : row.status;
+  const std::string space(verdict.size() < 6 ? 7 - verdict.size() : 2, ' ');
+  std::string out = cat(verdict, space, name, ": ", row.cause, "\n");
   if (!row.first.empty()) out += cat("first  ", row.first, "\n");
   if (!row.where.empty()) out += cat("where  ", row.where, "\n");
   if (!row.again.empty()) out += cat("again  ", row.again, "\n");

@@ -51,22 +51,25 @@ std::int64_t MovingInputs::below(std::int64_t count) {
   std::uint64_t z = random_ += 0x9e3779b97f4a7c15u;
   z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
   z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-  return static_cast<std::int64_t>((z ^ z >> 31) % static_cast<std::uint64_t>(count));
+  z ^= z >> 31;
+  const auto n = static_cast<std::uint64_t>(count);
+  return static_cast<std::int64_t>(n >> 32 == 0 ? (z >> 32) * n >> 32 : z % n);
 }
 
 unsigned char* MovingInputs::place_in(const Array& array) {
   return array.data + static_cast<std::size_t>(below(array.count)) * array.size;
 }
 
-void MovingInputs::swap_some(std::int64_t how_many) {
-  for (const Array& array : inputs_) {
-    for (std::int64_t i = 0; i < how_many; ++i) {
-      unsigned char* const a = place_in(array);
-      unsigned char* const b = place_in(array);
-      if (a == b || is_zero(a, array.size) || is_zero(b, array.size)) continue;
-      std::swap_ranges(a, a + array.size, b);
-    }
+void MovingInputs::swap_in(const Array& array, std::int64_t how_many) {
+  for (std::int64_t i = 0; i < how_many; ++i) {
+    unsigned char* const a = place_in(array);
+    unsigned char* const b = place_in(array);
+    if (a == b || is_zero(a, array.size) || is_zero(b, array.size)) continue;
+    std::swap_ranges(a, a + array.size, b);
   }
+}
+void MovingInputs::swap_some(std::int64_t how_many) {
+  for (const Array& array : inputs_) swap_in(array, how_many);
 }
 
 void MovingInputs::poison(std::int64_t how_many) {
@@ -95,7 +98,7 @@ void MovingInputs::sample() {
   poison(kPoisonOfSample);
 }
 void MovingInputs::run() {
-  swap_some(1);
+  if (!inputs_.empty()) swap_in(inputs_[runs_++ % inputs_.size()], 1);
   poison(1);
 }
 

@@ -38,6 +38,7 @@ class CONVSCOPE_API MovingInputs {
   };
   std::int64_t below(std::int64_t count);
   unsigned char* place_in(const Array& array);
+  void swap_in(const Array& array, std::int64_t how_many);
   void swap_some(std::int64_t how_many);
   void poison(std::int64_t how_many);
 
@@ -45,6 +46,7 @@ class CONVSCOPE_API MovingInputs {
   std::vector<Array> inputs_, outputs_;
   std::vector<unsigned char*> poisoned_;
   std::size_t next_ = 0;  // in poisoned_
+  std::size_t runs_ = 0;
 };
 
 }  // namespace convscope

@@ -52,11 +52,11 @@ INSTANTIATE_TEST_SUITE_P(
         Cheat{"every_ninth", "wrong  cheat: ", "something is kept between calls"},
         Cheat{"prior_problem", "wrong  cheat: ", "something is kept between calls"},
         Cheat{"late", "wrong  cheat: ", "still changes after the call has returned"},
-        Cheat{"exits", "ended  cheat: ", "ends the process with status 0 before its result is"},
-        Cheat{"quits", "ended  cheat: ", "exit(), _exit() or the like is called"},
-        Cheat{"aborts", "ended  cheat: ", "abort(), a failed assert"},
+        Cheat{"exits", "wrong  cheat: ", "ends the process with status 0 before its result is"},
+        Cheat{"quits", "wrong  cheat: ", "exit(), _exit() or the like is called"},
+        Cheat{"aborts", "wrong  cheat: ", "abort(), a failed assert"},
         Cheat{"forges", "wrong  cheat: ", "y "},
-        Cheat{"floods", "ended  cheat: ", "writes more than 1048576 bytes"},
+        Cheat{"floods", "wrong  cheat: ", "writes more than 1048576 bytes"},
         Cheat{"forks", "wrong  cheat: ", "it starts processes that go on after its calls"}),
     [](const auto& cheat) { return std::string(cheat.param.name); });
 
