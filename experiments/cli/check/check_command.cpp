@@ -93,7 +93,7 @@ std::function<int()> declare(CommandLine& app) {
 
 CONVSCOPE_REGISTER_COMMAND(
     "check",
-    {.summary = "does an algorithm compute the right numbers? what seems to be wrong?",
+    {.summary = "does an algorithm compute the right numbers? what seems wrong?",
      .usage = "check conv2d NAME [--plugin FILE] [--quick] [--problem TEXT]",
      .examples = {"check conv2d winograd_f4x3", "check conv2d mine --plugin mine/build/mine.so",
                   "check conv2d mine --plugin mine/build/mine.so --quick"},

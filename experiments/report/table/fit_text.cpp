@@ -58,8 +58,14 @@ std::size_t hanging_column(const std::string& line, std::size_t width) {
   return column != kNone && column <= width / 2 ? column : indent + 2;
 }
 
+// A line of a table that only divides it.
+bool is_rule(const std::string& line) {
+  return !line.empty() && line.find_first_not_of("- ") == std::string::npos;
+}
+
 std::string wrapped(const std::string& line, std::size_t width) {
   if (shown_width(line) <= width) return line + "\n";
+  if (is_rule(line)) return line.substr(0, width) + "\n";
   const std::size_t column = hanging_column(line, width);
   // What is before the second column keeps its blanks.
   const std::size_t indent = std::min(line.find_first_not_of(' '), line.size());
@@ -92,7 +98,7 @@ std::vector<Lines> cells_of_blanks(const Lines& block) {
   for (const std::string& line : block) longest = std::max(longest, line.size());
   std::vector<bool> blank(longest + 2, true);
   for (const std::string& line : block) {
-    for (std::size_t i = 0; i < line.size(); ++i) {
+    for (std::size_t i = 0; i < line.size() && !is_rule(line); ++i) {
       if (line[i] != ' ') blank[i] = false;
     }
   }

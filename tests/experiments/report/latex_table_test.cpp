@@ -101,6 +101,8 @@ TEST(FitText, makes_several_tables_of_one_that_is_too_wide) {
                      40),
             "algorithm  median of ms  another value\na                  1.5            2.5\n\n"
             "algorithm  last\na            3\n");
+  EXPECT_EQ(fit_text("a long first  and second column\n" + std::string(50, '-') + "\n", 40),
+            "a long first  and second column\n" + std::string(40, '-') + "\n");
 }
 
 TEST(FitTable, cuts_between_characters) {
