@@ -162,7 +162,7 @@ std::function<int()> declare(CommandLine& app) {
 
 CONVSCOPE_REGISTER_COMMAND(
     "explain",
-    {.summary = "which algorithm each convolution uses, and why; what more processes gain",
+    {.summary = "algorithm of each convolution, and why; what more processes gain",
      .usage = "explain CONFIG [KEY=VALUE...] [--layer NAME]... [--all] [--steps] [--json] "
               "[--ranks N]",
      .examples = {"explain quickstart conv.algorithm=im2col_gemm", "explain quickstart --layer c1",

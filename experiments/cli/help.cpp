@@ -48,7 +48,7 @@ std::string table(const std::string& title, const std::vector<Row>& rows) {
 
 // A command for a shell: a long one goes on in the next line, behind a backslash.
 std::string command_lines(const std::string& command) {
-  constexpr std::size_t kIndent = 6;
+  constexpr std::size_t kIndent = 8;  // farther right than options
   const std::size_t width = width_of_pages();
   std::string out, line = "  ";
   char quote = '\0';

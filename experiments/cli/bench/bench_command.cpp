@@ -249,7 +249,7 @@ std::function<int()> declare(CommandLine& app) {
 
 CONVSCOPE_REGISTER_COMMAND(
     "bench",
-    {.summary = "time convolution algorithms, another library beside them, or whole networks",
+    {.summary = "time convolution algorithms, another library, or whole networks",
      .usage = "bench conv2d --shapes FILE|--problem TEXT|--ladder NAME [options]\n"
               "bench deform_conv2d|sparse_conv --shapes FILE|--problem TEXT [options]\n"
               "bench net CONFIG|MODEL|RUN [KEY=VALUE...] [options]\n"

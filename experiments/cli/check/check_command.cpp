@@ -161,7 +161,7 @@ std::function<int()> declare(CommandLine& app) {
 
 CONVSCOPE_REGISTER_COMMAND(
     "check",
-    {.summary = "does an algorithm compute the right numbers? what seems to be wrong?",
+    {.summary = "does an algorithm compute the right numbers? what seems wrong?",
      .usage = "check [conv2d [NAME]] [--plugin FILE|FOLDER] [--quick] [--problem TEXT] [--require "
               "NAME,...] [--max-error-growth X] [--timeout S] [--json FILE|-]",
      .examples = {"check conv2d winograd_f4x3", "check conv2d mine --plugin mine/build/mine.so",

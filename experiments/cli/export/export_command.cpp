@@ -123,7 +123,7 @@ std::function<int()> declare_export(CommandLine& app) {
 
 CONVSCOPE_REGISTER_COMMAND(
     "export",
-    {.summary = "a trained network in other forms: compact, integer codes, sparse, ONNX",
+    {.summary = "a trained network as compact, integer, sparse or ONNX file",
      .usage = "export RUN|FILE [--compact OUT] [--quantised OUT] [--sparse OUT] [--onnx OUT "
               "[--fold-batch-norm] [--reduce-range]] [--weights last|best]",
      .examples = {"export runs/pruned --compact small.safetensors",

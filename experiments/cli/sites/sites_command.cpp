@@ -114,7 +114,7 @@ std::function<int()> declare_sites(CommandLine& app) {
 }  // namespace convscope
 
 CONVSCOPE_REGISTER_COMMAND(
-    "sites", {.summary = "a cloud's active sites through sparse convolutions: a table, a figure",
+    "sites", {.summary = "a cloud's sites through sparse convolutions: a table, a figure",
               .usage = "sites SITES.npy|--cloud TEXT [--kernel K] [--stride S] [-o FILE]",
               .examples = {"sites --cloud cloud=ink,sites=300,seed=4 -o ink.svg",
                            "sites --cloud cloud=shell,sites=20000 --stages 3 -o shell.svg",

@@ -58,8 +58,14 @@ std::size_t hanging_column(const std::string& line, std::size_t width) {
   return column != kNone && column <= width / 2 ? column : indent + 2;
 }
 
+// A line of a table that only divides it.
+bool is_rule(const std::string& line) {
+  return line.find('-') != kNone && line.find_first_not_of("- ") == kNone;
+}
+
 std::string wrapped(const std::string& line, std::size_t width) {
   if (shown_width(line) <= width) return line + "\n";
+  if (is_rule(line)) return line.substr(0, width) + "\n";
   const std::size_t column = hanging_column(line, width);
   // What is before the second column keeps its blanks.
   const std::size_t indent = std::min(line.find_first_not_of(' '), line.size());
@@ -92,7 +98,7 @@ std::vector<Lines> cells_of_blanks(const Lines& block) {
   for (const std::string& line : block) longest = std::max(longest, line.size());
   std::vector<bool> blank(longest + 2, true);
   for (const std::string& line : block) {
-    for (std::size_t i = 0; i < line.size(); ++i) {
+    for (std::size_t i = 0; i < line.size() && !is_rule(line); ++i) {
       if (line[i] != ' ') blank[i] = false;
     }
   }
@@ -117,11 +123,45 @@ std::vector<Lines> cells_of_blanks(const Lines& block) {
   return out;
 }
 
+// Cells of a table with bars that no line holds, each as several rows.
+std::vector<Lines> with_broken_cells(const std::vector<Lines>& rows, std::size_t width) {
+  const std::size_t count = rows.front().size();
+  std::vector<std::size_t> widths(count, 0);
+  for (const Lines& cells : rows) {
+    if (cells.size() != count) return rows;
+    for (std::size_t k = 0; k < count; ++k) widths[k] = std::max(widths[k], shown_width(cells[k]));
+  }
+  if (count < 2 || widths[0] > width / 2) return rows;
+  const std::size_t room = width - widths[0] - 3;  // beside the first column and three bars
+  std::vector<Lines> out;
+  for (const Lines& cells : rows) {
+    std::vector<Lines> parts(count);
+    std::size_t height = 1;
+    for (std::size_t k = 0; k < count; ++k) {
+      const bool fits = widths[k] <= room, rule = is_rule(cells[k]);
+      parts[k] = fits   ? Lines{cells[k]}
+                 : rule ? Lines{" " + std::string(room - 2, '-') + " "}
+                        : lines_of(hanging_text(" ", cells[k], 1, room - 1));
+      height = std::max(height, parts[k].size());
+    }
+    for (std::size_t i = 0; i < height; ++i) {
+      Lines row;
+      for (std::size_t k = 0; k < count; ++k) {
+        std::string cell = i < parts[k].size() ? parts[k][i] : "";
+        const std::size_t wide = std::min(widths[k], room), shown = shown_width(cell);
+        row.push_back(cell + std::string(shown < wide ? wide - shown : 0, ' '));
+      }
+      out.push_back(std::move(row));
+    }
+  }
+  return out;
+}
+
 // Several tables below each other, each with the first column; "" where that does not fit, either.
 std::string split_table(const std::vector<Lines>& rows, std::size_t width, bool bars) {
   const std::size_t count = rows.front().size();
   const auto same = [&](const Lines& cells) { return cells.size() == count; };
-  if (count < 3 || !std::ranges::all_of(rows, same)) return "";
+  if (count < (bars ? 2u : 3u) || !std::ranges::all_of(rows, same)) return "";
   const std::size_t bar = bars ? 1 : 0;
   std::vector<std::size_t> widths;
   for (std::size_t k = 0; k < count; ++k) {
@@ -137,6 +177,12 @@ std::string split_table(const std::vector<Lines>& rows, std::size_t width, bool 
     if (end == begin) return "";
     if (!out.empty()) out += "\n";
     for (const Lines& cells : rows) {
+      const auto blank = [](const std::string& cell) {
+        return cell.find_first_not_of(' ') == kNone;
+      };
+      const auto from = cells.begin() + static_cast<std::ptrdiff_t>(begin);
+      const auto to = cells.begin() + static_cast<std::ptrdiff_t>(end);
+      if (blank(cells[0]) && std::all_of(from, to, blank)) continue;  // a cell elsewhere goes on
       std::string line = bars ? "|" : "";
       for (std::size_t k = 0; k < count; ++k) {
         if (k == 0 || (k >= begin && k < end)) line += cells[k] + (bars ? "|" : "");
@@ -154,7 +200,9 @@ std::string fitted_block(const Lines& block, std::size_t width) {
   std::string out;
   if (block.size() > 1 && std::ranges::any_of(block, too_wide)) {
     const bool bars = block.front().starts_with('|');
-    out = split_table(bars ? cells_of_bars(block) : cells_of_blanks(block), width, bars);
+    out =
+        split_table(bars ? with_broken_cells(cells_of_bars(block), width) : cells_of_blanks(block),
+                    width, bars);
     if (!out.empty()) return out;
   }
   for (const std::string& line : block) out += wrapped(line, width);

@@ -126,7 +126,8 @@ class Screens(Program):
                       ["bench", "conv2d", "--problem", CONV, "--algorithm", "direct,im2col_gemm", *QUICK],
                       ["bench", "conv2d", "--ladder", "direct", "--problem", CONV, *QUICK],
                       ["bench", "net", "q.yaml", "--layers", *QUICK], ["plot", "runs/q"], ["index"]):
-            self.assert_fits(self.on_terminal(*words), words)
+            with self.subTest(words):
+                self.assert_fits(self.on_terminal(*words), words)
 
     def test_columns_says_the_width_of_a_pipe(self):
         self.assert_fits(self.call("config", "list", columns=80).stdout.split("\n"), "config list")

@@ -174,7 +174,7 @@ def checks_an_algorithm(reader, words):
 def lists_keys(reader, words):
     done = reader.call(*words)
     expect_text(done.stdout, r"(?m)^train\.epochs\n    passes over the training images\n"
-                r"    an integer, 1 to 1e\+06; default 10$", r"(?m)^optim\[sgd\]\.momentum$")
+                r"    an integer, 1 to 1000000; default 10$", r"(?m)^optim\[sgd\]\.momentum$")
     return done
 
 

@@ -101,6 +101,16 @@ TEST(FitText, makes_several_tables_of_one_that_is_too_wide) {
                      40),
             "algorithm  median of ms  another value\na                  1.5            2.5\n\n"
             "algorithm  last\na            3\n");
+  EXPECT_EQ(fit_text("| a | text | b |\n| - | " + std::string(45, '-') +
+                         " | - |\n| x | a text that is longer than what one line holds | 3 |\n",
+                     40),
+            "| a | text                             |\n"
+            "| - | -------------------------------- |\n"
+            "| x | a text that is longer than what  |\n"
+            "|   | one line holds                   |\n\n"
+            "| a | b |\n| - | - |\n| x | 3 |\n");
+  EXPECT_EQ(fit_text("a long first  and second column\n" + std::string(50, '-') + "\n", 40),
+            "a long first  and second column\n" + std::string(40, '-') + "\n");
 }
 
 TEST(FitTable, cuts_between_characters) {
