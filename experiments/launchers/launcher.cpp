@@ -173,6 +173,7 @@ bool LauncherOutput::is_news_of_an_end(const std::string& text) {
                                   "Process name:",
                                   "Exit code:",
                                   "MPI_ABORT was invoked",
+                                  "mpirun: Forwarding signal ",
                                   "with errorcode ",
                                   "NOTE: invoking MPI_ABORT",
                                   "You may or may not see output",

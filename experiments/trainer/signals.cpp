@@ -26,12 +26,13 @@ extern "C" void remember_signal(int raised) {
     received_signal = number;
     return;
   }
-  // What is printed on the way out breaks the same pipe again.
-  if (number == SIGPIPE) return;
+  // What is printed on the way out breaks the same pipe again. `convscope launch` repeats its wish,
+  // because a launcher forgets one that comes before its processes begin.
+  if (number == SIGPIPE || raised == SIGUSR1 || raised == SIGUSR2) return;
   // A sweep that is killed has SIGTERM sent to its members once for each of its threads
   // (PR_SET_PDEATHSIG), and a terminal that closes sends SIGHUP twice: these are echoes of one
   // wish, not the impatience of a second one.
-  const bool echo = raised != SIGINT && number == received_signal;
+  const bool echo = number != SIGINT && number == received_signal;
   if (echo && now.tv_sec - received_at < kEchoSeconds) return;
   std::signal(number, SIG_DFL);  // what it does by default: it ends the process
   std::raise(number);
@@ -53,7 +54,12 @@ StopSignals::StopSignals() {
 }
 
 StopSignals::~StopSignals() {
-  for (int i = 0; i < kCount; ++i) sigaction(kSignals[i], &before_[i], nullptr);
+  for (int i = 0; i < kCount; ++i) {
+    sigaction(kSignals[i], &before_[i], nullptr);
+    // A wish that was heard, and is repeated, must not end what is left to do.
+    const bool is_of_launchers = kSignals[i] == SIGUSR1 || kSignals[i] == SIGUSR2;
+    if (is_of_launchers && received_signal != 0) std::signal(kSignals[i], SIG_IGN);
+  }
 }
 
 int StopSignals::received() noexcept { return received_signal; }

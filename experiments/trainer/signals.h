@@ -16,7 +16,7 @@ namespace convscope {
 class CONVSCOPE_API StopSignals {
  public:
   StopSignals();
-  ~StopSignals();  // puts the earlier handlers back
+  ~StopSignals();  // puts the earlier handlers back; after a stop, launchers are no longer heard
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // atomic_file.h: a file that appears under its name whole, or not at all.
 //
-// The bytes go to a temporary name in the same folder; commit() flushes them to the disk and
-// renames. So a crash or a full disk never leaves half a file under the real name, and an older
-// file stays as it was. The new file has the access rights of the older one; a link to a file stays
-// one.
+// The bytes go to a file without a name, or, where the file system has none, to a temporary name in
+// the same folder; commit() flushes them to the disk and renames. So a crash or a full disk never
+// leaves half a file under the real name, and an older file stays as it was. A temporary name that
+// a killed process has left is removed by a later write. The new file has the access rights of the
+// older one; a link to a file stays one.
 //   AtomicFile file("run/summary.json");
 //   file.write(text);
 //   file.commit();

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -22,6 +23,8 @@
 
 namespace convscope {
 namespace {
+
+using Clock = std::chrono::steady_clock;
 
 struct Arguments {
   int processes = 0;
@@ -86,13 +89,16 @@ class Child {
     LauncherOutput* const outputs[2] = {&out, &error};
     std::string lines[2];
     int sent = 0;
+    Clock::time_point asked{};
     while (streams_[0] >= 0 || streams_[1] >= 0) {
       pollfd ready[2] = {{streams_[0], POLLIN, 0}, {streams_[1], POLLIN, 0}};
       // Not for ever: a signal may come just before.
       const int found = poll(ready, 2, 200);
-      if (stops_asked > sent) {
-        kill(pid_, sent > 0 ? SIGTERM : first_stop == SIGINT ? SIGUSR2 : SIGUSR1);
+      // Once more each second: a launcher forgets a signal that comes before its processes begin.
+      if (stops_asked > sent || (sent == 1 && Clock::now() - asked >= std::chrono::seconds(1))) {
+        kill(pid_, stops_asked > 1 ? SIGTERM : first_stop == SIGINT ? SIGUSR2 : SIGUSR1);
         sent = stops_asked;
+        asked = Clock::now();
       }
       if (found < 0 && errno != EINTR) break;
       for (int i = 0; found > 0 && i < 2; ++i) {

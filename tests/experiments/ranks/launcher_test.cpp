@@ -109,11 +109,12 @@ TEST(LauncherOutput, Slurm) {
 }
 
 // However a launcher ends once it was asked to: with the code of a process, with that of a killed
-// one, or by a signal.
+// one, or by a signal. One may forget the first wish.
 TEST(Launch, ThatIsStoppedEndsWithTheCodeOfItsSignal) {
   const testing::TemporaryFolder folder;
   const std::string ready = folder / "ready", launcher = folder / "mpirun";
   for (const auto& [signal, end] : {std::pair(SIGINT, "exit 8"), std::pair(SIGTERM, "exit 1"),
+                                    std::pair(SIGINT, "n=1$n; [ $n = 11 ] && exit 8"),
                                     std::pair(SIGHUP, "kill -9 $$"), std::pair(SIGINT, "exit 0")}) {
     write_file(launcher,
                cat("#!/bin/sh\n[ \"$1\" = --version ] && echo 'Open MPI' && exit\ntrap '", end,
