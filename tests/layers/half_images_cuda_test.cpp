@@ -275,9 +275,11 @@ TEST_F(HalfImagesOnCuda, BatchNormAppliesFactorsInInference) {
     for (const Shape& shape : kShapes) {
       const Tensor x = random(shape, half, 1), beside = random(shape, half, 2);
       const Tensor factor = normal({shape[1]}, DType::f64, 3),
-                   shift = normal({shape[1]}, DType::f64, 4);
+                   shift = normal({shape[1]}, DType::f64, 4),
+                   mean = normal({shape[1]}, DType::f64, 5);
       const Tensor y = poisoned(shape, half);
       batch_norm_halves_apply_kernel.get(cuda())({.x = on_device(x, half),
+                                                  .mean = mean.to(cuda()),
                                                   .factor = factor.to(cuda()),
                                                   .shift = shift.to(cuda()),
                                                   .residual = on_device(beside, half),
@@ -286,9 +288,10 @@ TEST_F(HalfImagesOnCuda, BatchNormAppliesFactorsInInference) {
       const Tensor got = from_device(y, shape);
       for (std::int64_t c = 0; c < shape[1]; ++c) {
         for_channel(shape, c, [&](std::int64_t i) {
-          const double sum = at(x, i) * factor.at(c) + shift.at(c) + at(beside, i);
+          const double away = at(x, i) - mean.at(c);
+          const double sum = away * factor.at(c) + shift.at(c) + at(beside, i);
           const double size =
-              std::abs(at(x, i) * factor.at(c)) + std::abs(shift.at(c)) + std::abs(at(beside, i));
+              std::abs(away * factor.at(c)) + std::abs(shift.at(c)) + std::abs(at(beside, i));
           EXPECT_NEAR(at(got, i), std::max(sum, 0.0),
                       unit(half) * std::abs(sum) + 0x1p-20 * size + kTiny);
         });
