@@ -3,7 +3,6 @@
 #include "experiments/report/run_data.h"
 
 #include <cmath>
-#include <cstring>
 #include <filesystem>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -27,7 +26,10 @@ std::string content_of(RunData& run, const std::string& name) {
   try {
     return read_text(path, most_bytes_of_run_file(name));
   } catch (const Error& failure) {
-    run.problems.emplace_back(std::string(failure.what()).substr(std::strlen("[read] ")));
+    const std::string text = failure.what();  // "[read] expected to read <path>, got: <reason>"
+    const std::size_t reason = text.find(", got: ");
+    run.problems.push_back(
+        cat(name, ": got ", reason == std::string::npos ? text : text.substr(reason + 7)));
     return "";
   }
 }
@@ -60,7 +62,7 @@ void read_metrics(RunData& run) {
   std::error_code error;
   const std::uintmax_t size = std::filesystem::file_size(path, error);
   if (!error && size > most_bytes_of_run_file(path)) {
-    run.problems.push_back(cat("expected to read ", path, ", got: ", size, " bytes, more than the ",
+    run.problems.push_back(cat("metrics.jsonl: got ", size, " bytes, more than the ",
                                most_bytes_of_run_file(path), " that such a file may have"));
     return;
   }

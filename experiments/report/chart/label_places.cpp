@@ -115,11 +115,15 @@ std::optional<TurnedPlace> LabelPlaces::at_line(const Points& line, double width
       const double along = length / 2 + (step % 2 == 0 ? 1 : -1) * slack * ((step + 1) / 2) / 30.0;
       for (const int side : {1, -1}) {  // above the line, below it
         const double away = side * (kGap + height / 2);
-        const TurnedPlace place{x + along * right_x + away * right_y,
-                                y + along * right_y - away * right_x, degrees};
-        // Other lines keep the same distance at least.
+        const auto at = [&](double aside) {
+          return TurnedPlace{x + along * right_x + aside * right_y,
+                             y + along * right_y - aside * right_x, degrees};
+        };
+        const TurnedPlace place = at(away);
         const Corners label = corners_of(place, width, height);
-        if (!free(label) || crossed(corners_of(place, width, height + 2 * kGap - 0.2))) continue;
+        // Other lines keep at least three times the distance.
+        const Corners room = corners_of(at(away + side * kGap), width, height + 2 * kGap - 0.2);
+        if (!free(label) || crossed(room)) continue;
         taken_.push_back(label);
         return place;
       }

@@ -66,8 +66,8 @@ TEST(BenchPlots, the_heat_map_holds_ratios_refusals_and_the_choice_of_auto) {
       file(kTwo + "," + row("depthwise", 2, 1, "", "n=8,c=16,h=9,w=9,k=16,r=3,s=3,stride=1,pad=1"));
   const DrawnPlots some = draw_plots(read_text(root, text), {"heatmap"});
   const auto& wider = std::get<HeatPanel>(figure_of(some).panels.at(0));
-  ASSERT_EQ(wider.columns.at(2), "depthwise");
-  EXPECT_EQ(wider.cells.at(0)[2].text, "refused");
+  ASSERT_EQ(wider.columns.at(0), "depthwise");
+  EXPECT_EQ(wider.cells.at(0)[0].text, "refused");
   EXPECT_EQ(wider.note, "");
   EXPECT_NE(some.plots[0].svg.find("refused: needs C &lt; 2 &amp; more</title>"),
             std::string::npos);

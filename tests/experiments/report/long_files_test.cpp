@@ -31,7 +31,7 @@ TEST(LongFiles, EachIsNamedAndTheRunIsDrawnWithoutThem) {
     lengthen(folder + "/" + name);
     const Output out = run_here({"plot", folder});
     EXPECT_EQ(out.code, 0) << out.err;
-    EXPECT_NE(out.err.find(cat("/", name, ", got: 3221225472 bytes, more than the ")),
+    EXPECT_NE(out.err.find(cat("/", name, ": got 3221225472 bytes, more than the ")),
               std::string::npos)
         << out.err;
     std::filesystem::resize_file(folder + "/" + name, 0);
