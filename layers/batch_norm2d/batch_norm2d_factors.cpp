@@ -53,7 +53,7 @@ void move_running_cpu(const Tensor& mean, const Tensor& variance, double count, 
   float* const v = running_variance.data<float>();
   const double keep = 1 - momentum;
   for (std::int64_t c = 0; c < mean.numel(); ++c) {
-    const double unbiased = at(variance, c) * count / (count - 1);
+    const double unbiased = unbiased_variance(at(variance, c), count);
     m[c] = static_cast<float>(keep * static_cast<double>(m[c]) + momentum * at(mean, c));
     v[c] = static_cast<float>(keep * static_cast<double>(v[c]) + momentum * unbiased);
   }

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "framework/host_device.h"
 #include "framework/kernel_slot.h"
 #include "framework/tensor.h"
 
@@ -27,8 +28,12 @@ void batch_norm_gradient_factors(const Tensor& weight, const Tensor& inverse_dev
                                  const Tensor& sum_dy, const Tensor& sum_dy_x, double count,
                                  bool training, const Tensor& a, const Tensor& b, const Tensor& d);
 
-// running = (1 - momentum) running + momentum batch, the variance times count / (count - 1);
-// running tensors f32.
+// The variance over `count` values, as an estimate for all values; one value stays as it is.
+CONVSCOPE_HOST_DEVICE constexpr double unbiased_variance(double variance, double count) {
+  return variance * count / (count > 1 ? count - 1 : 1);
+}
+
+// running = (1 - momentum) running + momentum batch, of the unbiased variance; running tensors f32.
 void batch_norm_move_running(const Tensor& mean, const Tensor& variance, double count,
                              double momentum, const Tensor& running_mean,
                              const Tensor& running_variance);

@@ -53,7 +53,7 @@ __global__ void move_running_channels(const double* mean, const double* variance
   const std::int64_t c = global_thread();
   if (c >= channels) return;
   const double keep = 1 - momentum;
-  const double unbiased = variance[c] * count / (count - 1);
+  const double unbiased = unbiased_variance(variance[c], count);
   m[c] = static_cast<float>(keep * static_cast<double>(m[c]) + momentum * mean[c]);
   v[c] = static_cast<float>(keep * static_cast<double>(v[c]) + momentum * unbiased);
 }

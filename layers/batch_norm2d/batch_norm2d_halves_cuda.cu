@@ -19,6 +19,7 @@
 // Numerics  see batch_norm2d_halves.h
 // Read next framework/cuda/channel_sums.cuh; batch_norm2d_cuda.cu, the same for f32
 #include "framework/cuda/channel_moments.cuh"
+#include "layers/batch_norm2d/batch_norm2d_factors.h"
 #include "layers/batch_norm2d/batch_norm2d_halves.h"
 #include "layers/dispatch/layout/half_factors.h"
 
@@ -171,7 +172,7 @@ __global__ void __launch_bounds__(kThreads)
     z.running_mean[c] =
         static_cast<float>(keep * static_cast<double>(z.running_mean[c]) + z.momentum * mean);
     z.running_variance[c] = static_cast<float>(keep * static_cast<double>(z.running_variance[c]) +
-                                               z.momentum * (variance * count / (count - 1)));
+                                               z.momentum * unbiased_variance(variance, count));
     const double f = inverse * static_cast<double>(z.weight[c]);
     factor = static_cast<float>(f);
     shift = static_cast<float>(static_cast<double>(z.bias[c]) - mean * f);

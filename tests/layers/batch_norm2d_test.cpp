@@ -9,6 +9,7 @@
 #include "framework/autograd/gradcheck.h"
 #include "framework/ops/bounded_relu/bounded_relu.h"
 #include "framework/ops/elementwise.h"
+#include "layers/batch_norm2d/batch_norm2d_factors.h"
 #include "layers/batch_norm2d/batch_norm2d_fused.h"
 #include "tests/layers/layer_cases.h"
 #include "tests/support/numbers.h"
@@ -232,6 +233,16 @@ TEST(BatchNorm2d, ErrorsSayWhatDoesNotFit) {
               layer.output_shape({2, 3, 4, 4});
             }),
             "[batch_norm2d] expected x [N,2,H,W], got [2,3,4,4]");
+}
+
+TEST(BatchNorm2d, RunningVarianceOfOneValueIsANumber) {
+  const Tensor mean = Tensor::full({2}, 3.0, DType::f64), variance = Tensor::zeros({2}, DType::f64);
+  const Tensor running_mean = Tensor::zeros({2}), running_variance = Tensor::full({2}, 1.0);
+  batch_norm_move_running(mean, variance, 1, 0.25, running_mean, running_variance);
+  EXPECT_EQ(running_mean.at(0), 0.75);
+  EXPECT_EQ(running_variance.at(0), 0.75);
+  EXPECT_EQ(unbiased_variance(6, 3), 9);
+  EXPECT_EQ(unbiased_variance(6, 2), 12);
 }
 
 }  // namespace
