@@ -114,8 +114,8 @@ TEST(Trainer, keeps_the_checkpoint_before_one_with_a_number_that_is_not_finite) 
     TrainingSetup setup = setup_training(parse_config_text(
         "name: norm\nthreads: 1\n"
         "data: {set: synthetic_digits, train_size: 64, test_size: 16, batch_size: 16}\n"
-        "model: {layers: [{type: conv2d, out_channels: 4, kernel_size: 3}, {type: batch_norm2d},"
-        " {type: flatten}, {type: linear, out_features: 10}]}\n"
+        "layers: [{type: conv2d, out_channels: 4, kernel_size: 3}, {type: batch_norm2d},"
+        " {type: flatten}, {type: linear, out_features: 10}]\n"
         "train: {epochs: 4, eval_every: 4}\n",
         "norm.yaml"));
     if (!tested) setup.test = nullptr;
