@@ -10,6 +10,17 @@
 #include "layers/plan/add_op.h"
 
 namespace convscope {
+namespace {
+
+// The rule of the sum, for every path: no shape is broadcast.
+void check_sum_shapes(const Shape& y, const Shape& beside) {
+  CONVSCOPE_CHECK(
+      y == beside, "residual",
+      "expected a body that gives the shape of the shortcut because both are added, got ", y,
+      " and ", beside);
+}
+
+}  // namespace
 
 Residual::Residual(const std::vector<std::pair<std::string, std::shared_ptr<Module>>>& body,
                    std::shared_ptr<Sequential> shortcut, End end)
@@ -30,6 +41,7 @@ Variable Residual::forward(const Variable& input) {
   const Variable y = body_->forward(x);
   Variable beside = shortcut_ ? shortcut_->forward(x) : x;
   for (const auto& transform : shortcut_transforms_) beside = transform->forward(beside);
+  check_sum_shapes(y.shape(), beside.shape());
   const Variable sum = add(y, beside);
   return end_ == End::relu ? relu(sum) : sum;
 }
@@ -37,10 +49,7 @@ Variable Residual::forward(const Variable& input) {
 Shape Residual::output_shape(const Shape& input) const {
   const Shape y = body_->output_shape(input);
   const Shape beside = shortcut_ ? shortcut_->output_shape(input) : input;
-  CONVSCOPE_CHECK(
-      y == beside, "residual",
-      "expected a body that gives the shape of the shortcut because both are added, got ", y,
-      " and ", beside);
+  check_sum_shapes(y, beside);
   return y;
 }
 
@@ -60,6 +69,7 @@ int Residual::describe(PlanGraph& graph, int x) {
   }
   beside = described(graph, beside, shortcut_transforms_);
   if (y == kNoValue || beside == kNoValue) return kNoValue;
+  check_sum_shapes(graph.shape(y), graph.shape(beside));
   const ValueId sum = graph.add(std::make_unique<AddOp>(), {y, beside}, graph.shape(y));
   if (end_ == End::sum) return sum;
   return graph.add(std::make_unique<ActivationOp>(ActivationOp::Curve::relu), {sum},

@@ -32,6 +32,11 @@ class MaskOperation final : public Operation {
   MaskOperation(const Tensor& keep, bool dense_gradient, const Tensor& observed)
       : keep_(keep), dense_gradient_(dense_gradient), observed_(observed) {}
   const char* name() const override { return "mask"; }
+  Shape output_shape(const std::vector<Shape>& x) const override {
+    CONVSCOPE_CHECK(x[0] == keep_.shape(), "mask", "expected a weight ", keep_.shape(),
+                    " because the mask is of that shape, got ", x[0]);
+    return x[0];
+  }
   void forward(const OperationForward& a) const override {
     const MaskedTensor one = forward_of(a);
     mask_kernel.get(a.device())(&one, 1);
@@ -87,11 +92,7 @@ Ref<const Operation> Mask::operation() const {
   return make_ref<MaskOperation>(keep_, dense_gradient_, observing_ ? observed_ : Tensor());
 }
 
-Variable Mask::forward(const Variable& w) {
-  CONVSCOPE_CHECK(w.shape() == keep_.shape(), "mask", "expected a weight ", keep_.shape(),
-                  " because the mask is of that shape, got ", w.shape());
-  return apply(operation(), {w});
-}
+Variable Mask::forward(const Variable& w) { return apply(operation(), {w}); }
 
 // Masks change in their memory, so a plan sees the new one.
 int Mask::describe(PlanGraph& graph, int w) {

@@ -2,6 +2,7 @@
 // eval_command.cpp: `convscope eval`: loss and accuracy of trained weights.
 #include <fmt/format.h>
 
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 
@@ -13,6 +14,7 @@
 #include "experiments/run_folder/step_kernels.h"
 #include "experiments/trainer/checkpoint.h"
 #include "experiments/trainer/trainer.h"
+#include "framework/error_phase.h"
 #include "quant/quantize_network.h"
 
 namespace convscope {
@@ -72,7 +74,8 @@ int evaluate_target(const EvalArguments& arguments) {
              "for, got none",
              arguments.split == "val" ? " (data.val_split is 0)" : ""));
   }
-  const Evaluation result = evaluate(*setup.model, *loader, nullptr, setup.plan);
+  const Evaluation result = in_phase(
+      ErrorKind::kRun, [&] { return evaluate(*setup.model, *loader, nullptr, setup.plan); });
   std::fputs(fmt::format("split {}  images {}  accuracy {:.2f} %  loss {:.6g}  epoch {}  step {}\n",
                          arguments.split, result.images, result.accuracy, result.loss, state.epoch,
                          state.step)
@@ -88,6 +91,11 @@ int evaluate_target(const EvalArguments& arguments) {
     if (!why.empty()) std::fputs((why + "\n").c_str(), stderr);
   }
   for (const std::string& line : check_lines()) std::fputs((line + "\n").c_str(), stderr);
+  if (!std::isfinite(result.loss)) {
+    fail(ErrorKind::kRun, "eval",
+         cat("expected a finite loss, got ", result.loss, " with the weights of ",
+             target.checkpoint));
+  }
   return 0;
 }
 

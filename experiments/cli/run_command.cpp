@@ -14,6 +14,7 @@
 #include "experiments/run_folder/run_search.h"
 #include "experiments/trainer/checkpoint.h"
 #include "experiments/trainer/choices/kept_choices.h"
+#include "experiments/trainer/data_sizes.h"
 #include "experiments/trainer/ranks/rank_order.h"
 #include "experiments/trainer/ranks/shared_training.h"
 #include "experiments/trainer/signals.h"
@@ -131,6 +132,15 @@ int train(TrainingSetup& setup, RunFolder& folder, bool resume) {
   return code;
 }
 
+// What this run needs, checked before the folder is made: bad data and batches that no step takes
+// leave no run behind.
+TrainingSetup setup_run(const ExperimentConfig& config, std::int64_t epochs_limit) {
+  TrainingSetup setup = setup_training(config);
+  check_batches(setup);
+  setup.epochs_now = epochs_limit;
+  return setup;
+}
+
 // The other processes of a group learn what to do from this one.
 bool others_know = false;
 void tell_others(const ExperimentConfig& config, bool resumes, std::int64_t epochs_limit) {
@@ -187,14 +197,12 @@ int run_first(const RunArguments& arguments) {
     if (is_finished()) return 0;  // by the process that had it until now
     KeptChoices::take_over(folder.path());
     tell_others(*config, /*resumes=*/true, arguments.epochs_limit);
-    TrainingSetup setup = setup_training(*config);
-    setup.epochs_now = arguments.epochs_limit;
+    TrainingSetup setup = setup_run(*config, arguments.epochs_limit);
     return train(setup, folder, true);
   }
   tell_others(*config, /*resumes=*/false, arguments.epochs_limit);
-  TrainingSetup setup = setup_training(*config);  // before the folder: bad data leave no run behind
+  TrainingSetup setup = setup_run(*config, arguments.epochs_limit);
   if (!setup.start_from.empty()) load_start_weights(setup.start_from, *setup.model);
-  setup.epochs_now = arguments.epochs_limit;
   RunFolder folder =
       RunFolder::create(arguments.root, config->name, static_cast<std::uint64_t>(config->seed));
   folder.write("config.yaml", setup.config_yaml);
@@ -215,8 +223,7 @@ int run_other(ProcessGroup& group) {
     write_file(scratch.path() + "/choices.json", order.choices);
     KeptChoices::take_over(scratch.path());
   }
-  TrainingSetup setup = setup_training(config);
-  setup.epochs_now = order.epochs_limit;
+  TrainingSetup setup = setup_run(config, order.epochs_limit);
   RunFolder folder =
       RunFolder::create(scratch.path(), "rank", static_cast<std::uint64_t>(config.seed));
   Progress silent(Progress::Mode::quiet);

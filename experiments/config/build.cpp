@@ -8,6 +8,7 @@
 #include <set>
 
 #include "datasets/dataset.h"
+#include "framework/error_phase.h"
 #include "framework/registry.h"
 #include "layers/conv2d/algorithm.h"
 #include "layers/dispatch/policy_text.h"
@@ -138,8 +139,10 @@ std::shared_ptr<Module> build_model(const ExperimentConfig& config, const Shape&
                                     int classes) {
   backend_of(config.device);  // an error when the device is not there
   check_precision(config);
-  CONVSCOPE_CHECK(sample_shape.rank() == 3 || sample_shape.rank() == 2, "model",
-                  "expected images [C,H,W] or points [M,D+C], got ", sample_shape);
+  if (sample_shape.rank() != 3 && sample_shape.rank() != 2) {
+    fail(ErrorKind::kData, "model",
+         cat("expected images [C,H,W] or points [M,D+C], got ", sample_shape));
+  }
   Shape input = {1};
   for (std::int64_t size : sample_shape) input.push_back(size);
 
@@ -160,9 +163,10 @@ std::shared_ptr<Module> build_model(const ExperimentConfig& config, const Shape&
   check_per_layer(config.conv, config.model, asked);
   if (config.quant) {
     check_execution(config, context.had_rows);
-    apply_quantization(*network, *config.quant, config.device);
+    in_phase(ErrorKind::kConfig,
+             [&] { apply_quantization(*network, *config.quant, config.device); });
   }
-  const Shape output = network->output_shape(input);
+  const Shape output = in_phase(ErrorKind::kConfig, [&] { return network->output_shape(input); });
   if (output != Shape{1, classes}) {
     fail(ErrorKind::kConfig, "model",
          cat("expected an output of shape ", Shape{1, classes}, " because the data set has ",
@@ -223,7 +227,9 @@ std::unique_ptr<Optimizer> build_optimizer(const ExperimentConfig& config, const
   }
   std::erase_if(groups, [](const ParameterGroup& group) { return group.parameters.empty(); });
   check_groups_cover(groups, all);
-  return optimizer_types().get(optim.type).build(std::move(groups), optim.options);
+  return in_phase(ErrorKind::kConfig, [&] {
+    return optimizer_types().get(optim.type).build(std::move(groups), optim.options);
+  });
 }
 
 double learning_rate(const ExperimentConfig& config, const SchedulePoint& point) {
@@ -242,7 +248,8 @@ SampleInfo sample_info(const ExperimentConfig& config) {
   if (type.sample_shape && type.classes > 0) {
     return {type.sample_shape(config.data.options), type.classes};
   }
-  const Dataset train = type.load(config.data.options).train;
+  const Dataset train =
+      in_phase(ErrorKind::kData, [&] { return type.load(config.data.options).train; });
   return {train.sample_shape(), train.classes};
 }
 

@@ -2,6 +2,8 @@
 // build_pruner.cpp: from the block `sparsity:` of a config to masks on a network.
 #include "experiments/config/build_pruner.h"
 
+#include "framework/error_phase.h"
+
 namespace convscope {
 
 std::unique_ptr<Pruner> build_pruner(const ExperimentConfig& config, Module& model,
@@ -12,8 +14,10 @@ std::unique_ptr<Pruner> build_pruner(const ExperimentConfig& config, Module& mod
   if (options.method == PruneMethod::none) return nullptr;
   Shape input = {1};
   for (const std::int64_t size : sample_shape) input.push_back(size);
-  auto pruner = std::make_unique<Pruner>(model, input, options, total_steps,
-                                         static_cast<std::uint64_t>(config.seed));
+  auto pruner = in_phase(ErrorKind::kConfig, [&] {
+    return std::make_unique<Pruner>(model, input, options, total_steps,
+                                    static_cast<std::uint64_t>(config.seed));
+  });
   if (optimizer != nullptr) bind_pruner(pruner.get(), *optimizer);
   return pruner;
 }

@@ -3,6 +3,7 @@
 // weights and counters always belong together.
 #include "experiments/trainer/checkpoint.h"
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -283,7 +284,42 @@ void save_model_file(const std::string& path, SafetensorsFile file, const Traini
   write_safetensors(path, file.tensors, file.metadata);
 }
 
+// What a checkpoint holds of a network and its optimiser, which may be null.
+std::vector<NamedTensor> checkpoint_tensors(const Module& model, Optimizer* optimizer) {
+  std::vector<NamedTensor> out;
+  for (const NamedParameter& parameter : model.parameters()) {
+    out.push_back({parameter.name, parameter.variable.value()});
+  }
+  for (const NamedTensor& buffer : model.buffers()) out.push_back(buffer);
+  if (optimizer != nullptr) {
+    for (const OptimState& entry : optimizer->state()) {
+      out.push_back({kOptimizerPrefix + entry.name, entry.tensor});
+    }
+  }
+  for (auto& [name, tensor] : out) tensor = tensor.to(Device{});
+  return out;
+}
+
+// The first value that is NaN or infinite; 0 where all are finite.
+template <class T>
+double first_not_finite(const Tensor& tensor) {
+  const T* const values = tensor.data<T>();
+  const T* const end = values + tensor.numel();
+  const T* const found = std::find_if(values, end, [](T v) { return !std::isfinite(v); });
+  return found == end ? 0.0 : static_cast<double>(*found);
+}
+
 }  // namespace
+
+std::string not_finite(const Module& model, Optimizer* optimizer) {
+  for (const auto& [name, tensor] : checkpoint_tensors(model, optimizer)) {
+    const double value = tensor.dtype() == DType::f32   ? first_not_finite<float>(tensor)
+                         : tensor.dtype() == DType::f64 ? first_not_finite<double>(tensor)
+                                                        : 0.0;
+    if (!std::isfinite(value)) return cat(value, " in '", name, "'");
+  }
+  return "";
+}
 
 void save_quantized_model(const std::string& path, Module& model, const TrainingState& state,
                           const std::string& config_yaml) {
@@ -299,16 +335,7 @@ void save_sparse_model(const std::string& path, Module& model, const TrainingSta
 void save_checkpoint(const std::string& path, const Module& model, Optimizer* optimizer,
                      const TrainingState& state, const std::string& config_yaml) {
   SafetensorsFile file;
-  for (const NamedParameter& parameter : model.parameters()) {
-    file.tensors.push_back({parameter.name, parameter.variable.value()});
-  }
-  for (const NamedTensor& buffer : model.buffers()) file.tensors.push_back(buffer);
-  if (optimizer != nullptr) {
-    for (const OptimState& entry : optimizer->state()) {
-      file.tensors.push_back({kOptimizerPrefix + entry.name, entry.tensor});
-    }
-  }
-  for (auto& [name, tensor] : file.tensors) tensor = tensor.to(Device{});
+  file.tensors = checkpoint_tensors(model, optimizer);
   file.metadata = {{"format", kFormat},
                    {"version", CONVSCOPE_VERSION},
                    {"config", config_yaml},

@@ -20,6 +20,10 @@
 
 namespace convscope {
 
+// Returns the first value that is NaN or infinite among the tensors of a checkpoint, with its name:
+// "nan in 'bn1.running_var'"; "": all are finite. optimizer may be null.
+CONVSCOPE_API std::string not_finite(const Module& model, Optimizer* optimizer);
+
 // optimizer may be null (best.safetensors holds the network alone).
 CONVSCOPE_API void save_checkpoint(const std::string& path, const Module& model,
                                    Optimizer* optimizer, const TrainingState& state,

@@ -4,7 +4,30 @@
 
 #include <algorithm>
 
+#include "experiments/trainer/trainer.h"
+#include "layers/training_rule.h"
+
 namespace convscope {
+namespace {
+
+// Throws when a layer cannot train on `images` images, a part of a batch of `whole`.
+void check_batch(const TrainingSetup& setup, std::int64_t images, std::int64_t whole) {
+  if (images < 1) return;
+  Shape input = {images};
+  for (const std::int64_t size : setup.train->dataset().sample_shape()) input.push_back(size);
+  const TrainingRefusal refusal = training_refusal(*setup.model, input);
+  if (refusal.why.empty()) return;
+  const std::int64_t size = setup.train->options().batch_size;
+  const std::int64_t all = setup.train->dataset().size();
+  fail(ErrorKind::kRun, refusal.kind,
+       cat(refusal.why, " in layer '", refusal.layer, "'; ",
+           whole == size ? cat("a batch has ", images, images == 1 ? " image" : " images")
+                         : cat("the last batch of an epoch has ", images, " of ", all, " images"),
+           setup.share.parts() > 1 ? " in this part" : "", "; try another data.batch_size than ",
+           size));
+}
+
+}  // namespace
 
 void check_data_sizes(const DataConfig& data, std::int64_t training_images) {
   if (data.val_split > 0 && data.val_split >= training_images) {
@@ -18,6 +41,20 @@ void check_data_sizes(const DataConfig& data, std::int64_t training_images) {
     fail(ErrorKind::kConfig, "data.batch_size",
          cat("expected at most the ", left, " training images that there are, got ",
              data.batch_size));
+  }
+}
+
+void check_batches(const TrainingSetup& setup) {
+  const std::int64_t all = setup.train->dataset().size();
+  const std::int64_t size = setup.train->options().batch_size;
+  const Share& share = setup.share;
+  for (const std::int64_t whole : {std::min(size, all), all % size}) {
+    for (int part = 0; part < share.parts(); ++part) {  // every process refuses the same
+      check_batch(
+          setup,
+          first_of_part(whole, part + 1, share.parts()) - first_of_part(whole, part, share.parts()),
+          whole);
+    }
   }
 }
 

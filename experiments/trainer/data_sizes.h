@@ -11,4 +11,9 @@ namespace convscope {
 // name.
 CONVSCOPE_API void check_data_sizes(const DataConfig& data, std::int64_t training_images);
 
+struct TrainingSetup;
+// Throws (kRun) when a layer cannot train on the batches of an epoch, the last one included, which
+// may be smaller.
+CONVSCOPE_API void check_batches(const TrainingSetup& setup);
+
 }  // namespace convscope

@@ -11,6 +11,7 @@
 #include "experiments/trainer/ranks/shared_training.h"
 #include "experiments/trainer/trainer.h"
 #include "framework/distributed/rank_device.h"
+#include "framework/error_phase.h"
 #include "framework/memory/memory.h"
 #include "framework/parallel.h"
 #include "framework/simd/cpu_isa.h"
@@ -32,14 +33,26 @@ DatasetSplits load_checked(const ExperimentConfig& whole, const Share& share, st
     const auto [train, test] = type.sizes(config.data.options);
     check_data_sizes(config.data, train);
     const Shape sample = type.sample_shape(config.data.options);
-    memory = check_memory(config, {train, test, sample, type.classes});
+    memory = in_phase(ErrorKind::kConfig, [&, train = train, test = test] {
+      return check_memory(config, {train, test, sample, type.classes});
+    });
     return type.load(config.data.options);
   }
   DatasetSplits loaded = type.load(config.data.options);
   check_data_sizes(config.data, loaded.train.size());
-  memory = check_memory(config, {loaded.train.size(), loaded.test.size(),
+  memory = in_phase(ErrorKind::kConfig, [&] {
+    return check_memory(config, {loaded.train.size(), loaded.test.size(),
                                  loaded.train.sample_shape(), loaded.train.classes});
+  });
   return loaded;
+}
+
+// The held-out images are read by the network of the training images.
+void check_held_out(const Dataset& train, const Dataset& other, const char* name) {
+  if (other.size() == 0 || other.sample_shape() == train.sample_shape()) return;
+  fail(ErrorKind::kData, "data",
+       cat("expected ", name, " samples of the shape of the training samples, ",
+           train.sample_shape(), ", because one network reads both, got ", other.sample_shape()));
 }
 
 Splits load_splits(const ExperimentConfig& config, const Share& share, std::string& memory) {
@@ -53,16 +66,19 @@ Splits load_splits(const ExperimentConfig& config, const Share& share, std::stri
   if (config.data.limit > 0) splits.train = limited(splits.train, config.data.limit, seed);
   CONVSCOPE_CHECK(splits.train.size() > 0, "data",
                   "expected at least one training image, got none");
+  check_held_out(splits.train, splits.test, "test");
   return splits;
 }
 
 std::unique_ptr<Loader> evaluation_loader(Dataset dataset, const ExperimentConfig& config) {
   if (dataset.size() == 0) return nullptr;
-  return std::make_unique<Loader>(std::move(dataset),
-                                  LoaderOptions{.batch_size = config.data.batch_size,
-                                                .shuffle = false,
-                                                .seed = static_cast<std::uint64_t>(config.seed),
-                                                .prefetch = config.data.prefetch});
+  return in_phase(ErrorKind::kData, [&] {
+    return std::make_unique<Loader>(std::move(dataset),
+                                    LoaderOptions{.batch_size = config.data.batch_size,
+                                                  .shuffle = false,
+                                                  .seed = static_cast<std::uint64_t>(config.seed),
+                                                  .prefetch = config.data.prefetch});
+  });
 }
 
 }  // namespace
@@ -79,19 +95,21 @@ TrainingSetup setup_training(const ExperimentConfig& config) {
   setup.device = config.device;
   setup.share = share_of(config, process_group());
   const std::int64_t before = memory_stats(config.device).live_bytes;
-  Splits splits = load_splits(config, setup.share, setup.memory);
+  Splits splits =
+      in_phase(ErrorKind::kData, [&] { return load_splits(config, setup.share, setup.memory); });
   release_cached(Device{});  // of what was split up
   const Shape sample = splits.train.sample_shape();
   const int classes = splits.train.classes;
-  setup.train = std::make_unique<Loader>(
-      std::move(splits.train), LoaderOptions{.batch_size = config.data.batch_size,
-                                             .shuffle = config.data.shuffle,
-                                             .seed = static_cast<std::uint64_t>(config.seed),
-                                             .prefetch = config.data.prefetch,
-                                             .crop_padding = config.data.augment.crop_padding,
-                                             .mirror = config.data.augment.mirror,
-                                             .part = setup.share.rank(),
-                                             .parts = setup.share.size()});
+  const LoaderOptions options{.batch_size = config.data.batch_size,
+                              .shuffle = config.data.shuffle,
+                              .seed = static_cast<std::uint64_t>(config.seed),
+                              .prefetch = config.data.prefetch,
+                              .crop_padding = config.data.augment.crop_padding,
+                              .mirror = config.data.augment.mirror,
+                              .part = setup.share.rank(),
+                              .parts = setup.share.size()};
+  setup.train = in_phase(
+      ErrorKind::kData, [&] { return std::make_unique<Loader>(std::move(splits.train), options); });
   setup.val_images = splits.val.size();
   setup.test_images = splits.test.size();
   if (setup.share.group != nullptr) {

@@ -19,6 +19,7 @@
 #include "experiments/trainer/ranks/lost_note.h"
 #include "experiments/trainer/ranks/shared_training.h"
 #include "experiments/trainer/signals.h"
+#include "framework/error_phase.h"
 #include "framework/io/bytes.h"
 #include "framework/memory/memory.h"
 
@@ -133,7 +134,7 @@ int Trainer::run() {
   const LostNote lost_note(setup_.share.group, folder_);
   forget_check_results();
   try {
-    return run_epochs();
+    return in_phase(ErrorKind::kRun, [&] { return run_epochs(); });
   } catch (const std::exception& error) {
     const auto* ours = dynamic_cast<const Error*>(&error);
     progress_.clear();
@@ -340,6 +341,14 @@ bool Trainer::stops_early() const {
 
 void Trainer::save(const char* name, bool with_optimizer) {
   if (!is_first_process()) return;  // all hold the same
+  Optimizer* const optimizer = with_optimizer ? setup_.optimizer.get() : nullptr;
+  const std::string wrong = not_finite(*setup_.model, optimizer);
+  if (!wrong.empty()) {
+    fail(ErrorKind::kRun, "train",
+         cat("expected finite numbers in all tensors of a checkpoint, got ", wrong, " after step ",
+             state_.step, kept_checkpoint(),
+             "; try a smaller optim.lr, a warm-up or optim.clip_grad_norm"));
+  }
   // The files that the checkpoint counts on reach the disk before it does.
   metrics_->flush_to_disk();
   epochs_->flush_to_disk();
@@ -349,8 +358,8 @@ void Trainer::save(const char* name, bool with_optimizer) {
   folder_.check_owner();
   choices_.write(folder_.path());
   if (with_optimizer) keep_as(folder_.file(kPreviousCheckpoint), folder_.file(name));
-  save_checkpoint(own_path(folder_.path(), name), *setup_.model,
-                  with_optimizer ? setup_.optimizer.get() : nullptr, state_, setup_.config_yaml);
+  save_checkpoint(own_path(folder_.path(), name), *setup_.model, optimizer, state_,
+                  setup_.config_yaml);
 }
 
 std::string Trainer::kept_checkpoint() const {

@@ -26,6 +26,13 @@ constexpr const char* kName = "batch_norm2d";
 
 std::int64_t count_of(const Shape& x) { return x[0] * x[2] * x[3]; }
 
+// The rule of a training step, for every path; "": it takes x.
+std::string refusal_of_one_value(const Shape& x) {
+  if (count_of(x) != 1) return "";
+  return cat("expected more than one value for each channel while training because the ",
+             "variance of one value is 0, got x ", x);
+}
+
 Tensor by_channel(std::int64_t channels, Device device) {
   return Tensor::empty({channels}, DType::f64, device);
 }
@@ -106,10 +113,7 @@ Variable normalise(const Variable& x, const Variable& weight, const Variable& bi
 Variable batch_norm2d(const Variable& x, const Variable& weight, const Variable& bias, double eps,
                       BatchNormStatistics* statistics) {
   check(x.value(), weight.value(), bias.value());
-  CONVSCOPE_CHECK(count_of(x.shape()) != 1, kName,
-                  "expected more than one value for each channel while training because the "
-                  "variance of one value is 0, got x ",
-                  x.shape());
+  CONVSCOPE_CHECK(refusal_of_one_value(x.shape()).empty(), kName, refusal_of_one_value(x.shape()));
   BatchNormStatistics of_batch{.mean = by_channel(x.dim(1), x.device()),
                                .variance = by_channel(x.dim(1), x.device()),
                                .inverse_deviation = {}};
@@ -167,7 +171,14 @@ Shape BatchNorm2d::output_shape(const Shape& input) const {
   return input;
 }
 
+std::string BatchNorm2d::why_not_trained(const Shape& input) const {
+  return refusal_of_one_value(output_shape(input));
+}
+
 int BatchNorm2d::describe(PlanGraph& graph, int x) {
+  if (x == kNoValue) return kNoValue;
+  const std::string why = graph.training() ? why_not_trained(graph.shape(x)) : "";
+  if (!why.empty()) return graph.refuse(why);
   const bool trains = weight_.requires_grad() || bias_.requires_grad();
   return graph.add(std::make_unique<BatchNormOp>(
                        BatchNormFold{weight_, bias_, running_mean_, running_var_, options_.eps},

@@ -20,6 +20,7 @@
 
 #include "framework/kernel_slot.h"
 #include "layers/layer_types.h"
+#include "layers/training_rule.h"
 
 namespace convscope {
 
@@ -46,7 +47,7 @@ CONVSCOPE_API Variable batch_norm2d(const Variable& x, const Variable& weight, c
 CONVSCOPE_API Variable batch_norm2d(const Variable& x, const Variable& weight, const Variable& bias,
                                     const Tensor& mean, const Tensor& variance, double eps);
 
-class CONVSCOPE_API BatchNorm2d final : public Module {
+class CONVSCOPE_API BatchNorm2d final : public Module, public TrainingRule {
  public:
   BatchNorm2d(std::int64_t channels, const BatchNormOptions& options, LayerContext& context);
   std::string kind() const override { return "batch_norm2d"; }
@@ -54,6 +55,7 @@ class CONVSCOPE_API BatchNorm2d final : public Module {
   Variable forward(const Variable& x) override;
   Shape output_shape(const Shape& input) const override;
   int describe(PlanGraph& graph, int x) override;
+  std::string why_not_trained(const Shape& input) const override;
 
  private:
   std::int64_t channels_;

@@ -7,6 +7,8 @@
 
 #include "experiments/run_folder/environment.h"
 #include "experiments/trainer/alarms.h"
+#include "experiments/trainer/checkpoint.h"
+#include "experiments/trainer/data_sizes.h"
 #include "framework/memory/memory.h"
 #include "framework/simd/cpu_isa.h"
 #include "tests/experiments/training_fixture.h"
@@ -103,6 +105,79 @@ TEST(Trainer, keeps_the_last_good_checkpoint_when_a_later_epoch_diverges) {
   EXPECT_EQ(trainer.state().epoch, 1);
   EXPECT_EQ(trainer.state().step, 13);
   for (float weight : weights_of(*again.model)) EXPECT_TRUE(std::isfinite(weight));
+}
+
+// A loss that is finite says nothing of the running statistics: training steps do not read them.
+TEST(Trainer, keeps_the_checkpoint_before_one_with_a_number_that_is_not_finite) {
+  for (const bool tested : {false, true}) {
+    const TemporaryFolder root;
+    TrainingSetup setup = setup_training(parse_config_text(
+        "name: norm\nthreads: 1\n"
+        "data: {set: synthetic_digits, train_size: 64, test_size: 16, batch_size: 16}\n"
+        "layers: [{type: conv2d, out_channels: 4, kernel_size: 3}, {type: batch_norm2d},"
+        " {type: flatten}, {type: linear, out_features: 10}]\n"
+        "train: {epochs: 4, eval_every: 4}\n",
+        "norm.yaml"));
+    if (!tested) setup.test = nullptr;
+    setup.learning_rate = [&model = *setup.model](const SchedulePoint& point) {
+      for (const NamedTensor& buffer : model.buffers()) {
+        if (point.step == 6) buffer.tensor.fill(std::numeric_limits<double>::infinity());
+      }
+      return 0.01;
+    };
+    RunFolder folder = RunFolder::create(root.path(), "norm", 1);
+    const std::string text = error_of([&] { run_quietly(setup, folder); }, ErrorKind::kRun);
+    EXPECT_NE(text.find("got inf in '"), std::string::npos) << text;
+    EXPECT_NE(text.find("after step 8; the last good checkpoint is kept"), std::string::npos)
+        << text;
+    EXPECT_EQ(read_run_status(folder.path()).exit_code, 1);
+    const std::string last = folder.file("ckpt/last.safetensors");
+    EXPECT_EQ(load_checkpoint(last, *setup.model, setup.optimizer.get()).step, 4);
+    EXPECT_EQ(not_finite(*setup.model, setup.optimizer.get()), "");
+    EXPECT_FALSE(std::filesystem::exists(folder.file("ckpt/best.safetensors")));
+  }
+}
+
+TEST(Trainer, names_what_is_not_finite_among_weights_and_the_states_of_the_optimiser) {
+  TrainingSetup setup = small_setup(1);
+  EXPECT_EQ(not_finite(*setup.model, setup.optimizer.get()), "");
+  const OptimState state = setup.optimizer->state().at(1);
+  state.tensor.fill(std::nan(""));
+  EXPECT_EQ(not_finite(*setup.model, nullptr), "");
+  EXPECT_EQ(not_finite(*setup.model, setup.optimizer.get()),
+            "nan in 'optimizer/" + state.name + "'");
+  setup.model->parameters().at(0).variable.value().fill(-std::numeric_limits<double>::infinity());
+  EXPECT_EQ(not_finite(*setup.model, nullptr), "-inf in 'f1.weight'");
+}
+
+TEST(Trainer, refuses_a_last_batch_that_a_layer_cannot_train_on) {
+  const auto setup_of = [](const char* data, const char* plan) {
+    return setup_training(parse_config_text(
+        cat("name: one\nthreads: 1\ndata: {set: synthetic_digits, test_size: 8, ", data, "}\n",
+            "model: {type: resnet18, stem: imagenet, widths: [2, 2, 2, 4]}\n",
+            "train: {epochs: 1, plan: ", plan, "}\n"),
+        "one.yaml"));
+  };
+  const char* const sentence =
+      "[batch_norm2d] expected more than one value for each channel while training because the "
+      "variance of one value is 0, got x [1,4,1,1]";
+  for (const char* plan : {"true", "false"}) {
+    TrainingSetup setup = setup_of("train_size: 5, batch_size: 4", plan);
+    const std::string before = error_of([&] { check_batches(setup); }, ErrorKind::kRun);
+    EXPECT_NE(before.find(sentence), std::string::npos) << before;
+    EXPECT_NE(before.find("'; the last batch of an epoch has 1 of 5 images"), std::string::npos)
+        << before;
+    const TemporaryFolder root;
+    RunFolder folder = RunFolder::create(root.path(), "one", 1);
+    const std::string in_step = error_of([&] { run_quietly(setup, folder); }, ErrorKind::kRun);
+    EXPECT_NE(in_step.find(sentence), std::string::npos) << in_step;
+    EXPECT_EQ(read_run_status(folder.path()).exit_code, 1);
+  }
+  const TrainingSetup ones = setup_of("train_size: 4, batch_size: 1", "true");
+  const std::string text = error_of([&] { check_batches(ones); }, ErrorKind::kRun);
+  EXPECT_NE(text.find("a batch has 1 image;"), std::string::npos) << text;
+  check_batches(setup_of("train_size: 6, batch_size: 4", "true"));
+  check_batches(setup_of("train_size: 4, batch_size: 4", "true"));
 }
 
 TEST(Trainer, warns_in_the_log_of_a_network_that_only_guesses) {

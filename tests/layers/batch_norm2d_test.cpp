@@ -9,6 +9,7 @@
 #include "framework/autograd/gradcheck.h"
 #include "framework/ops/bounded_relu/bounded_relu.h"
 #include "framework/ops/elementwise.h"
+#include "layers/batch_norm2d/batch_norm2d_factors.h"
 #include "layers/batch_norm2d/batch_norm2d_fused.h"
 #include "layers/sparse_rows/row_norm.h"
 #include "tests/layers/layer_cases.h"
@@ -266,6 +267,12 @@ TEST(BatchNorm2d, ErrorsSayWhatDoesNotFit) {
               layer.output_shape({2, 3, 4, 4});
             }),
             "[batch_norm2d] expected x [N,2,H,W], got [2,3,4,4]");
+}
+
+TEST(BatchNorm2d, TheUnbiasedVarianceOfOneValueIsANumber) {
+  EXPECT_EQ(unbiased_by(1), 1);
+  EXPECT_EQ(6 * unbiased_by(3), 9);
+  EXPECT_EQ(6 * unbiased_by(2), 12);
 }
 
 }  // namespace

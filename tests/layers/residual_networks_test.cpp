@@ -7,6 +7,7 @@
 
 #include "framework/ops/elementwise.h"
 #include "framework/ops/softmax_cross_entropy.h"
+#include "layers/plan/step_plan.h"
 #include "layers/residual.h"
 #include "tests/layers/layer_cases.h"
 #include "tests/support/numbers.h"
@@ -100,6 +101,23 @@ TEST(Residual, RefusesABodyThatDoesNotFitTheShortcut) {
   EXPECT_NE(error_of([&] {
               (void)block.output_shape({1, 3, 5, 5});
             }).find("got [1,4,5,5] and [1,3,5,5]"),
+            std::string::npos);
+}
+
+// An addend of one channel would be broadcast by the sum of two tensors.
+TEST(Residual, AddsNoShapesThatWouldHaveToBeBroadcast) {
+  LayerContext context;
+  const auto conv = plain_conv({.in_channels = 1, .out_channels = 4}, "c", context);
+  Residual block({{"c", conv}}, nullptr);
+  const std::string expected = "got [2,4,5,5] and [2,1,5,5]";
+  EXPECT_NE(error_of([&] {
+              (void)block.forward(Variable(Tensor::zeros({2, 1, 5, 5})));
+            }).find(expected),
+            std::string::npos);
+  EXPECT_NE(error_of([&] {
+              std::string why;
+              (void)StepPlan::make(block, {2, 1, 5, 5}, PlanMode::training, &why);
+            }).find(expected),
             std::string::npos);
 }
 

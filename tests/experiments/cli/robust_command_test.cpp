@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // robust_command_test.cpp: the program where something around it is unusual: closed streams, names
-// that are no UTF-8, paths that no system call takes, another process on the same run.
+// that are no UTF-8, paths that no system call takes, another process on the same run, data and
+// configs that no run can use.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "experiments/run_folder/run_folder.h"
+#include "experiments/trainer/checksum.h"
 #include "framework/io/atomic_file.h"
+#include "framework/io/safetensors.h"
 #include "tests/experiments/training_fixture.h"
 #include "tests/support/call_program.h"
 
@@ -127,6 +131,88 @@ TEST_F(Unusual, APipeOfABenchmarkIsReadAndAFolderIsNot) {
     EXPECT_NE(nobody.code, 0) << words;
     EXPECT_EQ(called(words + root.path()).code, 6) << words << called(words + root.path()).err;
   }
+}
+
+std::string big_endian(std::int64_t value) {  // big-endian
+  std::string out;
+  for (int shift = 24; shift >= 0; shift -= 8) out.push_back(static_cast<char>(value >> shift));
+  return out;
+}
+
+// Images of one colour and their labels, as files of MNIST.
+void write_digits(const std::string& folder, const std::string& part, std::int64_t count,
+                  std::int64_t side) {
+  std::filesystem::create_directories(folder);
+  const std::string images = big_endian(0x803) + big_endian(count) + big_endian(side) +
+                             big_endian(side) +
+                             std::string(static_cast<std::size_t>(count * side * side), '\x40');
+  std::string labels = big_endian(0x801) + big_endian(count);
+  for (std::int64_t n = 0; n < count; ++n) labels.push_back(static_cast<char>(n % 10));
+  write_file(folder + "/" + part + "-images-idx3-ubyte", images);
+  write_file(folder + "/" + part + "-labels-idx1-ubyte", labels);
+}
+
+// What stops a run has the exit code of its phase, whatever function noticed it: 3 a config, 4 the
+// data, 1 training and evaluation.
+class ExitCodes : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    write_file(config,
+               "name: small\ndata: {set: synthetic_digits, train_size: 17, test_size: 8, "
+               "batch_size: 16}\nmodel: {type: lenet5}\ntrain: {epochs: 1}\n");
+  }
+  void expect(const std::string& words, int code, const std::string& sentence) const {
+    const auto done = call_program(words);
+    EXPECT_EQ(done.code, code) << words << "\n" << done.err;
+    EXPECT_NE(done.err.find(sentence), std::string::npos) << words << "\n" << done.err;
+  }
+  TemporaryFolder root;
+  const std::string config = root / "small.yaml";
+  const std::string run = "run " + config + " -q -o " + (root / "runs") + " ";
+};
+
+TEST_F(ExitCodes, AMistakeOfTheConfigThatAnOptimiserNotices) {
+  const std::string wrong = " optim.nesterov=true optim.momentum=0";
+  const std::string sentence = "[sgd] expected momentum > 0 and dampening 0 because nesterov is on";
+  expect(run + wrong, 3, sentence);
+  expect("config check " + config + wrong, 3, sentence);
+  EXPECT_FALSE(std::filesystem::exists(root / "runs"));
+}
+
+TEST_F(ExitCodes, DataThatNoRunCanUse) {
+  write_file(config, "name: small\ndata: {set: mnist, batch_size: 4, root: " + (root / "data") +
+                         "}\nmodel: {type: lenet5}\ntrain: {epochs: 1}\n");
+  write_digits(root / "data", "train", 8, 28);
+  write_digits(root / "data", "t10k", 8, 20);
+  expect(run, 4, "expected test images of the size of the training images");
+  write_digits(root / "data", "t10k", 8, 28);
+  write_digits(root / "data", "train", 0, 28);
+  expect(run, 4, "expected at least one training image, got none");
+  EXPECT_FALSE(std::filesystem::exists(root / "runs"));
+}
+
+TEST_F(ExitCodes, ABatchThatALayerCannotTrainOn) {
+  for (const char* plan : {"true", "false"}) {
+    expect(
+        run + "'model={type: resnet18, stem: imagenet, widths: [2, 2, 2, 4]}' train.plan=" + plan,
+        1, "expected more than one value for each channel while training");
+  }
+  EXPECT_FALSE(std::filesystem::exists(root / "runs"));
+}
+
+TEST_F(ExitCodes, AnEvaluationWithoutAFiniteLoss) {
+  ASSERT_EQ(call_program(run + "data.train_size=16").code, 0);
+  const std::string checkpoint = root / "runs/small/latest/ckpt/last.safetensors";
+  SafetensorsFile file = read_safetensors(checkpoint);
+  for (const NamedTensor& one : file.tensors) {
+    if (one.name.ends_with("bias")) one.tensor.fill(std::nan(""));
+  }
+  file.metadata.erase(kChecksumKey);
+  write_safetensors(checkpoint, file.tensors, file.metadata);
+  const auto done = call_program("eval " + (root / "runs/small/latest"));
+  EXPECT_EQ(done.code, 1) << done.err;
+  EXPECT_NE(done.out.find("loss nan"), std::string::npos) << done.out;
+  EXPECT_NE(done.err.find("[eval] expected a finite loss, got nan"), std::string::npos) << done.err;
 }
 
 }  // namespace

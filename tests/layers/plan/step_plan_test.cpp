@@ -16,6 +16,7 @@
 #include "layers/layer_types.h"
 #include "layers/plan/add_op.h"
 #include "layers/sequential.h"
+#include "layers/training_rule.h"
 #include "tests/support/expect_error.h"
 
 namespace convscope {
@@ -128,6 +129,28 @@ TEST(StepPlan, conv_relu_pool_and_linear_layers_give_the_bits_of_the_dynamic_gra
                      conv("c2", 32, 3), layer("relu", "r2"), layer("flatten", "flat"),
                      linear("f1", 20), layer("relu", "r3"), linear("f2", 10)},
                     kImages);
+}
+
+// The network refuses in the words of forward(), and an inference is planned as ever.
+TEST(StepPlan, batch_norm_of_one_value_is_refused_by_every_path) {
+  const Shape one{1, 20, 3, 3};
+  const auto net = network(ending({conv("c1", 24, 3), layer("batch_norm2d", "b1")}), one);
+  std::string why;
+  EXPECT_EQ(StepPlan::make(*net, one, PlanMode::training, &why), nullptr);
+  EXPECT_NE(why.find("expected more than one value for each channel while training"),
+            std::string::npos)
+      << why;
+  EXPECT_NE(why.find("got x [1,24,1,1]"), std::string::npos) << why;
+  EXPECT_ERROR(ErrorKind::kInvalid, why.substr(why.find("expected")),
+               (void)net->forward(Variable(images(one, 0))));
+  const TrainingRefusal refusal = training_refusal(*net, one);
+  EXPECT_EQ(refusal.kind, "batch_norm2d");
+  EXPECT_EQ(refusal.layer, "b1");
+  EXPECT_EQ(refusal.why, why.substr(why.find("expected")));
+  EXPECT_EQ(training_refusal(*net, {2, 20, 3, 3}).why, "");
+  EXPECT_EQ(training_refusal(*net, {1, 20, 4, 3}).why, "");
+  net->eval();
+  EXPECT_NE(StepPlan::make(*net, one, PlanMode::inference, &why), nullptr) << why;
 }
 
 TEST(StepPlan, every_other_layer_does_too) {

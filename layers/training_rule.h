@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// training_rule.h: what a layer asks of the shape of its input in a training step, beyond
+// output_shape(). One rule for every path: forward() and describe() apply it, and a run asks for it
+// before its first step.
+#pragma once
+
+#include <string>
+
+#include "framework/export.h"
+#include "layers/module.h"
+
+namespace convscope {
+
+class CONVSCOPE_API TrainingRule {
+ public:
+  virtual ~TrainingRule() = default;
+  // Returns a sentence that says why no training step takes an input of this shape; "": it does.
+  virtual std::string why_not_trained(const Shape& input) const = 0;
+};
+
+struct TrainingRefusal {
+  std::string kind, layer, why;  // "batch_norm2d", "layer4.0.bn1", a sentence
+};
+
+// Returns the refusal of the first layer that cannot train on batches of this shape; where all
+// layers can, `why` is empty.
+inline TrainingRefusal training_refusal(Module& model, const Shape& input) {
+  TrainingRefusal out;
+  const Module* refuses = nullptr;
+  model.walk(input, [&](Module& module, const Shape& shape) {
+    const auto* const rule = dynamic_cast<const TrainingRule*>(&module);
+    if (rule == nullptr || refuses != nullptr) return;
+    out.why = rule->why_not_trained(shape);
+    if (!out.why.empty()) refuses = &module;
+  });
+  if (refuses == nullptr) return out;
+  out.kind = refuses->kind();
+  for (const NamedModule& part : model.modules()) {
+    if (part.module == refuses) out.layer = part.name;
+  }
+  return out;
+}
+
+}  // namespace convscope
