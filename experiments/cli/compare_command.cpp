@@ -6,22 +6,21 @@
 #include <filesystem>
 
 #include "experiments/cli/command.h"
+#include "experiments/cli/compare/gate_options.h"
 #include "experiments/compare/compare_benches.h"
 #include "experiments/compare/compare_runs.h"
 #include "experiments/compare/comparison_text.h"
 #include "framework/io/atomic_file.h"
-#include "framework/io/clean_text.h"
 
 namespace convscope {
 namespace {
 
-constexpr int kRegression = 7;  // exit code
 constexpr std::size_t kMostSides = 26;
 
 struct CompareArguments {
   std::vector<std::string> sides;
   std::string root = "runs", format = "md", output;
-  double fail_above = 0;
+  GateOptions gate;
 };
 
 CompareResult compared(const CompareArguments& arguments) {
@@ -63,6 +62,7 @@ int compare(const CompareArguments& arguments) {
   if (count < 2 || count > kMostSides) {
     fail_usage("compare", cat("expected 2 to ", kMostSides, " sides to compare, got ", count));
   }
+  check_gate("compare", arguments.gate);
   const CompareResult comparison = compared(arguments);
   for (const std::string& text : comparison.remarks) print_remark("compare: " + text);
   if (arguments.format == "csv") {  // it has no place for them
@@ -78,11 +78,7 @@ int compare(const CompareArguments& arguments) {
   } else {
     write_file(arguments.output, text);
   }
-  if (arguments.fail_above <= 0) return 0;
-  const std::vector<std::string> slower = regressions(comparison, arguments.fail_above);
-  for (const std::string& line : slower)
-    std::fprintf(stderr, "regression: %s\n", clean_text(line).c_str());
-  return slower.empty() ? 0 : kRegression;
+  return pass_gate(comparison, arguments.gate, /*both_ways=*/true);
 }
 
 std::function<int()> declare_compare(CommandLine& app) {
@@ -103,11 +99,7 @@ std::function<int()> declare_compare(CommandLine& app) {
       ->one_of({"md", "csv", "json", "latex"});
   app.add_option("-o,--output", arguments->output, "write to this file, not to stdout")
       ->type_name("FILE");
-  app.add_option("--fail-above", arguments->fail_above,
-                 "end with exit code 7 when a time is longer by more than this factor and by more "
-                 "than noise: a benchmark's row, or a run's step")
-      ->type_name("FACTOR")
-      ->positive();
+  add_gate_options(app, arguments->gate);
   return [arguments] { return compare(*arguments); };
 }
 
@@ -117,7 +109,8 @@ std::function<int()> declare_compare(CommandLine& app) {
 CONVSCOPE_REGISTER_COMMAND(
     "compare",
     {.summary = "in what runs or benchmarks differ, and whether by more than noise",
-     .usage = "compare SIDE SIDE... [-f md|csv|json|latex] [-o FILE] [--fail-above FACTOR]",
+     .usage = "compare SIDE SIDE... [-f md|csv|json|latex] [-o FILE] [--fail-above FACTOR] "
+              "[--require-all]",
      .examples = {"compare dense pruned", "compare runs/sweep/lr-0.1 runs/sweep/lr-0.2 -f latex",
                   "compare before.json after.json --fail-above 1.10",
                   "compare a1.json,a2.json,a3.json b1.json,b2.json,b3.json"},

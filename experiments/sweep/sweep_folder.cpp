@@ -185,7 +185,8 @@ void SweepFolder::write(const std::string& state, const SweepPlan& plan,
                     {"members", members},
                     {"launcher", launcher_},
                     {"job", job_},
-                    {"host", name_of_this_host()}};
+                    {"host", name_of_this_host()},
+                    {"format", "convscope sweep 1"}};
   write_file(path_ + kStateFile, json_text(out));
   write_file(path_ + "/sweep.csv", to_csv(sweep_table(plan, outcomes)));
   write_file(path_ + "/sweep.md", sweep_markdown(plan, outcomes));

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -55,6 +56,7 @@ struct CONVSCOPE_API LadderResult {
   Direction direction = Direction::forward;
   double peak_gflops = 0;  // measured, f32 or bytes as the problem; 0: not known
   std::vector<LadderRow> rows = {};
+  std::optional<double> cores_of_others = {};  // busy with other programs meanwhile
 
   const LadderRow* first() const;    // that was timed, or null
   const LadderRow* fastest() const;  // or null
