@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "experiments/bench/file/bench_file.h"
 #include "experiments/bench/bench_report.h"
+#include "experiments/bench/file/bench_file.h"
 #include "experiments/bench/problem_list.h"
 #include "experiments/cli/command_line.h"
 #include "experiments/config/shipped/shipped_configs.h"

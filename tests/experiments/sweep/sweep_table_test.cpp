@@ -177,9 +177,9 @@ TEST(SweepTable, shows_failed_and_missing_members_and_counts_the_seeds_that_it_h
   EXPECT_EQ(rows[1]["seeds"], 1);
   EXPECT_TRUE(rows[1]["acc_std"].is_null());  // of one value there is no deviation
   outcomes[1] = {};
-  EXPECT_NE(
-      to_csv(sweep_table(small_plan(), outcomes)).find("b,16,,,,,,,,,,,0,,,,missing,,,,,,,,\n"),
-      std::string::npos);
+  EXPECT_NE(to_csv(sweep_table(small_plan(), outcomes))
+                .find("b,16,,,,,,,,,,,0,,,,missing,,,,,,,,,,,,,,,\n"),
+            std::string::npos);
 }
 
 TEST(SweepTable, keeps_the_numbers_of_a_run_that_missed_its_gate) {
