@@ -154,15 +154,16 @@ CompareResult compare_benches(const std::vector<BenchSide>& sides) {
     }
     const auto busy = std::ranges::count(side.rows, true, &TimedRow::disturbed);
     if (busy > 0)
-      busy_sides.push_back(cat(letters.back(), " (", busy, " of ", side.rows.size(), " rows)"));
+      busy_sides.push_back(cat(letters.back(), " (", busy, " of ", side.rows.size(), ")"));
   }
   out.of_several_files =
       std::ranges::all_of(sides, [](const BenchSide& side) { return side.files.size() > 1; });
   out.config = differing(settings);
   out.environment = differing(environments);
   if (!busy_sides.empty()) {
-    out.warnings.push_back(cat("other programs used the cores while ", join(busy_sides, " and "),
-                               " was measured: those times may be too long"));
+    out.warnings.push_back(cat("other programs used the cores while rows of ",
+                               join(busy_sides, " and "),
+                               " were measured: those times may be too long"));
   }
   const std::vector<std::string> of_machines = machine_warnings(letters, environments);
   out.warnings.insert(out.warnings.end(), of_machines.begin(), of_machines.end());
