@@ -5,12 +5,17 @@
 
 #include "experiments/bench/bench_report.h"
 #include "experiments/run_folder/environment.h"
+#include "experiments/run_folder/machine_load.h"
 #include "framework/io/json_text.h"
 
 namespace convscope {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+Json load_json(std::optional<double> others) {
+  return others ? Json(*rounded_load(others)) : Json();
+}
 
 // null where there is no number: not timed, no peer, no ceiling.
 Json number(double value) { return value > 0 && std::isfinite(value) ? Json(value) : Json(); }
@@ -129,6 +134,7 @@ Json rows_json(const ReportedGroups& groups, const BenchReportSettings& settings
     for (const BenchRow& row : group.rows) {
       out.push_back(row_json(group, row, settings));
       if (with_blocks) out.back()["block_medians_ms"] = row.time.block_medians_ms;
+      out.back()["cores_of_others"] = load_json(group.cores_of_others);
     }
   }
   return out;
@@ -168,6 +174,7 @@ std::string bench_json(const ReportedGroups& groups, const BenchReportSettings& 
     if (!group.skipped.empty()) refuse("all", group.skipped);
   }
   const Json out = {{"format", cat("convscope bench ", settings.operation, " 1")},
+                    {"complete", settings.complete},
                     {"machine", machine},
                     {"settings",
                      {{"device", settings.device.str()},
@@ -190,7 +197,8 @@ std::string bench_csv(const ReportedGroups& groups, const BenchReportSettings& s
   // An empty row gives the names, so that a file without rows still has its first line.
   ReportedGroup empty{BenchGroup<Conv2dProblem>{}};
   if (!groups.empty()) empty.facts = groups.front().facts;
-  const Json names = row_json(empty, BenchRow{}, settings);
+  Json names = row_json(empty, BenchRow{}, settings);
+  names["cores_of_others"] = nullptr;
   std::string out;
   for (const auto& [name, value] : names.items()) out += (out.empty() ? "" : ",") + name;
   out += "\n";

@@ -21,6 +21,7 @@ struct BenchReportSettings {
   std::string peer_name, peer_version;  // "" without a peer
   std::optional<CpuCeilings> ceilings;
   const char* operation = "conv2d";  // the layer's
+  bool complete = false;             // every case was measured
 };
 
 // One more number that a layer says of its problem; a column of its own in JSON and CSV.
@@ -43,7 +44,8 @@ struct ReportedGroup : PeerBenchRows {
   // Of a layer that has more to say: these, and of each row how many products it executes for one
   // that counts.
   std::vector<BenchFact> facts = {};
-  std::string remark = {};  // the facts in words, below the head of the table
+  std::optional<double> cores_of_others = {};  // busy with other programs meanwhile
+  std::string remark = {};                     // the facts in words, below the head of the table
 
   template <class Problem>
   ReportedGroup(const BenchGroup<Problem>& group)  // NOLINT: a view

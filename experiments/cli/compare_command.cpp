@@ -7,6 +7,7 @@
 #include <iostream>
 
 #include "experiments/cli/command.h"
+#include "experiments/cli/compare/gate_options.h"
 #include "experiments/compare/compare_benches.h"
 #include "experiments/compare/compare_runs.h"
 #include "experiments/compare/comparison_text.h"
@@ -17,13 +18,12 @@
 namespace convscope {
 namespace {
 
-constexpr int kRegression = 7;  // exit code
 constexpr std::size_t kMostSides = 26;
 
 struct CompareArguments {
   std::vector<std::string> sides;
   std::string root = "runs", format = "md", output;
-  double fail_above = 0;
+  GateOptions gate;
 };
 
 CompareResult compared(const CompareArguments& arguments) {
@@ -66,6 +66,7 @@ int compare(const CompareArguments& arguments) {
     fail_usage("compare", cat("expected 2 to ", kMostSides, " sides to compare, got ", count));
   }
   check_output_files({arguments.output});
+  check_gate("compare", arguments.gate);
   const CompareResult comparison = compared(arguments);
   for (const std::string& text : comparison.remarks) print_remark("compare: " + text);
   if (arguments.format == "csv") {  // it has no place for them
@@ -82,11 +83,7 @@ int compare(const CompareArguments& arguments) {
   } else {
     write_file(arguments.output, text);
   }
-  if (arguments.fail_above <= 0) return 0;
-  const std::vector<std::string> slower = regressions(comparison, arguments.fail_above);
-  for (const std::string& line : slower)
-    std::fprintf(stderr, "regression: %s\n", clean_text(line).c_str());
-  return slower.empty() ? 0 : kRegression;
+  return pass_gate(comparison, arguments.gate, /*both_ways=*/true);
 }
 
 std::function<int()> declare_compare(CommandLine& app) {
@@ -108,11 +105,7 @@ std::function<int()> declare_compare(CommandLine& app) {
   app.add_option("-o,--output", arguments->output, "write to this file, not to stdout")
       ->type_name("FILE")
       ->output_file();
-  app.add_option("--fail-above", arguments->fail_above,
-                 "end with exit code 7 when a time is longer by more than this factor and by more "
-                 "than noise: a benchmark's row, or a run's step")
-      ->type_name("FACTOR")
-      ->positive();
+  add_gate_options(app, arguments->gate);
   return [arguments] { return compare(*arguments); };
 }
 
@@ -122,7 +115,8 @@ std::function<int()> declare_compare(CommandLine& app) {
 CONVSCOPE_REGISTER_COMMAND(
     "compare",
     {.summary = "in what runs or benchmarks differ, and whether by more than noise",
-     .usage = "compare SIDE SIDE... [-f md|csv|json|latex] [-o FILE] [--fail-above FACTOR]",
+     .usage = "compare SIDE SIDE... [-f md|csv|json|latex] [-o FILE] [--fail-above FACTOR] "
+              "[--require-all]",
      .examples = {"compare runs/synthetic_sweep/dense--batch_size-64 "
                   "runs/synthetic_sweep/pruned--batch_size-64",
                   "compare quickstart pruned -f latex",

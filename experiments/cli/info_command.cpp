@@ -74,6 +74,7 @@ std::string gpu_ceilings_text(const GpuCeilings& gpu) {
 
 Json facts() {
   Json out = Json::parse(environment_json({}));
+  out["format"] = "convscope info 1";
   out.erase("arguments");
   out.erase("started");
   const auto ceilings = remembered_cpu_ceilings();

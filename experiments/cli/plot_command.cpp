@@ -184,7 +184,7 @@ int plot_files(const PlotArguments& arguments, const Set& set,
   write_figures(arguments, remarks, drawn, given, folder);
   if (wants_page(arguments)) {
     write(arguments.html.empty() ? folder / "report.html" : fs::path(arguments.html),
-          html_report(first.stem().string(), set, drawn));
+          html_report(set, drawn));
   }
   return 0;
 }

@@ -7,8 +7,11 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "experiments/bench/ladder/ladder_report.h"
 #include "experiments/bench/statistics.h"
+#include "experiments/run_folder/machine_load.h"
 #include "framework/io/bytes.h"
+#include "framework/io/json_format.h"
 
 namespace convscope {
 namespace {
@@ -64,9 +67,36 @@ std::string kind_of(const Json& json, const std::string& file) {
   broken(file, cat("whose format is '", format, "'"));
 }
 
+// Files of the earliest versions have none.
+void check_format(const Json& json, const std::string& file) {
+  const std::string format = text_of(child(json, "format"));
+  if (format == "-") return;
+  Names known = {kLadderFormat};
+  for (const char* what : {"conv2d", "deform_conv2d", "sparse_conv", "net", "sparse_net"}) {
+    known.push_back(cat("convscope bench ", what, " 1"));
+  }
+  const std::string problem = format_problem(format, known);
+  if (!problem.empty()) broken(file, cat("which has ", problem));
+}
+
+std::optional<double> number_of(const Json& value) {
+  return value.is_number() ? std::optional(value.get<double>()) : std::nullopt;
+}
+
+// 0 when it is no sensible number of threads or cores.
+int count_of(const Json& value) {
+  const double number = number_of(value).value_or(0);
+  return number >= 1 && number <= 1e6 ? static_cast<int>(number) : 0;
+}
+
 class Reader {
  public:
-  explicit Reader(BenchSide& side) : side_(side) {}
+  Reader(BenchSide& side, const Json& machine)
+      : side_(side), others_(number_of(child(machine, "cores_of_others"))) {
+    cores_ = count_of(child(machine, "cores"));
+    if (cores_ == 0) cores_ = count_of(child(child(machine, "ceilings"), "cores"));
+    threads_ = count_of(child(machine, "threads"));
+  }
 
   // `around`: what the row takes its missing keys from, then the settings of the file.
   void add(const Json& row, const Json& around, const Json& settings) {
@@ -88,6 +118,7 @@ class Reader {
       const double time = time_of(value);
       if (time > 0 && out.blocks_ms.size() < kMostBlocks) out.blocks_ms.push_back(time);
     }
+    out.disturbed = disturbed(row, around, settings);
     const auto same = std::ranges::find(side_.rows, out.key, &TimedRow::key);
     if (same == side_.rows.end()) {
       side_.rows.push_back(std::move(out));
@@ -97,19 +128,34 @@ class Reader {
   }
 
  private:
+  // While the row was measured, or its ladder; of older files while all of them were.
+  bool disturbed(const Json& row, const Json& around, const Json& settings) const {
+    const Json* device = &child(row, "device");
+    if (device->is_null()) device = &child(settings, "device");
+    const int own = count_of(child(row, "threads"));
+    const int threads = text_of(*device).starts_with("cuda") ? 1 : own > 0 ? own : threads_;
+    std::optional<double> others = number_of(child(row, "cores_of_others"));
+    if (!others) others = number_of(child(around, "cores_of_others"));
+    return is_disturbed(others ? others : others_, threads, cores_);
+  }
+
   BenchSide& side_;
+  std::optional<double> others_;
+  int cores_ = 0, threads_ = 0;
 };
 
 BenchSide side_of_file(const std::string& file) {
   const Json json = Json::parse(read_text(file, kMostBytes), nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) broken(file, "which is no JSON object");
+  check_format(json, file);
   BenchSide side;
   side.given = file;
   side.files = {file};
   side.kind = kind_of(json, file);
   side.key_names = keys_of(side.kind);
+  side.complete = child(json, "complete") != Json(false);
   const Json& settings = child(json, "settings");
-  Reader reader(side);
+  Reader reader(side, child(json, "machine"));
   for (const Json& row : child(json, "rows")) reader.add(row, Json(), settings);
   for (const Json& ladder : child(json, "ladders")) {
     for (const Json& row : child(ladder, "rungs")) reader.add(row, ladder, settings);
@@ -131,11 +177,24 @@ void merge(BenchSide& side, const BenchSide& more) {
   }
   side.files.push_back(more.given);
   side.not_timed += more.not_timed;
-  side.not_timed += std::erase_if(side.rows, [&](const TimedRow& row) {
-    return std::ranges::count(more.rows, row.key, &TimedRow::key) == 0;
-  });
+  side.complete = side.complete && more.complete;
+  const auto lacks = [](const BenchSide& one, const TimedRow& row) {
+    return std::ranges::count(one.rows, row.key, &TimedRow::key) == 0;
+  };
+  const auto drop = [&](const TimedRow& row) {
+    if (std::ranges::count(side.dropped, row.key) == 0) side.dropped.push_back(row.key);
+  };
+  for (const TimedRow& row : more.rows) {
+    if (lacks(side, row)) drop(row);
+  }
+  for (const TimedRow& row : side.rows) {
+    if (lacks(more, row)) drop(row);
+  }
+  std::erase_if(side.rows, [&](const TimedRow& row) { return lacks(more, row); });
   for (TimedRow& row : side.rows) {
-    row.files_ms.push_back(std::ranges::find(more.rows, row.key, &TimedRow::key)->median_ms);
+    const TimedRow& same = *std::ranges::find(more.rows, row.key, &TimedRow::key);
+    row.files_ms.push_back(same.median_ms);
+    row.disturbed = row.disturbed || same.disturbed;
   }
   for (const auto& [key, values] : more.settings) {
     for (const std::string& value : values) add_fact(side.settings, key, value);

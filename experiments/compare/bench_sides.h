@@ -17,6 +17,7 @@ struct TimedRow {
   double p10_ms = 0, p90_ms = 0;  // 0: not in the file
   std::vector<double> blocks_ms;  // medians of blocks of samples; empty in older files
   std::vector<double> files_ms;   // the medians of several files; median_ms is their geometric mean
+  bool disturbed = false;         // other programs kept the cores busy
 };
 
 struct BenchSide {
@@ -25,7 +26,9 @@ struct BenchSide {
   std::vector<std::string> key_names;
   std::vector<TimedRow> rows;  // one for each key, the last in the file
   Facts settings, environment;
-  std::size_t not_timed = 0;  // rows that were left out or wrong, or that one of the files lacks
+  std::size_t not_timed = 0;                      // rows that were left out or wrong
+  std::vector<std::vector<std::string>> dropped;  // keys that one of several files lacks
+  bool complete = true;                           // false: a benchmark that did not end
 };
 
 // "a.json", or the files of several calls of one program: "a1.json,a2.json".

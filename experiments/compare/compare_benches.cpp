@@ -33,7 +33,8 @@ BenchResult result_of(const TimedRow& first, const TimedRow& other, std::size_t 
                   .high = kNan,
                   .p = kNan,
                   .p_adjusted = kNan,
-                  .outcome = Outcome::one_value};
+                  .outcome = Outcome::one_value,
+                  .disturbed = first.disturbed || other.disturbed};
   if (std::min(first.files_ms.size(), other.files_ms.size()) >= 2) {
     const MeanStd a = logarithms(first.files_ms), b = logarithms(other.files_ms);
     if (a.std == 0 && b.std == 0) return out;  // copies of one file
@@ -93,11 +94,32 @@ void judge(std::vector<BenchResult>& rows) {
 
 }  // namespace
 
+namespace {
+
+// What only one side has, the first first; a row that only some files of a side have is none of it.
+void add_unmatched(CompareResult& out, const BenchSide& first, const BenchSide& other,
+                   std::size_t side) {
+  const auto add = [&](const BenchSide& mine, const BenchSide& its, bool only_first) {
+    std::vector<std::vector<std::string>> keys = mine.dropped;
+    for (const TimedRow& row : mine.rows) keys.push_back(row.key);
+    for (std::vector<std::string>& key : keys) {
+      if (std::ranges::count(its.rows, key, &TimedRow::key) > 0) continue;
+      const auto same = [&](const UnmatchedRow& row) { return row.side == side && row.key == key; };
+      if (std::ranges::any_of(out.unmatched, same)) continue;  // both sides have dropped it
+      out.unmatched.push_back({.key = std::move(key), .side = side, .only_first = only_first});
+    }
+  };
+  add(first, other, true);
+  add(other, first, false);
+}
+
+}  // namespace
+
 CompareResult compare_benches(const std::vector<BenchSide>& sides) {
   CompareResult out;
   out.of_benchmarks = true;
   std::vector<const Facts*> settings, environments;
-  std::vector<std::string> letters;
+  std::vector<std::string> letters, busy_sides;
   const BenchSide& first = sides.at(0);
   out.key_names = first.key_names;
   for (std::size_t i = 0; i < sides.size(); ++i) {
@@ -113,19 +135,38 @@ CompareResult compare_benches(const std::vector<BenchSide>& sides) {
                          .text = cat(side.rows.size(), side.rows.size() == 1 ? " row" : " rows",
                                      side.files.size() > 1 ? cat(", ", side.files.size(), " files")
                                                            : std::string()),
-                         .files = side.files});
+                         .files = side.files,
+                         .complete = side.complete});
     settings.push_back(&side.settings);
     environments.push_back(&side.environment);
     if (side.not_timed > 0) {
-      out.remarks.push_back(
-          cat(side.given, ": ", side.not_timed, " rows were not timed, or not in all files"));
+      out.remarks.push_back(cat(side.given, ": ", side.not_timed,
+                                side.not_timed == 1 ? " row was" : " rows were", " not timed"));
     }
+    if (!side.dropped.empty()) {
+      out.remarks.push_back(cat(side.given, ": ", side.dropped.size(),
+                                side.dropped.size() == 1 ? " row is" : " rows are",
+                                " not in all of its files"));
+    }
+    if (!side.complete) {
+      out.warnings.push_back(cat(letters.back(), " was not finished (", side.given,
+                                 "): it holds the rows that were measured until then"));
+    }
+    const auto busy = std::ranges::count(side.rows, true, &TimedRow::disturbed);
+    if (busy > 0)
+      busy_sides.push_back(cat(letters.back(), " (", busy, " of ", side.rows.size(), ")"));
   }
   out.of_several_files =
       std::ranges::all_of(sides, [](const BenchSide& side) { return side.files.size() > 1; });
   out.config = differing(settings);
   out.environment = differing(environments);
-  out.warnings = machine_warnings(letters, environments);
+  if (!busy_sides.empty()) {
+    out.warnings.push_back(cat("other programs used the cores while rows of ",
+                               join(busy_sides, " and "),
+                               " were measured: those times may be too long"));
+  }
+  const std::vector<std::string> of_machines = machine_warnings(letters, environments);
+  out.warnings.insert(out.warnings.end(), of_machines.begin(), of_machines.end());
   for (std::size_t i = 1; i < sides.size(); ++i) {
     std::size_t shared = 0;
     for (const TimedRow& row : first.rows) {
@@ -134,6 +175,7 @@ CompareResult compare_benches(const std::vector<BenchSide>& sides) {
       out.rows.push_back(result_of(row, *same, i));
       ++shared;
     }
+    add_unmatched(out, first, sides[i], i);
     if (shared == 0) refuse_nothing_in_common(first, sides[i]);
     const std::size_t mine = first.rows.size() - shared, its = sides[i].rows.size() - shared;
     if (mine + its > 0) {

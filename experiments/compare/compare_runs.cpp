@@ -193,6 +193,18 @@ CompareResult compare_runs(const std::vector<RunSide>& sides) {
     out.warnings.push_back(cat(letters[i], ": ", unfinished, " of ", sides[i].runs.size(),
                                " runs are not done, their numbers are those of the last epoch"));
   }
+  const auto is_disturbed = [](const RunSide& side) {
+    return std::ranges::any_of(side.runs,
+                               [](const RunRow& run) { return run.summary.disturbed(); });
+  };
+  std::vector<std::string> busy;
+  for (std::size_t i = 0; i < sides.size(); ++i) {
+    if (is_disturbed(sides[i])) busy.push_back(letters[i]);
+  }
+  if (!busy.empty()) {
+    out.warnings.push_back(cat("other programs used the cores while runs of ", join(busy, " and "),
+                               " trained: their times may be too long"));
+  }
   for (const Metric& metric : kMetrics) {
     const MeanStd first = values_of(sides[0], metric.name);
     std::vector<MetricResult> results;
@@ -200,6 +212,7 @@ CompareResult compare_runs(const std::vector<RunSide>& sides) {
       const MeanStd other = values_of(sides[i], metric.name);
       if (first.count == 0 || other.count == 0) continue;
       results.push_back(result_of(metric, first, other, i));
+      results.back().disturbed = is_disturbed(sides[0]) || is_disturbed(sides[i]);
     }
     judge(results, metric);
     out.metrics.insert(out.metrics.end(), results.begin(), results.end());

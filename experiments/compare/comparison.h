@@ -27,6 +27,7 @@ CONVSCOPE_API std::string text_of(Outcome outcome);
 struct ComparedSide {
   std::string letter, given, text;  // text: "3 runs, seeds 1, 2, 3"
   std::vector<std::string> files;   // its runs, or its file
+  bool complete = true;             // false: a benchmark's file that was not finished
 };
 
 // One metric of runs, side `side` against side 0; NaN: there is no such number.
@@ -39,6 +40,7 @@ struct MetricResult {
   double low = 0, high = 0;            // 95 % confidence interval of the difference
   double p = 0, p_adjusted = 0;        // adjusted: Holm over the sides, where there are several
   Outcome outcome = Outcome::noise;
+  bool disturbed = false;  // other programs kept the cores busy on one of both sides
 };
 
 // One row of benchmarks that both sides have.
@@ -49,6 +51,14 @@ struct BenchResult {
   double low = 0, high = 0;                      // 95 % confidence interval of the ratio
   double p = 0, p_adjusted = 0;                  // adjusted: Holm over all rows and sides
   Outcome outcome = Outcome::noise;
+  bool disturbed = false;  // other programs kept the cores busy on one of both sides
+};
+
+// A row that only one of two sides has: side `side`, or side 0 where `side` lacks it.
+struct UnmatchedRow {
+  std::vector<std::string> key;
+  std::size_t side = 1;
+  bool only_first = true;  // it stands in side 0 alone
 };
 
 struct CompareResult {
@@ -61,10 +71,20 @@ struct CompareResult {
   std::vector<MetricResult> metrics;
   std::vector<std::string> key_names;
   std::vector<BenchResult> rows;
+  std::vector<UnmatchedRow> unmatched;
 };
 
-// Those whose time is longer by more than this factor and more than noise explains; where nothing
-// is known about noise, the factor decides. Of runs, the time of a step.
-CONVSCOPE_API std::vector<std::string> regressions(const CompareResult& comparison, double factor);
+// What `--fail-above` says, a sentence each. A time counts when it is longer by more than the
+// factor and more than noise explains; where nothing is known about noise, the factor decides. Of
+// runs, the time of a step.
+struct Gate {
+  std::vector<std::string> slower;
+  std::vector<std::string> undecided;  // slower, but the machine was busy on one of both sides
+  std::vector<std::string> missing;    // what one side has and the other lacks, unfinished files
+  // 7: something is slower or missing; 9: only undecided; 0: neither.
+  CONVSCOPE_API int exit_code() const;
+};
+// `both_ways`: rows that side 0 lacks are missing too; else they are new.
+CONVSCOPE_API Gate gate_of(const CompareResult& comparison, double factor, bool both_ways = true);
 
 }  // namespace convscope

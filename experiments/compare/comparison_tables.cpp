@@ -87,9 +87,10 @@ TextTable row_table(const CompareResult& comparison, std::size_t side) {
     cells.insert(cells.end(), {TableCell(row.first_ms), TableCell(row.other_ms),
                                TableCell(ratio_text(row.ratio)),
                                interval(row.low, row.high, ratio_text), p_cell(row.p_adjusted),
-                               TableCell(row.outcome == Outcome::better  ? std::string("faster")
-                                         : row.outcome == Outcome::worse ? std::string("slower")
-                                                                         : text_of(row.outcome))});
+                               TableCell(cat(row.outcome == Outcome::better  ? "faster"
+                                             : row.outcome == Outcome::worse ? "slower"
+                                                                             : text_of(row.outcome),
+                                             row.disturbed ? " (busy)" : ""))});
   }
   return table;
 }
@@ -130,8 +131,8 @@ TextTable all_results(const CompareResult& comparison) {
   if (comparison.of_benchmarks) {
     table.columns = {{"side"}};
     for (const std::string& name : comparison.key_names) table.columns.push_back({name});
-    for (const char* name :
-         {"first_ms", "ms", "ratio", "ratio_low", "ratio_high", "p", "p_holm", "outcome"}) {
+    for (const char* name : {"first_ms", "ms", "ratio", "ratio_low", "ratio_high", "p", "p_holm",
+                             "outcome", "disturbed"}) {
       table.columns.push_back({name});
     }
     for (const BenchResult& row : comparison.rows) {
@@ -143,19 +144,22 @@ TextTable all_results(const CompareResult& comparison) {
         cells.push_back(number(value));
       }
       cells.emplace_back(text_of(row.outcome));
+      cells.emplace_back(row.disturbed);
     }
     return table;
   }
   table.columns = {{"side"},           {"metric"}, {"unit"},         {"first_n"},
                    {"first", 6, true}, {"n"},      {"mean", 6, true}};
-  for (const char* name : {"difference", "percent", "low", "high", "p", "p_holm", "outcome"}) {
+  for (const char* name :
+       {"difference", "percent", "low", "high", "p", "p_holm", "outcome", "disturbed"}) {
     table.columns.push_back({name});
   }
   for (const MetricResult& result : comparison.metrics) {
     table.rows.push_back({letter(result.side), result.metric, result.unit, result.first.count,
                           result.first, result.other.count, result.other, number(result.difference),
                           number(result.percent), number(result.low), number(result.high),
-                          number(result.p), number(result.p_adjusted), text_of(result.outcome)});
+                          number(result.p), number(result.p_adjusted), text_of(result.outcome),
+                          result.disturbed});
   }
   return table;
 }

@@ -70,6 +70,9 @@ std::vector<std::string> meanings(const CompareResult& comparison) {
           "without p: the file has no block_medians_ms; faster, slower: the middle 80 % of the "
           "samples do not overlap");
     }
+    if (std::ranges::any_of(comparison.rows, &BenchResult::disturbed)) {
+      out.push_back("busy: other programs used the cores while one of both was measured");
+    }
     if (any_unknown(comparison.rows)) out.push_back("unknown: the files say nothing about noise");
     if (!comparison.of_several_files) {
       out.push_back(
@@ -141,7 +144,8 @@ std::string comparison_json(const CompareResult& comparison) {
   for (const ComparedSide& side : comparison.sides) {
     sides.push_back({{"side", side.letter},
                      {"given", side.given},
-                     {comparison.of_benchmarks ? "files" : "runs", side.files}});
+                     {comparison.of_benchmarks ? "files" : "runs", side.files},
+                     {"complete", side.complete}});
   }
   for (std::size_t side = 1; comparison.of_benchmarks && side < sides.size(); ++side) {
     const BenchTotal total = total_of(comparison, side);
@@ -161,7 +165,16 @@ std::string comparison_json(const CompareResult& comparison) {
               {"warnings", comparison.warnings},
               {"remarks", comparison.remarks},
               {"results", Json::parse(to_json(all_results(comparison)))}};
-  if (comparison.of_benchmarks) out["totals"] = totals;
+  if (comparison.of_benchmarks) {
+    out["totals"] = totals;
+    out["unmatched"] = Json::array();
+    for (const UnmatchedRow& row : comparison.unmatched) {
+      out["unmatched"].push_back(
+          {{"key", row.key},
+           {"in", comparison.sides[row.only_first ? 0 : row.side].letter},
+           {"not_in", comparison.sides[row.only_first ? row.side : 0].letter}});
+    }
+  }
   return json_text(out);
 }
 

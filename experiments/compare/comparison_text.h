@@ -14,7 +14,7 @@ CONVSCOPE_API std::string comparison_markdown(const CompareResult& comparison);
 CONVSCOPE_API std::string comparison_csv(const CompareResult& comparison);
 // The tables of results, what was compared in comments.
 CONVSCOPE_API std::string comparison_latex(const CompareResult& comparison);
-// {"format", "kind", "sides", "config", "environment", "warnings", "results", "totals"}
+// experiments/schema/compare.schema.json
 CONVSCOPE_API std::string comparison_json(const CompareResult& comparison);
 
 }  // namespace convscope

@@ -30,7 +30,7 @@ std::string values_of(const Facts& side, const std::string& key) {
 
 // Of no use in a comparison: different in every call, or measured and therefore never the same.
 bool is_left_out(const std::string& path) {
-  for (const char* key : {"started", "arguments", "cuda.reason", "project.path"}) {
+  for (const char* key : {"started", "arguments", "cuda.reason", "project.path", "format"}) {
     if (path == key || path.starts_with(std::string(key) + ".")) return true;
   }
   return path.starts_with("ceilings.") || path.ends_with(".free_bytes");

@@ -86,6 +86,7 @@ std::string explanation_json(const Explanation& explanation,
   for (const ExplainedLayer* layer : layers) all["convolutions"].push_back(json_of(*layer));
   for (const ExplainedStep& step : explanation.steps) all["steps"].push_back(json_of(step));
   all["plugins"] = explanation.config.plugins;
+  all["format"] = "convscope explain 1";
   return json_text(all);
 }
 

@@ -12,6 +12,7 @@
 
 #include "framework/check.h"
 #include "framework/io/bytes.h"
+#include "framework/io/json_format.h"
 #include "framework/registry.h"
 #include "layers/dispatch/card.h"
 
@@ -102,11 +103,18 @@ class Reader {
     file_ = file;
     const Json json = Json::parse(text_of_file(file), nullptr, false);
     if (json.is_discarded()) broken(file, "text that is not JSON");
+    check_format(json);
     if (!json.is_object() || !child(json, "rows").is_array()) {
       broken(file, "JSON without a list named rows");
     }
     if (child(json, "rows").empty()) {
       broken(file, "no row, so nothing was measured in it");
+    }
+    set_.heads.push_back(bench_head(file, text_at(json, "format"),
+                                    child(json, "complete") != Json(false),
+                                    child(json, "machine").dump(), child(json, "settings").dump()));
+    for (const std::string& warning : set_.heads.back().warnings()) {
+      set_.remarks.push_back(warning);
     }
     std::size_t again = 0, number = 0;
     for (const Json& row : json["rows"]) again += add_row(json, row, ++number) ? 0 : 1;
@@ -118,6 +126,17 @@ class Reader {
   }
 
  private:
+  // Files of earliest versions have none.
+  void check_format(const Json& json) const {
+    const std::string format = text_at(json, "format");
+    const std::string problem =
+        format.empty()
+            ? ""
+            : format_problem(format, {"convscope bench conv2d 1", "convscope bench deform_conv2d 1",
+                                      "convscope bench sparse_conv 1"});
+    if (!problem.empty()) broken(file_, problem);
+  }
+
   // False when it takes the place of an earlier one.
   bool add_row(const Json& json, const Json& row, std::size_t number) {
     const auto need = [&](bool there, const char* what) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "experiments/bench/sparse/cloud_problem.h"
+#include "experiments/report/bench_head.h"
 #include "framework/machine/ceilings.h"
 #include "layers/deform_conv2d/problem.h"
 
@@ -81,7 +82,8 @@ struct CONVSCOPE_API BenchSet {
   std::vector<std::string> names;  // of the problems, short: "64×56×56 → 64, 3×3"
   std::vector<BenchedRow> rows;
   std::vector<BenchedRefusal> refusals;
-  std::vector<std::string> remarks;  // "b.json: 3 rows were measured again"
+  std::vector<std::string> remarks;   // "b.json: 3 rows were measured again"
+  std::vector<BenchHead> heads = {};  // of each file
 
   // The row, or null.
   const BenchedRow* find(const BenchPart& part, std::size_t problem,

@@ -4,15 +4,15 @@
 
 #include <nlohmann/json.hpp>
 
+#include "experiments/bench/ladder/ladder_report.h"
 #include "framework/check.h"
 #include "framework/io/bytes.h"
+#include "framework/io/json_format.h"
 
 namespace convscope {
 namespace {
 
 using Json = nlohmann::json;
-
-constexpr std::string_view kFormat = "convscope bench conv2d ladder";
 
 std::string text_at(const Json& json, const char* name) {
   const auto at = json.find(name);
@@ -32,7 +32,9 @@ Json parsed(const std::string& file) {
 }
 
 bool is_ladder(const Json& json) {
-  return json.is_object() && text_at(json, "format").starts_with(kFormat);
+  if (!json.is_object()) return false;
+  const std::string format = text_at(json, "format");
+  return format == kLadderFormat || is_other_version(format, kLadderFormat);
 }
 
 [[noreturn]] void broken(const std::string& file, const std::string& got) {
@@ -62,6 +64,11 @@ LadderSet read_ladders(const std::vector<std::string>& files) {
   for (const std::string& file : files) {
     const Json json = parsed(file);
     if (!is_ladder(json)) broken(file, "another format; draw it by itself");
+    const std::string problem = format_problem(text_at(json, "format"), {kLadderFormat});
+    if (!problem.empty()) broken(file, problem);
+    set.heads.push_back(
+        bench_head(file, text_at(json, "format"), part_of(json, "complete") != Json(false),
+                   part_of(json, "machine").dump(), part_of(json, "settings").dump()));
     const Json machine = part_of(json, "machine");
     const Json settings = part_of(json, "settings");
     const std::string cpu = text_at(machine, "cpu");

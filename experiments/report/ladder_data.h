@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "framework/export.h"
+#include "experiments/report/bench_head.h"
 
 namespace convscope {
 
@@ -26,6 +26,7 @@ struct MeasuredLadder {
 
 struct LadderSet {
   std::vector<MeasuredLadder> ladders;
+  std::vector<BenchHead> heads = {};  // of each file
 };
 
 // Says whether the file is one of these. False for what cannot be read: another reader says why.

@@ -85,8 +85,24 @@ std::string spread_note(const std::vector<const RunGroup*>& groups) {
   const bool any = std::any_of(groups.begin(), groups.end(),
                                [](const RunGroup* group) { return group->runs.size() > 1; });
   return any ? "n: runs that differ in the seed only; their mean, and \xC2\xB1 one standard "
-               "deviation of the sample as band or error bar"
+               "deviation of the sample as band or error bar; of times their median, and \xC2\xB1 "
+               "the median distance from it"
              : "";
+}
+
+std::string name_with_load(const RunGroup& group) {
+  return name_with_count(group) + (group.disturbed() > 0 ? "*" : "");
+}
+
+std::string load_note(const std::vector<const RunGroup*>& groups) {
+  std::size_t disturbed = 0, runs = 0;
+  for (const RunGroup* group : groups) {
+    disturbed += group->disturbed();
+    runs += group->runs.size();
+  }
+  if (disturbed == 0) return "";
+  return cat("*: other programs used the cores in ", disturbed, " of ", runs,
+             runs == 1 ? " run" : " runs", ", whose times may be too long");
 }
 
 std::string runs_text(const std::vector<const RunGroup*>& groups) {

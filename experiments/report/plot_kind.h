@@ -61,8 +61,12 @@ CONVSCOPE_API DrawnPlots draw_plots(const LadderSet& set,
 std::string name_with_count(const RunGroup& group);  // "lenet (n=3)"
 // "1.2 ± 0.1"; "-" for no value.
 std::string spread_text(const Spread& spread);
-// About means and error bars, or "" when each group is one run.
+// About means, medians and error bars, or "" when each group is one run.
 std::string spread_note(const std::vector<const RunGroup*>& groups);
+// name_with_count(), with an asterisk where a run was disturbed: for figures of times.
+std::string name_with_load(const RunGroup& group);
+// What the asterisk means; "" without one.
+std::string load_note(const std::vector<const RunGroup*>& groups);
 std::string runs_text(const std::vector<const RunGroup*>& groups);  // "4 configs, 9 runs"
 
 }  // namespace convscope

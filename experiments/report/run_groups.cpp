@@ -121,8 +121,8 @@ Spread spread_of(const std::vector<double>& values) {
     if (std::isfinite(value)) finite.push_back(value);
   }
   Spread out = mean_std(finite);
-  if (finite.empty()) out.mean = std::numeric_limits<double>::quiet_NaN();
-  if (out.std < 1e-12 * std::abs(out.mean)) out.std = 0;  // equal values, rounded
+  if (finite.empty()) out.mean = out.median = std::numeric_limits<double>::quiet_NaN();
+  if (out.std < 1e-12 * std::abs(out.mean)) out.std = out.mad = 0;  // equal values, rounded
   return out;
 }
 
@@ -136,6 +136,15 @@ Spread RunGroup::of_summary(const std::function<double(const RunSummary&)>& valu
   return of([&](const RunData& run) {
     return run.summary ? value(*run.summary) : std::numeric_limits<double>::quiet_NaN();
   });
+}
+
+Spread RunGroup::of_time(const std::function<double(const RunSummary&)>& value) const {
+  return as_median(of_summary(value));
+}
+
+std::size_t RunGroup::disturbed() const {
+  return static_cast<std::size_t>(std::ranges::count_if(
+      runs, [](const RunData& run) { return run.summary && run.summary->disturbed(); }));
 }
 
 RunSet group_runs(std::vector<RunData> runs) {

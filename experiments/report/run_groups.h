@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // run_groups.h: runs that differ in nothing but their seed, taken together as mean and standard
-// deviation.
+// deviation, of times as median and median distance.
 #pragma once
 
 #include <functional>
@@ -23,6 +23,9 @@ struct CONVSCOPE_API RunGroup {
   Spread of(const std::function<double(const RunData&)>& value) const;
   // A quantity of the summary; runs without one do not count.
   Spread of_summary(const std::function<double(const RunSummary&)>& value) const;
+  // The same of a time: median and median distance, which one disturbed run does not move.
+  Spread of_time(const std::function<double(const RunSummary&)>& value) const;
+  std::size_t disturbed() const;  // runs beside which other programs used the cores
 };
 
 struct RunSet {

@@ -120,6 +120,12 @@ Names chosen_columns(const ReportQuery& query, const std::vector<RunRow>& rows) 
   return out;
 }
 
+std::string load_remark(std::int64_t disturbed, std::size_t runs) {
+  return cat("report: other programs used the cores in ", disturbed, " of ", runs,
+             runs == 1 ? " run" : " runs",
+             " (column busy), whose times may be too long; --filter busy!=yes leaves them out");
+}
+
 TextTable grouped_table(const ReportQuery& query, const std::vector<RunRow>& rows,
                         const Names& columns, Names& remarks) {
   GroupedRuns groups = group_rows(rows, query.group, columns);
@@ -132,6 +138,7 @@ TextTable grouped_table(const ReportQuery& query, const std::vector<RunRow>& row
                           groups.unfinished == 1 ? " run that counts is" : " runs that count are",
                           " not done; --filter state=DONE leaves them out"));
   }
+  if (groups.disturbed > 0) remarks.push_back(load_remark(groups.disturbed, rows.size()));
   if (!query.sort.empty()) sort_table(groups.table, query.sort, query.descending);
   return groups.table;
 }
@@ -161,7 +168,11 @@ std::string readable(const ReportQuery& query, TextTable table, const Names& swe
   for (const TextTable::Column& column : table.columns) names.push_back(column.name);
   std::string legend = run_legend(names);
   if (std::ranges::any_of(table.columns, &TextTable::Column::is_mean)) {
-    legend += "- n: runs in the group; ±: standard deviation (n - 1) over them\n";
+    const bool times = std::ranges::any_of(table.columns, [](const TextTable::Column& column) {
+      return column.is_mean && column.is_time;
+    });
+    legend += cat("- n: runs in the group; mean ± standard deviation (n - 1) over them",
+                  times ? "; of times the median ± the median distance from it" : "", "\n");
   }
   return to_markdown(table) + shared + (legend.empty() ? "" : "\n" + legend);
 }
@@ -203,6 +214,11 @@ RunReport run_report(const ReportQuery& query) {
   }
   if (!grouped && !query.sort.empty()) {
     sort_rows(rows, query.sort, query.descending);
+  }
+  if (!grouped) {
+    const std::int64_t disturbed = std::ranges::count_if(
+        rows, [](const RunRow& row) { return row.has_summary && row.summary.disturbed(); });
+    if (disturbed > 0) remarks.push_back(load_remark(disturbed, rows.size()));
   }
   const TextTable table =
       grouped ? grouped_table(query, rows, columns, remarks) : run_table(rows, columns);

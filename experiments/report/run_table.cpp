@@ -94,6 +94,10 @@ std::vector<std::string> reading_columns(const std::vector<RunRow>& rows) {
     const auto has = [&](const RunRow& row) { return run_cell(row, name).index() != 0; };
     if (std::ranges::any_of(rows, has)) names.emplace_back(name);
   }
+  const auto disturbed = [](const RunRow& row) {
+    return row.has_summary && row.summary.disturbed();
+  };
+  if (std::ranges::any_of(rows, disturbed)) names.emplace_back("busy");
   const auto unfinished = [](const RunRow& row) { return row.state != "DONE"; };
   if (std::any_of(rows.begin(), rows.end(), unfinished)) {
     names.insert(names.end(), {"state", "reason"});

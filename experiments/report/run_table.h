@@ -32,8 +32,8 @@ CONVSCOPE_API std::vector<std::string> all_columns();
 // avg_backward_mem, kernel_size, acc.
 CONVSCOPE_API std::vector<std::string> core_columns();
 // What a person reads first: the core, execution, algorithm, device, threads, images_per_s;
-// avg_inference and weight_bytes when a run has them; step when the runs differ in it; and, when a
-// run is not done, its state and the reason.
+// avg_inference and weight_bytes when a run has them; step when the runs differ in it; busy when
+// other programs disturbed one; and, when a run is not done, its state and the reason.
 CONVSCOPE_API std::vector<std::string> reading_columns(const std::vector<RunRow>& rows);
 
 // Rows without a value in the column come last, equal rows keep their order. A column is any of

@@ -19,9 +19,9 @@ namespace {
 
 using Cell = TableCell;
 
-std::string markdown_cell(const Cell& cell, int digits) {
+std::string markdown_cell(const Cell& cell, const TextTable::Column& column) {
   std::string out;
-  for (char c : clean_line(cell_text(cell, digits))) {
+  for (char c : clean_line(cell_text(shown_cell(cell, column), column.digits))) {
     if (c == '|') out += '\\';
     out += c;
   }
@@ -59,6 +59,12 @@ TextTable with_numbers_apart(const TextTable& table) {
     out.columns.push_back(column);
     if (column.is_mean) out.columns.push_back({column.name + "_std", column.digits});
   }
+  for (const TextTable::Column& column : table.columns) {  // columns that came later stand last
+    if (!column.is_mean || !column.is_time) continue;
+    for (const char* what : {"_median", "_mad"}) {
+      out.columns.push_back({column.name + what, column.digits});
+    }
+  }
   for (const std::vector<Cell>& row : table.rows) {
     std::vector<Cell>& cells = out.rows.emplace_back();
     for (std::size_t k = 0; k < row.size(); ++k) {
@@ -70,6 +76,13 @@ TextTable with_numbers_apart(const TextTable& table) {
       }
       cells.push_back(mean->count == 0 ? Cell() : Cell(mean->mean));
       if (table.columns[k].is_mean) cells.push_back(mean->count < 2 ? Cell() : Cell(mean->std));
+    }
+    for (std::size_t k = 0; k < row.size(); ++k) {
+      if (!table.columns[k].is_mean || !table.columns[k].is_time) continue;
+      const auto* mean = std::get_if<MeanStd>(&row[k]);
+      const bool there = mean != nullptr && mean->count > 0;
+      cells.push_back(there ? Cell(mean->median) : Cell());
+      cells.push_back(there && mean->count > 1 ? Cell(mean->mad) : Cell());
     }
   }
   return out;
@@ -105,6 +118,11 @@ std::string cell_text(const Cell& cell, int digits) {
   return "-";
 }
 
+Cell shown_cell(const Cell& cell, const TextTable::Column& column) {
+  const auto* mean = std::get_if<MeanStd>(&cell);
+  return mean != nullptr && column.is_time ? Cell(as_median(*mean)) : cell;
+}
+
 std::string to_markdown(const TextTable& table) {
   std::vector<std::vector<std::string>> lines(table.rows.size());
   std::vector<std::string> names;
@@ -113,7 +131,7 @@ std::string to_markdown(const TextTable& table) {
     names.push_back(table.columns[k].name);
     std::size_t width = std::max<std::size_t>(3, names[k].size());
     for (std::size_t i = 0; i < table.rows.size(); ++i) {
-      lines[i].push_back(markdown_cell(table.rows[i][k], table.columns[k].digits));
+      lines[i].push_back(markdown_cell(table.rows[i][k], table.columns[k]));
       width = std::max(width, shown_width(lines[i].back()));
     }
     widths.push_back(width);
@@ -172,9 +190,23 @@ std::string to_json(const TextTable& given) {
   return json_text(out);
 }
 
+namespace {
+
+double median_of(std::vector<double> values) {
+  std::ranges::sort(values);
+  const std::size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : 0.5 * (values[half - 1] + values[half]);
+}
+
+}  // namespace
+
 MeanStd mean_std(const std::vector<double>& values) {
   MeanStd out{.count = static_cast<std::int64_t>(values.size())};
   if (values.empty()) return out;
+  out.median = median_of(values);
+  std::vector<double> distances;
+  for (const double value : values) distances.push_back(std::abs(value - out.median));
+  out.mad = median_of(distances);
   // Around the first value, so that equal values deviate by exactly 0.
   for (double value : values) out.mean += value - values[0];
   out.mean = values[0] + out.mean / static_cast<double>(values.size());
@@ -183,6 +215,12 @@ MeanStd mean_std(const std::vector<double>& values) {
   for (double value : values) squares += (value - out.mean) * (value - out.mean);
   out.std = std::sqrt(squares / static_cast<double>(values.size() - 1));
   return out;
+}
+
+MeanStd as_median(MeanStd value) {
+  value.mean = value.median;
+  value.std = value.mad;
+  return value;
 }
 
 std::string mean_std_text(const MeanStd& value, int digits) {

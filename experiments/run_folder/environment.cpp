@@ -149,10 +149,10 @@ std::string environment_json(const std::vector<std::string>& arguments) {
   out["threads"] = num_threads();
   out["ceilings"] = ceilings_origin();
   out["kernel"] = first_line("/proc/sys/kernel/osrelease");
+  out["cores"] = cores_online();
   out["load_average"] = first_line("/proc/loadavg");
-  const std::optional<double> others = cores_of_others();
-  out["cores_of_others"] =
-      others ? nlohmann::ordered_json(std::round(*others * 100) / 100) : nlohmann::ordered_json();
+  const std::optional<double> others = rounded_load(cores_of_others());
+  out["cores_of_others"] = others ? nlohmann::ordered_json(*others) : nlohmann::ordered_json();
   out["cuda"] = {{"available", cuda.available}, {"reason", cuda.reason}};
   if (cuda.available) out["cuda"]["devices"] = cuda_devices();
   out["project"] = nullptr;
@@ -179,6 +179,7 @@ std::string environment_json(const std::vector<std::string>& arguments) {
                     {"library", group->library()},
                     {"hosts", hosts}};
   }
+  out["format"] = "convscope env 1";
   return json_text(out);
 }
 

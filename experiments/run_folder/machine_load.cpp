@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <fstream>
 #include <thread>
 
@@ -25,6 +26,13 @@ struct Counts {
   double all = 0, own = 0;  // seconds on the cores: of all programs, of this one
   Clock::time_point at;
 };
+
+double seconds_of(Clock::time_point at) {
+  return std::chrono::duration<double>(at.time_since_epoch()).count();
+}
+
+// Other processes of this one's group on this host are no others.
+bool has_neighbours() { return process_group() != nullptr && process_group()->local_size() > 1; }
 
 std::optional<Counts> counts_now() {
   std::ifstream file("/proc/stat");  // "cpu user nice system idle iowait irq softirq steal ..."
@@ -54,8 +62,7 @@ std::optional<Counts>& start() {
 void begin_load_watch() { start(); }
 
 std::optional<double> cores_of_others() {
-  if (process_group() != nullptr && process_group()->local_size() > 1) return std::nullopt;
-  if (!start()) return std::nullopt;
+  if (has_neighbours() || !start()) return std::nullopt;
   const Clock::time_point earliest =
       start()->at +
       std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(kShortestSeconds));
@@ -66,10 +73,36 @@ std::optional<double> cores_of_others() {
   return std::max(0.0, (now->all - start()->all - (now->own - start()->own)) / seconds);
 }
 
+LoadSpan::LoadSpan() {
+  const std::optional<Counts> now = counts_now();
+  if (!now) return;
+  all_ = now->all;
+  own_ = now->own;
+  at_ = seconds_of(now->at);
+}
+
+std::optional<double> LoadSpan::others() const {
+  const std::optional<Counts> now = counts_now();
+  if (at_ < 0 || has_neighbours() || !now) return std::nullopt;
+  const double seconds = seconds_of(now->at) - at_;
+  if (seconds < kShortestSeconds) return std::nullopt;
+  return std::max(0.0, (now->all - all_ - (now->own - own_)) / seconds);
+}
+
+bool is_disturbed(std::optional<double> others, int threads, int cores) {
+  if (!others || *others <= kQuietCores) return false;
+  return cores <= 0 || *others + threads > cores;
+}
+
 int cores_online() { return static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)); }
 
+std::optional<double> rounded_load(std::optional<double> others) {
+  if (others) *others = std::round(*others * 100) / 100;
+  return others;
+}
+
 std::string load_warning(std::optional<double> others, int threads, int cores) {
-  if (!others || *others <= kQuietCores || *others + threads <= cores) return "";
+  if (!is_disturbed(others, threads, cores)) return "";
   return fmt::format(
       "warning: other programs keep {:.1f} of {} cores busy: the times of {} thread{} here are not "
       "to be trusted",

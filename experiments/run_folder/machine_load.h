@@ -22,8 +22,24 @@ CONVSCOPE_API void begin_load_watch();
 CONVSCOPE_API std::optional<double> cores_of_others();
 CONVSCOPE_API int cores_online();
 
-// A warning when `others` cores are taken so that `threads` threads have not one of `cores` each;
-// "" when all is quiet.
+// The same from its construction on: of one case of a benchmark, of one run of a sweep.
+class CONVSCOPE_API LoadSpan {
+ public:
+  LoadSpan();
+  std::optional<double> others() const;  // nothing before a tenth of a second is over
+
+ private:
+  double all_ = 0, own_ = 0, at_ = -1;  // seconds; at_ below 0: the system does not say
+};
+
+// Whether `others` cores are taken so that `threads` threads have not one of `cores` each; where
+// `cores` is 0, nobody knows how many there are, and half a core of others is enough.
+CONVSCOPE_API bool is_disturbed(std::optional<double> others, int threads, int cores);
+
+// As files hold it: to two decimals.
+CONVSCOPE_API std::optional<double> rounded_load(std::optional<double> others);
+
+// A warning when is_disturbed(); "" when all is quiet.
 CONVSCOPE_API std::string load_warning(std::optional<double> others, int threads, int cores);
 
 }  // namespace convscope

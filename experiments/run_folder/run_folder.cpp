@@ -27,6 +27,7 @@
 #include "framework/io/atomic_file.h"
 #include "framework/io/bytes.h"
 #include "framework/io/clean_text.h"
+#include "framework/io/json_format.h"
 #include "framework/io/json_text.h"
 
 namespace convscope {
@@ -118,6 +119,8 @@ std::string patience_text(const std::string& folder, const RunStatus& status) {
              " s without one it can be taken over");
 }
 
+constexpr const char* kStatus = "convscope status 1";
+
 RunStatus parse_status(const std::string& folder) {
   RunStatus status;
   status.state = "UNREADABLE";
@@ -128,6 +131,13 @@ RunStatus parse_status(const std::string& folder) {
   }
   try {
     const json object = json::parse(*text);
+    if (object.contains("format")) {  // files of earlier versions have none
+      const std::string problem = format_problem(object.at("format").get<std::string>(), {kStatus});
+      if (!problem.empty()) {
+        status.reason = "status.json has " + problem;
+        return status;
+      }
+    }
     status.state = clean_line(object.at("state").get<std::string>());
     status.reason = clean_text(object.value("reason", ""));
     status.exit_code = object.at("exit_code").is_null() ? -1 : object.at("exit_code").get<int>();
@@ -291,7 +301,7 @@ void RunFolder::set_status(const RunStatus& status) const {
                  {"exit_code", nullptr},  {"pid", static_cast<std::int64_t>(getpid())},
                  {"host", host_name()},   {"heartbeat", utc_time_text(now)},
                  {"heartbeat_unix", now}, {"epoch", status.epoch},
-                 {"step", status.step}};
+                 {"step", status.step},   {"format", kStatus}};
   if (status.exit_code >= 0) object["exit_code"] = status.exit_code;
   std::error_code error;
   const bool is_first = !fs::exists(file("status.json"), error);

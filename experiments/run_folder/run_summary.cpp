@@ -5,14 +5,18 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "experiments/run_folder/machine_load.h"
 #include "framework/check.h"
 #include "framework/io/clean_text.h"
+#include "framework/io/json_format.h"
 #include "framework/io/json_text.h"
 
 namespace convscope {
 namespace {
 
 using json = nlohmann::ordered_json;
+
+constexpr const char* kFormat = "convscope summary 1";
 
 // One walk over the fields serves both directions, so they cannot drift apart.
 template <class Summary, class Visitor>
@@ -66,6 +70,8 @@ void visit(Summary& s, Visitor&& field) {
   field("weight_bytes", s.weight_bytes);
   field("ranks", s.ranks);
   field("avg_exchange", s.avg_exchange);
+  field("cores_of_others", s.cores_of_others);
+  field("cores", s.cores);
 }
 
 struct Writer {
@@ -83,7 +89,9 @@ struct Reader {
   const json& in;
   template <class T>
   void operator()(const char* name, T& value) const {
-    if (name == std::string_view("ranks") && !in.contains(name)) return;  // an older summary
+    for (const std::string_view recent : {"ranks", "cores"}) {
+      if (name == recent && !in.contains(name)) return;  // an older summary
+    }
     value = in.at(name).get<T>();
   }
   void operator()(const char* name, std::string& value) const {
@@ -102,7 +110,7 @@ struct Reader {
   }
   void operator()(const char* name, std::optional<double>& value) const {
     value.reset();
-    for (const std::string_view recent : {"avg_inference", "weight_bytes"}) {
+    for (const std::string_view recent : {"avg_inference", "weight_bytes", "cores_of_others"}) {
       if (name == recent && !in.contains(name)) return;  // an older summary
     }
     if (!in.at(name).is_null()) value = in.at(name).get<double>();
@@ -123,9 +131,16 @@ std::string execution_text(Arithmetic arithmetic, Form form) {
   return text.empty() ? "f32 dense" : text;
 }
 
+bool RunSummary::disturbed() const {
+  const bool on_gpu = device.starts_with("cuda");  // then one thread of each process feeds it
+  return is_disturbed(cores_of_others, static_cast<int>((on_gpu ? 1 : threads) * ranks),
+                      static_cast<int>(cores));
+}
+
 std::string to_json_text(const RunSummary& summary) {
   json out;
   visit(summary, Writer{out});
+  out["format"] = kFormat;
   return json_text(out);
 }
 
@@ -133,6 +148,12 @@ RunSummary parse_summary(const std::string& json_text) {
   RunSummary summary;
   try {
     const json in = json::parse(json_text);
+    if (in.is_object() && in.contains("format")) {  // files of earlier versions have none
+      const std::string problem = format_problem(in.at("format").get<std::string>(), {kFormat});
+      if (!problem.empty()) {
+        fail(ErrorKind::kIo, "summary", cat("expected a run's summary, got ", problem));
+      }
+    }
     visit(summary, Reader{in});
   } catch (const json::exception& error) {
     fail(ErrorKind::kIo, "summary",

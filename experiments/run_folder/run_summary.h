@@ -69,6 +69,13 @@ struct RunSummary {
   double seconds = 0;                   // wall time, evaluation included
   std::int64_t system_allocations = 0;  // during the last epoch: 0 in a steady run
   std::string version;
+  // How many cores other programs kept busy while this process trained, of how many; null and 0:
+  // nobody counted.
+  std::optional<double> cores_of_others;
+  std::int64_t cores = 0;
+
+  // Other programs took cores that the run's threads wanted: its times are not to be trusted.
+  CONVSCOPE_API bool disturbed() const;
 };
 
 // "f32 dense", "masked dense" (zeros are multiplied like any number), "compact dense" (pruned

@@ -187,7 +187,8 @@ void SweepFolder::write(const std::string& state, const SweepPlan& plan,
                     {"members", members},
                     {"launcher", launcher_},
                     {"job", job_},
-                    {"host", name_of_this_host()}};
+                    {"host", name_of_this_host()},
+                    {"format", "convscope sweep 1"}};
   // The state last: it says DONE only when all else is there.
   write_file(own_path(path_, "sweep.csv"), to_csv(sweep_table(plan, outcomes)));
   write_file(own_path(path_, "sweep.md"), sweep_markdown(plan, outcomes));

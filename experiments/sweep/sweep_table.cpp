@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // sweep_table.cpp: the table that a sweep ends with: a row for each row of the plan, with mean and
-// standard deviation over its seeds.
+// standard deviation over its seeds, of times for people the median.
 #include "experiments/sweep/sweep_table.h"
 
 #include <algorithm>
@@ -11,6 +11,7 @@
 
 #include "experiments/report/csv_table.h"
 #include "experiments/report/table/run_columns.h"
+#include "framework/registry.h"
 
 namespace convscope {
 namespace {
@@ -22,6 +23,7 @@ struct RowResult {
   std::string kernel_size, execution, step;
   std::int64_t batch_size = 0, epochs = 0;
   int planned = 0, jobs = 1;
+  std::int64_t disturbed = 0;  // runs beside which other programs used the cores
   std::string state, error;
   bool has(const std::string& name) const { return numbers.at(name).count > 0; }
 };
@@ -61,6 +63,7 @@ RowResult result_of(const std::string& row, const SweepPlan& plan,
     }
     if (!is_complete(outcome)) continue;
     out.runs.push_back(&*outcome.state.summary);
+    out.disturbed += out.runs.back()->disturbed() ? 1 : 0;
     out.jobs = std::max(out.jobs, outcome.jobs);
   }
   out.state = failed > 0              ? "failed"
@@ -95,6 +98,16 @@ RowResult result_of(const std::string& row, const SweepPlan& plan,
     out.epochs = run->epochs;
   }
   return out;
+}
+
+// The first ones by name, the others by their number.
+std::string short_list(std::vector<std::string> words) {
+  constexpr std::size_t kMost = 4;
+  if (words.size() > kMost) {
+    words[kMost] = cat(words.size() - kMost, " more");
+    words.resize(kMost + 1);
+  }
+  return join(words);
 }
 
 // What one row sets: "data.batch_size" -> 64.
@@ -166,6 +179,13 @@ class TableBuilder {
                                         : TableCell(static_cast<std::int64_t>(results_[i].jobs));
       });
     }
+    if (people_ && any([](const RowResult& row) { return row.disturbed > 0; })) {
+      add("busy", [&](std::size_t i) {
+        const RowResult& row = results_[i];
+        return row.disturbed == 0 ? TableCell()
+                                  : TableCell(cat(row.disturbed, " of ", row.runs.size()));
+      });
+    }
     if (!people_ || any([](const RowResult& row) { return row.state != "done"; })) {
       add("state", [&](std::size_t i) { return text(results_[i].state); });
     }
@@ -180,6 +200,10 @@ class TableBuilder {
         add_std(name);
       }
       for (const std::string& key : keys_) add_setting(key);
+      for (const char* name : {"avg_forward", "avg_backward", "avg_inference"}) add_median(name);
+      add("busy", [&](std::size_t i) {
+        return results_[i].runs.empty() ? TableCell() : TableCell(results_[i].disturbed);
+      });
     }
     return std::move(table_);
   }
@@ -210,6 +234,14 @@ class TableBuilder {
   void add_std(const std::string& name) {
     add(name + "_std", [&](std::size_t i) {
       return number(i, name).count < 2 ? TableCell() : TableCell(number(i, name).std);
+    });
+  }
+  void add_median(const std::string& name) {
+    add(name + "_median", [&](std::size_t i) {
+      return number(i, name).count == 0 ? TableCell() : TableCell(number(i, name).median);
+    });
+    add(name + "_mad", [&](std::size_t i) {
+      return number(i, name).count < 2 ? TableCell() : TableCell(number(i, name).mad);
     });
   }
   void add_step() {
@@ -267,11 +299,20 @@ std::string sweep_markdown(const SweepPlan& plan, const std::vector<SweepOutcome
   std::string out = to_markdown(sweep_reading_table(plan, outcomes));
   out +=
       "\navg_forward, avg_backward: seconds a step; _mem: MiB; acc: % of the test images; "
-      "avg_inference: seconds a batch, as it is executed; weight_bytes: as stored. ±: standard "
-      "deviation (n - 1) over the seeds.\n";
+      "avg_inference: seconds a batch, as it is executed; weight_bytes: as stored. Over the seeds: "
+      "of times the median ± the median distance from it, of all else the mean ± the standard "
+      "deviation (n - 1).\n";
   int jobs = 1;
+  std::vector<std::string> disturbed;
   for (const SweepOutcome& outcome : outcomes) {
-    if (is_complete(outcome)) jobs = std::max(jobs, outcome.jobs);
+    if (!is_complete(outcome)) continue;
+    jobs = std::max(jobs, outcome.jobs);
+    if (outcome.state.summary->disturbed()) disturbed.push_back(outcome.state.summary->id);
+  }
+  if (!disturbed.empty()) {
+    out += cat("busy: other programs used the cores in ", disturbed.size(),
+               disturbed.size() == 1 ? " run (" : " runs (", short_list(disturbed),
+               "): the times may be too long.\n");
   }
   if (jobs > 1) {
     out +=

@@ -333,13 +333,15 @@ void save_sparse_model(const std::string& path, Module& model, const TrainingSta
 }
 
 void save_checkpoint(const std::string& path, const Module& model, Optimizer* optimizer,
-                     const TrainingState& state, const std::string& config_yaml) {
+                     const TrainingState& state, const std::string& config_yaml,
+                     const std::string& execution) {
   SafetensorsFile file;
   file.tensors = checkpoint_tensors(model, optimizer);
   file.metadata = {{"format", kFormat},
                    {"version", CONVSCOPE_VERSION},
                    {"config", config_yaml},
                    {"progress", progress_text(state)}};
+  if (!execution.empty()) file.metadata["execution"] = execution;
   file.metadata[kChecksumKey] = checksum_of(file);
   write_safetensors(path, file.tensors, file.metadata);
 }

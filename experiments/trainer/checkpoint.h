@@ -24,10 +24,12 @@ namespace convscope {
 // "nan in 'bn1.running_var'"; "": all are finite. optimizer may be null.
 CONVSCOPE_API std::string not_finite(const Module& model, Optimizer* optimizer);
 
-// optimizer may be null (best.safetensors holds the network alone).
+// optimizer may be null (best.safetensors holds the network alone); `execution` is a word for the
+// metadata: what really runs, "": none. The file appears whole, in one step.
 CONVSCOPE_API void save_checkpoint(const std::string& path, const Module& model,
                                    Optimizer* optimizer, const TrainingState& state,
-                                   const std::string& config_yaml);
+                                   const std::string& config_yaml,
+                                   const std::string& execution = "");
 
 // Writes the quantised model file of a network whose quantisers are calibrated.
 CONVSCOPE_API void save_quantized_model(const std::string& path, Module& model,

@@ -130,6 +130,7 @@ void Trainer::take_over_words() {
 int Trainer::run() {
   const StopSignals signals;
   start_s_ = last_heartbeat_s_ = now_s();
+  load_ = LoadSpan();
   seconds_before_ = results_s_ = state_.run_s;
   const LostNote lost_note(setup_.share.group, folder_);
   forget_check_results();

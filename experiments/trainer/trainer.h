@@ -19,6 +19,7 @@
 #include "experiments/run_folder/append_file.h"
 #include "experiments/run_folder/layer_costs.h"
 #include "experiments/run_folder/layer_table.h"
+#include "experiments/run_folder/machine_load.h"
 #include "experiments/run_folder/run_folder.h"
 #include "experiments/run_folder/run_summary.h"
 #include "experiments/run_folder/tensorboard.h"
@@ -160,6 +161,7 @@ class CONVSCOPE_API Trainer {
   double results_s_ = 0;           // of the run, when they were written
   double seconds_before_ = 0;      // of earlier processes of this run
   double start_s_ = 0, last_heartbeat_s_ = 0;
+  LoadSpan load_;  // since the training began
 };
 
 }  // namespace convscope

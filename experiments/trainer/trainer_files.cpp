@@ -188,6 +188,8 @@ RunSummary Trainer::summary() const {
   out.steps = state_.step;
   out.seconds = state_.run_s;
   out.system_allocations = state_.epoch_allocations;
+  out.cores_of_others = rounded_load(load_.others());
+  out.cores = cores_online();
   return out;
 }
 

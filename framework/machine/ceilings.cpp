@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "framework/check.h"
+#include "framework/io/json_format.h"
 #include "framework/io/json_text.h"
 #include "framework/machine/cache_file.h"
 #include "framework/machine/machine.h"
@@ -41,6 +42,15 @@ int usable_cores() {
 std::string key_here() {
   static const std::string kModel = cpu_model_name();
   return cat(kModel, " | ", name_of(current_isa()), " | cores=", usable_cores());
+}
+
+// What another version of this program has remembered is not for this one to throw away.
+void keep_newer_file(const CacheText& text) {
+  const Json content = Json::parse(text.value_or(""), nullptr, /*allow_exceptions=*/false);
+  if (!content.is_object() || !content.value("format", Json()).is_string()) return;
+  const auto format = content["format"].get<std::string>();
+  if (!is_other_version(format, kFormat)) return;
+  fail(ErrorKind::kIo, "ceilings", cat("the file has ", format_problem(format, {kFormat})));
 }
 
 Json parse_machines(const CacheText& text) {
@@ -117,6 +127,7 @@ void remember(const std::string& path, const std::string& key, const Json& ceili
   const std::scoped_lock lock(known_mutex);
   machines_of(path)[key] = ceilings;
   change_cache_file(path, "the ceilings are not remembered on disk", [&](const CacheText& text) {
+    keep_newer_file(text);
     Json machines = parse_machines(text);  // another process may have added to it
     machines[key] = ceilings;
     known_by_path[path] = machines;

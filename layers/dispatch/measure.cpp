@@ -10,6 +10,7 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 
+#include "framework/io/json_format.h"
 #include "framework/io/json_text.h"
 #include "framework/machine/cache_file.h"
 #include "framework/machine/machine.h"
@@ -57,6 +58,19 @@ std::string format_of(const char* operation) {
   return cat("convscope ", operation, " measurements 1");
 }
 
+// What another version of this program has remembered is not for this one to throw away.
+bool is_newer_file(const char* operation, const nlohmann::json& content) {
+  return content.is_object() && content.contains("format") && content["format"].is_string() &&
+         is_other_version(content["format"], format_of(operation));
+}
+
+void keep_newer_file(const char* operation, const CacheText& text) {
+  const nlohmann::json content =
+      nlohmann::json::parse(text.value_or(""), nullptr, /*allow_exceptions=*/false);
+  if (!is_newer_file(operation, content)) return;
+  fail(ErrorKind::kIo, "measure", "the file is another version's and stays as it is");
+}
+
 Answers parse_answers(const char* operation, const std::string& path, const CacheText& text) {
   Answers out;
   if (!text) return out;  // the first run on this machine
@@ -65,6 +79,11 @@ Answers parse_answers(const char* operation, const std::string& path, const Cach
   const bool ours = content.is_object() && content.contains("format") &&
                     content["format"] == format_of(operation) && content.contains("fastest") &&
                     content["fastest"].is_object();
+  if (is_newer_file(operation, content)) {
+    warn(cat(path, " has ", format_problem(content["format"], {format_of(operation)}),
+             "; it is left as it is, and nothing is remembered"));
+    return out;
+  }
   if (!ours) {
     warn(cat("expected measurements of ours in ", path, "; the file is ignored and written anew"));
     return out;
@@ -87,6 +106,7 @@ void remember(const MeasureKey& key, const std::string& fastest) {
   Answers& ours = answers_of(key.operation, path);
   ours[text_of(key)] = fastest;
   change_cache_file(path, "the measurement is not remembered on disk", [&](const CacheText& text) {
+    keep_newer_file(key.operation, text);
     Answers all = parse_answers(key.operation, path, text);
     all[text_of(key)] = fastest;
     all.merge(ours);

@@ -60,6 +60,7 @@ struct CONVSCOPE_API LadderResult {
   Direction direction = Direction::forward;
   double peak_gflops = 0;  // measured, of all threads, f32 or bytes as the problem; 0: not known
   std::vector<LadderRow> rows = {};
+  std::optional<double> cores_of_others = {};  // busy with other programs meanwhile
 
   const LadderRow* first() const;    // that was timed, or null
   const LadderRow* fastest() const;  // or null

@@ -10,6 +10,7 @@
 
 #include "experiments/report/text_table.h"
 #include "experiments/run_folder/environment.h"
+#include "experiments/run_folder/machine_load.h"
 #include "framework/io/json_text.h"
 
 namespace convscope {
@@ -124,18 +125,22 @@ std::string ladder_json(const std::vector<LadderResult>& results,
       one["block_medians_ms"] = row.time.block_medians_ms;
       rungs.push_back(std::move(one));
     }
-    ladders.push_back({{"ladder", result.name},
-                       {"problem", result.problem.text()},
-                       {"direction", name_of(result.direction)},
-                       {"nominal_flops", result.problem.nominal_flops()},
-                       {"peak_gflops", number(result.peak_gflops)},
-                       {"total_factor", number(result.total_factor())},
-                       {"rungs", rungs}});
+    ladders.push_back(
+        {{"ladder", result.name},
+         {"problem", result.problem.text()},
+         {"direction", name_of(result.direction)},
+         {"nominal_flops", result.problem.nominal_flops()},
+         {"peak_gflops", number(result.peak_gflops)},
+         {"total_factor", number(result.total_factor())},
+         {"cores_of_others",
+          result.cores_of_others ? Json(*rounded_load(result.cores_of_others)) : Json()},
+         {"rungs", rungs}});
   }
   Json machine = Json::parse(environment_json(process_arguments()));
   machine["ceilings"] =
       settings.ceilings ? Json::parse(ceilings_json_text(*settings.ceilings)) : Json();
   const Json out = {{"format", kLadderFormat},
+                    {"complete", settings.complete},
                     {"machine", machine},
                     {"settings",
                      {{"device", settings.device.str()},

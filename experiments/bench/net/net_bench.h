@@ -7,6 +7,7 @@
 // runs; the peak of the process is that of the case, its warm-up included.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -65,6 +66,7 @@ struct NetBenchRow {
   std::int64_t resident_bytes = 0;      // in use between the runs
   std::int64_t system_allocations = 0;  // during the counted runs
   std::int64_t process_peak_bytes = 0;  // resident set of the process at its highest, this case
+  std::optional<double> cores_of_others = {};  // busy with other programs meanwhile
 };
 
 // One case. `model` is left in train mode or in eval mode as the case needs it; its weights move a

@@ -10,6 +10,7 @@
 
 #include "experiments/report/text_table.h"
 #include "experiments/run_folder/environment.h"
+#include "experiments/run_folder/machine_load.h"
 #include "framework/io/json_text.h"
 
 namespace convscope {
@@ -30,31 +31,33 @@ double mebibytes(std::int64_t bytes) { return static_cast<double>(bytes) / kMiB;
 Json row_json(const NetBenchRow& row, const std::string& device) {
   const bool train = row.mode == NetMode::train;
   const auto part = [&](double ms) { return train ? Json(ms) : Json(); };
-  return {{"net", row.net},
-          {"mode", name_of(row.mode)},
-          {"execution", row.execution},
-          {"batch", row.batch},
-          {"image", sizes_text(row.image)},
-          {"device", device},
-          {"threads", row.threads},
-          {"parameters", row.parameters},
-          {"samples", row.time.samples},
-          {"median_ms", row.time.median_ms},
-          {"p10_ms", row.time.p10_ms},
-          {"p90_ms", row.time.p90_ms},
-          {"min_ms", row.time.min_ms},
-          {"forward_ms", part(row.parts.forward_ms)},
-          {"backward_ms", part(row.parts.backward_ms)},
-          {"update_ms", part(row.parts.update_ms)},
-          {"images_per_second", row.images_per_second},
-          {"nominal_flops", row.flops},
-          {"gflops_effective", row.gflops_effective},
-          {"peak_bytes", row.peak_bytes},
-          {"workspace_peak_bytes", row.workspace_peak_bytes},
-          {"resident_bytes", row.resident_bytes},
-          {"system_allocations", row.system_allocations},
-          {"process_peak_bytes", row.process_peak_bytes},
-          {"arithmetic", row.arithmetic}};
+  return {
+      {"net", row.net},
+      {"mode", name_of(row.mode)},
+      {"execution", row.execution},
+      {"batch", row.batch},
+      {"image", sizes_text(row.image)},
+      {"device", device},
+      {"threads", row.threads},
+      {"parameters", row.parameters},
+      {"samples", row.time.samples},
+      {"median_ms", row.time.median_ms},
+      {"p10_ms", row.time.p10_ms},
+      {"p90_ms", row.time.p90_ms},
+      {"min_ms", row.time.min_ms},
+      {"forward_ms", part(row.parts.forward_ms)},
+      {"backward_ms", part(row.parts.backward_ms)},
+      {"update_ms", part(row.parts.update_ms)},
+      {"images_per_second", row.images_per_second},
+      {"nominal_flops", row.flops},
+      {"gflops_effective", row.gflops_effective},
+      {"peak_bytes", row.peak_bytes},
+      {"workspace_peak_bytes", row.workspace_peak_bytes},
+      {"resident_bytes", row.resident_bytes},
+      {"system_allocations", row.system_allocations},
+      {"process_peak_bytes", row.process_peak_bytes},
+      {"arithmetic", row.arithmetic},
+      {"cores_of_others", row.cores_of_others ? Json(*rounded_load(row.cores_of_others)) : Json()}};
 }
 
 Json layer_json(const NetLayerRow& row, bool train) {
@@ -176,6 +179,7 @@ std::string net_json(const NetBenchReport& report) {
     rows.push_back(row);
   }
   const Json out = {{"format", "convscope bench net 1"},
+                    {"complete", report.complete},
                     {"machine", Json::parse(environment_json(process_arguments()))},
                     {"settings",
                      {{"net", report.net},

@@ -14,6 +14,7 @@ struct NetBenchReport {
   std::string device;
   int threads = 0;
   NetBenchOptions options;
+  bool complete = false;  // every case was measured
   std::vector<NetBenchRow> rows;
   // Of one case each, in the order of `rows`; empty when layers were not asked for.
   std::vector<std::vector<NetLayerRow>> layers;

@@ -185,6 +185,7 @@ std::string sparse_net_json(const SparseNetReport& report) {
   Json facts = Json::object();
   for (const BenchFact& fact : report.on->facts()) facts[fact.name] = fact.value;
   const Json out = {{"format", "convscope bench sparse_net 1"},
+                    {"complete", true},  // it is written once, with all rows
                     {"machine", Json::parse(environment_json(process_arguments()))},
                     {"settings",
                      {{"device", timing.device.str()},

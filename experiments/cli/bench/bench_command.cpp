@@ -9,6 +9,7 @@
 
 #include "experiments/bench/contender.h"
 #include "experiments/bench/peer_library.h"
+#include "experiments/cli/bench/bench_against.h"
 #include "experiments/cli/bench/bench_deform_conv2d.h"
 #include "experiments/cli/bench/bench_exchange.h"
 #include "experiments/cli/bench/bench_ladder.h"
@@ -37,6 +38,7 @@ struct Arguments {
   std::int64_t batch = 0;
   std::string peer;
   TimingArguments timing;
+  AgainstOptions against;
 };
 
 constexpr const char* kCommand = "bench conv2d";
@@ -68,6 +70,12 @@ void check(const Arguments& arguments) {
         "got both");
   }
   check_timing(kCommand, arguments.timing);
+  check_against(kCommand, arguments.against);
+  if (arguments.against.asked() && (!arguments.ladder.empty() || !arguments.peer.empty())) {
+    fail_usage(kCommand,
+               "expected --against without --ladder and --peer because it compares the rows of two "
+               "builds, got one of them");
+  }
   if (arguments.batch < 0) {
     fail_usage(kCommand, cat("expected --batch of at least 1, got ", arguments.batch));
   }
@@ -148,6 +156,14 @@ void warn_of_unmeasured_bytes(const Tasks& tasks, const CpuCeilings& ceilings) {
              peak_of_bytes(), " times that of f32 (convscope info --measure)"));
 }
 
+std::vector<BenchWords> cases_of(const Arguments& arguments, const Conv2dBenchOptions& options) {
+  std::vector<BenchWords> out;
+  for (const auto& [problem, direction] : tasks_of(options, !arguments.direction.empty())) {
+    out.push_back(heavy_case("conv2d", problem, direction, arguments.algorithm, arguments.timing));
+  }
+  return out;
+}
+
 int bench(const Arguments& arguments) {
   check(arguments);
   const bool climbs = !arguments.ladder.empty();
@@ -168,16 +184,19 @@ int bench(const Arguments& arguments) {
     settings.peer_name = options.peer->name;
     settings.peer_version = options.peer->version;
   }
-  check_files(arguments.timing);  // a path that cannot be written fails at once
+  if (arguments.against.asked()) {
+    measure_this_machine_once();
+    return bench_against(kCommand, arguments.against, arguments.timing,
+                         cases_of(arguments, options), options.only_auto);
+  }
+  BenchFiles files(arguments.timing.json, arguments.timing.csv);
   measure_this_machine_once();
   if (climbs) {
     return bench_ladders({.ladders = arguments.ladder,
                           .problems = options.problems,
                           .directions = options.directions,
-                          .batch = arguments.batch,
-                          .json = arguments.timing.json,
-                          .csv = arguments.timing.csv},
-                         settings);
+                          .batch = arguments.batch},
+                         files, settings);
   }
   const Tasks tasks = tasks_of(options, !arguments.direction.empty());
   if (options.device.type == DeviceType::cpu) {
@@ -193,7 +212,7 @@ int bench(const Arguments& arguments) {
   }
   std::string legend = bench_legend(options.peer != nullptr);
   if (options.weights == WeightUse::often) legend += often_legend();
-  return run_bench_tasks(kCommand, work, arguments.timing, settings, legend);
+  return run_bench_tasks(kCommand, work, files, settings, legend);
 }
 
 std::function<int()> declare(CommandLine& app) {
@@ -235,6 +254,7 @@ std::function<int()> declare(CommandLine& app) {
   conv->add_option("--batch", arguments->batch, "of all problems, instead of their own");
   conv->add_option("--peer", arguments->peer, "another library to time beside ours: onednn");
   add_timing_options(*conv, arguments->timing);
+  add_against_options(*conv, arguments->against);
   auto other = std::make_shared<std::function<int()>>();
   declare_bench_deform_conv2d(app, *other);
   declare_bench_sparse_conv(app, *other);
@@ -260,6 +280,8 @@ CONVSCOPE_REGISTER_COMMAND(
                   "bench conv2d --shapes experiments/shapes/resnet18.txt --types u8:i8:i32:u8 "
                   "--weights often --peer onednn",
                   "bench conv2d --ladder winograd --json ladder.json",
+                  "bench conv2d --shapes resnet18 --algorithm auto --against /usr/bin/convscope "
+                  "--fail-above 1.10",
                   "bench deform_conv2d --shapes experiments/shapes/deform.txt --threads 1",
                   "bench sparse_conv --shapes experiments/shapes/sparse.txt --threads 1",
                   "bench sparse_net --device cuda --precision f32,f16 --json sparse_net.json",

@@ -5,6 +5,7 @@
 
 #include <memory>
 
+#include "experiments/cli/bench/bench_against.h"
 #include "experiments/cli/bench/bench_legend.h"
 #include "experiments/cli/bench/bench_remarks.h"
 #include "experiments/cli/bench/bench_tasks.h"
@@ -26,6 +27,7 @@ struct DeformArguments {
   std::string precision, layout;
   std::int64_t batch = 0;
   TimingArguments timing;
+  AgainstOptions against;
 };
 
 std::vector<Problem> problems_of(const DeformArguments& arguments, Device device) {
@@ -49,12 +51,20 @@ int bench_deform(const DeformArguments& arguments) {
     fail_usage(kCommand, "expected --shapes FILE or --problem n=8,c=64,..., got none of them");
   }
   check_timing(kCommand, arguments.timing);
+  check_against(kCommand, arguments.against);
   const std::vector<Direction> directions = parse_directions(arguments.direction);
   BenchSettings settings = bench_settings(arguments.timing);
   settings.only_auto = arguments.algorithm == "auto";
   const std::vector<Problem> problems = problems_of(arguments, settings.device);
   const auto cards = cards_named<Problem>(kCommand, arguments.algorithm, settings.device);
-  check_files(arguments.timing);  // a path that cannot be written fails at once
+  if (arguments.against.asked()) {
+    measure_this_machine_once();
+    return bench_against(
+        kCommand, arguments.against, arguments.timing,
+        heavy_cases("deform_conv2d", problems, directions, arguments.algorithm, arguments.timing),
+        settings.only_auto);
+  }
+  BenchFiles files(arguments.timing.json, arguments.timing.csv);
   measure_this_machine_once();
   if (settings.device.type == DeviceType::cpu) settings.ceilings = ceilings_here();
   std::vector<BenchTask> tasks;
@@ -68,8 +78,8 @@ int bench_deform(const DeformArguments& arguments) {
   }
   std::string legend = bench_legend(/*with_peer=*/false);
   if (settings.weights == WeightUse::often) legend += often_legend();
-  return run_bench_tasks(kCommand, tasks, arguments.timing,
-                         report_settings(settings, "deform_conv2d"), legend);
+  return run_bench_tasks(kCommand, tasks, files, report_settings(settings, "deform_conv2d"),
+                         legend);
 }
 
 }  // namespace
@@ -105,6 +115,7 @@ void declare_bench_deform_conv2d(CommandLine& bench, std::function<int()>& run) 
                    "or both")
       ->one_of({"nchw", "blocked", "both"});
   add_timing_options(*deform, arguments->timing);
+  add_against_options(*deform, arguments->against);
   deform->callback([arguments, &run] { run = [arguments] { return bench_deform(*arguments); }; });
 }
 

@@ -9,16 +9,10 @@
 #include "experiments/bench/ladder/ladder_report.h"
 #include "experiments/cli/bench/bench_legend.h"
 #include "experiments/cli/bench/bench_remarks.h"
-#include "framework/io/atomic_file.h"
+#include "experiments/run_folder/machine_load.h"
 
 namespace convscope {
 namespace {
-
-void write_files(const LadderArguments& arguments, const std::vector<LadderResult>& results,
-                 const BenchReportSettings& settings) {
-  if (!arguments.json.empty()) write_file(arguments.json, ladder_json(results, settings));
-  if (!arguments.csv.empty()) write_file(arguments.csv, ladder_csv(results, settings));
-}
 
 LadderOptions options_of(BenchReportSettings& settings) {
   LadderOptions out{.device = settings.device,
@@ -43,14 +37,17 @@ LadderOptions options_of(BenchReportSettings& settings) {
 
 }  // namespace
 
-int bench_ladders(const LadderArguments& arguments, BenchReportSettings settings) {
+int bench_ladders(const LadderArguments& arguments, BenchFiles& files,
+                  BenchReportSettings settings) {
   const auto ladders = ladders_named(arguments.ladders, settings.device);
   std::vector<LadderResult> results;
-  write_files(arguments, results, settings);  // a path that cannot be written fails at once
   const LadderOptions options = options_of(settings);
   const std::size_t each = std::max<std::size_t>(1, arguments.problems.size());
   warn_of_load(settings.threads);
-  BenchRemarks remarks(ladders.size() * each * arguments.directions.size());
+  const std::size_t count = ladders.size() * each * arguments.directions.size();
+  const auto json = [&] { return ladder_json(results, settings); };
+  const auto csv = [&] { return ladder_csv(results, settings); };
+  BenchRemarks remarks(count);
   for (const Conv2dLadder* ladder : ladders) {
     Conv2dProblem own = Conv2dProblem::parse(ladder->problem);
     if (arguments.batch > 0) own.n = arguments.batch;
@@ -59,14 +56,21 @@ int bench_ladders(const LadderArguments& arguments, BenchReportSettings settings
     for (const Conv2dProblem& problem : problems) {
       for (const Direction direction : arguments.directions) {
         remarks.begin(cat("ladder ", ladder->name, " ", problem.text(), " ", name_of(direction)));
+        const LoadSpan load;
         results.push_back(bench_ladder(*ladder, problem, direction, options,
                                        [&](const std::string& what) { remarks.say(what); }));
         remarks.clear();
+        results.back().cores_of_others = load.others();
         std::cout << ladder_table(results.back()) << "\n" << std::flush;
-        write_files(arguments, results, settings);  // an interrupted benchmark keeps what it has
+        if (results.size() < count) files.keep(json, csv);
       }
     }
   }
+  settings.complete = true;
+  files.finish(json, csv);
+  std::vector<std::optional<double>> loads;
+  for (const LadderResult& result : results) loads.push_back(result.cores_of_others);
+  if (settings.device.type == DeviceType::cpu) remark(disturbed_cases(loads, settings.threads));
   std::cout << ladder_legend();
   const auto any_row = [&](auto&& is) {
     return std::ranges::any_of(

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "experiments/bench/bench_report.h"
+#include "experiments/cli/bench/bench_tasks.h"
 
 namespace convscope {
 
@@ -15,10 +15,10 @@ struct LadderArguments {
   std::vector<Conv2dProblem> problems;  // none: each ladder's own
   std::vector<Direction> directions;
   std::int64_t batch = 0;  // in place of that of a ladder's own problem; 0: as it is
-  std::string json, csv;
 };
 
 // `settings` says how to time; the ceilings are filled in. Returns the exit code.
-int bench_ladders(const LadderArguments& arguments, BenchReportSettings settings);
+int bench_ladders(const LadderArguments& arguments, BenchFiles& files,
+                  BenchReportSettings settings);
 
 }  // namespace convscope

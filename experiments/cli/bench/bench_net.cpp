@@ -11,6 +11,7 @@
 
 #include "datasets/dataset.h"
 #include "experiments/bench/net/net_report.h"
+#include "experiments/cli/bench/bench_against.h"
 #include "experiments/cli/bench/bench_legend.h"
 #include "experiments/cli/bench/bench_remarks.h"
 #include "experiments/cli/command.h"
@@ -19,9 +20,9 @@
 #include "experiments/config/build.h"
 #include "experiments/config/build_pruner.h"
 #include "experiments/run_folder/check_lines.h"
+#include "experiments/run_folder/machine_load.h"
 #include "experiments/run_folder/run_folder.h"
 #include "experiments/trainer/checkpoint.h"
-#include "framework/io/atomic_file.h"
 #include "framework/parallel.h"
 
 namespace convscope {
@@ -35,6 +36,7 @@ struct Arguments {
   std::string batch, mode = "inference,train", clock = "wall", image, json, csv, execute, device;
   int classes = 0;
   bool layers = false;
+  AgainstOptions against;
   double min_time = 2;
   int rounds = 10;
 };
@@ -148,9 +150,30 @@ std::optional<Dataset> points_of(const Arguments& arguments, const ExperimentCon
   return type.load(config.data.options).train;
 }
 
-void write_files(const Arguments& arguments, const NetBenchReport& report) {
-  if (!arguments.json.empty()) write_file(arguments.json, net_json(report));
-  if (!arguments.csv.empty()) write_file(arguments.csv, net_csv(report));
+// One for each mode and batch.
+std::vector<BenchWords> cases_of(const Arguments& arguments, const std::vector<NetMode>& modes,
+                                 const std::vector<std::int64_t>& batches) {
+  BenchWords common = {"bench", "net", arguments.net};
+  common.insert(common.end(), arguments.overrides.begin(), arguments.overrides.end());
+  const std::pair<const char*, std::string> options[] = {
+      {"--device", arguments.device},
+      {"--image", arguments.image},
+      {"--classes", arguments.classes > 0 ? std::to_string(arguments.classes) : ""},
+      {"--execute", arguments.execute},
+      {"--clock", arguments.clock},
+      {"--rounds", std::to_string(arguments.rounds)}};
+  for (const auto& [name, value] : options) {
+    if (!value.empty()) common.insert(common.end(), {name, value});
+  }
+  std::vector<BenchWords> out;
+  for (const NetMode mode : modes) {
+    for (const std::int64_t batch : batches) {
+      out.push_back(common);
+      out.back().insert(out.back().end(),
+                        {"--mode", name_of(mode), "--batch", std::to_string(batch)});
+    }
+  }
+  return out;
 }
 
 int bench(const Arguments& arguments) {
@@ -178,6 +201,19 @@ int bench(const Arguments& arguments) {
   const std::vector<std::int64_t> batches =
       arguments.batch.empty() ? std::vector<std::int64_t>{config.data.batch_size}
                               : numbers("--batch", arguments.batch, ',', 1 << 24, "1,8");
+  check_against(kCommand, arguments.against);
+  if (arguments.against.asked()) {
+    if (arguments.layers) {
+      fail_usage(kCommand,
+                 "expected --against without --layers because it compares whole steps, "
+                 "got both");
+    }
+    measure_this_machine_once();
+    const TimingArguments timing{
+        .json = arguments.json, .csv = arguments.csv, .min_time = arguments.min_time};
+    return bench_against(kCommand, arguments.against, timing, cases_of(arguments, modes, batches),
+                         /*only_auto=*/false);
+  }
   const std::optional<Dataset> points = points_of(arguments, config);
   const SampleInfo sample =
       points ? SampleInfo{points->sample_shape(), points->classes} : sample_of(arguments, config);
@@ -192,9 +228,7 @@ int bench(const Arguments& arguments) {
                         .rows = {},
                         .layers = {},
                         .operations = {}};
-  for (const std::string& path : {arguments.json, arguments.csv}) {
-    if (!path.empty()) check_writable(path);  // fails at once
-  }
+  BenchFiles files(arguments.json, arguments.csv);
   measure_this_machine_once();
   const std::shared_ptr<Module> model = build_model(config, sample.shape, sample.classes);
   const std::unique_ptr<Pruner> pruner = build_pruner(config, *model, nullptr, sample.shape, 0);
@@ -206,13 +240,17 @@ int bench(const Arguments& arguments) {
                    points ? "points of " + config.data.set + " " : "images ", sample.shape, ", ",
                    sample.classes, " classes, ", report.device, ", ", report.threads, " threads\n");
   warn_of_load(report.threads);
+  const auto json = [&] { return net_json(report); };
+  const auto csv = [&] { return net_csv(report); };
   for (const NetMode mode : modes) {
     for (const std::int64_t batch : batches) {
       if (global_options().verbosity >= 0) {
         std::cerr << name_of(mode) << ", batch " << batch << " ...\n";
       }
+      const LoadSpan load;
       report.rows.push_back(
           bench_net(config, *model, sample.shape, sample.classes, mode, batch, report.options));
+      report.rows.back().cores_of_others = load.others();
       if (arguments.layers) {
         Shape input = {batch};
         for (const std::int64_t size : sample.shape) input.push_back(size);
@@ -232,15 +270,20 @@ int bench(const Arguments& arguments) {
                   << net_operation_table(report.rows.back(), report.operations.back()) << "\n"
                   << std::flush;
       }
-      write_files(arguments, report);  // an interrupted benchmark keeps what it has
+      if (report.rows.size() < modes.size() * batches.size()) files.keep(json, csv);
     }
   }
+  report.complete = true;
+  files.finish(json, csv);
   print_screen(net_table(report.rows) + net_legend());
   for (const NetBenchRow& row : report.rows) {
     if (row.execution == "planned" || row.execution == "recorded") continue;
     std::cout << name_of(row.mode) << ", batch " << row.batch << ": " << row.execution << "\n";
   }
   for (const std::string& line : check_lines()) std::cerr << line << "\n";
+  std::vector<std::optional<double>> loads;
+  for (const NetBenchRow& row : report.rows) loads.push_back(row.cores_of_others);
+  if (config.device.type == DeviceType::cpu) remark(disturbed_cases(loads, report.threads));
   return 0;
 }
 
@@ -275,10 +318,10 @@ void declare_bench_net(CommandLine& app, std::function<int()>& run) {
       ->capture_default_str();
   net->add_option("--rounds", arguments->rounds, "least number of timings of each case")
       ->capture_default_str();
-  net->add_option("--json", arguments->json, "where to write all of it as JSON; - is stdout")
-      ->output_file();
+  net->add_option("--json", arguments->json, kJsonHelp)->output_file();
   net->add_option("--csv", arguments->csv, "where to write the rows as CSV; - is stdout")
       ->output_file();
+  add_against_options(*net, arguments->against);
   net->callback([arguments, &run] { run = [arguments] { return bench(*arguments); }; });
 }
 

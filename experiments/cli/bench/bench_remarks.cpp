@@ -4,6 +4,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 
 #include "experiments/cli/command.h"
@@ -35,6 +36,16 @@ void remark(const std::string& text) {
 void warn_of_load(int threads) {
   if (global_options().verbosity < 0) return;
   remark(load_warning(cores_of_others(), threads, cores_online()));
+}
+
+std::string disturbed_cases(const std::vector<std::optional<double>>& loads, int threads) {
+  const auto count = std::ranges::count_if(loads, [&](std::optional<double> others) {
+    return is_disturbed(others, threads, cores_online());
+  });
+  if (count == 0) return "";
+  return cat("warning: other programs used the cores in ", count, " of ", loads.size(),
+             loads.size() == 1 ? " case" : " cases",
+             ": these times may be too long, and the files say so (cores_of_others)");
 }
 
 CpuCeilings ceilings_here() {

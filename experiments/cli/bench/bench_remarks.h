@@ -2,7 +2,9 @@
 // bench_remarks.h: what the benchmarks say on stderr while they work.
 #pragma once
 
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "experiments/bench/ceilings/measure_ceilings.h"
 
@@ -28,6 +30,10 @@ void remark(const std::string& text);
 
 // One line on stderr when other programs keep the cores busy.
 void warn_of_load(int threads);
+
+// "warning: other programs used the cores in 3 of 36 cases ..."; "" when in none. A load for each
+// case.
+std::string disturbed_cases(const std::vector<std::optional<double>>& loads, int threads);
 
 // Those of this machine; measured once, which is said.
 CpuCeilings ceilings_here();

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "experiments/bench/sparse/sparse_bench.h"
+#include "experiments/cli/bench/bench_against.h"
 #include "experiments/cli/bench/bench_legend.h"
 #include "experiments/cli/bench/bench_remarks.h"
 #include "experiments/cli/bench/bench_tasks.h"
@@ -24,6 +25,7 @@ struct SparseArguments {
   std::string algorithm = "all";
   std::string precision;
   TimingArguments timing;
+  AgainstOptions against;
 };
 
 std::vector<CloudProblem> problems_of(const SparseArguments& arguments, Device device) {
@@ -72,12 +74,20 @@ int bench_sparse(const SparseArguments& arguments) {
                "none of them");
   }
   check_timing(kCommand, arguments.timing);
+  check_against(kCommand, arguments.against);
   const std::vector<Direction> directions = parse_directions(arguments.direction);
   BenchSettings settings = bench_settings(arguments.timing);
   settings.only_auto = arguments.algorithm == "auto";
   const std::vector<CloudProblem> problems = problems_of(arguments, settings.device);
   const auto cards = cards_named<SparseConvProblem>(kCommand, arguments.algorithm, settings.device);
-  check_files(arguments.timing);  // a path that cannot be written fails at once
+  if (arguments.against.asked()) {
+    measure_this_machine_once();
+    return bench_against(
+        kCommand, arguments.against, arguments.timing,
+        heavy_cases("sparse_conv", problems, directions, arguments.algorithm, arguments.timing),
+        settings.only_auto);
+  }
+  BenchFiles files(arguments.timing.json, arguments.timing.csv);
   measure_this_machine_once();
   if (settings.device.type == DeviceType::cpu) settings.ceilings = ceilings_here();
   LastMap maps(settings.cpu_clock, settings.device);
@@ -94,8 +104,7 @@ int bench_sparse(const SparseArguments& arguments) {
   }
   std::string legend = bench_legend(/*with_peer=*/false) + sparse_legend();
   if (settings.weights == WeightUse::often) legend += often_legend();
-  return run_bench_tasks(kCommand, tasks, arguments.timing,
-                         report_settings(settings, "sparse_conv"), legend);
+  return run_bench_tasks(kCommand, tasks, files, report_settings(settings, "sparse_conv"), legend);
 }
 
 }  // namespace
@@ -127,6 +136,7 @@ void declare_bench_sparse_conv(CommandLine& bench, std::function<int()>& run) {
                    "of all problems: f32, tf32, bf16 or f16 (the last three: cuda)")
       ->one_of({"f32", "tf32", "bf16", "f16"});
   add_timing_options(*sparse, arguments->timing);
+  add_against_options(*sparse, arguments->against);
   sparse->callback([arguments, &run] { run = [arguments] { return bench_sparse(*arguments); }; });
 }
 

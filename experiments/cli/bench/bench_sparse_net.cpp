@@ -9,12 +9,12 @@
 #include <optional>
 
 #include "experiments/bench/sparse/sparse_net_report.h"
+#include "experiments/cli/bench/bench_against.h"
 #include "experiments/cli/bench/bench_legend.h"
 #include "experiments/cli/bench/bench_remarks.h"
 #include "experiments/cli/bench/bench_tasks.h"
 #include "experiments/cli/command.h"
 #include "experiments/cli/measure_once.h"
-#include "framework/io/atomic_file.h"
 #include "framework/parallel.h"
 
 namespace convscope {
@@ -31,6 +31,7 @@ struct SparseNetArguments {
   std::string algorithm = kAlgorithms;
   std::string peer;
   TimingArguments timing;
+  AgainstOptions against;
 };
 
 std::vector<std::int64_t> channels_of(const std::string& text) {
@@ -98,8 +99,23 @@ DrawnCloud cloud_of(const SparseNetArguments& arguments) {
   return out;
 }
 
+BenchWords case_of(const SparseNetArguments& arguments) {
+  BenchWords out = {
+      "bench",       "sparse_net",        "--voxels",    std::to_string(arguments.voxels),
+      "--cloud",     arguments.cloud,     "--channels",  arguments.channels,
+      "--precision", arguments.precision, "--algorithm", arguments.algorithm};
+  const BenchWords more = timing_words(arguments.timing);
+  out.insert(out.end(), more.begin(), more.end());
+  return out;
+}
+
 int bench_net(const SparseNetArguments& arguments) {
   check_timing(kCommand, arguments.timing);
+  check_against(kCommand, arguments.against);
+  if (arguments.against.asked() && !arguments.peer.empty()) {
+    fail_usage(kCommand,
+               "expected --against without --peer because it compares two builds, got both");
+  }
   if (arguments.timing.weights != "once") {
     fail_usage(kCommand, "expected --weights once because a step of training prepares them anew");
   }
@@ -116,7 +132,11 @@ int bench_net(const SparseNetArguments& arguments) {
   if (!arguments.timing.csv.empty()) {
     fail_usage(kCommand, "expected --json because this table has no CSV form, got --csv");
   }
-  check_files(arguments.timing);  // a path that cannot be written fails at once
+  if (arguments.against.asked()) {
+    return bench_against(kCommand, arguments.against, arguments.timing, {case_of(arguments)},
+                         /*only_auto=*/false);
+  }
+  BenchFile json(arguments.timing.json);
   measure_this_machine_once();
   warn_of_load(num_threads());
   BenchRemarks remarks(1);
@@ -141,7 +161,7 @@ int bench_net(const SparseNetArguments& arguments) {
          "expected an algorithm that accepts the network, but each was left out");
   }
   print_screen(sparse_net_table(report) + sparse_net_legend(peer.has_value()));
-  if (!arguments.timing.json.empty()) write_file(arguments.timing.json, sparse_net_json(report));
+  if (json.wanted()) json.finish(sparse_net_json(report));
   if (std::ranges::any_of(bench.rows, [](const SparseNetRow& row) { return !row.wrong.empty(); })) {
     return exit_code(ErrorKind::kRun);
   }
@@ -173,6 +193,7 @@ void declare_bench_sparse_net(CommandLine& bench, std::function<int()>& run) {
                   "experiments/peers/sparse_conv_vs_spconv.py --net")
       ->type_name("FILE");
   add_timing_options(*net, arguments->timing);
+  add_against_options(*net, arguments->against);
   net->callback([arguments, &run] { run = [arguments] { return bench_net(*arguments); }; });
 }
 

@@ -8,20 +8,10 @@
 
 #include "experiments/cli/bench/bench_remarks.h"
 #include "experiments/cli/command.h"
-#include "framework/io/atomic_file.h"
+#include "experiments/run_folder/machine_load.h"
 #include "framework/parallel.h"
 
 namespace convscope {
-namespace {
-
-void write_files(const TimingArguments& arguments, const ReportedGroups& groups,
-                 const BenchReportSettings& settings) {
-  if (!arguments.json.empty()) write_file(arguments.json, bench_json(groups, settings));
-  if (!arguments.csv.empty()) write_file(arguments.csv, bench_csv(groups, settings));
-}
-
-}  // namespace
-
 void add_timing_options(CommandLine& app, TimingArguments& arguments) {
   app.add_option("--device", arguments.device, "cpu, cuda or cuda:<index>")->capture_default_str();
   app.add_option("--cache", arguments.cache, "warm, or cold: flushed before each run")
@@ -39,8 +29,7 @@ void add_timing_options(CommandLine& app, TimingArguments& arguments) {
       ->capture_default_str();
   app.add_option("--rounds", arguments.rounds, "least number of timings of each algorithm")
       ->capture_default_str();
-  app.add_option("--json", arguments.json, "where to write all of it as JSON; - is stdout")
-      ->output_file();
+  app.add_option("--json", arguments.json, kJsonHelp)->output_file();
   app.add_option("--csv", arguments.csv, "where to write the rows as CSV; - is stdout")
       ->output_file();
 }
@@ -77,12 +66,6 @@ BenchSettings bench_settings(const TimingArguments& arguments) {
   return out;
 }
 
-void check_files(const TimingArguments& arguments) {
-  for (const std::string& path : {arguments.json, arguments.csv}) {
-    if (!path.empty()) check_writable(path);
-  }
-}
-
 BenchReportSettings report_settings(const BenchSettings& settings, const char* operation) {
   return {.device = settings.device,
           .threads = num_threads(),
@@ -110,19 +93,29 @@ void require_sizes(const char* command, const std::string& text) {
                           text, "' without ", join(missing)));
 }
 
-int run_bench_tasks(const char* command, const std::vector<BenchTask>& tasks,
-                    const TimingArguments& arguments, const BenchReportSettings& settings,
-                    const std::string& legend) {
+int run_bench_tasks(const char* command, const std::vector<BenchTask>& tasks, BenchFiles& files,
+                    BenchReportSettings settings, const std::string& legend) {
   warn_of_load(num_threads());
   ReportedGroups groups;
   BenchRemarks remarks(tasks.size());
   for (const BenchTask& task : tasks) {
     remarks.begin(task.title);
+    const LoadSpan load;
     groups.push_back(task.run([&](const std::string& what) { remarks.say(what); }));
+    groups.back().cores_of_others = load.others();
     remarks.clear();
     std::cout << bench_table(groups.back()) << "\n" << std::flush;
-    write_files(arguments, groups, settings);  // an interrupted benchmark keeps what it has
+    if (groups.size() < tasks.size()) {
+      files.keep([&] { return bench_json(groups, settings); },
+                 [&] { return bench_csv(groups, settings); });
+    }
   }
+  settings.complete = true;
+  files.finish([&] { return bench_json(groups, settings); },
+               [&] { return bench_csv(groups, settings); });
+  std::vector<std::optional<double>> loads;
+  for (const ReportedGroup& group : groups) loads.push_back(group.cores_of_others);
+  if (settings.device.type == DeviceType::cpu) remark(disturbed_cases(loads, num_threads()));
   std::cout << bench_summary(groups) << legend;
   if (any_wrong(groups)) return exit_code(ErrorKind::kRun);
   const bool all_refused = std::ranges::all_of(groups, [](const ReportedGroup& group) {

@@ -8,11 +8,35 @@
 #include <vector>
 
 #include "experiments/bench/bench_report.h"
+#include "experiments/bench/file/bench_file.h"
 #include "experiments/bench/problem_list.h"
 #include "experiments/cli/command_line.h"
 #include "experiments/config/shipped/shipped_configs.h"
 
 namespace convscope {
+
+inline constexpr const char* kJsonHelp =
+    "where to write all of it as JSON, when all is measured; what is measured until then is in "
+    "NAME.unfinished.json; - is stdout";
+
+// The JSON and the CSV file that a benchmark is asked for. They are made when something is written.
+struct BenchFiles {
+  BenchFile json, csv;
+  // An error when one of them cannot be written.
+  BenchFiles(const std::string& json_path, const std::string& csv_path)
+      : json(json_path), csv(csv_path) {}
+
+  void keep(const std::function<std::string()>& json_text,
+            const std::function<std::string()>& csv_text) {
+    if (json.wanted()) json.keep(json_text());
+    if (csv.wanted()) csv.keep(csv_text());
+  }
+  void finish(const std::function<std::string()>& json_text,
+              const std::function<std::string()>& csv_text) {
+    if (json.wanted()) json.finish(json_text());
+    if (csv.wanted()) csv.finish(csv_text());
+  }
+};
 
 struct TimingArguments {
   std::string device = "cpu";
@@ -29,8 +53,6 @@ void add_timing_options(CommandLine& app, TimingArguments& arguments);
 void check_timing(const char* command, const TimingArguments& arguments);
 // The device must be there.
 BenchSettings bench_settings(const TimingArguments& arguments);
-// An error when one of them cannot be written.
-void check_files(const TimingArguments& arguments);
 BenchReportSettings report_settings(const BenchSettings& settings, const char* operation);
 
 // Channels, image and outputs that are left out would be 1: numbers for a convolution that nobody
@@ -88,10 +110,9 @@ struct BenchTask {
   std::function<ReportedGroup(const BenchProgress&)> run;
 };
 
-// Runs them all: a table on stdout for each, the files anew after each, at the end the summary and
-// `legend`. Returns the exit code; an error when every algorithm refuses every problem.
-int run_bench_tasks(const char* command, const std::vector<BenchTask>& tasks,
-                    const TimingArguments& arguments, const BenchReportSettings& settings,
-                    const std::string& legend);
+// Runs them all: a table on stdout for each, what there is to `files` after each, at the end the
+// summary and `legend`. Returns the exit code; an error when every algorithm refuses every problem.
+int run_bench_tasks(const char* command, const std::vector<BenchTask>& tasks, BenchFiles& files,
+                    BenchReportSettings settings, const std::string& legend);
 
 }  // namespace convscope

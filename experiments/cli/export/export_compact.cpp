@@ -17,8 +17,6 @@
 #include "experiments/run_folder/run_folder.h"
 #include "experiments/run_folder/run_summary.h"
 #include "experiments/trainer/checkpoint.h"
-#include "experiments/trainer/checksum.h"
-#include "framework/io/safetensors.h"
 #include "framework/parallel.h"
 #include "layers/plan/step_plan.h"
 #include "sparsity/compact.h"
@@ -203,15 +201,12 @@ void export_compact(const ExportArguments& arguments) {
              " of the largest, got a difference of ", gap.largest, " at outputs up to ",
              gap.of_outputs_up_to));
   }
-  save_checkpoint(arguments.compact, *compact, nullptr, state, yaml);
-  SafetensorsFile file = read_safetensors(arguments.compact);
   const bool codes = quantised && config.quant->execute != QuantExecute::fake;
-  file.metadata["execution"] = execution_text(codes       ? Arithmetic::int8
-                                              : quantised ? Arithmetic::fake_quant
-                                                          : Arithmetic::f32,
-                                              Form::compact);
-  file.metadata[kChecksumKey] = checksum_of(file);
-  write_safetensors(arguments.compact, file.tensors, file.metadata);
+  save_checkpoint(arguments.compact, *compact, nullptr, state, yaml,
+                  execution_text(codes       ? Arithmetic::int8
+                                 : quantised ? Arithmetic::fake_quant
+                                             : Arithmetic::f32,
+                                 Form::compact));
 
   const Times times = measure(*model, *compact, batch, config.device);
   std::string text = widths_text(pruner->report(state.step), plan);

@@ -82,24 +82,40 @@ HtmlTable table_of_groups(const RunSet& set) {
   HtmlTable table = {{"config", "runs", "acc", "avg_forward", "avg_backward", "avg_forward_mem",
                       "avg_backward_mem", "images_per_s", "avg_inference", "weight_bytes"}};
   for (const RunGroup& group : set.groups) {
-    const auto mean = [&](double RunSummary::*value) {
-      return spread_text(group.of_summary([&](const RunSummary& summary) {
+    const auto of_steps = [](double RunSummary::*value) {
+      return [value](const RunSummary& summary) {
         return summary.timed_steps > 0 ? summary.*value : std::nan("");
-      }));
+      };
     };
-    const auto at_end = [&](std::optional<double> RunSummary::*value) {
-      return spread_text(group.of_summary(
-          [&](const RunSummary& summary) { return (summary.*value).value_or(std::nan("")); }));
+    const auto mean = [&](double RunSummary::*value) {
+      return spread_text(group.of_summary(of_steps(value)));
     };
-    table.push_back({group.label, std::to_string(group.runs.size()),
-                     spread_text(group.of_summary(
-                         [](const RunSummary& s) { return s.acc.value_or(std::nan("")); })),
-                     mean(&RunSummary::avg_forward), mean(&RunSummary::avg_backward),
+    const auto median = [&](double RunSummary::*value) {
+      return spread_text(group.of_time(of_steps(value)));
+    };
+    const auto at_end = [](std::optional<double> RunSummary::*value) {
+      return [value](const RunSummary& summary) { return (summary.*value).value_or(std::nan("")); };
+    };
+    table.push_back({name_with_load(group), std::to_string(group.runs.size()),
+                     spread_text(group.of_summary(at_end(&RunSummary::acc))),
+                     median(&RunSummary::avg_forward), median(&RunSummary::avg_backward),
                      mean(&RunSummary::avg_forward_mem), mean(&RunSummary::avg_backward_mem),
-                     mean(&RunSummary::images_per_s), at_end(&RunSummary::avg_inference),
-                     at_end(&RunSummary::weight_bytes)});
+                     median(&RunSummary::images_per_s),
+                     spread_text(group.of_time(at_end(&RunSummary::avg_inference))),
+                     spread_text(group.of_summary(at_end(&RunSummary::weight_bytes)))});
   }
   return table;
+}
+
+// What the numbers of table_of_groups() are.
+std::string groups_note(const RunSet& set) {
+  std::vector<const RunGroup*> groups;
+  for (const RunGroup& group : set.groups) groups.push_back(&group);
+  std::vector<std::string> notes;
+  for (const std::string& note : {spread_note(groups), load_note(groups)}) {
+    if (!note.empty()) notes.push_back(note);
+  }
+  return html_list(notes);
 }
 
 // A narrow screen scrolls a figure in its own box, so that its letters stay readable.
@@ -127,14 +143,15 @@ std::vector<std::string> with(std::vector<std::string> sentences,
   return sentences;
 }
 
-// The config with the largest mean, or the smallest; "" when no run has a value above 0.
-Fact extreme(const char* name, const RunSet& set, bool largest,
+// The config with the largest mean (of a time: median), or the smallest; "" when no run has a
+// value above 0.
+Fact extreme(const char* name, const RunSet& set, bool largest, bool is_time,
              const std::function<double(const RunSummary&)>& value,
              const std::function<std::string(double)>& text) {
   Fact fact{.name = name, .value = ""};
   double best = 0;
   for (const RunGroup& group : set.groups) {
-    const Spread spread = group.of_summary(value);
+    const Spread spread = is_time ? group.of_time(value) : group.of_summary(value);
     if (!(spread.mean > 0)) continue;
     if (best > 0 && (largest ? spread.mean <= best : spread.mean >= best)) continue;
     best = spread.mean;
@@ -171,18 +188,18 @@ std::string lead_of(const RunSet& set, const std::vector<RunRow>& rows) {
   if (undone > 0) out += cat("; ", undone, undone == 1 ? " is" : " are", " not done");
   std::vector<Fact> facts = {
       extreme(
-          "Best test accuracy", set, true,
+          "Best test accuracy", set, true, false,
           [](const RunSummary& s) { return s.acc.value_or(std::nan("")); },
           [](double acc) { return percent_text(acc); }),
       extreme(
-          "Shortest training step", set, false,
+          "Shortest training step", set, false, true,
           [](const RunSummary& s) { return s.timed_steps > 0 ? s.avg_step : std::nan(""); },
           seconds_text),
       extreme(
-          "Shortest inference of a batch", set, false,
+          "Shortest inference of a batch", set, false, true,
           [](const RunSummary& s) { return s.avg_inference.value_or(std::nan("")); }, seconds_text),
       extreme(
-          "Least memory of a step", set, false,
+          "Least memory of a step", set, false, false,
           [](const RunSummary& s) { return s.timed_steps > 0 ? s.avg_backward_mem : std::nan(""); },
           mib_text)};
   // Of all runs, when they agree.
@@ -200,6 +217,35 @@ std::string lead_of(const RunSet& set, const std::vector<RunRow>& rows) {
   add_common("Execution", &RunSummary::execution);
   add_common("Device", &RunSummary::device);
   return "<p>" + escape_markup(out) + ".</p>\n" + html_facts(facts);
+}
+
+// Of benchmarks: a sentence, what may be wrong with the figures, and for each file when and how it
+// was measured.
+std::string lead_of(const std::vector<BenchHead>& heads, const std::string& sentence) {
+  std::string out = "<p>" + escape_markup(sentence) + ".</p>\n";
+  std::vector<std::string> warnings;
+  for (const BenchHead& head : heads) warnings = with(std::move(warnings), head.warnings());
+  if (!warnings.empty()) {
+    out += cat("<div class=\"note\" role=\"note\" aria-label=\"Warnings\">\n", html_list(warnings),
+               "</div>\n");
+  }
+  for (const BenchHead& head : heads) {
+    const std::string others =
+        head.cores_of_others ? fmt::format("other programs: {:.2f} cores", *head.cores_of_others)
+                             : "";
+    out += html_facts(
+        {{"File", head.file, head.complete ? "" : "not complete"},
+         {"Measured", head.started, "UTC"},
+         {"Device", cat(head.device, head.device_name.empty() ? "" : ": ", head.device_name),
+          cat(head.threads > 0 ? cat(head.threads, head.threads == 1 ? " thread" : " threads") : "",
+              head.isa.empty() ? "" : ", " + head.isa)},
+         {"Cores", head.cores > 0 ? cat(head.cores) : "", others},
+         {"Settings", head.settings, ""},
+         {"Program", head.version, head.commit.empty() ? "" : "built from " + head.commit},
+         {"Your project", head.project, ""},
+         {"Command", head.command, ""}});
+  }
+  return out;
 }
 
 }  // namespace
@@ -233,7 +279,9 @@ std::string html_report(const std::string& title, const RunSet& set, const Drawn
   Page page{.title = title, .lead = lead_of(set, rows)};
   page.sections = {
       figures(drawn),
-      {.id = "configs", .title = "Configs", .body = html_table(table_of_groups(set))},
+      {.id = "configs",
+       .title = "Configs",
+       .body = html_table(table_of_groups(set)) + groups_note(set)},
       {.id = "runs", .title = "Runs", .body = html_table(table_of_rows(rows)) + kMeaning},
       {.id = "left_out",
        .title = "Left out",
@@ -241,8 +289,9 @@ std::string html_report(const std::string& title, const RunSet& set, const Drawn
   return to_html(page);
 }
 
-std::string html_report(const std::string& title, const BenchSet& set, const DrawnPlots& drawn) {
-  return to_html({.title = title,
+std::string html_report(const BenchSet& set, const DrawnPlots& drawn) {
+  return to_html({.title = bench_title(set.heads),
+                  .lead = lead_of(set.heads, set.text()),
                   .sections = {figures(drawn),
                                {.id = "refused", .title = "Refused", .body = refusals(set)},
                                {.id = "left_out",
@@ -250,9 +299,10 @@ std::string html_report(const std::string& title, const BenchSet& set, const Dra
                                 .body = html_list(with(set.remarks, drawn.left_out))}}});
 }
 
-std::string html_report(const std::string& title, const LadderSet&, const DrawnPlots& drawn) {
+std::string html_report(const LadderSet& set, const DrawnPlots& drawn) {
   return to_html(
-      {.title = title,
+      {.title = bench_title(set.heads),
+       .lead = lead_of(set.heads, cat(set.ladders.size(), " measured from the lesson up")),
        .sections = {figures(drawn),
                     {.id = "left_out", .title = "Left out", .body = html_list(drawn.left_out)}}});
 }

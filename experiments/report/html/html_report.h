@@ -20,9 +20,7 @@ CONVSCOPE_API std::string html_report(const std::string& title, const RunSet& se
                                       const DrawnPlots& drawn, const std::vector<RunRow>& rows);
 
 // About benchmarks: plots with their numbers, what was left out.
-CONVSCOPE_API std::string html_report(const std::string& title, const BenchSet& set,
-                                      const DrawnPlots& drawn);
-CONVSCOPE_API std::string html_report(const std::string& title, const LadderSet& set,
-                                      const DrawnPlots& drawn);
+CONVSCOPE_API std::string html_report(const BenchSet& set, const DrawnPlots& drawn);
+CONVSCOPE_API std::string html_report(const LadderSet& set, const DrawnPlots& drawn);
 
 }  // namespace convscope

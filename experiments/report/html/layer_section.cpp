@@ -70,6 +70,27 @@ std::string plain_table(const CsvTable& layers) {
   return html_table(table);
 }
 
+// Why a step's forward and backward take longer than their layers; "" when they hardly do. With one
+// thread the layers of a planned step add up to it.
+std::string rest_sentence(const RunSummary& summary, const LayerTimes& times) {
+  constexpr double kNoteworthy = 0.1;  // of the step
+  if (summary.timed_steps == 0 || summary.phases != "timed apart") return "";
+  const double forward = 1e3 * summary.avg_forward - times.forward;
+  const double backward = 1e3 * summary.avg_backward - times.backward;
+  if (!(forward + backward > kNoteworthy * times.step)) return "";
+  std::string out = fmt::format(
+      " A step's forward takes {:.3f} ms and its backward {:.3f} ms, {:.3f} and {:.3f} ms longer "
+      "than the layers: the rest is no layer's.",
+      1e3 * summary.avg_forward, 1e3 * summary.avg_backward, forward, backward);
+  if (summary.step == "dynamic") out += " A dynamic step makes its graph meanwhile.";
+  if (summary.threads > 1) {
+    out += cat(" It is the time to wake ", summary.threads,
+               " threads and to wait for the last of them",
+               summary.disturbed() ? ", which other programs on the cores have made longer." : ".");
+  }
+  return out;
+}
+
 std::string closing_sentence(const RunData& run, const LayerTimes& times) {
   const double sum = times.forward + times.backward;
   std::string out =
@@ -82,6 +103,7 @@ std::string closing_sentence(const RunData& run, const LayerTimes& times) {
   out +=
       ". Times are means over some steps of the run. A kernel that computes several layers has its "
       "time in the row of one of them.";
+  if (run.summary) out += rest_sentence(*run.summary, times);
   if (run.summary && run.summary->device.starts_with("cuda")) {
     out +=
         " The kernels of such a step do not overlap, so that the rows may take longer together "

@@ -20,6 +20,13 @@ std::string text_in(const json& object, const char* key) {
              : "";
 }
 
+// 0 when it is no number of threads or cores.
+int count_in(const json& object, const char* key) {
+  if (!object.is_object() || !object.contains(key) || !object[key].is_number()) return 0;
+  const double number = object[key].get<double>();
+  return number >= 1 && number <= 1e6 ? static_cast<int>(number) : 0;
+}
+
 std::string short_commit(const std::string& commit) { return commit.substr(0, 10); }
 
 std::string project_text(const json& project) {
@@ -42,8 +49,11 @@ std::string readable_time(std::string text) {
 }  // namespace
 
 RunEnvironment read_run_environment(const std::string& run_folder) {
-  const json whole =
-      json::parse(file_text(run_folder + "/env.json"), nullptr, /*allow_exceptions=*/false);
+  return parse_run_environment(file_text(run_folder + "/env.json"));
+}
+
+RunEnvironment parse_run_environment(const std::string& json_text) {
+  const json whole = json::parse(json_text, nullptr, /*allow_exceptions=*/false);
   RunEnvironment out{.cpu = text_in(whole, "cpu"),
                      .started = readable_time(text_in(whole, "started")),
                      .version = text_in(whole, "version"),
@@ -52,6 +62,15 @@ RunEnvironment read_run_environment(const std::string& run_folder) {
   const std::string load = text_in(whole, "load_average");
   const double busy = number_in(load.substr(0, load.find(' ')));
   if (std::isfinite(busy)) out.load = busy;
+  out.threads = count_in(whole, "threads");
+  out.cores = count_in(whole, "cores");
+  if (out.cores == 0 && whole.is_object() && whole.contains("ceilings")) {  // an older benchmark
+    out.cores = count_in(whole["ceilings"], "cores");
+  }
+  if (whole.is_object() && whole.contains("cores_of_others") &&
+      whole["cores_of_others"].is_number()) {
+    out.cores_of_others = whole["cores_of_others"].get<double>();
+  }
   return out;
 }
 

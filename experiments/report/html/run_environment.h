@@ -2,6 +2,7 @@
 // run_environment.h: what pages show of env.json.
 #pragma once
 
+#include <optional>
 #include <string>
 
 namespace convscope {
@@ -13,8 +14,12 @@ struct RunEnvironment {
   std::string commit = {};  // of the program
   // Of the user's own folder: "main 1a2b3c4d5e, with changes"; "" without git.
   std::string project = {};
-  double load = 0;  // of the machine when the run began: processes that want a core
+  double load = 0;             // of the machine when the run began: processes that want a core
+  int threads = 0, cores = 0;  // 0: it does not say
+  std::optional<double> cores_of_others = {};  // busy with other programs
 };
+// Of an env.json, or of the `machine` of a benchmark's file.
+RunEnvironment parse_run_environment(const std::string& json_text);
 // Empty fields for what env.json does not say.
 RunEnvironment read_run_environment(const std::string& run_folder);
 

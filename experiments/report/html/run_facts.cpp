@@ -120,9 +120,17 @@ std::vector<std::string> run_warnings(const RunData& run) {
         "the run was going on when this page was written; its numbers are those so far");
   }
   for (std::string& sentence : logged_warnings(run)) out.push_back(std::move(sentence));
+  if (run.summary && run.summary->disturbed()) {
+    out.push_back(fmt::format(
+        "other programs kept {:.1f} of {} cores busy while the run trained, so its times may be "
+        "too long",
+        *run.summary->cores_of_others, run.summary->cores));
+  }
   const double busy = read_run_environment(run.path).load;
   const bool told = std::any_of(out.begin(), out.end(), [](const std::string& sentence) {
-    return sentence.find("load") != std::string::npos && sentence.find("loss") == std::string::npos;
+    return (sentence.find("load") != std::string::npos &&
+            sentence.find("loss") == std::string::npos) ||
+           sentence.find("other programs") != std::string::npos;
   });
   if (busy >= kBusyLoad && !told) {
     out.push_back(

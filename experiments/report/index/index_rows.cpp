@@ -83,7 +83,9 @@ IndexedSweep read_sweep(const fs::path& path) {
       .path = path.string(), .name = whole.filename().string(), .state = "UNREADABLE"};
   const json state = json::parse(file_text((path / kSweepState).string()), nullptr,
                                  /*allow_exceptions=*/false);
-  if (state.is_object()) {
+  const bool ours =
+      state.is_object() && (!state.contains("format") || state["format"] == "convscope sweep 1");
+  if (ours) {
     if (state.contains("state") && state["state"].is_string()) {
       sweep.state = state["state"].get<std::string>();
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// bars_plot.cpp: mean wall time of a training step's forward and backward.
+// bars_plot.cpp: wall time of a training step's forward and backward.
 #include <algorithm>
 #include <cmath>
 
@@ -20,7 +20,7 @@ Plot draw_bars(const RunPart& part) {
   for (const PartMember& member : part.members) {
     const RunGroup& group = *member.group;
     const auto timed = [&](double RunSummary::*seconds) {
-      return group.of_summary([&](const RunSummary& summary) {
+      return group.of_time([&](const RunSummary& summary) {
         return summary.timed_steps > 0 ? summary.*seconds : std::nan("");
       });
     };
@@ -55,14 +55,14 @@ Plot draw_bars(const RunPart& part) {
     }
     const Spread batch = row.group->of_summary(
         [](const RunSummary& s) { return static_cast<double>(s.batch_size); });
-    panel.categories.push_back(name_with_count(*row.group));
+    panel.categories.push_back(name_with_load(*row.group));
     if (rows.size() > 1) panel.category_styles.push_back(row.style);
     panel.series[0].values.push_back(row.forward.mean);
     panel.series[0].std.push_back(row.forward.std);
     panel.series[1].values.push_back(row.backward.mean);
     panel.series[1].std.push_back(row.backward.std);
-    figure.data.push_back({name_with_count(*row.group), spread_text(batch),
-                           spread_text(row.forward), spread_text(row.backward)});
+    figure.data.push_back({name_with_load(*row.group), spread_text(batch), spread_text(row.forward),
+                           spread_text(row.backward)});
   }
   for (int i = 0; i < 2; ++i) {
     figure.legend.push_back({.name = panel.series[static_cast<std::size_t>(i)].name,
@@ -71,6 +71,7 @@ Plot draw_bars(const RunPart& part) {
   }
   figure.panels.emplace_back(std::move(panel));
   if (const std::string note = spread_note(groups); !note.empty()) figure.notes.push_back(note);
+  if (const std::string note = load_note(groups); !note.empty()) figure.notes.push_back(note);
   figure.subtitle = runs_text(groups);
   plot.figure = std::move(figure);
   return plot;

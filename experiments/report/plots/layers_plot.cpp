@@ -18,11 +18,12 @@ struct Quantity {
   const char* name;
   const char* title;
   const char* label;
+  bool is_time;
 };
 constexpr Quantity kQuantities[] = {
-    {"forward_ms", "forward", "Forward", "time of a step's forward (ms)"},
-    {"backward_ms", "backward", "Backward", "time of a step's backward (ms)"},
-    {"kept_mib", "kept", "Memory kept", "memory kept for the backward (MiB)"}};
+    {"forward_ms", "forward", "Forward", "time of a step's forward (ms)", true},
+    {"backward_ms", "backward", "Backward", "time of a step's backward (ms)", true},
+    {"kept_mib", "kept", "Memory kept", "memory kept for the backward (MiB)", false}};
 
 struct TimedLayer {
   std::string name;                                         // "c1+r1+p1"
@@ -122,10 +123,11 @@ Plot draw_layers(const RunPart& part) {
     std::vector<BarSeries> series(std::size(kQuantities));
     for (const auto& [place, name] : order) {
       const auto layer = std::ranges::find(timed[i], name, &TimedLayer::name);
-      std::vector<std::string> row = {name_with_count(*members[i].group), name};
+      std::vector<std::string> row = {name_with_load(*members[i].group), name};
       for (std::size_t q = 0; q < std::size(kQuantities); ++q) {
-        const Spread spread =
+        Spread spread =
             spread_of(layer == timed[i].end() ? std::vector<double>{} : layer->values[q]);
+        if (kQuantities[q].is_time) spread = as_median(spread);
         series[q].values.push_back(spread.mean);
         series[q].std.push_back(spread.std);
         row.push_back(spread_text(spread));
@@ -133,13 +135,13 @@ Plot draw_layers(const RunPart& part) {
       figure.data.push_back(std::move(row));
     }
     for (std::size_t q = 0; q < std::size(kQuantities); ++q) {
-      series[q].name = one ? kQuantities[q].name : name_with_count(*members[i].group);
+      series[q].name = one ? kQuantities[q].name : name_with_load(*members[i].group);
       if (!one) series[q].style = members[i].style;
       panels[q].series.push_back(std::move(series[q]));
     }
     if (!one) {
       figure.legend.push_back(
-          {.name = name_with_count(*members[i].group), .style = members[i].style});
+          {.name = name_with_load(*members[i].group), .style = members[i].style});
     }
   }
   if (one) {  // forward and backward beside each other, the memory apart
@@ -158,6 +160,7 @@ Plot draw_layers(const RunPart& part) {
       "means over the steps that were sampled; layers joined by + run as one kernel and have one "
       "time; -: not measured"};
   if (const std::string note = spread_note(groups); !note.empty()) figure.notes.push_back(note);
+  if (const std::string note = load_note(groups); !note.empty()) figure.notes.push_back(note);
   plot.figure = std::move(figure);
   return plot;
 }

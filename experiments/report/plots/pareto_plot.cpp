@@ -88,12 +88,12 @@ Costs costs_of(const RunGroup& group) {
   Costs costs;
   costs.accuracy = group.of_summary(
       [](const RunSummary& s) { return s.acc.value_or(s.val_acc.value_or(std::nan(""))); });
-  costs.inference_us = group.of_summary([](const RunSummary& s) {
+  costs.inference_us = group.of_time([](const RunSummary& s) {
     return s.batch_size > 0
                ? 1e6 * s.avg_inference.value_or(std::nan("")) / static_cast<double>(s.batch_size)
                : std::nan("");
   });
-  costs.time_us = group.of_summary([](const RunSummary& s) {
+  costs.time_us = group.of_time([](const RunSummary& s) {
     return s.timed_steps > 0 && s.batch_size > 0
                ? 1e6 * (s.avg_forward + s.avg_backward) / static_cast<double>(s.batch_size)
                : std::nan("");
@@ -141,11 +141,11 @@ Plot draw_pareto(const RunPart& part) {
         "nominal size, because it has no checkpoint, or quant: without a quant.csv");
     groups.push_back(&group);
     const std::string number = std::to_string(member.number);
-    key.entries.push_back({.name = name_with_count(group),
+    key.entries.push_back({.name = name_with_load(group),
                            .style = member.style,
                            .form = LegendEntry::Form::mark,
                            .tag = number});
-    figure.data.push_back({number, name_with_count(group), spread_text(costs.accuracy),
+    figure.data.push_back({number, name_with_load(group), spread_text(costs.accuracy),
                            spread_text(costs.time_us), spread_text(costs.stored_kib),
                            spread_text(costs.nominal_kib)});
     if (knows_inference) figure.data.back().push_back(spread_text(costs.inference_us));
@@ -190,6 +190,7 @@ Plot draw_pareto(const RunPart& part) {
     figure.notes.emplace_back(note);
   }
   if (const std::string note = spread_note(groups); !note.empty()) figure.notes.push_back(note);
+  if (const std::string note = load_note(groups); !note.empty()) figure.notes.push_back(note);
   figure.subtitle = runs_text(groups);
   plot.figure = std::move(figure);
   return plot;

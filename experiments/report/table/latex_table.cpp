@@ -95,7 +95,8 @@ std::string to_latex(const TextTable& table) {
   for (const std::vector<TableCell>& row : table.rows) {
     std::vector<std::string> cells;
     for (std::size_t k = 0; k < row.size(); ++k) {
-      cells.push_back(latex_cell(row[k], table.columns[k].digits));
+      const TextTable::Column& column = table.columns[k];
+      cells.push_back(latex_cell(shown_cell(row[k], column), column.digits));
     }
     out += join(cells, " & ") + " \\\\\n";
   }

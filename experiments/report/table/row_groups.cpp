@@ -94,11 +94,26 @@ GroupedRuns group_rows(const std::vector<RunRow>& rows, const std::vector<std::s
     head.is_mean = known != nullptr && known->measured;
     out.table.columns.push_back(head);
   }
+  const auto is_disturbed = [](const RunRow* row) {
+    return row->has_summary && row->summary.disturbed();
+  };
+  const auto any = [&](const auto& group) {
+    return std::ranges::any_of(group.second, is_disturbed);
+  };
+  const bool with_load = std::ranges::any_of(groups, any) &&
+                         std::ranges::count(keys, "busy") == 0 &&
+                         std::ranges::count(columns, "busy") == 0;
+  if (with_load) out.table.columns.push_back({"busy"});
   std::set<std::string> varies;
   for (const auto& [values, group] : groups) {
     Cells& cells = out.table.rows.emplace_back(values);
     cells.emplace_back(static_cast<std::int64_t>(group.size()));
     for (const std::string& column : columns) cells.push_back(joined(group, column));
+    const std::int64_t disturbed = std::ranges::count_if(group, is_disturbed);
+    if (with_load) {
+      cells.push_back(disturbed == 0 ? TableCell() : cat(disturbed, " of ", group.size()));
+    }
+    out.disturbed += disturbed;
     note_differences(group, varies);
     out.unfinished +=
         std::ranges::count_if(group, [](const RunRow* row) { return row->state != "DONE"; });
@@ -117,9 +132,10 @@ void sort_table(TextTable& table, const std::string& column, bool descending) {
              "' (columns: ", join(names), ")"));
   }
   std::ranges::stable_sort(table.rows, [&](const Cells& a, const Cells& b) {
-    const auto without = [](const TableCell& cell) {
+    const auto without = [&](const TableCell& cell) {
       const auto* mean = std::get_if<MeanStd>(&cell);
-      return mean != nullptr && mean->count == 0 ? TableCell() : cell;
+      return mean != nullptr && mean->count == 0 ? TableCell()
+                                                 : shown_cell(cell, table.columns[at]);
     };
     return cell_before(without(a[at]), without(b[at]), descending);
   });

@@ -36,12 +36,14 @@ const std::vector<RunColumn> kColumns = {
      .unit = "s",
      .words = "mean seconds of a step's forward",
      .measured = true,
+     .is_time = true,
      .of = [](const RunSummary& s) { return phase(s, s.avg_forward); }},
     {.name = "avg_backward",
      .digits = 4,
      .unit = "s",
      .words = "mean seconds of a step's backward",
      .measured = true,
+     .is_time = true,
      .of = [](const RunSummary& s) { return phase(s, s.avg_backward); }},
     {.name = "avg_forward_mem",
      .digits = 4,
@@ -89,6 +91,7 @@ const std::vector<RunColumn> kColumns = {
      .unit = "1/s",
      .words = "training images a second",
      .measured = true,
+     .is_time = true,
      .of = [](const RunSummary& s) { return measured(s, s.images_per_s); }},
     {.name = "epochs", .of = [](const RunSummary& s) { return Cell{s.epochs}; }},
     {.name = "seed", .of = [](const RunSummary& s) { return Cell{s.seed}; }},
@@ -100,6 +103,7 @@ const std::vector<RunColumn> kColumns = {
      .unit = "s",
      .words = "mean seconds of a step: forward, backward and update",
      .measured = true,
+     .is_time = true,
      .of = [](const RunSummary& s) { return measured(s, s.avg_step); }},
     {.name = "phases",
      .words = "whether forward and backward were timed apart",
@@ -135,6 +139,7 @@ const std::vector<RunColumn> kColumns = {
      .unit = "s",
      .words = "seconds of the whole run with its evaluations, without those of avg_inference",
      .measured = true,
+     .is_time = true,
      .of = [](const RunSummary& s) { return Cell{s.seconds}; }},
     {.name = "state"},
     {.name = "reason"},
@@ -151,6 +156,7 @@ const std::vector<RunColumn> kColumns = {
      .unit = "s",
      .words = "seconds of a batch in inference, as it is really executed: median when the run ends",
      .measured = true,
+     .is_time = true,
      .of = [](const RunSummary& s) { return maybe(s.avg_inference); }},
     {.name = "weight_bytes",
      .digits = kWhole,
@@ -168,7 +174,16 @@ const std::vector<RunColumn> kColumns = {
      .unit = "s",
      .words = "mean seconds of a step's backward in which it waited for other processes",
      .measured = true,
+     .is_time = true,
      .of = [](const RunSummary& s) { return measured(s, s.avg_exchange); }},
+    {.name = "busy",
+     .words = "yes, or the number of runs: other programs used the cores meanwhile, and the times "
+              "may be too long",
+     .of = [](const RunSummary& s) { return text_cell(s.disturbed() ? "yes" : ""); }},
+    {.name = "cores_of_others",
+     .digits = 2,
+     .words = "cores that other programs kept busy while the run trained, mean",
+     .of = [](const RunSummary& s) { return maybe(s.cores_of_others); }},
 };
 
 Cell cell_of_value(const OptionValue& value) {
@@ -228,7 +243,7 @@ void check_run_column(const std::string& name, const std::vector<RunRow>& rows) 
 TextTable::Column head_of(const std::string& name) {
   const RunColumn* const column = find_run_column(name);
   if (column == nullptr) return {name};
-  return {.name = name, .digits = column->digits, .unit = column->unit};
+  return {.name = name, .digits = column->digits, .unit = column->unit, .is_time = column->is_time};
 }
 
 std::string run_legend(const std::vector<std::string>& columns) {

@@ -17,6 +17,7 @@ struct RunColumn {
   const char* unit = "";   // "s", "MiB", "%"
   const char* words = "";  // what it means, for the legend; "": the name says it
   bool measured = false;   // several runs have a mean; of anything else the different values count
+  bool is_time = false;    // and of this one people read the median
   TableCell (*of)(const RunSummary&) = nullptr;  // null: not of the summary
 };
 

@@ -58,6 +58,14 @@ TEST_F(CompareBenches, matches_rows_by_what_names_them_and_tests_their_blocks) {
   ASSERT_EQ(found.remarks.size(), 1u);
   EXPECT_NE(found.remarks[0].find("compared are the 2 rows that both have; 1 stand in"),
             std::string::npos);
+  ASSERT_EQ(found.unmatched.size(), 2u);
+  EXPECT_EQ(found.unmatched[0].key[2], "gone");
+  EXPECT_TRUE(found.unmatched[0].only_first);
+  EXPECT_EQ(found.unmatched[1].key[2], "new");
+  EXPECT_FALSE(found.unmatched[1].only_first);
+  EXPECT_EQ(gate_of(found, 2).missing.size(), 2u);
+  EXPECT_EQ(gate_of(found, 2, /*both_ways=*/false).missing.size(), 1u);
+  EXPECT_EQ(gate_of(found, 2).exit_code(), 7);
   const BenchTotal total = total_of(found, 1);
   EXPECT_EQ(total.rows, 2u);
   EXPECT_EQ(total.slower, 1u);
@@ -195,6 +203,50 @@ TEST_F(CompareBenches, ends_with_7_above_the_factor) {
   const std::string loud = write("c.json", {row("direct", 2, 0.4), row("fft", 8)});
   const std::string louder = write("d.json", {row("direct", 2.5, 0.4), row("fft", 8)});
   EXPECT_EQ(run_here({"compare", loud, louder, "--fail-above", "1.1"}).code, 0);
+}
+
+TEST_F(CompareBenches, ends_with_9_where_a_busy_machine_decides) {
+  const json busy = {{"machine", {{"cores", 2}, {"cores_of_others", 1.2}}}};
+  const std::string a = write("a.json", {row("direct", 2), row("fft", 8)});
+  const std::string b = write("b.json", {row("direct", 2.5), row("fft", 8)}, busy);
+  const std::vector<std::string> words = {"compare", a, b, "--fail-above", "1.1"};
+  const Output called = run_here(words);
+  EXPECT_EQ(called.code, 9);
+  EXPECT_TRUE(called.err.starts_with("undecided: the machine was busy: B: n=1,c=3 forward direct"))
+      << called.err;
+  EXPECT_NE(called.out.find("slower (busy)"), std::string::npos) << called.out;
+  // One slow row of a quiet case decides.
+  json quiet = row("fft", 16);
+  quiet["cores_of_others"] = 0.1;
+  write("b.json", {row("direct", 2.5), quiet}, busy);
+  EXPECT_EQ(run_here(words).code, 7);
+}
+
+TEST_F(CompareBenches, ends_with_7_where_a_row_is_missing_or_a_file_unfinished) {
+  const std::string a = write("a.json", {row("direct", 2), row("fft", 8)});
+  const std::string b = write("b.json", json::array({row("direct", 2)}));
+  EXPECT_EQ(run_here({"compare", a, b}).code, 0);
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{a, b, "--fail-above", "1.1"}, {b, a, "--require-all"}}) {
+    std::vector<std::string> line = {"compare"};
+    line.insert(line.end(), words.begin(), words.end());
+    const Output called = run_here(line);
+    EXPECT_EQ(called.code, 7);
+    EXPECT_NE(called.err.find("missing: n=1,c=3 forward fft cpu 2 stands in "), std::string::npos)
+        << called.err;
+  }
+  EXPECT_EQ(run_here({"compare", a, b, "--fail-above", "1.1", "--no-require-all"}).code, 0);
+  const std::string half =
+      write("c.json", {row("direct", 2), row("fft", 8)}, {{"complete", false}});
+  EXPECT_EQ(run_here({"compare", a, half, "--fail-above", "1.1"}).code, 7);
+}
+
+TEST_F(CompareBenches, refuses_a_file_of_another_format) {
+  const json rows = json::array({row("direct", 2)});
+  for (const char* format : {"convscope bench conv2d 2", "convscope bench conv2d 11", "other 1"}) {
+    const std::string file = write("f.json", rows, {{"format", format}});
+    EXPECT_ERROR(ErrorKind::kData, "but this program reads", read_bench_side(file));
+  }
 }
 
 TEST_F(CompareBenches, shows_what_differs_and_what_all_rows_share) {

@@ -217,9 +217,9 @@ TEST_F(Compare, has_a_table_for_people_a_line_for_each_metric_in_csv_and_latex) 
   EXPECT_NE(text.find("| +5.20 "), std::string::npos) << text;
   EXPECT_NE(text.find("| better "), std::string::npos) << text;
   const std::string csv = compare({"small", "large", "-f", "csv"}).out;
-  EXPECT_TRUE(
-      csv.starts_with("side,metric,unit,first_n,first,first_std,n,mean,mean_std,difference,"
-                      "percent,low,high,p,p_holm,outcome\nB,acc,%,3,90.2,0.1,3,95.4,0.2,"))
+  EXPECT_TRUE(csv.starts_with(
+      "side,metric,unit,first_n,first,first_std,n,mean,mean_std,difference,"
+      "percent,low,high,p,p_holm,outcome,disturbed\nB,acc,%,3,90.2,0.1,3,95.4,0.2,"))
       << csv;
   const std::string latex = compare({"small", "large", "-f", "latex"}).out;
   EXPECT_NE(latex.find("acc (\\%) & 90.20 $\\pm$ 0.10"), std::string::npos) << latex;

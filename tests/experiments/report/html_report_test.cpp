@@ -172,6 +172,19 @@ TEST(HtmlReport, shows_times_of_layers_with_bars_and_shares) {
             std::string::npos);  // the longest
   EXPECT_NE(section.find("style=\"width:9px\""), std::string::npos);
   EXPECT_EQ(html_report(folder).find("line is left out"), std::string::npos);
+  // 2.1 and 4 ms in the summary.
+  EXPECT_NE(text.find("0.270 and 0.710 ms longer than the layers"), std::string::npos) << text;
+  EXPECT_EQ(text.find("threads"), std::string::npos) << text;
+  summary.threads = summary.cores = 2;
+  summary.cores_of_others = 1.5;
+  write_text(folder + "/summary.json", to_json_text(summary));
+  const std::string page = without_tags(html_report(folder));
+  EXPECT_NE(page.find("wake 2 threads"), std::string::npos) << page;
+  EXPECT_NE(page.find("other programs kept 1.5 of 2 cores busy"), std::string::npos) << page;
+  summary.avg_forward = 1.9e-3;
+  summary.avg_backward = 3.5e-3;
+  write_text(folder + "/summary.json", to_json_text(summary));
+  EXPECT_EQ(html_report(folder).find("longer than the layers"), std::string::npos);
 }
 
 TEST(HtmlReport, shows_layers_without_times_as_they_stand) {

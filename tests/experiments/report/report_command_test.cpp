@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "experiments/report/table/row_groups.h"
+#include "experiments/run_folder/run_search.h"
 #include "tests/experiments/report/run_folders.h"
 #include "tests/experiments/report/run_here.h"
 #include "tests/support/temporary_folder.h"
@@ -120,6 +121,32 @@ TEST_F(Report, groups_by_keys_with_mean_and_deviation) {
   EXPECT_FALSE(rows({"--group", "optim.lr"})[0].contains("device"));
 }
 
+TEST_F(Report, of_a_group_shows_the_median_time_and_how_many_runs_were_disturbed) {
+  const std::vector<std::string> runs = find_runs(root());
+  ASSERT_EQ(runs.size(), 4u);
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    RunSummary summary = read_run_row(runs[i]).summary;
+    summary.name = "one";
+    summary.avg_forward = i == 1 ? 0.00295 : 0.00098 + 1e-5 * static_cast<double>(i);
+    summary.threads = summary.cores = 2;
+    summary.cores_of_others = i == 1 ? 1.2 : 0.1;
+    write_text(runs[i] + "/summary.json", to_json_text(summary));
+  }
+  const Output people = report({"--group", "name", "--columns", "avg_forward,acc"});
+  EXPECT_NE(people.out.find("| 0.001005 ± 0.000015 |"), std::string::npos) << people.out;
+  EXPECT_NE(people.out.find("| 1 of 4 |"), std::string::npos) << people.out;
+  EXPECT_NE(people.out.find("of times the median"), std::string::npos) << people.out;
+  EXPECT_NE(people.err.find("other programs used the cores in 1 of 4 runs"), std::string::npos)
+      << people.err;
+  const json all = rows({"--group", "name", "--columns", "avg_forward"});
+  EXPECT_NEAR(all[0]["avg_forward_median"].get<double>(), 0.001005, 1e-12);
+  EXPECT_NEAR(all[0]["avg_forward"].get<double>(), (0.00098 + 0.00295 + 0.001 + 0.00101) / 4,
+              1e-12);
+  const Output alone = report({});
+  EXPECT_NE(alone.out.find(" busy "), std::string::npos) << alone.out;
+  EXPECT_EQ(rows({"--filter", "busy!=yes"}).size(), 3u);
+}
+
 TEST_F(Report, says_when_a_group_mixes_configs) {
   const Output called = report({"--group", "data"});
   EXPECT_EQ(called.code, 0);
@@ -152,7 +179,7 @@ TEST_F(Report, keeps_the_columns_that_programs_know_in_their_order) {
             "kernel_size,acc,best_acc,execution,algorithm,device,precision,threads,isa,"
             "images_per_s,epochs,seed,params,avg_step,phases,peak_workspace,data,model,train_loss,"
             "test_loss,val_acc,seconds,state,reason,path,step,tags,note,avg_inference,"
-            "weight_bytes,ranks,avg_exchange");
+            "weight_bytes,ranks,avg_exchange,busy,cores_of_others");
 }
 
 TEST_F(Report, writes_latex) {

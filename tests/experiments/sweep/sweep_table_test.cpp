@@ -64,9 +64,35 @@ TEST(SweepTable, has_mean_and_deviation_over_the_seeds) {
             "name,batch_size,avg_forward,avg_forward_std,avg_backward,avg_backward_std,"
             "avg_forward_mem,avg_backward_mem,kernel_size,acc,acc_std,acc_reference,seeds,"
             "execution,epochs,jobs,state,error,avg_forward_mem_std,avg_backward_mem_std,step,"
-            "avg_inference,avg_inference_std,weight_bytes,weight_bytes_std\n"
-            "a,16,0.2,0.1,0.5,0,3,0,5,93,3.60555128,58.07,3,f32 dense,4,1,done,,0,0,,,,,\n"
-            "b,16,0.2,0,0.5,0,3,0,5,50,0,,3,f32 dense,4,1,done,,0,0,,,,,\n");
+            "avg_inference,avg_inference_std,weight_bytes,weight_bytes_std,avg_forward_median,"
+            "avg_forward_mad,avg_backward_median,avg_backward_mad,avg_inference_median,"
+            "avg_inference_mad,busy\n"
+            "a,16,0.2,0.1,0.5,0,3,0,5,93,3.60555128,58.07,3,f32 dense,4,1,done,,0,0,,,,,,0.2,0.1,"
+            "0.5,0,,,0\n"
+            "b,16,0.2,0,0.5,0,3,0,5,50,0,,3,f32 dense,4,1,done,,0,0,,,,,,0.2,0,0.5,0,,,0\n");
+}
+
+// One disturbed seed moves a mean and its deviation, not the median.
+TEST(SweepTable, for_people_has_medians_of_times_and_marks_disturbed_seeds) {
+  std::vector<SweepOutcome> outcomes = all_done();
+  const double forward[] = {0.00098, 0.00295, 0.00099};
+  for (std::size_t i = 0; i < 3; ++i) outcomes[2 * i].state.summary->avg_forward = forward[i];
+  EXPECT_EQ(sweep_markdown(small_plan(), outcomes).find("busy"), std::string::npos);
+  RunSummary& summary = *outcomes[2].state.summary;
+  summary.id = "second";
+  summary.threads = summary.cores = 2;
+  summary.cores_of_others = 1.2;
+  const std::string text = sweep_markdown(small_plan(), outcomes);
+  EXPECT_NE(text.find("| 0.0009900 ± 0.0000100 "), std::string::npos) << text;
+  EXPECT_NE(text.find("| 93.00 ± 3.61 "), std::string::npos) << text;
+  EXPECT_NE(text.find("of times the median ± the median distance"), std::string::npos) << text;
+  EXPECT_NE(text.find("| 1 of 3 |"), std::string::npos) << text;
+  EXPECT_NE(text.find("busy: other programs used the cores in 1 run (second)"), std::string::npos)
+      << text;
+  const nlohmann::json rows = nlohmann::json::parse(to_json(sweep_table(small_plan(), outcomes)));
+  EXPECT_DOUBLE_EQ(rows[0]["avg_forward_median"].get<double>(), 0.00099);
+  EXPECT_EQ(rows[0]["busy"], 1);
+  EXPECT_EQ(rows[1]["busy"], 0);
 }
 
 // Runs of earlier versions say nothing of them: then people see no such columns.
@@ -131,7 +157,7 @@ TEST(SweepTable, has_a_column_for_each_axis) {
   const std::string csv = to_csv(sweep_table(plan, outcomes));
   EXPECT_NE(csv.find(",state,error,avg_forward_mem_std,avg_backward_mem_std,step,avg_inference,"
                      "avg_inference_std,weight_bytes,weight_bytes_std,conv.algorithm,optim.lr,"
-                     "train.epochs\n"),
+                     "train.epochs,avg_forward_median,"),
             std::string::npos)
       << csv;
 }
@@ -172,9 +198,9 @@ TEST(SweepTable, shows_failed_and_missing_members_and_counts_the_seeds_that_it_h
   EXPECT_EQ(rows[1]["seeds"], 1);
   EXPECT_TRUE(rows[1]["acc_std"].is_null());  // of one value there is no deviation
   outcomes[1] = {};
-  EXPECT_NE(
-      to_csv(sweep_table(small_plan(), outcomes)).find("b,16,,,,,,,,,,,0,,,,missing,,,,,,,,\n"),
-      std::string::npos);
+  EXPECT_NE(to_csv(sweep_table(small_plan(), outcomes))
+                .find("b,16,,,,,,,,,,,0,,,,missing,,,,,,,,,,,,,,,\n"),
+            std::string::npos);
 }
 
 TEST(SweepTable, keeps_the_numbers_of_a_run_that_missed_its_gate) {
@@ -195,6 +221,17 @@ TEST(SweepTable, leaves_out_the_numbers_of_a_run_that_failed_on_its_way) {
   const nlohmann::json rows = nlohmann::json::parse(to_json(sweep_table(small_plan(), outcomes)));
   EXPECT_EQ(rows[0]["acc"], 94.5);  // of 92 and 97
   EXPECT_EQ(rows[0]["seeds"], 2);
+}
+
+TEST(MeanStdText, has_the_median_and_the_median_distance_too) {
+  const MeanStd odd = mean_std({3, 1, 100});
+  EXPECT_EQ(odd.median, 3);
+  EXPECT_EQ(odd.mad, 2);
+  EXPECT_EQ(mean_std_text(as_median(odd)), "3.000 ± 2.000");
+  const MeanStd even = mean_std({4, 1, 2, 100});
+  EXPECT_EQ(even.median, 3);
+  EXPECT_EQ(even.mad, 1.5);
+  EXPECT_EQ(mean_std_text(as_median(mean_std({}))), "-");
 }
 
 TEST(MeanStdText, shows_both_with_the_same_decimals) {

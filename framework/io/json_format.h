@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// json_format.h: the field "format" of JSON files: "convscope bench conv2d 1". The number at its
+// end changes when an older reader would misread the file.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "framework/export.h"
+
+namespace convscope {
+
+// "" when `got` is one of `known`; else words that follow "got a file of ...": "the format
+// 'convscope bench net 2', but this program reads 'convscope bench net 1'; ...".
+CONVSCOPE_API std::string format_problem(const std::string& got,
+                                         const std::vector<std::string>& known);
+
+// Whether only the number at the end of `got` differs from `known`: a file of a newer program,
+// which must not be written over.
+CONVSCOPE_API bool is_other_version(const std::string& got, const std::string& known);
+
+}  // namespace convscope
