@@ -96,13 +96,13 @@ HtmlTable table_of_groups(const RunSet& set) {
     const auto at_end = [](std::optional<double> RunSummary::*value) {
       return [value](const RunSummary& summary) { return (summary.*value).value_or(std::nan("")); };
     };
-    table.push_back({name_with_load(group), std::to_string(group.runs.size()),
-                     spread_text(group.of_summary(at_end(&RunSummary::acc))),
-                     median(&RunSummary::avg_forward), median(&RunSummary::avg_backward),
-                     mean(&RunSummary::avg_forward_mem), mean(&RunSummary::avg_backward_mem),
-                     median(&RunSummary::images_per_s),
-                     spread_text(group.of_time(at_end(&RunSummary::avg_inference))),
-                     spread_text(group.of_summary(at_end(&RunSummary::weight_bytes)))});
+    table.push_back(
+        {group.label + (group.disturbed() > 0 ? "*" : ""), std::to_string(group.runs.size()),
+         spread_text(group.of_summary(at_end(&RunSummary::acc))), median(&RunSummary::avg_forward),
+         median(&RunSummary::avg_backward), mean(&RunSummary::avg_forward_mem),
+         mean(&RunSummary::avg_backward_mem), median(&RunSummary::images_per_s),
+         spread_text(group.of_time(at_end(&RunSummary::avg_inference))),
+         spread_text(group.of_summary(at_end(&RunSummary::weight_bytes)))});
   }
   return table;
 }

@@ -183,8 +183,9 @@ TEST(BenchIntegers, TheRoofIsThatOfBytes) {
   const auto group = measured(int8_direct(), kBytes);
   const Json row = Json::parse(bench_json({group}, {})).at("rows").at(0);
   EXPECT_EQ(row.at("types"), "u8:i8:i32:u8");
-  EXPECT_TRUE(bench_csv({group}, {}).substr(0, 2000).find(",wrong,types,impossible\n") !=
-              std::string::npos);
+  EXPECT_TRUE(
+      bench_csv({group}, {}).substr(0, 2000).find(",wrong,types,impossible,cores_of_others\n") !=
+      std::string::npos);
 }
 
 // ---- a peer that computes what its inputs say --------------------------------------------------
