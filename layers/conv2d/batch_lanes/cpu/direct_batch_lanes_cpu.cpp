@@ -42,6 +42,7 @@
 #include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/batch_lanes/cpu/batch_lanes.h"
 #include "layers/conv2d/epilogue.h"
+#include "layers/conv2d/shared/workspace_limit.h"
 
 namespace convscope {
 namespace {
@@ -257,7 +258,7 @@ const Conv2dAlgorithm kCard{
     .device = DeviceType::cpu,
     .idea = "one sample in each vector lane: few channels and narrow images fill all lanes",
     .paper = "Krizhevsky 2012: cuda-convnet, the layout with the batch innermost",
-    .supports = supports,
+    .supports = with_workspace_limit<supports, workspace_bytes>,
     .cost = cost,
     .workspace_bytes = workspace_bytes,
     .prepared_bytes = prepared_bytes,

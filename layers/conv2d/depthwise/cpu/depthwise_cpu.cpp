@@ -52,6 +52,7 @@
 #include "layers/conv2d/depthwise/cpu/depthwise_blocked.h"
 #include "layers/conv2d/depthwise/cpu/depthwise_planes.h"
 #include "layers/conv2d/epilogue.h"
+#include "layers/conv2d/shared/workspace_limit.h"
 
 namespace convscope {
 
@@ -257,7 +258,7 @@ const Conv2dAlgorithm kCard{
     .device = DeviceType::cpu,
     .idea = "one kernel slides over one plane: neighbouring pixels in the vector lanes",
     .paper = "Sifre 2014: Rigid-Motion Scattering for Image Classification (thesis)",
-    .supports = supports,
+    .supports = with_workspace_limit<supports, workspace_bytes>,
     .cost = cost,
     .workspace_bytes = workspace_bytes,
     .prepared_bytes = prepared_bytes,

@@ -54,6 +54,7 @@
 #include "layers/conv2d/shared/blocked_pass.h"
 #include "layers/conv2d/shared/data_pass.h"
 #include "layers/conv2d/shared/tiles.h"
+#include "layers/conv2d/shared/workspace_limit.h"
 
 namespace convscope {
 
@@ -505,7 +506,7 @@ const Conv2dAlgorithm kCard{
     .paper =
         "Georganas et al. 2018: Anatomy of High-Performance Deep Learning Convolutions on SIMD "
         "Architectures, arXiv 1808.05567",
-    .supports = supports,
+    .supports = with_workspace_limit<supports, workspace_bytes>,
     .cost = cost,
     .workspace_bytes = workspace_bytes,
     .prepared_bytes = prepared_bytes,

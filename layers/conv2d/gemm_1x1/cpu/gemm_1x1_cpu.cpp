@@ -48,6 +48,7 @@
 #include "layers/conv2d/shared/data_pass.h"
 #include "layers/conv2d/shared/tiles.h"
 #include "layers/conv2d/shared/weight_sums.h"
+#include "layers/conv2d/shared/workspace_limit.h"
 
 namespace convscope {
 namespace {
@@ -501,7 +502,7 @@ const Conv2dAlgorithm kCard{
     .device = DeviceType::cpu,
     .idea = "a 1x1 kernel: the planes of an image are the matrix already",
     .paper = "Lin, Chen, Yan 2013: Network In Network, arXiv 1312.4400",
-    .supports = supports,
+    .supports = with_workspace_limit<supports, workspace_bytes>,
     .cost = cost,
     .workspace_bytes = workspace_bytes,
     .prepared_bytes = prepared_bytes,

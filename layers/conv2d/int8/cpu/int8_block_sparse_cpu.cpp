@@ -28,6 +28,7 @@
 #include <limits>
 
 #include "layers/conv2d/int8/cpu/int8_pass.h"
+#include "layers/conv2d/shared/workspace_limit.h"
 
 namespace convscope {
 
@@ -215,7 +216,7 @@ const Conv2dAlgorithm kCard{
     .device = DeviceType::cpu,
     .idea = "bytes times bytes of the weights that are there: lists of quads of input channels",
     .paper = "Elsen et al. 2020: Fast Sparse ConvNets, arXiv 1911.09723",
-    .supports = supports,
+    .supports = with_workspace_limit<supports, workspace_bytes>,
     .cost = cost,
     .workspace_bytes = workspace_bytes,
     .prepared_bytes = prepared_bytes,

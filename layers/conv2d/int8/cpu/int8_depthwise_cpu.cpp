@@ -28,6 +28,7 @@
 
 #include "layers/conv2d/int8/cpu/int8_depthwise.h"
 #include "layers/conv2d/int8/cpu/int8_pass.h"
+#include "layers/conv2d/shared/workspace_limit.h"
 
 namespace convscope {
 
@@ -236,7 +237,7 @@ const Conv2dAlgorithm kCard{
     .paper =
         "Jacob et al. 2018: Quantization and training of neural networks for efficient "
         "integer-arithmetic-only inference, arXiv 1712.05877",
-    .supports = supports,
+    .supports = with_workspace_limit<supports, workspace_bytes>,
     .cost = cost,
     .workspace_bytes = workspace_bytes,
     .prepared_bytes = prepared_bytes,

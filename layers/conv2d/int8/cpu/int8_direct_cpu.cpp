@@ -28,6 +28,7 @@
 //            the tiles: E. Georganas et al., SC 2018, arXiv 1808.05567
 // Read next  int8_lesson_cpu.cpp; quant/integer_grid.h
 #include "layers/conv2d/int8/cpu/int8_pass.h"
+#include "layers/conv2d/shared/workspace_limit.h"
 
 namespace convscope {
 
@@ -88,7 +89,7 @@ const Conv2dAlgorithm kCard{
     .paper =
         "Jacob et al. 2018: Quantization and training of neural networks for efficient "
         "integer-arithmetic-only inference, arXiv 1712.05877",
-    .supports = supports,
+    .supports = with_workspace_limit<supports, workspace_bytes>,
     .cost = cost,
     .workspace_bytes = workspace_bytes,
     .prepared_bytes = prepared_bytes,
