@@ -47,6 +47,7 @@ TEST(RunTable, every_column_holds_the_field_of_its_name) {
   double next = 1;
   for (auto& [name, value] : fields.items()) {
     next += 1;
+    if (name == "format") continue;  // of the file, and no field
     if (value.is_number_float() || value.is_null()) value = next + 0.5;
     if (value.is_number_integer()) value = static_cast<std::int64_t>(next);
     if (value.is_string()) value = cat("text ", next);
@@ -55,7 +56,7 @@ TEST(RunTable, every_column_holds_the_field_of_its_name) {
   run.summary = parse_summary(fields.dump());
   int compared = 0;
   for (const RunColumn& column : run_columns()) {
-    if (column.of == nullptr) continue;
+    if (column.of == nullptr || column.name == std::string("busy")) continue;  // no field
     const TableCell cell = run_cell(run, column.name);
     const nlohmann::json& field = fields.at(column.name);
     if (const auto* number = std::get_if<double>(&cell)) {

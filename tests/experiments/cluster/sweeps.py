@@ -80,7 +80,8 @@ class Answer:
 def without_times(text):
     """The rows of a table in CSV without what differs between two runs of one member."""
     rows = list(csv.DictReader(io.StringIO(text)))
-    return [{key: value for key, value in row.items() if not key.startswith("avg_")} for row in rows]
+    return [{key: value for key, value in row.items() if not key.startswith("avg_") and key != "busy"}
+            for row in rows]
 
 
 def bits_of(sweep):
