@@ -37,7 +37,8 @@ void check(const Tensor& v, const Tensor& step, const LsqRule& rule) {
 void check_steps(const Tensor& steps) {
   for (std::int64_t i = 0; i < steps.numel(); ++i) {
     const double s = steps.at(i);
-    CONVSCOPE_CHECK(std::isfinite(s) && s > 0, "lsq", "expected finite steps above 0, got ", s, " as step ", i);
+    CONVSCOPE_CHECK(std::isfinite(s) && s > 0, "lsq", "expected finite steps above 0, got ", s,
+                    " as step ", i);
   }
 }
 

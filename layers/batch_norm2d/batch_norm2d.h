@@ -69,7 +69,8 @@ class CONVSCOPE_API BatchNorm2d final : public Module, public TrainingRule {
 // Kernels. mean, variance, sums: f64 [C].
 extern CONVSCOPE_API KernelSlot<void(const Tensor& x, const Tensor& mean, const Tensor& variance)>
     batch_norm_statistics_kernel;
-// y = (x - mean[c]) factor[c] + shift[c]; mean, factor and shift f64 [C]; on the CPU also in blocks [N,C/16,H,W,16].
+// y = (x - mean[c]) factor[c] + shift[c]; mean, factor and shift f64 [C]; on the CPU also in blocks
+// [N,C/16,H,W,16].
 extern CONVSCOPE_API KernelSlot<void(const Tensor& x, const Tensor& mean, const Tensor& factor,
                                      const Tensor& shift, const Tensor& y)>
     batch_norm_apply_kernel;

@@ -15,13 +15,14 @@ namespace convscope {
 // out = 1 / sqrt(variance + eps)
 void batch_norm_inverse_deviation(const Tensor& variance, double eps, const Tensor& out);
 
-// (x - mean) inverse_deviation weight + bias = (x - mean) factor + shift. The mean is subtracted first: x factor and
-// mean factor may be large and nearly equal, and rounding either would leave noise of 2^-24 |mean| factor.
+// (x - mean) inverse_deviation weight + bias = (x - mean) factor + shift. The mean is subtracted
+// first: x factor and mean factor may be large and nearly equal, and rounding either would leave
+// noise of 2^-24 |mean| factor.
 void batch_norm_factors(const Tensor& weight, const Tensor& bias, const Tensor& inverse_deviation,
                         const Tensor& factor, const Tensor& shift);
 
-// The same for one channel in the type T of x: (x - mean) factor + shift. The mean is rounded to T, and what that
-// changes goes into the shift.
+// The same for one channel in the type T of x: (x - mean) factor + shift. The mean is rounded to T,
+// and what that changes goes into the shift.
 template <class T>
 struct ChannelNorm {
   T mean, factor, shift;
@@ -31,7 +32,8 @@ struct ChannelNorm {
         shift(static_cast<T>(s + (static_cast<double>(mean) - m) * f)) {}
 };
 
-// What turns the variance of `count` numbers into the unbiased estimate; one number has the variance 0.
+// What turns the variance of `count` numbers into the unbiased estimate; one number has the
+// variance 0.
 CONVSCOPE_HOST_DEVICE inline double unbiased_by(double count) {
   return count > 1 ? count / (count - 1) : 1;
 }
@@ -45,7 +47,8 @@ void batch_norm_gradient_factors(const Tensor& weight, const Tensor& inverse_dev
                                  const Tensor& sum_dy, const Tensor& sum_dy_x, double count,
                                  bool training, const Tensor& a, const Tensor& b, const Tensor& d);
 
-// running = (1 - momentum) running + momentum batch, the variance times unbiased_by(count); running tensors f32.
+// running = (1 - momentum) running + momentum batch, the variance times unbiased_by(count); running
+// tensors f32.
 void batch_norm_move_running(const Tensor& mean, const Tensor& variance, double count,
                              double momentum, const Tensor& running_mean,
                              const Tensor& running_variance);
@@ -57,8 +60,9 @@ void batch_norm_parameter_gradient(const Tensor& sums, const Tensor& scale, cons
 
 // For a convolution in front: w' = w i weight, b' = (b - mean) i weight + bias with
 // i = 1 / sqrt(variance + eps); then conv(x, w') + b' is the batch norm of conv(x, w) + b. w and
-// to_w [C,...], b (undefined: none) and to_b [C]; f32. Rounding w' and b' leaves up to 2^-23 (|x|*|w'| + |mean| i weight)
-// in y, since no mean is subtracted: the price of one pass less in inference.
+// to_w [C,...], b (undefined: none) and to_b [C]; f32. Rounding w' and b' leaves up to 2^-23
+// (|x|*|w'| + |mean| i weight) in y, since no mean is subtracted: the price of one pass less in
+// inference.
 struct BatchNormFoldArgs {
   Tensor weight, bias, mean, variance;
   double eps = 0;

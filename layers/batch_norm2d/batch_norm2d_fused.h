@@ -2,9 +2,9 @@
 // batch_norm2d_fused.h: training-mode batch norm with what stands around it, one channel after the
 // other, so that a channel is read from memory once and the later passes find it in the cache.
 //
-// Forward    y = curve((x - mean[c]) factor[c] + shift[c] + residual), factor and shift from the statistics of
-//            the batch; the curve is min(max(., 0), most) when `relu` is set, and residual may be
-//            undefined
+// Forward    y = curve((x - mean[c]) factor[c] + shift[c] + residual), factor and shift from the
+//            statistics of the batch; the curve is min(max(., 0), most) when `relu` is set, and
+//            residual may be undefined
 // Backward   g = dy where 0 < y < most, else 0, when y is given (a curve stood there); else g = dy.
 //            dy becomes g. The gradient of the residual is g; sums over g and g (x - mean), and
 //            dx = a g + b (x - mean) + d

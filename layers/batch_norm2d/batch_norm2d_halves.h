@@ -2,9 +2,9 @@
 // batch_norm2d_halves.h: batch norm on halves or f32 with their channels last, [N,1,H,W,Cp], in a
 // planned step on a GPU, with what stands around it.
 //
-// Forward    y = curve((x - mean[c]) factor[c] + shift[c] + residual), factor and shift from the statistics of
-//            the batch, which also move the running ones; the curve is min(max(., 0), most) when
-//            `relu` is set, and residual may be undefined
+// Forward    y = curve((x - mean[c]) factor[c] + shift[c] + residual), factor and shift from the
+//            statistics of the batch, which also move the running ones; the curve is min(max(., 0),
+//            most) when `relu` is set, and residual may be undefined
 // Backward   g = dy where 0 < y < most, else 0, with a curve; else g = dy. The gradient of the
 //            residual is g; dx = a g + b (x - mean) + d; gradients of weight and bias from sums
 //            over g and g (x - mean). dy stays as it is

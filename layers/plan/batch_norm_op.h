@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // batch_norm_op.h: batch_norm2d in a planned step.
 //
-// Training    statistics of the batch, then y = relu((x - mean[c]) factor[c] + shift[c] + residual), where the
-//             residual and the ReLU are there when the operations behind it have been absorbed; one
-//             call for each direction (batch_norm2d_fused.h)
+// Training    statistics of the batch, then y = relu((x - mean[c]) factor[c] + shift[c] +
+//             residual), where the residual and the ReLU are there when the operations behind it
+//             have been absorbed; one call for each direction (batch_norm2d_fused.h)
 // Inference   the convolution in front absorbs it: factor goes into its weights, shift into its
 //             bias. Where no convolution stands in front, y = (x - mean[c]) factor[c] + shift[c].
 #pragma once

@@ -175,8 +175,8 @@ SparseSites::SparseSites(std::vector<std::uint64_t> keys, const SiteGrid& grid)
   if (!std::ranges::is_sorted(keys_)) radix_sort(keys_, none);
   keys_.erase(std::unique(keys_.begin(), keys_.end()), keys_.end());
   keys_.shrink_to_fit();
-  CONVSCOPE_CHECK(keys_.empty() || keys_.back() < static_cast<std::uint64_t>(grid.all_places()), kSites,
-                  "expected keys inside of the grid ", grid.text());
+  CONVSCOPE_CHECK(keys_.empty() || keys_.back() < static_cast<std::uint64_t>(grid.all_places()),
+                  kSites, "expected keys inside of the grid ", grid.text());
   CONVSCOPE_CHECK(count() <= kMostSites, kSites, "expected fewer than 2^31 sites, got ", count());
 }
 

@@ -59,7 +59,9 @@ class CONVSCOPE_API SparseSites {
   SitePlace place(std::int64_t site) const;
   std::uint64_t key(const SitePlace& place) const;
   Tensor coordinates() const;  // [n, 1+D], in the order of the keys
-  double density() const { return static_cast<double>(count()) / static_cast<double>(grid_.all_places()); }
+  double density() const {
+    return static_cast<double>(count()) / static_cast<double>(grid_.all_places());
+  }
   std::size_t bytes() const;
 
   // The keys as 64-bit numbers in the memory of a GPU, i32 [n,2]; copied when first asked for.

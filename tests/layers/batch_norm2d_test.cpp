@@ -87,7 +87,8 @@ TEST(BatchNorm2d, AMeanFarFromZeroDoesNotSpoilTheVariance) {
   EXPECT_NEAR(statistics.variance.at(0), variance, 14 * kEps);
 }
 
-// (x - mean) factor + bias: x factor and mean factor, 4e7 and more here, would leave their rounding in y.
+// (x - mean) factor + bias: x factor and mean factor, 4e7 and more here, would leave their rounding
+// in y.
 TEST(BatchNorm2d, AConstantChannelBecomesItsBias) {
   const Tensor weight = Tensor::full({1}, 1.0), bias = Tensor::full({1}, 0.25);
   const testing::MachineScope scope;

@@ -41,8 +41,9 @@ inline constexpr bool is_sanitized() {
   return false;
 }
 
-// Whether entry `i` of a long list of problems is taken. A GPU takes all: each change of device code is tested on one
-// (repo_gpu_record). The emulation takes every third, and all with CONVSCOPE_TEST_LISTS=long (.ci/nightly).
+// Whether entry `i` of a long list of problems is taken. A GPU takes all: each change of device
+// code is tested on one (repo_gpu_record). The emulation takes every third, and all with
+// CONVSCOPE_TEST_LISTS=long (.ci/nightly).
 inline bool takes_entry(std::size_t i) {
   const char* const lists = std::getenv("CONVSCOPE_TEST_LISTS");
   return !is_emulated() || (lists != nullptr && std::strcmp(lists, "long") == 0) || i % 3 == 0;
