@@ -82,12 +82,12 @@ inline void read_bench_file(Bytes bytes) {
   put_file(sound, bench_rows_seed());
   bool read = try_to([&] {
     const BenchSet set = read_bench({path, sound});
-    html_report("bench", set, draw_plots(set));
+    html_report(set, draw_plots(set));
   });
   if (is_ladder_file(path)) {
     read |= try_to([&] {
       const LadderSet set = read_ladders({path});
-      html_report("ladders", set, draw_plots(set));
+      html_report(set, draw_plots(set));
     });
   }
   for (const char* other : {"sound.json", "bench.json"}) {
