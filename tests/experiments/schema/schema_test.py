@@ -79,6 +79,11 @@ class Writers(unittest.TestCase):
     def test_an_explanation(self):
         self.check("explain", json.loads(call("explain", "quickstart", "--json", cwd=self.folder)))
 
+    def test_a_check(self):
+        call("check", "conv2d", "direct", "--problem", "n=1,c=2,h=5,w=5,k=2,r=3,s=3,pad=1", "--json", "check.json",
+             cwd=self.folder)
+        self.check("check", json.loads((self.folder / "check.json").read_text()))
+
     def test_a_sweep(self):
         (self.folder / "s.yaml").write_text(SWEEP)
         call("sweep", "s.yaml", cwd=self.folder)
