@@ -13,6 +13,9 @@ using testing::Int8Case;
 using testing::Int8Options;
 using testing::with_types;
 
+constexpr const char* kTypes[] = {"u8:i8:i32:u8", "i8:i8:i32:i8", "u8:i8:i32:f32",
+                                  "i8:i8:i32:u8", "u8:i8:i32:i8", "i8:i8:i32:f32"};
+
 class Int8OnCuda : public testing::CudaTest {};
 
 // All cards that take the problem; returns how many there are. Wrong ones are named once.
@@ -38,7 +41,7 @@ TEST_F(Int8OnCuda, CodesAreThoseOfDoubleArithmeticOnRandomProblems) {
   for (std::uint64_t i = 0; i < (small ? 60 : 400); ++i) {
     const Conv2dProblem problem = testing::shrunk(testing::random_problem(7, i), small ? 1e5 : 4e5);
     if (problem.is_empty()) continue;
-    const Conv2dProblem typed = with_types(problem, testing::kCodeTypes[i % 6]);
+    const Conv2dProblem typed = with_types(problem, kTypes[i % 6]);
     Int8Case one(typed, testing::options_by_turns(i, typed.types->y), i);
     run += check_all(one);
     if (HasFailure()) return;
@@ -58,8 +61,7 @@ TEST_F(Int8OnCuda, CodesAreThoseOfDoubleArithmeticInEveryTile) {
         "n=1,c=16,h=20,w=40,k=144,r=2,s=2,stride=2",
         "n=2,c=20,h=6,w=16,k=20,r=3,s=3,pad=1,groups=20",
         "n=1,c=36,h=9,w=15,k=36,r=5,s=5,stride=2,pad=2,groups=36"}) {
-    for (const char* types :
-         {testing::kCodeTypes[0], testing::kCodeTypes[1], testing::kCodeTypes[2]}) {
+    for (const char* types : {kTypes[0], kTypes[1], kTypes[2]}) {
       const Conv2dProblem typed = with_types(Conv2dProblem::parse(text), types);
       Int8Case one(typed, testing::options_by_turns(i, typed.types->y), i);
       ++i;
@@ -78,7 +80,7 @@ TEST_F(Int8OnCuda, CodesAreThoseOfDoubleArithmeticOnLayersOfNetworks) {
       if (problem.is_empty() || problem.dtype != DType::f32 || problem.math != MathMode::f32) {
         continue;
       }
-      for (const char* types : {testing::kCodeTypes[0], testing::kCodeTypes[5]}) {
+      for (const char* types : {kTypes[0], kTypes[5]}) {
         Int8Case one(with_types(problem, types), {.relu = true}, 3);
         check_all(one);
         if (HasFailure()) return;
@@ -96,7 +98,7 @@ TEST_F(Int8OnCuda, BlockSparseCodesAreThoseOfDoubleArithmetic) {
     if (dense.is_empty() || dense.groups != 1) continue;
     dense.dtype = DType::f32;
     for (const Conv2dProblem& sparse : testing::sparse_problems(dense, i, small ? 1 : 3)) {
-      const Conv2dProblem typed = with_types(sparse, testing::kCodeTypes[i % 6]);
+      const Conv2dProblem typed = with_types(sparse, kTypes[i % 6]);
       Int8Options options = testing::options_by_turns(i, typed.types->y);
       options.extreme = i % 11 == 5;
       Int8Case one(typed, options, i);
@@ -122,8 +124,7 @@ TEST_F(Int8OnCuda, BlockSparseCodesAreThoseOfDoubleArithmeticInEveryTile) {
         "n=1,c=1700,h=5,w=5,k=16,r=3,s=3,pad=1,weights=blocks16x1:900",
         "n=40,c=800,h=2,w=2,k=32,r=2,s=2,weights=blocks16x1:1900",
         "n=1,c=16,h=60,w=60,k=16,r=5,s=3,pad=2x3,dilation=2x3,stride=3x2,weights=blocks8x1:99"}) {
-    for (const char* types :
-         {testing::kCodeTypes[0], testing::kCodeTypes[1], testing::kCodeTypes[2]}) {
+    for (const char* types : {kTypes[0], kTypes[1], kTypes[2]}) {
       const Conv2dProblem typed = with_types(Conv2dProblem::parse(text), types);
       Int8Case one(typed, testing::options_by_turns(i, typed.types->y), i);
       ++i;
@@ -139,7 +140,7 @@ TEST_F(Int8OnCuda, BlockSparseCodesAreThoseOfDoubleArithmeticInEveryTile) {
 TEST_F(Int8OnCuda, CodesNearTiesAreThoseOfDoubleArithmetic) {
   for (const char* text : {"c=64,h=3,w=3,k=256,r=3,s=3", "c=256,h=9,w=9,k=256,r=9,s=9,groups=256",
                            "c=64,h=3,w=3,k=256,r=3,s=3,weights=blocks16x1:5000"}) {
-    Int8Case one(with_types(Conv2dProblem::parse(text), testing::kCodeTypes[0]),
+    Int8Case one(with_types(Conv2dProblem::parse(text), kTypes[0]),
                  {.near_ties = 3e-5, .step = 4e-3}, 11);
     EXPECT_GE(check_all(one), 1);
   }
@@ -148,7 +149,7 @@ TEST_F(Int8OnCuda, CodesNearTiesAreThoseOfDoubleArithmetic) {
 TEST_F(Int8OnCuda, TheLargestSumsAreExact) {
   for (const char* text : {"n=1,c=64,h=6,w=6,k=32,r=3,s=3,pad=1", "n=3,c=256,h=1,w=1,k=20",
                            "n=1,c=64,h=6,w=6,k=32,r=3,s=3,pad=1,weights=blocks16x1:1000"}) {
-    for (const char* types : testing::kCodeTypes) {
+    for (const char* types : kTypes) {
       Int8Options options;
       options.extreme = true;
       options.bias = false;
