@@ -321,7 +321,7 @@ TEST_F(BenchSparseCommand, WritesATableJsonAndCsvThatTheReadersTake) {
   ASSERT_EQ(lines.size(), 9u);
   EXPECT_TRUE(
       lines[0].ends_with(",types,sites,out_sites,pairs,pairs_per_site,density,"
-                         "map_bytes_per_site,map_ms,executed_per_useful"))
+                         "map_bytes_per_site,map_ms,executed_per_useful,impossible"))
       << lines[0];
   // As many cells as names: only the problem's text has commas, and it is quoted.
   EXPECT_EQ(std::ranges::count(lines[1], ','), std::ranges::count(lines[0], ',') + 5);
