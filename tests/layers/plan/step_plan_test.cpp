@@ -148,7 +148,9 @@ TEST(StepPlan, batch_norm_of_one_value_is_refused_by_every_path) {
   EXPECT_EQ(refusal.layer, "b1");
   EXPECT_EQ(refusal.why, why.substr(why.find("expected")));
   EXPECT_EQ(training_refusal(*net, {2, 20, 3, 3}).why, "");
-  EXPECT_EQ(training_refusal(*net, {1, 20, 4, 3}).why, "");
+  const Shape two{1, 20, 4, 3};
+  const auto wider = network(ending({conv("c1", 24, 3), layer("batch_norm2d", "b1")}), two);
+  EXPECT_EQ(training_refusal(*wider, two).why, "");
   net->eval();
   EXPECT_NE(StepPlan::make(*net, one, PlanMode::inference, &why), nullptr) << why;
 }
