@@ -54,7 +54,7 @@
 #include "layers/conv2d/shared/blocked_pass.h"
 #include "layers/conv2d/shared/data_pass.h"
 #include "layers/conv2d/shared/tiles.h"
-#include "layers/conv2d/shared/workspace_limit.h"
+#include "layers/dispatch/limits/workspace_limit.h"
 
 namespace convscope {
 

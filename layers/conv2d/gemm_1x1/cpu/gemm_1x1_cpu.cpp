@@ -48,7 +48,7 @@
 #include "layers/conv2d/shared/data_pass.h"
 #include "layers/conv2d/shared/tiles.h"
 #include "layers/conv2d/shared/weight_sums.h"
-#include "layers/conv2d/shared/workspace_limit.h"
+#include "layers/dispatch/limits/workspace_limit.h"
 
 namespace convscope {
 namespace {
