@@ -42,7 +42,7 @@
 #include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/batch_lanes/cpu/batch_lanes.h"
 #include "layers/conv2d/epilogue.h"
-#include "layers/conv2d/shared/limits/workspace_limit.h"
+#include "layers/dispatch/limits/workspace_limit.h"
 
 namespace convscope {
 namespace {

@@ -52,7 +52,7 @@
 #include "layers/conv2d/depthwise/cpu/depthwise_blocked.h"
 #include "layers/conv2d/depthwise/cpu/depthwise_planes.h"
 #include "layers/conv2d/epilogue.h"
-#include "layers/conv2d/shared/limits/workspace_limit.h"
+#include "layers/dispatch/limits/workspace_limit.h"
 
 namespace convscope {
 

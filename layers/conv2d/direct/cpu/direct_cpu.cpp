@@ -53,8 +53,8 @@
 #include "layers/conv2d/direct/cpu/direct_plan.h"
 #include "layers/conv2d/shared/blocked_pass.h"
 #include "layers/conv2d/shared/data_pass.h"
-#include "layers/conv2d/shared/limits/workspace_limit.h"
 #include "layers/conv2d/shared/tiles.h"
+#include "layers/dispatch/limits/workspace_limit.h"
 
 namespace convscope {
 

@@ -46,9 +46,9 @@
 #include "layers/conv2d/algorithm.h"
 #include "layers/conv2d/shared/blocked_pass.h"
 #include "layers/conv2d/shared/data_pass.h"
-#include "layers/conv2d/shared/limits/workspace_limit.h"
 #include "layers/conv2d/shared/tiles.h"
 #include "layers/conv2d/shared/weight_sums.h"
+#include "layers/dispatch/limits/workspace_limit.h"
 
 namespace convscope {
 namespace {

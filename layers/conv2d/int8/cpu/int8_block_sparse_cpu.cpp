@@ -28,7 +28,7 @@
 #include <limits>
 
 #include "layers/conv2d/int8/cpu/int8_pass.h"
-#include "layers/conv2d/shared/limits/workspace_limit.h"
+#include "layers/dispatch/limits/workspace_limit.h"
 
 namespace convscope {
 

@@ -28,7 +28,7 @@
 //            the tiles: E. Georganas et al., SC 2018, arXiv 1808.05567
 // Read next  int8_lesson_cpu.cpp; quant/integer_grid.h
 #include "layers/conv2d/int8/cpu/int8_pass.h"
-#include "layers/conv2d/shared/limits/workspace_limit.h"
+#include "layers/dispatch/limits/workspace_limit.h"
 
 namespace convscope {
 

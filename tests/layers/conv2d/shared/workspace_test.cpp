@@ -100,5 +100,16 @@ TEST(Conv2dWorkspace, IsBoundedByTheOperandsForExtremeGeometry) {
   }
 }
 
+// A stride that leads past the image costs nothing where a row or column of y is the only one.
+TEST(Conv2dWorkspace, DirectTakesStridesPastTheImage) {
+  const Conv2dAlgorithm& card = conv2d_algorithms(DeviceType::cpu).get("direct");
+  for (const Direction direction : kDirections) {
+    const auto problem =
+        Conv2dProblem::parse("n=2,c=8,h=5,w=7,k=16,r=3,s=3,stride=2147483647,pad=1");
+    EXPECT_TRUE(support_of(card, problem, direction).yes) << name_of(direction);
+    EXPECT_LT(card.workspace_bytes(problem, direction), std::size_t{1} << 21);
+  }
+}
+
 }  // namespace
 }  // namespace convscope

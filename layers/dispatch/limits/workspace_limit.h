@@ -7,25 +7,25 @@
 #pragma once
 
 #include "framework/parallel.h"
-#include "layers/conv2d/algorithm.h"
+#include "layers/dispatch/card.h"
 
 namespace convscope {
 
 // Threads have panels of some hundred KiB, whatever the operands are.
-inline double most_workspace(const Conv2dProblem& problem) {
+template <class Problem>
+double most_workspace(const Problem& problem) {
   constexpr double kMiB = 1024 * 1024;
   return (32 + 4.0 * num_threads()) * kMiB + 64 * problem.nominal_bytes();
 }
 
 // supports() of an algorithm with that limit.
-template <Conv2dSupport (*supports)(const Conv2dProblem&, Direction),
-          std::size_t (*workspace_bytes)(const Conv2dProblem&, Direction)>
-Conv2dSupport with_workspace_limit(const Conv2dProblem& problem, Direction direction) {
-  Conv2dSupport out = supports(problem, direction);
+template <auto supports, auto workspace_bytes, class Problem>
+Support with_workspace_limit(const Problem& problem, Direction direction) {
+  Support out = supports(problem, direction);
   if (!out.yes || problem.is_empty()) return out;
   const auto bytes = static_cast<double>(workspace_bytes(problem, direction));
   if (bytes <= most_workspace(problem)) return out;
-  return Conv2dSupport::no(
+  return Support::no(
       cat("expects strides, dilations and paddings of about the image's size, because its panels "
           "would take ",
           bytes / (1024.0 * 1024 * 1024), " GiB here"));
