@@ -134,7 +134,10 @@ std::string contact_sheet(const Dataset& from) {
 int run_synth(const Arguments& arguments) {
   const std::string root = arguments.root.empty() ? "." : arguments.root;
   check_output_folder(root);
-  check_output_files({arguments.sheet});
+  // It may be in the folder that is made here.
+  if (!arguments.sheet.empty()) {
+    check_output_folder(std::filesystem::path(arguments.sheet).parent_path().string());
+  }
   const DatasetSplits splits = synthetic_digits(arguments.synth);
   std::error_code error;
   std::filesystem::create_directories(root, error);

@@ -45,7 +45,8 @@ SHORTER = [  # (pattern, what is added)
     (r"check conv2d winograd", " --quick"),
     (r"explain .*--ranks", " data.train_size=512"),
 ]
-PARSED = r"notebook( 04.*)?$|data (fetch|check)|.*mine/build/mine\.so|launch .*--hosts"
+PARSED = (r"notebook( 04.*)?$|data (fetch|check)|.*mine/build/mine\.so|launch .*--hosts|check --plugin submissions|"
+          r".*--against /usr/bin/convscope")
 MAY_LACK = r"device[= ]cuda|--peer|launch "
 ORDER = ["run", "sweep", "launch", "export"]  # first: others read what these write
 

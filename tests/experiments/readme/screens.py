@@ -257,4 +257,4 @@ class Yaml(Program):
 
 
 if __name__ == "__main__":
-    unittest.main(verbosity=0)
+    unittest.main(argv=sys.argv[:1], verbosity=0)
