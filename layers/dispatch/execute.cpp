@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <vector>
 
 namespace convscope {
 namespace {
@@ -14,12 +15,22 @@ Tensor like(const Tensor& tensor) {
   return Tensor::empty(tensor.shape(), tensor.dtype(), tensor.device());
 }
 
-// The largest element in place of each.
-Tensor largest_everywhere(const Tensor& sizes) {
-  const Tensor here = sizes.to(Device{});
+double largest_magnitude(const Tensor& of) {
+  const Tensor here = of.to(Device{});
   double largest = 0;
-  for (std::int64_t i = 0; i < here.numel(); ++i) largest = std::max(largest, here.at(i));
-  return Tensor::full(here.shape(), largest, here.dtype()).to(sizes.device());
+  for (std::int64_t i = 0; i < here.numel(); ++i) {
+    largest = std::max(largest, std::abs(here.at(i)));
+  }
+  return largest;
+}
+
+// The largest sum over all axes but one.
+double largest_sum(const Tensor& of, std::int64_t rows, std::int64_t inner) {
+  std::vector<double> sums(static_cast<std::size_t>(rows));
+  for (std::int64_t i = 0; i < of.numel(); ++i) {
+    sums[static_cast<std::size_t>(i / inner % rows)] += std::abs(of.at(i));
+  }
+  return sums.empty() ? 0 : *std::ranges::max_element(sums);
 }
 
 // So many digits that two different numbers of the type look different.
@@ -54,12 +65,11 @@ bool has_magnitudes(const Operands& operands) {
   return std::ranges::all_of(operands.in, floats) && std::ranges::all_of(operands.out, floats);
 }
 
-Operands over_magnitudes(const Operands& operands, Tensor& residual, bool by_tile) {
+Operands over_magnitudes(const Operands& operands, Tensor& residual) {
   Operands out = operands;
   for (Operand& input : out.in) {
     if (input.defined()) input.values = magnitudes(input.values);
   }
-  if (by_tile) out.in[0].values = largest_everywhere(out.in[0].values);
   for (Operand& output : out.out) {
     if (!output.defined()) continue;
     output.values = operands.accumulate ? magnitudes(output.values) : like(output.values);
@@ -74,6 +84,29 @@ Operands over_magnitudes(const Operands& operands, Tensor& residual, bool by_til
     residual = magnitudes(residual);
     out.epilogue.residual = residual.raw_data();
   }
+  return out;
+}
+
+Operands over_tiles(const Operands& operands, const OperandSpecs& specs, Direction direction) {
+  const OperandSpec& spec = specs.inputs[1];
+  const Tensor second = plain_images(operands.in[1].values.to(Device{}), spec.shape, spec.layout);
+  // w [K,C,...] for each k or c, dy [N,K,...] for each k.
+  const int axis = direction == Direction::forward ? 0 : 1;
+  std::int64_t inner = 1;
+  for (int i = axis + 1; i < spec.shape.rank(); ++i) inner *= spec.shape[i];
+  double size =
+      largest_magnitude(operands.in[0].values) * largest_sum(second, spec.shape[axis], inner);
+  if (operands.in[2].defined()) size += largest_magnitude(operands.in[2].values);
+  if (operands.accumulate) size += largest_magnitude(operands.out[0].values);
+  if (operands.epilogue.residual != nullptr) {
+    Tensor residual = like(operands.out[0].values);
+    backend_of(operands.device())
+        .copy_within(operands.device().index, residual.raw_data(), operands.epilogue.residual,
+                     static_cast<std::size_t>(residual.size_bytes()));
+    size += largest_magnitude(residual);
+  }
+  Operands out;
+  out.out[0].values = Tensor::full({1}, size, DType::f64);
   return out;
 }
 

@@ -18,9 +18,12 @@ CONVSCOPE_API Operands with_other_outputs(const Operands& operands);
 // The same sum over magnitudes, whose result says how large an error may be. Integers are summed
 // exactly: for them it is no sum, and compare_outputs() looks at the outputs.
 CONVSCOPE_API bool has_magnitudes(const Operands& operands);
-// `by_tile`: with the largest magnitude of the first input in place of each of its elements
-// (Card::errs_by_tile()).
-CONVSCOPE_API Operands over_magnitudes(const Operands& operands, Tensor& residual, bool by_tile);
+CONVSCOPE_API Operands over_magnitudes(const Operands& operands, Tensor& residual);
+// For transforms (Card::errs_by_tile()): the largest magnitude of the first input times the largest
+// sum over the magnitudes of the second that goes into one element of the output, borders or not,
+// and what is added to it; as the only output.
+CONVSCOPE_API Operands over_tiles(const Operands& operands, const OperandSpecs& specs,
+                                  Direction direction);
 
 // |first - second| <= relative_bound max(sizes) for each output, plus one step of an integer type.
 // Of several outputs the one is noted that came nearest to its bound.
@@ -58,18 +61,19 @@ void execute(const Choice<Problem>& choice, const Problem& problem, Direction di
   const Operands other = with_other_outputs(operands);
   Tensor residual;
   const bool sums = has_magnitudes(operands);
+  const bool by_tile = card.errs_by_tile() || choice.checked_by->errs_by_tile();
   Operands sizes = operands;
   // Of a layer whose inputs are not all factors, magnitudes are its own matter.
   constexpr bool kOwn = requires { HeavyLayer<Problem>::magnitudes(problem, direction, operands); };
   if constexpr (kOwn) {
     sizes = HeavyLayer<Problem>::magnitudes(problem, direction, operands);
   } else if (sums) {
-    const bool by_tile = card.errs_by_tile() || choice.checked_by->errs_by_tile();
-    sizes = over_magnitudes(operands, residual, by_tile);
+    sizes = by_tile ? over_tiles(operands, problem.operands(direction), direction)
+                    : over_magnitudes(operands, residual);
   }
   run_card(card, problem, direction, operands);
   run_card(*choice.checked_by, problem, direction, other);
-  if (sums && !kOwn) run_card(card, problem, direction, sizes);
+  if (sums && !kOwn && !by_tile) run_card(card, problem, direction, sizes);
   const double terms = longest_sum(problem, direction, operands);
   const double growth = card.worst_growth(terms) + choice.checked_by->worst_growth(terms);
   compare_outputs({.operation = HeavyLayer<Problem>::kOperation,

@@ -49,23 +49,6 @@ std::string differ(const Conv2dAlgorithm& algorithm, const std::vector<float>& f
 
 }  // namespace
 
-double allowed_error(const Conv2dProblem& problem, double error_growth, double expected,
-                     double largest) {
-  const double f32 =
-      error_growth * static_cast<double>(std::numeric_limits<float>::epsilon()) * largest;
-  if (problem.dtype == DType::bf16) return f32 + 0x1p-8 * std::abs(expected);
-  // Below 2^-14 the steps of f16 stay 2^-24.
-  if (problem.dtype == DType::f16) return f32 + 0x1p-11 * std::abs(expected) + 0x1p-24;
-  // tf32: each factor is rounded by at most 2^-10 of itself.
-  return problem.math == MathMode::tf32 ? f32 + 0x1p-9 * largest : f32;
-}
-
-double allowed_l2(const Conv2dProblem& problem) {
-  if (problem.dtype == DType::bf16) return 1e-2;
-  if (problem.dtype == DType::f16) return 2e-3;
-  return problem.math == MathMode::tf32 ? 1e-3 : 2e-6;
-}
-
 std::int64_t output_numel(const Conv2dProblem& z, Direction direction) {
   return direction == Direction::forward         ? z.y_shape().numel()
          : direction == Direction::backward_data ? z.x_shape().numel()
@@ -511,40 +494,18 @@ std::string ConvolutionCase::compare(const Conv2dAlgorithm& algorithm, Direction
   return text.str();
 }
 
-// The largest element of the first input in place of each, times magnitudes.
-double ConvolutionCase::largest_of_tile(Direction direction, bool extra) {
-  Expected& expected = expected_[static_cast<int>(direction)][extra ? 1 : 0];
-  if (expected.largest_of_tile > 0) return expected.largest_of_tile;
-  for (const double value : reference(direction, extra, Terms::largest_of_input)) {
-    expected.largest_of_tile = std::max(expected.largest_of_tile, value);
-  }
-  return expected.largest_of_tile;
-}
-
 const Expected& ConvolutionCase::expect(Direction direction, bool extra) {
   Expected& expected = expected_[static_cast<int>(direction)][extra ? 1 : 0];
   if (!expected.values.empty() || output_count(direction) == 0) return expected;
-  expected.values = reference(direction, extra, Terms::real);
-  for (const double value : reference(direction, extra, Terms::magnitudes)) {
+  expected.values = reference(direction, extra, false);
+  for (const double value : reference(direction, extra, true)) {
     expected.largest = std::max(expected.largest, value);
   }
   return expected;
 }
 
-double ConvolutionCase::allowed(const Conv2dAlgorithm& algorithm, Direction direction, bool extra,
-                                double value) {
-  if (tier_ == Tier::exact) return 0;
-  const auto terms = static_cast<double>(problem_.sum_length(direction));
-  const Expected& expected = expect(direction, extra);
-  if (!rounds_one_way(tier_)) {
-    return allowed_error(problem_, algorithm.growth(terms), value, expected.largest);
-  }
-  const double largest =
-      algorithm.errs_by_tile() ? largest_of_tile(direction, extra) : expected.largest;
-  return allowed_error(problem_, algorithm.worst_growth(terms), value, largest);
-}
-
-std::vector<double> ConvolutionCase::reference(Direction direction, bool extra, Terms terms) const {
+std::vector<double> ConvolutionCase::reference(Direction direction, bool extra,
+                                               bool magnitudes) const {
   const Conv2dAlgorithm& card = conv2d_algorithms(DeviceType::cpu).get("reference");
   Conv2dProblem problem = problem_;
   problem.dtype = DType::f64;
@@ -552,15 +513,10 @@ std::vector<double> ConvolutionCase::reference(Direction direction, bool extra, 
   problem.math = MathMode::f32;
   problem.layout = ActivationLayout::nchw;
   problem.weight_format = {};
-  const bool magnitudes = terms != Terms::real;
-  std::vector<double> x = x_.doubles(magnitudes);
+  const std::vector<double> x = x_.doubles(magnitudes);
   const std::vector<double> w = dense_w(magnitudes);
   const std::vector<double> b = b_.doubles(magnitudes);
-  std::vector<double> y = y_.doubles(magnitudes);
-  if (terms == Terms::largest_of_input) {
-    std::vector<double>& first = direction == Direction::backward_data ? y : x;
-    if (!first.empty()) std::ranges::fill(first, *std::ranges::max_element(first));
-  }
+  const std::vector<double> y = y_.doubles(magnitudes);
   std::vector<double> out(static_cast<std::size_t>(output_numel(problem_, direction)));
   if (direction == Direction::backward_weight && extra) out = dw_before_.doubles(magnitudes);
   switch (direction) {

@@ -13,8 +13,8 @@
 //   heavy     the same bound on N(0,1) / (0.1 + |N(0,1)|): few large numbers among many small ones;
 //   flat, alternating, one_large
 //             equal numbers, whose roundings have one direction: max|error| <= worst_growth * eps *
-//             max(conv(|x|,|w|)), which holds on any numbers. For transforms the largest element of
-//             the first input is taken in place of each (Card::errs_by_tile()).
+//             max(conv(|x|,|w|)), which holds on any numbers. For transforms it is the largest of
+//             the first input times the largest sum over the second (Card::errs_by_tile()).
 //
 // A card that prepares its weights does so once, into a block with guards, and is then called twice
 // without w: both calls must give the same bits (deterministic cards) and leave the block as it
@@ -86,8 +86,7 @@ CONVSCOPE_API bool takes_some_form(const Conv2dAlgorithm& algorithm, const Conv2
 // What the reference says about one direction.
 struct Expected {
   std::vector<double> values;
-  double largest = 0;          // of the same sum over magnitudes
-  double largest_of_tile = 0;  // of that with the largest element of the first input everywhere
+  double largest = 0;  // of the same sum over magnitudes
 };
 
 // What stands in memory before a call. The check takes these; whoever looks for the cause of a
@@ -188,9 +187,10 @@ class CONVSCOPE_API ConvolutionCase {
                             std::vector<float>& result) const;
   std::string compare(const Conv2dAlgorithm& algorithm, Direction direction, bool extra,
                       const std::vector<float>& result);
-  enum class Terms { real, magnitudes, largest_of_input };
-  std::vector<double> reference(Direction direction, bool extra, Terms terms) const;
-  double largest_of_tile(Direction direction, bool extra);
+  std::vector<double> reference(Direction direction, bool extra, bool magnitudes) const;
+  // The largest of the first input times the largest sum over magnitudes of the second, borders or
+  // not (Card::errs_by_tile()).
+  double largest_of_tile(Direction direction, bool extra) const;
   std::string report(const Conv2dAlgorithm& algorithm, Direction direction);
 
   Conv2dProblem problem_;
