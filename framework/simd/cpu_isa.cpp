@@ -8,6 +8,8 @@
 #include <cpuid.h>
 #endif
 
+#include "framework/error_phase.h"
+
 // The linker sets these around the section; null when no kernel file is there.
 extern "C" {
 extern convscope::IsaEntry __start_convscope_isa[] __attribute__((weak, visibility("hidden")));
@@ -63,9 +65,12 @@ void check_supported(Isa isa) {
 Isa initial_isa() {
   const char* forced = std::getenv("CONVSCOPE_ISA");
   if (forced == nullptr || *forced == '\0') return best_isa();
-  const Isa isa = parse_isa(forced);
-  check_supported(isa);
-  return isa;
+  // The machine and its variables, not a config: whoever asks first, the exit code is the same.
+  return in_phase(ErrorKind::kUnavailable, [&] {
+    const Isa isa = parse_isa(forced);
+    check_supported(isa);
+    return isa;
+  });
 }
 
 Isa enter_tables() {
