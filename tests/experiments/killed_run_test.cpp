@@ -132,7 +132,7 @@ TEST_F(KilledRun, with_another_config_is_not_resumed) {
 TEST_F(KilledRun, into_a_folder_that_cannot_be_made_exits_with_6) {
   std::ofstream(root_.path() + "/file") << "not a folder";
   EXPECT_EQ(start("file").wait(), 6);
-  EXPECT_NE(errors("file").find("expected to create the folder"), std::string::npos);
+  EXPECT_NE(errors("file").find("expected a folder that can be written"), std::string::npos);
 }
 
 TEST_F(KilledRun, that_misses_its_expectation_exits_with_1) {
