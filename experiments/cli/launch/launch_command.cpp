@@ -57,6 +57,8 @@ class Child {
     if (pid_ == 0) {
       prctl(PR_SET_PDEATHSIG, SIGUSR1);  // however this program dies, the processes stop in order
       if (getppid() != parent) _exit(1);
+      // Whoever began this program may ignore them, and what is ignored stays so behind exec.
+      for (const int signal : {SIGUSR1, SIGUSR2}) std::signal(signal, SIG_DFL);
       setpgid(0, 0);  // a Ctrl-C of the terminal reaches this program, which passes it on
       const int nothing = open("/dev/null", O_RDONLY);
       dup2(nothing, STDIN_FILENO);
