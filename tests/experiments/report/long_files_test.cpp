@@ -40,7 +40,7 @@ TEST(LongFiles, EachIsNamedAndTheRunIsDrawnWithoutThem) {
   EXPECT_EQ(run_here({"index", root.path()}).code, 0);
   EXPECT_EQ(run_here({"watch", folder, "--once"}).code, 0);
   const Output trained = run_here({"run", folder + "/config.yaml"});
-  EXPECT_EQ(trained.code, 3);
+  EXPECT_EQ(trained.code, 6);
   EXPECT_NE(trained.err.find("3221225472 bytes, more than the 262144"), std::string::npos)
       << trained.err;
 }
