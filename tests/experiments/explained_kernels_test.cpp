@@ -18,6 +18,7 @@
 #include "experiments/run_folder/layer_table.h"
 #include "experiments/trainer/evaluation/evaluator.h"
 #include "experiments/trainer/train_step.h"
+#include "framework/parallel.h"
 #include "framework/random.h"
 #include "layers/conv2d/select.h"
 #include "quant/quantize_network.h"
@@ -200,6 +201,8 @@ TEST(ExplainedKernels, EveryConfigRunsWhatExplainSays) {
     if (name.starts_with("base_")) continue;  // names no data set
     SCOPED_TRACE(name);
     const ExperimentConfig config = config_of(file.path());
+    // As a run does; `auto` looks at the threads, and another test may have left other ones.
+    set_num_threads(static_cast<int>(config.threads));
     const Json said = explained(config);
     if (said.is_null()) continue;
     const Ran ran = run_steps(config);
