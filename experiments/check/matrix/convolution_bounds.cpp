@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // convolution_bounds.cpp: how far an output may be from the reference (convolution_case.h).
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "experiments/check/matrix/convolution_case.h"
@@ -59,9 +60,12 @@ double ConvolutionCase::allowed(const Conv2dAlgorithm& algorithm, Direction dire
   if (!rounds_one_way(tier_)) {
     return allowed_error(problem_, algorithm.growth(terms), value, expected.largest);
   }
-  const double largest =
-      algorithm.errs_by_tile() ? largest_of_tile(direction, extra) : expected.largest;
-  return allowed_error(problem_, algorithm.worst_growth(terms), value, largest);
+  if (!algorithm.errs_by_tile()) {
+    return allowed_error(problem_, algorithm.worst_growth(terms), value, expected.largest);
+  }
+  double& of_tile = expected_[static_cast<int>(direction)][extra ? 1 : 0].largest_of_tile;
+  if (of_tile < 0) of_tile = largest_of_tile(direction, extra);  // each element asks
+  return allowed_error(problem_, algorithm.worst_growth(terms), value, of_tile);
 }
 
 }  // namespace convscope::matrix

@@ -86,7 +86,8 @@ CONVSCOPE_API bool takes_some_form(const Conv2dAlgorithm& algorithm, const Conv2
 // What the reference says about one direction.
 struct Expected {
   std::vector<double> values;
-  double largest = 0;  // of the same sum over magnitudes
+  double largest = 0;           // of the same sum over magnitudes
+  double largest_of_tile = -1;  // see ConvolutionCase::largest_of_tile(); below 0: not known yet
 };
 
 // What stands in memory before a call. The check takes these; whoever looks for the cause of a
