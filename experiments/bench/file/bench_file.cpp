@@ -70,11 +70,12 @@ BenchFile::~BenchFile() {
 
 void BenchFile::keep(const std::string& text) {
   if (unfinished_.empty()) return;
-  write_file(unfinished_, text);
+  // First, so that whoever sees the file is also told of it.
   if (!std::exchange(kept_, true)) {
     set_last_words(clean_line(cat("bench: not finished; what was measured is in ", unfinished_)) +
                    "\n");
   }
+  write_file(unfinished_, text);
 }
 
 void BenchFile::finish(const std::string& text) {
