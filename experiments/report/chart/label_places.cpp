@@ -38,13 +38,13 @@ Corners corners_of(const TurnedPlace& place, double width, double height) {
 bool meet(std::span<const Corner> a, std::span<const Corner> b) {
   const auto apart = [](std::span<const Corner> edges, std::span<const Corner> other) {
     for (std::size_t i = 0; i < edges.size(); ++i) {
-      const auto [x, y] = edges[i];
-      const auto [next_x, next_y] = edges[(i + 1) % edges.size()];
+      const Corner from = edges[i], to = edges[(i + 1) % edges.size()];
       constexpr double kInfinite = std::numeric_limits<double>::infinity();
       const auto extent = [&](std::span<const Corner> shape) {
         std::pair<double, double> out{kInfinite, -kInfinite};
         for (const auto& [at_x, at_y] : shape) {
-          const double along = (at_x - x) * (next_y - y) - (at_y - y) * (next_x - x);
+          const double along = (at_x - from.first) * (to.second - from.second) -
+                               (at_y - from.second) * (to.first - from.first);
           out = {std::min(out.first, along), std::max(out.second, along)};
         }
         return out;
@@ -103,8 +103,8 @@ std::optional<Box> LabelPlaces::at_mark(double x, double y, double width, double
 
 std::optional<TurnedPlace> LabelPlaces::at_line(const Points& line, double width, double height) {
   for (std::size_t i = 1; i < line.size(); ++i) {
-    auto [x, y] = line[i - 1];
-    auto [to_x, to_y] = line[i];
+    double x = line[i - 1].first, y = line[i - 1].second;
+    double to_x = line[i].first, to_y = line[i].second;
     if (to_x < x) std::swap(x, to_x), std::swap(y, to_y);  // read from left to right
     const double length = std::hypot(to_x - x, to_y - y);
     if (length < width) continue;
