@@ -80,7 +80,7 @@ Names swept_keys(std::vector<RunRow>& rows) {
                      key == "data.batch_size" || key == "conv.algorithm" || key == "note" ||
                      key.starts_with("expect.") || key.starts_with("log.") ||
                      key.starts_with("checkpoint.");
-    const auto has = [&key](const RunRow& row) { return row.config.contains(key); };
+    const auto has = [&name = key](const RunRow& row) { return row.config.contains(name); };
     // Of a block that only some rows have, its kind says enough.
     const bool differs =
         std::ranges::all_of(rows, has) ? found.size() > 1 : key.ends_with(".method");
