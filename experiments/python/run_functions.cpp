@@ -68,7 +68,8 @@ std::pair<std::string, Names> report(const Names& paths, const std::string& form
                                .tags = tags,
                                .format = format,
                                .sort = sort,
-                               .descending = descending});
+                               .descending = descending,
+                               .width = kAnyWidth});  // as the program in a pipe
   return {std::move(made.text), std::move(made.remarks)};
 }
 
