@@ -209,11 +209,12 @@ std::string fitted_block(const Lines& block, std::size_t width) {
   return out;
 }
 
-// A table ends where its lines lose or win the bars or their indentation.
+// A table ends where the bars or the indentation of its lines change. A mark before a row, such as
+// `*` for what `auto` chooses, is part of the indentation.
 bool goes_on(const std::string& before, const std::string& line) {
   if (before.empty() || line.empty()) return false;
   return before.starts_with('|') == line.starts_with('|') &&
-         before.find_first_not_of(' ') == line.find_first_not_of(' ');
+         before.find_first_not_of(" *+!") == line.find_first_not_of(" *+!");
 }
 
 }  // namespace

@@ -76,6 +76,20 @@ TEST(FitTable, cuts_long_texts_and_then_leaves_out_the_least_important) {
   EXPECT_EQ(narrower.left_out, (std::vector<std::string>{"acc", "reason"}));
 }
 
+TEST(FitText, keeps_marked_rows_in_their_table) {
+  // bench marks what `auto` chooses: the row begins two columns before the heading.
+  const std::string fitted = fit_text(
+      "    algorithm  median ms  a long heading  by min\n"
+      "  * direct          0.07               1       -\n",
+      40);
+  EXPECT_EQ(fitted,
+            "    algorithm  median ms  a long heading\n"
+            "  * direct          0.07               1\n"
+            "\n"
+            "    algorithm  by min\n"
+            "  * direct          -\n");
+}
+
 TEST(FitText, breaks_long_lines_below_their_last_column) {
   EXPECT_EQ(fit_text("name   a sentence that is longer than the forty places of a line\nend\n", 40),
             "name   a sentence that is longer than\n       the forty places of a line\nend\n");
