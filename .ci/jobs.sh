@@ -38,17 +38,19 @@ install_python() { # the parts of Python that Debian has apart
 }
 notebook_packages() { install_notebooks || { install_python && install_notebooks; }; }
 
-# The test programs of a preset, all of them or those of the folders that are named, with the counts
-# of their cases.
+# The test programs of a preset, all of them, or those of the folders that are named, which are built without
+# experiments/. Ends with the counts of their cases.
 sanitized_tests() { # PRESET FILTER [FOLDER...]
   local preset=$1 filter=$2
   shift 2
-  local targets=() only=()
+  local targets=() only=() experiments=ON
   if (($# > 0)); then
     targets=(--target "${@/#/test_}")
     only=(-R "^($(IFS='|' && echo "$*"))(_[0-9])?\$")
+    experiments=OFF
   fi
-  cmake --preset "$preset" && cmake --build --preset "$preset" "${targets[@]}" || return 1
+  cmake --preset "$preset" -DCONVSCOPE_EXPERIMENTS=$experiments &&
+    cmake --build --preset "$preset" "${targets[@]}" || return 1
   rm -f "build/$preset"/test_results/*.json
   local status=0
   GTEST_FILTER=$filter ctest --preset "$preset" -L unit "${only[@]}" \
@@ -57,12 +59,14 @@ sanitized_tests() { # PRESET FILTER [FOLDER...]
   return "$status"
 }
 
-# One build for the address sanitizer, that of undefined behaviour and the fuzzers. .ci/run takes the programs of these
-# folders; the commands under experiments are reached by the fuzzers there, and by .ci/nightly.
+# Under the address sanitizer and that of undefined behaviour .ci/run takes the programs of these folders. The commands
+# and readers under experiments, and the fuzzers, take longer to build than all of these: .ci/nightly runs them.
 folders_under_address=(framework layers optim quant sparsity datasets)
 # Left out there is what takes minutes and runs code that others run too: layers of whole networks, long sums, wide
-# transforms, a bomb of 300 MiB, hostile bytes, which the fuzzers read as well, and the same numbers once more.
-long='*HostileBytes.ChangedBits*:Parsers/*EveryBeginning*/sweep:*UnpacksToVeryMuch*:*LongSumsOfOneSign'
+# transforms, a bomb of 300 MiB, and the same numbers once more.
+long='*HostileBytes.ChangedBits*:*HoldTheirBoundWhereAllErrors*:*SparseConv.HoldsItsBound*:'
+long+='*SparseConv.HasTheGradients*:*SparseConv.HasTheSameBits*:Parsers/*EveryBeginning*/sweep'
+long+=':*UnpacksToVeryMuch*:*LongSumsOfOneSign'
 long+=':DepthwiseBlocked.HoldsItsBound*:DepthwiseBlocked.AgreesOnRandom*:DepthwiseBlocked.*EveryWidth:DepthwiseBlocked.*AnyNumber*'
 long+=':BlockedGroups.AgreeWhere*:BlockedGroups.HoldTheirBound*:BlockedGroups.AgreeOnRows*:BlockedGroups.*OnRandom*'
 long+=':BlockedCuts.OfThisMachine*:BlockedCuts.OfSmall*:BlockedLayout.Winograd*:*WinogradTransformsMany*:Fft.OutputsOneBelow*'
@@ -106,17 +110,8 @@ python_package() {
     "$python/bin/python" tests/experiments/python/run_tests.py
 }
 
-# fuzz SECONDS: for each target. What clang said of all files counts too.
-fuzz() {
-  tests/fuzz/run.sh "$1" || return 1
-  if grep -n 'warning:' "$logs/asan-ubsan.log"; then
-    echo "clang warns ($logs/asan-ubsan.log)"
-    return 1
-  fi
-}
-
 alone() {
   cmake --preset clang -DCONVSCOPE_CUDA=OFF && python3 tests/repo/compile_alone.py build/clang
 }
 export logs
-export -f fuzz alone sanitized_tests
+export -f alone sanitized_tests

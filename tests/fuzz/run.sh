@@ -1,19 +1,19 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# run.sh [SECONDS [TARGET...]]: builds the fuzzers in build/clang-asan-ubsan and runs each for SECONDS
+# run.sh [SECONDS [TARGET...]]: builds the fuzzers in build/fuzz and runs each for SECONDS
 # (60), JOBS (2) at once; prints one line for each target. Exit code 1 when one found something: its input is kept in
-# build/clang-asan-ubsan/findings. CXX names the clang to use.
+# build/fuzz/findings. CXX names the clang to use.
 set -eu
 seconds=${1:-60}
 [ $# -gt 0 ] && shift
 targets=${*:-idx cifar npy npz npz_cloud ply safetensors tar config sweep bench run_folder run_page sweep_folder shapes checkpoint quantised peer plugin}
 cd "$(dirname "$0")/../.."
-build=build/clang-asan-ubsan
+build=build/fuzz
 for name in ${CXX:-} clang++-16 clang++-17 clang++-18 clang++-19 clang++; do
   if command -v "$name" >/dev/null; then compiler=$name; break; fi
 done
 : "${compiler:?expected clang++ 16 or newer, got none}"
-cmake --preset clang-asan-ubsan -DCMAKE_CXX_COMPILER="$compiler" >/dev/null
+cmake --preset fuzz -DCMAKE_CXX_COMPILER="$compiler" >/dev/null
 cmake --build $build --target fuzzers -- -j "${JOBS:-2}" >$build/fuzzers.log 2>&1 || {
   tail -n 40 $build/fuzzers.log; exit 1; }
 $build/bin/write_seeds $build/seeds
