@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // place.cuh: where a tap reads x, in kernels: the rules of problem.h in f32, line by line as in
-// place.h. Offsets of half precision become f32 before they are added, so all types sample the
+// place.h. Offsets of half precision become f32 before they are added. So all types sample the
 // places of the definition.
 #pragma once
 

@@ -195,7 +195,7 @@ def units_of(path, text):
 
 # ---- rules --------------------------------------------------------------------------------------
 
-END = re.compile(r"(?<![.\s]\w\.)(?<!e\.g\.)(?<!i\.e\.)(?<=[.!?])[)\"'*_]*\s+(?=[A-Z`\"(*\[_0-9])")
+END = re.compile(r"(?<![.\s][A-Z]\.)(?<!e\.g\.)(?<!i\.e\.)(?<=[.!?])[)\"'*_]*\s+(?=[A-Z`\"(*\[_0-9])")
 WORD = re.compile(r"[A-Za-z]{2,}[\w'/-]*|\ba\b|\bI\b")
 
 
@@ -213,7 +213,7 @@ def text_findings(path, unit, private):
     for rule, word, needles, pattern in private:
         if needles[0] in low or any(needle in low for needle in needles[1:]):
             for match in pattern.finditer(text):
-                if not allowed(path, word, text, match):
+                if not in_formula(text, match) and not allowed(path, word, text, match):
                     yield unit.line(match.start()), rule, f"'{match.group().strip()}': {word}"
     if not HISTORY_EXEMPT.search(path):
         for match in HISTORY.finditer(text):
@@ -228,13 +228,20 @@ def text_findings(path, unit, private):
             yield unit.line(start), "long", f"a sentence of {count} words, at most {MOST_WORDS}"
 
 
+def in_formula(text, match):
+    """Tells whether the match is a name in a formula or in the shape of an array."""
+    before, after = text[:match.start()].rstrip()[-1:], text[match.end():].lstrip()[:1]
+    return before in set("<>=+*[") or after in set("<>=+*]") or \
+        text.rfind("[", 0, match.start()) > text.rfind("]", 0, match.start())
+
+
 def allowed(path, word, text, match):
     """Uses that ALLOWED lists: (word, part of the path, words around the match)."""
     around = text[max(0, match.start() - 40):match.end() + 40]
     return any(word == entry[0] and entry[1] in path and entry[2] in around for entry in ALLOWED)
 
 
-FUNCTION = re.compile(r"^(?:[\w:<>,*&\s\[\]().]+?[\s*&])?(~?\w+|operator\S+)\s*\(")
+FUNCTION = re.compile(r"^(?:[\w:<>,*&\s\[\]().]+?[\s*&](?:~?\w+|operator\S+)|~?[A-Z]\w*|explicit \w+)\s*\(")
 NO_FUNCTION = re.compile(r"^(?:#|struct\b|class\b|enum\b|using\b|namespace\b|concept\b|static_assert|union\b|typedef\b"
                          r"|public:|private:|protected:|case\b|return\b|if\b|for\b|while\b|[A-Z_0-9]+\(|\}|\{|friend\b)")
 PREFIX = re.compile(r"^(?:template\s*<[^;{]*?>\s*(?=[\w\[])|CONVSCOPE_\w+\s+|\[\[.*?\]\]\s*)+")

@@ -174,6 +174,7 @@ class Tree(unittest.TestCase):
                      "In the blocked layout.", "Bias and curve.", "It has another form here.", "Kernels of its own.",
                      "Whoever runs it."):
             self.expect(self.words("layers/a.md", text + "\n"), "1: word: ")
+        self.expect(self.words("layers/a.md", "sum over d < depth of x, of [taps, depth, 8]. Then w. Then it ends.\n"))
         for text in ("That is no number.", "It runs on f32 alone.", "It starts anew.", "The files beside it.",
                      "A layer in front of it.", "The layer behind it.", "Waits as long as it runs.",
                      "And that is what it says.", "Here it gives a kind of"):

@@ -10,7 +10,7 @@
 //            du = mask ((1-down) (a_1 - a_0) + down (a_3 - a_2))
 // Plan       for each image, part of the channels and strip of pixels:
 //              places of the strip; dy of the strip in blocks
-//              each block of channels: chunk by chunk g = dy w^T for all taps, in L1; then each
+//              each block of channels: chunk by chunk g = dy w^T for all taps, in L1. Then each
 //              number of g is combined with its four corners
 //              each tap: the products a_i of the part's blocks, added in their order
 //            A thread takes whole images, if there are enough and what an image needs is small.

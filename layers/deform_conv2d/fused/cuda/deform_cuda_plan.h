@@ -137,8 +137,8 @@ constexpr std::int64_t weight_at(int block, int row, int depth, int tiles, int s
          row % kWeightTileRows * kStepPieces + ((depth ^ row) & (kStepPieces - 1));
 }
 
-// Powers of two that scale numbers into the range of fp16. Largest magnitudes come as the bits of
-// an f32, 0 where there are none.
+// Computes exponents of powers of two that scale numbers into the range of fp16. Largest magnitudes
+// come as the bits of an f32, 0 where there are none.
 constexpr int bound_exponent(unsigned bits) {  // the number is below 2^this
   return bits == 0 ? 0 : static_cast<int>(bits >> 23) - 126;
 }
