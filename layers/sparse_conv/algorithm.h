@@ -61,7 +61,7 @@ struct SparseConvTensors {
 CONVSCOPE_API Operands sparse_conv_operands(Direction direction, const SparseConvTensors& tensors);
 
 // A sum over the neighbours of each site: the form of both forward and backward_data.
-//   out[i, lane] = start[lane] + sum over taps and depth of in[j(i,tap), depth] w[tap][depth, lane]
+//   out[i, lane] = start[lane] + sum over taps, d < depth of in[j(i,tap), d] w[tap][d, lane]
 struct SparseSums {
   SparseView view;
   std::int64_t sites;  // of out

@@ -65,8 +65,8 @@ struct SparseConvOptions {
 // Parameters: weight [K,C,(T,)R,S], bias [K].
 class CONVSCOPE_API SparseConv final : public RowLayer {
  public:
-  // `from`, `to`: levels before and after this layer. The kernel of a strided layer and of its
-  // inverse is that of the step between the two.
+  // Takes the levels before (`from`) and after (`to`) this layer. The kernel of a strided layer and
+  // of its inverse is that of the step between the two.
   SparseConv(const SparseConvOptions& options, SharedLevels levels, int from, int to,
              LayerContext& context);
   std::string kind() const override;

@@ -126,6 +126,7 @@ ALLOWED = [
     ("flipped, rotated by 180 degrees, transposed", "", "turned by up to"),
     ("folder", "datasets/", "room"),  # rooms of a scan
     ("folder", "experiments/results/sparse", "room"),
+    ("folder", "layers/sparse_conv/split_mask/", "shells, rooms"),
     ("baseline", "framework/distributed/", "peer"),  # other processes of a group
     ("baseline", "experiments/trainer/ranks/", "peer"),
     ("baseline", "layers/plan/ranks/", "peer"),

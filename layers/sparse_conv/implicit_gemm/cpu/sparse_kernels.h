@@ -28,7 +28,7 @@ inline constexpr int kSparseSlack = 16;
 inline constexpr int kMostRun = 7;
 
 // The pairs of one tap, and some vectors of lanes:
-//   out[here][lane] += sum over depth d of in[there][d] w[d, lane]
+//   out[here][lane] += sum over d < depth of in[there][d] w[d, lane]
 struct SparsePairsTask {
   const float* in;  // [sites there, depth]
   std::int64_t depth;
