@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // pool2d_blocked_cpu.cpp: pooling on images stored as [N,C/16,H,W,16]: the division of rows among
-// threads, and plain loops for two cases without vectors: windows of more than 256 elements, and
-// the gradient of the maximum where windows overlap much.
+// threads, and plain loops for two cases. These are windows of more than 256 elements, and the
+// gradient of the maximum where windows overlap much.
 // Read next  pool2d_blocked_simd.cpp
 #include <algorithm>
 

@@ -92,7 +92,7 @@ CONVSCOPE_INLINE Vec only_where(Taps taps, int tap, Vec dy) {
 #else  // one lane
 
 using Mask = bool;
-// No branches, because the larger of two pixels cannot be predicted.
+// Avoids branches, because the larger of two pixels cannot be predicted.
 CONVSCOPE_INLINE Mask beats(Vec b, Vec a) { return (b.v > a.v) | (b.v != b.v); }
 CONVSCOPE_INLINE Mask greater(Vec a, Vec b) { return a.v > b.v; }
 CONVSCOPE_INLINE Mask unordered(Vec a, Vec b) { return (a.v != a.v) | (b.v != b.v); }

@@ -230,7 +230,7 @@ def text_findings(path, unit, private):
 
 def in_formula(text, match):
     """Tells whether the match is a name in a formula, in the shape of an array, or of a file."""
-    if re.match(r"\.\w", text[match.end():]):
+    if re.match(r"\.\w|\(", text[match.end():]):
         return True
     before, after = text[:match.start()].rstrip()[-1:], text[match.end():].lstrip()[:1]
     return before in set("<>=+*[") or after in set("<>=+*]") or \
