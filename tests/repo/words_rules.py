@@ -127,6 +127,7 @@ ALLOWED = [
     ("folder", "datasets/", "room"),  # rooms of a scan
     ("folder", "experiments/results/sparse", "room"),
     ("folder", "layers/sparse_conv/split_mask/", "shells, rooms"),
+    ("operands", "layers/batch_norm2d/", "factors"),  # factor and shift of a channel
     ("baseline", "framework/distributed/", "peer"),  # other processes of a group
     ("baseline", "experiments/trainer/ranks/", "peer"),
     ("baseline", "layers/plan/ranks/", "peer"),
