@@ -36,7 +36,7 @@ __global__ void gradient_kernel(const T* dy, Parts parts, Index count, T* dx) {
   }
 }
 
-// Calls body(T{}) with a type of the elements' size: they are copied as they are.
+// Calls body(T{}) with a type of the elements' size, whose bits are copied.
 template <class Body>
 void with_size(const Tensor& tensor, const Body& body) {
   switch (size_of(tensor.dtype())) {

@@ -8,7 +8,7 @@
 // Operation   x [N,C,H,W], offset [N,2 O R S,P,Q], mask [N,O R S,P,Q] or undefined (version 1 of
 //             the paper), w [K,C/G,R,S], b [K] or undefined, y [N,K,P,Q]; f32, or f64 (on the
 //             CPU, by the reference). dx, doffset and dmask are assigned, dw and db accumulate;
-//             only those asked for are computed.
+//             only requested ones are computed.
 // Precision   as of conv2d: tf32 rounds the operands of products. A half precision rounds x, w,
 //             offset, mask, b and dy, and so the places: in bf16, offsets of 2 to 4 pixels to 1/64.
 //             y and all gradients are f32. The branch of the layer stays in f32.

@@ -12,7 +12,7 @@
 // (H+1)(W+1) cells. Taps outside of the image are in no list. The steps, one kernel each:
 //   count   how many taps each cell has                          integers: any order, same counts
 //   begins  where the list of each cell begins: sums of counts   a block for each lot
-//   fill    each tap goes into its list                          in an order left to chance
+//   fill    each tap goes into its list                          in a random order
 //   rank    each tap counts lower numbers in its list: its position in the order
 // Lists are short (R S taps at stride 1). If all taps meet in one cell, a rank takes R S P Q steps.
 #pragma once

@@ -6,7 +6,7 @@
 //
 // Operation   x [n,C] (rows in the order of the sites' keys), w [K,C,(T,)R,S], b [K] or undefined,
 //             y [m,K]; f32, or f64 (on the CPU, by the reference). dx is assigned, dw and db
-//             accumulate; only those asked for are computed. No sites are legal.
+//             accumulate; only requested ones are computed. A set of sites may be empty.
 // Layers      submanifold_conv     outputs at the sites of the inputs; sizes of the kernel are odd
 //             sparse_conv          outputs where the kernel meets a site; stride makes them fewer
 //             sparse_inverse_conv  back to the sites before the strided step named by `undo` (a

@@ -10,6 +10,7 @@ words_baseline.json holds those of today.
     check_words.py PATH...             list all findings in files or folders; exit 1 if there are any
     check_words.py --counts            print the counts by folder and rule
     check_words.py --write-baseline    write the counts of today
+    check_words.py --sample 100        print paragraphs at random (--seed), for readers to judge
 """
 import argparse
 import bisect
@@ -17,6 +18,7 @@ import collections
 import json
 import os
 import pathlib
+import random
 import re
 import sys
 
@@ -396,6 +398,18 @@ def write_baseline(root):
     (root / BASELINE).write_text("{\n" + ",\n".join(rows) + "\n}\n")
 
 
+def sample(root, places, count, seed):
+    """Returns `count` paragraphs of Markdown and of comments, each of at least 12 words; fixed by the seed."""
+    found = []
+    for path in files_of(root, places):
+        lines = (root / path).read_text(errors="replace").split("\n")
+        for unit in units_of(path, "\n".join(lines)):
+            if unit.prose and len(unit.text().split()) >= 12:
+                text = [lines[number - 1].strip() for number in unit.numbers]
+                found.append(f"{path.as_posix()}:{unit.numbers[0]}\n" + "\n".join(text))
+    return random.Random(seed).sample(found, min(count, len(found)))
+
+
 def table(counts):
     rules = sorted({rule for row in counts.values() for rule in row})
     width = max(map(len, counts), default=0) + 2
@@ -421,6 +435,8 @@ def main():
     parser.add_argument("--root", type=pathlib.Path, help="the repository; default: the one around this folder")
     parser.add_argument("--counts", action="store_true", help="print counts by folder and rule")
     parser.add_argument("--write-baseline", action="store_true", help=f"write {BASELINE}")
+    parser.add_argument("--sample", type=int, metavar="N", help="print N paragraphs at random")
+    parser.add_argument("--seed", type=int, default=49, help="of --sample, default 49")
     parser.add_argument("--list", action="store_true", help="list every finding of the repository")
     args = parser.parse_args()
     root = args.root and args.root.resolve()
@@ -433,6 +449,10 @@ def main():
         sys.exit(f"{missing[0]}: not a file or folder of {root}")
     if args.write_baseline:
         write_baseline(root)
+        return
+    if args.sample:
+        for number, text in enumerate(sample(root, places, args.sample, args.seed), 1):
+            print(f"[{number}] {text}\n")
         return
     if args.counts:
         print(table(counts_of(root, places)[0]))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // deform_conv2d_test.cpp: the deformable convolution as a differentiable operation: gradients
-// against differences, only those asked for, empty batches, and what it refuses.
+// against differences, only requested gradients, empty batches, and refused arguments.
 #include "layers/deform_conv2d/deform_conv2d.h"
 
 #include <gtest/gtest.h>

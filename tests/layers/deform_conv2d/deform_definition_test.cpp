@@ -36,8 +36,9 @@ double loss(const Problem& z, const DeformConv2dTensors& t) {
   return sum;
 }
 
-// Between two pixels the sum is linear in each of x, w, offset and mask separately. So a central difference
-// has only the error of rounding: a few eps of the sum over magnitudes, divided by the step.
+// Between two pixels the sum is linear in each of x, w, offset and mask separately. So a central
+// difference has only the error of rounding: a few eps of the sum over magnitudes, divided by the
+// step.
 void expect_derivative(const char* name, const Problem& z, DeformConv2dTensors t,
                        Tensor DeformConv2dTensors::*of, const Tensor& gradient, double size) {
   constexpr double kStep = 0x1p-6;

@@ -244,7 +244,7 @@ class BackwardData {
     }
   }
 
-  // Writes what the blocks of the part add to one tap of an offset group.
+  // Writes the sums over the part's blocks for one tap of an offset group.
   void write_places(const Part& part, const Strip& strip, Index group, Index tap) const {
     const Index at = (part.n * z_.offset_groups + group) * plan_.taps + tap;
     float* const dv =

@@ -4,7 +4,7 @@
 //
 // Formula    sample[j, c] = sum over corners i of weight[i, j] x[pixel[i, j], c]
 // Plan       Places: one loop over pixels without branches, which the compiler turns into vectors
-//            (CMake gives this file the option that GCC wants for it).
+//            (CMake sets the option for GCC on this file).
 //            Samples: a corner's 16 channels are one cache line (a block, activation_layout.h), so
 //            a sample is four loads that multiply, and one store; the addresses and weights serve
 //            all blocks of channels. The code is unrolled for four corners inside the image; at the

@@ -100,7 +100,7 @@ struct Sizes {
   static int narrow(std::int64_t value) { return static_cast<int>(value); }
 };
 
-// Where a piece of the forward sum comes from.
+// The source of a piece of the forward sum.
 struct ForwardPiece {
   int tap = 0;
   int run = 0;    // of its group

@@ -35,7 +35,7 @@
 //            bf16 one. Numbers below 2^-27 of the largest possible row lose bits. Bound: 32 eps as
 //            implicit_gemm, at most 3.5 of a sample, as many of a sum over a list of seven, 8 of a
 //            sum over the channels in f32. Same bits on each run, except dx by `fused_atomic`
-// Backward   dx, doffset, dmask assigned, each only if asked for; dw assigned or added to
+// Backward   dx, doffset, dmask assigned, each only if requested; dw assigned or added to
 // Choices    64 elements a step, as implicit_gemm; f16 and bf16 also two steps a stage, because one
 //            barrier for each step made the kernel wait half of the time. Eight threads make a row
 //            and need the same place: each computes that of another step, for a table in shared

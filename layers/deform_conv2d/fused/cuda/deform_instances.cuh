@@ -31,7 +31,7 @@ struct Instance {
   void (*places)(const PlaceGradient) = nullptr;  // doffset, dmask
 };
 
-// A tile, and what it is compiled for:
+// A tile, and the kernels that it is compiled for:
 //   Kernels<Tile<ByF32, 4, 1, 64, 2, 1>>().y({2.5, 4}).dx({2.8, 4}).instance
 template <class V>
 struct Kernels {

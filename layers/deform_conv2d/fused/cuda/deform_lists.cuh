@@ -28,7 +28,7 @@ struct Lists {
   Places places;
   Sizes sizes;
   int* begin = nullptr;      // [lists]: counts, then where lists begin; the last one stays empty
-  int* place = nullptr;      // [lists]: where the next entry goes
+  int* place = nullptr;      // [lists]: the position of the next entry
   int* unordered = nullptr;  // [samples]
   Entry* entries = nullptr;  // [samples]
   int* sums = nullptr;       // of blocks of the scan

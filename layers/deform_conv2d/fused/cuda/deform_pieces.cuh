@@ -158,7 +158,7 @@ struct Scaling {
   bool packed_scaled = false;         // the pixels were packed with the scale, too
 };
 struct Scales {
-  float row;       // what the weights of a row are multiplied by
+  float row;       // scales the weights of a row
   float2 unscale;  // undoes the scales of the product; two floats: one may be out of range
 };
 

@@ -27,8 +27,8 @@
 //            of some images, for dx also 28 bytes for each tap, for dw a sum for each image.
 //            Bound by the memory traffic of the columns, unless K/G is large
 // Numerics   samples in f32, rounded to the type of the columns; products by cuBLAS (TF32 only
-//            where the problem asks). Same bits on each run on one GPU: dx is gathered.
-// Backward   dx, doffset, dmask assigned, each only if asked for; dw assigned or added to
+//            where the problem asks for it). Same bits on each run on one GPU: dx is gathered.
+// Backward   dx, doffset, dmask assigned, each only if requested; dw assigned or added to
 // Choices    kColumnBytes 256 MiB: as in im2col_gemm_cuda.cu
 //            kChannels 8, kPixelChannels 8: 8 channels share the cost of a place or a list
 //            kSumBytes 256 MiB: of sums for dw, all images together
@@ -61,7 +61,7 @@ constexpr int kChannels = 8;
 constexpr int kPixelChannels = 8;
 
 // ---- kernels -----------------------------------------------------------------------------------
-// The grid: x runs through the pixels of a plane, y through what `rows` counts, z through images.
+// The grid: x runs over the pixels of a plane, y over the items of `rows`, z over images.
 
 __device__ Index pixel_here() { return global_thread(); }
 
