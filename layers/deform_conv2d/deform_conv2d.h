@@ -21,7 +21,7 @@
 //             init: as of conv2d
 //             offset_groups    O: neighbouring C/O channels share their places, default 1
 //             mask             false: version 1, default true
-//             offset_lr_scale  learning rate of the branch, as a multiple of all others', 0.1
+//             offset_lr_scale  factor of the branch's learning rate, default 0.1
 //             algorithm        of the deformable convolution; the branch follows the block `conv`
 //                              (its key `layout` is for both)
 // Transforms  of the weight (a pruning mask, a quantiser): of w, not of the branch. Transforms of

@@ -48,7 +48,7 @@ struct SitePlace {
 class CONVSCOPE_API SparseSites {
  public:
   // Takes coordinates in any order. Throws Error, which names the row, for a site outside of the
-  // grid or a second one at the same place. No sites are legal.
+  // grid or a second one at the same place. The set may be empty.
   SparseSites(const Tensor& coordinates, const SiteGrid& grid);
   // Takes keys in any order, with repetitions; each place counts once.
   SparseSites(std::vector<std::uint64_t> keys, const SiteGrid& grid);

@@ -51,7 +51,7 @@ void check_type(const char* operation, const Tensor& x) {
                   "expected x of type f32 or f64, got ", x.str());
 }
 
-// Finds the occupied places, by threads; returns them as a list in order.
+// Finds the occupied places with all threads; returns them as a list in order.
 template <class T>
 std::vector<std::uint64_t> keys_of(const Tensor& x, double background, double threshold) {
   const std::int64_t samples = x.dim(0), channels = x.dim(1);

@@ -27,8 +27,8 @@ CONVSCOPE_API PoolLists pool_lists(const SparseMap& map, Device device);
 CONVSCOPE_API PoolLists sample_lists(const SparseSites& sites, Device device);
 
 // Kernels; x [n,C], y [m,C], f32 or f64, with at least one element. `arg` i32 [m,C]: the row of x
-// was taken, the first of equal ones, or -1 for an empty list; a NaN counts as the largest. Empty
-// lists give 0.
+// that was taken, the first of equal ones, or -1 for an empty list; a NaN counts as the largest.
+// Empty lists give 0.
 extern CONVSCOPE_API KernelSlot<void(const Tensor& x, const NeighbourLists& by_output,
                                      const Tensor& y, const Tensor& arg)>
     list_max_kernel;

@@ -60,7 +60,7 @@ struct Arrays {
   __device__ const T* plane(const DeviceSizes& z, Index n, int c) const {
     return x + (n * z.c + c) * z.plane;
   }
-  // Returns the gradient of y[k] by the column of channel c, summed: sum over k of w[k] dy[k].
+  // Returns the gradient of channel c's column at tap t of pixel i: sum over k of w[k] dy[k].
   __device__ float column_gradient(const DeviceSizes& z, Index n, int c, int t, int i) const {
     const int g = c / z.c_group();
     float sum = 0;

@@ -113,7 +113,8 @@ void scatter(const DeformConv2dBackwardDataArgs& args, Index n, Index g, const f
   });
 }
 
-// Sums it to the gradients of places and masks: a thread owns a tap. The first weight group
+// Sums the columns' gradient for places and masks: a thread owns a tap. The first weight group
+// assigns.
 // assigns.
 void sum_places(const DeformConv2dBackwardDataArgs& args, Index n, Index g, const float* columns) {
   const Problem& z = args.problem;

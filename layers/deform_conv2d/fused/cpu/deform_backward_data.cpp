@@ -301,7 +301,7 @@ std::size_t data_prepared_bytes(const Problem& z) {
          static_cast<std::size_t>(z.groups * plan.group_blocks() * plan.data_weights());
 }
 
-// For each group and block of channels, for tiles of lanes (r,s), channel: [K/G, width].
+// Prepares [K/G, width] for each group, block of channels, and tile of lanes (r,s), channel.
 void prepare_data_weights(const PrepareArgs<Problem>& args) {
   const Problem& z = args.problem;
   const Plan plan(z, Direction::backward_data);

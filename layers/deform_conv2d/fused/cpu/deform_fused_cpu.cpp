@@ -247,7 +247,8 @@ void forward(const DeformConv2dForwardArgs& args) {
   parallel_region([&] { pass.run(); });  // its loops are many and short
 }
 
-// [row, width] for each tile of output channels of a part; a row is (r,s), then its channels.
+// Prepares [row, width] for each tile of output channels of a part; a row is (r,s), then its
+// channels.
 void prepare_forward_weights(const PrepareArgs<Problem>& args) {
   const Plan plan(args.problem, Direction::forward);
   const Problem& z = args.problem;

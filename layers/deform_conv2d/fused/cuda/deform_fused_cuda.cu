@@ -76,7 +76,7 @@ void clear_zeros(const Rows& rows, const unsigned* words = nullptr) {
   clear(begin, static_cast<std::size_t>(end - begin));
 }
 
-// Takes up to two tensors of one type; null: none. The words are 0 before.
+// Finds the largest magnitudes of up to two tensors of one type; null: none. The words must be 0.
 void find_largest(DType type, const void* a, std::int64_t a_count, unsigned* to_a,
                   const void* b = nullptr, std::int64_t b_count = 0, unsigned* to_b = nullptr) {
   Largest z;
@@ -99,7 +99,7 @@ void find_largest(DType type, const void* a, std::int64_t a_count, unsigned* to_
   });
 }
 
-// Plans [N, channels, area] with the channels of a pixel next to each other, as rows for samplers.
+// Returns the job that packs [N, channels, area] into rows for samplers.
 PackRows pack_plan(const float* planes, float* rows, int channels, int area, int run,
                    int run_pieces) {
   return {.planes = planes,

@@ -62,7 +62,7 @@ struct Gather {
   int depth_pieces = 0, splits = 1;
   int images = 0, out_area = 0;
   bool in_f32 = true;   // the output; else in 16 bits
-  bool paired = false;  // pixels 2i and 2i + 1 are neighbours, 2i as aligned as two
+  bool paired = false;  // pixels 2i and 2i + 1 are neighbours, 2i aligned for both
   FastDivisor by_row_tiles, by_out_area;
 };
 

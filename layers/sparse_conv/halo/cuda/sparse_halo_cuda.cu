@@ -122,7 +122,7 @@ void run_halo(const Problem& z, Direction direction, const void* in, const void*
          args);
 }
 
-// Neither bytes nor products limit the time but the latency of a step: two table lookups, rows into
+// The latency of a step limits the time, not bytes or products: two table lookups, rows into
 // registers, the product. Measured on an H100, microseconds of an SM.
 Cost halo_cost(const Problem& z, Direction direction) {
   const bool f32 = z.dtype == DType::f32;
