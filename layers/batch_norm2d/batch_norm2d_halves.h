@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// batch_norm2d_halves.h: batch norm on fp16/bf16 or f32 in NHWC, [N,1,H,W,Cp], in a planned step on
-// a GPU, fused with its neighbours.
+// batch_norm2d_halves.h: batch norm on fp16/bf16 or f32 in NHWC, [N,1,H,W,Cp], in a compiled step
+// on a GPU, fused with its neighbours.
 //
 // Forward    y = activation((x - mean[c]) factor[c] + shift[c] + residual), factor and shift from
 //            the statistics of the batch, which also update the running ones; the activation is

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// batch_norm2d_plan.cpp: batch norm in a planned step.
+// batch_norm2d_plan.cpp: batch norm in a compiled step.
 #include <cmath>
 
 #include "framework/ops/accumulate.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// deform_conv2d_op.h: a deformable convolution in a planned step: the functions of the chosen
+// deform_conv2d_op.h: a deformable convolution in a compiled step: the functions of the chosen
 // algorithms with prepared arguments.
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// deform_conv2d_plan.cpp: the deformable convolution in a planned step: the functions of the chosen
-// algorithms with prepared arguments.
+// deform_conv2d_plan.cpp: the deformable convolution in a compiled step: the functions of the
+// chosen algorithms with prepared arguments.
 #include <algorithm>
 
 #include "layers/conv2d/bias_gradient.h"

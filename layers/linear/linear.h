@@ -6,7 +6,7 @@
 // Parameters  out_features  number of outputs O, required
 //             bias          add a bias, default true
 //             init          kaiming_uniform (default) or kaiming_normal, see init.h
-// Pruned      A planned step computes from the blocks that a mask keeps, in the directions where
+// Pruned      A compiled step computes from the blocks that a mask keeps, in the directions where
 //             that is estimated to be faster: x [N,I] is N images of one pixel, so the algorithm
 //             block_sparse of a 1x1 convolution computes it. The dynamic graph stays dense, and so
 //             do products in half precision.
@@ -37,7 +37,7 @@ class CONVSCOPE_API Linear final : public Module {
   Shape output_shape(const Shape& input) const override;
   int describe(PlanGraph& graph, int x) override;
   Variable weight() const override { return weight_; }
-  // Allows planned steps to compute from the blocks that a mask of the weight keeps.
+  // Allows compiled steps to compute from the blocks that a mask of the weight keeps.
   void execute_sparse(Ref<SparseWeights> weights) { sparse_ = std::move(weights); }
   const Ref<SparseWeights>& sparse_weights() const { return sparse_; }  // may be null
 
@@ -49,8 +49,8 @@ class CONVSCOPE_API Linear final : public Module {
   Ref<SparseWeights> sparse_;  // may be null
 };
 
-// The values that an operation of a plan reads when it is a linear layer, perhaps with a following
-// ReLU, or with the loss.
+// The values that an operation of a compiled step reads when it is a linear layer, perhaps with a
+// following ReLU, or with the loss.
 struct LinearParts {
   ValueId x, weight, bias;  // kNoValue: no bias
   bool relu;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// linear_blocks.cpp: which directions of a pruned linear layer a planned step computes from blocks.
+// linear_blocks.cpp: which directions of a pruned linear layer a compiled step computes from
+// blocks.
 #include "layers/linear/linear_blocks.h"
 
 namespace convscope {

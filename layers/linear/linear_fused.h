@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// linear_fused.h: the linear layer of a planned step fused with its neighbours, for devices where
+// linear_fused.h: the linear layer of a compiled step fused with its neighbours, for devices where
 // each launch costs: one call forward, one backward, and one for the last layer with the loss. A
-// device without such a kernel leaves its entry empty; the planned step then makes separate calls.
+// device without such a kernel leaves its entry empty; the compiled step then makes separate calls.
 //
 // Workspaces need no initialisation and may be reused after the call. All tensors are f32,
 // contiguous; x [N,I], w [O,I], b [O] (undefined: none), y and dy [N,O]. If `factors` is a

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// linear_plan.cpp: the linear layer in a planned step: the products that linear() and its closure
+// linear_plan.cpp: the linear layer in a compiled step: the products that linear() and its closure
 // compute, with a following ReLU done in the same call. Devices with special kernels for it
 // (linear_fused.h) make one call for each direction, the last layer with the loss inside. A pruned
 // layer runs directions from its blocks (linear_blocks.h), with the following ReLU and without the

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// linear_tail_plan.cpp: the last linear layers and the loss as one operation of a planned step on a
-// GPU (linear_tail.h): one launch for the work image by image, one for the gradients of all
+// linear_tail_plan.cpp: the last linear layers and the loss as one operation of a compiled step on
+// a GPU (linear_tail.h): one launch for the work image by image, one for the gradients of all
 // weights. The forward pass already writes the gradients of the values, as for the last layer with
 // the loss.
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // pool2d_simd.cpp: pooling with 2x2 windows at stride 2: one vector of outputs from two vectors of
-// each of two rows, whose even and odd lanes are separated. And the maximum over any window at
+// each of two rows, whose even and odd lanes are separated. Also, the maximum over any window at
 // stride 1 or 2 along W, one vector of outputs at a time.
 //
 // Plan      row after row of y; the last vector of a row is partly filled, so rows may be short.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // deform_layer_cuda_test.cpp: the layer on `device cuda`. Its steps agree with those of the CPU,
-// dynamic and planned; it learns, in each precision; slices of channels are tested, too.
+// dynamic and compiled; it learns, in each precision; slices of channels are tested, too.
 #include <gtest/gtest.h>
 
 #include "framework/ops/reduce.h"

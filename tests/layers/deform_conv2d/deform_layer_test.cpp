@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// deform_layer_test.cpp: the layer: its initial state, a planned step with the bits of the dynamic
+// deform_layer_test.cpp: the layer: its initial state, a compiled step with the bits of the dynamic
 // graph, learning, and refused arguments.
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// deform_layouts_test.cpp: a planned step whose deformable convolutions have images in NCHW16c
+// deform_layouts_test.cpp: a compiled step whose deformable convolutions have images in NCHW16c
 // agrees with the step on NCHW; places and masks are planes in both.
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ LayerSpec conv(const char* name, std::int64_t k) {
                {{"out_channels", k}, {"kernel_size", Ints{3}}, {"padding", Ints{1}}});
 }
 
-// Returns the layouts that a layer of the plan runs in, by direction.
+// Returns the layouts that a layer of the compiled step runs in, by direction.
 std::string layouts_of(const StepPlan& plan, const std::string& name) {
   std::string out;
   for (const RanKernel& ran : plan.kernels()) {
@@ -42,7 +42,7 @@ void expect_close(const Tensor& a, const Tensor& b, const std::string& what) {
   EXPECT_TRUE(near(a, b, 1e-4 * largest, 0)) << what;
 }
 
-// Runs two steps of training and an inference: planned in blocks, planned on planes, dynamic.
+// Runs two steps of training and an inference: compiled in blocks, compiled on planes, dynamic.
 // `copies`: of the training step in blocks.
 void expect_same_steps(const std::vector<LayerSpec>& specs, int copies) {
   const auto plain = in_layout(specs, "nchw"), blocked = in_layout(specs, "blocked");

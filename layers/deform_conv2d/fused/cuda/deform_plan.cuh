@@ -22,7 +22,7 @@ inline constexpr int kFewestStages = 4;       // of one part
 inline constexpr int kMostParts = 256;
 inline constexpr double kMostPartBytes = 256e6;
 
-// ---- plan --------------------------------------------------------------------------------------
+// ---- tiling ------------------------------------------------------------------------------------
 
 enum class Product { y, dx, dw };
 
