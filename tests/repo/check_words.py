@@ -15,6 +15,7 @@ words_baseline.json holds those of today.
 import argparse
 import bisect
 import collections
+import itertools
 import json
 import os
 import pathlib
@@ -22,7 +23,7 @@ import random
 import re
 import sys
 
-from words_rules import (ALLOWED, HISTORY, HISTORY_EXEMPT, MARK, NOT_VERBS, OPENINGS, OTHER_VERBS, PRIVATE,
+from words_rules import (ALLOWED, HISTORY, HISTORY_EXEMPT, HISTORY_NEEDLES, MARK, MAYBE_OPENING, NOT_VERBS, OPENINGS, OTHER_VERBS, PRIVATE,
                          SENTENCE_EXEMPT)
 
 TOP = ["framework", "layers", "optim", "quant", "sparsity", "datasets", "experiments", "tests", ".ci"]
@@ -61,7 +62,6 @@ LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
 URL = re.compile(r"https?://\S+|<!--.*?-->")
 ITEM = re.compile(r"\s*(?:[-*+]|\d+\.)\s+")
 LABEL = re.compile(r"(\s*\S+(?: \S+){0,3})\s{2,}(?=\S)")  # "Method     tiles of ..."
-LETTERS = re.compile(r"[A-Za-z]{2,}")
 
 
 def plain(text):
@@ -180,11 +180,14 @@ def comment_units(comments):
         yield unit
 
 
+PLAIN_WORD = re.compile(r"(?:^|(?<= ))[^\s\[\]=(){}<>*]*[A-Za-z]{2}[^\s\[\]=(){}<>*]*\S?(?= |$)")
+
+
 def is_prose(content):
     """No formula, table row or piece of code: most of its tokens are words."""
-    tokens = content.split()
-    words = sum(1 for token in tokens if LETTERS.search(token) and not re.search(r"[\[\]=(){}<>*]", token[:-1]))
-    return 2 * words >= len(tokens) and not re.search(r"\S\s{3,}\S", content)
+    if "   " in content and re.search(r"\S\s{3,}\S", content):
+        return False
+    return 2 * len(PLAIN_WORD.findall(content)) >= len(content.split())
 
 
 def units_of(path, text):
@@ -197,7 +200,9 @@ def units_of(path, text):
 
 # ---- rules --------------------------------------------------------------------------------------
 
-END = re.compile(r"(?<![.\s][A-Z]\.)(?<!e\.g\.)(?<!i\.e\.)(?<=[.!?])[)\"'*_]*\s+(?=[A-Z`\"(*\[_0-9])")
+# A sentence may begin with an identifier: then no abbreviation or ellipsis may come before.
+END = re.compile(r"(?<![.\s][A-Z]\.)(?<!e\.g\.)(?<!i\.e\.)(?<=[.!?])[)\"'*_]*\s+"
+                 r"(?:(?=[A-Z`\"(*\[_0-9])|(?<!\bal\. )(?<!etc\. )(?<!vs\. )(?<!\.\.\. )(?=[a-z]))")
 WORD = re.compile(r"[A-Za-z]{2,}[\w'/-]*|\ba\b|\bI\b")
 
 
@@ -209,34 +214,49 @@ def sentences(text):
     yield start, text[start:]
 
 
-def text_findings(path, unit, private):
-    text = unit.text()
-    low = text.lower()
-    for rule, word, needles, pattern in private:
-        if needles[0] in low or any(needle in low for needle in needles[1:]):
-            for match in pattern.finditer(text):
-                if not in_formula(text, match) and not allowed(path, word, text, match):
-                    yield unit.line(match.start()), rule, f"'{match.group().strip()}': {word}"
+def text_findings(path, units):
+    texts = [unit.text() for unit in units]
+    starts = list(itertools.accumulate((len(text) + 1 for text in texts), initial=0))
+    low = "\n".join(texts).lower()
+
+    def matches(needles, pattern):
+        """Looks only into the units that hold a needle: a pattern is slow, str.find() is not."""
+        hits = set()
+        for needle in needles:
+            at = low.find(needle)
+            while at >= 0:
+                hits.add(bisect.bisect_right(starts, at) - 1)
+                at = low.find(needle, at + 1)
+        for index in sorted(hits):
+            for match in pattern.finditer(texts[index]):
+                yield texts[index], match, units[index].line(match.start())
+
+    for rule, word, needles, pattern in PRIVATE:
+        for text, match, line in matches(needles, pattern):
+            if not in_formula(text, match) and not allowed(path, word, text, match):
+                yield line, rule, f"'{match.group().strip()}': {word}"
     if not HISTORY_EXEMPT.search(path):
-        for match in HISTORY.finditer(text):
-            yield unit.line(match.start()), "history", f"'{match.group()}': reference text is in the present tense"
-    if not unit.prose or SENTENCE_EXEMPT.search(path):
+        for text, match, line in matches(HISTORY_NEEDLES, HISTORY):
+            yield line, "history", f"'{match.group()}': reference text is in the present tense"
+    if SENTENCE_EXEMPT.search(path):
         return
-    for start, sentence in sentences(text):
-        match = OPENINGS.match(sentence)
-        if match:
-            yield unit.line(start), "opening", f"a sentence begins with '{match.group(1)}': name the subject first"
-        if len(sentence) > 120 and (count := len(WORD.findall(sentence))) > MOST_WORDS:
-            yield unit.line(start), "long", f"a sentence of {count} words, at most {MOST_WORDS}"
+    for unit, text in zip(units, texts):
+        if not unit.prose or len(text) <= 120 and not MAYBE_OPENING.search(text):
+            continue
+        for start, sentence in sentences(text):
+            match = OPENINGS.match(sentence)
+            if match:
+                yield unit.line(start), "opening", f"a sentence begins with '{match.group(1)}': name the subject first"
+            if len(sentence) > 120 and (count := len(WORD.findall(sentence))) > MOST_WORDS:
+                yield unit.line(start), "long", f"a sentence of {count} words, at most {MOST_WORDS}"
 
 
 def in_formula(text, match):
     """Tells whether the match is a name in a formula, in the shape of an array, or of a file."""
-    if re.match(r"\.\w|\(", text[match.end():]):
+    if re.match(r"\.\w|[(\[]", text[match.end():match.end() + 2]) or text[match.start() - 1:match.end() + 1] == f'"{match.group()}"':
         return True
-    before, after = text[:match.start()].rstrip()[-1:], text[match.end():].lstrip()[:1]
-    return before in set("<>=+*[") or after in set("<>=+*]") or \
-        text.rfind("[", 0, match.start()) > text.rfind("]", 0, match.start())
+    left, right = text[:match.start()], text[match.end():]
+    return left.rstrip()[-1:] in set("<>=+*[") or right.lstrip()[:1] in set("<>=+*]") or left.rfind("[") > left.rfind("]")
 
 
 def allowed(path, word, text, match):
@@ -324,9 +344,7 @@ def findings(root, path):
     """Sorted (line, rule, message) of one file; path is relative to root."""
     name = path.as_posix()
     text = (root / path).read_text(errors="replace")
-    low = text.lower()
-    private = [entry for entry in PRIVATE if any(needle in low for needle in entry[2])]
-    found = [finding for unit in units_of(path, text) for finding in text_findings(name, unit, private)]
+    found = list(text_findings(name, units_of(path, text)))
     if path.suffix == ".md":
         found += document_findings(name, text)
     elif is_public(name):

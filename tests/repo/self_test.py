@@ -187,6 +187,9 @@ class Tree(unittest.TestCase):
             self.expect(self.words("layers/a.md", text + "\n"), "1: history: ")
             self.expect([found for found in self.words("CHANGELOG.md", text + "\n") if "history" in found])
         self.expect(self.words("layers/a.md", "word " * 35 + "end.\n"), "1: long: a sentence of 36")
+        self.expect(self.words("layers/a.md", ("word " * 20 + "end. backward_data takes ") * 3 + "it.\n"))
+        self.expect(self.words("layers/a.md", "word " * 20 + "by A. Nam et al. as ... and " + "word " * 20 + "end.\n"),
+                    "1: long: ")
         self.expect(self.words("layers/a.md", "```\n" + "word " * 99 + "\n```\n\n| " + "word " * 99 + "|\n"))
         self.expect(self.words("layers/a.py", '"""Text.\n\n' + "word\n" * 36 + '"""\n# a card\nx = "# card"\n'),
                     "3: long: ", "40: word: 'card'")

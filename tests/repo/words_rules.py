@@ -127,6 +127,8 @@ ALLOWED = [
     ("folder", "datasets/", "room"),  # rooms of a scan
     ("folder", "experiments/results/sparse", "room"),
     ("folder", "layers/sparse_conv/split_mask/", "shells, rooms"),
+    ("folder", "experiments/bench/sparse/", "room"),
+    ("measured peaks", "experiments/bench/sparse/", "floor, ceiling, walls"),
     ("operands", "layers/batch_norm2d/", "factors"),  # factor and shift of a channel
     ("baseline", "framework/distributed/", "peer"),  # other processes of a group
     ("baseline", "experiments/trainer/ranks/", "peer"),
@@ -135,11 +137,15 @@ ALLOWED = [
 
 OPENINGS = re.compile(r"[\"'(*_]*(Of|Who|Whose|As what|With its|What(?= [^?]*\b(?:is|are)\b[^?]*$))(?=[\s,])(?! course)")
 
+MAYBE_OPENING = re.compile(r"\b(?:Of|Who|Whose|As what|With its|What)\b")  # faster than OPENINGS
+
 HISTORY = re.compile(
     r"(?i)\bsince then\b|\b(?:was|were|been) mended\b|\bbefore, (?:it|they)\b"
     r"|(?:^|(?<=[.;] ))Before, (?:it|they|the|a|each|this|one)\b|\bformerly\b"
     r"|\bin earlier versions\b|\bat that time\b|\buntil recently\b|\bin the past\b|\bnot (?:any more|anymore)\b"
     r"|(?<!is )(?<!are )(?<!be )(?<!was )(?<!were )\bused to (?:be|have|take|read|write|run|make|do|need)\b")
+HISTORY_NEEDLES = ["since then", "mended", "before, ", "formerly", "in earlier versions", "at that time", "until recently",
+                   "in the past", "any more", "anymore", "used to"]
 HISTORY_EXEMPT = re.compile(r"^CHANGELOG\.md$|/records/|^experiments/results/")
 SENTENCE_EXEMPT = re.compile(r"^CHANGELOG\.md$")
 
