@@ -23,8 +23,8 @@ import random
 import re
 import sys
 
-from words_rules import (ALLOWED, HISTORY, HISTORY_EXEMPT, HISTORY_NEEDLES, MARK, MAYBE_OPENING, NOT_VERBS, OPENINGS, OTHER_VERBS, PRIVATE,
-                         SENTENCE_EXEMPT)
+from words_rules import (ALLOWED, HISTORY, HISTORY_EXEMPT, HISTORY_NEEDLES, MARK, MAYBE_OPENING, NOT_VERBS, OPENINGS,
+                         OTHER_VERBS, PRIVATE, SENTENCE_EXEMPT)
 
 TOP = ["framework", "layers", "optim", "quant", "sparsity", "datasets", "experiments", "tests", ".ci"]
 CODE = {".h", ".cpp", ".cu", ".cuh"}
@@ -252,11 +252,12 @@ def text_findings(path, units):
 
 
 def in_formula(text, match):
-    """Tells whether the match is a name in a formula, in the shape of an array, or of a file."""
-    if re.match(r"\.\w|[(\[]", text[match.end():match.end() + 2]) or text[match.start() - 1:match.end() + 1] == f'"{match.group()}"':
-        return True
+    """Tells whether the match is a name in a formula, in the shape of an array, of a file, or a quoted key."""
     left, right = text[:match.start()], text[match.end():]
-    return left.rstrip()[-1:] in set("<>=+*[") or right.lstrip()[:1] in set("<>=+*]") or left.rfind("[") > left.rfind("]")
+    if re.match(r"\.\w|[(\[]", right) or left[-1:] + right[:1] == '""':
+        return True
+    return (left.rstrip()[-1:] in set("<>=+*[") or right.lstrip()[:1] in set("<>=+*]") or
+            left.rfind("[") > left.rfind("]"))
 
 
 def allowed(path, word, text, match):
