@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// batch_norm2d.cpp: gives every channel mean 0 and deviation 1 over the batch, then a learned scale
-// and shift.
+// batch_norm2d.cpp: normalises every channel to mean 0 and deviation 1 over the batch, then applies
+// a learned scale and shift.
 #include "layers/batch_norm2d/batch_norm2d.h"
 
 #include "layers/batch_norm2d/batch_norm2d_factors.h"
@@ -26,7 +26,7 @@ constexpr const char* kName = "batch_norm2d";
 
 std::int64_t count_of(const Shape& x) { return x[0] * x[2] * x[3]; }
 
-// The rule of a training step, for every path; "": it takes x.
+// Returns why a training step refuses x, on every path; "": it takes x.
 std::string refusal_of_one_value(const Shape& x) {
   if (count_of(x) != 1) return "";
   return cat("expected more than one value for each channel while training because the ",
@@ -70,7 +70,7 @@ Tensor inverse_deviation(const Tensor& variance, double eps) {
   return out;
 }
 
-// The gradients of weight and bias are added, that of x is assigned.
+// Adds the gradients of weight and bias, assigns that of x.
 void backward(const Tensor& dy, const Tensor& x, const Tensor& weight,
               const BatchNormStatistics& statistics, bool training, GradientSink& out) {
   const std::int64_t channels = x.dim(1);
@@ -130,7 +130,7 @@ Variable batch_norm2d(const Variable& x, const Variable& weight, const Variable&
   CONVSCOPE_CHECK(mean.shape() == channels && variance.shape() == channels, kName,
                   "expected mean and variance [", x.dim(1), "], got ", mean.str(), " and ",
                   variance.str());
-  // Copies: the running ones move on in the next training step.
+  // Copies the running statistics, because the next training step updates them.
   const BatchNormStatistics running{
       .mean = mean.dtype() == DType::f64 ? mean.clone() : mean.to(DType::f64),
       .variance = {},
@@ -159,7 +159,7 @@ Variable BatchNorm2d::forward(const Variable& x) {
   BatchNormStatistics batch;
   const Variable y = batch_norm2d(x, weight_, bias_, options_.eps, &batch);
   const auto count = static_cast<double>(count_of(x.shape()));
-  if (count == 0) return y;  // an empty batch says nothing
+  if (count == 0) return y;  // an empty batch has no statistics
   batch_norm_move_running(batch.mean, batch.variance, count, options_.momentum, running_mean_,
                           running_var_);
   return y;

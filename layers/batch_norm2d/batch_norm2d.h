@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// batch_norm2d.h: gives every channel mean 0 and deviation 1 over the batch, then a learned scale
-// and shift.
+// batch_norm2d.h: normalises every channel to mean 0 and deviation 1 over the batch, then applies a
+// learned scale and shift.
 //
 // Shapes      x [N,C,H,W] -> y, the same shape;  weight, bias, running_mean, running_var [C]
 // Formula     y = (x - mean[c]) / sqrt(var[c] + eps) weight[c] + bias[c]
 //             training: mean and var of this batch over N, H, W (var divides by the count);
-//             eval: the running ones, which each training step moves:
+//             eval: the running ones, which each training step updates:
 //             running = (1 - momentum) running + momentum batch (var divided by count - 1)
 // Parameters  momentum  share of the newest batch, in [0,1], default 0.1
 //             eps       added to the variance, default 1e-5
-// Numerics    Statistics take two passes, are counted from a number near the mean and added in
-//             double, every 512 of them (f32): accurate for a mean far from 0, same bits with any
-//             number of threads.
+// Numerics    Statistics take two passes. Numbers are taken relative to one near the mean, and
+//             added in double, every 512 of them (f32). So a mean far from 0 is accurate, and bits
+//             are the same with any number of threads.
 // Usage       BatchNorm2d bn1(16, {}, context);  y = bn1.forward(x);
 // Paper       S. Ioffe, C. Szegedy: Batch Normalization, ICML 2015, arXiv 1502.03167
 #pragma once
@@ -28,22 +28,22 @@ struct BatchNormOptions {
   double momentum = 0.1;
   double eps = 1e-5;
 
-  // As a layer's options in a config.
+  // Returns the options of the layer in a config.
   CONVSCOPE_API static std::vector<OptionField> fields();
   CONVSCOPE_API static BatchNormOptions of(const Options& options);
 };
 
-// What normalises channel c: (x - mean) inverse_deviation; f64 [C].
+// The normalisation of channel c: (x - mean) inverse_deviation; f64 [C].
 struct BatchNormStatistics {
   Tensor mean;
   Tensor variance;           // divided by the count
   Tensor inverse_deviation;  // 1 / sqrt(variance + eps)
 };
 
-// Training mode; `statistics` gets those of the batch when not null.
+// Normalises in training mode; `statistics`, if not null, receives those of the batch.
 CONVSCOPE_API Variable batch_norm2d(const Variable& x, const Variable& weight, const Variable& bias,
                                     double eps, BatchNormStatistics* statistics = nullptr);
-// Eval mode: the given mean and variance [C].
+// Normalises in eval mode with the given mean and variance [C].
 CONVSCOPE_API Variable batch_norm2d(const Variable& x, const Variable& weight, const Variable& bias,
                                     const Tensor& mean, const Tensor& variance, double eps);
 
@@ -69,8 +69,8 @@ class CONVSCOPE_API BatchNorm2d final : public Module, public TrainingRule {
 // Kernels. mean, variance, sums: f64 [C].
 extern CONVSCOPE_API KernelSlot<void(const Tensor& x, const Tensor& mean, const Tensor& variance)>
     batch_norm_statistics_kernel;
-// y = (x - mean[c]) factor[c] + shift[c]; mean, factor and shift f64 [C]; on the CPU also in blocks
-// [N,C/16,H,W,16].
+// y = (x - mean[c]) factor[c] + shift[c]; mean, factor and shift f64 [C]; on the CPU also for
+// NCHW16c images [N,C/16,H,W,16].
 extern CONVSCOPE_API KernelSlot<void(const Tensor& x, const Tensor& mean, const Tensor& factor,
                                      const Tensor& shift, const Tensor& y)>
     batch_norm_apply_kernel;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // batch_norm2d_blocked_cpu.cpp: batch norm on images stored as [N,C/16,H,W,16], 16 channels at a
-// time. Their numbers seldom fit into a cache, so they are read from memory twice only: once for
+// time. Their numbers seldom fit into a cache, so they are read from memory only twice: once for
 // all sums, slice by slice, and once for the pass that writes. Read next  batch_norm2d_cpu.cpp: the
 // same by channels
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace {
 constexpr int kLanes = BlockSlices::kLanes;
 
 struct PerChannel {
-  float at[kLanes] = {};  // 0 behind the last channel
+  float at[kLanes] = {};  // 0 after the last channel
 };
 
 // (x - mean) factor + shift for the channels of a block.
@@ -45,14 +45,14 @@ double count_of(const BlockSlices& slices) {
   return static_cast<double>(std::max<std::int64_t>(1, slices.rows()));
 }
 
-// What the numbers of one slice say of each channel: the sum of what is above `shift`, and the sum
-// of squares around the slice's own mean.
+// The sums of one slice for each channel: the sum of numbers relative to `shift`, and the sum of
+// squares around the slice's own mean.
 struct SliceSums {
   double above[kLanes], squares[kLanes];
 };
 
-// Two passes over the slice, of which the second one finds it in the cache. The squares are taken
-// around the mean as a float has it; what that is off by is put right in double.
+// Makes two passes over the slice; the second one finds it in the cache. The squares are taken
+// around the mean rounded to float, and corrected in double.
 void sum_slice(const BlockSlices& slices, std::int64_t block, std::int64_t slice, const float* x,
                const PerChannel& shift, SliceSums& out) {
   const auto count = static_cast<double>(slices.rows(slice));
@@ -86,8 +86,8 @@ void sum_slice(const BlockSlices& slices, std::int64_t block, std::int64_t slice
   }
 }
 
-// The sum of squares around the mean of all numbers is that of each slice around its own mean, and
-// what the means are apart (T. Chan, G. Golub, R. LeVeque, The American Statistician 37, 1983).
+// The sum of squares around the mean of all numbers is that of each slice around its own mean, plus
+// the distances of these means (T. Chan, G. Golub, R. LeVeque, The American Statistician 37, 1983).
 void statistics(const BlockSlices& slices, std::int64_t block, const float* x, double* mean,
                 double* variance) {
   std::fill_n(mean, kLanes, 0.0);
@@ -113,7 +113,7 @@ void statistics(const BlockSlices& slices, std::int64_t block, const float* x, d
   }
 }
 
-// `pixels` numbers of a channel, the same in both.
+// Adds or copies `pixels` numbers of a channel.
 void add_or_copy(bool add, std::int64_t pixels, const float* from, float* to) {
   if (from == to) return;
   for (std::int64_t i = 0; i < pixels * kLanes; ++i) to[i] = add ? to[i] + from[i] : from[i];
@@ -172,7 +172,7 @@ void blocked_batch_norm_train(const BatchNormTrainArgs& args) {
 }
 
 void blocked_batch_norm_train_gradient(const BatchNormTrainGradientArgs& args) {
-  constexpr std::int64_t kPixels = 64;  // 4 KiB: what is masked is still in the first cache
+  constexpr std::int64_t kPixels = 64;  // 4 KiB: masked numbers are still in L1
   float* const dy = args.dy.data<float>();
   const float* const x = args.x.data<float>();
   const float* const y = args.y.defined() ? args.y.data<float>() : nullptr;

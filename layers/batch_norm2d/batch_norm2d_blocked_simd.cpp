@@ -2,10 +2,10 @@
 // batch_norm2d_blocked_simd.cpp: sums over pixels of 16 channels, and the passes that write.
 //
 // Plan      A lane is a channel: nothing is folded across lanes, and no piece is too short for a
-//           vector. What is there for each channel stays in registers over all pixels
-// Numerics  Numbers are counted from a nearby one (the mean, or the channel's first element), so a
-//           mean far from 0 costs nothing. 64 numbers are added in float at most, several sums side
-//           by side: 64 roundings of 2^-24 each at most, 20 to 34 with vectors
+//           vector. The numbers by channel stay in registers over all pixels
+// Numerics  Numbers are taken relative to a nearby one (the mean, or the channel's first element),
+//           so a mean far from 0 costs no accuracy. At most 64 numbers are added in float, several
+//           sums in parallel: at most 64 roundings of 2^-24 each, 20 to 34 with vectors
 // Read next batch_norm2d_simd.cpp: the same over the planes of one channel
 #include "layers/batch_norm2d/batch_norm2d_blocked_simd.h"
 
@@ -17,7 +17,8 @@ namespace {
 
 using std::int64_t;
 
-// 16 numbers, one for each channel, in a copy of their own: y may not be thought to change them.
+// A copy of 16 numbers, one for each channel: the compiler sees that writes to y leave it
+// unchanged.
 struct PerChannel {
   explicit PerChannel(const float* from) {
     for (int c = 0; c < kRowLanes; ++c) at[c] = from[c];
@@ -45,7 +46,7 @@ void gradient_sums(int64_t pixels, const float* g, const float* x, const float* 
       });
 }
 
-// Calls body(place, lane) for each vector of each pixel.
+// Calls body(offset, lane) for each vector of each pixel.
 template <class Body>
 CONVSCOPE_INLINE void for_vectors(int64_t pixels, const Body& body) {
   for (int64_t i = 0; i < pixels; ++i) {
@@ -54,7 +55,7 @@ CONVSCOPE_INLINE void for_vectors(int64_t pixels, const Body& body) {
   }
 }
 
-// x <= 0 ? 0 : x, then at most `most`: NaN passes both, and adding 0 turns -0 into 0.
+// Returns x <= 0 ? 0 : x, at most `most`: NaN passes both, and adding 0 turns -0 into 0.
 CONVSCOPE_INLINE Vec curved(Vec x, Vec most) { return bounded_relu(x, most); }
 
 template <bool kResidual, bool kRelu>

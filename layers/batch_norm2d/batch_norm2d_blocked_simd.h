@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// batch_norm2d_blocked_simd.h: the f32 loops of batch norm over pixels of 16 channels that lie side
-// by side, as in images [N,C/16,H,W,16].
+// batch_norm2d_blocked_simd.h: the f32 loops of batch norm over pixels of 16 contiguous channels,
+// as in images [N,C/16,H,W,16].
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace convscope {
 
-// What is there for each channel: 16 numbers. At most 64 numbers are added in float, those sums in
+// Each array by channel has 16 numbers. At most 64 numbers are added in float, those sums in
 // double. (The sum of x - shift: ReduceKernels::sums_of_16.)
 struct BlockedBatchNormKernels {
   // total[c] += sum of (x - mean[c])^2
@@ -21,7 +21,7 @@ struct BlockedBatchNormKernels {
   // `most`; y may be residual.
   void (*apply)(std::int64_t pixels, const float* x, const float* mean, const float* factor,
                 const float* shift, const float* residual, bool relu, float most, float* y);
-  // g = dy where 0 < y < most (infinite: where 0 < y), else 0; g may be dy.
+  // g = dy where 0 < y < most (infinite: where 0 < y), otherwise 0; g may be dy.
   void (*mask)(std::int64_t pixels, const float* dy, const float* y, float most, float* g);
   // dx = a dy + b (x - mean) + d; dx may be dy.
   void (*gradient)(std::int64_t pixels, const float* dy, const float* x, const float* mean,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// batch_norm2d_cpu.cpp: one thread has a channel: its sums are added image by image, in order, so
-// the bits do not depend on the number of threads; and the passes that write find it in the cache.
-// Images in blocks of channels go to batch_norm2d_blocked_cpu.cpp.
+// batch_norm2d_cpu.cpp: one thread has a channel. Its sums are added image by image, in order, so
+// the bits do not depend on the number of threads, and the passes that write find it in the cache.
+// NCHW16c images use batch_norm2d_blocked_cpu.cpp.
 #include <algorithm>
 #include <cmath>
 
@@ -82,7 +82,7 @@ void for_channels(const Shape& x, Body&& body) {
   const std::int64_t pixels = x[2] * x[3];
   const ChannelPlanes planes{.count = x[0], .stride = x[1] * pixels, .n = pixels};
   const std::int64_t values = std::max<std::int64_t>(1, x[0] * pixels);
-  const std::int64_t step = x[0] > 0 ? pixels : 0;  // nothing may be added to a null pointer
+  const std::int64_t step = x[0] > 0 ? pixels : 0;  // no offset to a null pointer
   parallel_for(x[1], std::max<std::int64_t>(1, kGrain / values),
                [&](std::int64_t begin, std::int64_t end) {
                  for (std::int64_t c = begin; c < end; ++c) body(c, planes, c * step);
@@ -105,7 +105,7 @@ double count_of(const ChannelPlanes& planes) {
 }
 
 // The sums are taken around a number near the mean: first the channel's first element, then the
-// mean as T has it; what that is off by is put right in double.
+// mean rounded to T; the rounding is corrected in double.
 template <class T>
 void channel_statistics(const ChannelPlanes& planes, const T* x, double& mean, double& variance) {
   mean = variance = 0;
@@ -117,7 +117,7 @@ void channel_statistics(const ChannelPlanes& planes, const T* x, double& mean, d
   const double off = static_cast<double>(around) - mean;
   double squares = loop.square_sum(planes, x, around);
   if (!std::isfinite(
-          squares)) {  // a square is beyond f32, or a number is not finite, which is then seen in y
+          squares)) {  // a square beyond f32, or a number that is not finite, which shows in y
     squares = 0;
     DoubleLoops::each(planes, [&](std::int64_t i) {
       const double d = static_cast<double>(x[i]) - static_cast<double>(around);

@@ -2,15 +2,15 @@
 // batch_norm2d_cuda.cu: batch norm in two launches for each direction.
 //
 // Plan      A channel's N planes are cut into splits; a block has one split. The first launch
-//           leaves two sums of each split in scratch memory. In the second launch every block adds
-//           those of its channel again, in the same order, and so knows the statistics without a
-//           launch between; then it writes its split. Tensors below the size of the L2 cache are
-//           read from memory once.
-// Numerics  Numbers are counted from the channel's first element (forward) or from the mean
-//           (backward) and added in double: the variance is off by 2^-53 (mean - first)^2 at most.
-//           Two runs give the same bits; the splits depend on the sizes alone.
-// Choices   about 1056 blocks, 8 for each multiprocessor of an H100 or H200, but at least 4096
-//           elements in a split: 16 for each thread.
+//           stores two sums of each split in scratch memory. In the second launch every block adds
+//           those of its channel again, in the same order, so it knows the statistics without a
+//           launch between; then it writes its split. Tensors smaller than L2 are read from memory
+//           once.
+// Numerics  Numbers are taken relative to the channel's first element (forward) or the mean
+//           (backward) and added in double: the variance is off by at most 2^-53 (mean - first)^2.
+//           Two runs give the same bits; the splits depend only on the sizes.
+// Choices   about 1056 blocks, 8 for each SM of an H100 or H200, but at least 4096 elements in a
+//           split: 16 for each thread.
 // Read next batch_norm2d_cpu.cpp: one channel after the other; batch_norm2d.h: the formulas
 #include <algorithm>
 #include <cmath>
@@ -40,16 +40,16 @@ struct ChannelSplits {
     return {.grid = dim3(static_cast<unsigned>(channels), static_cast<unsigned>(splits)),
             .block = dim3(kThreads)};
   }
-  // Where element e of channel c lies.
+  // Returns the offset of element e of channel c.
   __device__ std::int64_t offset(std::int64_t c, std::int64_t e) const {
     const bool small = count < (std::int64_t{1} << 32);
     const std::int64_t n =
         small ? static_cast<std::uint32_t>(e) / static_cast<std::uint32_t>(plane) : e / plane;
     return (n * channels + c) * plane + (e - n * plane);
   }
-  // For every kWidth elements of this block's split: use(offset, load(offset)). Several are loaded
-  // before the first is used, because what is written might be what is read next, for all that the
-  // compiler knows.
+  // Calls use(offset, load(offset)) for every kWidth elements of this block's split. Several are
+  // loaded before the first is used, because the compiler must assume that a store changes later
+  // loads.
   template <int kWidth, class Load, class Use>
   __device__ void run(const Load& load, const Use& use) const {
     constexpr int kBatch = 4;
@@ -88,13 +88,13 @@ __device__ void store_pack(T* p, const Pack<T, kWidth>& pack) {
 struct TwoSums {
   double a, b;
 };
-// Sums of the block's threads, in every thread.
+// Returns the sums over the block's threads, in every thread.
 __device__ TwoSums add_threads(double a, double b) {
   __shared__ double scratch[32];
   const double all_a = block_sum(a, scratch);
   return {all_a, block_sum(b, scratch)};
 }
-// Sums over the splits of this block's channel: part[channel][split].
+// Returns the sums over the splits of this block's channel: part[channel][split].
 __device__ TwoSums add_splits(const TwoSums* part, int splits) {
   double a = 0;
   double b = 0;
@@ -113,7 +113,7 @@ __device__ void put_split(TwoSums* part, int splits, double a, double b) {
 struct Moments {
   double mean, variance;
 };
-// From the sums of x - first and of its square.
+// Computes the moments from the sums of x - first and of its square.
 __device__ Moments moments_of(const TwoSums& sums, double first, double count) {
   const double off = sums.a / count;
   const double variance = sums.b / count - off * off;
@@ -152,7 +152,7 @@ __global__ void __launch_bounds__(kThreads)
   variance[blockIdx.x] = m.variance;
 }
 
-// y = curve((x - mean) factor + shift + residual)
+// Computes y = activation((x - mean) factor + shift + residual).
 template <int kWidth, class T>
 __device__ void write_normalised(const ChannelSplits& at, const T* x, const ChannelNorm<T>& norm,
                                  const T* residual, bool relu, T* y) {
@@ -216,8 +216,8 @@ __global__ void __launch_bounds__(kThreads)
 
 // ---- backward ----
 
-// Sums of g and of g (x - mean); g = dy, or dy where y > 0 when there is y. With y, dy becomes g;
-// `beside` gets g too, assigned or added.
+// Computes sums of g and of g (x - mean); g = dy, or dy where y > 0 when there is y. With y, dy
+// becomes g; `beside` receives g, too, assigned or added.
 template <class T>
 struct GradientInput {
   T* dy;
@@ -277,7 +277,7 @@ __global__ void __launch_bounds__(kThreads)
   sum_dy_x[blockIdx.x] = sums.b;
 }
 
-// dx = a dy + (b (x - mean) + d); dx may be dy.
+// Computes dx = a dy + (b (x - mean) + d); dx may be dy.
 template <int kWidth, class T>
 __device__ void write_gradient(const ChannelSplits& at, const T* dy, const T* x, T mean, T a, T b,
                                T d, T* dx) {
@@ -339,7 +339,7 @@ const T* elements(const Tensor& tensor) {
   return tensor.defined() ? tensor.data<T>() : nullptr;
 }
 
-// All tensors of x's shape can be read 16 bytes at a time, and no pack reaches into another plane.
+// Tells whether all tensors of x's shape can be read 16 bytes at a time without crossing planes.
 template <class T, class... Tensors>
 bool packs(const ChannelSplits& at, const Tensors&... tensors) {
   return at.plane % kPackWidth<T> == 0 &&

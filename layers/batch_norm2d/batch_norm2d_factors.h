@@ -12,17 +12,17 @@
 
 namespace convscope {
 
-// out = 1 / sqrt(variance + eps)
+// Computes out = 1 / sqrt(variance + eps).
 void batch_norm_inverse_deviation(const Tensor& variance, double eps, const Tensor& out);
 
-// (x - mean) inverse_deviation weight + bias = (x - mean) factor + shift. The mean is subtracted
-// first: x factor and mean factor may be large and nearly equal, and rounding either would leave
-// noise of 2^-24 |mean| factor.
+// Computes factor and shift of (x - mean) inverse_deviation weight + bias = (x - mean) factor +
+// shift. The mean is subtracted first: x factor and mean factor may be large and nearly equal, and
+// rounding either would leave noise of 2^-24 |mean| factor.
 void batch_norm_factors(const Tensor& weight, const Tensor& bias, const Tensor& inverse_deviation,
                         const Tensor& factor, const Tensor& shift);
 
-// The same for one channel in the type T of x: (x - mean) factor + shift. The mean is rounded to T,
-// and what that changes goes into the shift.
+// Does the same for one channel in the type T of x: (x - mean) factor + shift. The mean is rounded
+// to T, and the shift compensates for the rounding.
 template <class T>
 struct ChannelNorm {
   T mean, factor, shift;
@@ -32,14 +32,14 @@ struct ChannelNorm {
         shift(static_cast<T>(s + (static_cast<double>(mean) - m) * f)) {}
 };
 
-// What turns the variance of `count` numbers into the unbiased estimate; one number has the
-// variance 0.
+// Returns the factor from the variance of `count` numbers to the unbiased estimate; one number has
+// the variance 0.
 CONVSCOPE_HOST_DEVICE inline double unbiased_by(double count) {
   return count > 1 ? count / (count - 1) : 1;
 }
 
-// dx = a dy + b (x - mean) + d. In training mode mean and variance depend on x too, which takes two
-// projections out of dx:
+// Computes a, b and d of dx = a dy + b (x - mean) + d. In training mode mean and variance depend on
+// x, too, which takes two projections out of dx:
 //   dx = weight i (dy - mean(dy) - xhat mean(dy xhat)),  xhat = (x - mean) i,
 //   i = inverse deviation
 // count: elements of a channel; training with count > 0, or b and d become 0.
@@ -47,22 +47,21 @@ void batch_norm_gradient_factors(const Tensor& weight, const Tensor& inverse_dev
                                  const Tensor& sum_dy, const Tensor& sum_dy_x, double count,
                                  bool training, const Tensor& a, const Tensor& b, const Tensor& d);
 
-// running = (1 - momentum) running + momentum batch, the variance times unbiased_by(count); running
-// tensors f32.
+// Sets running = (1 - momentum) running + momentum batch, the variance times unbiased_by(count);
+// running tensors f32.
 void batch_norm_move_running(const Tensor& mean, const Tensor& variance, double count,
                              double momentum, const Tensor& running_mean,
                              const Tensor& running_variance);
 
-// to = sums (times `scale`, when defined), converted; or to += with `accumulate`: gradients of the
-// weight and the bias.
+// Assigns to = sums (times `scale`, when defined), converted; or to += with `accumulate`: gradients
+// of the weight and the bias.
 void batch_norm_parameter_gradient(const Tensor& sums, const Tensor& scale, const Tensor& to,
                                    bool accumulate);
 
-// For a convolution in front: w' = w i weight, b' = (b - mean) i weight + bias with
-// i = 1 / sqrt(variance + eps); then conv(x, w') + b' is the batch norm of conv(x, w) + b. w and
-// to_w [C,...], b (undefined: none) and to_b [C]; f32. Rounding w' and b' leaves up to 2^-23
-// (|x|*|w'| + |mean| i weight) in y, since no mean is subtracted: the price of one pass less in
-// inference.
+// For a preceding convolution: w' = w i weight, b' = (b - mean) i weight + bias with i = 1 /
+// sqrt(variance + eps); then conv(x, w') + b' is the batch norm of conv(x, w) + b. w and to_w
+// [C,...], b (undefined: none) and to_b [C]; f32. Rounding w' and b' leaves up to 2^-23 (|x|*|w'| +
+// |mean| i weight) in y, since no mean is subtracted: the price of saving one pass in inference.
 struct BatchNormFoldArgs {
   Tensor weight, bias, mean, variance;
   double eps = 0;
@@ -71,7 +70,7 @@ struct BatchNormFoldArgs {
 };
 void batch_norm_fold(const BatchNormFoldArgs& args);
 
-// Kernels of the above.
+// The kernels of these functions.
 struct BatchNormFactorKernels {
   decltype(&batch_norm_inverse_deviation) inverse_deviation;
   decltype(&batch_norm_factors) factors;

@@ -105,7 +105,7 @@ void parameter_gradient_cuda(const Tensor& sums, const Tensor& scale, const Tens
          to.data<float>(), accumulate, count);
 }
 
-// A block for each channel.
+// Folds each channel with one block.
 __global__ void fold_channels(Real weight, Real bias, Real mean, Real variance, double eps,
                               const float* w, const float* b, std::int64_t row, float* to_w,
                               float* to_b) {

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// batch_norm2d_fused.h: training-mode batch norm with what stands around it, one channel after the
+// batch_norm2d_fused.h: training-mode batch norm fused with its neighbours, one channel after the
 // other, so that a channel is read from memory once and the later passes find it in the cache.
 //
-// Forward    y = curve((x - mean[c]) factor[c] + shift[c] + residual), factor and shift from the
-//            statistics of the batch; the curve is min(max(., 0), most) when `relu` is set, and
-//            residual may be undefined
-// Backward   g = dy where 0 < y < most, else 0, when y is given (a curve stood there); else g = dy.
-//            dy becomes g. The gradient of the residual is g; sums over g and g (x - mean), and
-//            dx = a g + b (x - mean) + d
+// Forward    y = activation((x - mean[c]) factor[c] + shift[c] + residual), factor and shift from
+//            the statistics of the batch; the activation is min(max(., 0), most) when `relu` is
+//            set, and residual may be undefined
+// Backward   g = dy where 0 < y < most, otherwise 0, when y is given (there is an activation);
+//            otherwise g = dy. dy becomes g. The gradient of the residual is g; sums over g and g
+//            (x - mean), and dx = a g + b (x - mean) + d
 // Shapes     x, y, dy, dx, residual, residual_gradient [N,C,H,W] f32 or f64; statistics, sums [C]
 //            f64. On the CPU the images may be stored as [N,C/16,H,W,16], f32; C is that of weight
 // Numerics   the same additions in the same order as the passes of batch_norm2d.h, so the same
-// bits;
-//            in blocks of channels another order, and the bits of its own
+//            bits; in NCHW16c another order, and other bits
 // Usage      batch_norm_train_kernel.get(device)({.x = x, .weight = w, .bias = b, ...});
 #pragma once
 
@@ -37,12 +36,12 @@ extern CONVSCOPE_API KernelSlot<void(const BatchNormTrainArgs&)> batch_norm_trai
 struct BatchNormTrainGradientArgs {
   Tensor dy;  // changed: becomes g
   Tensor x, weight;
-  Tensor y;  // of the forward; undefined: no curve
+  Tensor y;  // of the forward; undefined: no activation
   float most = std::numeric_limits<float>::infinity();
   Tensor mean, inverse_deviation;
-  Tensor residual_gradient;          // assigned g; undefined: not wanted
+  Tensor residual_gradient;          // assigned g; undefined: not needed
   bool residual_accumulate = false;  // add g to it instead
-  Tensor dx;                         // assigned; undefined: not wanted; may be the memory of dy
+  Tensor dx;                         // assigned; undefined: not needed; may be the memory of dy
   Tensor sum_dy, sum_dy_x;           // assigned: of g, and of g (x - mean)
 };
 extern CONVSCOPE_API KernelSlot<void(const BatchNormTrainGradientArgs&)>

@@ -1,31 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-// batch_norm2d_halves.h: batch norm on halves or f32 with their channels last, [N,1,H,W,Cp], in a
-// planned step on a GPU, with what stands around it.
+// batch_norm2d_halves.h: batch norm on fp16/bf16 or f32 in NHWC, [N,1,H,W,Cp], in a compiled step
+// on a GPU, fused with its neighbours.
 //
-// Forward    y = curve((x - mean[c]) factor[c] + shift[c] + residual), factor and shift from the
-//            statistics of the batch, which also move the running ones; the curve is min(max(., 0),
-//            most) when `relu` is set, and residual may be undefined
-// Backward   g = dy where 0 < y < most, else 0, with a curve; else g = dy. The gradient of the
-//            residual is g; dx = a g + b (x - mean) + d; gradients of weight and bias from sums
-//            over g and g (x - mean). dy stays as it is
+// Forward    y = activation((x - mean[c]) factor[c] + shift[c] + residual), factor and shift from
+//            the statistics of the batch, which also update the running ones; the activation is
+//            min(max(., 0), most) when `relu` is set, and residual may be undefined
+// Backward   g = dy where 0 < y < most, otherwise 0, with an activation; otherwise g = dy. The
+//            gradient of the residual is g; dx = a g + b (x - mean) + d; gradients of weight and
+//            bias from sums over g and g (x - mean). dy does not change
 // Shapes     x, y, dy, dx, residual and its gradient of one type: bf16, f16 or f32; C is that of
 //            weight; weight, bias, their gradients and the running statistics f32 [C]; mean,
-//            inverse deviation f64 [C], factors f32 [3,Cp], which the backward reads. Lanes behind
+//            inverse deviation f64 [C], factors f32 [3,Cp], which the backward reads. Lanes after
 //            the last channel are 0 in x, and become 0 in y and dx
 // Numerics   sums in f32 and double in a fixed order (framework/cuda/channel_sums.cuh), y and dx
 //            computed in f32 and rounded once: the same bits on each run
-// Factors    of f32 images y and dx can be written as what products read (half_factors.h), beside
-//            the f32 numbers or in their place. Their scale comes of a bound:
-//              |y|  <= max over c of |weight| sqrt(N H W) + |bias|, and what the residual is at
-//                      most: |x - mean| is at most sqrt(N H W) deviations, because the squares of
-//                      x - mean have the variance for their mean
+// Factors    For f32 images y and dx can be written as fp16 operands of products (half_factors.h),
+//            in addition to the f32 numbers or instead of them. Their scale comes from a bound:
+//              |y|  <= max over c of |weight| sqrt(N H W) + |bias|, plus the largest residual: |x -
+//                   mean| is at most sqrt(N H W) deviations, because the squares of x - mean have
+//                   the variance as their mean
 //              |dx| <= max over c of |a| max|g| + |b| sqrt(N H W) deviation + |d|
-//            What a loose bound costs: halves keep 11 bits of what is above 2^(k - 27) of the
-//            largest number when the bound is 2^k times that, and steps of 2^(k - 37) of it below.
+//            The cost of a loose bound: if the bound is 2^k times the largest number, fp16 keeps 11
+//            bits of numbers above 2^(k - 27) of the largest, and steps of 2^(k - 37) of it below.
 //            Data of a normal distribution have k = 6 with 10^5 numbers a channel, and k grows by
-//            1/2 when those double: so tf32's 10 bits are there for 21 powers of two, and what is
-//            smaller is off by 2^-31 of the largest, less than the rounding of the largest by 2^20.
-//            A sum of residuals adds their bounds: k grows by log2 of the blocks of a stage.
+//            1/2 when those double. So tf32's 10 bits are kept for 21 powers of two, and smaller
+//            numbers are off by 2^-31 of the largest, less than the rounding of the largest by
+//            2^20. A sum of residuals adds their bounds: k grows by log2 of the blocks of a stage.
 #pragma once
 
 #include <limits>
@@ -42,19 +42,19 @@ struct BatchNormHalvesArgs {
   Tensor residual;  // undefined: none
   bool relu = false;
   float most = std::numeric_limits<float>::infinity();  // of the ReLU
-  Tensor y;                                             // assigned; of f32 it may be undefined
+  Tensor y;                                             // assigned; may be undefined for f32
   Tensor mean, inverse_deviation;                       // assigned
   Tensor factors;                                       // assigned: factor, shift and mean
-  Tensor running_mean, running_variance;                // moved
-  // u8, a block of half_factors_bytes(), assigned: y as factors; undefined: not wanted. Behind the
-  // scale stands the bound. bound_alone: only these two are written.
+  Tensor running_mean, running_variance;                // updated
+  // u8, a block of half_factors_bytes(), assigned: y as operands; undefined: not needed. The bound
+  // is stored after the scale. bound_alone: only these two are written.
   Tensor y_factors = {};
   bool bound_alone = false;
-  // Such a block of the residual, where both are there; residual_has_bound: it has a bound, too.
+  // Such a block of the residual, where both exist; residual_has_bound: it has a bound, too.
   Tensor residual_factors = {};
   bool residual_has_bound = false;
-  // f32 [parts,4,Cp], mean and spread of x (framework/cuda/channel_moments.cuh) that whoever wrote
-  // x has left; undefined: they are taken of x in a pass of its own.
+  // f32 [parts,4,Cp], mean and spread of x (framework/cuda/channel_moments.cuh) from the kernel
+  // that wrote x; undefined: a separate pass over x computes them.
   Tensor x_moments = {};
 };
 extern CONVSCOPE_API KernelSlot<void(const BatchNormHalvesArgs&)> batch_norm_halves_kernel;
@@ -63,19 +63,19 @@ struct BatchNormHalvesGradientArgs {
   Tensor dy, x, weight;
   bool relu = false;
   float most = std::numeric_limits<float>::infinity();
-  Tensor y;  // of the forward; undefined: there was no residual, so x says where it was cut off
+  Tensor y;  // of the forward; undefined: no residual, so the activation follows from x
   Tensor mean, inverse_deviation, factors;            // of the forward
-  Tensor residual_gradient;                           // assigned g; undefined: not wanted
+  Tensor residual_gradient;                           // assigned g; undefined: not needed
   bool residual_accumulate = false;                   // add g to it instead
-  Tensor dx;                                          // assigned; undefined: not wanted
-  Tensor dx_factors = {};                             // the same as factors; f32 alone
-  Tensor dw, db;                                      // assigned; undefined: not wanted
+  Tensor dx;                                          // assigned; undefined: not needed
+  Tensor dx_factors = {};                             // dx as operands; f32 only
+  Tensor dw, db;                                      // assigned; undefined: not needed
   bool dw_accumulate = false, db_accumulate = false;  // added to instead
 };
 extern CONVSCOPE_API KernelSlot<void(const BatchNormHalvesGradientArgs&)>
     batch_norm_halves_gradient_kernel;
 
-// In eval mode: y as above; mean, factor and shift f64 [C].
+// Eval mode: y as above; mean, factor and shift f64 [C].
 struct BatchNormHalvesApplyArgs {
   Tensor x, mean, factor, shift, residual;
   bool relu = false;

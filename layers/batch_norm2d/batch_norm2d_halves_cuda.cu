@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// batch_norm2d_halves_cuda.cu: batch norm on halves or f32 with their channels last, in two passes
-// over the images for each direction.
+// batch_norm2d_halves_cuda.cu: batch norm on fp16/bf16 or f32 in NHWC, in two passes over the
+// images for each direction.
 //
 // Plan      forward   1 sums of x - first and of its square for each channel, `first` being its
 //                       first number, so that an offset costs no digits (channel_sums.cuh);
-//                       left out where whoever wrote x has taken its moments (channel_moments.cuh)
+//                       skipped where the producer of x has computed them (channel_moments.cuh)
 //                     2 a small launch adds the parts: statistics, factors, and the running ones
-//                     3 (x - mean) factor + shift + residual, the curve, one rounding
+//                     3 (x - mean) factor + shift + residual, the activation, one rounding
 //           backward  1 sums of g and g (x - mean)
 //                     2 a small launch: the factors of dx, gradients of weight and bias
 //                     3 dx and the gradient of the residual
-//           Without a residual the curve's place is seen from x: the numbers of pass 3 of the
-//           forward are made again, rounding included, and y need not be read.
-// Factors   of f32 images pass 3 writes the halves of products, too (half_factors.h). Their scale
-//           comes of a bound that stands before the pass begins: in the forward one block of
-//           launch 2 finds it in weight and bias; in the backward pass 1 also finds the largest |g|
-//           and launch 2 what dx can be with it.
+//           Without a residual the backward computes the numbers of pass 3 of the forward again,
+//           rounding included, to see where the activation is 0; y need not be read.
+// Factors   For f32 images pass 3 also writes fp16 operands of products (half_factors.h). Their
+//           scale comes from a bound that is known before the pass begins. In the forward one block
+//           of launch 2 computes it from weight and bias. In the backward pass 1 also finds the
+//           largest |g|, and launch 2 derives the bound of dx.
 // Numerics  see batch_norm2d_halves.h
 // Read next framework/cuda/channel_sums.cuh; batch_norm2d_cuda.cu, the same for f32
 #include "framework/cuda/channel_moments.cuh"
@@ -34,11 +34,11 @@ struct Curve {
     const float positive = v <= 0 ? 0.0f : v;  // NaN passes
     return positive >= most ? most : positive;
   }
-  // Whether a gradient passes where the stored result is y.
+  // Tells whether a gradient passes where the stored result is y.
   __device__ bool passes(float y) const { return !(y <= 0 || y >= most); }
 };
 
-// The numbers of a piece's channels in an array [lanes].
+// Loads the numbers of a piece's channels from an array [lanes].
 template <int kLanes>
 __device__ inline void load_lanes(const float* from, int piece, float (&v)[kLanes]) {
 #pragma unroll
@@ -47,7 +47,7 @@ __device__ inline void load_lanes(const float* from, int piece, float (&v)[kLane
 
 // ---- factors of products -----------------------------------------------------------------------
 
-// The bits of a finite magnitude, which are ordered like the magnitudes; 0 for others.
+// Returns the bits of a finite magnitude, which are ordered like the magnitudes; 0 for others.
 __device__ inline unsigned finite_bits(float v) {
   const unsigned bits = __float_as_uint(v) & 0x7fffffffu;
   return bits < 0x7f800000u ? bits : 0u;
@@ -56,7 +56,7 @@ __device__ inline float scale_of(unsigned largest_bits) {
   return __uint_as_float(static_cast<unsigned>(half_scale_exponent(largest_bits) + 127) << 23);
 }
 
-// The largest of a block; all threads call it, thread 0 gets it.
+// Returns the largest of a block, in thread 0; all threads call it.
 __device__ inline unsigned block_maximum(unsigned own) {
   __shared__ unsigned of_warps[kThreads / 32];
   for (int offset = 16; offset > 0; offset /= 2) {
@@ -71,7 +71,7 @@ __device__ inline unsigned block_maximum(unsigned own) {
   return own;
 }
 
-// Four numbers as halves.
+// Converts four numbers to fp16.
 __device__ inline uint2 halves_of(const float (&v)[4], float scale) {
   return make_uint2(pair_from_floats<Float16>(v[0] * scale, v[1] * scale),
                     pair_from_floats<Float16>(v[2] * scale, v[3] * scale));
@@ -112,7 +112,7 @@ struct Statistics {
   float* factors;
   double eps, momentum;
   int channels;
-  // What |y| is at most, and the scale of its halves; null: not wanted. head[0] = scale, head[1] =
+  // The bound of |y|, and the scale of its fp16 copy; null: not needed. head[0] = scale, head[1] =
   // bound. beside_head: that of the residual, null: there is none; beside_bound: it has a bound.
   float* head;
   const float* beside_head;
@@ -120,7 +120,8 @@ struct Statistics {
   float most;
 };
 
-// One block: |x - mean| / deviation is at most sqrt(count), as its squares have the mean 1.
+// Called by one block: |x - mean| / deviation is at most sqrt(count), as its squares have the mean
+// 1.
 __device__ inline void write_bound(const Statistics& z, std::int64_t count) {
   const float spread = ::sqrtf(static_cast<float>(count));
   unsigned largest = 0;
@@ -131,7 +132,7 @@ __device__ inline void write_bound(const Statistics& z, std::int64_t count) {
   largest = block_maximum(largest);
   if (threadIdx.x != 0) return;
   float bound = __uint_as_float(largest);
-  // Without a bound of its own the residual is below 2^14 as its scale leaves it.
+  // A residual without a bound is below 2^14 after its scale.
   if (z.beside_head != nullptr) {
     bound += z.beside_bound ? z.beside_head[1] : 0x1p14f / z.beside_head[0];
   }
@@ -149,7 +150,7 @@ __global__ void __launch_bounds__(kThreads)
   wait_for_previous_kernel();
   if (z.head != nullptr && blockIdx.x == 0) write_bound(z, walk.pixels);
   double sums[2];
-  float first = 0;  // what the sums are counted from
+  float first = 0;  // the sums are relative to it
   if (given > 0) {
     first = add_moment_parts(part, given, walk, sums);
   } else {
@@ -165,7 +166,7 @@ __global__ void __launch_bounds__(kThreads)
     const double mean = static_cast<double>(first) + off;
     const double spread = sums[1] / count - off * off;
     const double variance = spread <= 0 ? 0.0 : spread;  // NaN passes
-    // Squares beyond f32 would make every y 0: NaN is seen.
+    // Squares beyond f32 would make every y 0: NaN shows the error.
     const double inverse = variance < INFINITY ? 1 / ::sqrt(variance + z.eps) : NAN;
     z.mean[c] = mean;
     z.inverse[c] = inverse;
@@ -185,10 +186,10 @@ __global__ void __launch_bounds__(kThreads)
   z.factors[2 * walk.lanes() + c] = middle;
 }
 
-// Where a result goes: as it is, as halves of a product, or both.
+// The destinations of a result: the tensor, the fp16 operands of a product, or both.
 struct Results {
   uint4* y = nullptr;
-  uint2* halves = nullptr;  // of f32 alone
+  uint2* halves = nullptr;  // f32 only
   const float* scale = nullptr;
 };
 
@@ -246,7 +247,7 @@ __global__ void factors_of_channels(const double* mean, const double* factor, co
 
 // ---- backward ----------------------------------------------------------------------------------
 
-// What g is made of. kPlain: no curve; kFromX: y is made again from x; kFromY: y is read.
+// The inputs of g. kPlain: no activation; kFromX: y is computed again from x; kFromY: y is read.
 enum class Mask { kPlain, kFromX, kFromY };
 
 template <class T>
@@ -274,7 +275,7 @@ struct GradientPiece {
   __device__ static Loaded load(const GradientInput<T>& z, std::int64_t at) {
     return {z.dy[at], z.x[at], kMask == Mask::kFromY ? z.y[at] : make_uint4(0, 0, 0, 0)};
   }
-  // g, and x - mean.
+  // Computes g, and x - mean.
   __device__ void operator()(const GradientInput<T>& z, const Loaded& in, float (&g)[kLanesOf<T>],
                              float (&x)[kLanesOf<T>]) const {
     floats_of_piece<T>(in.dy, g);
@@ -292,9 +293,9 @@ struct GradientPiece {
   }
 };
 
-// On the way to a bound of dx, as bits.
+// The values that lead to a bound of dx, as bits.
 struct Largest {
-  unsigned* gradients = nullptr;  // [blocks of pass 1]: the largest |g|; null: not wanted
+  unsigned* gradients = nullptr;  // [blocks of pass 1]: the largest |g|; null: not needed
   int blocks = 0;
   unsigned* bound = nullptr;  // [1]
 };
@@ -303,7 +304,7 @@ __device__ inline void put_largest(const Largest& z, unsigned of_block) {
   if (threadIdx.x != 0) return;
   const unsigned block = blockIdx.y * gridDim.x + blockIdx.x;
   z.gradients[block] = of_block;
-  if (block == 0) *z.bound = 0;  // the launch behind raises it
+  if (block == 0) *z.bound = 0;  // the next launch raises it
 }
 
 template <class T, Mask kMask>
@@ -373,13 +374,13 @@ __global__ void __launch_bounds__(kThreads)
     if (threadIdx.x == 0) largest_g = __uint_as_float(own);
   }
   double sums[2];
-  walk.add_parts(part, sums);  // the threads meet inside
+  walk.add_parts(part, sums);  // contains barriers
   const int c = walk.channel();
   if (!walk.is_finisher() || c >= walk.lanes()) return;
   float a = 0, b = 0, d = 0;
   if (c < z.channels) {
     const double i = z.inverse[c];
-    // The sums took the mean as f32 gives it.
+    // The sums used the mean rounded to f32.
     const double off = static_cast<double>(static_cast<float>(z.mean[c])) - z.mean[c];
     const double sum_dy_x = sums[1] + off * sums[0];
     const double f = static_cast<double>(z.weight[c]) * i;
@@ -404,12 +405,12 @@ __global__ void __launch_bounds__(kThreads)
 
 struct GradientResults {
   uint4* dx = nullptr;
-  uint2* halves = nullptr;          // of f32 alone
+  uint2* halves = nullptr;          // f32 only
   const unsigned* bound = nullptr;  // of |dx|, as bits
   float* scale_to = nullptr;
 };
 
-// beside: the gradient of the residual; it and what dx is may be null.
+// `beside`: the gradient of the residual; it and the outputs of dx may be null.
 template <class T, Mask kMask>
 __global__ void __launch_bounds__(kThreads, 2)
     write_gradient(GradientInput<T> z, WalkOf<T> walk, const float* of_dx, uint4* beside,
@@ -465,7 +466,7 @@ uint4* pieces_to(const Tensor& tensor) {
   return tensor.defined() ? static_cast<uint4*>(tensor.raw_data()) : nullptr;
 }
 float* floats(const Tensor& tensor) { return tensor.defined() ? tensor.data<float>() : nullptr; }
-// The halves of a block of factors.
+// Returns the fp16 numbers of a block of operands.
 uint2* halves_in(const Tensor& block) {
   if (!block.defined()) return nullptr;
   return static_cast<uint2*>(const_cast<void*>(half_factors_in(block.raw_data()).halves));

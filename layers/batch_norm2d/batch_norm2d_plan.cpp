@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// batch_norm2d_plan.cpp: batch norm in a planned step.
+// batch_norm2d_plan.cpp: batch norm in a compiled step.
 #include <cmath>
 
 #include "framework/ops/accumulate.h"
@@ -30,7 +30,7 @@ bool BatchNormOp::absorb(const PlanGraph& graph, PlanOp& next) {
   return residual_ = true;
 }
 
-// Eval mode, and no convolution in front has absorbed it: what depends on the weights alone.
+// Computes factors in eval mode, when no preceding convolution has absorbed the batch norm.
 void BatchNormOp::emit_running_factors(PlanBuilder& builder, const Tensor& factor,
                                        const Tensor& shift) {
   builder.call([parts = parts_, mean = builder.use(mean_),
@@ -95,8 +95,9 @@ void BatchNormOp::forward(PlanBuilder& builder) {
   });
 }
 
-// Of f32 images who reads y decides as what it is written: as numbers, as factors of products, or
-// as both. The bound that the scale of factors needs is the sum of its own and the residual's.
+// For f32 images the consumers of y decide how it is written: as numbers, as operands of products,
+// or as both. The bound for the scale of the operands adds the bounds of this layer and the
+// residual.
 void BatchNormOp::train_channels_last(PlanBuilder& builder) {
   factors_ = builder.slot({3, builder.graph().stored_shape(output)[4]}, DType::f32);
   const PlanGraph::ReadAs read = builder.graph().read_as(output);
@@ -105,7 +106,7 @@ void BatchNormOp::train_channels_last(PlanBuilder& builder) {
   if (residual_ && !halves) beside = builder.factors_of(inputs[1]);
   const bool has_bound = !halves && (!residual_ || beside.block != kNoSlot);
   const bool as_factors = has_bound && read.factors;
-  // The backward looks at y where the residual moved it.
+  // The backward reads y where the residual shifted it.
   const bool as_numbers = !as_factors || read.numbers || (relu_ && residual_);
   const BatchNormHalvesArgs args{
       .x = builder.value(inputs[0]),

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // batch_norm2d_simd.cpp: sums over the planes of one channel, and the passes that write.
 //
-// Plan      sums: four vectors side by side, because an add takes 3 to 4 cycles and two can begin
-//           in each; after 32 vectors they are folded into one double. What is left of a plane,
-//           less than a vector, is added one by one
-// Numerics  Numbers are counted from a nearby one (the mean, or the channel's first element), so a
-//           mean far from 0 costs nothing. A fold of 512 numbers adds 14 roundings at most, each of
-//           2^-24: the sum is exact to 1e-6 of the sum of magnitudes, mostly to 1e-7
+// Plan      sums: four vectors in parallel, because an add takes 3 to 4 cycles and two can begin in
+//           each; after 32 vectors they are folded into one double. The remainder of a plane, less
+//           than a vector, is added one by one
+// Numerics  Numbers are taken relative to a nearby one (the mean, or the channel's first element),
+//           so a mean far from 0 costs no accuracy. A fold of 512 numbers adds at most 14
+//           roundings, each of 2^-24: the sum is exact to 1e-6 of the sum of magnitudes, mostly to
+//           1e-7
 #include "layers/batch_norm2d/batch_norm2d_simd.h"
 
 #include "framework/simd/simd.h"
@@ -16,7 +17,7 @@ namespace {
 
 using std::int64_t;
 
-constexpr int kSide = 4;    // vectors side by side
+constexpr int kSide = 4;    // vectors in parallel
 constexpr int kBlock = 32;  // vectors in a fold
 
 // Calls block(i, vectors) for whole vectors, at most kBlock of them, and one(i) for the rest.
@@ -133,7 +134,8 @@ CONVSCOPE_INLINE void store_some(float* p, Vec v, int count) {
   count == kLanes ? store(p, v) : store_first(p, v, count);
 }
 
-// x <= 0 ? 0 : x: NaN passes (max gives its second operand then), and adding 0 turns -0 into 0.
+// Returns x <= 0 ? 0 : x: NaN passes (max gives its second operand then), and adding 0 turns -0
+// into 0.
 CONVSCOPE_INLINE Vec curved(Vec x, Vec most) { return bounded_relu(x, most); }
 
 template <bool kResidual, bool kRelu>

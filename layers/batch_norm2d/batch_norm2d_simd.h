@@ -25,7 +25,7 @@ struct BatchNormKernels {
   // `most`; y may be residual.
   void (*apply)(const ChannelPlanes&, const float* x, float mean, float factor, float shift,
                 const float* residual, bool relu, float most, float* y);
-  // g = dy where 0 < y < most, else 0; g may be dy.
+  // g = dy where 0 < y < most, otherwise 0; g may be dy.
   void (*mask)(const ChannelPlanes&, const float* dy, const float* y, float most, float* g);
   // dx = a dy + b (x - mean) + d; dx may be dy.
   void (*gradient)(const ChannelPlanes&, const float* dy, const float* x, float mean, float a,

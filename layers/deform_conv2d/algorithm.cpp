@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// algorithm.cpp: the tables of algorithms of deformable convolution, and one call of a card.
+// algorithm.cpp: the tables of algorithms of deformable convolution, and one call of an algorithm.
 #include "layers/deform_conv2d/algorithm.h"
 
 #include <optional>
@@ -51,7 +51,7 @@ Operands HeavyLayer<DeformConv2dProblem>::magnitudes(const DeformConv2dProblem& 
   for (std::size_t i = 0; i < operands.in.size(); ++i) {
     if (!operands.in[i].defined()) continue;
     const Tensor& values = operands.in[i].values;
-    // Behind the operands of the problem comes the bias.
+    // The bias comes after the operands of the problem.
     out.in[i] = i < from.inputs.size() ? on_host(values, from.inputs[i])
                                        : values.to(Device{}).to(plain.dtype);
   }

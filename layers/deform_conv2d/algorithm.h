@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// algorithm.h: what the functions of a deformable convolution's algorithm get, and where its card
-// is registered; the card itself stands in layers/dispatch/card.h.
+// algorithm.h: the arguments of the functions of a deformable convolution's algorithm, and the
+// macro that registers an algorithm. The struct Card is in layers/dispatch/card.h.
 #pragma once
 
 #include "layers/deform_conv2d/problem.h"
@@ -11,8 +11,8 @@ namespace convscope {
 
 using DeformConv2dAlgorithm = Card<DeformConv2dProblem>;
 
-// Checked sizes, pointers of the problem's type on the card's device, and workspace_bytes() of
-// scratch, 64-byte aligned. The problem is never empty.
+// Sizes are checked. Pointers have the problem's type and are on the algorithm's device. The
+// workspace has workspace_bytes() bytes and is 64-byte aligned. The problem is never empty.
 struct DeformConv2dForwardArgs {
   const DeformConv2dProblem& problem;
   const void* x;       // [N,C,H,W]
@@ -22,9 +22,9 @@ struct DeformConv2dForwardArgs {
   const void* b;       // [K], or null
   void* y;             // [N,K,P,Q], assigned
   void* workspace;
-  const void* prepared = nullptr;  // what prepare_weights made of w; null: this card prepares none
+  const void* prepared = nullptr;  // made of w by prepare_weights; null: nothing is prepared
 };
-// Outputs that are null are not asked for.
+// An output that is null is not computed.
 struct DeformConv2dBackwardDataArgs {
   const DeformConv2dProblem& problem;
   const void* dy;      // [N,K,P,Q]
@@ -57,8 +57,8 @@ struct HeavyLayer<DeformConv2dProblem> {
   static constexpr const char* kOperation = "deform_conv2d";
   CONVSCOPE_API static Registry<DeformConv2dAlgorithm>& algorithms(DeviceType device);
   CONVSCOPE_API static void run(const Call<DeformConv2dProblem>& call);
-  // The same sums over the magnitudes of x, w, dy and the mask, at the same places: what an error
-  // is measured against. On the CPU, from operands on any device.
+  // Computes the same sums over the magnitudes of x, w, dy and the mask at the same places: the
+  // scale of error bounds. Runs on the CPU, with operands on any device.
   CONVSCOPE_API static Operands magnitudes(const DeformConv2dProblem& problem, Direction direction,
                                            const Operands& operands);
 };

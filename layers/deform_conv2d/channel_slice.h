@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // channel_slice.h: some neighbouring channels of images, as an operation: offsets and masks are two
-// parts of what one convolution gives.
+// parts of one convolution's output.
 //
 //   y[n,i,h,w] = x[n, first + i, h,w],   i < count;   f32 and f64
 #pragma once
@@ -15,7 +15,7 @@ CONVSCOPE_API Variable channel_slice(const Variable& x, std::int64_t first, std:
 
 extern CONVSCOPE_API KernelSlot<void(const Tensor& x, std::int64_t first, const Tensor& y)>
     channel_slice_kernel;
-// dx = dy at these channels and 0 at all others; assigned.
+// Assigns dx = dy at these channels and 0 at all others.
 extern CONVSCOPE_API KernelSlot<void(const Tensor& dy, std::int64_t first, const Tensor& dx)>
     channel_slice_gradient_kernel;
 

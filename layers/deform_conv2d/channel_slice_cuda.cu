@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // channel_slice_cuda.cu: some neighbouring channels of images, and their gradient.
 //
-// Plan       One thread for each element that is written. The elements of an image that belong to
-//            these channels lie side by side: element i of them is element before + i of the image.
+// Plan       One thread for each element that is written. The elements of these channels are
+//            contiguous within an image: their element i is element before + i of the image.
 #include "framework/cuda/launch.cuh"
 #include "layers/deform_conv2d/channel_slice.h"
 
@@ -36,7 +36,7 @@ __global__ void gradient_kernel(const T* dy, Parts parts, Index count, T* dx) {
   }
 }
 
-// Calls body(T{}) with a type of the elements' size: they are copied as they are.
+// Calls body(T{}) with a type of the elements' size, whose bits are copied.
 template <class Body>
 void with_size(const Tensor& tensor, const Body& body) {
   switch (size_of(tensor.dtype())) {

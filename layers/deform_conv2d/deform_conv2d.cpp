@@ -43,7 +43,8 @@ DeformConv2dProblem checked_problem(const Variable& x, const Variable& offset, c
 // As a convolution: without gradients it is an inference.
 WeightUse use_of(bool recorded) { return recorded ? WeightUse::once : WeightUse::often; }
 
-// The operands in the type of the factors: themselves, or rounded to a half type.
+// Returns the operands in the type of the products' operands: unchanged, or rounded to half
+// precision.
 DeformConv2dTensors factors(DType dtype, const Variable& x, const Variable& w,
                             const Variable& offset, const Variable& mask, const Variable& b) {
   const auto value = [&](const Variable& v) {
@@ -52,7 +53,7 @@ DeformConv2dTensors factors(DType dtype, const Variable& x, const Variable& w,
   return {value(x), value(w), value(offset), value(mask), value(b), {}};
 }
 
-// dw, in the type of the factors first where that is another one.
+// Computes dw, first in the operands' type if that is not f32.
 template <class Run>
 void sum_weight_gradient(const DeformConv2dProblem& problem, const DeformConv2dTensors& tensors,
                          const GradientSink::Target& dw, const Run& run) {
@@ -81,7 +82,7 @@ DeformConv2dProblem deform_conv2d_problem(const Shape& x, const Shape& w,
 
 void execute_deform_conv2d(const DeformConv2dChoice& choice, const DeformConv2dProblem& problem,
                            Direction direction, Operands operands) {
-  if (choice.checked_by != nullptr) {  // compares all that there is
+  if (choice.checked_by != nullptr) {  // compares all outputs
     const OperandSpecs specs = problem.operands(direction);
     for (std::size_t i = 0; i < specs.outputs.size(); ++i) {
       if (operands.out[i].defined()) continue;
@@ -111,7 +112,7 @@ Variable deform_conv2d(const Variable& x, const Variable& offset, const Variable
   forward.out[0] = y;
   execute_deform_conv2d(choices->get(problem, Direction::forward, device, use), problem,
                         Direction::forward, forward);
-  // The places' gradients read x, and so does that of w.
+  // The gradients of the places read x, and so does dw.
   const bool reads_data = wanted(x) || wanted(offset) || wanted(mask);
   DeformConv2dTensors kept = all;
   kept.b = Tensor();

@@ -3,29 +3,29 @@
 //
 //   y[n,k,p,q] = b[k] + sum over c < C/G, r < R, s < S of
 //                w[k,c,r,s] mask[n,j,p,q] sample(x[n, g C/G + c], v, u),   g = k / (K/G)
-//   problem.h says where (v,u) lies and how sample() reads between pixels
+//   problem.h defines (v,u), and how sample() interpolates between pixels
 //
 // Operation   x [N,C,H,W], offset [N,2 O R S,P,Q], mask [N,O R S,P,Q] or undefined (version 1 of
 //             the paper), w [K,C/G,R,S], b [K] or undefined, y [N,K,P,Q]; f32, or f64 (on the
 //             CPU, by the reference). dx, doffset and dmask are assigned, dw and db accumulate;
-//             only those asked for are computed.
-// Precision   as of conv2d: in tf32 the products are; in a half precision x, w, offset, mask, b and
-//             dy are rounded to it, and so are places: of bf16, offsets of 2 to 4 pixels to 1/64.
-//             y and all gradients are f32 again. The branch of the layer stays in f32.
-// Layer       a convolution beside it, the branch, looks at x and says where to sample: the same
-//             kernel, stride, padding and dilation, 3 O R S channels, or 2 O R S without a mask.
-//             offset = its first 2 O R S channels, (v,u) of a tap side by side, in pixels;
-//             mask = sigmoid of the others. Its weights and biases begin as 0: no offsets, and a
-//             mask of 0.5.
+//             only requested ones are computed.
+// Precision   as of conv2d: tf32 rounds the operands of products. A half precision rounds x, w,
+//             offset, mask, b and dy, and so the places: in bf16, offsets of 2 to 4 pixels to 1/64.
+//             y and all gradients are f32. The branch of the layer stays in f32.
+// Layer       a second convolution, the branch, computes from x where to sample. It has the same
+//             kernel, stride, padding and dilation, and 3 O R S channels, or 2 O R S without a
+//             mask. offset = its first 2 O R S channels, (v,u) of a tap next to each other, in
+//             pixels; mask = sigmoid of the other channels. Its weights and biases are initialised
+//             to 0: no offsets, and a mask of 0.5.
 // Parameters  of the layer: out_channels, kernel_size, stride, padding, dilation, groups, bias,
 //             init: as of conv2d
 //             offset_groups    O: neighbouring C/O channels share their places, default 1
 //             mask             false: version 1, default true
-//             offset_lr_scale  learning rate of the branch, as a multiple of all others', 0.1
+//             offset_lr_scale  factor of the branch's learning rate, default 0.1
 //             algorithm        of the deformable convolution; the branch follows the block `conv`
 //                              (its key `layout` is for both)
-// Transforms  of the weight (a mask that prunes, a quantiser): of w alone, not of the branch. Those
-//             of the input stand before both.
+// Transforms  of the weight (a pruning mask, a quantiser): of w, not of the branch. Transforms of
+//             the input are applied before both.
 // Device      the CPU, in f32; CUDA, in each precision
 // Usage       Variable y = deform_conv2d(x, offset, mask, w, b, {.offset_groups = 2});
 //             in a config: {type: deform_conv2d, out_channels: 16, kernel_size: 3, padding: 1}
@@ -52,7 +52,7 @@ extern template class ChoiceCache<DeformConv2dProblem>;
 using DeformConv2dChoice = Choice<DeformConv2dProblem>;
 using DeformConv2dChoices = ChoiceCache<DeformConv2dProblem>;  // of one layer
 
-// The problem of these tensors, checked; errors speak of x and w.
+// Returns the checked problem of these tensors; errors name x and w.
 CONVSCOPE_API DeformConv2dProblem deform_conv2d_problem(const Shape& x, const Shape& w,
                                                         const DeformConv2dParams& params, bool mask,
                                                         DType dtype = DType::f32);
@@ -66,13 +66,13 @@ CONVSCOPE_API Variable deform_conv2d(const Variable& x, const Variable& offset,
                                      const DeformConv2dParams& params,
                                      const Ref<DeformConv2dChoices>& choices);
 
-// One direction of a chosen algorithm; outputs that are undefined are not asked for.
+// Computes one direction by a chosen algorithm; outputs that are undefined are not computed.
 CONVSCOPE_API void execute_deform_conv2d(const DeformConv2dChoice& choice,
                                          const DeformConv2dProblem& problem, Direction direction,
                                          Operands operands);
 
 struct DeformConv2dOptions {
-  Conv2dOptions conv = {};  // its policy is that of the deformable convolution
+  Conv2dOptions conv = {};  // its policy is for the deformable convolution
   std::int64_t offset_groups = 1;
   bool mask = true;
   double offset_lr_scale = 0.1;
@@ -86,7 +86,7 @@ class CONVSCOPE_API DeformConv2d final : public Module {
   std::string kind() const override { return "deform_conv2d"; }
   Variable forward(const Variable& x) override;
   Shape output_shape(const Shape& input) const override;
-  // The branch, then itself.
+  // Visits the branch, then this layer.
   void walk(const Shape& input, const WalkVisitor& visit) override;
   int describe(PlanGraph& graph, int x) override;
   Variable weight() const override { return weight_; }
@@ -104,7 +104,7 @@ class CONVSCOPE_API DeformConv2d final : public Module {
   const Conv2d& branch() const { return *branch_; }
 
  private:
-  Places places_of(const Variable& input) const;  // behind the transforms
+  Places places_of(const Variable& input) const;  // after the transforms
   DeformConv2dParams params() const { return {options_.conv.params, options_.offset_groups}; }
   std::int64_t taps() const { return options_.conv.kernel_h * options_.conv.kernel_w; }
   std::int64_t offset_channels() const { return 2 * options_.offset_groups * taps(); }

@@ -14,8 +14,8 @@ namespace {
 constexpr const char* kOperation = HeavyLayer<DeformConv2dProblem>::kOperation;
 constexpr const char* kBranch = "branch";
 
-// The branch draws nothing, so layers behind this one draw the numbers that they would draw behind
-// a plain convolution. It stays in f32: it says where to look.
+// The branch draws no random numbers, so later layers draw the same numbers as after a plain
+// convolution. It stays in f32, because it computes sampling places.
 std::shared_ptr<Conv2d> zero_branch(const Conv2dOptions& options, const LayerContext& context) {
   LayerContext own = context;
   own.precision = ComputePrecision::f32;
@@ -32,8 +32,8 @@ std::shared_ptr<Module> build(const Options& options, const Shape& input, LayerC
                           .offset_lr_scale = options.number("offset_lr_scale"),
                           .branch_policy = {}};
   own.conv.name = context.layer_name;
-  // The block `conv` names algorithms of convolutions: the branch is one, this layer is none. Its
-  // layout is for both.
+  // The block `conv` names algorithms of convolutions, so it applies to the branch but not to this
+  // layer. Its layout applies to both.
   if (context.conv_policy) {
     own.branch_policy = context.conv_policy(cat(context.layer_name, ".", kBranch));
     own.conv.policy.layout = own.branch_policy.layout;

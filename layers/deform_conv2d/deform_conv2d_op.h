@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// deform_conv2d_op.h: a deformable convolution in a planned step: the chosen cards' functions with
-// prepared arguments.
+// deform_conv2d_op.h: a deformable convolution in a compiled step: the functions of the chosen
+// algorithms with prepared arguments.
 #pragma once
 
 #include <array>
@@ -11,11 +11,11 @@
 
 namespace convscope {
 
-// Inputs: x, w, offset, the mask and b if there are such.
+// Inputs: x, w, offset, and the mask and b if they are used.
 class CONVSCOPE_API DeformConv2dOp final : public PlanOp {
  public:
-  // `choices` by direction; without an algorithm: nobody asks for it. Those of the layer, for when
-  // its images lie in another layout.
+  // Takes `choices` by direction; one without an algorithm is a direction that is not needed.
+  // `of_layer`: the choices of the layer, for images in another layout.
   DeformConv2dOp(const DeformConv2dProblem& problem, bool has_bias,
                  std::array<DeformConv2dChoice, 3> choices, Ref<DeformConv2dChoices> of_layer,
                  WeightUse use)
@@ -42,9 +42,10 @@ class CONVSCOPE_API DeformConv2dOp final : public PlanOp {
   const DeformConv2dChoice& choice(Direction direction) const {
     return choices_[static_cast<std::size_t>(direction)];
   }
-  // Memory for the prepared weights of one call; null: the card reads w as it is.
+  // Returns memory for the prepared weights of one call; null: the algorithm reads w directly.
   void* prepared_in_step(PlanBuilder& builder, Direction direction) const;
-  // The values that the cards read; images that nobody needs as a tensor are undefined.
+  // Returns the values that the algorithms read; images that are not read as a tensor are
+  // undefined.
   DeformConv2dTensors tensors(PlanBuilder& builder, bool images_as_tensor) const;
   void run_checked(PlanBuilder& builder, Direction direction, const Operands& operands) const;
   void backward_data(PlanBuilder& builder);

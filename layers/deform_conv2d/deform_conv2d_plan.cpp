@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// deform_conv2d_plan.cpp: the deformable convolution in a planned step: the chosen cards' functions
-// with prepared arguments.
+// deform_conv2d_plan.cpp: the deformable convolution in a compiled step: the functions of the
+// chosen algorithms with prepared arguments.
 #include <algorithm>
 
 #include "layers/conv2d/bias_gradient.h"
@@ -21,7 +21,7 @@ std::string name_of_choice(const DeformConv2dChoice& choice) {
   return cat(choice.algorithm->name, " checked by ", choice.checked_by->name);
 }
 
-// What runs in front of a call that reads prepared weights.
+// Runs before a call that reads prepared weights.
 struct Preparation {
   const DeformConv2dAlgorithm* card;
   Direction direction;
@@ -47,7 +47,7 @@ std::string DeformConv2dOp::text() const {
 // As Conv2dOp::layout_ms(). Two algorithms are compared on [N,C,H,W].
 std::optional<double> DeformConv2dOp::layout_ms(const PlanGraph& graph,
                                                 ActivationLayout layout) const {
-  constexpr double kPreferred = 1e6;  // more than any layer takes
+  constexpr double kPreferred = 1e6;  // longer than any layer takes
   const AlgorithmPolicy& policy = of_layer_->policy();
   const bool plain = layout == ActivationLayout::nchw;
   if (!plain && policy.layout == "nchw") return std::nullopt;
@@ -102,7 +102,7 @@ DeformConv2dTensors DeformConv2dOp::tensors(PlanBuilder& builder, bool images_as
           .dy = {}};
 }
 
-// Two algorithms and a comparison: in memory of the allocator.
+// Runs two algorithms and a comparison, in memory of the allocator.
 void DeformConv2dOp::run_checked(PlanBuilder& builder, Direction direction,
                                  const Operands& operands) const {
   builder.call([choice = choice(direction), problem = problem_, direction, operands] {
@@ -118,7 +118,7 @@ void DeformConv2dOp::forward(PlanBuilder& builder) {
     operands.out[0] = builder.value(output);
     return run_checked(builder, kForward, operands);
   }
-  // In inference the weights are prepared once for each state of theirs.
+  // In inference the weights are prepared once for each of their states.
   const bool once = !builder.training() && card.prepared_size(problem_, kForward) > 0;
   Slot kept = kNoSlot;
   if (once) {
@@ -173,7 +173,8 @@ void DeformConv2dOp::backward_weight(PlanBuilder& builder) {
   });
 }
 
-// One call assigns all that is wanted; where a gradient is there already, its part is added behind.
+// One call assigns all gradients that are needed; where one exists already, its part is added after
+// the call.
 void DeformConv2dOp::backward_data(PlanBuilder& builder) {
   constexpr Direction kData = Direction::backward_data;
   const DeformConv2dChoice& chosen = choice(kData);
@@ -225,7 +226,7 @@ void DeformConv2dOp::backward(PlanBuilder& builder) {
 int DeformConv2d::describe(PlanGraph& graph, int x) {
   const DeformConv2dProblem problem = this->problem(graph.shape(x));
   if (problem.is_empty()) return graph.refuse("its batch has no samples");
-  // What rounds its factors does so in its own forward().
+  // Rounding of operands happens in the layer's own forward().
   if (is_half(problem.dtype)) return describe_dynamic(graph, *this, x);
   x = transformed_input(graph, x);
   const ValueId w = transformed_weight(graph, weight_);

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// deform_loops.h: deformable convolution in plain loops with double sums, in all directions: the
-// card `reference`, and with `Sign::magnitudes` the sums over magnitudes that errors are measured
-// against.
-//
-// In sums over magnitudes x, w, dy and the mask count by their magnitudes, and so do the
-// derivatives of the weights of the four corners; the places stay where they are.
+// deform_loops.h: deformable convolution in plain loops with double sums, in all directions. The
+// algorithm `reference` uses it; with `Sign::magnitudes` it computes the sums that scale error
+// bounds: x, w, dy and the mask count by their magnitudes, and so do the derivatives of the weights
+// of the four corners. The places do not change.
 #pragma once
 
 #include <cmath>
@@ -76,7 +74,7 @@ void forward(const DeformConv2dProblem& z, const T* x, const T* w, const T* offs
   });
 }
 
-// Null: not asked for.
+// Computes the gradients whose pointers are not null.
 template <Sign kSign, class T>
 void backward_data(const DeformConv2dProblem& z, const T* dy, const T* w, const T* x,
                    const T* offset, const T* mask, T* dx, T* doffset, T* dmask) {
@@ -163,7 +161,7 @@ void backward_weight(const DeformConv2dProblem& z, const T* x, const T* dy, cons
   });
 }
 
-// One direction on the operands of a call (problem.h), with T the problem's type.
+// Computes one direction on the operands of a call (problem.h), with T the problem's type.
 template <Sign kSign, class T>
 void run_loops(const DeformConv2dProblem& z, Direction direction, const Operands& at) {
   const auto in = [&](int i) { return static_cast<const T*>(at.input(i)); };

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // pixel_readers.cuh: which taps read a pixel of x: lists, so that dx can be gathered. A scatter to
-// dx needs atomic additions of floats, whose order is another one in each run; here each pixel adds
-// up its readers in the order of their numbers: the same bits each time.
+// dx needs atomic additions of floats in another order on each run. Here each pixel adds up its
+// readers in the order of their numbers, so the bits are always the same.
 //
-//   A cell (h,w) is the square between pixels (h,w) and (h+1,w+1). A tap lies in one cell and reads
-//   its four corners. So pixel (h,w) is read from the four cells around it, and is
+//   A cell (h,w) is the square between pixels (h,w) and (h+1,w+1). A tap samples in one cell and
+//   reads its four corners. So pixel (h,w) is read from the four cells around it, and is
 //     corner 3 of (h-1,w-1)   corner 2 of (h-1,w)
 //     corner 1 of (h,w-1)     corner 0 of (h,w)
 //
@@ -12,8 +12,8 @@
 // (H+1)(W+1) cells. Taps outside of the image are in no list. The steps, one kernel each:
 //   count   how many taps each cell has                          integers: any order, same counts
 //   begins  where the list of each cell begins: sums of counts   a block for each lot
-//   fill    each tap goes into its list                          in an order left to chance
-//   rank    each tap counts those with a lower number in its list, which says where it stands
+//   fill    each tap goes into its list                          in a random order
+//   rank    each tap counts lower numbers in its list: its position in the order
 // Lists are short (R S taps at stride 1). If all taps meet in one cell, a rank takes R S P Q steps.
 #pragma once
 
@@ -25,13 +25,13 @@ struct PixelReaders {
   Index lots;      // images * O
   int taps;        // of a lot: R S P Q
   int cells;       // of a lot: (H+1)(W+1), those of row -1 and of column -1 included
-  int* cell;       // [lots,taps]  where each tap lies, -1: outside
-  int* end;        // [lots,cells] of each list; it begins where the one before it ends
+  int* cell;       // [lots,taps]  the cell of each tap, -1: outside
+  int* end;        // [lots,cells] of each list, where the next one begins
   int* unordered;  // [lots,taps]
   int* tap;        // [lots,taps]  the lists, in order
-  float* weight;   // [lots,taps,4]  beside them: mask * weight, for each corner
+  float* weight;   // [lots,taps,4]  for each entry of `tap`: mask * weight, for each corner
 
-  // In memory of bytes(z, images).
+  // Places the arrays in memory of bytes(z, images).
   PixelReaders(const DeformConv2dProblem& z, Index images, void* memory)
       : lots(images * z.offset_groups),
         taps(int(z.taps() * z.p() * z.q())),
@@ -163,7 +163,7 @@ void find_readers(const DeformConv2dProblem& problem, const PixelReaders& to, In
   launch(rank_kernel<T>, taps, z, to, first, offset, mask);
 }
 
-// Calls visit(tap, weight) for what reads pixel (h,w) of a lot, in an order that never changes.
+// Calls visit(tap, weight) for the readers of pixel (h,w) of a lot, in an order that never changes.
 template <class Visit>
 __device__ void for_each_reader(const DeviceSizes& z, const PixelReaders& from, Index lot, int h,
                                 int w, const Visit& visit) {

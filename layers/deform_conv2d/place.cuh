@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// place.cuh: where a tap reads x, in kernels: the rules of problem.h, line by line as in place.h,
-// in f32. Offsets of the half types become f32 before they are added, so all types see the places
-// that the definition gives them.
+// place.cuh: where a tap reads x, in kernels: the rules of problem.h in f32, line by line as in
+// place.h. Offsets of half precision become f32 before they are added. So all types sample the
+// places of the definition.
 #pragma once
 
 #include "framework/cuda/half.cuh"
@@ -13,7 +13,7 @@ namespace convscope::deform {
 using Index = std::int64_t;
 
 // The sizes as kernels read them. Rows, columns, taps and planes have fewer than 2^31 elements
-// (fits_kernels()); whole tensors may have more.
+// (fits_kernels()); a whole tensor may have more.
 struct DeviceSizes {
   explicit DeviceSizes(const DeformConv2dProblem& z)
       : n(z.n),
@@ -70,7 +70,7 @@ class DevicePlace {
     // A NaN is not outside: it is neither below nor above.
     inside_ =
         !(v <= -1.0f || v >= static_cast<float>(z.h) || u <= -1.0f || u >= static_cast<float>(z.w));
-    if (!inside_) return;  // infinite places included: no integer is made of them
+    if (!inside_) return;  // infinite places included, which have no integer
     const float top = floorf(v), left = floorf(u);
     down_ = v - top;
     right_ = u - left;
@@ -79,7 +79,8 @@ class DevicePlace {
   }
 
   __device__ bool inside() const { return inside_; }
-  // The pixel of corner 0; it may lie one row above the image, or one column to its left.
+  // Returns the row of corner 0's pixel, which may be one row above the image; column(): likewise
+  // one to its left.
   __device__ int row() const { return h_; }
   __device__ int column() const { return w_; }
   __device__ bool has(int corner) const {
@@ -119,7 +120,7 @@ struct DeviceTap {
         place(z, t / z.s, t % z.s, i / z.q, i % z.q, to_float(offset[v_at]),
               to_float(offset[u_at])) {}
 
-  // mask * (what stands in this plane of x at the place).
+  // Returns mask * (the value of this plane of x at the place).
   __device__ float sample(const T* plane) const {
     float sum = 0;
 #pragma unroll

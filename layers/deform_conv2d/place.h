@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // place.h: where one tap of one output pixel reads x, and with which weights: the rules of
-// problem.h, for one place. What is written with vectors follows the same lines.
+// problem.h, for one place. Vectorised code follows these lines.
 //
-//   (h,w)     o-------o (h,w+1)       the place lies at (v,u) = (h + down, w + right);
+//   (h,w)     o-------o (h,w+1)       the place is (v,u) = (h + down, w + right);
 //             |  down |               corners 0 1 / 2 3 weigh (1-down)(1-right), (1-down) right,
 //             |   x   |               down (1-right), down right
 //   (h+1,w)   o-------o (h+1,w+1)
@@ -42,7 +42,7 @@ class DeformPlace {
   double weight(int corner) const {
     return (corner / 2 == 1 ? down_ : 1 - down_) * (corner % 2 == 1 ? right_ : 1 - right_);
   }
-  // Derivatives of the weight by v and by u.
+  // Returns the derivative of the weight by v.
   double weight_by_v(int corner) const {
     return (corner / 2 == 1 ? 1 : -1) * (corner % 2 == 1 ? right_ : 1 - right_);
   }

@@ -6,10 +6,10 @@
 // Parameters  out_features  number of outputs O, required
 //             bias          add a bias, default true
 //             init          kaiming_uniform (default) or kaiming_normal, see init.h
-// Pruned      A planned step computes from the blocks that a mask keeps, in the directions where
-//             that is estimated to be faster: x [N,I] is N images of one pixel, so the card
-//             block_sparse of a convolution of 1x1 does it. The dynamic graph stays dense, and so
-//             do products of half factors.
+// Pruned      A compiled step computes from the blocks that a mask keeps, in the directions where
+//             that is estimated to be faster: x [N,I] is N images of one pixel, so the algorithm
+//             block_sparse of a 1x1 convolution computes it. The dynamic graph stays dense, and so
+//             do products in half precision.
 // Usage       Linear f5({.in_features = 84, .out_features = 10}, context);  y = f5.forward(x);
 #pragma once
 
@@ -37,7 +37,7 @@ class CONVSCOPE_API Linear final : public Module {
   Shape output_shape(const Shape& input) const override;
   int describe(PlanGraph& graph, int x) override;
   Variable weight() const override { return weight_; }
-  // From now on planned steps may compute from the blocks that a mask of the weight keeps.
+  // Allows compiled steps to compute from the blocks that a mask of the weight keeps.
   void execute_sparse(Ref<SparseWeights> weights) { sparse_ = std::move(weights); }
   const Ref<SparseWeights>& sparse_weights() const { return sparse_; }  // may be null
 
@@ -49,14 +49,14 @@ class CONVSCOPE_API Linear final : public Module {
   Ref<SparseWeights> sparse_;  // may be null
 };
 
-// What an operation of a plan reads when it is a linear layer, perhaps with a ReLU behind it, or
-// with the loss.
+// The values that an operation of a compiled step reads when it is a linear layer, perhaps with a
+// following ReLU, or with the loss.
 struct LinearParts {
   ValueId x, weight, bias;  // kNoValue: no bias
   bool relu;
-  ValueId logits = kNoValue;       // what the layer alone gives, when it has taken over the loss
+  ValueId logits = kNoValue;       // the layer's output, when the loss is fused into it
   Ref<SparseWeights> sparse = {};  // the blocks that a mask keeps; may be null
-  DType factors = DType::f32;      // what x and w are rounded to where they are multiplied
+  DType factors = DType::f32;      // the type that x and w are rounded to for products
 };
 CONVSCOPE_API std::optional<LinearParts> linear_parts(const PlanOp& op);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// linear_blocks.h: which directions of a pruned linear layer a planned step computes from the
-// blocks that its mask keeps. x [N,I] is N images of one pixel with I channels, so the cards of a
-// convolution of 1x1 compute them.
+// linear_blocks.h: which directions of a pruned linear layer a compiled step computes from the
+// blocks that its mask keeps. Its x [N,I] is N images of one pixel with I channels, so the
+// algorithms of a 1x1 convolution compute them.
 #pragma once
 
 #include <array>
@@ -13,12 +13,12 @@ namespace convscope {
 
 class LinearBlocks {
  public:
-  LinearBlocks() = default;  // no mask: nobody asks
-  // x and w: values of the graph. Reads the mask.
+  LinearBlocks() = default;  // no mask
+  // Reads the mask. x and w: values of the graph.
   LinearBlocks(PlanGraph& graph, Ref<SparseWeights> sparse, ValueId x, ValueId w, MathMode math);
 
   bool run(Direction direction) const { return form(direction).card != nullptr; }
-  // "": the direction runs from blocks, or nobody asks for it.
+  // Returns why the direction is dense; "": it runs from blocks, or is not needed.
   const std::string& why_dense(Direction direction) const { return form(direction).why_dense; }
   Conv2dWork work(Direction direction) const;
   const Ref<SparseWeights>& sparse() const { return sparse_; }  // null: no mask

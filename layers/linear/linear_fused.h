@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// linear_fused.h: the linear layer of a planned step with what stands around it, for devices where
+// linear_fused.h: the linear layer of a compiled step fused with its neighbours, for devices where
 // each launch costs: one call forward, one backward, and one for the last layer with the loss. A
-// device without such a kernel leaves its entry empty; the planned step then makes separate calls.
+// device without such a kernel leaves its entry empty; the compiled step then makes separate calls.
 //
-// Workspaces may hold anything, and are others' memory after the call. All tensors f32, contiguous;
-// x [N,I], w [O,I], b [O] (undefined: none), y and dy [N,O].
-// `factors` of a half type: x, w and dy are rounded to it where they are multiplied, to nearest,
-// ties to even. Products, sums, and what is only added (b, and dy in db) stay f32.
+// Workspaces need no initialisation and may be reused after the call. All tensors are f32,
+// contiguous; x [N,I], w [O,I], b [O] (undefined: none), y and dy [N,O]. If `factors` is a
+// half-precision type, x, w and dy are rounded to it before products, to nearest, ties to even.
+// Products, sums, and operands of additions only (b, and dy in db) stay f32.
 #pragma once
 
 #include "framework/kernel_slot.h"
@@ -14,7 +14,7 @@
 
 namespace convscope {
 
-// y = relu(x w^T + b), the ReLU only when asked for.
+// y = relu(x w^T + b); the ReLU is optional.
 struct LinearForwardArgs {
   Tensor x, w, b;
   bool relu = false;
@@ -27,12 +27,12 @@ struct LinearForward {
   void (*run)(const LinearForwardArgs&);
 };
 
-// dw, db and dx of it. g = dy where y > 0 (when y is given), else dy.
+// dw, db and dx of the layer. g = dy where y > 0 (when y is given), otherwise dy.
 struct LinearBackwardArgs {
   Tensor x, w;
   Tensor y = {};                     // undefined: no ReLU
   Tensor dy;                         // may be changed
-  Tensor dw = {}, db = {}, dx = {};  // undefined: not wanted
+  Tensor dw = {}, db = {}, dx = {};  // undefined: not needed
   bool accumulate_dw = false;        // added to; assigned otherwise
   bool accumulate_db = false;
   bool accumulate_dx = false;
@@ -48,12 +48,12 @@ struct LinearBackward {
 //   loss = mean of -log p[n,label[n]];  dlogits = (p - onehot(label)) / N;
 //   correct = images whose largest logit (the first of equal ones) is at their label.
 // A label outside [0,O) gives its row a loss of 0 and no gradient. A loss that is not finite is
-// stored as it is.
+// stored unchanged.
 struct LinearLossArgs {
   Tensor x, w, b;
   Tensor labels;   // i32 [N]
-  Tensor dlogits;  // [N,O], assigned; undefined: not wanted
-  // On the device: what dlogits are multiplied by; null: 1.
+  Tensor dlogits;  // [N,O], assigned; undefined: not needed
+  // On the device: the factor of dlogits; null: 1.
   const double* loss_scale = nullptr;
   Tensor loss;     // f32 [1], assigned
   Tensor correct;  // i32 [1], assigned

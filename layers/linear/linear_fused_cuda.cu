@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-// linear_fused_cuda.cu: small linear layers in one launch each way.
+// linear_fused_cuda.cu: small linear layers in one launch for each direction.
 //
 // Formula    y = relu(x w^T + b);  g = dy where y > 0;  dx = g w,  dw = g^T x,
 //            db = sum over n of g
 // Textbook   for n, o: y[n,o] = relu(b[o] + sum over i of x[n,i] w[o,i])
-// Plan       All three are products C[m,n] = sum over k of A[m,k] B[n,k]. A block has a tile of C;
-//            its warps share k where the tile is small, so that even one of 8x8 has 256 threads and
-//            the longest chain of additions is K / 8. A chunk of A and B lies in shared memory in
-//            the order in which it lies in memory: k next to k ("rows") or m next to m ("columns");
-//            a lane takes four k at a time. The warps' sums meet in shared memory, in order. The
-//            gradient of the bias is one more column of dw, whose x is 1. Blocks of dw and of dx
-//            are one launch. The images of a large batch are cut into splits, each with blocks of
-//            its own: the block that finishes a tile of dw last adds the sums of the splits, in the
-//            order of the splits. In half precision a block rounds its chunks in shared memory; the
-//            threads that round g for dw add it up for db before.
-// Shapes     x [N,I], w [O,I], b [O], y, dy [N,O], f32, accumulated in f32; factors f32 or rounded
-//            to a half type
-// Supports   any sizes; layers of more than kLargestForward or kLargestBackward multiplications go
-//            to cuBLAS, whose tiles read each number less often, with passes for bias, ReLU, mask
-//            and half copies of the factors
+// Plan       All three are products C[m,n] = sum over k of A[m,k] B[n,k]. A block has a tile of C.
+//            Its warps share k where the tile is small, so that even a tile of 8x8 has 256 threads
+//            and the longest chain of additions is K / 8. A chunk of A and B has the same order in
+//            shared memory as in memory: neighbours in k ("rows") or in m ("columns"); a lane takes
+//            four k at a time. The warps' sums are added in shared memory, in order. The gradient
+//            of the bias is one more column of dw, whose x is 1. Blocks of dw and of dx are one
+//            launch. The images of a large batch are cut into splits with separate blocks: the
+//            block that finishes a tile of dw last adds the sums of the splits in their order. In
+//            half precision a block rounds its chunks in shared memory; the threads that round g
+//            for dw first add it up for db.
+// Shapes     x [N,I], w [O,I], b [O], y, dy [N,O], f32, accumulated in f32; operands f32 or rounded
+//            to half precision
+// Supports   any sizes; layers of more than kLargestForward or kLargestBackward multiplications use
+//            cuBLAS, whose tiles read each number less often, with passes for bias, ReLU, mask and
+//            half-precision copies of the operands
 // Cost       FLOPs = 2 N I O forward, 4 N I O backward; bound by latency: load, multiply, add up
 // Numerics   sums of up to 512 numbers in order, then those of the warps, then the splits. The
-//            order depends on the sizes alone: two runs give the same bits
+//            order depends only on the sizes: two runs give the same bits
 // Choices    the largest tile of which there are kEnoughBlocks: LeNet's first layer at 64 images is
-//            8 x 15 tiles of 8x8. 256 images in a split: as long as loading and adding up takes
+//            8 x 15 tiles of 8x8. 256 images in a split: they take as long as loading and adding up
 // Read next  linear_loss_cuda.cu: the last layer with the loss; framework/ops/gemm/matmul_cuda.cu
 #include <algorithm>
 
@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(kThreads) forward_tiles(const Product y) {
   Tiles::template run<kPacked>(y, static_cast<int>(blockIdx.x), shared);
 }
 
-// Blocks of dw first, then those of dx.
+// The blocks of dw come first, then those of dx.
 template <bool kPacked, class Weight, class Input>
 __global__ void __launch_bounds__(kThreads) backward_tiles(const Product dw, const Product dx) {
   auto* const shared = dynamic_shared<float>();
@@ -93,7 +93,7 @@ void queue_forward(Product y) {
          y);
 }
 
-// Copies of a half type for cuBLAS, side by side in the workspace; f32 is taken as it is.
+// Half-precision copies for cuBLAS are contiguous in the workspace; f32 is read in place.
 constexpr std::size_t kCopyAlignment = 256;
 class Factors {
  public:

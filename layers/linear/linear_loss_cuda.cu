@@ -2,12 +2,12 @@
 // linear_loss_cuda.cu: the last layer of a classifier, softmax, cross-entropy and its gradient, and
 // the count of right answers, in one launch.
 //
-// Plan      A warp has an image; w lies in shared memory. With O classes the lanes are 32 / O parts
-//           of O lanes: a lane multiplies its part of the row with its class, then the parts are
+// Plan      A warp has an image; w is in shared memory. With O classes the lanes are 32 / O parts
+//           of O lanes: a lane multiplies its part of the row by its class, then the parts are
 //           added.
 //           After that lane o has the logit of class o, and maximum, sum and winner are shuffles.
-//           The blocks leave their sums of losses and right answers in scratch memory; the block
-//           that comes last adds them, in the order of the blocks, not of their coming: the same
+//           The blocks store their sums of losses and right answers in scratch memory; the last
+//           block to finish adds them in the order of the blocks, not of their arrival: the same
 //           bits on each run.
 // Supports  at most 32 classes, and a row and w that fit into 96 KiB of shared memory
 //           In half precision x and w are rounded in shared memory; dlogits stay f32
@@ -43,7 +43,7 @@ __global__ void __launch_bounds__(kImages * 32) loss_rows(const LossKernelArgs a
   __shared__ double losses[kImages];
   __shared__ int hits[kImages];
   auto* const shared = dynamic_shared<float>();  // w [O][ld], then x [kImages][I]
-  const int ld = args.i | 1;  // odd: the lanes of a part read one column, from other banks each
+  const int ld = args.i | 1;  // odd: the lanes of a part read one column, each from another bank
   float* const w = shared;
   const int warp = static_cast<int>(threadIdx.x / 32);
   const int lane = static_cast<int>(threadIdx.x % 32);
@@ -52,7 +52,7 @@ __global__ void __launch_bounds__(kImages * 32) loss_rows(const LossKernelArgs a
   const bool here = n < args.n;
   wait_for_previous_kernel();
   let_next_kernel_start();
-  // Everything that is read is asked for at once.
+  // All loads are issued at once.
   for (int row = warp; row < args.o; row += kImages) {
     for (int k = lane; k < args.i; k += 32) {
       async_copy<4>(w + row * ld + k, args.w + row * args.i + k);
@@ -65,7 +65,7 @@ __global__ void __launch_bounds__(kImages * 32) loss_rows(const LossKernelArgs a
   const bool is_class = lane < args.o;
   const float bias = is_class && args.b != nullptr ? args.b[lane] : 0.0f;
   async_copy_wait<0>();
-  if (args.factors != DType::f32) {  // each thread what it has copied
+  if (args.factors != DType::f32) {  // each thread rounds the elements that it has copied
     for (int row = warp; row < args.o; row += kImages) {
       for (int k = lane; k < args.i; k += 32) {
         w[row * ld + k] = rounded_to(args.factors, w[row * ld + k]);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// linear_plan.cpp: the linear layer in a planned step: the products that linear() and its closure
-// compute, with a ReLU behind it done in the same call. On devices with kernels of their own for it
-// (linear_fused.h) one call each way, the last layer with the loss inside. A pruned layer runs
-// directions from its blocks (linear_blocks.h), with the ReLU behind it and without the loss.
-// In half precision values stay f32, and the fused kernels round factors where they load them.
+// linear_plan.cpp: the linear layer in a compiled step: the products that linear() and its closure
+// compute, with a following ReLU done in the same call. Devices with special kernels for it
+// (linear_fused.h) make one call for each direction, the last layer with the loss inside. A pruned
+// layer runs directions from its blocks (linear_blocks.h), with the following ReLU and without the
+// loss. In half precision values stay f32, and the fused kernels round operands when they load
+// them.
 #include <array>
 
 #include "framework/ops/accumulate.h"
@@ -28,10 +29,10 @@ std::array<LinearFused, kDeviceTypeCount>& fused_table() {
 
 using WorkspaceBytes = std::size_t (*)(const Shape& x, const Shape& w, DType factors);
 
-// Inputs: x, w, and b if there is one, as those of Conv2dOp.
+// Inputs: x, w, and b if there is one, like those of Conv2dOp.
 class LinearOp final : public PlanOp {
  public:
-  // tf32: products may round their factors; the fused kernels do not.
+  // tf32: products may round their operands; the fused kernels do not.
   LinearOp(bool has_bias, ComputePrecision precision, LinearBlocks blocks)
       : has_bias_(has_bias),
         tf32_(precision == ComputePrecision::tf32),
@@ -99,7 +100,7 @@ class LinearOp final : public PlanOp {
   }
 
   void backward(PlanBuilder& builder) override {
-    const ValueId y = loss_ ? logits_ : output;  // whose gradient is there
+    const ValueId y = loss_ ? logits_ : output;  // whose gradient is known
     const LinearBackward& fused = linear_fused(builder.device()).backward;
     const auto is_apart = [&](Direction direction) {  // from what the fused call computes
       return fused.run == nullptr || blocks_.run(direction);
@@ -218,7 +219,7 @@ class LinearOp final : public PlanOp {
     builder.call([run = fused.run, args] { run(args); });
   }
 
-  // The gradient of the logits comes with the loss: it is written by the forward.
+  // The forward pass writes the gradient of the logits together with the loss.
   void forward_with_loss(PlanBuilder& builder, const LinearLoss& fused) const {
     LinearLossArgs args{.x = builder.value(x()),
                         .w = builder.value(weight()),
@@ -261,8 +262,8 @@ class LinearOp final : public PlanOp {
   DType factors_;
   LinearBlocks blocks_;
   bool relu_ = false;
-  bool loss_ = false;          // the loss comes out of the same call
-  ValueId logits_ = kNoValue;  // then: the value that this layer alone would give
+  bool loss_ = false;          // the same call computes the loss
+  ValueId logits_ = kNoValue;  // then: the value that this layer would compute
 };
 
 }  // namespace
@@ -285,7 +286,7 @@ const LinearFused& linear_fused(Device device) {
 int Linear::describe(PlanGraph& graph, int x) {
   const Shape shape = output_shape(graph.shape(x));
   const bool half = is_half(factor_type(precision_));
-  // Only the fused kernels round factors.
+  // Only the fused kernels round operands.
   if (half && linear_fused(graph.device()).forward.run == nullptr) {
     return describe_dynamic(graph, *this, x);
   }

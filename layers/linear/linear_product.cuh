@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // linear_product.cuh: C[m,n] = sum over k of A[m,k] B[n,k] in tiles, by the threads of one block:
-// the products of linear_fused_cuda.cu and linear_tail_cuda.cu. Their headers say how.
+// the products of linear_fused_cuda.cu and linear_tail_cuda.cu. Their headers explain them.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace convscope::linear_tiles {
 
-// C[m][n] of a tile: + bias[n], + what is there, relu, stored where m and n are inside.
+// C[m][n] of a tile: + bias[n], + the old value, relu, stored where m and n are inside.
 struct Result {
   float* data = nullptr;
   int ld = 0;
@@ -18,11 +18,11 @@ struct Result {
   bool accumulate = false;
   bool relu = false;
   const float* bias = nullptr;  // [columns]
-  float* behind = nullptr;      // the column behind the last one goes here, [rows]
+  float* behind = nullptr;      // receives one additional column, [rows]
   bool accumulate_behind = false;
 };
 
-// What follows a stored result: weight(place in C, value), behind(row, value).
+// Called after a result is stored: weight(index in C, value), behind(row, value).
 struct NothingMore {
   __device__ void weight(std::int64_t, float) const {}
   __device__ void behind(std::int64_t, float) const {}
@@ -40,12 +40,12 @@ struct Product {
   int blocks() const { return tiles_m * tiles_n * splits; }
 };
 
-// Splits of each tile that are done; back at 0 when a launch ends.
+// Finished splits of each tile; 0 again when a launch ends.
 constexpr int kMostSplitTiles = 4096;
 [[maybe_unused]] static __device__ unsigned splits_done[kMostSplitTiles];
 
-// A lane has kM x kN sums; a warp is 8 x 4 lanes; a block has kWarpsM x kWarpsN warps beside each
-// other, and as many such groups as there are warps: they share k.
+// A lane has kM x kN accumulators; a warp is 8 x 4 lanes; a block has kWarpsM x kWarpsN warps next
+// to each other, and as many such groups as its warps allow: the groups share k.
 template <Order kOrderA, Order kOrderB, int kM, int kN, int kWarpsM, int kWarpsN, int kChunk>
 struct TileProduct {
   static constexpr int kRows = 8 * kM * kWarpsM;
@@ -54,7 +54,7 @@ struct TileProduct {
   using A = Tile<kOrderA, kRows, kChunk>;
   using B = Tile<kOrderB, kColumns, kChunk>;
   static constexpr int kSums = kGroups * kRows * kColumns;
-  // Of shared memory.
+  // Returns the floats of shared memory.
   static constexpr int floats(bool mask) {
     return std::max((mask ? 2 : 1) * A::kFloats + B::kFloats, kSums);
   }
@@ -79,8 +79,8 @@ struct TileProduct {
     const int k_first = split * p.k_of_split;
     const int k_last = k_first + p.k_of_split < p.k ? k_first + p.k_of_split : p.k;
     float sums[kM][kN] = {};
-    float unrounded[kWidth] = {};  // sums over k of what this thread has copied of A
-    float of_b[kWidth] = {};       // nobody asks for those
+    float unrounded[kWidth] = {};  // sums over k of the elements of A that this thread has copied
+    float of_b[kWidth] = {};       // unused
     for (int k0 = k_first; k0 < k_last; k0 += kChunk) {
       const int k_end = k0 + kChunk < k_last ? k0 + kChunk : k_last;
       if (k0 > k_first) __syncthreads();
@@ -108,7 +108,7 @@ struct TileProduct {
         }
       }
     }
-    // The column behind the last one is a sum of what was not rounded.
+    // The additional column is a sum of the unrounded elements.
     const int behind = p.c.behind != nullptr && p.a.type != DType::f32 ? p.c.columns - n0 : -1;
     const bool has_behind = behind >= 0 && behind < kColumns;
     const float sum_behind = has_behind ? sum_of_sharers<kWidth>(unrounded, shared) : 0.0f;
@@ -146,13 +146,13 @@ struct TileProduct {
   }
 
  private:
-  // Of row threadIdx.x of the tile: lanes of a warp that share rows add as a tree, then warps in
-  // order. Takes kWarps rows of shared memory; begins with a barrier.
+  // Returns the sum of row threadIdx.x of the tile: lanes of a warp that share rows add as a tree,
+  // then warps in order. Takes kWarps rows of shared memory; begins with a barrier.
   template <int kWidth>
   static __device__ float sum_of_sharers(const float (&own)[kWidth], float* shared) {
     float sum = 0;
     if constexpr (kOrderA == Order::columns) {
-      // Neighbouring threads have neighbouring rows; so many have all rows of the tile.
+      // Neighbouring threads have neighbouring rows; so many threads have all rows of the tile.
       constexpr int kOfOneSharer = kRows / kWidth;
       static_assert(kOfOneSharer <= 32 && 32 % kOfOneSharer == 0);
       const int lane = static_cast<int>(threadIdx.x % 32);
@@ -179,8 +179,8 @@ struct TileProduct {
     }
     return sum;
   }
-  // The last four k may reach behind the end: what columns order has not written there becomes 0.
-  // (Rows order has: it loads whole lines.)
+  // The last four k may exceed the end: elements that columns order has not written become 0. (Rows
+  // order writes them: it loads whole lines.)
   static __device__ void fill_last_quad(float* tile_a, float* tile_b, int begin, int end) {
     if constexpr (kOrderA == Order::columns) fill<A::kLd>(tile_a, begin, end);
     if constexpr (kOrderB == Order::columns) fill<B::kLd>(tile_b, begin, end);
@@ -192,7 +192,7 @@ struct TileProduct {
       tile[at] = 0;
     }
   }
-  // The block that comes here last for a tile adds the parts of all splits.
+  // The last block to finish a tile adds the parts of all splits.
   template <class More>
   static __device__ void add_splits(const Product& p, int tile, int m0, int n0, const More& more) {
     __shared__ bool is_last;

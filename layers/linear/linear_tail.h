@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// linear_tail.h: the last linear layers of a classifier with the loss, in one launch for all that
-// is done image by image (forward, loss, gradients of the values) and one for the gradients of all
+// linear_tail.h: the last linear layers of a classifier with the loss, in two launches: one for all
+// work image by image (forward, loss, gradients of the values) and one for the gradients of all
 // weights. For devices where each launch costs. linear_tail_plan.cpp forms it.
 //
 // x [N,I], w [O,I], b [O], h [N,O], g [N,O], f32, contiguous:
-//   h = relu(x w^T + b), the x of the next layer; the last layer gives logits, without ReLU
-//   loss, dlogits and right answers as linear_fused.h says
-//   g = gradient of what stands before the ReLU; dw = g^T x, db = sum of g over n; dx of the first
-// `factors` of a half type: as linear_fused.h says; h is stored rounded.
+//   h = relu(x w^T + b), the x of the next layer; the last layer gives logits, without ReLU.
+//   Loss, dlogits and right answers as in linear_fused.h.
+//   g = gradient of the ReLU's input;  dw = g^T x, db = sum of g over n; dx of the first layer
+// If `factors` is a half-precision type: as in linear_fused.h; h is stored rounded.
 #pragma once
 
 #include <string>
@@ -24,37 +24,38 @@ inline constexpr int kMostTailLayers = 4;
 
 struct LinearTailLayer {
   Tensor w, b;  // b undefined: none
-  // w as halves of the type `factors`, [O,I], on a multiple of 16 bytes, when somebody has made
-  // them; null: w is rounded here.
+  // w in the half-precision type `factors`, [O,I], 16-byte aligned, if it exists already; null: w
+  // is rounded here.
   const void* w_as_halves = nullptr;
-  Tensor h;  // as factors, since nobody reads it otherwise; of the last layer undefined
+  Tensor h;  // rounded to `factors`: only products read it; undefined in the last layer
   Tensor g;  // undefined: no gradients
-  Tensor g_factors = {};  // g, rounded to a half type; undefined: not wanted
+  Tensor g_factors = {};  // g rounded to a half-precision type; undefined: not needed
   bool relu = false;
-  Tensor dw = {}, db = {};  // undefined: not wanted
+  Tensor dw = {}, db = {};  // undefined: not needed
   bool accumulate_dw = false, accumulate_db = false;
 };
 struct LinearTailArgs {
   int layers = 0;
   LinearTailLayer layer[kMostTailLayers];
-  Tensor x, dx;               // dx undefined: not wanted
+  Tensor x, dx;               // dx undefined: not needed
   bool x_is_rounded = false;  // to `factors`
   Tensor labels, loss, correct;
-  const double* loss_scale = nullptr;  // on the device: what dlogits are multiplied by; null: 1
+  const double* loss_scale = nullptr;  // on the device: the factor of dlogits; null: 1
   DType factors = DType::f32;
-  // Of the first launch: the kernel before it, which may still run, writes neither weights nor
+  // For the first launch: the previous kernel, which may still run, writes neither weights nor
   // biases.
   bool weights_are_there = false;
-  // Of the second launch: when it begins, the first one has ended, and the kernel before, which may
-  // still run, writes nothing of this. So it need not wait for that one before its work.
+  // For the second launch: when it begins, the first one has ended, and the previous kernel, which
+  // may still run, writes none of its inputs. So it need not wait for that kernel before its work.
   bool rows_ended = false;
-  // Of the second launch: gradients of others that it makes, too; and what it then does with all of
-  // them to the weights, null: nothing.
+  // For the second launch: other gradients that it computes, too, and the update that it then
+  // applies with all gradients to the weights; null: none.
   PieceSums sums;
   const JoinedUpdate* update = nullptr;
 };
 
-// [N], sizes I of all layers, then the number of classes. "" or why the kernels do not compute it.
+// Returns "" or why the kernels do not compute `n` images. `sizes`: I of all layers, then the
+// number of classes.
 CONVSCOPE_API std::string linear_tail_refusal(std::int64_t n,
                                               const std::vector<std::int64_t>& sizes);
 

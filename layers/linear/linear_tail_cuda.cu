@@ -1,42 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
 // linear_tail_cuda.cu: the last linear layers of a classifier with the loss, in one launch: all
-// that is done image by image. The gradients of the weights: linear_tail_weights_cuda.cu.
+// work image by image. The gradients of the weights: linear_tail_weights_cuda.cu.
 //
 // Formula    h = relu(x w^T + b), layer after layer; the last gives logits; p = softmax(logits);
 //            g = (p - onehot) / N, then g' = (g w) where h > 0, layer by layer back
 // Textbook   for n: for each layer: for o: h[o] = relu(b[o] + sum over i of x[i] w[o,i])
 //              loss and g of the logits
 //              for each layer, last first: for i: g'[i] = sum over o of g[o] w[o,i], where h > 0
-// Plan       A block has kS images and goes with them through all layers and back. The weights are
-//            copied into shared memory, as factors (halves, where these are half types), while the
-//            kernel before still runs: it makes x alone. Where the first layer's do not fit, they
-//            are read twice from memory. Nothing but h and g is written, for the second launch.
-//            Halves that fit, of four or more images, are multiplied on tensor cores
-//            (linear_tail_halves_cuda.cu).
-//            Forward a warp has some rows of w, its lanes four i at a time; the lanes' sums are
-//            folded: each exchange halves how many sums a lane has. Back a thread has four i and a
-//            part of the o; half of the parts take the other half's sums, then those meet in shared
-//            memory, in order. Of a layer of few outputs a thread has one i and all o. Behind the
-//            softmax the last warp goes its own way: it takes the logarithms and adds the losses of
-//            all blocks, while the others multiply.
-// Shapes     x [N,I], w [O,I], b [O], h and g [N,O], f32, accumulated in f32; factors f32 or
-//            rounded to a half type
+// Plan       A block has kS images and passes them through all layers and back. The weights are
+//            copied into shared memory in the type of the operands, while the previous kernel,
+//            which makes only x, still runs. Where the weights of the first layer do not fit, they
+//            are read twice from memory. Only h and g are written, for the second launch.
+//            Half-precision weights that fit, with four or more images, are multiplied on tensor
+//            cores (linear_tail_halves_cuda.cu).
+//            Forward: a warp has some rows of w, its lanes four i at a time; the lanes' sums are
+//            folded: each exchange halves the number of sums of a lane. Backward: a thread has four
+//            i and a part of the o. Half of the parts take the other half's sums, then those are
+//            added in shared memory, in order. In a layer of few outputs a thread has one i and all
+//            o. After the softmax the last warp takes the logarithms and adds the losses of all
+//            blocks, while the other warps multiply.
+// Shapes     x [N,I], w [O,I], b [O], h and g [N,O], f32, accumulated in f32; operands f32 or
+//            rounded to half precision
 // Supports   up to four layers, 32 classes, I a multiple of 4 up to 2048, O up to 1024, 128K
 //            weights
 // Cost       FLOPs = 4 N I O in all; bytes = the weights once for each block, x, h, g once; bound
-//            by the second cache, and by the latency of a dozen barriers where images are few
-// Numerics   sums of I / 32 numbers by lane, then the tree of the lanes; of dx O / parts, then
-//            pairs of parts, then the pairs; of few outputs one after the other. The order depends
-//            on the sizes alone
+//            by L2, and by the latency of a dozen barriers where images are few
+// Numerics   sums of I / 32 numbers by lane, then the tree of the lanes; for dx O / parts, then
+//            pairs of parts, then the pairs; for few outputs one after the other. The order depends
+//            only on the sizes
 // Backward   dx assigned
-// Choices    512 threads: sixteen rows of four or eight weights under way. Images of a block: as
-//            few as give each of 132 multiprocessors one block, at most 8, for whose sums of eight
-//            rows there are registers. With one or two images 64 registers for a thread: a block of
-//            a neighbouring kernel has room beside it, so that their beginnings overlap. A second
-//            block of this kernel has none, or as halves two would share a multiprocessor while
-//            others stand idle
-// Read next  linear_tail_weights_cuda.cu, linear_fused_cuda.cu (one layer in one launch),
-//            linear_loss_cuda.cu, linear_tail_halves_cuda.cu (halves on tensor cores)
+// Choices    512 threads: sixteen rows of four or eight weights in flight. Images of a block: as
+//            few as give each of 132 SMs one block, at most 8, for whose accumulators of eight rows
+//            there are registers. With one or two images a thread has 64 registers: a block of a
+//            neighbouring kernel fits on the same SM, so that their beginnings overlap. A second
+//            block of this kernel has no room: otherwise, in half precision, two would share an SM
+//            while others are idle
+//            linear_loss_cuda.cu, linear_tail_halves_cuda.cu (half precision on tensor cores)
 #include <algorithm>
 
 #include "framework/cuda/async_copy.cuh"
@@ -59,23 +58,23 @@ constexpr int kFewOutputs = 16;
 
 __device__ unsigned blocks_done = 0;
 
-// Places in shared memory, in floats; multiples of 4.
+// Offsets in shared memory, in floats; multiples of 4.
 struct TailLayer {
   const float* w;
   const void* w_as_halves;  // LinearTailLayer
   const float* b;           // may be null
-  float* h;                 // [N,O], as factors; null: the last layer
+  float* h;                 // [N,O], in the operands' type; null: the last layer
   float* g;                 // [N,O]; null: no gradients
-  float* g_factors;         // [N,O], as factors; null: not wanted
+  float* g_factors;         // [N,O], in the operands' type; null: not needed
   int i, o;
   bool relu;
-  int w_at;                    // -1: read where it lies
+  int w_at;                    // -1: read in place
   int b_at;                    // [O]
   int h_at;                    // [images][O]
-  int factor_at;               // h as the next layer multiplies it; h_at when that is the same
-  int g_at;                    // [images][O], as factors
+  int factor_at;               // h as the next layer multiplies it; h_at when that is equal
+  int g_at;                    // [images][O], in the operands' type
   FastDivisor by_i, by_fours;  // I, I / 4
-  int parts, part;             // of O on the way back, and outputs of each
+  int parts, part;             // of O in the backward pass, and outputs of each
 };
 struct TailRows {
   int layers, n;
@@ -92,7 +91,7 @@ struct TailRows {
 struct Four {
   float v[4];
 };
-// Four neighbours as factors: rounded here where they lie as f32.
+// Loads four neighbours in the operands' type: rounded here if they are stored as f32.
 template <class Factor>
 __device__ inline Four load_four(const float* from) {
   const float4 p = *reinterpret_cast<const float4*>(from);
@@ -111,7 +110,7 @@ requires(!std::is_same_v<Half, float>) __device__ inline Four load_four(const Ha
   return {{low.x, low.y, high.x, high.y}};
 }
 
-// Sums over the lanes of kCount values. Lane l has that of value l / (32 / kCount).
+// Sums kCount values over the lanes. Lane l has the sum of value l / (32 / kCount).
 template <int kCount, int kOffset = 16>
 __device__ inline float fold(const float (&v)[kCount], int lane) {
   if constexpr (kCount == 1) {
@@ -135,7 +134,7 @@ __device__ inline float fold(const float (&v)[kCount], int lane) {
   }
 }
 
-// store(image, o, sum over i of x[image][i] w[o][i]) for all of them.
+// Calls store(image, o, sum over i of x[image][i] w[o][i]) for all of them.
 template <int kS, class Factor, int kUnroll, class Stored, class Store>
 __device__ void multiply_rows(const Stored* w, const float* x, int inputs, int outputs,
                               const Store& store) {
@@ -190,7 +189,7 @@ __device__ inline void add_sums(const float* from, int pitch, Four (&sums)[kS]) 
   }
 }
 
-// A barrier of the kBackThreads that go back.
+// A barrier of the kBackThreads of the backward pass.
 __device__ inline void back_sync() {
 #if defined(CONVSCOPE_CUDA_EMULATED)
   emulation::named_barrier(1, kBackThreads);
@@ -199,8 +198,8 @@ __device__ inline void back_sync() {
 #endif
 }
 
-// store(image, i, sum over o of g[image][o] w[o][i]) for all of them, by kBackThreads. Ends with a
-// barrier of theirs.
+// Calls store(image, i, sum over o of g[image][o] w[o][i]) for all of them, by kBackThreads. Ends
+// with their barrier.
 template <int kS, class Factor, class Stored, class Store>
 __device__ void multiply_columns(const TailLayer& z, const Stored* w, const float* g,
                                  float* scratch, const Store& store) {
@@ -212,7 +211,7 @@ __device__ void multiply_columns(const TailLayer& z, const Stored* w, const floa
       float sum = 0;
 #pragma unroll 4
       for (int o = 0; o < outputs; ++o) {
-        const float factor = to_float(w[o * inputs + i]);  // halves are rounded already
+        const float factor = to_float(w[o * inputs + i]);  // rounded, unless Stored is float
         const bool rounds = std::is_same_v<Stored, float>;
         sum += g[image * outputs + o] * (rounds ? rounded<Factor>(factor) : factor);
       }
@@ -223,7 +222,7 @@ __device__ void multiply_columns(const TailLayer& z, const Stored* w, const floa
   }
   const int columns = inputs / 4;
   const int parts = z.parts;
-  const int kept = (parts + 1) / 2;  // there is room for these; each takes one of the others first
+  const int kept = (parts + 1) / 2;  // these are stored; each first adds one of the others
   const int part = z.by_fours.divide(static_cast<int>(threadIdx.x));
   const int i = (static_cast<int>(threadIdx.x) - part * columns) * 4;
   Four sums[kS] = {};
@@ -259,13 +258,14 @@ __device__ void multiply_columns(const TailLayer& z, const Stored* w, const floa
   back_sync();
 }
 
-// Copies of `count` floats, a multiple of 4, by all threads; those from `inside` on become 0.
+// Copies `count` floats, a multiple of 4, by all threads; those from `inside` on become 0.
 __device__ inline void copy_floats(float* to, const float* from, int count, int inside) {
   for (int at = static_cast<int>(threadIdx.x) * 4; at < count; at += kTailThreads * 4) {
     async_copy<16>(to + at, at < inside ? from + at : from, at < inside);
   }
 }
-// The same as halves, two in the place of a float: half of the bytes, here and in each product.
+// Copies the same in 16 bits, two in the place of a float: half of the bytes, here and in each
+// product.
 template <class Half>
 __device__ inline void copy_as_halves(Half* to, const float* from, int count) {
   constexpr int kHeld = 8;
@@ -288,7 +288,7 @@ __device__ inline void copy_as_halves(Half* to, const float* from, int count) {
     }
   }
 }
-// Halves that are there, a multiple of 4 of them: without a way through registers.
+// Copies existing 16-bit elements, a multiple of 4, asynchronously and not through registers.
 template <class Half>
 __device__ inline void copy_halves(Half* to, const Half* from, int count) {
   for (int at = static_cast<int>(threadIdx.x) * 8; at < count; at += kTailThreads * 8) {
@@ -299,7 +299,7 @@ __device__ inline void copy_halves(Half* to, const Half* from, int count) {
     }
   }
 }
-// Each thread what it has copied.
+// Rounds in each thread the elements that it has copied.
 template <class Factor>
 __device__ inline void round_copies(float* to, int count) {
   for (int at = static_cast<int>(threadIdx.x) * 4; at < count; at += kTailThreads * 4) {
@@ -308,14 +308,14 @@ __device__ inline void round_copies(float* to, int count) {
   }
 }
 
-// The sum of the bias takes g itself, the product of the weight its factor.
+// Stores g for the sum of the bias, and its rounded copy for the product of the weight.
 template <bool kHalf>
 __device__ inline void store_gradient(const TailLayer& z, std::int64_t at, float g, float factor) {
   z.g[at] = g;
   if (kHalf && z.g_factors != nullptr) z.g_factors[at] = factor;
 }
 
-// kHeld: the weights of all layers lie in shared memory.
+// kHeld: the weights of all layers are in shared memory.
 template <int kS, class Factor, bool kHeld>
 __global__ void __launch_bounds__(kTailThreads, kHeld&& kS <= 2 ? 2 : 1)
     tail_rows(const TailRows a) {
@@ -330,7 +330,7 @@ __global__ void __launch_bounds__(kTailThreads, kHeld&& kS <= 2 ? 2 : 1)
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int inputs = a.layer[0].i;
   float* const x = shared + a.x_at;
-  // The kernel before computes x. What was there before it may be loaded while it runs.
+  // The previous kernel computes x. Older data may be loaded while it runs.
   if (!a.weights_are_there) wait_for_previous_kernel();
   for (int k = 0; k < a.layers; ++k) {
     const TailLayer& z = a.layer[k];
@@ -354,7 +354,7 @@ __global__ void __launch_bounds__(kTailThreads, kHeld&& kS <= 2 ? 2 : 1)
   let_next_kernel_start();
   copy_floats(x, a.x + first * inputs, kS * inputs, here * inputs);
   async_copy_commit();
-  // The last warps have an image each when it comes to the loss: the first ones go on sooner.
+  // For the loss the last warps have an image each: the first warps continue sooner.
   const int own = warp - (kTailWarps - kS);
   const int label = own >= 0 && own < here ? a.labels[first + own] : -1;
   async_copy_wait<0>();
@@ -402,7 +402,7 @@ __global__ void __launch_bounds__(kTailThreads, kHeld&& kS <= 2 ? 2 : 1)
     }
   }
   __syncthreads();
-  // Nobody waits for this warp until the end.
+  // No warp waits for this warp until the end.
   if (warp == kTailWarps - 1) {
     if (lane < kS) losses[lane] += ::log(static_cast<double>(totals[lane]));
     __syncwarp();
@@ -453,7 +453,7 @@ void queue_rows(TailRows a, bool gradients) {
     return begin;
   };
   a.x_at = take(kS * a.layer[0].i);
-  int parts = 0;  // floats of those that are kept in one image's row of the widest layer
+  int parts = 0;  // floats of the stored parts in one image's row of the widest layer
   for (int k = 0; k < a.layers; ++k) {
     TailLayer& z = a.layer[k];
     z.h_at = take(kS * z.o);
@@ -463,7 +463,7 @@ void queue_rows(TailRows a, bool gradients) {
     parts = std::max(parts, (z.parts + 1) / 2 * z.i);
   }
   a.parts_at = gradients ? take(kS * parts) : at;
-  // A kilobyte is for what the kernel declares. The first layer, the largest, comes last.
+  // A kilobyte is for static shared memory. The first layer, the largest, comes last.
   const int most = (cuda_device_facts().shared_bytes_per_block - 1024) / 4;
   bool held = true;
   for (int j = 1; j <= a.layers; ++j) {
@@ -475,11 +475,12 @@ void queue_rows(TailRows a, bool gradients) {
   }
   const int count = ceil_div(a.n, kS);
   const auto blocks = static_cast<unsigned>(count);
-  // More than half of a multiprocessor's: two blocks would share one while others have none.
+  // More than half of an SM's memory: otherwise two blocks would share an SM while others have
+  // none.
   if (count <= cuda_device_facts().multiprocessors) at = std::max(at, (most + 1024 / 4) / 2);
   a.sums.blocks = cuda_scratch_of<BlockSums>(blocks);
   auto* kernel = tail_rows<kS, Factor, false>;
-  if constexpr (!kHalf || kS <= 2) {  // halves of more images that fit have another kernel
+  if constexpr (!kHalf || kS <= 2) {  // with more images, fitting 16-bit weights use another kernel
     if (held) kernel = tail_rows<kS, Factor, true>;
   }
   launch_beside_others(kernel,

@@ -7,11 +7,11 @@
 
 namespace convscope {
 
-// False, and nothing is queued: factors are no halves, or do not fit into shared memory, or images
-// are too few.
+// Returns false and queues nothing if `factors` is not half precision, operands do not fit into
+// shared memory, or images are too few.
 bool queue_tail_of_halves(const LinearTailArgs& args);
 
-// Images of one block: as few as give each of 132 multiprocessors a block, at most 8.
+// Returns the images of one block: as few as give each of 132 SMs a block, at most 8.
 int tail_images_of_block(std::int64_t n);
 
 }  // namespace convscope

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // linear_tail_halves_cuda.cu: the last linear layers of a classifier with the loss, in one launch,
-// for factors of half types: the products of linear_tail_cuda.cu on tensor cores.
+// for half-precision operands: the products of linear_tail_cuda.cu on tensor cores.
 //
 // Formula    h = relu(x w^T + b), layer after layer; the last gives logits; p = softmax(logits);
 //            g = (p - onehot) / N, then g' = (g w) where h > 0, layer by layer back
@@ -8,24 +8,24 @@
 //              loss and g of the logits
 //              for each layer, last first: for i: g'[i] = sum over o of g[o] w[o,i], where h > 0
 // Plan       A block has up to eight images, which are the columns of its products: a warp has
-//            tiles of 16 rows, outputs on the way forward and inputs on the way back. All weights
-//            lie in shared memory as halves, copied while the kernel before still runs; the same
-//            rows serve both ways, read turned on the way back. Between two layers stands one
-//            barrier. The last warp goes its own way behind the softmax: it takes the logarithms
-//            and adds the losses of all blocks, while the others multiply.
-// Shapes     x [N,I], w [O,I], b [O], h and g [N,O], f32, accumulated in f32; factors f16 or bf16
+//            tiles of 16 rows, outputs in the forward pass and inputs in the backward pass. All
+//            weights are in shared memory in 16 bits, copied while the previous kernel still runs.
+//            The same rows serve both passes, read transposed in the backward pass. There is one
+//            barrier between two layers. After the softmax the last warp takes the logarithms and
+//            adds the losses of all blocks, while the other warps multiply.
+// Shapes     x [N,I], w [O,I], b [O], h and g [N,O], f32, accumulated in f32; operands f16 or bf16
 // Supports   up to four layers, 32 classes, I a multiple of 4; four or more images for each of 132
-//            blocks; weights that fit as halves into the shared memory of a block
+//            blocks; weights that fit in 16 bits into the shared memory of a block
 // Cost       FLOPs = 4 N I O in all, those of eight images for each block; bytes = the weights once
 //            for each block, x, h, g once; bound by the latency of its barriers, and by the copy of
-//            the weights where the kernel before leaves no room beside it
-// Numerics   sums of 16 products, even and odd ones apart, one after the other; the unit rounds
-//            them towards zero. The order depends on the sizes alone
+//            the weights where the previous kernel occupies the SM
+// Numerics   sums of 16 products, even and odd ones separately, one after the other; the unit
+//            rounds them towards zero. The order depends only on the sizes
 // Backward   dx assigned
-// Choices    512 threads with 64 registers: a block of a neighbouring kernel has room beside this
-//            one. Two sums for each result: a product waits for the one before the last. Eight
+// Choices    512 threads with 64 registers: a block of a neighbouring kernel fits on the same SM.
+//            Two accumulators for each result: a product waits for the one before the last. Eight
 //            loads of 16 bytes in flight, as many as there are registers for
-// Read next  linear_tail_cuda.cu (f32, and what does not fit), tensor_cores/warp_tile.cuh
+// Read next  linear_tail_cuda.cu (f32, and sizes that do not fit), tensor_cores/warp_tile.cuh
 #include <algorithm>
 
 #include "framework/cuda/async_copy.cuh"
@@ -50,19 +50,19 @@ constexpr int kLeastImages = 4;  // fewer leave most columns of a tile empty
 
 __device__ unsigned blocks_done = 0;
 
-// Places in shared memory, in floats; multiples of 4.
+// Offsets in shared memory, in floats; multiples of 4.
 struct HalvesLayer {
   const float* w;
   const void* w_as_halves;  // LinearTailLayer
   const float* b;           // may be null
   float* h;                 // [N,O], rounded; null: the last layer
   float* g;                 // [N,O]; null: no gradients
-  float* g_factors;         // [N,O], rounded; null: not wanted
+  float* g_factors;         // [N,O], rounded; null: not needed
   int i, o;
   bool relu;
-  int w_at;              // halves [O rounded up][pitch_of(I)]
-  int x_at;              // halves [8][pitch_of(I)]: what w is multiplied with
-  int g_at;              // halves [8][pitch_of(O)]: likewise on the way back
+  int w_at;              // 16 bits [O rounded up][pitch_of(I)]
+  int x_at;              // 16 bits [8][pitch_of(I)]: the operand of w
+  int g_at;              // 16 bits [8][pitch_of(O)]: likewise in the backward pass
   int b_at, h_at;        // [O], [8][O]
   FastDivisor by_fours;  // I / 4
 };
@@ -77,15 +77,15 @@ struct HalvesRows {
   bool weights_are_there;  // LinearTailArgs
 };
 
-// Four neighbours as halves.
+// Converts four neighbours to half precision.
 template <class Half>
 __device__ inline void store_four(Half* to, float4 four) {
   *reinterpret_cast<Pack<unsigned, 2>*>(to) = {pair_from_floats<Half>(four.x, four.y),
                                                pair_from_floats<Half>(four.z, four.w)};
 }
 
-// w [O,I] into rows of halves, with zeros behind the ends of rows and behind the last one: sums of
-// whole steps of depth meet them.
+// Copies w [O,I] into 16-bit rows, with zeros after the ends of rows and after the last one, which
+// sums of whole steps of k read.
 template <class Half>
 __device__ void copy_weights(const HalvesLayer& z, Half* to) {
   constexpr int kHeld = 8;
@@ -127,8 +127,8 @@ __device__ void copy_weights(const HalvesLayer& z, Half* to) {
   }
 }
 
-// store(row, image, sum) for what this lane has of `steps` products of tiles: A begins at `a` and
-// goes on a_step halves further with each.
+// Calls store(row, image, sum) for this lane's results of `steps` products of tiles: A begins at
+// `a` and advances a_step 16-bit elements with each.
 template <class Half, bool kTurned, class Store>
 __device__ inline void multiply_tile(const Half* a, int a_pitch, int a_step, const Half* b,
                                      int b_pitch, int steps, const Store& store) {
@@ -148,7 +148,7 @@ __device__ inline void multiply_tile(const Half* a, int a_pitch, int a_step, con
   }
 }
 
-// A barrier of the kBackThreads that go back.
+// A barrier of the kBackThreads of the backward pass.
 __device__ inline void back_sync() {
 #if defined(CONVSCOPE_CUDA_EMULATED)
   emulation::named_barrier(1, kBackThreads);
@@ -171,12 +171,12 @@ __global__ void __launch_bounds__(kTailThreads, 2) tail_of_halves(const HalvesRo
   const HalvesLayer& begin = a.layer[0];
   const HalvesLayer& last = a.layer[a.layers - 1];
   const bool backward = last.g != nullptr;
-  // The kernel before computes x. What was there before it may be loaded while it runs.
+  // The previous kernel computes x. Older data may be loaded while it runs.
   if (!a.weights_are_there) wait_for_previous_kernel();
 #pragma unroll 1
   for (int k = 0; k < a.layers; ++k) {
     const HalvesLayer& z = a.layer[k];
-    // Images that are not there, and the ends of those that are, are zeros.
+    // Missing images, and the ends of existing ones, are zeros.
     const int x_end = z.x_at + kMostImages * pitch_of(z.i) / 2;
     const int g_end = z.g_at + kMostImages * pitch_of(z.o) / 2;
     for (int at = z.x_at + static_cast<int>(threadIdx.x); at < x_end; at += kTailThreads) {
@@ -199,7 +199,7 @@ __global__ void __launch_bounds__(kTailThreads, 2) tail_of_halves(const HalvesRo
   __syncthreads();
   if (a.weights_are_there) wait_for_previous_kernel();
   let_next_kernel_start();
-  // The last warps have an image each when it comes to the loss: the first ones go on sooner.
+  // For the loss the last warps have an image each: the first warps continue sooner.
   const int own = warp - (kTailWarps - a.images);
   const int label = own >= 0 && own < here ? a.labels[first + own] : -1;
   const float scale =
@@ -263,7 +263,7 @@ __global__ void __launch_bounds__(kTailThreads, 2) tail_of_halves(const HalvesRo
     hits[a.images + static_cast<int>(threadIdx.x)] = 0;
   }
   __syncthreads();
-  // Nobody waits for this warp until the end.
+  // No warp waits for this warp until the end.
   if (warp == kTailWarps - 1) {
     if (lane < kMostImages) losses[lane] += ::log(static_cast<double>(totals[lane]));
     __syncwarp();
@@ -339,11 +339,12 @@ bool queue_tail_of_halves(const LinearTailArgs& args) {
     to.h_at = take(kMostImages * to.o);
   }
   const CudaDeviceFacts& facts = cuda_device_facts();
-  // A kilobyte is for what the kernel declares.
+  // The kernel declares less than a kilobyte of static shared memory.
   const int most = (facts.shared_bytes_per_block - 1024) / 4;
   if (at > most) return false;
   const int count = ceil_div(a.n, a.images);
-  // More than half of a multiprocessor's: two blocks would share one while others have none.
+  // More than half of an SM's memory: otherwise two blocks would share an SM while others have
+  // none.
   if (count <= facts.multiprocessors) at = std::max(at, (most + 1024 / 4) / 2);
   a.x = floats(args.x);
   a.dx = floats(args.dx);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// linear_tail_plan.cpp: the last linear layers and the loss as one operation of a planned step on a
-// GPU (linear_tail.h): one launch for what is done image by image, one for the gradients of all
-// weights. The forward writes the gradients of the values already, as the last layer with the loss
-// does alone.
+// linear_tail_plan.cpp: the last linear layers and the loss as one operation of a compiled step on
+// a GPU (linear_tail.h): one launch for the work image by image, one for the gradients of all
+// weights. The forward pass already writes the gradients of the values, as for the last layer with
+// the loss.
 #include <algorithm>
 
 #include "framework/distributed/process_group.h"
@@ -30,8 +30,8 @@ std::string linear_tail_refusal(std::int64_t n, const std::vector<std::int64_t>&
     values += k == 0 ? sizes[0] + 3 * sizes[1] : 3 * sizes[k + 1];
   }
   if (weights > kMostWeights) return "expects at most 131072 weights, which each block reads";
-  // Of eight images, 64 KiB: x, and the values of each layer, their gradients and copies in half
-  // precision. Beside them 64 KiB for parts of sums and 96 KiB of weights.
+  // For eight images, 64 KiB: x, and the values of each layer, their gradients and copies in half
+  // precision. In addition 64 KiB for parts of sums and 96 KiB of weights.
   return values > 2048 ? "expects values that fit into the shared memory of a block" : "";
 }
 
@@ -117,11 +117,11 @@ class LinearTailOp final : public PlanOp {
     return i == 0 ? links_.front().parts.factors : DType::f32;
   }
 
-  // The other operations go on with dx. Where only the update waits for these gradients, they come
-  // behind all others.
+  // The other operations continue with dx. Where only the update waits for these gradients, they
+  // are computed last.
   void backward(PlanBuilder& builder) override {
     if (!only_update_waits(builder.graph())) return emit_weight_gradients(builder, false);
-    // Kernels that stand between need not be enough: each may begin while those before it run.
+    // Kernels in between may not suffice: each may begin while earlier ones run.
     builder.take_sums();
     builder.at_the_end([this, &builder, before = builder.calls_that_wait_first()] {
       emit_weight_gradients(builder, builder.calls_that_wait_first() > before);
@@ -129,15 +129,16 @@ class LinearTailOp final : public PlanOp {
   }
 
  private:
-  // No mask or quantiser has made the weights, and no process waits for the sum of their gradients.
+  // Tells whether weights are parameters, without mask or quantiser, and no other process is
+  // involved.
   bool only_update_waits(const PlanGraph& graph) const {
     return process_group() == nullptr && std::ranges::all_of(links_, [&](const Link& link) {
              return graph.parameter_of(link.parts.weight) != nullptr;
            });
   }
 
-  // No operation of the step makes the weights, and a kernel of it has begun before: one of an
-  // operation with weights of its own. So what has changed the weights has ended.
+  // Tells whether no operation of the step makes the weights, and a kernel of an earlier operation
+  // with weights has begun. Then the kernel that changed the weights has ended.
   bool weights_are_there(const PlanGraph& graph) const {
     const auto is_parameter = [&](ValueId value) { return graph.parameter_of(value) != nullptr; };
     if (!std::all_of(inputs.begin() + 1, inputs.end(), is_parameter)) return false;
@@ -149,7 +150,7 @@ class LinearTailOp final : public PlanOp {
     return false;
   }
 
-  // `rows_ended`: when the kernel begins, the first launch has.
+  // `rows_ended`: the first launch has ended when the kernel begins.
   void emit_weight_gradients(PlanBuilder& builder, bool rows_ended) {
     LinearTailArgs a = arguments(builder);
     for (std::size_t k = 0; k < links_.size(); ++k) {
@@ -172,8 +173,8 @@ class LinearTailOp final : public PlanOp {
       run(a);
     });
   }
-  // How many parameters have their gradients from this call; 0 when one of them has another reader,
-  // whose part of the gradient is there already, or who may still read the weights.
+  // Returns how many parameters get their whole gradient from this call; 0 when one of them has
+  // another reader, which has added its part of the gradient or may still read the weights.
   std::size_t gradients_alone(const PlanGraph& graph, const LinearTailArgs& a) const {
     std::size_t count = 0;
     for (const Link& link : links_) {
@@ -217,7 +218,7 @@ class LinearTailOp final : public PlanOp {
   std::vector<PlanBuilder::CopyOfWeight> copies_;
 };
 
-// Both gradients of each layer are computed, or none is.
+// Tells whether both gradients of each layer are computed, or none.
 bool can_join(const PlanGraph& graph, const LinearParts& parts) {
   if (parts.sparse) return false;
   const bool has_bias = parts.bias != kNoValue;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// linear_tail_weights_cuda.cu: the launch that ends the backward of a classifier: the gradients of
-// the weights of its last linear layers, sums over pieces that other kernels have left, and, where
-// nothing stands between, the update of all weights.
+// linear_tail_weights_cuda.cu: the launch that ends the backward pass of a classifier. It computes
+// the gradients of the weights of its last linear layers, sums over pieces from other kernels, and,
+// where nothing prevents it, the update of all weights.
 //
 // Formula    dw = g^T x, db = sum over n of g, for each layer; to = sum over p of pieces[p]; then
 //            the optimiser's formula for w, element by element
@@ -9,23 +9,24 @@
 //            for each i: to[i] = sum over p of pieces[p][i]
 //            for each parameter: w, m, v = update(w, dw, m, v)
 // Plan       A block has one tile of one product (linear_product.cuh), or some neighbouring sums
-//            over pieces, whose rows its threads share; the rows of g are the pieces of db. Whoever
-//            has stored an element of a gradient changes the weight at once. Where the rows kernel
-//            has ended, tiles and db read nothing that the kernel before writes and run beside it;
-//            blocks with its pieces wait for it, their weights loaded before. Factors of a half
-//            type have been rounded by whoever wrote them, x of the first layer perhaps.
+//            over pieces, whose rows its threads share; the rows of g are the pieces of db. The
+//            thread that stores an element of a gradient also updates the weight. Where the rows
+//            kernel has ended, tiles and db read nothing that the previous kernel writes, and run
+//            concurrently with it; blocks with its pieces load their weights, then wait for it.
+//            Half-precision operands have been rounded by the kernels that wrote them, except
+//            perhaps x of the first layer.
 // Shapes     g [N,O], x [N,I], dw [O,I], db [O], pieces [P][floats], w, m, v as the gradients; f32,
-//            accumulated in f32; factors f32 or rounded to a half type
+//            accumulated in f32; operands f32 or rounded to half precision
 // Supports   up to four layers, four targets of pieces; SGD and Adam
 // Cost       FLOPs = 2 N I O in all; bytes = x, g, pieces once, 12 to 28 for each weight; bound by
 //            latency
-// Numerics   products as linear_fused_cuda.cu; of pieces: each row's, in order, then the rows. This
-//            depends on the sizes alone. The update has the bits of optim/update_cuda.cu
+// Numerics   products as linear_fused_cuda.cu; sums of pieces: each row's, in order, then the rows.
+//            The order depends only on the sizes. The update has the bits of optim/update_cuda.cu
 // Backward   dw, db and targets assigned or added to
 // Choices    8 to 32 columns of pieces for a block: with many pieces more rows, so that a thread
 //            has at most nine; it loads eight of them together. Small tiles take 256 images at
 //            once, in the memory that large ones need for 128: one wait for memory instead of two
-// Read next  linear_tail_cuda.cu (what comes before), optim/update_cuda.cu (the update alone)
+// Read next  linear_tail_cuda.cu (the previous launch), optim/update_cuda.cu (the update only)
 #include "framework/cuda/carveout.cuh"
 #include "framework/cuda/half.cuh"
 #include "framework/cuda/update_step.cuh"
@@ -42,15 +43,15 @@ using SmallWeight = WeightTile<2, 4, 1, 1, 256>;
 using MiddleWeight = WeightTile<2, 4, 2, 1, 128>;  // as linear_fused_cuda.cu
 using LargeWeight = WeightTile<2, 4, 2, 2, 128>;
 
-// to[i] = sum over p of from[p * stride + i]: what other kernels left of one gradient. A bias has
-// such a sum, too: its pieces are the rows of g.
+// to[i] = sum over p of from[p * stride + i]: the pieces of one gradient from other kernels. A bias
+// has such a sum, too: its pieces are the rows of g.
 struct Sum {
   const float* from = nullptr;
   std::int64_t stride = 0;
   int count = 0, floats = 0;
   float* to = nullptr;
   bool accumulate = false;
-  bool is_there = false;  // when the kernel begins; else the kernel before leaves the pieces
+  bool is_there = false;  // when the kernel begins; otherwise the previous kernel writes the pieces
   int columns = 0;        // of one block: 8, 16 or 32
   int first_block = 1 << 30;
   JoinedRow updated;
@@ -64,12 +65,12 @@ struct TailWeights {
   JoinedRow of_weight[kMostTailLayers];
   bool rows_ended;       // LinearTailArgs
   bool shares_counters;  // some product is split
-  int tile_blocks;       // those behind have sums
+  int tile_blocks;       // blocks after these have sums
   Sum sum[kMostSums];
   UpdateGate gate;
 };
 
-// Without an update; and with a division by the scale of the loss in its place.
+// No update; and a division by the scale of the loss instead of one.
 struct NoRule {};
 struct NoStep {};
 struct UnscaleRule {
@@ -91,7 +92,7 @@ __device__ inline void store_copy(const WeightCopy& copy, std::int64_t i, float 
   store_rounded<Float16>(copy, i, w);
 }
 
-// w, m and v of one element. They may be loaded before the gradient is there.
+// w, m and v of one element. They may be loaded before the gradient is known.
 struct ElementState {
   float w = 0, m = 0, v = 0;
 };
@@ -112,13 +113,13 @@ __device__ void update_state(const JoinedRow& row, const Step& step, std::int64_
   if constexpr (Step::kHasV) row.v[i] = s.v;
   store_copy(row.copy, i, s.w);
 }
-// Where the gate is closed, w stays as it is, and the next step reads its copy all the same.
+// Copies w for the next step: where the gate is closed, w does not change, but its copy is read.
 __device__ inline void keep_state(const JoinedRow& row, std::int64_t i) {
   if (row.copy.to != nullptr) store_copy(row.copy, i, row.w[i]);
 }
 
-// What follows the elements of a product (NothingMore); no column is behind them. The factors are
-// loaded late, so that they take no registers from the products.
+// Continues after the elements of a product (NothingMore); there is no additional column.
+// `UpdateFactors` are loaded late, so that they take no registers from the products.
 template <class Step, class Rule>
 struct ProductUpdate {
   const TailWeights& a;
@@ -149,8 +150,8 @@ __device__ void multiply_tile(const TailWeights& a, int k, int block, const More
   }
 }
 
-// Gradients divided by the scale of the loss. One that is not finite is noted; whoever notes one
-// writes the same.
+// Divides gradients by the scale of the loss. One that is not finite is recorded; all threads that
+// record one write the same value.
 struct Unscale {
   float factor;
   std::int32_t* overflow;
@@ -193,7 +194,7 @@ __device__ void add_pieces(const TailWeights& a, const Rule& rule) {
   auto* const shared = dynamic_shared<float>();  // [rows][columns]
   int which = 0;
 #pragma unroll
-  for (int j = 1; j < kMostSums; ++j) {  // those that are not there begin behind all blocks
+  for (int j = 1; j < kMostSums; ++j) {  // unused sums begin after all blocks
     if (static_cast<int>(blockIdx.x) >= a.sum[j].first_block) which = j;
   }
   const Sum z = a.sum[which];
@@ -202,7 +203,7 @@ __device__ void add_pieces(const TailWeights& a, const Rule& rule) {
   const int column = static_cast<int>(threadIdx.x) - row * z.columns;
   const int i = (static_cast<int>(blockIdx.x) - z.first_block) * z.columns + column;
   const bool stores = row == 0 && i < z.floats;
-  // What the update needs is there before the gradient.
+  // The inputs of the update exist before the gradient.
   [[maybe_unused]] ElementState state;
   [[maybe_unused]] UpdateFactors factors{};
   [[maybe_unused]] bool open = false;
@@ -215,7 +216,7 @@ __device__ void add_pieces(const TailWeights& a, const Rule& rule) {
   }
   if (!z.is_there) wait_for_previous_kernel();
   float sum = 0;
-  constexpr int kHeld = 8;  // pieces that are under way together, however few there are
+  constexpr int kHeld = 8;  // pieces that are loaded together, however few there are
 #pragma unroll 1
   for (int first = row; first < z.count && i < z.floats; first += kHeld * rows) {
     float held[kHeld];
@@ -245,9 +246,9 @@ __device__ void add_pieces(const TailWeights& a, const Rule& rule) {
 
 template <class Step, class Rule>
 __global__ void __launch_bounds__(kThreads, 4) tail_weights(const TailWeights a, const Rule rule) {
-  // Where the rows kernel has ended, what the tiles read is there, and nobody reads these weights
-  // any more. The end of all other kernels before is waited for behind the work, for whoever waits
-  // for this one. A launch must not meet the counters of the one before.
+  // Where the rows kernel has ended, the inputs of the tiles are complete, and no kernel reads
+  // these weights any more. The wait for all other previous kernels comes after the work, for later
+  // kernels that wait for this one. A launch must not share the counters with the previous one.
   if (!a.rows_ended) wait_for_previous_kernel();
   if (!a.shares_counters) let_next_kernel_start();
   if (static_cast<int>(blockIdx.x) < a.tile_blocks) {
@@ -263,7 +264,7 @@ __global__ void __launch_bounds__(kThreads, 4) tail_weights(const TailWeights a,
 
 float* floats(const Tensor& t) { return t.defined() ? t.data<float>() : nullptr; }
 
-// Of the gradient dw; an empty one when there is no update.
+// Returns the row of the gradient dw; an empty one without an update.
 JoinedRow row_of(const JoinedUpdate& update, const float* dw) {
   if (dw == nullptr || update.rows.empty()) return {};
   const auto at = std::ranges::find(update.rows, static_cast<const void*>(dw), &JoinedRow::dw);
@@ -273,7 +274,7 @@ JoinedRow row_of(const JoinedUpdate& update, const float* dw) {
   return *at;
 }
 
-// As backward_cuda() in linear_fused_cuda.cu chooses.
+// Chooses as backward_cuda() in linear_fused_cuda.cu.
 WeightSize weight_size(const Product& dw, bool packed, bool wants_dx) {
   if (!packed) return WeightSize::unpacked;
   const std::int64_t splits = ceil_div(dw.k, kSplit);

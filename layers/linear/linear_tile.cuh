@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// linear_tile.cuh: a chunk of one factor of a product in shared memory: how it comes there, where
-// it is rounded, and how a lane reads it. Used by linear_fused_cuda.cu.
+// linear_tile.cuh: a chunk of one operand of a product in shared memory: its copy, its rounding,
+// and how a lane reads it. Used by linear_fused_cuda.cu.
 #pragma once
 
 #include "framework/cuda/async_copy.cuh"
@@ -15,19 +15,20 @@ static_assert(kWarps * 32 == kThreads);
 
 enum class Order { rows, columns };
 
-// Element (m, k) of A lies at data[m ld + k] (rows) or data[k ld + m] (columns). Elements at or
-// behind `extent` (of m) or the end of k count as 0; with `ones`, m == extent is a row of ones.
-// `mask`, when given, lies as data does: elements count where mask > 0 or is NaN.
+// Element (m, k) of A is at data[m ld + k] (rows) or data[k ld + m] (columns). Elements from
+// `extent` (of m) or the end of k on count as 0; with `ones`, m == extent is a row of ones. `mask`,
+// when given, has the layout of data: elements count where mask > 0 or is NaN.
 struct Factor {
   const float* data = nullptr;
   const float* mask = nullptr;
   int ld = 0;
   int extent = 0;
   bool ones = false;
-  DType type = DType::f32;  // a half type: elements are rounded to it
+  DType type = DType::f32;  // half precision: elements are rounded to it
 };
 
-// kSize rows of the factor times kChunk of k, padded so that the lanes of a warp meet other banks.
+// kSize rows of the operand times kChunk of k, padded so that the lanes of a warp use different
+// banks.
 template <Order kOrder, int kSize, int kChunk>
 struct Tile {
   static constexpr int kLd = kOrder == Order::rows ? kChunk + 4 : kSize;
@@ -48,8 +49,8 @@ struct Tile {
       if (f.mask != nullptr) async_copy<4 * kWidth>(tile_of_mask + at, f.mask + place, inside);
     });
   }
-  // Applies the mask to what this thread has copied, adds it to `sums`, and rounds it. In columns
-  // order a thread has copied elements of kWidth m alone: those from own_column() on.
+  // Applies the mask to the elements that this thread has copied, adds them to `sums`, and rounds
+  // them. In columns order these elements have only kWidth m: those from own_column() on.
   template <int kWidth, bool kRolled>
   static __device__ void finish(float* tile, const float* tile_of_mask, const Factor& f, int m0,
                                 int k0, int k_end, float (&sums)[kWidth]) {
@@ -78,8 +79,9 @@ struct Tile {
     return static_cast<int>(threadIdx.x) % (kSize / kWidth) * kWidth;
   }
 
-  // body(place in the tile, place in memory, inside, m) for the pieces of this thread. kRolled: for
-  // kernels whose blocks come here once and would wait for more instructions.
+  // Calls body(offset in the tile, offset in memory, inside, m) for the pieces of this thread.
+  // kRolled: for kernels whose blocks run this code once, where more instructions would be loaded
+  // for longer.
   template <int kWidth, bool kRolled, class Body>
   static __device__ void each(const Factor& f, int m0, int k0, int k_end, const Body& body) {
     const int depth = k_end - k0;
@@ -121,7 +123,7 @@ struct Tile {
     }
   }
 
-  // kCount rows of the lane `place` of kPlaces, four k from k on: out[i][0..3].
+  // Loads kCount rows of the lane `place` of kPlaces, four k from k on: out[i][0..3].
   template <int kCount, int kPlaces>
   static __device__ void take(const float* tile, int place, int k, float (&out)[kCount][4]) {
     if constexpr (kOrder == Order::rows) {
@@ -142,11 +144,11 @@ struct Tile {
       }
     }
   }
-  // The tile from row `first` on.
+  // Returns the tile from row `first` on.
   static __device__ const float* line(const float* tile, int first) {
     return tile + (kOrder == Order::rows ? first * kLd : first);
   }
-  // Which row of the tile out[i] is.
+  // Returns which row of the tile out[i] is.
   template <int kCount, int kPlaces>
   static __device__ int row(int place, int i) {
     return kOrder == Order::rows ? place + i * kPlaces : place * kCount + i;

@@ -61,7 +61,7 @@ Shape MaxPool::output_shape(const std::vector<Shape>& x) const {
   return window_.output_shape(x[0], name());
 }
 
-// One small number for each window instead of x.
+// Keeps one small number for each window instead of x.
 OperationKeeps MaxPool::keeps(const std::vector<Shape>& x) const {
   const bool small = window_.kernel_h * window_.kernel_w <= 256;
   return {.saved = {{output_shape(x), small ? DType::u8 : DType::i32}}};
@@ -163,7 +163,7 @@ Shape AdaptiveAvgPool2d::output_shape(const Shape& input) const {
 
 namespace {
 
-// One number counts for both axes.
+// A single number counts for both axes.
 struct Pair {
   std::int64_t h, w;
 };

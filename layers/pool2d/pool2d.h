@@ -2,9 +2,9 @@
 // pool2d.h: the largest or the mean element of each window of an image.
 //
 // Shapes      x [N,C,H,W] -> y [N,C,P,Q],  P = (H + 2 padding - kernel) / stride + 1, rounded down
-//             (up with ceil_mode, but no window begins in the padding behind the image); Q likewise
-// Formula     max  y[n,c,p,q] = max over r, s of x[n,c, p stride - padding + r, q stride - padding
-// + s]
+//             (up with ceil_mode, but no window begins in the padding after the image); Q likewise
+// Formula     max  y[n,c,p,q] = max over r, s of
+//                  x[n,c, p stride - padding + r, q stride - padding + s];
 //                  NaN wins; among equals the first one gets the gradient
 //             avg  the mean over the window; its divisor counts the padding (count_include_pad) or
 //                  the real pixels only
@@ -34,7 +34,7 @@ struct CONVSCOPE_API Pool2dWindow {
   bool ceil_mode = false;
   bool count_include_pad = true;  // avg only
 
-  // [N,C,P,Q] for x [N,C,H,W]; an error of `operation` when the window does not fit.
+  // Returns [N,C,P,Q] for x [N,C,H,W]; throws Error of `operation` when the window does not fit.
   Shape output_shape(const Shape& x, const char* operation) const;
 };
 
@@ -88,10 +88,10 @@ class CONVSCOPE_API AdaptiveAvgPool2d final : public Module {
   std::int64_t q_;
 };
 
-// Kernels; y, taps and dx are assigned. `taps` says which element of each window is the largest,
-// r kernel_w + s: u8 for windows of up to 256 elements, else i32; undefined: not wanted. On the CPU
+// Kernels; y, taps and dx are assigned. `taps` says which element of each window is the largest, r
+// kernel_w + s: u8 for windows of up to 256 elements, else i32; undefined: not needed. On the CPU
 // x, y, taps and their gradients may all be stored as [N,C/16,H,W,16], f32: the same bits. On a GPU
-// they may all be stored as [N,1,H,W,Cp], halves (taps as before).
+// they may all be stored as [N,1,H,W,Cp], fp16/bf16 (taps as before).
 extern CONVSCOPE_API
     KernelSlot<void(const Tensor& x, const Pool2dWindow&, const Tensor& y, const Tensor& taps)>
         max_pool_kernel;

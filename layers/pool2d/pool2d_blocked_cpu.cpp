@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// pool2d_blocked_cpu.cpp: pooling on images stored as [N,C/16,H,W,16]: who works on which rows; and
-// as plain loops what vectors do not do: windows of more than 256 elements, and the gradient of the
-// maximum where windows overlap much.
+// pool2d_blocked_cpu.cpp: pooling on images stored as [N,C/16,H,W,16]: the division of rows among
+// threads, and plain loops for two cases. These are windows of more than 256 elements, and the
+// gradient of the maximum where windows overlap much.
 // Read next  pool2d_blocked_simd.cpp
 #include <algorithm>
 
@@ -32,7 +32,7 @@ BlockedPool sizes_of(const Tensor& x, const Pool2dWindow& window, const Tensor& 
           .count_include_pad = window.count_include_pad};
 }
 
-// Calls body(begin, end) over the rows of all blocks of `to`; `from` is what they are made of.
+// Calls body(begin, end) over the rows of all blocks of `to`, which are computed from `from`.
 template <class Body>
 void for_rows(const Tensor& to, const Tensor& from, const Body& body) {
   const std::int64_t blocks = to.dim(0) * to.dim(1);
@@ -41,7 +41,7 @@ void for_rows(const Tensor& to, const Tensor& from, const Body& body) {
   parallel_for(blocks * to.dim(2), std::max<std::int64_t>(1, kGrain / row), body);
 }
 
-// As max_planes() of pool2d_cpu.cpp, for 16 planes that lie side by side.
+// As max_planes() of pool2d_cpu.cpp, for 16 interleaved planes.
 void max_by_elements(const BlockedPool& v, std::int64_t begin, std::int64_t end, const float* x,
                      float* y, std::int32_t* taps) {
   for (std::int64_t i = begin * v.q * kBlock; i < end * v.q * kBlock; ++i) {
@@ -71,7 +71,7 @@ void max_by_elements(const BlockedPool& v, std::int64_t begin, std::int64_t end,
   }
 }
 
-// Every window gives its gradient to one pixel.
+// Adds the gradient of every window to one pixel.
 template <class Tap>
 void scatter_maxima(const BlockedPool& v, std::int64_t block, const float* dy, const Tap* taps,
                     float* dx) {
@@ -122,7 +122,7 @@ void blocked_max_pool_gradient(const Tensor& dy, const Tensor& taps, const Pool2
                                const Tensor& dx) {
   const BlockedPool v = sizes_of(dx, window, dy);
   if (taps.dtype() == DType::i32) return scatter_all<std::int32_t>(v, dy, taps, dx);
-  // The vectors look at all windows that cover a pixel, the plain loop at 16 numbers of a window.
+  // The vectors visit all windows that cover a pixel, the plain loop 16 numbers of a window.
   if (window.kernel_h * window.kernel_w > 4 * kBlock && window.stride_h * window.stride_w <= 4) {
     return scatter_all<std::uint8_t>(v, dy, taps, dx);
   }
@@ -137,7 +137,7 @@ void blocked_max_pool_gradient(const Tensor& dy, const Tensor& taps, const Pool2
 
 namespace {
 
-// One of the kernels for means: from `from`, into `to`.
+// Runs one of the kernels for means: from `from`, into `to`.
 void run_mean(decltype(BlockedPoolKernels::avg_forward) kernel, const BlockedPool& v,
               const Tensor& from, const Tensor& to) {
   const float* const read = from.data<float>();

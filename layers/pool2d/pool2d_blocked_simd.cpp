@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // pool2d_blocked_simd.cpp: pooling on images [N,C/16,H,W,16]: 16 channels of a pixel at once.
 //
-// Plan      forward: a window is 16 numbers at each of its pixels, which lie side by side, so any
-//           stride and any border costs the same. The number of the best pixel so far goes along,
-//           as a float. backward: each pixel of dx adds the windows that cover it, in the order of
-//           the windows, and is written once: nothing has to be cleared, and rows of dx are
-//           independent of each other
+// Plan      forward: a window is 16 contiguous numbers at each of its pixels, so any stride and any
+//           border costs the same. The number of the best pixel so far is kept as a float.
+//           backward: each pixel of dx adds the windows that cover it, in the order of the windows,
+//           and is written once: nothing has to be cleared, and rows of dx are independent of each
+//           other
 // Numerics  the bits of pool2d_cpu.cpp and pool2d_simd.cpp: the same sums in the same order, no
 //           product and sum as one FMA. NaN wins, the last one of a window; among equals the first
 //           wins
@@ -27,7 +27,7 @@ struct Span {
   int64_t begin, end;
 };
 
-// Where the windows of fixed size lie along one axis.
+// The positions of windows of fixed size along one axis.
 struct WindowAxis {
   int64_t size, outputs, kernel, stride, pad;
   bool count_pad;
@@ -39,11 +39,11 @@ struct WindowAxis {
   }
   bool begins_by(int64_t o, int64_t i) const { return o * stride <= i + pad; }
   bool ends_by(int64_t o, int64_t i) const { return start(o) + kernel <= i; }
-  // 2x2 at stride 2, every window whole: pool2d_simd.cpp adds nothing to a first number there,
-  // which shows at -0.
+  // Tells whether windows are 2x2 at stride 2 and all whole. pool2d_simd.cpp then begins its sum
+  // with the first number instead of adding it to 0; the difference is visible at -0.
   bool is_2x2(const WindowAxis& columns) const { return halves() && columns.halves(); }
   bool halves() const { return kernel == 2 && stride == 2 && pad == 0 && 2 * outputs <= size; }
-  // Pixels that the mean of window o is divided by.
+  // Returns the pixels by which the mean of window o is divided.
   int64_t count(int64_t o) const {
     const int64_t last = start(o) + kernel;
     if (count_pad) return (last > size + pad ? size + pad : last) - start(o);
@@ -75,7 +75,7 @@ WindowAxis columns_of(const BlockedPool& v) {
   return {v.w, v.q, v.kernel_w, v.stride_w, v.pad_w, v.count_include_pad};
 }
 
-// Moves on to the windows that cover pixel i, when it stood at an earlier pixel.
+// Moves on to the windows that cover pixel i from those of an earlier pixel.
 template <class Axis>
 CONVSCOPE_INLINE void move_to(const Axis& axis, int64_t i, Span& windows) {
   while (windows.end < axis.outputs && axis.begins_by(windows.end, i)) ++windows.end;
@@ -91,8 +91,8 @@ struct MaxWindow {
   int tap, width;     // the number of its first pixel inside; elements of a whole row
 };
 
-// kSize: a whole window of that many rows and columns; 0: any. False where it holds a NaN: then y
-// and taps hold nothing of use.
+// kSize: a whole window of that many rows and columns; 0: any. Returns false where it holds a NaN:
+// then y and taps are undefined.
 template <bool kTaps, int kSize>
 CONVSCOPE_INLINE bool largest(const MaxWindow& window, int lane, float* y, uint8_t* taps) {
   const int rows = kSize > 0 ? kSize : window.rows;
@@ -107,7 +107,7 @@ CONVSCOPE_INLINE bool largest(const MaxWindow& window, int lane, float* y, uint8
 #pragma GCC unroll 3
     for (int s = 0; s < columns; ++s) {
       const Vec value = load(from + s * kBlock);
-      // One comparison looks at two numbers.
+      // One comparison checks two numbers.
       if (s % 2 == 1) nan = either(nan, unordered(before, value));
       if (s % 2 == 0 && s == columns - 1) nan = either(nan, unordered(value, value));
       before = value;
@@ -126,7 +126,7 @@ CONVSCOPE_INLINE bool largest(const MaxWindow& window, int lane, float* y, uint8
   return !any(nan);
 }
 
-// With NaN: the last one wins.
+// Handles NaN: the last one wins.
 template <bool kTaps>
 void largest_or_nan(const MaxWindow& window, int lane, float* y, uint8_t* taps) {
   const float* from = window.from + lane;
@@ -201,7 +201,7 @@ struct Pixel {
 };
 
 // Calls give(window p, window q, place in y) for each window that covers a pixel of a row of dx, in
-// their order; it returns what the pixel gets.
+// their order; it returns the window's share for the pixel.
 template <class Axis, class Give>
 CONVSCOPE_INLINE void gather_rows(const BlockedPool& v, const Axis& rows, const Axis& columns,
                                   int64_t begin, int64_t end, float* dx, const Give& give) {
@@ -229,7 +229,7 @@ CONVSCOPE_INLINE void gather_rows(const BlockedPool& v, const Axis& rows, const 
   }
 }
 
-// The same where no windows overlap: what a pixel gets is assigned.
+// Does the same where no windows overlap: the share of a pixel is assigned.
 template <class Give>
 CONVSCOPE_INLINE void gather_2x2(const BlockedPool& v, int64_t begin, int64_t end, float* dx,
                                  const Give& give) {
@@ -269,7 +269,7 @@ void max_backward(const BlockedPool& v, int64_t begin, int64_t end, const float*
 
 // ---- means -------------------------------------------------------------------------------------
 
-// Keeps the compiler from making one FMA of a product and the sum behind it.
+// Keeps the compiler from contracting a product and the following sum to one FMA.
 CONVSCOPE_INLINE Vec rounded(Vec a) {
 #if defined(CONVSCOPE_ISA_IS_AVX512)
   __asm__("" : "+v"(a.v));
@@ -279,7 +279,7 @@ CONVSCOPE_INLINE Vec rounded(Vec a) {
   return a;
 }
 
-// What sums over `count` pixels are scaled by, and how.
+// Returns the factor or divisor of sums over `count` pixels; scaled() applies it.
 CONVSCOPE_INLINE Vec scale_of(const WindowAxis&, int64_t count) {
   return broadcast(1.0f / static_cast<float>(count));
 }
@@ -344,7 +344,7 @@ void avg_forward(const BlockedPool& v, int64_t begin, int64_t end, const float* 
 template <class Axis>
 CONVSCOPE_INLINE void mean_backward(const BlockedPool& v, const Axis& rows, const Axis& columns,
                                     int64_t begin, int64_t end, const float* dy, float* dx) {
-  Span window{-1, -1};  // the one that `scale` belongs to: often that of the pixel before
+  Span window{-1, -1};  // the one of `scale`: often that of the previous pixel
   Vec scale = zero();
   const auto give = [&](int64_t p, int64_t q, int64_t, int64_t, int64_t at)
       __attribute__((always_inline)) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// pool2d_cpu.cpp: pooling with any window, as plain loops over planes; windows of 2x2 at stride 2
-// and the maximum at stride 1 or 2 in f32 go to pool2d_simd.cpp, images in blocks of channels to
+// pool2d_cpu.cpp: pooling with any window, as plain loops over planes. Windows of 2x2 at stride 2
+// and the maximum at stride 1 or 2 in f32 use pool2d_simd.cpp, NCHW16c images
 // pool2d_blocked_cpu.cpp.
 #include <algorithm>
 #include <array>
@@ -26,7 +26,7 @@ void for_planes(const Shape& x, Body&& body) {
   parallel_for(x[0] * x[1], std::max<std::int64_t>(1, kGrain / pixels), body);
 }
 
-// The part of a window that lies inside of the image.
+// The part of a window that is inside of the image.
 struct Span {
   std::int64_t begin, end;
 };
@@ -34,7 +34,7 @@ Span clipped(std::int64_t start, std::int64_t kernel, std::int64_t size) {
   return {std::max<std::int64_t>(0, start), std::min(start + kernel, size)};
 }
 
-// f32, 2x2 at stride 2, and every window whole.
+// Tells whether the pool is f32, 2x2 at stride 2, with every window whole.
 bool is_2x2(const Tensor& x, const Pool2dWindow& window, const Tensor& y) {
   return x.dtype() == DType::f32 && window.kernel_h == 2 && window.kernel_w == 2 &&
          window.stride_h == 2 && window.stride_w == 2 && window.pad_h == 0 && window.pad_w == 0 &&
@@ -143,8 +143,8 @@ void max_gradient_planes(const Tensor& dy, const Tap* taps, const Pool2dWindow& 
   const std::int64_t h = dx.dim(2), w = dx.dim(3), p_end = dy.dim(2), q_end = dy.dim(3);
   const T* const from = dy.data<T>();
   T* const to = dx.data<T>();
-  // Where in the image each element of a small window lies, counted from its first one: a division
-  // for each output would cost more than all the rest.
+  // The offset in the image of each element of a small window from its first one: a division for
+  // each output would cost more than all the rest.
   std::array<std::int64_t, 256> places{};
   const std::int64_t elements = window.kernel_h * window.kernel_w;
   const bool small = elements <= static_cast<std::int64_t>(places.size());
@@ -195,7 +195,7 @@ void max_gradient_cpu(const Tensor& dy, const Tensor& taps, const Pool2dWindow& 
                  });
 }
 
-// Pixels that the mean of window p is divided by, along one axis.
+// Returns the pixels by which the mean of window p is divided, along one axis.
 std::int64_t divisor(std::int64_t start, std::int64_t kernel, std::int64_t size, std::int64_t pad,
                      bool count_include_pad) {
   if (count_include_pad) return std::min(start + kernel, size + pad) - start;
@@ -203,8 +203,8 @@ std::int64_t divisor(std::int64_t start, std::int64_t kernel, std::int64_t size,
   return inside.end - inside.begin;
 }
 
-// Calls body(plane, place in y, rows, columns, 1 / divisor) for each window of the planes
-// [first, last): one walk for both directions.
+// Calls body(plane, place in y, rows, columns, 1 / divisor) for each window of the planes [first,
+// last): the same walk for both directions.
 template <class T, class Body>
 void for_windows(const Shape& x, const Shape& y, const Pool2dWindow& window, std::int64_t first,
                  std::int64_t last, Body&& body) {
@@ -295,7 +295,7 @@ void avg_gradient_cpu(const Tensor& dy, const Pool2dWindow& window, const Tensor
                  });
 }
 
-// Part p of `parts` of an axis: floor(p size / parts) to ceil((p + 1) size / parts).
+// Returns part p of `parts` of an axis: floor(p size / parts) to ceil((p + 1) size / parts).
 Span adaptive(std::int64_t p, std::int64_t size, std::int64_t parts) {
   return {p * size / parts, ceil_div((p + 1) * size, parts)};
 }

@@ -2,10 +2,10 @@
 // pool2d_cuda.cu: pooling, forward by windows and backward by pixels.
 //
 // Plan      A block has rows, its threads run along them, so that neighbours load neighbours. The
-//           backward pass turns the question around: each pixel of x asks which windows hold it and
-//           adds what they give, in reading order. So no two threads write to one pixel, and the
-//           bits are those of the CPU. Windows of 2x2 at stride 2 and of 3x3 at stride 2 are known
-//           to the compiler: divisions become shifts.
+//           backward pass gathers: each pixel of x adds the shares of the windows that hold it, in
+//           reading order. So no two threads write to one pixel, and the bits are those of the CPU.
+//           Windows of 2x2 at stride 2 and of 3x3 at stride 2 are known to the compiler: divisions
+//           become shifts.
 #include "framework/cuda/launch.cuh"
 #include "framework/precision.h"
 #include "layers/pool2d/pool2d_halves.cuh"
@@ -134,7 +134,7 @@ __global__ void __launch_bounds__(256)
   });
 }
 
-// Pixels that the mean of a window is divided by, along one axis.
+// Returns the pixels by which the mean of a window is divided, along one axis.
 __device__ int divisor(int start, int kernel, int size, int pad, bool count_include_pad) {
   if (count_include_pad) return least(start + kernel, size + pad) - start;
   return least(start + kernel, size) - most(0, start);
@@ -188,12 +188,12 @@ __global__ void __launch_bounds__(256)
   });
 }
 
-// Part p of `parts` of an axis: floor(p size / parts) to ceil((p + 1) size / parts).
+// Returns part p of `parts` of an axis: floor(p size / parts) to ceil((p + 1) size / parts).
 __device__ Range adaptive(std::int64_t p, std::int64_t size, std::int64_t parts) {
   return {static_cast<int>(p * size / parts), static_cast<int>(ceil_div((p + 1) * size, parts))};
 }
 
-// A warp for each output: the usual case is the mean of a whole plane.
+// Averages with a warp for each output: the usual case is the mean of a whole plane.
 template <class T>
 __global__ void adaptive_outputs(const T* x, PoolSizes s, T* y, std::int64_t outputs) {
   const int lane = static_cast<int>(threadIdx.x % 32);
@@ -219,7 +219,7 @@ template <class T>
 __global__ void __launch_bounds__(256)
     adaptive_gradient_rows(const T* dy, PoolSizes s, T* dx, std::int64_t all_rows) {
   for_rows(all_rows, s.h, [&](std::int64_t plane, int i, std::int64_t row) {
-    // The first part that ends behind i, to the first that begins behind it.
+    // From the first part that ends after i to the first that begins after it.
     const std::int64_t p_begin = static_cast<std::int64_t>(i) * s.p / s.h;
     const std::int64_t base = plane * s.p * s.q;
     for (int j = static_cast<int>(threadIdx.x); j < s.w; j += static_cast<int>(blockDim.x)) {
@@ -241,7 +241,7 @@ __global__ void __launch_bounds__(256)
   });
 }
 
-// Which of the compiled forms fits: body.template operator()<kKernel, kStride>().
+// Selects the compiled kernel: body.template operator()<kKernel, kStride>().
 template <class Body>
 void choose(const PoolSizes& s, const Body& body) {
   const bool square = s.kernel_h == s.kernel_w && s.stride_h == 2 && s.stride_w == 2;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// pool2d_halves_cuda.cu: pooling of halves or f32 with their channels last: a thread has 16 bytes
-// of a pixel, eight channels of halves or four of f32.
+// pool2d_halves_cuda.cu: pooling of fp16/bf16 or f32 in NHWC: a thread has 16 bytes of a pixel,
+// eight channels in 16 bits or four in f32.
 //
-// Plan      Forward a thread walks over the window of one output pixel. Backward the question is
-//           turned around: a pixel of x asks which windows hold it and adds what they give, in
-//           reading order. So no two threads write to one pixel. Neighbouring threads have
-//           neighbouring channels: all accesses are whole lines.
+// Plan      Forward a thread walks over the window of one output pixel. Backward it gathers: a
+//           pixel of x adds the shares of the windows that hold it, in reading order. So no two
+//           threads write to one pixel. Neighbouring threads have neighbouring channels: all
+//           accesses are whole lines.
 // Numerics  sums in f32 in reading order, rounded once. The largest number needs no rounding. Lanes
-//           behind the last channel hold 0 and give 0
+//           after the last channel hold 0 and give 0
 // Read next pool2d_cuda.cu, the same for planes
 #include "framework/cuda/half_piece.cuh"
 #include "layers/pool2d/pool2d_halves.cuh"
@@ -28,7 +28,7 @@ struct Axis {
   bool count_include_pad = true;
 
   __device__ int start(int p) const { return p * stride - pad; }
-  // The pixels of window p.
+  // Returns the pixels of window p.
   __device__ Range pixels(int p) const {
     if (kernel == 0) {
       const auto at = static_cast<std::int64_t>(p) * size;
@@ -36,13 +36,13 @@ struct Axis {
     }
     return {most(0, start(p)), least(start(p) + kernel, size)};
   }
-  // What its mean is divided by.
+  // Returns the divisor of its mean.
   __device__ int divisor(int p) const {
     if (kernel > 0 && count_include_pad) return least(start(p) + kernel, size + pad) - start(p);
     const Range inside = pixels(p);
     return inside.end - inside.begin;
   }
-  // The windows that hold pixel i; of adaptive ones some at the ends may not hold it.
+  // Returns the windows that hold pixel i; adaptive windows at the ends may not hold it.
   __device__ Range windows_of(int i) const {
     if (kernel == 0) {
       const auto at = static_cast<std::int64_t>(i) * windows;
@@ -61,12 +61,12 @@ struct Axis {
 
 struct Sizes {
   int pieces = 1;
-  FastDivisor by_pieces, by_width, by_height;  // of the images that threads walk over
+  FastDivisor by_pieces, by_width, by_height;  // of the walked images
   Axis high, wide;
   std::int64_t count = 0;  // threads' pieces
 };
 
-// `walked` is x or y, of the direction the images that are written.
+// `walked` is x or y: in either direction the images that are written.
 template <class T>
 Sizes sizes_of(const Shape& x, const Shape& y, const Pool2dWindow* window, const Shape& walked) {
   const auto narrow = [](std::int64_t size) { return static_cast<int>(size); };
@@ -102,7 +102,7 @@ __device__ inline Place place_of(const Sizes& z, std::int64_t at) {
   return {static_cast<int>(at) - pixel * z.pieces, pixel - line * z.by_width.d,
           line - n * z.by_height.d, n};
 }
-// A piece of the images with these axes' `sizes`.
+// Returns a piece of the images with these axes' `sizes`.
 __device__ inline std::int64_t piece_at(const Sizes& z, int n, int height, int h, int width, int w,
                                         int piece) {
   return ((static_cast<std::int64_t>(n) * height + h) * width + w) * z.pieces + piece;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // pool2d_simd.cpp: pooling with 2x2 windows at stride 2: one vector of outputs from two vectors of
-// each of two rows, whose even and odd lanes are pulled apart; and the maximum over any window at
+// each of two rows, whose even and odd lanes are separated. Also, the maximum over any window at
 // stride 1 or 2 along W, one vector of outputs at a time.
 //
 // Plan      row after row of y; the last vector of a row is partly filled, so rows may be short.
 //           Any window: its elements are compared one after the other, in reading order, and the
-//           number of the best so far goes along, as a float; outputs whose window is cut off at
-//           the left or right edge, or holds a NaN, are computed one by one
+//           number of the best so far is kept as a float. Outputs whose window is clipped at the
+//           left or right edge, or holds a NaN, are computed one by one
 // Numerics  max is exact; NaN wins. avg adds ((x00 + x01) + (x10 + x11)) / 4
 // Read next pool2d_cpu.cpp: any window, as plain loops
 #include "layers/pool2d/pool2d_simd.h"
@@ -20,7 +20,7 @@ namespace {
 using std::int64_t;
 using std::uint8_t;
 
-// Even and odd lanes of a row.
+// The even and odd lanes of a row.
 struct EvenOdd {
   Vec even, odd;
 };
@@ -32,7 +32,7 @@ CONVSCOPE_INLINE EvenOdd pull_apart(Vec a, Vec b) {
   const __m512i odd = _mm512_setr_epi32(1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
   return {{_mm512_permutex2var_ps(a.v, even, b.v)}, {_mm512_permutex2var_ps(a.v, odd, b.v)}};
 }
-// Inverse: the first and the second half of even0 odd0 even1 odd1 ...
+// Inverts it: returns the first and the second half of even0 odd0 even1 odd1 ...
 CONVSCOPE_INLINE EvenOdd weave(Vec even, Vec odd) {
   const __m512i first = _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
   const __m512i second =
@@ -81,7 +81,7 @@ CONVSCOPE_INLINE void store_taps(uint8_t* to, Mask below, Mask right_above, Mask
 
 #endif
 
-// The 2 * count floats at p; at most two vectors.
+// Loads the 2 * count floats at p; at most two vectors.
 CONVSCOPE_INLINE EvenOdd load_pairs(const float* p, int count) {
   if (count == kLanes) return pull_apart(load(p), load(p + kLanes));
   const int second = 2 * count - kLanes;
@@ -119,7 +119,7 @@ CONVSCOPE_INLINE void for_each_vector(const Pool2x2Sizes& sizes, const Body& bod
   }
 }
 
-// Zeros for the row and the column that no window covers.
+// Clears the row and the column that no window covers.
 void clear_rest(const Pool2x2Sizes& sizes, float* dx) {
   if (2 * sizes.p == sizes.h && 2 * sizes.q == sizes.w) return;
   for (int64_t plane = 0; plane < sizes.planes; ++plane) {
@@ -175,19 +175,19 @@ void avg_backward(const Pool2x2Sizes& sizes, const float* dy, float* dx) {
   });
 }
 
-// The elements p[0], p[stride], p[2 stride], ... of `count` outputs.
+// Loads the elements p[0], p[stride], p[2 stride], ... of `count` outputs.
 template <int kStride>
 CONVSCOPE_INLINE Vec strided(const float* p, int count) {
   if constexpr (kStride == 1) return count == kLanes ? load(p) : load_first(p, count);
-  // The last element is 2 count - 2: nothing behind it is read.
+  // The last element is 2 count - 2: no later element is read.
   const int last = 2 * count - 1;
   if (kLanes == 1) return load(p);
   if (last > kLanes) return pull_apart(load(p), load_first(p + kLanes, last - kLanes)).even;
   return pull_apart(load_first(p, last), zero()).even;
 }
 
-// The window of `count` outputs beside each other, rows r_begin..r_end; `from` is the first element
-// of the first. False when one of them holds a NaN: then y and taps hold nothing of use.
+// Computes `count` neighbouring outputs over rows r_begin..r_end; `from` is the first element of
+// the first window. Returns false when one holds a NaN: then y and taps are undefined.
 template <int kStride, bool kTaps, int kWidth>
 CONVSCOPE_INLINE bool max_vector(const MaxPoolSizes& v, const float* from, int r_begin, int r_end,
                                  int count, float* y, uint8_t* taps) {
@@ -214,8 +214,8 @@ CONVSCOPE_INLINE bool max_vector(const MaxPoolSizes& v, const float* from, int r
   return !any(nan);
 }
 
-// One row of outputs of one plane; `image` is its first pixel, r_begin..r_end the rows of the
-// window that lie inside, `top` the image row of r = 0.
+// Computes one row of outputs of one plane; `image` is its first pixel, r_begin..r_end the rows of
+// the window inside the image, `top` the image row of r = 0.
 template <int kStride, bool kTaps, int kWidth>
 CONVSCOPE_INLINE void max_row(const MaxPoolSizes& v, const float* image, int64_t top, int r_begin,
                               int r_end, float* y, uint8_t* taps) {

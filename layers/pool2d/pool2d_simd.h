@@ -9,26 +9,26 @@
 
 namespace convscope {
 
-// Planes of H x W pixels become planes of P x Q, 2 P <= H and 2 Q <= W; what is left over at the
-// lower and right edge is not read, and its gradient is 0.
+// Planes of H x W pixels become planes of P x Q, 2 P <= H and 2 Q <= W. The remaining row and
+// column at the lower and right edge are not read, and their gradient is 0.
 struct Pool2x2Sizes {
   std::int64_t planes, h, w, p, q;
 };
 
-// Any window of at most 256 elements, clipped to the image, each with at least one pixel inside.
+// Any window of at most 256 elements, clipped to the image, with at least one pixel inside.
 struct MaxPoolSizes {
   std::int64_t planes, h, w, p, q;
   int kernel_h, kernel_w, stride_h, stride_w, pad_h, pad_w;
-  std::int64_t whole_begin, whole_end;  // the outputs of a row whose window lies inside along W
+  std::int64_t whole_begin, whole_end;  // the outputs of a row whose window is inside along W
 };
 
 struct Pool2x2Kernels {
-  // taps[i] = 2 r + s of the largest of window i; null: not wanted.
+  // taps[i] = 2 r + s of the largest of window i; null: not needed.
   void (*max_forward)(const Pool2x2Sizes&, const float* x, float* y, std::uint8_t* taps);
   void (*max_backward)(const Pool2x2Sizes&, const float* dy, const std::uint8_t* taps, float* dx);
   void (*avg_forward)(const Pool2x2Sizes&, const float* x, float* y);
   void (*avg_backward)(const Pool2x2Sizes&, const float* dy, float* dx);
-  // stride_w 1 or 2; taps[i] = r kernel_w + s of the largest of window i; null: not wanted.
+  // stride_w 1 or 2; taps[i] = r kernel_w + s of the largest of window i; null: not needed.
   void (*max_any)(const MaxPoolSizes&, const float* x, float* y, std::uint8_t* taps);
 };
 extern IsaTable<Pool2x2Kernels> pool2x2_kernels;

@@ -3,10 +3,10 @@
 //
 // Plan      2x2 at stride 2 over even sides: the planes of a batch are one tall image, so a thread
 //           finds its two windows with one division; it reads two rows of 16 bytes, or writes them.
-//           3x3 at stride 2, padding 1, backward: window (p,q) has the pixels (2p,2q) to
-//           (2p+1,2q+1) to itself and shares them with its neighbours below and to the right: a
-//           thread writes these four pixels from four windows. Planes: a warp adds one, 16 bytes to
-//           a lane at a time.
+//           3x3 at stride 2, padding 1, backward: only window (p,q) and its neighbours to the
+//           right, below and diagonally cover the pixels (2p,2q) to (2p+1,2q+1): a thread writes
+//           these four pixels from four windows.
+//           Planes: a warp adds one plane, 16 bytes for each lane at a time.
 // Numerics  the same additions in the same order as pool2d_cuda.cu; means of planes in double
 #include "framework/cuda/map.cuh"
 #include "layers/pool2d/pool2d_tiled.cuh"
@@ -21,7 +21,7 @@ struct Window2x2 {
   unsigned across;     // pairs in a row
 };
 
-// Where the pair's windows lie in x, and how far it is to the row below.
+// The position of the pair's windows in x, and the distance to the row below.
 struct PlaceOfPair {
   std::int64_t above;
   std::int64_t width;
@@ -33,7 +33,7 @@ __device__ PlaceOfPair place_of(const Window2x2& s, std::int64_t pair) {
   return {2 * row * width + 4 * column, width};
 }
 
-// The first maximum of a b / c d; NaN wins.
+// Finds the first maximum of a b / c d; NaN wins.
 __device__ void largest(float a, float b, float c, float d, float& best, uint8_t& tap) {
   best = a;
   tap = 0;
@@ -121,7 +121,7 @@ __global__ void __launch_bounds__(kThreads)
     const auto p = static_cast<unsigned>(row - plane * s.p);
     const bool right = q + 1 < s.q;
     const bool below = p + 1 < s.p;
-    // The window, the ones right of, below and diagonally below it; tap 255 is none.
+    // The window and its neighbours to the right, below and diagonally; tap 255 is none.
     const std::int64_t at[4] = {window, window + 1, window + s.q, window + s.q + 1};
     const bool there[4] = {true, right, below, right && below};
     float g[4];

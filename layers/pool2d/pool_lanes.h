@@ -13,7 +13,7 @@ namespace convscope::CONVSCOPE_ISA {
 #if defined(CONVSCOPE_ISA_IS_AVX512)
 
 using Mask = __mmask16;
-// Lanes where b beats a: larger, or NaN.
+// Returns the lanes where b beats a: larger, or NaN.
 CONVSCOPE_INLINE Mask beats(Vec b, Vec a) {
   return static_cast<Mask>(_mm512_cmp_ps_mask(b.v, a.v, _CMP_GT_OQ) |
                            _mm512_cmp_ps_mask(b.v, b.v, _CMP_UNORD_Q));
@@ -38,7 +38,7 @@ CONVSCOPE_INLINE void store_bytes(std::uint8_t* to, Vec whole, int count) {
       to, first_lanes(count),
       _mm512_maskz_cvtepi32_epi8(0xffff, _mm512_maskz_cvtps_epi32(0xffff, whole.v)));
 }
-// dy where the tap is `tap`, else 0.
+// Returns dy where the tap is `tap`, otherwise 0.
 CONVSCOPE_INLINE Vec only_where(Taps taps, int tap, Vec dy) {
   return {_mm512_maskz_mov_ps(_mm_cmpeq_epi8_mask(taps.v, _mm_set1_epi8(static_cast<char>(tap))),
                               dy.v)};
@@ -57,7 +57,7 @@ CONVSCOPE_INLINE bool any(Mask a) { return _mm256_movemask_ps(a) != 0; }
 CONVSCOPE_INLINE Vec choose(Mask second, Vec a, Vec b) {
   return {_mm256_blendv_ps(a.v, b.v, second)};
 }
-// `numbers` 0..255, eight of them, as bytes.
+// Stores eight `numbers` 0..255 as bytes.
 CONVSCOPE_INLINE void store_eight(std::uint8_t* to, __m256i numbers, int count) {
   const __m128i words =
       _mm_packs_epi32(_mm256_castsi256_si128(numbers), _mm256_extracti128_si256(numbers, 1));
@@ -92,7 +92,7 @@ CONVSCOPE_INLINE Vec only_where(Taps taps, int tap, Vec dy) {
 #else  // one lane
 
 using Mask = bool;
-// Without branches: which of two pixels is larger cannot be predicted.
+// Avoids branches, because the larger of two pixels cannot be predicted.
 CONVSCOPE_INLINE Mask beats(Vec b, Vec a) { return (b.v > a.v) | (b.v != b.v); }
 CONVSCOPE_INLINE Mask greater(Vec a, Vec b) { return a.v > b.v; }
 CONVSCOPE_INLINE Mask unordered(Vec a, Vec b) { return (a.v != a.v) | (b.v != b.v); }

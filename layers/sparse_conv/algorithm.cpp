@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// algorithm.cpp: the tables of algorithms of sparse convolution, and one call of a card.
+// algorithm.cpp: the tables of algorithms of sparse convolution, and one call of an algorithm.
 #include "layers/sparse_conv/algorithm.h"
 
 #include <optional>

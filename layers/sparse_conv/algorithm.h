@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// algorithm.h: what the functions of a sparse convolution's algorithm get, and where its card is
-// registered; the card itself stands in layers/dispatch/card.h.
+// algorithm.h: the arguments of the functions of a sparse convolution's algorithm, and the macro
+// that registers an algorithm. The struct Card is in layers/dispatch/card.h.
 #pragma once
 
 #include "layers/dispatch/card.h"
@@ -11,8 +11,9 @@ namespace convscope {
 
 using SparseConvAlgorithm = Card<SparseConvProblem>;
 
-// Checked sizes, pointers of the problem's type on the card's device, and workspace_bytes() of
-// scratch, 64-byte aligned. There is an output site at least; there may be no input site.
+// Sizes are checked. Pointers have the problem's type and are on the algorithm's device. The
+// workspace has workspace_bytes() bytes, 64-byte aligned. There is at least one output site; there
+// may be no input site.
 struct SparseConvForwardArgs {
   const SparseConvProblem& problem;
   const void* x;  // [n,C]
@@ -20,7 +21,7 @@ struct SparseConvForwardArgs {
   const void* b;  // [K], or null
   void* y;        // [m,K], assigned
   void* workspace;
-  const void* prepared = nullptr;  // what prepare_weights made of w; null: this card prepares none
+  const void* prepared = nullptr;  // made of w by prepare_weights; null: nothing is prepared
 };
 struct SparseConvBackwardDataArgs {
   const SparseConvProblem& problem;
@@ -59,15 +60,15 @@ struct SparseConvTensors {
 };
 CONVSCOPE_API Operands sparse_conv_operands(Direction direction, const SparseConvTensors& tensors);
 
-// One sum over the neighbours of each site, which forward and backward_data both are:
-//   out[i, lane] = start[lane] + sum over taps and depth of in[j(i,tap), depth] w[tap][depth, lane]
+// A sum over the neighbours of each site: the form of both forward and backward_data.
+//   out[i, lane] = start[lane] + sum over taps, d < depth of in[j(i,tap), d] w[tap][d, lane]
 struct SparseSums {
   SparseView view;
   std::int64_t sites;  // of out
   std::int64_t depth;  // C forward, K backward
   std::int64_t lanes;  // K forward, C backward
 
-  // The weights [K,C,taps] as [tap of the table, depth, lanes] are read at this index.
+  // Returns the index in w [K,C,taps] of an element of [tap of the table, depth, lanes].
   std::int64_t weight_at(std::int64_t tap, std::int64_t d, std::int64_t lane) const {
     const std::int64_t taps = view.table->taps, t = view.weight_tap(tap);
     return backward ? (d * lanes + lane) * taps + t : (lane * depth + d) * taps + t;

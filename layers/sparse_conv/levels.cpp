@@ -32,7 +32,7 @@ SiteLevels::Level& SiteLevels::at(int level) {
 }
 
 int SiteLevels::coarser(int from, const SparseKernel& kernel) {
-  // A map of no sites checks the kernel and knows the grid.
+  // A map without sites checks the kernel and computes the grid.
   const auto none = std::make_shared<const SparseSites>(std::vector<std::uint64_t>(), grid(from));
   const SiteGrid grid = SparseMap::strided(none, kernel)->out_sites()->grid();
   for (int level = 1; level < count(); ++level) {
@@ -87,8 +87,8 @@ SharedSites assumed_sites(const SiteGrid& grid) {
   for (std::size_t d = static_cast<std::size_t>(3 - one.rank); d < 3; ++d) {
     smallest = std::min(smallest, size(d));
   }
-  // A column along w meets the ball in an interval; its ends are the border. So a large grid costs
-  // no more than one of its faces.
+  // A column along w meets the ball in an interval whose ends are the border. So the cost for a
+  // large grid is that of one of its faces.
   const double radius = 0.5 * static_cast<double>(smallest);
   const auto off = [&](std::size_t d, std::int64_t at) {
     return static_cast<double>(at) + 0.5 - 0.5 * static_cast<double>(size(d));

@@ -45,7 +45,7 @@ SparseKernel centred(SparseKernel kernel, int rank) {
   return kernel;
 }
 
-// An entry has 32 bits: one for each tap of its row, the others for a site.
+// An entry has 32 bits: one for each tap of its row, the rest for a site.
 void check_count(const SparseSites& sites, const SparseKernel& kernel) {
   CONVSCOPE_CHECK(sites.count() < std::int64_t{1} << (32 - kernel.run()), kMap,
                   "expected fewer than 2^", 32 - kernel.run(), " sites for a kernel of ",
@@ -63,7 +63,7 @@ SiteGrid strided_grid(SiteGrid grid, const SparseKernel& kernel) {
   return grid;
 }
 
-// All outputs that a tap leads to. Those of one axis do not depend on the others.
+// Finds all outputs that a tap leads to. The axes are independent.
 SharedSites strided_sites(const SparseSites& in, const SparseKernel& kernel) {
   const SiteGrid grid = strided_grid(in.grid(), kernel);
   std::vector<std::uint64_t> keys;
@@ -91,7 +91,7 @@ SharedSites strided_sites(const SparseSites& in, const SparseKernel& kernel) {
   return std::make_shared<const SparseSites>(std::move(keys), grid);
 }
 
-// Fills one table: looking from `here` to `there`, by output or by input.
+// Fills one table with the neighbours in `there` of sites in `here`, by output or by input.
 class TableBuilder {
  public:
   TableBuilder(const SparseSites& here, const SparseSites& there, const SparseKernel& kernel,
@@ -123,7 +123,8 @@ class TableBuilder {
   }
 
  private:
-  // Along one axis: where tap t of a site here lies there. False: nowhere.
+  // Finds along one axis the position in `there` of tap t of a site in `here`. Returns false if
+  // there is none.
   bool position(std::size_t d, std::int64_t t, std::int64_t at, std::int64_t& out) const {
     if (by_input_) {
       const std::int64_t to = at + kernel_.padding[d] - t * kernel_.dilation[d];
@@ -151,7 +152,7 @@ class TableBuilder {
     const std::int64_t t = first_tap / (last * kernel_.size[1]);
     const std::int64_t r = first_tap / last % kernel_.size[1], s = first_tap % last;
     const std::array<std::int64_t, 3> extent = there_.grid().extent;
-    // Of tap s at w = 0; a step of w moves it by a stride, or a stride of w by one.
+    // By output, tap s is at w * stride + shift; by input, at (w + shift) / stride.
     const std::int64_t shift = kByInput ? kernel_.padding[2] - s * kernel_.dilation[2]
                                         : s * kernel_.dilation[2] - kernel_.padding[2];
     const std::uint64_t* const keys = there_.keys().data();
@@ -216,7 +217,7 @@ std::string SparseKernel::text(int rank) const {
 
 std::size_t SparseTable::bytes() const { return entries.size() * sizeof(std::uint32_t); }
 
-// Seen from the outputs and from the inputs of the strided map; of a submanifold map both are one.
+// The tables by output and by input of the strided map; a submanifold map has one for both.
 struct SparseMap::Made {
   std::mutex mutex;
   std::shared_ptr<const SparseTable> from_output, from_input;
@@ -262,7 +263,7 @@ SparseLook SparseMap::look_by_output() const {
 }
 
 SparseLook SparseMap::look_by_input() const {
-  // Of a submanifold map both directions are one table: j = o + t means o = j - t.
+  // Both directions of a submanifold map are one table: j = o + t means o = j - t.
   if (kind_ == SparseKind::submanifold) {
     return {.here = out_, .there = in_, .by_input = false, .mirrored = true};
   }
@@ -322,7 +323,7 @@ std::shared_ptr<const void> SparseMap::any_form(
       return found->second;
     }
   }
-  std::shared_ptr<const void> out = make();  // may ask for tables itself
+  std::shared_ptr<const void> out = make();  // may request tables itself
   const std::lock_guard lock(made_->mutex);
   return made_->forms.emplace(name, std::move(out)).first->second;
 }

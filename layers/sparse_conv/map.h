@@ -1,30 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-// map.h: which input site each tap of each output site meets: the map of a sparse convolution (the
-// field also calls it rulebook, kernel map or indice pairs). It depends on the sites, the kernel
-// and the dilation alone, so all layers and all directions with the same ones share it.
+// map.h: which input site each tap of each output site meets: the map of a sparse convolution (also
+// called rulebook, kernel map or indice pairs). It depends only on the sites, the kernel and the
+// dilation, so all layers and directions with the same ones share it.
 //
 //   submanifold  output sites = input sites; tap t of site o reads o - padding + t dilation, if
-//                there is a site. Sizes are odd and the centre is tap (size-1)/2.
+//                a site is there. Sizes are odd and the centre is tap (size-1)/2.
 //   strided      an output site is where at least one tap meets an input site:
 //                i = o stride - padding + t dilation
 //   inverse      a strided map with its ends exchanged: from the coarse sites back to the fine ones
 //
-// How it is stored. Sites are sorted by key, so the sites that a row of taps along w meets lie side
-// by side. One number says all of a row: the first of them, and a bit for each tap:
+// How it is stored. Sites are sorted by key, so the sites that a row of taps along w meets are
+// contiguous. One number holds a row: the first of these sites, and a bit for each tap:
 //
 //   entry of 32 bits   [first site | bits]      3x3x3: 9 entries for 27 taps
 //
-// A 3x3x3 map takes 9 x 4 = 36 bytes for each site, whatever the density. A list of pairs takes 8
-// for each pair, about 100 on a surface. With a dilation along w a row's sites do not lie side by
-// side; then each tap has an entry of its own.
+// A 3x3x3 map takes 9 x 4 = 36 bytes for each site at any density. A list of pairs takes 8 for each
+// pair, about 100 for each site on a surface. With a dilation along w a row's sites are not
+// contiguous; then each tap has its own entry.
 //
-// How it is built. Where the window of a row begins grows with the key of the output site, so one
-// walk over both sorted lists finds all entries of a row of taps: no hash table, and nothing that
-// could collide.
+// How it is built. The position at which a row's window begins grows with the key of the output
+// site. So one walk over both sorted lists finds all entries of a row of taps, without a hash table
+// or collisions.
 //
-// When it is built. The sites of the output are known at once. The host's tables are made when a
-// card of the CPU asks for them; a card for another device makes tables of its own there, from the
-// sites' keys, and keeps them here (form()). So a network on a GPU makes no table on the host.
+// When it is built. The sites of the output are known at once. The host's tables are made when an
+// algorithm of the CPU first needs them. An algorithm for another device makes its own tables
+// there, from the sites' keys, and keeps them here (form()). So a network on a GPU makes no table
+// on the host.
 #pragma once
 
 #include <array>
@@ -47,9 +48,10 @@ struct CONVSCOPE_API SparseKernel {
                               dilation = {1, 1, 1};
 
   std::int64_t taps() const { return size[0] * size[1] * size[2]; }
-  // Taps of an entry of a table: those along w, unless a dilation draws them apart.
+  // Returns the taps of an entry: those along w, or one if a dilation separates them.
   std::int64_t run() const { return dilation[2] == 1 ? size[2] : 1; }
-  // "kernel=3x3x3", then what differs from 1, 0, 1: ",stride=2x2x2,pad=1x1x1,dilation=1x1x2"
+  // Returns "kernel=3x3x3", then values that differ from 1, 0, 1:
+  // ",stride=2x2x2,pad=1x1x1,dilation=1x1x2".
   std::string text(int rank) const;
   bool operator==(const SparseKernel&) const = default;
 };
@@ -63,12 +65,12 @@ constexpr const char* name_of(SparseKind kind) {
 // For each of some sites and each tap the site of another set that it meets, or none.
 struct CONVSCOPE_API SparseTable {
   std::int64_t sites = 0, taps = 0;
-  std::int64_t run = 1;  // taps of an entry: side by side along w
-  // The sites of an entry follow its taps backwards: so it is when looking from inputs to outputs.
+  std::int64_t run = 1;  // taps of an entry: neighbours along w
+  // The sites of an entry descend while its taps ascend, as in a table by input.
   bool descending = false;
   std::vector<std::uint32_t> entries;  // [taps / run, sites]
 
-  // -1: none.
+  // Returns the neighbour's site, or -1.
   std::int64_t neighbour(std::int64_t tap, std::int64_t site) const {
     const std::uint32_t entry = entries[static_cast<std::size_t>(tap / run * sites + site)];
     const std::int64_t s = tap % run;
@@ -82,8 +84,8 @@ struct CONVSCOPE_API SparseTable {
   std::size_t bytes() const;
 };
 
-// A table as a card reads it: tap t of the table has the weights of tap weight_tap(t). Of a
-// submanifold map both directions are one table, because j = o + t means o = j - t.
+// A table as an algorithm reads it: tap t of the table has the weights of tap weight_tap(t). Both
+// directions of a submanifold map are one table, because j = o + t means o = j - t.
 struct SparseView {
   const SparseTable* table = nullptr;
   bool mirrored = false;
@@ -91,21 +93,21 @@ struct SparseView {
   std::int64_t weight_tap(std::int64_t tap) const { return mirrored ? table->taps - 1 - tap : tap; }
 };
 
-// From where to where a table looks.
+// The direction in which a table looks up neighbours.
 struct SparseLook {
   SharedSites here, there;
-  // False: here is the output of the window that is laid upon `there`. True: the other way round.
+  // False: the sites are outputs, whose windows are laid upon `there`. True: they are inputs.
   bool by_input = false;
   bool mirrored = false;  // SparseView
 };
 
 class CONVSCOPE_API SparseMap {
  public:
-  // An error when the kernel is none for these sites. Padding of a submanifold map is
-  // dilation (size - 1) / 2 and need not be given.
+  // Makes the map of a submanifold convolution, whose padding is dilation (size - 1) / 2 and need
+  // not be given. Throws Error when the kernel does not fit these sites.
   static std::shared_ptr<const SparseMap> submanifold(SharedSites sites, SparseKernel kernel);
   static std::shared_ptr<const SparseMap> strided(SharedSites sites, const SparseKernel& kernel);
-  // Of a strided map.
+  // Makes the inverse of a strided map.
   static std::shared_ptr<const SparseMap> inverse(const std::shared_ptr<const SparseMap>& strided);
 
   SparseKind kind() const { return kind_; }
@@ -113,36 +115,36 @@ class CONVSCOPE_API SparseMap {
   const SharedSites& in_sites() const { return in_; }
   const SharedSites& out_sites() const { return out_; }
   int rank() const { return in_->grid().rank; }
-  // Which input each output meets (forward, dw), and which output each input meets (dx).
+  // Returns which input each output meets (forward, dw), or which output each input meets (dx).
   SparseLook look_by_output() const;
   SparseLook look_by_input() const;
-  // The same as tables on the host, made when first asked for.
+  // Returns the same as tables on the host, made at the first call.
   SparseView by_output() const;
   SparseView by_input() const;
 
-  // Asked before a table is on the host, the number comes from the tables of a device; then the
-  // caller waits for the device.
+  // Counts the pairs. Without a table on the host, the number comes from the tables of a device,
+  // and the call waits for the device.
   std::int64_t pairs() const;
   std::int64_t pairs(std::int64_t tap) const;
   std::size_t bytes() const;  // of the host's tables for both directions; without the sites
-  // Makes the tables that the device's cards read in both directions, unless they are there, and
-  // says how many bytes they take. Does not wait for the device.
+  // Makes the tables that the device's algorithms read in both directions, unless they exist.
+  // Returns their bytes. Does not wait for the device.
   std::size_t make_tables(Device device) const;
-  // The same for the tables of the card `halo`; 0 where it has none.
+  // Does the same for the tables of the algorithm `halo`; 0 where it has none.
   std::size_t make_halo_tables(Device device) const;
   std::string text() const;
 
-  // An error unless the map was made of these very sites and this kernel.
+  // Throws Error unless the map was made of these very sites and this kernel.
   void check_made_of(const SharedSites& sites, SparseKind kind, SparseKernel kernel) const;
 
-  // What a card made of this map: tables of its own. `make` is called for a name once.
+  // Returns an algorithm's own tables of this map. `make` is called once for each name.
   template <class Form>
   std::shared_ptr<const Form> form(const std::string& name,
                                    const std::function<std::shared_ptr<const Form>()>& make) const {
     return std::static_pointer_cast<const Form>(
         any_form(name, [&]() -> std::shared_ptr<const void> { return make(); }));
   }
-  // Who can count the pairs without a table on the host; the last one that said so is asked.
+  // Registers a function that counts the pairs without a table on the host; the last one is used.
   void counts_pairs(std::function<std::int64_t()> count) const;
 
  private:
@@ -164,8 +166,8 @@ extern CONVSCOPE_API KernelSlot<std::size_t(const SparseMap&)> sparse_halo_table
 
 using SharedMap = std::shared_ptr<const SparseMap>;
 
-// The maps of one network: each is built when it is first asked for. The key is the sites
-// themselves, the kind and the kernel, so a map cannot be used for what it was not made of.
+// The maps of one network, each built at the first request. The key is the sites themselves, the
+// kind and the kernel, so a map cannot be used for anything that it was not made for.
 class CONVSCOPE_API SparseMaps {
  public:
   SharedMap submanifold(const SharedSites& sites, const SparseKernel& kernel);

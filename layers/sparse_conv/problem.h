@@ -6,8 +6,8 @@
 //   dx[j,c] = sum over taps t that lead from j to an output i, and k < K, of w[k,c,t] dy[i,k]
 //   dw[k,c,t] = sum over pairs (i, j(i,t)) of dy[i,k] x[j,c]
 //
-// The map (map.h) says which sites are neighbours. Where no site is, nothing is read: it is the
-// convolution of an image that is 0 there, computed at the output sites alone. A submanifold
+// The map (map.h) says which sites are neighbours. Other places read nothing: the result is the
+// convolution of an image that is 0 there, computed only at the output sites. A submanifold
 // convolution has the same sites before and after, so a network of them stays sparse.
 //
 // Source: B. Graham, M. Engelcke, L. van der Maaten: 3D Semantic Segmentation with Submanifold
@@ -30,8 +30,8 @@ struct CONVSCOPE_API SparseConvProblem {
   std::int64_t c = 1, k = 1;
   DType dtype = DType::f32;
   MathMode math = MathMode::f32;
-  std::optional<OperandTypes> types = {};  // none but `dtype` is supported
-  WeightFormat weight_format = {};         // none but dense is supported
+  std::optional<OperandTypes> types = {};  // only `dtype` is supported
+  WeightFormat weight_format = {};         // only dense is supported
 
   std::int64_t in_count() const { return map->in_sites()->count(); }
   std::int64_t out_count() const { return map->out_sites()->count(); }
@@ -40,34 +40,36 @@ struct CONVSCOPE_API SparseConvProblem {
   Shape w_shape() const;
   Shape y_shape() const { return {out_count(), k}; }
   OperandSpecs operands(Direction direction) const;
-  // Without outputs nothing is computed. (Without inputs y is the bias.)
+  // Tells whether there are no outputs, so that nothing is computed. (Without inputs y is the
+  // bias.)
   bool is_empty() const { return out_count() == 0; }
 
-  // 2 C K for each pair of neighbours; the same in each direction. Nothing that is absent counts.
+  // Counts 2 C K for each pair of neighbours, in each direction. Missing neighbours do not count.
   double nominal_flops() const;
-  // The largest number of products that may be added to one element of the direction's output.
+  // Returns the largest number of products that may be added to one element of the output.
   std::int64_t sum_length(Direction direction) const {
     return direction == Direction::forward         ? c * taps()
            : direction == Direction::backward_data ? k * taps()
                                                    : out_count();
   }
-  // Every tensor of the direction, and the map, once.
+  // Counts every tensor of the direction, and the map, once.
   double nominal_bytes() const;
   void check() const;
 
+  // Returns
   // "submanifold,kernel=3x3x3,grid=1x64x64x64,sites=900,out_sites=900,pairs=9000,c=16,k=32". There
   // is no parse(): a map is more than a line of text.
   std::string text() const;
   std::string kernel_text() const;
-  // What `measure` remembers it by: the same for clouds of about as many sites with about as many
-  // neighbours, so that training with other sites in each batch measures once for each bucket, and
-  // not once for each batch. Sites lie between powers of 2, pairs of a site between those of its
-  // root. "submanifold,kernel=3x3x3,pad=1x1x1,sites=64k-128k,pairs_per_site=11.3-16,c=16,k=32"
+  // Returns the key of `measure`: equal for clouds with about as many sites and neighbours, so that
+  // training with new sites in each batch measures once for each bucket. Sites are rounded to
+  // powers of 2, pairs per site to powers of the square root of 2:
+  // "submanifold,kernel=3x3x3,pad=1x1x1,sites=64k-128k,pairs_per_site=11.3-16,c=16,k=32".
   std::string bucket_text() const;
   // Problems that a layer remembers choices for; each holds a map.
   static constexpr std::size_t kMostChoices = 4;
 
-  bool operator==(const SparseConvProblem&) const = default;  // the very same map
+  bool operator==(const SparseConvProblem&) const = default;  // maps compare by pointer
 
  private:
   std::string text_behind_map() const;

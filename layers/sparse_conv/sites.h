@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// sites.h: where the numbers of a sparse image or volume are. A site is a batch index and a place;
-// a feature row [C] belongs to each site, and everywhere else the image is 0.
+// sites.h: where the numbers of a sparse image or volume are. A site is a batch index and a place.
+// A feature row [C] belongs to each site; everywhere else the image is 0.
 //
 //   coordinates [n, 1+D], i32: (batch, h, w) in 2-D, (batch, t, h, w) in 3-D
 //   key         ((batch T + t) H + h) W + w, 64 bits
 //
-// Sites are kept in the order of their keys, and so are the rows of all features: then neighbours
-// along w are neighbours in memory (map.h lives on this). Users may give coordinates in any order;
-// in_key_order() and in_users_order() carry their rows over.
+// Sites are kept in the order of their keys, and so are the rows of all features, because then
+// neighbours along w are neighbours in memory (map.h depends on that). Users may give coordinates
+// in any order; in_key_order() and in_users_order() reorder their rows.
 #pragma once
 
 #include <array>
@@ -28,13 +28,13 @@ struct CONVSCOPE_API SiteGrid {
   std::int64_t batch = 1;
   std::array<std::int64_t, 3> extent = {1, 1, 1};
 
-  // An error unless all sizes are positive, fit into i32, and keys fit into 62 bits.
+  // Throws Error unless all sizes are positive, fit into i32, and keys fit into 62 bits.
   void check() const;
   std::string text() const;                        // "2x41x1600x1408": the batch, then the extents
   std::int64_t all_places() const;                 // batch T H W; throws what check() throws
   Shape dense_shape(std::int64_t channels) const;  // [N,C,(T,)H,W]
 
-  // The smallest grid from 0 on that holds all coordinates.
+  // Returns the smallest grid from 0 on that holds all coordinates.
   static SiteGrid around(const Tensor& coordinates);
 
   bool operator==(const SiteGrid&) const = default;
@@ -47,10 +47,10 @@ struct SitePlace {
 
 class CONVSCOPE_API SparseSites {
  public:
-  // Coordinates in any order. A site outside of the grid or a second one at the same place is an
-  // error that names the row. No sites are legal.
+  // Takes coordinates in any order. Throws Error, which names the row, for a site outside of the
+  // grid or a second one at the same place. The set may be empty.
   SparseSites(const Tensor& coordinates, const SiteGrid& grid);
-  // Keys in any order, several times or once: each place counts once.
+  // Takes keys in any order, with repetitions; each place counts once.
   SparseSites(std::vector<std::uint64_t> keys, const SiteGrid& grid);
 
   std::int64_t count() const { return static_cast<std::int64_t>(keys_.size()); }
@@ -64,11 +64,11 @@ class CONVSCOPE_API SparseSites {
   }
   std::size_t bytes() const;
 
-  // The keys as 64-bit numbers in the memory of a GPU, i32 [n,2]; copied when first asked for.
+  // Returns the keys as 64-bit numbers on a GPU, i32 [n,2]; copied at the first call.
   Tensor keys_on(Device device) const;
 
-  // Rows [n, ...] of the user's order in that of the keys, and back; the tensor itself where both
-  // orders are one. On the CPU.
+  // Reorders rows [n, ...] from the user's order to that of the keys, and back, on the CPU; returns
+  // the tensor itself where both orders are equal.
   Tensor in_key_order(const Tensor& rows) const { return reordered(rows, true); }
   Tensor in_users_order(const Tensor& rows) const { return reordered(rows, false); }
 
@@ -77,14 +77,14 @@ class CONVSCOPE_API SparseSites {
 
   SiteGrid grid_;
   std::vector<std::uint64_t> keys_;
-  std::vector<std::int32_t> users_row_;  // of each site; empty: its own number
+  std::vector<std::int32_t> users_row_;  // for each site; empty: the orders are equal
   mutable std::mutex on_device_;
-  mutable Tensor device_keys_;  // on the device that asked last
+  mutable Tensor device_keys_;  // on the last requested device
 };
 
 using SharedSites = std::shared_ptr<const SparseSites>;
 
-// "[1, 4, 0, 7]": a row of coordinates.
+// Returns "[1, 4, 0, 7]": a row of coordinates.
 CONVSCOPE_API std::string site_text(const SiteGrid& grid, const SitePlace& place);
 
 }  // namespace convscope

@@ -24,7 +24,7 @@ void check_operand(const char* name, const Variable& operand, const Shape& shape
                   ", got ", operand.value().str());
 }
 
-// One direction by the algorithm that the policy chooses for this very map.
+// Runs one direction by the algorithm that the policy chooses for this map.
 void run(const SparseConvProblem& problem, const SparseConvParams& params, Direction direction,
          const Operands& operands) {
   execute(select_algorithm(params.policy.of(direction), problem, direction, operands.device(),
@@ -32,7 +32,7 @@ void run(const SparseConvProblem& problem, const SparseConvParams& params, Direc
           problem, direction, operands);
 }
 
-// dw, in the type of the factors first where that is another one.
+// Computes dw, first in the operands' type if that is not f32.
 void sum_weight_gradient(const SparseConvProblem& problem, const SparseConvParams& params,
                          const SparseConvTensors& tensors, const GradientSink::Target& dw) {
   const bool rounded = problem.dtype != dw.tensor.dtype();
@@ -60,7 +60,7 @@ void backward(const SparseConvProblem& problem, const SparseConvParams& params,
   if (!out.wants(0)) return;
   Operands operands = sparse_conv_operands(Direction::backward_data, tensors);
   operands.out[0] = Tensor::empty(problem.x_shape(), problem.dtype, dy.device());
-  // Without outputs nothing flows back, and no card is asked.
+  // Without outputs there are no gradients, and no algorithm is called.
   run(problem, params, Direction::backward_data, operands);
   out.add(0, operands.out[0].values.to(dy.dtype()));
 }

@@ -2,24 +2,24 @@
 // sparse_conv.h: the sparse convolution as a differentiable operation and as layers.
 //
 //   y[i,k] = b[k] + sum over taps t that have a neighbour j(i,t), and c < C, of
-//            w[k,c,t] x[j(i,t),c];   problem.h says the gradients, map.h who is a neighbour
+//            w[k,c,t] x[j(i,t),c];   problem.h has the gradients, map.h the neighbours
 //
 // Operation   x [n,C] (rows in the order of the sites' keys), w [K,C,(T,)R,S], b [K] or undefined,
 //             y [m,K]; f32, or f64 (on the CPU, by the reference). dx is assigned, dw and db
-//             accumulate; only those asked for are computed. No sites are legal.
+//             accumulate; only requested ones are computed. A set of sites may be empty.
 // Layers      submanifold_conv     outputs at the sites of the inputs; sizes of the kernel are odd
 //             sparse_conv          outputs where the kernel meets a site; stride makes them fewer
-//             sparse_inverse_conv  from there back to the sites before the strided step that
-//                                  `undo` names (a sparse_conv or a pool), with its kernel
+//             sparse_inverse_conv  back to the sites before the strided step named by `undo` (a
+//                                  sparse_conv or a pool), with its kernel
 // Parameters  out_channels  K, required
-//             kernel_size   places: one number, or one for each axis; required, but of the inverse
+//             kernel_size   places: one number, or one for each axis; required, except the inverse
 //             stride        sparse_conv only, default 2
 //             padding       sparse_conv only, default 0; a submanifold kernel is centred
-//             dilation      not of the inverse, default 1
-//             bias, init, algorithm   as of conv2d; the block `conv` does not speak of these layers
-//             undo          sparse_inverse_conv only: the layer whose step is undone; left out: the
+//             dilation      except the inverse, default 1
+//             bias, init, algorithm   as of conv2d; the block `conv` does not apply to these layers
+//             undo          sparse_inverse_conv only: the layer whose step is undone; default: the
 //                           last one that is not undone yet
-// Algorithms  chosen anew for each batch, because each has its own sites; `measure` times once for
+// Algorithms  chosen again for each batch, because each has its own sites; `measure` times once for
 //             all batches with about as many sites and pairs (bucket_text() in problem.h)
 // Precision   as of conv2d: tf32 and half precisions on CUDA only
 // Usage       Variable y = sparse_conv(x, w, b, SparseMap::submanifold(sites, {.size = {3,3,3}}));
@@ -41,10 +41,10 @@ namespace convscope {
 struct SparseConvParams {
   ComputePrecision precision = ComputePrecision::f32;
   AlgorithmPolicy policy = {};
-  std::string layer = {};  // whose it is, for errors
+  std::string layer = {};  // name in errors
 };
 
-// The problem of these tensors, checked; errors speak of x and w.
+// Returns the checked problem of these tensors; errors name x and w.
 CONVSCOPE_API SparseConvProblem sparse_conv_problem(const SharedMap& map, const Shape& x,
                                                     const Shape& w, ComputePrecision precision,
                                                     DType dtype = DType::f32);
@@ -65,13 +65,13 @@ struct SparseConvOptions {
 // Parameters: weight [K,C,(T,)R,S], bias [K].
 class CONVSCOPE_API SparseConv final : public RowLayer {
  public:
-  // `from`, `to`: levels before and behind it. The kernel of a strided one and of its inverse is
-  // that of the step between the two.
+  // Takes the levels before (`from`) and after (`to`) this layer. The kernel of a strided layer and
+  // of its inverse is that of the step between the two.
   SparseConv(const SparseConvOptions& options, SharedLevels levels, int from, int to,
              LayerContext& context);
   std::string kind() const override;
   Variable forward(const Variable& x) override;
-  // Shapes are those of the dense image that the rows stand for: [N,C,(T,)H,W].
+  // Returns the shape of the dense image that the rows stand for: [N,C,(T,)H,W].
   Shape output_shape(const Shape& input) const override;
   Variable weight() const override { return weight_; }
   std::unique_ptr<HeavyUse> heavy_use(const Shape& input) const override;

@@ -20,7 +20,7 @@ const char* layer_name_of(SparseKind kind) {
   return "";
 }
 
-// An odd kernel that is centred; an error otherwise.
+// Returns a centred kernel; throws Error unless its size is odd.
 SparseKernel centred_kernel(const Options& options, const SiteLevels& levels, int level) {
   const SparseKernel given = kernel_of(options, levels.rank(), "submanifold_conv");
   const auto none =
@@ -28,7 +28,7 @@ SparseKernel centred_kernel(const Options& options, const SiteLevels& levels, in
   return SparseMap::submanifold(none, given)->kernel();
 }
 
-// The level that the inverse leads back to.
+// Returns the level that the inverse leads back to.
 int level_to_undo(const Options& options, const RowsOfSites& rows) {
   constexpr const char* kName = "sparse_inverse_conv";
   std::vector<std::string> known, here;
@@ -180,7 +180,7 @@ Shape SparseConv::output_shape(const Shape& input) const {
 }
 
 std::unique_ptr<HeavyUse> SparseConv::heavy_use(const Shape& input) const {
-  output_shape(input);  // an error when it does not fit
+  output_shape(input);  // throws Error when it does not fit
   const SharedMap of_batch = map();
   return heavy_use_of(
       sparse_conv_problem(of_batch, {of_batch->in_sites()->count(), options_.in_channels},

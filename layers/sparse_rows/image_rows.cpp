@@ -51,7 +51,7 @@ void check_type(const char* operation, const Tensor& x) {
                   "expected x of type f32 or f64, got ", x.str());
 }
 
-// Which places hold something, by threads; a list of them in order.
+// Finds the occupied places with all threads; returns them as a list in order.
 template <class T>
 std::vector<std::uint64_t> keys_of(const Tensor& x, double background, double threshold) {
   const std::int64_t samples = x.dim(0), channels = x.dim(1);
@@ -64,7 +64,7 @@ std::vector<std::uint64_t> keys_of(const Tensor& x, double background, double th
       for (std::int64_t c = 0; c < channels; ++c) {
         const T* const plane = from + (n * channels + c) * places;
         for (std::int64_t p = 0; p < places; ++p) {
-          // Not "<=": a NaN is something.
+          // Not "<=": a NaN counts as occupied.
           if (!(std::abs(static_cast<double>(plane[p]) - background) <= threshold)) to[p] = 1;
         }
       }

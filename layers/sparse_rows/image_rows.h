@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // image_rows.h: from rows of sites to an image or volume and back.
 //
-// Shapes      to_dense: x [n,C] -> y [N,C,(T,)H,W], 0 where no site is
-//             to_sparse: x [N,C,(T,)H,W] -> y [n,C], the places that hold something: a site is
-//             where |x - background| > threshold in one channel at least
+// Shapes      to_dense: x [n,C] -> y [N,C,(T,)H,W], 0 where there is no site
+//             to_sparse: x [N,C,(T,)H,W] -> y [n,C], the occupied places: a site is where |x -
+//             background| > threshold in at least one channel
 // Parameters  of to_sparse: background, default 0; threshold, default 0. (Pixels of a data set are
 //             normalised, so the empty paper of MNIST is not 0: -0.4242)
-// Gradient    of to_sparse: dx is dy at the sites and 0 elsewhere; which places are sites has none
+// Gradient    of to_sparse: dx is dy at the sites and 0 elsewhere; the choice of sites has none
 // Usage       {type: to_sparse, threshold: 0.1}, layers on rows, {type: to_dense}
 #pragma once
 
@@ -19,10 +19,10 @@ namespace convscope {
 
 CONVSCOPE_API Variable image_of_rows(const Variable& x, const SparseSites& sites);
 CONVSCOPE_API Variable rows_of_image(const Variable& x, const SparseSites& sites);
-// The sites of an image [N,C,H,W] or a volume [N,C,T,H,W] on any device, f32 or f64.
+// Returns the sites of an image [N,C,H,W] or a volume [N,C,T,H,W] on any device, f32 or f64.
 CONVSCOPE_API SharedSites sites_of_image(const Tensor& x, double background = 0,
                                          double threshold = 0);
-// Sites of images of so many samples of a grid.
+// Returns the grid of images with these sizes.
 CONVSCOPE_API SiteGrid grid_of_image(const char* operation, const Shape& x);
 
 class CONVSCOPE_API ToDense final : public RowLayer {
@@ -50,8 +50,8 @@ class CONVSCOPE_API ToSparse final : public RowLayer {
   double background_, threshold_;
 };
 
-// Kernels. rows [n,C], image [N,C,...], one type of f32 or f64; at i32 [n,2]: the sample of each
-// site and its place in it, ((t H) + h) W + w. Nothing is written outside of the sites.
+// Kernels. rows [n,C], image [N,C,...], both f32 or both f64; at i32 [n,2]: the sample of each site
+// and its place in it, ((t H) + h) W + w. Only sites are written.
 extern CONVSCOPE_API KernelSlot<void(const Tensor& rows, const Tensor& at, const Tensor& image)>
     rows_to_image_kernel;
 extern CONVSCOPE_API KernelSlot<void(const Tensor& image, const Tensor& at, const Tensor& rows)>

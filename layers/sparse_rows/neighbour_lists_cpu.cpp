@@ -25,7 +25,7 @@ void for_lists(const NeighbourLists& lists, Index channels, const Body& body) {
   const auto* const begin = lists.begin.data<std::int32_t>();
   const auto* const at = lists.at.data<std::int32_t>();
   const ShortLoops here(2.0 * static_cast<double>((lists.at.dim(0) + lists.count()) * channels));
-  // Few long lists (of samples) are worth a thread each.
+  // If there are few long lists (of samples), each gets a thread.
   const Index rows = lists.count() < 256 ? 1 : kRows;
   parallel_for(lists.count(), rows, [&](Index from, Index end) {
     for (Index row = from; row < end; ++row) body(row, at + begin[row], at + begin[row + 1]);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// row_layers.cpp: what layers on rows of sites share while a network is built.
+// row_layers.cpp: code that layers on rows of sites share while a network is built.
 #include "layers/sparse_rows/row_layers.h"
 
 #include "layers/plan/plan_graph.h"
@@ -47,7 +47,7 @@ void check_rows(const char* operation, SiteLevels& levels, int level, const Tens
 
 namespace {
 
-// One number, or one for each axis; in 2-D the first of the three stays as it is.
+// Reads one number, or one for each axis; in 2-D the first of the three keeps its default.
 void read_axes(const Options& options, std::string_view name, int rank, const char* operation,
                std::array<std::int64_t, 3>& out) {
   if (!options.has(name)) return;

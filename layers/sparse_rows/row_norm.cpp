@@ -47,7 +47,7 @@ void check(const Tensor& x, const Tensor& weight, const Tensor& bias) {
                   weight.str(), " and ", bias.str());
 }
 
-// The gradients of weight and bias are added, that of x is assigned.
+// Adds the gradients of weight and bias, assigns that of x.
 void backward(const Tensor& dy, const Tensor& x, const Tensor& weight,
               const BatchNormStatistics& statistics, bool training, GradientSink& out) {
   const Tensor sum_dy = by_channel(x), sum_dy_x = by_channel(x);
@@ -101,7 +101,7 @@ Variable row_norm(const Variable& x, const Variable& weight, const Variable& bia
                                .inverse_deviation = by_channel(x.value())};
   if (x.value().numel() > 0) {
     row_moments_kernel.get(x.device())(x.value(), of_batch.mean, of_batch.variance);
-  } else {  // nobody reads these, but they are numbers
+  } else {  // not read, but must be finite
     of_batch.mean.zero();
     of_batch.variance.fill(1);
   }
@@ -117,7 +117,7 @@ Variable row_norm(const Variable& x, const Variable& weight, const Variable& bia
   CONVSCOPE_CHECK(mean.shape() == channels && variance.shape() == channels, kName,
                   "expected mean and variance [", x.dim(1), "], got ", mean.str(), " and ",
                   variance.str());
-  // Copies: the running ones move on in the next training step.
+  // Copies the running statistics, because the next training step updates them.
   BatchNormStatistics running{
       .mean = mean.dtype() == DType::f64 ? mean.clone() : mean.to(DType::f64),
       .variance = {},
@@ -148,7 +148,7 @@ Variable SparseBatchNorm::forward(const Variable& x) {
   }
   BatchNormStatistics batch;
   const Variable y = row_norm(x, weight_, bias_, options_.eps, &batch);
-  // Too few rows say nothing about the next batch.
+  // Too few rows have no meaningful variance for running statistics.
   if (x.dim(0) > 1) {
     batch_norm_move_running(batch.mean, batch.variance, static_cast<double>(x.dim(0)),
                             options_.momentum, running_mean_, running_var_);

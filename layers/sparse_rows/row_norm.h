@@ -3,7 +3,7 @@
 // the batch, then a learned scale and shift.
 //
 // Shapes      x [n,C] -> y, the same;  weight, bias, running_mean, running_var [C]
-// Formula     as of batch_norm2d.h, over the rows that are there: absent places count nowhere
+// Formula     as of batch_norm2d.h, over the existing rows: absent places do not count
 // Parameters  momentum  share of the newest batch, in [0,1], default 0.1
 //             eps       added to the variance, default 1e-5
 // Few rows    no rows: y is empty, no gradient, and the running statistics stay. One row while
@@ -21,10 +21,10 @@
 
 namespace convscope {
 
-// Training mode; `statistics` gets those of the batch when not null.
+// Normalises in training mode; `statistics`, if not null, receives those of the batch.
 CONVSCOPE_API Variable row_norm(const Variable& x, const Variable& weight, const Variable& bias,
                                 double eps, BatchNormStatistics* statistics = nullptr);
-// Eval mode: the given mean and variance [C].
+// Normalises in eval mode with the given mean and variance [C].
 CONVSCOPE_API Variable row_norm(const Variable& x, const Variable& weight, const Variable& bias,
                                 const Tensor& mean, const Tensor& variance, double eps);
 

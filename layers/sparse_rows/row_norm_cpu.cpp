@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// row_norm_cpu.cpp: sums over rows [n,C] for each channel, and what batch norm writes from them.
+// row_norm_cpu.cpp: sums over rows [n,C] for each channel, and the output of batch norm.
 //
-// Plan      A piece of some rows is read once; its sums stand in a row of doubles that stays in the
-//           first cache. Sums of the pieces are added in their order. All inner loops run along the
-//           channels, which lie side by side.
-// Read next batch_norm2d_cpu.cpp, where the numbers of a channel lie side by side
+// Plan      A piece of some rows is read once; its sums are a row of doubles that stays in L1. Sums
+//           of the pieces are added in their order. All inner loops run along the channels, which
+//           are contiguous.
+// Read next batch_norm2d_cpu.cpp, where the numbers of a channel are contiguous
 #include <algorithm>
 #include <array>
 #include <vector>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// row_norm_cuda.cu: sums over rows [n,C] for each channel, and what batch norm writes from them.
+// row_norm_cuda.cu: sums over rows [n,C] for each channel, and the output of batch norm.
 //
 // Plan      Neighbouring threads have neighbouring channels, so they load neighbours. Rows are cut
-//           into pieces (row_sums.h); a thread adds its channel over one piece and leaves the sums
-//           in memory, and a second launch adds the pieces in their order. No thread waits for
-//           another, and two runs give the same bits.
+//           into pieces (row_sums.h). A thread adds its channel over one piece and leaves the sums
+//           in memory; a second launch adds the pieces in their order. No thread waits for another,
+//           and two runs give the same bits.
 // Numerics  Sums are taken in double, the variance around the mean: as row_norm_cpu.cpp.
 // Read next row_norm_cpu.cpp: the same pieces, one after the other
 #include "framework/cuda/launch.cuh"
@@ -16,7 +16,7 @@ namespace {
 
 using Index = std::int64_t;
 
-// What is added for each element. Two sums at most.
+// The terms of each element: at most two sums.
 template <class T>
 struct Values {
   static constexpr int kSums = 1;

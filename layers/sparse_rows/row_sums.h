@@ -11,13 +11,14 @@
 
 namespace convscope {
 
-// sums[c] = sum over rows of x[i,c]; x f32 or f64, sums f64 [C], assigned. No rows give 0.
+// Assigns sums[c] = sum over rows of x[i,c]; x f32 or f64, sums f64 [C]. Without rows the sums are
+// 0.
 CONVSCOPE_API void row_sums(const Tensor& x, const Tensor& sums);
 
 extern CONVSCOPE_API KernelSlot<void(const Tensor& x, const Tensor& sums)> row_sums_kernel;
 
-// Rows are added in pieces, and the pieces in order. How they are cut depends on their number
-// alone, so results have the same bits with any number of threads.
+// Rows are added in pieces, and the pieces in order. The cuts depend only on the number of rows, so
+// results have the same bits with any number of threads.
 struct RowPieces {
   std::int64_t rows, size, count;
   explicit RowPieces(std::int64_t n)

@@ -17,7 +17,7 @@ void check_shape(const Shape& x, const SiteGrid& grid) {
                   " and at least one feature, got ", x);
 }
 
-// The whole number that a coordinate is.
+// Returns the coordinate as an integer; throws Error if it is none.
 std::int64_t whole(float value, std::int64_t sample, std::int64_t point) {
   const double v = static_cast<double>(value);
   CONVSCOPE_CHECK(v == std::floor(v) && std::abs(v) < 1e9, kName,

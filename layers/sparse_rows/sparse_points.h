@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparse_points.h: from lists of points, as data sets of points give them, to rows of sites.
+// sparse_points.h: from lists of points, the format of data sets of points, to rows of sites.
 //
 // Shapes      x [N,M,D+C] -> y [n,C]: each sample is a list of M points; a point is its place,
 //             (h,w) or (t,h,w), and C features. A row whose first number is -1 ends a list that is
 //             shorter. n: all points of the batch
 // Parameters  grid  sizes of the image or volume, [H,W] or [T,H,W]; default: that of the data set
-//             fill  true: every place of the grid is a site, with 0 where no point is. So the same
-//                   layers compute what a dense network would. Default false
-// Errors      a place that is no whole number, outside of the grid, or there twice
+//             fill  true: every place of the grid is a site, with 0 where there is no point. Then
+//                   the layers compute what a dense network would. Default false
+// Errors      a coordinate that is not an integer, outside of the grid, or a place listed twice
 // Usage       {type: sparse_points} as the first layer
 #pragma once
 
@@ -21,7 +21,7 @@ struct PointRows {
   SharedSites sites;
   Tensor rows;  // [n,C], in the order of the sites
 };
-// `grid`: of one sample. On the device of x.
+// Returns the rows and sites, on the device of x. `grid`: of one sample.
 CONVSCOPE_API PointRows rows_of_points(const Tensor& x, const SiteGrid& grid, bool fill = false);
 
 class CONVSCOPE_API SparsePoints final : public RowLayer {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparse_pool.cpp: pools over the sites that are there.
+// sparse_pool.cpp: pools over the existing sites.
 #include "layers/sparse_rows/sparse_pool.h"
 
 #include "layers/sparse_conv/levels.h"

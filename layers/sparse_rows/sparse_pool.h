@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparse_pool.h: pools over the sites that are there.
+// sparse_pool.h: pools over the existing sites.
 //
 // Shapes      sparse_max_pool, sparse_avg_pool: x [n,C] -> y [m,C], a row for each place of the
 //             coarse grid whose window meets a site; sparse_global_pool: x [n,C] -> y [N,C]
-// Formula     max: the largest of the sites in the window; mean: their sum divided by how many are
-//             there, not by the size of the window. A dense average pool with zeros in the empty
-//             places is another thing. A sample without sites gives 0 in a global pool
+// Formula     max: the largest of the sites in the window; mean: their sum divided by their number,
+//             not by the size of the window. (A dense average pool counts empty places as zeros.) A
+//             sample without sites gives 0 in a global pool
 // Parameters  kernel_size  places: one number or one for each axis, required
 //             stride       default: the kernel's size
 //             padding      default 0; dilation, default 1
-//             mode         of sparse_global_pool: max or avg, default avg
-// Gradient    max: to the site that was taken, the first of equal ones; mean: equal shares
-// Sites       a pool is a strided step as sparse_conv is: with the same kernel both lead to the
-//             same sites, and sparse_inverse_conv can undo it
+//             mode         sparse_global_pool only: max or avg, default avg
+// Gradient    max: to the chosen site, the first of equal ones; mean: equal shares
+// Sites       a pool is a strided step like sparse_conv: with the same kernel both lead to the same
+//             sites, and sparse_inverse_conv can undo it
 // Usage       {type: sparse_max_pool, kernel_size: 2}
 #pragma once
 
@@ -25,7 +25,7 @@ namespace convscope {
 
 enum class PoolMode { max, avg };
 
-// x [n,C] -> y [m,C] over the lists.
+// Pools x [n,C] -> y [m,C] over the lists.
 CONVSCOPE_API Variable pool_rows(const Variable& x, const PoolLists& lists, PoolMode mode);
 CONVSCOPE_API Variable sparse_pool(const Variable& x, const SparseMap& map, PoolMode mode);
 CONVSCOPE_API Variable sparse_global_pool(const Variable& x, const SparseSites& sites,

@@ -2,10 +2,11 @@
 // sparse_residual.cpp: the basic block of a ResNet on rows of sites.
 //
 // Formula     y = relu(body(x) + shortcut(x)); body: two 3x3(x3) convolutions with batch norm
-// Stride      1: both are submanifold. Else the first convolution is a strided step with padding 1,
-//             and the shortcut is the mean over the windows of the same step, then a convolution of
-//             size 1 and batch norm. Both ways lead to the same sites, which a strided convolution
-//             of size 1 would not; the mean in front is that of ResNet-D (arXiv 1812.01187)
+// Stride      1: both are submanifold. Otherwise the first convolution is a strided step with
+//             padding 1, and the shortcut is the mean over the windows of the same step, then a
+//             convolution of size 1 and batch norm. Both paths lead to the same sites, which a
+//             strided convolution of size 1 would not; the mean before it is that of ResNet-D
+//             (arXiv 1812.01187)
 #include "layers/activation.h"
 #include "layers/residual.h"
 #include "layers/sparse_conv/sparse_conv.h"

@@ -20,6 +20,7 @@ import check_paths
 import check_plugin_interface
 import check_simd_symbols
 import check_sizes
+import check_words
 import count_results
 import generate_tables
 
@@ -155,6 +156,72 @@ class Tree(unittest.TestCase):
         self.expect(generate_tables.problems(self.root), "README.md: its tables are not those")
         self.add("README.md", "no marks\n")
         self.expect(generate_tables.problems(self.root), "README.md: expected a table")
+
+    def words(self, path, text):
+        self.add(path, text)
+        return [f"{line}: {rule}: {message}" for line, rule, message in
+                check_words.findings(self.root, pathlib.Path(path))]
+
+    def test_words_names_each_rule(self):
+        fine = ("# Cards\n\nThe cost model has no room for `card` names. There is no halo, as in a graphics card.\n"
+                "The cache halves the time by a factor of two. It stands for a network's depth of the network.\n")
+        self.expect(self.words("layers/a.md", fine), "1: word: 'Cards'")
+        for text in ("A card is asked.", "The rooms of a layer.", "The law of the house.", "It is a heavy layer.",
+                     "Products of halves are exact.", "Two factors of products, packed.", "Sums stay in registers.",
+                     "The depth is cut.", "The copy engine writes.", "From the second cache.", "Each multiprocessor.",
+                     "It stands there.", "Codes lie in rows.", "A turned kernel.", "Weights that are out.",
+                     "The ceilings of auto.", "It is faster than the peer.", "Layout channels last.",
+                     "In the blocked layout.", "Bias and curve.", "It has another form here.", "Kernels of its own.",
+                     "Whoever runs it."):
+            self.expect(self.words("layers/a.md", text + "\n"), "1: word: ")
+        self.expect(self.words("layers/a.md", "sum over d < depth of x, of [taps, depth, 8]. Then w. Then it ends.\n"))
+        for text in ("That is no number.", "It runs on f32 alone.", "It starts anew.", "The files beside it.",
+                     "A layer in front of it.", "The layer behind it.", "Waits as long as it runs.",
+                     "And that is what it says.", "Here it gives a kind of"):
+            self.expect(self.words("layers/a.md", text + "\n"), "1: german: ")
+        for text in ("Of two layers one wins.", "Who calls it waits.", "As what it runs is said.",
+                     "What it reads is copied.", "With its data it ends."):
+            self.expect(self.words("layers/a.md", text + "\n"), "1: opening: ")
+            self.expect(self.words("layers/a.cpp", SPDX + f"// a.cpp: good. {text}\n"), "2: opening: ")
+        for text in ("Since then it is fast.", "Both were mended.", "It is 2 ms; before, it took 3."):
+            self.expect(self.words("layers/a.md", text + "\n"), "1: history: ")
+            self.expect([found for found in self.words("CHANGELOG.md", text + "\n") if "history" in found])
+        self.expect(self.words("layers/a.md", "word " * 35 + "end.\n"), "1: long: a sentence of 36")
+        self.expect(self.words("layers/a.md", ("word " * 20 + "end. backward_data takes ") * 3 + "it.\n"))
+        self.expect(self.words("layers/a.md", "word " * 20 + "by A. Nam et al. as ... and " + "word " * 20 + "end.\n"),
+                    "1: long: ")
+        self.expect(self.words("layers/a.md", "```\n" + "word " * 99 + "\n```\n\n| " + "word " * 99 + "|\n"))
+        self.expect(self.words("layers/a.py", '"""Text.\n\n' + "word\n" * 36 + '"""\n# a card\nx = "# card"\n'),
+                    "3: long: ", "40: word: 'card'")
+        self.expect(self.words("a.sh", "#!/bin/sh\n# the cards\necho card\n"), "2: word: 'cards'")
+        self.expect(self.words("README.md", "line\n\n" * 61), "121: readme: ")
+
+    def test_words_knows_the_form_of_the_changelog(self):
+        good = "# Changes\n\n## [Unreleased]\n\n## [0.1.0] - 2026-11-28\n\n### Added\n\n- A line.\n"
+        self.expect(self.words("CHANGELOG.md", good))
+        self.expect(self.words("CHANGELOG.md", good.replace("## [Unreleased]\n\n", "")), "first section")
+        self.expect(self.words("CHANGELOG.md", good.replace("Added", "News")), "'News': expected one of")
+        self.expect(self.words("CHANGELOG.md", good.replace("### Added\n", "")), "an entry without a heading")
+        self.expect(self.words("CHANGELOG.md", good.replace("- 2026-11-28", "(soon)")), "expected [Unreleased]")
+        self.expect(self.words("CHANGELOG.md", good + "- A line.\n" * 60), "lines, at most 60")
+
+    def test_words_wants_verbs_in_public_headers(self):
+        body = ("\n// {}\nCONVSCOPE_API int f(int a);\n\n// The names.\nstruct Names {{\n  int a;  // the label\n"
+                "  // {}\n  int g() const {{ return a; }}\n\n private:\n  // the rest\n  int h();\n}};\n")
+        self.expect(self.words("optim/a.h", header("a.h", body.format("Returns it.", "Reads a."))))
+        self.expect(self.words("optim/a.h", header("a.h", body.format("The sum.", "Rows of a."))),
+                    "5: docstring: 'The sum.'", "11: docstring: 'Rows of a.'")
+
+    def test_words_counts_may_only_fall(self):
+        self.add("layers/a.md", "A card.\n")
+        self.expect(check_words.problems(self.root), "layers/a.md:1: word: ", "layers: 1 findings of 'word'")
+        (self.root / "tests/repo").mkdir(parents=True)
+        check_words.write_baseline(self.root)
+        self.expect(check_words.problems(self.root))
+        self.add("layers/a.md", "An algorithm.\n")
+        self.expect(check_words.problems(self.root), "--write-baseline")
+        self.add("layers/a.md", "A card of halves.\n")
+        self.assertEqual(len(check_words.problems(self.root)), 3)
 
     def test_headers_names_what_is_missing(self):
         self.add("framework/a.h", "#pragma once\n")

@@ -22,10 +22,10 @@
 //            groups; with and without a mask
 // Cost       FLOPs = 2 N K P Q (C/G) R S, and 8 for each sample; workspace = one column; bound by
 //            one scalar sum
-// Numerics   a sample is made in double and rounded once: half an eps. A sum of C/G R S terms one
-//            after the other errs by 8 eps up to 160 terms (framework/simd/sum_chain.h), beyond
-//            like the root of their number. So error_growth is 9, of one chain. Same bits on each
-//            run
+// Numerics   A sample is computed in double and rounded once: half an eps. A sequential sum of C/G
+//            R S terms has an error of 8 eps up to 160 terms (framework/simd/sum_chain.h), and one
+//            that grows with the square root of their number beyond. So error_growth is 9, of one
+//            chain. Same bits on each run.
 // Backward   the column's gradient g = sum over k of w[k] dy[k] goes to the four corners of dx.
 //            With a_i = sum over c of g x[corner i]: dmask = sum of weight_i a_i; the gradients of
 //            v and u are the same sum with the derivatives of the weights. dw += dy column.
@@ -168,7 +168,7 @@ const DeformConv2dAlgorithm kCard{
       if (z.dtype == DType::f32) return {};
       return Support::no(cat("expects elements of type f32, got ", name_of(z.dtype)));
     },
-    // A sum waits for its last addition: 2 FLOPs in 4 cycles, where a core can do 32 in each.
+    // A sum waits for its last addition: 2 FLOPs in 4 cycles, where a core can execute 32 in each.
     .cost = [](const Problem& z, Direction) -> Cost {
       return {.flops = z.nominal_flops(), .bytes = z.nominal_bytes(), .peak_share = 1.0 / 64};
     },

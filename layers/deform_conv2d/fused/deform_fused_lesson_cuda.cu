@@ -8,9 +8,9 @@
 //              for each channel c and tap t:
 //                place = (p,q) + t + offset[t]                      # four corners, four weights
 //                y += w[k,c,t] * mask[t] * (sum over the corners of weight * x)
-// Plan       Neighbours in a warp are neighbours in the image: their places lie near each other,
+// Plan       Neighbours in a warp are neighbours in the image, so their places are near each other
 //            and the caches serve most reads. The K/G kernels of a pixel sample the same column,
-//            each in a thread of its own: what im2col stores is computed K/G times here.
+//            each in its own thread: im2col stores the column, this file computes it K/G times.
 //              doffset, dmask   a thread for each tap of each pixel, all channels of its group
 //              dx               a thread for each number adds up the taps that read its pixel:
 //                               lists say which (pixel_readers.cuh), image by image
@@ -21,11 +21,11 @@
 //            padding, number of groups and of offset groups; planes below 2^30; for dw sums of up
 //            to 2^20 products
 // Cost       FLOPs = 2 N K P Q (C/G) R S, and some 30 for each of as many samples; dx: four times
-//            the FLOPs, for a column's gradient is computed anew for each corner; workspace = the
-//            lists of one image; bound by the arithmetic of places and by loads from the caches
-// Numerics   sums in f32, one term after the other; same bits on each run. A scatter to dx, a
-//            column's gradient added to its four corners by atomicAdd, would sum in an order left
-//            to chance: other bits on each run.
+//            the FLOPs, because a column's gradient is computed again for each corner; workspace =
+//            the lists of one image; bound by the arithmetic of places and by loads from the caches
+// Numerics   sums in f32, one term after the other; same bits on each run. A scatter to dx, which
+//            adds a column's gradient to its four corners by atomicAdd, would sum in a random
+//            order: other bits on each run.
 // Backward   The column's gradient is g = sum over k of w[k] dy[k]. With a_i = sum over c of
 //            g x[corner i]: dmask = sum of weight_i a_i; the gradients of v and u are the same sum
 //            with the derivatives of the weights. dx, doffset, dmask assigned, each only if asked
@@ -60,7 +60,7 @@ struct Arrays {
   __device__ const T* plane(const DeviceSizes& z, Index n, int c) const {
     return x + (n * z.c + c) * z.plane;
   }
-  // How y[k] changes with the column of channel c, and dy with it: sum over k of w[k] dy[k].
+  // Returns the gradient of channel c's column at tap t of pixel i: sum over k of w[k] dy[k].
   __device__ float column_gradient(const DeviceSizes& z, Index n, int c, int t, int i) const {
     const int g = c / z.c_group();
     float sum = 0;
@@ -89,7 +89,7 @@ __global__ void forward_kernel(DeviceSizes z, Arrays<T> in, const T* b, T* y) {
   }
 }
 
-// A thread for each tap of each pixel; null: not asked for.
+// Computes the gradients of places and mask, a thread for each tap of each pixel; null: not needed.
 template <class T>
 __global__ void places_kernel(DeviceSizes z, Arrays<T> in, T* doffset, T* dmask) {
   const Index taps = Index{z.offset_groups} * z.taps;
@@ -119,7 +119,7 @@ __global__ void places_kernel(DeviceSizes z, Arrays<T> in, T* doffset, T* dmask)
   }
 }
 
-// A thread for each number of dx of image n: what reads its pixel.
+// Computes dx of image n, a thread for each number: the sum over its pixel's readers.
 template <class T>
 __global__ void data_kernel(DeviceSizes z, Arrays<T> in, PixelReaders readers, Index n, T* dx) {
   for (Index at = global_thread(); at < Index{z.c} * z.plane; at += global_threads()) {
@@ -207,7 +207,7 @@ const DeformConv2dAlgorithm kCard{
     .idea = "lesson: a thread for each number; it samples as it multiplies",
     .paper = "Dai et al. 2017, arXiv 1703.06211; Zhu et al. 2019, arXiv 1811.11168",
     .supports = supports,
-    // A sample for each FMA: a place, four loads, eight operations.
+    // Each FMA has a sample: a place, four loads, eight operations.
     .cost = [](const Problem& z, Direction) -> Cost {
       return {.flops = z.nominal_flops(), .bytes = z.nominal_bytes(), .peak_share = 0.01};
     },

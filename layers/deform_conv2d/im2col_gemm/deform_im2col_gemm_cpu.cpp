@@ -17,12 +17,12 @@
 // Cost       FLOPs = 2 N K P Q (C/G) R S; bytes = the tensors, and the columns, written and read
 //            once in each direction; workspace = columns of one image and group, R S times as large
 //            as its x; bound by the samples, which are made one at a time
-// Numerics   samples in double, rounded once: half an eps. Sums as in gemm(), in chains of 160
-//            terms: 8 eps (framework/simd/sum_chain.h). So error_growth is 9. In dx each term is a
-//            sum of gemm() and is rounded once more; doffset and dmask are summed in double. Only
-//            dx is not cut into chains: where more than 160 points meet in one pixel, its error
-//            grows like the root of their number. Same bits on each run and with any number of
-//            threads
+// Numerics   Samples are computed in double and rounded once: half an eps. Sums are those of
+//            gemm(), in chains of 160 terms: 8 eps (framework/simd/sum_chain.h). So error_growth is
+//            9. In dx each term is a sum of gemm() and is rounded once more; doffset and dmask are
+//            summed in double. dx is not cut into chains: where more than 160 points meet in one
+//            pixel, its error grows with the square root of their number. Same bits on each run and
+//            with any number of threads.
 // Backward   dx, doffset, dmask assigned; dw assigned or added to
 // Choices    none
 // Source     J. Dai et al. 2017: arXiv 1703.06211, whose code has this form
@@ -91,7 +91,7 @@ void forward(const DeformConv2dForwardArgs& args) {
   }
 }
 
-// What the columns' gradient gives to dx: a thread owns a channel.
+// Scatters the columns' gradient to dx: a thread owns a channel.
 void scatter(const DeformConv2dBackwardDataArgs& args, Index n, Index g, const float* columns) {
   const Problem& z = args.problem;
   parallel_for(z.c_per_group(), 1, [&](Index in_group, Index) {
@@ -113,7 +113,9 @@ void scatter(const DeformConv2dBackwardDataArgs& args, Index n, Index g, const f
   });
 }
 
-// What it gives to places and masks: a thread owns a tap. The first weight group assigns.
+// Sums the columns' gradient for places and masks: a thread owns a tap. The first weight group
+// assigns.
+// assigns.
 void sum_places(const DeformConv2dBackwardDataArgs& args, Index n, Index g, const float* columns) {
   const Problem& z = args.problem;
   const Index first = g * z.c_per_group(), last = first + z.c_per_group() - 1;
@@ -195,7 +197,7 @@ const DeformConv2dAlgorithm kCard{
       if (z.dtype == DType::f32) return {};
       return Support::no(cat("expects elements of type f32, got ", name_of(z.dtype)));
     },
-    // A sample, made for one channel alone, takes some 30 cycles; backwards twice that.
+    // A sample for a single channel takes about 30 cycles; backwards twice that.
     .cost = [](const Problem& z, Direction direction) -> Cost {
       const double samples =
           z.nominal_flops() / 2 / static_cast<double>(z.k_per_group());  // all channels

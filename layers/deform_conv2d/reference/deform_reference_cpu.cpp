@@ -7,18 +7,18 @@
 // Textbook   for n, p, q, c, r, s:
 //              value = mask[n][j][p][q] * sample(x[n][c], v, u)     # four pixels around (v,u)
 //              for k: y[n][k][p][q] += w[k][c][r][s] * value
-// Plan       the loops stand in deform_loops.h. Threads share out rows of y, images, or channels.
+// Plan       the loops are in deform_loops.h. Threads share out rows of y, images, or channels.
 // Shapes     x [N,C,H,W], w [K,C/G,R,S], offset [N,2 O R S,P,Q], mask [N,O R S,P,Q], y [N,K,P,Q],
 //            row-major, f32 or f64; sums in f64
 // Supports   f32 and f64 in [N,C,H,W]; every stride, dilation, padding, number of groups and of
 //            offset groups; with and without a mask
 // Cost       FLOPs = 2 N K P Q (C/G) R S and about 20 for each sample; no workspace, but dx and the
-//            gradients of the places of an image stand in double; bound by scalar arithmetic
-// Numerics   v and u are rounded to the type of the offsets, all else is double: wrong by half a
-//            unit in the last place; same bits on each run; no exactness on integers is promised,
-//            because places may lie between pixels
+//            gradients of the places of an image are held in double; bound by scalar arithmetic
+// Numerics   v and u are rounded to the type of the offsets; the rest is double, so the error is
+//            half a unit in the last place. Same bits on each run. Integer inputs need not give
+//            exact results, because places may be between pixels.
 // Backward   dx scatters to the four corners. The gradient of (v,u) takes the derivatives of their
-//            weights; where v or u is an integer that is the derivative on the side of larger v, u.
+//            weights; where v or u is an integer, it is the derivative on the side of larger v, u.
 //            dx, doffset, dmask are assigned; dw is assigned or added to.
 // Choices    none
 // Source     J. Dai et al. 2017: Deformable Convolutional Networks, arXiv 1703.06211

@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparse_implicit_gemm_lesson_cpu.cpp: the lesson of sparse convolution: stay at an output site,
-// ask the map for its neighbours, and add what each of them gives.
+// sparse_implicit_gemm_lesson_cpu.cpp: the lesson of sparse convolution: for each output site, ask
+// the map for its neighbours, and add the product of each one.
 //
 // Formula    y[i,k] = b[k] + sum over taps t with a neighbour j(i,t), and c < C, of
 //                w[k,c,t] x[j(i,t),c]   (problem.h)
 // Textbook   for each output site i:
 //              y[i] = b
 //              for each tap t: j = neighbour(t, i); if there is one: y[i] += x[j] w[t]
-//            It is a matrix product whose left matrix is never written: row i would be all
-//            neighbours' rows side by side, with zeros for those that are not there.
-// Plan       one output site at a time, so nothing is scattered and nothing is added twice. dx is
-//            the same sum, seen from the inputs. dw goes over the pairs of each tap.
+//            It is a matrix product whose left matrix is never written: row i would be the rows of
+//            all neighbours next to each other, with zeros for those that are missing.
+// Plan       one output site at a time, so no number has two writers. dx is the same sum, seen from
+//            the inputs. dw sums over the pairs of each tap.
 // Shapes     x [n,C], w [K,C,taps], y [m,K], row-major, f32, sums in f32
 // Supports   f32; every map
 // Cost       FLOPs = 2 C K for each pair of neighbours; no workspace; bound by scalar additions
 //            and by w, which is read in steps of `taps`
-// Numerics   one chain of additions for each number: its error grows like the root of its length;
-//            exact on integers below 2^24
+// Numerics   one chain of additions for each number: its error grows with the square root of its
+//            length; exact on integers below 2^24
 // Backward   dx: the table by input; dw: assigned or added to
 // Choices    none
 // Source     B. Graham et al. 2018, arXiv 1711.10275; C. Choy et al. 2019, arXiv 1904.08755
 // Read next  sparse_implicit_gemm_cpu.cpp: eight sites at a time in register tiles;
-//            sparse_native_cpu.cpp: stay at a tap instead
+//            sparse_native_cpu.cpp: loops over taps instead
 #include "layers/sparse_conv/algorithm.h"
 
 namespace convscope {
@@ -79,7 +79,7 @@ const SparseConvAlgorithm kCard{
       if (z.dtype == DType::f32) return {};
       return Support::no(cat("expects elements of type f32, got ", name_of(z.dtype)));
     },
-    // Two FLOPs in some 2 cycles, where a core can do 32 or more in each.
+    // Two FLOPs in about 2 cycles, where a core can do 32 or more in each.
     .cost = [](const Problem& z, Direction) -> Cost {
       return {.flops = z.nominal_flops(), .bytes = z.nominal_bytes(), .peak_share = 1.0 / 64};
     },

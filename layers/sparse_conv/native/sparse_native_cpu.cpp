@@ -9,23 +9,22 @@
 //              rows = x[j]                 # gather  [pairs, C]
 //              products = rows w[t]        # GEMM    [pairs, K] = [pairs, C] [C, K]
 //              y[i] += products            # scatter
-// Plan       one tap at a time, all its pairs at once. The list comes out of the map's table; a
+// Plan       one tap at a time, all its pairs at once. The list comes from the map's table; a
 //            thread owns a chunk of sites. The product is gemm().
 // Shapes     x [n,C], w [K,C,taps], y [m,K], row-major, f32; w prepared as [taps, C, K]
 // Supports   f32; every map
-// Cost       FLOPs = 2 C K for each pair of neighbours, nothing is wasted; bytes = for each pair a
-//            row of x and one of the product written and read, and a row of y read and written;
-//            workspace = rows and products of the longest list; bound by memory at few channels
+// Cost       FLOPs = 2 C K for each pair of neighbours, none wasted; bytes = for each pair a row of
+//            x and one of the product written and read, and a row of y read and written; workspace
+//            = rows and products of the longest list; bound by memory at few channels
 // Numerics   sums of a tap as in gemm(), then one addition for each tap: with up to 125 taps less
-//            than one chain more (framework/simd/sum_chain.h), so error_growth is 9. Taps are added
-//            in their order, and an output is in a list once: same bits on each run and with any
-//            number of threads. Exact on integers below 2^24
-// Backward   dx: the same from inputs to outputs. dw[t] = (rows of dy)^T (rows of x), one product
+//            than one additional chain (framework/simd/sum_chain.h), so error_growth is 9. Taps are
+//            added in their order, and an output occurs in a list once: same bits on each run and
+//            with any number of threads. Exact on integers below 2^24
 //            for each tap; assigned or added to
 // Choices    none
 // Source     B. Graham et al. 2018, arXiv 1711.10275; Y. Yan et al. 2018 (SECOND, spconv),
 //            Sensors 18(10) 3337
-// Read next  sparse_implicit_gemm_cpu.cpp, which stays at the outputs and copies nothing
+// Read next  sparse_implicit_gemm_cpu.cpp, which loops over the outputs and copies nothing
 #include <cstring>
 
 #include "framework/ops/gemm/gemm.h"
@@ -39,7 +38,7 @@ using Index = std::int64_t;
 using Problem = SparseConvProblem;
 constexpr Index kSitesOfChunk = 4096;
 
-// The longest list of a tap.
+// Returns the length of the longest list of a tap.
 Index longest(const Problem& z) {
   Index out = 0;
   for (Index tap = 0; tap < z.taps(); ++tap) out = std::max(out, z.map->pairs(tap));
@@ -104,7 +103,7 @@ void gather(const float* from, const std::int32_t* sites, Index count, Index wid
   });
 }
 
-// Each site is in the list once, so no two threads meet.
+// Adds the rows to their sites. Each site is in the list once, so threads write different rows.
 void scatter(const float* from, const std::int32_t* sites, Index count, Index width, float* to) {
   parallel_for(count, 1024, [&](Index begin, Index end) {
     for (Index i = begin; i < end; ++i) {
@@ -177,8 +176,8 @@ const SparseConvAlgorithm kCard{
       if (z.dtype == DType::f32) return {};
       return Support::no(cat("expects elements of type f32, got ", name_of(z.dtype)));
     },
-    // Rows and products are written and read once for each pair, and sums read and written. Listing
-    // pairs takes some 8 cycles for each tap and site, and copies some for each row.
+    // Rows and products are written and read once for each pair, and sums are read and written.
+    // Listing pairs takes about 8 cycles for each tap and site, and copies take some for each row.
     .cost = [](const Problem& z, Direction direction) -> Cost {
       const double rows =
           static_cast<double>(direction == Direction::forward         ? 3 * z.c + 4 * z.k

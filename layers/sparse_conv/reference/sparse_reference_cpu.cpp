@@ -6,13 +6,13 @@
 //                w[k,c,t] x[j(i,t),c]   (problem.h)
 // Textbook   for i, k: y[i][k] = b[k]; for t, if j = neighbour(i, t) exists, for c:
 //              y[i][k] += w[k][c][t] * x[j][c]
-// Plan       each number of the result is one sum; threads share out sites (of dw: taps).
+// Plan       each number of the result is one sum; threads share out sites (for dw: taps).
 // Shapes     x [n,C], w [K,C,taps], y [m,K], row-major, f32 or f64; sums in f64
 // Supports   f32 and f64; every map
 // Cost       FLOPs = 2 C K for each pair of neighbours; no workspace; bound by scalar arithmetic
-// Numerics   sums in double, rounded once: wrong by half a unit in the last place; same bits on
+// Numerics   sums in double, rounded once: an error of half a unit in the last place; same bits on
 //            each run and with any number of threads; exact on integers below 2^24
-// Backward   dx looks from each input to the outputs that read it; dw sums over the pairs of a tap
+// Backward   dx loops over the outputs that read each input; dw sums over the pairs of a tap
 // Choices    none
 // Source     B. Graham et al. 2018, arXiv 1711.10275
 // Read next  sparse_implicit_gemm_lesson_cpu.cpp, the same with whole rows

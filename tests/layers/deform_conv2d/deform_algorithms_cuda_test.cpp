@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// deform_algorithms_cuda_test.cpp: every card of deformable convolution on CUDA beside the
-// reference: all directions and types; places outside and NaN; recorded and replayed; gradients
-// that nobody asks for; the same bits twice.
+// deform_algorithms_cuda_test.cpp: compares every algorithm of deformable convolution on CUDA with
+// the reference. Covers all directions and types; places outside and NaN; recording and replay;
+// gradients that are not needed; the same bits twice.
 #include <set>
 
 #include "layers/dispatch/execute.h"
@@ -36,7 +36,7 @@ Problem with(const Problem& problem, Factors factors) {
   return out;
 }
 
-// On the emulation a card of study takes a second for some ten million samples.
+// On the emulation an algorithm for study takes a second for some ten million samples.
 bool is_too_large(const Problem& z) {
   return is_emulated() && z.nominal_flops() > (is_sanitized() ? 1e5 : 1.2e7);
 }
@@ -56,8 +56,8 @@ void expect_same_bits_twice(const DeformConv2dAlgorithm& card, const Problem& z,
 
 class DeformOnCuda : public CudaTest, public ::testing::WithParamInterface<const char*> {};
 
-// All kinds of numbers in all types; on the emulation f32 sees every second of them and the other
-// types see one, in turn.
+// Tests all kinds of numbers in all types; on the emulation f32 takes every second kind, and each
+// other type one kind in turn.
 TEST_P(DeformOnCuda, EachCardAgreesWithTheReference) {
   const Problem problem = Problem::parse(GetParam());
   if (is_too_large(problem)) GTEST_SKIP() << "too large for the emulation";
@@ -113,7 +113,7 @@ const char* const kSmall[] = {"n=2,c=3,h=7,w=5,k=4,r=3,s=3,pad=1",
                               "n=2,c=8,h=6,w=8,k=8,r=3,s=3,pad=1,groups=8,offset_groups=8"};
 class SmallDeformOnCuda : public DeformOnCuda {};
 
-// Every fifth place is far outside, infinite or NaN: what they touch, and what they do not.
+// Every fifth place is far outside, infinite or NaN: tests which outputs these places affect.
 TEST_P(SmallDeformOnCuda, PlacesOutsideAndNaNAreThoseOfTheReference) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   const float far[] = {1e30f, -1e30f, 3e9f, -3e9f, kInfinity, -kInfinity, 1e19f, 60000.0f};
@@ -123,7 +123,7 @@ TEST_P(SmallDeformOnCuda, PlacesOutsideAndNaNAreThoseOfTheReference) {
       DeformConv2dTensors t = as_type(deform_tensors(z, Tier::bounded), DType::f32);
       float* const offset = t.offset.data<float>();
       for (std::int64_t i = 0; i < t.offset.numel(); i += 5) offset[i] = far[i / 5 % 8];
-      if (with_nan) {  // few: a number of dx is NaN when one of its readers is
+      if (with_nan) {  // few: a number of dx is NaN if one of its readers is
         const std::int64_t pixels = z.p() * z.q();
         const float nan = std::numeric_limits<float>::quiet_NaN();
         offset[pixels / 2 + 1] = nan;  // v of the first tap of the first image
@@ -199,7 +199,7 @@ TEST_P(SmallDeformOnCuda, GradientsThatNobodyAsksForChangeNoOther) {
   }
 }
 
-// The same bits as without a recording, and again on each replay.
+// The bits are those without a recording, and the same on each replay.
 TEST_P(SmallDeformOnCuda, EachCardCanBeRecordedAndReplayed) {
   for (const Factors& factors : kFactors) {
     const Problem z = with(Problem::parse(GetParam()), factors);
@@ -210,7 +210,7 @@ TEST_P(SmallDeformOnCuda, EachCardCanBeRecordedAndReplayed) {
         for (Operand& one : at.in) one = one.to(cuda());
         for (Operand& one : at.out) one = one.to(cuda());
         const Scratch<Problem> scratch(card, z, direction, cuda());
-        run_card(card, z, direction, at, scratch);  // also makes what is made once
+        run_card(card, z, direction, at, scratch);  // also makes data that is made once
         std::vector<Tensor> first;
         for (const Operand& one : at.out) {
           first.push_back(one.defined() ? one.values.to(Device{}).clone() : Tensor());
@@ -242,7 +242,7 @@ TEST_P(SmallDeformOnCuda, EachCardCanBeRecordedAndReplayed) {
 INSTANTIATE_TEST_SUITE_P(Deform, SmallDeformOnCuda, ::testing::ValuesIn(kSmall),
                          [](const auto& name) { return "problem" + std::to_string(name.index); });
 
-// So many weights that the sums of all images at once would not fit: they come in chunks.
+// The sums of all images with so many weights do not fit at once: they are computed in chunks.
 TEST_F(DeformOnCuda, SumsOfManyImagesAndWeightsAreAddedUp) {
   if (is_emulated() && is_sanitized()) GTEST_SKIP() << "too large for the sanitizers";
   const Problem z = Problem::parse("n=17,c=2048,h=1,w=1,k=2048");
@@ -275,7 +275,7 @@ TEST_F(DeformOnCuda, HasTheCardsOfItsFiles) {
   for (const auto& [name, card] : cards().entries()) names.insert(name);
   EXPECT_TRUE(names.contains("im2col_gemm"));
   EXPECT_TRUE(names.contains("fused_lesson"));
-  // A card whose bits differ between runs is for study: only by its name.
+  // An algorithm whose bits differ between runs is for study: it runs only by its name.
   for (const auto& [name, card] : cards().entries()) {
     EXPECT_TRUE(card.deterministic || !card.auto_ok) << name;
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// deform_algorithms_test.cpp: every card of deformable convolution beside the reference.
+// deform_algorithms_test.cpp: compares every algorithm of deformable convolution with the
+// reference.
 #include "framework/parallel.h"
 #include "framework/simd/cpu_isa.h"
 #include "tests/layers/deform_conv2d/deform_case.h"

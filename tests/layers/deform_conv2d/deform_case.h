@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// deform_case.h: the operands of a deformable convolution for tests, between guards, and what the
-// reference says of them. Operands are on the host; a card of another device gets copies there.
+// deform_case.h: the operands of a deformable convolution for tests, between guards, and the
+// results of the reference. Operands are on the host; an algorithm of another device gets copies
+// there.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -34,7 +35,8 @@ inline constexpr const char* kDeformProblems[] = {
     "n=7,c=32,h=6,w=5,k=17,r=3,s=3,pad=1",
 };
 
-// Products of three large numbers would leave the range of f16: there, of an eighth.
+// Returns numbers. Products of three large ones would exceed the range of f16: there they are
+// scaled by an eighth.
 inline Tensor deform_numbers(const Shape& shape, matrix::Tier tier, std::uint64_t stream,
                              DType dtype = DType::f32) {
   Tensor out = Tensor::empty(shape, DType::f32);
@@ -47,7 +49,7 @@ inline Tensor deform_numbers(const Shape& shape, matrix::Tier tier, std::uint64_
   return out.to(dtype);
 }
 
-// Offsets of a pixel and a half or so, some of them far outside.
+// Returns offsets of about a pixel and a half, some of them far outside.
 inline Tensor deform_offsets(const Shape& shape, std::uint64_t stream, DType dtype = DType::f32) {
   Tensor out = Tensor::empty(shape, DType::f32);
   Generator random(8, stream);
@@ -58,7 +60,7 @@ inline Tensor deform_offsets(const Shape& shape, std::uint64_t stream, DType dty
   return out.to(dtype);
 }
 
-// Of the problem's type.
+// Returns tensors of the problem's type.
 inline DeformConv2dTensors deform_tensors(const DeformConv2dProblem& z, matrix::Tier tier,
                                           bool bias = true) {
   DeformConv2dTensors t{.x = deform_numbers(z.x_shape(), tier, 1, z.dtype),
@@ -77,7 +79,7 @@ inline DeformConv2dTensors as_type(const DeformConv2dTensors& t, DType dtype) {
   return {to(t.x), to(t.w), to(t.offset), to(t.mask), to(t.b), to(t.dy)};
 }
 
-// The operands in the problem's layout, with outputs.
+// Returns the operands in the problem's layout, with outputs.
 inline Operands deform_operands(const DeformConv2dProblem& z, Direction direction,
                                 const DeformConv2dTensors& tensors, float before = NAN) {
   Operands out = deform_conv2d_operands(direction, tensors);
@@ -92,7 +94,7 @@ inline Operands deform_operands(const DeformConv2dProblem& z, Direction directio
   return out;
 }
 
-// Outputs as the problem speaks of them, row by row.
+// Returns the outputs in the problem's order, row by row.
 inline std::vector<Tensor> deform_outputs(const DeformConv2dProblem& z, Direction direction,
                                           const Operands& operands) {
   const OperandSpecs specs = z.operands(direction);
@@ -133,11 +135,11 @@ class GuardedTensor {
   Tensor values_;
 };
 
-// Calls the card in scratch memory that begins as NaN, between guards. Outputs that are undefined
-// are not asked for.
+// Runs the algorithm in scratch memory that begins as NaN, between guards. Outputs that are
+// undefined are not computed.
 inline void run_in_guarded_scratch(const DeformConv2dAlgorithm& card, const DeformConv2dProblem& z,
                                    Direction direction, const Operands& operands) {
-  // Whole lines: the system aligns no other sizes.
+  // Sizes are rounded up to cache lines, as aligned allocation requires.
   const auto block = [&](std::size_t bytes) {
     const auto floats = static_cast<std::int64_t>(ScratchArena::round_up(bytes) / sizeof(float));
     return std::make_unique<matrix::GuardedBlock>(operands.device(), DType::f32, nullptr, floats, 0,
@@ -156,7 +158,8 @@ inline void run_in_guarded_scratch(const DeformConv2dAlgorithm& card, const Defo
   EXPECT_EQ(prepared->damage(), nullptr) << "prepared weights of " << z.text();
 }
 
-// The same on the card's device. Elsewhere than on the CPU the operands stand between guards, too.
+// Does the same on the algorithm's device. Other devices than the CPU have operands between guards,
+// too.
 inline void run_guarded(const DeformConv2dAlgorithm& card, const DeformConv2dProblem& z,
                         Direction direction, const Operands& operands, std::int64_t shift = 0) {
   if (card.device == DeviceType::cpu) return run_in_guarded_scratch(card, z, direction, operands);
@@ -179,8 +182,8 @@ inline void run_guarded(const DeformConv2dAlgorithm& card, const DeformConv2dPro
   }
 }
 
-// What the reference makes of operands, and the largest of the sums over magnitudes. Numbers of the
-// half types are the operands of an f32 problem.
+// The reference's results for operands, and the largest of the sums over magnitudes. Operands of
+// half precision become those of an f32 problem.
 struct DeformExpected {
   DeformExpected(const DeformConv2dProblem& problem, Direction direction,
                  DeformConv2dTensors operands, bool add = false)
@@ -197,7 +200,7 @@ struct DeformExpected {
     for (std::size_t i = 0; i < right.size(); ++i) {
       largest.push_back(0);
       for (std::int64_t j = 0; j < right[i].numel(); ++j) {
-        largest[i] = std::max(largest[i], sizes.out[i].values.at(j));  // NaN: as it was
+        largest[i] = std::max(largest[i], sizes.out[i].values.at(j));  // NaN: unchanged
       }
     }
   }
@@ -208,8 +211,8 @@ struct DeformExpected {
   std::vector<double> largest;
 };
 
-// Compares a card with the reference in one direction; the bound is that of its card, of the sums
-// over magnitudes. NaN stands where the reference has it.
+// Compares an algorithm with the reference in one direction; the bound is its own, of the sums over
+// magnitudes. NaN must be where the reference has it.
 inline void expect_as_reference(const DeformConv2dAlgorithm& card, const DeformConv2dProblem& z,
                                 Direction direction, const DeformExpected& expected,
                                 std::int64_t shift = 0) {
@@ -251,7 +254,7 @@ inline void expect_as_reference(const DeformConv2dAlgorithm& card, const DeformC
   expect_as_reference(card, z, direction, expected);
 }
 
-// Some numbers of the mask are NaN or infinite. What they touch must be what they touch in the
+// Checks masks with some NaN or infinite numbers. These must affect the same outputs as in the
 // reference, also where the sample is outside: 0 times its mask.
 inline void expect_masks_of_no_number(const DeformConv2dAlgorithm& card,
                                       const DeformConv2dProblem& z) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // deform_conv2d_test.cpp: the deformable convolution as a differentiable operation: gradients
-// against differences, only those asked for, empty batches, and what it refuses.
+// against differences, only requested gradients, empty batches, and refused arguments.
 #include "layers/deform_conv2d/deform_conv2d.h"
 
 #include <gtest/gtest.h>
@@ -35,8 +35,8 @@ const Case kCases[] = {
     {"groups", {2, 4, 4, 4}, {6, 2, 2, 2}, {.conv = {.groups = 2}, .offset_groups = 4}, true},
 };
 
-// Whole pixels of -2 to 2, and a fraction between 0.2 and 0.8: a difference of 1e-5 crosses no
-// pixel, where the derivative jumps. Some samples lie outside of the image.
+// Integers of -2 to 2, plus a fraction between 0.2 and 0.8: a difference of 1e-5 crosses no pixel,
+// where the derivative jumps. Some samples are outside of the image.
 Tensor offsets(const Shape& shape, DType dtype) {
   const Tensor out = Tensor::empty(shape, DType::f32);
   Generator random(3, 5);
@@ -90,7 +90,7 @@ bool same_bits(const Tensor& a, const Tensor& b) {
          std::memcmp(a.raw_data(), b.raw_data(), static_cast<std::size_t>(a.size_bytes())) == 0;
 }
 
-// Each input alone: its gradient has the bits that it has among all, and nobody else gets one.
+// A single requested gradient has the bits that it has among all; no other one is computed.
 TEST(DeformConv2d, ComputesOnlyTheGradientsAskedFor) {
   for (const char* algorithm : {"fused", "im2col_gemm", "reference", "check:fused,reference"}) {
     SCOPED_TRACE(algorithm);
@@ -119,7 +119,7 @@ TEST(DeformConv2d, ComputesOnlyTheGradientsAskedFor) {
   }
 }
 
-// Twice the same sum is twice the number, without a rounding.
+// Adding the same sum twice doubles the number without a rounding.
 TEST(DeformConv2d, AddsToTheGradientsOfParameters) {
   const Case& one = kCases[0];
   const Inputs in = inputs(one, DType::f32);

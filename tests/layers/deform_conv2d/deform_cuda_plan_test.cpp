@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// deform_cuda_plan_test.cpp: the order of the sums of deform_fused_cuda.cu, and where its prepared
-// weights lie.
+// deform_cuda_plan_test.cpp: the order of the sums of deform_fused_cuda.cu, and the layout of its
+// prepared weights.
 #include "layers/deform_conv2d/fused/cuda/deform_cuda_plan.h"
 
 #include <gtest/gtest.h>
@@ -64,7 +64,7 @@ TEST(DeformCudaPlan, TheForwardSumTakesEachPieceOnce) {
   }
 }
 
-// What samplers rely on: the pieces of a unit belong to one tap and one run, side by side.
+// Samplers rely on it: the pieces of a unit belong to one tap and one run, and are contiguous.
 TEST(DeformCudaPlan, AUnitReadsOnePlace) {
   const Sizes s = sizes(72, 24, 3, 4);
   ASSERT_EQ(s.unit, 4);

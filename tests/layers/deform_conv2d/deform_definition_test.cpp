@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // deform_definition_test.cpp: the definition of deformable convolution: the gradients of the
-// reference are its derivatives, and places outside, at the border, infinite and NaN are what
-// problem.h says, for every card.
+// reference are its derivatives. Places outside, at the border, infinite and NaN obey problem.h for
+// every algorithm.
 #include "layers/dispatch/execute.h"
 #include "tests/layers/deform_conv2d/deform_case.h"
 #include "tests/support/expect_error.h"
@@ -28,7 +28,7 @@ Operands run_on(const DeformConv2dAlgorithm& card, const Problem& z, Direction d
 
 // ---- derivatives -------------------------------------------------------------------------------
 
-// sum of y dy: its derivatives are the gradients.
+// Returns the sum of y dy: its derivatives are the gradients.
 double loss(const Problem& z, const DeformConv2dTensors& t) {
   const Tensor y = run_on(cards().get("reference"), z, Direction::forward, t).out[0].values;
   double sum = 0;
@@ -36,8 +36,9 @@ double loss(const Problem& z, const DeformConv2dTensors& t) {
   return sum;
 }
 
-// Between two pixels the sum is linear in each of x, w, offset and mask by itself, so a central
-// difference has no error but that of rounding: a few eps of the sum over magnitudes, by the step.
+// Between two pixels the sum is linear in each of x, w, offset and mask separately. So a central
+// difference has only the error of rounding: a few eps of the sum over magnitudes, divided by the
+// step.
 void expect_derivative(const char* name, const Problem& z, DeformConv2dTensors t,
                        Tensor DeformConv2dTensors::*of, const Tensor& gradient, double size) {
   constexpr double kStep = 0x1p-6;
@@ -197,7 +198,8 @@ TEST_P(DeformOutside, PlacesGiveTheBiasAndNoGradient) {
   }
 }
 
-// What a NaN touches is NaN, what it does not touch is as without it; nothing else is read.
+// A NaN affects exactly the outputs that depend on it; the others are unchanged, and nothing else
+// is read.
 TEST_P(DeformOutside, ANanReachesWhatItTouchesAlone) {
   const Problem z = Problem::parse(GetParam());
   const std::int64_t pixels = z.p() * z.q();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// deform_full_size_cuda_test.cpp: every card of deformable convolution on CUDA on tensors of more
-// than 2^31 elements: x, y, or the offsets. Some elements of each output are compared with the
-// formula: the first, the last, those beside element 2^31, and others anywhere.
+// deform_full_size_cuda_test.cpp: every algorithm of deformable convolution on CUDA on tensors of
+// more than 2^31 elements: x, y, or the offsets. Some elements of each output are compared with the
+// formula: the first, the last, those next to element 2^31, and others anywhere.
 #include <gtest/gtest.h>
 
 #include "framework/parallel.h"
@@ -88,7 +88,7 @@ struct Formula {
     }
     return sum;
   }
-  // of: 0 doffset of v, 1 of u, 2 dmask, for one tap of one pixel.
+  // Computes the gradient `of` a place for one tap of one pixel: 0 doffset of v, 1 of u, 2 dmask.
   Sum place_gradient(Index n, Index t, Index pixel, int of) const {
     const Place at = place(n, t, pixel);
     Sum sum;
@@ -163,7 +163,7 @@ Samples samples_of_output(const Formula& formula, Direction direction, std::size
   return out;
 }
 
-// All cards on one problem; returns how many checks were made.
+// Checks all algorithms on one problem; returns how many checks were made.
 int check_samples(const Problem& z) {
   constexpr Index kBytes = sizeof(float);
   const Index places = z.offset_shape().numel() + (z.mask ? z.mask_shape().numel() : 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// deform_layer_cuda_test.cpp: the layer on `device cuda`: its steps are those of the CPU, dynamic
-// and planned; it learns, in each precision; and the slices of channels that it is made of.
+// deform_layer_cuda_test.cpp: the layer on `device cuda`. Its steps agree with those of the CPU,
+// dynamic and compiled; it learns, in each precision; slices of channels are tested, too.
 #include <gtest/gtest.h>
 
 #include "framework/ops/reduce.h"
@@ -37,7 +37,7 @@ struct Result {
   std::vector<Tensor> tensors;  // gradients, then an inference, on the CPU
 };
 
-// The second of two steps without an update between, then an inference.
+// Runs two steps without an update between, keeps the second, then runs an inference.
 Result run(const std::vector<LayerSpec>& specs, Device device, bool planned) {
   const auto model = network(specs, kImages, device);
   move_branches(*model);
@@ -98,7 +98,7 @@ TEST_F(DeformLayerOnCuda, PlannedStepsHaveTheSameBitsTwice) {
   }
 }
 
-// As on the CPU (deform_layer_test.cpp).
+// The same test as on the CPU (deform_layer_test.cpp).
 TEST_F(DeformLayerOnCuda, FitsABatchInThirtySteps) {
   const Shape input{8, 2, 8, 8};
   const std::vector<LayerSpec> specs =
@@ -119,7 +119,7 @@ TEST_F(DeformLayerOnCuda, FitsABatchInThirtySteps) {
   }
 }
 
-// Rounded factors give other numbers than f32, near to them; weights and gradients stay f32.
+// Rounded operands give other numbers than f32, close to them; weights and gradients stay f32.
 TEST_F(DeformLayerOnCuda, RoundsItsFactorsToThePrecision) {
   const Shape input{2, 16, 9, 8};
   const std::vector<LayerSpec> specs{deform("d", 8)};
@@ -140,14 +140,14 @@ TEST_F(DeformLayerOnCuda, RoundsItsFactorsToThePrecision) {
   const std::vector<Tensor> exact = step(ComputePrecision::f32);
   struct Case {
     ComputePrecision precision;
-    double unit;  // relative error of a rounded factor
+    double unit;  // relative error of a rounded operand
   };
   for (const Case& one :
        {Case{ComputePrecision::tf32, 0x1p-11}, Case{ComputePrecision::f16, 0x1p-11},
         Case{ComputePrecision::bf16, 0x1p-8}}) {
     const std::vector<Tensor> rounded = step(one.precision);
     EXPECT_FALSE(same_bits(rounded[0], exact[0])) << name_of(one.precision);
-    for (std::size_t i = 0; i < 3; ++i) {  // y, dw, db: that of the branch has kinks
+    for (std::size_t i = 0; i < 3; ++i) {  // y, dw, db: the gradient of the branch has kinks
       EXPECT_TRUE(near(rounded[i], exact[i], 40 * one.unit, 40 * one.unit))
           << name_of(one.precision) << ", " << i;
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// deform_layer_test.cpp: the layer: where it begins, that a planned step gives the bits of the
-// dynamic graph, that it learns, and what it refuses.
+// deform_layer_test.cpp: the layer: its initial state, a compiled step with the bits of the dynamic
+// graph, learning, and refused arguments.
 #include <gtest/gtest.h>
 
 #include "framework/ops/elementwise.h"
@@ -24,7 +24,7 @@ void expect_same_bits(const Tensor& a, const Tensor& b, const std::string& what)
       << what;
 }
 
-// Two steps of training and an inference.
+// Runs two steps of training and an inference.
 void expect_same_steps(const std::vector<LayerSpec>& specs, const Shape& input,
                        const char* in_text) {
   const auto planned = network(specs, input), dynamic = network(specs, input);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparse_algorithms_cuda_test.cpp: every card of sparse convolution on CUDA beside sums over pairs
-// that are searched by their coordinates: all directions and types, exact on integers, gradients
-// that are added up, the same bits twice, empty clouds; and the tables that they make of a map.
+// sparse_algorithms_cuda_test.cpp: compares every algorithm of sparse convolution on CUDA with sums
+// over pairs that are searched by their coordinates. Covers all directions and types, exact
+// integers, accumulated gradients, the same bits twice, empty clouds, and the tables made of a map.
 #include <algorithm>
 
 #include "layers/dispatch/select.h"
@@ -32,7 +32,8 @@ Problem with(const Problem& problem, Factors factors) {
   return out;
 }
 
-// The emulation takes seconds for large maps: there they see f32, and one of the others in turns.
+// The emulation takes seconds for large maps: there it tests f32, and one of the other types in
+// turn.
 bool left_out(const Problem& z, const Factors& factors) {
   constexpr std::int64_t kLarge = 10000;  // pairs
   if (!is_emulated() || z.map->pairs() < kLarge) return false;
@@ -162,8 +163,8 @@ TEST_P(SparseOnCuda, AddsToWeightGradientsAndNeedsNoBias) {
   }
 }
 
-// What a card says that it executes is at least what counts, in each type; lists of pairs execute
-// nothing else.
+// The FLOPs that an algorithm says it executes are at least the counted ones, in each type; lists
+// of pairs execute no more.
 TEST_P(SparseOnCuda, ExecutesWhatCounts) {
   const Problem problem = problem_of(GetParam());
   for (const Factors& factors : kFactors) {
@@ -178,7 +179,7 @@ TEST_P(SparseOnCuda, ExecutesWhatCounts) {
   }
 }
 
-// The map counts its pairs on the device; the host's table says the same.
+// The map counts its pairs on the device; the count equals that of the host's table.
 TEST_P(SparseOnCuda, MapsOfTheDeviceHaveThePairsOfTheHost) {
   const Problem z = problem_of(GetParam());
   const SparseConvAlgorithm& card = cards().get("implicit_gemm");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparse_algorithms_test.cpp: every card of sparse convolution beside sums over pairs that are
-// searched by their coordinates.
+// sparse_algorithms_test.cpp: compares every algorithm of sparse convolution with sums over pairs
+// that are searched by their coordinates.
 #include "framework/parallel.h"
 #include "framework/simd/cpu_isa.h"
 #include "tests/layers/sparse_conv/sparse_case.h"
@@ -146,7 +146,7 @@ TEST_P(SparseConv, NeedsNoBias) {
   }
 }
 
-// d/dv of sum(y dy) by differences in double, of some elements of x and w.
+// Compares d/dv of sum(y dy) with differences in double, for some elements of x and w.
 TEST_P(SparseConv, HasTheGradientsOfDifferences) {
   const Problem z = problem_of(GetParam(), DType::f64);
   const SparseConvTensors tensors = sparse_tensors(z, /*integers=*/false);
@@ -174,7 +174,7 @@ TEST_P(SparseConv, HasTheGradientsOfDifferences) {
   expect(sparse_result(card, z, Direction::backward_weight, tensors), &SparseConvTensors::w);
 }
 
-// The dispatch knows nothing of sites: a problem carries its map.
+// The dispatch has no code for sites: a problem carries its map.
 TEST_P(SparseConv, IsChosenCheckedAndExplained) {
   const Problem z = problem_of(GetParam());
   const SparseConvTensors tensors = sparse_tensors(z, /*integers=*/false);
@@ -218,7 +218,8 @@ TEST(SparseConvEmpty, IsLegalInEachDirection) {
   }
 }
 
-// A stride that is longer than its kernel may meet no site. Back from there comes the bias alone.
+// A stride that is longer than its kernel may meet no site. The inverse from there gives only the
+// bias.
 TEST(SparseConvEmpty, IsTheBiasWhereNoInputIs) {
   const SiteGrid grid{2, 1, {1, 4, 4}};
   const auto sites =

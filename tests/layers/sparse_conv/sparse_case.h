@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparse_case.h: random sites and rows for tests of sparse convolution, and the same convolution
-// on a dense array, computed from coordinates alone.
+// sparse_case.h: random sites and rows for tests of sparse convolution, and the same convolution on
+// a dense array, computed only from coordinates.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -44,7 +44,7 @@ inline std::vector<Place> places_of(const SparseSites& sites) {
   return out;
 }
 
-// A walk among the last places of each axis, for grids that are too large to try all places.
+// Walks along the last places of each axis, for grids that are too large to try all places.
 inline std::vector<Place> walked_places(const SiteGrid& grid, std::uint64_t seed) {
   Generator random(seed, 2);
   std::set<Place> out;
@@ -58,7 +58,7 @@ inline std::vector<Place> walked_places(const SiteGrid& grid, std::uint64_t seed
   return {out.rbegin(), out.rend()};
 }
 
-// Each place of the grid with a probability; at least one. In a random order.
+// Takes each place of the grid with a probability; at least one, in a random order.
 inline std::vector<Place> random_places(const SiteGrid& grid, double density, std::uint64_t seed) {
   Generator random(seed, 1);
   std::vector<Place> out;
@@ -119,7 +119,7 @@ inline const SparseCase kSparseCases[] = {
      {.size = {1, 5, 3}, .dilation = {1, 1, 2}},
      170,
      6},
-    // Tables that do not fit into shared memory beside the highest tiles of a GPU.
+    // Tables that do not fit into shared memory together with the highest tiles of a GPU.
     {"volume_seven", {3, 1, {4, 5, 6}}, 0.4, SparseKind::submanifold, {.size = {7, 7, 7}}, 3, 130},
     {"volume_five_dilated",
      {3, 1, {6, 5, 9}},
@@ -239,7 +239,7 @@ inline SparseConvProblem problem_of(const SparseCase& of, DType dtype = DType::f
   return out;
 }
 
-// Whole numbers from -4 to 4, or normal ones.
+// Returns integers from -4 to 4, or normal numbers.
 inline Tensor sparse_numbers(const Shape& shape, bool integers, std::uint64_t stream,
                              DType dtype = DType::f32) {
   Tensor out = Tensor::empty(shape, DType::f32);
@@ -257,7 +257,7 @@ inline SparseConvTensors sparse_tensors(const SparseConvProblem& z, bool integer
           .dy = sparse_numbers(z.y_shape(), integers, 4, z.dtype)};
 }
 
-// What a card makes of one direction.
+// Returns an algorithm's result for one direction.
 inline Tensor sparse_result(const SparseConvAlgorithm& card, const SparseConvProblem& z,
                             Direction direction, const SparseConvTensors& tensors) {
   Operands operands = sparse_conv_operands(direction, tensors);
@@ -266,8 +266,8 @@ inline Tensor sparse_result(const SparseConvAlgorithm& card, const SparseConvPro
   return operands.out[0].values;
 }
 
-// All pairs (output, input, tap) from coordinates alone: an output at o reads the input at
-// o stride - padding + t dilation.
+// A pair (output, input, tap) from coordinates: an output at o reads the input at o stride -
+// padding + t dilation.
 struct Pair {
   std::int64_t out, in, tap;
 };
@@ -298,7 +298,7 @@ inline std::vector<Pair> all_pairs(const SparseConvProblem& z) {
   return out;
 }
 
-// One direction from these pairs, in double; with `magnitudes` of |x|, |w| and |dy|.
+// Computes one direction from these pairs, in double; with `magnitudes` from |x|, |w| and |dy|.
 inline std::vector<double> from_pairs(const SparseConvProblem& z, Direction direction,
                                       const SparseConvTensors& t, bool magnitudes = false) {
   const auto values = [&](const Tensor& of) {

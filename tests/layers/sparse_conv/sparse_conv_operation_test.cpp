@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // sparse_conv_operation_test.cpp: the differentiable operation: against finite differences, against
-// the dense convolution at the sites, without sites, and what it refuses.
+// the dense convolution at the sites, without sites, and refused arguments.
 #include <gtest/gtest.h>
 
 #include "framework/autograd/gradcheck.h"
@@ -49,7 +49,7 @@ TEST(SparseConvOperation, GradientsAreFiniteDifferences) {
   }
 }
 
-// An image with the rows at the sites, convolved as a whole; both paths in f32 on small integers.
+// Convolves an image with the rows at the sites; both paths in f32 on small integers.
 TEST(SparseConvOperation, IsTheDenseConvolutionAtTheSitesForwardAndBackward) {
   const SiteGrid grid{2, 2, {1, 9, 8}};
   const SharedSites sites = some_sites(grid, 0.4);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparse_map_test.cpp: the map beside a search through all coordinates; output sites, memory,
-// reuse.
+// sparse_map_test.cpp: compares the map with a search through all coordinates; output sites,
+// memory, reuse.
 #include <algorithm>
 #include <tuple>
 
@@ -111,7 +111,7 @@ TEST(SparseMapMemory, IsThirtySixBytesForEachSiteOfACube) {
   }
 }
 
-// Sites that differ by 2^20 along each of two axes, by 2^40 in all, and their real neighbours.
+// The sites differ by 2^20 along each of two axes, by 2^40 in all, and have real neighbours.
 TEST(SparseMapMemory, HoldsGridsOfMoreThanThirtyTwoBits) {
   const std::int64_t far = std::int64_t{1} << 20;
   const SiteGrid grid{2, 3, {1, far + 2, far + 2}};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparse_measure_test.cpp: by what `measure` remembers a sparse convolution: buckets of sites and
-// of pairs of a site, so that new sites in each batch are measured once.
+// sparse_measure_test.cpp: the key by which `measure` remembers a sparse convolution: buckets of
+// sites and of pairs per site, so that new sites in each batch are measured once.
 #include <gtest/gtest.h>
 
 #include <charconv>
@@ -48,7 +48,7 @@ TEST(SparseBuckets, AreTheSameForOtherSitesOfTheSameKind) {
   }
 }
 
-// Each number of sites lies in the bucket that the text names; none is left out.
+// Each number of sites is in the bucket that the text names; none is left out.
 TEST(SparseBuckets, HoldTheirNumbers) {
   for (const std::int64_t sites : {1, 2, 3, 4, 7, 8, 1023, 1024, 1025, 2047, 2048}) {
     const std::string text = problem_of(shell(sites, 1)).bucket_text();
@@ -72,7 +72,7 @@ TEST(SparseBuckets, NoSitesHaveOneToo) {
             "submanifold,kernel=3x3x3,pad=1x1x1,sites=0,pairs_per_site=0,c=4,k=6");
 }
 
-// New sites in each batch: the first of a bucket is measured, the others know.
+// New sites in each batch: the first of a bucket is measured, the others reuse the result.
 TEST(SparseBuckets, MeasureOnceForEach) {
   const CacheFolder cache;
   forget_measured();
@@ -89,7 +89,7 @@ TEST(SparseBuckets, MeasureOnceForEach) {
   EXPECT_TRUE(measures(shell(3000, 1)));
   EXPECT_FALSE(measures(shell(3100, 2)));
   EXPECT_EQ(given_answers().size(), 3u);
-  forget_measured();  // what this process knows; the file stays
+  forget_measured();  // clears the memory of this process; the file stays
   EXPECT_FALSE(measures(shell(1700, 7)));
 }
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparse_sites_test.cpp: coordinates: what is refused, in which order sites stand, how large a grid
-// may be.
+// sparse_sites_test.cpp: coordinates: which are refused, the order of sites, the largest grid.
 #include <algorithm>
 
 #include "tests/layers/sparse_conv/sparse_case.h"

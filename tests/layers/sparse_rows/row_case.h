@@ -20,14 +20,14 @@ inline SharedSites no_sites(const SiteGrid& grid) {
   return std::make_shared<const SparseSites>(std::vector<std::uint64_t>(), grid);
 }
 
-// Every place of the grid.
+// Returns every place of the grid.
 inline SharedSites all_sites(const SiteGrid& grid) {
   std::vector<std::uint64_t> keys(static_cast<std::size_t>(grid.all_places()));
   std::iota(keys.begin(), keys.end(), std::uint64_t{0});
   return std::make_shared<const SparseSites>(std::move(keys), grid);
 }
 
-// The sites of two of three samples: the middle one is empty.
+// Returns the sites of two of three samples: the middle one is empty.
 inline SharedSites sites_with_a_gap(SiteGrid grid, double density) {
   grid.batch = 3;
   std::vector<std::uint64_t> keys;
@@ -38,7 +38,8 @@ inline SharedSites sites_with_a_gap(SiteGrid grid, double density) {
   return std::make_shared<const SparseSites>(std::move(keys), grid);
 }
 
-// Lists [N,M,rank+C] with the rows of `features` [n,C] at these sites; M fits the fullest sample.
+// Returns lists [N,M,rank+C] with the rows of `features` [n,C] at these sites; M fits the fullest
+// sample.
 inline Tensor points_of(const SparseSites& sites, const Tensor& features, std::int64_t more = 1) {
   const int rank = sites.grid().rank;
   const std::int64_t samples = sites.grid().batch, channels = features.dim(1);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// row_layers_cuda_test.cpp: pools, batch norm and the ways between rows and images on `device cuda`
-// give what the CPU gives; the convolution and whole networks do so once a card is there.
+// row_layers_cuda_test.cpp: pools, batch norm and the conversions between rows and images on
+// `device cuda` agree with the CPU; so do the convolution and whole networks, once they have an
+// algorithm.
 #include <gtest/gtest.h>
 
 #include "framework/ops/softmax_cross_entropy.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// row_layers_test.cpp: pools, batch norm, and the ways between rows and images: against dense
-// layers, finite differences, and without sites.
+// row_layers_test.cpp: pools, batch norm, and the conversions between rows and images: against
+// dense layers, finite differences, and without sites.
 #include <gtest/gtest.h>
 
 #include "framework/autograd/gradcheck.h"
@@ -35,7 +35,7 @@ TEST(SparsePool, GradientsAreFiniteDifferences) {
   }
 }
 
-// Of an image with a site in every place both pools are the dense ones.
+// On an image with a site in every place both pools equal the dense ones.
 TEST(SparsePool, OfFullImagesIsTheDensePool) {
   const SiteGrid grid{2, 2, {1, 7, 8}};
   const SharedSites sites = all_sites(grid);
@@ -72,7 +72,7 @@ TEST(SparsePool, TheMeanCountsTheSitesThatAreThere) {
   ASSERT_EQ(mean.shape(), (Shape{2, 1}));
   EXPECT_EQ(mean.at(0), -1);
   EXPECT_EQ(mean.at(1), 5);
-  // The largest of negative numbers is negative: empty places are no zeros.
+  // The largest of negative numbers is negative: empty places do not count as zeros.
   const Variable negative(Tensor::from({-2, -4, -5}, {3, 1}));
   EXPECT_EQ(sparse_pool(negative, *map, PoolMode::max).value().at(0), -2);
 }

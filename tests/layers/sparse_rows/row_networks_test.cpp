@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// row_networks_test.cpp: networks on rows of sites as a config builds them: how sites travel, what
-// dense networks of the same layers give, empty samples, and what is refused.
+// row_networks_test.cpp: networks on rows of sites as a config builds them: how sites travel,
+// equality with dense networks of the same layers, empty samples, and refusals.
 #include <gtest/gtest.h>
 
 #include "framework/ops/softmax_cross_entropy.h"
@@ -74,7 +74,7 @@ TEST(RowNetwork, ABackwardPassHoldsItsMapsWhenTheNextBatchHasBegun) {
   EXPECT_TRUE(same_bits(gradient(true), gradient(false)));
 }
 
-// With `fill` every place is a site: then submanifold and strided layers are dense ones.
+// With `fill` every place is a site: then submanifold and strided layers equal dense ones.
 TEST(RowNetwork, WithAllPlacesFilledItIsTheDenseNetwork) {
   const Integers plane = {9, 8};
   const auto rows = row_network(

@@ -10,15 +10,15 @@
 //            du = mask ((1-down) (a_1 - a_0) + down (a_3 - a_2))
 // Plan       for each image, part of the channels and strip of pixels:
 //              places of the strip; dy of the strip in blocks
-//              each block of channels: chunk by chunk g = dy w^T for all taps, in the first cache;
-//              then each number of g meets its four corners
+//              each block of channels: chunk by chunk g = dy w^T for all taps, in L1. Then each
+//              number of g is combined with its four corners
 //              each tap: the products a_i of the part's blocks, added in their order
 //            A thread takes whole images, if there are enough and what an image needs is small.
-//            Else threads share out the blocks and chunks of one or more images. dx of a block of
-//            an image belongs to one thread, so additions to it have one order.
-// Numerics   same bits on each run and with any number of threads: blocks and parts follow from the
-//            problem alone
-// Read next  deform_fused_simd.cpp, the way back; deform_backward_weight.cpp
+//            Otherwise threads share out the blocks and chunks of one or more images. dx of a block
+//            of an image belongs to one thread, so additions to it have one order.
+// Numerics   same bits on each run and with any number of threads: blocks and parts depend only on
+//            the problem
+// Read next  deform_fused_simd.cpp, the gradients through samples; deform_backward_weight.cpp
 #include "layers/deform_conv2d/fused/cpu/deform_backward.h"
 #include "layers/deform_conv2d/fused/cpu/deform_pass.h"
 #include "layers/dispatch/layout/block_copies_simd.h"
@@ -28,7 +28,7 @@ namespace {
 
 using Problem = DeformConv2dProblem;
 
-// Of an image that is computed.
+// Memory for one image that is computed.
 struct ImageMemory {
   ImageMemory(const Plan& plan, Pieces& pieces) {
     const Index chunks = ceil_div(plan.strip, plan.chunk);
@@ -98,7 +98,7 @@ class BackwardData {
     Index g, begin, end;  // blocks
     Index blocks() const { return end - begin; }
   };
-  // Of an image.
+  // A part of an image.
   struct Part : Channels {
     Part(const Channels& channels, Index image, const ImageMemory& own)
         : Channels(channels), n(image), memory(own) {}
@@ -110,7 +110,7 @@ class BackwardData {
   };
   bool wants_places() const { return doffset_ != nullptr || dmask_ != nullptr; }
   Index block_floats() const { return plan_.plane * kChannelBlock; }
-  // In x and dx in blocks.
+  // Offsets in x and dx in blocks.
   Index block_in_x(const Part& part, Index i) const {
     const Index channel = part.g * z_.c_per_group() + plan_.block(part.begin + i).first;
     return (part.n * ceil_div(z_.c, kChannelBlock) + channel / kChannelBlock) * block_floats();
@@ -202,7 +202,7 @@ class BackwardData {
         false, part.memory.dy + block * plan_.strip * kChannelBlock);
   }
 
-  // One block of channels and one chunk of pixels.
+  // Computes one block of channels and one chunk of pixels.
   void run_block(const Part& part, const Strip& strip, Index i, Index chunk, float* g) const {
     const Index block = part.begin + i, count = count_of(strip, chunk);
     const Index first = chunk * plan_.chunk;  // in the strip
@@ -234,7 +234,7 @@ class BackwardData {
            .products = wants_places() ? products(part, i, tap) + first * 4 : nullptr,
            .products_step = 4});
     };
-    // A tile's taps at a time: g is still in the first cache when it goes back.
+    // Takes as many taps as a tile at a time: g is still in L1 when it is scattered.
     for (Index tap = 0; tap < plan_.taps; tap += plan_.taps_at_once()) {
       const Index taps = std::min(plan_.taps_at_once(), plan_.taps - tap);
       sums.lanes = taps * kChannelBlock;
@@ -244,7 +244,7 @@ class BackwardData {
     }
   }
 
-  // What the blocks of the part give to one tap of an offset group.
+  // Writes the sums over the part's blocks for one tap of an offset group.
   void write_places(const Part& part, const Strip& strip, Index group, Index tap) const {
     const Index at = (part.n * z_.offset_groups + group) * plan_.taps + tap;
     float* const dv =
@@ -301,7 +301,7 @@ std::size_t data_prepared_bytes(const Problem& z) {
          static_cast<std::size_t>(z.groups * plan.group_blocks() * plan.data_weights());
 }
 
-// For each group and block of channels, for tiles of lanes (r,s), channel: [K/G, width].
+// Prepares [K/G, width] for each group, block of channels, and tile of lanes (r,s), channel.
 void prepare_data_weights(const PrepareArgs<Problem>& args) {
   const Problem& z = args.problem;
   const Plan plan(z, Direction::backward_data);

@@ -4,10 +4,10 @@
 // Formula    dw[k,c,r,s] = sum over n, p, q of dy[n,k,p,q] mask sample(x[n,c], v, u)
 // Plan       A task is one or two blocks of channels, and some output channels where there are few
 //            blocks. It walks over all images, chunk by chunk: a panel of samples and dy in blocks,
-//            then register tiles of 8 or more channels x two vectors of kernels. Its sums
-//            [R S channels, K] stay in the second cache and are written to dw at the end.
-// Numerics   a tile's sums are cut into chains; 160 chunks are added to one sum, then a second one
-//            takes over, so errors stay flat in the number of pixels. Each number of dw has one
+//            then register tiles of 8 or more channels x two vectors of kernels. Its sums [R S
+//            channels, K] stay in L2 and are written to dw at the end.
+// Numerics   a tile's sums are cut into chains. 160 chunks are added to one sum, then a second sum
+//            takes over, so errors do not grow with the number of pixels. Each number of dw has one
 //            order of additions: same bits on each run and with any number of threads.
 // Read next  deform_fused_cpu.cpp; layers/conv2d/shared/blocked_weight_tiles_simd.cpp, the tiles
 #include "layers/deform_conv2d/fused/cpu/deform_backward.h"

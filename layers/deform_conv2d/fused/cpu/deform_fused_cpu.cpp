@@ -5,39 +5,38 @@
 // Formula    y[n,k,p,q] = b[k] + sum over c < C/G, r < R, s < S of
 //                w[k,c,r,s] mask[n,j,p,q] sample(x[n, g C/G + c], v, u)   (problem.h)
 // Textbook   columns = all samples of an image       # [C R S, P Q], R S times as large as x
-//            y = w columns                           # the frameworks' form, deform_im2col_gemm
+//            y = w columns                           # as in the frameworks, deform_im2col_gemm
 // Plan       for each image, part of the channels and chunk of pixels:
 //              places: where the taps of these pixels read, once for all channels
 //              panel [pixels, R S channels of the part] = samples: 16 channels at a time
 //              y += panel w, by the register tiles of direct convolution in blocks
-//            x in blocks of 16 channels is read where it lies. Of x [N,C,H,W] a part of an image is
-//            copied into blocks first; y is written through a piece of scratch. Threads share out
-//            chunks of pixels, or small images.
+//            x in blocks of 16 channels is read directly. For x [N,C,H,W] a part of an image is
+//            copied into blocks first, and y is written through a piece of scratch. Threads share
+//            out chunks of pixels, or small images.
 // Shapes     x [N,C,H,W], w [K,C/G,R,S], offset [N,2 O R S,P,Q], mask [N,O R S,P,Q], y [N,K,P,Q],
 //            f32, sums in f32; x, y and dx also in blocks [N,C/16,H,W,16]
 // Supports   f32; every stride, dilation, padding, number of groups and of offset groups; with and
 //            without a mask; in blocks: whole blocks for each group and offset group
 // Cost       FLOPs = 2 N K P Q (C/G) R S, and 4 multiply-adds for each sample; bytes = the tensors;
-//            workspace = for each thread a panel (a third of the second cache), and of [N,C,H,W] a
-//            part of an image; bound by arithmetic from about K = 32 on
+//            workspace = for each thread a panel (a third of L2), and for [N,C,H,W] a part of an
+//            image; bound by arithmetic from about K = 32 on
 // Numerics   a sample takes at most seven roundings: four make the weight of a corner (1 - down,
 //            times mask, 1 - right, their product), three multiply and add (deform_fused_simd.cpp).
-//            Each is half an eps at most, so a sample is wrong by 3.5 eps, if all have one sign.
-//            Its sum errs by 8 more (framework/simd/sum_chain.h): 11.5, and error_growth is 12.
+//            Each is at most half an eps, so the error of a sample is 3.5 eps, if all have one
+//            sign. Its sum adds 8 more (framework/simd/sum_chain.h): 11.5, and error_growth is 12.
 //            dw is the same sum. In dx a term is a sum g, with its 8, times a weight, with 2;
-//            doffset and dmask end with at most seven roundings behind sums of such g. The errors
-//            of many g cancel while those of the sum over them grow, so both together stay at 8.
-//            Only dx is not cut into chains: where more than 160 points meet in one pixel, its
-//            error grows like the root of their number. Parts of the channels are added in their
+//            doffset and dmask end with at most seven roundings after sums of such g. The errors of
+//            many g cancel while those of the sum over them grow, so both together stay at 8. Only
+//            dx is not cut into chains: where more than 160 points meet in one pixel, its error
+//            grows with the square root of their number. Parts of the channels are added in their
 //            order: same bits on each run and with any number of threads
-// Backward   dx, doffset, dmask: the samples' gradient dy w^T stands in a panel for one block of
-//            channels; each of its numbers goes to the four corners of dx and into four products
-//            with the corners of x, from which both gradients of a place and that of the mask
-//            follow. A thread owns a block of channels of dx: nothing is added by two threads.
-//            dw: panels of samples again, times dy. dx, doffset, dmask are assigned, dw is assigned
-//            or added to.
-// Choices    56 pixels: four tiles of 14 (AVX-512), so that weights in the first cache serve four
-//            tiles; the panel of 64 channels of a 3x3 kernel is then 126 KiB.
+// Backward   dx, doffset, dmask: a panel holds the samples' gradient dy w^T for one block of
+//            channels. Each of its numbers goes to the four corners of dx and into four products
+//            with the corners of x, which give the gradients of a place and of the mask. A thread
+//            owns a block of channels of dx: no number is added to by two threads. dw: panels of
+//            samples again, times dy. dx, doffset, dmask are assigned, dw is assigned or added to.
+// Choices    56 pixels: four tiles of 14 (AVX-512), so that weights in L1 serve four tiles; the
+//            panel of 64 channels of a 3x3 kernel is then 126 KiB.
 // Source     J. Dai et al. 2017: arXiv 1703.06211; X. Zhu et al. 2019: arXiv 1811.11168. Both
 //            write the columns.
 // Read next  deform_fused_lesson_cpu.cpp, one pixel at a time; deform_fused_simd.cpp, the samples;
@@ -54,7 +53,7 @@ namespace {
 using Problem = DeformConv2dProblem;
 
 Support supports(const Problem& z, Direction) {
-  constexpr Index kMost = Index{1} << 24;  // f32 holds every whole number up to it
+  constexpr Index kMost = Index{1} << 24;  // f32 holds every integer up to it
   if (z.dtype != DType::f32) {
     return Support::no(cat("expects elements of type f32, got ", name_of(z.dtype)));
   }
@@ -77,13 +76,13 @@ Support supports(const Problem& z, Direction) {
   return {};
 }
 
-// What the loops beside the register tiles take, in cycles of one core: estimates for a core that
-// loads two vectors of 16 in a cycle.
+// The cycles of the loops around the register tiles on one core: estimates for a core that loads
+// two vectors of 16 in a cycle.
 Cost cost(const Problem& z, Direction direction) {
   const auto samples = static_cast<double>(z.n * z.taps() * z.p() * z.q());
   const auto channel_blocks =
       static_cast<double>(z.groups * ceil_div(z.c_per_group(), kChannelBlock));
-  // Floats of planes that are copied into blocks and back, at some 0.4 cycles each.
+  // Floats of planes that are copied into blocks and back, at about 0.4 cycles each.
   const auto x = static_cast<double>(z.x_shape().numel());
   const auto y = static_cast<double>(z.y_shape().numel());
   double copies = x + y;
@@ -194,7 +193,7 @@ class Forward {
                                       plan_.plane, false, to);
   }
 
-  // The part of blocks from `begin` on, for one chunk of pixels.
+  // Sums the part of blocks from `begin` on, for one chunk of pixels.
   void sum_chunk(Index n, Index g, Index begin, Index chunk, const float* x, const float* w,
                  int thread) const {
     const ForwardMemory::Thread& own = memory_.threads[static_cast<std::size_t>(thread)];
@@ -248,7 +247,8 @@ void forward(const DeformConv2dForwardArgs& args) {
   parallel_region([&] { pass.run(); });  // its loops are many and short
 }
 
-// [row, width] for each tile of output channels of a part; a row is (r,s), then its channels.
+// Prepares [row, width] for each tile of output channels of a part; a row is (r,s), then its
+// channels.
 void prepare_forward_weights(const PrepareArgs<Problem>& args) {
   const Plan plan(args.problem, Direction::forward);
   const Problem& z = args.problem;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// deform_fused_simd.cpp: places of taps, samples of 16 channels at a time, and the way back from a
-// sample's gradient to x and to its four corners' products.
+// deform_fused_simd.cpp: places of taps, samples of 16 channels at a time, and the gradients of a
+// sample: to x, and to the products with its four corners.
 //
 // Formula    sample[j, c] = sum over corners i of weight[i, j] x[pixel[i, j], c]
 // Plan       Places: one loop over pixels without branches, which the compiler turns into vectors
-//            (CMake gives this file the option that GCC wants for it).
+//            (CMake sets the option for GCC on this file).
 //            Samples: a corner's 16 channels are one cache line (a block, activation_layout.h), so
 //            a sample is four loads that multiply, and one store; the addresses and weights serve
-//            all blocks of channels. Four corners inside the image is the case that is unrolled;
-//            at the border the corners that exist are counted one by one.
+//            all blocks of channels. The code is unrolled for four corners inside the image; at the
+//            border a loop runs over the corners that exist.
 // Numerics   v and u are rounded as place.h says, and so are down and right. A corner's weight has
 //            at most four roundings, its product and the sum over corners three. A NaN place has
 //            NaN weights at pixel 0.
@@ -43,7 +43,7 @@ void places(const DeformPlacesTask& task) {
     // A NaN is not outside: it is neither below nor above.
     const std::int32_t outside = (v <= -1.0f ? 1 : 0) | (v >= height_f ? 1 : 0) |
                                  (u <= -1.0f ? 1 : 0) | (u >= width_f ? 1 : 0);
-    // Of NaN, and of what is outside: row or column 0, which exists.
+    // NaN and places outside take row or column 0, which exists.
     const float v_floor = __builtin_floorf(v), u_floor = __builtin_floorf(u);
     const float h_kept = ((outside == 0) & (v_floor >= -1.0f)) ? v_floor : 0.0f;
     const float w_kept = ((outside == 0) & (u_floor >= -1.0f)) ? u_floor : 0.0f;
@@ -57,7 +57,7 @@ void places(const DeformPlacesTask& task) {
         __attribute__((always_inline)) {
       to[row(which, corner) + j] = __builtin_bit_cast(float, value);
     };
-    // Where a corner does not exist, its pixel is one that does, and is not read.
+    // A corner that does not exist takes an existing pixel, which is not read.
     put(PlaceRow::pixel, 0, (above & left) != 0 ? at : 0);
     put(PlaceRow::pixel, 1, (above & beside) != 0 ? at + 1 : 0);
     put(PlaceRow::pixel, 2, (below & left) != 0 ? at + width : 0);
@@ -74,7 +74,7 @@ void places(const DeformPlacesTask& task) {
   }
 }
 
-constexpr int kAll = 15;  // four corners
+constexpr int kAll = 15;  // all four corners
 
 // The corners of a pixel that exist.
 struct Corners {
@@ -119,7 +119,7 @@ void sample(const DeformSampleTask& task) {
       continue;
     }
     const Corners some(task.places, j, bits);
-    // Outside a sample is 0 times its mask, which may be no number.
+    // An outside sample is 0 times its mask, which may be NaN.
     const Vec nothing = broadcast(some.count == 0 ? 0 * task.places.at(PlaceRow::factor, j) : 0.0f);
     for (int b = 0; b < task.blocks; ++b, to += kBlock) {
       const float* const x = task.x + b * task.x_block;
@@ -137,7 +137,7 @@ void sample(const DeformSampleTask& task) {
 // products[i] = the sum of the lanes of four vectors.
 CONVSCOPE_INLINE void store_sums(const Vec (&total)[4], float* products) {
 #if defined(CONVSCOPE_ISA_IS_AVX512)
-  // Halves are added until each vector has one lane left, four vectors at once.
+  // Adds pairs of lanes until each vector has one lane left, four vectors at once.
   const __m512 ab = _mm512_add_ps(_mm512_unpacklo_ps(total[0].v, total[1].v),
                                   _mm512_unpackhi_ps(total[0].v, total[1].v));
   const __m512 cd = _mm512_add_ps(_mm512_unpacklo_ps(total[2].v, total[3].v),

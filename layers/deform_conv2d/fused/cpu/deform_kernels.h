@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // deform_kernels.h: the parts of fused deformable convolution that depend on the instruction set:
-// places of taps, samples, and what goes back through samples.
+// places of taps, samples, and the gradients through samples.
 #pragma once
 
 #include <cstdint>
@@ -9,16 +9,16 @@
 
 namespace convscope {
 
-// Of one tap for a run of output pixels: where its corners lie in x, and how much each one counts.
-// Each row has one number for each pixel, kMost at most. The numbers of rows `pixel` and `corners`
-// are the bits of a std::int32_t. (A row's length is a constant: so the compiler sees that rows do
-// not overlap.)
+// One tap for a run of output pixels: where its corners are in x, and how much each one counts.
+// Each row has one number for each pixel, at most kMost. The rows `pixel` and `corners` hold the
+// bits of a std::int32_t. (The constant length of a row tells the compiler that rows do not
+// overlap.)
 enum class PlaceRow { pixel = 0, weight = 4, corners = 8, down, right, factor, count };
 struct DeformPlaces {
   static constexpr int kMost = 64;
   float* data = nullptr;  // [PlaceRow::count, kMost]
 
-  // Always inlined: the linker must not put one instruction set's copy into another one's path.
+  // Returns a row. Always inlined: the linker must not mix copies for different instruction sets.
   [[gnu::always_inline]] float* row(PlaceRow which, int corner = 0) const {
     return data + (static_cast<int>(which) + corner) * kMost;
   }
@@ -44,7 +44,7 @@ struct DeformPlacesTask {
 
 // Images in blocks [blocks, H W, 16]: for pixel j and block i
 //   to[j to_step + 16 i ..] = sum over the corners of weight x[corner, ..]
-// If the last block has fewer channels, the lanes behind them are written, too.
+// If the last block has fewer channels, the lanes after them are written, too.
 struct DeformSampleTask {
   int pixels;
   DeformPlaces places;
@@ -55,10 +55,10 @@ struct DeformSampleTask {
   std::int64_t to_step;
 };
 
-// Of one block of 16 channels and one tap, g [pixels, 16] being the gradient of the samples:
-//   dx[corner, ..] += weight g[j, ..]               (dx null: not asked for)
+// For one block of 16 channels and one tap, with g [pixels, 16] the gradient of the samples:
+//   dx[corner, ..] += weight g[j, ..]               (dx null: not computed)
 //   products[j products_step + corner] = sum over lanes of g[j, ..] x[corner, ..]   (likewise)
-// Of corners that are outside of the image the product is 0.
+// The product is 0 at corners outside of the image.
 struct DeformBackTask {
   int pixels;
   DeformPlaces places;

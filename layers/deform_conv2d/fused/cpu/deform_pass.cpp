@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// deform_pass.cpp: what the three directions of fused deformable convolution share: places of a run
-// of pixels, panels of samples, and sums of register tiles.
+// deform_pass.cpp: code that the three directions of fused deformable convolution share: places of
+// a run of pixels, panels of samples, and register tiles of accumulators.
 // Read next  deform_fused_cpu.cpp
 #include "layers/deform_conv2d/fused/cpu/deform_pass.h"
 
@@ -49,8 +49,8 @@ void fill_panel(const Plan& plan, Index g, Index begin, Index end, Index pixels,
                 Index x_block, float* places, float* panel) {
   const Index step = plan.panel_row(begin, end), channels = plan.channels(begin, end);
   const Index first_group = plan.offset_group(g, begin);
-  // In the order of a row: what a block with fewer than 16 channels writes behind itself is
-  // written over by the next one.
+  // The order is that of a row: a block with fewer than 16 channels writes beyond its end, and the
+  // next block overwrites that.
   for (Index tap = 0; tap < plan.taps; ++tap) {
     for (Index b = begin; b < end;) {
       const Index group = plan.offset_group(g, b);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// deform_pass.h: what the three directions of fused deformable convolution share: places of a run
-// of pixels, panels of samples, and sums of register tiles.
+// deform_pass.h: code that the three directions of fused deformable convolution share: places of a
+// run of pixels, panels of samples, and register tiles of accumulators.
 #pragma once
 
 #include "layers/deform_conv2d/algorithm.h"
@@ -8,8 +8,8 @@
 
 namespace convscope::deform {
 
-// Pieces of a workspace, one behind the other; each begins with a cache line. Counts without
-// memory.
+// Pieces of a workspace, one after the other; each begins at a cache line. Without memory it counts
+// only.
 class Pieces {
  public:
   explicit Pieces(void* memory = nullptr) : memory_(static_cast<std::byte*>(memory)) {}
@@ -18,8 +18,8 @@ class Pieces {
     bytes_ += ScratchArena::round_up(static_cast<std::size_t>(count) * sizeof(float));
     return memory_ == nullptr ? nullptr : reinterpret_cast<float*>(memory_ + at);
   }
-  // Between what two threads write: a core that runs through an array fetches ahead to the end of a
-  // page, and must not take lines away from another core.
+  // Separates arrays that two threads write: the prefetcher of a core that runs through an array
+  // reads to the end of a page, and must not take cache lines away from another core.
   void gap() { bytes_ += 4096; }
   std::size_t bytes() const { return bytes_; }
 
@@ -28,8 +28,8 @@ class Pieces {
   std::size_t bytes_ = 0;
 };
 
-// Images that are computed at once, each with a set of memory of its own, and who runs the loops
-// over their parts: the thread that has them, or all threads.
+// Images that are computed at once, each with its own set of memory. Their loops over parts are run
+// by one thread, or by all threads.
 class Images {
  public:
   Images(Index first, Index count) : first_(first), count_(count) {}
@@ -54,9 +54,9 @@ class Images {
   int thread_ = kAll;
 };
 
-// Calls run(images) until all images of the problem are there. Where each thread has a set of
-// memory, it takes whole images; threads share what is left over, and what has fewer sets. The bits
-// are the same: no sum goes over images.
+// Calls run(images) until all images of the problem are done. Where each thread has a set of
+// memory, it takes whole images. Threads share the remaining images, and all of them if there are
+// fewer sets. No sum goes over images, so the bits are the same.
 template <class Run>
 void for_images(const Plan& plan, Index sets, const Run& run) {
   const Index alone = sets == plan.threads ? plan.z.n / sets * sets : 0;
@@ -64,7 +64,7 @@ void for_images(const Plan& plan, Index sets, const Run& run) {
   for (Index n = alone; n < plan.z.n; n += sets) run(Images(n, std::min(sets, plan.z.n - n)));
 }
 
-// The offsets and mask of a call, and where the pixels of y stand above x.
+// The offsets and mask of a call, and the places of y's pixels in x.
 class Places {
  public:
   Places(const Plan& plan, const void* offset, const void* mask)
@@ -72,7 +72,8 @@ class Places {
         offset_(static_cast<const float*>(offset)),
         mask_(static_cast<const float*>(mask)) {}
 
-  // All taps of an offset group for pixels [first, first + count) of image n, to [taps, rows].
+  // Computes all taps of an offset group for pixels [first, first + count) of image n, to [taps,
+  // rows].
   void compute(Index n, Index group, Index first, Index count, float* to) const;
 
  private:
@@ -82,15 +83,15 @@ class Places {
 
 DeformPlaces places_at(const Plan& plan, float* all, Index tap);
 
-// A panel [pixels, plan.panel_row()] of samples of blocks [begin, end) of group g. x: the first of
-// these blocks in memory, x_block floats from one to the next. `places` holds the offset groups of
-// the blocks one after the other.
+// Fills a panel [pixels, plan.panel_row()] with samples of blocks [begin, end) of group g. x: the
+// first of these blocks in memory, x_block floats from one to the next. `places` holds the offset
+// groups of the blocks one after the other.
 void fill_panel(const Plan& plan, Index g, Index begin, Index end, Index pixels, const float* x,
                 Index x_block, float* places, float* panel);
 
 // out[j, lane] = start + residual + sum over d < depth of in[j in_step + d] w[d, lane] for `pixels`
-// rows j; in chains of kSumChain terms. As BlockedTiles; with in_block 16 a row of `in` lies
-// together.
+// rows j, in chains of kSumChain terms, as BlockedTiles. With in_block 16 a row of `in` is
+// contiguous.
 struct Sums {
   Index pixels, depth;
   const float* in;
@@ -102,7 +103,7 @@ struct Sums {
   Index out_step = kChannelBlock;
   const float* start = nullptr;  // [starts], or null
   Index starts = 0;
-  bool add = false;  // to what stands in out
+  bool add = false;  // to the values in out
 };
 void sum_tiles(const Plan& plan, const Sums& sums);
 

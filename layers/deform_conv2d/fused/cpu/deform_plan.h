@@ -2,13 +2,13 @@
 // deform_plan.h: how fused deformable convolution is cut into blocks, parts and chunks; numbers
 // only.
 //
-// Block   Up to 16 neighbouring channels of one weight group and one offset group. x lies in blocks
-//         [H W, 16], so that a corner's channels are one cache line.
+// Block   Up to 16 neighbouring channels of one weight group and one offset group. x is stored in
+//         blocks [H W, 16], so that a corner's channels are one cache line.
 // Part    Some blocks of a weight group. Where x is [N,C,H,W], the part of one image is copied into
-//         blocks, and the copy is small beside x; the sums over parts are added in y.
-// Chunk   Pixels of y whose samples stand in a panel [pixels, R S channels of a part], which stays
-//         in the second cache while all output channels are summed.
-// Strip   Some chunks: backward_data computes places and products for one at a time.
+//         blocks; the copy is small compared with x. The sums over parts are added in y.
+// Chunk   Pixels of y whose samples fill a panel [pixels, R S channels of a part], which stays in
+//         L2 while all output channels are summed.
+// Strip   Some chunks: backward_data computes places and products for one strip at a time.
 #pragma once
 
 #include <algorithm>
@@ -53,9 +53,9 @@ struct Plan {
     // Tiles of full height.
     tile = blocked_kernels.get().pixels;
     const Index tiles = std::max<Index>(1, kChunkPixels / tile);
-    // Backwards a chunk is a part of a sum, so it must not follow the threads.
+    // Backwards a chunk is a part of a sum, so it must not depend on the number of threads.
     cut(direction);
-    // Nor need it where threads take whole images.
+    // Nor does it need to where each thread takes whole images.
     const Index at_once = in_blocks ? z.n : forward_images();
     const bool shared = direction == Direction::forward && (in_blocks || at_once < threads);
     const Index wanted = shared ? ceil_div(4 * threads, at_once) : 1;
@@ -71,29 +71,30 @@ struct Plan {
   Index channels(Index begin, Index end) const {  // of blocks [begin, end)
     return block(end - 1).first + block(end - 1).channels - block(begin).first;
   }
-  // Floats of a pixel's samples; the last vector may be written behind them.
+  // Returns the floats of a pixel's samples; the last vector may be written beyond them.
   Index row(Index begin, Index end) const { return taps * channels(begin, end); }
   Index panel_row(Index begin, Index end) const {
     const Index floats = round_up(row(begin, end), kChannelBlock) + kChannelBlock;
-    // Rows that lie a multiple of 4 KiB apart would meet in few sets of the first cache.
+    // Rows at distances of a multiple of 4 KiB would compete for few sets of L1.
     return floats % 128 == 0 ? floats + kChannelBlock : floats;
   }
   Index offset_group(Index g, Index i) const {
     return (g * z.c_per_group() + block(i).first) / z.c_per_offset_group();
   }
-  // Of blocks [begin, end): its first offset group, and how many.
+  // Counts the offset groups of blocks [begin, end).
   Index offset_groups(Index g, Index begin, Index end) const {
     return offset_group(g, end - 1) - offset_group(g, begin) + 1;
   }
   static constexpr Index places_floats() { return kPlaceRows * DeformPlaces::kMost; }  // of a tap
-  // The most offset groups that a part has.
+  // Returns the largest number of offset groups of a part.
   Index most_offset_groups(Index blocks_at_once) const {
     const Index unit = std::gcd(z.c_per_group(), z.c_per_offset_group());
     return std::min<Index>(z.offset_groups, blocks_at_once / ceil_div(unit, kChannelBlock) + 2);
   }
 
-  // Prepared weights. forward: for each group and part, for tiles of output channels [row, width];
-  // backward_data: for each group and block, for tiles of R S 16 lanes [output channels, width].
+  // Returns the size of prepared weights. forward: for each group and part, for tiles of output
+  // channels [row, width]; backward_data: for each group and block, for tiles of R S 16 lanes
+  // [output channels, width].
   Index forward_weights(Index begin, Index end) const {
     return round_up(row(begin, end), kChannelBlock) * padded;
   }
@@ -108,21 +109,21 @@ struct Plan {
     return count - lane <= lanes ? lanes : 2 * lanes;
   }
 
-  // How many images backward_data computes at once, if one takes so many floats. One for each
-  // thread if it fits into half of the second cache; larger ones take a twentieth of x and y for
-  // each thread.
+  // Returns how many images backward_data computes at once, if one takes so many floats: one for
+  // each thread if it fits into half of L2. Larger images take a twentieth of x and y for each
+  // thread.
   Index images_at_once(Index floats) const {
     const Index most = std::min<Index>(z.n, threads);
     if (fits_beside(floats)) return most;
     const Index room = threads * (z.n * (z.c * plane + z.k * pixels)) / 20;
     return std::clamp<Index>(room / floats, 1, most);
   }
-  // The same by the forward pass on planes, if chunks of an image are not enough for its threads:
-  // of larger images they are.
+  // Returns the same for the forward pass on planes, if chunks of an image are too few for its
+  // threads. Larger images have enough chunks.
   Index forward_images() const {
     return fits_beside(part * plane * kChannelBlock) ? std::min<Index>(z.n, threads) : 1;
   }
-  // In half of the second cache.
+  // Tells whether the floats fit into half of L2.
   static bool fits_beside(Index floats) {
     return floats <= static_cast<Index>(cache_sizes().l2 / sizeof(float) / 2);
   }
@@ -152,8 +153,8 @@ struct Plan {
       kernel_parts = threads == 1 ? 1 : std::clamp<Index>(ceil_div(2 * threads, tasks), 1, most);
       return;
     }
-    // The panel takes a third of the second cache, copies of x and dx a twentieth of x and y,
-    // if two blocks are no more.
+    // The panel takes a third of L2, copies of x and dx a twentieth of x and y, or two blocks if
+    // these are more.
     const auto l2 = static_cast<Index>(cache_sizes().l2 / sizeof(float));
     Index most = std::max<Index>(1, l2 / 3 / (kChunkPixels * taps * kChannelBlock));
     if (direction == Direction::backward_data) most = kDataPart;

@@ -4,12 +4,12 @@
 //
 // A piece is eight neighbouring channels of a pixel. A run is the longest range of channels that
 // always share both their group of weights and their group of offsets. It is cut into units of four
-// or eight pieces, the last one filled up with zeros. Images are packed with the pieces of a pixel
-// side by side, [N][H W][runs][pieces of a run].
+// or eight pieces; the last unit is filled up with zeros. Packed images have the pieces of a pixel
+// next to each other, [N][H W][runs][pieces of a run].
 //
-// The depth of y and the columns of dw go by units: all taps of a unit come first, then the next
-// unit, so that the taps find their pixels in L1. A step of the sum takes eight pieces, one unit or
-// two.
+// The K dimension of y and the columns of dw are ordered by units: all taps of a unit, then the
+// next unit, so that the taps find their pixels in L1. A step of the sum takes eight pieces: one
+// unit or two.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@
 namespace convscope::deform_cuda {
 
 inline constexpr int kPieceNumbers = 8;
-inline constexpr int kStepPieces = 8;  // of a row, that one step of the sum takes
+inline constexpr int kStepPieces = 8;  // of a row, in one step of the sum
 
 // Sizes of the problem as the kernels see them.
 struct Sizes {
@@ -88,7 +88,7 @@ struct Sizes {
   constexpr int x_pieces() const { return groups * group_pieces(); }      // of a pixel
   constexpr int y_pieces() const { return groups * out_pieces; }
   constexpr int group_units() const { return group_runs * run_units; }
-  // Pieces of the sums, in whole pairs of steps.
+  // Returns the pieces of the sums, in whole pairs of steps.
   constexpr int forward_depth() const {
     return round_up(group_units() * taps * unit, 2 * kStepPieces);
   }
@@ -100,7 +100,7 @@ struct Sizes {
   static int narrow(std::int64_t value) { return static_cast<int>(value); }
 };
 
-// Where a piece of the forward sum comes from.
+// The source of a piece of the forward sum.
 struct ForwardPiece {
   int tap = 0;
   int run = 0;    // of its group
@@ -113,7 +113,7 @@ constexpr ForwardPiece forward_piece(const Sizes& s, int index) {
   return {both - unit * s.taps, run, (unit - run * s.run_units) * s.unit + (index & (s.unit - 1))};
 }
 
-// A place in the depth of dx: all pieces of a tap, then the next tap.
+// A position in the K dimension of dx: all pieces of a tap, then the next tap.
 struct BackwardPiece {
   int tap = 0, piece = 0;
 
@@ -126,20 +126,20 @@ struct BackwardPiece {
   }
 };
 
-// Prepared weights lie as the tensor cores read them (tensor_cores/matrix_tile.cuh): tiles of 64
-// rows x 8 pieces, one step of the depth after the other, rows filled up with zeros.
+// Prepared weights have the layout that the tensor cores read (tensor_cores/matrix_tile.cuh): tiles
+// of 64 rows x 8 pieces, one step of the K dimension after the other, rows filled up with zeros.
 inline constexpr int kWeightTileRows = 64;
 inline constexpr int kWeightTilePieces = kWeightTileRows * kStepPieces;
-// Where a piece lies; `steps`: of the whole depth, `tiles`: of the rows of a block.
+// Returns the index of a piece; `steps`: of the whole K dimension, `tiles`: of a block's rows.
 constexpr std::int64_t weight_at(int block, int row, int depth, int tiles, int steps) {
   const std::int64_t tile = std::int64_t{block} * tiles + row / kWeightTileRows;
   return (tile * steps + depth / kStepPieces) * kWeightTilePieces +
          row % kWeightTileRows * kStepPieces + ((depth ^ row) & (kStepPieces - 1));
 }
 
-// Powers of two that bring numbers into the range of halves. Largest magnitudes come as the bits of
-// an f32, 0 where there are none.
-constexpr int bound_exponent(unsigned bits) {  // the number lies below 2^this
+// Computes exponents of powers of two that scale numbers into the range of fp16. Largest magnitudes
+// come as the bits of an f32, 0 where there are none.
+constexpr int bound_exponent(unsigned bits) {  // the number is below 2^this
   return bits == 0 ? 0 : static_cast<int>(bits >> 23) - 126;
 }
 constexpr int count_exponent(unsigned count) {  // count <= 2^this
@@ -147,7 +147,7 @@ constexpr int count_exponent(unsigned count) {  // count <= 2^this
   while (e < 31 && (1u << e) < count) ++e;
   return e;
 }
-inline constexpr int kHalfExponent = 14;  // scaled numbers lie below 2^14
+inline constexpr int kHalfExponent = 14;  // scaled numbers are below 2^14
 constexpr int clamped_exponent(int e) { return e < -126 ? -126 : e > 126 ? 126 : e; }
 
 }  // namespace convscope::deform_cuda

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// deform_f32_cuda.cu: compiled kernels for f32 through three products of halves.
+// deform_f32_cuda.cu: compiled kernels for f32 through three products of fp16.
 // Read next  deform_tiles.cuh
 #include "layers/deform_conv2d/fused/cuda/deform_instances.cuh"
 

@@ -5,21 +5,21 @@
 // Formula    y[n,k,p,q] = b[k] + sum over c < C/G, r < R, s < S of
 //                w[k,c,r,s] mask[n,j,p,q] sample(x[n, g C/G + c], v, u)   (problem.h)
 // Textbook   columns = all samples of an image       # [C R S, P Q], R S times as large as x
-//            y = w columns                           # the frameworks' form, deform_im2col_gemm
+//            y = w columns                           # as in the frameworks, deform_im2col_gemm
 // Plan       forward  x with the channels innermost, so that the corners of a place are rows of
-//                     memory; a block sums a tile of 64..256 channels x 64 or 128 pixels. In each
-//                     step of 64 depths one thread copies a tile of w; all make samples (eight
-//                     channels a time: four loads of 16 or 32 bytes), write them as halves, and ask
-//                     for the pixels of a later step; meanwhile the tensor cores multiply the step
-//                     before
-//            dw       the same samples as columns, with the pixels as depth; parts of the depth are
+//                     memory. A block sums a tile of 64..256 channels x 64 or 128 pixels. In each
+//                     step of 64 elements of the K dimension one thread copies a tile of w. All
+//                     threads make samples (eight channels at a time: four loads of 16 or 32
+//                     bytes), write them as fp16/bf16, and load the pixels of a later step.
+//                     Meanwhile the tensor cores multiply the previous step
+//            dw       the same samples as columns, with the pixels as K dimension; parts of it are
 //                     added in their order
-//            dx       lists say which samples lie around a pixel of x (deform_lists.cuh); so dx is
-//                     a product like y, whose rows are sums over lists, and nobody adds to what
-//                     another one adds to. `fused_atomic` adds instead
+//            dx       lists say which samples are around a pixel of x (deform_lists.cuh); so dx is
+//                     a product like y, whose rows are sums over lists, and each number has one
+//                     owner. `fused_atomic` adds instead
 //            places   doffset, dmask: tiles w^T dy, one tap a block; while a number of them is in a
-//                     register, it is multiplied with the four corners of x. From these four sums
-//                     over the channels both gradients of a place and that of the mask follow
+//                     register, it is multiplied by the four corners of x. These four sums over the
+//                     channels give both gradients of a place and that of the mask
 // Shapes     x [N,C,H,W], w [K,C/G,R,S], offset [N,2 O R S,P,Q], mask [N,O R S,P,Q], y [N,K,P,Q];
 //            f32, f16, bf16; sums in f32. Packed images [N][H W][pieces of 8 channels]
 // Supports   f32 (as f32 or tf32), f16, bf16; every stride, padding, dilation; groups and groups of
@@ -29,21 +29,21 @@
 //            backwards as the textbook (dx and the places have one each); corners: 4 numbers of x
 //            for each sample, from the caches. Workspace = packed x and dy, lists (20 bytes for
 //            each tap and pixel), parts; no columns
-// Numerics   places and weights of corners in f32. A sample is summed in f32, but in halves for f16
-//            and tf32: five roundings of 2^-11. Then as implicit_gemm: f32 as two halves of 11 bits
-//            each, scaled so that no row can exceed 2^14, three products; tf32, f16 and bf16 one.
-//            Numbers below 2^-27 of the largest possible row lose bits. Bound: 32 eps as
+// Numerics   places and weights of corners in f32. A sample is summed in f32, but in fp16 for f16
+//            and tf32: five roundings of 2^-11. Then as implicit_gemm: f32 as two fp16 numbers of
+//            11 bits each, scaled so that no row can exceed 2^14, three products; tf32, f16 and
+//            bf16 one. Numbers below 2^-27 of the largest possible row lose bits. Bound: 32 eps as
 //            implicit_gemm, at most 3.5 of a sample, as many of a sum over a list of seven, 8 of a
-//            sum over the channels in f32. Same bits on each run, but for dx by `fused_atomic`
-// Backward   dx, doffset, dmask assigned, each only if asked for; dw assigned or added to
-// Choices    64 halves a step, as implicit_gemm; f16 and bf16 also two steps a stage, because with
-//            one barrier for each step half of the time was waiting. Eight threads make a row and
-//            need the same place: each computes that of another step, for a table in shared
-//            memory. Loads of x under way bound halves, the tensor cores f32. Tiles and parts:
+//            sum over the channels in f32. Same bits on each run, except dx by `fused_atomic`
+// Backward   dx, doffset, dmask assigned, each only if requested; dw assigned or added to
+// Choices    64 elements a step, as implicit_gemm; f16 and bf16 also two steps a stage, because one
+//            barrier for each step made the kernel wait half of the time. Eight threads make a row
+//            and need the same place: each computes that of another step, for a table in shared
+//            memory. Loads of x limit the 16-bit types, the tensor cores f32. Tiles and parts:
 //            lowest estimated time, whole waves
 // Source     J. Dai et al. 2017: arXiv 1703.06211; X. Zhu et al. 2019: arXiv 1811.11168. Both write
-//            the columns. Halves: H. Ootomo, R. Yokota 2022, arXiv 2203.03341
-// Read next  deform_sampler.cuh, who makes the rows; deform_tiles.cuh, the kernels
+//            the columns. f32 by fp16: H. Ootomo, R. Yokota 2022, arXiv 2203.03341
+// Read next  deform_sampler.cuh, which makes the rows; deform_tiles.cuh, the kernels
 #include <algorithm>
 #include <numeric>
 
@@ -67,7 +67,7 @@ void clear(void* memory, std::size_t bytes) {
   CONVSCOPE_CUDA(cudaMemsetAsync(memory, 0, bytes, cuda_stream()));
 }
 
-// The zeros behind packed pixels, and the words behind these if there are.
+// Clears the zeros after packed pixels, and the words after these if there are any.
 void clear_zeros(const Rows& rows, const unsigned* words = nullptr) {
   auto* const begin = reinterpret_cast<std::byte*>(rows.at + rows.zeros_at);
   const auto* const end = words != nullptr
@@ -76,7 +76,7 @@ void clear_zeros(const Rows& rows, const unsigned* words = nullptr) {
   clear(begin, static_cast<std::size_t>(end - begin));
 }
 
-// Of up to two tensors of one type; null: none. The words are 0 before.
+// Finds the largest magnitudes of up to two tensors of one type; null: none. The words must be 0.
 void find_largest(DType type, const void* a, std::int64_t a_count, unsigned* to_a,
                   const void* b = nullptr, std::int64_t b_count = 0, unsigned* to_b = nullptr) {
   Largest z;
@@ -99,7 +99,7 @@ void find_largest(DType type, const void* a, std::int64_t a_count, unsigned* to_
   });
 }
 
-// [N, channels, area] with the channels of a pixel side by side, as rows for samplers.
+// Returns the job that packs [N, channels, area] into rows for samplers.
 PackRows pack_plan(const float* planes, float* rows, int channels, int area, int run,
                    int run_pieces) {
   return {.planes = planes,
@@ -119,7 +119,7 @@ LaunchShape pack_shape(const PackRows& z, int images) {
           .overlaps_previous = true};
 }
 
-// The same as halves: 16-bit elements as they are, f32 scaled by its largest magnitude.
+// Packs the same as fp16/bf16: 16-bit elements unchanged, f32 scaled by its largest magnitude.
 template <int kChannelsLog2>
 void launch_pack_halves(DType type, int planes, const LaunchShape& shape,
                         const half_tiles::PackPixels& pack) {
@@ -344,7 +344,7 @@ void place_gradients(const Plan& plan, const DeformConv2dBackwardDataArgs& args,
          gradient);
 }
 
-// The words that both forms need: of dy and the mask, and of x where it is packed as halves.
+// The words that both algorithms need: of dy and the mask, and of x where it is packed as fp16.
 void find_data_words(const DeformConv2dBackwardDataArgs& args, unsigned* words) {
   const Problem& z = args.problem;
   clear(words, kWords * sizeof(unsigned));
@@ -496,8 +496,8 @@ Support supports(const Problem& z, Direction direction) {
   return {};
 }
 
-// The products' estimates, said as a share of the tensor cores' peak. Halves run at twice the rate
-// of TF32, which is the peak that f32 is measured by: three products count as 1.5.
+// Estimates of the products as a share of the tensor cores' peak. fp16 runs at twice the rate of
+// TF32, whose peak f32 is compared with: three products count as 1.5.
 Cost cost(const Problem& z, Direction direction) {
   const Product product = direction == Direction::forward         ? Product::y
                           : direction == Direction::backward_data ? Product::dx

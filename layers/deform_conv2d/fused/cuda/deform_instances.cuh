@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// deform_instances.cuh: the compiled kernels of deform_tiles.cuh, by kind of factors. They are
+// deform_instances.cuh: the compiled kernels of deform_tiles.cuh, by type of operands. They are
 // spread over three files because each takes a while to compile.
 // Read next  deform_tiles.cuh
 #pragma once
@@ -11,27 +11,27 @@
 
 namespace convscope::deform_cuda {
 
-// What one multiprocessor takes, measured on an H100: `stage` for each stage of a tile, `around`
-// for its beginning and end. Only their ratios matter: they choose among the tiles.
+// Time on one SM, measured on an H100: `stage` for each stage of a tile, `around` for its beginning
+// and end. Only their ratios matter: they choose among the tiles.
 struct TileTime {
   double stage = 1, around = 1;
 };
 
 struct Instance {
   int rows, columns;  // of a block's tile
-  int deep;           // steps of 64 depths in a stage
+  int deep;           // steps of 64 elements of the K dimension in a stage
   unsigned threads;
-  std::size_t shared_bytes, sampled_bytes;  // without and with what a sampler needs
-  int blocks;                               // that share a multiprocessor
+  std::size_t shared_bytes, sampled_bytes;  // without and with the table of a sampler
+  int blocks;                               // on one SM
   TileTime y_us = {}, dx_us = {}, dw_us = {};
-  // Null: not of this tile.
+  // Null where this tile has no such kernel.
   void (*y)(const Gather<PlaceView>) = nullptr;
   void (*dx)(const Gather<ListView>) = nullptr;
   void (*dw)(const WeightGather) = nullptr;
   void (*places)(const PlaceGradient) = nullptr;  // doffset, dmask
 };
 
-// A tile, and what it is compiled for:
+// A tile, and the kernels that it is compiled for:
 //   Kernels<Tile<ByF32, 4, 1, 64, 2, 1>>().y({2.5, 4}).dx({2.8, 4}).instance
 template <class V>
 struct Kernels {
@@ -59,7 +59,7 @@ struct Kernels {
   }
 };
 
-std::span<const Instance> f32_instances();  // three products of halves
+std::span<const Instance> f32_instances();  // three products of fp16
 std::span<const Instance> f16_instances();  // f16, and f32 as TF32
 std::span<const Instance> bf16_instances();
 

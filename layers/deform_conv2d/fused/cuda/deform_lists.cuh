@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// deform_lists.cuh: which samples read which pixels of x: the sum of dx turned round, so that each
-// of its numbers has one owner and no addition is atomic.
+// deform_lists.cuh: which samples read which pixels of x: the sum of dx transposed, so that each of
+// its numbers has one owner and no addition is atomic.
 //
 //   sampling    y[m] += w_tap sample, a weighted sum of the four pixels around a place
 //   dx          dx[h] = sum over taps of w_tap^T (sum over the samples around h of dy[m] weight)
 //
 // A cell is the square between four pixels, or at the border between fewer: (H + 1) x (W + 1) of
-// them. Each sample stands in the list of its cell, one list for each tap, in the order of m, so
-// that two runs give the same bits. A pixel reads the lists of its four cells; where H W = P Q they
-// have about four samples together.
+// them. Each sample is in the list of its cell. There is one list for each tap, in the order of m,
+// so that two runs give the same bits. A pixel reads the lists of its four cells; where H W = P Q
+// they have about four samples together.
 //
 // Steps       count    how long each list is                         integers, atomic
 //             scan     where it begins                               [O R S][N][H + 1][W + 1] + 1
 //             fill     its samples, in any order                     atomic places
 //             order    each sample finds its rank in its list, and writes its entry there
-// Memory      16 bytes for each sample and 4 for each list, and while they are made 8 more. The
-//             columns of the textbook form take 4 C for each (tap, m), these about 20
+// Memory      16 bytes for each sample and 4 for each list, and 8 more while they are made. The
+//             columns of the textbook method take 4 C for each (tap, m), these lists about 20
 #pragma once
 
 #include <cstdint>
@@ -28,12 +28,12 @@ struct Lists {
   Places places;
   Sizes sizes;
   int* begin = nullptr;      // [lists]: counts, then where lists begin; the last one stays empty
-  int* place = nullptr;      // [lists]: where the next entry goes
+  int* place = nullptr;      // [lists]: the position of the next entry
   int* unordered = nullptr;  // [samples]
   Entry* entries = nullptr;  // [samples]
   int* sums = nullptr;       // of blocks of the scan
   unsigned* most = nullptr;  // the longest list
-  std::int64_t lists = 0;    // whole fours, with at least one more than there are cells
+  std::int64_t lists = 0;    // multiple of 4, with at least one more than there are cells
 };
 
 inline constexpr int kScanItems = 16;  // of a thread
@@ -83,11 +83,11 @@ __global__ __launch_bounds__(kThreads) void order_lists_kernel(const __grid_cons
   });
 }
 
-// The counts of this thread, of a block of the scan.
+// Loads this thread's counts of a block of the scan; returns their sum.
 __device__ inline int scan_items(const Lists& z, std::int64_t first, int (&items)[kScanItems]) {
   int sum = 0;
 #pragma unroll
-  for (int i = 0; i < kScanItems; i += 4) {  // the memory of counts is whole fours
+  for (int i = 0; i < kScanItems; i += 4) {  // the memory of counts is a multiple of 4
     const int4 four = first + i < z.lists ? *reinterpret_cast<const int4*>(z.begin + first + i)
                                           : make_int4(0, 0, 0, 0);
     items[i] = four.x;
@@ -99,7 +99,7 @@ __device__ inline int scan_items(const Lists& z, std::int64_t first, int (&items
   return sum;
 }
 
-// The sum of what the threads before this one have; `all`: of the block.
+// Returns the sum over the threads before this one; `all`: over the block.
 __device__ inline int sum_before(int own, int* scratch, int& all) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int warp = static_cast<int>(threadIdx.x) / 32;
@@ -138,7 +138,7 @@ static __global__ __launch_bounds__(kThreads) void sum_counts_kernel(
   if (threadIdx.x == 0) z.sums[blockIdx.x] = all;
 }
 
-// One block: the sums of blocks become where the blocks begin.
+// One block turns the sums of blocks into the positions where the blocks begin.
 static __global__ __launch_bounds__(kThreads) void scan_sums_kernel(const __grid_constant__ Lists z,
                                                                     int blocks) {
   __shared__ int scratch[32];

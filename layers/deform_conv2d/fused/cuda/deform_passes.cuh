@@ -18,7 +18,7 @@ struct Largest {
   unsigned* to[2] = {};  // bits of an f32, 0 before
 };
 
-// Block (x: any number, y: tensor). Integers: the order of the blocks does not matter.
+// Block (x: any number, y: tensor). Integer maxima do not depend on the order of the blocks.
 template <class T>
 __global__ __launch_bounds__(kThreads) void largest_kernel(const Largest z) {
   const T* const from = static_cast<const T*>(z.from[blockIdx.y]);
@@ -108,7 +108,7 @@ static __global__ __launch_bounds__(kThreads) void pack_rows_kernel(const PackRo
   }
 }
 
-// The way back, to the type of the problem.
+// Unpacks to the type of the problem.
 template <class Out>
 __global__ __launch_bounds__(kThreads) void unpack_rows_kernel(const PackRows z, Out* planes) {
   constexpr int kRow = kStepPieces * kPieceNumbers + 1;
@@ -154,8 +154,8 @@ __global__ __launch_bounds__(kThreads) void unpack_rows_kernel(const PackRows z,
 
 // ---- weights -----------------------------------------------------------------------------------
 
-// forward        rows k of a group, depth (tap, piece of its channels)
-// backward_data  rows c of a run, depth (tap, piece of the k of its group)
+// forward        rows k of a group, K dimension (tap, piece of its channels)
+// backward_data  rows c of a run, K dimension (tap, piece of the k of its group)
 struct PackWeights {
   const void* from = nullptr;  // [G k, c, taps]
   uint4* to = nullptr;         // [planes][blocks], see weight_at()
@@ -185,7 +185,7 @@ __global__ __launch_bounds__(kThreads) void pack_weights_kernel(
     const int row = static_cast<int>(kBackward ? inner % z.rows : inner / z.pieces % z.rows);
     const int piece = static_cast<int>(kBackward ? inner / z.rows % z.pieces : inner % z.pieces);
     const auto block = static_cast<int>(inner / (static_cast<std::int64_t>(z.rows) * z.pieces));
-    // Of the numbers of this piece: the first one in w, how far they lie apart, how many there are.
+    // The numbers of this piece: the first one in w, the step between them, how many there are.
     std::int64_t first = 0;
     std::int64_t apart = s.taps;
     int left = 0;

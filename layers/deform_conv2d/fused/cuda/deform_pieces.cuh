@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // deform_pieces.cuh: eight channels of a packed pixel at a time: read, weighted, summed, and
-// written as halves where the tensor cores read them; and the scales that keep f32 in the range of
-// halves. Read next  deform_cuda_plan.h; deform_places.cuh
+// written as fp16/bf16 where the tensor cores read them; and the scales that keep f32 in the range
+// of fp16. Read next  deform_cuda_plan.h; deform_places.cuh
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,13 @@ using half_tiles::power_of_two;
 
 // ---- eight channels of a pixel -----------------------------------------------------------------
 
-// What is multiplied, by the problem's type. Row: as the packed pixels stand in memory.
-struct ByF32 {  // f32 by three products of halves
+// The operands, by the problem's type. Row: the packed pixels in memory.
+struct ByF32 {  // f32 by three products of fp16
   using Row = float;
   using Half = Float16;
   static constexpr int kTerms = 3;
 };
-struct ByF16 {  // f16, and f32 as TF32: halves with the 10 bits of TF32, scaled by a power of two
+struct ByF16 {  // f16, and f32 as TF32: fp16 with the 10 bits of TF32, scaled by a power of two
   using Row = Float16;
   using Half = Float16;
   static constexpr int kTerms = 1;
@@ -33,7 +33,7 @@ struct ByBF16 {
 };
 
 template <class Row>
-struct RowPiece {  // halves
+struct RowPiece {  // fp16 or bf16
   uint4 words = {};
 };
 template <>
@@ -55,7 +55,7 @@ __device__ inline RowPiece<Row> read_piece(const void* rows, int index) {
   return out;
 }
 
-// Both halves of a word; one instruction each.
+// Unpacks both 16-bit numbers of a word; one instruction each.
 template <class Half>
 __device__ inline float2 unpacked(unsigned word) {
 #if defined(CONVSCOPE_CUDA_EMULATED)
@@ -92,7 +92,7 @@ __device__ inline void add_piece(float (&sums)[kPieceNumbers], float weight,
   }
 }
 
-// Eight sums as a piece of halves, and with three terms what they leave over `plane` bytes behind.
+// Writes eight sums as a 16-bit piece, and with three terms their remainders `plane` bytes further.
 template <class By>
 __device__ inline void write_sums(const float (&sums)[kPieceNumbers], unsigned char* to,
                                   int plane) {
@@ -112,8 +112,8 @@ __device__ inline void write_sums(const float (&sums)[kPieceNumbers], unsigned c
   }
 }
 
-// A sum of weighted pieces on its way into shared memory. Of halves it is made in halves: four
-// roundings more, but a quarter of the instructions.
+// A sum of weighted pieces on its way into shared memory. 16-bit operands are summed in 16 bits:
+// four more roundings, but a quarter of the instructions.
 template <class By>
 struct SampleSum {
   float sums[kPieceNumbers] = {};
@@ -149,17 +149,17 @@ struct SampleSum<ByF16> {
 
 // ---- scales of f32 as halves -------------------------------------------------------------------
 
-// Where largest magnitudes stand, as bits. A row is at most values * factors * count.
+// Where the largest magnitudes are stored, as bits. A row is at most values * factors * count.
 struct Scaling {
-  const unsigned* values = nullptr;   // of the packed pixels; null: 16 bits, which stay as they are
+  const unsigned* values = nullptr;   // of the packed pixels; null: 16 bits, which are not scaled
   const unsigned* factors = nullptr;  // of the mask; null: none is larger than 1
   const unsigned* count = nullptr;    // most samples of a cell; null: the weights add up to 1
-  const unsigned* weights = nullptr;  // of the other factor, packed so that it lies below 2^14
-  bool packed_scaled = false;         // the pixels were packed so, too
+  const unsigned* weights = nullptr;  // of the other operand, packed so that it is below 2^14
+  bool packed_scaled = false;         // the pixels were packed with the scale, too
 };
 struct Scales {
-  float row;       // what the weights of a row are multiplied by
-  float2 unscale;  // what brings the product back, as two factors: it may be out of range as one
+  float row;       // scales the weights of a row
+  float2 unscale;  // undoes the scales of the product; two floats: one may be out of range
 };
 
 __device__ inline float2 two_powers(int exponent) {
@@ -174,7 +174,7 @@ __device__ inline Scales scales_of(const Scaling& z) {
   const int more = (z.factors != nullptr ? bound_exponent(*z.factors) : 0) +
                    (z.count != nullptr ? count_exponent(*z.count) + 2 : 0);
   if (z.values == nullptr) {
-    // Rows of halves are no larger than the halves that they are made of.
+    // Rows of 16-bit numbers are no larger than the numbers that they sum.
     const int down = z.count != nullptr && more > 0 ? more : 0;
     return {power_of_two(clamped_exponent(-down)), two_powers(clamped_exponent(down))};
   }

@@ -22,7 +22,7 @@ __device__ inline float number_at(const void* from, bool in_f32, std::int64_t i)
                 : to_float(static_cast<const Half*>(from)[i]);
 }
 
-// A pixel of y: its image, its place in it, and where tap (0,0) without an offset lies.
+// A pixel of y: its image, its position there, and the place of tap (0,0) without an offset.
 struct OutPixel {
   int image = -1, at = 0, v = 0, u = 0;
 };
@@ -40,7 +40,7 @@ __device__ inline OutPixel out_pixel(const Sizes& s, int pixel) {
 struct Offset {
   float v = 0, u = 0, factor = 1;
 };
-// Of key j = o R S + tap.
+// Reads key j = o R S + tap.
 template <class Half>
 __device__ inline Offset read_offset(const Places& z, const Sizes& s, const OutPixel& pixel,
                                      int key) {
@@ -54,7 +54,7 @@ __device__ inline Offset read_offset(const Places& z, const Sizes& s, const OutP
   return out;
 }
 
-// The four pixels around a place. `down` and `right`: how far it lies behind the first of them.
+// The four pixels around a place. `down` and `right`: its distance from the first of them.
 struct Place {
   int pixel[4] = {-1, -1, -1, -1};  // -1: outside
   int h = -2, w = -2;               // of the first pixel, from -1 on; -2: the place is outside
@@ -92,8 +92,8 @@ __device__ inline Place place_of(const Sizes& s, const OutPixel& pixel, int tap,
   return out;
 }
 
-// Pixels that a row adds up, as places of their piece 0, and their weights. Behind the last packed
-// pixel stands one of zeros: a corner that is outside is this one, with the weight 0.
+// The pixels that a row adds up, as positions of their piece 0, and their weights. A pixel of zeros
+// is stored after the last packed pixel: a corner outside is this pixel, with weight 0.
 struct Corners {
   int4 at;
   float4 weight;
@@ -102,7 +102,7 @@ __device__ inline Corners corners_of(const Sizes& s, const OutPixel& pixel, int 
                                      const Offset& offset, float scale) {
   const Place place = place_of(s, pixel, tap, offset);
   const float factor = offset.factor * scale;
-  // Outside a sample is 0 times its mask, which may be no number.
+  // An outside sample is 0 times its mask, which may be NaN.
   const float none = place.inside() ? 0.0f : 0 * factor;
   const int pieces = s.x_pieces();
   int at[4];

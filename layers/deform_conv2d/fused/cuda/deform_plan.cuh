@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// deform_plan.cuh: which tile computes a product in how many parts, and where everything lies in
-// the workspace and in prepared weights.
+// deform_plan.cuh: which tile computes a product in how many parts, and the layout of the workspace
+// and of prepared weights.
 // Read next  deform_fused_cuda.cu; deform_instances.cuh
 #pragma once
 
@@ -22,7 +22,7 @@ inline constexpr int kFewestStages = 4;       // of one part
 inline constexpr int kMostParts = 256;
 inline constexpr double kMostPartBytes = 256e6;
 
-// ---- plan --------------------------------------------------------------------------------------
+// ---- tiling ------------------------------------------------------------------------------------
 
 enum class Product { y, dx, dw };
 
@@ -114,12 +114,12 @@ class Plan {
   }
 };
 
-// Which kernels take f32 numbers as halves of one plane: those need a scale.
+// Tells which kernels take f32 numbers as one fp16 plane, which needs a scale.
 inline bool is_tf32(const Problem& z) { return z.dtype == DType::f32 && z.math == MathMode::tf32; }
 
 // ---- memory ------------------------------------------------------------------------------------
 
-// Hands out pieces of a block, or only counts them.
+// Hands out pieces of a block, or only counts their bytes.
 class Pieces {
  public:
   explicit Pieces(const void* memory) : memory_(const_cast<void*>(memory)) {}
@@ -137,7 +137,7 @@ class Pieces {
   void* memory_;
 };
 
-// Weights as one or two planes of halves in the order of the sum, and their largest magnitude.
+// Weights as one or two 16-bit planes in the order of the sum, and their largest magnitude.
 struct PreparedLayout {
   PreparedLayout(const Problem& z, Direction direction, const void* memory) {
     const Sizes s(z);
@@ -166,7 +166,7 @@ inline std::int64_t row_numbers(const Problem& z) {  // of 16 bytes, in a piece 
   return z.dtype == DType::f32 && z.math == MathMode::f32 ? 2 : 1;
 }
 
-// Packed pixels with one of zeros behind them.
+// Packed pixels with one pixel of zeros after them.
 struct Rows {
   Rows() = default;
   Rows(Pieces& block, const Problem& z, int pixels, int pieces) {
@@ -182,7 +182,7 @@ struct ForwardLayout {
   ForwardLayout(const Plan& plan, const void* memory) {
     Pieces block(memory);
     x_rows = Rows(block, plan.z, plan.s.in_pixels(), plan.s.x_pieces());
-    words = block.take<unsigned>(kWords);  // behind the zeros: cleared with them
+    words = block.take<unsigned>(kWords);  // after the zeros: cleared with them
     if (plan.splits > 1) parts = block.take<float>(plan.splits * plan.out_count);
     bytes = block.used;
   }
@@ -211,7 +211,7 @@ struct WeightLayout {
   std::size_t bytes = 0;
 };
 
-// `atomic`: dx is added up in packed f32, and there are no lists.
+// `atomic`: dx is summed in packed f32, and there are no lists.
 struct DataLayout {
   DataLayout(const Plan& plan, bool atomic, const void* memory) {
     const Sizes& s = plan.s;
@@ -230,7 +230,7 @@ struct DataLayout {
     begin = block.take<int>(count);
     entries = block.take<Entry>(samples);
     sums = block.take<int>(ceil_div(count, kScanBlock));
-    // What the lists need while they are made lies where dy is packed afterwards.
+    // Temporary memory of the lists is used for packed dy afterwards.
     Pieces first(memory == nullptr ? nullptr : static_cast<const std::byte*>(memory) + block.used);
     place = first.take<int>(count);
     unordered = first.take<int>(samples);
@@ -243,7 +243,7 @@ struct DataLayout {
   }
   unsigned* words = nullptr;
   Rows x_rows;
-  uint4* errors = nullptr;  // dy as halves
+  uint4* errors = nullptr;  // dy in 16 bits
   Rows dy_rows;             // dy as the lists read it
   std::int64_t plane = 0;
   float* dx_rows = nullptr;

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // deform_sampler.cuh: threads that make the rows of a matrix product: each row is a weighted sum of
-// packed pixels, eight channels at a time, written as halves where the tensor cores read them.
+// packed pixels, eight channels at a time, written as fp16/bf16 where the tensor cores read them.
 //
-//   forward, dw   a row of the depth is a sample of x: four corners, weighed by the place
-//   (problem.h) dx            a row is what comes back to a pixel of x through one tap: the pixels
-//   of dy whose
-//                 samples lie around it (deform_lists.cuh)
+//   forward, dw   a row of the K dimension is a sample of x: four corners, weighted by the place
+//                 (problem.h)
+//   dx            a row is the gradient for a pixel of x through one tap: the pixels of dy whose
+//                 samples are around it (deform_lists.cuh)
 //
-// A sampler runs one or two steps ahead: it multiplies pixels that it asked for before, and asks
-// for those of a later step before the next barrier, so that their way through the caches takes no
-// time of the tensor cores. Making one begins with a barrier of the block.
+// A sampler runs one or two steps ahead. It multiplies pixels that it has loaded, and before the
+// next barrier it issues the loads of a later step, so that the tensor cores do not wait for the
+// caches. Its constructor begins with a barrier of the block.
 // Read next  deform_places.cuh; deform_lists.cuh
 #pragma once
 
@@ -19,7 +19,7 @@
 
 namespace convscope::deform_cuda {
 
-// Four pieces that were asked for.
+// Four pieces that are being loaded.
 template <class Row>
 struct Held {
   RowPiece<Row> of[4];
@@ -43,8 +43,8 @@ struct PlaceView {
   const void* rows = nullptr;  // x, packed
 };
 
-// Places of a tile in shared memory, because eight threads need each of them: for each row two
-// blocks of eight. The eight threads of a row compute one each, while the block before is in use.
+// The places of a tile are in shared memory, because eight threads need each of them: for each row
+// two blocks of eight. The eight threads of a row compute one each, while the other block is used.
 template <int kTileRows>
 struct PlaceTable {
   static constexpr int kPlaces = 8;  // of a block
@@ -61,9 +61,9 @@ struct PlaceTable {
   }
 };
 
-// Rows of samples in their order, for both sums that read x at places. A thread makes one piece of
-// kRows rows in each step.
-//   kColumns false   y: a row is a pixel of y, and the depth walks over units and taps
+// The rows of samples in their order, for both sums that read x at places. A thread makes one piece
+// of kRows rows in each step.
+//   kColumns false   y: a row is a pixel of y, and the K dimension walks over units and taps
 //   kColumns true    dw: the columns of the tile stay, and the rows walk over the pixels of y
 template <class By, int kRows, int kTileRows, bool kColumns>
 class Sampler {
@@ -95,7 +95,7 @@ class Sampler {
     for (int i = 0; i < kHeld; ++i) ask(held_[i]);
   }
 
-  // Writes the rows of this step, `row_bytes` apart, and begins with the next one.
+  // Writes the rows of this step, `row_bytes` apart, and begins the next step.
   __device__ void step(unsigned char* to, int row_bytes, int plane) {
     const int place = place_of_step(step_);
 #pragma unroll
@@ -104,8 +104,8 @@ class Sampler {
       sum.add(table_.weight[Table::index(row_ + i * kRowStep, place)], held_[0][i].of);
       sum.write(to + i * row_bytes, plane);
     }
-    // The next block: its offsets are asked for, a step later its places are computed, and the
-    // barrier of another step lies before their first use.
+    // The next block: its offsets are loaded now, its places are computed one step later, and the
+    // barrier of another step comes before their first use.
     const int block_steps = 1 << log2_steps_;
     const int left = block_steps - (step_ & (block_steps - 1));
     const int next_block = ((step_ >> log2_steps_) + 1) * Table::kPlaces;
@@ -123,15 +123,15 @@ class Sampler {
  private:
   using Half = typename By::Half;
   static constexpr int kRowStep = kTileRows / kRows;
-  // Steps whose pixels are under way: two where the registers hold them.
+  // Steps whose pixels are being loaded: two where the registers suffice.
   static constexpr int kHeld = By::kTerms == 1 && kRows == 1 ? 2 : 1;
 
-  // Of this thread's piece in a step, counted from the first one.
+  // Returns the place of this thread's piece in a step, counted from the first one.
   __device__ int place_of_step(int step) const {
     const int lane = static_cast<int>(threadIdx.x) % kStepPieces;
     return (step << log2_units_) + (log2_units_ == 0 ? 0 : lane / 4);
   }
-  // The pixel of y and the piece of the sum behind place number `place` of row i.
+  // Returns the pixel of y and the piece of the sum for place number `place` of row i.
   __device__ int pixel_of(int i, int place) const {
     const int row = first_row_ + row_ + i * kRowStep;
     return kColumns ? row + (place >> log2_units_) * kTileRows : row;
@@ -142,7 +142,7 @@ class Sampler {
     return forward_piece(s_,
                          first + (kColumns ? place & ((1 << log2_units_) - 1) : place) * s_.unit);
   }
-  // `first`: of a block of places. Each of the eight threads of a row takes one.
+  // Reads a block of places from `first` on. Each of the eight threads of a row reads one.
   __device__ void read_offsets(int first) {
     const int place = first + static_cast<int>(threadIdx.x) % kStepPieces;
     const ForwardPiece at = piece_of(place);
@@ -168,10 +168,10 @@ class Sampler {
       table_.weight[to] = corners.weight;
     }
   }
-  // The pixels of the next step that was not asked for.
+  // Loads the pixels of the next step.
   __device__ void ask(Held<typename By::Row> (&held)[kRows]) {
     const int lane = static_cast<int>(threadIdx.x) & (s_.unit - 1);
-    // Behind the last unit all corners are the pixel of zeros.
+    // After the last unit all corners are the pixel of zeros.
     const int piece =
         ask_unit_ < s_.group_units() ? group_ * s_.group_pieces() + ask_unit_ * s_.unit + lane : 0;
     const int place = place_of_step(asked_++);
@@ -199,26 +199,26 @@ class Sampler {
   Held<typename By::Row> held_[kHeld][kRows];
 };
 
-// A sample that reads x somewhere between four pixels, in the list of this cell: its pixel of y,
-// how far it lies behind the cell's first pixel, and its mask.
+// A sample that reads x between four pixels, in the list of this cell: its pixel of y, its distance
+// from the cell's first pixel, and its mask.
 struct alignas(16) Entry {
   int pixel;
   float down, right, factor;
 };
 
 struct ListView {
-  const int* begin = nullptr;      // [O R S][N][H + 1][W + 1] + 1: where the list of a cell begins
+  const int* begin = nullptr;      // [O R S][N][H + 1][W + 1] + 1: the start of a cell's list
   const Entry* entries = nullptr;  // by lists
   const void* rows = nullptr;      // dy, packed
 };
 
-// The samples that read one pixel of x through one tap stand in four cells, in two ranges of
-// entries: those of the cells above (left and right of the pixel), and those below.
+// The samples that read one pixel of x through one tap are in four cells, in two ranges of entries:
+// the cells above (left and right of the pixel), and those below.
 struct Ranges {
   int begin[2] = {}, middle[2] = {}, end[2] = {};  // `middle`: where the right cell begins
 
   __device__ int count() const { return end[0] - begin[0] + end[1] - begin[1]; }
-  // Entry i, and what it weighs at this pixel.
+  // Returns entry i, and its weight at this pixel.
   __device__ Entry entry(const Entry* entries, int i, float& weight) const {
     const int above = end[0] - begin[0];
     const int range = i < above ? 0 : 1;
@@ -233,8 +233,8 @@ struct Ranges {
   }
 };
 
-// Rows of what comes back: kRows pixels of x for each thread, the depth walks over taps and the
-// channels of dy. The first four entries are asked for one step ahead.
+// Rows of the gradient: kRows pixels of x for each thread; the K dimension walks over taps and the
+// channels of dy. The first four entries are loaded one step ahead.
 template <class By, int kRows>
 class ListSampler {
  public:
@@ -315,7 +315,7 @@ class ListSampler {
     }
     return out;
   }
-  // The ranges of next_, one step before they are used.
+  // Reads the ranges of next_, one step before they are used.
   __device__ void read_next() {
 #pragma unroll
     for (int i = 0; i < kRows; ++i) next_ranges_[i] = read_ranges(i, next_.tap);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// deform_tiles.cuh: the three products of deform_fused_cuda.cu, whose header tells the idea. Each
-// is a tile of sums in registers, multiplied step by step (sum_steps in half_steps.cuh); what
-// differs is who fills shared memory.
+// deform_tiles.cuh: the three products of deform_fused_cuda.cu, whose header explains the idea.
+// Each is a tile of accumulators in registers, multiplied step by step (sum_steps in
+// half_steps.cuh). The products differ in the code that fills shared memory.
 //
-//   gather_kernel   y and dx: a row of the tile's columns is made by a sampler
-//   weight_kernel   dw: samples and dy lie with the depth (pixels of y) outer
-//   place_kernel    doffset, dmask: dense tiles of the samples' gradient, which meet the corners of
-//                   x while they are in registers
+//   gather_kernel   y and dx: a sampler makes a row of the tile's columns
+//   weight_kernel   dw: samples and dy have the K dimension (pixels of y) outermost
+//   place_kernel    doffset, dmask: dense tiles of the samples' gradient, multiplied by the corners
+//                   of x while they are in registers
 // Read next  deform_sampler.cuh; layers/conv2d/shared/cuda/half_steps.cuh
 #pragma once
 
@@ -23,7 +23,7 @@ using half_tiles::Finish;
 using half_tiles::store_tile;
 using half_tiles::sum_steps;
 
-// A tile with the type of its rows, and a table of places behind the stages.
+// A tile with the type of its rows, and a table of places after the stages.
 template <class By_, int kRowGroups, int kColumnGroups, int kColumns, int kStages, int kBlocks,
           int kDeep_ = 1>
 struct Tile
@@ -45,7 +45,7 @@ struct Tile
 
 // ---- y and dx ----------------------------------------------------------------------------------
 
-// Rows of weights are channels of the output, columns its pixels.
+// The rows of weights are channels of the output, the columns its pixels.
 template <class View>
 struct Gather {
   View view;
@@ -62,7 +62,7 @@ struct Gather {
   int depth_pieces = 0, splits = 1;
   int images = 0, out_area = 0;
   bool in_f32 = true;   // the output; else in 16 bits
-  bool paired = false;  // pixels 2i and 2i + 1 are neighbours, 2i as aligned as two
+  bool paired = false;  // pixels 2i and 2i + 1 are neighbours, 2i aligned for both
   FastDivisor by_row_tiles, by_out_area;
 };
 
@@ -79,7 +79,7 @@ __global__ __launch_bounds__(V::kThreads, V::kBlocks) void gather_kernel(
   const int first_pixel = pixel_tile * V::kTileColumns;
   const int block = static_cast<int>(blockIdx.y);
   const int split = static_cast<int>(blockIdx.z);
-  const int all = z.depth_pieces / kStepPieces;  // steps of 64 depths
+  const int all = z.depth_pieces / kStepPieces;  // steps of 64 elements of the K dimension
   const int first_stage = part_begin(all / V::kDeep, split, z.splits);
   const int steps = part_begin(all / V::kDeep, split + 1, z.splits) - first_stage;
   const int first_step = first_stage * V::kDeep;
@@ -89,9 +89,8 @@ __global__ __launch_bounds__(V::kThreads, V::kBlocks) void gather_kernel(
   constexpr int kSampled = V::kTileColumns / kRowStep;  // rows of a thread
   const int piece = thread % kStepPieces;
   const int row = thread / kStepPieces;
-  // Prepared weights lie as shared memory wants them: one thread copies whole tiles, or (before
-  // sm_90) each thread a piece of each tile. Of tiles behind the last row nothing is read or
-  // stored.
+  // Prepared weights have the layout of shared memory: one thread copies whole tiles, or (before
+  // sm_90) each thread a piece of each tile. Tiles after the last row are neither read nor stored.
   const int tiles = ceil_div(z.rows, kWeightTileRows);
   const int first_tile = first_row / kWeightTileRows;
   const uint4* const weights =
@@ -101,7 +100,7 @@ __global__ __launch_bounds__(V::kThreads, V::kBlocks) void gather_kernel(
   if (kBulkCopies && thread == 0) {
     for (int i = 0; i < V::kStages; ++i) start_barrier(barriers + i);
   }
-  // The sampler begins with a barrier of the block.
+  // The constructor of the sampler begins with a barrier of the block.
   let_next_kernel_start();
   wait_for_previous_kernel();
   const Scales scales = scales_of(z.scaling);
@@ -203,7 +202,7 @@ struct WeightGather {
   PlaceView view;
   Sizes sizes;
   Scaling scaling;                // `weights`: of dy
-  const uint4* errors = nullptr;  // dy as halves, [planes][N P Q][G][out_pieces]
+  const uint4* errors = nullptr;  // dy in 16 bits, [planes][N P Q][G][out_pieces]
   std::int64_t errors_plane = 0;
   float* parts = nullptr;  // [splits][G][k][columns]
   int columns = 0;         // pieces of a row, padded to whole steps
@@ -231,7 +230,7 @@ __global__ __launch_bounds__(V::kThreads, V::kBlocks) void weight_kernel(
   const int steps = part_begin(all, split + 1, z.splits) - first_step;
 
   constexpr int kRowPieces = V::kTileRows / kPieceNumbers;
-  constexpr int kErrorStep = V::kThreads / kRowPieces;  // rows of the depth
+  constexpr int kErrorStep = V::kThreads / kRowPieces;  // rows of the K dimension
   const int row_piece = thread % kRowPieces;
   const int error_depth = thread / kRowPieces;
   const bool row_valid = first_row / kPieceNumbers + row_piece < s.out_pieces;
@@ -300,7 +299,7 @@ struct PlaceGradient {
   const unsigned* x_max = nullptr;   // rows are scaled by it; null: they are not
   const unsigned* dy_max = nullptr;  // errors and weights are scaled; null: they are not
   const unsigned* w_max = nullptr;
-  const uint4* errors = nullptr;  // dy as halves, [planes][N P Q][G][out_pieces]
+  const uint4* errors = nullptr;  // dy in 16 bits, [planes][N P Q][G][out_pieces]
   std::int64_t errors_plane = 0;
   const uint4* weights = nullptr;  // prepared for backward_data, [planes][runs]
   std::int64_t weights_plane = 0;
@@ -321,16 +320,16 @@ __device__ inline void add_four(float* to, float a, float b, float c, float d) {
 #endif
 }
 
-// The column of a tile that holds its channel i: the four threads of a pixel have 2 of every 8
-// columns each, so channels change places and each of them has kColumns / 4 neighbours.
+// Returns the column of a tile that holds its channel i. The four threads of a pixel have 2 of
+// every 8 columns each, so channels are permuted and each thread has kColumns / 4 neighbours.
 template <int kColumns>
 __device__ inline int channel_of_column(int column) {
   constexpr int kOwn = kColumns / 4;
   return column % 8 / 2 * kOwn + column / 8 * 2 + column % 2;
 }
 
-// Block (x: tile of pixels of y, y: key). Its rows are pixels, its columns channels of x, one tile
-// of them after the other, so that all channels of a place meet in one thread.
+// Block (x: tile of pixels of y, y: key). The rows are pixels, the columns channels of x. Tiles of
+// columns follow each other, so that one thread sees all channels of a place.
 template <class V>
 __global__ __launch_bounds__(V::kThreads, V::kBlocks) void place_kernel(
     const __grid_constant__ PlaceGradient z) {
@@ -348,7 +347,7 @@ __global__ __launch_bounds__(V::kThreads, V::kBlocks) void place_kernel(
   constexpr int kRowStep = V::kThreads / kStepPieces;
   const int piece = thread % kStepPieces;
   const int row = thread / kStepPieces;
-  // The pixels whose sums this thread has.
+  // The pixels whose accumulators this thread has.
   const int own_row = first_pixel + thread / 32 * 16 + thread % 32 / 4;
   let_next_kernel_start();
   wait_for_previous_kernel();

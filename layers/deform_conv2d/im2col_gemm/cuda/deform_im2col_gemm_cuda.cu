@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // deform_im2col_gemm_cuda.cu: deformable convolution as the authors compute it: all samples of some
-// images stand in a matrix of columns, which is multiplied by the weights.
+// images fill a matrix of columns, which is multiplied by the weights.
 //
 // Formula    y[n,k,p,q] = b[k] + sum over c < C/G, r < R, s < S of
 //                w[k,c,r,s] mask[n,j,p,q] sample(x[n, g C/G + c], v, u)   (problem.h)
@@ -25,16 +25,16 @@
 // Cost       FLOPs = 2 N K P Q (C/G) R S; bytes = the tensors, and the columns, written and read
 //            once in each direction: R S times as large as x at stride 1; workspace = the columns
 //            of some images, for dx also 28 bytes for each tap, for dw a sum for each image.
-//            Bound by the memory that columns pass through, unless K/G is large
+//            Bound by the memory traffic of the columns, unless K/G is large
 // Numerics   samples in f32, rounded to the type of the columns; products by cuBLAS (TF32 only
-//            where the problem asks). Same bits on each run on one GPU: dx is gathered.
-// Backward   dx, doffset, dmask assigned, each only if asked for; dw assigned or added to
+//            where the problem asks for it). Same bits on each run on one GPU: dx is gathered.
+// Backward   dx, doffset, dmask assigned, each only if requested; dw assigned or added to
 // Choices    kColumnBytes 256 MiB: as in im2col_gemm_cuda.cu
-//            kChannels 8, kPixelChannels 8: what a place or a list costs is shared by 8 channels
+//            kChannels 8, kPixelChannels 8: 8 channels share the cost of a place or a list
 //            kSumBytes 256 MiB: of sums for dw, all images together
 //            kMostImages 32768: a batch of products, or a grid, ends at 65535
-// Source     J. Dai et al. 2017: arXiv 1703.06211, and torchvision.ops.deform_conv2d, which have
-//            this form; theirs scatters dx by atomic additions
+// Source     J. Dai et al. 2017: arXiv 1703.06211, and torchvision.ops.deform_conv2d, which use
+//            this method; theirs scatters dx by atomic additions
 // Read next  deform_fused_lesson_cuda.cu, without columns; im2col_gemm_cuda.cu, without offsets
 #include <algorithm>
 
@@ -61,7 +61,7 @@ constexpr int kChannels = 8;
 constexpr int kPixelChannels = 8;
 
 // ---- kernels -----------------------------------------------------------------------------------
-// The grid: x runs through the pixels of a plane, y through what `rows` counts, z through images.
+// The grid: x runs over the pixels of a plane, y over the items of `rows`, z over images.
 
 __device__ Index pixel_here() { return global_thread(); }
 
@@ -87,7 +87,7 @@ __global__ void columns_kernel(DeviceSizes z, Index first, Index images, const T
   }
 }
 
-// The bias, into every element of y.
+// Writes the bias into every element of y.
 template <class T>
 __global__ void bias_kernel(DeviceSizes z, const T* b, T* y) {
   for (Index i = global_thread(); i < z.n * z.k * z.pixels; i += global_threads()) {
@@ -95,8 +95,8 @@ __global__ void bias_kernel(DeviceSizes z, const T* b, T* y) {
   }
 }
 
-// doffset and dmask of one tap of one pixel: the columns' gradient, summed over the channels that
-// share the place. Null: not asked for.
+// Computes doffset and dmask of one tap of one pixel: the columns' gradient, summed over the
+// channels that share the place. Null: not needed.
 template <class T>
 __global__ void places_kernel(DeviceSizes z, Index first, Index images, const T* x, const T* offset,
                               const T* mask, const float* columns, T* doffset, T* dmask) {
@@ -133,7 +133,7 @@ __global__ void places_kernel(DeviceSizes z, Index first, Index images, const T*
   }
 }
 
-// Some channels of one pixel of dx.
+// Sums some channels of one pixel of dx.
 template <class T>
 __global__ void gather_kernel(DeviceSizes z, PixelReaders readers, Index first, Index images,
                               const float* columns, T* dx) {
@@ -164,7 +164,7 @@ __global__ void gather_kernel(DeviceSizes z, PixelReaders readers, Index first, 
   }
 }
 
-// dw of all images, one after the other.
+// Sums dw over all images, in their order.
 template <class T>
 __global__ void add_images_kernel(const float* sums, Index images, Index count, bool accumulate,
                                   T* dw) {
@@ -192,7 +192,7 @@ struct Sizes {
   Index element;         // bytes
 };
 
-// Images at a time, all chunks alike.
+// Returns how many images are computed at a time; all chunks are equal.
 Index chunk_of(const Problem& z, Direction direction) {
   const Sizes sizes(z);
   const bool data = direction == Direction::backward_data;
@@ -230,7 +230,7 @@ struct Steps {
   Index image, group;
 };
 
-// One product for each image and group. One of the two stands in the batch, the other is a loop.
+// Computes one product for each image and group. One of the two is the batch, the other is a loop.
 void multiply(BlasGemm product, Index images, Index groups, const Steps& a, const Steps& b,
               const Steps& c) {
   const bool batch_of_images = images >= groups;
@@ -389,7 +389,7 @@ Cost cost(const Problem& problem, Direction direction) {
   const bool data = direction == Direction::backward_data;
   const double columns = number(problem.n) * number(z.image);
   const double column_bytes = columns * (data ? 4.0 : number(z.element));
-  // Tiles of 64 x 64: rows and columns that no number fills are computed all the same.
+  // Tiles are 64 x 64: rows and columns beyond the matrix are computed as well.
   const auto fill = [&](Index size) { return number(size) / number(round_up(size, 64)); };
   const double share = direction == Direction::forward ? fill(z.kernels) * fill(z.pixels)
                        : data                          ? fill(z.depth) * fill(z.pixels)
@@ -399,8 +399,8 @@ Cost cost(const Problem& problem, Direction direction) {
       .flops = problem.nominal_flops(),
       .bytes = column_bytes,
       .peak_share = 0.85 * share,
-      // Each number of the columns is made of four, far apart in memory, or goes back to four: on
-      // an H100 that takes as long as moving about 13 bytes, or 50.
+      // Each number of the columns is made of four numbers that are far apart in memory, or added
+      // to four: on an H100 that takes as long as moving about 13 bytes, or 50.
       .pass_bytes = problem.nominal_bytes() + columns * (data ? 50 : 13),
       .launches = number(chunks) * (data ? 8 : 2) + 1,
       .tensor_cores = problem.dtype != DType::f32 || problem.math == MathMode::tf32};

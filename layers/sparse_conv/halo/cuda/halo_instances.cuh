@@ -19,7 +19,7 @@ HaloInstance halo_instance() {
   return {halo_kernel<V>, V::kDepth, V::kColumns, V::kThreads, V::shared_bytes};
 }
 
-// For 16, 32 and 64 depths of a tap, and 32 and 64 lanes at once.
+// Kernels for 16, 32 and 64 channels of a tap, and 32 and 64 lanes at once.
 template <class Half, int kTerms>
 std::span<const HaloInstance> halo_instances() {
   static const HaloInstance kInstances[] = {
@@ -33,7 +33,7 @@ std::span<const HaloInstance> halo_instances() {
   return kInstances;
 }
 
-// f32 by three products of halves; f16, and f32 as TF32 (one product of scaled halves); bf16.
+// f32 by three products of fp16; f16, and f32 as TF32 (one product of scaled fp16); bf16.
 std::span<const HaloInstance> f32_halo();
 std::span<const HaloInstance> f16_halo();
 std::span<const HaloInstance> bf16_halo();

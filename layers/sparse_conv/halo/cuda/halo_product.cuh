@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// halo_product.cuh: sums over the neighbours of a tile of 256 sites that stand in shared memory
-// once.
+// halo_product.cuh: sums over the neighbours of a tile of 256 sites, each of which is in shared
+// memory once.
 //
-//   out[site, lane] = sum over taps, depths of in[neighbour(site, tap), depth] w[tap][depth, lane]
+//   out[site, lane] = sum over taps, d < depth of in[neighbour(site, tap), d] w[tap][d, lane]
 //
 // A block has a tile and up to 64 lanes; each of its warp groups has one or two units of 64 slots.
-// For each phase of the tile (halo_table.h) asynchronous copies bring the rows of its halo. Then
-// come steps of 64 depths of (tap, channel): a ring of stages has their weights; while the tensor
-// cores multiply one unit, the warps bring the rows that the slots of the other one meet into
-// registers. Row 0 in shared memory is zeros: no neighbour.
+// For each phase of the tile (halo_table.h) asynchronous copies load the rows of its halo. Then
+// come steps of 64 elements of the K dimension (tap, channel), whose weights are in a ring of
+// stages. While the tensor cores multiply one unit, the warps load the rows that the slots of the
+// other unit meet into registers. Row 0 in shared memory is zeros: no neighbour.
 // Read next  halo_table.h; framework/cuda/tensor_cores/gathered_tile.cuh
 #pragma once
 
@@ -36,7 +36,7 @@ struct HaloArgs {
   SumsTarget target;
 };
 
-// kTerms as in half_steps.cuh. kDepth: 16, 32 or 64, room for the depths of a tap.
+// kTerms as in half_steps.cuh. kDepth: 16, 32 or 64, space for the channels of a tap.
 template <class Half_, int kTerms_, int kDepth_, int kColumns_>
 struct HaloVariant {
   using Half = Half_;
@@ -44,12 +44,12 @@ struct HaloVariant {
   static constexpr int kPlanes = kTerms == 3 ? 2 : 1;
   static constexpr int kDepth = kDepth_;
   static constexpr int kColumns = kColumns_;
-  // Units of a warp group, and blocks that share a multiprocessor, at least: as many as registers
-  // allow. Three terms keep two factors and two sums of each unit.
+  // Units of a warp group, and the least number of blocks on an SM, as far as the registers allow.
+  // Three terms keep two operands and two accumulators of each unit.
   static constexpr int kUnits = kTerms == 1 && kColumns == 32 ? 1 : 2;
   static constexpr int kBlocks = kTerms == 3 ? 1 : 2;
   static constexpr int kThreads = 128 * kHaloUnits / kUnits;
-  // One is multiplied, the next two arrive.
+  // One is multiplied, the next two are loaded.
   static constexpr int kStages = 3;
   static constexpr int kColumnsBytes = kColumns * kTileRowBytes;
   static constexpr int kStageBytes = kPlanes * kColumnsBytes;
@@ -58,21 +58,21 @@ struct HaloVariant {
   static constexpr int kRowBytes = kDepth * 2;
   static constexpr int kRowsPlane = (kHaloRows + 1) * kRowBytes;
   static constexpr int kStoreBytes = 16 * (kColumns * 4 + 16);  // of a warp, see store_rows
-  // Behind the rows, or behind the sums on their way out, which take the place of the rows.
+  // After the rows, or after the outgoing sums, which reuse the memory of the rows.
   static constexpr int kEntriesAt =
       std::max(kStages * kStageBytes + kPlanes * kRowsPlane, kThreads / 32 * kStoreBytes);
 
-  // The last term is to align.
+  // The last term is for alignment.
   static constexpr int shared_bytes(int entry_rows) {
     return kEntriesAt + entry_rows * kHaloSlots * 2 + 1024;
   }
-  // Where a piece of a row of the halo stands.
+  // Returns the position of a piece of a row of the halo.
   static constexpr int place(int row, int piece, int turn) {
     return row * kRowBytes + ((piece ^ (turn & (kPieces - 1))) << 4);
   }
 };
 
-// What a block knows of its tile.
+// The data of a block about its tile.
 struct HaloTile {
   const unsigned* record;
   const unsigned* lists;
@@ -89,8 +89,8 @@ struct HaloTile {
         slots(kHaloSlots / phases) {}
 };
 
-// A tap: where its row of entries begins, its bit, and the turn of its neighbours beside that of
-// their site.
+// A tap: where its row of entries begins, its bit, and the turn of its neighbours relative to that
+// of their site.
 struct alignas(16) HaloTap {
   int entries;
   unsigned bit;
@@ -104,14 +104,14 @@ struct alignas(16) HaloTap {
                     (tap % z.size[2] - z.size[2] / 2) * z.dilation[2]),
             0};
   }
-  // The neighbour that an entry has at this tap, or -1.
+  // Returns the neighbour of an entry at this tap, or -1.
   __device__ int of(unsigned entry, int run) const {
     return (entry & bit) == 0 ? -1 : static_cast<int>(entry >> run) + __popc(entry & (bit - 1));
   }
 };
 
-// The word of the list for the site that stands at a slot: each site is its own neighbour at the
-// centre. ~0: none.
+// Returns the list's word for the site of a slot: each site is its own neighbour at the centre. ~0:
+// none.
 __device__ inline unsigned own_word(const HaloArgs& z, const HaloTile& tile, int slot) {
   const HaloTap centre = HaloTap::make(z, (z.taps - 1) / 2);
   const int at = centre.entries + slot;
@@ -123,8 +123,8 @@ __device__ inline unsigned own_word(const HaloArgs& z, const HaloTile& tile, int
   return list[place];
 }
 
-// Copies the rows of a phase into shared memory, behind row 0. Of a scattered tile a row is (row of
-// entries, slot, which of its neighbours), and this says so in the entries.
+// Copies the rows of a phase into shared memory, after row 0. In a scattered tile a row is (row of
+// entries, slot, which of its neighbours), and the function writes that into the entries.
 template <class V>
 __device__ inline int load_halo(const HaloArgs& z, const HaloTile& tile, int phase,
                                 const unsigned* site_list, unsigned char* rows,
@@ -172,12 +172,12 @@ __device__ inline int load_halo(const HaloArgs& z, const HaloTile& tile, int pha
   return count;
 }
 
-// Sums of a warp's 16 sites to where they belong; lane l knows the site of row l % 16 (-1: none).
-// They pass `room` in shared memory, so that a row is written by 16 bytes at once.
+// Stores the accumulators of a warp's 16 sites; lane l knows the site of row l % 16 (-1: none).
+// They pass through `room` in shared memory, so that a row is written in units of 16 bytes.
 template <class V, class Out>
 __device__ inline void store_rows(const SumsTarget& z, const float (&sums)[V::kColumns / 2],
                                   int site, int first_lane, unsigned char* room) {
-  constexpr int kRowBytes = V::kColumns * static_cast<int>(sizeof(Out)) + 16;  // without conflicts
+  constexpr int kRowBytes = V::kColumns * static_cast<int>(sizeof(Out)) + 16;  // no bank conflicts
   constexpr int kPieces = V::kColumns * static_cast<int>(sizeof(Out)) / 16;
   static_assert(16 * kRowBytes <= V::kStoreBytes);
   const auto lane = static_cast<int>(threadIdx.x % 32);
@@ -233,7 +233,7 @@ __global__ __launch_bounds__(V::kThreads,
   constexpr int kTaps = V::kTaps;
   __shared__ unsigned masks[kHaloUnits];
   __shared__ HaloTap tap_table[kHaloTaps + kTaps];  // then empty ones
-  // Of the steps of the phase, and one that is read but not used.
+  // The steps of the phase, and one that is read but not used.
   __shared__ HaloTap list[kHaloTaps + 2 * kTaps];
   __shared__ int weights_at[kHaloTaps];
   __shared__ std::uint64_t arrivals[V::kStages];
@@ -266,7 +266,7 @@ __global__ __launch_bounds__(V::kThreads,
                               V::place(0, i % V::kPieces, 0)) = uint4{};
   }
 
-  // This thread brings the rows of one slot of each of its warp group's units.
+  // This thread loads the rows of one slot of each unit of its warp group.
   int slot[V::kUnits];
   int own_turn[V::kUnits];
 #pragma unroll
@@ -291,12 +291,12 @@ __global__ __launch_bounds__(V::kThreads,
   gathered_tile::Rows<Half> factor[V::kUnits][V::kPlanes];
 
   const unsigned* site_list = tile.lists;
-  int loaded = 0;  // steps of the phases before
+  int loaded = 0;  // steps of earlier phases
   for (int phase = 0; phase < tile.phases; ++phase) {
     const int first_slot = phase * tile.slots;
     unsigned all = 0;          // taps
     unsigned mine = 0;         // of this warp group
-    unsigned seen[V::kUnits];  // all bits of the entries, or none of those of another phase
+    unsigned seen[V::kUnits];  // all bits of the entries; none in another phase
 #pragma unroll
     for (int unit = 0; unit < kHaloUnits; ++unit) {
       const bool in_phase =
@@ -308,8 +308,8 @@ __global__ __launch_bounds__(V::kThreads,
     for (int m = 0; m < V::kUnits; ++m) {
       seen[m] = slot[m] >= first_slot && slot[m] < first_slot + tile.slots ? ~0u : 0;
     }
-    if (phase > 0) __syncthreads();  // nobody reads the rows of the phase before
-    // Steps that have a tap of the phase, and those of them that this warp group needs.
+    if (phase > 0) __syncthreads();  // all reads of the previous phase's rows are done
+    // Steps that have a tap of the phase, and those that this warp group needs.
     unsigned needed = 0;
     int steps = 0;
     for (int step = 0; step < all_steps; ++step) {
@@ -325,7 +325,8 @@ __global__ __launch_bounds__(V::kThreads,
     if (!tile.scattered) site_list += count;
     __syncthreads();  // the list of steps
 
-    // The weights of the next step on the list; one thread brings them, or each brings a part.
+    // Loads the weights of the next step on the list: one thread all of them, or each thread a
+    // part.
     const auto load_weights = [&](int step) {
       const int at = (loaded + step) % V::kStages;
       unsigned char* const stage = stages + at * V::kStageBytes;
@@ -348,7 +349,7 @@ __global__ __launch_bounds__(V::kThreads,
         }
       }
     };
-    // Brings the rows of unit m into registers.
+    // Loads the rows of unit m into registers.
     const auto load_rows = [&](int step, int m) {
       int from[4];
 #pragma unroll
@@ -374,7 +375,7 @@ __global__ __launch_bounds__(V::kThreads,
       async_copy_commit();
     }
     async_copy_wait<kAhead - 1>();
-    __syncthreads();  // the rows are there
+    __syncthreads();  // the rows have arrived
     load_rows(0, 0);
     for (int step = 0; step < steps; ++step) {
       const int at = (loaded + step) % V::kStages;
@@ -384,7 +385,7 @@ __global__ __launch_bounds__(V::kThreads,
         async_copy_wait<kAhead - 1>();
         order_shared_writes_for_matrix_unit();
       }
-      __syncthreads();  // the step is there, and nobody reads the stage that is filled next
+      __syncthreads();  // the step has arrived; the stage that is filled next is free
       if (step + kAhead < steps) load_weights(step + kAhead);
       async_copy_commit();
       const unsigned char* const columns = stages + at * V::kStageBytes;
@@ -432,7 +433,7 @@ __global__ __launch_bounds__(V::kThreads,
   }
 
   unsigned char* const room = stages + thread / 32 * V::kStoreBytes;
-  __syncthreads();  // nobody reads rows or weights any more
+  __syncthreads();  // all reads of rows and weights are done
 #pragma unroll
   for (int m = 0; m < V::kUnits; ++m) {
     const unsigned word = own_word(z, tile, slot[m]);

@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// halo_table.h: the map of a submanifold convolution (map.h) cut into tiles of sites that lie close
+// halo_table.h: the map of a submanifold convolution (map.h) cut into tiles of sites that are close
 // together. No CUDA here.
 //
-// Sites in the order of a Z curve (Morton) form compact pieces of the cloud, so 256 of them and
-// all their neighbours are some 400 different sites on a surface, instead of 256 x 13. Each tile
-// has the list of these sites, its halo, and the entries of map.h name places in this list:
+// Sites in the order of a Z curve (Morton) form compact pieces of the cloud: on a surface, 256 of
+// them and all their neighbours are about 400 different sites, instead of 256 x 13. Each tile has
+// the list of these sites, its halo, and the entries of map.h as positions in this list:
 //
 //   list      sites of the tile's halo, ascending; 29 bits of a site, above them its turn
-//   entries   [rows of taps, 256] of 16 bits: [place of the first | bits], as in map.h; sites that
-//             lie side by side in the map do so in the list, because it is sorted
+//   entries   [rows of taps, 256] of 16 bits: [place of the first | bits], as in map.h; neighbours
+//             in the map are neighbours in the list, because the list is sorted
 //
-// Entries and list share a record of 4 bytes for each entry, 36 for each site with 3x3x3, which is
-// what the entries of map.h take. A tile has four units of 64 slots, what the tensor cores multiply
+// Entries and list share a record of 4 bytes for each entry: 36 for each site with 3x3x3, as for
+// the entries of map.h. A tile has four units of 64 slots, which the tensor cores multiply
 // together. Slots are sorted by the mask of their taps and cut into units, so that a unit needs few
-// taps; inside a unit they are along the curve again.
+// taps; inside a unit they are ordered along the curve.
 //
-// The turn says at which of 8 banks a row of shared memory begins. It is linear in the place,
-// (w + 4 h + 2 t) mod 8, so the neighbour at a tap has the turn of the site plus that of the tap;
-// and eight sites in turn along the curve, which are read together, mostly have eight turns.
+// The turn says at which of 8 banks a row of shared memory begins. It is linear in the place, (w +
+// 4 h + 2 t) mod 8, so the neighbour at a tap has the turn of the site plus that of the tap. Eight
+// consecutive sites of the curve, which are read together, mostly have eight turns.
 //
 // A halo of more than kHaloRows sites is cut: 2 or 4 phases have a list each, and units are cut
-// along the curve. Where that is not enough (a full grid with a wide dilation), the tile is
+// along the curve. Where that does not suffice (a full grid with a wide dilation), the tile is
 // scattered: its record has the entries of map.h, and 16 slots are a phase.
 //
 // Source: G. Morton 1966, A Computer Oriented Geodetic Data Base (the order along a Z curve)
@@ -37,7 +37,7 @@ namespace convscope::sparse_cuda {
 inline constexpr int kHaloSlots = 256;  // of a tile
 inline constexpr int kHaloUnit = 64;    // slots that a warp group multiplies together
 inline constexpr int kHaloUnits = kHaloSlots / kHaloUnit;
-inline constexpr int kHaloRows = 640;           // of a phase: what stands in shared memory
+inline constexpr int kHaloRows = 640;           // of a phase: the rows in shared memory
 inline constexpr int kHaloPhases = kHaloUnits;  // with a list each
 inline constexpr int kScatteredSlots = 16;      // of a phase without one
 inline constexpr int kHaloTaps = 32;            // of a mask
@@ -46,7 +46,7 @@ inline constexpr int kHaloHeadWords = 8;
 inline constexpr int kTurnShift = 29;  // of a word of a list
 static_assert(kHaloTaps * kScatteredSlots <= kHaloRows);
 
-// (w + 4 h + 2 t) mod 8, of a place or of a difference of places.
+// Returns (w + 4 h + 2 t) mod 8, of a place or of a difference of places.
 constexpr int turn_of(std::int64_t t, std::int64_t h, std::int64_t w) {
   return static_cast<int>((w + 4 * h + 2 * t) & 7);
 }
@@ -62,21 +62,21 @@ struct HaloTable {
   std::size_t bytes() const;
 };
 
-// The kernel's tables fit; "" or the reason why not.
+// Returns "" if the tables of the kernel fit, otherwise the reason why not.
 std::string halo_refusal(const SparseMap& map);
 
-// Made on the current GPU when first asked for, without waiting for it; kept by the map.
+// Returns the table, made on the current GPU at the first call and kept by the map. Does not wait.
 std::shared_ptr<const HaloTable> halo_table(const SparseMap& map);
 
-// What the tiles cost, on the host.
+// Work of the tiles, known on the host.
 struct HaloFacts {
   double useful = 0;                      // pairs
   double executed = 0;                    // products of a slot and a tap, by units
-  double rows = 0;                        // that tiles bring, in all phases
-  double taps = 0;                        // whose weights tiles bring, in all phases
+  double rows = 0;                        // loaded by tiles, in all phases
+  double taps = 0;                        // whose weights tiles load, in all phases
   std::int64_t tiles = 0, scattered = 0;  // without lists
 };
-// Waits for the GPU when it is asked first.
+// Returns the facts; the first call waits for the GPU.
 std::shared_ptr<const HaloFacts> halo_facts(const SparseMap& map);
 
 }  // namespace convscope::sparse_cuda

@@ -4,8 +4,8 @@
 // Steps   find     the entry of each site and row of taps (find_entries_cuda.cu)
 //         order    sites along a Z curve: sorted by the bits of their coordinates, interleaved
 //         tile     a block for 256 sites: cuts them into units by their taps; puts all their
-//                  neighbours into a hash table in shared memory, so that each is there once;
-//                  sorts these; writes for each entry where its first neighbour is in the list
+//                  neighbours into a hash table in shared memory, so that each occurs once; sorts
+//                  these; writes for each entry the position of its first neighbour in the list
 #include <algorithm>
 #include <bit>
 
@@ -43,7 +43,7 @@ struct Curve {
   int shift = 0;     // which 32 bits of the code
 };
 
-// Bits of w, h and t in turns, the lowest first; those of the batch above them.
+// Interleaves the bits of w, h and t, the lowest first; the bits of the batch are above them.
 __device__ unsigned long long curve_code(const Curve& z, int site) {
   unsigned long long at[4];
   z.places.read(site, at);
@@ -66,7 +66,7 @@ __global__ __launch_bounds__(kThreads) void curve_kernel(const __grid_constant__
   }
 }
 
-// Ascending; all threads of the block call it. `count` is a power of two.
+// Sorts ascending; all threads of the block call it. `count` is a power of two.
 template <class T>
 __device__ void sort_in_block(T* keys, int count) {
   for (int size = 2; size <= count; size *= 2) {
@@ -104,12 +104,12 @@ struct TileMaker {
   int count = 0, run = 1, rows = 0;
 };
 
-// Who is in a halo, each once, without an order.
+// The set of sites of a halo, unordered.
 struct HashTable {
   unsigned* places;  // [kHashPlaces]
   int* count;
 
-  // Gives up when there are too many: each thread may add one more before it sees that.
+  // Stops when there are too many: each thread may add one more before it notices.
   __device__ void insert(unsigned site) const {
     unsigned at = site * 2654435761u >> 21;
     while (atomicAdd(count, 0) <= kHaloRows) {
@@ -150,7 +150,7 @@ __global__ __launch_bounds__(kHaloSlots) void tile_kernel(const __grid_constant_
   sort_in_block(by_mask, kHaloSlots);
   const unsigned long long own_key = by_mask[thread];
   __syncthreads();
-  // Inside a unit along the curve; slots without a site stay behind all others.
+  // Inside a unit the order is that of the curve; slots without a site come after all others.
   by_mask[thread] = static_cast<unsigned long long>(thread / kHaloUnit) << 48 |
                     (own_key & 1ull << 40) | (own_key & 255) << 32 | (own_key >> 8 & kNone);
   sort_in_block(by_mask, kHaloSlots);
@@ -177,7 +177,7 @@ __global__ __launch_bounds__(kHaloSlots) void tile_kernel(const __grid_constant_
   const HashTable table{places, &count};
   int phases = 1;
   for (; phases <= kHaloPhases; phases *= 2) {
-    if (phases == 2) {  // units that lie close together have smaller halos
+    if (phases == 2) {  // nearby units have smaller halos
       site = sites[thread];
       write_masks(mask);
     }
@@ -239,7 +239,7 @@ __global__ __launch_bounds__(kHaloSlots) void tile_kernel(const __grid_constant_
   }
 }
 
-// Rows of [2, n]: the second one has the sites along the curve.
+// Returns rows of [2, n]: the second one has the sites along the curve.
 Tensor along_curve(const SparseSites& sites, const Places& places) {
   const Device device = current_device();
   const std::int64_t n = sites.count();
@@ -258,7 +258,7 @@ Tensor along_curve(const SparseSites& sites, const Places& places) {
   }
   curve.bits[3] = bits_of(grid.batch);
   const int bits = std::min(64, curve.bits[0] + curve.bits[1] + curve.bits[2] + curve.bits[3]);
-  // Codes of more than 32 bits: sorted by the lower ones, then by the upper ones.
+  // Codes of more than 32 bits are sorted by the lower bits, then by the upper bits.
   for (;; curve.shift += 32, curve.sites = curve.out_sites + n) {
     launch(curve_kernel, grid_for(n), curve);
     sort_by_key(curve.codes, curve.codes + n, curve.out_sites, curve.out_sites + n, n,

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparse_halo_cuda.cu: submanifold convolution tile by tile: 256 sites that lie close together and
-// all their neighbours come into shared memory once, and each of the taps reads its rows there.
+// sparse_halo_cuda.cu: submanifold convolution tile by tile: 256 sites that are close together and
+// all their neighbours are loaded into shared memory once, where all taps read their rows.
 //
 // Formula    y[i,k] = b[k] + sum over taps t, c of w[k,c,t] x[j(i,t),c]        (problem.h)
 // Textbook   implicit_gemm gathers a row for each pair: 13 rows of C numbers for each site of a
 //            surface
 // Plan       forward, dx   a block has a tile and up to 64 lanes: rows of the halo into shared
 //                          memory, 1.2 to 2.3 for each site; then for each tap its weights, by a
-//                          ring of three stages, and matrix products of 64 sites whose rows
-//                          ldmatrix takes from where they stand (gathered_tile.cuh)
-// Shapes     x [n,C], w [K,C,(T,)R,S], y [n,K]; f32 (three products of scaled halves), TF32, f16,
+//                          ring of three stages, and matrix products of 64 sites, whose rows
+//                          ldmatrix reads in place (gathered_tile.cuh)
+// Shapes     x [n,C], w [K,C,(T,)R,S], y [n,K]; f32 (three products of scaled fp16), TF32, f16,
 //            bf16; sums f32
 // Supports   submanifold, at most 32 taps and 5 along w, rows of at most 64 channels, whose halo
 //            fits into shared memory (in f32 sm_90 has enough); sm_80 and newer; no dw
-// Cost       rows of the halo and the weights once for each tile, from the second cache; products
-//            of 64 sites with each tap that one of them has. Neither takes the time (see cost)
+// Cost       rows of the halo and the weights once for each tile, from L2; products of 64 sites
+//            with each tap that one of them has. Neither limits the time (see cost)
 // Numerics   as implicit_gemm: bound 32 eps of the sum over magnitudes. Same bits on each run
 // Choices    The order of the Z curve instead of sorting all sites by their taps: tiles visit more
-//            taps, but read less than half of the bytes. Rows of A in registers, because they are
-//            anywhere in shared memory, which wgmma's descriptors cannot say
-// Source     see the card
+//            taps, but read less than half of the bytes. Rows of A are in registers, because
+//            wgmma's descriptors cannot address rows anywhere in shared memory
+// Source     see the paper in the registration
 // Read next  halo_table.h, then halo_product.cuh
 #include <algorithm>
 #include <cmath>
@@ -122,8 +122,8 @@ void run_halo(const Problem& z, Direction direction, const void* in, const void*
          args);
 }
 
-// What takes the time is neither bytes nor products but the way of one step: two looks into tables,
-// rows into registers, the product. Measured on an H100, microseconds of a multiprocessor.
+// The latency of a step limits the time, not bytes or products: two table lookups, rows into
+// registers, the product. Measured on an H100, microseconds of an SM.
 Cost halo_cost(const Problem& z, Direction direction) {
   const bool f32 = z.dtype == DType::f32;
   const HaloPlan plan(z, direction);
@@ -136,11 +136,11 @@ Cost halo_cost(const Problem& z, Direction direction) {
   const bool wide = plan.by->columns == 64;
   const double step_us = planes == 2 ? (wide ? 1.65 : 1.4) : (wide ? 0.62 : 0.68);
   const double tile_us = planes == 2 ? 5 : 2;
-  const double blocks = planes == 2 ? 1 : 2;  // of a multiprocessor at once
+  const double blocks = planes == 2 ? 1 : 2;  // on an SM at once
   const double multiprocessors = cuda_device_facts().multiprocessors;
   const double own_tiles = static_cast<double>(facts->tiles) * lane_tiles / multiprocessors;
   const double own_steps = facts->taps / plan.tiles.step_taps * lane_tiles / multiprocessors;
-  // Half of what blocks that do not fill the last wave would lose.
+  // Half of the loss of blocks that do not fill the last wave.
   const double rounded = std::ceil(own_tiles / blocks) * blocks;
   const double unfilled = own_tiles > 0 ? 1 + 0.5 * (rounded / own_tiles - 1) : 1;
   const double alone_step_us = planes == 2 ? step_us : 1.2;

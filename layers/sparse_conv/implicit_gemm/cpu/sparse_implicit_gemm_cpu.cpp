@@ -1,37 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparse_implicit_gemm_cpu.cpp: sparse convolution that stays at its outputs: a chunk of output
-// rows waits in the cache while register tiles read their neighbours' rows where they lie. No row
-// is copied, and nothing is scattered further than this chunk.
+// sparse_implicit_gemm_cpu.cpp: sparse convolution that loops over outputs: a chunk of output rows
+// stays in the cache while register tiles read the rows of its neighbours in place. No row is
+// copied, and nothing is scattered beyond this chunk.
 //
 // Formula    y[i,k] = b[k] + sum over taps t with a neighbour j(i,t), and c < C, of
 //                w[k,c,t] x[j(i,t),c]   (problem.h)
 // Textbook   sparse_implicit_gemm_lesson_cpu.cpp: for each site: y[i] += x[j] w[t] for its taps
 // Plan       for each chunk of 512 output sites:
 //              y = b
-//              for each row of taps: its entries of the map give the pairs of its taps
-//              for each tap: the pairs of the chunk, 8 at a time and up to 48 lanes (AVX-512):
-//              their sums over C in registers, added to rows of y
+//              each row of taps: its entries of the map give the pairs of its taps
+//              each tap: the pairs of the chunk, 8 at a time and up to 48 lanes (AVX-512).
+//              Accumulators in registers add up over C, then they are added to rows of y
 //            Threads share out chunks.
 // Shapes     x [n,C], w [K,C,taps], y [m,K], row-major, f32, sums in f32; w prepared as
 //            [taps, C, lanes] for each tile of lanes
 // Supports   f32; every map
-// Cost       FLOPs = 2 C K for each pair of neighbours, and nothing for those that are absent;
-//            a row of y is read and written in the cache once for each tap; workspace = pairs of a
-//            row of taps for each thread; of dw up to 16 copies of dw; bound by arithmetic from
-//            about C = K = 32 on
+// Cost       FLOPs = 2 C K for each pair of neighbours, none for missing ones; a row of y is read
+//            and written in the cache once for each tap; workspace = pairs of a row of taps for
+//            each thread; for dw up to 16 copies of dw; bound by arithmetic from about C = K = 32
+//            on
 // Numerics   chains of at most 160 terms, at most 125 of them where C is at most 160: error_growth
 //            9. A sum goes over taps, then channels, in their order; dw sums 512 sites at a time,
-//            chunks in their order, and parts of the chunks in theirs. How chunks are cut depends
-//            on the problem alone: same bits on each run and with any number of threads. Exact on
-//            integers below 2^24
-// Backward   dx: the same from inputs to outputs, with w turned round. dw: each chunk lists the
-//            pairs of a tap, tiles of 8 channels and up to 48 kernels sum over them; at most 16
-//            parts of the chunks have sums of their own. Assigned or added to
-// Choices    512 sites: their rows of up to 128 channels stay in the second cache; 8 x 48: 24
-//            sums, 3 weights and a number in 32 registers. A tile of 8 outputs that holds all its
-//            taps in registers, as on a GPU, multiplies zeros for a neighbour that one of them
-//            lacks: 1.84 times the products on a noisy shell of 100,000 sites, even where the sites
-//            of a chunk are sorted by the neighbours that they have
+//            chunks in their order, and parts of the chunks in theirs. The cuts between chunks
+//            depend only on the problem: same bits on each run and with any number of threads.
+//            Exact on integers below 2^24
+// Backward   dx: the same from inputs to outputs, with w transposed. dw: each chunk lists the pairs
+//            of a tap, and tiles of 8 channels and up to 48 kernels sum over them; at most 16 parts
+//            of the chunks have separate sums. Assigned or added to
+// Choices    512 sites: their rows of up to 128 channels stay in L2; 8 x 48: 24 accumulators, 3
+//            weights and a number in 32 registers. A tile of 8 outputs that keeps all its taps in
+//            registers, as on a GPU, multiplies zeros for a neighbour that one of them lacks: 1.84
+//            times the products on a noisy shell of 100,000 sites, even where the sites of a chunk
+//            are sorted by their neighbours
 // Source     B. Graham et al. 2018, arXiv 1711.10275; the rows of pointers are those of
 //            M. Dukhan: The Indirect Convolution Algorithm, 2019, arXiv 1907.02129
 // Read next  sparse_implicit_gemm_simd.cpp, the tiles; sparse_native_cpu.cpp, tap by tap
@@ -51,7 +51,7 @@ using Index = std::int64_t;
 using Problem = SparseConvProblem;
 constexpr Index kChunk = kMostSparseSites;
 
-// Pieces of a block of memory; of a null block only their bytes count.
+// Pieces of a block of memory; with a null block only their bytes are counted.
 class Scratch64 {
  public:
   explicit Scratch64(void* memory) : memory_(static_cast<std::byte*>(memory)) {}
@@ -82,7 +82,7 @@ struct LaneTiles {
   Index most;  // vectors of a tile
 };
 
-// What a thread needs for a chunk: the pairs of the taps of one row.
+// A thread's memory for a chunk: the pairs of the taps of one row.
 struct ChunkPairs {
   ChunkPairs(const SparseTable& table, Scratch64& scratch)
       : there(scratch.take<std::int32_t>(table.run * kStep)),
@@ -94,8 +94,7 @@ struct ChunkPairs {
     const std::int32_t *there, *here;
     int count;
   };
-  // Calls visit(tap, pairs) for the taps of the table in their order; those without pairs are left
-  // out.
+  // Calls visit(tap, pairs) for the taps of the table in their order; skips taps without pairs.
   template <class Visit>
   void for_each_tap(const SparseTable& table, Index begin, Index count, const Visit& visit) const {
     int pairs[kMostRun];
@@ -171,7 +170,7 @@ std::size_t prepared_bytes(const Problem& problem, Direction direction) {
          static_cast<std::size_t>(z.view.table->taps * z.depth * LaneTiles(z.lanes).padded());
 }
 
-// [taps, depth, width] for each tile of lanes; lanes behind the last one are 0.
+// Prepares [taps, depth, width] for each tile of lanes; lanes after the last one are 0.
 void prepare_weights(const PrepareArgs<Problem>& args) {
   const SparseSums z = sparse_sums(args.problem, args.direction);
   const Index taps = z.view.table->taps;
@@ -192,9 +191,9 @@ void prepare_weights(const PrepareArgs<Problem>& args) {
 
 // ---- backward_weight ----------------------------------------------------------------------------
 
-// Parts of the chunks with sums of their own: at most 16, and 64 MiB of them where two or more.
-// Each part clears its sums and adds them up once more. So it has 32 pairs of each tap at least, in
-// the mean; 256 where its sums leave a second cache, 1024 where they leave a part of the third.
+// Returns the number of parts of the chunks with separate sums: at most 16, and 64 MiB of them if
+// two or more. Each part clears its sums and adds them up once. So it has at least 32 pairs of each
+// tap on average; 256 where its sums exceed L2, 1024 where they exceed a share of L3.
 Index weight_parts(const Problem& z) {
   const Index one = z.taps() * z.c * LaneTiles(z.k).padded() * Index{sizeof(float)};
   const Index fit = std::max<Index>(1, (Index{64} << 20) / one);
@@ -242,7 +241,7 @@ void backward_weight(const SparseConvBackwardWeightArgs& args) {
       });
     }
   });
-  // Rows of kernels are added into those of the first part, then turned round.
+  // Rows of kernels are added into those of the first part, then transposed.
   parallel_for(z.c, 1, [&](Index c, Index) {
     for (Index tap = 0; tap < table.taps; ++tap) {
       float* const sum = memory.sums + tap * tap_sums + c * padded;
@@ -261,8 +260,8 @@ void backward_weight(const SparseConvBackwardWeightArgs& args) {
   });
 }
 
-// Beside the products: listing pairs takes about a cycle for each tap and site, and adding a tile's
-// sums to rows some 2 for each vector.
+// In addition to the products, listing pairs takes about a cycle for each tap and site, and adding
+// a tile's sums to rows about 2 for each vector.
 Cost cost(const Problem& z, Direction direction) {
   const bool data = direction == Direction::backward_data;
   const Index lanes = data ? z.c : z.k;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparse_implicit_gemm_simd.cpp: register tiles whose rows lie anywhere: one pointer for each pair.
+// sparse_implicit_gemm_simd.cpp: register tiles of rows at any address: one pointer for each pair.
 //
-// Formula    of one tap: out[here, lane] += sum over depth of in[there, depth] w[depth, lane];
+// Formula    of one tap: out[here, lane] += sum over d < depth of in[there, d] w[d, lane];
 //            to[c, lane] += sum over pairs of x[there, c] dy[here, lane]
 // Plan       A tile is 8 pairs (AVX2: 6) and up to 3 vectors of lanes (AVX2: 2): a vector of w is
-//            loaded once for all pairs, a number of x once for all lanes. The sums are added to the
-//            rows of the outputs, which are in the cache. Of dw a tile is 8 channels and up to 3
-//            vectors of kernels; pairs follow each other.
+//            loaded once for all pairs, a number of x once for all lanes. The accumulators are
+//            added to the rows of the outputs, which are in the cache. For dw a tile is 8 channels
+//            and up to 3 vectors of kernels; pairs follow each other.
 // Numerics   a chain of sums has at most 160 terms (framework/simd/sum_chain.h), then it is added
 //            to a total.
 // Read next  sparse_implicit_gemm_cpu.cpp, which calls it
@@ -23,7 +23,7 @@ constexpr int kVectors = kLanes == 16 ? 3 : kLanes == 8 ? 2 : 1;
 
 #if defined(CONVSCOPE_ISA_IS_AVX512)
 
-// 16 sites at a time: those that have a tap are pushed together.
+// Takes 16 sites at a time: those that have a tap are compressed.
 template <int kRun>
 CONVSCOPE_INLINE void list(const SparseListTask& task) {
   const int run = kRun == 0 ? task.run : kRun;
@@ -34,7 +34,7 @@ CONVSCOPE_INLINE void list(const SparseListTask& task) {
   for (int i = 0; i < task.count; i += 16, site = _mm512_add_epi32(site, sixteen)) {
     const int left = task.count - i < 16 ? task.count - i : 16;
     const __m512i entry = _mm512_maskz_loadu_epi32(first_lanes(left), task.entries + i);
-    // The site of the next tap that has one.
+    // The neighbour at the next tap that has one.
     __m512i next = _mm512_srl_epi32(entry, _mm_cvtsi32_si128(run));
 #pragma GCC unroll 7
     for (int j = 0; j < run; ++j) {
@@ -52,14 +52,14 @@ CONVSCOPE_INLINE void list(const SparseListTask& task) {
 
 #else
 
-// Each pair is written, and counts if it is one.
+// Writes each pair, and counts it if there is a neighbour.
 template <int kRun>
 CONVSCOPE_INLINE void list(const SparseListTask& task) {
   const int run = kRun == 0 ? task.run : kRun;
   int pairs[kMostRun] = {};
   for (int i = 0; i < task.count; ++i) {
     const std::uint32_t entry = task.entries[i];
-    auto next = static_cast<std::int32_t>(entry >> run);  // of the next tap that has one
+    auto next = static_cast<std::int32_t>(entry >> run);  // neighbour at the next tap that has one
 #pragma GCC unroll 7
     for (int j = 0; j < run; ++j) {
       const int s = task.descending ? run - 1 - j : j;
@@ -108,7 +108,7 @@ void pairs(const SparsePairsTask& task) {
       Vec sums[kRows][N];
 #pragma GCC unroll 8
       for (int m = 0; m < kRows; ++m) {
-        const int pair = first + (m < count ? m : 0);  // a row behind the last pair is not stored
+        const int pair = first + (m < count ? m : 0);  // a row after the last pair is not stored
         rows[m] = task.in + task.there[pair] * task.depth + begin;
 #pragma GCC unroll 4
         for (int n = 0; n < N; ++n) sums[m][n] = zero();
@@ -143,8 +143,8 @@ void any_pairs(const SparsePairsTask& task) {
   pairs<1>(task);
 }
 
-// kWhole: all channels and lanes of the tile are there. Else a channel behind the last one is the
-// last one again, and is not written.
+// kWhole: all channels and lanes of the tile exist. Otherwise a channel after the last one repeats
+// the last one, and is not written.
 template <int N, bool kWhole>
 void weight_tile(const SparseWeightTask& task, Index channel, Index lane) {
   const Index channels = task.c - channel < kRows ? task.c - channel : kRows;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // sparse_kernels.h: the parts of sparse convolution on the CPU that depend on the instruction set:
-// the lists of pairs of a map's entries, and what the pairs of a tap give to outputs and to dw.
+// lists of pairs from a map's entries, and the sums over pairs of a tap for outputs and for dw.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ namespace convscope {
 // The pairs of each tap of one row of a SparseTable (map.h), for `count` sites from `first_site`:
 //   for each i < count that has a neighbour at tap s:
 //     here[s step + pairs[s]] = first_site + i, there[...] = the neighbour, ++pairs[s]
-// Behind the last pair of a tap the lists may be written up to kSparseSlack elements.
+// Up to kSparseSlack elements after the last pair of a tap may be overwritten.
 struct SparseListTask {
   const std::uint32_t* entries;  // of the first site
   int count;                     // at most kMostSparseSites
@@ -28,7 +28,7 @@ inline constexpr int kSparseSlack = 16;
 inline constexpr int kMostRun = 7;
 
 // The pairs of one tap, and some vectors of lanes:
-//   out[here][lane] += sum over depth d of in[there][d] w[d, lane]
+//   out[here][lane] += sum over d < depth of in[there][d] w[d, lane]
 struct SparsePairsTask {
   const float* in;  // [sites there, depth]
   std::int64_t depth;
@@ -36,7 +36,7 @@ struct SparsePairsTask {
   int pairs;
   const float* w;  // [depth, vectors of lanes]
   int vectors;     // at most SparseKernels::vectors
-  int lanes;       // that there are: the last vector may be a part
+  int lanes;       // used ones: the last vector may be partial
   float* out;      // [sites here, out_step], of the first of these lanes
   std::int64_t out_step;
 };

@@ -4,25 +4,25 @@
 //
 // Formula    y[i,k] = b[k] + sum over taps t, c of w[k,c,t] x[j(i,t),c]        (problem.h)
 // Textbook   a row of 27 C numbers for each site, most of them 0, times w as [27 C, K]
-// Plan       forward, dx   a block sums 64 to 256 sites x 16..128 channels; in each step
-//                          asynchronous copies bring 64 depths of the neighbours' rows and of w
-//                          into shared memory, while the tensor cores multiply the step before.
-//                          Depths are pieces of 8 channels of (tap, channel): with 16 channels a
-//                          step has 4 taps
-//            dw            rows are (tap, channel), the depth is the sites; a block skips each 64
-//                          sites that have none of its taps. Parts are added in their order
-// Shapes     x [n,C], w [K,C,(T,)R,S], y [m,K]; f32 (three products of scaled halves), TF32, f16,
+// Plan       forward, dx   a block sums 64 to 256 sites x 16..128 channels. In each step
+//                          asynchronous copies load 64 elements of the K dimension, of the
+//                          neighbours' rows and of w, into shared memory, while the tensor cores
+//                          multiply the previous step. The K dimension is made of pieces of 8
+//                          channels of (tap, channel): with 16 channels a step has 4 taps
+//            dw            rows are (tap, channel), the K dimension is the sites; a block skips
+//                          each 64 sites that have none of its taps. Parts are added in their order
+// Shapes     x [n,C], w [K,C,(T,)R,S], y [m,K]; f32 (three products of scaled fp16), TF32, f16,
 //            bf16; sums f32
 // Supports   every kernel, dilation and kind of map; sm_80 and newer
 // Cost       products of each 64 sites with each tap that one of them has: 1.0 (full, ink) to 2.5
-//            times the useful ones; they are not what takes the time. Rows come from the second
-//            cache, and so do the weights of each tile
+//            times the useful ones. The time is limited by rows from L2, and by the weights of each
+//            tile from there
 // Numerics   as conv2d's implicit_gemm: bound 32 eps of the sum over magnitudes. Same bits on each
 //            run. A weight that is NaN or infinite reaches all sites of its tile, because 0 times
-//            it is NaN; one of dy reaches dw of taps that its site does not have
-// Choices    Sorted by the mask of taps: a tile in the order of keys would visit more taps.
-//            Neighbours that are not there are zeros in shared memory, which no copy reads
-// Source     see the card; B. Graham et al. 2018, arXiv 1711.10275
+//            it is NaN; an infinite or NaN dy reaches dw of taps that its site does not have
+// Choices    Sorted by the mask of taps: a tile in the order of keys would visit more taps. Missing
+//            neighbours are zeros in shared memory, which no copy reads
+// Source     see the paper in the registration; B. Graham et al. 2018, arXiv 1711.10275
 // Read next  layers/sparse_conv/shared/cuda/tile_table.h, then tile_products.cuh
 #include "layers/sparse_conv/shared/cuda/tile_run.h"
 

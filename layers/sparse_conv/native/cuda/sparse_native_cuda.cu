@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // sparse_native_cuda.cu: sparse convolution tap by tap: the pairs of a tap are a list; a kernel
-// gathers their rows, multiplies them with the tap's weights and adds the products to the sums.
+// gathers their rows, multiplies them by the tap's weights and adds the products to the sums.
 //
 // Formula    y[i,k] = b[k] + sum over taps t, c of w[k,c,t] x[j(i,t),c]        (problem.h)
 // Textbook   for each tap: gathered = x[list]; product = gathered w_t; y[list] += product
 // Plan       forward, dx   one kernel for each tap, gather and scatter inside: no gathered rows and
 //                          no products in memory, but all sums are read and written once a tap
-//            dw            one kernel for all taps; the depth is the list, cut into parts
+//            dw            one kernel for all taps; the K dimension is the list, cut into parts
 // Shapes     x [n,C], w [K,C,(T,)R,S], y [m,K]; f32, TF32, f16, bf16; sums f32
 // Cost       useful products only, rounded up to whole tiles of a list; 8 bytes for each tap and
 //            site for the lists, and 8 K bytes of sums for each pair
-// Numerics   as implicit_gemm, and one rounding in f32 more for each tap. Same bits on each run
-// Choices    A list has each output once, so nothing is added twice at the same time; taps follow
-//            one another. One kernel for all taps would need atomics
+// Numerics   as implicit_gemm, and one more rounding in f32 for each tap. Same bits on each run
+// Choices    A list has each output once, so no two threads add to one number at the same time;
+//            taps follow one another. One kernel for all taps would need atomics
 // Source     B. Graham et al. 2018, arXiv 1711.10275; Y. Yan et al. 2018, SECOND, Sensors 18(10)
 // Read next  sparse_pairs.cuh
 #include <algorithm>
@@ -73,8 +73,8 @@ std::shared_ptr<const Lists> pair_lists(const Problem& z, const SparseLook& look
   });
 }
 
-// A split of a list has so many steps of 64 pairs that the longest list, the centre's, has 24: then
-// all lists together have some blocks for each multiprocessor.
+// Returns the steps of 64 pairs in a split of a list. The longest list, the centre's, has 24
+// splits: then all lists together have some blocks for each SM.
 int steps_of_split(const Problem& z) {
   return static_cast<int>(
       std::clamp<std::int64_t>(ceil_div(z.out_count(), std::int64_t{kTileDepth} * 24), 8, 64));
@@ -214,7 +214,7 @@ void weights(const SparseConvBackwardWeightArgs& call) {
 }
 
 // Measured on an H100. Forward and dx: sums are read and written at 1.7 TB/s. dw: rows come from
-// the caches, the look-up of a pair takes time of its own, and parts are written and added up.
+// the caches, the look-up of a pair adds time, and parts are written and added up.
 Cost cost(const Problem& z, Direction direction) {
   tile_table(*z.map, z.map->look_by_output());  // counts the pairs on the device
   const bool f32 = z.dtype == DType::f32, weights = direction == Direction::backward_weight;
@@ -231,7 +231,7 @@ Cost cost(const Problem& z, Direction direction) {
   const double parts = weights && planes == 1
                            ? static_cast<double>(weights_memory(z, nullptr).memory.bytes) / 2e12
                            : 0;
-  // One list, of a single tap, keeps few multiprocessors busy.
+  // One list, of a single tap, keeps few SMs busy.
   const double scale = z.taps() == 1 ? 2.5 : planes == 2 ? 1 : 0.9;
   const double us =
       weights ? scale * (begin_us + std::max(bytes / cache * 1e6, looked_up) + parts * 1e6)

@@ -3,11 +3,11 @@
 // gather rows, multiply, scatter, in one kernel for each tap.
 //
 //   lists     of tap t at [t sites, t sites + count[t]): site there, site here, in the order of the
-//             table's slots. In one list each site here stands once, so that adding its products
-//             needs no atomics; the next tap's kernel starts behind this one's
+//             table's slots. A list has each site here once, so that adding its products needs no
+//             atomics; the next tap's kernel starts after this one
 //   sums      acc[here, lane] += in[there, :] w[t, :, lane]      acc f32
 //   weights   dw[t, c, k] = sum over the list of x[there, c] dy[here, k]
-// Read next  sparse_native_cuda.cu, who starts them
+// Read next  sparse_native_cuda.cu, which starts them
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,8 @@ struct PairLists {
   int sites = 0, block_count = 0;
 };
 
-// Blocks (x: kThreads slots, y: tap). First how many pairs a block has, then their places.
+// Blocks (x: kThreads slots, y: tap). The first call counts a block's pairs, the second places
+// them.
 template <bool kFill>
 __global__ __launch_bounds__(kThreads) void list_pairs_kernel(
     const __grid_constant__ TableView table, const __grid_constant__ PairLists z) {
@@ -66,7 +67,7 @@ __global__ __launch_bounds__(kThreads) void list_pairs_kernel(
   }
 }
 
-// One block for each tap: counts of blocks become where they begin.
+// One block for each tap turns counts of blocks into the positions where they begin.
 static __global__ __launch_bounds__(kThreads) void begin_pairs_kernel(
     const __grid_constant__ PairLists z) {
   __shared__ int scratch[32];
@@ -165,7 +166,7 @@ __global__ __launch_bounds__(V::kThreads,
     const int row = group * 64 + thread % 128 / 32 * 16 + lane / 4 + 8 * i;
     if (row >= pairs) continue;
     float* const to = z.sums + static_cast<std::int64_t>(z.here[first_pair + row]) * z.lanes;
-    // All that is there first: loads behind a store to the same array would wait for it.
+    // Loads everything first: loads after a store to the same array would wait for it.
     if (z.lanes % 2 == 0) {
       float2 before[V::kColumns / 8];
 #pragma unroll
@@ -223,7 +224,7 @@ __global__ __launch_bounds__(V::kThreads, V::kBlocks) void tap_weights_kernel(
   const int first_lane = static_cast<int>(blockIdx.y) * V::kColumns;
   const int all_steps = ceil_div(z.lists.counts[tap], kTileDepth);
   const int first_step = static_cast<int>(blockIdx.z) * z.steps_of_split;
-  if (first_step >= all_steps && blockIdx.z > 0) return;  // nobody adds what it does not write
+  if (first_step >= all_steps && blockIdx.z > 0) return;  // the sum skips unwritten parts
   const int steps = max(0, min(z.steps_of_split, all_steps - first_step));
   const int pairs = z.lists.counts[tap] - first_step * kTileDepth;
   const std::int64_t list =

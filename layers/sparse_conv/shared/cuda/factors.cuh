@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// factors.cuh: the factors of a product in the workspace of a card: as pieces of halves, packed or
-// where they are, with the scale of f32.
+// factors.cuh: the operands of a product in the workspace: as pieces of fp16/bf16, packed or in
+// place, with the scale of f32.
 // Read next  row_pack.cuh
 #pragma once
 
@@ -16,7 +16,7 @@ using Problem = SparseConvProblem;
 inline bool is_tf32(const Problem& z) { return z.dtype == DType::f32 && z.math == MathMode::tf32; }
 inline int planes_of(const Problem& z) { return z.dtype == DType::f32 && !is_tf32(z) ? 2 : 1; }
 
-// Pieces of memory, one behind the other; with no base only their bytes are counted.
+// Pieces of memory, one after the other; with no base only their bytes are counted.
 class Memory {
  public:
   explicit Memory(void* base) : base_(static_cast<std::byte*>(base)) {}
@@ -32,7 +32,7 @@ class Memory {
   std::byte* base_;
 };
 
-// A factor as pieces: packed, or where it is.
+// An operand as pieces: packed, or in place.
 struct Factor {
   std::int64_t rows = 0;
   int width = 0, pieces = 0;
@@ -70,7 +70,7 @@ struct Workspace {
         second(z, second_rows, second_width, weights, memory) {}
 };
 
-// Of the product that forward and backward_data are: sums at `sites` over rows `there`.
+// Sizes of the product in forward and backward_data: sums at `sites` over rows `there`.
 struct SumsSizes {
   std::int64_t there, sites, depth, lanes;
   SparseLook look;
@@ -83,7 +83,7 @@ struct SumsSizes {
     lanes = forward ? z.k : z.c;
     look = forward ? z.map->look_by_output() : z.map->look_by_input();
   }
-  // `with_sums`: room for sums in f32.
+  // Returns the layout; `with_sums`: includes sums in f32.
   Workspace memory(const Problem& z, void* base, bool with_sums) const {
     Workspace out(z, base, there, depth, z.taps() * lanes, depth, true);
     if (with_sums) out.parts = out.memory.take<float>(sites * lanes);
@@ -107,8 +107,8 @@ struct WeightTiles {
   }
 };
 
-// Packs both factors, where they are not read as they are. The first one has rows of features, the
-// second one, too, or weights [K,C,taps] for `lanes` columns.
+// Packs both operands that are not read in place. The first one has rows of features; the second
+// one has rows of features or weights [K,C,taps] for `lanes` columns.
 void pack_factors(const Problem& z, const Workspace& at, const void* first, const void* second,
                   bool second_is_weights, bool backward, std::int64_t lanes,
                   const WeightTiles& tiles = {});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// factors_cuda.cu: starts the passes that pack factors.
+// factors_cuda.cu: starts the passes that pack operands.
 #include <algorithm>
 
 #include "layers/sparse_conv/shared/cuda/factors.cuh"

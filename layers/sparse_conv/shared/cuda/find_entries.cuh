@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// find_entries.cuh: who is whose neighbour, searched on the GPU. All tables begin with it.
+// find_entries.cuh: searches the neighbours of sites on the GPU. All tables begin with it.
 #pragma once
 
 #include "layers/sparse_conv/shared/cuda/tile_table.h"
 
 namespace convscope::sparse_cuda {
 
-// The entries of a map (map.h), i32 [rows of taps of the part, sites here], in the order of the
-// sites. On the current GPU; does not wait.
+// Returns the entries of a map (map.h), i32 [rows of taps of the part, sites here], in the order of
+// the sites, on the current GPU; does not wait.
 Tensor find_entries(const SparseLook& look, const SparseKernel& kernel, const PartTaps& part);
 
 }  // namespace convscope::sparse_cuda

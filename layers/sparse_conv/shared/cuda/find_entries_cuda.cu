@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // find_entries_cuda.cu: each (site, row of taps) looks the first key of its window up among the
-// sorted keys: 17 steps of a binary search for 100,000 sites, in the second cache.
+// sorted keys: 17 steps of a binary search for 100,000 sites, in L2.
 #include "layers/sparse_conv/shared/cuda/find_entries.cuh"
 #include "layers/sparse_conv/shared/cuda/tile_table.cuh"
 
@@ -16,7 +16,8 @@ struct Finder {
   int run = 1, first_row = 0, rows = 0;
   bool by_input = false;
 
-  // Along one axis: where tap t of a site here lies there. False: nowhere.
+  // Finds along one axis the position in `there` of tap t of a site in `here`. Returns false if
+  // there is none.
   __device__ bool position(int axis, int tap, long long at, long long& out) const {
     if (by_input) {
       const long long to = at + padding[axis] - static_cast<long long>(tap) * dilation[axis];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// row_pack.cuh: the factors of a product as pieces of eight halves: rows of features and weights,
-// as one or two halves for each number.
-// Read next  layers/conv2d/shared/cuda/half_pieces.h, how f32 becomes two halves
+// row_pack.cuh: the operands of a product as pieces of eight fp16/bf16: rows of features and
+// weights, as one or two 16-bit numbers for each number.
+// Read next  layers/conv2d/shared/cuda/half_pieces.h: how f32 becomes two fp16 numbers
 #pragma once
 
 #include <cstdint>
@@ -12,9 +12,9 @@ namespace convscope::sparse_cuda {
 
 using half_tiles::kPieceHalves;
 
-// Rows [count, width] as they are, or weights [K,C,taps] as rows [taps, lanes, depth]; or, with
-// tile_columns, weights as shared memory wants them (matrix_tile.cuh): rows of 128 bytes
-// [tiles of lanes, steps of taps, columns], whose pieces are swizzled.
+// Rows [count, width] unchanged, or weights [K,C,taps] as rows [taps, lanes, C]. Or, with
+// tile_columns, weights in the layout of shared memory (matrix_tile.cuh): rows of 128 bytes [tiles
+// of lanes, steps of taps, columns], whose pieces are swizzled.
 struct PackJob {
   const void* from = nullptr;
   uint4* to = nullptr;     // [planes][rows][pieces]
@@ -30,7 +30,7 @@ struct PackJob {
 
 struct Pack {
   PackJob jobs[2];
-  // What write_unscale reads: of both factors.
+  // The inputs of write_unscale: of both operands.
   half_tiles::Maxima maxima, other_maxima;
   float2* unscale = nullptr;
 };

@@ -24,7 +24,7 @@ struct WeightsInstance {
   void (*kernel)(const WeightsArgs) = nullptr;
   int rows = 0, columns = 0, threads = 0, blocks = 1;
   std::size_t stage_bytes = 0;
-  int ring = 1;  // steps whose entries stand in shared memory
+  int ring = 1;  // steps whose entries are in shared memory
 
   std::size_t shared_bytes(int ring_rows) const {
     return stage_bytes + kMostUnits * sizeof(unsigned short) +
@@ -43,7 +43,7 @@ WeightsInstance weights_instance() {
           V::kBlocks,        V::kSharedBytes, 2 * V::kAhead};
 }
 
-// f32 by three products of halves; f16, and f32 as TF32 (one product of scaled halves); bf16.
+// f32 by three products of fp16; f16, and f32 as TF32 (one product of scaled fp16); bf16.
 std::span<const SumsInstance> f32_sums();
 std::span<const SumsInstance> f16_sums();
 std::span<const SumsInstance> bf16_sums();
@@ -51,7 +51,7 @@ std::span<const WeightsInstance> f32_weights();
 std::span<const WeightsInstance> f16_weights();
 std::span<const WeightsInstance> bf16_weights();
 
-// For each number of columns tiles of 256, 128 and 64 sites.
+// Lists for each number of columns the tiles of 256, 128 and 64 sites.
 template <class Half>
 std::span<const SumsInstance> one_product_sums() {
   static const SumsInstance kInstances[] = {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // tile_products.cuh: the two products of a sparse convolution on tensor cores, with neighbours
-// gathered from where they are.
+// gathered in place.
 //
-//   sums      out[site, lane] = sum over taps and depths of in[neighbour(site, tap), depth] w
-//             A = rows of neighbours, B = weights of a tap; depth = pieces of (tap, channel), only
-//             taps that a site of the tile has. With few channels a step holds several taps
+//   sums      out[site, lane] = sum over taps and channels d of in[neighbour(site, tap), d] w
+//             A = rows of neighbours, B = weights of a tap; K dimension = pieces of (tap, channel),
+//             only taps that a site of the tile has. With few channels a step holds several taps
 //   weights   dw[tap, c, k] = sum over sites of x[neighbour(site, tap), c] dy[site, k]
-//             A = columns of (tap, channel), B = columns of dy; depth = slots, only units that have
-//             one of the taps
+//             A = columns of (tap, channel), B = columns of dy; K dimension = slots, only units
+//             that have one of the taps
 //
-// A neighbour that is not there is a row of zeros in shared memory, which no copy reads.
-// Read next  tile_table.h; layers/conv2d/shared/cuda/half_steps.cuh, who multiplies
+// A missing neighbour is a row of zeros in shared memory, which no copy reads.
+// Read next  tile_table.h; layers/conv2d/shared/cuda/half_steps.cuh, which multiplies
 #pragma once
 
 #include <cstdint>
@@ -22,9 +22,9 @@ namespace convscope::sparse_cuda {
 
 using half_tiles::Variant;
 
-inline constexpr int kStepPieces = 8;  // of 64 depths
+inline constexpr int kStepPieces = 8;  // of 64 elements of the K dimension
 
-// Where sums go.
+// The destination of sums.
 struct SumsTarget {
   int lanes = 0;
   const float2* unscale = nullptr;  // null: 1
@@ -32,10 +32,10 @@ struct SumsTarget {
   const float* start = nullptr;  // [sites, lanes], added; may be null
   float* parts = nullptr;        // [sites, lanes]: assigned instead of out; may be null
   void* out = nullptr;           // [sites, lanes]
-  bool wide = false;             // out and bias are f32, whatever the halves that were multiplied
+  bool wide = false;             // out and bias are f32, whatever the operands are
 };
 
-// Two lanes of a site, k and k + 1, of which k is even; lanes that are not there are left out.
+// Two lanes of a site, k and k + 1, with k even; missing lanes are skipped.
 template <class Half>
 class SumsStore {
  public:
@@ -67,7 +67,7 @@ class SumsStore {
   }
 
  private:
-  // Both at once where each row begins at an even element.
+  // Stores both at once where each row begins at an even element.
   template <class T>
   __device__ void write(T* to, const float (&y)[2], bool two) const {
     if (z_.lanes % 2 == 0) {
@@ -97,7 +97,7 @@ struct SumsArgs {
   SumsTarget target;
 };
 
-// What stands behind the stages in shared memory: entries of the tile, and its taps.
+// The shared memory after the stages: entries of the tile, and its taps.
 template <class V>
 struct SumsTables {
   unsigned* entries;  // [rows, kTileRows]
@@ -110,7 +110,7 @@ struct SumsTables {
         count(list + z.taps) {}
 };
 
-// Taps of a tile in ascending order; warp 0 calls it.
+// Lists the taps of a tile in ascending order; warp 0 calls it.
 __device__ inline void list_taps(const TableView& z, int first_unit, int units, int* list,
                                  int* count) {
   const int lane = static_cast<int>(threadIdx.x);
@@ -245,7 +245,7 @@ struct WeightsArgs {
   int rows = 0;            // of parts: whole tiles of (tap, piece, half)
 };
 
-inline constexpr int kMostUnits = 2048;  // of a split: their list stands in shared memory
+inline constexpr int kMostUnits = 2048;  // of a split, whose list is in shared memory
 
 // Block (x: tiles of (tap, channel), y: tiles of lanes, z: splits of the slots).
 template <class V>
@@ -315,8 +315,8 @@ __global__ __launch_bounds__(V::kThreads, V::kBlocks) void weights_kernel(
   const int dy_part = first_lane / 8 + dy_piece;
   TapPlace centre;
   if (t.order == nullptr) centre = tap_place(t, t.centre);
-  // Entries come into shared memory kAhead steps before the rows that they name: behind the same
-  // barriers as the rows of the step in which they are asked for (half_steps.cuh).
+  // Entries are loaded into shared memory kAhead steps before the rows that they name, with the
+  // barriers of the rows of that step (half_steps.cuh).
   const int first_row = tap_place(t, min(t.first_tap + first_piece / z.pieces, t.end_tap - 1)).row;
   constexpr int kRing = 2 * V::kAhead;
   auto* const ring = reinterpret_cast<unsigned*>(stages + V::kStages * V::kStageBytes +
@@ -402,9 +402,9 @@ struct AddParts {
   const float2* unscale = nullptr;
   void* dw = nullptr;  // [lanes, channels, taps]
   int splits = 0, rows = 0, lanes = 0, channels = 0, taps = 0, pieces = 0;
-  int first_tap = 0, end_tap = 0;  // that the parts are of
+  int first_tap = 0, end_tap = 0;  // of the parts
   bool accumulate = false;
-  // Of `native`: the pairs of each tap, of which a split has this many. Null: all splits are there.
+  // For `native`: the pairs of each tap, of which a split has this many. Null: all splits exist.
   const int* counts = nullptr;
   int pairs_of_split = 1;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// tile_run_cuda.cu: packs the factors, chooses tiles and starts the products.
+// tile_run_cuda.cu: packs the operands, chooses tiles and starts the products.
 // Read next  tile_run.h; factors.cuh; tile_products.cuh
 #include <algorithm>
 #include <vector>
@@ -26,9 +26,9 @@ std::vector<TapPart> parts_of(bool split) {
   return {TapPart::all};
 }
 
-// Of the tiles that are as narrow as the lanes allow, and whose table of entries fits into shared
-// memory, the one whose bytes from the second cache, in whole waves of blocks, are fewest: a high
-// tile reads w for more sites at once. Null: the table of this kernel fits nowhere.
+// Returns the best of the narrowest tiles that hold the lanes and whose table of entries fits into
+// shared memory: the one with the fewest bytes from L2, in whole waves of blocks. A high tile reads
+// w for more sites at once. Null: the table of this kernel fits nowhere.
 const SumsInstance* instance_for(const Problem& z, TapPart part, std::int64_t sites,
                                  std::int64_t lanes) {
   const CudaDeviceFacts& facts = cuda_device_facts();
@@ -55,8 +55,8 @@ const SumsInstance* instance_for(const Problem& z, TapPart part, std::int64_t si
   return best;
 }
 
-// The highest tile that (tap, channel) fills: high tiles read dy less often. With few channels the
-// taps of a tile are many, and lower tiles skip more of the sites.
+// Returns the highest tile that (tap, channel) fills: high tiles read dy less often. With few
+// channels a tile has many taps, and lower tiles skip more of the sites.
 const WeightsInstance& weights_instance_for(const Problem& z, std::int64_t taps, int pieces) {
   const int columns = z.k > 64 ? 128 : 64;
   const std::int64_t rows = taps * pieces * half_tiles::kPieceHalves;
@@ -69,13 +69,13 @@ const WeightsInstance& weights_instance_for(const Problem& z, std::int64_t taps,
   return *best;
 }
 
-// Rows of entries that the taps of a tile touch, at most.
+// Returns the largest number of rows of entries that the taps of a tile touch.
 int ring_rows_of(const TileTable& table, const WeightsInstance& by, int pieces) {
   const int taps = ceil_div(by.rows / half_tiles::kPieceHalves - 1, pieces) + 1;
   return std::min(ceil_div(taps - 1, table.run) + 1, table.part.rows);
 }
 
-// How many parts the slots are cut into, and how many units each has.
+// The number of parts of the slots, and of units in each.
 struct Splits {
   int units = 1, count = 1, row_tiles = 1, lane_tiles = 1;
 
@@ -85,7 +85,7 @@ struct Splits {
     lane_tiles = static_cast<int>(ceil_div(lanes, std::int64_t{by.columns}));
     const int at_once = cuda_device_facts().multiprocessors * by.blocks;
     const std::int64_t wanted = std::max(1, 2 * at_once / (row_tiles * lane_tiles));
-    // At least 6 steps in a split, so that its start and its sum do not weigh.
+    // At least 6 steps in a split, so that its start and its sum cost little.
     const std::int64_t most = std::max<std::int64_t>(1, all_units / 6);
     std::int64_t splits = std::min({wanted, most, std::int64_t{256}});
     splits = std::max(splits, ceil_div(all_units, std::int64_t{kMostUnits}));
@@ -217,9 +217,9 @@ Support tile_support(const Problem& z, Direction direction, bool split) {
   return {};
 }
 
-// Gathered rows come from the second cache, and that is what takes the time: on an H100 some 3.4
-// TB/s when 64 bytes are counted for each row beside its own. Of weights half counts, because
-// blocks that run at the same time ask for the same ones. The tensor cores hide most of theirs.
+// Rows gathered from L2 limit the time: on an H100 about 3.4 TB/s, counting 64 bytes for each row
+// in addition to its own. Half of the bytes of weights count, because concurrent blocks load the
+// same ones. The tensor cores hide most of their time.
 Cost tile_cost(const Problem& z, Direction direction, bool split) {
   const bool f32 = z.dtype == DType::f32, weights = direction == Direction::backward_weight;
   const SumsSizes sizes(z, weights ? Direction::forward : direction);
@@ -255,9 +255,9 @@ Cost tile_cost(const Problem& z, Direction direction, bool split) {
   const double unit_us = flops * (planes == 2 ? 3 : 1) / 600e12 * 1e6;
   const double hidden = weights && planes == 2 ? 0.2 : 0.6;  // of the shorter one
   double us = std::max(cache_us, unit_us) + (1 - hidden) * std::min(cache_us, unit_us);
-  // dw: rows that stay in L1, but lists of units and parts that are written and added up.
+  // dw: rows stay in L1, but lists of units cost time, and parts are written and added up.
   if (weights) us = 0.75 * us + 15 + parts_bytes * 1.2e-6;
-  // Said as a share of the tensor cores' peak; halves run at twice the rate of TF32.
+  // A share of the tensor cores' peak; fp16 runs at twice the rate of TF32.
   const double counted = flops * (!f32 ? 1 : planes == 2 ? 1.5 : 0.5);
   const double peak = f32 ? kUnmeasuredGpu.tf32_flops : kUnmeasuredGpu.half_flops;
   const double packed =

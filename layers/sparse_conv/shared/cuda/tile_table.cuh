@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // tile_table.cuh: a table of tiles inside kernels.
-// Read next  tile_table.h; tile_table_cuda.cu, who makes it; tile_products.cuh, who reads it
+// Read next  tile_table.h; tile_table_cuda.cu, which makes it; tile_products.cuh, which reads it
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ inline Device current_device() {
   return {DeviceType::cuda, static_cast<std::uint8_t>(index)};
 }
 
-// 64 bits in two words of a GPU; waits for it.
+// Returns 64 bits from two words of a GPU; waits for it.
 std::int64_t count_on_host(const Tensor& words);
 
 template <class T>
@@ -48,11 +48,11 @@ struct TableView {
         descending(t.descending),
         mirrored(mirror) {}
 
-  // The tap whose weights tap t has.
+  // Returns the tap whose weights tap t has.
   __device__ int weight_tap(int t) const { return mirrored ? taps - 1 - t : t; }
 };
 
-// One tap inside an entry: which row of entries, which bit, and the bits of what stands before it.
+// One tap inside an entry: its row of entries, its bit, and the mask of the bits before it.
 struct TapPlace {
   int row = 0;
   unsigned bit = 0, before = 0;
@@ -64,7 +64,7 @@ __device__ inline TapPlace tap_place(const TableView& z, int tap) {
   return {row - z.first_row, bit, z.descending ? all & ~(2 * bit - 1) : bit - 1};
 }
 
-// The neighbour that an entry has at a tap, or -1.
+// Returns the neighbour of an entry at a tap, or -1.
 __device__ inline int neighbour(const TableView& z, unsigned entry, const TapPlace& tap) {
   if ((entry & tap.bit) == 0) return -1;
   return static_cast<int>(entry >> z.run) + __popc(entry & tap.before);

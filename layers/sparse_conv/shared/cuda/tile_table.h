@@ -2,13 +2,13 @@
 // tile_table.h: the map of a sparse convolution (map.h) as kernels for tensor cores read it. No
 // CUDA here.
 //
-// A product works on tiles of 64 to 256 sites at once. A tap costs time when a single site of the
-// tile has it, so sites that have the same neighbours should stand in the same tile: their entries
-// are sorted by the mask of their taps. A place in this order is a slot.
+// A product works on tiles of 64 to 256 sites at once. A tap costs time if at least one site of the
+// tile has it, so sites that have the same neighbours should be in the same tile. Their entries are
+// sorted by the mask of their taps. A position in this order is a slot.
 //
 //   entries  [rows of taps, slots]   as in map.h, 32 bits each
 //   words    [units, words]          of 64 slots: the taps that at least one of them has
-//   order    [slots]                 the site of a slot; -1 behind the last one
+//   order    [slots]                 the site of a slot; -1 after the last one
 //
 // A submanifold table needs no `order`, because each site is its own neighbour at the centre. So it
 // takes 36 bytes for each site with a kernel 3x3x3, and 4 for each 64 sites.
@@ -28,7 +28,7 @@ namespace convscope::sparse_cuda {
 inline constexpr int kUnit = 64;        // slots that share a word of taps
 inline constexpr int kSlotsStep = 256;  // slots are whole tiles
 
-// All taps of a table, or one half of them (split_mask): each half has an order of its own.
+// All taps of a table, or one part of them (split_mask), which has its own order.
 enum class TapPart { all, first_half, second_half };
 
 // Which taps a part has, and which rows of taps it touches.
@@ -44,7 +44,7 @@ struct TileTable {
   std::int64_t sites = 0, slots = 0;
   int taps = 0, run = 1;
   PartTaps part;
-  int words = 1;    // of a unit: taps / 32, rounded up
+  int words = 1;    // of a unit: ceil(taps / 32)
   int centre = -1;  // the tap at which each site meets itself; -1: see `order`
   bool descending = false;
   Tensor entries, unit_words, order;  // i32, on the GPU
@@ -54,24 +54,24 @@ struct TileTable {
   std::int64_t units() const { return slots / kUnit; }
 };
 
-// Made on the current GPU when first asked for, without waiting for it; kept by the map.
+// Returns the table, made on the current GPU at the first call and kept by the map. Does not wait.
 std::shared_ptr<const TileTable> tile_table(const SparseMap& map, const SparseLook& look,
                                             TapPart part = TapPart::all);
 
-// Which taps the units have, on the host. A product of a site and a tap counts one.
+// The taps of the units, on the host. The product of a site and a tap counts as one.
 struct TileMasks {
   PartTaps part;
   int words = 1;
   std::vector<std::uint32_t> unit_words;  // [units, words]
   double useful = 0;                      // pairs
 
-  // By tiles of so many units, which visit each tap that one of their sites has.
+  // Counts for tiles of so many units, which visit each tap that one of their sites has.
   double executed_by_sums(int units) const;
-  // By tiles of so many columns of (tap, piece of 8 channels), which visit each unit that has one
-  // of their taps.
+  // Counts for tiles of so many columns of (tap, piece of 8 channels), which visit each unit that
+  // has one of their taps.
   double executed_by_weights(int tile_pieces, int pieces) const;
 };
-// Waits for the GPU when it is asked first.
+// Returns the masks; the first call waits for the GPU.
 std::shared_ptr<const TileMasks> tile_masks(const SparseMap& map, const SparseLook& look,
                                             TapPart part = TapPart::all);
 

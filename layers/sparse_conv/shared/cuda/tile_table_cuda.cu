@@ -2,11 +2,11 @@
 // tile_table_cuda.cu: makes a table of tiles from the sorted keys of sites, on the GPU.
 //
 // Steps   find      the entry of each site and row of taps (find_entries_cuda.cu)
-//         mask      the taps of each site as one number of at most 32 bits, and how many there are
+//         mask      the taps of each site as a number of at most 32 bits, and how many there are
 //         sort      sites by that number
 //         permute   entries in the new order; the taps of each 64 sites together
-// Nothing is read back: the numbers of sites, slots and taps are known to the host, and an entry
-// that finds nothing is 0.
+// The host reads nothing back: it knows the numbers of sites, slots and taps, and an entry without
+// neighbours is 0.
 #include <algorithm>
 #include <bit>
 #include <string>
@@ -26,7 +26,7 @@ struct Masker {
   long long count = 0;
   int run = 1, first_row = 0, rows = 0, first_tap = 0, end_tap = 0;
 
-  // The bits of a row that belong to the part.
+  // Returns the bits of a row that belong to the part.
   __device__ unsigned part_of(unsigned entry, int row) const {
     unsigned bits = entry & ((1u << run) - 1);
     const int tap = (first_row + row) * run;
@@ -49,7 +49,7 @@ __global__ __launch_bounds__(kThreads) void mask_kernel(const __grid_constant__ 
       while (bits != 0) {
         const int bit = __ffs(static_cast<int>(bits)) - 1;
         bits &= bits - 1;
-        // Beyond 32 taps several share a bit: the order is good, not the best one.
+        // Beyond 32 taps several share a bit: the order is good, but not optimal.
         key |= 1u << (taps <= 32 ? tap + bit : (tap + bit) * 32 / taps);
       }
     }
@@ -226,7 +226,7 @@ double TileMasks::executed_by_sums(int units) const {
 }
 
 double TileMasks::executed_by_weights(int tile_pieces, int pieces) const {
-  std::int64_t visited = 0;  // units, by all tiles
+  std::int64_t visited = 0;  // units, over all tiles
   std::vector<std::uint32_t> own(static_cast<std::size_t>(words));
   for (int first = 0; first < part.count() * pieces; first += tile_pieces) {
     std::ranges::fill(own, 0);
