@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// plugin.h: makes a plug-in of a source outside of the repository: its last line names the cards,
-// and the ladders, if it has any.
+// plugin.h: turns a source file outside of the repository into a plug-in: its last line names its
+// algorithms and, if it has any, its ladders.
 //
 //   const Conv2dAlgorithm kCard{.name = "mine", ...};
 //   const Conv2dLadder kLadder{.name = "mine", ...};
 //   CONVSCOPE_CONV2D_PLUGIN(convscope::kCard, convscope::kLadder)
 //
-// `convscope new algorithm NAME` writes such a source with its CMake file; CONTRIBUTING.md tells
-// more. Cards are of the CPU. Whatever a plug-in may see is a part of its interface: see
-// layers/dispatch/plugin/plugin_facts.h before a struct is changed.
+// `convscope new algorithm NAME` writes such a source with its CMake file (see CONTRIBUTING.md).
+// Plug-ins run on the CPU. Everything that a plug-in can see is a part of its interface: read
+// layers/dispatch/plugin/plugin_facts.h before you change a struct.
 #pragma once
 
 #include <vector>
@@ -18,7 +18,7 @@
 
 namespace convscope {
 
-// What the function convscope_conv2d_plugin() of a plug-in fills in.
+// Filled in by the function convscope_conv2d_plugin() of a plug-in.
 struct Conv2dPlugin {
   const char* source = "";
   std::vector<Conv2dAlgorithm> cards;
@@ -94,8 +94,9 @@ inline constexpr const char* kConv2dPluginEntry = "convscope_conv2d_plugin";
 
 }  // namespace convscope
 
-// Cards of a plug-in do not register themselves: nothing of it may run before it is known to fit.
-#ifndef CONVSCOPE_VERSION  // known inside libconvscope alone
+// Algorithms of a plug-in do not register themselves: none of its code may run before its interface
+// is checked.
+#ifndef CONVSCOPE_VERSION  // defined only inside libconvscope
 #undef CONVSCOPE_CONV2D_ALGORITHM
 #define CONVSCOPE_CONV2D_ALGORITHM(card) \
   static_assert(false, "a plug-in names its cards in CONVSCOPE_CONV2D_PLUGIN(card)")
