@@ -63,8 +63,8 @@ struct Conv2dOptions {
   std::string name = {};  // of the layer, for errors
 };
 
-// Parse the keys of the layer in a config, except the padding mode and the layer's name. Other
-// layers with the parameters of a convolution use them too. `operation` starts the errors.
+// Returns the keys of the layer in a config, and the options that they hold, except the padding
+// mode and the layer's name. Similar layers use them too. `operation` starts the errors.
 CONVSCOPE_API std::vector<OptionField> conv2d_fields();
 CONVSCOPE_API Conv2dOptions conv2d_options(const Options& options, std::int64_t in_channels,
                                            const char* operation);

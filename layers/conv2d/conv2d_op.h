@@ -33,8 +33,8 @@ Conv2dForm choose_form(Conv2dChoices& of_layer, const SparseWeights* sparse,
 // the graph: parameters, or the results of masks and quantisers.
 class CONVSCOPE_API Conv2dOp final : public PlanOp {
  public:
-  // `forms` are the choices for the problem in its layout; `of_layer` are the layer's choices,
-  // needed when the layout of the images may change.
+  // Creates the operation: `forms` are the choices for the problem in its layout; `of_layer` are
+  // the layer's choices, needed when the layout of the images may change.
   Conv2dOp(const Conv2dProblem& problem, bool has_bias, Conv2dForms forms,
            Ref<Conv2dChoices> of_layer = {}, WeightUse use = WeightUse::once,
            Ref<SparseWeights> sparse = {})
@@ -63,17 +63,17 @@ class CONVSCOPE_API Conv2dOp final : public PlanOp {
   // Notes that dx and dw are both needed, so that one kernel may compute them together.
   void want_both() { wants_both_ = true; }
 
-  // For a layer in half precision the images are fp16/bf16 in NHWC (README.md). A chain may replace
-  // the operation until the layouts are chosen.
+  // Returns the problem: fp16/bf16 in NHWC for a layer in half precision (README.md). A chain may
+  // replace the operation until the layouts are chosen.
   const Conv2dProblem& problem() const { return problem_; }
   ValueId x() const { return inputs[0]; }
   ValueId weight() const { return inputs[1]; }
   ValueId bias() const { return has_bias_ ? inputs[2] : kNoValue; }
-  // The layer's policy for a direction: "auto", "int8_gemm,auto".
+  // Returns the layer's policy for a direction: "auto", "int8_gemm,auto".
   const std::string& policy(Direction direction) const {
     return of_layer_ ? of_layer_->policy().of(direction) : choice(direction).word;
   }
-  // Without an algorithm: this direction is not needed.
+  // Returns the choice for a direction; without an algorithm: this direction is not needed.
   const Conv2dChoice& choice(Direction direction) const { return form(direction).choice; }
   // Returns the estimate of a direction that is needed, with the chosen implementation.
   double chosen_ms(Direction direction) const {
@@ -83,18 +83,18 @@ class CONVSCOPE_API Conv2dOp final : public PlanOp {
   float most() const { return most_; }  // upper bound of the ReLU
   const std::optional<BatchNormFold>& norm() const { return norm_; }
   ValueId residual() const { return residual_at_ > 0 ? inputs[residual_at_] : kNoValue; }
-  // The blocks that a mask keeps; may be null.
+  // Returns the blocks that a mask keeps; may be null.
   const Ref<SparseWeights>& sparse() const { return sparse_; }
-  // Its policy requires NCHW16c images, which no chain supports.
+  // Returns whether its policy requires NCHW16c images, which no chain supports.
   bool wants_blocks() const { return of_layer_ && of_layer_->policy().layout == "blocked"; }
-  // No batch norm, no residual and no ReLU with an upper bound has been absorbed.
+  // Returns true when no batch norm, residual or ReLU with an upper bound has been absorbed.
   bool is_plain() const { return !norm_ && residual_at_ == 0 && std::isinf(most_); }
 
  private:
   const Conv2dForm& form(Direction direction) const {
     return forms_[static_cast<std::size_t>(direction)];
   }
-  // The chosen algorithm's work: with dense weights or with blocks.
+  // Returns the chosen algorithm's work: with dense weights or with blocks.
   Conv2dWork work(Direction direction) const {
     Conv2dWork out{choice(direction).algorithm, problem_, direction};
     if (!form(direction).in_blocks) return out;
@@ -108,14 +108,15 @@ class CONVSCOPE_API Conv2dOp final : public PlanOp {
     Tensor b;         // may be undefined
     Tensor prepared;  // undefined: not prepared, or prepared in each call
   };
-  // f32 images, multiplied as tf32; the algorithm may change with their layout.
+  // Returns whether f32 images are multiplied as tf32, by an algorithm that depends on their
+  // layout.
   bool is_tf32() const {
     return problem_.math == MathMode::tf32 && problem_.dtype == DType::f32 && of_layer_ && !sparse_;
   }
   void check_layout(Device device) const;
   // Returns the algorithm of a direction in NHWC, without measuring; null: none.
   const Conv2dAlgorithm* card_in_channels_last(const PlanGraph& graph, Direction direction) const;
-  // The direction is needed, and its algorithm reads fp16 operands where they are given.
+  // Returns whether the direction is needed and its algorithm reads fp16 operands, if given.
   bool takes_factors(Direction direction) const;
   // Returns the forward kernel that also computes mean and variance of y's channels; null: they are
   // not needed, or the algorithm has none.

@@ -35,8 +35,8 @@ class FusedEpilogue {
     apply_(at, residual_of(at), relu_, most_, rows, count, step);
   }
 
-  // For kernels that finish accumulators in registers: returns the residual of the element `at` of
-  // y (null: no residual). relu() says whether min(max(.., 0), most) follows.
+  // Returns the residual of the element `at` of y, for kernels that finish results in registers;
+  // null: no residual. relu() says whether min(max(.., 0), most) follows.
   const float* residual_of(const float* at) const {
     return residual_ == nullptr ? nullptr : residual_ + (at - y_);
   }

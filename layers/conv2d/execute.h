@@ -12,8 +12,8 @@ namespace convscope {
 
 using Conv2dScratch = Scratch<Conv2dProblem>;
 
-// The caller has checked that the tensors have the problem's shapes, dtype and device. b may be
-// undefined. The epilogue is fused where the algorithm supports that, else it is a pass over y.
+// Computes one direction. Tensors have the problem's shapes, dtype and device (the caller checks
+// this); b may be undefined. The epilogue is fused if the algorithm can, else a pass over y.
 CONVSCOPE_API void execute_forward(const Conv2dChoice& choice, const Conv2dProblem& problem,
                                    const Tensor& x, const Tensor& w, const Tensor& b,
                                    const Tensor& y, const Conv2dEpilogue& epilogue = {});

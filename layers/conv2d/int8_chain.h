@@ -21,7 +21,7 @@ inline constexpr const char* kInt8Chain = "int8_chain";
 // Planned for the current number of threads and the current instruction set.
 class CONVSCOPE_API Int8Chain {
  public:
-  // `problems`: one for each convolution; the first reads f32 images, the others u8; y is u8.
+  // Plans a chain of `problems`: the first reads f32 images, the others u8; y is u8.
   explicit Int8Chain(const std::vector<Conv2dProblem>& problems);
   ~Int8Chain();
   Int8Chain(const Int8Chain&) = delete;
@@ -29,13 +29,12 @@ class CONVSCOPE_API Int8Chain {
   // Returns "", or why a convolution followed by a 2x2 max-pool cannot be part of a chain.
   static std::string refusal(const Conv2dProblem& problem, bool first);
 
-  // Bytes of all stages together: prepare() writes them, run() reads them; 64-byte aligned.
+  // Returns the bytes of all stages: prepare() writes them, run() reads them; 64-byte aligned.
   std::size_t prepared_bytes() const;
   std::size_t workspace_bytes() const;
-  // Prepares stage i: codes of its weights, scales, bias, epilogue; x, y and workspace are not
-  // read.
+  // Prepares stage i from the codes of its weights, scales, bias and epilogue, not from x or y.
   void prepare(std::size_t i, const Conv2dForwardArgs& args, void* memory);
-  // images [N,C,H,W]; y: codes in blocks [N, K/16, P, Q, 16] of the last max-pool.
+  // Computes y from images [N,C,H,W]; y: codes [N,K/16,P,Q,16] of the last max-pool.
   void run(const float* images, std::uint8_t* y, void* workspace) const;
 
  private:

@@ -79,15 +79,15 @@ constexpr Tile tile_of(const SmallNetStage& z) {
           .groups = ceil_div(z.c, 4),
           .pitch = round_up(larger(round_up(z.q, 2) + z.r - 1, z.w + z.pad_left), 2)};
 }
-// Words of a row of a kernel: R rounded up, so that one load reads four. With a single channel a
-// row has R bytes.
+// Returns the words of a row of a kernel: R rounded up, so that one load reads four. With a single
+// channel a row has R bytes.
 constexpr int weight_row(int r) { return round_up(r, 4); }
 constexpr int planar_row(int r) { return ceil_div(r, 4); }
-// A linear layer's x, and the rows of its w, are cut into pieces of 16 codes.
+// Returns the pieces of 16 codes into which a linear layer's x and the rows of its w are cut.
 constexpr int pieces(const SmallNetStage& z) { return ceil_div(z.inputs(), 16); }
 
-// [K][groups][R][weight_row]; with a single channel [K][R][planar_row]; for a linear layer
-// [pieces][K][4]; a multiple of four.
+// Returns the words of w: [K][groups][R][weight_row], with a single channel [K][R][planar_row], for
+// a linear layer [pieces][K][4]; a multiple of four.
 constexpr int weight_words(const SmallNetStage& z) {
   if (z.is_linear) return pieces(z) * z.k * 4;
   return is_planar(z) ? round_up(z.k * z.r * planar_row(z.r), 4)

@@ -3,8 +3,8 @@
 //
 // A rung is an algorithm, sometimes with a switch: one thread, or an instruction set below the
 // best. Neighbouring rungs differ in one idea, so the ratio of their times is the gain of that
-// idea. Every folder with a lesson has one file <room>_ladder.cpp; `convscope bench conv2d --ladder
-// <room>`, the folder's README and the tests use its sentences.
+// idea. Every folder with a lesson has one file <name>_ladder.cpp; `convscope bench conv2d --ladder
+// <name>`, the folder's README and the tests use its sentences.
 //
 // watch_conv2d() runs a lesson, by the name of its algorithm, and records every access: for a
 // notebook, a test or `convscope look`. (The code is in shared/lesson.cpp.)
@@ -26,11 +26,11 @@ namespace convscope {
 
 struct Conv2dRung {
   const char* card = "";           // a name in conv2d_algorithms(ladder.device)
-  const char* isa = "";            // "scalar", "avx2", "avx512"; "" = the best of this CPU
+  const char* isa = "";            // "scalar", "avx2", "avx512"; "" = the best of this CPU.
   int threads = 0;                 // 0 = all threads
   MathMode math = MathMode::f32;   // tf32: rounded operands, one product instead of three
   bool prepare_each_call = false;  // weights are packed or transformed again in every call
-  const char* sentence = "";       // what this rung does that the rung below does not
+  const char* sentence = "";       // what this rung adds to the rung below
 };
 
 struct Conv2dLadder {

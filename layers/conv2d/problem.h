@@ -31,7 +31,7 @@ struct CONVSCOPE_API Conv2dProblem {
   WeightFormat weight_format = {};                   // of the matrix [K, C/G R S]
   ActivationLayout layout = ActivationLayout::nchw;  // of x, y and their gradients in memory
 
-  // Output size [N,K,P,Q].
+  // Returns the height and width of y [N,K,P,Q].
   std::int64_t p() const {
     return (h + pad_top + pad_bottom - dilation_h * (r - 1) - 1) / stride_h + 1;
   }
@@ -67,7 +67,7 @@ struct CONVSCOPE_API Conv2dProblem {
   // Returns "n=8,c=64,h=56,w=56,k=64,r=3,s=3,stride=1,pad=1,dilation=1,groups=1"; stride and
   // dilation are one number or "2x1" (h x w), pad is one number, "1x2" (h x w) or "1x2x3x4" (top,
   // bottom, left, right); also dtype=f64, precision=tf32, types=i8:i8:i32:f32 (of x, w, the
-  // accumulators and y), weights=blocks4x1:128 (dispatch/weight_format.h) and layout=blocked,
+  // accumulators and y), weights=blocks4x1:128 (dispatch/weight_format.h) and `layout=blocked`,
   // blocked_y or channels_last (dispatch/activation_layout.h). parse(text()) returns the same
   // problem; keys that are left out keep their default.
   std::string text() const;

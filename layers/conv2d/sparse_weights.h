@@ -19,8 +19,8 @@ namespace convscope {
 
 class CONVSCOPE_API SparseWeights : public RefCounted {
  public:
-  // `keep` is the mask, f32, of the weight's shape; its content may change. With `dense_gradient`
-  // pruned weights require their gradient, too.
+  // Takes the mask `keep`, f32, of the weight's shape; its content may change. With
+  // `dense_gradient` pruned weights require their gradient, too.
   SparseWeights(Tensor keep, std::int64_t block_rows, std::int64_t block_columns,
                 bool dense_gradient);
 
@@ -34,7 +34,7 @@ class CONVSCOPE_API SparseWeights : public RefCounted {
   // mask are invalid for any other.
   std::int64_t version() const { return version_; }
 
-  // Returns why the weight cannot be stored in blocks ("6 kernels are no multiple of 16"), or "".
+  // Returns why the weight cannot be stored in blocks, or "".
   const std::string& obstacle() const { return obstacle_; }
   const WeightFormat& format() const { return format_; }
   double density() const;  // share of the weights that are stored
@@ -44,7 +44,7 @@ class CONVSCOPE_API SparseWeights : public RefCounted {
 
   BlockSparseView view(const void* values) const;
   void gather(const float* w, float* values) const;
-  // Elements that are not stored become 0; with `accumulate` they do not change.
+  // Copies stored values to dw; other elements become 0, or with `accumulate` do not change.
   void scatter(const float* values, float* dw, bool accumulate) const;
 
  private:

@@ -28,7 +28,7 @@
 //            backward_weight  4 k x 5 taps = 20 accumulators: 4 dz + 5 x loads for 20 FMAs
 //            backward, pooled 2 k x 5 taps: 12 x + 2 dy loads, 22 blends (two a cycle, in parallel
 //                             to the FMAs) and 10 FMAs, where a kernel on dz needs 40 FMAs
-//            AVX2, 16 registers: 3 k x 4, 1 c x 2 halves x 4 columns, 2 k x 5 taps x both halves
+//            AVX2, 16 registers: 3 k x 4, 1 c x 2 half pixels x 4 columns, 2 k x 5 taps x both halves
 #pragma once
 
 #include <cstdint>
@@ -46,7 +46,7 @@ inline constexpr std::uint8_t kNoWinner = 4;
 // A layer on lane groups with all sizes computed; kernels of all instruction sets read it.
 struct CONVSCOPE_API LanesConv {
   LanesConv() = default;
-  // problem.n is ignored. Throws when refusal() is not "".
+  // Computes all sizes; problem.n is ignored. Throws when refusal() is not "".
   LanesConv(const Conv2dProblem& problem, int lanes, bool relu, bool pool2x2);
   // Returns "", or the reason: f32, no groups, no dilation, horizontal stride 1 unless 16 lanes.
   static const char* refusal(const Conv2dProblem& problem, int lanes);

@@ -74,7 +74,7 @@ void pack_blocks(const float* w, Index kernels, Index k_step, Index channels, In
 
 // ------------------------------------------------------------------------------------------------
 
-// The functions of LanesKernels that are defined in other files than batch_lanes_simd.cpp.
+// Declares the functions of LanesKernels that other files than batch_lanes_simd.cpp define.
 void output_gradient(const LanesConv& z, const float* dy, const float* y,
                      const std::uint8_t* winners, float* dz, float* sums);
 void backward_weight(const LanesConv& z, const float* x, const float* dz, float* sums,
