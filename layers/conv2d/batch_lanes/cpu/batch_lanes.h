@@ -28,7 +28,7 @@
 //            backward_weight  4 k x 5 taps = 20 accumulators: 4 dz + 5 x loads for 20 FMAs
 //            backward, pooled 2 k x 5 taps: 12 x + 2 dy loads, 22 blends (two a cycle, in parallel
 //                             to the FMAs) and 10 FMAs, where a kernel on dz needs 40 FMAs
-//            AVX2, 16 registers: 3 k x 4, 1 c x 2 half pixels x 4 columns, 2 k x 5 taps x both halves
+//            AVX2, 16 registers: 3 k x 4, 1 c x 2 parts x 4 columns, 2 k x 5 taps x 2 parts
 #pragma once
 
 #include <cstdint>
