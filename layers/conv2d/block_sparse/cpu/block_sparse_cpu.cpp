@@ -484,9 +484,9 @@ double expected_entries(const Conv2dProblem& z, const EntryCounts& counts) {
   return all * (1 - std::pow(1 - std::min(1.0, kept), 16 / rows));
 }
 
-// Cycles in addition to the FMAs, measured. forward: one call for each tile, chunk and block of
-// output channels. backward_data: one for each tile and channel, and adding up lanes.
-// backward_weight: one for each strip and 16 entries of a tap, and x from L2.
+// Cycles in addition to the FMAs, measured. A forward pass has one call for each tile, chunk and
+// block of output channels. backward_data has one for each tile and channel, and adds up lanes.
+// backward_weight has one for each strip and 16 entries of a tap, and reads x from L2.
 double cycles_beside(const Conv2dProblem& z, const Pass& pass, Direction direction,
                      double entries) {
   const auto pixels = static_cast<double>(z.n * z.p() * z.q());

@@ -96,7 +96,7 @@ struct Pass {
   }
   Index out_plane() const { return out_h * out_w * kChannelBlock; }
 
-  // Row i of a part reads row i row_step + row_shift(r) of `in`, if the part has tap row r.
+  // Returns the shift of tap row r: row i of a part that has it reads row i row_step + shift.
   Index row_shift(Index r) const {
     return forward ? r * z.dilation_h - z.pad_top
                    : (row_part(r) + z.pad_top - r * z.dilation_h) / z.stride_h;
@@ -119,8 +119,8 @@ struct Pass {
   // Returns the columns of a tile; all tiles of a line have nearly the same number.
   Index widest_tile() const { return ceil_div(line, ceil_div(line, pixels / tile_rows)); }
 
-  // Forward, the channels of x are cut into chunks: what a tile reads of a chunk stays in L1 over
-  // all blocks of output channels.
+  // Returns the chunk of a channel: forward, what a tile reads of a chunk stays in L1 over all
+  // blocks of output channels.
   Index chunk_of(Index channel) const {
     return channel / kChannelBlock / chunk_blocks;
   }  // of a group

@@ -370,7 +370,7 @@ WeightPlan plan_of(const Conv2dProblem& z) {
       if (us < best.us) best = {tile, narrow(parts), 1, us};
     }
   }
-  // Blocks along z for lists that are longer than most; longer lists loop over them.
+  // Blocks along z cover nearly all lists at once; on longer lists they loop.
   const double entries = expected_entries(z);
   const int at_once = kWarps / best.tile.lists * best.tile.tiles * kChunk;
   best.turns =
