@@ -485,8 +485,8 @@ double expected_entries(const Conv2dProblem& z, const EntryCounts& counts) {
 }
 
 // Cycles in addition to the FMAs, measured. A forward pass has one call for each tile, chunk and
-// block of output channels. backward_data has one for each tile and channel, and adds up lanes.
-// backward_weight has one for each strip and 16 entries of a tap, and reads x from L2.
+// block of output channels. A pass over dx has one for each tile and channel, and adds up lanes. A
+// pass over dw has one for each strip and 16 entries of a tap, and reads x from L2.
 double cycles_beside(const Conv2dProblem& z, const Pass& pass, Direction direction,
                      double entries) {
   const auto pixels = static_cast<double>(z.n * z.p() * z.q());
