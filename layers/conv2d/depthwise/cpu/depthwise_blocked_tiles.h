@@ -21,9 +21,9 @@ struct DepthwiseAxis {
   std::int64_t in = 0, kernel = 0;  // elements of `in` and of the kernel in this dimension
 };
 
-// A pass over one block of channels, or over one of its phases. forward: in = x, out = y.
-// backward_data: in = dy, out = dx; with strides above 1 the pixels of dx of one residue modulo the
-// strides are a phase.
+// A pass over one block of channels, or over one of its phases. In a forward pass in = x, out = y.
+// In backward_data in = dy, out = dx; with strides above 1 the pixels of dx of one residue modulo
+// the strides are a phase.
 struct DepthwisePhase {
   DepthwiseAxis h, w;
   std::int64_t out_w = 0;  // all columns of `out`

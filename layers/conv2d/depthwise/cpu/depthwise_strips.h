@@ -180,7 +180,7 @@ struct Borders {
   typename L::Mask lanes[kLoads];
   typename L::Mask keep[kVectors];
 
-  // at: the column of tap 0; count: lanes that are used; others become 0.
+  // Sets the masks from `at`, the column of tap 0, and `count`, the lanes that are used.
   CONVSCOPE_INLINE Borders(Index at, Index width, Index dilation, Index count) {
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) keep[v] = lanes_inside<L>(0, count - v * L::kCount);
