@@ -191,9 +191,9 @@ bool fits_split_weight(const Conv2dProblem& z) {
   return shared_floats_of(split_weight_work<float>(z)) * 4 <= 48 * 1024;
 }
 
-// Fitted to eight times of one H200; seven predict the eighth within 10 %. kRoundUs: a round of
-// 2048 threads on all SMs. kBlockUs: added by each block on its SM. kPieceUs: added by the pieces
-// of a row of dy with all taps, where the row uses a row of x.
+// Fitted to eight times of one H200; seven predict the eighth within 10 %. `kRoundUs`: a round of
+// 2048 threads on all SMs. `kBlockUs`: added by each block on its SM. `kPieceUs`: added by the
+// pieces of a row of dy with all taps, where the row uses a row of x.
 constexpr double kRoundUs = 2.9, kBlockUs = 0.104, kPieceUs = 0.00058;
 double split_weight_seconds(const Conv2dProblem& z) {
   using device_time::number, device_time::processors;
