@@ -15,8 +15,7 @@
 // Usage   Variable y = conv2d(x, w, b, {.stride_h = 2, .stride_w = 2, .padding = {1, 1, 1, 1}});
 //         in a config: {type: conv2d, out_channels: 16, kernel_size: 3, padding: 1}
 // Paper   Y. LeCun et al.: Gradient-Based Learning Applied to Document Recognition, Proc. IEEE
-// 1998,
-//         doi 10.1109/5.726791
+//         1998, doi 10.1109/5.726791
 #pragma once
 
 #include <array>

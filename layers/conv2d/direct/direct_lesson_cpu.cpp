@@ -9,10 +9,10 @@
 //              backward_data      dx[n,gC/G+c,h,v] += w[k,c,r,s]  * dy[n,k,p,q]
 //              backward_weight    dw[k,c,r,s]      += dy[n,k,p,q] * x[n,gC/G+c,h,v]
 //
-//              x                w            y          The chain rule: y changes by w when x
-//              . . . . .        . . .        . o .      does, and by x when w does. So a product
-//              . * . . .    x   * . .   ->   . . .      that carried a number from x to y carries
-//              . . . . .        . . .                   a gradient from y back to x, and one to w
+//              x                w            y          The derivative of a product by x is w,
+//              . . . . .        . . .        . o .      and by w it is x. So each product of the
+//              . * . . .    x   * . .   ->   . . .      forward pass also passes a gradient from
+//              . . . . .        . . .                   y back to x, and one to w.
 //              . . . . .
 //
 // Plan       seven loops over (n,k,p,q,c,r,s); each product loads two numbers and adds to a third.

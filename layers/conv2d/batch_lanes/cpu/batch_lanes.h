@@ -18,7 +18,7 @@
 //                                                  first), one buffer for each chunk of groups
 //            reduce                                once for each step: adds lanes and chunks up, in
 //                                                  order
-//            backward is output_gradient -> dz, backward_data and backward_weight, or quicker.
+//            backward computes dz, dx and the sums in one call, faster where it can.
 // Counts     (AVX-512; one FMA, one vector load or two broadcasts a cycle, 32 registers)
 //            forward          6 k x 2 rows x 2 columns = 24 accumulators: 4 loads + 6
 //                             broadcasts for 24 FMAs
