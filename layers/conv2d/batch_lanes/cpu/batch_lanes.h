@@ -48,7 +48,7 @@ struct CONVSCOPE_API LanesConv {
   LanesConv() = default;
   // Computes all sizes; problem.n is ignored. Throws when refusal() is not "".
   LanesConv(const Conv2dProblem& problem, int lanes, bool relu, bool pool2x2);
-  // Returns "", or the reason: f32, no groups, no dilation, horizontal stride 1 unless 16 lanes.
+  // Returns "", or why not: needs f32, groups 1, no dilation, column stride 1 unless 16 lanes.
   static const char* refusal(const Conv2dProblem& problem, int lanes);
 
   std::int64_t c = 1, h = 1, w = 1, k = 1, r = 1, s = 1;

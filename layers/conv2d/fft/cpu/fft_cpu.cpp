@@ -12,10 +12,10 @@
 //            of tiles whose spectra stay in L3:
 //            1. rows: pixels are transposed into the lanes, two real rows make one complex
 //               transform; T/2 + 1 of its T bins are kept (the others are their conjugates): H
-//            2. columns, one pair of H's bins (frequency along the row) at a time, all in L2:
-//               V = transforms of H's columns, U = those of the kernels' rows W (computed here, so
-//               that the spectra of all kernels are never stored), products of V and U over
-//               channels for each frequency along the column, inverse transform: G
+//            2. columns, one pair of H's bins (frequency along the row) at a time, all in L2.
+//               V = transforms of H's columns, U = those of the kernels' rows W. U is computed
+//               here, so that the spectra of all kernels are never stored. Products of V and U
+//               over channels for each frequency along the column, inverse transform: G
 //            3. inverse transform of G's rows, the valid pixels are transposed to rows of y
 //            W = spectra of the kernels' rows, made before the call (prepare_weights).
 //            A complex product is three real ones (fft_kernels.h): a register tile is 9 tiles x 16

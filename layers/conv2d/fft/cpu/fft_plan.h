@@ -33,7 +33,7 @@ struct Axis {
   Index length, count, out, in;
 };
 
-// Measured costs, in units of one vector FMA: a complex transform with its loads and stores, a
+// Measured costs, in units of one vector FMA: a complex transform with loads and stores, a
 // pixel moved into its lane, a vector moved to or from L3, a point of a product without a
 // sum. Depthwise takes their sum / share; products with a sum reach this share of the peak.
 inline constexpr double kFftOperations[kFftLengthCount] = {170, 230, 320, 390, 560, 900, 1250};

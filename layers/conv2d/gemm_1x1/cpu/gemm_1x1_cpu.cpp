@@ -15,9 +15,9 @@
 //                             new page and the hardware's prefetcher stops there
 //              small planes   (and stride > 1) panels continue over all images and are packed
 //            The lines of y that a tile stores to are prefetched before its products. backward_data
-//            with stride > 1 computes the pixels that are read and spreads them.
-//            backward_weight: dy is transposed to k in the lanes, pixels of 14 planes of x are
-//            broadcast, 28 accumulators stay in registers over a run of pixels.
+//            with stride > 1 computes the pixels that were read, then spreads them.
+//            In backward_weight dy is transposed to k in the lanes, pixels of 14 planes of x are
+//            broadcast, and 28 accumulators stay in registers over a run of pixels.
 //            In NCHW16c only w is packed: blocked_pass.cpp.
 // Shapes     x [N,C,H,W], w [K,C/G,1,1], y [N,K,P,Q], f32 row-major or x and y NCHW16c
 //            (layers/dispatch/activation_layout.h), any alignment; f32 accumulators
