@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// algorithm.h: what the functions of a convolution algorithm get, and where its card is registered.
-// The card itself stands in layers/dispatch/card.h. One algorithm = one file for each kind of
-// device;
-// the last lines of that file fill in the card and register it. Nothing else has to be edited:
-// selection, tests, benchmark and `convscope explain` walk the table.
+// algorithm.h: the arguments of a convolution algorithm's functions, and its registration. The
+// descriptor itself is in layers/dispatch/card.h. An algorithm is one file for each kind of device;
+// the last lines of that file fill in the descriptor and register it. Selection, tests, benchmark
+// and `convscope explain` walk the table, so nothing else has to be edited.
 //
 //   const Conv2dAlgorithm kCard{.name = "im2col_gemm", ..., .forward = forward};
 //   CONVSCOPE_CONV2D_ALGORITHM(kCard)
@@ -21,20 +20,20 @@ using Conv2dCost = Cost;
 using Conv2dEpilogue = Epilogue;
 using Conv2dPrepareArgs = PrepareArgs<Conv2dProblem>;
 
-// What a kernel gets: checked sizes, pointers of the problem's element types on the card's device,
-// and workspace_bytes() of scratch, 64-byte aligned. x, w and dy need no alignment beyond their
-// element's. The problem is never empty: with N = 0 no kernel is called (layers/dispatch/run.h).
+// Arguments of the functions: checked sizes, pointers to the problem's element types on the
+// algorithm's device, and workspace_bytes() of scratch memory, 64-byte aligned. x, w and dy need no
+// alignment beyond that of an element. No function is called when N = 0 (layers/dispatch/run.h).
 struct Conv2dForwardArgs {
   const Conv2dProblem& problem;
   const void* x;  // [N,C,H,W]
   const void* w;  // [K,C/G,R,S], in the problem's weight format
-  const void* b;  // [K], or null; f64 where w is integers: real numbers that no type rounds
+  const void* b;  // [K], or null; f64 where w is integers, so that it is not rounded
   void* y;        // [N,K,P,Q], assigned
   void* workspace;
-  Conv2dEpilogue epilogue = {};    // empty unless the card says fuses_epilogue
-  const void* prepared = nullptr;  // what prepare_weights made of w; null: this card prepares none
-  OperandViews views = {};         // scales of integers, places of sparse weights
-  HalfFactors x_factors = {};      // of a card that takes_half_factors: given, x may be null
+  Conv2dEpilogue epilogue = {};    // empty unless the algorithm has fuses_epilogue
+  const void* prepared = nullptr;  // output of prepare_weights; null: nothing is prepared
+  OperandViews views = {};         // scales of quantised operands, positions of sparse weights
+  HalfFactors x_factors = {};      // with takes_half_factors; where it is given, x may be null
 };
 struct Conv2dBackwardDataArgs {
   const Conv2dProblem& problem;
@@ -42,9 +41,9 @@ struct Conv2dBackwardDataArgs {
   const void* w;   // [K,C/G,R,S]
   void* dx;        // [N,C,H,W], assigned
   void* workspace;
-  const void* prepared = nullptr;  // as above
+  const void* prepared = nullptr;  // as in Conv2dForwardArgs
   OperandViews views = {};
-  HalfFactors dy_factors = {};  // as above, of dy
+  HalfFactors dy_factors = {};  // as x_factors above, for dy
 };
 struct Conv2dBackwardWeightArgs {
   const Conv2dProblem& problem;
@@ -54,7 +53,7 @@ struct Conv2dBackwardWeightArgs {
   bool accumulate;
   void* workspace;
   OperandViews views = {};
-  HalfFactors x_factors = {}, dy_factors = {};  // as above: each given or not
+  HalfFactors x_factors = {}, dy_factors = {};  // as above; each may be given or not
 };
 
 template <>
@@ -67,7 +66,7 @@ struct HeavyLayer<Conv2dProblem> {
   CONVSCOPE_API static void run(const Call<Conv2dProblem>& call);
 };
 
-// The algorithms of one kind of device, by name.
+// Returns the algorithms of one kind of device, by name.
 inline Registry<Conv2dAlgorithm>& conv2d_algorithms(DeviceType device) {
   return HeavyLayer<Conv2dProblem>::algorithms(device);
 }

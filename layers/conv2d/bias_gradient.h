@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// bias_gradient.h: db[k] = sum over n, p, q of dy[n,k,p,q]; the same whatever computed y.
+// bias_gradient.h: db[k] = sum over n, p, q of dy[n,k,p,q], for all algorithms.
 #pragma once
 
 #include "framework/kernel_slot.h"
@@ -7,8 +7,8 @@
 
 namespace convscope {
 
-// dy [N,K,P,Q], db [K]: added to when `accumulate`, assigned otherwise. f32 and f64; on the CPU
-// also dy [N,K/16,P,Q,16], f32; on a GPU also halves [N,1,P,Q,Kp], and db f32.
+// Computes db [K] from dy [N,K,P,Q]: added to when `accumulate`, assigned otherwise. f32 and f64;
+// on the CPU also dy [N,K/16,P,Q,16], f32; on a GPU also fp16/bf16 [N,1,P,Q,Kp] with db f32.
 extern CONVSCOPE_API KernelSlot<void(const Tensor& dy, const Tensor& db, bool accumulate)>
     conv2d_bias_gradient_kernel;
 

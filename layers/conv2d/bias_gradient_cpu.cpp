@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// bias_gradient_cpu.cpp: db on the CPU: the sum of dy over all axes but that of the channels.
+// bias_gradient_cpu.cpp: db on the CPU: the sum of dy over all axes except the channels.
 #include <algorithm>
 
 #include "framework/ops/reduce_simd.h"
@@ -19,7 +19,7 @@ double row_sum(const double* x, std::int64_t count) {
   return sum;
 }
 
-// Images one after the other, in double: the same bits with any number of threads.
+// Adds images in order, in double, so the bits do not depend on the number of threads.
 template <class T>
 void sum_into(const Tensor& dy, const Tensor& db, bool accumulate) {
   const std::int64_t n_count = dy.dim(0);
@@ -27,7 +27,7 @@ void sum_into(const Tensor& dy, const Tensor& db, bool accumulate) {
   const std::int64_t plane = dy.dim(2) * dy.dim(3);
   const T* const from = dy.data<T>();
   T* const to = db.data<T>();
-  // About 16 thousand elements for a thread, cut by the sizes alone.
+  // About 16 thousand elements for a thread; the cut depends only on the sizes.
   const std::int64_t grain = 1 + 16384 / (1 + n_count * plane);
   parallel_for(k_count, grain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t k = begin; k < end; ++k) {
@@ -40,7 +40,7 @@ void sum_into(const Tensor& dy, const Tensor& db, bool accumulate) {
   });
 }
 
-// Of dy [N,K/16,P,Q,16]: 16 channels at a time.
+// Sums dy [N,K/16,P,Q,16]: 16 channels at a time.
 void sum_blocks_into(const Tensor& dy, const Tensor& db, bool accumulate) {
   constexpr float kFromZero[BlockSlices::kLanes] = {};
   const BlockSlices slices(dy.shape());

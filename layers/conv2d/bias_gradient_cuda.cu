@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// bias_gradient_cuda.cu: the sum over all axes but that of the channels; of f32 planes, and of
-// images with their channels last.
+// bias_gradient_cuda.cu: db on a GPU: the sum of dy over all axes except the channels, for f32
+// planes and for NHWC images.
 // Read next  bias_gradient_cpu.cpp; framework/cuda/reduce.cuh; framework/cuda/channel_sums.cuh
 #include "framework/cuda/channel_sums.cuh"
 #include "framework/cuda/reduce.cuh"

@@ -25,19 +25,19 @@ void check_operands(const Variable& x, const Variable& w, const Variable& b) {
                   wv.shape(), ", got ", b.value().str());
 }
 
-// Without gradients it is an inference, whose plan prepares the weights once for many calls; the
-// dynamic graph chooses what the plan does.
+// Without gradients the call is an inference, and a compiled step prepares the weights once for
+// many calls; the dynamic graph chooses the same algorithms.
 WeightUse use_of(const Variable& x, const Variable& w, const Variable& b) {
   return needs_record(x, w, b) ? WeightUse::once : WeightUse::often;
 }
 
-// to = or += from, converted.
+// Assigns `from`, converted, or adds it.
 void put(const Tensor& from, const GradientSink::Target& to) {
   if (to.accumulate) return accumulate(to.tensor, from.to(to.tensor.dtype()));
   convert_kernel.get(from.device())(from, to.tensor);
 }
 
-// The factors are rounded to problem.dtype, which is also what the closure keeps of them.
+// The operands are rounded to problem.dtype; the closure keeps the rounded tensors.
 Variable conv2d_half(const Conv2dProblem& problem, const Variable& x, const Variable& w,
                      const Variable& b, const Ref<Conv2dChoices>& choices) {
   const DType half = problem.dtype;

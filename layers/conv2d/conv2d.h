@@ -6,17 +6,16 @@
 //                w[k,c,r,s],   g = k / (K/G);   x outside the image is 0
 //   P = (H + top + bottom - dilation_h (R - 1) - 1) / stride_h + 1 (rounded down), Q likewise
 //
-// x [N,C,H,W], w [K,C/G,R,S], b [K] or undefined, y [N,K,P,Q]; f32, or f64 (by the reference). With
-// a half precision x, w, b and dy are rounded to it, which is also what is saved of x and w; y and
-// the gradients are rounded to it and given as f32.
-// Gradients: dx is assigned, dw and db accumulate; only those asked for are computed. Saved: x when
-// w wants a gradient, w when x wants one.
+// x [N,C,H,W], w [K,C/G,R,S], b [K] or undefined, y [N,K,P,Q]; f32, or f64 (`reference` only). In
+// half precision x, w, b and dy are rounded to fp16/bf16, and the rounded x and w are saved; y and
+// the gradients are rounded to it and returned as f32.
+// Gradients: dx is assigned, dw and db accumulate; only required gradients are computed. Saved: x
+// when w requires a gradient, w when x requires one.
 //
 // Usage   Variable y = conv2d(x, w, b, {.stride_h = 2, .stride_w = 2, .padding = {1, 1, 1, 1}});
 //         in a config: {type: conv2d, out_channels: 16, kernel_size: 3, padding: 1}
 // Paper   Y. LeCun et al.: Gradient-Based Learning Applied to Document Recognition, Proc. IEEE
-// 1998,
-//         doi 10.1109/5.726791
+//         1998, doi 10.1109/5.726791
 #pragma once
 
 #include <array>
@@ -40,8 +39,8 @@ struct Conv2dParams {
   ComputePrecision precision = ComputePrecision::f32;
 };
 
-// The problem of these tensors, checked; errors speak of x and w and are of `operation`. Of f32
-// tensors: the problem that params.precision makes of them.
+// Returns the checked problem of these tensors; `operation` starts the errors, which name x and w.
+// For f32 tensors params.precision decides the types.
 CONVSCOPE_API Conv2dProblem conv2d_problem(const Shape& x, const Shape& w,
                                            const Conv2dParams& params, DType dtype = DType::f32,
                                            const char* operation = "conv2d");
@@ -63,8 +62,8 @@ struct Conv2dOptions {
   std::string name = {};  // of the layer, for errors
 };
 
-// The keys of the layer in a config, and what they say but for the padding's mode and the layer's
-// name; for layers that look at their input as a convolution does. Errors are of `operation`.
+// Returns the keys of the layer in a config, and the options that they hold, except the padding
+// mode and the layer's name. Similar layers use them too. `operation` starts the errors.
 CONVSCOPE_API std::vector<OptionField> conv2d_fields();
 CONVSCOPE_API Conv2dOptions conv2d_options(const Options& options, std::int64_t in_channels,
                                            const char* operation);
@@ -81,12 +80,12 @@ class CONVSCOPE_API Conv2d : public Module {
   std::int64_t weight_groups() const override { return options_.params.groups; }
   std::unique_ptr<HeavyUse> heavy_use(const Shape& input) const override;
 
-  // The convolution that an input of this shape asks for; for `convscope explain` and the bench.
+  // Returns the convolution of an input of this shape; used by `convscope explain` and the bench.
   Conv2dProblem problem(const Shape& input, DType dtype = DType::f32) const;
   const Conv2dPolicy& policy() const { return choices_->policy(); }
   const Conv2dOptions& options() const { return options_; }
-  // From now on planned steps may compute from the blocks that a mask of the weight keeps, in the
-  // directions where that is estimated to be faster. The dynamic graph stays dense.
+  // Lets compiled steps compute only the blocks that a mask of the weight keeps, in the directions
+  // where that is estimated to be faster. The dynamic graph stays dense.
   void execute_sparse(Ref<SparseWeights> weights) { sparse_ = std::move(weights); }
   const Ref<SparseWeights>& sparse_weights() const { return sparse_; }  // may be null
 
@@ -95,7 +94,7 @@ class CONVSCOPE_API Conv2d : public Module {
     return options_.padding_mode != PadMode::zeros && !(options_.params.padding == Padding2d{});
   }
   Conv2dOptions options_;
-  Conv2dParams params_;  // what is left for the convolution once the image has its frame
+  Conv2dParams params_;  // the convolution's parameters after the image has been padded
   Variable weight_, bias_;
   Ref<Conv2dChoices> choices_;
   Ref<SparseWeights> sparse_;

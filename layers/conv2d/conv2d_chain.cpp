@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// conv2d_chain.cpp: finds convolutions that stand one behind the other in a planned step, each with
-// its curve and its 2x2 max-pool, and puts one operation in their place.
+// conv2d_chain.cpp: finds consecutive convolutions in a compiled step, each with its activation and
+// 2x2 max-pool, and replaces them by one operation.
 #include "layers/conv2d/conv2d_chain.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ bool is_2x2(const Pool2dWindow& w) {
          w.pad_w == 0 && !w.ceil_mode;
 }
 
-// The only operation that reads what `op` gives, or null.
+// Returns the only operation that reads the output of `op`, or null.
 PlanOp* only_reader(const PlanGraph& graph, const PlanOp& op) {
   if (graph.readers(op.output) != 1) return nullptr;
   for (const auto& other : graph.ops()) {
@@ -26,8 +26,8 @@ PlanOp* only_reader(const PlanGraph& graph, const PlanOp& op) {
   return nullptr;
 }
 
-// A named algorithm runs itself. Of a list the word counts that was taken; directions that nobody
-// asks for do not count.
+// A named algorithm is not replaced, unless the chain is made of it. When the policy is a list, the
+// chosen word counts. Directions that are not needed do not count.
 bool is_open(const Conv2dOp& conv, const char* card) {
   return std::all_of(std::begin(kDirections), std::end(kDirections), [&](Direction direction) {
     const Conv2dChoice& choice = conv.choice(direction);
@@ -42,7 +42,7 @@ ChainLink chain_link(const PlanGraph& graph, PlanOp* op, const ChainRules& rules
   ChainLink link;
   if (auto* const pointwise = dynamic_cast<PointwiseOp*>(op)) {
     PlanOp* const reader = only_reader(graph, *op);
-    // It may stand in front of a weight instead.
+    // A pointwise operation may precede a weight instead.
     if (!rules.takes_pointwise || reader == nullptr || reader->inputs[0] != op->output ||
         !pointwise->runs_on_pieces()) {
       return {};
@@ -104,13 +104,14 @@ std::vector<std::unique_ptr<PlanOp>> replace_chain(PlanGraph& graph,
   std::vector<const PlanOp*> replaced;
   for (const ChainLink& link : links) {
     replaced.insert(replaced.end(), link.ops.begin(), link.ops.end());
-    for (const PlanOp* op : link.ops) {  // all but the first input: weights, learned numbers
+    for (const PlanOp* op : link.ops) {  // all except the first input: weights, learned numbers
       joined->inputs.insert(joined->inputs.end(), op->inputs.begin() + 1, op->inputs.end());
       joined->all_layers.insert(joined->all_layers.end(), op->all_layers.begin(),
                                 op->all_layers.end());
     }
   }
-  // Weights of later links may be computed after the first link: the chain runs where the last was.
+  // Weights of later links may be computed after the first link, so the chain takes the place of
+  // the last.
   const PlanOp* const last = replaced.back();
   std::vector<std::unique_ptr<PlanOp>> out, rest;
   for (std::unique_ptr<PlanOp>& op : graph.ops()) {

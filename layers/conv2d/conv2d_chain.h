@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// conv2d_chain.h: finds convolutions that stand one behind the other in a planned step, each with
-// its curve and its 2x2 max-pool, and puts one operation in their place. What may be joined, and
-// what runs then, is said by those who have kernels for it:
+// conv2d_chain.h: finds consecutive convolutions in a compiled step, each with its activation and
+// 2x2 max-pool, and replaces them by one operation. The folders that have kernels for chains decide
+// what may be joined and what runs then:
 //
 //   batch_lanes/cpu/lanes_chain.cpp                 samples in the vector lanes
 //   few_channel_chains/cuda/few_channel_chain_plan.cpp   one kernel for two layers
 //
-// A chain takes the place of layers whose policy is `auto`, or names the card that it is made of,
-// in every direction that runs. Of a list of words the one counts that was taken.
+// A chain replaces layers whose policy is `auto` in each direction that runs, or names the chain's
+// algorithm. When the policy is a list, the word counts that was chosen.
 #pragma once
 
 #include <memory>
@@ -19,7 +19,7 @@
 
 namespace convscope {
 
-// [pointwise] -> convolution [-> curve] [-> 2x2 max-pool].
+// [pointwise] -> convolution [-> activation] [-> 2x2 max-pool].
 struct ChainLink {
   PointwiseOp* before = nullptr;  // on the convolution's input, such as its quantiser
   Conv2dOp* conv = nullptr;       // null: there is no link
@@ -32,22 +32,22 @@ struct ChainLink {
 };
 
 struct ChainRules {
-  const char* card;              // that the chain is made of; null: no card
-  bool takes_pointwise = false;  // in front of a convolution
-  bool takes_tanh = false;       // a ReLU it always takes
+  const char* card;              // the algorithm that the chain is made of; null: none
+  bool takes_pointwise = false;  // before a convolution
+  bool takes_tanh = false;       // a ReLU is always accepted
   bool (*accepts)(const PlanGraph& graph, const ChainLink& link);
 };
 
-// The link that begins with `op` (null: none does).
+// Returns the link that begins with `op`; its conv is null when there is none.
 CONVSCOPE_API ChainLink chain_link(const PlanGraph& graph, PlanOp* op, const ChainRules& rules);
-// The links that begin with `op` and follow each other, `most` of them.
+// Returns at most `most` consecutive links, the first of which begins with `op`.
 CONVSCOPE_API std::vector<ChainLink> chain_from(const PlanGraph& graph, PlanOp* op,
                                                 const ChainRules& rules, std::size_t most);
-// `joined` takes the place of all of them. Its first input is that of the first link, followed by
-// all other values that the links read. Returns the operations that it replaces.
+// Replaces all links by `joined`. Its first input is that of the first link, followed by all other
+// values that the links read. Returns the replaced operations.
 CONVSCOPE_API std::vector<std::unique_ptr<PlanOp>> replace_chain(
     PlanGraph& graph, const std::vector<ChainLink>& links, std::unique_ptr<PlanOp> joined);
-// Of all layers of the chain: `name` and the layers, "lanes_chain: c1+c2".
+// Returns a kernel for each layer of the chain: `name` and the layers, "lanes_chain: c1+c2".
 CONVSCOPE_API std::vector<RanKernel> chain_kernels(const PlanGraph& graph, const std::string& name,
                                                    const std::vector<std::string>& layers,
                                                    bool wants_dx);

@@ -14,7 +14,7 @@ Conv2dParams without_padding(Conv2dParams params) {
   return params;
 }
 
-// One number, or height and width.
+// One number for both, or height and width.
 struct Pair {
   std::int64_t h, w;
 };
@@ -180,8 +180,8 @@ Conv2dProblem Conv2d::problem(const Shape& input, DType dtype) const {
 
 namespace {
 
-// Of a layer that may compute from blocks: what block_sparse says of them stands among the verdicts
-// on the dense form.
+// The use of a layer that may compute from blocks: adds the verdict on block_sparse to the verdicts
+// on dense algorithms.
 class SparseUse final : public HeavyUse {
  public:
   SparseUse(std::unique_ptr<HeavyUse> dense, const Conv2dProblem& blocks)
@@ -206,7 +206,7 @@ class SparseUse final : public HeavyUse {
         if (one.algorithm != of_blocks.algorithm) continue;
         const bool refused = one.refused;
         one = of_blocks;
-        one.chosen = false;  // the planned step says what it takes
+        one.chosen = false;  // the compiled step decides what is chosen
         one.refused = refused;
       }
     }
@@ -230,7 +230,8 @@ std::unique_ptr<HeavyUse> Conv2d::heavy_use(const Shape& input) const {
 }
 
 Shape Conv2d::output_shape(const Shape& input) const {
-  if (pads_itself() && input.rank() == 4) {  // the frame is taken from the image itself
+  if (pads_itself() && input.rank() == 4) {  // checked here because the border is filled from the
+                                             // image itself
     const Padding2d& p = options_.params.padding;
     const std::int64_t slack = options_.padding_mode == PadMode::reflect ? 1 : 0;
     CONVSCOPE_CHECK(options_.padding_mode == PadMode::replicate ||

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// conv2d_op.h: a convolution in a planned step, with what stands behind it: in inference a batch
-// norm folded into its weights, the residual of a block, a ReLU.
+// conv2d_op.h: a convolution in a compiled step, with the operations that it absorbs: in inference
+// a batch norm folded into its weights, the residual of a block, a ReLU.
 #pragma once
 
 #include <array>
@@ -14,27 +14,27 @@
 
 namespace convscope {
 
-// What runs one direction.
+// The implementation of one direction.
 struct Conv2dForm {
-  Conv2dChoice choice;         // without an algorithm: nobody asks for this direction
-  bool in_blocks = false;      // from the blocks of SparseWeights
+  Conv2dChoice choice;         // without an algorithm: this direction is not needed
+  bool in_blocks = false;      // computed from the blocks of SparseWeights
   std::string why_dense = {};  // where there are blocks: "at density 0.45 block_sparse is ..."
-  double blocks_ms = 0;        // what it is estimated at from blocks
+  double blocks_ms = 0;        // the estimate for the blocks
 };
 using Conv2dForms = std::array<Conv2dForm, 3>;  // by direction
 
-// The faster one by estimate of the dense form that the layer's policy gives and of the blocks,
-// where the policy leaves it open. `sparse` may be null.
+// Chooses between the dense algorithm of the layer's policy and the stored blocks: the one with the
+// smaller estimate, unless the policy decides. `sparse` may be null.
 Conv2dForm choose_form(Conv2dChoices& of_layer, const SparseWeights* sparse,
                        const Conv2dProblem& problem, Direction direction, Device device,
                        WeightUse use);
 
-// Inputs: x, w, b if there is one, and the residual if one has been taken over. w and b are values
-// of the graph: parameters, or what masks and quantisers make of them.
+// Inputs: x, w, b if there is one, and the residual if one has been absorbed. w and b are values of
+// the graph: parameters, or the results of masks and quantisers.
 class CONVSCOPE_API Conv2dOp final : public PlanOp {
  public:
-  // `forms` for the problem, in the layout that it says; the choices of the layer when its images
-  // may lie in another layout.
+  // Creates the operation: `forms` are the choices for the problem in its layout; `of_layer` are
+  // the layer's choices, needed when the layout of the images may change.
   Conv2dOp(const Conv2dProblem& problem, bool has_bias, Conv2dForms forms,
            Ref<Conv2dChoices> of_layer = {}, WeightUse use = WeightUse::once,
            Ref<SparseWeights> sparse = {})
@@ -60,41 +60,41 @@ class CONVSCOPE_API Conv2dOp final : public PlanOp {
   FactorsRead would_read_factors(const PlanGraph& graph) const override;
   bool reads_factors(const PlanGraph& graph, std::size_t input) const override;
   bool reads_gradient_factors(const PlanGraph& graph) const override;
-  // Somebody asks for dx and for dw, so that one kernel may make them together.
+  // Notes that dx and dw are both needed, so that one kernel may compute them together.
   void want_both() { wants_both_ = true; }
 
-  // Of a layer of half precision: halves with their channels last (README.md). A chain may take its
-  // place as long as layouts are not chosen.
+  // Returns the problem: fp16/bf16 in NHWC for a layer in half precision (README.md). A chain may
+  // replace the operation until the layouts are chosen.
   const Conv2dProblem& problem() const { return problem_; }
   ValueId x() const { return inputs[0]; }
   ValueId weight() const { return inputs[1]; }
   ValueId bias() const { return has_bias_ ? inputs[2] : kNoValue; }
-  // What the layer's policy says of a direction: "auto", "int8_gemm,auto".
+  // Returns the layer's policy for a direction: "auto", "int8_gemm,auto".
   const std::string& policy(Direction direction) const {
     return of_layer_ ? of_layer_->policy().of(direction) : choice(direction).word;
   }
-  // Without an algorithm: nobody asks for this direction.
+  // Returns the choice for a direction; without an algorithm: this direction is not needed.
   const Conv2dChoice& choice(Direction direction) const { return form(direction).choice; }
-  // What a direction that is asked for is estimated at, as it is chosen.
+  // Returns the estimate of a direction that is needed, with the chosen implementation.
   double chosen_ms(Direction direction) const {
     return form_ms(form(direction), problem_, direction);
   }
   bool relu() const { return relu_; }
-  float most() const { return most_; }  // of the ReLU
+  float most() const { return most_; }  // upper bound of the ReLU
   const std::optional<BatchNormFold>& norm() const { return norm_; }
   ValueId residual() const { return residual_at_ > 0 ? inputs[residual_at_] : kNoValue; }
-  // The blocks that a mask keeps; may be null.
+  // Returns the blocks that a mask keeps; may be null.
   const Ref<SparseWeights>& sparse() const { return sparse_; }
-  // Its policy asks for blocked images, which no chain has.
+  // Returns whether its policy requires NCHW16c images, which no chain supports.
   bool wants_blocks() const { return of_layer_ && of_layer_->policy().layout == "blocked"; }
-  // Neither a batch norm nor a residual nor a ReLU with an upper bound has been taken over.
+  // Returns true when no batch norm, residual or ReLU with an upper bound has been absorbed.
   bool is_plain() const { return !norm_ && residual_at_ == 0 && std::isinf(most_); }
 
  private:
   const Conv2dForm& form(Direction direction) const {
     return forms_[static_cast<std::size_t>(direction)];
   }
-  // What the chosen algorithm is asked to compute: with dense weights or with blocks.
+  // Returns the chosen algorithm's work: with dense weights or with blocks.
   Conv2dWork work(Direction direction) const {
     Conv2dWork out{choice(direction).algorithm, problem_, direction};
     if (!form(direction).in_blocks) return out;
@@ -102,25 +102,26 @@ class CONVSCOPE_API Conv2dOp final : public PlanOp {
     out.blocks = sparse_;
     return out;
   }
-  // Where w and b lie: values of the graph, or what the prologue has made of them.
+  // Where w and b are stored: values of the graph, or results of the prologue.
   struct Weights {
-    Tensor w;         // undefined: only the prepared ones are left
+    Tensor w;         // undefined: only the prepared weights are kept
     Tensor b;         // may be undefined
-    Tensor prepared;  // undefined: nothing is prepared, or in each call
+    Tensor prepared;  // undefined: not prepared, or prepared in each call
   };
-  // f32 images, multiplied as tf32, with an algorithm that may change with their layout.
+  // Returns whether f32 images are multiplied as tf32, by an algorithm that depends on their
+  // layout.
   bool is_tf32() const {
     return problem_.math == MathMode::tf32 && problem_.dtype == DType::f32 && of_layer_ && !sparse_;
   }
   void check_layout(Device device) const;
-  // What a direction would run with its channels last, as far as nobody has measured; null: none.
+  // Returns the algorithm of a direction in NHWC, without measuring; null: none.
   const Conv2dAlgorithm* card_in_channels_last(const PlanGraph& graph, Direction direction) const;
-  // It is asked for, and reads factors where they are given.
+  // Returns whether the direction is needed and its algorithm reads fp16 operands, if given.
   bool takes_factors(Direction direction) const;
-  // The forward that leaves mean and spread of its channels; null: nobody asks for them, or the
-  // card has none.
+  // Returns the forward kernel that also computes mean and variance of y's channels; null: they are
+  // not needed, or the algorithm has none.
   const ForwardMoments* forward_moments() const;
-  // The kernel that makes dx and dw; null: each has its own.
+  // Returns the kernel that computes both dx and dw; null: each has its own.
   const JointBackward* joint_backward() const;
   double form_ms(const Conv2dForm& form, const Conv2dProblem& problem, Direction direction) const;
   Weights weights(PlanBuilder& builder);
@@ -134,11 +135,11 @@ class CONVSCOPE_API Conv2dOp final : public PlanOp {
   Ref<SparseWeights> sparse_;  // may be null
   WeightUse use_;
   bool wants_both_ = false;
-  bool feeds_norm_ = false;            // in training a batch norm alone reads y
+  bool feeds_norm_ = false;            // in training, only a batch norm reads y
   std::optional<BatchNormFold> norm_;  // inference only
   std::size_t residual_at_ = 0;        // inputs[residual_at_] is added; 0: none
   bool relu_ = false;
-  float most_ = std::numeric_limits<float>::infinity();  // of the ReLU
+  float most_ = std::numeric_limits<float>::infinity();  // upper bound of the ReLU
 };
 
 }  // namespace convscope

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// conv2d_plan.cpp: the convolution in a planned step: the chosen cards' functions with prepared
-// arguments, and what may ride on the forward.
+// conv2d_plan.cpp: the convolution in a compiled step: calls of the chosen algorithms' functions
+// with prepared arguments, and the operations that the forward pass absorbs.
 #include <algorithm>
 
 #include "layers/batch_norm2d/batch_norm2d_factors.h"
@@ -21,7 +21,7 @@ Conv2dForm choose_form(Conv2dChoices& of_layer, const SparseWeights* sparse,
   if (sparse == nullptr) return {.choice = of_layer.get(problem, direction, device, use)};
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const bool can = sparse->obstacle().empty();
-  if (can && of_layer.policy().of(direction) == kSparseCard) {  // an order
+  if (can && of_layer.policy().of(direction) == kSparseCard) {  // named by the policy
     Conv2dProblem blocks = problem;
     blocks.weight_format = sparse->format();
     const auto ordered = of_layer.get(blocks, direction, device, use);
@@ -52,7 +52,7 @@ Conv2dForm choose_form(Conv2dChoices& of_layer, const SparseWeights* sparse,
 }
 
 std::optional<double> Conv2dOp::layout_ms(const PlanGraph& graph, ActivationLayout layout) const {
-  constexpr double kPreferred = 1e6;  // more than any layer takes
+  constexpr double kPreferred = 1e6;  // longer than any layer takes
   if (is_half(wants_halves())) return layout == problem_.layout ? std::optional(0.0) : std::nullopt;
   if (!of_layer_) return PlanOp::layout_ms(graph, layout);
   const AlgorithmPolicy& policy = of_layer_->policy();
@@ -187,8 +187,8 @@ void Conv2dOp::emit_fold(PlanBuilder& builder, Slot w, Slot b) const {
   });
 }
 
-// In inference all that depends on the weights alone is done in the prologue; a folded w that has
-// been prepared is needed no longer.
+// In inference the prologue computes everything that depends only on the weights. A folded w is not
+// kept once it is prepared.
 Conv2dOp::Weights Conv2dOp::weights(PlanBuilder& builder) {
   const Conv2dWork work = this->work(Direction::forward);
   const bool prepares =
@@ -274,19 +274,19 @@ bool Conv2dOp::reads_gradient_factors(const PlanGraph& graph) const {
          reads(weight(), Direction::backward_weight) && reads(x(), Direction::backward_data);
 }
 
-// Undefined: the images, wherever they lie in this step.
+// Returns the value of x; undefined when x is the step's input images, whose address may change.
 Tensor Conv2dOp::images_or_value(PlanBuilder& builder) const {
   return x() == PlanGraph::input() ? Tensor() : builder.value(x());
 }
 
-// Where the step keeps [N,C,H,W] all the same, a card that was named for images with their channels
-// last is an error.
+// When the step keeps [N,C,H,W], an algorithm that is named by the policy and requires NHWC is an
+// error.
 void Conv2dOp::check_layout(Device device) const {
   if (!is_tf32()) return;
   for (const Direction direction : kDirections) {
     const Conv2dAlgorithm* const card = choice(direction).algorithm;
     if (card == nullptr || support_of(*card, problem_, direction).yes) continue;
-    (void)of_layer_->get(problem_, direction, device, use_);  // says what it takes, and refuses
+    (void)of_layer_->get(problem_, direction, device, use_);  // throws the refusal
   }
 }
 
@@ -359,7 +359,7 @@ void Conv2dOp::backward(PlanBuilder& builder) {
 
 namespace {
 
-// The policy of the layer gives an algorithm for it in each direction that runs.
+// Returns whether the policy finds an algorithm in each direction that runs.
 bool has_algorithms(const AlgorithmPolicy& policy, const Conv2dProblem& problem,
                     const PlanGraph& graph, ValueId x) {
   if (graph.device().type == DeviceType::cpu || policy.layout == "nchw") return false;
@@ -374,8 +374,8 @@ bool has_algorithms(const AlgorithmPolicy& policy, const Conv2dProblem& problem,
   });
 }
 
-// A card of tf32 that the policy names may refuse [N,C,H,W]. Layouts are chosen when the whole
-// network is known (plan/layouts/): until then the layer is said to run it.
+// A tf32 algorithm that the policy names may refuse [N,C,H,W]. Layouts are chosen when the whole
+// network is known (plan/layouts/); until then the layer is described in NHWC.
 bool takes_channels_last_alone(const AlgorithmPolicy& policy, Conv2dProblem problem,
                                Direction direction, Device device, WeightUse use) {
   if (device.type == DeviceType::cpu || problem.math != MathMode::tf32 || is_half(problem.dtype) ||
@@ -398,8 +398,8 @@ int Conv2d::describe(PlanGraph& graph, int x) {
   if (problem.is_empty()) return graph.refuse("its batch has no samples");
   const bool halves = is_half(problem.dtype);
   if (halves) problem = with_channels_last(problem);
-  // What no card takes in halves with channels last, or what compares two algorithms, runs as its
-  // own forward().
+  // A policy that compares two algorithms, or an fp16/bf16 layer that no algorithm supports in
+  // NHWC, runs as the layer's own forward().
   const auto checks = [&](Direction direction) {
     return is_check(choices_->policy().of(direction)) &&
            (direction == Direction::forward || graph.training());
@@ -417,7 +417,7 @@ int Conv2d::describe(PlanGraph& graph, int x) {
                            pad2d_operation(options_.params.padding, options_.padding_mode), {x});
   }
   if (x == kNoValue || w == kNoValue) return kNoValue;
-  // Only of directions that somebody asks for: an algorithm that refuses another one is no error.
+  // Chooses only for directions that run: a refusal in another direction is not an error.
   const WeightUse use = trains ? WeightUse::once : WeightUse::often;
   const Ref<SparseWeights> sparse = halves ? Ref<SparseWeights>() : sparse_;
   if (sparse) plan_with_mask(graph, sparse);

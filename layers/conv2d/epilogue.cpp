@@ -11,7 +11,7 @@ constinit IsaTable<EpilogueKernels> epilogue_kernels;
 
 namespace {
 
-constexpr std::int64_t kGrain = 1 << 15;  // as elementwise_cpu.cpp
+constexpr std::int64_t kGrain = 1 << 15;  // as in elementwise_cpu.cpp
 
 void apply_cpu(const Conv2dEpilogue& epilogue, const Tensor& y) {
   if (y.dtype() == DType::f64) {

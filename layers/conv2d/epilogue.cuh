@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// epilogue.cuh: y = relu(sum + residual) on a GPU, each part if asked for: the one definition for
-// kernels that fuse it and for the pass of its own (epilogue_cuda.cu), so that the bits are the
-// same.
+// epilogue.cuh: y = relu(sum + residual) on a GPU, each part optional: one definition for kernels
+// that fuse it and for the separate pass (epilogue_cuda.cu), so that their bits are equal.
 // Read next  epilogue_cuda.cu; epilogue_simd.cpp, the same on the CPU
 #pragma once
 
@@ -17,7 +16,7 @@ __device__ inline T finished(T sum, bool relu) {
   return relu && sum <= T{0} ? T{0} : sum;
 }
 
-// residual may be null; element `at` of it belongs to this sum.
+// residual may be null; its element `at` is added to this sum.
 template <class T>
 __device__ inline float finished(float sum, const T* residual, std::int64_t at, bool relu) {
   if (residual != nullptr) sum += to_float(residual[at]);

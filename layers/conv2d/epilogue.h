@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // epilogue.h: y = relu(y + residual) on a finished piece of y that is still in the cache, or on all
-// of y in one pass. The same few instructions in both cases, so the same bits. On the CPU the ReLU
-// may have an upper bound.
+// of y in one pass. Both run the same instructions, so the bits are equal. On the CPU the ReLU may
+// have an upper bound.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 
 namespace convscope {
 
-// The separate pass over y [N,K,P,Q], for cards that do not fuse. f32 and f64; on a GPU also halves
-// in any layout.
+// The separate pass over y [N,K,P,Q], for algorithms that do not fuse it. f32 and f64; on a GPU
+// also fp16/bf16 in any layout.
 extern CONVSCOPE_API KernelSlot<void(const Conv2dEpilogue& epilogue, const Tensor& y)>
     conv2d_epilogue_kernel;
 
@@ -29,14 +29,14 @@ class FusedEpilogue {
         most_(args.epilogue.most),
         apply_(args.epilogue.empty() ? nullptr : epilogue_kernels.get().apply) {}
 
-  // `rows` runs of `count` elements, `step` apart.
+  // Applies the epilogue to `rows` runs of `count` elements, `step` apart.
   void finish(float* at, std::int64_t rows, std::int64_t count, std::int64_t step) const {
     if (apply_ == nullptr) return;
     apply_(at, residual_of(at), relu_, most_, rows, count, step);
   }
 
-  // For kernels that finish sums in registers: what belongs to `at` of y (null: no residual), and
-  // whether min(max(.., 0), most) follows.
+  // Returns the residual of the element `at` of y, for kernels that finish results in registers;
+  // null: no residual. relu() says whether min(max(.., 0), most) follows.
   const float* residual_of(const float* at) const {
     return residual_ == nullptr ? nullptr : residual_ + (at - y_);
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // epilogue_cuda.cu: y = relu(y + residual) in one pass, for algorithms that do not fuse it.
-// Read next  epilogue.cuh, which kernels use that fuse it
+// Read next  epilogue.cuh, used by kernels that fuse it
 #include "framework/cuda/half_piece.cuh"
 #include "framework/precision.h"
 #include "layers/conv2d/epilogue.cuh"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// epilogue_simd.cpp: plain loops that the compiler turns into vector code.
+// epilogue_simd.cpp: plain loops that the compiler vectorises.
 // Read next  epilogue.h
 #include "layers/conv2d/epilogue_simd.h"
 
@@ -10,7 +10,7 @@ namespace {
 
 using std::int64_t;
 
-// As the ops relu and bounded_relu: NaN passes.
+// As in the operations relu and bounded_relu, NaN stays NaN.
 CONVSCOPE_INLINE float relu(float x, float most) {
   const float above = x <= 0.0f ? 0.0f : x;
   return above > most ? most : above;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// epilogue_simd.h: the loop behind epilogue.h, for each instruction set.
+// epilogue_simd.h: the inner loop of epilogue.h, for each instruction set.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace convscope {
 
-// y[i step + j] = y[i step + j] + residual[i step + j], then min(max(that, 0), most) when `relu`,
-// for i < rows and j < count; residual may be null.
+// Computes v = y[i step + j] + residual[i step + j], then min(max(v, 0), most) when `relu`, and
+// stores v in y, for i < rows and j < count; residual may be null.
 struct EpilogueKernels {
   void (*apply)(float* y, const float* residual, bool relu, float most, std::int64_t rows,
                 std::int64_t count, std::int64_t step) = nullptr;

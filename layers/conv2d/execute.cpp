@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// execute.cpp: runs a chosen convolution algorithm; with `checked_by` runs the second one too and
-// fails, with kind kRun, when the two differ by more than their error bounds together
+// execute.cpp: runs a chosen convolution algorithm. With `checked_by` it also runs the second one,
+// and fails with kind kRun when their difference exceeds the sum of their error bounds
 // (layers/dispatch/execute.h).
 #include "layers/conv2d/execute.h"
 

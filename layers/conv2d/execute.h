@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// execute.h: runs a chosen convolution algorithm; with `checked_by` runs the second one too and
-// fails, with kind kRun, when the two differ by more than their error bounds together
+// execute.h: runs a chosen convolution algorithm. With `checked_by` it also runs the second one,
+// and fails with kind kRun when their difference exceeds the sum of their error bounds
 // (layers/dispatch/execute.h).
 #pragma once
 
@@ -12,8 +12,8 @@ namespace convscope {
 
 using Conv2dScratch = Scratch<Conv2dProblem>;
 
-// The tensors have the problem's shapes, dtype and device: the caller has checked them. b may be
-// undefined. The epilogue is applied by the algorithm when its card says so, else in a pass over y.
+// Computes one direction. Tensors have the problem's shapes, dtype and device (the caller checks
+// this); b may be undefined. The epilogue is fused if the algorithm can, else a pass over y.
 CONVSCOPE_API void execute_forward(const Conv2dChoice& choice, const Conv2dProblem& problem,
                                    const Tensor& x, const Tensor& w, const Tensor& b,
                                    const Tensor& y, const Conv2dEpilogue& epilogue = {});

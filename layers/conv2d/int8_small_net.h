@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// int8_small_net.h: a whole small network on integers in one kernel of a GPU: sizes, how its pieces
-// lie in shared memory, and the kernels. Used by a rewrite of plans on integers
+// int8_small_net.h: a whole small network on integers in one kernel of a GPU: its sizes, its layout
+// in shared memory, and the kernels. Used by a rewrite of compiled steps on integers
 // (quant/integer/integer_small_net.cpp).
 //
 //   images ─► round ─► conv, ReLU, 2x2 pool ─► .. ─► linear, ReLU ─► .. ─► linear ─► logits
 //
-// A LeNet is some microseconds of work, and each kernel costs a launch and a trip through memory.
+// A LeNet takes some microseconds, and each kernel costs a launch and a round trip through memory.
 // Here a block takes a sample through all layers; weights and codes stay in its shared memory. All
-// sizes are small numbers: int. Functions here are constexpr, so that tests of the CPU share them.
+// sizes fit in int. The functions are constexpr, so that tests on the CPU share them.
 // Read next  layers/conv2d/int8/cuda/int8_small_net_cuda.cu
 #pragma once
 
@@ -21,18 +21,18 @@ namespace convscope {
 
 inline constexpr int kMostSmallNetStages = 6;
 
-// y = code of pool(relu(s_x s_w[k] sum + b[k])); a linear layer has the image [F,1,1].
-// Pointers are on the device; a kernel reads the scales when it runs.
+// y = code of pool(relu(s_x s_w[k] sum + b[k])); a linear layer has the image [F,1,1]. Pointers are
+// on the device; the kernel reads the scales when it runs.
 struct SmallNetStage {
   bool is_linear = false;
-  int c = 1, h = 1, w = 1;        // x [N,C,H,W]
-  int k = 1, r = 1;               // w [K,C,R,R], stride 1; of a linear layer [K,C H W]
-  int pad_top = 0, pad_left = 0;  //
-  int p = 1, q = 1;               // of the convolution
-  bool pools = false;             // 2x2 at stride 2, behind the curve
+  int c = 1, h = 1, w = 1;  // x [N,C,H,W]
+  int k = 1, r = 1;         // w [K,C,R,R], stride 1; for a linear layer [K,C H W]
+  int pad_top = 0, pad_left = 0;
+  int p = 1, q = 1;    // output of the convolution
+  bool pools = false;  // 2x2 at stride 2, after the activation
   bool relu = false, x_is_signed = false;
-  float most = 0;         // of relu
-  int low = 0, high = 0;  // of y's codes
+  float most = 0;         // upper bound of the ReLU
+  int low = 0, high = 0;  // range of y's codes
   bool y_is_codes = true;
   const double *s_x = nullptr, *s_w = nullptr, *s_y = nullptr;  // s_w [K]
   const double* b = nullptr;                                    // [K], or null
@@ -57,11 +57,11 @@ namespace small_net {
 
 constexpr int kThreads = 256;
 constexpr int kChannels = 2;            // output channels of a thread, in a convolution
-constexpr int kMostBytes = 100 * 1024;  // of shared memory: at least two blocks on a multiprocessor
+constexpr int kMostBytes = 100 * 1024;  // of shared memory: at least two blocks for each SM
 
-// A convolution's x in shared memory with its frame of zeros: words of four channels, [row][group
-// of channels][column]. Of a single channel words of four neighbouring columns: then all four
-// products of an instruction count. Tiles of outputs may stick out.
+// A convolution's x in shared memory with its border of zeros: words of four channels, [row][group
+// of channels][column]. With a single channel a word holds four neighbouring columns, so that all
+// four products of an instruction are used. Tiles of outputs may extend past the edge.
 struct Tile {
   int rows = 0, groups = 0, pitch = 0;
   constexpr int words() const { return rows * groups * pitch; }
@@ -70,7 +70,7 @@ struct Tile {
 constexpr int larger(int a, int b) { return a > b ? a : b; }
 constexpr bool is_planar(const SmallNetStage& z) { return !z.is_linear && z.c == 1; }
 constexpr Tile tile_of(const SmallNetStage& z) {
-  if (is_planar(z)) {  // a tile of four columns reads one piece more than the kernel has
+  if (is_planar(z)) {  // a tile of four columns reads one word more than the kernel has
     return {.rows = larger(round_up(z.p, 2) + z.r - 1, z.h + z.pad_top),
             .groups = 1,
             .pitch = larger(ceil_div(z.q, 4) + ceil_div(z.r, 4), ceil_div(z.w + z.pad_left, 4))};
@@ -79,15 +79,15 @@ constexpr Tile tile_of(const SmallNetStage& z) {
           .groups = ceil_div(z.c, 4),
           .pitch = round_up(larger(round_up(z.q, 2) + z.r - 1, z.w + z.pad_left), 2)};
 }
-// Words of a row of a kernel: R rounded up, so that four come with one load; of a single channel R
-// bytes.
+// Returns the words of a row of a kernel: R rounded up, so that one load reads four. With a single
+// channel a row has R bytes.
 constexpr int weight_row(int r) { return round_up(r, 4); }
 constexpr int planar_row(int r) { return ceil_div(r, 4); }
-// A linear layer's x and the rows of its w, in pieces of 16 codes.
+// Returns the pieces of 16 codes into which a linear layer's x and the rows of its w are cut.
 constexpr int pieces(const SmallNetStage& z) { return ceil_div(z.inputs(), 16); }
 
-// [K][groups][R][weight_row], of a single channel [K][R][planar_row], or of a linear layer
-// [pieces][K][4]; a multiple of four.
+// Returns the words of w: [K][groups][R][weight_row], with a single channel [K][R][planar_row], for
+// a linear layer [pieces][K][4]; a multiple of four.
 constexpr int weight_words(const SmallNetStage& z) {
   if (z.is_linear) return pieces(z) * z.k * 4;
   return is_planar(z) ? round_up(z.k * z.r * planar_row(z.r), 4)
@@ -99,18 +99,18 @@ constexpr int x_words(const SmallNetStage& z) {
 
 }  // namespace small_net
 
-// Where the pieces lie in shared memory, in words.
+// Offsets of the pieces in shared memory, in words.
 struct SmallNetPlan {
   SmallNet a;
   int w_at[kMostSmallNetStages] = {}, x_at[kMostSmallNetStages] = {};
   int first_channel[kMostSmallNetStages + 1] = {};  // among the channels of all stages
-  FastDivisor by_w{}, by_h{};                       // of the images
+  FastDivisor by_w{}, by_h{};                       // divide by the images' width and height
   int factors_at = 0, bounds_at = 0, parts_at = 0, words = 0;
 };
 
 namespace small_net {
 
-inline constexpr int kFactorWords = 8;  // of a channel
+inline constexpr int kFactorWords = 8;  // for each channel
 
 constexpr SmallNetPlan plan_of(const SmallNet& net) {
   SmallNetPlan plan{
@@ -135,7 +135,7 @@ constexpr SmallNetPlan plan_of(const SmallNet& net) {
   return plan;
 }
 
-// "" or why the kernel does not compute this.
+// Returns "", or why the kernel does not support this network.
 constexpr const char* refusal(const SmallNet& net) {
   if (net.stages < 2 || net.stages > kMostSmallNetStages)
     return "it has fewer than 2 or many layers";
@@ -155,10 +155,10 @@ constexpr const char* refusal(const SmallNet& net) {
 
 }  // namespace small_net
 
-// The name under which the kernel says that it ran.
+// The name that is reported when the kernel runs.
 inline constexpr const char* kSmallNet = "int8_small_net";
 extern CONVSCOPE_API KernelSlot<void(const SmallNet&)> small_net_kernel;
-// codes i8 [K,C,R,R] into the words of a stage.
+// Packs codes i8 [K,C,R,R] into the words of a stage.
 extern CONVSCOPE_API
     KernelSlot<void(const SmallNetStage&, const std::int8_t* codes, unsigned* words)>
         small_net_pack_kernel;

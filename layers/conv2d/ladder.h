@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// ladder.h: the ladder of a room: its cards from the lesson to the fastest, a sentence for each.
+// ladder.h: the ladder of a folder: algorithms from lesson to fastest, a sentence for each.
 //
-// A rung is a card, sometimes with a switch: one thread, or an instruction set below the best.
-// Two neighbours differ in one idea, so the factor between their times is the worth of it. Every
-// room with a lesson has one file <room>_ladder.cpp; `convscope bench conv2d --ladder <room>`, the
-// room's README and the tests take the sentences from there.
+// A rung is an algorithm, sometimes with a switch: one thread, or an instruction set below the
+// best. Neighbouring rungs differ in one idea, so the ratio of their times is the gain of that
+// idea. Every folder with a lesson has one file <name>_ladder.cpp; `convscope bench conv2d --ladder
+// <name>`, the folder's README and the tests use its sentences.
 //
-// The lessons, too, by the name of their card, run for somebody who watches: a notebook, a test,
-// `convscope look`. (The code stands in shared/lesson.cpp.)
+// watch_conv2d() runs a lesson, by the name of its algorithm, and records every access: for a
+// notebook, a test or `convscope look`. (The code is in shared/lesson.cpp.)
 //
 //   Recorder recorder;
 //   const Tensor y = watch_conv2d("winograd_lesson", problem, Direction::forward, x, w, recorder);
@@ -26,29 +26,29 @@ namespace convscope {
 
 struct Conv2dRung {
   const char* card = "";           // a name in conv2d_algorithms(ladder.device)
-  const char* isa = "";            // "scalar", "avx2", "avx512"; "" = the best of this CPU
+  const char* isa = "";            // "scalar", "avx2", "avx512"; "" = the best of this CPU.
   int threads = 0;                 // 0 = all threads
-  MathMode math = MathMode::f32;   // tf32: factors rounded, one product in place of three
-  bool prepare_each_call = false;  // weights are packed or transformed anew in every call
-  const char* sentence = "";       // what this rung does that the rung below does not
+  MathMode math = MathMode::f32;   // tf32: rounded operands, one product instead of three
+  bool prepare_each_call = false;  // weights are packed or transformed again in every call
+  const char* sentence = "";       // what this rung adds to the rung below
 };
 
 struct Conv2dLadder {
-  const char* name = "";  // of the room
+  const char* name = "";  // name of the folder
   DeviceType device = DeviceType::cpu;
   const char* problem = "";  // shows the steps well, and the lesson needs about a second at most
   std::vector<Conv2dRung> rungs;  // the lesson first, the fastest last
 };
 
-// The ladders of one kind of device, by the name of their room.
+// Returns the ladders of one kind of device, by the name of their folder.
 CONVSCOPE_API Registry<Conv2dLadder>& conv2d_ladders(DeviceType device);
 CONVSCOPE_API bool register_conv2d_ladder(const Conv2dLadder& ladder, const char* file);
 
-// "winograd_f2x3, avx2, 1 thread": what a table or a plot calls the rung.
+// Returns the label of a rung in tables and plots: "winograd_f2x3, avx2, 1 thread".
 CONVSCOPE_API std::string label_of(const Conv2dRung& rung);
 
 struct Conv2dLesson {
-  const char* small_problem = "";  // that is looked at when nobody names another
+  const char* small_problem = "";  // shown by default
   void (*forward)(const Conv2dForwardArgs&, Recorder&) = nullptr;
   void (*backward_data)(const Conv2dBackwardDataArgs&, Recorder&) = nullptr;
   void (*backward_weight)(const Conv2dBackwardWeightArgs&, Recorder&) = nullptr;
@@ -57,14 +57,14 @@ CONVSCOPE_API Registry<Conv2dLesson>& conv2d_lessons();
 CONVSCOPE_API bool register_conv2d_lesson(const Conv2dAlgorithm& card, const Conv2dLesson& lesson,
                                           const char* file);
 
-// Runs a lesson on the CPU and notes all that it does. `first` and `second` are what the direction
-// reads: x and w, dy and w, or x and dy, of type f32. Returns y, dx or dw. Of block-sparse weights
-// `views` says where the blocks stand.
+// Runs a lesson on the CPU and records all its accesses. `first` and `second` are the inputs of the
+// direction: x and w, dy and w, or x and dy, of type f32. Returns y, dx or dw. For block-sparse
+// weights `views` holds the positions of the blocks.
 CONVSCOPE_API Tensor watch_conv2d(const std::string& lesson, const Conv2dProblem& problem,
                                   Direction direction, const Tensor& first, const Tensor& second,
                                   Recorder& recorder, const OperandViews& views = {});
-// The same for operands of any type and format, as problem.operands(direction) names them; a lesson
-// of integers takes no others. The result stands in operands.out.
+// Runs a lesson on operands of any type and format, as problem.operands(direction) names them;
+// required by lessons of integers. The result is written to operands.out.
 CONVSCOPE_API void watch_conv2d(const std::string& lesson, const Conv2dProblem& problem,
                                 Direction direction, const Operands& operands, Recorder& recorder);
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// plugin.h: makes a plug-in of a source outside of the repository: its last line names the cards,
-// and the ladders, if it has any.
+// plugin.h: turns a source file outside of the repository into a plug-in: its last line names its
+// algorithms and, if it has any, its ladders.
 //
 //   const Conv2dAlgorithm kCard{.name = "mine", ...};
 //   const Conv2dLadder kLadder{.name = "mine", ...};
 //   CONVSCOPE_CONV2D_PLUGIN(convscope::kCard, convscope::kLadder)
 //
-// `convscope new algorithm NAME` writes such a source with its CMake file; CONTRIBUTING.md tells
-// more. Cards are of the CPU. Whatever a plug-in may see is a part of its interface: see
-// layers/dispatch/plugin/plugin_facts.h before a struct is changed.
+// `convscope new algorithm NAME` writes such a source with its CMake file (see CONTRIBUTING.md).
+// Plug-ins run on the CPU. Everything that a plug-in can see is a part of its interface: read
+// layers/dispatch/plugin/plugin_facts.h before you change a struct.
 #pragma once
 
 #include <vector>
@@ -18,7 +18,7 @@
 
 namespace convscope {
 
-// What the function convscope_conv2d_plugin() of a plug-in fills in.
+// Filled in by the function convscope_conv2d_plugin() of a plug-in.
 struct Conv2dPlugin {
   const char* source = "";
   std::vector<Conv2dAlgorithm> cards;
@@ -48,14 +48,14 @@ constexpr PluginFacts conv2d_plugin_facts() {
        offsetof(Card, takes_blocked_y), offsetof(Card, takes_channels_last),
        offsetof(Card, takes_half_factors), offsetof(Card, forward), offsetof(Card, backward_data),
        offsetof(Card, backward_weight), sizeof(Card),
-       // the problem
+       // covers the problem
        offsetof(Z, n), offsetof(Z, c), offsetof(Z, h), offsetof(Z, w), offsetof(Z, k),
        offsetof(Z, r), offsetof(Z, s), offsetof(Z, stride_h), offsetof(Z, stride_w),
        offsetof(Z, pad_top), offsetof(Z, pad_bottom), offsetof(Z, pad_left), offsetof(Z, pad_right),
        offsetof(Z, dilation_h), offsetof(Z, dilation_w), offsetof(Z, groups), offsetof(Z, dtype),
        offsetof(Z, math), offsetof(Z, types), offsetof(Z, weight_format), offsetof(Z, layout),
        sizeof(Z), sizeof(OperandTypes), sizeof(WeightFormat), sizeof(OperandSpec),
-       // the arguments
+       // covers the arguments
        offsetof(F, x), offsetof(F, w), offsetof(F, b), offsetof(F, y), offsetof(F, workspace),
        offsetof(F, epilogue), offsetof(F, prepared), offsetof(F, views), offsetof(F, x_factors),
        sizeof(F), offsetof(D, dy), offsetof(D, w), offsetof(D, dx), offsetof(D, workspace),
@@ -68,16 +68,16 @@ constexpr PluginFacts conv2d_plugin_facts() {
        offsetof(Conv2dEpilogue, relu), offsetof(Conv2dEpilogue, most), sizeof(OperandViews),
        offsetof(OperandViews, w_blocks), sizeof(Quantisation), sizeof(BlockSparseView),
        sizeof(HalfFactors),
-       // what the card answers
+       // covers the results of supports() and cost()
        sizeof(Conv2dSupport), offsetof(Conv2dSupport, reason), sizeof(Conv2dCost),
        offsetof(Conv2dCost, bytes), offsetof(Conv2dCost, peak_share),
        offsetof(Conv2dCost, prepare_part),
-       // the ladder
+       // covers the ladder
        sizeof(Conv2dRung), offsetof(Conv2dRung, isa), offsetof(Conv2dRung, threads),
        offsetof(Conv2dRung, sentence), sizeof(Conv2dLadder), offsetof(Conv2dLadder, problem),
        offsetof(Conv2dLadder, rungs), sizeof(Conv2dPlugin), offsetof(Conv2dPlugin, cards),
        offsetof(Conv2dPlugin, ladders),
-       // numbers behind words
+       // covers the values of enumerators
        static_cast<std::size_t>(DType::f32), static_cast<std::size_t>(DType::f64),
        static_cast<std::size_t>(DType::i8), static_cast<std::size_t>(DType::u8),
        static_cast<std::size_t>(Direction::backward_data),
@@ -94,8 +94,9 @@ inline constexpr const char* kConv2dPluginEntry = "convscope_conv2d_plugin";
 
 }  // namespace convscope
 
-// Cards of a plug-in do not register themselves: nothing of it may run before it is known to fit.
-#ifndef CONVSCOPE_VERSION  // known inside libconvscope alone
+// Algorithms of a plug-in do not register themselves: none of its code may run before its interface
+// is checked.
+#ifndef CONVSCOPE_VERSION  // defined only inside libconvscope
 #undef CONVSCOPE_CONV2D_ALGORITHM
 #define CONVSCOPE_CONV2D_ALGORITHM(card) \
   static_assert(false, "a plug-in names its cards in CONVSCOPE_CONV2D_PLUGIN(card)")

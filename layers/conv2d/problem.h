@@ -31,7 +31,7 @@ struct CONVSCOPE_API Conv2dProblem {
   WeightFormat weight_format = {};                   // of the matrix [K, C/G R S]
   ActivationLayout layout = ActivationLayout::nchw;  // of x, y and their gradients in memory
 
-  // Output size [N,K,P,Q].
+  // Returns the height and width of y [N,K,P,Q].
   std::int64_t p() const {
     return (h + pad_top + pad_bottom - dilation_h * (r - 1) - 1) / stride_h + 1;
   }
@@ -48,30 +48,30 @@ struct CONVSCOPE_API Conv2dProblem {
   OperandSpecs operands(Direction direction) const;
   bool is_empty() const { return n == 0; }
 
-  // 2 N K P Q (C/G) R S: what the textbook loops execute, padding included; the same in each
-  // direction. GFLOP/s are always stated on this number.
+  // Returns 2 N K P Q (C/G) R S: the FLOPs of the textbook loops, padding included, equal in all
+  // directions. GFLOP/s always refer to this number.
   double nominal_flops() const;
-  // The largest number of products that are added to one element of the direction's output.
+  // Returns the largest number of products that are added to one element of the output.
   std::int64_t sum_length(Direction direction) const {
     return direction == Direction::forward         ? c_per_group() * r * s
            : direction == Direction::backward_data ? k_per_group() * r * s
                                                    : n * p() * q();
   }
-  // Every tensor of the direction once: two read, one written.
+  // Returns the bytes of the direction's three tensors: two are read, one is written.
   double nominal_bytes() const;
 
-  // Throws a sentence that says which size does not fit (kernel larger than the padded image,
-  // groups that do not divide, negative padding, an element count beyond 2^63, ...).
+  // Throws an error that names the invalid size (kernel larger than the padded image, groups that
+  // do not divide, negative padding, an element count beyond 2^63, ...).
   void check() const;
 
-  // "n=8,c=64,h=56,w=56,k=64,r=3,s=3,stride=1,pad=1,dilation=1,groups=1"; stride and dilation are
-  // one number or "2x1" (h x w), pad is one number, "1x2" (h x w) or "1x2x3x4" (top, bottom, left,
-  // right); also dtype=f64, precision=tf32, types=i8:i8:i32:f32 (of x, w, the sums and y),
-  // weights=blocks4x1:128 (dispatch/weight_format.h) and layout=blocked, blocked_y or
-  // channels_last (dispatch/activation_layout.h). parse(text()) gives the same problem; keys that
-  // are left out keep their default.
+  // Returns "n=8,c=64,h=56,w=56,k=64,r=3,s=3,stride=1,pad=1,dilation=1,groups=1"; stride and
+  // dilation are one number or "2x1" (h x w), pad is one number, "1x2" (h x w) or "1x2x3x4" (top,
+  // bottom, left, right); also dtype=f64, precision=tf32, types=i8:i8:i32:f32 (of x, w, the
+  // accumulators and y), weights=blocks4x1:128 (dispatch/weight_format.h) and `layout=blocked`,
+  // blocked_y or channels_last (dispatch/activation_layout.h). parse(text()) returns the same
+  // problem; keys that are left out keep their default.
   std::string text() const;
-  std::string kernel_text() const;  // "3", "3x5" when it is no square
+  std::string kernel_text() const;  // "3", or "3x5" when it is not square
   static Conv2dProblem parse(std::string_view text);
 
   bool operator==(const Conv2dProblem&) const = default;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // select.cpp: from a policy's word ("auto", "measure", "check:a,b" or a name) to a convolution
-// algorithm; layers/dispatch/select.h for convolutions, compiled once.
+// algorithm; instantiates layers/dispatch/select.h once.
 #include "layers/conv2d/select.h"
 
 namespace convscope {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // select.h: from a policy's word ("auto", "measure", "check:a,b" or a name) to a convolution
-// algorithm; layers/dispatch/select.h for convolutions, compiled once.
+// algorithm; instantiates layers/dispatch/select.h once.
 #pragma once
 
 #include <string>
@@ -25,7 +25,7 @@ CONVSCOPE_API std::vector<Conv2dVerdict> explain_conv2d(const std::string& polic
                                                         const Conv2dProblem& problem,
                                                         Direction direction, Device device);
 
-// The remembered answer of "measure", or null: never runs anything.
+// Returns the remembered answer of "measure", or null; never runs an algorithm.
 CONVSCOPE_API const Conv2dAlgorithm* measured_conv2d(const Conv2dProblem& problem,
                                                      Direction direction, Device device);
 

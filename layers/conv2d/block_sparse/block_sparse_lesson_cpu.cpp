@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// block_sparse_lesson_cpu.cpp: a convolution that walks along a list of its weights, in place of
-// loops over all of them.
+// block_sparse_lesson_cpu.cpp: a convolution that loops over a list of the kept weights, instead of
+// over all weights.
 //
 // Formula    y[n,k,p,q] = b[k] + sum over the (k,c,r,s) that a block holds of w[k,c,r,s]
 //            x[n, g C/G + c, p stride_h - pad_top + r dilation_h, q stride_w - pad_left +
@@ -10,32 +10,32 @@
 //              backward_data      dx[n,gC/G+c,h,v] += w[weight] * dy[n,k,p,q]
 //              backward_weight    dw[weight]       += dy[n,k,p,q] * x[n,gC/G+c,h,v]
 //
-//            w as a matrix, blocks of 4 x 1:      row_begin  0 2 3      where a row's blocks begin
-//                 (c,r,s) ->                      columns    1 4 2      where each of them stands
-//              k  . # . . # .                     values     4 numbers of each block
-//              |  . # . . # .
-//                 . # . . # .     A dense loop asks 24 times whether a product is worth it, the
-//                 . # . . # .     list names 12. What is not in the list costs nothing, in memory
-//                 . . # . . .     and in time: that is all there is to it. And dw has no other
-//                 ...             elements than w, so the gradient of a dropped weight is not made.
+//          w as a matrix, blocks of 4 x 1:      row_begin  0 2 3      where a row's blocks begin
+//                (c,r,s) ->                      columns    1 4 2      the column of each block
+//             k  . # . . # .                     values     4 numbers of each block
+//             |  . # . . # .
+//                . # . . # .     A dense loop visits 24 weights, the list names 12. A pruned weight
+//                . # . . # .     takes no memory and no time. dw has the elements that w has,
+//                . . # . . .     so the gradient of a pruned weight is not computed.
+//                ...
 //
 // Plan       the loop over weights is outside, the loop over pixels inside: a weight is read once.
-//            The faster card turns them around: a tile of pixels stays in registers and walks along
-//            the list.
-// Shapes     x [N,C,H,W], w blocks [blocks,rows,columns], b [K], y [N,K,P,Q], row-major, f32; sums
-//            in f32
+//            The fast algorithm exchanges the loops: a tile of pixels stays in registers while it
+//            reads the list.
+// Shapes     x [N,C,H,W], w blocks [blocks,rows,columns], b [K], y [N,K,P,Q], row-major, f32; f32
+//            accumulators
 // Supports   f32 with block-sparse weights; every shape of blocks, stride, dilation, padding and
 //            number of groups
 // Cost       FLOPs = 2 N P Q times the stored weights; bytes = y (forward) once for each weight; no
 //            workspace; bound by loads and stores
-// Numerics   sums one term after the other: errors of random sign grow like the root of the number
-//            of terms; same bits on each run; exact on integers below 2^24
+// Numerics   sums one term after another: errors of random sign grow like the square root of the
+//            number of terms; same bits on each run; exact on integers below 2^24
 // Backward   dx assigned (set to 0, then added to); dw of the stored blocks assigned or added to
 // Choices    none
 // Source     compressed rows, of blocks: R. Nishtala et al.: When cache blocking of sparse matrix
 //            vector multiply works and why, AAECC 2007, doi 10.1007/s00200-007-0038-9
 // Read next  direct_lesson_cpu.cpp, the same loops without a list; block_sparse_cpu.cpp, tiles of
-//            pixels that walk along it
+//            pixels that read the list
 #include "layers/conv2d/shared/lesson.h"
 
 namespace convscope {
@@ -43,7 +43,7 @@ namespace {
 
 using Index = std::int64_t;
 
-// One stored weight: which element of which block, and of the dense w.
+// One stored weight: its element of a block, and its indices in the dense w.
 struct Weight {
   Index block, row, column;
   Index k, c, r, s;
@@ -64,7 +64,7 @@ void for_each_weight(const Conv2dProblem& z, const BlockSparseView& w, auto visi
   }
 }
 
-// Calls visit(n, c, h, v, p, q) for all products of one weight that lie in the image.
+// Calls visit(n, c, h, v, p, q) for all products of one weight that are inside the image.
 void for_each_product(const Conv2dProblem& z, const Weight& weight, auto visit) {
   const Index c = weight.k / z.k_per_group() * z.c_per_group() + weight.c;
   for (Index n = 0; n < z.n; ++n) {

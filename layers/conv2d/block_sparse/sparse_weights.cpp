@@ -19,10 +19,10 @@ Tensor index_tensor(const std::vector<std::int32_t>& values, Device device) {
   return out.to(device);
 }
 
-constexpr std::int64_t kRows = 4;  // of the dense matrix that are walked along together
+constexpr std::int64_t kRows = 4;  // of the dense matrix that are processed together
 
-// Calls begin(first element, elements) for each piece of the dense matrix, then for what is kept in
-// it visit(element of the dense matrix, stored element). Rows of blocks in parallel.
+// Calls begin(first element, elements) for each piece of the dense matrix, then visit(element of
+// the dense matrix, stored element) for its kept elements. Rows of blocks run in parallel.
 template <class Begin, class Visit>
 void for_each_element(const KeptBlocksCopy& z, const Begin& begin, const Visit& visit) {
   const std::int64_t height = z.at.block_rows, width = z.at.block_columns;
@@ -34,7 +34,7 @@ void for_each_element(const KeptBlocksCopy& z, const Begin& begin, const Visit& 
       for (std::int64_t b = z.at.row_begin[row]; b < z.at.row_begin[row + 1]; ++b) {
         const std::int64_t dense = first + z.at.columns[b] * width;
         const std::int64_t stored = (b * height + i) * width;
-        if (rows == kRows && width == 1) {  // loops whose lengths are known
+        if (rows == kRows && width == 1) {  // loops of constant length
           for (std::int64_t r = 0; r < kRows; ++r) visit(dense + r * z.columns, stored + r);
           continue;
         }
@@ -87,7 +87,7 @@ SparseWeights::SparseWeights(Tensor keep, std::int64_t block_rows, std::int64_t 
 }
 
 void SparseWeights::refresh() {
-  // On a GPU a mask may have been loaded by somebody who does not know of the blocks.
+  // Code that does not know of the blocks may have loaded a mask on a GPU.
   const bool on_cpu = keep_.device().type == DeviceType::cpu;
   if (!obstacle_.empty() || (on_cpu && is_current())) return;
   const char* const operation = keep_.rank() == 2 ? "linear" : "conv2d";
@@ -120,7 +120,7 @@ void SparseWeights::refresh() {
   if (seen == seen_) return;
   seen_ = std::move(seen);
   format_.blocks = static_cast<std::int64_t>(block_column.size());
-  // New tensors: a plan that was made with the old ones may still be held by somebody.
+  // Makes new tensors, because an existing compiled step may still hold the old ones.
   row_begin_ = index_tensor(row_begin, keep_.device());
   block_column_ = index_tensor(block_column, keep_.device());
   ++version_;

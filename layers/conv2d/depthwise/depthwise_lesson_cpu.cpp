@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // depthwise_lesson_cpu.cpp: convolution without a sum over channels: each plane of y is one plane
-// of x under one small kernel, and planes know nothing of each other.
+// of x convolved with one small kernel, and planes are independent.
 //
 // Formula    y[n,k,p,q] = b[k] + sum over r, s of w[k,0,r,s] x[n, k / M, p stride_h - pad_top +
 //            r dilation_h, q stride_w - pad_left + s dilation_w], M = K/C, x = 0 outside
@@ -13,19 +13,19 @@
 //              [ c2 ] ---------------- * k2 --------> [ k2 ]       a full layer has K C of them
 //
 // Plan       plane after plane. Each x is used for R S outputs and then never again, where a full
-//            convolution uses it K R S times: so few products for each byte that a fast card is
-//            bound by memory, and no matrix product can help.
+//            convolution uses it K R S times. There are so few products for each byte that a fast
+//            algorithm is bound by memory, and a matrix product gains nothing.
 // Shapes     x [N,C,H,W], w [K,1,R,S], b [K], y [N,K,P,Q], row-major, f32; sums in f32
 // Supports   f32 with C/G = 1; every kernel, stride, dilation, padding and multiplier M
-// Cost       FLOPs = 2 N K P Q R S; bytes = the three tensors once; no workspace; bound by tests of
-//            the border and one scalar sum, far from memory
-// Numerics   a sum of R S terms (dw: N P Q) one after the other: errors of random sign grow like
-//            the root of their number; same bits on each run; exact on integers below 2^24
-// Backward   dx assigned: each dy gives R S shares to the pixels that it came from; dw added to
+// Cost       FLOPs = 2 N K P Q R S; bytes = the three tensors once; no workspace; bound by border
+//            tests and one scalar sum, far from the memory bandwidth
+// Numerics   a sum of R S terms (dw: N P Q), one after another: errors of random sign grow like the
+//            square root of their number; same bits on each run; exact on integers below 2^24
+// Backward   dx assigned: each dy adds R S terms to the pixels that it came from; dw added to
 // Choices    none
 // Source     L. Sifre: Rigid-Motion Scattering for Image Classification, 2014 (thesis)
 // Read next  direct_lesson_cpu.cpp, with the sum over channels; depthwise_cpu.cpp, where a vector
-//            holds neighbouring pixels and the border is no test
+//            holds neighbouring pixels and borders need no test
 #include "layers/conv2d/shared/lesson.h"
 
 namespace convscope {
@@ -33,7 +33,7 @@ namespace {
 
 using Index = std::int64_t;
 
-// Row h of x under row r of the kernel, for row p of y; outside the image when < 0 or >= H.
+// Returns the row of x for row r of the kernel and row p of y; outside the image when < 0 or >= H.
 Index row_of(const Conv2dProblem& z, Index p, Index r) {
   return p * z.stride_h - z.pad_top + r * z.dilation_h;
 }
@@ -91,7 +91,7 @@ struct Lesson {
       board.step("one kernel of dw");
       for (Index r = 0; r < z.r; ++r) {
         for (Index s = 0; s < z.s; ++s) {
-          auto sum = dw.zero();  // over all places where this weight was used
+          auto sum = dw.zero();  // over all pixels where this weight is used
           for (Index n = 0; n < z.n; ++n) {
             const auto plane = x[n][k / z.k_per_group()];
             const auto gradients = dy[n][k];

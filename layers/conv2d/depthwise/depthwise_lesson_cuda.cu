@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // depthwise_lesson_cuda.cu: depthwise convolution on a GPU: a block loads its piece of one plane
-// into shared memory once, and each of its threads sums one output from there.
+// into shared memory once, and each of its threads computes one output from there.
 //
 // Formula    y[n,k,p,q] = b[k] + sum over r, s of w[k,0,r,s] x[n, k / M, p stride_h - pad_top +
 //            r dilation_h, q stride_w - pad_left + s dilation_w], M = K/C, x = 0 outside
@@ -11,7 +11,7 @@
 //
 //              x, tile with border       y            16 x 16 outputs of a 3x3 kernel need 18 x 18
 //              b b b b b b                            inputs: 1.27 loads from memory for an output
-//              b . . . . b         ->    o o o o      in place of 9. All else is shared memory.
+//             b . . . . b         ->    o o o o      instead of 9. All else is shared memory.
 //              b . . . . b               o o o o
 //              b b b b b b
 //
@@ -21,15 +21,15 @@
 // Shapes     x [N,C,H,W], w [K,1,R,S], b [K], y [N,K,P,Q], row-major, f32; sums in f32
 // Supports   f32 (tf32 is computed as f32) with C/G = 1; every kernel, stride, dilation, padding
 //            and multiplier M; forward: a tile that fits 48 KiB of shared memory
-// Cost       FLOPs = 2 N K P Q R S; bytes = y, and x with its borders; dw: x and dy R S times, if
-//            the caches are not kind. Bound by memory and by loads from shared memory
-// Numerics   forward and dx: R S terms one after the other; dw: 32 sums, then a tree over the warp:
+// Cost       FLOPs = 2 N K P Q R S; bytes = y, and x with its borders; dw: x and dy R S times,
+//            unless the caches hold them. Bound by memory and by loads from shared memory
+// Numerics   forward and dx: R S terms one after another; dw: 32 sums, then a tree over the warp:
 //            same bits on each run; exact on integers below 2^24
 // Backward   dx assigned; dw assigned or added to
 // Choices    16 x 16: 256 threads, and the border adds a quarter to what a 3x3 kernel loads
 // Source     L. Sifre: Rigid-Motion Scattering for Image Classification, 2014 (thesis)
 // Read next  depthwise_lesson_cpu.cpp, the same without threads; depthwise_forward_cuda.cu, where a
-//            thread sums many outputs from registers and copies run ahead
+//            thread computes many outputs in registers and copies run ahead
 #include "layers/conv2d/shared/lesson.cuh"
 
 namespace convscope {
@@ -38,9 +38,10 @@ namespace {
 using namespace lesson;  // NOLINT(google-build-using-namespace): sizes and views of all lessons
 
 constexpr Index kTile = 16;                      // outputs along each side
-constexpr std::size_t kSharedBytes = 48 * 1024;  // that every GPU gives a block
+constexpr std::size_t kSharedBytes = 48 * 1024;  // of shared memory, available to a block on every
+                                                 // GPU
 
-// Rows (or columns) of x under a tile of outputs.
+// Returns the rows (or columns) of x under a tile of outputs.
 constexpr Index side(Index stride, Index dilation, Index taps) {
   return (kTile - 1) * stride + (taps - 1) * dilation + 1;
 }
@@ -56,7 +57,7 @@ __global__ void forward_kernel(const Sizes z, const In x, const In w, const In b
   for (Index i = threadIdx.x; i < rows * columns; i += kTile * kTile) {
     tile[i] = x.or_zero(n, k / z.k_group, z.row(p, 0) + i / columns, z.column(q, 0) + i % columns);
   }
-  __syncthreads();  // the whole tile is there
+  __syncthreads();  // the whole tile is loaded
   const Index i = threadIdx.x / kTile, j = threadIdx.x % kTile;
   if (p + i >= z.p || q + j >= z.q) return;
   float sum = bias.or_zero(k);
@@ -84,7 +85,7 @@ __global__ void data_kernel(const Sizes z, const In dy, const In w, const Out dx
   }
 }
 
-// A block is one warp, and its number is that of the weight.
+// A block is one warp; its index is that of the weight.
 __global__ void weight_kernel(const Sizes z, const In x, const In dy, bool accumulate,
                               const Out dw) {
   const Index k = blockIdx.x / z.s / z.r, r = blockIdx.x / z.s % z.r, s = blockIdx.x % z.s;
@@ -122,7 +123,7 @@ const Conv2dAlgorithm kCard{
     .idea = "lesson: a tile of a plane in shared memory, an output for each thread",
     .paper = "Sifre 2014: Rigid-Motion Scattering for Image Classification (thesis)",
     .supports = supports,
-    // Two loads for each FMA, and the arithmetic of their places.
+    // Two loads for each FMA, and the arithmetic of their addresses.
     .cost =
         [](const Conv2dProblem& z, Direction) {
           return Conv2dCost{

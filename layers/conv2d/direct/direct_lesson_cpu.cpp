@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// direct_lesson_cpu.cpp: the sums of a convolution one product after the other, and why all three
-// directions are one loop nest.
+// direct_lesson_cpu.cpp: a convolution, one product after another, and why all three directions are
+// one loop nest.
 //
 // Formula    y[n,k,p,q] = b[k] + sum over c < C/G, r < R, s < S of w[k,c,r,s] x[n,g C/G + c,h,v],
 //            h = p stride_h - pad_top + r dilation_h, v = q stride_w - pad_left + s dilation_w
@@ -9,27 +9,27 @@
 //              backward_data      dx[n,gC/G+c,h,v] += w[k,c,r,s]  * dy[n,k,p,q]
 //              backward_weight    dw[k,c,r,s]      += dy[n,k,p,q] * x[n,gC/G+c,h,v]
 //
-//              x                w            y          The chain rule: y changes by w when x
-//              . . . . .        . . .        . o .      does, and by x when w does. So a product
-//              . * . . .    x   * . .   ->   . . .      that carried a number from x to y carries
-//              . . . . .        . . .                   a gradient from y back to x, and one to w
+//              x                w            y          The derivative of a product by x is w,
+//              . . . . .        . . .        . o .      and by w it is x. So each product of the
+//              . * . . .    x   * . .   ->   . . .      forward pass also passes a gradient from
+//              . . . . .        . . .                   y back to x, and one to w.
 //              . . . . .
 //
 // Plan       seven loops over (n,k,p,q,c,r,s); each product loads two numbers and adds to a third.
-//            Nothing is kept: x is read K/G R S times, w N P Q times. The faster cards make the
-//            same products in an order that keeps sums in registers.
-// Shapes     x [N,C,H,W], w [K,C/G,R,S], b [K], y [N,K,P,Q], row-major, f32; sums in f32
+//            Nothing is reused: x is read K/G R S times, w N P Q times. The faster algorithms
+//            compute the same products in an order that keeps accumulators in registers.
+// Shapes     x [N,C,H,W], w [K,C/G,R,S], b [K], y [N,K,P,Q], row-major, f32; f32 accumulators
 // Supports   f32; every stride, dilation, padding and number of groups
-// Cost       FLOPs = 2 N K P Q (C/G) R S; bytes = the three tensors if the caches are kind; no
-//            workspace; bound by loads, tests of the border and one addition after the other
-// Numerics   sums one term after the other: errors of random sign grow like the root of the number
-//            of terms; same bits on each run; exact on integers below 2^24
+// Cost       FLOPs = 2 N K P Q (C/G) R S; bytes = the three tensors once if all reuse hits the
+//            caches; no workspace; bound by loads, border tests and dependent additions
+// Numerics   sums one term after another: errors of random sign grow like the square root of the
+//            number of terms; same bits on each run; exact on integers below 2^24
 // Backward   dx assigned (set to 0, then added to); dw added to
 // Choices    none
 // Source     V. Dumoulin, F. Visin: A guide to convolution arithmetic for deep learning, 2016,
 //            arXiv 1603.07285
-// Read next  reference_cpu.cpp, where each element gathers its own sum; direct_cpu.cpp, where a
-//            tile of sums stays in registers; im2col_gemm_lesson_cpu.cpp, a matrix product
+// Read next  reference_cpu.cpp, where each element gathers its own sum; direct_cpu.cpp, with a tile
+//            of accumulators; im2col_gemm_lesson_cpu.cpp, a matrix product
 #include "layers/conv2d/shared/lesson.h"
 
 namespace convscope {
@@ -37,14 +37,14 @@ namespace {
 
 using Index = std::int64_t;
 
-// One product of the convolution: which element of y, of w and of x.
+// One product of the convolution: its elements of y, w and x.
 struct Product {
   Index n, k, p, q;  // y[n,k,p,q]
   Index c, r, s;     // w[k,c,r,s]
   Index from, h, v;  // x[n,from,h,v]; v runs along the row: w is the kernel
 };
 
-// Calls visit(product) for each product whose x lies inside the image; in the padding x is 0.
+// Calls visit(product) for each product whose x is inside the image; in the padding x is 0.
 void for_each_product(const Conv2dProblem& z, auto visit) {
   for (Index n = 0; n < z.n; ++n) {
     for (Index k = 0; k < z.k; ++k) {

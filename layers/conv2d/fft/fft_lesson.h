@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// fft_lesson.h: the Fourier transform of a line and of a plane, as the lesson fft_lesson_cpu.cpp
-// needs it.
+// fft_lesson.h: the Fourier transform of a line and of a plane, for the lesson fft_lesson_cpu.cpp.
 //
 //   F_f = sum over i < n of x_i e^(-2 pi sqrt(-1) f i / n)                         n^2 products
 // Cooley & Tukey 1965: with E and O the transforms of the even and of the odd numbers, n/2 each,
 //   F_f       = E_f + e^(-2 pi sqrt(-1) f / n) O_f
 //   F_(f+n/2) = E_f - e^(-2 pi sqrt(-1) f / n) O_f                                 f < n/2
-// and E and O are made the same way: log2 n rounds of n/2 products.
+// and E and O are computed the same way: log2 n rounds of n/2 products.
 //
 //   x0 x1 x2 x3 x4 x5 x6 x7       even: x0 x2 x4 x6      of these even: x0 x4
 //                                 odd:  x1 x3 x5 x7                odd: x2 x6   and so on
@@ -23,8 +22,8 @@ namespace convscope::fft_lesson {
 
 using Index = std::int64_t;
 
-// Number i of [.., 2] as a complex number: real part first. (First: an index; for who watches, it
-// knows the line that get() and put() stand in.)
+// Returns number i of [.., 2] as a complex number: real part first. (First is an index type; in a
+// watched run it records the line that calls get() and put().)
 inline auto get(auto from, typename decltype(from)::First i) {
   return std::complex<typename decltype(from)::Value>(from(i, 0), from(i, 1));
 }
@@ -33,7 +32,7 @@ inline void put(auto to, typename decltype(to)::First i, auto value) {
   to(i, 1) = value.imag();
 }
 
-// The next power of two that holds the padded image.
+// Returns the next power of two that holds the padded image.
 inline Index length_of(Index size, Index pads) {
   return static_cast<Index>(std::bit_ceil(static_cast<std::uint64_t>(size + pads)));
 }
@@ -53,7 +52,7 @@ struct Fourier {
     }
   }
 
-  // line[to .. to + n) = the transform of in[first], in[first + step], ..: n numbers.
+  // Computes line[to .. to + n) = the transform of in[first], in[first + step], ..: n numbers.
   void fft(auto in, Index first, Index step, Index to, Index n) const {
     if (n == 1) return put(line, to, get(in, first));
     fft(in, first, 2 * step, to, n / 2);                 // of the even numbers
@@ -66,7 +65,7 @@ struct Fourier {
     }
   }
 
-  // plane [L,M,2] = its transform.
+  // Transforms plane [L,M,2] in place.
   void fft2(auto plane) const {
     const auto all = plane.as(rows * columns, 2);
     for (Index i = 0; i < rows + columns; ++i) {  // every row, then every column
@@ -78,8 +77,8 @@ struct Fourier {
     }
   }
 
-  // out[i] = the transform of plane i of `in`, with pixels at (top + h down, left + v right);
-  // what would stand in front of row 0 stands at the end, because F takes planes for periodic.
+  // Computes out[i] = the transform of plane i of `in`, with pixels at (top + h down, left + v
+  // right); rows before row 0 wrap to the end, because F treats planes as periodic.
   void spectra(auto out, auto in, Index top, Index left, Index down, Index right) const {
     out.fill(0);
     for (Index i = 0; i < out.size(0); ++i) {
@@ -93,7 +92,7 @@ struct Fourier {
     }
   }
 
-  // sum += conj a . b
+  // Adds conj a . b to sum.
   void add(auto sum, auto a, auto b) const {
     const Index n = rows * columns;
     for (Index i = 0; i < n; ++i) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// fft_lesson_cpu.cpp: convolution by Fourier transforms of whole images: what is a sum over all
-// taps in the image is one complex product for each frequency.
+// fft_lesson_cpu.cpp: convolution by Fourier transforms of whole images: a sum over all taps in the
+// image becomes one complex product for each frequency.
 //
 // Formula    y[k] = F^-1 [ sum over c of F(x[c]) . conj F(w[k,c]) ] + b[k]; x with its padding and
-//            w with its zeros behind are both [L,M]; "." goes frequency by frequency
+//            w followed by zeros are both [L,M]; "." multiplies frequency by frequency
 // Textbook   for each k, c:  W[k,c] = fft2(w[k,c])
 //            for each image:
 //              for each c:   X[c] = fft2(x[c])
@@ -11,24 +11,25 @@
 //                            y[k] = real(ifft2(Y))[0:P, 0:Q] + b[k]
 //
 //              x [L,M]        w [L,M]        y [L,M]
-//              0 + + + 0      # # 0 0 0      o o o o ~     F takes every plane for periodic: the
-//              0 + + + 0      # # 0 0 0      o o o o ~     window that begins at ~ reaches over the
-//              0 0 0 0 0      0 0 0 0 0      ~ ~ ~ ~ ~     edge. Nobody needs those outputs.
+//             0 + + + 0      # # 0 0 0      o o o o ~     F treats every plane as periodic: the
+//              0 + + + 0      # # 0 0 0      o o o o ~     window that begins at ~ wraps around
+//              0 0 0 0 0      0 0 0 0 0      ~ ~ ~ ~ ~     the edge. Those outputs are not used.
 //
 // Plan       L and M: the next powers of two that hold the padded image. fft2: every row, then
 //            every column. A line of L numbers takes log2 L rounds of L/2 products (fft_lesson.h).
-// Shapes     x [N,C,H,W], w [K,C/G,R,S], b [K], y [N,K,P,Q], row-major, f32; spectra
-//            [..,L,M,2], real part first; sums in f32
+// Shapes     x [N,C,H,W], w [K,C/G,R,S], b [K], y [N,K,P,Q], row-major, f32; spectra [..,L,M,2],
+//            real part first; f32 accumulators
 // Supports   f32; stride 1; every kernel, dilation, padding and number of groups; spectra
 //            of w of at most 2^28 numbers
-// Cost       FLOPs = 8 N K C/G L M in products and 5 L M log2(L M) for the transform of a plane: no
-//            R S in it; bytes = the spectra; workspace = the same: the fast cards go tile by tile
-// Numerics   a transform of L M numbers errs by 0.3 eps sqrt(log2 L M) of their rms (Gentleman,
-//            Sande 1966), small outputs as much as large ones. A NaN spreads over its image. Same
-//            bits on each run; not exact on integers
+// Cost       FLOPs = 8 N K C/G L M in products and 5 L M log2(L M) for the transform of a plane,
+//            independent of R S; bytes = workspace = the spectra; the fast algorithms work tile by
+//            tile
+// Numerics   a transform of L M numbers has an error of 0.3 eps sqrt(log2 L M) of their rms
+//            (Gentleman, Sande 1966), for small outputs as much as for large ones. A NaN spreads
+//            over its image. Same bits on each run; not exact on integers
 // Backward   dx = F^-1 [ sum over k of F(dy) . F(w) ] less the padding, assigned;
 //            dw = F^-1 [ sum over n of F(x) . conj F(dy) ] at the taps, added to
-// Choices    only F: real F^-1(Y) = real F(conj Y) / (L M), and F(w) = conj F(w turned round)
+// Choices    only F: real F^-1(Y) = real F(conj Y) / (L M), and F(w) = conj F(w rotated by 180 deg)
 // Source     M. Mathieu, M. Henaff, Y. LeCun: Fast Training of Convolutional Networks through FFTs,
 //            2014, arXiv 1312.5851; J. Cooley, J. Tukey 1965
 // Read next  winograd_lesson_cpu.cpp, the same idea over real numbers; fft_cpu.cpp, with tiles
@@ -128,7 +129,7 @@ struct Lesson {
   }
 };
 
-// Of the arrays of any direction: spectra of all kernels, of the planes of an image, and a sum.
+// Returns the numbers in the spectra of all kernels, of the planes of an image, and in a sum.
 double numbers_of(const Conv2dProblem& z, double planes) {
   const Index rows = length_of(z.h, z.pad_top + z.pad_bottom);
   const Index columns = length_of(z.w, z.pad_left + z.pad_right);
@@ -155,7 +156,7 @@ Conv2dCost cost(const Conv2dProblem& z, Direction) {
   return {.flops = products + transforms,
           .bytes =
               z.nominal_bytes() + 2 * numbers_of(z, planes) * static_cast<double>(size_of(z.dtype)),
-          .peak_share = 1.0 / 64};  // one complex number after the other
+          .peak_share = 1.0 / 64};  // one complex number after another
 }
 
 std::size_t workspace_bytes(const Conv2dProblem& z, Direction) {

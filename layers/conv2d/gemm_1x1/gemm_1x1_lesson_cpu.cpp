@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gemm_1x1_lesson_cpu.cpp: a kernel of one tap mixes channels and nothing else: with its planes as
-// rows an image is already the matrix that im2col would write, so three plain loops are enough.
+// gemm_1x1_lesson_cpu.cpp: a kernel of one tap only mixes channels. An image with its planes as
+// rows is the matrix that im2col would write, so three plain loops are enough.
 //
 // Formula    y[n,k,(p,q)] = b[k] + sum over c < C/G of w[k,c] x[n, g C/G + c, (p,q)]
 // Textbook   for each image: y = w x + b         # [K, P Q] = [K, C] [C, P Q]
@@ -11,20 +11,22 @@
 //              k0 . . .       c0 ------------------------------         k0 --------#-----
 //              k1 # # #   *   c1 --------|---------------------   =     k1 --------------
 //                             c2 --------|---------------------
-//                                        pixel: a column, C numbers that lie P Q apart
+//                                       pixel: a column, C numbers at a distance of P Q
 //
-// Plan       one sum at a time: a row of w times a column of x
-// Shapes     x [N,C,H,W], w [K,C/G,1,1], b [K], y [N,K,P,Q], row-major, f32; sums in f32
+// Plan       one result at a time: a row of w times a column of x
+// Shapes     x [N,C,H,W], w [K,C/G,1,1], b [K], y [N,K,P,Q], row-major, f32; f32 accumulators
 // Supports   f32; a 1x1 kernel with stride 1 and no padding; every number of groups
-// Cost       FLOPs = 2 N K P Q C/G; bytes = the three tensors if the caches are kind; no workspace;
-//            bound by one scalar sum: a column of x has each of its numbers on a line of its own
-// Numerics   a sum of C/G terms (dx: K/G, dw: P Q) one after the other: errors of random sign grow
-//            like the root of their number; same bits on each run; exact on integers below 2^24
+// Cost       FLOPs = 2 N K P Q C/G; bytes = the three tensors once if all reuse hits the caches; no
+//            workspace; bound by one scalar sum: each number of a column of x is on another cache
+//            line
+// Numerics   a sum of C/G terms (dx: K/G, dw: P Q), one after another: errors of random sign grow
+//            like the square root of their number; same bits on each run; exact on integers below
+//            2^24
 // Backward   dx = w^T dy, assigned; dw = dy x^T, added to
 // Choices    none
 // Source     M. Lin, Q. Chen, S. Yan: Network In Network, 2013, arXiv 1312.4400
-// Read next  im2col_gemm_lesson_cpu.cpp, for kernels of any size; gemm_1x1_cpu.cpp, where a tile of
-//            sums stays in registers
+// Read next  im2col_gemm_lesson_cpu.cpp, for kernels of any size; gemm_1x1_cpu.cpp, with a tile of
+//            accumulators
 #include "layers/conv2d/shared/lesson.h"
 
 namespace convscope {
@@ -54,7 +56,7 @@ struct Lesson {
     }
   }
 
-  // The same with w^T: the sum runs over the channels of y.
+  // The same loops with w^T: the reduction is over the channels of y.
   static void backward_data(const Conv2dProblem& z, auto dy, auto w, auto dx, auto& board) {
     const Index pixels = z.h * z.w;
     const auto in = dy.as(z.n, z.groups, z.k_per_group(), pixels);
@@ -76,7 +78,7 @@ struct Lesson {
     }
   }
 
-  // Each weight met every pixel of every image: the sum runs over them, row by row.
+  // Each weight is used by every pixel of every image: the sum runs over them, row by row.
   static void backward_weight(const Conv2dProblem& z, auto x, auto dy, auto dw, auto& board) {
     const Index pixels = z.h * z.w;
     const auto in = x.as(z.n, z.groups, z.c_per_group(), pixels);

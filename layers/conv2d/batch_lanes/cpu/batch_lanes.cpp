@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // batch_lanes.cpp: convolution with SAMPLES IN THE VECTOR LANES, for networks of few channels
-// (LeNet): building blocks of a training step, each on one lane group and in the calling thread.
+// (LeNet). Each building block of a training step works on one lane group, in the calling thread.
 #include "layers/conv2d/batch_lanes/cpu/batch_lanes.h"
 
 #include <algorithm>

@@ -1,35 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 // batch_lanes.h: convolution with SAMPLES IN THE VECTOR LANES, for networks of few channels
-// (LeNet):
-// building blocks of a training step, each on one lane group and in the calling thread.
+// (LeNet): building blocks of a training step, each for one lane group, in the calling thread.
 //
-// Layout     a lane group holds L samples (4, 8 or 16): x [C,H,W,L], y [K,P,Q,L]; samples that the
-//            batch lacks are zeros. So any C and K fill the vectors, and a row is W L floats in
-//            which the tap s lies s L floats further on. With L = 16 a vector of AVX-512 is one
-//            pixel of 16 samples; with L = 4 it is four neighbouring pixels of four samples, loaded
-//            unaligned.
-// A layer    is convolution, bias, ReLU if wanted, 2x2 max-pool at stride 2 if wanted, in one pass:
-//            sums never go to memory unpooled. Backward needs one byte for each pooled element:
-//            which of its four pixels won (0 1 / 2 3; first among equals, the last NaN), kNoWinner
-//            where ReLU cut it. dz is the gradient of the sums, [K,conv_p,conv_q,L].
+// Layout     a lane group holds L samples (4, 8 or 16): x [C,H,W,L], y [K,P,Q,L]; lanes without a
+//            sample are zeros. So any C and K fill the vectors, and a row is W L floats, in which
+//            tap s is s L floats further on. With L = 16 a vector of AVX-512 is one pixel of 16
+//            samples; with L = 4 it is four neighbouring pixels of four samples, loaded unaligned.
+// A layer    is convolution, bias, optional ReLU and optional 2x2 max-pool at stride 2, in one
+//            pass: only pooled results go to memory. Backward needs one byte for each pooled
+//            element: which of its four pixels is the maximum (0 1 / 2 3; first among equals, the
+//            last NaN), kNoWinner where ReLU cut it. dz is the gradient before ReLU and pool,
+//            [K,conv_p,conv_q,L].
 // Use        pack_weights, pack_weights_backward   once for each step, shared by all groups
 //            forward                               for each group
-//            backward                              for each group: dx, and sums for dw and db that
-//                                                  stay in the lanes of the caller's buffer (zeros
+//            backward                              for each group: dx, and sums for dw and db
+//                                                  per lane in the caller's buffer (zeroed
 //                                                  first), one buffer for each chunk of groups
 //            reduce                                once for each step: adds lanes and chunks up, in
 //                                                  order
-//            backward is output_gradient -> dz, backward_data and backward_weight, or quicker.
+//            backward computes dz, dx and the sums in one call, faster where it can.
 // Counts     (AVX-512; one FMA, one vector load or two broadcasts a cycle, 32 registers)
-//            forward          6 k x 2 rows x 2 columns = 24 sums: 4 loads + 6 broadcasts for
-//                             24 FMAs
-//            backward_data    2 c x 8 columns of dx = 16 sums: each dz is loaded once for its S
-//                             taps of 2 channels; pairs (dz, tap) that fall outside of the image
+//            forward          6 k x 2 rows x 2 columns = 24 accumulators: 4 loads + 6
+//                             broadcasts for 24 FMAs
+//            backward_data    2 c x 8 columns of dx = 16 accumulators: each dz is loaded once
+//                             for its S taps of 2 channels; pairs (dz, tap) outside of the image
 //                             are never computed
-//            backward_weight  4 k x 5 taps = 20 sums: 4 dz + 5 x loads for 20 FMAs
-//            backward, pooled 2 k x 5 taps: 12 x + 2 dy loads, 22 blends (two a cycle, beside the
-//                             FMAs) and 10 FMAs for what takes 40 FMAs with dz
-//            AVX2, 16 registers: 3 k x 4, 1 c x 2 halves x 4 columns, 2 k x 5 taps x both halves
+//            backward_weight  4 k x 5 taps = 20 accumulators: 4 dz + 5 x loads for 20 FMAs
+//            backward, pooled 2 k x 5 taps: 12 x + 2 dy loads, 22 blends (two a cycle, in parallel
+//                             to the FMAs) and 10 FMAs, where a kernel on dz needs 40 FMAs
+//            AVX2, 16 registers: 3 k x 4, 1 c x 2 parts x 4 columns, 2 k x 5 taps x 2 parts
 #pragma once
 
 #include <cstdint>
@@ -41,15 +40,15 @@
 
 namespace convscope {
 
-// The byte of a pooled element that passes no gradient on.
+// The byte of a pooled element whose gradient is zero.
 inline constexpr std::uint8_t kNoWinner = 4;
 
-// A layer on lane groups, all sizes prepared. Plain data: kernels of each instruction set read it.
+// A layer on lane groups with all sizes computed; kernels of all instruction sets read it.
 struct CONVSCOPE_API LanesConv {
   LanesConv() = default;
-  // problem.n plays no part. An error when refusal() is not "".
+  // Computes all sizes; problem.n is ignored. Throws when refusal() is not "".
   LanesConv(const Conv2dProblem& problem, int lanes, bool relu, bool pool2x2);
-  // "" or why not: f32, no groups, no dilation, horizontal stride 1 unless 16 lanes.
+  // Returns "", or why not: needs f32, groups 1, no dilation, column stride 1 unless 16 lanes.
   static const char* refusal(const Conv2dProblem& problem, int lanes);
 
   std::int64_t c = 1, h = 1, w = 1, k = 1, r = 1, s = 1;
@@ -58,19 +57,19 @@ struct CONVSCOPE_API LanesConv {
   bool relu = false;     // y = max(sums, 0)
   bool pool2x2 = false;  // then the largest of each 2x2; an odd last row or column is not computed
   bool padded = false;   // has padding
-  std::int64_t conv_p = 1, conv_q = 1;  // rows and columns of the sums: even when pool2x2
-  std::int64_t y_p = 1, y_q = 1;        // and of y
-  // The image with its padding, as far as sums read it.
+  std::int64_t conv_p = 1, conv_q = 1;  // rows and columns before pooling: even when pool2x2
+  std::int64_t y_p = 1, y_q = 1;        // rows and columns of y
+  // The part of the padded image that the convolution reads.
   std::int64_t padded_h = 1, padded_w = 1;
-  std::int64_t split_floats = 0;  // of the even columns of one padded row, for windows in lanes
+  std::int64_t split_floats = 0;  // of the even columns of a padded row
 
-  // Sizes of one lane group. Every piece of memory is aligned to 64 bytes.
+  // Sizes of one lane group. Every buffer is aligned to 64 bytes.
   std::int64_t x_floats = 0;
   std::int64_t y_floats = 0;
   std::int64_t winner_bytes = 0;
   std::int64_t gradient_floats = 0;  // dz
-  std::int64_t weight_floats = 0;    // w, and either packing
-  // Sums of backward_weight: 16 lanes for each weight and bias, on any instruction set.
+  std::int64_t weight_floats = 0;    // of w, and of either packing
+  // Accumulators of backward_weight: 16 lanes for each weight and bias, on any instruction set.
   std::int64_t sums_floats = 0;
   std::int64_t forward_scratch_floats = 0;
   std::int64_t backward_data_scratch_floats = 0;
@@ -78,7 +77,7 @@ struct CONVSCOPE_API LanesConv {
   std::int64_t backward_scratch_floats = 0;  // with room for dz
 };
 
-// Tensors are those of one lane group; outputs are assigned unless said otherwise. b, db: [K].
+// Tensors are those of one lane group; outputs are assigned unless stated otherwise. b, db: [K].
 struct LanesKernels {
   void (*pack_weights)(const LanesConv& z, const float* w, float* packed) = nullptr;
   void (*pack_weights_backward)(const LanesConv& z, const float* w, float* packed) = nullptr;
@@ -87,9 +86,9 @@ struct LanesKernels {
   void (*forward)(const LanesConv& z, const float* x, const float* packed, const float* b, float* y,
                   std::uint8_t* winners, float* scratch) = nullptr;
 
-  // dz from dy [K,y_p,y_q,L] and what forward left: winners (pool2x2) or y (ReLU alone). Without
-  // both dz is dy: pass dz = null, then only the bias is summed. sums: the buffer of
-  // backward_weight, whose part for db is added to; null: no db wanted.
+  // Computes dz from dy [K,y_p,y_q,L] and what forward left: winners (pool2x2) or y (ReLU only).
+  // Without pool and ReLU dz equals dy: pass dz = null, then only the bias is summed. sums: the
+  // buffer of backward_weight, whose part for db is added to; null: db is not needed.
   void (*output_gradient)(const LanesConv& z, const float* dy, const float* y,
                           const std::uint8_t* winners, float* dz, float* sums) = nullptr;
   void (*backward_data)(const LanesConv& z, const float* dz, const float* packed_backward,
@@ -97,22 +96,22 @@ struct LanesKernels {
   // Adds to the part for dw.
   void (*backward_weight)(const LanesConv& z, const float* x, const float* dz, float* sums,
                           float* scratch) = nullptr;
-  // dw [K,C,R,S] and db (may be null) from `chunks` buffers, `step` floats apart; added to when
-  // `accumulate`. [begin, end) of the K: threads may share the work.
+  // Adds `chunks` buffers, `step` floats apart, into dw [K,C,R,S] and db (may be null); these are
+  // added to when `accumulate`. Processes the kernels [k_begin, k_end), so threads may share the
+  // work.
   void (*reduce)(const LanesConv& z, const float* sums, std::int64_t step, std::int64_t chunks,
                  std::int64_t k_begin, std::int64_t k_end, float* dw, float* db,
                  bool accumulate) = nullptr;
 
-  // All gradients of a layer from dy [K,y_p,y_q,L] and what forward left (winners when pool2x2, y
-  // when ReLU alone, else null): dx is assigned, or null: not wanted; the sums for dw and db are
-  // added to, or null. The fast way: with pool2x2 it leaves out the three of four pixels that got
-  // no gradient.
-  // scratch: backward_scratch_floats.
+  // Computes all gradients of a layer from dy [K,y_p,y_q,L] and what forward left (winners when
+  // pool2x2, y when ReLU only, else null). dx is assigned; null: not needed. The sums for dw and db
+  // are added to; null: not needed. With pool2x2 the fast kernels skip the three of four pixels
+  // without a gradient. scratch: backward_scratch_floats.
   void (*backward)(const LanesConv& z, const float* x, const float* y, const std::uint8_t* winners,
                    const float* dy, const float* packed_backward, float* dx, float* sums,
                    float* scratch) = nullptr;
 
-  // As samples_to_lanes() and lanes_to_samples() below; null where gemm's transpose does it.
+  // As samples_to_lanes() and lanes_to_samples() below; null where the transpose of gemm is used.
   void (*to_lanes)(const float* from, std::int64_t samples, std::int64_t size, int lanes,
                    float* to) = nullptr;
   void (*from_lanes)(const float* from, std::int64_t samples, std::int64_t size, int lanes,
@@ -121,14 +120,14 @@ struct LanesKernels {
 
 CONVSCOPE_API extern IsaTable<LanesKernels> lanes_kernels;
 
-// `samples` <= L samples of `size` elements, one behind the other (NCHW) <-> [size, L]; lanes
+// Converts `samples` <= L samples of `size` elements in NCHW order to [size, L], or back; lanes
 // without a sample become 0 / are left out.
 CONVSCOPE_API void samples_to_lanes(const float* from, std::int64_t samples, std::int64_t size,
                                     int lanes, float* to);
 CONVSCOPE_API void lanes_to_samples(const float* from, std::int64_t samples, std::int64_t size,
                                     int lanes, float* to);
 
-// The lanes that waste least for a batch of n: 4, 8 or 16.
+// Returns the number of lanes that wastes least for a batch of n: 4, 8 or 16.
 constexpr int lanes_for_batch(std::int64_t n) { return n <= 4 ? 4 : n <= 8 ? 8 : 16; }
 constexpr std::int64_t lane_groups(std::int64_t n, int lanes) { return ceil_div(n, lanes); }
 

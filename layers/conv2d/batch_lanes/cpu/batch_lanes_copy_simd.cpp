@@ -15,7 +15,7 @@ namespace convscope::CONVSCOPE_ISA {
 
 namespace {
 
-// Quarters of four registers as a 4 x 4 matrix, turned over.
+// Transposes a 4 x 4 matrix of quarters in four registers.
 CONVSCOPE_INLINE void transpose_quarters(__m512 (&v)[4]) {
   const __m512 a = _mm512_maskz_shuffle_f32x4(0xffff, v[0], v[1], 0x44);  // 00 01 10 11
   const __m512 b = _mm512_maskz_shuffle_f32x4(0xffff, v[0], v[1], 0xee);  // 02 03 12 13
@@ -26,7 +26,7 @@ CONVSCOPE_INLINE void transpose_quarters(__m512 (&v)[4]) {
   v[2] = _mm512_maskz_shuffle_f32x4(0xffff, b, d, 0x88);
   v[3] = _mm512_maskz_shuffle_f32x4(0xffff, b, d, 0xdd);
 }
-// The 16 floats of a register as a 4 x 4 matrix, turned over.
+// Transposes the 16 floats of a register as a 4 x 4 matrix.
 CONVSCOPE_INLINE __m512 transpose_4x4(__m512 v) {
   const __m512i at = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
   return _mm512_maskz_permutexvar_ps(0xffff, at, v);

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// batch_lanes_gradient_simd.cpp: backward_data with samples in the vector lanes. batch_lanes.h says
-// what each function does.
+// batch_lanes_gradient_simd.cpp: backward_data with samples in the vector lanes. batch_lanes.h
+// describes each function.
 //
 // Plan       stride 1 and one sample vector for each pixel: a tile of dx stays in registers over
 //            all (k, r); each dz that reaches it is loaded once and multiplied into its S
-//            neighbours.
-//            Which pairs meet is known when the loops are unrolled, so no product with padding is
-//            computed. Any other stride, kernel or vector: dz is spread over zeros and the turned
-//            kernel goes over it like a forward pass, zeros at the edges left out.
+//            neighbours. The unrolled loops contain only the pairs inside the tile, so no product
+//            with padding is computed. Any other stride, kernel or vector: dz is spread over zeros,
+//            and a forward pass with the kernel rotated by 180 degrees follows, which skips zeros
+//            at the edges.
 // Choices    kColumns 8: 2 channels x 8 columns of dx + 2 x 7 weights + 1 dz = 31 registers
-// Read next  batch_lanes_simd.cpp, the pass forward; batch_lanes_pooled_simd.cpp
+// Read next  batch_lanes_simd.cpp, the forward pass; batch_lanes_pooled_simd.cpp
 #include "layers/conv2d/batch_lanes/cpu/batch_lanes_parts.h"
 
 namespace convscope::CONVSCOPE_ISA {
@@ -22,7 +22,7 @@ constexpr int kPairColumns = 4;  // 2 vectors x 4 columns + 5 weights + 2 of 16 
 struct GradientTile {
   const float* dz;           // row p of tap r = 0, column 0
   const float* w;            // [kernels, r, Channels, S]
-  Index kernels, r;          // rows of taps that lie inside
+  Index kernels, r;          // rows of taps inside the image
   Index dz_channel, dz_row;  // dz_row: back to the row of the next r
   Index w_channel;
   Index pixel;       // floats from one column to the next
@@ -32,7 +32,7 @@ struct GradientTile {
   Index dx_channel;
 };
 
-// Vectors of one pixel at once, see kPairs.
+// Computes all vectors of one pixel at once, see kPairs.
 template <int Channels, int Vectors, int Columns, int S>
 CONVSCOPE_INLINE void gradient_chain(const GradientTile& tile, Index first, Index kernels) {
   Wide sums[Channels][Vectors][Columns];
@@ -96,7 +96,7 @@ CONVSCOPE_INLINE void gradient_chain(const GradientTile& tile, Index first, Inde
   }
 }
 
-// In chains of whole kernels, of at most kSumChain products each (framework/simd/sum_chain.h).
+// Runs chains of whole kernels, of at most kSumChain products each (framework/simd/sum_chain.h).
 template <int Channels, int Vectors, int Columns, int S>
 void gradient_tile(const GradientTile& tile) {
   const Index most = larger(1, kSumChain / larger(1, tile.r * S));
@@ -155,7 +155,7 @@ void run_gradient_tiles(const LanesConv& z, const float* dz, const float* packed
   tile.pixel = lanes;
   tile.dx_channel = z.h * z.w * lanes;
   for (Index h = 0; h < z.h; ++h) {
-    // p = h + pad_top - r lies in [0, conv_p).
+    // p = h + pad_top - r is in [0, conv_p).
     const Index r_first = larger(0, h + z.pad_top - z.conv_p + 1);
     const Index r_end = smaller(z.r, h + z.pad_top + 1);
     tile.r = larger(0, r_end - r_first);
@@ -207,7 +207,7 @@ void backward_data(const LanesConv& z, const float* dz, const float* packed, flo
     run_gradient_tiles(z, dz, packed, dx);
     return;
   }
-  // Row p of dz goes to row p stride_h + R - 1 - pad_top, and the turned kernel begins at row h.
+  // Row p of dz becomes row p stride_h + R - 1 - pad_top; the rotated kernel starts at row h.
   Pass pass{};
   pass.channels = z.k;
   pass.rows = z.h + z.r - 1;

@@ -11,7 +11,7 @@ namespace convscope::CONVSCOPE_ISA {
 
 using Index = std::int64_t;
 
-// Channels of dx that backward_data computes at once: its weights are packed in blocks of them,
+// Channels of dx that backward_data computes at once; weights are packed for them as
 // [block][K][R][channels][S].
 #if defined(CONVSCOPE_ISA_IS_AVX512)
 inline constexpr int kGradientChannels = 2;
@@ -19,15 +19,15 @@ inline constexpr int kGradientChannels = 2;
 inline constexpr int kGradientChannels = 1;
 #endif
 
-// Both halves of a pixel at once: loads of the same half of different cache lines meet in the same
-// banks of L1, and only one of them is served in a cycle.
+// Processes both halves of a pixel at once: loads of the same half of different cache lines hit the
+// same banks of L1, which serves only one of them in a cycle.
 #if defined(CONVSCOPE_ISA_IS_AVX2)
 inline constexpr bool kPairs = true;
 #else
 inline constexpr bool kPairs = false;
 #endif
 
-// `count` things cut into blocks of nearly equal size.
+// `count` items cut into blocks of nearly equal size.
 struct Blocks {
   Index count, blocks;
   CONVSCOPE_INLINE Blocks(Index all, Index largest) : count(all), blocks(ceil_div(all, largest)) {}
@@ -44,37 +44,37 @@ CONVSCOPE_INLINE void clear(float* to, Index count) {
   for (Index i = 0; i < count; ++i) to[i] = 0.0f;
 }
 
-// x [C,H,W,L] -> [C,padded_h,padded_w,L] with zeros around it.
+// Copies x [C,H,W,L] to [C,padded_h,padded_w,L] with a border of zeros.
 void pad_planes(const LanesConv& z, const float* x, float* padded);
 
 // ---- a pass over one image ---------------------------------------------------------------------
 
-// The image [channels, rows, columns, L] that sums read, zeros around it where it is a copy, and
-// where they go.
+// The image [channels, rows, columns, L] that is read, with its border of zeros where it is a copy,
+// and the destination.
 struct Pass {
   Index channels, rows, columns;                       // of the image
-  Index zero_top, zero_bottom, zero_left, zero_right;  // of it, known to be zeros
+  Index zero_top, zero_bottom, zero_left, zero_right;  // borders that are known to be zeros
   Index r, s, row_stride, column_stride, lanes;
   const float* x;
   Index kernels;
   const float* weights;  // blocks of kernels, each [channels, r, s, size]
   const float* bias;
   bool relu;
-  Index p, q;  // of the sums
+  Index p, q;  // rows and columns of the result before pooling
   float* y;
   std::uint8_t* winners;
 };
 
-// One pass: forward, or backward_data as a pass over dz.
+// Runs one pass: forward, or backward_data as a pass over dz.
 void run_pass(const Pass& z, bool pooled);
-// [blocks of `kernels`][channels][taps][block] of weights at w[kernel k_step + channel c_step +
-// tap], the taps turned by 180 degrees or not.
+// Packs weights w[kernel k_step + channel c_step + tap] as [blocks of
+// `kernels`][channels][taps][block]; `turned` rotates the taps by 180 degrees.
 void pack_blocks(const float* w, Index kernels, Index k_step, Index channels, Index c_step,
                  Index taps, bool turned, float* to);
 
 // ------------------------------------------------------------------------------------------------
 
-// The functions of LanesKernels that stand in other files than batch_lanes_simd.cpp.
+// Declares the functions of LanesKernels that other files than batch_lanes_simd.cpp define.
 void output_gradient(const LanesConv& z, const float* dy, const float* y,
                      const std::uint8_t* winners, float* dz, float* sums);
 void backward_weight(const LanesConv& z, const float* x, const float* dz, float* sums,
@@ -87,10 +87,10 @@ void backward(const LanesConv& z, const float* x, const float* y, const std::uin
               float* scratch);
 void reduce(const LanesConv& z, const float* sums, Index step, Index chunks, Index k_begin,
             Index k_end, float* dw, float* db, bool accumulate);
-// 2x2 max-pool of planes [h,w,L]; relu: y = max(x, 0) before it.
+// Max-pools planes [h,w,L] by 2x2; relu: y = max(x, 0) before it.
 void max_pool2x2(Index planes, Index h, Index w, int lanes, bool relu, const float* x, float* y,
                  std::uint8_t* winners);
-// Null where there is no kernel of its own.
+// Null where the instruction set has no kernel.
 #if defined(CONVSCOPE_ISA_IS_AVX512)
 void to_lanes(const float* from, Index samples, Index size, int lanes, float* to);
 void from_lanes(const float* from, Index samples, Index size, int lanes, float* to);

@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// batch_lanes_pooled_simd.cpp: the gradients of a layer that ends in a 2x2 max-pool, straight from
-// the pooled gradient: three of four products of the separate path are with zeros, and are left
-// out.
+// batch_lanes_pooled_simd.cpp: the gradients of a layer that ends in a 2x2 max-pool, computed
+// directly from the pooled gradient. The separate path multiplies zeros in three of four products;
+// they are skipped here.
 //
-// Formula    a window (i,j) passes its gradient g to one pixel (2i+a, 2j+b) of four, a and b being
-//            the bits of its winner byte, other ones in each lane. So, for stride 1,
+// Formula    a window (i,j) passes its gradient g to one pixel (2i+a, 2j+b) of four; a and b are
+//            the bits of its winner byte, different in each lane. So, for stride 1,
 //              dw[k,c,r,s] = sum over i, j of g[k,i,j] x[c, 2i+a+r, 2j+b+s]
 //              dx[c,h,w]   = sum over k, i, j of g[k,i,j] w[k,c, h-2i-a, w-2j-b]
-// Plan       the pixel is picked by blends: rows by a, then columns by b, which neighbouring taps
-//            share. R S taps of one window: R (S + 1) + R S blends + R S FMAs instead of 4 R S
-//            FMAs;
-//            Zen 4 does two blends a cycle and one FMA, so 5x5 takes 46 cycles instead of 100.
-//            AVX-512 with 16 lanes only (masks in registers of their own); everything else expands
-//            the gradient to dz first.
-//            dx: the same blends pick weights, row h - 2i or h - 2i - 1 of the kernel and then its
-//            columns moved by b; a row of dx stays in registers over all (k, i).
-// Choices    kernels of a tile: 2 x 5 sums + 2 x 6 pixels + 4 others of 32 registers
-//            windows of a tile of dx: 5 + 4 + 5 sums for 5x5, beside 2 x 5 weights and 4 others
+// Plan       blends select the pixel: rows by a, then columns by b, which neighbouring taps share.
+//            R S taps of one window cost R (S + 1) + R S blends + R S FMAs instead of 4 R S FMAs;
+//            Zen 4 does two blends a cycle and one FMA, so 5x5 takes 46 cycles instead of 100. Only
+//            AVX-512 with 16 lanes is supported (it has mask registers); all other cases expand the
+//            gradient to dz first.
+//            dx: the same blends select weights, row h - 2i or h - 2i - 1 of the kernel and then
+//            its columns shifted by b; a row of dx stays in registers over all (k, i).
+// Choices    kernels of a tile: 2 x 5 accumulators + 2 x 6 pixels + 4 others of 32 registers
+//            windows of a tile of dx: 5 + 4 + 5 accumulators for 5x5, 2 x 5 weights and 4 others
 //            kRowBytes 24 KiB of x in the 32 KiB of L1
 // Read next  batch_lanes_weight_simd.cpp and batch_lanes_gradient_simd.cpp, the separate path
 #include "layers/conv2d/batch_lanes/cpu/batch_lanes_parts.h"
@@ -40,7 +39,7 @@ CONVSCOPE_INLINE Picks load_picks(const float* dy, const std::uint8_t* winners) 
           {_mm512_maskz_loadu_ps(_mm_testn_epi8_mask(winner.v, _mm_set1_epi8(4)), dy)}};
 }
 
-// The same of the first `count` lanes, the others without gradient.
+// Loads the first `count` lanes; the gradient of the other lanes is 0.
 CONVSCOPE_INLINE Picks load_picks(const float* dy, const std::uint8_t* winners, int count) {
   const WideMask lanes = first_lanes(count);
   const Winners winner = {_mm_maskz_loadu_epi8(lanes, winners)};
@@ -52,7 +51,7 @@ CONVSCOPE_INLINE Picks load_picks(const float* dy, const std::uint8_t* winners, 
 }
 
 struct PooledTile {
-  const float* x;  // the pixel that window (0,0) and tap s = 0 begin at
+  const float* x;  // the pixel of window (0,0) at tap s = 0
   Index x_row;
   Index split;  // floats from the even to the odd columns, when they are split
   Index lanes;
@@ -65,7 +64,7 @@ struct PooledTile {
   Index sum_channel;  // from one kernel to the next
 };
 
-// One vector of windows.
+// Adds the products of one vector of windows.
 template <int Kernels, int S, bool Split, bool Rest>
 CONVSCOPE_INLINE void add_windows(const PooledTile& tile, const float* x, Index at,
                                   Wide (&sums)[Kernels][S]) {
@@ -116,8 +115,8 @@ CONVSCOPE_INLINE void add_chain(const PooledTile& tile, const Wide (&sums)[Kerne
   }
 }
 
-// In chains of at most kSumChain vectors of windows (framework/simd/sum_chain.h), and the rest of a
-// row: whole rows, or parts of rows that are longer than a chain.
+// Runs chains of at most kSumChain vectors of windows (framework/simd/sum_chain.h), and the rest of
+// a row. A chain is whole rows, or part of a row that is longer than a chain.
 template <int Kernels, int S, bool Split>
 void pooled_tile(const PooledTile& tile) {
   Index j = 0;
@@ -162,8 +161,8 @@ bool takes_pooled_weight(const LanesConv& z) {
   return z.stride_h == 1 && z.stride_w == 1 && (z.s == 3 || z.s == 5 || z.s == 7);
 }
 
-// x [C,H,W,L] -> [C,padded_h,2,split_floats]: the even and the odd columns of each padded row,
-// zeros behind them. So that windows in one vector find their pixels side by side.
+// Copies x [C,H,W,L] to [C,padded_h,2,split_floats]: the even and the odd columns of each padded
+// row, followed by zeros. The pixels of the windows in one vector are then neighbours.
 template <Index Lanes>
 void split_columns(const LanesConv& z, const float* x, float* to) {
   clear(to, z.c * z.padded_h * 2 * z.split_floats);
@@ -210,7 +209,7 @@ void pooled_weight(const LanesConv& z, const float* x, const float* dy, const st
   tile.columns = tile.dy_row / kWide;
   tile.rest = static_cast<int>(tile.dy_row % kWide);
   tile.sum_channel = z.c * z.r * z.s * kWide;
-  // 2 n + R - 1 rows of x for n rows of windows.
+  // n rows of windows read 2 n + R - 1 rows of x.
   const Index fit = kRowBytes / (tile.x_row * static_cast<Index>(sizeof(float)));
   const Blocks strips(z.y_p, larger(1, (fit - z.r + 1) / 2));
   for (Index strip = 0; strip < strips.blocks; ++strip) {
@@ -251,12 +250,12 @@ struct PooledGradientTile {
   Index kernels, first, end;  // rows of windows that reach this row of dx
   const float* w;             // row r = 0 of the kernel of this channel
   Index w_channel, w_row;
-  Index r, h;  // rows of the kernel; the row of dx that tap 0 of window row 0 meets is -h
-  float* dx;   // column 0 of its row
+  Index r, h;             // rows of the kernel; tap 0 of window row 0 reaches row -h of dx
+  float* dx;              // column 0 of its row
   Index column, columns;  // the column of tap 0 of the first window; columns of dx
 };
 
-// One chain of products: kernels [first, first + kernels); added to dx.
+// Adds one chain of products to dx: kernels [first, first + kernels).
 template <int Windows, int S>
 CONVSCOPE_INLINE void pooled_gradient_chain(const PooledGradientTile& tile, Index kernel,
                                             Index kernels) {
@@ -266,10 +265,12 @@ CONVSCOPE_INLINE void pooled_gradient_chain(const PooledGradientTile& tile, Inde
   for (int t = 0; t < kCount; ++t) sums[t] = no_wide();
   for (Index k = kernel; k < kernel + kernels; ++k) {
     for (Index i = tile.first; i < tile.end; ++i) {
-      const Index r = tile.h - 2 * i;  // of the kernel, for a winner of the window's first row
+      const Index r = tile.h - 2 * i;  // of the kernel, when the maximum is in the window's first
+                                       // row
       const Index at = k * tile.dy_channel + i * tile.dy_row;
       const bool both = r > 0 && r < tile.r;
-      // The row of the kernel for a winner of the window's second row; at the edges the only one.
+      // The row of the kernel when the maximum is in the window's second row; at the edges the only
+      // one.
       const float* const w = tile.w + k * tile.w_channel + (r > 0 ? r - 1 : 0) * tile.w_row;
       Wide second[S];
 #pragma GCC unroll 8
@@ -317,7 +318,7 @@ CONVSCOPE_INLINE void pooled_gradient_chain(const PooledGradientTile& tile, Inde
 }
 
 // In each row of windows (S + 1) / 2 windows reach a pixel of dx: with one kernel a window adds one
-// product to it, or zeros, which do not round.
+// product, or zeros, which cause no rounding.
 template <int Windows, int S>
 void pooled_gradient_tile(const PooledGradientTile& tile) {
   const Index most = larger(1, kSumChain / larger(1, (tile.end - tile.first) * ((S + 1) / 2)));
@@ -355,7 +356,7 @@ void pooled_data(const LanesConv& z, const float* dy, const std::uint8_t* winner
   tile.r = z.r;
   tile.columns = z.w;
   for (Index h = 0; h < z.h; ++h) {
-    // r = h + pad_top - 2 i lies in [0, R].
+    // r = h + pad_top - 2 i is in [0, R].
     tile.h = h + z.pad_top;
     tile.first = larger(0, (tile.h - z.r + 1) / 2);
     tile.end = smaller(z.y_p, tile.h / 2 + 1);

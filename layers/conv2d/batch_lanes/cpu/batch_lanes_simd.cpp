@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // batch_lanes_simd.cpp: convolution with samples in the vector lanes, forward, with bias, ReLU and
-// 2x2 max-pool in one pass. batch_lanes.h says what each function does.
+// 2x2 max-pool in one pass. batch_lanes.h describes each function.
 //
 // Plan       forward keeps a tile of kernels x pixels in registers over all (c, r, s). A pooled
 //            tile is 2 rows x 2 columns (of pixels, or of vectors that hold Ratio pixels), so that
 //            its maximum is taken before anything is stored.
-// Choices    kKernels 6 of 32 registers: 6 x 4 sums + 6 weights + 1 x; 3 of 16: 3 x 4 + 3 + 1
-// GCC 12 keeps an array that an ordinary loop indexes on the stack: every loop over sums has an
-// unroll pragma.
-// Read next  direct_batch_lanes_cpu.cpp, the card; batch_lanes_gradient_simd.cpp
+// Choices    kKernels 6 of 32 registers: 6 x 4 accumulators + 6 weights + 1 x; 3 of 16: 3 x 4 + 3 +
+//            1
+// GCC 12 keeps an array on the stack when an ordinary loop indexes it: every loop over accumulators
+// has an unroll pragma.
+// Read next  direct_batch_lanes_cpu.cpp, the algorithm; batch_lanes_gradient_simd.cpp
 #include "layers/conv2d/batch_lanes/cpu/batch_lanes_parts.h"
 
 namespace convscope::CONVSCOPE_ISA {
@@ -24,17 +25,17 @@ constexpr int kKernels = 2;
 
 // ---- sums over (c, r, s) -----------------------------------------------------------------------
 
-// One tile of sums, borders clipped.
+// One tile of accumulators, clipped at the borders.
 struct Tile {
   const float* x;
   const float* w;
   Index channels, r, s;
   Index x_channel, x_row, x_tap;
   Index w_channel, w_row;
-  Index row_step, column_step;  // from one sum to the next, in x
+  Index row_step, column_step;  // between accumulators, in x
 };
 
-// One chain of products: `channels` channels, `rows` rows of the kernel.
+// Adds one chain of products: `channels` channels, `rows` rows of the kernel.
 template <int Kernels, int Rows, int Columns>
 CONVSCOPE_INLINE void add_chain(const Tile& tile, const float* x_channel, const float* w_channel,
                                 Index channels, Index rows, Wide (&sums)[Kernels][Rows * Columns]) {
@@ -101,7 +102,7 @@ CONVSCOPE_INLINE void start_from_zero(Wide (&sums)[Kernels][Count]) {
   }
 }
 
-// sums += all products of a tile, in chains of at most kSumChain (framework/simd/sum_chain.h).
+// Adds all products of a tile, in chains of at most kSumChain (framework/simd/sum_chain.h).
 template <int Kernels, int Rows, int Columns>
 CONVSCOPE_INLINE void add_products(const Tile& tile, Wide (&sums)[Kernels][Rows * Columns]) {
   alignas(64) float totals[Kernels * Rows * Columns * kWide];
@@ -131,13 +132,13 @@ CONVSCOPE_INLINE void add_products(const Tile& tile, Wide (&sums)[Kernels][Rows 
   }
 }
 
-// Where the sums of one tile go.
+// The destination of one tile.
 struct Target {
   const float* bias;  // of its first kernel, or null
   bool relu;
   float* y;
   Index y_channel, y_step;  // to the next kernel, the next column
-  int count;                // lanes, when not all
+  int count;                // lanes to store, when not all
   std::uint8_t* winners;
 };
 
@@ -172,7 +173,7 @@ void plain_tile(const Tile& tile, const Target& target) {
   }
 }
 
-// A row shorter than one vector: one kernel at a time.
+// Computes a row shorter than one vector, one kernel at a time.
 void short_tile(const Tile& tile, const Target& target, Index kernels) {
   for (Index k = 0; k < kernels; ++k) {
     Wide sum = target.bias == nullptr ? no_wide() : set_wide(target.bias[k]);
@@ -212,14 +213,14 @@ CONVSCOPE_INLINE void store_pooled(const Wide (&sums)[Kernels][2 * Columns], con
     store_largest(even_pixels<Ratio>(a, b), odd_pixels<Ratio>(a, b), even_pixels<Ratio>(c, d),
                   odd_pixels<Ratio>(c, d), target.relu, ordered, Columns == 2 ? y : values,
                   Columns == 2 ? winners : bytes);
-    if constexpr (Columns == 1) {  // half of the lanes are windows
+    if constexpr (Columns == 1) {  // only half of the lanes are windows
       __builtin_memcpy(y, values, sizeof(values) / 2);
       __builtin_memcpy(winners, bytes, sizeof(bytes) / 2);
     }
   }
 }
 
-// Two rows; two columns, or one vector of several pixels.
+// A pooled tile: two rows; two columns, or one vector of several pixels.
 template <int Kernels, int Ratio, int Columns>
 void pooled_tile(const Tile& tile, const Target& target) {
   Wide sums[Kernels][2 * Columns];
@@ -282,7 +283,7 @@ TileFunction pooled_of(Index kernels, Index ratio, Index columns) {
   return columns == 2 ? pooled_of<4, 2>(kernels) : pooled_of<4, 1>(kernels);
 }
 
-// The part of [0, taps) whose reads [at + tap step, at + tap step + span) meet [begin, end).
+// The part of [0, taps) whose reads [at + tap step, at + tap step + span) overlap [begin, end).
 struct Clip {
   Index first, count;
 };
@@ -296,14 +297,14 @@ CONVSCOPE_INLINE Clip clip(Index at, Index step, Index span, Index taps, Index b
 
 }  // namespace
 
-// One pass over an image: rows (pairs of rows when pooled), tiles of a row, blocks of kernels.
+// Runs one pass over an image: rows (pairs of rows when pooled), tiles of a row, blocks of kernels.
 void run_pass(const Pass& z, bool pooled) {
   const Index lanes = z.lanes;
   const Index ratio = kWide > lanes ? kWide / lanes : 1;
   const Index parts = lanes > kWide ? lanes / kWide : 1;  // vectors of one pixel
   const Blocks blocks(z.kernels, kKernels);
   const Index x_row = z.columns * lanes;
-  // A column of sums: a vector of one pixel, or a vector of `ratio` pixels.
+  // A column of accumulators: a vector of one pixel, or a vector of `ratio` pixels.
   const Index step_y = ratio > 1 ? kWide : lanes;
   const Index step_x = ratio > 1 ? kWide : lanes * z.column_stride;
   const Index row_floats = z.q * lanes;
@@ -334,12 +335,12 @@ void run_pass(const Pass& z, bool pooled) {
       Index at = done;
       done += count * step_y;
       if (pooled && count == 1 && left > step_y && row_floats >= width * step_y) count = 0;
-      if (count == 0) {  // the rest: overlaps the tile before
+      if (count == 0) {  // the rest: overlaps the previous tile
         count = pooled && left > step_y ? width : 1;
         at = row_floats - count * step_y;
         done = row_floats;
       }
-      const bool too_short = at < 0;  // one row is less than one vector
+      const bool too_short = at < 0;  // the row is shorter than one vector
       if (too_short) at = 0;
       target.count = too_short ? static_cast<int>(row_floats) : kWide;
       const Index x_at = ratio > 1 ? at : at * z.column_stride;
@@ -372,8 +373,8 @@ void run_pass(const Pass& z, bool pooled) {
   }
 }
 
-// [blocks of `kernels`][channels][r][s][block] of weights at w[kernel k_step + channel c_step +
-// tap], the taps turned by 180 degrees or not.
+// Packs weights w[kernel k_step + channel c_step + tap] as [blocks of
+// `kernels`][channels][r][s][block]; `turned` rotates the taps by 180 degrees.
 void pack_blocks(const float* w, Index kernels, Index k_step, Index channels, Index c_step,
                  Index taps, bool turned, float* to) {
   const Blocks blocks(kernels, kKernels);

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// batch_lanes_weight_simd.cpp: backward_weight with samples in the vector lanes, and the one sum
-// over lanes at the end of a step. batch_lanes.h says what each function does.
+// batch_lanes_weight_simd.cpp: backward_weight with samples in the vector lanes, and the reduction
+// over lanes at the end of a step. batch_lanes.h describes each function.
 //
 // Plan       dw[k,c,r,s] = sum over samples, p, q of dz[k,p,q] x[c,p+r,q+s]. A tile of Kernels x
-//            Taps sums (one c, one r, neighbouring s) stays in registers over a few whole rows of
-//            dz, as many as stay in the L1 cache with their rows of x for all (c, r). Lanes are not
-//            added up: a sum is a vector, kept in the caller's buffer [K,C,R,S,kWide], then
-//            [K,kWide].
-// Choices    Kernels x Taps sums + Kernels values + 1 pixel: 5 x 5 + 5 + 1 of 32 registers,
+//            Taps accumulators (one c, one r, neighbouring s) stays in registers over a few whole
+//            rows of dz, as many as fit into L1 with their rows of x for all (c, r). Lanes stay
+//            separate: an accumulator is a vector, kept in the caller's buffer [K,C,R,S,kWide],
+//            then [K,kWide].
+// Choices    Kernels x Taps accumulators + Kernels values + 1 pixel: 5 x 5 + 5 + 1 of 32 registers,
 //            2 x 5 + 2 + 1 or 3 x 3 + 3 + 1 of 16
 //            kRowBytes 24 KiB of the 32 KiB of L1
-// Read next  batch_lanes_simd.cpp, the pass forward; batch_lanes_pooled_simd.cpp
+// Read next  batch_lanes_simd.cpp, the forward pass; batch_lanes_pooled_simd.cpp
 #include "layers/conv2d/batch_lanes/cpu/batch_lanes_parts.h"
 
 namespace convscope::CONVSCOPE_ISA {
@@ -39,7 +39,7 @@ struct WeightTile {
   Index sum_channel;  // from one kernel to the next
 };
 
-// One vector of pixels, or Vectors of one pixel; tile.rest lanes of it when Rest.
+// Adds one vector of pixels, or Vectors of one pixel; only tile.rest lanes when Rest.
 template <int Kernels, int Taps, int Vectors, bool Rest>
 CONVSCOPE_INLINE void add_pixel(const WeightTile& tile, const float* x, const float* dz,
                                 Wide (&sums)[Kernels][Taps]) {
@@ -91,9 +91,9 @@ CONVSCOPE_INLINE void add_chain(const WeightTile& tile, const Wide (&sums)[Kerne
   }
 }
 
-// The sums of a tile stay in registers for a chain of at most kSumChain vectors of pixels and the
-// rest of each row (framework/simd/sum_chain.h): whole rows, or parts of rows that are longer than
-// a chain. They are then added to tile.sums.
+// The accumulators of a tile stay in registers for a chain of at most kSumChain vectors of pixels
+// and the rest of each row (framework/simd/sum_chain.h), then they are added to tile.sums. A chain
+// is whole rows, or part of a row that is longer than a chain.
 template <int Kernels, int Taps, int Vectors>
 void weight_tile(const WeightTile& tile) {
   constexpr Index kChain = kSumChain / Vectors;

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// direct_batch_lanes_cpu.cpp: direct convolution with one sample in each vector lane: few channels
-// and narrow images, which fill no vector by themselves, still use every lane.
+// direct_batch_lanes_cpu.cpp: direct convolution with one sample in each vector lane. Few channels
+// and narrow images, which cannot fill a vector, still use every lane.
 //
 // Formula    y[n,k,p,q] = b[k] + sum over c, r, s of w[k,c,r,s] x[n, c, p stride_h - pad_top + r,
 //            q stride_w - pad_left + s], x = 0 outside
 // Textbook   for k, p, q: y[.,k,p,q] = b[k]
 //              for c, r, s: y[.,k,p,q] += w[k,c,r,s] * x[.,c,p*stride+r-pad,q*stride+s-pad]
-//            where [.] is a vector of L samples: each step is one FMA of a vector with one number
+//            where [.] is a vector of L samples: each step is one FMA of a vector and a scalar
 // Plan       16 images (8 or 4 of a small batch) are transposed from [N,C,H,W] to [C,H,W,L],
 //            computed there by the functions of batch_lanes.h, and transposed back. The weights are
-//            packed before the call (prepare_weights). Threads take groups of L images; in
-//            backward_weight slices of groups, whose sums of dw keep their lanes apart until one
-//            sum over lanes and slices at the end.
-//            batch_lanes_simd.cpp tells how the tiles are cut.
-// Shapes     x [N,C,H,W], w [K,C,R,S], y [N,K,P,Q], f32 row-major, any alignment; sums in f32
+//            packed before the call (prepare_weights). Threads take groups of L images. In
+//            backward_weight they take slices of groups, whose sums of dw keep their lanes separate
+//            until one reduction over lanes and slices at the end. batch_lanes_simd.cpp describes
+//            the tiles.
+// Shapes     x [N,C,H,W], w [K,C,R,S], y [N,K,P,Q], f32 row-major, any alignment; f32 accumulators
 // Supports   f32, groups 1, dilation 1; any kernel, stride and padding; x and y of 16 images of at
 //            most 2^22 elements each; backward_weight up to 2^16 weights
 // Cost       FLOPs = 2 N K P Q C R S, N rounded up to whole groups; bytes = the tensors twice (x
@@ -25,13 +25,12 @@
 //            (framework/simd/sum_chain.h). Same bits on each run and for any number of threads;
 //            exact on integers below 2^24
 // Backward   dx assigned; dw assigned or added to
-// Choices    kSlices 16: chunks of backward_weight; kMostFloats, kMostWeights: beyond them the
-//            copies of a thread leave the caches, and algorithms with channels in the lanes fill
-//            them
+// Choices    kSlices 16: chunks of backward_weight; kMostFloats, kMostWeights: larger copies of a
+//            thread do not fit into the caches, and algorithms with channels in the lanes fill the
+//            lanes
 //            kCopyFlops, kFarCopyFlops: transposing one element takes the time of so many FLOPs
-//            while x and y of a group stay within kCacheFloats (1 MiB of L2), and beyond;
-//            kSumFlops:
-//            so does clearing and adding up the lanes of one sum of dw; all measured
+//            while x and y of a group fit into kCacheFloats (1 MiB of L2), and beyond; kSumFlops:
+//            the same for clearing and reducing the lanes of one sum of dw; all measured
 // Source     N innermost as a layout: A. Krizhevsky 2012, cuda-convnet ("CHWN"); the tiles are ours
 // Read next  direct_cpu.cpp, pixels or channels in the lanes; batch_lanes.h, the fused training
 //            step
@@ -59,7 +58,7 @@ constexpr double kFarCopyFlops = 90;
 
 Index padded(Index floats) { return (floats + 15) / 16 * 16; }
 
-// Sizes of one call, all pieces 64-byte aligned.
+// Sizes of one call; all buffers are 64-byte aligned.
 struct Plan {
   Plan(const Conv2dProblem& problem, Direction which)
       : direction(which),
@@ -72,7 +71,7 @@ struct Plan {
   Index y_size() const { return z.y_floats / z.lanes; }
   Index samples(Index group) const { return std::min<Index>(z.lanes, n - group * z.lanes); }
 
-  // The sums of all slices.
+  // Floats of the sums of all slices.
   Index shared_floats() const {
     return direction == Direction::backward_weight ? slices * padded(z.sums_floats) : 0;
   }
@@ -91,7 +90,7 @@ struct Plan {
   Index groups, slices;
 };
 
-// What one thread works in.
+// Scratch memory of one thread.
 struct Room {
   float *x, *y, *scratch;
   Room(const Plan& plan, float* memory, int thread)
@@ -106,7 +105,7 @@ std::size_t prepared_bytes(const Conv2dProblem& problem, Direction direction) {
   return static_cast<std::size_t>(padded(Plan(problem, direction).z.weight_floats)) * sizeof(float);
 }
 
-// In the order of the tiles that will read them (batch_lanes.h).
+// Packs w in the order in which the tiles read it (batch_lanes.h).
 void prepare_weights(const Conv2dPrepareArgs& args) {
   const Plan plan(args.problem, args.direction);
   const LanesKernels& kernels = lanes_kernels.get();
@@ -218,9 +217,9 @@ Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
   const auto taps = static_cast<double>(problem.c * problem.r * problem.s);
   const double flops = images * 2 * static_cast<double>(plan.z.weight_floats) *
                        static_cast<double>(problem.p() * problem.q());
-  // A tile of few taps waits for its stores; weights beyond the L2 cache are read for every tile; a
-  // vector of several pixels has a rest in each row and wastes products at the borders of dx; sums
-  // of dw are cleared and added up. All fit measurements.
+  // A tile of few taps waits for its stores; weights beyond L2 are read for every tile. A vector of
+  // several pixels has a rest in each row and wastes products at the borders of dx. Sums of dw are
+  // cleared and reduced. All constants are fitted to measurements.
   const Index row =
       (direction == Direction::backward_data ? problem.w : problem.q()) * plan.z.lanes;
   double share =
@@ -234,7 +233,7 @@ Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
   const bool in_cache = plan.z.x_floats + plan.z.y_floats <= kCacheFloats;
   const double copies = (in_cache ? kCopyFlops : kFarCopyFlops) * images *
                         static_cast<double>(plan.x_size() + plan.y_size());
-  // Packing takes 4 to 7 cycles for a weight, and that is much where a few pixels use it.
+  // Packing takes 4 to 7 cycles for a weight, which matters where few pixels use it.
   const double packing =
       plan.z.weight_floats > kMostWeights && direction != Direction::backward_weight
           ? 6 * static_cast<double>(plan.z.weight_floats)

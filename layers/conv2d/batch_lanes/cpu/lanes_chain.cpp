@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// lanes_chain.cpp: neighbouring convolutions of few channels, with their ReLUs, 2x2 max-pools and
-// the fake quantisers of their inputs, as one operation of a planned step, in the layout that puts
-// samples into the vector lanes.
+// lanes_chain.cpp: consecutive convolutions of few channels, with their ReLUs, 2x2 max-pools and
+// the fake quantisers of their inputs, as one operation of a compiled step, with samples in the
+// vector lanes.
 //
 //   NCHW -> lanes, then for each lane group the whole chain while it is in the cache, -> NCHW
 //
-// The layout is converted at the two ends of the chain only. One parallel loop runs the chain over
+// The layout is converted only at the two ends of the chain. One parallel loop runs the chain over
 // chunks of lane groups; backward, each chunk sums its own gradients of the weights, and a second
-// loop adds the chunks up in order. Chunks depend on the batch alone, so the bits do not depend on
-// the number of threads; they differ from those of other algorithms in the order of the sums.
+// loop adds the chunks up in order. Chunks depend only on the batch, so the bits do not depend on
+// the number of threads. They differ from those of other algorithms in the summation order.
 #include <algorithm>
 #include <cstring>
 #include <string_view>
@@ -21,38 +21,38 @@
 namespace convscope {
 namespace {
 
-// Most chunks: enough for the cores of a machine on which such small nets are trained; each costs a
-// buffer of 16 floats for every weight.
+// Maximum number of chunks: enough for the cores of machines that train such small nets. Each chunk
+// costs a buffer of 16 floats for every weight.
 constexpr std::int64_t kMostChunks = 16;
-// Another algorithm must be estimated this much quicker than the card direct_batch_lanes before a
-// layer leaves the lanes for it: in a chain the conversions and the pooling pass fall away.
+// Another algorithm's estimate must be below this share of the estimate of direct_batch_lanes
+// before a layer leaves the chain, because a chain saves the conversions and the pooling pass.
 constexpr double kClearly = 0.7;
 constexpr const char* kCard = "direct_batch_lanes";
 
-// The name under which the chain says that it ran.
+// The name that is reported when the chain runs.
 constexpr const char* kName = "lanes_chain";
 
 struct Stage {
   Conv2dProblem problem;
   LanesConv conv;
   ValueId x, weight, bias;  // bias: kNoValue when there is none
-  PointwiseOp* before;      // on the input; null: nothing
+  PointwiseOp* before;      // on the input; may be null
   std::string layer;
 };
 
-// The pieces of memory of one stage. x of the first stage is the chain's input in lanes.
+// The buffers of one stage. x of the first stage is the chain's input in lanes.
 struct StageMemory {
   const float* w = nullptr;
   const float* b = nullptr;
   float *packed = nullptr, *packed_backward = nullptr;
-  // [groups] of x_floats and y_floats. v: what comes in, x: what is convolved; x is v where nothing
-  // stands in front of the convolution.
+  // [groups] of x_floats and y_floats. v: the input of the stage, x: the input of the convolution;
+  // they are equal unless an operation precedes the convolution.
   float *v = nullptr, *x = nullptr, *y = nullptr;
   std::uint8_t* winners = nullptr;  // [groups] of winner_bytes
   float* dw = nullptr;
   float* db = nullptr;
   bool accumulate = false;
-  std::int64_t sums_at = 0;  // in a chunk's buffer
+  std::int64_t sums_at = 0;  // offset in a chunk's buffer
   PointwiseOp::Forward before = {};
   PointwiseOp::Backward before_gradient = {};
 };
@@ -90,11 +90,11 @@ class LanesChainOp final : public PlanOp {
 
   void forward(PlanBuilder& builder) override;
   void backward(PlanBuilder& builder) override;
-  // The operations that stages point to.
+  // Keeps the operations that the stages refer to.
   void keep(std::vector<std::unique_ptr<PlanOp>> parts) { parts_ = std::move(parts); }
 
  private:
-  struct Run;  // everything that one of the two calls needs
+  struct Run;  // the arguments of a forward or backward call
   bool wants_dx(const PlanGraph& graph) const { return graph.wants_gradient(stages_.front().x); }
   std::vector<StageMemory> memory(PlanBuilder& builder, bool backward);
   std::vector<LanesConv> convolutions() const {
@@ -117,12 +117,12 @@ class LanesChainOp final : public PlanOp {
   int lanes_;
   std::int64_t groups_, chunks_;
   std::vector<Slot> values_;     // v of each stage, then y of the last
-  std::vector<Slot> quantised_;  // x of each stage that has something in front
+  std::vector<Slot> quantised_;  // x of each stage with an operation before its convolution
   std::vector<Slot> winners_;    // of each stage
   int conversions_ = 0;
 };
 
-// Samples of lane group g, and where it lies.
+// Lane group g: its index, first sample and number of samples.
 struct Group {
   std::int64_t index, first, samples;
 };
@@ -142,14 +142,15 @@ struct LanesChainOp::Run {
   const float* x = nullptr;             // the chain's input, NCHW
   float* y = nullptr;                   // its output, NCHW
   const float* dy = nullptr;
-  float* dx = nullptr;  // null: not wanted
+  float* dx = nullptr;  // null: not needed
   float* sums = nullptr;
   std::int64_t sums_step = 0;  // floats of one chunk
-  double* learned = nullptr;   // [chunks][stages]: gradients of the numbers in front of the stages
+  double* learned = nullptr;   // [chunks][stages]: gradients of the learned numbers before the
+                               // stages
   float* scratch = nullptr;    // for each thread:
   std::int64_t scratch_step = 0, value_floats = 0;
 
-  // body(group) for every group of every chunk, chunks on threads.
+  // Calls body(group) for every group of every chunk; threads share the chunks.
   template <class F>
   void for_each_chunk(F&& body) const {
     parallel_chunks(chunks, [&](std::int64_t chunk, int thread) {
@@ -187,8 +188,8 @@ struct LanesChainOp::Run {
 
   void backward_group(const Group& group, float* chunk_sums, double* chunk_learned,
                       float* own) const {
-    float* gradient = own;                      // of what the stage gives
-    float* previous = gradient + value_floats;  // of what it takes
+    float* gradient = own;                      // of the stage's output
+    float* previous = gradient + value_floats;  // of the stage's input
     float* const kernel_scratch = previous + value_floats;
     const std::int64_t out = stages.back().y_floats / lanes;
     samples_to_lanes(dy + group.first * out, group.samples, out, lanes, gradient);
@@ -340,7 +341,7 @@ void LanesChainOp::backward(PlanBuilder& builder) {
     run.value_floats = std::max({run.value_floats, z.x_floats, z.y_floats});
     kernel_scratch = std::max(kernel_scratch, z.backward_scratch_floats);
   }
-  // Pieces start on cache lines.
+  // Buffers start on cache lines.
   const auto lines = [](std::int64_t count) { return (count + 15) / 16 * 16; };
   run.value_floats = lines(run.value_floats);
   run.scratch_step = 2 * run.value_floats + lines(kernel_scratch);
@@ -361,8 +362,8 @@ void LanesChainOp::backward(PlanBuilder& builder) {
   });
 }
 
-// Milliseconds of one convolution in every direction that the graph needs, as the selection
-// estimates them: {with the chosen algorithms, in lanes}.
+// Milliseconds of one convolution over all directions that the graph needs, as estimated by the
+// selection: {with the chosen algorithms, in lanes}.
 struct Estimate {
   double chosen_ms = 0, lanes_ms = 0;
 };
@@ -371,10 +372,10 @@ Estimate estimate(const PlanGraph& graph, const Conv2dOp& op) {
   Estimate out;
   for (const Direction direction : kDirections) {
     if (direction != Direction::forward && !graph.training()) continue;
-    if (op.choice(direction).algorithm == nullptr) continue;  // nobody asks for it
+    if (op.choice(direction).algorithm == nullptr) continue;  // not needed
     out.chosen_ms += op.chosen_ms(direction);
     Cost in_lanes = card.cost(op.problem(), direction);
-    in_lanes.bytes = op.problem().nominal_bytes();  // no conversion in front and behind
+    in_lanes.bytes = op.problem().nominal_bytes();  // no conversion before and after
     out.lanes_ms += estimated_ms(in_lanes, DeviceType::cpu, op.problem().dtype);
   }
   return out;
@@ -397,8 +398,8 @@ void form_chains(PlanGraph& graph) {
   auto& ops = graph.ops();
   for (std::size_t i = 0; i < ops.size();) {
     const std::vector<ChainLink> links = chain_from(graph, ops[i].get(), rules, ops.size());
-    // A chain pays by what stays in the lanes between its operations. One convolution alone gains
-    // nothing: it runs in the lanes when that was the selection's choice.
+    // A chain gains because the data stay in the lanes between its operations. A single convolution
+    // gains nothing: it runs in the lanes only when the selection chose that.
     const bool alone = links.size() == 1 && !links.front().pools;
     if (links.empty() || (alone && links.front().conv->choice(Direction::forward).algorithm->name !=
                                        std::string_view(kCard))) {

@@ -1,43 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0
 // block_sparse_cpu.cpp: convolution with block-sparse weights: a tile of pixels stays in registers
-// and walks along a list of the weights that are there.
+// while it reads a list of the kept weights.
 //
 // Formula    y[n,k,p,q] = b[k] + sum over the (c,r,s) that a block of row k holds of w[k,c,r,s]
 //            x[n, g C/G + c, p stride_h - pad_top + r dilation_h, q stride_w - pad_left +
 //            s dilation_w], or 0
 // Textbook   for n, blocks of 16 kernels, p, q: y[n,k..k+15,p,q] = b[k..k+15]
 //              for (c,r,s) in list[block]: y[n,k..k+15,p,q] += w[k..k+15,c,r,s] * x[n,c,..]
-// Plan       images lie in blocks of 16 channels, so 16 weights that share one (c,r,s), an entry,
-//            are one vector of AVX-512. The prepared weights are lists of entries in the order in
-//            which they are read: an offset of int32 and 16 values each.
-//            forward: a tile of 28 pixels (of up to four rows, where images are narrow) is held in
+// Plan       images are NCHW16c, so 16 weights that share one (c,r,s), an entry, are one vector of
+//            AVX-512. The prepared weights are lists of entries in the order in which they are
+//            read: an offset of int32 and 16 values each.
+//            forward: a tile of 28 pixels (of up to four rows, where images are narrow) stays in
 //            registers; each entry costs a load and 28 FMAs with a broadcast pixel. x is cut into
-//            chunks of channels whose part of a tile stays in L1 while all blocks of output
-//            channels meet it. backward_data: the list of one channel of dx; an entry's 16 weights
-//            meet the 16 channels of dy, and the lanes of 16 channels are added up together.
+//            chunks of channels whose part of a tile stays in L1 over all blocks of output
+//            channels.
+//            backward_data: the list of one channel of dx; an entry's 16 weights are multiplied by
+//            16 channels of dy, and the lanes of 16 channels are added up together.
 //            backward_weight: see block_sparse_weights.cpp.
-//            Taps that a pixel finds outside the image are left out, not multiplied by 0; taps of
-//            one s stand together in the list, so that a tile at a border has few loops.
-//            Threads take (images, rows, blocks of output channels).
-//            Images of layout nchw are copied into blocks before, and out of them afterwards. x of
-//            a first layer (blocked_y) is read where its planes lie. Images of one pixel, as a
-//            linear layer has them, are copied side by side: they are the pixels of a row.
-// Shapes     x [N,C/16,H,W,16] (blocked_y: [N,C,H,W]), w blocks [blocks,rows,columns], b [K],
-//            y [N,K/16,P,Q,16], f32, any alignment; sums in f32
+//            Taps outside the image are skipped, not multiplied by 0; taps of one s are neighbours
+//            in the list, so that a tile at a border has few loops. Threads take (images, rows,
+//            blocks of output channels).
+//            NCHW images are copied to NCHW16c before, and back afterwards. The planes of x of a
+//            first layer (blocked_y) are read directly. Images of one pixel, as in a linear layer,
+//            are copied into one row of pixels.
+// Shapes     x [N,C/16,H,W,16] (blocked_y: [N,C,H,W]), w blocks [blocks,rows,columns], b [K], y
+//            [N,K/16,P,Q,16], f32, any alignment; f32 accumulators
 // Supports   f32 with block-sparse weights; every shape of blocks, stride, dilation and padding;
 //            one group, or groups of whole blocks of 16 channels; kernels up to 1024 taps; images
-//            of fewer than 2^31 numbers; layout blocked_y forward alone
+//            of fewer than 2^31 elements; layout blocked_y only in forward
 // Cost       FLOPs = 2 N K P Q times the entries of a block of output channels; bytes = the three
-//            tensors; workspace = the images again where they are copied, the lists, and their sums
-//            in backward_weight; compute-bound above some 10 % of the weights
+//            tensors; workspace = copies of images where needed, the lists, and in backward_weight
+//            the sums; compute-bound above some 10 % of the weights
 // Numerics   one rounding per FMA, in the order of (chunk, s, r, c); chains of kSumChain entries.
 //            Same bits on each run and for any number of threads; exact on integers below 2^24
 // Backward   dx assigned; dw assigned or added to, only that of the stored blocks
 // Choices    a chunk of x takes 5/8 of L1: the entries and y stream through the rest
 //            160 entries at most between two additions to y: framework/simd/sum_chain.h
 // Source     E. Elsen, M. Dukhan, T. Gale, K. Simonyan: Fast Sparse ConvNets, CVPR 2020, arXiv
-//            1911.09723; there 1x1 kernels, forward, pixels in the lanes; here channels
-// Read next  block_sparse_lesson_cpu.cpp, the lists alone; block_sparse_simd.cpp, the tiles
+//            1911.09723; 1x1 kernels, forward, pixels in the lanes there; channels in the lanes
+//            here
+// Read next  block_sparse_lesson_cpu.cpp, only the lists; block_sparse_simd.cpp, the tiles
 #include <array>
 #include <cmath>
 
@@ -55,7 +57,7 @@ namespace {
 
 using namespace block_sparse;
 
-// Where a problem's images lie, and which are copied into blocks for the time of a call.
+// The layouts of a problem's images, and which of them a call copies to NCHW16c.
 struct Places {
   explicit Places(const Conv2dProblem& z)
       : computed(side_by_side(z)),
@@ -145,7 +147,7 @@ class Convolution {
     Index block, block_end;  // of output channels
     bool asks_ahead;         // x is not in the caches yet
   };
-  // Where taps find the pixels of a line inside the image.
+  // Where taps read the pixels of a line inside the image.
   struct Taps {
     std::array<Index, kMostTaps> row, first, end;  // of r: row shift; of s: pixels
     int columns = 0;
@@ -155,7 +157,7 @@ class Convolution {
     const Index h = row * pass_.row_step + shift;
     return h >= 0 && h < pass_.in_h;
   }
-  // The same taps find both rows inside.
+  // Returns whether the same taps are inside the image for both rows.
   bool rows_agree(Index a, Index b, Index row_part) const {
     if (a == b) return true;
     for (Index r = 0; r < z_.r; ++r) {
@@ -166,7 +168,7 @@ class Convolution {
     return true;
   }
 
-  // All tiles of one residue of rows and columns.
+  // Computes all tiles of one residue of rows and columns.
   void run_part(const Job& job, Index row_part, Index part) const {
     const Index count = pass_.out_w > part ? ceil_div(pass_.out_w - part, pass_.column_parts) : 0;
     const Index rows = ceil_div(pass_.out_h - row_part, pass_.row_parts);
@@ -220,7 +222,8 @@ class Convolution {
     pass_.forward ? sum(job, tile, out) : dot(job, tile, out);
   }
 
-  // Taps that stand together and find the same pixels inside are one run.
+  // Joins neighbouring taps that have the same pixels inside the image to runs; returns their
+  // number.
   int list_runs(Index row, const Place& at, const SparseTile& tile,
                 std::array<SparseRun, kMostTaps>& runs) const {
     int found = 0;
@@ -249,8 +252,8 @@ class Convolution {
     return found;
   }
 
-  // Calls visit(part) for entries [begin, end) of a list that begins at `first` and ends at `last`,
-  // in chains; an empty list has one empty part.
+  // Calls visit(part) for entries [begin, end) of a list from `first` to `last`, in chains; an
+  // empty list has one empty part.
   template <class Visit>
   void for_each_chain(const std::int32_t* segment, Index begin, Index end, Index first, Index last,
                       const Visit& visit) const {
@@ -269,9 +272,9 @@ class Convolution {
     }
   }
 
-  // Asks the second cache for planes [begin, end) of what the next tile reads first: of a flat
-  // image its pixels, else the rows of `in` that the same pixels one row further down see anew.
-  // Nothing else sees them coming, because planes lie apart.
+  // Prefetches what the next tile reads first into L2, for planes [begin, end): the pixels of a
+  // flat image, else the new rows of `in` for the same pixels one row further down. The hardware
+  // does not prefetch them, because the planes are far apart.
   void ask_ahead(const Job& job, const SparseTile& tile, Index begin, Index end) const {
     const Index rows = pass_.flat ? 1 : std::min(z_.r, pass_.row_step);
     const Index width =
@@ -323,7 +326,7 @@ class Convolution {
     }
   }
 
-  // Channels [c, c + channels) of dx.
+  // Computes channels [c, c + channels) of dx.
   void dot_block(const SparseTile& tile, Index c, Index channels, float* sums) const {
     const Index taps = pass_.counts.taps;
     const std::int32_t* const segment = index_.segment + c * taps;
@@ -360,7 +363,7 @@ class Convolution {
       }
       const Index channels = std::min(kChannelBlock, z_.c - block * kChannelBlock);
       dot_block(tile, block * kChannelBlock, channels, sums.data());
-      // Lanes behind the last channel.
+      // Clears the lanes after the last channel.
       std::fill_n(sums.data() + channels * of_channel, (kChannelBlock - channels) * of_channel,
                   0.0f);
       for (Index i = 0; i < tile.rows; ++i) {
@@ -376,7 +379,7 @@ class Convolution {
   const Pass& pass_;
   const Conv2dProblem& z_;
   const BlockSparseKernels kernels_;
-  // Entries of a chain: a lane of backward_data adds 16 / lanes products of each.
+  // Entries of a chain; a lane of backward_data adds 16 / lanes products of each entry.
   const Index chain_;
   const Index16 index_;
   const float* const in_;
@@ -398,7 +401,7 @@ void forward(const Conv2dForwardArgs& args) {
     to_blocks(places.x, x, x_blocks);
     x = x_blocks;
   }
-  // What stands behind the sums lies where y lies, not where its copy does.
+  // The residual has the layout of y, not of its copy, so it is added after the copy.
   const bool later = places.copies_y && args.epilogue.residual != nullptr;
   Convolution convolution(pass, x, args.prepared, y_blocks);
   convolution.set_epilogue(static_cast<const float*>(args.b), later ? Epilogue{} : args.epilogue);
@@ -472,7 +475,7 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
   return {};
 }
 
-// Entries that blocks of the format fill when they lie at random places.
+// Returns the number of entries when blocks of the format are at random positions.
 double expected_entries(const Conv2dProblem& z, const EntryCounts& counts) {
   const double all = static_cast<double>(counts.k_blocks * counts.columns);
   const double kept = static_cast<double>(z.weight_format.stored_elements()) /
@@ -481,9 +484,9 @@ double expected_entries(const Conv2dProblem& z, const EntryCounts& counts) {
   return all * (1 - std::pow(1 - std::min(1.0, kept), 16 / rows));
 }
 
-// Cycles that are spent beside the FMAs, as they were measured. forward: a call for each tile,
-// chunk and block of output channels. backward_data: one for each tile and channel, and the sums of
-// lanes. backward_weight: one for each strip and 16 entries of a tap, and x from the second cache.
+// Cycles in addition to the FMAs, measured. A forward pass has one call for each tile, chunk and
+// block of output channels. A pass over dx has one for each tile and channel, and adds up lanes. A
+// pass over dw has one for each strip and 16 entries of a tap, and reads x from L2.
 double cycles_beside(const Conv2dProblem& z, const Pass& pass, Direction direction,
                      double entries) {
   const auto pixels = static_cast<double>(z.n * z.p() * z.q());
@@ -503,8 +506,8 @@ double cycles_beside(const Conv2dProblem& z, const Pass& pass, Direction directi
   return lists * (150 * strips * std::ceil(of_list / 16) + 1.3 * pixels * lines);
 }
 
-// The part of the taps whose border cuts more than one column off a tile: its pixels are skipped by
-// comparison.
+// The share of taps whose border cuts off more than one column of a tile; their pixels are skipped
+// by comparison.
 double skipping_share(const Pass& pass) {
   if (pass.flat) return 0;
   const Conv2dProblem& z = pass.z;
@@ -531,9 +534,9 @@ Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
   const double share = of_products / (1 + 2 * slowly);
   double bytes = problem.nominal_bytes();
   bytes += 8 * static_cast<double>(places.floats());
-  // The lists: a look at each place of the matrix, and an entry with its 16 weights, which comes
-  // from far away. Those of dx are in the order of channels, so that more of them do; dw makes its
-  // own.
+  // The lists: a test of each position of the matrix, and a copy of the 16 weights of each entry,
+  // which are far away in memory. The lists of dx are ordered by channel, so more weights are far
+  // away; dw makes its own lists.
   const double farther = direction == Direction::backward_data ? 1.6 : 1;
   const double lists =
       farther *

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// block_sparse_images.h: copies of images into blocks of 16 channels and back, for problems whose
-// images lie as planes, or have one pixel.
+// block_sparse_images.h: copies of images to NCHW16c and back, for NCHW problems and for images of
+// one pixel.
 #pragma once
 
 #include <algorithm>
@@ -15,21 +15,21 @@ namespace convscope::block_sparse {
 
 using Index = std::int64_t;
 
-struct Images {  // [n,c,plane], or with `row` n plane images of one pixel, so many floats apart
+struct Images {  // [n,c,plane], or with `row` n plane images of one pixel, `row` floats apart
   Index n, c, plane;
   Index row = 0;
   Index blocks() const { return ceil_div(c, kChannelBlock); }
-  // Of the copy in blocks.
+  // Returns the size of the copy in NCHW16c.
   Index floats() const { return piece_floats(n * blocks() * plane * kChannelBlock); }
 };
 
-// Images of one pixel under kernels of one tap, as a linear layer has them: side by side they are
-// the pixels of a row, so that a tile has many of them.
+// Returns whether images and kernels have one pixel, as in a linear layer. They become the pixels
+// of one row, so that a tile has many of them.
 inline bool has_one_pixel(const Conv2dProblem& z) {
   return z.n > 1 && z.h * z.w * z.r * z.s == 1 && z.p() * z.q() == 1 &&
          z.layout != ActivationLayout::blocked_y;
 }
-// What is computed in their place. A row is no longer than a chain of sums.
+// Returns the problem that is computed instead. A row is not longer than a chain of sums.
 inline Conv2dProblem side_by_side(const Conv2dProblem& z) {
   Conv2dProblem out = z;
   if (!has_one_pixel(z)) return out;
@@ -40,7 +40,7 @@ inline Conv2dProblem side_by_side(const Conv2dProblem& z) {
   return out;
 }
 
-// `lanes` of the 16 floats of a block; the usual number as vectors, not as a call.
+// Copies `lanes` of the 16 floats of a block; the usual number as vectors, without a call.
 inline void copy_lanes(const float* from, Index lanes, float* to) {
   if (lanes == kChannelBlock) {
     std::copy_n(from, kChannelBlock, to);
@@ -79,7 +79,7 @@ inline void to_blocks(const Images& images, const float* from, float* blocks) {
   });
 }
 
-// Lanes behind the last channel are written where rows hold them.
+// Copies NCHW16c back; lanes after the last channel are written where rows contain them.
 inline void from_blocks(const Images& images, const float* blocks, float* to) {
   const BlockCopyKernels& kernels = block_copy_kernels.get();
   for_each_block(images, [&](Index n, Index block, Index channels) {

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// block_sparse_index.h: puts block-sparse weights into the order in which a kernel walks through
-// them.
+// block_sparse_index.h: sorts block-sparse weights into the order in which a kernel reads them.
 //
-// Whatever the shape of the blocks, the result are entries of 16 output channels. Blocks of fewer
-// rows leave zeros in them: at density d, blocks of B rows fill entries of density
-// 1 - (1 - d)^(16 / B).
+// Blocks of all shapes become entries of 16 output channels. Blocks of fewer rows leave zeros in
+// them: at density d, blocks of B rows fill the share 1 - (1 - d)^(16 / B) of all entries.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +11,7 @@
 
 namespace convscope::block_sparse {
 
-// Where the parts of an index lie in one block of memory.
+// The arrays of an index in one buffer.
 struct Index16 {
   std::int32_t* segment = nullptr;  // [segments + 1] where the entries of each segment begin
   std::int32_t* offset = nullptr;   // [most + 1]
@@ -22,12 +20,12 @@ struct Index16 {
 std::size_t index_bytes(const EntryCounts& counts, Index segments);
 Index16 index_at(const EntryCounts& counts, Index segments, void* memory);
 
-// Forward and backward_data. Scratch: `index_scratch` bytes.
+// Makes the index of forward or backward_data. Scratch: `index_scratch` bytes.
 std::size_t index_scratch(const Pass& pass);
 void make_index(const Pass& pass, const BlockSparseView& w, const Index16& out, void* scratch);
 
-// Of backward_weight: places[k block, columns] are the entries of the matrix' columns, -1: none.
-// Entries are those of a forward pass with one chunk; they have no values.
+// Makes the index of backward_weight: places[k block, columns] are the entries of the matrix'
+// columns, -1: none. Entries are those of a forward pass with one chunk, without values.
 void make_places(const Pass& pass, const BlockSparseView& w, const Index16& out,
                  std::int32_t* places, void* scratch);
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// block_sparse_plan.h: how a convolution with block-sparse weights is cut into tiles, parts of its
-// sums and chunks for the threads; numbers only.
+// block_sparse_plan.h: the tiling of a convolution with block-sparse weights: tiles, parts of the
+// reduction and chunks for threads; numbers only.
 //
 // An entry is the 16 weights of a block of output channels for one (c,r,s); weights that no block
-// holds are 0 in it. A tap is one (r,s). Taps are counted s R + r, so that those that miss the same
-// columns stand together.
+// contains are 0 in it. A tap is one (r,s). Taps are numbered s R + r, so that taps that miss the
+// same columns are neighbours.
 #pragma once
 
 #include <algorithm>
@@ -20,10 +20,10 @@ namespace convscope::block_sparse {
 using Index = std::int64_t;
 
 inline constexpr Index kMostTaps = 1024;    // of a kernel
-inline constexpr double kChunkFlops = 1e6;  // a chunk of fewer costs more than it gives
-inline constexpr Index kMostImages = 16;    // whose rows take turns
+inline constexpr double kChunkFlops = 1e6;  // a smaller chunk costs more than it gains
+inline constexpr Index kMostImages = 16;    // whose rows are processed alternately
 
-// How many blocks of 16 output channels a block of the weights can touch.
+// Returns how many blocks of 16 output channels a block of the weights can overlap.
 inline Index blocks_touched(Index block_rows) {
   if (block_rows % kChannelBlock == 0) return block_rows / kChannelBlock;
   if (kChannelBlock % block_rows == 0) return 1;
@@ -40,14 +40,14 @@ struct EntryCounts {
                           blocks_touched(z.weight_format.block_rows),
                       k_blocks * columns)) {}
 
-  Index k_blocks;  // of 16 output channels; none lies in two groups
+  Index k_blocks;  // of 16 output channels; each is inside one group
   Index columns;   // of the matrix of weights
   Index taps;
-  Index most;  // entries at most; so many when blocks have a multiple of 16 rows
+  Index most;  // upper bound of entries; exact when blocks have a multiple of 16 rows
 };
 
-// forward: in = x, out = y. backward_data: in = dy, out = dx; rows and columns of dx fall into
-// parts, the residues modulo the stride: those of one part read neighbours in dy.
+// forward: in = x, out = y. backward_data: in = dy, out = dx; rows and columns of dx are split into
+// parts, the residues modulo the stride. Pixels of one part read neighbours in dy.
 struct Pass {
   Pass(const Conv2dProblem& problem, Direction direction)
       : z(problem),
@@ -66,7 +66,7 @@ struct Pass {
         column_step(forward ? z.stride_w : 1),
         row_parts(forward ? 1 : z.stride_h),
         column_parts(forward ? 1 : z.stride_w) {
-    if (flat) {  // pixels have no rows
+    if (flat) {  // pixels are not arranged in rows
       in_w = out_w = in_h * in_w;
       in_h = out_h = 1;
     }
@@ -74,7 +74,7 @@ struct Pass {
     in_pixel = in_planes ? 1 : kChannelBlock;
     pixels = forward ? kernels.pixels : kernels.dot_pixels;
     line = ceil_div(out_w, column_parts);
-    // Tiles of several rows fill the registers where lines do not.
+    // Tiles of several rows fill the registers where lines are short.
     double best = 0;
     for (const Index rows : {1, 2, 3, 4, 7}) {
       if (rows > pixels || (rows > 1 && forward && column_step > 2)) break;
@@ -89,15 +89,14 @@ struct Pass {
 
   Index in_plane() const { return in_h * in_w * in_pixel; }  // of one block of channels, or of one
   Index in_image() const { return (in_planes ? z.c : in_blocks) * in_plane(); }
-  // Where a channel of `in` begins.
+  // Returns where a channel of `in` begins.
   Index channel_at(Index channel) const {
     return in_planes ? channel * in_plane()
                      : channel / kChannelBlock * in_plane() + channel % kChannelBlock;
   }
   Index out_plane() const { return out_h * out_w * kChannelBlock; }
 
-  // A row of a part reads the row of `in` that is so much further than its own number times
-  // row_step; the part that has the tap at all.
+  // Returns the shift of tap row r: row i of a part that has it reads row i row_step + shift.
   Index row_shift(Index r) const {
     return forward ? r * z.dilation_h - z.pad_top
                    : (row_part(r) + z.pad_top - r * z.dilation_h) / z.stride_h;
@@ -112,20 +111,21 @@ struct Pass {
   Index column_part(Index s) const {
     return forward ? 0 : residue(s * z.dilation_w - z.pad_left, z.stride_w);
   }
-  // Of a tap, in floats of `in`.
+  // Returns the shift of a tap, in floats of `in`.
   Index shift(Index tap) const {
     return (row_shift(tap % z.r) * in_w + column_shift(tap / z.r)) * in_pixel;
   }
 
-  // Columns of a tile; those of a line have nearly the same.
+  // Returns the columns of a tile; all tiles of a line have nearly the same number.
   Index widest_tile() const { return ceil_div(line, ceil_div(line, pixels / tile_rows)); }
 
-  // Forward, the channels of x are cut into chunks: what a tile reads of one stays in L1 while all
-  // blocks of output channels meet it.
+  // Returns the chunk of a channel: forward, what a tile reads of a chunk stays in L1 over all
+  // blocks of output channels.
   Index chunk_of(Index channel) const {
     return channel / kChannelBlock / chunk_blocks;
   }  // of a group
-  // Segments of the index: [k blocks, chunks, taps] forward, [C, taps] in backward_data.
+  // Returns the segments of the index: [k blocks, chunks, taps] forward, [C, taps] in
+  // backward_data.
   Index segments() const {
     return forward ? counts.k_blocks * chunks * counts.taps : z.c * counts.taps;
   }
@@ -133,7 +133,7 @@ struct Pass {
   const Conv2dProblem& z;
   EntryCounts counts;
   bool forward;
-  bool in_planes;  // `in` is [N,C,H,W]; else it lies in blocks
+  bool in_planes;  // `in` is [N,C,H,W]; else NCHW16c
   bool flat;
   Index in_h, in_w, out_h, out_w;
   Index in_blocks, out_blocks;     // of an image
@@ -142,10 +142,10 @@ struct Pass {
   Index row_parts, column_parts;
   Index pixels = 0, line = 0, tile_rows = 1;
   Index chunk_blocks = 1, chunks = 1;
-  // Of a job of a thread.
+  // The job of a thread.
   Index images_at_once = 1, image_jobs = 1, rows_at_once = 1, row_jobs = 1, splits = 1;
   Index group_blocks = 1, in_group_blocks = 1;  // blocks of channels of a group: of out, of in
-  Index blocks_at_once = 1;                     // whose entries stay in the second cache
+  Index blocks_at_once = 1;                     // whose entries stay in L2
 
  private:
   static Index residue(Index a, Index b) { return a - floor_div(a, b) * b; }
@@ -168,7 +168,7 @@ struct Pass {
     }
     const Index entry = 17 * counts.most / std::max<Index>(1, z.groups * group_blocks);
     blocks_at_once = std::clamp<Index>(l2 / 4 / std::max<Index>(1, entry), 1, group_blocks);
-    // Rows of several images take turns: they find the same taps inside.
+    // Rows of several images are processed alternately: the same taps are inside the image.
     const Index rows = ceil_div(out_h, row_parts);
     const Index of_row = depth * kChannelBlock * in_w * std::min(z.r, in_h);
     const Index fit = std::max<Index>(1, l2 / 4 / of_row);

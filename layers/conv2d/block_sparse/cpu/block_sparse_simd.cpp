@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // block_sparse_simd.cpp: register tiles of convolution with block-sparse weights. An entry's 16
-// weights are loaded once and meet all pixels of the tile.
+// weights are loaded once for all pixels of the tile.
 //
 // Plan       forward       sums[pixel][16 output channels] += broadcast(x[pixel, c]) * weights
 //            backward_data sums[pixel][16 products] += dy[pixel, 16 output channels] * weights: the
 //                          lanes are added up at the end, those of 16 channels c together
-// Choices    AVX-512: 28 pixels = 28 sums + the weights of 32 registers; the pixel is an operand in
-//            memory of the FMA. The weights of the next entry are loaded meanwhile. AVX2,
-//            forward: 6 pixels x 2 vectors + 2 + 1 of 16 registers; backward_data: 12 + 2.
-//            A tap that only misses the first or the last column of all rows has a loop of its own,
-//            as 3x3 kernels need it; other borders skip pixels by comparison.
-// GCC 12 keeps an array that an ordinary loop indexes on the stack: every loop over sums has an
-// unroll pragma.
+// Choices    AVX-512: 28 accumulators and the weights in 32 registers; the pixel is a memory
+//            operand of the FMA. The weights of the next entry are loaded early. AVX2, forward: 6
+//            pixels x 2 vectors + 2 + 1 of 16 registers; backward_data: 12 + 2. A tap that only
+//            misses the first or the last column of all rows has a separate loop, for 3x3 kernels;
+//            at other borders pixels are skipped by comparison.
+// GCC 12 keeps an array on the stack when an ordinary loop indexes it: every loop over accumulators
+// has an unroll pragma.
 // Read next  block_sparse_tiles.h; block_sparse_cpu.cpp, which uses it
 #include "framework/simd/simd.h"
 #include "layers/conv2d/block_sparse/cpu/block_sparse_tiles.h"
@@ -31,13 +31,13 @@ constexpr int kPixels = 6, kDotPixels = 12;
 constexpr int kPixels = 1, kDotPixels = 4;
 #endif
 
-// A second set of weights has room beside the sums.
+// Enough registers for a second set of weights.
 constexpr bool kAhead = kRegisters >= 32;
 
 constexpr std::uint32_t bits(int count) {
   return static_cast<std::uint32_t>((std::uint64_t{1} << count) - 1);
 }
-// All pixels of a tile but those in the columns outside [first, end).
+// Returns all pixels of a tile in the columns [first, end).
 template <int Rows, int Columns>
 constexpr std::uint32_t pixels_in(int first, int end) {
   std::uint32_t all = 0;
@@ -68,7 +68,7 @@ struct ChannelSums {  // lanes: output channels
   }
 };
 template <int Rows, int Columns>
-struct LaneProducts {  // lanes: the channels that are summed over
+struct LaneProducts {  // lanes: the channels of the reduction
   static constexpr int kRows = Rows, kColumns = Columns;
   Vec at[Rows][Columns];
 
@@ -91,7 +91,7 @@ struct Entries {
   Index begin, end;
 };
 
-// Pixels in columns [First, End) of all rows; Step: floats from pixel to pixel.
+// Adds entries for the pixels in columns [First, End) of all rows; Step: floats between pixels.
 template <int First, int End, int Step, class Sums>
 CONVSCOPE_INLINE void add_entries(const SparseTile& tile, const SparsePart& part,
                                   const Entries& entries, Sums& sums) {
@@ -104,7 +104,7 @@ CONVSCOPE_INLINE void add_entries(const SparseTile& tile, const SparsePart& part
   for (Index left = entries.end - entries.begin; left > 0; --left) {
     ++at;
     value += kBlock;
-    // The FMAs of this entry need not wait for its weights: they were loaded one entry ago.
+    // The weights of this entry were loaded one entry ago, so its FMAs need not wait.
     const Index ahead = *at;
 #pragma GCC unroll 16
     for (int v = 0; v < (kAhead ? kVectors : 0); ++v) next[v] = load(value + v * kLanes);
@@ -122,7 +122,7 @@ CONVSCOPE_INLINE void add_entries(const SparseTile& tile, const SparsePart& part
   }
 }
 
-// Those whose bit is set.
+// Adds entries for the pixels whose bit is set.
 template <int Step, class Sums>
 CONVSCOPE_INLINE void add_some(const SparseTile& tile, const SparsePart& part,
                                const Entries& entries, std::uint32_t pixels, Sums& sums) {
@@ -166,7 +166,7 @@ CONVSCOPE_INLINE void add_taps(const SparseTile& tile, const SparsePart& part, S
 
 template <int Rows, int Columns, int Step>
 void sum_tile(const SparseTile& tile, const SparsePart& part, const SparseEpilogue& epilogue) {
-  if (part.first) {  // the lines that are stored to come while the sums are made
+  if (part.first) {  // fetches the lines that are stored to while the products run
     for (int i = 0; i < Rows; ++i) {
       for (int j = 0; j < Columns; ++j) __builtin_prefetch(tile.out[i] + j * kBlock, 1);
     }
@@ -217,7 +217,7 @@ CONVSCOPE_INLINE void dot_list(const SparseTile& tile, const SparsePart& part, f
 
 template <int Rows, int Columns>
 void dot_tile(const SparseTile& tile, const SparsePart& part, int channels, int taps, float* to) {
-  if (channels == 0) return dot_list<Rows, Columns>(tile, part, to);  // a part of one
+  if (channels == 0) return dot_list<Rows, Columns>(tile, part, to);  // a part of one channel
   SparsePart list = part;
   list.first = true;
   for (int c = 0; c < channels; ++c, to += kDotPixels * kLanes, list.segment += taps) {
@@ -227,11 +227,11 @@ void dot_tile(const SparseTile& tile, const SparsePart& part, int channels, int 
   }
 }
 
-// ---- 16 sums of lanes at once ------------------------------------------------------------------
+// ---- reduces the lanes of 16 channels ----------------------------------------------------------
 
 #if defined(CONVSCOPE_ISA_IS_AVX512)
 
-// Of a, b, c and d: in each quarter of the result the sums of that quarter's four lanes.
+// Returns in each quarter the sums of that quarter's four lanes of a, b, c and d.
 CONVSCOPE_INLINE __m512 quarters(__m512 a, __m512 b, __m512 c, __m512 d) {
   const __m512 ab = _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
   const __m512 cd = _mm512_add_ps(_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
@@ -242,7 +242,7 @@ CONVSCOPE_INLINE __m512 quarters(__m512 a, __m512 b, __m512 c, __m512 d) {
 CONVSCOPE_INLINE __m512 halves(__m512 a, __m512 b) {
   return _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
 }
-// out[c] = the sum of the lanes of sums[c step].
+// Computes out[c] = the sum of the lanes of sums[c step].
 CONVSCOPE_INLINE void fold_pixel(const float* sums, Index step, float* out) {
   const auto four = [&](int c) __attribute__((always_inline)) {
     return quarters(load(sums + c * step).v, load(sums + (c + 1) * step).v,

@@ -2,14 +2,14 @@
 // block_sparse_weights.cpp: backward_weight of convolution with block-sparse weights.
 //
 // Plan       dw of an entry is the sum over pixels of 16 channels of dy, a vector, times one number
-//            of x. A strip of rows of an image stays in the caches while all entries pass: up to 16
-//            entries of one tap at once (shared/blocked_weight_tiles_simd.cpp), each with a vector
-//            of sums in registers over the pixels that find the tap inside. A thread has a range of
-//            the entries and goes through all images. When all is summed, the stored blocks take
-//            what belongs to them.
-// Numerics   chains of kSumChain pixels are added to an entry's sums; after kSumChain of them these
+//            of x. A strip of rows of an image stays in the caches over all entries: up to 16
+//            entries of one tap at once (shared/blocked_weight_tiles_simd.cpp), each with an
+//            accumulator vector over the pixels whose tap is inside. A thread has a range of the
+//            entries and goes through all images. At the end the sums are copied to the stored
+//            blocks.
+// Numerics   chains of kSumChain pixels are added to an entry's sums; after kSumChain chains these
 //            are added to its total (framework/simd/sum_chain.h).
-// Read next  block_sparse_cpu.cpp; blocked_weights.cpp, the same with all weights
+// Read next  block_sparse_cpu.cpp; blocked_weights.cpp, the dense algorithm
 #include "layers/conv2d/block_sparse/cpu/block_sparse_weights.h"
 
 #include <array>
@@ -26,7 +26,7 @@ constexpr Index kEntriesAtOnce = 16;  // of a tile
 
 Pass pass_of(const Conv2dProblem& z) {
   Pass pass(z, Direction::forward);
-  pass.chunk_blocks = z.c;  // entries of a tap stand together
+  pass.chunk_blocks = z.c;  // entries of a tap are neighbours
   pass.chunks = 1;
   pass.flat = false;
   pass.in_h = z.h;
@@ -53,7 +53,7 @@ struct Memory {
   float* totals;  // [most, 16]
 };
 
-// Pixels [first, end) of an axis of y find a tap inside x.
+// Pixels [first, end) of an axis of y for which a tap is inside x.
 struct Range {
   Index first, end;
 };
@@ -73,7 +73,7 @@ class Sums {
         dy_(dy),
         sums_(memory.sums),
         totals_(memory.totals) {
-    // A strip is one chain of pixels, and its x fits into the second cache.
+    // A strip is one chain of pixels, and its x fits into L2.
     const auto l2 = static_cast<Index>(cache_sizes().l2 / sizeof(float));
     const Index of_row = z_.c * z_.w * std::min(z_.stride_h, z_.r * z_.dilation_h);
     strip_ = std::clamp<Index>(std::min(kSumChain / z_.q(), l2 / 4 / of_row), 1, z_.p());
@@ -110,7 +110,7 @@ class Sums {
     }
   }
 
-  // Entries [begin, end), which start in `block`.
+  // Adds entries [begin, end), the first of which is in `block`.
   void add_strip(Index n, Index row, Index row_end, Index block, Index begin, Index end) const {
     const Index taps = pass_.counts.taps;
     for (; index_.segment[block * taps] < end; ++block) {
@@ -174,7 +174,7 @@ class Sums {
   Index strip_ = 1, images_ = 1;  // rows; images whose chains are one sum
 };
 
-// The stored blocks of dw.
+// Writes the stored blocks of dw.
 void write(const Pass& pass, const Memory& memory, const Conv2dBackwardWeightArgs& args) {
   const BlockSparseView& w = args.views.w_blocks;
   auto* const dw = static_cast<float*>(args.dw);

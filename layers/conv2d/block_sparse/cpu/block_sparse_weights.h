@@ -10,8 +10,7 @@
 namespace convscope::block_sparse {
 
 std::size_t sums_bytes(const Conv2dProblem& problem);
-// Of the problem that is computed in place of that of the call (side_by_side()); x and dy lie in
-// blocks of 16 channels.
+// Computes dw of the problem `computed` (side_by_side()); x and dy are NCHW16c.
 void sum_weights(const Conv2dBackwardWeightArgs& args, const Conv2dProblem& computed,
                  const float* x, const float* dy, float* workspace);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // block_sparse_cuda.cu: convolution with block-sparse weights on the tensor cores: a warp holds the
-// sums of 16 output channels and walks along the list of the weights that are there.
+// accumulators of 16 output channels and reads the list of their kept weights.
 //
 // Formula    y[n,k,p,q] = b[k] + sum over the (c,r,s) that a block of row k holds of w[k,c,r,s]
 //            x[n, c, p stride_h - pad_top + r dilation_h, q stride_w - pad_left + s dilation_w], or
@@ -9,24 +9,23 @@
 //              for (c,r,s) in list[block]: y[n,k..k+15,p,q] += w[k..k+15,c,r,s] * x[n,c,..]
 // Plan       1 (once, prepare_weights) the list of each 16 output channels
 //              (block_sparse_lists.cuh): an offset in x, a tap, and 16 values for each entry
-//            2 sixteen rows and eight entries are the left factor of one product of the tensor
-//              cores; the right one is eight entries by eight pixels, which the lanes load from x
-//              where they lie. It does not matter how far the entries lie apart, so no zero is
-//              multiplied but those inside the blocks. A warp has one to four tiles of eight
-//              pixels, which share the left factor. A bit of each pixel says which taps find it
-//              inside the image
-//            3 few tiles: the four warps of a block take every fourth chunk of entries each, and
-//              their sums are added in the order of the warps
+//            2 sixteen rows and eight entries are the left operand of a tensor-core instruction;
+//              the right operand is eight entries by eight pixels, which the lanes load directly
+//              from x. The distance of entries does not matter, so only zeros inside the blocks
+//              are multiplied. A warp has one to four tiles of eight pixels, which share the
+//              left operand. A bit mask of each pixel marks the taps inside the image
+//            3 few tiles: each of the four warps of a block takes every fourth chunk of entries,
+//              and their results are added in the order of the warps
 // Shapes     x [N,C,H,W], w blocks [blocks,rows,columns], b [K], y [N,K,P,Q], f32, row-major
 // Supports   f32 (as f32 or tf32) with block-sparse weights; every shape of blocks, stride,
 //            dilation and padding; one group; kernels up to 64 taps; sm_80 and newer
 // Cost       FLOPs = 2 N K P Q times the columns that 16 output channels keep, three times that for
-//            f32 as f32; bytes = the three tensors. Bound by the loads of x from the first cache
-// Numerics   f32: a factor is high + low, two TF32 that keep 21 bits together; low high + high low
-//            in sums of their own, + high high. The tensor cores round sums towards zero, so after
-//            64 entries they start from zero and their sum is added in f32. tf32: the high parts
-//            alone. Same bits on each run; exact on integers up to 2^11, sums below 2^24. An
-//            infinity has the rest NaN and gives NaN
+//            f32 as f32; bytes = the three tensors. Bound by the loads of x from L1
+// Numerics   f32: an operand is high + low, two TF32 with 21 bits together; low high + high low in
+//            separate accumulators, + high high. Tensor cores round sums towards zero, so they
+//            restart from zero after 64 entries and the result is added in f32. tf32: only the high
+//            parts. Same bits on each run; exact on integers up to 2^11, sums below 2^24. The low
+//            part of an infinity is NaN, so infinities yield NaN
 // Backward   dx: block_sparse_data_cuda.cu, assigned; dw of the stored blocks:
 //            block_sparse_weights_cuda.cu, assigned or added to
 // Choices    pixels of a warp and warps that share a list: lowest estimated time
@@ -34,7 +33,7 @@
 //            1911.09723; T. Gale et al., SC 2020, arXiv 2006.10901 (a list for each warp); Z. Chen
 //            et al. 2021: Efficient Tensor Core-Based GPU Kernels for Structured Sparsity, SC 2021,
 //            doi 10.1145/3458817.3476182 (short columns as one side of a tensor-core product)
-// Read next  block_sparse_lesson_cpu.cpp, the lists alone; cpu/block_sparse_cpu.cpp
+// Read next  block_sparse_lesson_cpu.cpp, only the lists; cpu/block_sparse_cpu.cpp
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -83,13 +82,13 @@ struct SparseForward {
   const float* residual = nullptr;
   float* y = nullptr;
   bool relu = false;
-  // Two neighbouring pixels lie in one image, and y off no alignment: one store for both.
+  // Two neighbouring pixels are in one image, and y is aligned: one store for both.
   bool in_pairs = false;
   int lists_count = 0;
   Geometry at;
 };
 
-// What a lane has of a chunk: its two entries, and its part of the left factor.
+// A lane's part of a chunk: its two entries, and its part of the left operand.
 struct Chunk {
   Entry one, other;
   float4 w;
@@ -107,7 +106,7 @@ template <int kTiles, class Taps>
 __device__ inline void load_pixels(const float* x, const Pixel<Taps> (&pixels)[kTiles],
                                    const Chunk& at, float (&out)[kTiles][2]) {
   const Taps bit = bit_of<Taps>(at.one.tap), other_bit = bit_of<Taps>(at.other.tap);
-  // An address for each entry: the pixels add their own to it.
+  // One address for each entry, to which the pixels add their offsets.
   const float* const x0 = address_at(x, at.one.offset);
   const float* const x1 = address_at(x, at.other.offset);
 #pragma unroll
@@ -117,8 +116,8 @@ __device__ inline void load_pixels(const float* x, const Pixel<Taps> (&pixels)[k
   }
 }
 
-// Sums of 16 rows and 8 kTiles pixels along the chunks first, first + step, ... in front of end.
-// The loads run ahead of the products: pixels by one chunk, entries and weights by two.
+// Accumulates 16 rows and 8 kTiles pixels over the chunks first, first + step, ... before end.
+// Loads run ahead of the products: pixels by one chunk, entries and weights by two.
 template <int kTiles, bool kTf32, class Taps>
 __device__ inline void walk_list(const SparseForward& z, const Pixel<Taps> (&pixels)[kTiles],
                                  int first, int end, int step, float (&total)[kTiles][4]) {
@@ -150,7 +149,7 @@ __device__ inline void walk_list(const SparseForward& z, const Pixel<Taps> (&pix
   }
 }
 
-// Block (x: tile of pixels, y: list, or four lists where each warp has one of its own).
+// Block (x: tile of pixels, y: list, or four lists where each warp has a separate one).
 template <int kTiles, bool kShared, bool kTf32, class Taps>
 __global__ __launch_bounds__(32 * kWarps) void sparse_forward_kernel(
     const __grid_constant__ SparseForward z) {
@@ -158,7 +157,7 @@ __global__ __launch_bounds__(32 * kWarps) void sparse_forward_kernel(
   const int list =
       kShared ? static_cast<int>(blockIdx.y) : static_cast<int>(blockIdx.y) * kWarps + warp;
   const int first_pixel = static_cast<int>(blockIdx.x) * kTiles * kPixels;
-  // A lane works out one pixel of the warp's; then each takes those that it needs.
+  // Each lane computes one pixel of the warp; then all lanes fetch the pixels that they need.
   const Pixel<Taps> mine = pixel_at<Taps>(z.at, first_pixel + lane % (kTiles * kPixels));
   Pixel<Taps> pixels[kTiles];
 #pragma unroll
@@ -245,17 +244,17 @@ SparseKernel kernel_of(const Conv2dProblem& z, const SparseTile& tile) {
               : kernel_of<false, unsigned long long>(tile);
 }
 
-// Microseconds of a tile: what it takes beside others, on the instructions of a processor, and
-// alone, on the latency of its chunks. Cycles, fitted on an H100 with the layers of ResNet-18, 0.2,
-// 0.1 and 0.04 of the blocks, batch 1 and 32; there the tile with the least estimate takes 1.02
-// times the least time in the mean, on those of ResNet-50 1.03 times (at most 1.4).
+// Microseconds of a tile: `work`, issue cycles on an SM, plus `alone`, the latency of its chunks.
+// Cycles, fitted on an H100 with the layers of ResNet-18, 0.2, 0.1 and 0.04 of the blocks, batch 1
+// and 32. The tile with the least estimate takes on average 1.02 times the least time there, and on
+// the layers of ResNet-50 1.03 times (at most 1.4).
 double estimated_us(const Conv2dProblem& z, const SparseTile& tile) {
   constexpr double kClock = 1700;  // cycles of a microsecond
   const double lists = static_cast<double>(ceil_div(z.k, std::int64_t{kRows}));
   const double warps = lists * std::ceil(static_cast<double>(z.n * z.p() * z.q()) /
                                          (static_cast<double>(kPixels) * tile.tiles));
   const double chunks = std::ceil(expected_entries(z) / kChunk);
-  const double product = z.math == MathMode::tf32 ? 0.7 : 1;  // one in place of three
+  const double product = z.math == MathMode::tf32 ? 0.7 : 1;  // one instead of three
   const double work =
       warps * (tile.shared ? chunks * (38 * product * tile.tiles + 80) + 540 + 680 * tile.tiles
                            : chunks * (26 * product * tile.tiles + 9) + 75 + 680 * tile.tiles);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// block_sparse_data_cuda.cu: dx of convolution with block-sparse weights: a warp keeps 16 channels
-// of some pixels of dy in registers, walks along the list of these channels, and adds the products
-// of the tensor cores to dx, which lies in shared memory.
+// block_sparse_data_cuda.cu: dx of convolution with block-sparse weights. A warp keeps 16 channels
+// of some pixels of dy in registers, reads the list of these channels, and adds the products of the
+// tensor cores to dx in shared memory.
 //
 // Formula    dx[n,c,h,w] = sum over the stored (k,c,r,s) and the p, q with p stride_h - pad_top +
 //            r dilation_h = h, q stride_w - pad_left + s dilation_w = w of w[k,c,r,s] dy[n,k,p,q]
@@ -9,39 +9,39 @@
 //              dx[n,c,p stride_h - pad_top + r dilation_h,..] += sum over i < 16 of
 //                w[k+i,c,r,s] * dy[n,k+i,p,q], where that is inside the image
 // Plan       1 (once, prepare_data) the list of each 16 output channels, cut into pieces of up to
-//              32 channels of x. The entries of a piece are dealt out to its chunks of eight in
+//              32 channels of x. The entries of a piece are distributed over its chunks of eight in
 //              turn, channel by channel: entry i goes into chunk i mod chunks. So no chunk has a
 //              channel twice, and few places stay empty
-//            2 a block has a range of pixels of dx, flat over images, rows and columns, and the
-//              channels of a piece: these sums lie in shared memory. It takes all pixels of dy that
-//              reach the range, 16 for each tile of a warp; a bit of each says which taps end
-//              inside. For each list a warp loads its tiles once, high and low, and walks along the
-//              chunks: 16 pixels x 16 channels x 8 entries are two products of depth 8, whose
-//              results go to the places that the entries' channels and taps say
-//            3 an entry moves all pixels alike, so threads that add the same entry, or entries of
-//              other channels, meet nowhere. A barrier stands in front of the chunks that have a
-//              channel again which has been there since the last one; chunks of one channel are
-//              kept apart, so that there are few
-// Shapes     dy [N,K,P,Q], w blocks [blocks,rows,columns], dx [N,C,H,W], f32, row-major; the sums
-//            [channels / 4][pixels][4]
+//            2 a block computes a range of pixels of dx, flat over images, rows and columns, for
+//              the channels of a piece, in shared memory. It reads all pixels of dy that reach the
+//              range, 16 for each tile of a warp; a bit mask of each pixel marks the taps whose
+//              target is inside. For each list a warp loads its tiles once, high and low, and
+//              reads the chunks. 16 pixels x 16 channels x 8 entries are two instructions with a
+//              K dimension of 8; the entries' channels and taps select where results are added
+//            3 an entry shifts all pixels equally, so threads that add the same entry, or entries
+//              of other channels, never write to the same address. A barrier precedes each chunk
+//              that repeats a channel used since the last barrier; the chunks of a channel are
+//              kept apart, so that there are few barriers
+// Shapes     dy [N,K,P,Q], w blocks [blocks,rows,columns], dx [N,C,H,W], f32, row-major; in shared
+//            memory [channels / 4][pixels][4]
 // Supports   as block_sparse_cuda.cu
 // Cost       FLOPs = 2 N K P Q times the columns that 16 output channels keep, three times that for
-//            f32 as f32, and those of pixels that reach two ranges again; bytes = dx, dy once for
-//            each piece of channels. For 8 entries and 16 pixels a warp has 6 instructions of the
-//            tensor cores, 4 loads, 4 additions and 4 stores of sums, 12 instructions for their
-//            places and borders, and its share of what its tiles have in common. Bound by the
-//            tensor cores and by shared memory alike
-// Numerics   f32: high and low as in the forward pass, what is small is added first; 16 products
-//            start from zero, and their sum is added in f32, once for each entry of a channel. Same
-//            bits on each run; exact on integers up to 2^11, sums below 2^24
+//            f32 as f32, plus those of pixels that reach two ranges; bytes = dx, dy once for each
+//            piece of channels. For 8 entries and 16 pixels a warp has 6 tensor-core instructions,
+//            4 loads, 4 additions and 4 stores of results, 12 instructions for addresses and
+//            borders, and a share of the work for its tiles. Bound equally by the tensor cores and
+//            by shared memory
+// Numerics   f32: high and low as in the forward pass, small terms are added first; 16 products
+//            start from zero, and the result is added in f32, once for each entry of a channel.
+//            Same bits on each run; exact on integers up to 2^11, sums below 2^24
 // Backward   this is backward_data; dx assigned
-// Choices    sums of four channels side by side: 8 pixels and 4 channels that differ modulo 4 are
-//            32 banks, whatever their taps; channels are dealt out in that order, so that the
-//            columns of a chunk mostly differ so. Two blocks of 256 threads and 128 registers share
-//            a processor, so half of its shared memory is a block's. Channels of a piece, tiles of
-//            a warp and pixels of a range: lowest estimated time
+// Choices    four channels of a pixel are neighbours in shared memory: 8 pixels and 4 channels that
+//            differ modulo 4 are 32 banks, for all taps. Channels are distributed in that order, so
+//            most columns of a chunk differ modulo 4. Two blocks of 256 threads and 128 registers
+//            share an SM, so a block has half of its shared memory. Channels of a piece, tiles of a
+//            warp and pixels of a range: lowest estimated time
 // Source     as block_sparse_cuda.cu; R. McNaughton 1959: Scheduling with Deadlines and Loss
-//            Functions, Management Science 6, doi 10.1287/mnsc.6.1.1 (how entries are dealt out)
+//            Functions, Management Science 6, doi 10.1287/mnsc.6.1.1 (distribution of entries)
 // Read next  block_sparse_cuda.cu, the forward pass; cpu/block_sparse_cpu.cpp
 #include <algorithm>
 #include <cmath>
@@ -56,10 +56,10 @@ namespace convscope::block_sparse {
 namespace {
 
 constexpr int kBytes = sizeof(float);
-constexpr int kInFour = 4;         // channels whose sums of a pixel lie side by side
+constexpr int kInFour = 4;         // channels of a pixel that are neighbours in shared memory
 constexpr int kNoTap = 64;         // fills up a chunk
-constexpr int kFence = 1 << 8;     // added to the taps of a chunk in front of which warps meet
-constexpr int kApart = 3;          // at most so many chunks of a channel are kept apart
+constexpr int kFence = 1 << 8;     // flag in the taps of a chunk with a barrier before it
+constexpr int kApart = 3;          // maximum distance that keeps chunks of a channel apart
 constexpr int kMostThreads = 256;  // of a block
 
 // ---- the pieces of the lists -------------------------------------------------------------------
@@ -71,7 +71,7 @@ struct Pieces16 {
   Piece* pieces = nullptr;   // [lists][pieces of a list]
   Entry* entries = nullptr;  // [chunks][8]; offset: bytes in the sums of a block
   float* values = nullptr;   // [chunks][8][4][4]: of entry, k % 4, k / 4
-  int* places = nullptr;     // where the entries in ascending order of columns stand
+  int* places = nullptr;     // positions of the entries, in ascending order of columns
 };
 
 struct MakePieces {
@@ -80,20 +80,20 @@ struct MakePieces {
   int across = 4, of_list = 1;  // channels of a piece; pieces
 };
 
-// What a lane knows of its channel when a piece is dealt out: entry i of the piece goes into chunk
-// i % chunks, column i / chunks. No channel has more entries than there are chunks.
+// Data of a lane's channel when a piece is distributed: entry i of the piece goes into chunk i %
+// chunks, column i / chunks. No channel has more entries than there are chunks.
 struct Deal {
-  int first;   // of the channel's entries in the piece, by channels
+  int first;   // index of the channel's first entry in the piece, by channels
   int count;   // of the channel
   int chunks;  // of the piece
-  int apart;   // chunks that many apart stand side by side, so that those of a channel do not
+  int apart;   // chunks at this distance become neighbours, so that chunks of one channel do not
   __device__ int chunk_of(int entry) const {
     const int i = entry % chunks, group = i % apart;
     return group * (chunks / apart) + min(group, chunks % apart) + i / apart;
   }
 };
 
-// All lanes of a warp.
+// Distributes a piece; called by all lanes of a warp.
 __device__ inline Deal deal_of(int count) {
   int behind = count, most = count;
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -107,8 +107,8 @@ __device__ inline Deal deal_of(int count) {
   return {behind - count, count, chunks, min(most, kApart)};
 }
 
-// The chunks, as bits, in front of which all warps must have finished: some channel of it has been
-// seen since the last of them.
+// Returns the chunks, as bits, that need a barrier before them: they repeat a channel that was used
+// since the last barrier.
 __device__ inline unsigned long long fences_of(const Deal& deal) {
   if (deal.chunks > 64) return ~0ull;
   unsigned long long mine = 0, out = 1, since = ~0ull;
@@ -141,7 +141,7 @@ __global__ __launch_bounds__(kListThreads) void write_pieces_kernel(
   };
   int* const places = pass.to.places + static_cast<std::int64_t>(first_chunk) * kChunk;
   for (int piece = thread / 32; piece < pass.of_list; piece += kListThreads / 32) {
-    // Lanes have the channels by their place in four, which says in which banks their sums lie.
+    // Lanes take the channels by their position modulo four, which selects the bank.
     const int quarter = pass.across / kInFour;
     const int inside = lane % quarter * kInFour + lane / quarter;
     const int channel = piece * pass.across + inside;
@@ -196,7 +196,7 @@ struct SparseData {
   FastDivisor by_w, by_plane;  // of x
 };
 
-// Pixels of dy that reach pixels [first, last] of dx, among them a few that do not.
+// Pixels of dy that reach pixels [first, last] of dx; a few of them may not.
 struct Range {
   int begin, end;
 };
@@ -212,7 +212,7 @@ __device__ inline Range reaching(const SparseData& z, int first, int last) {
   const int reach_h = (at.taps_h - 1) * at.apart_h, reach_w = (at.taps_w - 1) * at.apart_w;
   const int first_image = split(first, h, w);
   const int low = max(0, ceil_div(max(0, h + at.pad_h - reach_h), at.stride_h));
-  int from = 0;  // the first column: only the row whose last taps end in row h can leave some out
+  int from = 0;  // first column: only the row whose last taps reach row h can skip some
   if (low * at.stride_h - at.pad_h + reach_h == h) {
     from = ceil_div(max(0, w + at.pad_w - reach_w), at.stride_w);
   }
@@ -225,8 +225,8 @@ __device__ inline Range reaching(const SparseData& z, int first, int last) {
   return {begin, (last_image * at.p + high) * at.q + to};
 }
 
-// A pixel of dy: where its channels begin, where tap (0, 0) of it ends among the block's sums, and
-// which taps end inside image and range.
+// A pixel of dy: the address of its channels, the target of tap (0, 0) in the block's results, and
+// the taps whose targets are inside image and range.
 template <class Taps>
 struct Source {
   int from;
@@ -259,7 +259,7 @@ __device__ inline Source<Taps> source_at(const SparseData& z, int pixel, int end
   return out;
 }
 
-// The left factors of a warp: dy of 16 pixels and 16 channels in each tile.
+// The left operands of a warp: dy of 16 pixels and 16 channels in each tile.
 template <int kTiles>
 struct Factors {
   float high[kTiles][2][4], low[kTiles][2][4];
@@ -286,7 +286,7 @@ __device__ inline void load_factors(const float* dy, int area, int rows,
   }
 }
 
-// Of a chunk: the lane's two entries of D and its part of the right factor.
+// A lane's part of a chunk: its two entries of the result, and its part of the right operand.
 struct Chunk {
   Entry one, other;
   float4 w;
@@ -301,7 +301,7 @@ __device__ inline Chunk chunk_at(const Pieces16& lists, int chunk) {
       reinterpret_cast<const float4*>(lists.values)[static_cast<std::int64_t>(chunk) * 32 + lane]};
 }
 
-// sums[channel, pixel] += the 16 products of each entry of a chunk.
+// Adds to sums[channel, pixel] the 16 products of each entry of a chunk.
 template <int kTiles, bool kTf32, class Taps>
 __device__ inline void add_chunk(const Chunk& chunk, const Factors<kTiles>& dy,
                                  const Source<Taps> (&pixels)[kTiles][2]) {
@@ -324,7 +324,7 @@ __device__ inline void add_chunk(const Chunk& chunk, const Factors<kTiles>& dy,
       at[i] = pixels[j][i / 2].to + offsets[i % 2];
       if (ends[i]) before[i] = load_shared(at[i]);
     }
-    // What is small first: the unit rounds each sum towards zero.
+    // Small terms first: the tensor core rounds each sum towards zero.
 #pragma unroll
     for (int half = 0; half < 2 && !kTf32; ++half) {
       mma_tf32(sum, dy.low[j][half], w[half * 2].high, w[half * 2 + 1].high);
@@ -421,7 +421,7 @@ DataKernel kernel_of(const Conv2dProblem& z, const DataTile& tile) {
   return tile.tiles == 4 ? kernel_of<4, unsigned>(z) : kernel_of<2, unsigned>(z);
 }
 
-// Pixels of dy that reach so many of dx.
+// Returns how many pixels of dy reach `range` pixels of dx.
 double reaching(const Conv2dProblem& z, double range) {
   const double rows =
       static_cast<double>((z.r - 1) * z.dilation_h) / static_cast<double>(z.stride_h);
@@ -432,8 +432,8 @@ double reaching(const Conv2dProblem& z, double range) {
   return std::min(all, range * share + rows * static_cast<double>(z.q()) + columns + 1);
 }
 
-// Microseconds. Cycles of a quarter of a processor: fitted on an H100 with ten layers of ResNet,
-// 0.2 and 0.1 of the 16x1 blocks, batch 32, all tiles (380 times): off by 14 % in the mean.
+// Microseconds. Cycles of a quarter of an SM: fitted on an H100 with ten layers of ResNet, 0.2 and
+// 0.1 of the 16x1 blocks, batch 32, all tiles (380 times): mean error 14 %.
 double estimated_us(const Conv2dProblem& z, const DataTile& tile) {
   constexpr double kClock = 1700;  // cycles of a microsecond
   const double processors = cuda_device_facts().multiprocessors;
@@ -450,7 +450,7 @@ double estimated_us(const Conv2dProblem& z, const DataTile& tile) {
   const double pixels = reaching(z, tile.range);
   const double warps = std::ceil(pixels / (16 * tile.tiles));
   const double passes = std::ceil(pixels / tile.pixels());
-  const double product = z.math == MathMode::tf32 ? 0.7 : 1;  // one in place of three
+  const double product = z.math == MathMode::tf32 ? 0.7 : 1;  // one instead of three
   const double stride = z.stride_w > 1 ? 1.5 : 1;             // two pixels in one bank
   const double of_list =
       chunks * (66 * product * stride * tile.tiles + 38) + 200 * tile.tiles + 38;  // of a warp
@@ -461,7 +461,7 @@ double estimated_us(const Conv2dProblem& z, const DataTile& tile) {
   return std::max(std::ceil(blocks / processors) * busy,
                   std::ceil(blocks / (together * processors)) * alone) /
              kClock +
-         21;  // the pieces, and their launch
+         21;  // the pieces and their launch
 }
 
 DataTile best_tile(const Conv2dProblem& z) {
@@ -476,7 +476,7 @@ DataTile best_tile(const Conv2dProblem& z) {
         DataTile tile{across, tiles, threads, 0, 0};
         const double room = (cuda_device_facts().shared_bytes_per_block / 2.0 - 1024) * threads /
                             kMostThreads / kBytes / across;
-        // As many pixels as so many passes take, or shared memory has room for.
+        // As many pixels as `passes` passes take, or as fit into shared memory.
         for (const double passes : {0.5, 1.0, 2.0, 3.0, 1e9}) {
           const double wanted = (passes * tile.pixels() - reaching(z, 0)) / share;
           tile.range = static_cast<int>(std::min({wanted, room, all}));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// block_sparse_directions.h: dw and dx from lists, as block_sparse_cuda.cu calls them.
+// block_sparse_directions.h: dw and dx from lists, called by block_sparse_cuda.cu.
 #pragma once
 
 #include <cstddef>
@@ -8,12 +8,13 @@
 
 namespace convscope::block_sparse {
 
-// dw of the stored blocks (block_sparse_weights_cuda.cu), with its estimated microseconds.
+// Computes dw of the stored blocks (block_sparse_weights_cuda.cu); also its size and estimated
+// time.
 void weights_from_lists(const Conv2dBackwardWeightArgs& args);
 std::size_t weights_workspace_bytes(const Conv2dProblem& problem);
 double weights_us(const Conv2dProblem& problem);
 
-// dx (block_sparse_data_cuda.cu).
+// Computes dx (block_sparse_data_cuda.cu).
 void data_from_pieces(const Conv2dBackwardDataArgs& args);
 void prepare_data(const Conv2dPrepareArgs& args);
 std::size_t data_prepared_bytes(const Conv2dProblem& problem);

@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// block_sparse_lists.cuh: block-sparse weights as one list for each 16 output channels: which
-// (c,r,s) any of its rows keeps, in the order in which a warp of tensor-core products reads them.
+// block_sparse_lists.cuh: block-sparse weights as one list for each 16 output channels: the (c,r,s)
+// that any of its rows keeps, in the order in which a warp reads them for the tensor cores.
 //
-// Formula    list[k / 16] = the columns (c,r,s) in ascending order where a block of rows
-//            16 (k / 16) .. + 15 lies
+// Formula    list[k / 16] = the columns (c,r,s), ascending, that a block of rows 16 (k / 16) .. +
+//            15 contains
 // Textbook   for each list: for each column (c,r,s): if any of its 16 rows keeps it: append it
 // Plan       a block of threads makes one list: it marks the columns as bits in shared memory,
-//            counts the bits in front of each word, and writes entries and values at their places
-//            (block_sparse_lists_cuda.cu). It finds where its list begins by adding up what the
-//            lists before it hold at most, so one launch does it all. The gradient of w has no
-//            values yet: it keeps the bits and their counts, which say where a column stands
-// Shapes     entries in chunks of 8, the depth of a product; a list is filled up with entries
-//            without a tap. values [chunk][lane][4], as lane l holds A [16 x 8] of mma_tf32.cuh:
-//            value_place()
+//            counts the bits before each word, and writes entries and values at their positions
+//            (block_sparse_lists_cuda.cu). The start of a list is the sum of the upper bounds of
+//            the lists before it, so one launch is enough. The gradient of w has no values yet: it
+//            keeps the bits and their counts, which give the position of a column
+// Shapes     entries in chunks of 8, the K dimension of an instruction; a list is filled up with
+//            entries without a tap. values [chunk][lane][4], as lane l holds A [16 x 8] of
+//            mma_tf32.cuh: value_place()
 // Cost       bytes: the blocks, and 8 + 64 for each entry
 // Numerics   copies
 // Choices    256 threads: a list of ResNet has 64 to 4608 columns, 2 to 144 words of bits
 // Source     E. Elsen, M. Dukhan, T. Gale, K. Simonyan: Fast Sparse ConvNets, CVPR 2020, arXiv
 //            1911.09723 (blocks of rows that share a column, on a CPU)
-// Read next  block_sparse_cuda.cu, which walks along them; block_sparse_data_cuda.cu, which needs
+// Read next  block_sparse_cuda.cu, which reads the lists; block_sparse_data_cuda.cu, which needs
 //            another order
 #pragma once
 
@@ -41,19 +41,20 @@ inline int narrow(std::int64_t value) { return static_cast<int>(value); }
 
 struct alignas(8) Entry {
   int offset;  // in x, from tap (0, 0) of channel 0
-  int tap;     // -1: fills up a chunk, nothing is there
+  int tap;     // -1: fills up a chunk, no weight
 };
 
 struct Lists {
   int* begin = nullptr;       // [lists], the first chunk
-  int* end = nullptr;         // [lists], behind the last
+  int* end = nullptr;         // [lists], after the last
   Entry* entries = nullptr;   // [chunks][8]
-  float* values = nullptr;    // [chunks][32][4]; null: they are not made
+  float* values = nullptr;    // [chunks][32][4]; null: not needed
   unsigned* marks = nullptr;  // [lists][words], a bit for each column; null: not kept
-  int* before = nullptr;      // [lists][words], entries in front of a word
+  int* before = nullptr;      // [lists][words], entries before a word
 };
 
-// Columns that the list of 16 output channels keeps, when the blocks lie at random.
+// Returns the expected columns of a list of 16 output channels when the blocks are at random
+// positions.
 inline double expected_entries(const Conv2dProblem& z) {
   const WeightFormat& format = z.weight_format;
   const auto columns = static_cast<double>(z.c * z.r * z.s);
@@ -64,7 +65,7 @@ inline double expected_entries(const Conv2dProblem& z) {
   return columns * (1 - std::pow(1 - std::min(density, 1.0), rows));
 }
 
-// The most chunks that all lists have. Each block brings its columns to each list that it touches.
+// Returns an upper bound of all chunks: each block adds its columns to each list that it overlaps.
 inline std::int64_t most_chunks(const Conv2dProblem& z) {
   const WeightFormat& format = z.weight_format;
   const std::int64_t columns = z.c * z.r * z.s, lists = ceil_div(z.k, std::int64_t{kRows});
@@ -73,7 +74,7 @@ inline std::int64_t most_chunks(const Conv2dProblem& z) {
                   format.blocks * format.block_columns * touched / kChunk + lists);
 }
 
-// Hands out pieces of a block of memory, or only counts them.
+// Distributes pieces of a buffer, or only counts their bytes.
 struct Pieces {
   explicit Pieces(void* memory) : arena(memory, std::numeric_limits<std::size_t>::max() / 2) {}
   template <class T>
@@ -86,7 +87,7 @@ struct Pieces {
   std::size_t bytes = 0;
 };
 
-// The memory of lists without values.
+// Returns lists without values in memory from `pieces`.
 inline Lists take_lists(Pieces& pieces, const Conv2dProblem& z) {
   const std::int64_t lists = ceil_div(z.k, std::int64_t{kRows});
   Lists out;
@@ -101,10 +102,10 @@ struct MakeLists {
   Lists to;
   int rows = 0, columns = 0;           // of the matrix
   int taps_w = 1, taps = 1;            // of a channel
-  int plane = 0, down = 0, right = 0;  // of x: from one channel, row tap, column tap to the next
+  int plane = 0, down = 0, right = 0;  // in x: from one channel, row tap, column tap to the next
 };
 
-// Rows of blocks that a list touches: [begin, end).
+// Rows of blocks that a list overlaps: [begin, end).
 struct BlockRows {
   int begin, end;
 };
@@ -114,21 +115,22 @@ __device__ inline BlockRows block_rows_of(const MakeLists& z, int list) {
   return {list * kRows / height, last / height + 1};
 }
 
-// Chunks that a list has at most.
+// Returns the maximum number of chunks of a list.
 __device__ inline int capacity(const MakeLists& z, int list) {
   const BlockRows rows = block_rows_of(z, list);
   const int blocks = z.w.row_begin[rows.end] - z.w.row_begin[rows.begin];
   return ceil_div(min(z.columns, blocks * static_cast<int>(z.w.block_columns)), kChunk);
 }
 
-// The first chunk of a list: what those before it hold at most. All threads of a block call it.
+// Returns the first chunk of a list: the sum of the maxima of the lists before it. All threads of a
+// block call it.
 __device__ inline int first_chunk_of(const MakeLists& z, int list, int* scratch) {
   int first = 0;
   for (int i = static_cast<int>(threadIdx.x); i < list; i += kListThreads) first += capacity(z, i);
   return block_sum(first, scratch);
 }
 
-// Calls visit(stored block, its row of blocks); the threads of a block share them out.
+// Calls visit(stored block, its row of blocks); the threads of a block share the work.
 template <class Visit>
 __device__ inline void for_each_block(const MakeLists& z, int list, const Visit& visit) {
   const BlockRows rows = block_rows_of(z, list);
@@ -140,7 +142,7 @@ __device__ inline void for_each_block(const MakeLists& z, int list, const Visit&
   }
 }
 
-// Entries in front of each word of 32 columns, from 0; returns their number.
+// Counts entries before each word of 32 columns, from 0; returns their total.
 __device__ inline int count_marks(const unsigned* marks, int words, int* before) {
   __shared__ int of_warps[kListThreads / 32];
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32;
@@ -148,7 +150,7 @@ __device__ inline int count_marks(const unsigned* marks, int words, int* before)
   for (int first = 0; first < words; first += kListThreads) {
     const int i = first + thread;
     const int mine = i < words ? __popc(marks[i]) : 0;
-    int sum = mine;  // of this lane and those in front of it
+    int sum = mine;  // up to this lane
     for (int distance = 1; distance < 32; distance *= 2) {
       const int other = __shfl_up_sync(kAllLanes, sum, static_cast<unsigned>(distance));
       if (lane >= distance) sum += other;
@@ -167,7 +169,7 @@ __device__ inline int count_marks(const unsigned* marks, int words, int* before)
   return total;
 }
 
-// Marks the columns of a list, all threads of a block together; ends with a barrier.
+// Marks the columns of a list; all threads of a block call it; ends with a barrier.
 __device__ inline void mark_columns(const MakeLists& z, int list, unsigned* marks, int words) {
   const auto width = static_cast<int>(z.w.block_columns);
   for (int i = static_cast<int>(threadIdx.x); i < words; i += kListThreads) marks[i] = 0;
@@ -181,7 +183,7 @@ __device__ inline void mark_columns(const MakeLists& z, int list, unsigned* mark
   __syncthreads();
 }
 
-// Marked columns in front of one.
+// Returns the number of marked columns before one.
 __device__ inline int entries_before(const unsigned* marks, const int* before, int column) {
   return before[column / 32] + __popc(marks[column / 32] & ((1u << (column % 32)) - 1));
 }
@@ -203,14 +205,14 @@ __device__ inline void for_each_value(const MakeLists& z, int list, const Visit&
   });
 }
 
-// Where the value of (row, entry) of a chunk stands.
+// Returns the position of the value of (row, entry) in a chunk.
 __device__ inline std::int64_t value_place(int entry, int row) {
   const int depth = entry % kChunk;
   const int lane = row % 8 * 4 + depth % 4;
   return (static_cast<std::int64_t>(entry / kChunk) * 32 + lane) * 4 + row / 8 + depth / 4 * 2;
 }
 
-// The sizes of `w`; the caller says how an entry's offset comes from its column.
+// Returns the sizes of `w`; the caller defines how an entry's offset follows from its column.
 inline MakeLists lists_of(const Conv2dProblem& z, const BlockSparseView& w) {
   return {.w = w,
           .to = {},
@@ -225,7 +227,7 @@ inline LaunchShape shape_of(const MakeLists& z) {
           .shared_bytes = static_cast<std::size_t>(ceil_div(z.columns, 32)) * 8};
 }
 
-// `w` into `lists` for the forward pass of z: offsets in x, columns in ascending order.
+// Writes `w` to `lists` for the forward pass of z: offsets in x, columns in ascending order.
 void make_lists(const Conv2dProblem& z, const BlockSparseView& w, const Lists& lists);
 
 }  // namespace convscope::block_sparse

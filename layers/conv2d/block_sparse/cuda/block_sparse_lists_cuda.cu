@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// block_sparse_lists_cuda.cu: the lists of block_sparse_lists.cuh, made on the GPU in one launch: a
-// block of threads for each list.
-// Read next  block_sparse_lists.cuh, what they are
+// block_sparse_lists_cuda.cu: makes the lists of block_sparse_lists.cuh in one launch: a block of
+// threads for each list.
+// Read next  block_sparse_lists.cuh, which defines them
 #include "layers/conv2d/block_sparse/cuda/block_sparse_lists.cuh"
 
 namespace convscope::block_sparse {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// block_sparse_pixels.cuh: what the kernels of block_sparse share: where a pixel of y begins in x
-// and which taps find it inside the image, and the product of 16 channels, 8 depths and 8 columns.
+// block_sparse_pixels.cuh: shared by the kernels of block_sparse: where a pixel of y begins in x
+// and which taps are inside the image, and the product of 16 channels, K dimension 8 and 8 columns.
 // Read next  block_sparse_lists.cuh; block_sparse_cuda.cu, block_sparse_weights_cuda.cu, which use
 // both
 #pragma once
@@ -13,7 +13,7 @@ namespace convscope::block_sparse {
 
 inline constexpr int kMostTaps = 64;  // bits of a pixel's mask
 inline constexpr int kPixels = 8;     // of a product
-inline constexpr int kPeriod = 8;     // products until the tensor cores start from zero
+inline constexpr int kPeriod = 8;     // products until the tensor cores restart from zero
 
 struct Geometry {
   int images = 0, image_size = 0, channels = 0;  // C H W, and K
@@ -41,8 +41,8 @@ inline Geometry geometry_of(const Conv2dProblem& z) {
           .by_area = FastDivisor(narrow(z.p() * z.q()))};
 }
 
-// Where a pixel of y begins in x, at tap (0, 0) of channel 0, its taps inside the image as bits,
-// and its place in y in channel 0; behind the last pixel no taps and -1.
+// A pixel of y: its offset in x at tap (0, 0) of channel 0, its taps inside the image as bits, and
+// its offset in y in channel 0; after the last pixel no taps and -1.
 template <class Taps>
 struct Pixel {
   int from;
@@ -75,7 +75,7 @@ __device__ inline Taps bit_of(int tap) {
   return tap < 0 ? Taps{0} : Taps{1} << tap;
 }
 
-// high, low += A [16 x 8] B [8 x 8] for each B; f32 as a high and a low part, tf32 as the high one.
+// Adds A [16 x 8] B [8 x 8] to high and low for each B; f32 as high and low parts, tf32 as high.
 template <int kTiles, bool kTf32>
 __device__ inline void add_products(const float4& a, const float (&b)[kTiles][2],
                                     float (&high)[kTiles][4], float (&low)[kTiles][4]) {

@@ -1,36 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
 // block_sparse_weights_cuda.cu: the gradient of block-sparse weights on the tensor cores: a warp
-// holds the sums of 16 output channels and some entries of their list, and walks along the pixels.
+// holds the accumulators of 16 output channels and some entries of their list, and loops over the
+// pixels.
 //
-// Formula    dw[k,c,r,s] = sum over n, p, q of dy[n,k,p,q] x[n, c, p stride_h - pad_top +
-//            r dilation_h, q stride_w - pad_left + s dilation_w], for stored (k,c,r,s) alone
+// Formula    dw[k,c,r,s] = sum over n, p, q of dy[n,k,p,q] x[n, c, p stride_h - pad_top + r
+//            dilation_h, q stride_w - pad_left + s dilation_w], only for stored (k,c,r,s)
 // Textbook   for blocks of 16 kernels, (c,r,s) in list[block]:
 //              for n, p, q: dw[k..k+15,c,r,s] += dy[n,k..k+15,p,q] * x[n,c,..]
 // Plan       1 the lists of the forward pass, without values, in one launch
 //              (block_sparse_lists_cuda.cu)
-//            2 sixteen rows of dy and eight pixels are the left factor of one product of the tensor
-//              cores; the right one is the same pixels of x for eight entries, which the lanes load
-//              where they lie. A warp has two or four tiles of eight entries, which share the left
-//              factor. A block has one to eight lists: its warps share the rows of dy (in shared
-//              memory, 64 pixels at once, copied ahead), what is known of each pixel, and in the
-//              first cache the x that several lists ask for
-//            3 the pixels are cut into parts; a second kernel adds up the sums of all parts in
-//              their order and writes the stored blocks
+//           2 sixteen rows of dy and eight pixels are the left operand of a tensor-core
+//              instruction; the right operand is the same pixels of x for eight entries, which the
+//              lanes load directly. A warp has two or four tiles of eight entries, which share the
+//              left operand. A block has one to eight lists: its warps share the rows of dy (in
+//              shared memory, 64 pixels at once, copied ahead), the data of each pixel, and in L1
+//              the x that several lists read
+//            3 the pixels are cut into parts; a second kernel adds up the results of all parts in
+//              order and writes the stored blocks
 // Shapes     x [N,C,H,W], dy [N,K,P,Q], dw blocks [blocks,rows,columns], f32, row-major; parts
 //            [parts][entries][16]
 // Supports   as block_sparse_cuda.cu
 // Cost       FLOPs = 2 N K P Q times the columns that 16 output channels keep, three times that for
-//            f32 as f32; bytes = x once for the lists of a block, dy once for its entries, parts.
-//            A product takes 3 instructions of the tensor cores, 2 loads of x, each from 8 lines of
-//            the first cache, 8 instructions for their addresses and borders and 6 that split them;
-//            its share of dy is 4 loads and 12 splits, by two or four tiles
-// Numerics   as the forward pass: after 64 pixels the tensor cores start from zero and their sum is
-//            added in f32. A warp adds at most 160 such sums where the parts fit into 64 MiB, and
-//            the parts are added in chains of 8. Same bits on each run; exact on integers up to
+//            f32 as f32; bytes = x once for the lists of a block, dy once for its entries, parts. A
+//            product takes 3 tensor-core instructions, 2 loads of x, each from 8 lines of L1, 8
+//            instructions for their addresses and borders and 6 to split them; its share of dy is 4
+//            loads and 12 splits, divided by two or four tiles
+// Numerics   as the forward pass: after 64 pixels the tensor cores restart from zero and the result
+//            is added in f32. A warp adds at most 160 such results where the parts fit into 64 MiB,
+//            and the parts are added in chains of 8. Same bits on each run; exact on integers up to
 //            2^11, sums below 2^24
 // Backward   this is backward_weight; dw assigned or added to
-// Choices    64 pixels: the period of the sums. Rows of dy lie 68 floats apart, so that 8 rows and
-//            4 pixels are 32 banks. Tiles, lists of a block and parts: lowest estimated time
+// Choices    64 pixels: the period of the accumulators. Rows of dy are 68 floats apart, so that 8
+//            rows and 4 pixels are 32 banks. Tiles, lists of a block and parts: lowest estimated
+//            time
 // Source     as block_sparse_cuda.cu
 // Read next  block_sparse_cuda.cu, the forward pass; cpu/block_sparse_weights.cpp
 #include <algorithm>
@@ -47,7 +49,7 @@ namespace {
 
 constexpr int kWarps = 8;
 constexpr int kThreadsOfBlock = 32 * kWarps;
-constexpr int kStrip = kPeriod * kPixels;  // pixels that lie in shared memory at once
+constexpr int kStrip = kPeriod * kPixels;  // pixels that are in shared memory at once
 constexpr int kPitch = kStrip + 4;         // from one row of dy to the next
 constexpr int kChain = 8;                  // parts
 
@@ -59,11 +61,11 @@ struct WeightSums {
   std::int64_t part_floats = 0;
   int lists_count = 0, lists_at_once = 1;  // the latter: of a block; 1, 2, 4 or 8
   int strips = 0;
-  bool in_fours = false;  // four neighbouring pixels of dy are one copy
+  bool in_fours = false;  // one copy has four neighbouring pixels of dy
   Geometry at;
 };
 
-// What the warps of a block know of a pixel.
+// The data of a pixel that the warps of a block share.
 template <class Taps>
 struct Place {
   int from;
@@ -92,7 +94,7 @@ __device__ inline void note_places(const WeightSums& z, const Shared<Taps>& shar
   shared.places_of(strip)[i] = {pixel.from, pixel.inside};
 }
 
-// Rows first_row, first_row + 1, ... of dy; what lies behind the last row or pixel is 0.
+// Copies rows first_row, first_row + 1, ... of dy; after the last row or pixel it writes 0.
 template <int kBytes, class Taps>
 __device__ inline void copy_rows(const WeightSums& z, const Shared<Taps>& shared, int strip,
                                  int first_row) {
@@ -115,7 +117,7 @@ __device__ inline void copy_rows(const WeightSums& z, const Shared<Taps>& shared
   }
 }
 
-// What a lane has of one entry in each tile.
+// A lane's data of one entry in each tile.
 template <int kTiles, class Taps>
 struct Columns {
   const float* x[kTiles];
@@ -137,7 +139,7 @@ __device__ inline Columns<kTiles, Taps> columns_of(const WeightSums& z, int firs
   return out;
 }
 
-// Pixels l%4 and l%4 + 4 of eight, of each of the lane's entries.
+// Loads pixels l%4 and l%4 + 4 of eight, for each of the lane's entries.
 template <int kTiles, class Taps>
 __device__ inline void load_columns(const Columns<kTiles, Taps>& columns, const Place<Taps>* places,
                                     float (&out)[kTiles][2]) {
@@ -150,8 +152,8 @@ __device__ inline void load_columns(const Columns<kTiles, Taps>& columns, const 
   }
 }
 
-// total += the products of one strip. `x` holds the pixels of its first step; at the end, those of
-// the next strip.
+// Adds the products of one strip to total. `x` holds the pixels of its first step; at the end,
+// those of the next strip.
 template <int kTiles, bool kTf32, class Taps>
 __device__ inline void add_strip(const Columns<kTiles, Taps>& columns, const float* rows,
                                  const Place<Taps>* places, const Place<Taps>* next,
@@ -179,7 +181,7 @@ __device__ inline void add_strip(const Columns<kTiles, Taps>& columns, const flo
   }
 }
 
-// Block (x: part of the pixels, y: lists, z: which of their entries).
+// Block (x: part of the pixels, y: lists, z: part of their entries).
 template <int kTiles, bool kTf32, class Taps>
 __global__ __launch_bounds__(kThreadsOfBlock,
                              2) void sparse_weights_kernel(const __grid_constant__ WeightSums z) {
@@ -246,7 +248,7 @@ __global__ __launch_bounds__(kThreadsOfBlock,
 // ---- dw ----------------------------------------------------------------------------------------
 
 struct WriteBlocks {
-  MakeLists make;  // with the lists, where columns are found
+  MakeLists make;  // with the lists, which locate columns
   const float* parts = nullptr;
   std::int64_t part_floats = 0;
   int parts_count = 1;
@@ -329,11 +331,10 @@ std::int64_t strips_of(const Conv2dProblem& z) {
   return ceil_div(z.n * z.p() * z.q(), std::int64_t{kStrip});
 }
 
-// Microseconds in `parts`: two blocks share a processor, and a processor is busy with its share of
-// the blocks, one behind the other, but each strip waits at least for its loads. Cycles: fitted on
-// an H100 with ten layers of ResNet, 0.2 and 0.1 of the 16x1 blocks, batch 32, all tiles (320
-// times): off by 20 % in the mean; tiles with the least estimate took about 1.05 times the least
-// time.
+// Microseconds in `parts`. `busy`: two blocks share an SM, which processes its share of the blocks
+// in turn. `alone`: each strip waits at least for its loads. Cycles fitted on an H100 with ten
+// layers of ResNet, 0.2 and 0.1 of the 16x1 blocks, batch 32, all tiles (320 times): mean error 20
+// %; tiles with the least estimate took about 1.05 times the least time.
 double estimated_us(const Conv2dProblem& z, const WeightTile& tile, int parts) {
   constexpr double kClock = 1700;  // cycles of a microsecond
   const double processors = cuda_device_facts().multiprocessors;
@@ -343,14 +344,14 @@ double estimated_us(const Conv2dProblem& z, const WeightTile& tile, int parts) {
       static_cast<double>(ceil_div(ceil_div(z.k, std::int64_t{kRows}), std::int64_t{tile.lists}));
   const double blocks = parts * groups * std::ceil(warps_of_list * tile.lists / kWarps);
   const double strips = std::ceil(static_cast<double>(strips_of(z)) / parts);
-  const double product = z.math == MathMode::tf32 ? 0.7 : 1;  // one in place of three
+  const double product = z.math == MathMode::tf32 ? 0.7 : 1;  // one instead of three
   const double step = 15.5 * product * tile.tiles;            // of a warp, of a quarter
   const double used = std::min(1.0, warps_of_list * tile.lists / kWarps);
   const double of_strip = kPeriod * step * kWarps / 4 * used + 2120 + 284 * tile.lists;
   const double turns = std::ceil(blocks / processors);
   const double busy = turns * (strips * of_strip + 3870);
   const double alone = std::ceil(blocks / (2 * processors)) * strips * 4770;
-  return std::max(busy, alone) / kClock + 19;  // lists, sums of parts, launches
+  return std::max(busy, alone) / kClock + 19;  // lists, addition of parts, launches
 }
 
 WeightPlan plan_of(const Conv2dProblem& z) {
@@ -369,7 +370,7 @@ WeightPlan plan_of(const Conv2dProblem& z) {
       if (us < best.us) best = {tile, narrow(parts), 1, us};
     }
   }
-  // Blocks along z for lists that are longer than most; they take turns beyond that.
+  // Blocks along z cover nearly all lists at once; on longer lists they loop.
   const double entries = expected_entries(z);
   const int at_once = kWarps / best.tile.lists * best.tile.tiles * kChunk;
   best.turns =

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparse_weights_cuda.cu: copies between a dense weight and its stored blocks on a GPU: one row of
-// blocks for each column of the grid, an element for each thread; bound by memory.
-// Read next  sparse_weights.cpp, the same on a CPU
+// sparse_weights_cuda.cu: copies between a dense weight and its stored blocks on a GPU: a column of
+// the grid for each row of blocks, a thread for each element; bound by memory.
+// Read next  sparse_weights.cpp, the CPU implementation
 #include <algorithm>
 
 #include "framework/cuda/launch.cuh"
@@ -40,7 +40,7 @@ __global__ void scatter_blocks_kernel_cuda(const __grid_constant__ KeptBlocksCop
   });
 }
 
-// Threads for the elements of a row of blocks, if all rows have as many; at most 64 blocks of them.
+// Returns threads for the elements of a row of blocks; at most 64 thread blocks for each row.
 LaunchShape shape_of(const KeptBlocksCopy& z) {
   const std::int64_t rows = z.rows / z.at.block_rows;
   const std::int64_t elements = z.blocks * z.at.block_rows * z.at.block_columns;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cluster_gemm_cuda.cu: convolution of few images in one launch: the depth of the sum is shared by
-// the blocks of a thread-block cluster, and weights are read as they are.
+// cluster_gemm_cuda.cu: convolution of few images in one launch: the blocks of a thread-block
+// cluster split the K dimension, and weights are read without preparation.
 //
 // Formula    y[n,k,p,q] = b[k] + sum over c, r, s of w[k,c,r,s] x[n, c, p stride_h - pad_top +
 //            r dilation_h, q stride_w - pad_left + s dilation_w]
@@ -9,23 +9,23 @@
 //                part = weights of the chunk x pixels of the chunk
 //              y = the parts, added in their order                 # through shared memory
 // Plan       cluster_gemm_plan.h chooses tile, columns, chunks and units; cluster_gemm_kernel.cuh
-//            is the kernel. A sum in parts of other cards writes them to memory and adds them in a
-//            second launch, and a launch in front of both puts weights in order: three launches of
-//            one to two microseconds each, where the products take less than one.
-// Shapes     x, dx [N,1,H,W,Cp], y, dy [N,1,P,Q,Kp] halves or f32 (tf32), 16-byte aligned; w
-//            [K,C,R,S], b [K] f32; sums in f32
-// Supports   layout channels_last with halves, or f32 with precision tf32; weights of f32; one
+//            is the kernel. Other algorithms that split the K dimension write the parts to memory
+//            and add them in a second launch, after a launch that packs the weights. These are
+//            three launches of one to two microseconds each, where the products take less than one.
+// Shapes     x, dx [N,1,H,W,Cp], y, dy [N,1,P,Q,Kp] fp16/bf16 or f32 (tf32), 16-byte aligned; w
+//            [K,C,R,S], b [K] f32; f32 accumulators
+// Supports   layout channels_last with fp16/bf16, or f32 with precision tf32; weights of f32; one
 //            group; kernels of at most 49 taps; strides of dx up to 4; sm_90 (clusters)
 // Cost       FLOPs = 2 N K P Q C R S; bytes = x, y, w; no workspace. A block waits about 1.2 us for
-//            its first bytes, a cluster 0.8 us for its sums: small layers take little more
-// Numerics   factors rounded to halves or tf32 (to the nearest), sums in f32 by the tensor cores,
-//            which round towards zero. Same bits on each run; exact on integers up to 2^8 (bf16) or
-//            2^11 (f16, tf32) while sums stay below 2^24
+//            its first bytes, a cluster 0.8 us for its reduction: small layers take little more
+// Numerics   operands rounded to fp16/bf16 or tf32 (to nearest), accumulated in f32 by the tensor
+//            cores, which round towards zero. Same bits on each run; exact on integers up to 2^8
+//            (bf16) or 2^11 (f16, tf32) while sums stay below 2^24
 // Backward   dx assigned, by phases of the stride without zero taps; no backward_weight
-// Choices    stand in the plan and the kernel
+// Choices    see cluster_gemm_plan.h and cluster_gemm_kernel.cuh
 // Source     NVIDIA: CUDA Programming Guide, "Thread Block Clusters"; S. Chetlur et al. 2014:
 //            cuDNN: Efficient Primitives for Deep Learning, arXiv 1410.0759; own work (the kernel)
-// Read next  ../../implicit_gemm/implicit_gemm_lesson_cuda.cu, one step simpler
+// Read next  ../../implicit_gemm/implicit_gemm_lesson_cuda.cu, a simpler step
 #include <algorithm>
 #include <memory>
 #include <type_traits>
@@ -141,8 +141,8 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
   return {};
 }
 
-// More than the plan's estimate, beside other cards: random layers with one image and with eight,
-// bf16 and tf32. Those of backward_data were not timed again.
+// Measured time beyond the tiling's estimate, compared with other algorithms: random layers with
+// one image and with eight, bf16 and tf32. Estimates of backward_data were not timed again.
 constexpr double kForwardUs = 0.35;
 
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
@@ -150,7 +150,7 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   return {.flops = z.nominal_flops(),
           .bytes = z.nominal_bytes(),
           .peak_share = device_time::share_of(z.nominal_flops(), us, device_time::peak_of(z)),
-          .launches = 0,  // in the plan's estimate
+          .launches = 0,  // included in the tiling's estimate
           .tensor_cores = true};
 }
 

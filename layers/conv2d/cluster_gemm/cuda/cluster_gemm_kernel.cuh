@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // cluster_gemm_kernel.cuh: forward and backward_data of cluster_gemm in one launch: the blocks of a
-// cluster share the input channels of a tile, and add what they have through their shared memory.
+// cluster split the input channels of a tile, and add their results through shared memory.
 //
 // Formula    y[n,k,p,q] = relu(b[k] + residual + sum over c, r, s of w[k,c,r,s] x[n, c,
 //            p stride_h - pad_top + r dilation_h, q stride_w - pad_left + s dilation_w])
@@ -10,19 +10,18 @@
 //                for each tap, for 16 channels (f32: 8):          # a warp
 //                  sums [16 x 16] += patch [16 x 16] weights [16 x 16]
 //              y = the sums of all blocks, in their order
-// Plan       A block copies its patch and its weights once. w is read as it lies in memory, f32
-//            [K,C,R,S], and rounded on its way to [tap][column][channel], so there is no launch in
-//            front of this one. A row of a factor is 16 bytes, wherever it lies, so ldmatrix reads
-//            every tap from the same patch. Where a block has fewer units than warps, several warps
-//            (ways) share the depth of one. Sums go to shared memory [position][column]; behind a
-//            barrier of the cluster each block adds some positions of all blocks and stores them.
-//            backward_data is the same with x and y exchanged; with a stride its phases
-//            (shared/cuda/gather_lines.h) are tiles of their own.
+// Plan       A block copies its patch and its weights once. w is read as f32 [K,C,R,S] and rounded
+//            to [tap][column][channel], so no launch precedes this one. ldmatrix reads rows of 16
+//            bytes from any address, so all taps use the same patch. Where a block has fewer units
+//            than warps, several warps (ways) split the K dimension of a unit. Results go to shared
+//            memory [position][column]; after a barrier of the cluster each block adds some
+//            positions of all blocks and stores them. backward_data is the same with x and y
+//            exchanged; with a stride its phases (shared/cuda/gather_lines.h) are separate tiles.
 // Shapes     x [N,H,W,Cp], y [N,P,Q,Kp] in T (Cp, Kp multiples of 8), w [K,C,R,S], b [K] f32
 // Cost       bytes of a block = patch + 4 weights; the images of a layer are read once for each
 //            tile of columns, weights once for each tile of positions, mostly from L2
-// Numerics   factors rounded to T (f32: to tf32), to the nearest; sums in f32 by the tensor cores,
-//            one chain for each way; ways and blocks are added in a fixed order
+// Numerics   operands rounded to T (f32: to tf32), to nearest; accumulated in f32 by the tensor
+//            cores, one chain for each way; ways and blocks are added in a fixed order
 // Read next  framework/cuda/cluster.cuh; cluster_gemm_cuda.cu
 #pragma once
 
@@ -35,7 +34,7 @@
 namespace convscope::cluster_gemm {
 
 inline constexpr int kBlockThreads = kWarps * 32;
-// Quads of weights that a thread has under way, of columns and of depths.
+// Quads of weights that a thread has in flight, for runs of columns and of input channels.
 inline constexpr int kColumnsAhead = 4, kDepthsAhead = 2;
 
 template <class T>
@@ -45,7 +44,7 @@ struct Finish {
   bool relu;
 };
 
-// Where a block's work lies.
+// The position of a block's work.
 struct Place {
   int rank, phase;
   int image, h, w;      // first image and position of the tile
@@ -66,8 +65,8 @@ __device__ inline Place place_of_block(const Sizes& z) {
   return at;
 }
 
-// visit(inside, place in the image, place in the patch) for each piece of this thread, which keeps
-// its place within a pixel and walks over pixels.
+// Calls visit(inside, offset in the image, offset in the patch) for each piece of this thread,
+// which keeps its position within a pixel and loops over pixels.
 template <class Visit>
 __device__ inline void visit_patch(const Sizes& z, const Place& at, int pieces_of_octet,
                                    const Visit& visit) {
@@ -96,19 +95,19 @@ __device__ inline void visit_patch(const Sizes& z, const Place& at, int pieces_o
   }
 }
 
-// Four floats of a run, zeros from `end` on; the run begins at 16 bytes, and so does its end.
+// Loads four floats of a run, zeros from `end` on; the run and its end are 16-byte aligned.
 __device__ inline float4 load_quad(const float* run, int at, int end) {
   return at < end ? __ldg(reinterpret_cast<const float4*>(run + at)) : make_float4(0, 0, 0, 0);
 }
-// The same of any run.
+// Loads four floats of a run with any alignment.
 __device__ inline float4 load_floats(const float* run, int at, int end) {
   return make_float4(at < end ? __ldg(run + at) : 0.0f, at + 1 < end ? __ldg(run + at + 1) : 0.0f,
                      at + 2 < end ? __ldg(run + at + 2) : 0.0f,
                      at + 3 < end ? __ldg(run + at + 3) : 0.0f);
 }
 
-// w f32 to [tap][column][channel of the chunk] in T, where a run is of one column. `load`: one of
-// the two above.
+// Copies w f32 to [tap][column][channel of the chunk] in T, where a run is one column. `load` is
+// one of the two functions above.
 template <class T, int kAhead, class Load>
 __device__ inline void bring_columns(const Sizes& z, const Place& at, const float* w,
                                      unsigned char* weights, const Load& load) {
@@ -162,8 +161,8 @@ __device__ inline void bring_columns(const Sizes& z, const Place& at, const floa
   }
 }
 
-// The same where a run is of one depth: two depths at a time. plane_at: bytes of a tap of the
-// kernel; -1: of no tap of this phase.
+// As bring_columns(), where a run is one input channel: two of them at a time. plane_at: byte
+// offset of a tap of the kernel; -1: the tap is not in this phase.
 template <class T, int kAhead, class Load>
 __device__ inline void bring_depths(const Sizes& z, const Place& at, const float* w,
                                     const int* plane_at, unsigned char* weights, const Load& load) {
@@ -210,7 +209,7 @@ __device__ inline void bring_depths(const Sizes& z, const Place& at, const float
   }
 }
 
-// Four columns of a position: bias, residual, ReLU, and away.
+// Adds bias and residual to four columns of a position, applies the ReLU, and stores them.
 template <class T>
 __device__ inline void finish_quad(const Sizes& z, const Finish<T>& end, int pixel, int column,
                                    float (&v)[4], T* y) {
@@ -240,8 +239,8 @@ struct Sums {
   int column, rank;
 };
 
-// The sums of kBlocks blocks, in their order. A thread has eight quads under way: what lies in
-// other blocks is some hundred cycles away.
+// Adds the results of kBlocks blocks in order. A thread has eight quads in flight, because loads
+// from other blocks take some hundred cycles.
 template <class T, int kBlocks>
 __device__ inline void add_blocks(const Sizes& z, const Sums& tile, const Finish<T>& end, T* y) {
   constexpr int kItems = kMostBlocks / kBlocks;
@@ -299,8 +298,9 @@ __global__ void __launch_bounds__(kBlockThreads, kRowTiles* kColumnTiles == 4 ? 
   unsigned char* const weights = patch + z.patch_bytes();
   auto* const sums = reinterpret_cast<float*>(weights + z.most_taps * z.tap_bytes());
   int* const from = reinterpret_cast<int*>(sums + z.rows * z.sum_pitch());  // in the patch
-  int* const to = from + z.rows;                               // a position's pixel of y; -1: none
-  auto* const step_at = reinterpret_cast<int2*>(to + z.rows);  // from a position, from a column
+  int* const to = from + z.rows;                               // pixel of y of a position; -1: none
+  auto* const step_at = reinterpret_cast<int2*>(to + z.rows);  // offset for a position, for a
+                                                               // column
   int* const plane_at = reinterpret_cast<int*>(step_at + z.most_taps * z.chunk_steps());
 
   if (!z.runs_are_columns) {
@@ -334,7 +334,7 @@ __global__ void __launch_bounds__(kBlockThreads, kRowTiles* kColumnTiles == 4 ? 
     }
     __syncthreads();
   }
-  wait_for_previous_kernel();  // the tables are made while that one ends
+  wait_for_previous_kernel();  // the tables are made while that kernel ends
   const SharedAddress in_patch = shared_address(patch);
   visit_patch(z, at, kPiecesOfOctet, [&](bool inside, std::int64_t from_image, int place) {
     async_copy_piece(in_patch + place, x + from_image, inside);
@@ -348,7 +348,7 @@ __global__ void __launch_bounds__(kBlockThreads, kRowTiles* kColumnTiles == 4 ? 
             : bring_depths<T, 1>(z, at, w, plane_at, weights, load_floats);
   }
   async_copy_wait<0>();
-  if constexpr (sizeof(T) == 4) {  // what this thread has brought, once for all taps
+  if constexpr (sizeof(T) == 4) {  // converts what this thread has loaded, once for all taps
     visit_patch(z, at, kPiecesOfOctet, [&](bool, std::int64_t, int place) {
       auto* const piece = reinterpret_cast<float4*>(patch + place);
       const float4 v = *piece;
@@ -398,7 +398,7 @@ __global__ void __launch_bounds__(kBlockThreads, kRowTiles* kColumnTiles == 4 ? 
         }
       }
     }
-    // Rows l/4 and l/4 + 8, columns 2 (l%4) + {0, 1}; way after way.
+    // Rows l/4 and l/4 + 8, columns 2 (l%4) + {0, 1}; one way after another.
     for (int turn = 0; turn < ways; ++turn) {
       if (is_there && turn == way) {
 #pragma unroll
@@ -439,7 +439,7 @@ __global__ void __launch_bounds__(kBlockThreads, kRowTiles* kColumnTiles == 4 ? 
     default:
       add_blocks<T, 8>(z, tile, end, y);
   }
-  if (z.blocks > 1) cluster_leave();  // a block stays as long as others read its sums
+  if (z.blocks > 1) cluster_leave();  // a block stays until others have read its results
 }
 
 }  // namespace convscope::cluster_gemm

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// cluster_gemm_plan.h: the sizes of cluster_gemm: what a block and a cluster of blocks have, and
-// how long that takes. No CUDA here: tests check it on the CPU.
+// cluster_gemm_plan.h: the tiling of cluster_gemm: the work of a block and of a cluster of blocks,
+// and its estimated time. No CUDA here: tests check it on the CPU.
 //
 // Tile      the positions of a block: some lines of an image, or whole images; and the output
 //           channels of a block, its columns
-// Cluster   the blocks of one tile. Each has a chunk of the input channels, with all taps
+// Cluster   the blocks of one tile. Each has a chunk of the input channels with all taps
 // Patch     the pixels that a tile reads, each with a chunk's channels, in shared memory
-// Step      32 bytes of the depth: 16 channels of halves or 8 of f32, of one tap
-// Unit      what a warp sums at once: 16 or 32 positions, 16 or 32 columns
-// Ways      warps that share the depth of a unit
+// Step      32 bytes of the K dimension: 16 channels of fp16/bf16 or 8 of f32, of one tap
+// Unit      the output of a warp: 16 or 32 positions, 16 or 32 columns
+// Ways      warps that split the K dimension of a unit
 // Read next  cluster_gemm_kernel.cuh
 #pragma once
 
@@ -25,39 +25,39 @@ namespace convscope::cluster_gemm {
 inline constexpr int kOctet = 8;  // channels; stored pixels are whole octets
 inline constexpr int kStepBytes = 32;
 inline constexpr int kTileRows = 16;     // positions of one product
-inline constexpr int kTileColumns = 16;  // two products side by side
+inline constexpr int kTileColumns = 16;  // two products
 inline constexpr int kWarps = 8;
 inline constexpr int kMostTaps = 49;   // of a kernel
-inline constexpr int kMostStride = 4;  // of backward_data, one phase each
+inline constexpr int kMostStride = 4;  // of backward_data, which has one phase for each residue
 inline constexpr int kMostPhases = kMostStride * kMostStride;
-inline constexpr int kMostBlocks = 8;  // of a cluster, on every GPU that has them
+inline constexpr int kMostBlocks = 8;  // of a cluster, on every GPU that supports clusters
 inline constexpr int kMostRows = 512;
 inline constexpr int kMostGrid = 65535;  // along y and z
-inline constexpr int kSumGap = 8;        // floats behind a row of sums: eight rows meet all banks
+inline constexpr int kSumGap = 8;        // floats after a row of results: eight rows use all banks
 
 struct Machine {
   int multiprocessors = 132;
-  int shared_bytes = 227 * 1024;  // of a block, which may have all of a multiprocessor's
+  int shared_bytes = 227 * 1024;  // of a block, which may use all of an SM's
 };
 
-// What a kernel gets.
+// Arguments of a kernel.
 struct Sizes {
   int images, in_h, in_w, out_h, out_w;
   int in_octets, out_octets;      // of a stored pixel
-  int in_channels, out_channels;  // true ones
-  // w is runs of floats, one behind the other in memory: of an output channel in forward, with the
-  // inputs of the chunk and all taps; of an output channel in backward_data, with the columns.
+  int in_channels, out_channels;  // without padding
+  // w consists of runs of consecutive floats. In forward a run is an output channel with the inputs
+  // of the chunk and all taps; in backward_data it is an output channel of w with the columns.
   int kernel_taps, run_apart;
   bool runs_are_columns;
   int phases_h, phases_w, out_step_h, out_step_w;
   int step_h, step_w;  // pixels between two positions
   int low_h, low_w;    // first row and column that position 0 reads
-  // Taps of all phases, one phase after the other.
+  // Taps of all phases in order.
   int most_taps;  // of a phase
   short tap_begin[kMostPhases + 1];
   short tap_kernel[kMostTaps];  // r S + s
-  int tap_at[kMostTaps];        // pixels of the patch behind that of the position
-  // The tile, and where it is.
+  int tap_at[kMostTaps];        // pixels of the patch from that of the position
+  // The tile and its position.
   int tile_images, tile_h, tile_w, positions, rows;
   FastDivisor by_tile_h, by_tile_w, by_tiles_h, by_tiles_w;
   int patch_h, patch_w;
@@ -67,9 +67,9 @@ struct Sizes {
   // A block of the cluster.
   int blocks;           // of a cluster
   int chunk;            // input channels
-  int pieces, pitch;    // 16 bytes of a pixel that are copied; bytes of it in the patch
+  int pieces, pitch;    // 16-byte pieces of a pixel that are copied; bytes of a pixel in the patch
   int weight_pitch;     // bytes of a column of a tap
-  int runs, run_quads;  // of w in a block; of four floats each
+  int runs, run_quads;  // of w in a block; quads of four floats in a run
   FastDivisor by_pieces, by_run_quads, by_kernel_taps;
   int ways_log2;
   FastDivisor by_chunk_steps, by_unit_columns;
@@ -80,24 +80,24 @@ struct Sizes {
   constexpr int ways() const { return 1 << ways_log2; }
   constexpr int patch_pixels() const { return tile_images * patch_h * patch_w; }
   constexpr int patch_bytes() const { return patch_pixels() * pitch; }
-  // One piece more, so that neighbouring taps of a run do not meet in the same banks.
+  // Adds one more piece, so that neighbouring taps of a run use different banks.
   constexpr int tap_bytes() const { return columns * weight_pitch + 16; }
   constexpr int sum_pitch() const { return columns + kSumGap; }
   constexpr int tiles() const {
     return ceil_div(images, tile_images) * by_tiles_h.d * by_tiles_w.d;
   }
-  // Of the grid: blocks, tiles of columns and phases, tiles of positions.
+  // Returns the height of the grid [tiles of positions, tiles of columns and phases, blocks].
   constexpr int column_jobs() const { return column_tiles * phases(); }
   constexpr std::int64_t clusters() const { return std::int64_t{tiles()} * column_jobs(); }
 };
 
-// An odd number of pieces of 16 bytes: eight neighbours, each with the same piece, meet all banks.
+// Returns an odd number of 16-byte pieces: the same piece of eight neighbours uses all banks.
 constexpr int odd_pieces(int bytes) { return (bytes / 16 | 1) * 16; }
 
 inline int element_bytes(const Conv2dProblem& z) { return z.dtype == DType::f32 ? 4 : 2; }
 inline int step_channels(const Conv2dProblem& z) { return kStepBytes / element_bytes(z); }
 
-// Everything but the tile and what a block has of it.
+// Returns the sizes that do not depend on the tile.
 inline Sizes sizes_of(const Conv2dProblem& z, Direction direction) {
   using gather::Line;
   const auto narrow = [](std::int64_t size) { return static_cast<int>(size); };
@@ -140,7 +140,7 @@ inline Sizes sizes_of(const Conv2dProblem& z, Direction direction) {
   const auto line_w = [&](int phase) {
     return line_of(phase, w, q, s, z.stride_w, z.pad_left, z.dilation_w);
   };
-  // The first and the last element that the taps of position 0 read, in all phases.
+  // The first and the last element that the taps of position 0 read, over all phases.
   struct Span {
     int low = std::numeric_limits<int>::max(), high = std::numeric_limits<int>::min();
     void add(const Line& line) {
@@ -156,7 +156,7 @@ inline Sizes sizes_of(const Conv2dProblem& z, Direction direction) {
   for (int i = 0; i < out.phases_w; ++i) columns.add(line_w(i));
   rows.close(), columns.close();
   out.low_h = rows.low, out.low_w = columns.low;
-  out.patch_h = rows.high - rows.low + 1;  // of one position; see with_tile()
+  out.patch_h = rows.high - rows.low + 1;  // for one position; see with_tile()
   out.patch_w = columns.high - columns.low + 1;
   int taps = 0;
   for (int i = 0; i < out.phases(); ++i) {
@@ -165,7 +165,7 @@ inline Sizes sizes_of(const Conv2dProblem& z, Direction direction) {
     for (int t = 0; t < a.taps; ++t) {
       for (int u = 0; u < b.taps; ++u) {
         out.tap_kernel[taps] = static_cast<short>(a.kernel(t) * s + b.kernel(u));
-        // The row and the column now; with_tile() makes a place of them.
+        // For now row and column; with_tile() turns them into an offset.
         out.tap_at[taps++] = (a.input(0, t) - rows.low) << 16 | (b.input(0, u) - columns.low);
       }
     }
@@ -195,7 +195,7 @@ inline Sizes with_tile(Sizes z, const Tile& tile) {
   return z;
 }
 
-// The columns of a block, and `blocks` that share the depth.
+// Sets the columns of a block, and `blocks` that split the K dimension.
 inline Sizes with_blocks(Sizes z, int columns, int blocks, int chunk, int element) {
   z.columns = columns;
   z.column_tiles = ceil_div(z.out_octets * kOctet, columns);
@@ -221,33 +221,34 @@ struct Plan {
   bool exists() const { return shared_bytes > 0; }
 };
 
-// Shared memory of a block: patch, weights, sums, three tables.
+// Returns the shared memory of a block: patch, weights, results, three tables.
 inline std::int64_t shared_bytes_of(const Sizes& z) {
   const int steps = z.most_taps * z.chunk_steps();
   return std::int64_t{z.patch_bytes()} + std::int64_t{z.most_taps} * z.tap_bytes() +
          std::int64_t{4} * z.rows * z.sum_pitch() + 8 * z.rows + 8 * steps + 4 * z.kernel_taps;
 }
 
-// Clusters that a GPU has room for, one block on a multiprocessor: those of a cluster are of one
-// part of the GPU (GPC), where some are left over. 15 of 8 blocks on an H200 with its 132.
+// Returns the clusters that run at once, one block on an SM. A cluster uses SMs of one part of the
+// GPU (GPC), where some stay idle: 15 clusters of 8 blocks on an H200 with its 132 SMs.
 inline int clusters_at_once(const Machine& machine, int blocks) {
   const int usable = blocks > 2 ? machine.multiprocessors * 94 / 100 : machine.multiprocessors;
   return std::max(usable / blocks, 1);
 }
 
-// Microseconds of one NVIDIA H200, fitted to 552 plans of 23 layers (half of the layers tell the
-// other half within 16 %). `alone`: what a block takes, however idle its multiprocessor is;
-// `shared`: what each of its multiprocessor's blocks adds.
+// Microseconds on one NVIDIA H200, fitted to 552 tilings of 23 layers (a fit to half of the layers
+// predicts the others within 16 %). `alone`: time of a block on an idle SM; `shared`: time that
+// each block on its SM adds.
 inline constexpr double kBlockUs = 1.59;                     // launch, first bytes, last bytes
-inline constexpr double kClusterUs = 0.41, kRankUs = 0.093;  // of a cluster, of each block in it
-inline constexpr double kCopyUs = 0.054;                     // of a thread's piece of the patch
-inline constexpr double kQuadUs = 0.165, kPlainQuadUs = 0.079, kPairUs = 0.206;  // of weights
+inline constexpr double kClusterUs = 0.41, kRankUs = 0.093;  // for a cluster, for each block in it
+inline constexpr double kCopyUs = 0.054;                     // for a thread's piece of the patch
+inline constexpr double kQuadUs = 0.165, kPlainQuadUs = 0.079, kPairUs = 0.206;  // for weights
 inline constexpr double kStepUs = 0.0076, kStepTileUs = 0.0015;
-inline constexpr double kWayUs = 0.157, kSumUs = 0.70;  // of another way; of a thread's eight quads
+inline constexpr double kWayUs = 0.157, kSumUs = 0.70;  // for another way; for a thread's eight
+                                                        // quads
 inline constexpr double kCopyShared = 0.027, kPairShared = 0.081, kLoadBytes = 4.8e5;
 inline constexpr double kTileShared = 0.00186, kProductShared = 0.0014, kUnitShared = 0.02;
 inline constexpr double kSumBytes = 6.8e4;
-inline constexpr int kResident = 2;  // blocks on a multiprocessor
+inline constexpr int kResident = 2;  // blocks on an SM
 
 inline double plan_us(const Plan& plan, int element, const Machine& machine) {
   const Sizes& z = plan.sizes;
@@ -281,7 +282,7 @@ inline double plan_us(const Plan& plan, int element, const Machine& machine) {
   return std::ceil(here / resident) * alone + here * shared;
 }
 
-// Calls visit(plan) for every way to do it.
+// Calls visit(plan) for every possible tiling.
 template <class Visit>
 void visit_plans(const Conv2dProblem& z, Direction direction, const Machine& machine,
                  const Visit& visit) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // depthwise_backward_simd.cpp: the gradients of planes of a depthwise convolution, neighbouring
-// pixels of a row in the vector lanes; depthwise_forward_simd.cpp is the pass to read first.
+// pixels of a row in the vector lanes; read depthwise_forward_simd.cpp first.
 //
-// As there: unrolled forms for kernels 3x3, 5x5 and 7x7, and a plain form behind each.
-// Read next  depthwise_forward_simd.cpp; depthwise_cpu.cpp, the card
+// As there: unrolled loops for kernels of 3x3, 5x5 and 7x7, and plain loops for all others.
+// Read next  depthwise_forward_simd.cpp; depthwise_cpu.cpp, the algorithm
 #include "layers/conv2d/depthwise/cpu/depthwise_planes.h"
 #include "layers/conv2d/depthwise/cpu/depthwise_strips.h"
 
@@ -12,9 +12,9 @@ namespace {
 
 // ---- backward_data, stride 2 -------------------------------------------------------------------
 
-// With h + pad_top = 2 j + a and r = 2 t + a, row h reads row p = j - t: rows of the two parities a
-// are two convolutions of stride 1 over the same rows of dy; columns likewise with i, b, u. So a
-// vector of dy is multiplied by up to four taps, and the two column parities are woven together
+// With h + pad_top = 2 j + a and r = 2 t + a, row h reads row p = j - t. So rows of the two
+// parities a are two convolutions of stride 1 over the same rows of dy; columns likewise with i, b,
+// u. A vector of dy is multiplied by up to four taps, and the two column parities are interleaved
 // when they are stored. Here: rows [j, j + Rows), one vector of columns from i on.
 template <class Kind, int R, int S, int Rows>
 CONVSCOPE_INLINE void backward_rows(const DepthwiseMap& z, const float* dy,
@@ -148,8 +148,8 @@ void backward_data(const DepthwiseMap& z, const float* dy, const float* w, bool 
 
 // ---- backward_weight ---------------------------------------------------------------------------
 
-// Sums in vector lanes, kept from plane to plane and added up across the lanes at the very end; in
-// chains of about kSumChain vectors (framework/simd/sum_chain.h).
+// Sums in vector lanes, kept from plane to plane and reduced across the lanes at the end; in chains
+// of about kSumChain vectors (framework/simd/sum_chain.h).
 template <int R, int S>
 struct TapSums {
   typename Wide::V wide[R * S];
@@ -160,8 +160,8 @@ struct TapSums {
 #endif
 };
 
-// Kernel rows [r, r + Taps) of one plane's gradient from rows [p, p + Rows) of dy, one strip: Taps
-// x S sums and Rows strips of dy in registers; each row of x is loaded once for all of them.
+// Adds kernel rows [r, r + Taps) of one plane's gradient from rows [p, p + Rows) of dy, one strip:
+// Taps x S accumulators and Rows strips of dy; each row of x is loaded once for all of them.
 template <class Kind, int S, int Stride, int Taps, int Rows>
 CONVSCOPE_INLINE void weight_rows(const DepthwiseMap& z, const float* x, const float* dy, Index r,
                                   Index p, const Borders<Kind, S, Stride>& borders,
@@ -266,7 +266,7 @@ void weight_planes(const DepthwiseMap& z, const float* x, Index x_step, const fl
 template <int R, int S, int Stride>
 void weight_unrolled(const DepthwiseMap& z, const float* x, Index x_step, const float* dy,
                      Index dy_step, Index planes, float* sums) {
-  // Kernel rows at a time, and rows of dy with them: together they fill the registers.
+  // The largest number of kernel rows, and of rows of dy with them, that fits into the registers.
   constexpr int kFit = (kRegisters - 4) / S;
   constexpr int kTaps = kFit < R ? kFit : R;
   constexpr int kRest = R % kTaps;
@@ -299,7 +299,7 @@ void weight_plain(const DepthwiseMap& z, const float* x, Index x_step, const flo
       const Index begin = left >= 0 ? 0 : ceil_div(-left, z.stride_w);
       const Index end = left >= z.w ? 0 : least(z.q, (z.w - 1 - left) / z.stride_w + 1);
       for (Index plane = 0; plane < planes; ++plane) {
-        float of_plane = 0.0f;  // each row is a chain of its own
+        float of_plane = 0.0f;  // each row is a separate chain
         for (Index p = 0; p < z.p; ++p) {
           const Index h = p * z.stride_h - z.pad_top + r * z.dilation_h;
           if (h < 0 || h >= z.h) continue;

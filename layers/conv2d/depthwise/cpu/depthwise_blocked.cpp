@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_blocked.cpp: forward and backward_data of depthwise convolution in the blocked layout:
-// each block of 16 channels of an image is a convolution of its own, [H,W,16] under [R,S,16].
+// depthwise_blocked.cpp: forward and backward_data of depthwise convolution in NCHW16c: each block
+// of 16 channels of an image is a separate convolution, [H,W,16] with [R,S,16].
 //
-// Plan       The output is cut into phases: pixels that read neighbours in the same way. Forward
-//            there is one. In backward_data row h reads row p = (h + pad - r dilation) / stride for
-//            those r for which that is a whole number: so the rows of one residue modulo the stride
-//            are a convolution of stride 1 under a part of the kernel, turned, and columns
-//            likewise. 3x3 with stride 2 has four phases, of 4, 2, 2 and 1 taps; nothing is
-//            scattered, and each pixel of dx is written once.
-//            Rows are computed in bands, phase after phase, so that a band's rows of `in` are still
-//            in the first cache when the next strip or phase reads them.
-//            Threads take (image, block of channels, part of its rows).
+// Plan       The output is cut into phases: pixels that read their neighbours in the same pattern.
+//            A forward pass has one phase. In backward_data row h reads row p = (h + pad - r
+//            dilation) / stride for those r for which that is a whole number. So the rows of one
+//            residue modulo the stride are a convolution of stride 1 with a part of the kernel,
+//            rotated by 180 degrees, and columns likewise. 3x3 with stride 2 has four phases, of 4,
+//            2, 2 and 1 taps; nothing is scattered, and each pixel of dx is written once. Rows are
+//            computed in bands, phase after phase, so that a band's rows of `in` are still in L1
+//            when the next strip or phase reads them. Threads take (image, block of channels, part
+//            of its rows).
 // Cost       FLOPs = 2 N K P Q R S without the taps outside; bytes = the tensors once. For 16
 //            channels a pixel of a 3x3 layer is 18 FMAs of 8 lanes (9 cycles with two ports) and
-//            128 bytes of x and y: beyond the caches the memory decides, within them the ports.
+//            128 bytes of x and y: bound by memory beyond the caches, by the ports within them.
 // Numerics   one rounding per FMA in the order of the kernel's rows and columns, in chains
 //            (framework/simd/sum_chain.h)
-// Choices    kBandPixels 224: 14 KiB of `in` and as much of `out`, beside the rows above and below.
-//            Tensors of more than kFarBytes, beyond the second caches and a core's share of the
-//            third, come from memory: then the rows of the next band are asked for
+// Choices    kBandPixels 224: 14 KiB of `in` and as much of `out`, plus the rows above and below.
+//            Tensors of more than kFarBytes exceed L2 and a core's share of L3, and come from
+//            memory; then the rows of the next band are prefetched
 // Read next  depthwise_blocked_simd.cpp, the strips; depthwise_blocked_weights.cpp, dw
 #include "layers/conv2d/depthwise/cpu/depthwise_blocked.h"
 
@@ -42,10 +42,10 @@ using Index = std::int64_t;
 
 constexpr Index kBandPixels = 224;
 constexpr Index kFarBytes = 8 << 20;
-constexpr Index kChunks = 16;        // for the threads, when images and blocks give fewer
+constexpr Index kChunks = 16;        // for the threads, when there are fewer images and blocks
 constexpr double kChunkFlops = 2e5;  // a few microseconds of one core
 
-// One dimension of a problem, as backward_data needs it.
+// One dimension of a problem, for backward_data.
 struct Dimension {
   Index in, out;  // of x and of y
   Index kernel, stride, dilation, pad;
@@ -67,7 +67,7 @@ DepthwiseAxis forward_axis(const Dimension& z) {
           .kernel = z.kernel};
 }
 
-// Pixels i of x with index first + i stride. Taps are counted from the last one: the kernel turned.
+// Pixels i of x with index first + i stride. Taps are counted from the last one: a flipped kernel.
 DepthwiseAxis backward_axis(const Dimension& z, Index first) {
   DepthwiseAxis axis{.count = z.in > first ? ceil_div(z.in - first, z.stride) : 0,
                      .first = first,
@@ -76,7 +76,7 @@ DepthwiseAxis backward_axis(const Dimension& z, Index first) {
                      .kernel = z.kernel};
   const Index together = std::gcd(z.stride, z.dilation);
   const Index tap_step = z.stride / together;
-  Index tap = 0;  // the first that reaches a whole pixel of dy
+  Index tap = 0;  // the first tap that reaches a whole pixel of dy
   while (tap < std::min(tap_step, z.kernel) && (first + z.pad - tap * z.dilation) % z.stride != 0) {
     ++tap;
   }
@@ -89,7 +89,7 @@ DepthwiseAxis backward_axis(const Dimension& z, Index first) {
   return axis;
 }
 
-// All that is the same for each block of channels.
+// The values that all blocks of channels share.
 struct Pass {
   const Conv2dProblem& z;
   const DepthwiseAxis* rows;
@@ -178,8 +178,8 @@ bool unrolled(const Conv2dProblem& z, Direction direction) {
   return direction != Direction::backward_weight || z.r == z.s;
 }
 
-// Measured within the second cache: chains of 9 sums wait for each other more than those of 25. A
-// call for one block of an image costs about 150 cycles.
+// Measured within L2: chains of 9 FMAs wait for each other more than those of 25. A call for one
+// block of an image costs about 150 cycles.
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   const double share = !unrolled(z, direction) ? 0.3 : z.s == 3 ? 0.65 : 0.75;
   const double planes = static_cast<double>(z.n * ceil_div(z.k, kChannelBlock));

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_blocked.h: depthwise convolution of images in the blocked layout
-// (layers/dispatch/activation_layout.h): the card's functions call these for problems with
-// layout=blocked.
+// depthwise_blocked.h: depthwise convolution of NCHW16c images
+// (layers/dispatch/activation_layout.h): depthwise_cpu.cpp calls these functions for problems with
+// `layout=blocked`.
 //
-// A pixel is 16 channels, and so is a tap of their kernels: lanes never meet, no load crosses a
+// A pixel is 16 channels, and so is a tap of their kernels: lanes never mix, no load crosses a
 // pixel, and a plane of 7 columns fills its vectors as well as one of 112.
 #pragma once
 
@@ -11,18 +11,19 @@
 
 namespace convscope::depthwise_blocked_pass {
 
-// f32 with one kernel for each channel.
+// Returns the support: f32 with one kernel for each channel.
 Conv2dSupport supports(const Conv2dProblem& problem);
 Conv2dCost cost(const Conv2dProblem& problem, Direction direction);
 std::size_t workspace_bytes(const Conv2dProblem& problem, Direction direction);
-// w as [K/16,R,S,16], zeros behind the last channel: forward and backward_data read the same.
+// Returns the size of w as [K/16,R,S,16], zeros after the last channel, for forward and
+// backward_data.
 std::size_t prepared_bytes(const Conv2dProblem& problem, Direction direction);
 void prepare_weights(const Conv2dPrepareArgs& args);
 void forward(const Conv2dForwardArgs& args);
 void backward_data(const Conv2dBackwardDataArgs& args);
 void backward_weight(const Conv2dBackwardWeightArgs& args);
 
-// Whether the kernels for this problem are unrolled over its taps.
+// Returns whether the kernels for this problem are unrolled over its taps.
 bool unrolled(const Conv2dProblem& problem, Direction direction);
 
 }  // namespace convscope::depthwise_blocked_pass

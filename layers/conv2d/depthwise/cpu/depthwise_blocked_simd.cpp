@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_blocked_simd.cpp: rows of a depthwise convolution in the blocked layout, forward and
+// depthwise_blocked_simd.cpp: rows of a depthwise convolution in NCHW16c, forward and
 // backward_data: 16 channels in the lanes, so that nothing is shifted and every load is whole.
 //
-// Plan       A strip is a few neighbouring pixels of a row; their sums stay in registers. For each
-//            row of the kernel its taps are loaded into registers, and each x once: it is
-//            multiplied by every tap that reaches one of the strip's pixels. So P pixels of a row
-//            of S taps cost P S FMAs and P + S - 1 loads of x and S of taps: 0.47 loads for each
-//            FMA in a 3x3 kernel, 0.38 in 5x5 and 7x7, where a CPU has one. The number of kernel
-//            rows is a loop, so rows outside the image are left out. Columns outside are known to
-//            the compiler: those of usual padding have a form of their own.
-//            Any other row of taps (other widths or padding, strides above 2, most dilations) takes
-//            the plain form: x is an operand in memory, 1 + 1/P loads for each FMA.
-// Choices    P: sums, the taps of a row and one x fill 16 registers, at most 12 pixels; with 32
-//            registers 14 pixels, two times the 7 that divides the maps of ImageNet. Strips of a
-//            row are of nearly equal width.
-// GCC 12 keeps an array that an ordinary loop indexes on the stack: every loop over sums has an
-// unroll pragma.
+// Plan       A strip is a few neighbouring pixels of a row, which stay in registers. For each row
+//            of the kernel its taps are loaded into registers, and each x once: it is multiplied by
+//            every tap that reaches one of the strip's pixels. So P pixels of a row of S taps cost
+//            P S FMAs and P + S - 1 loads of x and S of taps: 0.47 loads for each FMA in a 3x3
+//            kernel, 0.38 in 5x5 and 7x7, where a CPU has one. The number of kernel rows is a loop,
+//            so rows outside the image are skipped. Columns outside are known at compile time:
+//            usual padding has a separate instance. Any other row of taps (other widths or padding,
+//            strides above 2, most dilations) takes plain loops: x is an operand in memory, 1 + 1/P
+//            loads for each FMA.
+// Choices    P: accumulators, the taps of a row and one x fill 16 registers, at most 12 pixels;
+//            with 32 registers 14 pixels, two times the 7 that divides the maps of ImageNet. Strips
+//            of a row are of nearly equal width.
+// GCC 12 keeps an array on the stack when an ordinary loop indexes it: every loop over accumulators
+// has an unroll pragma.
 // Read next  depthwise_blocked.cpp, which uses it; depthwise_blocked_weight_simd.cpp
 #include "framework/simd/simd.h"
 #include "framework/simd/sum_chain.h"
@@ -55,7 +55,7 @@ CONVSCOPE_INLINE Lanes lanes_of(const DepthwiseBlock& block, int lane) {
           .first = lane == 0};
 }
 
-// Calls body(j, where pixel j lies) for the pixels of a strip. Three of them are addresses of one
+// Calls body(j, offset of pixel j) for the pixels of a strip. Three of them are addresses of one
 // register.
 template <int Pixels, class Body>
 CONVSCOPE_INLINE void for_pixels(Index step, Body body) {
@@ -67,7 +67,7 @@ CONVSCOPE_INLINE void for_pixels(Index step, Body body) {
   }
 }
 
-// The sums of neighbouring pixels, `Step` floats apart, as `out` gets them.
+// Finishes neighbouring pixels, `Step` floats apart, and stores them to `out`.
 template <int Pixels, class Step>
 CONVSCOPE_INLINE void finish(const Lanes& lanes, Index at, Step step, Vec (&sums)[Pixels]) {
   if (lanes.residual != nullptr) {
@@ -90,7 +90,7 @@ CONVSCOPE_INLINE void store_sums(const DepthwisePhase& z, const Lanes& lanes, In
                                  Index column, Vec (&sums)[Pixels]) {
   const Index at =
       ((z.h.first + row * z.h.step) * z.out_w + z.w.first + column * z.w.step) * kBlock;
-  if (z.w.step == 1) {  // known to the compiler, pixels are addresses of one register
+  if (z.w.step == 1) {  // constant for the compiler: pixels are addresses of one register
     finish(
         lanes, at, [] { return Index{kBlock}; }, sums);
   } else {
@@ -100,7 +100,7 @@ CONVSCOPE_INLINE void store_sums(const DepthwisePhase& z, const Lanes& lanes, In
   }
 }
 
-// The taps of the kernel that a row of `out` finds inside `in`.
+// The taps of the kernel that are inside `in` for a row of `out`.
 struct KernelRows {
   CONVSCOPE_INLINE KernelRows(const DepthwiseAxis& h, Index row)
       : begin(0), end(h.taps), at(h.at + row * h.pixel) {
@@ -116,7 +116,7 @@ struct KernelRows {
 
 // ---- any row of taps ---------------------------------------------------------------------------
 
-// One row of the kernel.
+// Adds one row of the kernel.
 template <int Pixels>
 CONVSCOPE_INLINE void add_plain_row(const DepthwiseAxis& w, const float* in, const float* taps,
                                     Index left, Vec (&sums)[Pixels]) {
@@ -174,7 +174,7 @@ void plain_strip(const DepthwisePhase& z, const Lanes& lanes, Index column, Inde
 
 // ---- unrolled over the taps of a kernel row ----------------------------------------------------
 
-// One row of the kernel. Taps lie Reach columns apart.
+// Adds one row of the kernel. Taps are Reach columns apart.
 template <int Taps, int Step, int Reach, class Border, int Pixels>
 CONVSCOPE_INLINE void add_row(const float* in, const float* w, Index w_step, Vec (&sums)[Pixels]) {
   constexpr int kBeside = (Taps - 1) * Reach;
@@ -196,7 +196,7 @@ CONVSCOPE_INLINE void add_row(const float* in, const float* w, Index w_step, Vec
   }
 }
 
-// Asks for what later rows read, and for the lines of every second pixel that later rows of a phase
+// Prefetches what later rows read, and the lines of every second pixel that later rows of a phase
 // write. An address outside any array does no harm.
 template <int Pixels, int Step>
 __attribute__((noinline)) void ask_ahead(const DepthwisePhase& z, const Lanes& lanes,
@@ -211,7 +211,7 @@ __attribute__((noinline)) void ask_ahead(const DepthwisePhase& z, const Lanes& l
   }
 }
 
-// Pixels [column, column + Pixels) of some rows.
+// Computes pixels [column, column + Pixels) of some rows.
 template <int Taps, int Step, int Reach, class Border, int Pixels>
 CONVSCOPE_INLINE void unrolled_rows(const DepthwisePhase& z, const Lanes& lanes, Index column,
                                     Index begin, Index end) {
@@ -254,14 +254,14 @@ void unrolled_strip(const DepthwisePhase& z, const Lanes& lanes, Index column, I
   }
 }
 
-// ---- which form --------------------------------------------------------------------------------
+// ---- selection ---------------------------------------------------------------------------------
 
 using StripFunction = void (*)(const DepthwisePhase& z, const Lanes& lanes, Index column,
                                Index begin, Index end);
 
 template <int Taps, int Step, int Reach, int Pixels>
 constexpr StripFunction strip_entry() {
-  if constexpr (Taps == 0 || kLanes == 1) {  // one lane gains nothing, and takes the compiler long
+  if constexpr (Taps == 0 || kLanes == 1) {  // one lane gains nothing, and compiles slowly
     if constexpr (Pixels <= kPlainPixels) return plain_strip<Pixels>;
   } else if constexpr (Pixels <= kPixelsBeside<Taps>) {
     return unrolled_strip<Taps, Step, Reach, Pixels>;
@@ -284,8 +284,7 @@ struct Form {
   int pixels;  // at most
 };
 
-// Taps 3, 5 and 7 of the usual kernels; 1, 2 and 4 are their halves, which backward_data of stride
-// 2 takes.
+// Taps 3, 5 and 7 of the usual kernels; 1, 2 and 4 are the phases of backward_data with stride 2.
 Form form_of(const DepthwisePhase& z) {
   const bool fits = z.w.reach <= 2 && z.w.taps <= 7 && z.h.taps * z.w.taps <= kSumChain;
   if (fits && z.w.reach == 2) {

@@ -14,8 +14,8 @@ namespace {
 using Index = std::int64_t;
 constexpr int kBlock = 16;  // channels of a block
 
-// The most pixels of a strip. A build for a sanitizer has narrow ones alone: the same code, which
-// clang otherwise compiles for minutes.
+// Returns the most pixels of a strip. A build for a sanitizer has only narrow strips: the same
+// code, which clang otherwise compiles for minutes.
 #if defined(__SANITIZE_ADDRESS__)
 constexpr int most_pixels(int) { return 4; }
 #else
@@ -37,17 +37,17 @@ struct StripWidths {
   Index strips = 0, least = 0, wider = 0;
 };
 
-// A strip's reach is the columns of `in` that its pixels read. So many of them lie outside `in` at
-// either end, known to the compiler.
+// A strip's reach is the columns of `in` that its pixels read. Left and Right of them are outside
+// `in`, known at compile time.
 template <int Left, int Right>
 struct Over {
   static constexpr int left = Left, right = Right;
 };
 
 // Calls run(Over{}) for a strip whose reach begins in column `left` of `in` and ends `beyond`
-// columns behind its last one. The taps of a row lie `Beside` columns apart from the first to the
-// last. What is outside is what usual padding makes: half of them, of even images under Step 2 one
-// less on the right. Returns false, and calls nothing, where it is something else.
+// columns after its last one. The first and last tap of a row are `Beside` columns apart. Only
+// usual padding is supported: half of these columns are outside on each side, one fewer on the
+// right for even images with Step 2. Returns false, and calls nothing, otherwise.
 template <int Beside, int Step, class Run>
 CONVSCOPE_INLINE bool with_border(Index left, Index beyond, Run run) {
   constexpr int kLeft = Beside / 2, kRight = (Beside + 1) / 2;

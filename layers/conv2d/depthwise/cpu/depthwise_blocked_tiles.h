@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_blocked_tiles.h: the part of depthwise convolution in the blocked layout
+// depthwise_blocked_tiles.h: the part of depthwise convolution in NCHW16c
 // (layers/dispatch/activation_layout.h) that depends on the instruction set: one block of 16
-// channels of one image, [H,W,16], under its kernels [R,S,16].
+// channels of one image, [H,W,16], with its kernels [R,S,16].
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,9 @@
 
 namespace convscope {
 
-// One dimension of a pass. Pixel i of `out`, i < count, lies at first + i step and sums taps t <
+// One dimension of a pass. Pixel i of `out`, i < count, is at first + i step and sums taps t <
 // taps: the element tap + t tap_step of the kernel, times the element at + i pixel + t reach of
-// `in`, where there is one.
+// `in`, where that exists.
 struct DepthwiseAxis {
   std::int64_t count = 0, first = 0, step = 1;
   std::int64_t taps = 0, tap = 0, tap_step = 1;
@@ -21,28 +21,29 @@ struct DepthwiseAxis {
   std::int64_t in = 0, kernel = 0;  // elements of `in` and of the kernel in this dimension
 };
 
-// A pass over one block of channels, or over one of the phases that make it up. forward: in = x,
-// out = y. backward_data: in = dy, out = dx; with strides above 1 the pixels of dx of one residue
-// modulo the strides are a phase.
+// A pass over one block of channels, or over one of its phases. In a forward pass in = x, out = y.
+// In backward_data in = dy, out = dx; with strides above 1 the pixels of dx of one residue modulo
+// the strides are a phase.
 struct DepthwisePhase {
   DepthwiseAxis h, w;
   std::int64_t out_w = 0;  // all columns of `out`
-  std::int64_t ahead = 0;  // ask for `in` so many rows before it is read; 0: never
+  std::int64_t ahead = 0;  // prefetch `in` so many rows ahead; 0: never
 };
 
-// Where the numbers of one block of channels lie.
+// The arrays of one block of channels.
 struct DepthwiseBlock {
   const float* in = nullptr;
   const float* w = nullptr;         // [R,S,16]
   const float* start = nullptr;     // [16], or null: 0
   const float* residual = nullptr;  // as `out`, or null
   bool relu = false;
-  float most = 0;  // of relu; infinity: no bound
+  float most = 0;  // upper bound of relu; infinity: none
   float* out = nullptr;
 };
 
 struct DepthwiseBlocked {
-  // Rows [begin, end) of a phase: start + sums + residual; if relu, at least 0 and at most `most`.
+  // Computes rows [begin, end) of a phase: start + sums + residual; if relu, at least 0 and at most
+  // `most`.
   void (*rows)(const DepthwisePhase& phase, const DepthwiseBlock& block, std::int64_t begin,
                std::int64_t end) = nullptr;
 };
@@ -53,7 +54,7 @@ struct DepthwiseUnit {
   const float* dy = nullptr;
   std::int64_t dy_step = 0;
   std::int64_t images = 0, begin = 0, end = 0;
-  // Ask for what lies so many floats behind the numbers that are read; 0: never.
+  // Prefetch so many floats ahead of the numbers that are read; 0: never.
   std::int64_t x_ahead = 0, dy_ahead = 0;
 };
 

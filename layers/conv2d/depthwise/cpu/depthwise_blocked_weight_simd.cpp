@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_blocked_weight_simd.cpp: backward_weight of a depthwise convolution in the blocked
-// layout: the sums of some rows of the kernel, 16 channels in the lanes, stay in registers over a
-// strip of pixels.
+// depthwise_blocked_weight_simd.cpp: backward_weight of a depthwise convolution in NCHW16c: the
+// accumulators of some rows of the kernel, 16 channels in the lanes, stay in registers over a strip
+// of pixels.
 //
 // Plan       A strip is P neighbouring pixels of dy, over all rows and images. In each row its P
 //            vectors of dy are loaded into registers, and each x of G rows once: it is multiplied
-//            by every pixel of dy that it meets in a row of taps. G S sums, P dy and one x fill the
-//            registers; G S P FMAs cost G (P + S - 1) loads of x and P of dy: about 0.6 for each
-//            FMA in a 3x3 kernel, 0.5 in the larger ones, where a CPU has one. x and dy outside
-//            their images are neither read nor multiplied: the compiler knows the columns that
-//            usual padding leaves outside.
-//            The plain form, for any other problem or padding, keeps up to 8 taps of one kernel
-//            row: x is an operand in memory.
-// Choices    G rows of the kernel at once so that at least 8 sums are under way where they fit (4
-//            cycles of an FMA times 2 of them a cycle): 16 registers hold 3 rows of a 3x3 kernel, 2
-//            of 5x5, 1 of 7x7; 32 hold 3, 5 and 3. Strips of up to 7 pixels where 32 registers
-//            hold them (7 divides the maps of ImageNet), else 5.
+//            by every pixel of dy that shares a tap with it. G S accumulators, P dy and one x fill
+//            the registers; G S P FMAs cost G (P + S - 1) loads of x and P of dy: about 0.6 for
+//            each FMA in a 3x3 kernel, 0.5 in the larger ones, where a CPU has one. x and dy
+//            outside their images are neither read nor multiplied: the columns that usual padding
+//            leaves outside are known at compile time. Plain loops, for any other problem or
+//            padding, keep up to 8 taps of one kernel row: x is an operand in memory.
+// Choices    G rows of the kernel at once so that at least 8 accumulators are in use where they fit
+//            (4 cycles of an FMA times 2 of them a cycle): 16 registers hold 3 rows of a 3x3
+//            kernel, 2 of 5x5, 1 of 7x7; 32 hold 3, 5 and 3. Strips of up to 7 pixels where 32
+//            registers hold them (7 divides the maps of ImageNet), else 5.
 // Numerics   A strip's sums are chains of kSumChain pixels (framework/simd/sum_chain.h).
 // Read next  depthwise_blocked_weights.cpp, which uses it
 #include "framework/int_math.h"
@@ -48,7 +47,7 @@ CONVSCOPE_INLINE void add_to(float* sums, Vec (&chain)[Sums]) {
   }
 }
 
-// The channels of one vector; the first one asks ahead for all.
+// Returns the channels of one vector; the first one prefetches for all.
 CONVSCOPE_INLINE DepthwiseUnit lanes_of(const DepthwiseUnit& unit, int lane) {
   DepthwiseUnit out = unit;
   out.x += lane;
@@ -61,13 +60,13 @@ CONVSCOPE_INLINE DepthwiseUnit lanes_of(const DepthwiseUnit& unit, int lane) {
 
 constexpr int kPlainTaps = 8;
 
-// Taps [s, s + Taps) of kernel row r, columns [begin, end) of dy.
+// Adds taps [s, s + Taps) of kernel row r, columns [begin, end) of dy.
 template <int Taps>
 void plain_taps(const DepthwiseMap& z, const DepthwiseUnit& unit, Index begin, Index end, Index r,
                 Index s, float* to) {
   const Index left = s * z.dilation_w - z.pad_left;
   const Index step = z.dilation_w * kBlock;
-  // Pixels that find all taps inside.
+  // Pixels whose taps are all inside.
   const Index right = z.w - 1 - left - (Taps - 1) * z.dilation_w;
   const Index whole = left >= 0 ? 0 : ceil_div(-left, z.stride_w);
   const Index whole_end = right < 0 ? 0 : right / z.stride_w + 1;
@@ -110,7 +109,7 @@ constexpr PlainFunction kPlain[kPlainTaps] = {plain_taps<1>, plain_taps<2>, plai
                                               plain_taps<4>, plain_taps<5>, plain_taps<6>,
                                               plain_taps<7>, plain_taps<8>};
 
-// Columns [begin, end) of dy, the channels of one vector.
+// Adds columns [begin, end) of dy for the channels of one vector.
 void plain(const DepthwiseMap& z, const DepthwiseUnit& lanes, Index begin, Index end, float* sums) {
   for (Index r = 0; r < z.r; ++r) {
     for (Index s = 0; s < z.s; s += kPlainTaps) {
@@ -122,8 +121,8 @@ void plain(const DepthwiseMap& z, const DepthwiseUnit& lanes, Index begin, Index
 
 // ---- unrolled ----------------------------------------------------------------------------------
 
-// One row of a strip. Kernel rows [from, end) of its Rows find their row of x inside; `All`: all
-// do.
+// Adds one row of a strip. Kernel rows [from, end) of its Rows have their row of x inside; `All`:
+// all have.
 template <int Rows, int S, int Step, int Reach, int Pixels, class Border, bool All>
 CONVSCOPE_INLINE void add_strip(const float* x, Index x_row, const float* dy, int from, int end,
                                 Vec (&sums)[Rows * S]) {
@@ -141,7 +140,7 @@ CONVSCOPE_INLINE void add_strip(const float* x, Index x_row, const float* dy, in
       sums[r * S + s] = fma(pixel, value[j], sums[r * S + s]);
     }
   };
-  if constexpr (All) {  // row by row in each column: neighbouring FMAs add to different sums
+  if constexpr (All) {  // row by row in each column: consecutive FMAs use different accumulators
 #pragma GCC unroll 40
     for (int e = Border::left; e < kReach - Border::right; ++e) {
 #pragma GCC unroll 8
@@ -157,7 +156,7 @@ CONVSCOPE_INLINE void add_strip(const float* x, Index x_row, const float* dy, in
   }
 }
 
-// Asks for what the next unit reads. An address outside any array does no harm.
+// Prefetches what the next unit reads. An address outside any array does no harm.
 template <int Step, int Pixels>
 __attribute__((noinline)) void ask_ahead(const DepthwiseMap& z, const DepthwiseUnit& unit,
                                          const float* x, const float* dy) {
@@ -203,7 +202,7 @@ CONVSCOPE_INLINE void strip_sums(const DepthwiseMap& z, const DepthwiseUnit& uni
   add_to<Rows * S>(to, sums);
 }
 
-// False when the columns that lie outside are not those of usual padding.
+// Returns false when the columns outside are not those of usual padding.
 template <int Rows, int S, int Step, int Reach, int Pixels>
 bool strip(const DepthwiseMap& z, const DepthwiseUnit& unit, Index r, Index column, float* to) {
   constexpr int kBeside = (S - 1) * Reach;
@@ -232,7 +231,7 @@ constexpr StripFunction kStrips[7] = {
     strip_entry<Rows, S, Step, Reach, 5>(), strip_entry<Rows, S, Step, Reach, 6>(),
     strip_entry<Rows, S, Step, Reach, 7>()};
 
-// All rows of a kernel of S x S taps, for the channels of one vector.
+// Computes all rows of a kernel of S x S taps, for the channels of one vector.
 template <int S, int Step, int Reach>
 CONVSCOPE_INLINE void strip_of_kernel(const DepthwiseMap& z, const DepthwiseUnit& lanes,
                                       Index column, Index pixels, float* sums) {
@@ -263,7 +262,7 @@ void unrolled(const DepthwiseMap& z, const DepthwiseUnit& unit, float* sums) {
 
 void weight(const DepthwiseMap& z, const DepthwiseUnit& unit, float* sums) {
   const bool fits = z.r == z.s && z.s <= 7 && z.dilation_w <= 2 && z.stride_w <= 2 &&
-                    kLanes > 1;  // one lane gains nothing, and takes the compiler long
+                    kLanes > 1;  // one lane gains nothing, and compiles slowly
   switch (fits ? (z.dilation_w - 1) * 100 + z.stride_w * 10 + z.s : 0) {
     case 13:
       return unrolled<3, 1>(z, unit, sums);

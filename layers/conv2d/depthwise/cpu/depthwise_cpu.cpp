@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // depthwise_cpu.cpp: convolution with one input channel for each group: every output plane is one
-// input plane under one small kernel, computed on the NCHW planes as they lie.
+// input plane convolved with one small kernel, computed on NCHW planes without a copy.
 //
 // Formula    y[n,k,p,q] = b[k] + sum over r, s of w[k,0,r,s] x[n, k / M, p stride_h - pad_top +
 //            r dilation_h, q stride_w - pad_left + s dilation_w], M = K/C, x = 0 outside
@@ -8,25 +8,26 @@
 //              y[n,k,p,q] = b[k]
 //              for r, s: y[n,k,p,q] += w[k,0,r,s] * x[n,k/M,p*stride+r-pad,q*stride+s-pad]
 // Plan       lanes along a row. 7 rows of y at once (4 with 16 registers): each row of x is loaded
-//            once for each of its S shifts and multiplied into every sum it belongs to. Borders are
-//            masks of the loads and rows left out, so nothing is copied or padded. AVX-512 takes
-//            two vectors side by side and shifts in registers what they share; a row that fits one
-//            or two vectors is loaded once, and then masks are made once for many planes.
-//            Stride 2 loads two vectors and takes their even and odd elements.
-//            backward_data: stride 1 is the forward pass with the kernel turned; stride 2 computes
-//            the four parities of (h, w) from the same loads of dy and weaves them together.
-//            backward_weight: R S vector sums stay in registers over whole rows (as many kernel
-//            rows at a time as registers allow), over all planes of a slice, and are added up
-//            across lanes once. Lines are asked for ahead: the hardware's prefetcher stops at a
-//            page, and does not see that backward_weight's next plane lies C planes further.
-//            Threads take planes; backward_weight output channels and slices of N.
-//            Blocked images (layout=blocked) have kernels of their own, with 16 channels in the
-//            lanes: depthwise_blocked.cpp.
-// Shapes     x [N,C,H,W], w [K,1,R,S], y [N,K,P,Q], f32 row-major, any alignment; sums in f32.
-//            Blocked: x [N,C/16,H,W,16], y [N,K/16,P,Q,16], w packed to [K/16,R,S,16]
+//            once for each of its S shifts and multiplied into every accumulator that it belongs
+//            to. Borders are masks of the loads and skipped rows, so nothing is copied or padded.
+//            AVX-512 takes two neighbouring vectors and shifts in registers what they share. A row
+//            that fits into one or two vectors is loaded once, and its masks are computed once for
+//            many planes. Stride 2 loads two vectors and takes their even and odd elements.
+//            backward_data: stride 1 is the forward pass with the kernel rotated by 180 degrees;
+//            stride 2 computes the four parities of (h, w) from the same loads of dy and
+//            interleaves them.
+//            backward_weight: R S accumulator vectors are kept over whole rows (as many kernel rows
+//            at a time as registers allow), over all planes of a slice, and are reduced across
+//            lanes once. Lines are prefetched in software: the hardware's prefetcher stops at a
+//            page, and does not predict that backward_weight's next plane is C planes further.
+//            Threads take planes; backward_weight output channels and slices of N. NCHW16c images
+//            (`layout=blocked`) have separate kernels, with 16 channels in the lanes:
+//            depthwise_blocked.cpp.
+// Shapes     x [N,C,H,W], w [K,1,R,S], y [N,K,P,Q], f32 row-major, any alignment; f32 accumulators.
+//            NCHW16c: x [N,C/16,H,W,16], y [N,K/16,P,Q,16], w packed to [K/16,R,S,16]
 // Supports   f32 with C/G = 1; any kernel, stride, dilation, padding and multiplier M. Unrolled:
 //            3x3, 5x5, 7x7 with stride 1 (any dilation) or 2 (no dilation); else plain loops.
-//            Blocked: one kernel for each channel
+//            NCHW16c: one kernel for each channel
 // Cost       FLOPs = 2 N K P Q R S; bytes = the three tensors once; workspace = dw for each slice
 //            (backward_weight), else none. 3x3: 18 FLOPs for 8 bytes of x and y, so memory-bound
 //            beyond the caches of every machine above 2 FLOPs/byte
@@ -34,10 +35,10 @@
 //            lanes over a slice, then lanes, then slices in order, in chains
 //            (framework/simd/sum_chain.h). Same bits on each run and for any number of threads;
 //            exact on integers below 2^24
-// Backward   dx assigned (channels of a multiplier one after the other); dw assigned or added to
-// Choices    7 rows: loads fall from S R to S (R + 6) / 7 for each vector of sums; 3x3 needs 9 taps
-//            + 14 sums + 6 shifted vectors = 29 of AVX-512's 32 registers, and 7 divides the maps
-//            of ImageNet. AVX2: 4 rows, 9 + 4 + 3 = 16
+// Backward   dx assigned (channels of a multiplier one after another); dw assigned or added to
+// Choices    7 rows: loads fall from S R to S (R + 6) / 7 for each vector of results; 3x3 needs 9
+//            taps + 14 accumulators + 6 shifted vectors = 29 of AVX-512's 32 registers, and 7
+//            divides the maps of ImageNet. AVX2: 4 rows, 9 + 4 + 3 = 16
 //            rest of a row of up to 8 pixels: an 8-lane vector, half the cost of a 16-lane one
 //            kSlices 16: chunks for the threads when there are few channels
 // Source     L. Sifre 2014: Rigid-Motion Scattering (thesis); P. Zhang, E. Lo, B. Lu: High
@@ -80,11 +81,11 @@ using Index = std::int64_t;
 
 constexpr Index kSlices = 16;
 constexpr double kChunkFlops = 2e5;  // a few microseconds of one core
-constexpr Index kPlanesAtOnce = 8;   // before the epilogue, while they are in the L1 or L2 cache
+constexpr Index kPlanesAtOnce = 8;   // before the epilogue, while they are in L1 or L2
 
 bool is_blocked(const Conv2dProblem& z) { return z.layout == ActivationLayout::blocked; }
 
-// Planes handed to a thread at a time.
+// Returns the planes that a thread takes at a time.
 Index grain_of(const Conv2dProblem& z) {
   const double flops = 2.0 * static_cast<double>(z.p() * z.q() * z.r * z.s);
   return static_cast<Index>(kChunkFlops / flops) + 1;
@@ -127,7 +128,7 @@ void forward(const Conv2dForwardArgs& args) {
   });
 }
 
-// Stride 1: dx is a convolution of dy with the kernel turned by 180 degrees.
+// Stride 1: returns dx as a convolution of dy with the kernel rotated by 180 degrees.
 DepthwiseMap turned(const DepthwiseMap& z) {
   DepthwiseMap back = z;
   back.h = z.p;
@@ -248,7 +249,7 @@ std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
   return static_cast<std::size_t>(slices_of(z) * z.k * z.r * z.s) * sizeof(float);
 }
 
-// NCHW kernels read w as it is.
+// NCHW kernels read w without preparation.
 std::size_t prepared_bytes(const Conv2dProblem& z, Direction direction) {
   return is_blocked(z) ? depthwise_blocked_pass::prepared_bytes(z, direction) : 0;
 }

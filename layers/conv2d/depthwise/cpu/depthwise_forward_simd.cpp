@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // depthwise_forward_simd.cpp: planes of a depthwise convolution, neighbouring pixels of a row in
-// the vector lanes. depthwise_cpu.cpp says what is computed and who calls this; depthwise_strips.h
-// how a row is cut.
+// the vector lanes. depthwise_cpu.cpp defines the result and calls these functions;
+// depthwise_strips.h cuts rows into vectors.
 //
-// Kernels 3x3, 5x5 and 7x7 have a form whose loops over taps are unrolled, so that sums stay in
-// registers; a plain form for any other problem stands behind it.
+// Kernels of 3x3, 5x5 and 7x7 have unrolled loops over taps, so that accumulators stay in
+// registers; plain loops for any other problem are at the end of the file.
 // Read next  depthwise_strips.h; depthwise_backward_simd.cpp
 #include "layers/conv2d/depthwise/cpu/depthwise_planes.h"
 #include "layers/conv2d/depthwise/cpu/depthwise_strips.h"
@@ -12,15 +12,15 @@
 namespace convscope::CONVSCOPE_ISA {
 namespace {
 
-// Rows of a wide plane that one strip is computed for, before the next strip; a narrow plane stays
-// in the L1 cache and is taken whole.
+// Returns the rows of a wide plane for which one strip is computed before the next strip; a narrow
+// plane stays in L1 and is processed whole.
 CONVSCOPE_INLINE Index band_rows(const DepthwiseMap& z) {
   constexpr Index kWide = 4 * Wide::kCount;
   return z.q < kWide ? z.p : 28;
 }
 
-// Rows p, p + step, ... of y, at most Rows of those below z.p: each row of x is loaded once and
-// multiplied into all sums that it belongs to.
+// Computes rows p, p + step, ... of y, at most Rows of those below z.p: each row of x is loaded
+// once and multiplied into all accumulators that it belongs to.
 template <class Kind, int R, int S, int Stride, int Rows>
 CONVSCOPE_INLINE void forward_rows(const DepthwiseMap& z, const float* x,
                                    const typename Kind::V (&taps)[R * S],
@@ -74,7 +74,7 @@ CONVSCOPE_INLINE void forward_rows(const DepthwiseMap& z, const float* x,
   }
 }
 
-// `planes` planes; rows [first, last) of each.
+// Computes rows [first, last) of each of `planes` planes.
 template <int R, int S, int Stride>
 void forward_band(const DepthwiseMap& z, const float* x, const float* w, const float* b,
                   bool accumulate, Index planes, Index first, Index last, float* y) {
@@ -100,7 +100,7 @@ void forward_band(const DepthwiseMap& z, const float* x, const float* w, const f
         const float start = b == nullptr ? 0.0f : b[plane];
         const auto rows = [&](auto height, Index p) __attribute__((always_inline)) {
           constexpr int kHeight = decltype(height)::kRows;
-          if (q == 0 && far_planes) {  // the first strip asks for all columns
+          if (q == 0 && far_planes) {  // the first strip prefetches all columns
             ask_for<false>(x + plane * z.h * z.w + p * Stride * z.w + kAhead,
                            kHeight * Stride * z.w);
             ask_for<true>(y + (plane * z.p + p) * z.q + kAhead, kHeight * z.q);
@@ -188,7 +188,7 @@ void forward_plain(const DepthwiseMap& z, const float* x, const float* w, const 
   }
 }
 
-// One lane gains nothing from unrolling, and takes the compiler long.
+// One lane gains nothing from unrolling, and compiles slowly.
 template <int Lanes>
 void forward(const DepthwiseMap& z, const float* x, const float* w, const float* b, bool accumulate,
              Index planes, float* y) {

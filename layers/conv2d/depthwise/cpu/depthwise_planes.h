@@ -9,27 +9,27 @@
 
 namespace convscope {
 
-// A convolution of one plane, numbers only. backward_data of stride 1 is such a convolution too,
+// A convolution of one plane, only its sizes. backward_data of stride 1 is such a convolution too,
 // from dy to dx, with negative padding when the forward pass pads more than the kernel reaches.
 struct DepthwiseMap {
   std::int64_t h = 0, w = 0, r = 0, s = 0, p = 0, q = 0;
   std::int64_t stride_h = 1, stride_w = 1, dilation_h = 1, dilation_w = 1;
   std::int64_t pad_top = 0, pad_left = 0;
-  bool turned = false;  // taps are taken in reverse order: the kernel turned by 180 degrees
+  bool turned = false;  // taps in reverse order: the kernel rotated by 180 degrees
 };
 
 struct Conv2dProblem;
-DepthwiseMap depthwise_map(const Conv2dProblem& problem);  // in depthwise_cpu.cpp
+DepthwiseMap depthwise_map(const Conv2dProblem& problem);  // defined in depthwise_cpu.cpp
 
 struct DepthwiseForward {
-  // y[P,Q] = b + x * w, or y += x * w when `accumulate`, for `planes` planes x[H,W] one behind the
-  // other, each with its w[R,S] and b (null: 0).
+  // Computes y[P,Q] = b + x * w, or y += x * w when `accumulate`, for `planes` consecutive planes
+  // x[H,W], each with its w[R,S] and b (null: 0).
   void (*planes)(const DepthwiseMap& map, const float* x, const float* w, const float* b,
                  bool accumulate, std::int64_t planes, float* y) = nullptr;
 };
 struct DepthwiseBackward {
-  // dx[H,W] = or += the transposed convolution of dy[P,Q] with w[R,S], for `planes` planes one
-  // behind the other. For strides above 1: with stride 1 it is a forward pass, `turned`.
+  // Computes dx[H,W] = or += the transposed convolution of dy[P,Q] with w[R,S], for `planes`
+  // consecutive planes. For strides above 1; stride 1 is a forward pass, `turned`.
   void (*data)(const DepthwiseMap& map, const float* dy, const float* w, bool accumulate,
                std::int64_t planes, float* dx) = nullptr;
   // sums[R,S] += correlation of `planes` planes of x with as many of dy, `x_step` and `dy_step`

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_strips.h: how a row of pixels is cut into vectors, and how a vector sees the taps of a
+// depthwise_strips.h: how a row of pixels is cut into vectors, and how a vector reads the taps of a
 // kernel row. For depthwise_forward_simd.cpp and depthwise_backward_simd.cpp.
 //
-// GCC 12 keeps an array that an ordinary loop indexes on the stack: every loop over V arrays has an
-// unroll pragma.
+// GCC 12 keeps an array on the stack when an ordinary loop indexes it: every loop over V arrays has
+// an unroll pragma.
 #pragma once
 
 #include "framework/int_math.h"
@@ -35,10 +35,10 @@ constexpr bool kMasksAreFree = false;
 
 // loaded   a load for each tap; stride 2: two loads for each pair of taps, even and odd elements
 // shifted  each pixel loaded once, with its neighbours, and moved through registers
-// alone    the strip holds the whole row: neighbours outside are zero
+// alone    the strip contains the whole row: neighbours outside are zero
 enum class Taps { loaded, shifted, alone };
 
-// A strip of columns that is computed at a time: one vector, or two side by side.
+// A strip of columns that is computed at a time: one vector, or two neighbouring ones.
 template <class Lanes, int Vectors, bool IsMasked, Taps How>
 struct Strip {
   using L = Lanes;
@@ -54,48 +54,49 @@ struct Height {
   static constexpr int kRows = Rows;
 };
 
-// The same columns in x and y: taps are shifts by -S/2 .. S/2.
+// Returns whether x and y have the same columns: taps are shifts by -S/2 .. S/2.
 CONVSCOPE_INLINE bool same_columns(const DepthwiseMap& z) {
   return z.w == z.q && z.stride_w == 1 && z.dilation_w == 1 && z.pad_left == z.s / 2;
 }
 
-// Every column that `pixels` outputs read lies in the vectors that hold them.
+// Returns whether the vectors of `pixels` outputs contain every column that they read.
 template <int S, int Stride>
 CONVSCOPE_INLINE bool fits_alone(const DepthwiseMap& z, Index pixels) {
   if constexpr (Stride == 1) return same_columns(z) && z.q <= pixels;
   return S == 3 && z.q <= pixels && z.w + z.pad_left <= 2 * pixels && z.pad_left >= 0;
 }
 
-// Strides 1 or 2 in both directions; two steps at once only without dilation.
+// Returns whether strides are 1 or 2 in both directions; stride 2 only without dilation.
 CONVSCOPE_INLINE bool unrolled_fits(const DepthwiseMap& z) {
   if (z.r != z.s || z.stride_h != z.stride_w) return false;
   return z.stride_h == 1 || (z.stride_h == 2 && z.dilation_h == 1 && z.dilation_w == 1);
 }
 
-// Rows of y that share their loads of x. 3x3 with AVX-512: 9 taps, 7 x 2 sums and 6 taps of a row
-// fill 29 of 32 registers, and the maps of ImageNet (7, 14, 28, ...) are multiples of 7.
+// Rows of y that share their loads of x. 3x3 with AVX-512: 9 taps, 7 x 2 accumulators and 6 taps of
+// a row fill 29 of 32 registers, and the maps of ImageNet (7, 14, 28, ...) are multiples of 7.
 template <int S>
 constexpr int kRowsAtOnce = S == 3 && kRegisters == 32 ? 7 : 4;
 
-// How far ahead, in floats: 4 KiB, some 100 ns at 30 GB/s.
+// The prefetch distance in floats: 4 KiB, some 100 ns at 30 GB/s.
 constexpr Index kAhead = 1024;
-// Planes of this many pixels come from memory; smaller ones are mostly still in a cache, where
-// asking costs more than it saves.
+// Planes of this many pixels come from memory; smaller ones are mostly still in a cache, where a
+// prefetch costs more than it saves.
 constexpr Index kFarPlane = 8192;
 
-// Asks for the cache lines of `count` floats; an address outside any array does no harm.
+// Prefetches the cache lines of `count` floats; an address outside any array does no harm.
 template <bool ToWrite>
 CONVSCOPE_INLINE void ask_for(const float* from, Index count) {
   for (Index i = 0; i < count; i += 16) __builtin_prefetch(from + i, ToWrite ? 1 : 0, 2);
 }
 
-// One strip is the whole row, so masks and loops can be set up once for many planes.
+// Returns whether one strip is the whole row, so that masks and loops are set up once for many
+// planes.
 template <int S, int Stride>
 CONVSCOPE_INLINE bool one_strip(const DepthwiseMap& z) {
   return kMasksAreFree && fits_alone<S, Stride>(z, Wide::kCount * (S == 3 && Stride == 1 ? 2 : 1));
 }
 
-// Outputs [begin, end) of a row whose loads all lie in the row.
+// Returns the range [begin, end) of outputs of a row whose loads are all inside the row.
 CONVSCOPE_INLINE Index inside_begin(const DepthwiseMap& z) {
   return z.pad_left <= 0 ? 0 : ceil_div(z.pad_left, z.stride_w);
 }
@@ -106,7 +107,7 @@ CONVSCOPE_INLINE Index inside_end(const DepthwiseMap& z) {
   return last < 0 ? 0 : last / z.stride_w + 1;
 }
 
-// Cuts `q` pixels into vectors: body(Strip<...>{}, begin, end) takes those that start in
+// Cuts `q` pixels into vectors: calls body(Strip<...>{}, begin, end) for those that start in
 // [begin, end). Pixels [inside, inside_end) read no border.
 template <class Body>
 CONVSCOPE_INLINE void cut_loaded(Index q, Index inside, Index inside_end, Body body) {
@@ -125,7 +126,7 @@ CONVSCOPE_INLINE void cut_loaded(Index q, Index inside, Index inside_end, Body b
   }
 }
 
-// The same for the rows of y, with the cheapest kind of strip.
+// Cuts the rows of y likewise, with the cheapest kind of strip.
 template <int S, int Stride, class Body>
 CONVSCOPE_INLINE void for_strips(const DepthwiseMap& z, Body body) {
   if constexpr (kMasksAreFree) {
@@ -165,9 +166,9 @@ CONVSCOPE_INLINE void for_strips(const DepthwiseMap& z, Body body) {
   cut_loaded(z.q, inside_begin(z), inside_end(z), body);
 }
 
-// ---- one row of x, seen by all taps of a kernel row --------------------------------------------
+// ---- one row of x and all taps of a kernel row -------------------------------------------------
 
-// Which lanes of each load lie in the row, and which lanes of each vector are wanted.
+// The lanes of each load that are inside the row, and the lanes of each vector that are used.
 template <class Kind, int S, int Stride>
 struct Borders {
   using L = typename Kind::L;
@@ -179,7 +180,7 @@ struct Borders {
   typename L::Mask lanes[kLoads];
   typename L::Mask keep[kVectors];
 
-  // at: the column of tap 0; count: lanes wanted; others become 0.
+  // Sets the masks from `at`, the column of tap 0, and `count`, the lanes that are used.
   CONVSCOPE_INLINE Borders(Index at, Index width, Index dilation, Index count) {
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) keep[v] = lanes_inside<L>(0, count - v * L::kCount);
@@ -194,7 +195,7 @@ struct Borders {
       lanes[i] = lanes_inside<L>(at + offset(i, dilation), width, limit);
     }
   }
-  // Column of load i behind that of tap 0.
+  // Returns the column of load i, counted from that of tap 0.
   CONVSCOPE_INLINE static Index offset(int i, Index dilation) {
     const Index n = L::kCount;
     if (Kind::kTaps == Taps::alone) return Stride == 1 ? i * n + S / 2 : i * n;

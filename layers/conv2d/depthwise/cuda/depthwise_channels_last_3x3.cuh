@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_channels_last_3x3.cuh: what the kernels for 3x3 of halves with their channels last
-// share: two channels of a pixel as floats, the nine taps of two channels, a thread's place.
+// depthwise_channels_last_3x3.cuh: shared by the 3x3 kernels for fp16/bf16 in NHWC: two channels of
+// a pixel as floats, the nine taps of two channels, a thread's position.
 // Read next  depthwise_channels_last_slide_cuda.cu, depthwise_channels_last_both_cuda.cu
 #pragma once
 
@@ -23,17 +23,17 @@ __device__ inline bool is_in(int at, int size) {
   return static_cast<unsigned>(at) < static_cast<unsigned>(size);
 }
 
-// Where the taps come from: [9][pairs] of halves that prepare_weights() made, which may have turned
-// them, or w [C][9] itself.
+// The source of the taps: fp16/bf16 [9][pairs] from prepare_weights(), which may have rotated them,
+// or w [C][9].
 struct Taps3x3 {
   const unsigned* prepared = nullptr;
   const float* w = nullptr;
   int channels = 0, pairs = 0;
   bool turned = false;               // tap t is number 8 - t of w
-  bool prepared_are_turned = false;  // ... of what was prepared
+  bool prepared_are_turned = false;  // ... of the prepared taps
 };
 
-// `turned`: as dx of stride 1 reads them, which is how prepare_weights() leaves them for it.
+// `turned`: rotated by 180 degrees for dx of stride 1; prepare_weights() prepares them so.
 inline Taps3x3 taps_3x3(const Conv2dProblem& z, const void* prepared, const void* w, bool turned) {
   return {.prepared = static_cast<const unsigned*>(prepared),
           .w = static_cast<const float*>(w),
@@ -42,7 +42,7 @@ inline Taps3x3 taps_3x3(const Conv2dProblem& z, const void* prepared, const void
           .turned = turned};
 }
 
-// The factors of the products: w rounded to halves.
+// Loads the taps: w rounded to fp16/bf16.
 template <class Half>
 __device__ inline void load_taps(const Taps3x3& from, int pair, float (&taps)[9][kLanes]) {
 #pragma unroll
@@ -65,7 +65,7 @@ struct Place3x3 {
   int pair = 0, strip = 0, band = 0, n = 0;
   bool is_idle = true;
 };
-// Of this thread: block (x: places, y: pairs).
+// Returns the position of this thread: block (x: places, y: pairs).
 __device__ inline Place3x3 place_of(const Walk3x3& walk) {
   const int me = static_cast<int>(threadIdx.x);
   const int pair = static_cast<int>(blockIdx.y) * walk.width() + (me & (walk.width() - 1));
@@ -82,7 +82,7 @@ __device__ inline Place3x3 place_of(const Walk3x3& walk) {
           .is_idle = false};
 }
 
-// to[j] = column first + j of a row of an image [rows, columns, pairs], 0 outside.
+// Loads to[j] = column first + j of a row of an image [rows, columns, pairs], 0 outside.
 template <int kCount>
 __device__ inline void load_row(const unsigned* image, int row, int rows, int first, int columns,
                                 int pairs, unsigned (&to)[kCount]) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_channels_last_3x3.h: the launchers for 3x3 kernels of halves with their channels last,
-// as depthwise_channels_last_cuda.cu calls them, and how an image is cut for them.
+// depthwise_channels_last_3x3.h: the launchers for 3x3 kernels of fp16/bf16 in NHWC, called by
+// depthwise_channels_last_cuda.cu, and the tiling of an image for them.
 //
-// A thread has two channels of a pixel (a pair, 4 bytes), four columns side by side (a strip) and
-// walks down some rows of an image (a band).
+// A thread has two channels of a pixel (a pair, 4 bytes) and four neighbouring columns (a strip),
+// and walks down some rows of an image (a band).
 #pragma once
 
 #include <cstddef>
@@ -14,20 +14,20 @@
 
 namespace convscope::depthwise {
 
-// 3x3, no dilation, the same stride of 1 or 2 along both axes, padding of at most 2.
+// Returns whether it is 3x3, no dilation, equal strides of 1 or 2, padding of at most 2.
 bool fits_3x3(const Conv2dProblem& problem);
 
-// y = relu(b + x * w + residual).
+// Computes y = relu(b + x * w + residual).
 void forward_3x3(const Conv2dForwardArgs& args);
 void backward_data_3x3(const Conv2dBackwardDataArgs& args);
-// The same of stride 1, as a forward pass over dy.
+// Computes dx of stride 1 as a forward pass over dy.
 void slide_back_3x3(const Conv2dBackwardDataArgs& args);
 void backward_weight_3x3(const Conv2dBackwardWeightArgs& args);
 std::size_t weight_bytes_3x3(const Conv2dProblem& problem);  // workspace
-// dx and dw from one walk over x and dy, which are read once. The workspace is that of dw.
+// Computes dx and dw in one pass over x and dy, which are read once. The workspace is that of dw.
 void backward_3x3(const Conv2dBackwardDataArgs& data, const Conv2dBackwardWeightArgs& weight);
 
-// One launch: blocks of `rows` places of x side by side, each of `width` pairs.
+// One launch: blocks of `rows` neighbouring places of x, each of `width` pairs.
 struct Walk3x3 {
   static constexpr int kLanes = 2;    // channels of a pair
   static constexpr int kColumns = 4;  // of a strip
@@ -44,8 +44,8 @@ struct Walk3x3 {
   constexpr int blocks_of_pairs() const { return ceil_div(pairs, width()); }
 };
 
-// Of `rows` rows and `columns` columns of n images. `threads` of a block, of which `resident` run
-// at a time; `frame`: rows that a band reads beside its own.
+// Returns the launch for `rows` rows and `columns` columns of n images: `threads` of a block,
+// `resident` blocks on an SM at a time; `frame`: rows that a band reads in addition to its own.
 constexpr Walk3x3 make_walk_3x3(std::int64_t n, int rows, int columns, int channels, int threads,
                                 int resident, int frame) {
   Walk3x3 walk;
@@ -57,14 +57,14 @@ constexpr Walk3x3 make_walk_3x3(std::int64_t n, int rows, int columns, int chann
     const std::int64_t places = n * walk.strips * ceil_div(rows, band);
     return ceil_div(places, std::int64_t{side_by_side});
   };
-  // The least time, when all blocks take as long: whole rounds of the multiprocessors.
+  // The least time, when all blocks take equally long: whole rounds of the SMs.
   std::int64_t least = INT64_MAX;
   for (int bands = ceil_div(rows, Walk3x3::kMostBand); bands <= rows; ++bands) {
     const int band = ceil_div(rows, bands);
     if (ceil_div(rows, band) != bands) continue;
     const std::int64_t rounds =
         ceil_div(blocks_of(band) * walk.blocks_of_pairs(), std::int64_t{resident});
-    // Some rounds more make the last one's share of idle blocks small.
+    // A few more rounds reduce the share of idle blocks in the last one.
     const std::int64_t time = rounds * (band + frame + 1);
     if (time >= least) continue;
     least = time;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_channels_last_both_cuda.cu: dx and dw of a 3x3 depthwise convolution of halves with
-// their channels last, from one walk over x and dy.
+// depthwise_channels_last_both_cuda.cu: dx and dw of a 3x3 depthwise convolution of fp16/bf16 in
+// NHWC, in one pass over x and dy.
 //
 // Formula    dx[n,c,h,w] = sum over r, s of w[c,r,s] dy[n,c,(h + pad - r) / stride, (w + pad - s) /
 //            stride], where both are whole numbers and inside;
@@ -8,26 +8,27 @@
 // Textbook   for each pixel (h,w) of x, each (r,s) that reaches a pixel of dy:
 //              dx[h][w] += w[r][s] * dy[..]
 //              dw[r][s] += x[h][w] * dy[..]
-// Plan       seen from a pixel of x both sums run over the same elements of dy, so a thread that
-//            has them in registers does both: x and dy are read once, dx is written once. A thread
-//            has two channels of four columns of x and walks down its band. It keeps the three (at
-//            stride 2: two) rows of dy that a row of x meets, packed, the nine taps and the nine
-//            sums of dw. Then the block adds its sums of dw and leaves them as a part; a small
-//            launch adds the parts
-//            stride 2: rows and columns are counted from the padding on, so that even ones meet
-//            taps 0 and 2, odd ones tap 1; a step is a pair of rows
-//            The same kernel makes dx alone, of stride 2, and dw alone
-// Shapes     x, dx [N,1,H,W,Cp], dy [N,1,P,Q,Cp] halves, Cp a multiple of 8, 16-byte aligned; taps
-//            [9][Cp] halves (prepared), or w [C,1,3,3] f32; dw [C,1,3,3] f32; sums in f32
+// Plan       for a pixel of x both sums run over the same elements of dy, so a thread that has them
+//            in registers computes both: x and dy are read once, dx is written once. A thread has
+//            two channels of four columns of x and walks down its band. It keeps the three (at
+//            stride 2: two) rows of dy that a row of x needs, packed, the nine taps and nine
+//            accumulators of dw. Then the block adds its sums of dw and stores them as a part; a
+//            small launch adds the parts
+//            stride 2: rows and columns are counted from the padding on, so that even ones use taps
+//            0 and 2, odd ones tap 1; a step is a pair of rows
+//            The same kernel also computes only dx, of stride 2, or only dw
+// Shapes     x, dx [N,1,H,W,Cp], dy [N,1,P,Q,Cp] fp16/bf16, Cp a multiple of 8, 16-byte aligned;
+//            taps [9][Cp] fp16/bf16 (prepared), or w [C,1,3,3] f32; dw [C,1,3,3] f32; sums in f32
 // Supports   3x3, no dilation, stride 1 or 2 along both axes, padding of at most 2
 // Cost       FLOPs = 36 N C P Q for both; bytes = x, dy and dx once; workspace = 9 Cp floats for
 //            each block. Memory-bound
-// Numerics   factors rounded to halves; dx as the card says; dw: at most 4 x 28 terms in f32 one
-//            after the other, then threads in f32 pairwise, warps, and parts in double. Same bits
-//            on each run, and the same bits of dw with and without dx; exact on integers
-// Backward   this is it; dx assigned, dw assigned or added to
-// Choices    two channels: 18 taps, 18 sums of dw and 18 pairs of dy leave room for the rows under
-//            way in 128 registers, so that 16 warps wait for memory at a time
+// Numerics   operands rounded to fp16/bf16; dx as in depthwise_channels_last; dw: at most 4 x 28
+//            terms in f32 one after another, then threads in f32 pairwise, warps, and parts in
+//            double. Same bits on each run, and the same bits of dw with and without dx; exact on
+//            integers
+// Backward   dx assigned, dw assigned or added to
+// Choices    two channels: 18 taps, 18 accumulators of dw and 18 pairs of dy leave space in 128
+//            registers for rows in flight, so that 16 warps wait for memory at a time
 // Source     L. Sifre: Rigid-Motion Scattering for Image Classification, 2014 (thesis)
 // Read next  depthwise_channels_last_slide_cuda.cu
 #include "layers/conv2d/depthwise/cuda/depthwise_channels_last_3x3.cuh"
@@ -66,7 +67,7 @@ __device__ inline void store_row(const BothWork& work, unsigned* image, int row,
   }
 }
 
-// What element `dy` of tap t adds to the pixel x.
+// Adds the contribution of element `dy` of tap t to the pixel x.
 template <bool kData, bool kWeight>
 __device__ inline void add_products(const float (&dy)[kLanes], const float (&x)[kLanes],
                                     const float (&tap)[kLanes], float (&dx)[kLanes],
@@ -78,7 +79,7 @@ __device__ inline void add_products(const float (&dy)[kLanes], const float (&x)[
   }
 }
 
-// The sums of the block's threads into parts[block][tap][channel], added in a fixed order.
+// Adds the sums of the block's threads in a fixed order and stores parts[block][tap][channel].
 __device__ inline void put_part(const BothWork& work, float (&dw)[kTaps][kLanes]) {
   constexpr int kWarps = kThreadsOfBlock / 32;
   __shared__ float scratch[kWarps][kTaps][32 * kLanes];
@@ -127,10 +128,10 @@ __global__ void __launch_bounds__(kThreadsOfBlock, kBlocksWanted)
     const unsigned* const x = work.x + (kWeight ? image : 0);
     unsigned* const dx = work.dx + (kData ? image : 0);
     if constexpr (kStride == 1) {
-      // Row h of x meets row h + pad - r of dy at tap r; window[k] is row h + pad - 2 + k.
+      // Row h of x uses row h + pad - r of dy at tap r; window[k] is row h + pad - 2 + k.
       constexpr int kDyColumns = kColumns + 2;
       // With dx, three rounds do not fit into the registers: nvcc 13.0 then stores wrong dx, which
-      // the tests on a GPU show and the emulation does not.
+      // tests on a GPU detect and the emulation does not.
       [[maybe_unused]] constexpr int kUnrolled = kData ? 1 : 3;
       const int w0 = at.strip * kColumns;
       const int first = w0 + work.pad_w - 2;
@@ -156,7 +157,7 @@ __global__ void __launch_bounds__(kThreadsOfBlock, kBlocksWanted)
         float pixels[kColumns][kLanes];
 #pragma unroll
         for (int j = 0; j < kColumns; ++j) floats_of<Half>(in[j], pixels[j]);
-          // In the order of (r, s), as the other kernels add.
+          // In the order of (r, s), as in the other kernels.
 #pragma unroll
         for (int r = 2; r >= 0; --r) {
 #pragma unroll
@@ -182,7 +183,7 @@ __global__ void __launch_bounds__(kThreadsOfBlock, kBlocksWanted)
         for (int j = 0; j < kColumns; ++j) in[j] = next_in[j];
       }
     } else {
-      // Row u = h + pad of x meets dy rows u / 2 at tap 0 and u / 2 - 1 at tap 2 when it is even,
+      // Row u = h + pad of x uses dy rows u / 2 at tap 0 and u / 2 - 1 at tap 2 when it is even,
       // and (u - 1) / 2 at tap 1 when it is odd. Pair i has u = 2 i and 2 i + 1.
       constexpr int kDyColumns = kColumns / 2 + 1;
       const int first = at.strip * (kColumns / 2) - 1;  // column of dy
@@ -287,7 +288,7 @@ void run(const Conv2dProblem& z, BothWork work) {
                           .overlaps_previous = true};
   with_half_type(z.dtype, [&](auto zero) {
     using Half = decltype(zero);
-    if constexpr (kWeight) {  // dx alone has stride 2
+    if constexpr (kWeight) {  // stride 2 computes only dx
       if (z.stride_h == 1) return launch(both_3x3_kernel<Half, 1, kData, true>, shape, work);
     }
     launch(both_3x3_kernel<Half, 2, kData, kWeight>, shape, work);
@@ -329,7 +330,7 @@ void backward_weight_3x3(const Conv2dBackwardWeightArgs& args) {
 }
 
 void backward_3x3(const Conv2dBackwardDataArgs& data, const Conv2dBackwardWeightArgs& weight) {
-  // Prepared weights of stride 1 are turned round; here tap (r, s) is that of w.
+  // Prepared weights of stride 1 are rotated; here tap (r, s) is that of w.
   Taps3x3 taps = taps_3x3(data.problem, data.prepared, data.w, false);
   taps.prepared_are_turned = data.problem.stride_h == 1;
   run<true, true>(data.problem, {.taps = taps,

@@ -1,33 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_channels_last_cuda.cu: depthwise convolution of halves with their channels last: eight
-// channels of a pixel, 16 bytes, are eight convolutions side by side.
+// depthwise_channels_last_cuda.cu: depthwise convolution of fp16/bf16 in NHWC: eight channels of a
+// pixel, 16 bytes, are eight convolutions at once.
 //
 // Formula    y[n,c,p,q] = b[c] + sum over r, s of w[c,r,s] x[n, c, p stride_h - pad_top +
 //            r dilation_h, q stride_w - pad_left + s dilation_w], x = 0 outside
 // Textbook   for each pixel (n,p,q), for each piece of 8 channels:        # a thread: 4 pixels
 //              for (r,s): sum[0..7] += w[r][s][piece] * x[n][p + r][q + s][piece]
-//            dx: for each pixel of x: the pixels of dy that it went to, in the order of (r,s)
+//            dx: for each pixel of x: the pixels of dy that used it, in the order of (r,s)
 //            dw[r][s][piece] = sum over all pixels of x[..][piece] * dy[..][piece]
-// Plan       3x3 with stride 1 or 2 has kernels of its own, which read each x and dy about once:
+// Plan       3x3 with stride 1 or 2 has separate kernels, which read each x and dy about once:
 //              forward, backward_data       depthwise_channels_last_slide_cuda.cu
 //              backward_weight, and both    depthwise_channels_last_both_cuda.cu
-//            Of others prepare_weights rounds w to halves [R S][Cp], so that a tap of a piece is 16
-//            bytes.
-//            forward          a thread has four neighbours of a row of y; L1 holds what they share
-//            backward_data    stride 1: the same with w turned round; else a thread for each pixel
-//            backward_weight  a thread keeps its piece, up to nine taps in registers, and walks
+//            For other kernels prepare_weights rounds w to fp16/bf16 [R S][Cp], so that a tap of a
+//            piece is 16 bytes.
+//            forward          a thread has four neighbours of a row of y; they share loads in L1
+//            backward_data    stride 1: the same with w rotated; else a thread for each pixel
+//            backward_weight  a thread keeps its piece, up to nine taps in registers, and loops
 //                             over pixels (framework/cuda/channel_sums.cuh); a small launch adds
 //                             the parts
-// Shapes     x, dx [N,1,H,W,Cp], y, dy [N,1,P,Q,Cp] halves, 16-byte aligned; w, dw [C,1,R,S], b [C]
-//            f32; sums in f32
-// Supports   layout channels_last with halves and weights of f32; C = K = groups; kernels up to
+// Shapes     x, dx [N,1,H,W,Cp], y, dy [N,1,P,Q,Cp] fp16/bf16, 16-byte aligned; w, dw [C,1,R,S], b
+//            [C] f32; sums in f32
+// Supports   layout channels_last with fp16/bf16 and weights of f32; C = K = groups; kernels up to
 //            15x15; every stride, dilation and padding
 // Cost       FLOPs = 2 N C P Q R S; bytes = x, y and w; workspace = the parts of dw. Memory-bound
-// Numerics   factors rounded to halves, products and sums in f32: R S terms one after the other; of
-//            dw 64 pixels in f32, then trees and doubles. Same bits on each run; exact on integers
-//            up to 2^8 (bf16) or 2^11 (f16) while sums stay below 2^24
+// Numerics   operands rounded to fp16/bf16, products and sums in f32: R S terms one after another;
+//            of dw 64 pixels in f32, then trees and doubles. Same bits on each run; exact on
+//            integers up to 2^8 (bf16) or 2^11 (f16) while sums stay below 2^24
 // Backward   dx assigned; dw assigned or added to
-// Choices    9 taps of dw at once: 72 sums of a thread fit registers
+// Choices    9 taps of dw at once: 72 accumulators of a thread fit into registers
 // Source     L. Sifre: Rigid-Motion Scattering for Image Classification, 2014 (thesis)
 // Read next  depthwise_lesson_cuda.cu; depthwise_channels_last_slide_cuda.cu
 #include <algorithm>
@@ -47,16 +47,16 @@ constexpr int kTaps = 9;     // of dw at once
 constexpr int kMostTaps = 15;
 
 struct Sizes {
-  int h, w, p, q;  // of what is read and what is written
+  int h, w, p, q;  // of the tensor that is read and of the one that is written
   int r, s, stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w;
   int pieces;
   FastDivisor by_pieces = {}, by_strips = {}, by_p = {};
-  std::int64_t count = 0;  // threads' strips of pieces
+  std::int64_t count = 0;  // strips of pieces, one for each thread
 };
 
 int narrow(std::int64_t size) { return static_cast<int>(size); }
 
-// One axis of what is read and of what is written.
+// Returns the sizes of the tensor that is read and of the one that is written.
 Sizes sizes_of(const Conv2dProblem& z, bool backward, int columns) {
   Sizes out{.h = narrow(backward ? z.p() : z.h),
             .w = narrow(backward ? z.q() : z.w),
@@ -94,7 +94,7 @@ __device__ inline bool is_in(int at, int size) {
   return static_cast<unsigned>(at) < static_cast<unsigned>(size);
 }
 
-struct Finish {  // y = relu(sum + b + residual), each part if asked for
+struct Finish {  // y = relu(sum + b + residual), each part optional
   const float* bias;
   const uint4* residual;
   bool relu;
@@ -122,7 +122,7 @@ __device__ inline uint4 finish(const Finish& z, float (&sum)[kPieceLanes], int p
   return piece_of_floats<Half>(sum);
 }
 
-// taps [R S][pieces] = w [C][R S] as halves; `turned`: tap (r,s) is that of (R-1-r, S-1-s).
+// Rounds taps [R S][pieces] = w [C][R S]; `turned`: tap (r,s) is that of (R-1-r, S-1-s).
 template <class Half>
 __global__ void round_weights(const float* w, int channels, int pieces, int taps, bool turned,
                               uint4* to) {
@@ -189,7 +189,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// dx of any stride: each pixel of x asks which pixels of dy it went to.
+// dx of any stride: each pixel of x finds the pixels of dy that used it.
 template <class Half>
 __global__ void __launch_bounds__(kThreads)
     gather_kernel(const uint4* dy, const uint4* taps, Sizes z, uint4* dx) {
@@ -198,7 +198,7 @@ __global__ void __launch_bounds__(kThreads)
   for (std::int64_t i = global_thread(); i < z.count; i += global_threads()) {
     const Place at = place_of(z, i);
     float sum[kPieceLanes] = {};
-    // Without dilation every stride_h-th tap meets a pixel of dy.
+    // Without dilation every stride_h-th tap reaches a pixel of dy.
     const int step_h = z.dilation_h == 1 ? z.stride_h : 1;
     const int step_w = z.dilation_w == 1 ? z.stride_w : 1;
     for (int r = (at.p + z.pad_h) % step_h; r < z.r; r += step_h) {
@@ -306,7 +306,7 @@ std::size_t prepared_bytes(const Conv2dProblem& z, Direction) {
   return static_cast<std::size_t>(z.r * z.s * round_up(z.c, std::int64_t{kPieceLanes})) * 2;
 }
 
-// The kernels for 3x3 read w as quickly, and a launch is saved.
+// The 3x3 kernels read w directly without loss of time, and a launch is saved.
 bool prepares_for_one_call(const Conv2dProblem& z, Direction) { return !depthwise::fits_3x3(z); }
 
 void prepare_weights(const Conv2dPrepareArgs& args) {
@@ -409,7 +409,7 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
           .launches = depthwise::fits_3x3(z) && !weight ? 1.0 : 2.0};
 }
 
-// x, dy, dx and w once.
+// Returns the cost of reading x, dy and w, and writing dx, once.
 Conv2dCost cost_of_both(const Conv2dProblem& z) {
   Conv2dCost both = cost(z, Direction::backward_weight);
   both.flops *= 2;

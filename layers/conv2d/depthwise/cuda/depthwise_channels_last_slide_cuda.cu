@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_channels_last_slide_cuda.cu: 3x3 depthwise convolution of halves with their channels
-// last: a thread walks down four columns, and each row of x that it loads serves all rows of y that
-// the kernel reaches.
+// depthwise_channels_last_slide_cuda.cu: 3x3 depthwise convolution of fp16/bf16 in NHWC. A thread
+// walks down four columns, and each row of x that it loads serves all rows of y that the kernel
+// reaches.
 //
 // Formula    y[n,c,p,q] = relu(b[c] + sum over r, s of w[c,r,s] x[n, c, p stride - pad_top + r,
 //            q stride - pad_left + s] + residual[n,c,p,q]), x = 0 outside
 // Textbook   for each pair of channels, n, four columns q, p:
 //              for (r,s): sum[q][0..1] += w[r][s] * x[n][p stride + r - pad][q stride + s - pad]
-// Plan       the sums of three rows of y (of two, at stride 2) are under way at a time. A row of x
-//            is loaded once, six or nine pairs of 8 bytes; the next row is loaded while the
-//            products of this one are made. Taps and sums are registers. Lanes of a warp lie side
-//            by side in channels first, then in columns
-//            forward          as it says
-//            backward_data    stride 1: the same over dy, with the taps turned round
-// Shapes     x [N,1,H,W,Cp], y [N,1,P,Q,Cp] halves, Cp a multiple of 8, 16-byte aligned; taps
-//            [9][Cp] halves (prepared), or w [C,1,3,3] f32; b [C] f32; sums in f32
+// Plan       three rows of y (two, at stride 2) are accumulated at a time. A row of x is loaded
+//            once, six or nine pairs of 8 bytes; the next row is loaded during the products of this
+//            one. Taps and accumulators are registers. Lanes of a warp are neighbours in channels
+//            first, then in columns
+//              forward          as described
+//              backward_data    stride 1: the same over dy, with rotated taps
+// Shapes     x [N,1,H,W,Cp], y [N,1,P,Q,Cp] fp16/bf16, Cp a multiple of 8, 16-byte aligned; taps
+//            [9][Cp] fp16/bf16 (prepared), or w [C,1,3,3] f32; b [C] f32; sums in f32
 // Supports   3x3, no dilation, stride 1 or 2 along both axes, padding of at most 2
 // Cost       FLOPs = 18 N C P Q; bytes = x and y once; workspace none. Memory-bound
-// Numerics   factors rounded to halves, nine products summed in f32 one after the other; same bits
+// Numerics   operands rounded to fp16/bf16, nine products added in f32 one after another; same bits
 //            on each run; exact on integers
 // Backward   stride 1: dx by the same kernel; else depthwise_channels_last_both_cuda.cu
-// Choices    two channels, four columns: 18 taps and 24 sums leave room for two rows under way in
-//            96 registers, so that 20 warps wait for memory at a time; 72 products stand beside
-//            six loads. The band makes whole rounds of blocks
+// Choices    two channels, four columns: 18 taps and 24 accumulators leave space in 96 registers
+//            for two rows in flight, so that 20 warps wait for memory at a time; 72 products for
+//            each six loads. The band makes whole rounds of blocks
 // Source     L. Sifre: Rigid-Motion Scattering for Image Classification, 2014 (thesis)
 // Read next  depthwise_channels_last_cuda.cu, any kernel; depthwise_channels_last_both_cuda.cu
 #include "layers/conv2d/depthwise/cuda/depthwise_channels_last_3x3.cuh"
@@ -32,7 +32,7 @@ namespace convscope::depthwise {
 namespace {
 
 constexpr int kThreadsOfBlock = 128;
-constexpr int kBlocksWanted = 5;       // on a multiprocessor
+constexpr int kBlocksWanted = 5;       // on an SM
 constexpr int kMultiprocessors = 132;  // for which bands are cut
 
 struct SlideWork {
@@ -67,7 +67,7 @@ template <class Half, int kStride>
 __global__ void __launch_bounds__(kThreadsOfBlock, kBlocksWanted)
     slide_3x3_kernel(const __grid_constant__ SlideWork work) {
   constexpr int kLoads = (kColumns - 1) * kStride + 3;
-  constexpr int kLive = kStride == 1 ? 3 : 2;  // rows of y under way
+  constexpr int kLive = kStride == 1 ? 3 : 2;  // rows of y in progress
   let_next_kernel_start();
   wait_for_previous_kernel();
   const Place3x3 at = place_of(work.walk);
@@ -106,7 +106,7 @@ __global__ void __launch_bounds__(kThreadsOfBlock, kBlocksWanted)
     to += static_cast<std::int64_t>(work.q) * pairs;
   };
 
-  // sums[a]: of the row of y that is `a` rows older than the newest that this row of x reaches.
+  // sums[a] is the row of y that is `a` rows older than the newest one that this row of x reaches.
   float sums[kLive][kColumns][kLanes] = {};
   const auto add_row = [&](const unsigned(&in)[kLoads], int age, int r) {
 #pragma unroll

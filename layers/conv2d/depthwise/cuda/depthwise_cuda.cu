@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_cuda.cu: the card of depthwise convolution on the GPU: one small kernel for each plane,
-// NCHW planes as they lie; which of the depthwise_*_cuda.cu kernels computes what.
+// depthwise_cuda.cu: depthwise convolution on the GPU: one small kernel for each plane, on NCHW
+// planes without a copy; selects one of the depthwise_*_cuda.cu kernels.
 //
 // Formula    y[n,k,p,q] = relu(b[k] + sum over r, s of w[k,0,r,s] x[n,k / M, p stride_h - pad_top +
 //            r dilation_h, q stride_w - pad_left + s dilation_w] + residual[n,k,p,q]), M = K/C
@@ -8,17 +8,17 @@
 //              y[n,k,p,q] = b[k]
 //              for r, s: y[n,k,p,q] += w[k,0,r,s] * x[n,k/M,p*stride+r-pad,q*stride+s-pad]
 // Plan       there is no reuse between channels, so no matrix product: every byte of x is used for
-//            R S outputs and then never again. All speed is in reading it once, with many bytes
-//            under way. Square kernels of 3, 5, 7 with stride 1 or 2: tiles in shared memory
+//            R S outputs and then never again. The speed depends on reading it once, with many
+//            bytes in flight. Square kernels of 3, 5, 7 with stride 1 or 2: tiles in shared memory
 //              forward, and backward_data of stride 1    depthwise_forward_cuda.cu
 //              the same of planes of 7x7 and 14x14       depthwise_small_cuda.cu
 //              and their backward_weight                 depthwise_small_weight_cuda.cu
 //              backward_data of stride 2                 depthwise_parities_cuda.cu
 //              backward_weight, two stages               depthwise_weight_cuda.cu
-//            Few planes, and 3x3 with stride 2: from memory straight into registers
+//            Few planes, and 3x3 with stride 2: from memory directly into registers
 //              forward, and backward_data                depthwise_window_cuda.cu
 //              backward_weight                           depthwise_window_weight_cuda.cu
-//            Kernels of more taps, strides up to 3: FMAs set the pace
+//            Kernels of more taps, strides up to 3: limited by FMAs
 //              forward, and backward_data                depthwise_large_cuda.cu
 //              backward_weight                           depthwise_large_weight_cuda.cu
 //              the same of few planes, or of stride 2    depthwise_split_{,weight_}cuda.cu
@@ -31,8 +31,9 @@
 // Numerics   one rounding per FMA in the order of (r, s); backward_weight adds threads and slices
 //            in a fixed order: same bits on each run; exact on integers below 2^24
 // Backward   dx assigned; dw assigned or added to
-// Choices    peak_share 0.45: what the inner loops of tiles leave to FMAs beside loads and index
-//            arithmetic; of large kernels, what their plan says; of single elements, their time
+// Choices    peak_share 0.45: the share of FMAs in the inner loops of tiles, next to loads and
+//            index arithmetic; of large kernels, their plan's estimate; of single elements, their
+//            time
 // Source     L. Sifre 2014: Rigid-Motion Scattering (thesis)
 // Read next  depthwise_elements_cuda.cu; depthwise_forward_cuda.cu
 #include "framework/machine/ceilings.h"
@@ -45,7 +46,7 @@ namespace convscope {
 namespace depthwise {
 
 bool fits_tiles(const Conv2dProblem& z, Direction direction) {
-  // Of sizes: exact Divisions, a plane's indices in 32 bits, coordinates of a grid.
+  // Limits of sizes: exact Divisions, a plane's indices in 32 bits, coordinates of a grid.
   constexpr std::int64_t kMost = 16384, kMostOfGrid = 65535;
   if (z.r != z.s || (z.r != 3 && z.r != 5 && z.r != 7) || z.k != z.c) return false;
   if (z.stride_h != z.stride_w || z.stride_h > 2 || z.dilation_h != 1 || z.dilation_w != 1) {
@@ -53,8 +54,8 @@ bool fits_tiles(const Conv2dProblem& z, Direction direction) {
   }
   if (z.h > kMost || z.w > kMost || z.p() > kMost || z.q() > kMost) return false;
   if (z.n > kMostOfGrid || z.c > kMostOfGrid || z.n * z.c >= std::int64_t{1} << 32) return false;
-  // Checked for rows that are not aligned, because their tile is the larger one. The tile of dx at
-  // stride 2 is smaller: it has half the columns and fewer rows.
+  // Checked for unaligned rows, whose tile is larger. The tile of dx at stride 2 is smaller: it has
+  // half the columns and fewer rows.
   const PlaneMap map = plane_map(z);
   const bool back = direction == Direction::backward_data;
   if (back && z.stride_h == 2) return z.w * 24 * 4 < 160 * 1024;
@@ -112,7 +113,7 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
   if (depthwise::fits_window_weight(z, args.x, args.dy)) {
     return depthwise::backward_weight_by_window(args);
   }
-  // Every image begins at 16 bytes.
+  // Every image begins at a multiple of 16 bytes.
   const auto whole_units = [&](std::int64_t plane) {
     return z.c * plane * static_cast<std::int64_t>(size_of(z.dtype)) % 16 == 0;
   };
@@ -138,7 +139,7 @@ Conv2dSupport supports(const Conv2dProblem& problem, Direction) {
 
 std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
   if (direction != Direction::backward_weight) return 0;
-  // Which kernel of small planes depends on the pointers too, so there is room for either.
+  // The kernel of small planes also depends on the pointers, so the size fits either.
   const int slices = fits_tiles(z, direction)
                          ? std::max(depthwise::weight_slices_by_tiles(z),
                                     depthwise::fits_small_planes(z, nullptr, nullptr)
@@ -149,9 +150,9 @@ std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
   return static_cast<std::size_t>(z.k * z.r * z.s * slices) * sizeof(float);
 }
 
-// Of depthwise_elements_cuda.cu: a thread sums an element of y or dx, a block a tap of dw after the
-// other. Microseconds of one H200: of a term, of a block's sum, of a term of all threads that a
-// multiprocessor holds.
+// Share of the peak of depthwise_elements_cuda.cu: a thread sums an element of y or dx, a block one
+// tap of dw after another. Microseconds on one H200: for a term, for a block's sum, for a term of
+// all threads on an SM.
 double share_of_elements(const Conv2dProblem& z, Direction direction) {
   using device_time::number, device_time::processors;
   const double taps = number(z.r * z.s);
@@ -169,9 +170,9 @@ double share_of_elements(const Conv2dProblem& z, Direction direction) {
   return device_time::share_of(z.nominal_flops(), us, kUnmeasuredGpu.f32_flops);
 }
 
-// Where rows are no whole units, tiles are copied number by number. Microseconds of one H200: of a
-// padded number of the planes of a multiprocessor, while its threads have few of them, at most so
-// many in all, and behind those. Tiles of dw take twice as long.
+// Where rows are not whole units, tiles are copied element by element. Microseconds on one H200 for
+// a padded element of an SM's planes: the first ones, while its threads have few of them, up to a
+// maximum, and the others. Tiles of dw take twice as long.
 constexpr double kFirstNumberUs = 0.0023, kMostFirstUs = 3.5, kNumberUs = 0.00012;
 double single_numbers_us(const Conv2dProblem& z, Direction direction) {
   using device_time::number;

@@ -7,31 +7,30 @@
 // Textbook   for n, k, p, q:
 //              y[n,k,p,q] = b[k]
 //              for r, s: y[n,k,p,q] += w[k,0,r,s] * x[n,k,p*stride+r-pad,q*stride+s-pad]
-// Plan       a block copies its tile of x with a frame of zeros into shared memory
-//            (depthwise_tiling.h); no pipeline inside the block: while it computes, the other
-//            blocks of the multiprocessor load and store. A thread makes 7 rows x 4 columns of y:
-//            each row of the tile is read once, as 16-byte units, and every tap of it is added to
-//            the R rows of sums that it belongs to; all loops over rows, taps and columns are
-//            unrolled, so sums and taps are registers. A finished row of 4 is stored at once; rows
-//            of y that are no multiple of 16 bytes are gathered in shared memory and stored as one
-//            run
+// Plan       a block copies its tile of x with a border of zeros into shared memory
+//            (depthwise_tiling.h). There is no pipeline inside the block: while it computes, the
+//            other blocks of the SM load and store. A thread computes 7 rows x 4 columns of y: each
+//            row of the tile is read once, as 16-byte units, and every tap of it is added to the R
+//            rows of accumulators that it belongs to. All loops over rows, taps and columns are
+//            unrolled, so accumulators and taps are registers. A finished row of 4 is stored at
+//            once; rows of y that are not a multiple of 16 bytes are gathered in shared memory and
+//            stored as one run
 // Shapes     x [N,C,H,W], w [C,1,R,S], y [N,C,P,Q], f32, f16 or bf16, row-major; sums in f32. Any
-//            alignment; copies of 4 numbers without a register when W, Q are multiples of 4 and the
-//            bases aligned
+//            alignment; copies of 4 elements without a register when W, Q are multiples of 4 and
+//            the bases aligned
 // Supports   R = S of 3, 5, 7; stride 1 or 2; no dilation, no multiplier; tile fits shared memory
 // Cost       FLOPs = 2 N C P Q R S; bytes = x, w, y once; workspace none. 3x3: 18 FLOPs for 8
-//            bytes:
-//            memory-bound; 7x7: 98 FLOPs for 8 bytes, above the ridge of f32 (51 TFLOP/s : 4.3 TB/s
-//            = 12), so as many FMAs as the multiprocessors issue
+//            bytes: memory-bound; 7x7: 98 FLOPs for 8 bytes, above the ridge of f32 (51 TFLOP/s :
+//            4.3 TB/s = 12), so bound by the FMAs that the SMs issue
 // Numerics   one rounding per FMA, in the order b, r, s; same bits on each run; exact on integers
-// Backward   stride 1: dx is this kernel over dy with the taps in reverse order (turned)
-// Choices    7 rows: divides the maps of ImageNet; a strip reads (7 + R - 1) / 7 of its rows.
-//            4 columns: one 16-byte store, and S + 3 floats read for 4 S products.
-//            128 threads, 8/5/4 blocks wanted: 64, 96, 128 registers for 9 + 12, 25 + 20 and 49 +
-//            28 taps and sums and a window of 6 to 10
+// Backward   stride 1: dx is this kernel over dy with the taps in reverse order (rotated)
+// Choices    7 rows: divides the maps of ImageNet; a strip reads (7 + R - 1) / 7 of its rows. 4
+//            columns: one 16-byte store, and S + 3 floats read for 4 S products. 128 threads, 8/5/4
+//            blocks wanted: 64, 96, 128 registers for 9 + 12, 25 + 20 and 49 + 28 taps and
+//            accumulators and a window of 6 to 10
 // Source     W. Luo et al. 2019 (PyTorch's DepthwiseConv2d.cu: one thread for each output) is the
-//            step before; G. Lu, W. Zhang, Z. Wang 2021: Optimizing Depthwise Separable Convolution
-//            Operations on GPUs, IEEE TPDS
+//            previous step; G. Lu, W. Zhang, Z. Wang 2021: Optimizing Depthwise Separable
+//            Convolution Operations on GPUs, IEEE TPDS
 // Read next  depthwise_elements_cuda.cu; depthwise_weight_cuda.cu
 #include "layers/conv2d/depthwise/cuda/depthwise_kernels.h"
 #include "layers/conv2d/depthwise/cuda/depthwise_launch.cuh"
@@ -41,7 +40,7 @@
 namespace convscope::depthwise {
 namespace {
 
-// Of y in a strip.
+// Returns the rows of y in a strip.
 constexpr int rows_of(int stride) { return stride == 1 ? 7 : 4; }
 
 template <class T>
@@ -54,7 +53,7 @@ struct ForwardWork {
   const T* b = nullptr;
   const T* residual = nullptr;
   T* y = nullptr;
-  // Numbers of a store to y; 0: by way of shared memory. With stride 1 those of a copy of x.
+  // Elements of a store to y; 0: through shared memory. With stride 1 those of a copy of x.
   int store_unit = 0;
   bool relu = false;
 };
@@ -81,7 +80,7 @@ __global__ void __launch_bounds__(DepthwiseTiling::kThreads, blocks_wanted(kSize
   const TargetRun<T> run = target_run(t, job, work.y);
   if constexpr (kAligned) start_aligned_tile<kUnit>(t, job, work.x, tile);
 
-  // More items than threads only with one plane: then all have the same channel.
+  // There are more items than threads only with one plane: then all have the same channel.
   int index = static_cast<int>(threadIdx.x);
   DepthwiseItem item = depthwise_item(t, index);
   float taps[kTaps] = {};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_large.cuh: the inner loops that all directions of depthwise convolution with large
-// kernels share on the GPU: a thread's piece of the result in registers, over which the rows of the
-// source in shared memory pass one after the other.
-// Read next  depthwise_large_plan.h, where the numbers come from; depthwise_large_cuda.cu
+// depthwise_large.cuh: the inner loops of depthwise convolution with large kernels on the GPU,
+// shared by all directions. A thread keeps its piece of the result in registers and adds the rows
+// of the source, which are in shared memory, in turn.
+// Read next  depthwise_large_plan.h, the source of the sizes; depthwise_large_cuda.cu
 #pragma once
 
 #include "framework/cuda/half.cuh"
@@ -11,7 +11,7 @@
 
 namespace convscope::depthwise {
 
-// v[i] = from[i], where from is aligned to kUnit floats; what a unit brings beyond is dropped.
+// Loads v[i] = from[i], where from is aligned to kUnit floats; extra floats of a unit are dropped.
 template <int kUnit, int kCount>
 __device__ inline void load_floats(const float* from, float (&v)[kCount]) {
 #pragma unroll
@@ -32,17 +32,17 @@ __device__ inline void load_floats(const float* from, float (&v)[kCount]) {
   }
 }
 
-// The rows of taps that a row of the source meets: rows[o] for the row o of the sums, of which
-// those from low to high exist. The others are some row too, so that all loads come first.
+// The rows of taps for a row of the source: rows[o] for row o of the results, of which those from
+// low to high exist. The others point to some row, so that all loads come first.
 template <int kRows>
 struct MetRows {
   const float* rows[kRows];
   int low = 0, high = 0;
 };
 
-// The products of kTaps neighbouring taps of each row with the source from `source` on. One piece
-// of code for all rows, complete or not: a copy for each combination would not fit the instruction
-// cache.
+// Adds the products of kTaps neighbouring taps of each row with the source from `source` on. The
+// code is the same for all rows, complete or not: a copy for each combination would not fit into
+// the instruction cache.
 template <int kUnit, int kTaps, int kRows, int kColumns>
 __device__ inline void add_taps(const float* source, const MetRows<kRows>& met, int q,
                                 float (&sums)[kRows][kColumns]) {
@@ -62,19 +62,19 @@ __device__ inline void add_taps(const float* source, const MetRows<kRows>& met, 
   }
 }
 
-// What a thread correlates: its sums begin at row `row` and column `column` of the source's class,
-// as tap 0 sees them.
+// A thread's correlation: its results begin at row `row` and column `column` of the source's class,
+// relative to tap 0.
 struct Correlation {
   const float* source = nullptr;  // [rows, pitch], at the thread's first column
-  int row = 0;                    // of `source`, of out 0 and tap 0; may lie outside
+  int row = 0;                    // row of `source` for output 0 and tap 0; may be outside
   int rows = 0;                   // of `source`
   const float* taps = nullptr;    // [tap_rows, tap_pitch]
   int tap_rows = 0, tap_columns = 0;
   bool active = false;
 };
 
-// All lanes of a warp call it. A row outside the source is read from `zeros`, and where no lane of
-// the warp has a row, the loop does not begin.
+// Called by all lanes of a warp. A row outside the source is read from `zeros`, and where no lane
+// of the warp has a row, the loop does not begin.
 template <int kUnit, int kRows, int kColumns>
 __device__ inline void correlate(const Correlation& c, int pitch, int tap_pitch, const float* zeros,
                                  float (&sums)[kRows][kColumns]) {
@@ -113,14 +113,14 @@ __device__ inline void correlate(const Correlation& c, int pitch, int tap_pitch,
 
 // ---- into shared memory ------------------------------------------------------------------------
 
-// A thread's way over [slots, rows, width]: its column stays, so what follows from that is computed
-// once; the threads take as many rows at a time as they have, or one, when a row is longer.
+// A thread's loop over [slots, rows, width]: its column stays, so values that depend on it are
+// computed once. The threads take as many rows at a time as they can, or one, when a row is longer.
 struct Walk {
   int slot = 0, row = 0;
   int slots = 0, rows = 1;
   int slots_at_once = 0, rows_at_once = 1;
 
-  // `first_column`: of this thread; it goes on in steps of the block.
+  // `first_column`: of this thread; it continues in steps of the block.
   __device__ Walk(int slots_of_block, int rows_of_slot, int width, int& first_column)
       : slots(slots_of_block), rows(rows_of_slot) {
     const int threads = static_cast<int>(blockDim.x);
@@ -145,12 +145,12 @@ struct Walk {
   }
 };
 
-// to[at] = *from for each (slot, row, column), where at = place(slot, row, column, from), unless it
-// is negative. All loads of a thread's next 16 numbers are under way before the first of them is
-// stored.
+// Stores to[at] = *from for each (slot, row, column), where at = place(slot, row, column, from),
+// unless it is negative. All loads of a thread's next 16 elements are in flight before the first of
+// them is stored.
 template <class T, class Place>
 __device__ inline void scatter(int slots, int rows, int width, float* to, Place place) {
-  if (rows <= 0) return;  // a band that lies below the image, in its padding
+  if (rows <= 0) return;  // a band below the image, in its padding
   constexpr int kAhead = 16;
   int column = 0;
   const Walk start(slots, rows, width, column);
@@ -181,14 +181,14 @@ __device__ inline void zero_floats(int count, float* to) {
   }
 }
 
-// The first element of a line of rows that the tile of a band holds.
+// Returns the first element of a line of rows in the tile of a band.
 __device__ inline int first_of(const Line& line, int band_start) {
   return max(0, band_start + line.tile_start);
 }
 
-// The numbers of `slots` planes of the source into the zeroed tiles
-// tile[slot][source class][tile row][pitch]. Plane `slot` begins at source[offsets[slot]], or is
-// none when that is negative.
+// Copies `slots` planes of the source to the zeroed tiles tile[slot][source class][tile
+// row][pitch]. Plane `slot` begins at source[offsets[slot]], or does not exist when that is
+// negative.
 template <class T>
 __device__ inline void stage_sources(const LargePlan& t, int band_start, const T* source,
                                      const std::int64_t* offsets, float* tile) {
@@ -226,7 +226,7 @@ __device__ inline void stage_sources(const LargePlan& t, int band_start, const T
   });
 }
 
-// body(T{}) on the device.
+// Calls body(T{}) on the device.
 template <class Body>
 __device__ inline void with_type(DType type, Body&& body) {
   if (type == DType::f32) {

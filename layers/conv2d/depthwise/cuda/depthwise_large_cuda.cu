@@ -1,33 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 // depthwise_large_cuda.cu: depthwise convolution with large kernels (9x9 to 63x63) on the GPU, y
-// and dx: planes in shared memory, and in each thread 4 x 14 sums over which rows of x pass.
+// and dx: planes in shared memory, and in each thread 4 x 14 accumulators to which rows of x are
+// added.
 //
 // Formula    y[n,c,p,q] = relu(b[c] + sum over r, s of w[c,0,r,s] x[n,c,p stride_h - pad_top + r,
 //            q stride_w - pad_left + s] + residual[n,c,p,q]), x = 0 outside
 // Textbook   for n, c, p, q:
 //              y[n,c,p,q] = b[c]
 //              for r, s: y[n,c,p,q] += w[c,0,r,s] * x[n,c,p*stride+r-pad,q*stride+s-pad]
-// Plan       each number of x is used R S times, so FMAs set the pace, and what counts is how many
-//            of them follow a load from shared memory. A block holds some planes (of the same
+// Plan       each number of x is used R S times, so FMAs limit the speed, and the number of FMAs
+//            for each load from shared memory matters. A block holds some planes (of the same
 //            channel, if there are enough images) and their taps. A thread owns 4 rows x 14 columns
-//            of y. A row of x passes over them: 17 of its numbers and 4 taps of each row make 224
-//            FMAs for 13 loads. Rows outside x are not visited. Strides: both are cut into residue
+//            of y. For each row of x, 17 of its numbers and 4 taps of each row make 224 FMAs for 13
+//            loads. Rows outside x are not visited. Strides: both axes are cut into residue
 //            classes, each of which is a correlation of stride 1 (depthwise_large_plan.h). Finished
-//            rows are gathered in shared memory and leave as one run
+//            rows are gathered in shared memory and stored as one run
 // Shapes     x [N,C,H,W], w [C,1,R,S], y [N,C,P,Q], f32, f16 or bf16, row-major, any alignment;
 //            in shared memory and in registers f32
 // Supports   kernels of up to 63x63 taps, strides of 1 to 3, no dilation, no multiplier; a band of
 //            a plane that fits shared memory
 // Cost       FLOPs = 2 N C P Q R S, without those of rows outside; bytes = x, w, y once and the
 //            rows that bands share; workspace none; compute-bound from about 5x5
-// Numerics   one rounding per FMA, in the order class, r, s, b; halves are rounded once, at the
-//            end; same bits on each run; exact on integers
-// Backward   dx is this kernel over dy: with stride 1 the taps are turned, with others each residue
-//            class of dx takes the taps that reach it
-// Choices    14 columns: 14, 28, 56 and 112 are multiples of it; 4 rows x 14 = 56 sums, 17 of x, 4
-//            taps: about 100 registers, so 5 blocks of 128 threads fit a multiprocessor. 8 and 7
-//            columns for other widths, 3 x 9 for gradients of 9x9 and 27x27. Which, and how many
-//            planes and bands: the least of what make_large_plan() estimates
+// Numerics   one rounding per FMA, in the order class, r, s, b; fp16/bf16 results are rounded once,
+//            at the end; same bits on each run; exact on integers
+// Backward   dx is this kernel over dy: with stride 1 the taps are rotated, with others each
+//            residue class of dx takes the taps that reach it
+// Choices    14 columns: 14, 28, 56 and 112 are multiples of it; 4 rows x 14 = 56 accumulators, 17
+//            of x, 4 taps: about 100 registers, so 5 blocks of 128 threads fit on an SM. 8 and 7
+//            columns for other widths, 3 x 9 for gradients of 9x9 and 27x27. make_large_plan()
+//            selects them, planes and bands by the lowest estimate
 // Source     X. Ding et al. 2022: Scaling Up Your Kernels to 31x31, arXiv 2203.06717, who found
 //            library kernels slow; register tiles as in V. Volkov 2010: Better Performance at Lower
 //            Occupancy
@@ -49,7 +50,7 @@ struct LargeWork {
   int planes = 0, images = 1, channels = 1;
   FastDivisor by_images = {};
   int kernel_h = 0, kernel_w = 0;
-  bool sums_entries = true;  // all entries belong to the same sums, and not each to its own
+  bool sums_entries = true;  // all entries add to the same results
   const void* source = nullptr;
   const void* w = nullptr;
   const void* b = nullptr;
@@ -58,7 +59,7 @@ struct LargeWork {
   bool relu = false;
 };
 
-// Plane `flat` of the order in which neighbours have the same channel.
+// Plane `flat` in the order in which neighbours have the same channel.
 struct PlaneName {
   int channel = 0;
   std::int64_t plane = 0;  // image C + channel
@@ -69,7 +70,7 @@ __device__ inline PlaneName plane_name(const LargeWork& work, int flat) {
           static_cast<std::int64_t>(flat - channel * work.images) * work.channels + channel};
 }
 
-// The taps of the channels of a block: taps[set][entry][row][tap_pitch].
+// Copies the taps of the channels of a block: taps[set][entry][row][tap_pitch].
 template <class T>
 __device__ inline void stage_taps(const LargeWork& work, int first_channel, float* taps) {
   const LargePlan& t = work.plan;
@@ -94,7 +95,7 @@ __device__ inline void stage_taps(const LargeWork& work, int first_channel, floa
              });
 }
 
-// The finished rows of all slots, in the order of memory. Of each slot: its plane, or -1, and its
+// Stores the finished rows of all slots in memory order. Each slot has its plane, or -1, and its
 // channel.
 template <class T>
 __device__ inline void store_slots(const LargeWork& work, const std::int64_t* planes,
@@ -114,7 +115,7 @@ __device__ inline void store_slots(const LargeWork& work, const std::int64_t* pl
           plane * (t.out_h * t.out_w) + (first_row + walk.row) * t.out_w + column;
       float sum = staged[walk.slot * t.staged + walk.row * t.out_w + column];
       if (biases != nullptr) sum += to_float(biases[channels[walk.slot]]);
-      // The residual is added to y as it would be stored: the bits of a separate pass.
+      // The residual is added to y rounded as it would be stored: the bits of a separate pass.
       if (residuals != nullptr) sum = to_float(from_float<T>(sum));
       static_cast<T*>(work.out)[at] = from_float<T>(finished(sum, residuals, at, work.relu));
     }
@@ -262,7 +263,7 @@ LargeSizes large_sizes(const Conv2dProblem& z, Direction direction) {
 
 const LargePlan& large_plan(const Conv2dProblem& z, Direction direction) {
   const LargeSizes sizes = large_sizes(z, direction);
-  // A search takes longer than a launch, and a network asks for the same few again and again.
+  // A search takes longer than a launch, and a network repeats the same few problems.
   struct Remembered {
     LargeSizes sizes;
     LargePlan plan;
@@ -284,7 +285,7 @@ const LargePlan& large_plan(const Conv2dProblem& z, Direction direction) {
 }
 
 bool fits_large(const Conv2dProblem& z, Direction direction) {
-  // Of sizes: a plane's indices in 32 bits, planes and coordinates of a grid.
+  // Limits of sizes: a plane's indices in 32 bits, planes and coordinates of a grid.
   constexpr std::int64_t kMost = 16384, kMostPlanes = std::int64_t{1} << 30, kMostTaps = 63;
   if (z.k != z.c || z.dilation_h != 1 || z.dilation_w != 1) return false;
   if (z.stride_h > Axis::kMostStride || z.stride_w > Axis::kMostStride) return false;
@@ -296,7 +297,8 @@ bool fits_large(const Conv2dProblem& z, Direction direction) {
 
 double large_seconds(const Conv2dProblem& z, Direction direction) {
   constexpr double kCyclesOfPlan = 1.75e9;  // per second, of the GPU on which they were fitted
-  // The plan compares its tiles; beside other kernels it says too little, most of short ones.
+  // The plan compares its tiles; relative to other kernels it underestimates, most of all short
+  // ones.
   const bool weight = direction == Direction::backward_weight;
   const bool few_taps = z.s <= 16;
   const double times = weight ? few_taps ? 1.5 : 1.3 : few_taps ? 1.85 : 1.35;

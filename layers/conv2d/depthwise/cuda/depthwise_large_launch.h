@@ -7,15 +7,15 @@
 
 namespace convscope::depthwise {
 
-// Taps of a kernel from which on these kernels are taken where the tiles of 3, 5 and 7 do not fit.
+// Minimum taps of a kernel for these kernels where the tiles of 3, 5 and 7 do not fit.
 inline constexpr std::int64_t kLeastLargeTaps = 20;
 
 LargeSizes large_sizes(const Conv2dProblem& problem, Direction direction);
 
-// Valid until 64 other problems were asked for by this thread.
+// Returns the plan; valid until this thread has asked for 64 other problems.
 const LargePlan& large_plan(const Conv2dProblem& problem, Direction direction);
 
-// Estimated, of the whole call: depthwise_large_*.cu and depthwise_split_*.cu.
+// Returns the estimated time of the whole call: depthwise_large_*.cu and depthwise_split_*.cu.
 double large_seconds(const Conv2dProblem& problem, Direction direction);
 double split_seconds(const Conv2dProblem& problem, Direction direction);
 double split_weight_seconds(const Conv2dProblem& problem);

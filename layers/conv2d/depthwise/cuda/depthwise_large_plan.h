@@ -1,20 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_large_plan.h: how depthwise convolutions with large kernels are cut for the GPU: index
-// arithmetic only, the same on host and device.
+// depthwise_large_plan.h: the tiling of depthwise convolutions with large kernels for the GPU: only
+// index arithmetic, shared by host and device.
 //
 // Every direction and stride is a correlation of stride 1 of a source with taps,
 //
 //     out[o][j] += source[start + o + p][... + j + q] * taps[p][q]
 //
-// once each axis falls into residue classes of the stride. A `Line` is such a class of one axis:
+// once each axis is split into residue classes of the stride. A `Line` is such a class of one axis:
 //
-//     forward          y is one class; class e of w's rows meets the class e - pad of x's rows
-//     backward_data    class a of dx's rows is made of all dy with the rows of w that reach it,
-//                      turned
-//     backward_weight  class e of dw's rows is made of the class e - pad of x's rows; dy are the
-//     taps
+//    forward          y is one class; class e of w's rows uses the class e - pad of x's rows
+//     backward_data    class a of dx's rows uses all dy with the rows of w that reach it, rotated
+//     backward_weight  class e of dw's rows uses the class e - pad of x's rows; dy are the taps
 //
-// An entry is a pair of lines, of rows and of columns. With stride 1 there is one.
+// An entry is a pair of lines, of rows and of columns. With stride 1 there is one entry.
 #pragma once
 
 #include <algorithm>
@@ -30,8 +28,8 @@ struct Line {
   int start = 0;                          // source element of output 0 and tap 0
   int taps = 0;                           // of w every tap_step-th; of dy all
   int outs = 0, out_first = 0;            // output i is number out_first + i out_step
-  int tile_start = 0;                     // source element that a tile begins with, of band 0
-  int left = 0;                           // columns: place of source element 0 in a tile row
+  int tile_start = 0;                     // first source element of a tile, in band 0
+  int left = 0;                           // columns: position of source element 0 in a tile row
 };
 
 struct Axis {
@@ -40,7 +38,8 @@ struct Axis {
   int source_step = 1, tap_step = 1, out_step = 1;
   bool turned = false;  // the last tap comes first
   Line lines[kMostStride] = {};
-  // Of an element and of a tap of memory: its class by the remainder, and its place in it.
+  // The class of an element and of a tap in memory, by its remainder, and its position in the
+  // class.
   int line_of_source[kMostStride] = {}, line_of_tap[kMostStride] = {};
   FastDivisor by_source_step, by_tap_step;
 
@@ -56,7 +55,7 @@ struct Axis {
   }
 };
 
-// One axis of the problem: `in` of x, `out` of y, `taps` of w.
+// Returns one axis of the problem: `in` of x, `out` of y, `taps` of w.
 constexpr Axis make_axis(Direction direction, int in, int out, int taps, int stride, int pad) {
   Axis axis;
   axis.count = stride;
@@ -107,7 +106,7 @@ inline constexpr ThreadTile kThreadTiles[] = {{4, 14, 2}, {4, 8, 4}, {4, 7, 1}, 
 
 struct LargePlan {
   static constexpr int kThreads = 128;      // wanted in a block
-  static constexpr int kMostThreads = 256;  // backward_weight, whose threads keep their sums
+  static constexpr int kMostThreads = 256;  // backward_weight, whose threads keep their results
 
   Axis rows, columns;
   int in_h = 0, in_w = 0, out_h = 0, out_w = 0;  // planes of source and out, in memory
@@ -120,10 +119,10 @@ struct LargePlan {
   int bands = 1, band = 0;        // rows of an output class (of dy) in a tile; 0: does not fit
   int tile_rows = 0, pitch = 0;   // of the source
   int tap_rows = 0, tap_pitch = 0, tap_sets = 1;
-  int run_rows = 0;  // of the source in memory, from which a tile is filled
+  int run_rows = 0;  // of the source in memory, copied to a tile
   int staged = 0;    // floats of a slot: the rows of out in memory of a band
   int threads = kThreads;
-  double cycles = 0;  // estimated, of the whole call
+  double cycles = 0;  // estimated, for the whole call
 
   constexpr int items() const { return slots * segments * strips * groups; }
   constexpr int source_floats() const { return sources * tile_rows * pitch; }
@@ -133,15 +132,15 @@ struct LargePlan {
 
 namespace large_plan_parts {
 
-// Floats of a tile row: `least` at least, apart such that lanes meet few banks twice.
+// Returns the floats of a tile row: at least `least`, with a distance for few bank conflicts.
 constexpr int pitch_of(int least, int unit) {
   if (unit == 4) return (least + 3) / 4 % 2 == 0 ? (least + 3) / 4 * 4 + 4 : (least + 3) / 4 * 4;
   if (unit == 2) return (least + 1) / 2 % 2 == 0 ? (least + 1) / 2 * 2 + 2 : (least + 1) / 2 * 2;
   return least | 1;
 }
 
-// Lines of columns: where element 0 stands, so that output 0 and tap 0 meet at a whole unit.
-// Returns the floats of a row.
+// Positions element 0 of lines of columns so that output 0 and tap 0 share a whole unit. Returns
+// the floats of a row.
 constexpr int place_columns(Axis& columns, int groups, const ThreadTile& tile, bool shared_source) {
   int least = 0;
   int shared_left = 0;
@@ -158,7 +157,7 @@ constexpr int place_columns(Axis& columns, int groups, const ThreadTile& tile, b
   return pitch_of(least, tile.unit);
 }
 
-// The rows of the source that a tile holds at most.
+// Returns the maximum rows of the source in a tile.
 constexpr int tile_rows_of(const Axis& rows, int band, int other) {
   int most = 0;
   for (int i = 0; i < rows.count; ++i) {
@@ -190,13 +189,13 @@ constexpr int shared_floats_of(const LargePlan& t, Direction direction) {
   return direction == Direction::backward_weight ? std::max(tiles, sums) : tiles;
 }
 
-// Cycles of the whole call on a GPU that issues 4 instructions of warps in a cycle: what makes one
-// plan better than another, and what the card's cost says. Fitted to an H200.
+// Returns cycles of the whole call on a GPU that issues 4 warp instructions in a cycle: used to
+// compare plans, and for the algorithm's cost. Fitted to an H200.
 constexpr double cycles_of(const LargePlan& t, const LargeSizes& z) {
   const bool weight = z.direction == Direction::backward_weight;
   const ThreadTile& tile = kThreadTiles[t.tile];
   const auto number = [](auto value) { return static_cast<double>(value); };
-  // Of one thread and one entry: rows of taps, and rows of the source that they meet.
+  // For one thread and one entry: rows of taps, and rows of the source that use them.
   const double tap_rows = number(weight ? t.segment : t.rows.most_taps());
   const double chunks = number(t.columns.most_taps()) / 4 + 0.1;
   const double met =
@@ -226,23 +225,23 @@ constexpr double cycles_of(const LargePlan& t, const LargeSizes& z) {
   const double jobs =
       weight ? number(z.c) * number(ceil_div(z.n, t.slots)) * t.bands
              : number(ceil_div(std::int64_t{z.n} * z.c, std::int64_t{t.slots})) * t.bands;
-  // Of one block alone: its warps wait for memory, and for their own results.
+  // For one block without others: its warps wait for memory, and for their own results.
   const double alone = computed / warps * 1.5 +
                        900 * (1 + (run + taps_run) / number(16 * t.threads)) + staged / warps;
-  const double in_each = jobs / z.multiprocessors;  // blocks for a multiprocessor
+  const double in_each = jobs / z.multiprocessors;  // blocks for an SM
   const double rounds_of_blocks =
       in_each <= 4 * fit ? number(static_cast<int>(ceil_div(static_cast<std::int64_t>(jobs),
                                                             std::int64_t{z.multiprocessors})))
                          : in_each + 0.5;
   const double together = std::min(number(fit), rounds_of_blocks);
-  // More warps hide more of each other's waiting.
+  // More warps hide more of each other's latency.
   const double hidden = together * warps / 4;
   const double issued = 3.6 * hidden / (hidden + 0.9);
   const double busy = std::max(alone, together * (computed + staged) / issued);
   return rounds_of_blocks / together * busy + 3000;
 }
 
-// The plan of the fewest cycles; band = 0: none fits shared memory.
+// Returns the plan of the fewest cycles; band = 0: none fits into shared memory.
 constexpr LargePlan make_large_plan(const LargeSizes& z) {
   namespace parts = large_plan_parts;
   const bool weight = z.direction == Direction::backward_weight;

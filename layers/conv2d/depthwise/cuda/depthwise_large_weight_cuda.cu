@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 // depthwise_large_weight_cuda.cu: the gradient of large depthwise kernels on the GPU: dw is a
-// correlation of x with the plane dy, so its numbers lie in registers and dy are the taps.
+// correlation of x with the plane dy, so dw stays in registers and dy are the taps.
 //
 // Formula    dw[c,0,r,s] = sum over n, p, q of dy[n,c,p,q] x[n,c,p stride_h - pad_top + r,
 //            q stride_w - pad_left + s]
 // Textbook   for c, r, s:
 //              for n, p, q: dw[c,0,r,s] += dy[n,c,p,q] * x[n,c,p*stride+r-pad,q*stride+s-pad]
-// Plan       two stages. A block owns a channel and a slice of the batch. It brings some images of
-//            x and dy into shared memory at a time (bands of them, when planes are large). A thread
-//            owns 4 x 8 (or 4 x 14, 3 x 9) numbers of dw and a run of rows of dy, and keeps its
-//            sums over all images: rows of x pass over them as in the forward pass. At the end the
-//            block adds up the threads with the same numbers and writes partial[c,r,s][slice]; a
-//            second kernel adds the slices in order
+// Plan       two stages. A block owns a channel and a slice of the batch. It copies some images of
+//            x and dy to shared memory at a time (bands of them, when planes are large). A thread
+//            owns 4 x 8 (or 4 x 14, 3 x 9) elements of dw and a run of rows of dy, and keeps its
+//            accumulators over all images: rows of x are added as in the forward pass. At the end
+//            the block adds up the threads with the same elements and writes partial[c,r,s][slice];
+//            a second kernel adds the slices in order
 // Shapes     x [N,C,H,W], dy [N,C,P,Q], dw [C,1,R,S], f32, f16 or bf16; partial [C R S, slices] and
 //            all sums f32
 // Supports   as depthwise_large_cuda.cu
 // Cost       FLOPs = 2 N C P Q R S, without those of rows outside; bytes = x, dy once and the
 //            partial sums; compute-bound
 // Numerics   sums of all products of a run of dy's rows over the images of a slice in one chain,
-//            then runs, then slices: always in the same order, so the same bits on each run
+//            then runs, then slices, always in the same order: same bits on each run
 // Backward   this is backward_weight; dw assigned or added to
-// Choices    runs of an odd number of rows: the taps of neighbouring runs then meet other banks.
-//            Slices: 4 blocks for each multiprocessor, because blocks of a channel cost the same
+// Choices    runs of an odd number of rows: the taps of neighbouring runs then use other banks.
+//            Slices: 4 blocks for each SM, because blocks of a channel cost the same
 // Source     as depthwise_large_cuda.cu
 // Read next  depthwise_large_cuda.cu; depthwise_weight_cuda.cu, for small kernels
 #include "layers/conv2d/depthwise/cuda/depthwise_kernels.h"
@@ -42,7 +42,7 @@ struct LargeWeightWork {
   float* partial = nullptr;  // [C, R S, slices]
 };
 
-// dy of the images of a block: taps[slot][row][tap_pitch].
+// Copies dy of the images of a block: taps[slot][row][tap_pitch].
 template <class T>
 __device__ inline void stage_gradients(const LargeWeightWork& work, int band_start,
                                        const std::int64_t* planes, float* taps) {
@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(LargePlan::kMostThreads)
   const auto begin = static_cast<int>(jobs * slice / work.slices);
   const auto end = static_cast<int>(jobs * (slice + 1) / work.slices);
   let_next_kernel_start();
-  zero_floats(static_cast<int>(taps - zeros), zeros);  // the frames stay zero for all images
+  zero_floats(static_cast<int>(taps - zeros), zeros);  // the borders stay zero for all images
   __syncthreads();
   wait_for_previous_kernel();
 
@@ -96,7 +96,7 @@ __global__ void __launch_bounds__(LargePlan::kMostThreads)
     const int part = at / t.bands;
     const int first_image = part * t.slots;
     const int band_start = (at - part * t.bands) * t.band;
-    if (at > begin) __syncthreads();  // all have read the tiles before
+    if (at > begin) __syncthreads();  // all have read the previous tiles
     if (me < t.slots) {
       const int image = first_image + me;
       const std::int64_t plane =
@@ -125,7 +125,7 @@ __global__ void __launch_bounds__(LargePlan::kMostThreads)
                      t.pitch, t.tap_pitch, zeros, sums);
   }
 
-  // Threads of the same numbers, in order.
+  // Adds threads with the same elements, in order.
   constexpr int kPitch = kRows * kColumns | 1;
   __syncthreads();
   float* const shared = zeros;  // [threads, kPitch]

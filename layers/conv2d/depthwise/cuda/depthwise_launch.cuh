@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_launch.cuh: what the launchers of depthwise_*_cuda.cu share: sizes of one plane, its
+// depthwise_launch.cuh: shared by the launchers of depthwise_*_cuda.cu: sizes of one plane, its
 // tilings, and the choice of an instantiation.
 // Read next  depthwise_tiling.h; depthwise_forward_cuda.cu
 #pragma once
@@ -17,7 +17,7 @@ namespace convscope::depthwise {
 struct PlaneMap {
   int h = 0, w = 0, p = 0, q = 0;  // source and target
   int size = 3, stride = 1;
-  int pad_top = 0, pad_left = 0;  // negative when a turned kernel starts inside
+  int pad_top = 0, pad_left = 0;  // negative when a rotated kernel starts inside
 };
 
 inline PlaneMap plane_map(const Conv2dProblem& z) {
@@ -31,7 +31,7 @@ inline PlaneMap plane_map(const Conv2dProblem& z) {
           .pad_left = static_cast<int>(z.pad_left)};
 }
 
-// Stride 1: from dy to dx.
+// Returns the map from dy to dx for stride 1.
 inline PlaneMap turned(const PlaneMap& map) {
   return {.h = map.p,
           .w = map.q,
@@ -43,21 +43,21 @@ inline PlaneMap turned(const PlaneMap& map) {
           .pad_left = map.size - 1 - map.pad_left};
 }
 
-// Numbers of a unit of which rows of so many columns are made: 4, 2, or 0: no whole units.
+// Returns the elements of a unit that divides rows of `columns`: 4, 2, or 0: no whole units.
 inline int unit_of_rows(int columns) { return columns % 4 == 0 ? 4 : columns % 2 == 0 ? 2 : 0; }
-// Of a unit in which rows of the source can be copied. Units ask for the usual padding, which is a
+// Returns the unit for copies of rows of the source. Units require the usual padding, which is a
 // compile-time constant there.
 inline int source_unit(const PlaneMap& map) {
   return map.pad_left == (map.size - 1) / 2 ? unit_of_rows(map.w) : 0;
 }
-// The same, when rows of the target are whole units too.
+// Returns the unit when rows of the target are whole units too.
 inline int unit_of(const PlaneMap& map) { return std::min(source_unit(map), unit_of_rows(map.q)); }
 template <class T>
 bool is_aligned(const T* p, int unit) {
   return unit == 0 || reinterpret_cast<std::uintptr_t>(p) % (sizeof(T) * unit) == 0;
 }
 
-// From x to y (or from dy to dx, turned); `rows` of y in a strip.
+// Returns the tiling from x to y (or from dy to dx, rotated); `rows` of y in a strip.
 inline DepthwiseTiling forward_tiling(const PlaneMap& map, int rows, int unit, bool staged,
                                       std::int64_t channels, std::int64_t wanted_tiles) {
   const int margin = DepthwiseTiling::kLeftMargin;
@@ -83,12 +83,12 @@ inline DepthwiseTiling forward_tiling(const PlaneMap& map, int rows, int unit, b
                                 .shared_bytes = cuda_device_facts().shared_bytes_per_block});
 }
 
-// Tiles of one image so that every multiprocessor has some.
+// Returns the tiles of one image that fill every SM.
 inline std::int64_t tiles_to_fill_device(std::int64_t images) {
   return ceil_div(std::int64_t{cuda_device_facts().multiprocessors} * 4, images);
 }
 
-// One block for each tile of each image: they need not divide their number.
+// Returns one block for each tile of each image, so that no number needs to be divided.
 inline LaunchShape shape_of(const DepthwiseTiling& t, std::int64_t images, std::int64_t channels,
                             std::size_t shared_bytes) {
   LaunchShape shape{.grid = dim3(static_cast<unsigned>(t.bands),

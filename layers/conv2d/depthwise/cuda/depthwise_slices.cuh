@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_slices.cuh: the two-stage sum of a weight gradient: a block owns the channels of a tile
-// and a slice of the batch (images and bands), writes its sums as partial[c,r,s][slice], and
+// depthwise_slices.cuh: the two-stage sum of a weight gradient. A block owns the channels of a tile
+// and a slice of the batch (images and bands), and writes its sums as partial[c,r,s][slice];
 // sum_slices() (depthwise_elements_cuda.cu) adds the slices.
 // Read next  depthwise_weight_cuda.cu, which uses it
 #pragma once
@@ -12,7 +12,7 @@ namespace convscope::depthwise {
 
 struct Slices {
   int images = 0, channels = 1;
-  int chunks = 1;  // of channels: each the planes of a tile
+  int chunks = 1;  // of channels: each is the planes of a tile
   int slices = 1;
   float* partial = nullptr;  // [C, R S, slices]
 };
@@ -37,7 +37,7 @@ __device__ inline DepthwiseJob slice_job(const DepthwiseTiling& t, const Slices&
 }
 
 // Adds up the sums of the threads of each channel, in a fixed order. `shared`: kTaps floats for
-// each thread, which nobody uses any more.
+// each thread, which are free to use.
 template <int kTaps>
 __device__ inline void write_partial(const DepthwiseTiling& t, const Slices& s, int slice,
                                      const float (&sums)[kTaps], float* shared) {
@@ -68,9 +68,9 @@ __device__ inline void write_partial(const DepthwiseTiling& t, const Slices& s, 
   }
 }
 
-// 3x3: 24 blocks for each multiprocessor, about 4 rounds of those that it holds at a time, because
-// the last round is rarely full. Larger kernels fewer: adding up R S sums of each thread is work
-// too, so their blocks take two jobs each where the device still holds as many.
+// 3x3: 24 blocks for each SM, about 4 rounds of the blocks that it runs at a time, because the last
+// round is rarely full. Larger kernels have fewer, because each thread's R S sums must be added up:
+// their blocks take two jobs each where the device still holds as many.
 inline int slice_count(const DepthwiseTiling& t, const Conv2dProblem& z) {
   const std::int64_t chunks = ceil_div(z.c, std::int64_t{t.planes});
   const std::int64_t jobs = z.n * t.bands;

@@ -8,21 +8,21 @@
 // Textbook   for n, c, p, q:
 //              y[n,c,p,q] = b[c]
 //              for r, s: y[n,c,p,q] += w[c,0,r,s] * x[n,c,p*stride+r-pad,q*stride+s-pad]
-// Plan       planes of NCHW lie one behind the other, so a block copies 64 (or 32) of them as one
-//            run, 16 bytes at a time, without any index arithmetic. A thread makes 7 rows of y (4
-//            of 7x7 halves), all columns of it: the width is a compile-time constant, so columns
-//            beyond the border are products that are not there, not zeros to be read. The rows of y
-//            go back into shared memory, and from there to memory as one run
+// Plan       planes of NCHW are consecutive in memory, so a block copies 64 (or 32) of them as one
+//            run, 16 bytes at a time, without any index arithmetic. A thread computes 7 rows of y
+//            (4 of 7x7 in fp16/bf16), with all columns. The width is a compile-time constant, so
+//            products beyond the border are not generated and no zeros are read. The rows of y go
+//            back into shared memory, and from there to memory as one run
 // Shapes     x [N,C,H,W] with H = W of 7 or 14, y [N,C,P,Q], w [C,1,R,S], f32, f16 or bf16,
 //            row-major, x, y 16-byte aligned; sums in f32
 // Supports   R = S of 3, 5, 7; 7x7 to 7x7, 14x14 to 14x14, and 14x14 to 7x7 with stride 2; pad
 //            (R - 1) / 2, no multiplier
 // Cost       FLOPs = less than 2 N C P Q R S; bytes = x, w, y once; workspace none; memory-bound
 // Numerics   one rounding per FMA, in the order b, r, s; same bits on each run; exact on integers
-// Backward   stride 1: dx is this kernel over dy with the taps in reverse order (turned)
+// Backward   stride 1: dx is this kernel over dy with the taps in reverse order (rotated)
 // Choices    7 rows: the 14x14 strips of neighbouring threads are 98 floats apart, 7x7 planes 49:
-//            loads of 8 and of 4 bytes meet no bank twice. 64 threads: 12.5 KiB of x (25 of 14x14)
-//            and as much of y, so 9 (4) blocks fit a multiprocessor, which gets 4 of them at 16384
+//            loads of 8 and of 4 bytes have no bank conflicts. 64 threads: 12.5 KiB of x (25 of
+//            14x14) and as much of y, so 9 (4) blocks fit on an SM, which gets 4 of them at 16384
 //            planes
 // Source     as depthwise_forward_cuda.cu
 // Read next  depthwise_forward_cuda.cu, for all other planes
@@ -36,13 +36,13 @@ namespace convscope::depthwise {
 namespace {
 
 constexpr int kThreads = 64;
-// Rows of y in a thread: 7; of halves 4 of a plane of 7x7, whose middle row two threads make. They
-// are half the bytes, so twice the threads have to wait for as many at a time.
+// Returns the rows of y in a thread: 7; in fp16/bf16 4 of a 7x7 plane, whose middle row two threads
+// compute. They have half the bytes, so twice the threads must wait for loads at a time.
 template <class T, int kOut>
 constexpr int rows_of() {
   return kOut == 7 && sizeof(T) == 2 ? 4 : 7;
 }
-// Threads of a plane.
+// Returns the threads of a plane.
 template <class T, int kOut>
 constexpr int strips_of() {
   return ceil_div(kOut, rows_of<T, kOut>());
@@ -65,7 +65,7 @@ struct alignas(16) Run {  // 16 bytes
   T v[16 / sizeof(T)];
 };
 
-// A row of kSide numbers, or zeros.
+// Loads a row of kSide numbers, or zeros.
 template <int kSide, class T>
 __device__ inline void load_row(const T* row, bool inside, float (&v)[kSide]) {
 #pragma unroll
@@ -140,7 +140,7 @@ __global__ void __launch_bounds__(kThreads)
         if (i < r || (i - r) % kStride != 0) continue;
         const int o = (i - r) / kStride;
         if (o >= kRows) continue;
-        // The first row that reaches o: it begins with the bias.
+        // The first row that reaches o starts with the bias.
         const bool begins = r == (kStrips == 1 && o * kStride < kPad ? kPad - o * kStride : 0);
 #pragma unroll
         for (int j = 0; j < kOut; ++j) {
@@ -220,7 +220,7 @@ void small_planes(const SmallWork<T>& work, const Conv2dProblem& z) {
 }  // namespace
 
 bool fits_small_planes(const Conv2dProblem& z, const void* source, const void* target) {
-  // Blocks of 32 planes, and threads that work long, are too few for few planes.
+  // Few planes do not fill the device with blocks of 32 planes and long-running threads.
   const bool many = z.r == 3 || z.n * z.c >= 4096;
   const std::int64_t pad = (z.r - 1) / 2;
   return z.h == z.w && ((z.stride_h == 1 && z.h == 7) || (z.h == 14 && many)) && z.pad_top == pad &&

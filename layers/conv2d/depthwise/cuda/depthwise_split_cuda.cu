@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_split_cuda.cu: depthwise convolution with large kernels on the GPU, y and dx, where
-// 4 x 14 sums in a thread would leave most of the device idle: few planes, and strides of 2.
+// depthwise_split_cuda.cu: depthwise convolution with large kernels on the GPU, y and dx, where 4 x
+// 14 accumulators in a thread would leave most of the device idle: few planes, and strides of 2.
 //
 // Formula    y[n,c,p,q] = relu(b[c] + sum over r, s of w[c,0,r,s] x[n,c,p stride_h - pad_top + r,
 //            q stride_w - pad_left + s] + residual[n,c,p,q]), x = 0 outside
@@ -9,25 +9,25 @@
 //              for r, s: y[n,c,p,q] += w[c,0,r,s] * x[n,c,p*stride+r-pad,q*stride+s-pad]
 // Plan       a block holds a band of a plane and its taps in shared memory. A thread owns 4
 //            neighbours of a row. With few planes the rows of the kernel are split over up to 4
-//            threads, whose sums are added in order at the end: each runs through fewer steps one
-//            after the other, and the device has more threads.
-//            Strides: columns fall into classes (depthwise_large_plan.h), each of stride 1, which
-//            lie one behind the other in a tile row; rows of x do not, a thread steps over them.
-//            dx of stride 2: both classes of columns in one thread, so that it stores 8 neighbours.
-//            The loop is small and serves every size: code that runs once is as slow as the memory
-//            it comes from
+//            threads, whose sums are added in order at the end: each runs fewer consecutive steps,
+//            and the device has more threads. Strides: columns are split into classes
+//            (depthwise_large_plan.h), each of stride 1, which are consecutive in a tile row; rows
+//            of x are not split, a thread steps over them. dx of stride 2: a thread has both
+//            classes of columns, so that it stores 8 neighbours. The loop is small and serves every
+//            size, because code that runs once must first be loaded from memory
 // Shapes     x [N,C,H,W], w [C,1,R,S], y [N,C,P,Q], f32, f16 or bf16, row-major, any alignment;
 //            in shared memory and in registers f32
 // Supports   kernels of up to 63x63 taps, strides of 1 and 2, no dilation, no multiplier; a band of
 //            a plane that fits shared memory
 // Cost       FLOPs = 2 N C P Q R S, without those of rows outside; bytes = x, w, y once and the
 //            rows that bands share; workspace none
-// Numerics   one rounding per FMA, in the order r, class, s; parts in order, b; halves are rounded
-//            once, at the end; same bits on each run; exact on integers
-// Backward   dx is this kernel over dy: with stride 1 the taps are turned, with stride 2 each class
-//            of dx takes the taps that reach it
+// Numerics   one rounding per FMA, in the order r, class, s; parts in order, b; fp16/bf16 results
+//            are rounded once, at the end; same bits on each run; exact on integers
+// Backward   dx is this kernel over dy: with stride 1 the taps are rotated, with stride 2 each
+//            class of dx takes the taps that reach it
 // Choices    4 columns: one store of 16 bytes, and 3 loads of 16 bytes (4 taps, 8 numbers of x)
-//            make 16 FMAs. Parts of 3 rows of the kernel at least: a part is a sum to be added, too
+//            make 16 FMAs. Parts have at least 3 rows of the kernel, because each part must be
+//            added, too
 // Source     as depthwise_large_cuda.cu
 // Read next  depthwise_large_cuda.cu, for many planes of stride 1
 #include "layers/conv2d/depthwise/cuda/depthwise_kernels.h"
@@ -55,8 +55,8 @@ struct SplitWork {
   bool relu = false;
 };
 
-// Rows [first, end) of a plane into tile[row][entry][pitch]; zeros around them. Loads of the first
-// pieces are under way while the tile is zeroed and meanwhile() runs. A barrier follows.
+// Copies rows [first, end) of a plane into tile[row][entry][pitch]; zeros around them. Loads of the
+// first pieces are in flight while the tile is zeroed and meanwhile() runs. A barrier follows.
 template <class T, class Meanwhile>
 __device__ inline void stage_rows(const SplitPlan& t, const T* plane, int first_row, int end_row,
                                   float* tile, Meanwhile meanwhile) {
@@ -93,7 +93,7 @@ __device__ inline void stage_rows(const SplitPlan& t, const T* plane, int first_
         if (first + j < 0 || first + j >= count) continue;
         const float value = to_float(ahead[a].v[j]);
         float* const to = tile + row * t.entries * t.pitch;
-        if (t.separate) {  // a copy for each class of dx, shifted as its taps want it
+        if (t.separate) {  // a copy for each class of dx, shifted for its taps
           for (int e = 0; e < t.entries; ++e) {
             const int place = column - t.columns.lines[e].start;
             if (place >= 0 && place < t.pitch) to[e * t.pitch + place] = value;
@@ -112,7 +112,7 @@ __device__ inline void stage_rows(const SplitPlan& t, const T* plane, int first_
   }
 }
 
-// taps[class][row][entry][tap_pitch]
+// Copies taps[class][row][entry][tap_pitch].
 template <class T>
 __device__ inline void stage_taps(const SplitWork<T>& work, const T* w, float* taps) {
   const SplitPlan& t = work.plan;
@@ -133,7 +133,7 @@ __device__ inline void stage_taps(const SplitWork<T>& work, const T* w, float* t
   }
 }
 
-// sums[j] += the products of kTaps taps with source[j], source[j + 1] ...
+// Adds the products of kTaps taps with source[j], source[j + 1] ... to sums[j].
 template <int kTaps>
 __device__ inline void add_taps(const float* source, const float* taps, float (&sums)[4]) {
   float v[8], t[4];
@@ -179,7 +179,7 @@ __global__ void __launch_bounds__(SplitPlan::kMostThreads)
 
   float sums[kSets][4] = {};
   if (mine) {
-    const int base = p * t.row_step + rows.start;  // source row that the kernel's row 0 meets
+    const int base = p * t.row_step + rows.start;  // source row for row 0 of the kernel
     const int begin = max(rows.taps * part / t.parts, -base);
     const int end = min(rows.taps * (part + 1) / t.parts, t.in_h - base);
     const float* source = tile + (base + begin - first_row) * kEntries * t.pitch + 4 * group;
@@ -207,7 +207,7 @@ __global__ void __launch_bounds__(SplitPlan::kMostThreads)
     }
   }
 
-  if (t.parts > 1) {  // the parts of an item, in order
+  if (t.parts > 1) {  // adds the parts of an item, in order
     __syncthreads();
     float* const shared = tile;  // [sums, threads]
     const auto threads = static_cast<int>(blockDim.x);
@@ -236,7 +236,7 @@ __global__ void __launch_bounds__(SplitPlan::kMostThreads)
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
       out[j] = sums[(4 * u + j) % kSets][(4 * u + j) / kSets] + bias;
-      // The residual is added to y as it would be stored: the bits of a separate pass.
+      // The residual is added to y rounded as it would be stored: the bits of a separate pass.
       if (work.residual != nullptr) out[j] = to_float(from_float<T>(out[j]));
     }
     if (work.whole_units) {

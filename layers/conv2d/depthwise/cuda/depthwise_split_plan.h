@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_split_plan.h: how depthwise_split_cuda.cu cuts large kernels with strides, and those of
-// few planes: index arithmetic only, the same on host and device.
+// depthwise_split_plan.h: the tiling of depthwise_split_cuda.cu, for large kernels with strides or
+// few planes: only index arithmetic, shared by host and device.
 //
-// A row of the target is cut into groups of 4 numbers. Each is a sum over the rows of the kernel,
-// which are split over `parts` threads. The row `o` of class `a` and the kernel's row `k` meet
+// A row of the target is cut into groups of 4 elements. Each is a sum over the rows of the kernel,
+// which are split over `parts` threads. Row `o` of class `a` uses, with the kernel's row `k`,
 //
 //     source row o row_step + rows.lines[a].start + k,     k = 0 ... rows.lines[a].taps - 1
 //
@@ -24,15 +24,15 @@ struct SplitPlan {
   static constexpr int kGroup = 4;          // columns of a thread
   static constexpr int kMostThreads = 256;  // of a block
   static constexpr int kMostParts = 4;
-  static constexpr int kTileBytes = 49152;  // wanted at most: 4 blocks for each multiprocessor
+  static constexpr int kTileBytes = 49152;  // upper bound: 4 blocks for each SM
 
   Axis rows, columns;
   int row_step = 1;
   int in_h = 0, in_w = 0, out_h = 0, out_w = 0;  // planes of source and target, in memory
   int classes = 1;                               // of rows of the target
   int entries = 1;                               // of columns
-  bool separate = false;    // each entry has its own sums, and not all the same
-  int groups = 1;           // of a row of a class
+  bool separate = false;                         // each entry has separate results
+  int groups = 1;                                // of a row of a class
   int bands = 1, band = 0;  // band: rows of a class in a block; 0: does not fit
   int parts = 1;
   int tile_rows = 0, pitch = 0;  // of the source
@@ -47,7 +47,7 @@ struct SplitPlan {
   constexpr int shared_floats() const {
     return std::max(tile_floats() + tap_floats(), parts > 1 ? threads() * sums() : 0);
   }
-  // Source rows of band `band_index`, [first, end), clipped to the image.
+  // Returns source rows [first, end) of band `band_index`, clipped to the image.
   constexpr int first_row(int band_index) const {
     int least = rows.lines[0].start;
     for (int i = 1; i < classes; ++i) least = std::min(least, rows.lines[i].start);
@@ -55,7 +55,7 @@ struct SplitPlan {
   }
 };
 
-// Strides of 1 and 2, forward and backward_data.
+// Returns the plan for strides of 1 and 2, forward and backward_data.
 constexpr SplitPlan make_split_plan(const LargeSizes& z) {
   const bool back = z.direction == Direction::backward_data;
   SplitPlan t;
@@ -73,8 +73,8 @@ constexpr SplitPlan make_split_plan(const LargeSizes& z) {
   t.groups = ceil_div(t.columns.most_outs(), SplitPlan::kGroup);
   t.tap_rows = t.rows.most_taps();
   t.tap_pitch = round_up(t.columns.most_taps(), 4);
-  // A group reads 8 numbers from each multiple of 4 taps on. An odd number of units of 4: rows of a
-  // tile then begin at other banks.
+  // A group reads 8 numbers from each multiple of 4 taps on. With an odd number of units of 4, rows
+  // of a tile begin in different banks.
   t.pitch = round_up(SplitPlan::kGroup * t.groups + t.columns.most_taps() + 4, 4);
   if (t.pitch / 4 % 2 == 0) t.pitch += 4;
 
@@ -105,11 +105,11 @@ constexpr SplitPlan make_split_plan(const LargeSizes& z) {
   return t;
 }
 
-// Of the whole call, on the GPU for which cycles_of() was fitted: a block alone, its products, the
-// numbers that go through shared memory.
+// Returns the time of the whole call, on the GPU for which cycles_of() was fitted: a block's
+// latency, its products, and the elements that pass through shared memory.
 constexpr double split_seconds(const SplitPlan& t, const LargeSizes& z) {
   const auto number = [](auto value) { return static_cast<double>(value); };
-  double met = 0;  // rows of the kernel, of all rows of a plane of the target
+  double met = 0;  // rows of the kernel, over all rows of a plane of the target
   for (int a = 0; a < t.classes; ++a) {
     const Line& line = t.rows.lines[a];
     for (int o = 0; o < line.outs; ++o) {

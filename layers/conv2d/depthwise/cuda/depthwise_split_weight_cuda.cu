@@ -6,20 +6,20 @@
 //            q stride_w - pad_left + s]
 // Textbook   for c, r, s:
 //              for n, p, q: dw[c,0,r,s] += dy[n,c,p,q] * x[n,c,p*stride+r-pad,q*stride+s-pad]
-// Plan       a block owns the row r of channel c. Row p of dy meets one row of x there: the block
-//            brings some rows of dy and those of x into shared memory at a time. A thread owns 4
+// Plan       a block owns the row r of channel c, so each row p of dy uses one row of x: the block
+//            copies some rows of dy and those of x to shared memory at a time. A thread owns 4
 //            neighbouring taps and some pieces of 4 numbers of dy: with the 7 (stride 2: 10) of x
-//            that they meet they make 16 FMAs. At the end a warp adds up the threads' sums of a tap
+//            that they use they make 16 FMAs. At the end a warp adds up the threads' sums of a tap
 // Shapes     x [N,C,H,W], dy [N,C,P,Q], dw [C,1,R,S], f32, f16 or bf16, row-major, any alignment;
 //            sums and shared memory f32
 // Supports   kernels of up to 63x63, strides of 1 and 2 along a row, up to 3 along columns, no
 //            dilation, no multiplier; a row of x and of dy that fit shared memory
-// Cost       FLOPs = 2 N C P Q R S; bytes = x, dy once from memory, R times from the second cache;
-//            workspace none; latency-bound
+// Cost       FLOPs = 2 N C P Q R S; bytes = x, dy once from memory, R times from L2; workspace
+//            none; latency-bound
 // Numerics   a thread adds its products in order, then lanes, then a tree: same bits on each run;
-//            exact on integers. Inf or NaN of x stay where they belong
+//            exact on integers. Inf or NaN of x affects only the results that use it
 // Backward   this is backward_weight; dw assigned or added to
-// Choices    256 threads, about 24 KiB: some blocks on each multiprocessor
+// Choices    256 threads, about 24 KiB: several blocks on each SM
 // Source     as depthwise_large_cuda.cu
 // Read next  depthwise_split_cuda.cu; depthwise_large_weight_cuda.cu, for many planes
 #include "layers/conv2d/depthwise/cuda/depthwise_kernels.h"
@@ -51,7 +51,7 @@ struct SplitWeightWork {
   bool accumulate = false;
 };
 
-// sums[i] += d[j] x[j kStride + i] for the first kCount of 4 numbers of dy.
+// Adds d[j] x[j kStride + i] to sums[i] for the first kCount of 4 numbers of dy.
 template <int kStride, int kCount>
 __device__ inline void add_products(const float* d, const float* x, float (&sums)[4]) {
   constexpr int kUnits = ((kCount - 1) * kStride + 4 + 3) / 4;
@@ -78,12 +78,12 @@ __global__ void __launch_bounds__(kSplitThreads)
   const auto threads = static_cast<int>(blockDim.x);
   let_next_kernel_start();
   for (int i = 4 * me; i < work.rows * work.x_pitch; i += 4 * threads) {
-    *reinterpret_cast<float4*>(x + i) = make_float4(0, 0, 0, 0);  // the frames stay zero
+    *reinterpret_cast<float4*>(x + i) = make_float4(0, 0, 0, 0);  // the borders stay zero
   }
   wait_for_previous_kernel();
   const int lane = work.by_taps4.divide(me);
   const int first_tap = 4 * (me - lane * work.taps4);
-  // Rows of dy that meet a row of x: [from, end).
+  // Rows of dy that use a row of x: [from, end).
   const int from = max(0, ceil_div(work.pad_top - r, work.stride_h));
   const int end = min(work.p, floor_div(work.h - 1 + work.pad_top - r, work.stride_h) + 1);
   float sums[4] = {};
@@ -93,7 +93,7 @@ __global__ void __launch_bounds__(kSplitThreads)
     const T* const dy_plane = plane_at(work.dy, plane, work.p, work.q);
     for (int first = from; first < end; first += work.rows) {
       const int rows = min(work.rows, end - first);
-      __syncthreads();  // all have zeroed, or read the rows before
+      __syncthreads();  // all have zeroed, or read the previous rows
 #pragma unroll 4
       for (int i = me; i < rows * work.w; i += threads) {
         const int row = work.by_w.divide(i);
@@ -165,7 +165,7 @@ SplitWeightWork<T> split_weight_work(const Conv2dProblem& z) {
   work.dy_pitch = round_up(work.q, 4);
   // The last piece of taps and numbers of dy reads 12 numbers from there on.
   work.x_pitch = round_up((work.q - 1) * number(z.stride_w) + 4 * work.taps4 + 12, 4);
-  if (work.x_pitch / 4 % 2 == 0) work.x_pitch += 4;  // rows begin at other banks
+  if (work.x_pitch / 4 % 2 == 0) work.x_pitch += 4;  // rows begin in different banks
   work.rows = std::clamp(kTileFloats / (work.x_pitch + work.dy_pitch), 1, work.p);
   work.pieces = work.dy_pitch / 4;
   work.lanes = std::min(work.rows * work.pieces, kSplitThreads / work.taps4);
@@ -186,15 +186,14 @@ int shared_floats_of(const SplitWeightWork<T>& work) {
 bool fits_split_weight(const Conv2dProblem& z) {
   if (z.stride_w > 2 || z.k != z.c || z.dilation_h != 1 || z.dilation_w != 1) return false;
   if (!fits_large(z, Direction::backward_weight) || z.c * z.h * z.w * z.n >= 1 << 30) return false;
-  // A block goes through its images one after the other, and more products want 4 x 8 sums in a
-  // thread.
+  // A block processes its images in turn, and more products need 4 x 8 accumulators in a thread.
   if (z.n > 2 || z.nominal_flops() / 2 > 5e7) return false;
   return shared_floats_of(split_weight_work<float>(z)) * 4 <= 48 * 1024;
 }
 
-// Fitted to eight times of one H200, where seven tell the eighth within 10 %: what all
-// multiprocessors take while they hold 2048 threads, what each block adds to one of them, and what
-// the pieces of a row of dy with all taps add, where it meets a row of x.
+// Fitted to eight times of one H200; seven predict the eighth within 10 %. `kRoundUs`: a round of
+// 2048 threads on all SMs. `kBlockUs`: added by each block on its SM. `kPieceUs`: added by the
+// pieces of a row of dy with all taps, where the row uses a row of x.
 constexpr double kRoundUs = 2.9, kBlockUs = 0.104, kPieceUs = 0.00058;
 double split_weight_seconds(const Conv2dProblem& z) {
   using device_time::number, device_time::processors;

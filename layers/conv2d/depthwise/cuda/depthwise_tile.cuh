@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_tile.cuh: a block's tile of planes: how it comes from global into shared memory, how a
-// thread reads its columns of a tile row, how a finished run of the target goes back.
+// depthwise_tile.cuh: a block's tile of planes: its copy from global to shared memory, the loads of
+// a thread's columns of a tile row, and the copy of a finished run of the target.
 //
-// Tiles hold the type T of the tensors, f32 or a half; registers hold floats. Aligned tiles (rows
-// of whole units of 4 or 2 numbers, aligned base) are copied asynchronously unit by unit, zeros
-// included, and lie 4 columns to the right. Others are one run in memory, whatever the row length:
-// it is read 4 numbers at a time all the same, and each is put at its place in a tile that was
-// zeroed before.
-// Read next  depthwise_tiling.h, where the numbers come from; depthwise_forward_cuda.cu
+// Tiles hold the type T of the tensors, f32, f16 or bf16; registers hold floats. Aligned tiles
+// (rows of whole units of 4 or 2 elements, aligned base) are copied asynchronously unit by unit,
+// zeros included, 4 columns to the right. Others are one run in memory, for any row length: it is
+// read 4 elements at a time, and each is stored at its position in a tile that was zeroed before.
+// Read next  depthwise_tiling.h, the source of the sizes; depthwise_forward_cuda.cu
 #pragma once
 
 #include <cstdint>
@@ -19,7 +18,7 @@
 
 namespace convscope::depthwise {
 
-// Numbers by which `p` lies behind a boundary of 4.
+// Returns the distance of `p` from the previous boundary of 4 elements.
 template <class T>
 __device__ inline int phase_of(const T* p) {
   return static_cast<int>(reinterpret_cast<std::uintptr_t>(p) / sizeof(T) % 4);
@@ -31,7 +30,7 @@ struct alignas(4 * sizeof(T)) Four {
   T v[4];
 };
 
-// kUnit neighbours at an aligned address, as floats.
+// Loads kUnit neighbours at an aligned address, as floats.
 template <int kUnit, class T>
 __device__ inline void load_unit(const T* from, float* v) {
   static_assert(kUnit == 2 || kUnit == 4);
@@ -75,13 +74,13 @@ __device__ inline void store_unit(T* to, const float* v) {
 
 // ---- into shared memory ------------------------------------------------------------------------
 
-// Where plane `plane` of [planes, h, w] begins: one wide multiplication.
+// Returns where plane `plane` of [planes, h, w] begins: one wide multiplication.
 template <class T>
 __device__ inline T* plane_at(T* planes, std::uint32_t plane, int h, int w) {
   return planes + static_cast<std::uint64_t>(plane) * static_cast<std::uint32_t>(h * w);
 }
 
-// Returns with the copies under way: wait_for_tile() follows. A thread keeps its column.
+// Starts the copies; wait_for_tile() follows. A thread keeps its column.
 template <int kUnit, class T>
 __device__ inline void start_aligned_tile(const DepthwiseTiling& t, const DepthwiseJob& job,
                                           const T* source, T* tile) {
@@ -122,8 +121,8 @@ __device__ inline void zero_tile(int count, T* tile) {
   }
 }
 
-// Up to 4 numbers of the run from[0, count) that share an aligned unit: those at first, first + 1
-// ... that are inside. One load when all 4 are.
+// Loads up to 4 elements of the run from[0, count) that share an aligned unit: those at first,
+// first + 1 ... that are inside. One load when all 4 are.
 template <class T>
 __device__ inline Four<T> load_piece(const T* from, int first, int count) {
   if (first >= 0 && first + 3 < count) return *reinterpret_cast<const Four<T>*>(from + first);
@@ -135,7 +134,7 @@ __device__ inline Four<T> load_piece(const T* from, int first, int count) {
   return out;
 }
 
-// Assumes a zeroed tile and a barrier behind that; a barrier follows.
+// Copies a run into a zeroed tile, after a barrier; a barrier follows.
 template <class T>
 __device__ inline void scatter_tile(const DepthwiseTiling& t, const DepthwiseJob& job,
                                     const T* source, T* tile) {
@@ -145,7 +144,7 @@ __device__ inline void scatter_tile(const DepthwiseTiling& t, const DepthwiseJob
   const T* const run = plane_at(source, job.plane, t.in_h, t.in_w) + first_row * t.in_w;
   const int phase = phase_of(run);
   const int threads = static_cast<int>(blockDim.x);
-  constexpr int kAhead = 4;  // loads under way in each thread
+  constexpr int kAhead = 4;  // loads in flight in each thread
   for (int i = static_cast<int>(threadIdx.x); 4 * i - phase < count; i += kAhead * threads) {
     Four<T> ahead[kAhead];
 #pragma unroll
@@ -177,7 +176,7 @@ __device__ inline void scatter_tile(const DepthwiseTiling& t, const DepthwiseJob
   }
 }
 
-// The tile of a job, zeros around the image included, ready for all threads.
+// Copies the tile of a job, zeros around the image included, ready for all threads.
 template <class T>
 __device__ inline void scatter_whole_tile(const DepthwiseTiling& t, const DepthwiseJob& job,
                                           const T* source, T* tile) {
@@ -189,8 +188,8 @@ __device__ inline void scatter_whole_tile(const DepthwiseTiling& t, const Depthw
 
 // ---- out of shared memory ----------------------------------------------------------------------
 
-// v[i] = row[kOffset + i], where row + a multiple of kUnit is aligned to kUnit numbers: loads whole
-// units; what is not used of them costs nothing.
+// Loads v[i] = row[kOffset + i], where row + a multiple of kUnit is aligned to kUnit elements, in
+// whole units; unused elements cost nothing.
 template <int kOffset, int kUnit, int kCount, class T>
 __device__ inline void load_window(const T* row, float (&v)[kCount]) {
   constexpr int kFirst = kOffset / kUnit;
@@ -202,7 +201,7 @@ __device__ inline void load_window(const T* row, float (&v)[kCount]) {
   for (int i = 0; i < kCount; ++i) v[i] = all[kOffset - kFirst * kUnit + i];
 }
 
-// 4 numbers at `row` in global memory, those beyond `columns` as 0.
+// Loads 4 elements at `row` in global memory, those beyond `columns` as 0.
 template <int kUnit, class T>
 __device__ inline void load_group(const T* row, int columns, float (&v)[4]) {
   if constexpr (kUnit == 4) {
@@ -234,7 +233,7 @@ __device__ inline void store_group(T* row, int columns, const float (&v)[4]) {
 
 // ---- the target --------------------------------------------------------------------------------
 
-// The rows of the target that a tile fills: one run in memory.
+// The rows of the target for a tile: one run in memory.
 template <class T>
 struct TargetRun {
   T* to = nullptr;
@@ -251,7 +250,7 @@ __device__ inline TargetRun<T> target_run(const DepthwiseTiling& t, const Depthw
   return {plane_at(target, job.plane, t.out_h, t.out_w) + first * t.out_w, rows * t.out_w, first};
 }
 
-// staged[phase_of(run.to) + i] -> run.to[i]
+// Copies staged[phase_of(run.to) + i] to run.to[i].
 template <class T>
 __device__ inline void store_run(const TargetRun<T>& run, const T* staged) {
   const int phase = phase_of(run.to);

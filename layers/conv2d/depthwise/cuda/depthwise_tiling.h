@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_tiling.h: how the planes of a depthwise convolution are cut into tiles for the GPU:
-// index arithmetic only, the same on host and device, so it is tested without a GPU.
+// depthwise_tiling.h: the tiling of the planes of a depthwise convolution for the GPU: only index
+// arithmetic, shared by host and device, so it is tested without a GPU.
 //
-// A tile is what one block of threads works on: a few whole planes when planes are small, else a
-// band of one plane. It is held in shared memory with a frame of zeros, so that the loops over taps
-// know no border:
+// A tile is the work of one block of threads: a few whole planes when planes are small, else a band
+// of one plane. It is stored in shared memory with a border of zeros, so that the loops over taps
+// need no border tests:
 //
-//     tile row 0   = source row in_origin + band in_band          (may lie above the image)
+//     tile row 0   = source row in_origin + band in_band          (may be above the image)
 //     tile column t = source column t - shift
 //
 // A thread owns a strip: 4 neighbouring columns of the target (a group) and out_strip rows of them.
@@ -25,15 +25,15 @@ struct DepthwiseTiling {
   static constexpr int kThreads = 128;
   static constexpr int kGroup = 4;          // target columns of a thread: one 16-byte store
   static constexpr int kLeftMargin = 4;     // tile columns left of the image in an aligned tile
-  static constexpr int kTileBytes = 32768;  // wanted at most: 6 blocks for each multiprocessor
+  static constexpr int kTileBytes = 32768;  // upper bound: 6 blocks for each SM
 
   int in_h = 0, in_w = 0, out_h = 0, out_w = 0;  // source and target planes
-  int planes = 0;                                // of a tile; 0: does not fit shared memory
+  int planes = 0;                                // of a tile; 0: does not fit into shared memory
   int bands = 1;                                 // tiles down a plane; 1 when planes > 1
   int strips = 1, groups = 1;                    // of a tile plane
   int rows = 0, pitch = 0;                       // of a tile plane; pitch in floats
   int unit = 4;          // floats that are copied at a time into an aligned tile: 4 or 2
-  int rows_at_once = 0;  // that all threads together copy, a unit each
+  int rows_at_once = 0;  // copied by all threads together, a unit each
   int shift = 0;
   int in_origin = 0, in_band = 0, in_strip = 0;     // source rows
   int out_origin = 0, out_band = 0, out_strip = 0;  // target rows
@@ -42,17 +42,17 @@ struct DepthwiseTiling {
   constexpr int items() const { return planes * strips * groups; }
   constexpr int threads() const { return std::min(kThreads, (items() + 31) / 32 * 32); }
   constexpr int tile_floats() const { return planes * rows * pitch; }
-  // A run of target rows of the tile, when it is staged in shared memory; with room for 3 floats
-  // before and behind, so that it can have the alignment of its place in memory.
+  // Returns the size of a run of target rows that is staged in shared memory, plus 3 floats before
+  // and after it, so that it can have the alignment of its address in memory.
   constexpr int staged_floats() const {
     const int rows_out = planes > 1 ? planes * out_h : std::min(out_h, strips * out_strip);
     return (rows_out * out_w + 3 + 3) / 4 * 4;
   }
-  // Tiles side by side: groups of `planes` channels of an image.
+  // Returns the number of tiles for an image: groups of `planes` channels.
   constexpr int chunks(int channels) const { return ceil_div(channels, planes); }
 };
 
-// What the tiling of a direction follows from.
+// Inputs of the tiling of a direction.
 struct DepthwiseTilingWish {
   int in_h = 0, in_w = 0, out_h = 0, out_w = 0;
   int shift = 0;
@@ -62,10 +62,11 @@ struct DepthwiseTilingWish {
   int group_step = 0;                 // tile columns between two groups
   int window = 0;                     // tile columns that a group reads
   int channels = 1;                   // that may share a tile: neighbours in memory
-  std::int64_t wanted_tiles = 0;      // of one image: smaller tiles until there are so many
+  std::int64_t wanted_tiles = 0;      // of one image: tiles are made smaller until there are so
+                                      // many
   int unit = 4;
-  bool staged = false;   // the target run lies in shared memory too
-  int shared_bytes = 0;  // that a block can have
+  bool staged = false;   // the target run is in shared memory too
+  int shared_bytes = 0;  // limit of a block
 };
 
 namespace depthwise_tiling_parts {
@@ -100,8 +101,8 @@ constexpr DepthwiseTiling make_depthwise_tiling(const DepthwiseTilingWish& wish)
   t.groups = ceil_div(wish.out_w, DepthwiseTiling::kGroup);
   const int all_strips = ceil_div(wish.out_h - wish.out_origin, wish.out_strip);
 
-  // Lanes take groups first, then strips: the pitch is such that the banks of the next strip follow
-  // those of the last group, when few floats more are enough for that.
+  // Lanes take groups first, then strips. The pitch places the banks of the next strip after those
+  // of the last group, when a few more floats are enough for that.
   const int least = (wish.group_step * (t.groups - 1) + wish.window + 3) / 4 * 4;
   t.pitch = least;
   for (int extra = 0; extra <= least / 8; extra += 4) {
@@ -128,7 +129,7 @@ constexpr DepthwiseTiling make_depthwise_tiling(const DepthwiseTilingWish& wish)
     };
     while (may_have(t.planes + 1)) ++t.planes;
   }
-  // Few planes: smaller tiles, so that every multiprocessor has some.
+  // Few planes: smaller tiles, so that every SM has some.
   while (t.planes > 1 &&
          static_cast<std::int64_t>(t.chunks(wish.channels)) * t.bands < wish.wanted_tiles)
     --t.planes;
@@ -148,7 +149,7 @@ constexpr DepthwiseTiling make_depthwise_tiling(const DepthwiseTilingWish& wish)
   return t;
 }
 
-// The piece of source and target that a tile stands for.
+// The piece of source and target of a tile.
 struct DepthwiseJob {
   int channel = 0;          // the first
   std::uint32_t plane = 0;  // the first: image C + channel
@@ -180,7 +181,7 @@ constexpr DepthwiseItem depthwise_item(const DepthwiseTiling& t, int index) {
   return {.plane = plane, .strip = above - plane * t.strips, .group = index - above * t.groups};
 }
 
-// Rows [first, end) of the source that the tile holds, of the image.
+// Returns the rows [first, end) of the image's source that are in the tile.
 constexpr int depthwise_first_row(const DepthwiseJob& job) {
   return job.in_row > 0 ? job.in_row : 0;
 }

@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 // depthwise_weight_cuda.cu: the gradient of the weights of a depthwise convolution on the GPU: x
-// and dy are read once, and every thread keeps all R S sums of its channel in registers.
+// and dy are read once, and every thread keeps all R S accumulators of its channel.
 //
 // Formula    dw[c,0,r,s] = sum over n, p, q of dy[n,c,p,q] x[n,c,p stride - pad_top + r,
 //            q stride - pad_left + s]
 // Textbook   for c, r, s:
 //              for n, p, q: dw[c,0,r,s] += dy[n,c,p,q] * x[n,c,p*stride+r-pad,q*stride+s-pad]
-// Plan       two stages. A block owns the channels of a tile and a slice of the batch; it walks
-//            over the images (and bands) of its slice. x comes as a tile with a frame of zeros, dy
-//            goes straight into registers, 7 rows x 4 columns in a thread. A row of x is read once
-//            from the tile and multiplied with all rows of dy that it meets: R S sums for each
-//            thread, over all images. At the end the block adds up its threads' sums and writes
+// Plan       two stages. A block owns the channels of a tile and a slice of the batch; it loops
+//            over the images (and bands) of its slice. x is a tile with a border of zeros, dy is
+//            loaded to registers, 7 rows x 4 columns in a thread. A row of x is read once from the
+//            tile and multiplied by all rows of dy that use it: R S accumulators for each thread,
+//            over all images. At the end the block adds up its threads' sums and writes
 //            partial[c,r,s][slice]; the second kernel adds the slices in order
 // Shapes     x [N,C,H,W], dy [N,C,P,Q], dw [C,1,R,S], f32, f16 or bf16; partial [C R S, slices] and
 //            sums in f32
 // Supports   R = S of 3, 5, 7; stride 1 or 2; no dilation, no multiplier; tile fits shared memory
 // Cost       FLOPs = 2 N C P Q R S; bytes = x, dy once, and the partial sums; 3x3: memory-bound
 // Numerics   sums of 28 products for each image in a thread, then threads, then slices: error about
-//            that of a tree; always in the same order, so the same bits on each run. A product is
-//            left out, not multiplied by 0, where y has no element: Inf or NaN of x stay where they
-//            belong
+//            that of a tree; always in the same order: same bits on each run. A product is left
+//            out, not multiplied by 0, where y has no element: Inf or NaN of x affects only the
+//            results that use it
 // Backward   this is backward_weight; dw assigned or added to
-// Choices    4 blocks wanted, 128 registers: 7x7 has 49 sums + 28 of dy + 10 of x = 87; 3x3: 6, 80
+// Choices    4 blocks wanted, 128 registers: 7x7 has 49 + 28 of dy + 10 of x = 87; 3x3: 6, 80
 // Source     as depthwise_forward_cuda.cu
 // Read next  depthwise_forward_cuda.cu; depthwise_elements_cuda.cu for any shape
 #include "layers/conv2d/depthwise/cuda/depthwise_kernels.h"
@@ -41,8 +41,8 @@ struct WeightWork {
   const T* dy = nullptr;
 };
 
-// sums[r,s] += the products of a strip of dy with the tile row `from` and those below it. Rows and
-// columns of dy beyond `rows`, `columns` do not exist; with units all 7 rows do, and pairs of
+// Adds the products of a strip of dy with the tile row `from` and those below it to sums[r,s]. Rows
+// and columns of dy beyond `rows`, `columns` do not exist; with units all 7 rows do, and pairs of
 // columns.
 template <class T, int kSize, int kStride, int kUnit>
 __device__ inline void add_products(const T* from, int pitch, const float (&d)[kRows][4], int rows,
@@ -84,7 +84,7 @@ __global__ void __launch_bounds__(DepthwiseTiling::kThreads, blocks_wanted(kSize
   float sums[kSize * kSize] = {};
   for (int at = part.begin; at < part.end; ++at) {
     const DepthwiseJob job = slice_job(t, work.slices, at);
-    if (at > part.begin) __syncthreads();  // all have read the tile before
+    if (at > part.begin) __syncthreads();  // all have read the previous tile
     if constexpr (kUnit > 0) {
       start_aligned_tile<kUnit>(t, job, work.x, tile);
     } else {
@@ -128,7 +128,7 @@ DepthwiseTiling weight_tiling(const PlaneMap& map, int unit, std::int64_t channe
   return forward_tiling(map, kRows, unit, /*staged=*/unit == 0, channels, /*wanted_tiles=*/1);
 }
 
-// The number of slices is decided by the shape alone: workspace_bytes() knows no pointers.
+// The number of slices depends only on the shape, because workspace_bytes() has no pointers.
 int weight_unit(const PlaneMap& map) { return map.p % kRows == 0 ? unit_of(map) : 0; }
 
 template <class T, int kSize, int kStride, int kUnit>

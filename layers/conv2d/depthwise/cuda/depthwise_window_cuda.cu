@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // depthwise_window_cuda.cu: depthwise convolution of NCHW planes on the GPU without shared memory:
-// a thread loads the window of a few neighbouring results straight into registers.
+// a thread loads the window of a few neighbouring results directly to registers.
 //
 // Formula    y[n,c,p,q] = relu(b[c] + sum over r, s of w[c,0,r,s] x[n,c,p stride - pad_top + r,
 //            q stride - pad_left + s] + residual[n,c,p,q]), x = 0 outside
@@ -11,23 +11,23 @@
 //              for r, s: y[n,c,p,q] += w[c,0,r,s] * x[n,c,p*stride+r-pad,q*stride+s-pad]
 // Plan       a tile in shared memory costs a round trip: copy, barrier, compute. With one image no
 //            other block hides it, so the tile's latency is the layer's time. Here a thread makes 4
-//            (or 2) neighbours of a row of y, of one row or two. All loads of its window are under
-//            way at a time: whole units of 4 (or 2) numbers. Neighbouring threads load the same
-//            units once more, from the first cache
-//              depthwise_window_kernel             y, and dx of stride 1 (turned taps, over dy)
+//            (or 2) neighbours of a row of y, of one row or two. All loads of its window are in
+//            flight at once: whole units of 4 (or 2) numbers. Neighbouring threads load the same
+//            units again, from L1
+//              depthwise_window_kernel             y, and dx of stride 1 (rotated taps, over dy)
 //              depthwise_window_parities_kernel    dx of stride 2: a thread owns 2 rows of dx. The
-//                                                  parities of row and column say at compile time
-//                                                  which tap meets which dy
+//                                                  parities of row and column define at compile
+//                                                  time the pairs of tap and dy
 // Shapes     x [N,C,H,W], w [C,1,R,S], y [N,C,P,Q], f32, f16 or bf16, row-major; x, y, residual
 //            aligned to the units; dy of stride 2 any alignment; sums in f32
 // Supports   R = S of 3, 5, 7; stride 1 or 2; no dilation, no multiplier; pad_left = (R - 1) / 2
 //            (dx of stride 2: pad_top too); rows of whole units
 // Cost       FLOPs = 2 N C P Q R S; bytes = x, w, y once from memory, x about R / stride times from
-//            the first cache; workspace none
+//            L1; workspace none
 // Numerics   one rounding per FMA, in the order b, r, s; same bits on each run; exact on integers
-// Backward   dx is assigned, pixels that no output read become 0
-// Choices    1 row: the most threads, each with the fewest steps one after the other. 2 rows of 3x3
-//            with stride 2 and many planes, where loads set the pace: 5 rows of x for 2 of y, not 6
+// Backward   dx assigned; pixels that no output reads become 0
+// Choices    1 row: the most threads, each with the fewest consecutive steps. 2 rows of 3x3 with
+//            stride 2 and many planes, which loads limit: 5 rows of x for 2 of y, not 6
 // Source     as depthwise_forward_cuda.cu; the parities as depthwise_parities_cuda.cu
 // Read next  depthwise_forward_cuda.cu, which shares x between the threads of a block
 #include "layers/conv2d/depthwise/cuda/depthwise_kernels.h"
@@ -132,14 +132,14 @@ __global__ void __launch_bounds__(kWindowThreads)
   }
 }
 
-// h, w are dy's sizes here, p and q those of dx.
+// Here h, w are dy's sizes, p and q those of dx.
 template <class T, int kSize, int kColumns>
 __global__ void __launch_bounds__(kWindowThreads)
     depthwise_window_parities_kernel(const __grid_constant__ WindowWork<T> work) {
   constexpr int kRows = 2;  // of dx
   constexpr int kPad = (kSize - 1) / 2;
-  // Row i of dx and tap r meet in dy's row (i + pad - r) / 2, when that is whole: from this one on,
-  // as seen from the thread's first.
+  // Row i of dx and tap r use dy's row (i + pad - r) / 2, when that is whole: from this one on,
+  // relative to the thread's first.
   constexpr int kFirst = -(kPad / 2);
   constexpr int kHigh = (kRows - 1 + kPad) / 2 - kFirst + 1;
   constexpr int kWide = (kColumns - 1 + kPad) / 2 - kFirst + 1;
@@ -218,7 +218,8 @@ LaunchShape shape_of_threads(int threads) {
   return shape;
 }
 
-// About two waves: twice the threads of which a multiprocessor has registers for the windows.
+// Returns whether there are at most about two waves: twice the threads whose windows fit into an
+// SM's registers.
 bool is_few(std::int64_t threads, int size) {
   const int at_once = size == 3 ? 1024 : size == 5 ? 768 : 640;
   return threads <= std::int64_t{cuda_device_facts().multiprocessors} * 2 * at_once;
@@ -232,7 +233,7 @@ template <class T>
 WindowShape window_shape(const PlaneMap& map, std::int64_t planes) {
   const int columns = window_columns(map);
   const std::int64_t threads = planes * map.p * (map.q / columns);
-  // Stride 2 makes half as many threads of a plane: with so few of them twice as many are quicker.
+  // Stride 2 has half as many threads of a plane: with so few of them twice as many are quicker.
   const bool lonely = map.stride == 2 && map.size > 3 &&
                       threads <= std::int64_t{cuda_device_facts().multiprocessors} * 256;
   if (lonely) return {.columns = 2};

@@ -9,16 +9,17 @@
 // Plan       slices of the batch need a second launch that adds them up, which takes as long as the
 //            first where a channel has few pixels. Here a block owns the channel. A thread takes 4
 //            (or 2) neighbours of a row of dy at a time, loads their window of x, and keeps R S
-//            sums over all that it takes. At the end a warp adds up the threads' sums of a tap
+//            accumulators over all of them. At the end a warp adds up the threads' sums of a tap
 // Shapes     x [N,C,H,W], dy [N,C,P,Q], dw [C,1,R,S], f32, f16 or bf16, row-major, x, dy aligned to
 //            16 bytes; sums in f32
 // Supports   R = S of 3, 5, 7; stride 1 or 2; no dilation, no multiplier; pad_left = (R - 1) / 2;
 //            rows of whole units of 4 or 2; at most kMostPieces of them in a channel
 // Cost       FLOPs = 2 N C P Q R S; bytes = x, dy once; workspace none; latency-bound
 // Numerics   a thread adds its products in order, then lanes, then a tree: same bits on each run;
-//            exact on integers. Inf or NaN of x stay where they belong
+//            exact on integers. Inf or NaN of x affects only the results that use it
 // Backward   this is backward_weight; dw assigned or added to
-// Choices    2 pieces of a thread: beyond, slices are faster, because more blocks share a channel
+// Choices    at most 2 pieces of a thread: with more, slices are faster, as more blocks share a
+//            channel
 // Source     as depthwise_forward_cuda.cu
 // Read next  depthwise_window_cuda.cu; depthwise_weight_cuda.cu, for many pixels
 #include "layers/conv2d/depthwise/cuda/depthwise_kernels.h"

@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// blocked_groups.cpp: forward and backward_data of small groups in the blocked layout: each block
-// of 16 channels of an image is a convolution of its own, whose lanes meet those of their group
-// alone.
+// blocked_groups.cpp: forward and backward_data of small groups in NCHW16c: each block of 16
+// channels of an image is a separate convolution, in which lanes of different groups never mix.
 //
 // Formula    y[n,k,p,q] = b[k] + sum over i < M, r, s of
 //            w[k,i,r,s] x[n, k/M M + i, p stride_h - pad_top + r dilation_h, ...]; M = C/G = K/G
-// Plan       A tile is some pixels of a row of out, whose sums stay in registers over all (r, s)
-// and the M channels of a group. In step d every lane takes the channel
-//            (l mod M) xor d of its group: one shuffle of a pixel serves 16 output channels, and
-//            the weights are packed in that order (blocked_groups_tiles.h).
-//            backward_data: columns of one residue modulo stride_w read neighbours of dy; the row
-//            of the kernel is packed turned around, so that neighbouring taps read neighbouring
-//            columns there, too.
+// Plan       A tile is some pixels of a row of out, whose accumulators stay in registers over all
+//            (r, s) and the M channels of a group. In step d every lane takes the channel (l mod M)
+//            xor d of its group: one shuffle of a pixel serves 16 output channels, and the weights
+//            are packed in that order (blocked_groups_tiles.h).
+//            backward_data: columns of one residue modulo stride_w read neighbours of dy; rows of
+//            the kernel are packed in reverse, so that neighbouring taps read neighbouring columns
+//            there, too.
 //            Threads take (image, block of channels, part of its rows).
-// Supports   f32; 2, 4 or 8 channels in a group, and as many kernels. Groups of 12, 20 or 24 reach
-//            over the borders of blocks, and with a multiplier of kernels x and y of a group lie in
-//            blocks of other numbers: those problems are computed in [N,C,H,W].
+// Supports   f32; 2, 4 or 8 channels in a group, and as many kernels. Groups of 12, 20 or 24 cross
+//            block borders, and with a multiplier of kernels x and y of a group are in different
+//            blocks; both are computed in NCHW.
 // Cost       FLOPs = 2 N K P Q M R S; bytes = the tensors once
 // Numerics   one rounding per FMA, in chains (framework/simd/sum_chain.h); NaN stays in its group
 // Choices    kChunkFlops: a few microseconds of one core, as in depthwise_blocked.cpp
@@ -41,7 +40,7 @@ namespace {
 using Index = std::int64_t;
 
 constexpr Index kMostTaps = 1024;
-constexpr Index kChunks = 16;  // for the threads, when images and blocks give fewer
+constexpr Index kChunks = 16;  // for the threads, when there are fewer images and blocks
 constexpr double kChunkFlops = 2e5;
 
 struct Pass {
@@ -70,7 +69,7 @@ struct Pass {
   Index lanes, pixels;
 };
 
-// Lane l of step d holds the weight of channel source(l, d) of its group, 0 behind the last one.
+// Lane l of step d gets the weight of channel source(l, d) of its group, 0 after the last one.
 void pack(const Pass& pass, const float* w, float* packed) {
   const Index m = pass.group, taps = pass.z.r * pass.z.s, lanes = pass.lanes;
   const Index vectors = pass.blocks * kChannelBlock / lanes;
@@ -104,7 +103,7 @@ void pack(const Pass& pass, const float* w, float* packed) {
 struct Line {
   struct Run {
     Index column, w;
-    Index first, end;  // pixels that find a single tap inside
+    Index first, end;  // pixels whose single tap is inside
   };
   GroupForm form = GroupForm::single;
   Index residue = 0, count = 0;  // the first column of out; pixels
@@ -127,7 +126,7 @@ void list_taps(const Pass& pass, Index residue, Line& line) {
   }
   line.form = GroupForm::single;
   line.runs = 0;
-  for (Index i = 0; i < z.s; ++i) {  // as packed: columns rise
+  for (Index i = 0; i < z.s; ++i) {  // columns ascend, as packed
     Index column = pass.forward ? i * z.dilation_w - z.pad_left
                                 : residue + z.pad_left - (z.s - 1 - i) * z.dilation_w;
     if (!pass.forward && z.stride_w > 1) {
@@ -138,7 +137,7 @@ void list_taps(const Pass& pass, Index residue, Line& line) {
     line.run[static_cast<std::size_t>(line.runs++)] = {
         .column = column, .w = i * pass.lanes, .first = 0, .end = line.count};
   }
-  // Taps on neighbouring columns are one run, unless middle columns of a tile may be outside.
+  // Taps on neighbouring columns form one run, unless middle columns of a tile may be outside.
   const auto& run = line.run;
   const bool near = line.runs > 1 && run[0].column >= 1 - line.runs &&
                     run[0].column + (line.count - 1) * line.step < pass.in_w;
@@ -167,7 +166,7 @@ void list_taps(const Pass& pass, Index residue, Line& line) {
   line.runs = found;
 }
 
-// The rows of the kernel that find row `row` of out inside the image.
+// Returns the rows of the kernel that are inside the image for row `row` of out.
 int list_rows(const Pass& pass, Index row, std::array<GroupRow, kMostTaps>& rows) {
   const Conv2dProblem& z = pass.z;
   int found = 0;
@@ -195,7 +194,7 @@ struct Tensors {
   float* out;
 };
 
-// Rows of one block of channels of one image.
+// Computes rows of one block of channels of one image.
 class BlockRows {
  public:
   BlockRows(const Pass& pass, const Tensors& tensors, Index plane)
@@ -218,8 +217,8 @@ class BlockRows {
     tile_.most = tensors.most;
   }
 
-  // Rows [begin, end). Two residues take turns tile by tile: together they fill neighbouring cache
-  // lines of dx.
+  // Computes rows [begin, end). Two residues alternate tile by tile: together they fill
+  // neighbouring cache lines of dx.
   void run(Index begin, Index end) {
     std::array<Line, 2> lines;
     const Index together = pass_.classes <= 2 ? pass_.classes : 1;
@@ -255,7 +254,7 @@ class BlockRows {
                {runs.data(), static_cast<std::size_t>(here)});
   }
 
-  // In chains of kSumChain products at most.
+  // Adds chains of at most kSumChain products.
   void run_chains(GroupForm form, std::span<const GroupRow> rows, std::span<const GroupRun> runs) {
     const int most = kSumChain / (taps_of(form) * tile_.channels);
     const int all_rows = static_cast<int>(rows.size()), all_runs = static_cast<int>(runs.size());
@@ -285,7 +284,7 @@ class BlockRows {
     } while (row < all_rows);
   }
 
-  // Of the tile that begins at pixel `begin`.
+  // Lists the runs of the tile that begins at pixel `begin`.
   int list_runs(const Line& line, Index begin, std::array<GroupRun, kMostTaps>& runs) const {
     int found = 0;
     for (int i = 0; i < line.runs; ++i) {
@@ -358,7 +357,7 @@ Conv2dSupport supports(const Conv2dProblem& z) {
   return {};
 }
 
-// Of AVX-512's FMAs, shuffles take the port; else ports, loads and the ends of tiles leave 0.85.
+// Shuffles use a port of AVX-512's FMAs; else ports, loads and the ends of tiles leave 0.85.
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   const auto group = static_cast<double>(z.c_per_group());
   const double lanes = static_cast<double>(group_kernels.get().lanes);

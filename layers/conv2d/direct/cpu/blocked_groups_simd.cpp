@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// blocked_groups_simd.cpp: register tiles of small groups in the blocked layout: forward and
-// backward_data. blocked_groups.cpp says how they make up a convolution.
+// blocked_groups_simd.cpp: register tiles of small groups in NCHW16c: forward and backward_data.
+// blocked_groups.cpp builds a convolution from them.
 //
-// Plan       A tile is some pixels of a block, one vector of lanes after the other. For each row of
-// the kernel and
-//            each step d the weights of up to three taps (r, s) lie in registers; each column of
-//            the row is loaded and shuffled once, and serves the three pixels that find it.
+// Plan       A tile is some pixels of a block, one vector of lanes after another. For each row of
+//            the kernel and each step d the weights of up to three taps (r, s) stay in registers;
+//            each column of the row is loaded and shuffled once, for the up to three pixels that
+//            read it.
 // Cost       per pixel, step and row of a 3x3 kernel: 3 FMAs, 1 + 2 / pixels loads and as many
 //            shuffles, none in step 0 (groups of 4: 9 FMAs, 3 loads, 2.3 shuffles for a row and 3
-//            steps). A shuffle takes a port that AVX-512's FMAs want, so 78 % of its peak are left;
-//            AVX2's FMAs have ports of their own. A block summed as 16 x 16 with zeros would be 4
-//            times the FMAs of groups of 4 and twice those of 8, and would carry NaN from one group
-//            into another.
+//            steps). A shuffle uses a port of AVX-512's FMAs, which leaves 78 % of the peak; AVX2's
+//            shuffles do not. A block computed as 16 x 16 with zeros would need 4 times the FMAs of
+//            groups of 4 and twice those of groups of 8, and NaN would pass from one group to
+//            another.
 // Choices    AVX-512: 14 pixels, a row of ResNet-like images; AVX2 10, with 3 vectors of weights,
-//            the pixel and its places in 16 registers. 7 sums and more hide most of an FMA's 4
-//            cycles.
-// GCC 12 keeps an array that an ordinary loop indexes on the stack: every loop over sums has an
-// unroll pragma.
+//            the pixel and its indices in 16 registers. 7 accumulators and more hide most of an
+//            FMA's 4 cycles.
+// GCC 12 keeps an array on the stack when an ordinary loop indexes it: every loop over accumulators
+// has an unroll pragma.
 // Read next  blocked_groups_tiles.h; blocked_groups.cpp, which uses it
 #include "layers/conv2d/direct/cpu/blocked_groups_lanes.h"
 #include "layers/conv2d/direct/cpu/blocked_groups_tiles.h"
@@ -33,11 +33,11 @@ constexpr int kPixels = 10;
 #endif
 constexpr int kBlock = 16;
 
-// How a column is read.
+// The ways to load a column.
 struct AsItIs {
   CONVSCOPE_INLINE Vec operator()(const float* in) const { return load(in); }
 };
-struct Exchanged {  // by a step that is known when the program runs
+struct Exchanged {  // by a step that is known at run time
   Exchange exchange;
   CONVSCOPE_INLINE Vec operator()(const float* in) const { return exchange(load(in)); }
 };
@@ -49,14 +49,14 @@ struct Broadcast {
   CONVSCOPE_INLINE Vec operator()(const float* in) const { return broadcast(*in); }
 };
 
-// The same pointer, of which the compiler knows nothing: it would keep the columns of one step in
-// registers for the next one, and the sums on the stack instead.
+// Returns the same pointer, hidden from the compiler. Otherwise it keeps the columns of one step in
+// registers for the next step, and spills the accumulators.
 CONVSCOPE_INLINE const float* anew(const float* p) {
   __asm__ volatile("" : "+r"(p));
   return p;
 }
 
-// One step of one row of the kernel. Checked: columns that may be outside are looked at.
+// Adds one step of one row of the kernel. Checked: tests which columns are outside.
 template <GroupForm Form, int Pixels, bool Checked, class Read>
 CONVSCOPE_INLINE void add_columns(const GroupTile& tile, const GroupRun& run, const float* in,
                                   const float* w, const Read& read, Vec (&sums)[Pixels]) {
@@ -64,7 +64,8 @@ CONVSCOPE_INLINE void add_columns(const GroupTile& tile, const GroupRun& run, co
   constexpr int kColumns = (Pixels - 1) * kStride + kTaps;
   const Index step = kTaps == 1 ? tile.in_step : kBlock;
   in = anew(in);
-  const float* base = in;  // of three pixels: 0, 1, 2 steps are addresses of one instruction
+  const float* base = in;  // of three pixels: 0, 1, 2 steps fit into the addresses of one
+                           // instruction
   Vec weights[kTaps];
 #pragma GCC unroll 3
   for (int t = 0; t < kTaps; ++t) weights[t] = load(w + t * tile.w_tap);
@@ -86,14 +87,14 @@ CONVSCOPE_INLINE void add_columns(const GroupTile& tile, const GroupRun& run, co
 template <GroupForm Form, int Pixels, class Read>
 CONVSCOPE_INLINE void add_step(const GroupTile& tile, const GroupRun& run, const float* in,
                                const float* w, const Read& read, Vec (&sums)[Pixels]) {
-  // With three taps a test at either end costs nothing beside 3 FMAs for each column.
+  // With three taps, tests at both ends cost nothing next to 3 FMAs for each column.
   if (taps_of(Form) == 1 && run.first == 0 && run.end == Pixels) {
     return add_columns<Form, Pixels, false>(tile, run, in, w, read, sums);
   }
   add_columns<Form, Pixels, true>(tile, run, in, w, read, sums);
 }
 
-// The steps of one row of the kernel.
+// Adds the steps of one row of the kernel.
 template <GroupForm Form, int Pixels, bool Within>
 CONVSCOPE_INLINE void add_steps(const GroupTile& tile, const GroupRun& run, const float* in,
                                 const float* w, Vec (&sums)[Pixels]) {

@@ -2,11 +2,11 @@
 // blocked_groups_tiles.h: the parts of blocked_groups.h that depend on the instruction set:
 // register tiles within one block of 16 channels.
 //
-// A group has M channels. Lane l of a sum takes M steps, and in step d the channel source(l, d) of
-// its group. Where a vector holds several groups (M < lanes), source(l, d) = (l mod M) xor d: in
-// each step the channels of a group exchange their places, which is one shuffle of the pixel, and
-// none in step 0. Where a vector lies within one group (M >= lanes), source(l, d) = d: channel d is
-// broadcast, which a load does by itself.
+// A group has M channels. Each lane l takes M steps, and in step d it adds the channel source(l, d)
+// of its group. Where a vector contains several groups (M < lanes), source(l, d) = (l mod M) xor d:
+// in each step the channels of a group exchange their lanes, which is one shuffle of the pixel, and
+// none in step 0. Where a vector is within one group (M >= lanes), source(l, d) = d: channel d is
+// broadcast by its load.
 #pragma once
 
 #include <cstdint>
@@ -15,26 +15,26 @@
 
 namespace convscope {
 
-// How a tile walks over the columns of one row of the kernel.
+// How a tile reads the columns of one row of the kernel.
 enum class GroupForm {
-  single,         // each tap alone; pixels any number of columns apart
-  pair,           // two taps on neighbouring columns, pixels side by side
-  triple,         // three of them
-  triple_by_two,  // three of them, pixels two columns apart
+  single,         // separate taps; pixels any number of columns apart
+  pair,           // two taps on neighbouring columns, neighbouring pixels
+  triple,         // three taps on neighbouring columns
+  triple_by_two,  // three taps, pixels two columns apart
 };
 inline constexpr int kGroupForms = 4;
 constexpr int taps_of(GroupForm form) {
   return form == GroupForm::single ? 1 : form == GroupForm::pair ? 2 : 3;
 }
-// Columns from one pixel to the next, of all forms but `single`.
+// Returns the columns from one pixel to the next, for all forms except `single`.
 constexpr int stride_of(GroupForm form) { return form == GroupForm::triple_by_two ? 2 : 1; }
 
-// A row of the kernel that finds the row of `out` inside the image: where `in` and w begin.
+// A row of the kernel whose row of `in` is inside the image: offsets of `in` and w.
 struct GroupRow {
   std::int64_t in, w;
 };
-// Taps of each such row. Columns [first, end) of those that the tile reads are inside; of a single
-// tap a column is a pixel. Only the outer taps - 1 columns on either side may be outside.
+// The taps of each such row. Columns [first, end) that the tile reads are inside; for a single tap
+// a column is a pixel. Only the outer taps - 1 columns on either side may be outside.
 struct GroupRun {
   std::int64_t in, w;
   int first, end;
@@ -45,7 +45,7 @@ struct GroupRun {
 //   w[row.w + run.w + d w_step + t w_tap + l / lanes w_vector + l mod lanes]
 //   in[row.in + run.in + column + source(l, d)]
 // over rows, runs, steps d < channels and taps t: one chain (framework/simd/sum_chain.h). With
-// `adds` it is added to what `out` holds, the chains before.
+// `adds` the sum is added to the content of `out`, the previous chains.
 struct GroupTile {
   int pixels = 0;
   int channels = 0;  // of a group
@@ -69,8 +69,8 @@ struct GroupTile {
 //   in[p in_row + q in_step + 16 t + source(l, d)] dy[p dy_row + 16 q + l]
 // for steps d < channels, taps t and lanes l of a vector, without the columns of `in` outside
 // [first, end); column 0 is that of tap 0 and pixel 0. in_step is 16 in `triple` and 32 in
-// `triple_by_two`. There is no `pair`, and of single taps all columns are inside. `in` and dy are
-// asked for `ahead` floats before they are read (0: never).
+// `triple_by_two`. `pair` is not used; for single taps all columns are inside. `in` and dy are
+// prefetched `ahead` floats before they are read (0: never).
 struct GroupWeightTile {
   int channels = 0;
   std::int64_t rows = 0, columns = 0;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// blocked_groups_weight_simd.cpp: register tiles of backward_weight of small groups in the blocked
-// layout: the sums of one row of the kernel stay in registers over the pixels of some rows.
-// blocked_groups_weights.cpp says how they make up dw.
+// blocked_groups_weight_simd.cpp: register tiles of backward_weight of small groups in NCHW16c: the
+// accumulators of one row of the kernel stay in registers over the pixels of some rows.
+// blocked_groups_weights.cpp builds dw from them.
 //
-// Plan       Each column of x is loaded and shuffled once for each step d, and meets the pixels of
-//            dy, four side by side (two on AVX2), whose taps find it.
+// Plan       Each column of x is loaded and shuffled once for each step d, for all pixels of dy
+//            whose taps read it; four pixels are processed at once (two on AVX2).
 // Cost       per pixel of a 3x3 kernel's row and step: 3 FMAs and, with four pixels at once, 1.5
 //            shuffles (none in step 0)
-// Choices    taps x steps of sums: AVX-512 3 x 8 = 24 + 4 of dy + 3 of x in 32 registers; AVX2 3 x
-//            4 = 12 + 2 + 2 of 16, groups of 8 in two halves
+// Choices    taps x steps accumulators: AVX-512 3 x 8 = 24 + 4 of dy + 3 of x in 32 registers; AVX2
+//            3 x 4 = 12 + 2 + 2 of 16, groups of 8 in two parts
 // Read next  blocked_groups_tiles.h; blocked_groups_weights.cpp, which uses it
 #include "framework/simd/sum_chain.h"
 #include "layers/conv2d/direct/cpu/blocked_groups_lanes.h"
@@ -28,7 +28,7 @@ constexpr int kPixels = 2;
 constexpr int kMostSteps = 4;
 #endif
 
-// `Pixels` of dy, side by side. Checked: columns outside [first, end) are left out.
+// Adds `Pixels` neighbours of dy. Checked: skips columns outside [first, end).
 template <GroupForm Form, int Pixels, int Steps, bool Within, bool Checked>
 CONVSCOPE_INLINE void add_pixels(const float* in, const float* dy, Index first, Index end,
                                  Vec (&sums)[taps_of(Form)][Steps]) {
@@ -64,12 +64,13 @@ CONVSCOPE_INLINE void add_pixels(const float* in, const float* dy, Index first, 
   add_pixels<Form, Pixels, Steps, Within, true>(in, dy, first, end, sums);
 }
 
-// One chain of products: pixels [q, q + columns) of `rows` rows.
+// Adds one chain of products: pixels [q, q + columns) of `rows` rows.
 template <GroupForm Form, int Steps, bool Within>
 CONVSCOPE_INLINE void add_chain(const GroupWeightTile& tile, const float* in, const float* dy,
                                 Index rows, Index q, Index columns, float* to) {
   constexpr int kTaps = taps_of(Form), kStride = stride_of(Form);
-  constexpr int kAtOnce = kTaps == 1 ? 1 : kPixels;  // pixels of a single tap lie anywhere
+  constexpr int kAtOnce = kTaps == 1 ? 1 : kPixels;  // single taps: pixels may be any distance
+                                                     // apart
   Vec sums[kTaps][Steps];
 #pragma GCC unroll 3
   for (int t = 0; t < kTaps; ++t) {
@@ -119,7 +120,7 @@ CONVSCOPE_INLINE void add_chain(const GroupWeightTile& tile, const float* in, co
   }
 }
 
-// Chains of whole rows, or of parts of rows that are longer than a chain
+// Adds chains of whole rows, or of parts of rows that are longer than a chain
 // (framework/simd/sum_chain.h).
 template <GroupForm Form, int Steps, bool Within>
 CONVSCOPE_INLINE void add_chains(const GroupWeightTile& tile) {

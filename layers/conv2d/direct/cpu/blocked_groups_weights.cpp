@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// blocked_groups_weights.cpp: backward_weight of small groups in the blocked layout.
+// blocked_groups_weights.cpp: backward_weight of small groups in NCHW16c.
 //
 // Plan       A strip is some rows of dy of one image and block of channels, and the rows of x that
-//            they read: one chain of pixels, or less where that is more than three quarters of a
-//            first cache; all rows of the kernel and all halves of a block read it again. Three
-//            taps of a row on neighbouring columns are summed together, others one by one.
-//            A slice is a run of strips with sums [R,M,S,16] of its own; slices are added up in
-//            order, so dw has the same bits for any number of threads. Threads take (slice, block).
+//            they read: one chain of pixels, or less where that exceeds three quarters of L1,
+//            because all rows of the kernel and all vectors of a block read it again. Three taps of
+//            a row on neighbouring columns are computed together, others one by one. A slice is a
+//            run of strips with separate sums [R,M,S,16]; slices are added up in order, so dw has
+//            the same bits for any number of threads. Threads take (slice, block).
 // Cost       FLOPs = 2 N K P Q M R S; bytes = x and dy once; workspace = dw for each slice
 // Choices    a slice has at most kSumChain totals of chains in each sum (sum_chain.h), and there
 //            are enough of them that blocks x slices give the threads kChunks
@@ -126,7 +126,7 @@ class WeightGradient {
       tile.dy = dy + p * plan_.q * kChannelBlock;
       tile.sums = sums + r * plan_.group * tile.sums_step;
       if (near) {
-        if (far_ && r >= z_.r - z_.stride_h) {  // rows that no row of the kernel has read
+        if (far_ && r >= z_.r - z_.stride_h) {  // rows that no earlier row of the kernel has read
           tile.in_ahead = plan_.rows * tile.in_row;
           tile.dy_ahead = plan_.rows * tile.dy_row;
         }
@@ -145,7 +145,7 @@ class WeightGradient {
     }
   }
 
-  // Pixels [q, end) of the rows of `rows`, which begin with column 0; the first of the taps is s.
+  // Adds pixels [q, end) of `rows`, which begin with column 0; the first of the taps is s.
   void add_columns(const GroupWeightTile& rows, GroupForm form, Index s, Index q, Index end) const {
     GroupWeightTile tile = rows;
     tile.columns = end - q;
@@ -159,7 +159,7 @@ class WeightGradient {
     }
   }
 
-  // dw of a block of channels: the sums of all slices, in order.
+  // Writes dw of a block of channels: the sums of all slices, in order.
   void write(Index block) const {
     const Index floats = plan_.sums_floats(), m = plan_.group, taps = z_.r * z_.s;
     float* const total = sums_ + block * floats;
@@ -190,7 +190,7 @@ class WeightGradient {
   const float* const dy_;
   float* const dw_;
   const bool accumulate_;
-  const bool far_;     // beyond the second cache: the next strip is asked for before it is needed
+  const bool far_;     // x is not in L2: the next strip is prefetched
   float* const sums_;  // [slices, blocks, R, M, S, 16]
 };
 

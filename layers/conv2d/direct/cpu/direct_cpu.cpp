@@ -1,31 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 // direct_cpu.cpp: direct convolution: the textbook's products, with a tile of outputs in registers
-// over all of its sum and pixels that are read where they lie.
+// over the whole reduction, and without a matrix of patches.
 //
 // Formula    y[n,k,p,q] = b[k] + sum over c, r, s of w[k,c,r,s] x[n, g C/G + c,
 //            p stride_h - pad_top + r dilation_h, q stride_w - pad_left + s dilation_w], or 0
 // Textbook   for n, k, p, q: y[n,k,p,q] = b[k]
 //              for c, r, s: y[n,k,p,q] += w[k,c,r,s] * x[n,c,p*stride+r-pad,q*stride+s-pad]
 // Plan       rows of x are copied once into a panel with zeros left and right (stride > 1: one row
-//            for each column parity, so that neighbouring outputs read neighbouring floats). Then
-//            a tile of outputs stays in registers over all (c, r, s), in one of two forms:
+//            for each column parity, so that neighbouring outputs read neighbouring floats). Then a
+//            tile of outputs stays in registers over all (c, r, s), in one of two shapes:
 //              channel tile   k in the lanes, 14 pixels broadcast; transposed when stored (many
 //                             channels: no lane is lost on narrow images)
-//              pixel tile     q in the lanes, weights broadcast, stored as it is (short sums or few
-//                             channels: first layers and their dx)
-//            Taps above and below the image are left out, not multiplied by 0.
-//            The weights are packed in the order in which a tile reads them, before the call
-//            (prepare_weights).
-//            backward_data: the same over dy; row h of dx takes the taps with r = h + pad_top mod
-//            stride_h, and each column parity its own s; the parities are woven together.
-//            In the blocked layout (layers/dispatch/activation_layout.h) there is no copy of rows
-//            and no transposing of sums: shared/blocked_pass.cpp; groups that are smaller than a
-//            block of channels: blocked_groups.cpp.
+//              pixel tile     q in the lanes, weights broadcast, stored directly (short
+//                             reductions or few channels: first layers and their dx)
+//            Taps above and below the image are skipped, not multiplied by 0. The weights are
+//            packed in the order in which a tile reads them, before the call (prepare_weights).
+//            backward_data: the same over dy. Row h of dx takes the taps with r = h + pad_top mod
+//            stride_h, and each column parity has its own s. The parities are interleaved at last.
+//            NCHW16c (layers/dispatch/activation_layout.h) needs no copy of rows and no
+//            transposition: shared/blocked_pass.cpp. Groups that are smaller than a block of
+//            channels: blocked_groups.cpp.
 //            backward_weight: dy is transposed to k in the lanes; 14 taps (c, s) of one r broadcast
-//            pixels of x; 28 sums stay in registers over whole rows. Threads take (image, rows,
-//            output channels), or (output channels, slice of N) in backward_weight.
-// Shapes     x [N,C,H,W], w [K,C/G,R,S], y [N,K,P,Q], f32 row-major or x and y blocked, any
-//            alignment; sums in f32
+//            pixels of x; 28 accumulators stay in registers over whole rows. Threads take (image,
+//            rows, output channels), or (output channels, slice of N) in backward_weight.
+// Shapes     x [N,C,H,W], w [K,C/G,R,S], y [N,K,P,Q], f32 row-major or x and y NCHW16c, any
+//            alignment; f32 accumulators
 // Supports   f32; every stride, dilation, padding and number of groups; kernels up to 1024 taps
 // Cost       FLOPs = 2 N K P Q (C/G) R S less the taps above and below the image; bytes = the three
 //            tensors once; workspace = a panel for each thread (backward_weight: dw in lanes for
@@ -34,14 +33,14 @@
 //            pixels, slices added in order; both in chains (framework/simd/sum_chain.h). Same bits
 //            on each run and for any number of threads; exact on integers below 2^24
 // Backward   dx assigned; dw assigned or added to (its sums start from dw)
-// Choices    kPanelFloats 64 Ki: 256 KiB of L2 beside one block of weights
+// Choices    kPanelFloats 64 Ki: 256 KiB of L2, together with one block of weights
 //            kTransposeFmas: storing a channel tile transposed costs what 30 (c, r, s) cost
 //            kSlices 16: chunks for the threads when there are few output channels
-//            kPixelsPerWeight 6: a tile waits for its weights when they come from the second cache
-//            and serve fewer pixels (about 3 cycles for a vector, two FMAs a cycle)
+//            kPixelsPerWeight 6: a tile waits for its weights when they come from L2 and serve
+//            fewer pixels (about 3 cycles for a vector, two FMAs a cycle)
 // Source     E. Georganas et al.: Anatomy of High-Performance Deep Learning Convolutions on SIMD
 //            Architectures, SC 2018, arXiv 1808.05567; here without JIT and with NCHW outside
-// Read next  im2col_gemm_cpu.cpp, the same sums with columns; tiles_simd.cpp, the tiles
+// Read next  im2col_gemm_cpu.cpp, the same products with columns; tiles_simd.cpp, the tiles
 #include <algorithm>
 #include <array>
 
@@ -81,12 +80,12 @@ Block block_at(const Pass& pass, Index index) {
   return {k, std::min(width, pass.channels - k), width};
 }
 
-// Where the weights of a block begin among the packed ones.
+// Returns the offset of a block's weights among the packed ones.
 Index packed_at(const Pass& pass, Index g, const Block& block) {
   return (g * pass.padded_channels() + block.k) * pass.depth * pass.taps;
 }
 
-// For each group and block [depth, taps, width]: a tile reads one line of it for each (c, r, s).
+// For each group and block [depth, taps, width]: a tile reads one cache line for each (c, r, s).
 void pack_weights(const Pass& pass, const float* w, float* packed) {
   const GemmKernels& gemm = gemm_kernels.get();
   const Index sums = pass.depth * pass.taps;
@@ -183,8 +182,8 @@ class Convolution {
     return data_.out + ((image * pass_.channels + block.k) * pass_.out_h + row) * pass_.out_w;
   }
 
-  // The weights of the next block come from memory while this one is computed: each row fetches its
-  // share of them.
+  // The weights of the next block are fetched from memory while this one is computed: each row
+  // fetches its share of them.
   struct Ahead {
     const float* weights = nullptr;
     Index step = 0;  // floats of one channel of `in`
@@ -251,7 +250,7 @@ class Convolution {
     }
   }
 
-  // Where the taps of row o, column class `group`, find their pixels and weights.
+  // Lists the pixels and weights that the taps of row o, column class `group`, read.
   int list_taps(Index o, Index group, Index first, Index width,
                 std::array<std::int32_t, kMostTaps>& x_at,
                 std::array<std::int32_t, kMostTaps>& w_at) const {
@@ -337,7 +336,7 @@ class WeightGradient {
     }
   }
 
-  // plane: the first of `channels` planes of x.
+  // `plane`: the first of `channels` planes of x.
   void sum_rows(Index plane, Index channels, Index p_begin, Index p_end, float* panel,
                 const float* dy, float* sums) const {
     const Index first = std::clamp<Index>(p_begin * z_.stride_h - z_.pad_top, 0, z_.h);
@@ -363,7 +362,7 @@ class WeightGradient {
     }
     const RowTiles tiles(channels * z_.s, kernels_.rows);
     for (Index r = 0; r < z_.r; ++r) {
-      // Rows p whose tap r lies inside the image.
+      // Rows p whose tap r is inside the image.
       const Index up = z_.pad_top - r * z_.dilation_h;
       const Index p = std::max(p_begin, up <= 0 ? 0 : ceil_div(up, z_.stride_h));
       const Index end = std::min(p_end, floor_div(z_.h - 1 + up, z_.stride_h) + 1);
@@ -431,7 +430,7 @@ Conv2dSupport supports(const Conv2dProblem& problem, Direction) {
 constexpr double kPixelsPerWeight = 6;
 constexpr double kFirstCacheBytes = 32 << 10;
 
-// The part of its time in which a channel tile computes: each tile reads all weights of its block
+// The share of its time in which a channel tile computes: each tile reads all weights of its block
 // again.
 double weights_share(const Pass& pass) {
   const auto block = static_cast<double>(pass.depth * pass.taps * pass.widest()) * sizeof(float);
@@ -442,9 +441,9 @@ double weights_share(const Pass& pass) {
   return std::min(1.0, height / kPixelsPerWeight);
 }
 
-// backward_data multiplies zeros left and right of dy where the forward pass read no padding; short
-// rows pay for their list of taps, few channels for loads that serve few FMAs. The constants fit
-// measurements from LeNet to ResNet.
+// backward_data multiplies zeros left and right of dy where the forward pass reads no padding.
+// Short rows pay for their list of taps, few channels for loads that serve few FMAs. The constants
+// are fitted to measurements from LeNet to ResNet.
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   if (is_small(z)) return blocked_groups::cost(z, direction);
   if (is_blocked(z)) return blocked::cost(z, direction);
@@ -462,7 +461,8 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
     const Pass pass(z, direction);
     const auto channels = static_cast<double>(pass.channels);
     const double row = pass.row_fmas();
-    const auto per_pixel = static_cast<double>(pass.taps * pass.channels);  // FMAs after its copy
+    const auto per_pixel = static_cast<double>(pass.taps * pass.channels);  // FMAs for each copied
+                                                                            // pixel
     share = row / (row + 110) * per_pixel / (per_pixel + 4);
     if (pass.by_pixels) {
       share *= pass.pixel_share * channels / (channels + 1);
@@ -470,19 +470,19 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
       share *=
           pass.channel_share * (pass.widest() > 2 * pass.lanes ? 0.83 : 0.97) * weights_share(pass);
     }
-    // Copies of rows and transposed stores take as long with 16 lanes, the sums half as long.
+    // Copies of rows and transposed stores take as long with 16 lanes, the FMAs half as long.
     if (pass.lanes == 16) share *= 0.92;
     if (pass.taps == 1) share *= pass.by_pixels ? 0.93 : 0.62;  // a copy of each pixel for one use
     if (direction == Direction::backward_data) {
       flops *= std::max(1.0, static_cast<double>(z.w) / static_cast<double>(z.q() * z.stride_w));
     }
-    // Columns are taken apart, or woven together.
+    // Columns are separated by parity, or interleaved.
     if (z.stride_w > 1) share *= direction == Direction::forward ? 0.91 : 0.95;
   }
   const Conv2dCost sums{
       .flops = flops, .bytes = z.nominal_bytes(), .peak_share = share_beside(flops, share, 500)};
   if (direction == Direction::backward_weight) return sums;
-  // Weights are transposed at 0.8 cycles a float; in runs of one tap slower.
+  // Weights are transposed at 0.8 cycles a float; runs of one tap are slower.
   const bool in_runs = direction == Direction::backward_data && z.r * z.s == 1;
   return with_preparation(sums, (in_runs ? 2.5 : 0.8) * static_cast<double>(z.w_shape().numel()));
 }

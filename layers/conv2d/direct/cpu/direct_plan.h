@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// direct_plan.h: how direct convolution cuts a problem into panels, blocks and chunks; numbers
-// only.
+// direct_plan.h: the tiling of direct convolution into panels, blocks and chunks; numbers only.
 #pragma once
 
 #include <algorithm>
@@ -19,11 +18,11 @@ inline constexpr Index kMostTaps = 1024;
 inline constexpr Index kSlices = 16;
 inline constexpr double kTransposeFmas = 30;
 
-// A panel's channels lie a little off multiples of 1 KiB, so that they spread over the cache sets.
+// Pads a size that is a multiple of 1 KiB, so that a panel's channels use all cache sets.
 inline Index spread(Index floats) { return floats % 256 == 0 ? floats + 16 : floats; }
 
-// The same problem with strides that lead no further than past the last pixel: where there is one
-// row or column of y, a longer stride changes nothing but the number of phases below.
+// Returns the same problem with strides that end just after the last pixel: with one row or column
+// of y a longer stride only changes the number of phases below.
 inline Conv2dProblem with_short_strides(Conv2dProblem z) {
   const Index h = z.h + z.pad_top + z.pad_bottom - z.dilation_h * (z.r - 1);
   const Index w = z.w + z.pad_left + z.pad_right - z.dilation_w * (z.s - 1);
@@ -32,8 +31,9 @@ inline Conv2dProblem with_short_strides(Conv2dProblem z) {
   return z;
 }
 
-// forward: in = x, out = y. backward_data: in = dy, out = dx. Columns of `out` fall into `classes`
-// (the residues modulo stride_w of dx); those of one class read neighbouring columns of `in`.
+// forward: in = x, out = y. backward_data: in = dy, out = dx. Columns of `out` are split into
+// `classes` (the residues modulo stride_w of dx); those of one class read neighbouring columns of
+// `in`.
 struct Pass {
   Pass(const Conv2dProblem& problem, Direction direction)
       : z(with_short_strides(problem)),
@@ -75,12 +75,12 @@ struct Pass {
     if (z.nominal_flops() / static_cast<double>(chunks) < 1e6) splits = 1;
   }
 
-  // Vector FMAs of one row of `out`.
+  // Returns the vector FMAs of one row of `out`.
   double row_fmas() const {
     const double sums = static_cast<double>(depth * taps * channels * class_w);
     return sums / static_cast<double>(lanes * (forward ? 1 : z.stride_h * z.stride_w));
   }
-  // Rows of `in` that `rows` rows of `out` read, at most.
+  // Returns the maximum number of rows of `in` that `rows` rows of `out` read.
   Index in_rows(Index rows) const {
     const Index reach = (z.r - 1) * z.dilation_h;
     const Index span =
@@ -92,7 +92,7 @@ struct Pass {
     while (rows < out_h && depth * in_rows(rows + 1) * row_step <= kPanelFloats) ++rows;
     return ceil_div(out_h, ceil_div(out_h, rows));  // blocks of nearly equal height
   }
-  // The row of `in` that tap row r of `out` row o reads, or -1.
+  // Returns the row of `in` that tap row r of `out` row o reads, or -1.
   Index in_row(Index o, Index r) const {
     Index row =
         forward ? o * z.stride_h - z.pad_top + r * z.dilation_h : o + z.pad_top - r * z.dilation_h;
@@ -107,13 +107,13 @@ struct Pass {
                               : -floor_div((z.r - 1) * z.dilation_h - z.pad_top - o, z.stride_h);
     return std::clamp<Index>(row, 0, in_h);
   }
-  Index last_in_row(Index o) const {  // one behind
+  Index last_in_row(Index o) const {  // one after the last
     const Index row = forward ? o * z.stride_h - z.pad_top + (z.r - 1) * z.dilation_h
                               : floor_div(o + z.pad_top, z.stride_h);
     return std::clamp<Index>(row + 1, 0, in_h);
   }
 
-  // Channel tiles: 4 vectors of channels by few pixels on narrow images, else 2 by many.
+  // Returns the width of channel tiles: 4 vectors by few pixels on narrow images, else 2 by many.
   Index widest() const {
     const Index pixels = tile_kernels.get().pixels;
     const bool narrow = lanes > 1 && 2 * class_w <= pixels && channels > 2 * lanes;
@@ -135,7 +135,7 @@ struct Pass {
 
   Conv2dProblem z;
   bool forward;
-  Index depth, channels, taps;  // of a group: summed over; computed; R S
+  Index depth, channels, taps;  // for a group: channels of the reduction; output channels; R S
   Index in_h, in_w, out_h, out_w;
   Index classes, phases, class_w;
   Index left = 0, columns = 0;  // of a panel's row
@@ -145,7 +145,7 @@ struct Pass {
   bool by_pixels = false;
 };
 
-// A chunk sums one block of output channels over one slice of the images.
+// A chunk computes one block of output channels over one slice of the images.
 struct WeightPlan : WeightBlocks {
   explicit WeightPlan(const Conv2dProblem& problem)
       : WeightBlocks(problem),
@@ -179,7 +179,7 @@ struct WeightPlan : WeightBlocks {
   Index thread_floats() const { return panel_floats() + piece_floats(rows * q * width); }
 
   Index channels, taps, p, q, columns;
-  bool in_place;  // no zeros needed left or right: x is read where it lies
+  bool in_place;  // no zeros are needed left or right: x is read without a copy
   Index rows = 1, channel_step = 0, channels_at_once = 1;
 };
 

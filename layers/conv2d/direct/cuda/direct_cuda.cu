@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// direct_cuda.cu: the textbook's sums as they stand, with tiles of outputs in registers and x and w
-// in shared memory; made for few input channels, where a matrix product has too little to do.
+// direct_cuda.cu: the textbook's products, with tiles of outputs in registers and x and w in shared
+// memory; made for few input channels, where a matrix product has too little work.
 //
 // Formula    y[n,k,p,q] = b[k] + sum over c, r, s of
 //            x[n, g C/G + c, p stride_h - pad_top + r dilation_h,
@@ -8,41 +8,43 @@
 // Textbook   for n, k, p, q:
 //              for c, r, s: sum += x[n][c][p * stride - pad + r][...] * w[k][c][r][s]
 //              y[n][k][p][q] = relu(sum + b[k] + residual)
-// Plan       Four ways, in this order:
+// Plan       Three implementations, in this order:
 //            one block for a sample   small images of few channels: few_channel_conv.h, one stage
-//              without a pooling, which also cuts a sample's sums among threads
+//              without pooling, which also splits a sample's outputs among threads
 //            register tiles           R = S = 3, 5, 7 at stride 1 or 2:
 //              forward          a thread has 8 pixels of a row for 8 output channels; a block some
 //                               rows and columns for up to 64 channels. The row of x that 8 pixels
-//                               need is loaded once for R columns of the kernel; w lies with the
-//                               output channels side by side. The next piece of x is copied
-//                               (cp.async) while this one is multiplied.
+//                               need is loaded once for R columns of the kernel; output channels
+//                               are neighbours in w. The next piece of x is copied (cp.async)
+//                               while this one is multiplied.
 //              backward_data    C <= 4 or stride 2: a thread has 2 x 8 pixels of dx for 3 or 4
-//                               channels and walks through the output channels; which (r, s) meets
-//                               which pixel at a stride of 2 is known when it is compiled, so no
-//                               zero is multiplied. Else: forward with the kernel turned, dy as x.
-//              backward_weight  a thread has R (or 3 x 3) sums for 8 output channels and one c and
-//                               walks along rows of y, 4 pixels at a time; a block has a slice of
-//                               the rows of all images; a second kernel adds the slices in order
+//                               channels and loops over the output channels; the pairs of (r, s)
+//                               and pixel at stride 2 are known at compile time, so no zero is
+//                               multiplied. Else: forward over dy with the rotated kernel.
+//              backward_weight  a thread has R (or 3 x 3) accumulators for 8 output channels and
+//                               one c and loops over rows of y, 4 pixels at a time; a block has a
+//                               slice of all rows; a second kernel adds the slices in order
 //            one thread, one output   everything else: any size, stride, dilation, groups; slow
-// Shapes     x [N,C,H,W], w [K,C/G,R,S], y [N,K,P,Q], row-major, any alignment, f32, sums in f32
+// Shapes     x [N,C,H,W], w [K,C/G,R,S], y [N,K,P,Q], row-major, any alignment, f32, f32
+//            accumulators
 // Supports   f32; every stride, dilation, padding and number of groups; fewer than 2^25 images,
 //            channels, weights, pixels of an image and tiles of 8 pixels, which int counts
 // Cost       FLOPs = 2 N K P Q (C/G) R S; bytes = every tensor once, x again around each tile; dw:
-//            the slices' sums, written and read; compute-bound but for 1 or 2 channels of input
-// Numerics   sums of C/G R S products one after the other: a second set of sums, which chains of
-//            bounded length need, has no room beside 64 in 128 registers, so the bound grows with
-//            the root of the length (`one_chain`); dw in some 400 slices. The order follows from
-//            the sizes: same bits on each run. Exact on integers.
+//            the slices' sums, written and read; compute-bound except with 1 or 2 input channels
+// Numerics   sums of C/G R S products, one after another. Chains of bounded length need a second
+//            set of accumulators, which does not fit next to 64 in 128 registers. So the bound
+//            grows with the square root of the length (`one_chain`); dw in some 400 slices. The
+//            order depends only on the sizes: same bits on each run. Exact on integers.
 // Backward   dx assigned; dw assigned or added to
-// Choices    8 x 8 sums: per (c, r) 6 vector loads of x (R = 7, stride 2) and 2 R of w for 64 R
-//            products: shared memory needs less time than the multipliers; with window and factors
-//            about 110 registers, so two blocks of 256 threads on a multiprocessor
+// Choices    8 x 8 accumulators: per (c, r) 6 vector loads of x (R = 7, stride 2) and 2 R of w for
+//            64 R products: shared memory needs less time than the multipliers. With window and
+//            operands about 110 registers, so two blocks of 256 threads fit on an SM
 //            100 KB of shared memory: the same two blocks
-//            2 x 8 x 3 sums for dx: a vector load of w for (r, s) serves 12 products and more
+//            2 x 8 x 3 accumulators for dx: a vector load of w for (r, s) serves 12 products or
+//            more
 // Source     the tiles: V. Volkov, J. Demmel: Benchmarking GPUs to Tune Dense Linear Algebra, 2008
 //            (registers before shared memory); the rest is our own
-// Read next  im2col_gemm_cuda.cu (the same sums as a matrix product),
+// Read next  im2col_gemm_cuda.cu (the same products as a matrix product),
 //            few_channel_conv_forward_cuda.cu (one block for a sample)
 #include <climits>
 
@@ -122,7 +124,7 @@ __global__ void __launch_bounds__(kBlockThreads)
   }
 }
 
-// A warp for each element of dw.
+// One warp for each element of dw.
 __global__ void __launch_bounds__(kBlockThreads)
     weight_any_kernel(const Sizes z, Index count, const float* x, const float* dy, bool accumulate,
                       float* dw) {
@@ -151,9 +153,9 @@ __global__ void __launch_bounds__(kBlockThreads)
   }
 }
 
-// ---- which way ----------------------------------------------------------------------------------
+// ---- selection ----------------------------------------------------------------------------------
 
-// A problem that one block computes for a sample, as a stage without a pooling.
+// Returns a problem that one block computes for a sample as a stage without pooling.
 FewChannelStage stage_of(const Conv2dProblem& z, bool relu) {
   const Sizes s(z);
   return {.c = s.c,
@@ -206,7 +208,7 @@ std::size_t bytes_of(int floats) { return static_cast<std::size_t>(floats) * siz
 void forward_by_tiles(const Sizes& z, const ForwardPointers& at) {
   const ForwardTiles t = forward_tiles(z.r, z.stride_h, z.c, z.k, z.p, z.q);
   const int tiles = z.n * t.tiles_p * t.tiles_q;
-  // A block that keeps all of w takes several tiles, one after the other.
+  // A block that keeps all of w processes several tiles in turn.
   const int resident = 2 * cuda_device_facts().multiprocessors;
   const int blocks = t.chunks > 1 ? tiles : least(tiles, most(1, resident / t.tiles_k));
   const LaunchShape shape{
@@ -233,7 +235,7 @@ void forward(const Conv2dForwardArgs& args) {
                      .by_fours = z.q % 4 == 0 && on_16_bytes(args.y),
                      .y = static_cast<float*>(args.y)};
   if (is_small(problem, false)) {
-    // The sums of the same kernel with and without a residual, so that both have the same bits.
+    // The kernel is the same with and without a residual, so that the bits are equal.
     FewChannelForward small;
     small.stage[0] = stage_of(problem, at.relu && at.residual == nullptr);
     small.batch = problem.n;
@@ -369,8 +371,8 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   return {};
 }
 
-// Fitted to one H200: what the tiles of a kernel reach, and microseconds of a chunk of channels,
-// whose loads nothing hides.
+// Fitted to one H200: rates of the tiles of a kernel, and the microseconds of a chunk of channels,
+// whose loads are not hidden.
 struct TileTimes {
   device_time::TileRate rate;
   double chunk_us;
@@ -386,7 +388,7 @@ TileTimes forward_times(int r, int stride) {
   return {{0.57, 0.66}, 0.04};
 }
 constexpr TileTimes kDataTimes{{1.0, 0.89}, 1.4};
-TileTimes weight_times(int r, int stride) {  // of a step: a piece of a row
+TileTimes weight_times(int r, int stride) {  // for a step: a piece of a row
   if (stride == 1) {
     if (r == 3) return {{0.32, 0.84}, 1.2};
     if (r == 5) return {{0.9, 1.3}, 2.1};
@@ -396,28 +398,29 @@ TileTimes weight_times(int r, int stride) {  // of a step: a piece of a row
   if (r == 5) return {{0.91, 1.3}, 1.9};
   return {{0.83, 1.3}, 4.2};
 }
-// Of each block of a multiprocessor, beside its products: first loads and stores.
+// For each block on an SM, in addition to its products: first loads and last stores.
 constexpr double kForwardTileUs = 0.24, kDataTileUs = 0.11;
-// Of three blocks that share a multiprocessor: their threads' sums, one kernel after the other.
+// For three blocks that share an SM: their threads add up their results, channel by channel.
 double weight_end_us(int r) { return r == 3 ? 13 : r == 5 ? 2.1 : 10; }
-constexpr double kSliceUs = 0.043;  // to add one, after the one before
-// The same of threads that share an item: one thread adds them, one after the other, in each round
-// of two blocks of a multiprocessor.
+constexpr double kSliceUs = 0.043;  // to add a slice to the previous ones
+// For threads that share an item: one thread adds their results in turn, in each round of two
+// blocks on an SM.
 constexpr double kSplitUs = 0.5;
 double each_holds(double blocks) { return blocks / device_time::processors(); }
-// Samples with kernels of their own; chunk_us is what they take beside products.
+// For samples that one block computes; chunk_us is the time in addition to the products.
 TileTimes sample_times(Direction direction) {
   if (direction == Direction::forward) return {{0.5, 5.0}, 0.41};
   if (direction == Direction::backward_data) return {{0.5, 0.5}, 2.0};
   return {{0.36, 0.54}, 4.5};
 }
-// Of an element of y or dx, on one multiprocessor: by fours, one at a time.
+// For an element of y or dx, on one SM: stored in fours, or one at a time.
 constexpr double kFourStoreUs = 0.00013;
 constexpr double kSingleStoreUs = 0.0009;
-constexpr double kScatteredStoreUs = 0.0013;  // of dx, between pixels of other strides
+constexpr double kScatteredStoreUs = 0.0013;  // of dx, between pixels of other phases of the stride
 
-// The kernels of any problem: microseconds of a term of a thread, alone, and more of it when all
-// multiprocessors hold 2048 threads. dw has a warp for each element, whose term is 32 pixels.
+// Returns the microseconds of the general kernels: base time of a thread's reduction step, plus
+// extra time per round of 2048 threads on each SM. dw has a warp for each element; its step is 32
+// pixels.
 double any_us(const Conv2dProblem& z, Direction direction) {
   using device_time::number;
   const double at_once = device_time::processors() * 2048;
@@ -430,8 +433,8 @@ double any_us(const Conv2dProblem& z, Direction direction) {
   const double taps = number(z.r * z.s);
   if (direction == Direction::backward_data) {
     const double rounds = number(z.x_shape().numel()) / at_once;
-    // A tap is looked at once, and its channels are summed where it meets a pixel: by a whole warp
-    // where any of its threads does, so a stride saves nothing.
+    // A tap is tested once, and its channels are added where it reaches a pixel. A whole warp does
+    // so if any of its threads does, so a stride saves nothing.
     const double terms = number(z.k_per_group()) * taps;
     return taps * (0.21 + 1.0 * rounds) + terms * (0.016 + 0.17 * rounds) +
            0.075 * number(z.k_per_group()) + kAroundUs;
@@ -440,7 +443,7 @@ double any_us(const Conv2dProblem& z, Direction direction) {
   return number(z.c_per_group()) * (taps * (0.061 + 0.29 * rounds) + 0.28) + kAroundUs;
 }
 
-// Kernels with tiles: their blocks, one round of the multiprocessors after the other.
+// Kernels with tiles: the SMs process the blocks in rounds.
 double tiles_us(const Conv2dProblem& z, Direction direction) {
   using device_time::number;
   const Sizes s(z);
@@ -488,13 +491,13 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   const double peak = kUnmeasuredGpu.f32_flops;
   Conv2dCost cost{.flops = z.nominal_flops(),
                   .bytes = z.nominal_bytes(),
-                  .launches = weight ? 0.31 : 1.8};  // beside what the times below hold
+                  .launches = weight ? 0.31 : 1.8};  // in addition to the times below
   double us = 0;
   if (is_small(z, direction == Direction::backward_data)) {
     const double samples = device_time::number(z.n);
     const TileTimes times = sample_times(direction);
     const double each = cost.flops / samples;
-    // Samples of y are spread over several blocks, so there are no whole rounds.
+    // Samples of y are spread over several blocks, so rounds are not whole.
     us = times.chunk_us + (direction == Direction::forward
                                ? 1e6 * each / peak *
                                      std::max(device_time::processors() / times.rate.alone,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// direct_cuda_data.cuh: a tile of dx of few channels in registers, dy and w in shared memory, no
-// product with the zeros of a stride. The header of direct_cuda.cu explains it.
+// direct_cuda_data.cuh: a tile of dx of few channels in registers, dy and w in shared memory;
+// products with the zeros of a stride are skipped. The header of direct_cuda.cu explains it.
 // Read next  direct_cuda_forward.cuh; direct_cuda_weight.cuh
 #pragma once
 
@@ -11,8 +11,8 @@ namespace convscope::direct_cuda {
 constexpr int kDataThreads = 128;
 
 // In padded coordinates h' = h + pad_top: h' = p stride + r. A thread has rows 2 i, 2 i + 1 and
-// columns 8 j .. 8 j + 7 of the tile; the tile begins on a multiple of the stride, so it is known
-// here which (r, s) meet which pixel.
+// columns 8 j .. 8 j + 7 of the tile. The tile begins on a multiple of the stride, so the pairs of
+// (r, s) and pixel are known at compile time.
 template <int R, int kStride, int kDataChannels>
 __global__ void __launch_bounds__(kDataThreads, 3)
     data_tile_kernel(const Sizes z, const DataTiles t, const float* dy, const float* w,
@@ -32,8 +32,8 @@ __global__ void __launch_bounds__(kDataThreads, 3)
   const int tile = static_cast<int>(blockIdx.x) - n * tiles_image;
   const int tile_h = tile / t.tiles_w;
   const int tile_w = tile - tile_h * t.tiles_w;
-  // The first rows and columns that are not padding, down to a multiple of the stride, and in a
-  // row of four of dy.
+  // The first rows and columns after the padding, rounded down to a multiple of the stride, and in
+  // a row to four of dy.
   const int h_first = z.pad_top / kStride * kStride + tile_h * t.rows * 2;
   const int w_first = z.pad_left / (4 * kStride) * (4 * kStride) + tile_w * t.columns * kPixels;
   const int plane = t.dy_rows * t.dy_pitch;

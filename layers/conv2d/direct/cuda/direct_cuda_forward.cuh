@@ -24,8 +24,8 @@ __device__ inline void load_row(const float* from, float (&to)[kFloats]) {
   for (int i = 0; i < kFloats; i += 4) load_four(from + i, to + i);
 }
 
-// A patch of a picture [channels][h][w] from row `top` and column `left` on into shared memory;
-// zeros outside. kFloats = 4: rows of the picture begin on 16 bytes, left and w are multiples of 4.
+// Copies a patch of an image [channels][h][w] from row `top` and column `left` on to shared memory;
+// zeros outside. kFloats = 4: rows of the image are 16-byte aligned, left and w are multiples of 4.
 template <int kFloats>
 __device__ inline void copy_patch(const float* from, int channels, int h, int w, int top, int left,
                                   const Patch& patch, float* to) {
@@ -42,8 +42,8 @@ __device__ inline void copy_patch(const float* from, int channels, int h, int w,
   }
 }
 
-// Where w[out][in][tap] of the products lies. Turned: taps from the last to the first, which with
-// `out` and `in` exchanged makes the gradient of x a convolution of dy.
+// The weights w[out][in][tap] of the products. Turned: taps in reverse order; with `out` and `in`
+// exchanged, the gradient of x is then a convolution of dy.
 struct WeightView {
   const float* w = nullptr;
   int out_step = 1, in_step = 1;
@@ -56,11 +56,11 @@ struct ForwardPointers {
   const float* b = nullptr;         // may be null
   const float* residual = nullptr;  // may be null
   bool relu = false;
-  bool by_fours = false;  // rows of y (and of the residual) begin on 16 bytes
+  bool by_fours = false;  // rows of y (and of the residual) are 16-byte aligned
   float* y = nullptr;
 };
 
-// A thread's 8 x 8 outputs, finished and stored.
+// Finishes and stores a thread's 8 x 8 outputs.
 __device__ inline void store_outputs(const Sizes& z, const ForwardPointers& at, int n, int k, int p,
                                      int q, const float (&sums)[kPixels]) {
   const float bias = at.b == nullptr ? 0.0f : at.b[k];
@@ -101,7 +101,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
   const bool works = row < t.rows;
   const int k_tile = t.k_tile();
   const int k_first = static_cast<int>(blockIdx.y) * k_tile;
-  // A thread's channels are two runs of four, so that loads of neighbours fill whole lines.
+  // A thread's channels are two runs of four, so that loads of neighbours fill whole cache lines.
   const int k_half = k_tile / 2;
   const int plane = t.x_rows * t.x_pitch;
   const int tiles_image = t.tiles_p * t.tiles_q;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// direct_cuda_tiles.h: how direct_cuda.cu cuts a convolution into blocks and threads: sizes only,
-// computed on the host and handed to the kernels. Tested on the CPU.
+// direct_cuda_tiles.h: the tiling of direct_cuda.cu into blocks and threads: only sizes, computed
+// on the host and passed to the kernels. Tested on the CPU.
 #pragma once
 
 #include <cstdint>
@@ -11,20 +11,20 @@
 namespace convscope::direct_cuda {
 
 constexpr int kBlockThreads = 256;
-constexpr int kPixels = 8;               // of a row of y or dx, of one thread
+constexpr int kPixels = 8;               // of a row of y or dx, for one thread
 constexpr int kChannels = 8;             // output channels of one thread, forward and dw
-constexpr int kBlockBytes = 100 * 1024;  // of shared memory: two blocks on a multiprocessor
+constexpr int kBlockBytes = 100 * 1024;  // of shared memory: two blocks on an SM
 
 constexpr int least(int a, int b) { return a < b ? a : b; }
 constexpr int most(int a, int b) { return a > b ? a : b; }
-// Floats of a row in shared memory: an odd number of fours, so that neighbouring rows begin in
-// different banks.
+// Returns the floats of a row in shared memory: an odd number of fours, so that neighbouring rows
+// begin in different banks.
 constexpr int row_pitch(int columns) {
   const int fours = ceil_div(columns, 4);
   return 4 * (fours % 2 == 0 ? fours + 1 : fours);
 }
 
-// The sizes of a problem as kernels use them: each fits an int; products of them may not.
+// The sizes of a problem in the kernels: each fits an int; products of them may not.
 struct Sizes {
   int n = 0, c = 1, h = 1, w = 1, k = 1, r = 1, s = 1, p = 1, q = 1;
   int stride_h = 1, stride_w = 1, pad_top = 0, pad_left = 0, dilation_h = 1, dilation_w = 1;
@@ -51,17 +51,18 @@ struct Sizes {
         k_group(static_cast<int>(z.k_per_group())) {}
 };
 
-// Kernels of 3, 5 or 7 squared at stride 1 or 2, without dilation or groups, have register tiles.
+// Returns whether register tiles support it: square kernels of 3, 5 or 7 at stride 1 or 2, no
+// dilation or groups.
 inline bool has_tiles(const Conv2dProblem& z) {
   return z.r == z.s && (z.r == 3 || z.r == 5 || z.r == 7) && z.stride_h == z.stride_w &&
          (z.stride_h == 1 || z.stride_h == 2) && z.dilation_h == 1 && z.dilation_w == 1 &&
          z.groups == 1;
 }
 
-// Floats that kPixels outputs of a row read: from an aligned start, in fours.
+// Returns the floats that kPixels outputs of a row read: from an aligned start, in fours.
 constexpr int window_floats(int r, int stride) { return round_up((kPixels - 1) * stride + r, 4); }
 
-// A piece of a picture that is copied into shared memory: channels of `rows` rows of `columns`
+// A piece of an image that is copied to shared memory: channels of `rows` rows of `columns`
 // elements, or of fours of them, `pitch` floats apart.
 struct Patch {
   int rows = 1, pitch = 4;
@@ -73,15 +74,15 @@ struct Patch {
 
 // Forward: a block computes tile_p x tile_q pixels of one image for k_lanes * kChannels channels.
 struct ForwardTiles {
-  int k_lanes = 1;            // threads side by side along the output channels: 1, 2, 4, 8
+  int k_lanes = 1;            // threads along the output channels: 1, 2, 4, 8
   int columns = 1, rows = 1;  // of threads; one thread has kPixels columns
   int tiles_p = 1, tiles_q = 1, tiles_k = 1;
   int x_rows = 1, x_pitch = 4;     // of one channel in shared memory
   int w_pitch = 8;                 // floats of one (c, r, s)
-  int depth = 1, chunks = 1;       // input channels at a time, and how often
+  int depth = 1, chunks = 1;       // input channels at a time, and how many times
   int x_floats = 0, w_floats = 0;  // of one buffer
   Patch x{};
-  FastDivisor by_weights{};  // depth R R
+  FastDivisor by_weights{};  // `depth` R R
 
   constexpr int k_tile() const { return k_lanes * kChannels; }
   constexpr int floats() const { return 2 * x_floats + (chunks > 1 ? 2 : 1) * w_floats; }
@@ -108,7 +109,7 @@ inline ForwardTiles forward_tiles(int r, int stride, int c, int k, int p, int q)
   t.x_rows = (t.rows - 1) * stride + r;
   t.x_pitch = row_pitch((t.columns - 1) * kPixels * stride + window_floats(r, stride));
   t.w_pitch = t.k_tile() + 4;
-  // All of w and two buffers of x; or two buffers of both, for some channels at a time.
+  // Shared memory has all of w and two buffers of x, or two buffers of both for some channels.
   const int x_channel = t.x_rows * t.x_pitch;
   const int w_channel = r * r * t.w_pitch;
   t.depth = c;
@@ -124,14 +125,14 @@ inline ForwardTiles forward_tiles(int r, int stride, int c, int k, int p, int q)
   return t;
 }
 
-// dx: a thread computes 2 x kPixels pixels of dx for up to four channels; dy comes in chunks of
-// output channels. In coordinates of the padded image, so that tiles begin on multiples of the
-// stride.
+// dx: a thread computes 2 x kPixels pixels of dx for up to four channels; dy is loaded in chunks of
+// output channels. Coordinates are those of the padded image, so that tiles begin on multiples of
+// the stride.
 struct DataTiles {
   int columns = 1, rows = 1;  // of threads
   int tiles_h = 1, tiles_w = 1;
   int dy_rows = 1, dy_pitch = 4;
-  int dy_left = 4;  // columns of dy in front of the tile
+  int dy_left = 4;  // columns of dy before the tile
   int depth = 1, chunks = 1;
   int w_floats = 0;   // of one output channel: [R][S][4]
   int dy_floats = 0;  // of one buffer, with the weights
@@ -151,7 +152,7 @@ inline DataTiles data_tiles(int r, int stride, int k, int h_padded, int w_padded
   }
   t.tiles_h = ceil_div(h_padded, t.rows * 2);
   t.tiles_w = ceil_div(w_padded, t.columns * kPixels);
-  const int before = (r - 1) / stride;  // rows and columns of dy in front of the tile
+  const int before = (r - 1) / stride;  // rows and columns of dy before the tile
   t.dy_left = round_up(before, 4);
   t.dy_rows = t.rows * 2 / stride + before;
   t.dy_pitch = row_pitch(t.dy_left + t.columns * kPixels / stride);
@@ -167,8 +168,8 @@ inline DataTiles data_tiles(int r, int stride, int k, int h_padded, int w_padded
   return t;
 }
 
-// dw: a thread has kernel_rows x R sums for kChannels output channels of one input channel. A block
-// has k_tile x c_tile channels and a slice of the rows of y, a row at a time.
+// dw: a thread has kernel_rows x R accumulators for kChannels output channels of one input channel.
+// A block has k_tile x c_tile channels and a slice of the rows of y, one row at a time.
 struct WeightTiles {
   int kernel_rows = 1;  // of one thread
   int k_groups = 1, c_tile = 1, items = 1, splits = 1, threads = 32;
@@ -183,7 +184,8 @@ struct WeightTiles {
   FastDivisor by_columns{}, by_fours{};
 
   constexpr int k_tile() const { return k_groups * kChannels; }
-  // Two buffers; at the end the sums of one output channel of every thread.
+  // Returns the size of two buffers, or at the end of the sums of one output channel of all
+  // threads.
   constexpr int floats() const { return most(2 * (x_floats + dy_floats), kBlockThreads * 9); }
 };
 inline WeightTiles weight_tiles(int r, int stride, int c, int k, int p, int q, std::int64_t n) {
@@ -195,7 +197,7 @@ inline WeightTiles weight_tiles(int r, int stride, int c, int k, int p, int q, s
   t.c_tile = ceil_div(c, t.tiles_c);
   t.tiles_k = ceil_div(k, t.k_tile());
   t.items = t.k_groups * t.c_tile * (r / t.kernel_rows);
-  // A piece of a row that fits into a buffer.
+  // The largest piece of a row that fits into a buffer.
   t.pieces = 0;
   do {
     ++t.pieces;

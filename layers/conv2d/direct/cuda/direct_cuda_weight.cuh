@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// direct_cuda_weight.cuh: sums of dw in registers over a slice of the rows of y, rows of x and dy
+// direct_cuda_weight.cuh: accumulators of dw over a slice of the rows of y, with rows of x and dy
 // in shared memory. The header of direct_cuda.cu explains it.
 // Read next  direct_cuda_forward.cuh
 #pragma once
@@ -70,7 +70,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
   };
 
   float acc[kChannels][kKernelRows][R] = {};
-  // Channels of x that are not there: zeros, in both buffers, for good.
+  // Channels beyond those of x are zeros, written once to both buffers.
   for (int i = thread; i < 2 * buffer_floats; i += threads) buffers[i] = 0.0f;
   __syncthreads();
   begin_step(0);
@@ -135,7 +135,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
   }
 }
 
-// dw (+)= sum over slices of sums[slice][i]: 32 elements for each block, slices dealt to 8 warps.
+// dw (+)= sum over slices of sums[slice][i]: 32 elements for each block, 8 warps share the slices.
 static __global__ void __launch_bounds__(kBlockThreads)
     add_slices_kernel(const float* sums, std::int64_t count, int slices, bool accumulate,
                       float* dw) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // few_pixels_cuda.cu: the gradient of the weights of a layer with few pixels, in one launch: images
-// and gradients of images go into shared memory as they lie, and f32 is split into two TF32 there.
+// and gradients are copied to shared memory unchanged, and f32 is split into two TF32 there.
 //
 // Formula    dw[k,c,r,s] = sum over n, p, q of dy[n,k,p,q] x[n, c, p stride_h - pad_top +
 //            r dilation_h, q stride_w - pad_left + s dilation_w], x = 0 outside
@@ -9,31 +9,30 @@
 //                copy dy[k tile][pixels] and x[c tile][planes with zeros around]
 //                for 8 pixels, for 16 k, for 8 c of a tap (r,s):      # a warp
 //                  sums [16 x 8] += dy [16 x 8] x [8 x 8]             # high and low parts
-// Plan       few_pixels_plan.h says what is a piece, a plane, a fragment, a step and a share, and
-//            chooses the tile; few_pixels_weight.cuh is the kernel. No maxima, no packed factors
-//            and no parts in memory: with few pixels the launches that make them take longer than
-//            the product
-// Shapes     x [N,C,H,W], w [K,C,R,S], y [N,K,P,Q] f32 row-major, any alignment: rows on 16 bytes
-//            are copied faster
-// Supports   f32 as f32, backward_weight alone; one group; at most 49 taps and 4096 pixels of y in
+// Plan       few_pixels_plan.h defines piece, plane, fragment, step and share, and chooses the
+//            tile; few_pixels_weight.cuh is the kernel. No maxima, no packed operands and no parts
+//            in memory: with few pixels the launches for them take longer than the product
+// Shapes     x [N,C,H,W], w [K,C,R,S], y [N,K,P,Q] f32 row-major, any alignment: 16-byte aligned
+//            rows are copied faster
+// Supports   f32 as f32, only backward_weight; one group; at most 49 taps and 4096 pixels of y in
 //            all images; every stride, padding and dilation; sm_80 and newer
 // Cost       FLOPs = 3 x 2 N K P Q C R S; bytes = x, dy and dw. A block of k x c reads k rows of dy
-//            and c planes of x. The floor of 256->256, 3x3, 14x14, one
-//            image: 0.69 GFLOP, 2.8 MB. No workspace. Compute-bound with 3x3 taps
+//            and c planes of x. Lower bound of 256->256, 3x3, 14x14, one image: 0.69 GFLOP, 2.8 MB.
+//            No workspace. Compute-bound with 3x3 taps
 // Numerics   v = high + low + at most 2^-21 |v|, high rounded to TF32, low = v - high as the tensor
-//            cores cut it. low high + high low + high high are exact products; low low, which is
-//            left out, is 2^-22 of a product: together 10 eps of 2^-23 in the worst case. A sum
-//            is rounded towards zero after each product, which takes 1 eps at most of a sum that
-//            grows from zero: 42 products, the most of a chain, take half of 42 eps at worst and
-//            less than half of that on average. Then a chain's sum is added in f32. Same bits on
-//            each run; exact on integers up to 2^11, sums below 2^24. An infinity leaves an
-//            infinite rest and gives NaN
+//            cores cut it. low high + high low + high high are exact products. low low, which is
+//            left out, is 2^-22 of a product: together 10 eps of 2^-23 in the worst case. A sum is
+//            rounded towards zero after each product, with an error of at most 1 eps of a sum that
+//            grows from zero. So 42 products, the longest chain, have an error of at most half of
+//            42 eps, and less than half of that on average. Then a chain's sum is added in f32.
+//            Same bits on each run; exact on integers up to 2^11, sums below 2^24. The low part of
+//            an infinity is infinite, so infinities yield NaN
 // Backward   dw assigned or added to
-// Choices    single words of shared memory: ldmatrix wants 16 aligned bytes, and a tap has none;
-//            warps share the depth where a tile has fewer fragments than they take
+// Choices    single words of shared memory: ldmatrix requires 16 aligned bytes, which taps do not
+//            have; warps split the K dimension where a tile has fewer fragments than they take
 // Source     H. Ootomo, R. Yokota 2022: Recovering single precision accuracy from Tensor Cores,
 //            arXiv 2203.03341 (the split); own work (the kernel)
-// Read next  ../../implicit_gemm/implicit_gemm_lesson_cuda.cu, one step simpler
+// Read next  ../../implicit_gemm/implicit_gemm_lesson_cuda.cu, a simpler step
 #include <algorithm>
 #include <cstdint>
 #include <memory>
@@ -67,7 +66,7 @@ bool on_16_bytes(const void* address) {
   return reinterpret_cast<std::uintptr_t>(address) % 16 == 0;
 }
 
-// Groups of four words neither leave an image nor begin off 16 bytes.
+// Groups of four words are inside one image and 16-byte aligned.
 Operands operands_of(const Conv2dBackwardWeightArgs& args, const Plan& plan) {
   const Sizes& s = plan.sizes;
   const int area = s.height * s.width, out_area = s.out_height * s.out_width;
@@ -162,8 +161,8 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   return {};
 }
 
-// The plan knows what a block waits for. All blocks together read from the second cache, which
-// takes the more time the more often they read the same pixels.
+// The tiling estimates the waits of a block. In addition all blocks share the bandwidth of L2, and
+// take longer the more often they read the same pixels.
 constexpr double kCacheBytesPerUs = 11.6e6, kWithoutCacheUs = 0.47;
 double cost_us(const few_pixels::Plan& plan) {
   const few_pixels::Sizes& s = plan.sizes;
@@ -172,14 +171,14 @@ double cost_us(const few_pixels::Plan& plan) {
   return plan.us - kWithoutCacheUs + 4 * words * s.pieces * s.blocks() / kCacheBytesPerUs;
 }
 
-// That time, said as a share of the tensor cores' peak.
+// Expresses that time as a share of the tensor cores' peak.
 Conv2dCost cost(const Conv2dProblem& z, Direction) {
   const double flops = 3 * z.nominal_flops();
   return {
       .flops = flops,
       .bytes = z.nominal_bytes(),
       .peak_share = device_time::share_of(flops, cost_us(*plan_of(z)), kUnmeasuredGpu.tf32_flops),
-      .launches = 0,  // in the plan's estimate
+      .launches = 0,  // included in the tiling's estimate
       .tensor_cores = true};
 }
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// few_pixels_plan.h: how the card few_pixels cuts dw into blocks of threads, and the pixels into
-// pieces that fit into shared memory.
+// few_pixels_plan.h: how the algorithm few_pixels cuts dw into blocks of threads, and the pixels
+// into pieces that fit into shared memory.
 //
-// A `tile` is what a block makes: rows (output channels) times octets (8 input channels) times all
-// taps. A `fragment` is one octet of one tap: 8 columns of a product [16 x 8] += [16 x 8] [8 x 8],
-// whose depth of 8 pixels is a `step`. A `piece` is whole images or some lines of y of one image.
-// Of a piece a channel of x is a `plane` with the zeros around the image. Each line of it is sorted
-// by column modulo the stride, so that pixels that are neighbours in y are neighbours there, and a
+// A `tile` is the output of a block: rows (output channels) times octets (8 input channels) times
+// all taps. A `fragment` is one octet of one tap: 8 columns of an instruction [16 x 8] += [16 x 8]
+// [8 x 8], whose K dimension of 8 pixels is a `step`. A `piece` is whole images or some lines of y
+// of one image. In a piece, a channel of x is a `plane` with the zeros around the image. Each line
+// of it is sorted by column modulo the stride, so that neighbours in y are neighbours there, and a
 // tap is one offset for all pixels. Lines and columns that no tap reads are left out. A `share` is
-// what a warp has of the steps.
+// a warp's part of the steps.
 // Read next  few_pixels_weight.cuh, the kernel
 #pragma once
 
@@ -27,11 +27,11 @@ inline constexpr int kRows = 16, kOctet = 8, kStepPixels = 8;  // of a product
 inline constexpr int kMostTaps = 49;
 inline constexpr int kMostPixels = 4096;  // of y, in all images
 inline constexpr int kMostWarps = 8, kMostOctets = 16, kMostStages = 3;
-// Steps in one accumulator. The tensor cores round towards zero, so longer sums are cut.
+// Steps in one accumulator. Tensor cores round towards zero, so longer sums are cut.
 inline constexpr int kChainSteps = 14;
 
-// Rows of 16 and fragments of a warp; whether it has room for a second set of sums, which cuts
-// chains; how many blocks a multiprocessor's registers have room for.
+// Rows of 16 and fragments of a warp; whether a second set of accumulators fits, which cuts chains;
+// how many blocks fit into an SM's registers.
 struct Instance {
   int row_tiles, fragments;
   bool cuts;
@@ -42,10 +42,10 @@ inline constexpr Instance kInstances[] = {
 
 struct Machine {
   int multiprocessors = 132;
-  int shared_bytes = 227 * 1024;  // of a block, and about as many of a multiprocessor
+  int shared_bytes = 227 * 1024;  // of a block, and nearly all of an SM's
 };
 
-// What the kernel has to know. Sizes in memory are words of 4 bytes.
+// Arguments of the kernel. Sizes in memory are words of 4 bytes.
 struct Sizes {
   int images = 1, in_channels = 1, height = 1, width = 1;  // x
   int out_channels = 1, out_height = 1, out_width = 1;     // y
@@ -64,8 +64,8 @@ struct Sizes {
   int rows = kRows, row_groups = 1;   // a warp has rows / row_groups
   int octets = 1, column_groups = 1;  // a warp has its instance's fragments
   int shares = 1;
-  int row_blocks = 1;  // tiles below each other
-  // Shared memory: stages of [dy][x], then the table of places; sums are laid over them.
+  int row_blocks = 1;  // tiles along the rows
+  // Shared memory: stages of [dy][x], then the table of offsets; results reuse the stages.
   int stages = 1, stage_words = 0, x_at = 0;
   int sum_pitch = 4;
   int tap_at[kMostTaps] = {};
@@ -91,8 +91,8 @@ struct Sizes {
            ((pieces_of_image - 1) * piece_steps() + ceil_div(lines_left * out_width, kStepPixels));
   }
   constexpr int table_at() const { return stages * stage_words; }
-  // The line and column of x, below 0 in the padding, that stand in a line of a plane and a place
-  // of that line, of a piece that begins with line 0 of y.
+  // Returns the line of x, below 0 in the padding, of a stored line of a plane, in a piece that
+  // begins with line 0 of y; likewise the column.
   constexpr int row_of(int stored_line) const {
     const int window = by_step_h.divide(stored_line);
     return window * stride_h + stored_line - window * step_h - pad_top;
@@ -101,14 +101,14 @@ struct Sizes {
     const int remainder = by_columns.divide(place);
     return (place - remainder * columns) * stride_w + remainder - pad_left;
   }
-  // Where the window of a pixel of a piece begins in a plane.
+  // Returns where the window of a pixel of a piece begins in a plane.
   constexpr int window_at(int pixel) const {
     const int of_lines = by_out_width.divide(pixel);  // of all images of the piece
     const int image = by_piece_lines.divide(of_lines);
     return image * plane_words + (of_lines - image * piece_lines) * step_h * line + pixel -
            of_lines * out_width;
   }
-  // Whether the words of a piece's planes follow each other in x as they do here.
+  // Returns whether the words of a piece's planes have the same order in x.
   bool planes_as_in_memory() const {
     return step_w == 1 && stride_w == 1 && stride_h == 1 && pad_left == 0 && pad_top == 0 &&
            line == width;
@@ -124,7 +124,7 @@ struct Plan {
   bool exists() const { return shared_bytes > 0; }
 };
 
-// The next pitch with which 8 rows of 4 neighbouring words meet all banks.
+// Returns the next pitch with which 8 rows of 4 neighbouring words use all banks.
 constexpr int pitch_of(int words) { return round_up(std::max(words - 4, 0), 8) + 4; }
 
 inline Sizes sizes_of(const Conv2dProblem& z) {
@@ -166,7 +166,7 @@ inline Sizes with_piece(Sizes s, int images, int lines) {
   return s;
 }
 
-// Calls visit(images, lines) for whole images, all to one of them, then for parts of one.
+// Calls visit(images, lines) for whole images, from all to one, then for parts of one.
 template <class Visit>
 void visit_pieces(const Sizes& s, const Visit& visit) {
   int last = 0;
@@ -185,7 +185,8 @@ void visit_pieces(const Sizes& s, const Visit& visit) {
   if (last != 1) visit(1, 1);
 }
 
-// Two sums that lanes store at once, in the order of dw, seldom meet in a bank.
+// Returns a pitch for which two results that lanes store at once, in the order of dw, seldom share
+// a bank.
 inline int sum_pitch_of(int columns, int taps) {
   int best = 0, least = 33;
   for (int pitch = round_up(columns, 4), more = 0; more < 8; ++more, pitch += 4) {
@@ -204,7 +205,7 @@ struct Spread {
   int positions = 1, lanes = 1, groups = 1;
   FastDivisor by_lanes;
 };
-inline constexpr int kPositionWork = 5;  // finding a position, in copies
+inline constexpr int kPositionWork = 5;  // computing a position, in copies
 inline Spread spread(int positions, int rows, int threads) {
   Spread best;
   best.positions = positions;
@@ -222,19 +223,19 @@ inline Spread spread(int positions, int rows, int threads) {
 
 // ---- time --------------------------------------------------------------------------------------
 
-// Microseconds of one NVIDIA H200, fitted to 154 plans of 22 layers (half of the layers tell the
-// other half within 15 %). `alone`: what a block takes, however idle its multiprocessor is;
-// `shared`: what each of its multiprocessor's blocks adds.
+// Microseconds on one NVIDIA H200, fitted to 154 tilings of 22 layers (a fit to half of the layers
+// predicts the others within 15 %). `alone`: time of a block on an idle SM; `shared`: time that
+// each block on its SM adds.
 inline constexpr double kBlockUs = 2.8;     // launch, first bytes, last bytes
-inline constexpr double kPieceUs = 0.55;    // barriers, finding places
-inline constexpr double kStageUs = 0.24;    // a wait for a stage that is free
-inline constexpr double kNoStageUs = 0.25;  // nothing is copied while products run
-inline constexpr double kCopyAlone = 0.0165, kCopyShared = 0.00099;  // of a thread; of a warp
+inline constexpr double kPieceUs = 0.55;    // barriers, computing positions
+inline constexpr double kStageUs = 0.24;    // a wait for a free stage
+inline constexpr double kNoStageUs = 0.25;  // no copies overlap with products
+inline constexpr double kCopyAlone = 0.0165, kCopyShared = 0.00099;  // for a thread; for a warp
 inline constexpr double kProductAlone = 0.0091, kProductShared = 0.00025;
 inline constexpr double kInstructionShared = 0.000114;
 inline constexpr double kStoreAlone = 0.062, kSumBytes = 66e3, kOutBytes = 7.3e6;
 
-// Copies of a thread for one piece.
+// Returns the copies of a thread for one piece.
 inline double copies_of(int positions, int rows, int threads) {
   const Spread by = spread(positions, rows, threads);
   return ceil_div(by.positions, by.lanes) * (ceil_div(rows, by.groups) + kPositionWork);
@@ -270,14 +271,14 @@ inline double plan_us(const Plan& plan, const Machine& machine) {
          4.0 * s.out_channels * s.in_channels * s.taps / kOutBytes;
 }
 
-// Calls visit(plan) for every way to do it.
+// Calls visit(plan) for every possible tiling.
 template <class Visit>
 void visit_plans(const Conv2dProblem& z, const Machine& machine, const Visit& visit) {
   const Sizes whole = sizes_of(z);
   const int most_rows = round_up(whole.out_channels, kRows);
   const int most_octets = std::min(ceil_div(whole.in_channels, kOctet), kMostOctets);
   visit_pieces(whole, [&](int images, int lines) {
-    // Planes alone that do not fit, before a product of sizes is too large for an int.
+    // Rejects planes that do not fit, before a product of sizes overflows an int.
     const std::int64_t stored_lines = std::int64_t{lines - 1} * whole.step_h + whole.extent_h;
     if (images * stored_lines * whole.line * kOctet * 4 > machine.shared_bytes) return;
     const Sizes with_pieces = with_piece(whole, images, lines);

@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// fft_cpu.cpp: convolution by Fourier transforms of tiles: what is a sum over R x S taps in the
-// image is one complex product for each frequency.
+// fft_cpu.cpp: convolution by Fourier transforms of tiles: a sum over R x S taps in the image
+// becomes one complex product for each frequency.
 //
 // Formula    y[k] = F^-1 [ sum over c of F(x[c]) . conj F(w[k,c]) ] + b[k], tile by tile: T x T
-//            inputs, 0 outside the image, give T - R + 1 x T - S + 1 outputs (the others would need
-//            inputs beyond the tile; F takes the tile for periodic)
+//            inputs, 0 outside the image, give T - R + 1 x T - S + 1 outputs (other outputs would
+//            need inputs outside of the tile, which F treats as periodic)
 // Textbook   for each tile, k:  Y = 0                         # [T, T] complex
 //              for each c:      Y += fft2(x_tile[c]) * conj(fft2(w[k,c], size=T))
 //              y_tile[k] = real(ifft2(Y))[0 : T-R+1, 0 : T-S+1] + b[k]
-// Plan       channels in the lanes, so a transform is arithmetic on whole vectors. In turns, for a
-//            block of tiles whose spectra stay in L3:
-//            1. rows: pixels are turned into the lanes, two real rows make one complex transform;
-//               of its T bins T/2 + 1 are kept (the others are their conjugates): H
-//            2. columns, one pair of H's bins (frequency along the row) at a time, all in L2:
-//               V = transforms of H's columns, U = those of the kernels' rows W (U made here, so
-//               that the spectra of all kernels never exist), products of V and U over channels for
-//               each frequency along the column, and the way back: G
-//            3. rows of G back, the valid pixels are turned back into rows of y
+// Plan       channels in the lanes, so a transform is arithmetic on whole vectors. For each block
+//            of tiles whose spectra stay in L3:
+//            1. rows: pixels are transposed into the lanes, two real rows make one complex
+//               transform; T/2 + 1 of its T bins are kept (the others are their conjugates): H
+//            2. columns, one pair of H's bins (frequency along the row) at a time, all in L2.
+//               V = transforms of H's columns, U = those of the kernels' rows W. U is computed
+//               here, so that the spectra of all kernels are never stored. Products of V and U
+//               over channels for each frequency along the column, inverse transform: G
+//            3. inverse transform of G's rows, the valid pixels are transposed to rows of y
 //            W = spectra of the kernels' rows, made before the call (prepare_weights).
 //            A complex product is three real ones (fft_kernels.h): a register tile is 9 tiles x 16
-//            channels x 3 sums
-//            backward_weight: step 2 multiplies x and dy over tiles; the sums go back to kernels'
-//            rows and are added up block by block.
+//            channels x 3 accumulators
+//            backward_weight: step 2 multiplies x and dy over tiles. The results are transformed
+//            to rows of kernels and added up block by block.
 //            Threads take tiles (1, 3) and pairs (2). Depthwise: fft_depthwise.cpp.
 // Shapes     x [N,C,H,W], w [K,C/G,R,S], y [N,K,P,Q], f32 row-major, any alignment; H [T/2, C/L,
 //            tiles, rows, 2, L], V [3 T, C/L, tiles, L], U [2 T, C, L], L lanes, 64-byte aligned
@@ -31,14 +31,14 @@
 //            channel of x and of y; bytes = the three tensors once; workspace = H + G, and
 //            V + U + M for each thread; compute-bound
 // Numerics   a transform of T^2 numbers has an rms error of about 0.3 eps sqrt(log2 T^2) times its
-//            rms (Gentleman & Sande 1966), so an output errs by about 0.3 eps sqrt(log2 T^2) |x|
-//            |w| (root of the sum of squares over tile and kernel, and over channels). The error
-//            belongs to the tile: an output that is small by itself errs as much as its neighbours.
-//            Against the tests' bound it is largest for one channel and few taps: 1.9 seen in
-//            problems made for it, 1.1 over random ones. Sums over channels and tiles are cut into
-//            chains (framework/simd/sum_chain.h); on data of one sign they add up to 6.5 seen, and
-//            error_growth is 8. On equal numbers 22 eps were seen (Card::worst_growth() allows 85).
-//            Same bits on each run and for any number of threads. Not exact on
+//            rms (Gentleman & Sande 1966), so an output has an error of about 0.3 eps sqrt(log2
+//            T^2) |x| |w| (root of the sum of squares over tile and kernel, and over channels). The
+//            error is that of the tile: a small output has the same absolute error as its
+//            neighbours. Relative to the tests' bound it is largest for one channel and few taps:
+//            1.9 in problems made for it, 1.1 over random ones. Sums over channels and tiles are
+//            cut into chains (framework/simd/sum_chain.h). On data of one sign the error reaches
+//            6.5, and error_growth is 8. On equal numbers it reaches 22 eps (Card::worst_growth()
+//            allows 85). Same bits on each run and for any number of threads. Not exact on
 //            integers. A NaN spreads over its tile.
 // Backward   dx = F^-1 [ sum over k of F(dy) . F(w) ], whose valid outputs begin at R - 1, S - 1;
 //            dw = F^-1 [ sum over tiles of F(x) . conj F(dy) ] [0:R, 0:S], assigned or added to
@@ -46,9 +46,8 @@
 //            operations (fft_plan.h); a block's H + G = 4 MiB of L3, at least 27 tiles
 // Source     M. Mathieu, M. Henaff, Y. LeCun: Fast Training of Convolutional Networks through FFTs,
 //            2014, arXiv 1312.5851; N. Vasilache et al. 2015, arXiv 1412.7580 (tiles); J. Cooley,
-//            J.
-//            Tukey 1965; three products: Gauss, in Knuth, The Art of Computer Programming 4.6.4.
-//            Unlike theirs the spectra of the kernels are made column by column.
+//            J. Tukey 1965; three products: Gauss, in Knuth, The Art of Computer Programming 4.6.4.
+//            Unlike in these papers, the spectra of the kernels are computed column by column.
 // Read next  winograd_f4x3_cpu.cpp, the same idea with polynomials over real points; fft_simd.cpp,
 //            the transforms
 #include "framework/ops/gemm/gemm_kernels.h"
@@ -67,7 +66,7 @@ using fft::Index;
 using fft::Plan;
 using fft::Tile;
 
-// What all directions do: rows there and back.
+// Shared by all directions: transforms of rows and their inverses.
 class Passes {
  protected:
   Passes(const Plan& plan, void* workspace)
@@ -90,8 +89,8 @@ class Passes {
     return std::min(plan_.block_tiles, plan_.tiles() - first_tile(block));
   }
 
-  // Step 1: spectra [pairs, channels/L, tiles, rows, 2, L] of the pixels [row + top, column + left]
-  // and on of each tile of a block, in one group's channels of planes [h, w].
+  // Step 1: spectra [pairs, channels/L, tiles, rows, 2, L] of the pixels from [row + top, column +
+  // left] on, for each tile of a block, in one group's channels of planes [h, w].
   struct Source {
     const float* data;
     Index channels, h, w, top, left, rows, columns;
@@ -123,7 +122,7 @@ class Passes {
     });
   }
 
-  // V of one pair: the columns of `blocks` blocks of channels and all tiles of a block.
+  // Returns the arguments for V of one pair: columns of `blocks` blocks of channels, all tiles.
   FftColumns column_of(Index pair, Index count) const {
     FftColumns columns;
     columns.two_real = pair == 0;
@@ -143,7 +142,7 @@ class Passes {
     }
   }
 
-  // Rows 0 and T / 2 of two real columns hold two real numbers.
+  // Returns whether a row holds two real numbers: rows 0 and T / 2 of two real columns.
   bool is_real(Index pair, Index row) const {
     return pair == 0 && (row == 0 || 2 * row == plan_.rows.length);
   }
@@ -238,7 +237,7 @@ class Convolution : private Passes {
   }
 
  private:
-  // Step 2 of one pair: V, then for each L output channels U, M = V U and the way back.
+  // Step 2 of one pair: V, then for each L output channels U, M = V U and the inverse transform.
   void multiply(Index g, Index pair, Index count, float* v) const {
     const Index lanes = plan_.lanes;
     float* const u = v + 3 * plan_.rows.length * plan_.v_point();
@@ -305,7 +304,7 @@ class Convolution : private Passes {
     }
   }
 
-  // Step 3.
+  // Step 3: inverse transform of rows.
   void transform_rows_back(Index g, Index block) const {
     const Index lanes = plan_.lanes;
     const Index plane = plan_.out_h * plan_.out_w;
@@ -381,7 +380,7 @@ class WeightGradient : private Passes {
 
  private:
   // Step 2 of one pair: V of x and dy, then for some output channels at a time the sums of their
-  // products over the block's tiles, and back to kernels' rows.
+  // products over the block's tiles, and the inverse transform to rows of kernels.
   void sum(Index pair, Index count, bool accumulate, float* v) const {
     const Index lanes = plan_.lanes;
     float* const v_dy = v + 3 * plan_.rows.length * plan_.v_point();
@@ -445,7 +444,7 @@ class WeightGradient : private Passes {
     }
   }
 
-  // dw of one group from its kernels' rows.
+  // Computes dw of one group from its kernels' rows.
   void write_kernels(Index g) const {
     const Index lanes = plan_.lanes;
     const Index taps = z_.r * z_.s;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// fft_depthwise.cpp: channels in the lanes are independent of each other, so a tile of L channels
-// goes from pixels to outputs without leaving L2: rows to spectra, then each pair's column there,
-// times the kernel's, and back into its place, and rows back.
+// fft_depthwise.cpp: channels in the lanes are independent, so a tile of L channels stays in L2
+// from pixels to outputs. Rows become spectra; then for each pair the column is transformed,
+// multiplied by the kernel's and transformed back; rows are transformed back.
 #include "layers/conv2d/fft/cpu/fft_depthwise.h"
 
 #include "framework/parallel.h"
@@ -19,11 +19,13 @@ class Depthwise {
         columns_(fft_.lengths[plan.rows.kernels]),
         own_(static_cast<float*>(workspace)) {}
 
-  // The spectra of all kernels [C/L, pairs, 2 T, L]; the gradient keeps its sums with the thread.
+  // Returns the size of all kernels' spectra [C/L, pairs, 2 T, L]; the gradient keeps its sums in
+  // the thread.
   static Index prepared_floats(const Plan& plan) {
     return plan.of_weights ? 0 : plan.channel_blocks * spectrum_floats(plan);
   }
-  // Spectra of a tile's rows [pairs, T, 2, L], another one for dy, one pair's columns; pixels.
+  // Returns the size of a thread's spectra of a tile's rows [pairs, T, 2, L], of the same for dy,
+  // one pair's columns, and pixels.
   static Index thread_floats(const Plan& plan) {
     const Index spectra = plan.of_weights ? 3 : 1;
     return spectra * spectrum_floats(plan) + 4 * plan.rows.length * plan.lanes +
@@ -119,7 +121,7 @@ class Depthwise {
     z.pair_step = pair_step();
     rows_.rows(z);
   }
-  // Into the form of kernels, 2 T points.
+  // Transforms a column to the layout of kernels, 2 T points.
   void transform_column(const float* column, Index pair, Index rows, bool conjugate,
                         float* points) const {
     FftColumns z;
@@ -158,7 +160,7 @@ class Depthwise {
     }
   }
 
-  // Spectra of a tile's rows: of the inputs, or of the outputs when of_dy.
+  // Transforms the rows of a tile: of the inputs, or of the outputs when of_dy.
   void read_tile(const float* from, bool of_dy, Index block, const Tile& tile, float factor,
                  float* panel, float* spectrum) const {
     const Index h = of_dy ? plan_.out_h : plan_.in_h;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// fft_depthwise.h: depthwise convolution by FFT, one channel with one kernel; the card of
-// fft_cpu.cpp calls it.
+// fft_depthwise.h: depthwise convolution by FFT, one channel with one kernel; called by
+// fft_cpu.cpp.
 #pragma once
 
 #include <cstddef>
@@ -12,10 +12,10 @@
 namespace convscope::fft {
 
 std::size_t depthwise_bytes(const Plan& plan);
-// The spectra of all kernels, for depthwise_pass().
+// Returns the size of the spectra of all kernels, for depthwise_pass().
 std::size_t depthwise_prepared_bytes(const Plan& plan);
 void depthwise_prepare(const Plan& plan, const float* w, float* prepared, float* workspace);
-// forward and backward_data.
+// Computes forward and backward_data.
 void depthwise_pass(const Plan& plan, const DataPass& data);
 void depthwise_weights(const Plan& plan, const Conv2dBackwardWeightArgs& args);
 

@@ -9,10 +9,10 @@
 //
 // A complex product takes three real ones (Gauss): with a + ib of the data and c + id of a kernel
 //   m0 = (a + b) c,  m1 = a (d - c),  m2 = b (c + d):   real part m0 - m2, imaginary part m0 + m1.
-// So row i of a transformed column of data is three points, (a + b, a, b) at 3 i, 3 i + 1, 3 i + 2;
-// of kernels and of products it is two, the real and the imaginary part, at 2 i and 2 i + 1. Of two
-// real columns A and B: row i is A's i and row T - i is B's i, for 0 < i < T / 2; rows 0 and T / 2
-// are real numbers, A's in the first point and B's in the second.
+// So row i of a transformed column of data is three points, (a + b, a, b) at 3 i, 3 i + 1, 3 i + 2.
+// For kernels and products it is two points, the real and the imaginary part, at 2 i and 2 i + 1.
+// For two real columns A and B: row i is A's i and row T - i is B's i, for 0 < i < T / 2; rows 0
+// and T / 2 are real numbers, A's in the first point and B's in the second.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +21,9 @@
 
 namespace convscope {
 
-// Real rows to spectra: row i is at from + i from_row, its pair j goes to to + j pair_step + 2 i L.
+// Transforms real rows: row i is at from + i from_row, its pair j goes to to + j pair_step + 2 i L.
 struct FftRows {
-  int rows = 0, columns = 0;  // columns beyond are 0, up to T
+  int rows = 0, columns = 0;  // further columns are 0, up to T
   const float* from = nullptr;
   std::int64_t from_row = 0;
   float scale = 1;
@@ -31,7 +31,7 @@ struct FftRows {
   std::int64_t pair_step = 0;
 };
 
-// Spectra to real rows: columns [first, first + columns) of each go to to + i to_row.
+// Inverse: columns [first, first + columns) of each real row go to to + i to_row.
 struct FftRowsBack {
   int rows = 0, first = 0, columns = 0;
   const float* from = nullptr;
@@ -40,16 +40,15 @@ struct FftRowsBack {
   std::int64_t to_row = 0;
   const float* bias = nullptr;  // `lanes` numbers to add, or null
   int lanes = 0;
-  bool accumulate = false;  // add to what is there
+  bool accumulate = false;  // adds to the output
 };
 
-// `count` columns of `rows` complex numbers (0 below, up to T), from_step apart, to 3 T points each
-// (kernels:
-// 2 T).
+// Transforms `count` columns of `rows` complex numbers (0 below, up to T), from_step apart, to 3 T
+// points each (kernels: 2 T).
 struct FftColumns {
   int rows = 0;
   bool two_real = false;
-  bool conjugate = false;  // the transformed numbers
+  bool conjugate = false;  // conjugates the result
   std::int64_t count = 0;
   const float* from = nullptr;
   std::int64_t from_step = 0;
@@ -57,11 +56,11 @@ struct FftColumns {
   std::int64_t to_step = 0, point_step = 0;
 };
 
-// The way back: rows [first, first + rows) of each column are kept.
+// Inverse: rows [first, first + rows) of each column are kept.
 struct FftColumnsBack {
   int first = 0, rows = 0;
   bool two_real = false;
-  bool accumulate = false;  // add to what is there
+  bool accumulate = false;  // adds to the output
   std::int64_t count = 0;
   const float* from = nullptr;
   std::int64_t from_step = 0, point_step = 0;
@@ -69,7 +68,7 @@ struct FftColumnsBack {
   std::int64_t to_step = 0;
 };
 
-// Nothing is divided by T: there and back multiplies by 2 T for rows and by T for columns.
+// No division by T: a transform and its inverse multiply by 2 T for rows and by T for columns.
 struct FftLength {
   int length = 0;  // T
   void (*rows)(const FftRows& z) = nullptr;
@@ -97,7 +96,8 @@ struct FftProduct {
 inline constexpr int kFftLengths[] = {12, 16, 20, 24, 32, 48, 64};
 inline constexpr int kFftLengthCount = 7;
 
-// Products without a sum, of columns in the kernels' form: out[2 T, L] (+)= v[2 T, L] u[2 T, L].
+// Products without a sum, of columns in the layout of kernels: out[2 T, L] (+)= v[2 T, L] u[2 T,
+// L].
 struct FftPoints {
   int length = 0;  // T
   bool two_real = false;
@@ -110,9 +110,9 @@ struct FftPoints {
 struct FftKernels {
   FftLength lengths[kFftLengthCount];
   int rows = 0;      // most tiles of a product
-  int sum_rows = 0;  // channels of a sum; divides L
+  int sum_rows = 0;  // channels whose sums are computed at once; divides L
   void (*product)(const FftProduct& z) = nullptr;
-  // The same with sum over t < depth of v[t L + i] (u[t L + lane], ..) for i < sum_rows.
+  // As product(), with the sum over t < `depth` of v[t L + i] (u[t L + lane], ..) for i < sum_rows.
   void (*sum)(const FftProduct& z) = nullptr;
   void (*points)(const FftPoints& z) = nullptr;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// fft_plan.h: how convolution by FFT cuts a problem into tiles and blocks of tiles, and what each
-// choice costs; numbers only, from the problem alone.
+// fft_plan.h: the tiling of convolution by FFT into tiles and blocks of tiles, and its cost; only
+// numbers, computed from the problem.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ inline constexpr Index kLeastTiles = 27;        // of a block: three register ti
 inline constexpr Index kKernelsAtOnce = 8;      // taps in lanes: 8 x 121 x 64 B = 61 KiB of L2
 
 // One of the two axes: `count` tiles of `out` outputs each, which read `in` = out + taps - 1
-// pixels, the rest of the transform's length is 0.
+// pixels. The rest of the transform's length is 0.
 struct Axis {
   Axis(int which, Index taps, Index outputs)
       : kernels(which),
@@ -33,23 +33,22 @@ struct Axis {
   Index length, count, out, in;
 };
 
-// Costs in units of one vector FMA, measured: a complex transform with its loads and stores, a
-// pixel brought into its lane, a vector written to or read from L3 beside them, a point of a
-// product without a sum; of the time of all that, depthwise takes 1 / share; products with a sum
-// reach this share of the peak.
+// Measured costs, in units of one vector FMA: a complex transform with loads and stores, a
+// pixel moved into its lane, a vector moved to or from L3, a point of a product without a
+// sum. Depthwise takes their sum / share; products with a sum reach this share of the peak.
 inline constexpr double kFftOperations[kFftLengthCount] = {170, 230, 320, 390, 560, 900, 1250};
 inline constexpr double kPixelOperations = 5;
 inline constexpr double kSpectrumOperations = 4;      // from L2
-inline constexpr double kFarSpectrumOperations = 14;  // from L3 that others use as well
+inline constexpr double kFarSpectrumOperations = 14;  // from L3 that other data use as well
 inline constexpr double kFarFloats = 2.5e6;           // 10 MB; twice as many cost twice as much
 inline constexpr double kPointOperations = 3;
 inline constexpr double kDepthwiseShare = 0.7;
 inline constexpr double kProductShare = 0.92;
-inline constexpr double kGradientShare = 0.78;  // the same in backward_weight
+inline constexpr double kGradientShare = 0.78;  // of backward_weight
 
-// Channels of one group. forward: in = x, out = y; backward_data: in = dy, out = dx; `depth`
-// channels are summed over, `channels` computed. backward_weight: in = x (depth), out = dy
-// (channels), and the kernels are computed.
+// Channels of one group. forward: in = x, out = y; backward_data: in = dy, out = dx; the sum has
+// `depth` channels, the result has `channels`. backward_weight: in = x (`depth`), out = dy
+// (`channels`), and the kernels are computed.
 struct Plan {
   Plan(const Conv2dProblem& problem, Direction direction)
       : z(problem),
@@ -92,24 +91,26 @@ struct Plan {
     block_tiles = ceil_div(tiles(), blocks);
   }
 
-  // A block's H [pairs, depth/L, tiles, in rows, 2, L] and G [pairs, channels/L, tiles, out rows,
-  // 2, L]; W [pairs, channels/L, depth, R, 2, L].
+  // Returns the pairs of a block's H [pairs, `depth`/L, tiles, in rows, 2, L], of G [pairs,
+  // channels/L, tiles, out rows, 2, L] and of W [pairs, channels/L, `depth`, R, 2, L].
   Index pairs() const { return columns.length / 2; }
   Index tiles() const { return z.n * rows.count * columns.count; }
   Index in_pair() const { return odd_lines(depth_blocks * block_tiles * rows.in * 2 * lanes); }
   Index out_pair() const { return odd_lines(channel_blocks * block_tiles * rows.out * 2 * lanes); }
   Index weight_pair() const { return odd_lines(channel_blocks * depth_padded() * z.r * 2 * lanes); }
-  // In backward_weight each lane of x makes sums, those that no channel fills as well.
+  // Returns the channels that are summed: in backward_weight even lanes of x without a channel.
   Index depth_padded() const { return of_weights ? depth_blocks * lanes : depth; }
   Index weight_floats() const { return pairs() * weight_pair(); }  // W of a group
-  // W is prepared before the call, but for backward_weight, which computes it.
+  // Returns the shared floats: W is prepared before the call, except in backward_weight, which
+  // computes it.
   Index shared_floats() const {
     return pairs() * (in_pair() + out_pair()) + (of_weights ? weight_floats() : 0);
   }
 
-  // One pair's transformed column, each thread its own. forward and backward_data: V [3 T, depth/L,
-  // tiles, L], then for each L output channels U [2 T, depth, L] and M [2 T, tiles, L];
-  // backward_weight: V, the same of dy [2 T, channels/L, tiles, L], sums [2 T, depth, L].
+  // Returns distances in one pair's transformed column, one for each thread. forward and
+  // backward_data: V [3 T, `depth`/L, tiles, L], then for each L output channels U [2 T, `depth`,
+  // L] and M [2 T, tiles, L]; backward_weight: V, the same of dy [2 T, channels/L, tiles, L], sums
+  // [2 T, `depth`, L].
   Index v_point() const { return odd_lines(depth_blocks * block_tiles * lanes); }
   Index u_point() const {
     return odd_lines((of_weights ? channel_blocks * block_tiles : depth) * lanes);
@@ -124,8 +125,7 @@ struct Plan {
     return odd_lines(std::max(points, panel_floats()));
   }
 
-  // Work of the whole problem with these tiles: FLOPs, and the time they take as a number of vector
-  // FMAs.
+  // Work of the whole problem with these tiles: FLOPs, and their time as a number of vector FMAs.
   struct Work {
     double flops, operations;
   };
@@ -145,7 +145,7 @@ struct Plan {
     const double data_flops = rows_of_data / 2 * transform_flops(across.length) +
                               columns_of_data * transform_flops(down.length);
     const double points = all * number(down.length * across.length);
-    // With 16 registers (AVX2, scalar) transforms and products spill and load more: measured.
+    // With 16 registers (AVX2, scalar) transforms and products spill and load more; measured.
     const double registers = lanes == 16 ? 1.0 : lanes == 8 ? 1.6 : 2.0;
     if (depthwise) {
       return {data_flops + 4 * points * number(channel_blocks * lanes),
@@ -158,7 +158,7 @@ struct Plan {
     const double floats = number(tiles_with(down, across) * tile_floats(down, across)) +
                           weights * number(z.r * across.length * lanes);
     const double far = std::min(2.0, floats / kFarFloats);
-    const double vector =  // of a row's spectrum, there and back
+    const double vector =  // of a row's spectrum: transform and inverse
         2 * number(across.length) *
         (kSpectrumOperations + far * (kFarSpectrumOperations - kSpectrumOperations));
     const double transforms =
@@ -174,7 +174,7 @@ struct Plan {
 
   const Conv2dProblem& z;
   bool forward;
-  bool depthwise;  // each channel its own kernel: nothing is summed, depth = channels = C
+  bool depthwise;  // a kernel for each channel: no sum, `depth` = channels = C
   Index depth, channels;
   Index in_h, in_w, out_h, out_w;
   Index top, left;  // the pixel of `in` that the first tap of output 0 reads
@@ -198,7 +198,7 @@ struct Plan {
   }
 };
 
-// Where a tile lies: its image and its first output pixel.
+// The position of a tile: its image and its first output pixel.
 struct Tile {
   Tile(const Plan& plan, Index index)
       : image(index / (plan.rows.count * plan.columns.count)),

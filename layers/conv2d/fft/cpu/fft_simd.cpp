@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // fft_simd.cpp: Fourier transforms of 12 to 64 numbers with channels in the lanes.
 //
-// A lane holds a channel, so a transform is arithmetic on whole vectors: no shuffles, and every
-// tile size is as good as another. A length T = A B is cut once, after Cooley and Tukey (1965):
+// A lane holds a channel, so a transform is arithmetic on whole vectors: no shuffles, and all tile
+// sizes are equally efficient. A length T = A B is factored once, after Cooley and Tukey (1965):
 // with n = B n1 + n2 and k = k1 + A k2
 //   X[k] = sum over n2 of W_B^(n2 k2) ( W_T^(n2 k1) sum over n1 of W_A^(n1 k1) x[n] ),
-// W_N = exp(-2 pi i / N): B transforms of length A, T factors, A transforms of length B. Lengths 2
-// to 8 are written out; 8 complex numbers are 16 of the 32 registers. Two real rows a and b are one
-// complex row a + ib, whose spectrum Z gives both: A[j] = (Z[j] + conj Z[T-j]) / 2 and
-// B[j] = (Z[j] - conj Z[T-j]) / 2i (here without the 1/2). The way back is the same transform with
+// W_N = exp(-2 pi i / N): B transforms of length A, T twiddle factors, A transforms of length B.
+// Lengths 2 to 8 are unrolled; 8 complex numbers are 16 of the 32 registers. Two real rows a and b
+// are one complex row a + ib, whose spectrum Z contains both: A[j] = (Z[j] + conj Z[T-j]) / 2 and
+// B[j] = (Z[j] - conj Z[T-j]) / 2i (here without the 1/2). The inverse is the same transform with
 // real and imaginary parts exchanged before and after.
-// Read next  fft_cpu.cpp, the card; fft_depthwise.cpp
+// Read next  fft_cpu.cpp, the algorithm; fft_depthwise.cpp
 #include "framework/simd/simd.h"
 #include "framework/simd/sum_chain.h"
 #include "layers/conv2d/fft/cpu/fft_kernels.h"
@@ -25,15 +25,16 @@ struct Complex {
 };
 CONVSCOPE_INLINE Complex operator+(Complex a, Complex b) { return {a.re + b.re, a.im + b.im}; }
 CONVSCOPE_INLINE Complex operator-(Complex a, Complex b) { return {a.re - b.re, a.im - b.im}; }
-// a + f b and a - i f b for a real number f.
+// Returns a + f b and a - i f b for a real number f.
 CONVSCOPE_INLINE Complex add_scaled(Complex a, float f, Complex b) {
   return {fma(broadcast(f), b.re, a.re), fma(broadcast(f), b.im, a.im)};
 }
 CONVSCOPE_INLINE Complex add_turned(Complex a, float f, Complex b) {
   return {fma(broadcast(f), b.im, a.re), fma(broadcast(-f), b.re, a.im)};
 }
-// Two cache lines of a vector each (more lines when a vector is smaller). The spectra of a block of
-// tiles lie in many places of L3 or memory, where the hardware does not foresee the next access.
+// Prefetches two cache lines of a vector each (more lines when a vector is smaller). The spectra of
+// a block of tiles are scattered over L3 or memory, where the hardware does not predict the next
+// access.
 CONVSCOPE_INLINE void prefetch(const float* p) {
   __builtin_prefetch(p);
   __builtin_prefetch(p + kLanes);
@@ -56,7 +57,7 @@ CONVSCOPE_INLINE Complex times(Complex a, Complex b) {
 
 constexpr double kHalfPi = 1.57079632679489661923;
 
-// The Taylor series of sin (from x) or cos (from 1), for x in [0, pi / 2].
+// Returns the Taylor series of sin (from x) or cos (from 1), for x in [0, pi / 2].
 constexpr double series(double x, double term, int power) {
   double sum = 0;
   for (; power < 40; power += 2) {
@@ -71,7 +72,7 @@ struct Turns {
   float re[N], im[N];
   constexpr Turns() : re(), im() {
     for (int k = 0; k < N; ++k) {
-      const double x = kHalfPi * (4 * k % N) / N;  // beyond the last quarter turn
+      const double x = kHalfPi * (4 * k % N) / N;  // after the last quarter turn
       const double sine = series(x, x, 1);
       const double cosine = series(x, 1, 0);
       const int quarter = 4 * k / N;
@@ -138,7 +139,7 @@ CONVSCOPE_INLINE void transform<5>(Complex* z) {
   z[3] = add_turned(add_turned(middle2, -kSine2, difference1), kSine1, difference2);
 }
 
-// 6 = 2 x 3 without factors (Good 1958): n = 3 n1 + 2 n2, k = 3 k1 + 4 k2, both modulo 6.
+// 6 = 2 x 3 without twiddle factors (Good 1958): n = 3 n1 + 2 n2, k = 3 k1 + 4 k2, both modulo 6.
 template <>
 CONVSCOPE_INLINE void transform<6>(Complex* z) {
   Complex even[3] = {z[0], z[2], z[4]};
@@ -179,7 +180,7 @@ CONVSCOPE_INLINE void transform<8>(Complex* z) {
 
 constexpr int first_factor(int length) { return length <= 32 ? 4 : length == 48 ? 6 : 8; }
 
-// store(k, X[k]) of x[n] = load(n); k comes in the order of the second step.
+// Calls store(k, X[k]) for x[n] = load(n); k is in the order of the second step.
 template <int N, class Load, class Store>
 CONVSCOPE_INLINE void transform_long(const Load& load, const Store& store) {
   constexpr int kA = first_factor(N);
@@ -284,7 +285,7 @@ void rows_back(const FftRowsBack& z) {
 
 // ---- columns -----------------------------------------------------------------------------------
 
-// The points of row k.
+// Stores the points of row k.
 template <bool Kernel>
 CONVSCOPE_INLINE void put_points(float* to, Index step, int k, Complex a, Vec sign) {
   if constexpr (Kernel) {
@@ -352,7 +353,7 @@ void columns_back(const FftColumnsBack& z) {
       transform_long<N>(get, put);
       continue;
     }
-    Complex spectrum[N];  // of A + iB, the same way; rows 0 and T / 2 hold (A, B) as they are
+    Complex spectrum[N];  // of A + iB, likewise; rows 0 and T / 2 contain (A, B) directly
     spectrum[0] = get(0);
     spectrum[N / 2] = get(N / 2);
     for (int k = 1; k < N / 2; ++k) {
@@ -367,8 +368,8 @@ void columns_back(const FftColumnsBack& z) {
 
 // ---- products ----------------------------------------------------------------------------------
 
-// Rows x 3 sums stay in registers: AVX-512 9 x 3 = 27 and 3 of u of 32, AVX2 4 x 3 and 3 of 16;
-// d - c and c + d run on the ports for additions, which are idle.
+// Rows x 3 accumulators: AVX-512 9 x 3 = 27 and 3 of u of 32 registers, AVX2 4 x 3 and 3 of 16; d -
+// c and c + d run on the ports for additions, which are idle.
 #if defined(CONVSCOPE_ISA_IS_AVX512)
 constexpr int kRows = 9;
 constexpr int kSumRows = 8;
@@ -404,7 +405,7 @@ struct Sums {
       }
     }
   }
-  // `add`: to what stands there.
+  // Stores the results; `add`: adds to the output.
   CONVSCOPE_INLINE void put(float* out, Index out_point, bool add) const {
 #pragma GCC unroll 9
     for (int i = 0; i < Rows; ++i) {

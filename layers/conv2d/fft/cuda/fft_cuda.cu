@@ -1,36 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
 // fft_cuda.cu: convolution by Fourier transforms of tiles: each frequency is one complex product of
-// matrices [images, C] x [C, K] in place of R S taps.
+// matrices [images, C] x [C, K] instead of R S taps.
 //
 // Formula    Y_f[n,k] = sum over c of X_f[n,c] conj(W_f[k,c]) for each frequency f of the
 //            transforms X, W, Y of tiles of x, of w and of y
-// Textbook   for each tile: X = FFT2(x_tile), for each kernel: W = FFT2(w, zeros behind)
+// Textbook   for each tile: X = FFT2(x_tile), for each kernel: W = FFT2(w, then zeros)
 //            for each f: Y_f = X_f * W_f^H           # [N tiles, C] [C, K]
 //            y_tile = FFT2^-1(Y), the first L - R + 1 rows and columns; + b
 // Plan       two passes over memory and one product: spectra of x and of w in one launch (of w
 //            before the call: prepare_weights), one batched complex product of cuBLAS for all
-//            frequencies, spectra of y back to pixels (fft_passes.cuh: padding, transform along
-//            rows and columns and the change of order in one kernel).
-//            An image of up to L + pad pixels is one tile: what wraps around is padding.
-//            Dilated kernels have zeros between their taps.
-// Shapes     x [N,C,H,W], w [K,C,R,S], y [N,K,P,Q], f32 row-major, any alignment; spectra
-//            [L (L/2 + 1)][N tiles][C] of complex f32, L = 16, 32 or 64; sums in f32
-// Supports   f32; groups 1, or depthwise (fft_depthwise_cuda.cu, halves too); kernels of 2 to 33
-//            dilated taps each way; stride 1; every padding. A problem in tf32 is computed in f32
+//            frequencies, and the inverse transform from spectra of y to pixels (fft_passes.cuh:
+//            padding, transforms of rows and columns and the change of order in one kernel). An
+//            image of up to L + pad pixels is one tile, because only padding wraps around. Dilated
+//            kernels have zeros between their taps.
+// Shapes     x [N,C,H,W], w [K,C,R,S], y [N,K,P,Q], f32 row-major, any alignment; spectra [L (L/2 +
+//            1)][N tiles][C] of complex f32, L = 16, 32 or 64; f32 accumulators
+// Supports   f32; groups 1, or depthwise (fft_depthwise_cuda.cu, also fp16/bf16); kernels of 2 to
+//            33 dilated taps in each axis; stride 1; every padding. A problem in tf32 is computed
+//            in f32
 // Cost       FLOPs = 8 F N tiles K C, F = L (L/2 + 1): about 4 for each point of a tile, K and C,
-//            in place of 2 R S for each pixel; bytes = the spectra written and read; workspace =
-//            the spectra of a chunk of images; memory-bound up to about 100 channels
+//            instead of 2 R S for each pixel; bytes = the spectra written and read; workspace = the
+//            spectra of a chunk of images; memory-bound up to about 100 channels
 // Numerics   errors of a transform grow like log L, those of the sums like sqrt(C): relative L2
-//            like direct sums, but spread over the tile: small results beside large ones lose
+//            errors as in direct sums, but spread over the tile: small results near large ones lose
 //            digits. Same bits on each run on one GPU. A NaN spreads over its tile and one
 //            neighbouring plane.
 // Backward   DX_f = DY_f W_f, assigned; DW_f = sum over tiles of DY_f^H X_f, assigned or added to
 // Choices    L: the least time of transforms and products; 64 x 68 complex numbers of a pair of
-//            planes are 34 KiB, two pairs in a block make stores of 32 bytes, three blocks fit a
-//            multiprocessor
+//            planes are 34 KiB, two pairs in a block make stores of 32 bytes, three blocks fit on
+//            an SM
 //            kSpectraBytes 256 MiB: spectra of x and y at a time
 // Source     M. Mathieu, M. Henaff, Y. LeCun 2014, arXiv 1312.5851; N. Vasilache et al.: fbfft,
-//            2015, arXiv 1412.7580 (small transforms of our own, as here); two real planes at once:
+//            2015, arXiv 1412.7580 (custom small transforms, as here); two real planes at once:
 //            Numerical Recipes, 12.3
 // Read next  fft_passes.cuh, the transforms; fft_depthwise_cuda.cu; winograd_f4x3_cuda.cu, for 3x3
 #include <algorithm>
@@ -85,19 +86,19 @@ struct Plan {
     return ceil_div(down.virtual_out(), tile_rows) * ceil_div(across.virtual_out(), tile_columns);
   }
   Index points() const { return fft::frequencies(length); }
-  // Complex numbers between frequencies: whole stores of a block.
+  // Returns complex numbers between frequencies; blocks store whole groups.
   static Index stride_of(Index planes) { return ceil_div(planes, 4) * 4; }
   Index in_stride() const { return stride_of(images * tiles() * depth); }
   Index out_stride() const { return stride_of(images * tiles() * channels); }
   Index weight_stride() const { return stride_of(z.k * z.c); }
-  // With room for the spectra of w, or of dw.
+  // Returns the size with the spectra of w, or of dw.
   std::size_t bytes() const { return piece(in_stride()) + piece(out_stride()) + prepared_bytes(); }
   std::size_t prepared_bytes() const { return piece(weight_stride()); }
   std::size_t piece(Index stride) const {
     return ScratchArena::round_up(static_cast<std::size_t>(points() * stride) * sizeof(float2));
   }
 
-  // The tiles that a product reads, and those that forward and backward_data make.
+  // Returns the tiles that a product reads, and those that forward and backward_data compute.
   fft::PlaneSet read(Index n) const {
     return {down.read(tile_rows), across.read(tile_columns), int(depth), n * tiles() * depth};
   }
@@ -124,7 +125,8 @@ struct Plan {
     const double f = fft::frequencies(candidate);
     const double count =
         number(z.n * ceil_div(down.virtual_out(), rows) * ceil_div(across.virtual_out(), columns));
-    // Long transforms have more steps, and blocks that store less together: times of one H200.
+    // Long transforms have more steps, and blocks that store fewer bytes together: times of one
+    // H200.
     const double passes = candidate == 16 ? 1.0 : candidate == 32 ? 1.5 : 2.0;
     const double bytes = 16 * f * (count * number(depth + channels) + number(z.k * z.c));
     // Complex products reach about 0.7 of the peak of real ones.
@@ -161,7 +163,7 @@ struct Spectra {
         out(in + plan.piece(plan.in_stride()) / sizeof(float2)),
         weights(out + plan.piece(plan.out_stride()) / sizeof(float2)) {}
   float2 *in, *out;
-  float2* weights;  // or of dw; not used where they were prepared before the call
+  float2* weights;  // or of dw; not used when they are prepared before the call
 };
 
 fft::ToSpectra spectra_of_weights(const Plan& plan, const void* w, void* to) {
@@ -174,16 +176,16 @@ std::size_t prepared_bytes(const Conv2dProblem& z, Direction direction) {
   return Plan(z, direction).prepared_bytes();
 }
 
-// The spectra of w, once for many calls.
+// Computes the spectra of w once for many calls.
 void prepare_weights(const Conv2dPrepareArgs& args) {
   if (fft::is_depthwise(args.problem)) return fft::depthwise_prepare(args);
   const Plan plan(args.problem, args.direction);
   to_spectra(plan.length, spectra_of_weights(plan, args.w, args.prepared));
 }
-// For one call they are made beside the spectra of its image.
+// For one call they are computed in the launch of the image's spectra.
 bool prepares_for_one_call(const Conv2dProblem& z, Direction) { return fft::is_depthwise(z); }
 
-// y of x, or dx of dy. w is read where `prepared` is null.
+// Computes y from x, or dx from dy. w is read when `prepared` is null.
 void convolve(const Plan& plan, void* workspace, const void* from, const void* w,
               const void* prepared, fft::Finish<float> finish, void* to) {
   const Conv2dProblem& z = plan.z;
@@ -298,9 +300,9 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   return {};
 }
 
-// What the transforms of a length take beside a copy of their bytes: they are bound by
-// instructions, and by the steps of one tile, one after the other; in backward_weight, too. Fitted
-// to one H200: shapes/gpu_dense.txt with 1, 32 and 128 images.
+// Time of the transforms of a length, in addition to a copy of their bytes: they are bound by
+// instructions, and by the steps of one tile. This includes backward_weight. Fitted to one H200:
+// shapes/gpu_dense.txt with 1, 32 and 128 images.
 struct TransformTimes {
   double bytes, launches, dw_bytes, dw_launches;
 };
@@ -320,7 +322,7 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   const double planes = 8 * f * tiles * number(z.c + z.k);
   const double kernels = 8 * f * number(z.k * z.c);
   const Index rows = plan.images * plan.tiles();
-  using device_time::Products;  // a complex product is four: the depth is four times as long
+  using device_time::Products;  // a complex product is four: the K dimension is four times as long
   const Products products = plan.of_weights
                                 ? Products{z.k, z.c, 4 * rows, plan.points()}
                                 : Products{rows, plan.channels, 4 * plan.depth, plan.points()};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// fft_depthwise.h: depthwise convolution by FFT on the GPU; the card of fft_cuda.cu calls it.
+// fft_depthwise.h: depthwise convolution by FFT on the GPU; called by fft_cuda.cu.
 #pragma once
 
 #include <cstddef>
@@ -8,12 +8,12 @@
 
 namespace convscope::fft {
 
-// A group, and a kernel, for each channel.
+// Returns whether each channel has a group and one kernel.
 bool is_depthwise(const Conv2dProblem& problem);
 
 Conv2dCost depthwise_cost(const Conv2dProblem& problem, Direction direction);
 std::size_t depthwise_workspace_bytes(const Conv2dProblem& problem, Direction direction);
-// The spectra of all kernels.
+// Returns the size of the spectra of all kernels.
 std::size_t depthwise_prepared_bytes(const Conv2dProblem& problem, Direction direction);
 void depthwise_prepare(const Conv2dPrepareArgs& args);
 void depthwise_forward(const Conv2dForwardArgs& args);

@@ -1,34 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-// fft_depthwise_cuda.cu: depthwise convolution by FFT on the GPU: with one channel there is no sum
-// over channels, so a tile goes from pixels to spectrum to pixels without leaving its block.
+// fft_depthwise_cuda.cu: depthwise convolution by FFT on the GPU: there is no sum over channels, so
+// a tile stays in its block from pixels to spectrum to pixels.
 //
 // Formula    Y_f[n,c] = X_f[n,c] conj(W_f[c]) for each frequency f of the transforms of tiles
-// Textbook   for each c: W = FFT2(w_c, zeros behind)
+// Textbook   for each c: W = FFT2(w_c, then zeros)
 //            for each tile of each plane: y_tile = FFT2^-1(FFT2(x_tile) * conj(W)), the first
 //            L - R + 1 rows and columns; + b
-// Plan       w is real, so two planes a and b of one channel pass as a + i b, and never part again:
-//            the spectrum of the sum times conj(W) is that of both results. A block holds some such
-//            pairs in shared memory, transforms rows and columns (fft_passes.cuh), multiplies by W,
-//            which lies in L2, and transforms back. Tiles are as in fft_cuda.cu.
-//            dw: a + i b are a tile of x and the one of dy under it; their spectra part, and each
-//            thread adds up conj(DY) X of its frequencies over the images of its block. The sums of
-//            all blocks are added in order and transformed back by a second kernel, two channels at
-//            a time
+// Plan       w is real, so two planes a and b of one channel are transformed as a + i b and never
+//            separated: the spectrum of the sum times conj(W) is that of both results. A block
+//            holds some such pairs in shared memory, transforms rows and columns (fft_passes.cuh),
+//            multiplies by W, which is in L2, and transforms back. Tiles are as in fft_cuda.cu. dw:
+//            a + i b are a tile of x and the tile of dy under it. Their spectra are separated, and
+//            each thread adds up conj(DY) X of its frequencies over the images of its block. The
+//            sums of all blocks are added in order and transformed back by a second kernel, two
+//            channels at a time
 // Shapes     x [N,C,H,W], w [C,1,R,S], y [N,C,P,Q], f32, f16 or bf16, row-major, any alignment;
-//            spectra of w [C, L (L/2 + 1)] of complex f32; L = 16, 32 or 64; sums in f32
-// Supports   a group and a kernel for each channel; kernels of 2 to 33 dilated taps each way;
+//            spectra of w [C, L (L/2 + 1)] of complex f32; L = 16, 32 or 64; f32 accumulators
+// Supports   a group and a kernel for each channel; kernels of 2 to 33 dilated taps in each axis;
 //            stride 1; every padding
 // Cost       FLOPs = 2 transforms of L x L complex points for two tiles, about 20 L^2 log2 L;
 //            bytes = x, w, y once and what tiles share; workspace = dw's spectra of each slice of
 //            the batch; bound by shared memory: 4 times each number of a tile for each transform
-// Numerics   errors of a transform grow like log L and belong to the whole tile and to its partner,
-//            the next image: a small result beside large ones loses digits, and a NaN spreads over
-//            both. Same bits on each run
+// Numerics   errors of a transform grow like log L. They spread over the whole tile and to its
+//            partner, the next image: a small result near large ones loses digits, and a NaN
+//            spreads over both. Same bits on each run
 // Backward   DX_f = DY_f W_f, assigned; dw assigned or added to
-// Choices    slices of dw: as many as make all blocks run at the same time, 3 on a multiprocessor:
-//            each more is a spectrum to be written and read
-// Source     as fft_cuda.cu; RepLKNet: X. Ding et al. 2022, arXiv 2203.06717, for kernels that
-//            large; D. Y. Fu et al. 2023: FlashFFTConv, arXiv 2311.05908, the same fusion in 1-d
+// Choices    slices of dw: as many as let all blocks run at the same time, 3 on an SM; each further
+//            slice is a spectrum to be written and read
+// Source     as fft_cuda.cu; RepLKNet: X. Ding et al. 2022, arXiv 2203.06717, for kernels of that
+//            size; D. Y. Fu et al. 2023: FlashFFTConv, arXiv 2311.05908, the same fusion in 1-d
 // Read next  fft_passes.cuh, the transforms; depthwise_large_cuda.cu, direct sums
 #include <cmath>
 
@@ -71,7 +71,7 @@ struct DepthwisePlan {
   Index items() const { return z.n * tiles(); }  // tiles of a channel
   Index spectrum() const { return frequencies(length); }
   Index slots() const { return 128 / length; }  // pairs of a block
-  // dw: parts of a channel's tiles, each in its own slot.
+  // dw: parts of a channel's tiles, each in a separate slot.
   Index slices() const {
     const Index wanted = Index{cuda_device_facts().multiprocessors} * 3 * slots();
     return std::clamp<Index>(wanted / z.c, 1, items());
@@ -85,7 +85,7 @@ struct DepthwisePlan {
   PlaneSet read, made;
 };
 
-// Tile `item` of a channel: of image item / tiles.
+// Returns the position of tile `item` of a channel: in image item / tiles.
 __device__ inline Place place_of_item(const PlaneSet& z, Index item, Index channel, bool real) {
   const Index columns = z.columns.tiles, rows = z.rows.tiles;
   const Index row = item / columns;
@@ -142,7 +142,7 @@ __global__ void __launch_bounds__(kBlockThreads, 3)
     float2* const plane = shared + pair * Z::kPlane;
     float2& here = plane[row * Z::kPitch + column];
     here = times(here, w);
-    if (column != 0 && column != L / 2) {  // else -f is in this half and has its own thread
+    if (column != 0 && column != L / 2) {  // else -f is in this half and has a separate thread
       float2& there = plane[(L - row) % L * Z::kPitch + L - column];
       there = times(there, make_float2(w.x, -w.y));
     }
@@ -156,7 +156,7 @@ __global__ void __launch_bounds__(kBlockThreads, 3)
                   work.to);
 }
 
-// The spectra of planes a and b out of that of a + i b, at one frequency.
+// Separates the spectra of planes a and b from that of a + i b, at one frequency.
 struct Parted {
   float2 a, b;
 };
@@ -170,7 +170,7 @@ __device__ inline Parted parted(const float2* plane, int row, int column) {
           make_float2(0.5f * (here.y + there.y), 0.5f * (there.x - here.x))};
 }
 
-// Kernels to spectra [C, frequencies].
+// Transforms kernels to spectra [C, frequencies].
 template <int L, class T>
 __global__ void __launch_bounds__(kBlockThreads, 3)
     depthwise_weights_kernel(PlaneSet z, const T* w, float2* spectra) {
@@ -257,7 +257,7 @@ __global__ void __launch_bounds__(kBlockThreads, 3)
   }
 }
 
-// The sums of all slices, back to dw: two channels at a time.
+// Adds the sums of all slices and transforms them to dw: two channels at a time.
 template <int L, class T>
 __global__ void __launch_bounds__(kBlockThreads, 3)
     depthwise_taps_kernel(PlaneSet z, const float2* sums, Index slices, Finish<T> finish, T* dw) {
@@ -386,19 +386,19 @@ std::size_t depthwise_workspace_bytes(const Conv2dProblem& z, Direction directio
   return static_cast<std::size_t>(z.c * plan.slices() * plan.spectrum()) * sizeof(float2);
 }
 
-// A block takes long, because each of its passes waits for the one before, and three of them on a
-// multiprocessor hardly longer: so time is the number of rounds. Cycles fitted on an H200.
+// A block takes long, because each of its passes waits for the previous one, and three blocks on an
+// SM take hardly longer. So the time is the number of rounds. Cycles fitted on an H200.
 Conv2dCost depthwise_cost(const Conv2dProblem& z, Direction direction) {
   const DepthwisePlan plan(z, direction);
   const auto number = [](Index value) { return static_cast<double>(value); };
   const double points = number(plan.length) * plan.length;
   const double log_points = plan.length == 16 ? 8 : plan.length == 32 ? 10 : 12;
   const double written = number(plan.made.rows.limit) / plan.length;
-  // Cycles of a block from pixels to pixels, when three share a multiprocessor.
+  // Cycles of a block from pixels to pixels, when three blocks share an SM.
   const double of_block = plan.length == 16   ? 9e3
                           : plan.length == 32 ? 16e3
                                               : 17e3 + 34e3 * written;
-  // Of them, from pixels of both images to a product of spectra.
+  // The share of these cycles from pixels of both images to a product of spectra.
   const double of_product = plan.length == 16 ? 0.75 : plan.length == 32 ? 0.77 : 0.8;
   const auto rounds = [&](Index blocks) {
     const double all = number(blocks) / cuda_device_facts().multiprocessors;
@@ -407,9 +407,9 @@ Conv2dCost depthwise_cost(const Conv2dProblem& z, Direction direction) {
   };
   const bool weight = direction == Direction::backward_weight;
   const Index pairs = ceil_div(plan.items(), Index{2});
-  constexpr double kOfSlice = 250;  // cycles: slices are added one after the other
+  constexpr double kOfSlice = 250;  // cycles: slices are added one after another
   constexpr double kClock = 1.75e9, kLaunches = 1.2;
-  // Spectra of w, or from the slices' spectra to dw.
+  // Spectra of w, or the inverse transform from the slices' spectra to dw.
   const double other = 0.45 * of_block + (weight ? kOfSlice * number(plan.slices()) : 0);
   const double made = weight
                           ? of_product * of_block * number(ceil_div(plan.items(), plan.slices())) *

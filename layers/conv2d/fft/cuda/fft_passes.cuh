@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // fft_passes.cuh: Fourier transforms of real L x L tiles, L = 16, 32 or 64, each in one pass over
 // memory: a kernel reads pixels, pads, transforms rows and columns in shared memory and writes the
-// spectrum frequency by frequency; the other way round a second kernel.
+// spectrum frequency by frequency. A second kernel is the inverse.
 //
-// Two planes a and b are transformed at once as a + i b (their spectra part again because those of
-// real numbers are symmetric: Z(-f) = conj A(f) + i conj B(f)). A block holds a few such pairs.
+// Two planes a and b are transformed at once as a + i b. Their spectra can be separated because
+// those of real numbers are symmetric: Z(-f) = conj A(f) + i conj B(f). A block holds a few such
+// pairs.
 //
-// A line of L = 8 B points (B = 2, 4, 8) is done by B lanes with 8 points each: a transform of 8
-// points, factors exp(-2 pi i j k / L), an exchange among the B lanes through the line's own shared
-// memory, then 8 / B transforms of B points. In between elements lie rotated and lines lie kPitch
-// apart, so that no two lanes of a half warp meet in a bank, along rows and along columns.
-// Read next  fft_cuda.cu, the card
+// A line of L = 8 B points (B = 2, 4, 8) is transformed by B lanes with 8 points each: a transform
+// of 8 points, twiddle factors exp(-2 pi i j k / L), an exchange among the B lanes through the
+// line's shared memory, then 8 / B transforms of B points. In shared memory elements are rotated
+// and lines are kPitch apart, so that two lanes of a half warp never use the same bank, along rows
+// and along columns.
+// Read next  fft_cuda.cu, the algorithm
 #pragma once
 
 #include "framework/cuda/half.cuh"
@@ -21,14 +23,14 @@ namespace convscope::fft {
 
 using Index = std::int64_t;
 
-// One axis of a set of planes: point j of tile t stands for position start + t * tile + j of the
-// axis with `step` - 1 zeros between its elements (stride of dy, dilation of w), j < limit.
+// One axis of a set of planes: point j of tile t is position start + t * tile + j of the axis with
+// `step` - 1 zeros between its elements (stride of dy, dilation of w), j < limit.
 struct Axis {
   int size, step, start, tile, limit, tiles;
 };
 
-// The points of one tile that stand for elements: `low`, and every step-th one behind it, as far as
-// `count` points reach.
+// The points of one tile that are elements: `low`, and every step-th point after it, within `count`
+// points.
 struct Points {
   int low, count;
 
@@ -36,18 +38,18 @@ struct Points {
     return static_cast<unsigned>(point - low) < static_cast<unsigned>(count);
   }
 };
-// first: the element that stands at `low`.
+// Returns the points; sets first to the element at `low`.
 __device__ inline Points points_of(const Axis& axis, int t, int* first) {
   const int start = axis.start + t * axis.tile;
   int low = start < 0 ? -start : 0;
   const int behind = (start + low) % axis.step;
   if (behind != 0) low += axis.step - behind;
   *first = (start + low) / axis.step;
-  const int end = (axis.size - 1) * axis.step + 1 - start;  // behind the last element
+  const int end = (axis.size - 1) * axis.step + 1 - start;  // after the last element
   return {low, max(0, min(axis.limit, end) - low)};
 }
 
-// Plane (n, tile row, tile column, channel), channel fastest; numbers lie as
+// Plane (n, tile row, tile column, channel), channel fastest; the memory layout is
 // [n][channel][rows][columns].
 struct PlaneSet {
   Axis rows, columns;
@@ -57,7 +59,7 @@ struct PlaneSet {
   __host__ __device__ Index images() const {
     return planes / (Index{rows.tiles} * columns.tiles * channels);
   }
-  // No zeros between elements.
+  // Returns whether there are no zeros between elements.
   __device__ bool dense() const { return rows.step == 1 && columns.step == 1; }
 };
 
@@ -66,7 +68,7 @@ struct Place {   // of one plane
   Points rows, columns;
   int channel;
 };
-// Where there is no such plane it is all zeros, and nothing of it is stored.
+// Returns the position of a plane. A plane that does not exist is all zeros and is not stored.
 __device__ inline Place place_of(const PlaneSet& z, Index image, int channel, int tile_row,
                                  int tile_column, bool real) {
   Place out;
@@ -101,14 +103,14 @@ struct Lines {
   static constexpr int kPitch = L == 16 ? 18 : L + 4;  // complex numbers from row to row
   static constexpr int kPairs = 128 / L;               // of planes in a block
   static constexpr int kPlanes = 2 * kPairs;
-  // Threads of a half warp that take the same point of each pair meet different banks, too.
+  // Threads of a half warp that read the same point of each pair use different banks, too.
   static constexpr int kPlane = L * kPitch + 16 / kPairs;
   static constexpr std::size_t kSharedBytes = (kPairs * kPlane + L) * sizeof(float2);
 
   static __device__ int at(bool rows, int line, int point) {
     return rows ? line * kPitch + point : point * kPitch + line;
   }
-  // Which line of the warp's 32 / B, and which j < B, a lane works on.
+  // Returns the line, of the warp's 32 / B, and the j < B that a lane works on.
   static __device__ int line_of(bool rows, int lane) {
     if (rows) return L == 64 ? (lane / 8 % 2) * 2 + lane / 16 : lane / kLanes;
     return L == 16 ? lane % 16 : lane % 4 + (L == 32 ? lane / 16 * 4 : 0);
@@ -123,7 +125,7 @@ __device__ inline float2 operator-(float2 a, float2 b) { return make_float2(a.x 
 __device__ inline float2 times(float2 a, float2 b) {
   return make_float2(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x);
 }
-// -i a, or i a for the way back.
+// Returns -i a, or i a for the inverse.
 template <bool BACK>
 __device__ inline float2 quarter(float2 a) {
   return BACK ? make_float2(-a.y, a.x) : make_float2(a.y, -a.x);
@@ -162,8 +164,8 @@ __device__ inline void points_8(float2* v) {
   }
 }
 
-// The B lanes of a line hold its points j + B i in v[i]; leaves the transform in order in `plane`.
-// All lanes of the warp call it.
+// Transforms a line whose points j + B i are in v[i] of its B lanes; the result is in order in
+// `plane`. All lanes of the warp call it.
 template <int L, bool BACK, bool ROWS>
 __device__ inline void transform_line(float2* v, const float2* roots, float2* plane, int line,
                                       int j) {
@@ -197,8 +199,8 @@ __device__ inline void transform_line(float2* v, const float2* roots, float2* pl
   }
 }
 
-// All lines of all pairs in shared memory; of those along rows only the `count` from `first` on,
-// around the end, when the warp has no other.
+// Transforms all lines of all pairs in shared memory. Along rows a warp transforms only the `count`
+// rows from `first` on, with wrap-around, when it has no other.
 template <int L, bool BACK, bool ROWS>
 __device__ inline void transform_lines(float2* shared, const float2* roots, int first = 0,
                                        int count = L) {
@@ -229,7 +231,7 @@ __device__ inline void make_roots(float2* roots) {
   }
 }
 
-// Of planes z.planes and more there is none: they are zeros.
+// Finds the positions of planes; from z.planes on there are only zeros.
 __device__ inline void find_places(const PlaneSet& z, Index first, int count, Place* places) {
   const int thread = static_cast<int>(threadIdx.x);
   if (thread >= count) return;
@@ -239,7 +241,7 @@ __device__ inline void find_places(const PlaneSet& z, Index first, int count, Pl
                                             : place_of(z, plane, real);
 }
 
-// Points j, j + B, .. of row `row` of a tile, into v[2 i].
+// Reads points j, j + B, .. of row `row` of a tile into v[2 i].
 template <int L, bool kDense, class T>
 __device__ inline bool read_row(const PlaneSet& z, const Place& place, const T* x, int row, int j,
                                 float* v) {
@@ -262,8 +264,8 @@ __device__ inline bool read_row(const PlaneSet& z, const Place& place, const T* 
   return any;
 }
 
-// Planes 2 i of the places are read from x and 2 i + 1 from x_odd, each by its own axes; rows
-// padded and transformed. Barriers stand before (places, roots) and follow.
+// Reads planes 2 i of the places from x_even and 2 i + 1 from x_odd, each with its axes, pads the
+// rows and transforms them. Barriers precede (places, roots) and follow.
 template <int L, class T>
 __device__ inline void read_planes(const PlaneSet& even, const T* x_even, const PlaneSet& odd,
                                    const T* x_odd, const Place* places, const float2* roots,
@@ -290,7 +292,7 @@ __device__ inline void read_planes(const PlaneSet& even, const T* x_even, const 
       any = any || own;
     }
     float2* const plane = shared + line / L * Z::kPlane;
-    if (__ballot_sync(kAllLanes, any) == 0) {  // rows of zeros, behind the taps of a kernel
+    if (__ballot_sync(kAllLanes, any) == 0) {  // rows of zeros, after the taps of a kernel
 #pragma unroll
       for (int i = 0; i < 8; ++i) plane[Z::at(true, line % L, j + Z::kLanes * i)] = v[i];
       continue;
@@ -306,7 +308,7 @@ struct ToSpectra {
   float2* spectra = nullptr;
   Index stride = 0;
 };
-// Two sets in one launch, so that the blocks of the second one run beside the last of the first.
+// Two sets in one launch, so that the blocks of the second set overlap the last ones of the first.
 struct TwoToSpectra {
   ToSpectra set[2];
   int blocks = 0;  // of set[0]
@@ -349,7 +351,7 @@ __global__ void __launch_bounds__(kBlockThreads, 3)
   }
 }
 
-// What becomes of the numbers: out = relu(value + bias + residual), or added to out.
+// How results are finished: out = relu(value + bias + residual), or added to out.
 template <class T>
 struct Finish {
   const T* bias;
@@ -357,16 +359,16 @@ struct Finish {
   bool relu, accumulate;
 };
 
-// Planes 2 i and 2 i + 1 of the places are the real and imaginary parts of points back from the
-// transform; position i of a tile is found at point (i + shift) % L. Plain: no residual, not added
-// to y, no zeros between elements.
+// Writes planes 2 i and 2 i + 1, the real and imaginary parts of the points after the inverse
+// transform; position i of a tile is at point (i + shift) % L. Plain: no residual, not added to y,
+// no zeros between elements.
 template <int L, bool kPlain, class T>
 __device__ inline void write_pixels_as(const PlaneSet& z, const Place* places, int shift_rows,
                                        int shift_columns, const Finish<T>& finish,
                                        const float2* shared, T* y) {
   using Z = Lines<L>;
-  // Groups of threads take rows of both planes of a pair. They are as wide as the least power of
-  // two that holds a row.
+  // Groups of threads write rows of both planes of a pair. Their width is the least power of two
+  // that covers a row.
   int width_log2 = 2;
   while ((1 << width_log2) < z.columns.limit && width_log2 < 5) ++width_log2;
   const int thread = static_cast<int>(threadIdx.x);
@@ -384,7 +386,7 @@ __device__ inline void write_pixels_as(const PlaneSet& z, const Place* places, i
   const int first = group % rows_apart;
   for (int c = thread & ((1 << width_log2) - 1); c < z.columns.limit; c += 1 << width_log2) {
     const float2* const column = plane + ((c + shift_columns) & (L - 1));
-    Index at[2];  // where an element of row r lies, r from `first` on
+    Index at[2];  // position of an element of row r, for r from `first` on
     Points rows[2];
 #pragma unroll
     for (int part = 0; part < 2; ++part) {
@@ -408,7 +410,7 @@ __device__ inline void write_pixels_as(const PlaneSet& z, const Place* places, i
           const int row = r - rows[part].low;
           if (!rows[part].hold(r) || row % z.rows.step != 0) continue;
           const Index to = at[part] + Index{row / z.rows.step} * z.columns.size;
-          // The residual is added to y as it would be stored: the bits of a separate pass.
+          // The residual is added to y rounded as it would be stored: the bits of a separate pass.
           if (finish.residual != nullptr) value = to_float(from_float<T>(value));
           value = finished(value, finish.residual, to, finish.relu);
           y[to] = from_float<T>(finish.accumulate ? to_float(y[to]) + value : value);
@@ -429,7 +431,7 @@ __device__ inline void write_pixels(const PlaneSet& z, const Place* places, int 
   }
 }
 
-// Spectra back to pixels.
+// Transforms spectra back to pixels.
 template <int L>
 __global__ void __launch_bounds__(kBlockThreads, 3)
     pixels_kernel(PlaneSet z, const float2* spectra, Index stride, int shift_rows,
@@ -443,7 +445,7 @@ __global__ void __launch_bounds__(kBlockThreads, 3)
   __shared__ Place places[Z::kPlanes];
   find_places(z, first, Z::kPlanes, places);
   make_roots<L>(roots);
-  constexpr int kAtOnce = 5;  // loads under way of each thread
+  constexpr int kAtOnce = 5;  // loads in flight of each thread
   const int pair = thread % Z::kPairs;
   const Index left = z.planes - (first + 2 * pair);  // planes from the pair's first one on
   float2* const plane = shared + pair * Z::kPlane;
@@ -466,7 +468,7 @@ __global__ void __launch_bounds__(kBlockThreads, 3)
       const int column = f - row * (L / 2 + 1);
       const float4 ab = loaded[u];
       plane[row * Z::kPitch + column] = make_float2(ab.x - ab.w, ab.y + ab.z);
-      if (column != 0 && column != L / 2) {  // else -f is in this half and has its own thread
+      if (column != 0 && column != L / 2) {  // else -f is in this half and has a separate thread
         plane[(-row & (L - 1)) * Z::kPitch + L - column] = make_float2(ab.x + ab.w, ab.z - ab.y);
       }
     }

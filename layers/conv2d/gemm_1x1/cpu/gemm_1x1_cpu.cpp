@@ -8,19 +8,19 @@
 //                   dw += dy[n] x[n]^T          # [K,PQ] [PQ,C]
 // Plan       one product for forward and backward_data: weights are packed in tiles of rows before
 //            the call (prepare_weights); a panel is one register tile's width of pixels and all
-//            reduction channels.
-//              large planes   panels are read where they lie, a group at a time, so that a tile of
-//                             weights stays in L1 and stores go to long pieces of a row; while its
-//                             tiles run, the next group is asked for, because a page is left at
-//                             each channel and the hardware's prefetcher gives up
-//              small planes   (and stride > 1) panels run through all images and are packed
-//            The lines of y that a tile will store to are asked for before its sums are made.
-//            backward_data with stride > 1 computes the pixels that are read and spreads them.
-//            backward_weight: dy is transposed to k in the lanes, pixels of 14 planes of x are
-//            broadcast, 28 sums stay in registers over a run of pixels.
-//            In the blocked layout there is nothing to pack but w: blocked_pass.cpp.
-// Shapes     x [N,C,H,W], w [K,C/G,1,1], y [N,K,P,Q], f32 row-major or x and y blocked
-//            (layers/dispatch/activation_layout.h), any alignment; sums in f32
+//            channels of the reduction.
+//              large planes   panels are read without a copy, a group at a time, so that a tile
+//                             of weights stays in L1 and stores go to long pieces of a row. The
+//                             next group is prefetched meanwhile, because each channel is on a
+//                             new page and the hardware's prefetcher stops there
+//              small planes   (and stride > 1) panels continue over all images and are packed
+//            The lines of y that a tile stores to are prefetched before its products. backward_data
+//            with stride > 1 computes the pixels that were read, then spreads them.
+//            In backward_weight dy is transposed to k in the lanes, pixels of 14 planes of x are
+//            broadcast, and 28 accumulators stay in registers over a run of pixels.
+//            In NCHW16c only w is packed: blocked_pass.cpp.
+// Shapes     x [N,C,H,W], w [K,C/G,1,1], y [N,K,P,Q], f32 row-major or x and y NCHW16c
+//            (layers/dispatch/activation_layout.h), any alignment; f32 accumulators
 // Supports   f32 with a 1x1 kernel and no padding; every stride and number of groups
 // Cost       FLOPs = 2 N K P Q C/G; bytes = the three tensors once; workspace = panels of each
 //            thread (backward_weight: dw in lanes for each slice). Memory-bound when 2 / (1/K +
@@ -66,7 +66,7 @@ constexpr int kMostRows = 16;                    // of a tile, on any instructio
 
 bool strided(const Conv2dProblem& z) { return z.stride_h != 1 || z.stride_w != 1; }
 
-// ---- forward and backward_data: out[rows, pixels] = weights[rows, depth] in[depth, pixels] -----
+// ---- forward, backward_data: out[rows, pixels] = weights[rows, `depth`] in[`depth`, pixels] ----
 
 struct Plan {
   Plan(const Conv2dProblem& problem, Direction direction)
@@ -93,7 +93,7 @@ struct Plan {
       panels_at_once = std::min(panels_at_once, ceil_div(panels, kSlices));
       chunks = ceil_div(panels, panels_at_once);
     }
-    // Few chunks: each takes a part of the rows.
+    // Few chunks: each has only a part of the rows.
     splits = std::clamp<Index>(ceil_div(kSlices, chunks * z.groups), 1, tiles.tiles);
     if (z.nominal_flops() < kChunkFlops) splits = 1;
   }
@@ -110,12 +110,12 @@ struct Plan {
   bool spread, in_place;
   RowTiles tiles;
   Index panels = 0, panels_at_once = 1, chunks = 0, splits = 1;
-  Index group = 1;  // panels, read where they lie, that meet a tile of weights one after the other
+  Index group = 1;  // panels, read without a copy, that use a tile of weights in turn
 };
 
 // ---- weights -----------------------------------------------------------------------------------
 
-// Tiles of [depth, height], one after the other: the order in which a product reads them.
+// Packs tiles of [`depth`, height], in the order in which a product reads them.
 void pack_weights(const Plan& plan, const float* w, float* packed) {
   const GemmKernels& gemm = gemm_kernels.get();
   parallel_for(plan.z.groups * plan.tiles.tiles, std::max<Index>(1, 4096 / plan.depth),
@@ -234,7 +234,7 @@ class Product {
     }
   }
 
-  // dx: the pixels that were read, zeros between them.
+  // Writes dx: the computed pixels, and zeros between them.
   void spread_plane(const float* from, float* dx) const {
     std::fill_n(dx, z_.h * z_.w, 0.0f);
     const Index q = z_.q();
@@ -274,14 +274,14 @@ class Product {
           run_tile(tile);
           continue;
         }
-        tile.c = buffer;  // the panel goes on in the next image
+        tile.c = buffer;  // the panel continues in the next image
         tile.c_row = plan_.width;
         gemm_.tile(tile);
         copy_out(g, plan_.tiles.begin(t), tile, pixel);
       }
     }
   }
-  // Pieces of `count` pixels that are neighbours in `in` and in one panel.
+  // Lists pieces of `count` pixels that are neighbours in `in` and in one panel.
   Index list_runs(Index g, Index pixel, Index count,
                   std::array<PixelRun, kMostPixels>& runs) const {
     const bool gaps = strided(z_);  // then a run ends with its row
@@ -337,7 +337,7 @@ void backward_data(const Conv2dBackwardDataArgs& args) {
 
 // ---- backward_weight ---------------------------------------------------------------------------
 
-// A chunk sums one block of output channels over one slice of the runs of pixels of all images.
+// A chunk computes one block of output channels over one slice of the runs of pixels of all images.
 struct WeightPlan : WeightBlocks {
   explicit WeightPlan(const Conv2dProblem& problem)
       : WeightBlocks(problem),
@@ -349,7 +349,7 @@ struct WeightPlan : WeightBlocks {
         columns_at_once(rows == 1 ? std::min(columns, kRun) : columns) {
     runs_of_row = ceil_div(columns, columns_at_once);
     runs = ceil_div(rows, rows_at_once) * runs_of_row;
-    // A run adds one total to each sum (framework/simd/sum_chain.h).
+    // A run adds one total to each accumulator (framework/simd/sum_chain.h).
     const Index wanted = ceil_div(kSlices, z.groups * blocks);
     slices = std::min(std::max(wanted, ceil_div(z.n * runs, Index{kSumChain})), z.n * runs);
   }
@@ -403,7 +403,7 @@ class WeightGradient {
     }
   }
 
-  // One run of pixels, all channels of x.
+  // Adds one run of pixels, all channels of x.
   void sum_run(WeightTile& tile, const float* x, float* sums) const {
     const RowTiles tiles(plan_.channels, kernels_.rows);
     std::array<const float*, kMostRows> pixels;
@@ -453,10 +453,10 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   return {};
 }
 
-// Beside its sums a tile of few rows waits for its loads, and a short sum for its stores; panels of
-// small planes are packed and their sums run over several rows of y. Weights are transposed at 0.8
-// cycles a float; in backward_data they are copied, 20 cycles for the rows of a tile. The constants
-// fit measurements of ResNet's and MobileNet's layers on AVX2 and AVX-512.
+// In addition to its products, a tile of few rows waits for its loads, and a short reduction for
+// its stores; panels of small planes are packed and continue over several rows of y. Weights are
+// transposed at 0.8 cycles a float; in backward_data they are copied, 20 cycles for the rows of a
+// tile. The constants are fitted to layers of ResNet and MobileNet on AVX2 and AVX-512.
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   if (is_blocked(z)) return blocked::cost(z, direction);
   double share = 0.9;

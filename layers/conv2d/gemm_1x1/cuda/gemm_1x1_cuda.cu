@@ -7,23 +7,23 @@
 //                   dx[n] = w^T dy[n]           # [C,K] [K,PQ]
 //                   dw += dy[n] x[n]^T          # [K,PQ] [PQ,C]
 // Plan       forward and backward_data: one batched product over the images, with the same weights
-//            (step 0) for each; with groups one for each group, or for each image where these are
-//            fewer. A bias is written to y first and the product adds to it;
-//            in half types it is added to f32 sums, so that y is rounded once.
-//            backward_weight: a product for each image into sums of its own, which a second kernel
-//            adds up in the order of the images.
+//            (step 0) for each; with groups one for each group, or for each image where there are
+//            fewer images. A bias is written to y first and the product adds to it; in half
+//            precision it is added to f32 results, so that y is rounded once. backward_weight: a
+//            product for each image with a separate result; a second kernel adds the results in the
+//            order of the images.
 // Shapes     x [N,C,H,W], w [K,C/G,1,1], y [N,K,P,Q], row-major, any alignment, f32, f16 or bf16;
-//            sums in f32
+//            f32 accumulators
 // Supports   f32, f16, bf16; 1x1 kernels with stride 1 and no padding; every number of groups
 // Cost       FLOPs = 2 N K P Q C/G; bytes = the three tensors once (with a bias y twice more);
-//            workspace = backward_weight: K C/G f32 sums for each image (at most kSumBytes);
-//            forward in half types: f32 sums of some images of y (kHalfSumBytes), for a bias.
-//            Memory-bound when 2 / (1/K + 1/C) FLOPs a float is below the ridge: 50 channels in
-//            f32, 350 in TF32
+//            workspace = backward_weight: K C/G f32 results for each image (at most kSumBytes);
+//            forward in half precision with a bias: f32 results of some images of y
+//            (kHalfSumBytes). Memory-bound when 2 / (1/K + 1/C) FLOPs a float is below the ridge:
+//            50 channels in f32, 350 in TF32
 // Numerics   f32: cuBLAS without TF32 (TF32 only when the problem asks); one rounding per FMA; same
 //            bits on each run on one GPU; exact on integers below 2^24 in f32
-// Backward   dx assigned; dw assigned or added to, summed in f32 also for the half types
-// Choices    kSumBytes 256 MiB, kHalfSumBytes 64 MiB: images take turns beyond it
+// Backward   dx assigned; dw assigned or added to, summed in f32 also in half precision
+// Choices    kSumBytes 256 MiB, kHalfSumBytes 64 MiB: more images are processed in turns
 // Source     M. Lin, Q. Chen, S. Yan 2013: Network In Network, arXiv 1312.4400
 // Read next  im2col_gemm_cuda.cu, for kernels and strides of any size
 #include <algorithm>
@@ -48,7 +48,7 @@ __global__ void bias_kernel(const T* b, Index kernels, Index plane, Index count,
   for (Index i = global_thread(); i < count; i += global_threads()) y[i] = b[i / plane % kernels];
 }
 
-// sums [images][K][P Q] in f32, plus the bias, rounded once.
+// Adds the bias to sums [images][K][P Q] in f32 and rounds once.
 template <class T>
 __global__ void round_kernel(const float* sums, const T* b, Index kernels, Index plane, Index count,
                              T* y) {
@@ -57,7 +57,7 @@ __global__ void round_kernel(const float* sums, const T* b, Index kernels, Index
   }
 }
 
-// sums [images][K, C/G] f32, added in order.
+// Adds sums [images][K, C/G] f32 in order.
 template <class T>
 __global__ void add_images_kernel(const float* sums, int images, Index count, bool accumulate,
                                   T* dw) {
@@ -75,7 +75,8 @@ std::byte* offset(void* base, Index elements, DType dtype) {
   return static_cast<std::byte*>(base) + elements * Index(size_of(dtype));
 }
 
-// out[n,g] [rows, P Q] = w_g [rows, depth] in[n,g] [depth, P Q], or with w_g transposed.
+// Computes out[n,g] [rows, P Q] = w_g [rows, `depth`] in[n,g] [`depth`, P Q], or with w_g
+// transposed.
 void products(const Conv2dProblem& z, bool transpose, const void* in, const void* w, double beta,
               void* out, DType dtype_out) {
   const Index plane = z.h * z.w;
@@ -110,7 +111,7 @@ void products(const Conv2dProblem& z, bool transpose, const void* in, const void
 
 bool is_half(const Conv2dProblem& z) { return z.dtype != DType::f32; }
 
-// Half types with a bias: images at a time whose f32 sums fit kHalfSumBytes.
+// Returns the images at a time whose f32 results fit kHalfSumBytes, for half precision with a bias.
 Index half_images(const Conv2dProblem& z) {
   const Index bytes = z.k * z.h * z.w * Index(sizeof(float));
   return std::clamp<Index>(kHalfSumBytes / std::max<Index>(1, bytes), 1, std::max<Index>(1, z.n));
@@ -128,7 +129,7 @@ void forward(const Conv2dForwardArgs& args) {
       launch(bias_kernel<T>, grid_for(z.y_shape().numel()), b, z.k, plane, z.y_shape().numel(), y);
       return products(z, false, args.x, args.w, 1.0, args.y, z.dtype);
     }
-    // Added to halves, the product would be rounded before the bias comes and once more after it.
+    // Added to fp16/bf16, the product would be rounded before the bias is added and again after it.
     auto* const sums = static_cast<float*>(args.workspace);
     Conv2dProblem part = z;
     for (Index n = 0; n < z.n; n += part.n) {
@@ -171,7 +172,8 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
                   .dtype = z.dtype,
                   .beta = n == 0 ? 0.0 : 1.0,
                   .math = z.math};
-    // Image n and group g: all three lie n G + g matrices from the first, so one call does it all.
+    // For image n and group g all three operands are n G + g matrices after the first, so one call
+    // is enough.
     gemm.a = offset(args.dy, n * z.k * plane, z.dtype);
     gemm.b = offset(args.x, n * z.c * plane, z.dtype);
     gemm.c = sums;
@@ -205,8 +207,8 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   return {};
 }
 
-// Products of halves beside those of im2col_gemm, in forward, backward_data and backward_weight:
-// with rows on 16 bytes, on 8, and others.
+// Time of fp16/bf16 products relative to those of im2col_gemm, in forward, backward_data and
+// backward_weight: with rows aligned to 16 bytes, to 8, and others.
 constexpr double kEvenTimes[] = {1.4, 1.3, 1.2}, kFourTimes[] = {0.77, 0.88, 0.96},
                  kOddTimes[] = {1.2, 1.1, 1};
 double half_times(Direction direction, Index apart) {
@@ -214,7 +216,7 @@ double half_times(Direction direction, Index apart) {
   return apart % 8 == 0 ? kEvenTimes[at] : apart % 4 == 0 ? kFourTimes[at] : kOddTimes[at];
 }
 
-// Launches and passes weigh what they took beside the products, on one H200.
+// Weights of launches and passes are measured times in addition to the products, on one H200.
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   using device_time::number;
   const Index plane = z.h * z.w;
@@ -230,7 +232,7 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   const double us = number(calls) * device_time::products_us(products, z) *
                     (is_half(z) ? half_times(direction, apart) : 1);
   const double sums = weight ? 4.0 * number(z.n) * number(z.w_shape().numel()) : 0;
-  // f32: where a sum is short, products do not hide what is read and stored around them.
+  // f32: a short reduction does not hide the loads and stores around it.
   const double images = 4.0 * number(z.x_shape().numel() + z.y_shape().numel());
   const double made = 4.0 * number((forward ? z.y_shape() : z.x_shape()).numel());
   const Index narrow = weight ? std::min(z.k_per_group(), z.c_per_group()) : depth;
