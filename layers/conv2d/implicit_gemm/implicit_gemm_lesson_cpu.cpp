@@ -56,8 +56,8 @@ struct Lesson {
   // a_at(g, row, d) and b_at(g, d, column) read an element of A and of B; put(g, row, column, sum)
   // writes one of Y.
   static void product(const Size& size, auto a_at, auto b_at, auto put, auto& board) {
-    const auto a = board.shared_array("a", kTile, kTile);  // [row, depth]
-    const auto b = board.shared_array("b", kTile, kTile);  // [depth, column]
+    const auto a = board.shared_array("a", kTile, kTile);  // [row, d]
+    const auto b = board.shared_array("b", kTile, kTile);  // [d, column]
     const auto sum = board.registers("sum", kTile, kTile);
     const Index down = ceil_div(size.rows, kTile), right = ceil_div(size.columns, kTile);
     for (Index block = 0; block < size.groups * down * right; ++block) {

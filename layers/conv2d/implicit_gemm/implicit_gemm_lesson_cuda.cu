@@ -43,7 +43,8 @@ using namespace lesson;  // NOLINT(google-build-using-namespace): sizes and view
 
 constexpr int kTile = 16;
 
-// Each of the three structs: g is the group; rows, columns and depth are those of its product.
+// Each of the three structs: g is the group; `rows`, `columns` and `depth` are those of its
+// product.
 struct Forward {
   Sizes z;
   In x, w, bias;
@@ -111,8 +112,8 @@ struct BackwardWeight {
 
 template <class Product>
 __global__ void product_kernel(const Product at) {
-  __shared__ float a[kTile][kTile];  // [row, depth]
-  __shared__ float b[kTile][kTile];  // [depth, column]
+  __shared__ float a[kTile][kTile];  // [row, d]
+  __shared__ float b[kTile][kTile];  // [d, column]
   const int i = static_cast<int>(threadIdx.y), j = static_cast<int>(threadIdx.x);
   const Index g = blockIdx.z;
   const Index row = Index{blockIdx.y} * kTile + i, column = Index{blockIdx.x} * kTile + j;

@@ -104,7 +104,7 @@ Index thread_floats_forward(const Sizes& z, Index width) {
   return kPanels * width * z.block_depth + kPanels * width * z.kernels;
 }
 
-// Packs weights: for each group and block of the reduction, tiles of [block depth, tile height].
+// Packs weights: for each group and block of the reduction, tiles of [block length, tile height].
 void pack_weights(const Sizes& z, const float* w, float* packed) {
   const GemmKernels& gemm = gemm_kernels.get();
   const RowTiles tiles(z.kernels, gemm.rows);
@@ -186,7 +186,7 @@ class Forward {
   }
 
   void run_panels(Index g, Index begin, Index end, float* scratch) const {
-    float* const packed = scratch;  // [panel][depth, width]
+    float* const packed = scratch;  // [panel][rows, width]
     float* const buffer = scratch + kPanels * plan_.width * z_.block_depth;  // [panel][K/G, width]
     const float* const x = x_ + g * z_.channels * map_.channel_step;
     const RowTiles tiles(z_.kernels, gemm_.rows);
@@ -390,7 +390,7 @@ class BackwardWeight {
     const Index row_end = std::min(row + plan_.rows_at_once, z_.kernel_rows);
     if (row >= row_end) return;
     const Index depth = (row_end - row) * problem_.s;
-    float* const columns = scratch;                                                 // [depth, step]
+    float* const columns = scratch;                                                 // [rows, step]
     float* const dy_rows = scratch + plan_.rows_at_once * problem_.s * plan_.step;  // [K/G, step]
     float* const sums = slices_ + slice * dw_count() + g * z_.kernels * z_.depth + row * problem_.s;
     for (Index k = 0; k < z_.kernels; ++k) std::fill_n(sums + k * z_.depth, depth, 0.0f);
@@ -443,11 +443,11 @@ Conv2dSupport supports(const Conv2dProblem& problem, Direction) {
   return Conv2dSupport::no(cat("expects elements of type f32, got ", name_of(problem.dtype)));
 }
 
-// Costs beyond the FMA of each of the K/G kernels: packing a vector of columns (backward_data:
-// gathering it, slower with strides, much slower when a channel's columns exceed L2); empty lanes
-// of a short plane; another pass over w for each image; some cycles for each tap and image row.
-// Half of the memory traffic is hidden. In backward_weight a small plane pays for sums across
-// lanes. The constants fit measurements from edge cases of a microsecond to VGG.
+// Costs beyond the FMAs of the K/G kernels: packing a vector of columns; in backward_data gathering
+// it, which is slower with strides and when a channel's columns exceed L2. A short plane leaves
+// lanes empty. Each image passes over w again and costs some cycles for each tap and row. Half of
+// the memory traffic is hidden. In backward_weight a small plane pays for sums across lanes. The
+// constants fit measurements from edge cases of a microsecond to VGG.
 Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
   const Sizes z(problem);
   const auto fmas = static_cast<double>(z.kernels);

@@ -55,7 +55,7 @@ struct Sizes {
         row_pixels(std::min<Index>(plane, 1024)) {}
 
   Index channels, kernels, taps, depth, plane;
-  Index pixels;            // forward: columns [depth, pixels]
+  Index pixels;            // forward: columns [C/G R S, pixels]
   Index channels_at_once;  // backward_data: columns [channels_at_once R S, plane]
   Index rows_at_once;      // backward_weight: columns [rows_at_once S, row_pixels]
   Index row_pixels;

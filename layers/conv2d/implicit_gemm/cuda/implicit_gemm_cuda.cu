@@ -20,9 +20,9 @@
 //              copies pieces of the same reduction index for several pixels. A table, written by
 //              the pass over the weights, has the offset of the next step from a pixel's place. A
 //              mask of 2 x 15 bits for each pixel tells which taps are in the padding. Copies run
-//              one to three steps of 64 halves ahead (cp.async). On sm_90a the tensor cores read
+//              one to three steps of 64 numbers ahead (cp.async). On sm_90a the tensor cores read
 //              shared memory directly (wgmma); elsewhere fragments go through registers (mma.sync)
-//            4 few tiles: the reduction is split into parts, and one pass adds them in order
+//            4 few tiles: the reduction is split into parts, and one pass adds them in order.
 //            backward_weight reduces over pixels: the reduction dimension is the outer one of both
 //            operands, which the tensor cores accept in fp16/bf16. Each kernel starts while the
 //            previous one ends.
@@ -82,7 +82,7 @@ struct Pieces {
 };
 
 // Layout of the prepared weights of forward and backward_data: one or two planes of fp16/bf16 in
-// the order of the reduction, the maxima behind the scale of f32, and the table of offsets.
+// the order of the reduction, the maxima that set the scale of f32, and the table of offsets.
 struct PreparedLayout {
   PreparedLayout() = default;
   PreparedLayout(const Plan& plan, const void* memory) {
@@ -493,9 +493,9 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
   return {};
 }
 
-// Fitted factors from the estimates to times of one H200, for forward, backward_data and
-// backward_weight: of the product; of launches that overlap with their predecessor; of the bytes
-// that products do not hide; of the bytes of packing.
+// Ratios of times of one H200 to the estimates, for forward, backward_data and backward_weight.
+// They apply to the product, to launches that overlap with their predecessor, to the bytes that
+// products do not hide, and to the bytes of packing.
 struct CostWeights {
   double product[3], launches[3], bytes[3], packing;
 };
@@ -568,7 +568,7 @@ const Conv2dAlgorithm kCard{
     .prepared_bytes = prepared_bytes,
     .prepare_weights = prepare_weights,
     .prepares_for_one_call = prepares_for_one_call,
-    .error_growth = 32,  // 3 x 2 from the halves, 16 x 1.5 roundings of 256 terms, those of f32
+    .error_growth = 32,  // 3 x 2 from high and low, 16 x 1.5 roundings of 256 terms, those of f32
     .exact_on_integers = true,
     .fuses_epilogue = true,
     .takes_mixed_types = true,

@@ -11,9 +11,9 @@
 
 namespace convscope::implicit_gemm {
 
-// backward_weight without packing, relative to the estimate: the grid; storing one number with at
-// most kTurnTaps taps (LastStore) or with more, whose addresses are far apart (LastApart); adding
-// parts, of which a thread reads sixteen at a time.
+// Constants of backward_weight without packing: ratio of the grid to its estimate; storing a number
+// with at most kTurnTaps taps (LastStore) or more distant ones (LastApart). Adding parts: a thread
+// reads sixteen at a time.
 inline constexpr double kLastGrid = 0.87, kLastStoreUs = 8.4e-6, kLastApartUs = 12.5e-6;
 inline constexpr double kLastSumUs = 1.1, kSixteenPartsUs = 0.77;
 inline double last_weight_us(const Plan& plan) {

@@ -41,8 +41,8 @@ struct Grid {
   double tiles = 1, steps = 1;
   int longest = 1;
 };
-// Indexed by the blocks that can share an SM: a step of a `gather` block that is alone on its SM,
-// and so waits for its own loads, takes as long as this many steps at full speed.
+// Indexed by the blocks that can share an SM. A step of a `gather` block that is alone on its SM
+// waits for its own loads and takes as long as this many steps at full speed.
 inline constexpr double kAloneSteps[] = {1, 1, 1.4, 1.75};
 
 // Returns the time of whole waves of blocks, plus the rest. The rest takes as long as its fullest

@@ -221,8 +221,8 @@ __global__ __launch_bounds__(V::kThreads, V::kBlocks) void weight_kernel(
   const int steps = part_begin(z.steps, split + 1, z.splits) - first_step;
   const int pixels = z.images * z.high.outputs * z.wide.outputs;
 
-  // In both tiles a thread copies one piece (8 halves) at a time. It keeps its place in the row and
-  // advances along the reduction in steps of kRowStep (kColumnStep).
+  // In both tiles a thread copies one piece (8 numbers) at a time. It keeps its place in the row
+  // and advances along the reduction in steps of kRowStep (kColumnStep).
   constexpr int kRowPieces = V::kTileRows / kPieceHalves;
   constexpr int kColumnPieces = V::kTileColumns / kPieceHalves;
   constexpr int kRowStep = V::kThreads / kRowPieces;
