@@ -186,7 +186,7 @@ class Forward {
   }
 
   void run_panels(Index g, Index begin, Index end, float* scratch) const {
-    float* const packed = scratch;  // [panel][rows, width]
+    float* const packed = scratch;                                           // [panel][rows, width]
     float* const buffer = scratch + kPanels * plan_.width * z_.block_depth;  // [panel][K/G, width]
     const float* const x = x_ + g * z_.channels * map_.channel_step;
     const RowTiles tiles(z_.kernels, gemm_.rows);

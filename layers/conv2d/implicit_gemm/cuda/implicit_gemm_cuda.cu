@@ -23,9 +23,9 @@
 //              one to three steps of 64 numbers ahead (cp.async). On sm_90a the tensor cores read
 //              shared memory directly (wgmma); elsewhere fragments go through registers (mma.sync)
 //            4 few tiles: the reduction is split into parts, and one pass adds them in order.
-//            backward_weight reduces over pixels: the reduction dimension is the outer one of both
-//            operands, which the tensor cores accept in fp16/bf16. Each kernel starts while the
-//            previous one ends.
+//            In backward_weight the product reduces over pixels. They are the outer dimension of
+//            both operands, which the tensor cores accept in fp16/bf16. Each kernel starts while
+//            the previous one ends.
 // Shapes     x [N,C,H,W], w [K,C/G,R,S], y [N,K,P,Q] row-major, any alignment; f32, f16, bf16;
 //            packed pixels [planes][N][H][W][G][C/G in pieces]; sums in f32. In layout NHWC
 //            w, b, dw are f32, and f16, bf16 images are used unpacked

@@ -29,7 +29,7 @@ __device__ inline void times_power_of_two(int e, float (&sums)[kCount]) {
 }
 
 // Stores one row of a tile: four lanes have two columns each of every block of 8. Adds the residual
-// and applies ReLU; then neighbours exchange half of two blocks, so that each lane stores four
+// and applies ReLU. Then neighbours exchange half of two blocks, so that each lane stores four
 // columns. Call it with all lanes of a warp. `half`: which of a lane's two rows. `columns_left`:
 // columns of the result, a multiple of 8.
 template <int kSums>

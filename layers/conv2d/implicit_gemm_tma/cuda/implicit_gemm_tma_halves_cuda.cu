@@ -31,11 +31,10 @@
 //            their tensor's largest lose bits. Same bits on each run; exact on integers up to 2^11,
 //            sums below 2^24
 // Backward   dx assigned, dw assigned or added to
-// Choices    32 and 64 channels of a tile: it has two sets of accumulators, the tensor cores' and
-//            the f32 sums, in 128 of 232 registers. With 32 channels, high and low weights are
-//            columns of one product, so that the patch is read twice, not three times: 3 to 14 %
-//            less time. Chunks of 32 channels where two planes of a patch of 64 exceed shared
-//            memory
+// Choices    32 and 64 channels of a tile: accumulators of the tensor cores and as many in f32 take
+//            128 of 232 registers. With 32 channels, high and low weights are columns of one
+//            product, so that the patch is read twice, not three times: 3 to 14 % less time. Chunks
+//            of 32 channels where two planes of a patch of 64 exceed shared memory
 // Source     S. Chetlur et al. 2014: cuDNN: Efficient Primitives for Deep Learning, arXiv
 //            1410.0759;
 //            H. Ootomo, R. Yokota 2022: Recovering single precision accuracy from Tensor Cores,
