@@ -2,8 +2,7 @@
 // int8_sparse_lists.cuh: block-sparse weights as one list for each 16 output channels: the quads of
 // input channels that any of its rows keeps, in the order of the multiplication.
 //
-// Formula    list[k / 16] = the quads (c..c+3,r,s) that a block of rows 16 (k / 16) .. + 15
-//            contains
+// Formula    list[k / 16] = the quads (c..c+3,r,s) in blocks of rows 16 (k / 16) .. + 15
 // Textbook   for each list: for each segment of channels: for each quad: if any of its 4 x 16
 //            weights is kept: append it
 // Plan       a block of threads makes one list. It marks the quads as bits in shared memory, counts
