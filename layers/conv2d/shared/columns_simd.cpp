@@ -12,9 +12,8 @@
 //                    copies, the parts over the border are zeroed.
 //            unpack  stride_w 1: each vector of dx gathers its R S column vectors, so nothing is
 //                    written twice and the border is a lane mask. Other strides scatter.
-//            dot     Left x Right vector accumulators over all pixels, added up across lanes only
-//            at
-//                    the end.
+//            dot     Left x Right vector accumulators over all pixels, added up across lanes
+//                    only at the end.
 // Shapes     all f32, accumulated in f32; no alignment needed
 // Cost       pack and unpack: one load and one store (or add) for each column vector, bound by L1;
 //            dot: Left Right FMAs for Left + Right loads

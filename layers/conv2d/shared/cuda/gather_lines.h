@@ -5,9 +5,8 @@
 // Convolutions of all directions read an image through a "line" for each of its two dimensions:
 //   position i of the output, tap t  ->  element in_first + i in_step + t tap_step of the input.
 // forward        in_first = -pad, in_step = stride, tap_step = dilation
-// backward_data  one line for each remainder a of (h modulo stride), a phase. It has the taps r
-// with
-//                (a + pad - r dilation) divisible by the stride, so no zero is multiplied;
+// backward_data  one line for each remainder a of (h modulo stride), a phase. It has only taps r
+//                with (a + pad - r dilation) divisible by the stride: no zero is multiplied;
 //                in_step = 1, tap_step = -(taps' distance in the kernel) dilation / stride
 //
 // A piece is 16 bytes, adjacent channels of one pixel: what one asynchronous copy moves. A step of
