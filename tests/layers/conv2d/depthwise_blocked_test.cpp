@@ -33,7 +33,7 @@ Conv2dProblem blocked(std::string_view text) {
   return problem;
 }
 
-// Every row width, so that strips of every width occur alone, at one border, at both and at none.
+// Every row width, so that a row's only strip has every width, at one border, at both and at none.
 TEST(DepthwiseBlocked, AgreesOnRowsOfEveryWidth) {
   const MachineScope scope;
   for (const std::int64_t kernel : {3, 5, 7}) {
