@@ -25,8 +25,8 @@
 //            16 rows or columns of Y; workspace = three tiles; bound by loads and stores
 // Numerics   one sum of all d, one after the other: errors of random sign grow like the root of
 //            their number; same bits on each run; exact on integers below 2^24
-// Backward   dx: i = c, j = (n,h,v), d = (k,r,s), B = dy where the stride meets, or 0; assigned.
-//            dw: i = k, j = (c,r,s), d = (n,p,q), A = dy, B = x; added to
+// Backward   dx: i = c, j = (n,h,v), d = (k,r,s), B = dy of the output that tap (r,s) connects, or
+//            0; assigned. dw: i = k, j = (c,r,s), d = (n,p,q), A = dy, B = x; added to
 // Choices    16 x 16: as on the GPU, where this makes a block of 256 threads
 // Source     S. Chetlur et al.: cuDNN: Efficient Primitives for Deep Learning, 2014, arXiv
 //            1410.0759

@@ -27,8 +27,8 @@
 //            divisions that turn d into (c,r,s)
 // Numerics   one sum of all d, one after the other: errors of random sign grow like the root of
 //            their number; same bits on each run; exact on integers below 2^24
-// Backward   dx: i = c, j = (n,h,v), d = (k,r,s), B = dy where the stride meets, or 0; assigned.
-//            dw: i = k, j = (c,r,s), d = (n,p,q), A = dy, B = x; assigned or added to
+// Backward   dx: i = c, j = (n,h,v), d = (k,r,s), B = dy of the output that tap (r,s) connects, or
+//            0; assigned. dw: i = k, j = (c,r,s), d = (n,p,q), A = dy, B = x; assigned or added to
 // Choices    16 x 16: 256 threads, and each loaded number is used 16 times
 // Source     S. Chetlur et al.: cuDNN: Efficient Primitives for Deep Learning, 2014, arXiv
 //            1410.0759

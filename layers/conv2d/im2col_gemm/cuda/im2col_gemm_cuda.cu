@@ -168,7 +168,7 @@ __global__ void col2im_kernel(Geometry z, Index n, int c, int channels, int grou
   const int channel = here / channels * group_channels + c + here % channels;
   const float* const from = columns + Index{here} * taps * slot + Index{image} * z.p * z.q;
   float sum = 0;
-  // Only every stride-th tap of an undilated kernel meets this pixel.
+  // Only every stride-th tap of an undilated kernel reads this pixel.
   const int up_most = row + z.pad_top;
   const int over_most = column + z.pad_left;
   const int r_first = z.dilation_h == 1 ? up_most % z.stride_h : 0;
@@ -436,8 +436,7 @@ Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
   // A thread makes the columns of a pixel and some channels, one element after the other.
   const double chain =
       number(z.taps) * (data ? 0.062 : 0.025 * number(std::min(kChannelsPerThread, problem.c)));
-  const double halves = problem.dtype == DType::f32 ? 1 : 1.7;  // fp16/bf16 do not move twice as
-                                                                // fast
+  const double halves = problem.dtype == DType::f32 ? 1 : 1.7;  // fp16/bf16 are not twice as fast
   const bool one_tap = z.taps == 1;  // a column for each channel: x is not read again
   return {.flops = problem.nominal_flops(),
           .bytes = columns + y,

@@ -44,9 +44,9 @@
 //            bf16: exact products. Same bits on each run; exact on integers up to 2^11, sums below
 //            2^24. In f32 an infinity has an infinite rest and gives NaN
 // Backward   dx assigned, by phases of the stride without zero taps; dw assigned or added to
-// Choices    64 halves a step: one swizzled row of 128 bytes. Two planes of 128 x 128 are 64 KiB a
-//            step, three steps fit into 227 KiB. Tiles and parts: lowest estimated time, in whole
-//            waves
+// Choices    64 fp16 numbers a step: one swizzled row of 128 bytes. Two planes of 128 x 128 are 64
+//            KiB a step, three steps fit into 227 KiB. Tiles and parts: lowest estimated time, in
+//            whole waves
 // Source     S. Chetlur et al. 2014: cuDNN: Efficient Primitives for Deep Learning, arXiv
 //            1410.0759;
 //            H. Ootomo, R. Yokota 2022: Recovering single precision accuracy from Tensor Cores,
@@ -524,8 +524,8 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
       (direction != Direction::forward && packs ? elements(z.y_shape()) : 0);
   const double flops = z.nominal_flops() * (!f32 ? 1 : plan.planes == 2 ? 1.5 : 0.5);
   const double peak = f32 ? kUnmeasuredGpu.tf32_flops : kUnmeasuredGpu.half_flops;
-  // Bytes: read for the maxima, read again, written as one or two halves. Groups of one piece are
-  // packed at a third of the speed.
+  // Bytes: read for the maxima, read again, written as one or two fp16 numbers. Groups of one piece
+  // are packed at a third of the speed.
   const double few = z.groups > 1 && plan.pieces == 1 ? 3 : 1;
   const double bytes = few * (f32 ? 2 * element + 2 * plan.planes : 2 * element);
   const bool at_once = f32 && weight && !plan.is_last() &&

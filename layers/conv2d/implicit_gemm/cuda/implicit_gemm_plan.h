@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// implicit_gemm_plan.h: the sizes of implicit_gemm's pieces and steps, the scale of f32 as two
-// halves, and the time of a grid of tiles. It needs no CUDA, so tests check it on the CPU.
+// implicit_gemm_plan.h: the sizes of implicit_gemm's pieces and steps, the scale of f32 as two fp16
+// numbers, and the time of a grid of tiles. It needs no CUDA, so tests check it on the CPU.
 // Read next  layers/conv2d/shared/cuda/gather_lines.h: where each number comes from and goes to
 #pragma once
 
@@ -23,7 +23,7 @@ using gather::part_begin;
 using gather::Piece;
 using gather::piece_at;
 
-inline constexpr int kBlockDepth = 64;  // halves of a step
+inline constexpr int kBlockDepth = 64;  // reduction indices of a step
 inline constexpr int kMostPhases = 8;   // strides of backward_data, in each dimension
 
 using half_tiles::kPieceHalves;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // implicit_gemm_tiles.cuh: the two kernels of implicit_gemm_cuda.cu, whose header explains the
-// idea. Both copy 64 halves of the reduction a step into shared memory, asynchronously and several
-// steps ahead, and multiply them with matrix_tile.cuh.
+// idea. Both copy 64 reduction indices a step into shared memory, asynchronously and several steps
+// ahead, and multiply them with matrix_tile.cuh.
 // Read next  implicit_gemm_plan.h; layers/conv2d/shared/cuda/half_steps.cuh
 #pragma once
 

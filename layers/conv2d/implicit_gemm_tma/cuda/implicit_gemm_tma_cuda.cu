@@ -17,8 +17,8 @@
 //            shared memory allows; two warp groups multiply (wgmma); blocks are persistent. A patch
 //            in shared memory has a row of 128 bytes (32 or 64 with few channels) for each pixel.
 //            Another tap begins some rows later, so nine taps need one patch instead of nine. The
-//            last pixels of each row then belong to no output: of 30, 28 count. Where that, or a
-//            stride, costs more than it saves, a row of taps shares a patch, or none does
+//            last pixels of each image row then belong to no output: of 30, 28 count. Where that
+//            or a stride costs more than it saves, a row of taps shares a patch, or none does
 //            (implicit_gemm_tma_taps.h).
 //            Few tiles: the reduction is split, and a pass adds the parts in order.
 //            backward_weight: a block keeps up to 9 taps x 64 k x 64 c in registers; pixels are the

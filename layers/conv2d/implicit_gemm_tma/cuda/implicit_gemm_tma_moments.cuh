@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // implicit_gemm_tma_moments.cuh: mean and spread of the channels of y for a batch norm after the
-// forward. They come from accumulators that are still registers, so y is not read again.
+// forward. They are computed while the accumulators are in registers, so y is not read again.
 //
 // Plan      A thread has 2 or 4 pixels of kColumns / 4 columns: their mean, and the squares about
 //           it. The eight lanes with the same columns merge their moments and share the columns:

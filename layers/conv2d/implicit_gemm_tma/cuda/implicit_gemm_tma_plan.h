@@ -45,7 +45,7 @@ struct GatherPlan {
   Sharing sharing = Sharing::tap;
   bool from_f32 = false;                  // reads f32 images directly, not as fp16
   int width = 1, height = 1, images = 1;  // outputs of a tile
-  int pitch = 1, lines = 1;               // rows of a patch row; patch rows from image to image
+  int pitch = 1, lines = 1;               // pixels of an image row in a patch; rows between images
   int patch_w = 1, patch_h = 1;
   bool zeros_behind = false;  // the rows after a patch are read as zeros (pitch_of)
   int patch_stage_bytes = 0, patch_stages = 2, weight_stages = 2;

@@ -4,8 +4,8 @@
 //
 // A tile has width x height outputs of `images` images. An output at (i, j) reads, for the tap (r,
 // s), the pixel (i step + offset_r, j step + offset_s). Taps whose offsets differ by whole steps
-// can share a patch: it is loaded once, and a tap begins `shift` rows later in it. Outputs are then
-// counted with the pitch of the patch, so the last ones of each row have no meaning.
+// can share a patch: it is loaded once, and a tap begins `shift` pixels later in it. Outputs are
+// then counted with the pitch of the patch, so the last ones of each image row have no meaning.
 //
 //   one row of a patch (pitch 5):    a b c d e      tap s = 0 reads a b c, s = 1 reads b c d,
 //                                    \-3-/            s = 2 reads c d e
