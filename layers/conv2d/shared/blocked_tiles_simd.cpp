@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // blocked_tiles_simd.cpp: register tiles of direct and pointwise convolution in NCHW16c: forward
-// and backward_data. blocked_pass.cpp combines them to a convolution.
+// and backward_data. blocked_pass.cpp combines them into a convolution.
 //
 // Choices    AVX-512: 14 pixels x 2 vectors (or 7 x 4) = 28 accumulators + 2 (4) of weights of 32
 //            registers; the broadcast is part of the FMA. AVX2: 6 x 2 = 12 + 2 + 1 of 16. Taps that

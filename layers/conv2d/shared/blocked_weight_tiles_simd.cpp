@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // blocked_weight_tiles_simd.cpp: register tiles of backward_weight in NCHW16c: up to 16 channels of
 // one operand by one or two vectors of the other one stay in registers over some pixels.
-// blocked_weights.cpp combines them to dw.
+// blocked_weights.cpp combines them into dw.
 //
 // Choices    With two vectors: AVX-512 8 channels x 2 = 16 accumulators + 2 vectors + 1 broadcast,
 //            10 loads for 16 FMAs; AVX2 6 x 2 = 12 + 2 + 1 of 16 registers. With one vector: 16

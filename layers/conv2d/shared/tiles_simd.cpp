@@ -224,8 +224,7 @@ CONVSCOPE_INLINE void pixel_chain(const SumTile& tile, const Chain& chain, Index
     for (int t = chain.tap; t < chain.end; ++t) {
       const float* const pixel = x + tile.x_at[t];
       const float* const weights = w + tile.w_at[t];
-      Vec lanes[Vectors];  // the copy of x has spare floats after each row: full vectors may be
-                           // read
+      Vec lanes[Vectors];  // full vectors: x's copy has spare floats after each row
 #pragma GCC unroll 4
       for (int v = 0; v < Vectors; ++v) lanes[v] = load(pixel + v * kLanes);
 #pragma GCC unroll 16

@@ -48,8 +48,7 @@ struct WeightGather {
   bool dw_is_f32 = false, accumulate = false, dw_in_fours = false;
   int k = 0, channels = 0, kernel = 1;            // K, C rounded up, R S
   int splits = 1, steps = 0;                      // steps: boxes of pixels
-  int k_blocks = 1, c_blocks = 1, tap_count = 1;  // content of a tile: blocks of 64 (16) channels,
-                                                  // taps
+  int k_blocks = 1, c_blocks = 1, tap_count = 1;  // a tile: blocks of 64 (16) channels, taps
   int k_tiles = 1, c_tiles = 1, tap_tiles = 1;
   int tiles_w = 1, tiles_h = 1;
   int width = 1, height = 1, images = 1;  // of a box of pixels

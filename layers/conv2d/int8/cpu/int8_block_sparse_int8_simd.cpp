@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // int8_block_sparse_int8_simd.cpp: register tiles of convolution on integers with block-sparse
-// weights; int8_block_sparse_cpu.cpp combines them to a convolution.
+// weights; int8_block_sparse_cpu.cpp combines them into a convolution.
 //
 // Choices    The weights of an entry, 16 channels x 4 bytes, are loaded once and multiplied with
 //            all pixels of the tile. AVX-512 with VNNI: 28 pixels = 28 accumulators + 1 of weights

@@ -24,7 +24,7 @@ struct Int8PaddedRows {
   std::uint8_t* to = nullptr;
 };
 
-// y[p,j] of start + sum over r < rows and taps of w x, for 16 channels, p < height, j < pixels.
+// y[p,j] from start + sum over r < rows and taps of w x, for 16 channels, p < height, j < pixels.
 struct Int8DepthwiseRows {
   Int8Window window;
   int rows = 0;                             // of the kernel

@@ -106,7 +106,7 @@ class Plan {
       const double bytes = 4.0 * static_cast<double>(part_size) * parts;
       if (parts > 1 && (steps < parts * kFewestSteps || bytes > kMostPartBytes)) break;
       const double each = ceil_div(steps, parts);
-      // Tiles of one SM, and how often it starts new ones; long sequences of waves blur.
+      // Tiles and waves of one SM. Up to three waves count as whole ones; more of them overlap.
       const double share = std::ceil(tiles * parts / cuda_device_facts().multiprocessors);
       double waves = share / candidate.blocks;
       if (waves <= 3) waves = std::ceil(waves);

@@ -366,8 +366,7 @@ __global__ __launch_bounds__(kThreads, kMostBlocks) void small_net_forward(
   auto* const shared = dynamic_shared<unsigned>();
   const SmallNet& net = plan.a;
   const auto thread = static_cast<int>(threadIdx.x);
-  for (int i = 0; i < net.stages; ++i) {  // borders, and padding of a linear layer's x to whole
-                                          // pieces
+  for (int i = 0; i < net.stages; ++i) {  // borders, and padding of linear layers' inputs
     for (int word = thread; word < small_net::x_words(net.stage[i]); word += kThreads) {
       shared[plan.x_at[i] + word] = 0;
     }

@@ -12,8 +12,8 @@
 //                                  slots      0 2 4 6 8 | 1 3 5 7 (9)     outputs side by side
 //
 // Eight neighbouring pixels of 16 bytes are all 32 banks of shared memory, if their slots differ
-// modulo 8. That holds inside a row of pixels. Where eight pixels reach into the next row or the
-// next image, unused slots before it restore it.
+// modulo 8. That holds inside a row of pixels. Where eight pixels reach into the next row or image,
+// unused slots are inserted before that row or image.
 #pragma once
 
 #include <cstdint>

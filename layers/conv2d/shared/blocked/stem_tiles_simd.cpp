@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // stem_tiles_simd.cpp: register tiles of a first layer's forward pass: every product of the list
-// adds one weight vector times each pixel. stem.cpp combines the tiles to y.
+// adds one weight vector times each pixel. stem.cpp combines the tiles into y.
 //
 // Choices    AVX-512: 14 pixels x 2 vectors = 28 accumulators + 2 of weights + 1 broadcast, of 32
 //            registers: 16 loads for 28 FMAs. AVX2: 6 x 2 = 12 + 2 + 1 of 16. The step from pixel

@@ -80,8 +80,7 @@ struct WeightPlan {
 
  private:
   static constexpr Index kChunks = 16;        // for the threads
-  static constexpr Index kSlicePixels = 512;  // a slice costs as much as three products for each
-                                              // sum
+  static constexpr Index kSlicePixels = 512;  // a slice costs three products for each sum
   static constexpr Index kSliceFloats = Index{1} << 22;  // sums of all slices
   static constexpr double kChunkFlops = 1e6;
 

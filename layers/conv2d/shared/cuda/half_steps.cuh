@@ -39,8 +39,7 @@ struct Variant {
   static constexpr int kRowsBytes = kTileRows * kTileRowBytes;        // of a plane
   static constexpr int kColumnsBytes = kTileColumns * kTileRowBytes;  // of a plane
   static constexpr int kStageBytes = kPlanes * (kRowsBytes + kColumnsBytes);
-  static constexpr int kSharedBytes = kStages * kStageBytes + 1024;  // including alignment, without
-                                                                     // tables
+  static constexpr int kSharedBytes = kStages * kStageBytes + 1024;  // with alignment, no tables
 };
 
 // With three terms, accumulators are rounded towards zero at each addition. After this many steps

@@ -227,9 +227,8 @@ class Convolution {
     }
   }
 
-  // Writes zeros after the last channel, in the last block of an image. Otherwise these lanes of
-  // the last vector are sums of 0 times what may be NaN, and vectors without a channel are not
-  // computed.
+  // Writes zeros after the last channel of an image. The last vector's empty lanes hold sums of 0
+  // times possible NaNs, and vectors without a channel are not computed.
   void clear_lanes(const Strip& at, float* block) const {
     const Index used = pass_.channels % kChannelBlock;
     if (used == 0) return;

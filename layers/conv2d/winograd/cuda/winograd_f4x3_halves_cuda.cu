@@ -264,8 +264,7 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   const double peak = kUnmeasuredGpu.tf32_flops;
   const double of_products = plan.of_weights ? 0.65 : 0.88;
   const double of_passes = plan.of_weights ? 1.4 : 1.3;
-  const double of_launches = plan.of_weights ? 0.9 : 0.66;  // each starts while the previous one
-                                                            // ends
+  const double of_launches = plan.of_weights ? 0.9 : 0.66;  // launches overlap
   // In planes whose rows are not made of aligned groups of four pixels, numbers are read and
   // written singly.
   constexpr double kSingleReads = 0.5, kSingleWrites = 0.7;

@@ -27,8 +27,7 @@ struct HalvesTransform {
   half_tiles::Maxima maxima = {}, other_maxima = {};
   int bits = 0, other_bits = 0;
   int* exponent = nullptr;  // of the scale of all products of sums, written if not null
-  // The four columns of a tile with which no other tile begins are in the image and 16-byte
-  // aligned.
+  // The middle four columns of each tile are inside the image and 16-byte aligned.
   bool aligned = false;
 };
 

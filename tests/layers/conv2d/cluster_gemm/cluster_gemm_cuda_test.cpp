@@ -41,8 +41,7 @@ constexpr Direction kBoth[] = {Direction::forward, Direction::backward_data};
 
 const char* const kProblems[] = {
     "n=1,c=64,h=9,w=11,k=40,r=3,s=3,pad=1",          // eight blocks, or two
-    "n=1,c=200,h=5,w=5,k=64,r=3,s=3,pad=1",          // the last chunk is not full; two warps share
-                                                     // a unit
+    "n=1,c=200,h=5,w=5,k=64,r=3,s=3,pad=1",          // the last chunk is not full
     "n=1,c=512,h=2,w=3,k=16",                        // four blocks
     "n=2,c=96,h=10,w=40,k=130,r=3,s=3,pad=1",        // columns after the last
     "n=1,c=16,h=14,w=14,k=16,r=3,s=3,pad=1",         // one block

@@ -248,8 +248,7 @@ void check_epilogue(const Conv2dAlgorithm& one, const Conv2dProblem& z) {
   std::vector<float> numbers(static_cast<std::size_t>(z.k));
   for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<float>(i % 7) - 2.5f;
   const Tensor b = tensor_of(numbers);
-  const Tensor residual = operands_of(z, Direction::backward_data).in[0].values;  // in the layout
-                                                                                  // of y
+  const Tensor residual = operands_of(z, Direction::backward_data).in[0].values;  // laid out as y
   ASSERT_EQ(residual.numel(), operands.out[0].values.numel());
   const std::vector<float> sums = run({}, {}), added = floats_of(residual), bias = floats_of(b);
   const auto lanes = static_cast<std::size_t>(stored_shape(z.y_shape(), z.layout)[4]);
