@@ -19,7 +19,8 @@
 //            dot: Left Right FMAs for Left + Right loads
 // Numerics   copies are exact; sums run over lanes, then across them: fixed order, same bits; in
 //            chains (framework/simd/sum_chain.h), but for unpack with a stride
-// Choices    dot tile: AVX-512 6 x 4 = 24 accumulators + 4 + 1 of 32 registers; AVX2 3 x 3 + 3 + 1
+// Choices    dot tile: AVX-512 6 x 4 = 24 accumulators + 4 + 1 of 32 registers; AVX2 3 x 3 = 9 + 3
+//            + 1
 // Source     K. Chellapilla, S. Puri, P. Simard: High Performance Convolutional Neural Networks for
 //            Document Processing, 2006, hal inria-00112631
 // Read next  im2col_gemm_cpu.cpp, which calls these.

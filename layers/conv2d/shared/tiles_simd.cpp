@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // tiles_simd.cpp: register tiles of direct and pointwise convolution. tiles_copy_simd.cpp prepares
-// their operands; direct_cpu.cpp and gemm_1x1_cpu.cpp combine them to a convolution.
+// their operands; direct_cpu.cpp and gemm_1x1_cpu.cpp combine them into a convolution.
 //
 // Choices    AVX-512: 14 pixels x 2 vectors (or 7 x 4) = 28 accumulators + 2 (4) of the other
 //            operand of 32 registers; the broadcast is part of the FMA. AVX2: 6 x 2 = 12 + 2 + 1 of
