@@ -90,7 +90,7 @@ struct Finish {
 #pragma unroll
       for (int i = 1; i < 4; ++i) {
         const float other = v[i / 2][2 * window + i % 2];
-        if (other > value || other != other) {  // the first of equal ones; NaN wins
+        if (other > value || other != other) {  // among equals the first one; NaN wins
           value = other;
           bits = 1u << i;
         }
