@@ -11,12 +11,12 @@
 //
 //              x, one channel      columns, R = S = 2, one output pixel in each column
 //              a b c               (r,s) = (0,0)   a b d e
-//              d e f         ->            (0,1)   b c e f     b stands there twice, e four times:
+//              d e f         ->            (0,1)   b c e f     b occurs twice, e four times:
 //              g h i                       (1,0)   d e g h     the matrix has R S numbers for each
 //                                          (1,1)   e f h i     number of x
 //
 // Plan       one image and one group at a time; the whole matrix of columns is written, then read
-//            by three loops. w is a matrix [K, C/G R S] as it lies.
+//            by three loops. w is stored as a matrix [K, C/G R S] already.
 // Shapes     x [N,C,H,W], w [K,C/G,R,S], b [K], y [N,K,P,Q], row-major, f32;
 //            columns [C/G R S, P Q]; sums in f32
 // Supports   f32; every stride, dilation, padding and number of groups
@@ -24,8 +24,8 @@
 //            read K/G times; workspace = columns of one image and group; bound by one scalar sum
 // Numerics   a sum of C/G R S terms (dw: of P Q) one after the other: errors of random sign grow
 //            like the root of their number; same bits on each run; exact on integers below 2^24
-// Backward   dx = col2im(w^T dy): each number of a column goes back to where it came from, and is
-//            added there; assigned. dw = dy columns^T, added to
+// Backward   dx = col2im(w^T dy): each number of a column is added to the pixel that it came from;
+//            assigned. dw = dy columns^T, added to
 // Choices    none
 // Source     K. Chellapilla, S. Puri, P. Simard: High Performance Convolutional Neural Networks for
 //            Document Processing, 2006, hal inria-00112631
@@ -40,7 +40,7 @@ using Index = std::int64_t;
 
 struct Lesson {
   // Calls visit(row, pixel, c, h, column) for each element of the matrix of columns: it is the
-  // pixel x(n, c, h, column), or 0 when that lies outside.
+  // pixel x(n, c, h, column), or 0 when that is outside.
   static void for_each_element(const Conv2dProblem& z, Index g, auto visit) {
     for (Index c = 0; c < z.c_per_group(); ++c) {
       for (Index r = 0; r < z.r; ++r) {
@@ -98,7 +98,7 @@ struct Lesson {
             columns(row, pixel) = sum;
           }
         }
-        board.step("col2im");  // a pixel of x stood in several columns: what comes back is added
+        board.step("col2im");  // a pixel of x was in several columns: their gradients are added
         for_each_element(z, g, [&](Index row, Index pixel, Index c, Index h, Index column) {
           if (dx.has(n, c, h, column)) dx(n, c, h, column) += columns(row, pixel);
         });

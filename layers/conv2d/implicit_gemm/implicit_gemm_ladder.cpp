@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// implicit_gemm_ladder.cpp: the steps from a tile of 16 x 16 to tensor cores, and what a CPU makes
-// of the tiles.
+// implicit_gemm_ladder.cpp: the steps from a tile of 16 x 16 to tensor cores, and how a CPU uses
+// the tiles.
 #include "layers/conv2d/ladder.h"
 
 namespace convscope {

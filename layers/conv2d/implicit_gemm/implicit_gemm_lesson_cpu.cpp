@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // implicit_gemm_lesson_cpu.cpp: the GPU's lesson on one core, block after block and thread after
-// thread, so that one can watch which number each thread brings into shared memory.
+// thread, so that one can watch which number each thread loads into shared memory.
 //
 // Formula    Y[i,j] = sum over d of A[i,d] B[d,j]; forward: i = k, j = (n,p,q), d = (c,r,s),
 //            A = w, B[(c,r,s),(n,p,q)] = x[n, g C/G + c, p stride_h - pad_top + r dilation_h,
@@ -13,11 +13,11 @@
 //
 //                         B   [ b ]               Thread (i,j) of a block owns Y[i,j]: it loads
 //                             [   ]  16 x 16      a[i,j] and b[i,j] for all, and sums row i of a
-//              A              [   ]               times column j of b. What lies beyond the edge
-//              [ a ][   ]     [ Y ]  <- a block   of a matrix is 0 in its tile.
+//              A              [   ]               times column j of b. Elements beyond the edge
+//              [ a ][   ]     [ Y ]  <- a block   of a matrix are 0 in its tile.
 //
-// Plan       loops where a GPU has blocks and threads. Between two barriers its threads run in any
-//            order; here they take turns, each a line of code at a time.
+// Plan       loops where a GPU has blocks and threads. Between two barriers the threads of a GPU
+//            run in any order; here they take turns, each a line of code at a time.
 // Shapes     x [N,C,H,W], w [K,C/G,R,S], b [K], y [N,K,P,Q], row-major, f32; a, b, sum [16,16];
 //            sums in f32
 // Supports   f32; every stride, dilation, padding and number of groups
@@ -25,12 +25,12 @@
 //            16 rows or columns of Y; workspace = three tiles; bound by loads and stores
 // Numerics   one sum of all d, one after the other: errors of random sign grow like the root of
 //            their number; same bits on each run; exact on integers below 2^24
-// Backward   dx: i = c, j = (n,h,v), d = (k,r,s), B = dy where the stride meets, or 0; assigned.
-//            dw: i = k, j = (c,r,s), d = (n,p,q), A = dy, B = x; added to
-// Choices    16 x 16: as on the GPU, where a block then has 256 threads
+// Backward   dx: i = c, j = (n,h,v), d = (k,r,s), B = dy of the output that tap (r,s) connects, or
+//            0; assigned. dw: i = k, j = (c,r,s), d = (n,p,q), A = dy, B = x; added to
+// Choices    16 x 16: as on the GPU, where this makes a block of 256 threads
 // Source     S. Chetlur et al.: cuDNN: Efficient Primitives for Deep Learning, 2014, arXiv
 //            1410.0759
-// Read next  implicit_gemm_lesson_cuda.cu, where blocks and threads run at once;
+// Read next  implicit_gemm_lesson_cuda.cu, where blocks and threads run in parallel;
 //            im2col_gemm_lesson_cpu.cpp, the same product with the matrix
 #include "framework/int_math.h"
 #include "layers/conv2d/shared/lesson.h"
@@ -53,11 +53,11 @@ void for_each_thread(auto visit) {
 }
 
 struct Lesson {
-  // a_at(g, row, d) and b_at(g, d, column) read an element of A and of B, put(g, row, column, sum)
+  // a_at(g, row, d) and b_at(g, d, column) read an element of A and of B; put(g, row, column, sum)
   // writes one of Y.
   static void product(const Size& size, auto a_at, auto b_at, auto put, auto& board) {
-    const auto a = board.shared_array("a", kTile, kTile);  // [row, depth]
-    const auto b = board.shared_array("b", kTile, kTile);  // [depth, column]
+    const auto a = board.shared_array("a", kTile, kTile);  // [row, d]
+    const auto b = board.shared_array("b", kTile, kTile);  // [d, column]
     const auto sum = board.registers("sum", kTile, kTile);
     const Index down = ceil_div(size.rows, kTile), right = ceil_div(size.columns, kTile);
     for (Index block = 0; block < size.groups * down * right; ++block) {
@@ -137,7 +137,7 @@ struct Lesson {
         board);
   }
 
-  // x under tap (c,r,s) of output pixel (n,p,q): an element of the matrix that im2col would write.
+  // Returns x at tap (c,r,s) of output pixel (n,p,q): an element of the matrix that im2col writes.
   static auto image_at(const Conv2dProblem& z, auto x, Index g, Index tap, Index pixel) {
     const Index c = tap / z.s / z.r, r = tap / z.s % z.r, s = tap % z.s;
     const Index n = pixel / z.q() / z.p(), p = pixel / z.q() % z.p(), q = pixel % z.q();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // implicit_gemm_lesson_cuda.cu: convolution as a matrix product whose matrix of columns is never
-// stored: a block gathers the piece that it needs from x, uses it 16 times, and forgets it.
+// stored: a block gathers the piece that it needs from x, uses it 16 times, and discards it.
 //
 // Formula    Y[i,j] = sum over d of A[i,d] B[d,j]; forward: i = k, j = (n,p,q), d = (c,r,s),
 //            A = w, B[(c,r,s),(n,p,q)] = x[n, g C/G + c, p stride_h - pad_top + r dilation_h,
@@ -12,13 +12,13 @@
 //                sum += a[my row] * b[my column]              # 16 products from 2 loads
 //
 //                         B   [ b ]               A and B are functions of their indices:
-//                             [   ]  16 x 16      what im2col would write to memory and read
-//              A              [   ]               again is computed where it is needed
+//                             [   ]  16 x 16      elements that im2col would write to memory
+//              A              [   ]               and read again are computed on demand
 //              [ a ][   ]     [ Y ]  <- a block
 //
-// Plan       one kernel for all three directions: a struct says what A and B are and where an
-//            element of Y goes. Two tiles in shared memory; between a barrier and the next one all
-//            threads read what all have loaded.
+// Plan       one kernel for all three directions: a struct defines A, B and where an element of Y
+//            is stored. Two tiles in shared memory; between two barriers all threads read what all
+//            have loaded.
 // Shapes     x [N,C,H,W], w [K,C/G,R,S], b [K], y [N,K,P,Q], row-major, f32; sums in f32
 // Supports   f32 (tf32 is computed as f32); every stride, dilation, padding; up to 65535 groups
 //            and sums of up to 2^20 products
@@ -27,8 +27,8 @@
 //            divisions that turn d into (c,r,s)
 // Numerics   one sum of all d, one after the other: errors of random sign grow like the root of
 //            their number; same bits on each run; exact on integers below 2^24
-// Backward   dx: i = c, j = (n,h,v), d = (k,r,s), B = dy where the stride meets, or 0; assigned.
-//            dw: i = k, j = (c,r,s), d = (n,p,q), A = dy, B = x; assigned or added to
+// Backward   dx: i = c, j = (n,h,v), d = (k,r,s), B = dy of the output that tap (r,s) connects, or
+//            0; assigned. dw: i = k, j = (c,r,s), d = (n,p,q), A = dy, B = x; assigned or added to
 // Choices    16 x 16: 256 threads, and each loaded number is used 16 times
 // Source     S. Chetlur et al.: cuDNN: Efficient Primitives for Deep Learning, 2014, arXiv
 //            1410.0759
@@ -43,7 +43,8 @@ using namespace lesson;  // NOLINT(google-build-using-namespace): sizes and view
 
 constexpr int kTile = 16;
 
-// In each of the three: g is the group, and rows, columns and depth are those of its product.
+// Each of the three structs: g is the group; `rows`, `columns` and `depth` are those of its
+// product.
 struct Forward {
   Sizes z;
   In x, w, bias;
@@ -111,19 +112,19 @@ struct BackwardWeight {
 
 template <class Product>
 __global__ void product_kernel(const Product at) {
-  __shared__ float a[kTile][kTile];  // [row, depth]
-  __shared__ float b[kTile][kTile];  // [depth, column]
+  __shared__ float a[kTile][kTile];  // [row, d]
+  __shared__ float b[kTile][kTile];  // [d, column]
   const int i = static_cast<int>(threadIdx.y), j = static_cast<int>(threadIdx.x);
   const Index g = blockIdx.z;
   const Index row = Index{blockIdx.y} * kTile + i, column = Index{blockIdx.x} * kTile + j;
   float sum = 0;
   for (Index d = 0; d < at.depth(); d += kTile) {
-    // Beyond the edges of A and B stand zeros, so that every thread goes the same way.
+    // Elements beyond the edges of A and B are zeros, so that all threads run the same code.
     a[i][j] = row < at.rows() && d + j < at.depth() ? at.a(g, row, d + j) : 0.0f;
     b[i][j] = d + i < at.depth() && column < at.columns() ? at.b(g, d + i, column) : 0.0f;
-    __syncthreads();  // both tiles are there
+    __syncthreads();  // both tiles are complete
     for (int t = 0; t < kTile; ++t) sum += a[i][t] * b[t][j];
-    __syncthreads();  // nobody reads them any more
+    __syncthreads();  // no thread reads them any more
   }
   if (row < at.rows() && column < at.columns()) at.put(g, row, column, sum);
 }

@@ -2,11 +2,11 @@
 // int8_lesson_cpu.cpp: a convolution of real numbers computed with integers, one product after the
 // other.
 //
-// Formula    A code q stands for the real number s q: s is the step of its array, of w one for each
+// Formula    A code q represents the real number s q: s is the step of its array, of w one for each
 //            output channel. Then
 //              y[n,k,p,q] = b[k] + sum s_x x s_w[k] w = b[k] + s_x s_w[k] (sum x w)
-//            and the sum in brackets is one of integers: exact, in 32 bits. The next layer wants
-//            codes of its own step s_y: round(y / s_y), clipped to what the bits hold.
+//            and the sum in brackets is one of integers: exact, in 32 bits. The next layer takes
+//            codes with another step s_y: round(y / s_y), clipped to the range of the bits.
 // Textbook   for n, k, p, q:
 //              sum = 0
 //              for c, r, s: sum += int(x[n][c][h][w]) * int(w[k][c][r][s])
@@ -17,14 +17,14 @@
 //              [ 3 200]    [-1   2]    3*-1+200*2   0.02*0.01*397      round(0.079 / 0.01)
 //                                        = 397         = 0.079             = 8
 //
-// Plan       seven loops; integers inside, a double for each y outside. A real network does the
-//            inner loops billions of times and the outer line a thousand times less often: that is
-//            why integers pay. Zeros around the image need no care: 0 has the code 0.
+// Plan       seven loops; integers inside, a double for each y outside. A real network runs the
+//            inner loops billions of times and the outer line a thousand times less often. That is
+//            why integers pay off. Zeros around the image need no care: 0 has the code 0.
 // Shapes     x u8 or i8 and y u8, i8 or f32 in blocks [N,C/16,H,W,16], w i8 [K,C/G,R,S], b f64 [K]
 // Supports   forward; u8 and i8 codes; every stride, dilation, padding and number of groups
 // Cost       FLOPs = 2 N K P Q (C/G) R S; bytes = a quarter of those of f32; no workspace
 // Numerics   exact sums; one rounding of double at the end, half to even
-// Backward   none: rounding has no slope. Training rounds real numbers instead (quant/lsq.h)
+// Backward   none: rounding has no useful derivative. Training rounds real numbers (quant/lsq.h)
 // Choices    none
 // Source     B. Jacob et al., CVPR 2018, arXiv 1712.05877
 // Read next  direct_lesson_cpu.cpp, the same loops for real numbers; cpu/int8_direct_cpu.cpp, four
@@ -39,7 +39,7 @@ namespace {
 
 using Index = std::int64_t;
 
-// The real number that the residual adds to element `at` of y.
+// Returns the real number that the residual adds to element `at` of y.
 double residual_at(const Conv2dForwardArgs& args, Index at) {
   const Conv2dEpilogue& behind = args.epilogue;
   if (behind.residual == nullptr) return 0;
@@ -52,7 +52,7 @@ double residual_at(const Conv2dForwardArgs& args, Index at) {
   return args.views.residual.scale(0) * code;
 }
 
-// What y holds in the place of a real number: that, or its code.
+// Returns what y stores for a real number: the number, or its code.
 double stored(const Conv2dForwardArgs& args, double real) {
   if (args.epilogue.relu) real = std::clamp(real, 0.0, static_cast<double>(args.epilogue.most));
   const DType type = args.problem.types->y;
@@ -68,7 +68,7 @@ struct Lesson {
   static void forward(const Conv2dForwardArgs& args, auto x, auto w, auto b, auto y, auto& board) {
     const Conv2dProblem& z = args.problem;
     const Index x_blocks = ceil_div(z.c, kChannelBlock), y_blocks = ceil_div(z.k, kChannelBlock);
-    board.step("y = 0");  // the lanes behind the last channel stay so
+    board.step("y = 0");  // the lanes after the last channel stay 0
     y.fill(0);
     board.step("a sum of integers, then one rounding");
     for (Index n = 0; n < z.n; ++n) {
@@ -87,10 +87,10 @@ struct Lesson {
     }
   }
 
-  // The exact sum of products of one y; x begins at block `first` of its channels.
+  // Returns the exact sum of products of one y; x begins at block `first` of its channels.
   static auto sum_of(const Conv2dProblem& z, auto x, auto w, Index first, Index k, Index p,
                      Index q) {
-    auto sum = x.zero() * w.zero();  // an int: two bytes make one
+    auto sum = x.zero() * w.zero();  // an int: the product of two bytes is one
     for (Index c = 0; c < z.c_per_group(); ++c) {
       const Index from = k / z.k_per_group() * z.c_per_group() + c;
       const Index block = first + from / kChannelBlock, lane = from % kChannelBlock;
@@ -111,7 +111,7 @@ struct Lesson {
   }
 };
 
-// Views of the types that the problem names.
+// Runs the lesson with views of the types that the problem names.
 void run(const Conv2dForwardArgs& args, auto& watch) {
   const Conv2dProblem& z = args.problem;
   const Index x_blocks = z.n * ceil_div(z.c, kChannelBlock);

@@ -3,9 +3,9 @@
 // each y, one product after the other.
 //
 // Formula    y[n,k,p,q] = b[k] + s_x s_w[k] sum over c, r, s of x[n,c,h,w] w[k,c,r,s], the sum one
-//            of integers; then the residual, the curve, and the code of the next layer:
-//            clip(round(y / s_y)). int8_lesson_cpu.cpp says where it comes from
-// Textbook   for each element of y, lanes behind the last channel too:        # a thread
+//            of integers; then the residual, the activation, and the code of the next layer:
+//            clip(round(y / s_y)). int8_lesson_cpu.cpp derives it
+// Textbook   for each element of y, including lanes after the last channel:      # a thread
 //              sum = 0
 //              for c, r, s: sum += int(x[n][c][h][w]) * int(w[k][c][r][s])
 //              real = s_x * s_w[k] * sum + b[k] + residual
@@ -14,17 +14,17 @@
 //              y in blocks:  [ k=0 1 2 .. 15 | k=0 1 2 .. 15 | .. ]   thread 0 1 2 .. 15 | 16 ..
 //                              pixel (0,0)     pixel (0,1)            one warp: two pixels
 //
-// Plan       A thread's number is the place of its y, so a warp writes its y side by side. Its 16
-//            threads of one pixel read the same x, which is one access, and each its own row of w.
-//            All else is the loops. Where threads lose their time: each product costs two loads and
-//            the arithmetic of two places.
+// Plan       A thread's number is the place of its y, so a warp writes contiguous y. Its 16 threads
+//            of one pixel read the same x, which is one access, and each another row of w. The rest
+//            is the loops. Threads lose their time here: each product costs two loads and the
+//            arithmetic of two offsets.
 // Shapes     x u8 or i8 and y u8, i8 or f32 in blocks [N,C/16,H,W,16], w i8 [K,C/G,R,S], b f64 [K],
 //            scales f64; all of them on the device
 // Supports   forward; u8 and i8 codes; every stride, dilation, padding and number of groups
 // Cost       FLOPs = 2 N K P Q (C/G) R S; bytes = a quarter of those of f32; no workspace. Bound by
 //            loads from the caches
 // Numerics   exact sums; one rounding of double at the end, half to even. The same bits on each run
-// Backward   none: rounding has no slope
+// Backward   none: rounding has no useful derivative
 // Choices    256 threads in a block, as all simple kernels here
 // Source     B. Jacob et al., CVPR 2018, arXiv 1712.05877
 // Read next  int8_lesson_cpu.cpp, the same without threads; cuda/int8_gemm_cuda.cu, tiles of bytes
@@ -36,7 +36,7 @@ namespace {
 
 using namespace lesson;  // NOLINT(google-build-using-namespace): sizes and views of all lessons
 
-// What a kernel gets beside the sizes. All pointers are the device's.
+// Arguments of a kernel besides the sizes. All pointers are on the device.
 struct Arrays {
   const std::uint8_t* x;  // codes
   const std::int8_t* w;
@@ -47,10 +47,10 @@ struct Arrays {
   bool x_is_signed, relu;
   DType y_type, residual_type;
   int low, high;  // of the codes of y
-  double most;    // of the curve
+  double most;    // of the activation
 };
 
-// Where element (n,c,h,w) lies in blocks of 16 channels.
+// Returns the offset of element (n,c,h,w) in blocks of 16 channels.
 __device__ Index place(Index blocks, Index height, Index width, Index n, Index c, Index h,
                        Index w) {
   return (((n * blocks + c / kChannelBlock) * height + h) * width + w) * kChannelBlock +
@@ -62,7 +62,7 @@ __device__ int code_of(const void* codes, bool is_signed, Index at) {
                    : static_cast<const std::uint8_t*>(codes)[at];
 }
 
-// The exact sum of products of one y.
+// Returns the exact sum of products of one y.
 __device__ int sum_of(const Sizes& z, const Arrays& a, Index n, Index k, Index p, Index q) {
   const Index blocks = ceil_div(z.c, kChannelBlock);
   int sum = 0;
@@ -80,7 +80,7 @@ __device__ int sum_of(const Sizes& z, const Arrays& a, Index n, Index k, Index p
   return sum;
 }
 
-// The real number that the residual adds.
+// Returns the real number that the residual adds.
 __device__ double residual_at(const Arrays& a, Index at) {
   if (a.residual == nullptr) return 0;
   if (a.residual_type == DType::f32) return static_cast<const float*>(a.residual)[at];
@@ -107,7 +107,7 @@ __global__ void __launch_bounds__(kThreads) forward_kernel(const Sizes z, const 
     const Index pixel = at / kChannelBlock, q = pixel % z.q, p = pixel / z.q % z.p;
     const Index block = pixel / z.q / z.p, n = block / blocks;
     const Index k = block % blocks * kChannelBlock + at % kChannelBlock;
-    if (k >= z.k) {  // a lane behind the last channel: the number 0, whose code is 0
+    if (k >= z.k) {  // a lane after the last channel: the number 0, whose code is 0
       store(a, at, 0);
       continue;
     }

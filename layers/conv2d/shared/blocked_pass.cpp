@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// blocked_pass.cpp: forward and backward_data in the blocked layout: a tile of pixels x output
-// channels stays in registers over all of its sum, and reads whole blocks of 16 channels where they
-// lie.
+// blocked_pass.cpp: forward and backward_data in NCHW16c: a tile of pixels x output channels stays
+// in registers over its whole sum, and reads whole blocks of 16 channels in place.
 //
 // Plan       A line is a row of out (of one residue modulo stride_w in backward_data; a run of
 //            pixels when the kernel is 1x1). Tiles walk along it. A tile has a list of taps, each
-//            with the pixels that find it inside the image. The sum is cut into chains of
+//            with the pixels for which it is inside the image. The sum is cut into chains of
 //            kSumChain products at most; a group of tiles takes one chain after the other, so that
-//            its weights stay in the first cache. Threads take (images, rows, group, channels).
-// Cost       No copy: what is moved is the three tensors, and the weights once for each chunk of
-//            pixels; blocked_plan.h says what is read again from which cache.
+//            its weights stay in L1. Threads take (images, rows, group, channels).
+// Cost       No copy: the traffic is the three tensors, and the weights once for each chunk of
+//            pixels; blocked_plan.h describes repeated reads and their caches.
 // Read next  blocked_tiles_simd.cpp, the tiles; blocked_weights.cpp, dw
 #include "layers/conv2d/shared/blocked_pass.h"
 
@@ -28,8 +27,8 @@ constinit IsaTable<BlockedKernels> blocked_kernels;
 namespace blocked {
 namespace {
 
-// For each group and block of `width` channels [depth, taps, tap_channels, width], zeros where no
-// channel is.
+// Packs, for each group and block of `width` channels, [blocks, taps, tap_channels, width], with
+// zeros for missing channels.
 void pack(const Pass& pass, const float* w, float* packed) {
   const GemmKernels& gemm = gemm_kernels.get();
   const Conv2dProblem& z = pass.z;
@@ -49,7 +48,7 @@ void pack(const Pass& pass, const float* w, float* packed) {
         std::fill_n(to, pass.taps * pass.tap_channels * width, 0.0f);
       }
       const Index inner = d * kChannelBlock;
-      // Where the weight of the first channels of `out` and `in` stands.
+      // The weight of the first channels of `out` and `in`.
       const Index k = g * z.k_per_group() + (pass.forward ? first : inner);
       const float* const from =
           w + (k * z.c_per_group() + (pass.forward ? inner : first)) * pass.taps;
@@ -79,7 +78,7 @@ class TileGroup {
         tiles_(tiles),
         width_(static_cast<int>(width)) {}
 
-  // Tiles from here on have at most `taps` taps; those at the border have fewer.
+  // Starts a group: its tiles have at most `taps` taps; those at the border have fewer.
   void start(Index taps) {
     const int most =
         static_cast<int>(kSumChain / (pass_.depth == 1 ? pass_.last_channels() : kChannelBlock));
@@ -87,7 +86,7 @@ class TileGroup {
     depth_ = pass_.depth * taps_ > most ? most / taps_ : pass_.depth;
     if (taps_ == 0) depth_ = pass_.depth;
   }
-  // The next tile, with room for `most` taps.
+  // Returns the next tile, with space for `most` taps.
   BlockedTile& next(Index most) {
     if (count_ == pass_.tiles_at_once || listed_ + most > kMostTaps) sum();
     BlockedTile& tile = tile_[static_cast<std::size_t>(count_++)];
@@ -101,11 +100,11 @@ class TileGroup {
     ++tile.taps;
   }
 
-  // Chain by chain, all tiles.
+  // Computes all tiles, chain by chain.
   void sum() {
     const Index floats = widest_tile();
     for (Index d = 0; d < pass_.depth; d += depth_) {
-      int left = 1;  // tiles that have taps behind this chain's
+      int left = 1;  // tiles that have taps after this chain
       for (int t = 0; left > 0; t += taps_) {
         left = 0;
         for (int i = 0; i < count_; ++i) {
@@ -131,8 +130,9 @@ class TileGroup {
   }
 
  private:
-  // While a group reads the weights of a chain, it asks for those of the next one, which stand
-  // behind them: each tile for one line of each channel, the first tile for the first line.
+  // Returns the prefetch distance. While a group reads the weights of a chain, it prefetches those
+  // of the next one, which follow them: each tile one line of each channel, the first tile the
+  // first line.
   Index ahead_of(int tile) const {
     constexpr Index kLine = 16;
     if (tile >= width_ / kLine) return 0;
@@ -147,7 +147,7 @@ class TileGroup {
   const BlockedTiles& tiles_;
   const int width_;
   int taps_ = 0;     // of a chain
-  Index depth_ = 0;  // blocks of a chain
+  Index depth_ = 0;  // blocks in a chain
   int count_ = 0, listed_ = 0;
   std::array<BlockedTile, kMostTiles> tile_;
   std::array<BlockedTap, kMostTaps> tap_;
@@ -189,7 +189,7 @@ class Convolution {
   }
 
  private:
-  struct LineTap {  // as BlockedTap, of all pixels of a line
+  struct LineTap {  // as BlockedTap, for all pixels of a line
     Index in, w, first, end;
   };
   using LineTaps = std::array<LineTap, kMostTaps>;
@@ -197,9 +197,9 @@ class Convolution {
     Index image, image_end, row, row_end;
   };
 
-  // One block of output channels of some pixels.
+  // Computes one block of output channels of some pixels.
   void run_block(const Pixels& pixels, Index g, Index block) const {
-    const Index channel = block * pass_.widest;  // of the group
+    const Index channel = block * pass_.widest;  // in the group
     const Index first = g * pass_.channels + channel;
     const Index width = pass_.width_at(channel);
     BlockedTiles tiles;
@@ -226,7 +226,7 @@ class Convolution {
                          first % kChannelBlock;
       place_line(in, out, row, part, tiles.in_step, width, group);
     };
-    if (pass_.tiles_at_once == 1) {  // row after row, as `out` lies in memory
+    if (pass_.tiles_at_once == 1) {  // row after row, in the memory order of `out`
       for (Index n = pixels.image; n < pixels.image_end; ++n) {
         for (Index row = pixels.row; row < pixels.row_end; ++row) {
           for (Index part = 0; part < pass_.parts; ++part) {
@@ -238,7 +238,7 @@ class Convolution {
       }
       return;
     }
-    // Tiles of a group have equal chains, so rows of one residue come together.
+    // Tiles of a group have equal chains, so rows of one residue come in succession.
     for (Index row_part = 0; row_part < pass_.row_parts; ++row_part) {
       for (Index part = 0; part < pass_.parts; ++part) {
         group.start(pass_.taps_of(row_part, part));
@@ -263,7 +263,7 @@ class Convolution {
     const int taps = list_taps(row, column, count, step, width, all);
     float* const to = out + (row * pass_.out_w + column) * kChannelBlock;
     const RowTiles tiles(count, width > 2 * pass_.lanes ? kernels_.pixels / 2 : kernels_.pixels);
-    // As tiles.begin(t) and height(t), without their divisions in each tile.
+    // Same as tiles.begin(t) and height(t), without their divisions in each tile.
     const Index height = count / tiles.tiles;
     const Index higher = count % tiles.tiles;
     Index begin = 0;
@@ -287,10 +287,11 @@ class Convolution {
     }
   }
 
-  // The taps of `count` pixels of out from (row, column) on, each with the pixels that it serves.
+  // Lists the taps of `count` pixels of out from (row, column) on, each with the pixels that use
+  // it.
   int list_taps(Index row, Index column, Index count, Index step, Index width,
                 LineTaps& taps) const {
-    const Index steps = step / kChannelBlock;  // columns of `in` from one pixel to the next
+    const Index steps = step / kChannelBlock;  // distance of two pixels in columns of `in`
     int found = 0;
     for (Index r = 0; r < z_.r; ++r) {
       Index h = pass_.forward ? row * z_.stride_h - z_.pad_top + r * z_.dilation_h
@@ -350,8 +351,8 @@ Conv2dSupport supports(const Conv2dProblem& z) {
   return {};
 }
 
-// The share of the peak is that of full tiles; output channels of zeros are summed too. A tap of
-// few channels pays for its loop.
+// The share of the peak is that of full tiles; padded output channels are summed too. A tap of few
+// channels pays for its loop.
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   double share = 0.93;
   const auto filled = [](Index channels) {

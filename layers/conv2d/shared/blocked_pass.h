@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// blocked_pass.h: convolution on tensors in the blocked layout
-// (layers/dispatch/activation_layout.h), for the cards `direct` and `gemm_1x1`: their functions
-// call these for problems with layout=blocked. (Winograd's cards share the answer of supports().)
+// blocked_pass.h: convolution on tensors in NCHW16c (layers/dispatch/activation_layout.h), for the
+// algorithms `direct` and `gemm_1x1`: their functions call these for problems with layout=blocked.
+// (Winograd's algorithms share supports().)
 //
-// No tensor is copied, transposed or padded: tiles read x and dy where they lie and store whole
-// blocks. Only w is packed, in the order in which a tile reads it.
+// No tensor is copied, transposed or padded: tiles read x and dy in place and store whole blocks.
+// Only w is packed, in the order in which a tile reads it.
 #pragma once
 
 #include "layers/conv2d/algorithm.h"
 
 namespace convscope::blocked {
 
-// f32; one group, or groups of whole blocks.
+// Checks the problem: f32; one group, or groups of whole blocks.
 Conv2dSupport supports(const Conv2dProblem& problem);
 Conv2dCost cost(const Conv2dProblem& problem, Direction direction);
 std::size_t workspace_bytes(const Conv2dProblem& problem, Direction direction);

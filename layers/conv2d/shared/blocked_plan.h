@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// blocked_plan.h: how a convolution in the blocked layout is cut into lines, tiles and chunks;
-// numbers only.
+// blocked_plan.h: the tiling of a convolution in NCHW16c into lines, tiles and chunks; numbers
+// only.
 #pragma once
 
 #include <algorithm>
@@ -18,23 +18,23 @@ namespace convscope::blocked {
 using Index = std::int64_t;
 
 inline constexpr Index kChunks = 16;        // of dw, for the threads
-inline constexpr double kChunkFlops = 1e6;  // a chunk of fewer costs more than it gives
+inline constexpr double kChunkFlops = 1e6;  // a smaller chunk costs more than it gains
 inline constexpr Index kMostTaps = 1024;    // of a kernel
-inline constexpr Index kMostTiles = 64;     // of a group
+inline constexpr Index kMostTiles = 64;     // in a group
 inline constexpr Index kKeptFloats = 4096;
 
 // forward: in = x, out = y. backward_data: in = dy, out = dx; columns of dx fall into `parts`,
 // the residues modulo stride_w: those of one part read neighbouring columns of dy.
 //
-// What is read again, and from where (L1, L2: the sizes of the caches of a core):
+// Repeated reads, and the caches that serve them (sizes of L1 and L2 of a core):
 //   x chunk   the pixels of `in` of a chunk (images x rows), once for each block of output
-//             channels; they take a quarter of L2. The weights come once for each chunk; where
+//             channels; they take a quarter of L2. The weights are read once for each chunk; where
 //             they do not fit into L2, too, a chunk takes half of it, and several images.
 //   weights   of one chain (kSumChain products at most) and one block of channels, once for each
-//             tile of a group, from L1: up to 160 products of 32 channels of AVX-512 are 20 KiB,
-//             of 16 channels of AVX2 10 KiB.
-//   kept      the unfinished sums of a group of tiles; a quarter of L1. Beside them and the
-//             weights, `in` of two tiles has room: this one's and, asked for ahead, the next one's.
+//             tile of a group, from L1: up to 160 products of 32 channels with AVX-512 are 20 KiB,
+//             of 16 channels with AVX2 10 KiB.
+//   kept      the unfinished sums of a group of tiles; a quarter of L1. The rest holds the weights
+//             and `in` of two tiles: this one's and the next one's, which is prefetched.
 struct Pass {
   Pass(const Conv2dProblem& problem, Direction direction)
       : z(problem),
@@ -61,7 +61,7 @@ struct Pass {
     lanes = kernels.lanes;
     line = flat ? std::min<Index>(out_w, kFlatTiles * kernels.pixels) : ceil_div(out_w, parts);
     rows = flat ? ceil_div(out_w, line) : out_h;
-    // Four vectors of channels by few pixels on narrow images, else two by many.
+    // Four vectors of channels by few pixels on narrow images, otherwise two by many.
     const bool narrow = lanes > 1 && 2 * line <= kernels.pixels && channels > 2 * lanes &&
                         padded % (4 * lanes) != 3 * lanes;  // no tile is three vectors wide
     widest = (narrow ? 4 : 2) * lanes;
@@ -73,11 +73,11 @@ struct Pass {
     const Index rest = padded - channel;
     return rest <= lanes ? lanes : rest <= 2 * lanes ? 2 * lanes : widest;
   }
-  // Floats of the packed weights of one group: [blocks of `width`, depth, taps, tap_channels,
-  // width].
+  // Returns the floats of the packed weights of one group: [blocks of `width`, blocks of `in`,
+  // taps, tap_channels, width].
   Index group_weights() const { return round_up(padded, 4 * lanes) * depth * taps * tap_channels; }
   Index in_plane() const { return in_h * in_w * kChannelBlock; }  // of one block of channels
-  Index in_group(Index n, Index g) const {                        // where it begins
+  Index in_group(Index n, Index g) const {                        // offset of the group
     return (n * in_blocks() + g * in_channels / kChannelBlock) * in_plane();
   }
   int last_channels() const {  // of the last block
@@ -86,7 +86,7 @@ struct Pass {
   Index out_plane() const { return out_h * out_w * kChannelBlock; }
   Index in_blocks() const { return ceil_div(forward ? z.c : z.k, kChannelBlock); }  // of an image
   Index out_blocks() const { return ceil_div(forward ? z.k : z.c, kChannelBlock); }
-  // The taps that the pixels of a part may have; those at the border have fewer.
+  // Returns the most taps that pixels of a part may have; those at the border have fewer.
   Index taps_of(Index row_part, Index part) const {
     if (forward) return taps;
     return taps_of_axis(row_part + z.pad_top, z.r, z.dilation_h, z.stride_h) *
@@ -98,19 +98,19 @@ struct Pass {
   const Conv2dProblem& z;
   bool forward;
   bool flat;
-  // Of a group. depth: blocks of channels that are summed over; taps: R S.
+  // Sizes of a group. `depth`: blocks of channels in the reduction; taps: R S.
   Index depth, in_channels, channels, padded;
-  Index tap_channels;  // of packed weights: 16, or all where there are fewer
+  Index tap_channels;  // in packed weights: 16, or all where there are fewer
   Index taps;
   Index in_h, in_w, out_h, out_w;
-  Index row_parts, parts;  // rows and columns of out by their residue
-  // A row is one of out, or when flat a run of pixels; a line is a part of it.
+  Index row_parts, parts;  // rows and columns of out, by residue
+  // A row is one of out, or a run of pixels if flat; a line is a part of it.
   Index lanes = 0, line = 0, rows = 0;
   Index widest = 0, blocks = 0;  // channels of a tile; tiles of all channels
-  // Of a chunk; `splits` chunks share its pixels, each with some of the blocks.
+  // Sizes of a chunk; `splits` chunks share its pixels, each with some of the blocks.
   Index images_at_once = 1, rows_at_once = 1, splits = 1;
   Index image_chunks = 1, row_chunks = 1;
-  Index tiles_at_once = 1;  // of a group
+  Index tiles_at_once = 1;  // in a group
 
  private:
   static Index taps_of_axis(Index first, Index size, Index dilation, Index stride) {
@@ -121,16 +121,16 @@ struct Pass {
 
   void cut(const BlockedKernels& kernels) {
     const CacheSizes& caches = cache_sizes();
-    // Floats of `in` that a row of out touches and the row before it did not. Of a stride larger
-    // than the kernel whole rows stay untouched; pixels do not, because caches fetch lines in
+    // Floats of `in` that a row of out reads and the previous row did not. With a stride larger
+    // than the kernel, some rows stay untouched. Pixels do not, because caches fetch lines in
     // pairs.
     const Index high = std::min(z.stride_h, (z.r - 1) * z.dilation_h + 1);
     const Index of_row = flat ? line : forward ? in_w * high : ceil_div(in_w, z.stride_h);
     const auto l2 = static_cast<Index>(caches.l2 / sizeof(float));
     const Index room = group_weights() > l2 / 4 ? l2 / 2 : l2 / 4;
     const Index fit = std::max<Index>(1, room / (depth * tap_channels * of_row));
-    // Threads find work in the blocks of channels first, then in fewer images and rows. The cut
-    // changes no sum, so it may follow their number.
+    // Threads take blocks of channels first, then fewer images and rows. The cut changes no sum, so
+    // it may depend on the number of threads.
     const int threads = num_threads();
     const auto worth = std::max<Index>(1, static_cast<Index>(z.nominal_flops() / kChunkFlops));
     const Index wanted = std::min<Index>(threads == 1 ? 1 : std::max(8, 2 * threads), worth);
@@ -151,7 +151,7 @@ struct Pass {
     splits = std::clamp<Index>(ceil_div(wanted, chunks), 1, blocks);
     splits = ceil_div(blocks, blocks / splits);
     const Index chain = std::max<Index>(1, kSumChain / tap_channels);
-    if (depth * taps > chain) {  // with one chain no tile waits for the others
+    if (depth * taps > chain) {  // with one chain no tile waits for other tiles
       const Index tile = widest * (widest > 2 * lanes ? kernels.pixels / 2 : kernels.pixels);
       const Index kept = std::min(kKeptFloats, static_cast<Index>(caches.l1 / sizeof(float)) / 4);
       tiles_at_once = std::clamp<Index>(std::min(kept / tile, kMostTaps / taps), 1, kMostTiles);

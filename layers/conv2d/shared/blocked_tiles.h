@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// blocked_tiles.h: the parts of direct and pointwise convolution in the blocked layout that depend
-// on the instruction set: register tiles that read and write blocks of 16 channels where they lie
+// blocked_tiles.h: the parts of direct and pointwise convolution in NCHW16c that depend on the
+// instruction set: register tiles that read and write blocks of 16 channels in place
 // (layers/dispatch/activation_layout.h).
 //
-// `in` is x forward and dy in backward_data, `out` is y or dx. A line is the pixels of one row of
-// `out` whose neighbours in `out` read neighbours in `in`.
+// `in` is x in forward and dy in backward_data, `out` is y or dx. A line is the pixels of one row
+// of `out` whose neighbours in `out` read neighbours in `in`.
 #pragma once
 
 #include <cstdint>
@@ -13,17 +13,17 @@
 
 namespace convscope {
 
-// One (r, s) of the kernel. Pixels [first, end) of the tile find it inside the image.
+// One (r, s) of the kernel. For pixels [first, end) of the tile it is inside the image.
 struct BlockedTap {
-  std::int64_t in;  // where pixel 0 reads, in floats
+  std::int64_t in;  // offset of pixel 0, in floats
   std::int32_t w;
   std::int16_t first, end;
 };
 
 // out[j out_step + lane(k)] = start[k] + residual + sum (if relu, at least 0 and at most `most`);
-// the sum is that of
+// the sum runs over
 //   w[d w_block + w_t + c width + k] in[d in_block + in_t + j in_step + c]
-// over blocks d < depth, taps t with j in [first, end) and channels c < 16, in the last block
+// for blocks d < `depth`, taps t with j in [first, end) and channels c < 16, in the last block
 // c < last; for pixels j < pixels, channels k < width and lane(k) = k / 16 out_block + k % 16.
 struct BlockedTiles {  // what many tiles have in common
   std::int64_t depth = 0;
@@ -31,11 +31,11 @@ struct BlockedTiles {  // what many tiles have in common
   std::int64_t in_block = 0, in_step = 0;
   const float* w = nullptr;
   std::int64_t w_block = 0;
-  const float* start = nullptr;  // [starts], the channels behind start from 0; null: all
+  const float* start = nullptr;  // [starts], 0 for the following channels; null: all 0
   int starts = 0;
   std::int64_t out_block = 0, out_step = 0;
   bool relu = false;
-  float most = 0;  // of relu; infinity: no bound
+  float most = 0;  // for relu; infinity: no bound
 };
 struct BlockedTile {
   int pixels;
@@ -47,17 +47,16 @@ struct BlockedTile {
 };
 
 // A part of the sum: `depth` blocks from `block` on, taps [tap, end) of the tile's list. The first
-// part starts from `start`, the last one stores; in between the sums of pixel j stand in
-// kept[j width ..].
+// part starts from `start`, the last one stores. In between, the sums of pixel j are kept in kept[j
+// width ..].
 struct BlockedChain {
   std::int64_t block, depth;
   int tap, end;
   bool first, last;
-  std::int64_t ahead;  // from weights to those that the second cache is asked for meanwhile
+  std::int64_t ahead;  // distance from the weights to those prefetched into L2 meanwhile
 };
 
-// A row of sums of backward_weight: where its channel begins in `in`, and where it stands in
-// `sums`.
+// A row of sums of backward_weight: the offsets of its channel in `in` and in `sums`.
 struct BlockedWeightRow {
   std::int64_t in, sums;
 };
@@ -65,17 +64,17 @@ struct BlockedWeightRow {
 // sums[c sums_row + k] += sum over n < images, p < rows, q < columns of
 //   in[n in_image + p in_row + q in_step + c]
 //     beside[n beside_image + p beside_row + q beside_step + lane(k)]
-// for channels c < channels <= 16 and lanes k < width, with lane(k) = k / 16 beside_block + k % 16.
-// With `row`, channel c and its sums begin at row[c] instead of c and c sums_row. With `start`, the
-// sums are assigned. One of `in` and `beside` is x, the other one dy.
+// for channels c < channels <= 16 and lanes k < width. lane(k) = k / 16 beside_block + k % 16. With
+// `row`, channel c and its sums begin at row[c] instead of c and c sums_row. With `start`, the sums
+// are assigned. One of `in` and `beside` is x, the other one dy.
 struct BlockedWeightTile {
   int channels = 0;
   const BlockedWeightRow* row = nullptr;
   std::int64_t images = 1, rows = 0, columns = 0;
   const float* in = nullptr;
   std::int64_t in_image = 0, in_row = 0, in_step = 0;
-  std::int64_t ahead = 0;  // from a pixel of `in` to the one that is wanted after this tile
-  // What later tiles want beside: asked for while this one multiplies, so many floats a pixel.
+  std::int64_t ahead = 0;  // distance from a pixel of `in` to the one needed after this tile
+  // Data for later tiles, prefetched while this tile multiplies: so many floats a pixel.
   const float* next = nullptr;
   std::int64_t next_step = 0;
   const float* beside = nullptr;
@@ -88,7 +87,7 @@ struct BlockedWeightTile {
 struct BlockedKernels {
   int lanes = 0;   // of a vector
   int pixels = 0;  // most pixels of a tile of one or two vectors; half of it of four
-  // width: 1, 2 or 4 vectors of channels. Up to 16 channels of a tile lie in one block; more begin
+  // width: 1, 2 or 4 vectors of channels. Up to 16 channels of a tile are in one block; more begin
   // with a block.
   void (*tile)(const BlockedTiles& tiles, const BlockedTile& tile, const BlockedChain& chain,
                float* kept, int width) = nullptr;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// blocked_tiles_simd.cpp: register tiles of direct and pointwise convolution in the blocked layout:
-// forward and backward_data. blocked_pass.cpp says how they make up a convolution.
+// blocked_tiles_simd.cpp: register tiles of direct and pointwise convolution in NCHW16c: forward
+// and backward_data. blocked_pass.cpp combines them into a convolution.
 //
-// Choices    AVX-512: 14 pixels x 2 vectors (or 7 x 4) = 28 sums + 2 (4) of weights of 32
-//            registers, the broadcast is part of the FMA. AVX2: 6 x 2 = 12 + 2 + 1 of 16. Taps that
+// Choices    AVX-512: 14 pixels x 2 vectors (or 7 x 4) = 28 accumulators + 2 (4) of weights of 32
+//            registers; the broadcast is part of the FMA. AVX2: 6 x 2 = 12 + 2 + 1 of 16. Taps that
 //            reach over the border of the image skip their pixels by comparison; no padding is
-//            copied or multiplied. A border costs a branch for each pixel of such a tap, that of
-//            the inside nothing.
-// GCC 12 keeps an array that an ordinary loop indexes on the stack: every loop over sums has an
-// unroll pragma.
+//            copied or multiplied. A border costs a branch for each pixel of such a tap; interior
+//            taps cost nothing.
+// GCC 12 keeps an array that an ordinary loop indexes on the stack. So every loop over accumulators
+// has an unroll pragma.
 // Read next  blocked_tiles.h; blocked_pass.cpp, which uses it
 #include "framework/simd/simd.h"
 #include "layers/conv2d/shared/blocked_tiles.h"
@@ -26,12 +26,12 @@ constexpr int kPixels = 6;
 #endif
 constexpr int kBlock = 16;  // channels of a block
 
-// Where vector v of a tile's channels lies in `out`.
+// Returns the offset in `out` of vector v of a tile's channels.
 constexpr CONVSCOPE_INLINE Index lane_offset(int v, Index block) {
   return v * kLanes / kBlock * block + v * kLanes % kBlock;
 }
 
-// The channels of a block: 16, known to the compiler; or any number of them.
+// Channels of a block: 16, known at compile time, or any number.
 struct WholeBlock {
   static constexpr bool kWhole = true;
   static constexpr int channels = kBlock;
@@ -41,8 +41,8 @@ struct PartOfBlock {
   int channels;
 };
 
-// The products of one tap and one block, for pixels [First, End), or for those of them in [first,
-// end).
+// Adds the products of one tap and one block, for pixels [First, End), or for those of them in
+// [first, end).
 template <int First, int End, bool All, int Pixels, int Vectors, class Block>
 CONVSCOPE_INLINE void add_tap(const float* in, Index step, const Block& block, const float* w,
                               Index ahead, int first, int end, Vec (&sums)[Pixels][Vectors]) {
@@ -52,7 +52,7 @@ CONVSCOPE_INLINE void add_tap(const float* in, Index step, const Block& block, c
 #pragma GCC unroll 4
     for (int v = 0; v < Vectors; ++v) weights[v] = load(w + v * kLanes);
     __builtin_prefetch(w + ahead, 0, 2);
-    const float* base = in;  // of three pixels: 0, 1, 2 steps are addresses of one instruction
+    const float* base = in;  // for three pixels, 0, 1, 2 steps are addressing modes
 #pragma GCC unroll 16
     for (int j = 0; j < End; ++j) {
       if (j > 0 && j % 3 == 0) base += 3 * step;
@@ -64,9 +64,9 @@ CONVSCOPE_INLINE void add_tap(const float* in, Index step, const Block& block, c
   }
 }
 
-// The taps of a chain in one block. The compiler knows the pixels of those that reach over the
-// border of the image by none or by one pixel, as in a 3x3 kernel, and in whole blocks by two, as
-// in a 5x5 kernel.
+// Adds the taps of a chain in one block. Some taps reach over the border by at most one pixel, as
+// in a 3x3 kernel, or in whole blocks by two, as in a 5x5 kernel. Their pixels are known at compile
+// time.
 template <int Pixels, int Vectors, class Block>
 CONVSCOPE_INLINE void add_taps(const BlockedTile& tile, const BlockedChain& chain, Index step,
                                const float* in, const Block& block, const float* w,
@@ -95,7 +95,7 @@ CONVSCOPE_INLINE void add_taps(const BlockedTile& tile, const BlockedChain& chai
   }
 }
 
-// Asks for the lines that the tile will be stored to; they come while the sums are made.
+// Prefetches the cache lines of the tile's outputs while the sums are computed.
 template <int Pixels, int Vectors>
 CONVSCOPE_INLINE void prefetch_lines(const BlockedTiles& tiles, const BlockedTile& tile) {
   constexpr int kBlocks = (Vectors * kLanes + kBlock - 1) / kBlock;
@@ -106,7 +106,7 @@ CONVSCOPE_INLINE void prefetch_lines(const BlockedTiles& tiles, const BlockedTil
   }
 }
 
-// Unrolled, so that the sums stay in registers.
+// Calls f for each accumulator; unrolled, so that they stay in registers.
 template <int Pixels, int Vectors, class F>
 CONVSCOPE_INLINE void for_each_sum(const Vec (&)[Pixels][Vectors], const F& f) {
 #pragma GCC unroll 16
@@ -136,8 +136,9 @@ void add_chain(const BlockedTiles& tiles, const BlockedTile& tile, const Blocked
   for (Index d = chain.depth; d > 0; --d, in += tiles.in_block, w += tiles.w_block) {
     const bool is_last = chain.block + chain.depth == tiles.depth && d == 1;
     const int channels = is_last ? tiles.last : kBlock;
-    // A 1x1 kernel reads each line of `in` once for each tile, a plane away from the one before:
-    // nothing but this sees it coming. Behind the last block comes the next tile's first one.
+    // A 1x1 kernel reads each line of `in` once for each tile, a plane away from the previous one.
+    // The hardware prefetcher does not foresee that. The last block is followed by the next tile's
+    // first one.
     if (tile.taps == 1) {
       const float* const next =
           d > 1 ? in + tiles.in_block

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// blocked_weight_tiles_simd.cpp: register tiles of backward_weight in the blocked layout: up to 16
-// channels of one operand by one or two vectors of the other one stay in registers over some
-// pixels. blocked_weights.cpp says how they make up dw.
+// blocked_weight_tiles_simd.cpp: register tiles of backward_weight in NCHW16c: up to 16 channels of
+// one operand by one or two vectors of the other one stay in registers over some pixels.
+// blocked_weights.cpp combines them into dw.
 //
-// Choices    With two vectors: AVX-512 8 channels x 2 = 16 sums + 2 vectors + 1 that is broadcast,
+// Choices    With two vectors: AVX-512 8 channels x 2 = 16 accumulators + 2 vectors + 1 broadcast,
 //            10 loads for 16 FMAs; AVX2 6 x 2 = 12 + 2 + 1 of 16 registers. With one vector: 16
-//            sums, or 13. At least 8 sums are under way where there are so many channels: 4 cycles
-//            of an FMA times 2 of them a cycle. A tile asks for its sums when it begins, and for
-//            the pixels of the next one while it multiplies.
-// GCC 12 keeps an array that an ordinary loop indexes on the stack: every loop over sums has an
-// unroll pragma.
+//            accumulators, or 13. At least 8 FMAs are in flight where there are so many channels: 4
+//            cycles of latency times 2 a cycle. A tile prefetches its sums when it begins, and the
+//            pixels of the next one while it multiplies.
+// GCC 12 keeps an array that an ordinary loop indexes on the stack. So every loop over accumulators
+// has an unroll pragma.
 // Read next  blocked_tiles.h; blocked_weights.cpp, which uses it
 #include "framework/int_math.h"
 #include "framework/simd/simd.h"
@@ -39,14 +39,14 @@ struct Chain {
 
 template <int Channels, int Vectors, bool Listed>
 CONVSCOPE_INLINE void add_chain(const BlockedWeightTile& tile, const Chain& chain) {
-  Index at[Channels];  // where channel c begins in `in`
+  Index at[Channels];  // offset of channel c in `in`
 #pragma GCC unroll 16
   for (int c = 0; c < Channels; ++c) at[c] = Listed ? tile.row[chain.channel + c].in : c;
   float* const totals = tile.sums + (Listed ? 0 : chain.channel * tile.sums_row);
   Vec sums[Channels][Vectors];
 #pragma GCC unroll 16
   for (int c = 0; c < Channels; ++c) {
-    // They come while the sums are made.
+    // Prefetched while the sums are computed.
     const Index row = Listed ? tile.row[chain.channel + c].sums : c * tile.sums_row;
     __builtin_prefetch(totals + row, 1);
     if (Vectors * kLanes > 16) __builtin_prefetch(totals + row + 16, 1);
@@ -94,8 +94,8 @@ CONVSCOPE_INLINE void add_chain(const BlockedWeightTile& tile, const Chain& chai
   }
 }
 
-// How many images, rows and columns a chain has: whole images, whole rows of one image, or a part
-// of one row (framework/simd/sum_chain.h), in nearly equal parts.
+// The images, rows and columns of a chain: whole images, whole rows of one image, or a part of one
+// row (framework/simd/sum_chain.h), in nearly equal parts.
 struct Cut {
   Index images, rows, columns;
 };
@@ -158,7 +158,7 @@ constexpr WeightFunction kWeightTiles[16] = {
     weight_entry<13, Vectors>(), weight_entry<14, Vectors>(), weight_entry<15, Vectors>(),
     weight_entry<16, Vectors>()};
 
-// Tiles of nearly equal height.
+// Computes tiles of nearly equal height.
 template <int Vectors>
 void add_channels(const BlockedWeightTile& tile) {
   constexpr int kMost = most_channels(Vectors);

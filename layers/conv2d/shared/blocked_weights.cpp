@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// blocked_weights.cpp: backward_weight in the blocked layout: tiles of input channels x output
-// channels stay in registers over rows of pixels; x and dy are read where they lie.
+// blocked_weights.cpp: backward_weight in NCHW16c: tiles of input channels x output channels stay
+// in registers over rows of pixels; x and dy are read in place.
 //
-// Plan       blocked/weight_plan.h says how the work is cut. Each tap (r, s) leaves out the rows
-// and
-//            columns that it finds outside the image. The first unit of a chunk assigns its sums,
+// Plan       `blocked/weight_plan.h` describes the tiling. Each tap (r, s) skips the rows and
+//            columns for which it is outside the image. The first unit of a chunk assigns its sums,
 //            the others add to them; then they are written to dw. Slices are added up before.
-//            Where x lies [N,C,H,W] and has few channels, the rows r of the kernel that a row of dy
-//            finds inside the image fill the tile, too.
-// Bits       Chunks follow from the problem and the caches alone, so dw has the same bits with any
+//            Where x is [N,C,H,W] with few channels, the kernel rows r that are inside the image
+//            for a row of dy fill the tile, too.
+// Bits       Chunks depend on the problem and the caches only, so dw has the same bits with any
 //            number of threads.
-// Read next  blocked_weight_tiles_simd.cpp, the tiles; blocked/weight_plan.h
+// Read next  blocked_weight_tiles_simd.cpp, the tiles; `blocked/weight_plan.h`
 #include <array>
 
 #include "framework/ops/gemm/gemm_kernels.h"
@@ -65,24 +64,24 @@ class WeightGradient {
   }
 
  private:
-  // A tensor in blocks; steps in floats, for neighbours of dy.
+  // A tensor in NCHW16c; steps in floats, for neighbours of dy.
   struct Operand {
     const float* data;
     Index image, row, step, block;
-    // Channel 0 of a group's n-th image; groups are whole blocks.
+    // Returns channel 0 of a group's n-th image; groups are whole blocks.
     const float* at(Index n, Index channel) const {
       return data + n * image + channel / kChannelBlock * block + channel % kChannelBlock;
     }
   };
-  // Blocks of lanes [lane, lane_end) and of rows of group g; channels of all rows.
+  // A part of a group: blocks of lanes [lane, lane_end), blocks of rows, channels of all rows.
   struct Part {
     Index g, lane, lane_end, row, row_end, first, channels;
   };
   struct Unit {
     Index n, n_end, p, p_end;
   };
-  // Pixels that are wanted beside, later, are asked for a few at a time, all through the tiles
-  // before: one tile alone would have to wait for memory.
+  // Prefetches pixels that later tiles need, a few at a time during the preceding tiles: a single
+  // tile would have to wait for memory.
   class Ahead {
    public:
     Ahead(const float* from, Index pixels, Index tiles)
@@ -129,8 +128,8 @@ class WeightGradient {
     unit.p_end = std::min(unit.p + plan_.rows, plan_.p);
     return unit;
   }
-  // What a unit and block of lanes is followed by: the next lanes, or the next unit. Of a strided
-  // x, pixels are no run.
+  // Returns the data after a unit and block of lanes: the next lanes, or the next unit. Pixels of a
+  // strided x are not contiguous.
   Ahead after(Index u, const Part& part, Index lane) const {
     const Operand& beside = plan_.lanes_are_inputs ? x_ : dy_;
     const bool last = lane + 1 == part.lane_end;
@@ -169,7 +168,7 @@ class WeightGradient {
     }
   }
 
-  // All taps of one block of lanes and one of rows; `start`: the sums are assigned.
+  // Adds all taps of one block of lanes and one of rows; `start`: the sums are assigned.
   void sum_unit(const Unit& unit, const Part& part, Index lane, Index row, bool start, Ahead& ahead,
                 float* sums) const {
     const bool inputs = plan_.lanes_are_inputs;
@@ -224,18 +223,19 @@ class WeightGradient {
         tile.beside = inputs ? x_at : dy_at;
         ahead.give(tile);
         kernels_.weight_tile(tile, width);
-        tile.ahead = 0;  // once is enough
+        tile.ahead = 0;  // one prefetch is enough
       }
     }
   }
 
-  // Whole lanes of the only unit are sums of dw, and go there at once.
+  // Returns true where whole lanes of the only unit are sums of dw: they are written there
+  // directly.
   bool is_there(Index lane) const {
     return plan_.lanes_are_inputs && plan_.units == 1 && !accumulate_ &&
            lane_count(lane) == tile_width(lane);
   }
 
-  // Sums start from dw.
+  // Loads dw as the start of the sums.
   void load(const Part& part, float* sums) const {
     for (Index lane = part.lane; lane < part.lane_end; ++lane) {
       float* const to = sums_of(part, lane, sums);
@@ -268,7 +268,7 @@ class WeightGradient {
     }
   }
   Index dw_row() const { return z_.c_per_group() * plan_.taps; }  // the weights of one kernel
-  // Where the sums of a block of lanes begin in dw.
+  // Returns the offset in dw of the sums of a block of lanes.
   Index dw_at(const Part& part, Index lane) const {
     const Index channel = lane * plan_.width;
     return plan_.lanes_are_inputs
@@ -276,9 +276,9 @@ class WeightGradient {
                : (part.g * plan_.lane_channels + channel) * dw_row() + part.first * plan_.taps;
   }
 
-  // Runs of rows of dy that find the same rows r of the kernel inside the image.
+  // Sums over runs of rows of dy for which the same kernel rows r are inside the image.
   void sum_rows_of_planes(const Unit& unit, const Part& part, float* sums) const {
-    const auto first_row = [&](Index p) {  // the first r that p finds inside
+    const auto first_row = [&](Index p) {  // the first r that is inside for p
       return std::clamp<Index>(ceil_div(z_.pad_top - p * z_.stride_h, z_.dilation_h), 0, z_.r);
     };
     const auto end_row = [&](Index p) {
@@ -353,7 +353,7 @@ class WeightGradient {
     }
   }
 
-  // Behind the last channel there may be no second block to read.
+  // Returns the width of a tile. After the last channel there may be no second block to read.
   int tile_width(Index lane) const {
     return static_cast<int>(lane_count(lane) <= plan_.lanes ? plan_.lanes : plan_.width);
   }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// columns.h: columns of inputs, the parts that depend on the instruction set: copying image
-// rows into column panels, summing columns back into the image, and the product along pixels.
+// columns.h: columns of inputs, the parts that depend on the instruction set: copying image rows
+// into column panels, summing columns back into the image, and the product along pixels.
 //
-// Words: a kernel row is one (c, r) of a group; it gives S rows of columns, one for each s. A pixel
-// is one output position, counted through n, p, q.
+// Terms: a kernel row is one (c, r) of a group; it produces S rows of columns, one for each s. A
+// pixel is one output position, counted through n, p, q.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ struct ColumnMap {
   std::int64_t stride_h = 1, stride_w = 1, dilation_h = 1, dilation_w = 1;
   std::int64_t pad_top = 0, pad_left = 0;
 
-  // A 1x1 kernel that touches every pixel once sees the image as one long row.
+  // Makes the map. A 1x1 kernel that reads every pixel once treats the image as one long row.
   explicit ColumnMap(const Conv2dProblem& z)
       : channel_step(z.h * z.w),
         sample_step(z.c * z.h * z.w),
@@ -47,18 +47,18 @@ struct ColumnMap {
 };
 
 struct ColumnKernels {
-  // Columns of kernel rows [row_begin, row_end) for pixels [pixel, pixel + count):
+  // Packs columns of kernel rows [row_begin, row_end) for pixels [pixel, pixel + count):
   //   to[((row - row_begin) S + s) to_step + j] = x[n, c, p stride_h - pad_top + r dilation_h, ...]
   // x: the group's first channel of sample 0.
   void (*pack)(const ColumnMap& map, const float* x, std::int64_t pixel, std::int64_t count,
                std::int64_t row_begin, std::int64_t row_end, float* to,
                std::int64_t to_step) = nullptr;
-  // The transposed copy for one sample: image[channels,H,W] = sum of the columns
-  // [channels R S, P Q] that read each pixel; `from_step` elements between rows of columns.
+  // Unpacks one sample, the transpose of pack: image[channels,H,W] = sum of the columns [channels R
+  // S, P Q] that read each pixel; `from_step` elements between rows of columns.
   void (*unpack)(const ColumnMap& map, const float* columns, std::int64_t from_step,
                  std::int64_t channels, float* image) = nullptr;
-  // sums[i * sums_step + j] += sum over t < count of left[i * left_step + t] right[j * right_step
-  // + t], for i < left_rows, j < right_rows.
+  // Computes sums[i * sums_step + j] += sum over t < count of left[i * left_step + t] right[j *
+  // right_step + t], for i < left_rows, j < right_rows.
   void (*dot)(const float* left, std::int64_t left_step, std::int64_t left_rows, const float* right,
               std::int64_t right_step, std::int64_t right_rows, std::int64_t count, float* sums,
               std::int64_t sums_step) = nullptr;

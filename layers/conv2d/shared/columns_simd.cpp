@@ -12,17 +12,18 @@
 //                    copies, the parts over the border are zeroed.
 //            unpack  stride_w 1: each vector of dx gathers its R S column vectors, so nothing is
 //                    written twice and the border is a lane mask. Other strides scatter.
-//            dot     Left x Right vector sums in registers over all pixels, added up across lanes
+//            dot     Left x Right vector accumulators over all pixels, added up across lanes
 //                    only at the end.
 // Shapes     all f32, accumulated in f32; no alignment needed
 // Cost       pack and unpack: one load and one store (or add) for each column vector, bound by L1;
 //            dot: Left Right FMAs for Left + Right loads
 // Numerics   copies are exact; sums run over lanes, then across them: fixed order, same bits; in
 //            chains (framework/simd/sum_chain.h), but for unpack with a stride
-// Choices    dot tile: AVX-512 6 x 4 = 24 sums + 4 + 1 of 32 registers; AVX2 3 x 3 = 9 + 3 + 1
+// Choices    dot tile: AVX-512 6 x 4 = 24 accumulators + 4 + 1 of 32 registers; AVX2 3 x 3 = 9 + 3
+//            + 1
 // Source     K. Chellapilla, S. Puri, P. Simard: High Performance Convolutional Neural Networks for
 //            Document Processing, 2006, hal inria-00112631
-// Read next  im2col_gemm_cpu.cpp: who calls these.
+// Read next  im2col_gemm_cpu.cpp, which calls these.
 #include "framework/int_math.h"
 #include "framework/simd/simd.h"
 #include "framework/simd/sum_chain.h"
@@ -36,7 +37,8 @@ using Index = std::int64_t;
 CONVSCOPE_INLINE Index least(Index a, Index b) { return a < b ? a : b; }
 CONVSCOPE_INLINE Index most(Index a, Index b) { return a > b ? a : b; }
 
-// Never writes beyond to[count): panels are packed tight. The last vector overlaps the one before.
+// Copies exactly `count` elements: panels are packed tightly. The last vector overlaps the previous
+// one.
 CONVSCOPE_INLINE void copy(float* to, const float* from, Index count) {
   if (count >= kLanes) {
     Index i = 0;
@@ -64,7 +66,8 @@ CONVSCOPE_INLINE void clear(float* to, Index count) {
   for (; i < count; ++i) to[i] = 0.0f;
 }
 
-// One row of columns for one run of pixels: to[j] = row[left + j stride], or 0 outside [0, W).
+// Copies one row of columns for one run of pixels: to[j] = row[left + j stride], or 0 outside [0,
+// W).
 CONVSCOPE_INLINE void copy_run(float* to, const float* row, Index left, Index stride, Index w,
                                Index count) {
   if (stride == 1) {
@@ -82,8 +85,8 @@ CONVSCOPE_INLINE void copy_run(float* to, const float* row, Index left, Index st
   for (; j < count; ++j) to[j] = 0.0f;
 }
 
-// All rows of columns for one run of pixels that stays inside the image: copy_one(to, from) copies
-// the run; a caller that knows its length passes straight-line code.
+// Packs all rows of columns for one run of pixels inside the image: copy_one(to, from) copies the
+// run. A caller that knows its length passes straight-line code.
 template <class CopyOne>
 CONVSCOPE_INLINE void pack_inside(const ColumnMap& map, const float* x, Index p, Index left,
                                   Index row_begin, Index row_end, float* out, Index to_step,
@@ -177,7 +180,7 @@ void pack(const ColumnMap& map, const float* x, Index pixel, Index count, Index 
   }
 }
 
-// Which lanes of a vector of pixels w .. w + kLanes read column q = w + shift, 0 <= q < Q.
+// Lanes of a vector of pixels w .. w + kLanes that read column q = w + shift, 0 <= q < Q.
 #if defined(CONVSCOPE_ISA_IS_AVX512)
 using Lanes = __mmask16;
 CONVSCOPE_INLINE Lanes lanes_between(int begin, int end) {
@@ -200,10 +203,10 @@ CONVSCOPE_INLINE Lanes lanes_between(int begin, int end) { return begin < end; }
 CONVSCOPE_INLINE Vec load_lanes(const float* p, Lanes lanes) { return lanes ? load(p) : zero(); }
 #endif
 
-// One vector of pixels (w .. w + count) of every row of one channel.
+// Gathers one vector of pixels (w .. w + count) of every row of one channel.
 void gather_vector(const ColumnMap& map, const float* columns, Index from_step, Index w,
                    float* image) {
-  constexpr Index kKept = 16;  // taps whose masks are kept; wider kernels make them anew
+  constexpr Index kKept = 16;  // taps with stored masks; wider kernels compute them again
   const auto count = static_cast<int>(least(kLanes, map.w - w));
   const auto lanes_of = [&](Index s) __attribute__((always_inline)) {
     const Index q = w + map.pad_left - s * map.dilation_w;
@@ -283,8 +286,8 @@ constexpr int kRight = 3;
 #endif
 
 #if defined(CONVSCOPE_ISA_IS_AVX512)
-// The sums of four vectors, one in each lane: quarters of two vectors are added side by side, so
-// each step halves the work. (_maskz_: GCC 12 warns about the other forms.)
+// Returns the sums of four vectors, one in each lane: quarters of two vectors are added in one
+// step, so each step halves the work. (_maskz_: GCC 12 warns about the other intrinsics.)
 CONVSCOPE_INLINE __m512 add_quarters(__m512 a, __m512 b) {
   return _mm512_add_ps(_mm512_maskz_shuffle_f32x4(0xffff, a, b, 0x88),
                        _mm512_maskz_shuffle_f32x4(0xffff, a, b, 0xdd));
@@ -370,7 +373,7 @@ void dot_left(const float* left, Index left_step, const float* right, Index righ
   }
 }
 
-// One chain in each lane.
+// Computes one chain in each lane.
 void dot_chain(const float* left, Index left_step, Index left_rows, const float* right,
                Index right_step, Index right_rows, Index count, float* sums, Index sums_step) {
   const Index tiles = ceil_div(left_rows, kLeft);  // of nearly equal height
@@ -401,7 +404,7 @@ void dot_chain(const float* left, Index left_step, Index left_rows, const float*
   }
 }
 
-// In chains of at most kSumChain products a lane (framework/simd/sum_chain.h).
+// Computes chains of at most kSumChain products a lane (framework/simd/sum_chain.h).
 void dot(const float* left, Index left_step, Index left_rows, const float* right, Index right_step,
          Index right_rows, Index count, float* sums, Index sums_step) {
   constexpr Index kPixels = kSumChain * kLanes;

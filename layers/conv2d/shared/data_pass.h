@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// data_pass.h: what forward and backward_data read and write, under the same names. Both are a pass
-// over the data with the weights at hand, so one piece of code computes either of them.
+// data_pass.h: the tensors that forward and backward_data read and write, under common names. Both
+// are a pass over the data with given weights, so the same code computes either of them.
 //
 //   forward         in = x  [N,C,H,W], out = y  [N,K,P,Q], with a bias and an epilogue
 //   backward_data   in = dy [N,K,P,Q], out = dx [N,C,H,W]
@@ -11,7 +11,7 @@
 
 namespace convscope {
 
-// For f32.
+// Operands of a pass in f32.
 struct DataPass {
   explicit DataPass(const Conv2dForwardArgs& args)
       : in(static_cast<const float*>(args.x)),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// few_channel_conv.cpp: one or two neighbouring convolutions of few channels on a GPU, each with
-// bias, ReLU or tanh and a 2x2 pooling behind it, in one kernel for each direction: sizes, how the
-// tiles lie in shared memory, and the kernels.
+// few_channel_conv.cpp: one or two consecutive convolutions of few channels on a GPU, each followed
+// by bias, ReLU or tanh and 2x2 pooling. There is one kernel for each direction. This file has the
+// sizes, the layout of tiles in shared memory, and the kernels.
 #include "layers/conv2d/shared/few_channel_conv.h"
 
 #include <algorithm>
@@ -33,19 +33,19 @@ using namespace few_channel;
 
 namespace {
 
-// What one block may ask for on every GPU since 2020 that is made for training.
+// Shared memory that a block may use on every training GPU since 2020.
 constexpr int kMostSharedBytes = 160 * 1024;
-// Of a block when a multiprocessor of 227 KB is to have two.
+// Limit for a block when an SM of 227 KB should hold two.
 constexpr int kTwoBlocksFloats = 112 * 1024 / 4;
 
-// Channels of dx, which are those of the first stage's dw, in one thread.
+// Returns the channels of dx (those of the first stage's dw) that one thread computes.
 int channels_for(int slice, int r) {
   // Kernels of 7x7 leave no registers for three.
   return slice % 3 == 0 && r < 7 ? 3 : slice == 1 ? 1 : 2;
 }
 
-// Samples at a time, so that two blocks fit on a multiprocessor, and no more than there are for
-// kMostBlocks blocks.
+// Returns a plan with as many samples at a time as let two blocks fit on an SM, and no more than
+// kMostBlocks blocks need.
 template <class Plan, class Make>
 Plan with_most_samples(std::int64_t batch, int parts, Make&& make) {
   int samples = 1;
@@ -93,7 +93,7 @@ FewChannelForwardPlan forward_plan(const FewChannelForward& a, int wanted_parts,
   return plan;
 }
 
-// `parts` divides the channels of the last stage.
+// Plans the backward pass. `parts` divides the channels of the last stage.
 FewChannelBackwardPlan backward_plan(const FewChannelBackward& a, int parts, int samples) {
   FewChannelBackwardPlan plan;
   plan.a = a;
@@ -147,7 +147,7 @@ FewChannelBackwardPlan backward_plan(const FewChannelBackward& a, int parts, int
   }
   plan.by_out_w = FastDivisor(end.out_w());
   plan.split_at = at;
-  // At the end all of it takes the sums of the threads: dw and db of the stages.
+  // In the end all shared memory is reused for the sums of the threads: dw and db of the stages.
   const int sums = row_pitch(kWeightChannels * end.r) + 1 +
                    (a.stages == 2 ? row_pitch(plan.channels * end.r) + 1 : 0);
   plan.floats = most(at + split, kBlockThreads * sums);
@@ -189,7 +189,8 @@ int few_channel_forward_parts(std::int64_t batch, const FewChannelStage& last, i
   return wanted < possible ? static_cast<int>(wanted) : possible;
 }
 
-// Blocks for a sample: as many as run at the same time, and enough for all sums of dw; 0: none is.
+// Returns the blocks for a sample: as many as run at the same time, and enough for all sums of dw;
+// 0: impossible.
 int few_channel_backward_parts(const FewChannelStage* stage, int stages, std::int64_t batch) {
   const FewChannelStage& z = stage[stages - 1];
   const std::int64_t wanted =

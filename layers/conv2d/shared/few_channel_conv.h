@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// few_channel_conv.h: one or two neighbouring convolutions of few channels on a GPU, each with
-// bias, ReLU or tanh and a 2x2 pooling behind it, in one kernel for each direction: sizes, how the
-// tiles lie in shared memory, and the kernels. Used by the card direct_cuda.cu and by a rewrite of
-// planned steps (few_channel_chain_plan.cpp).
+// few_channel_conv.h: one or two consecutive convolutions of few channels on a GPU, each followed
+// by bias, ReLU or tanh and 2x2 pooling, in one kernel for each direction. It has the sizes, the
+// layout of tiles in shared memory, and the kernels. Used by the algorithm in direct_cuda.cu and by
+// a rewrite of compiled steps (few_channel_chain_plan.cpp).
 //
-// Everything that a sample needs lies in the shared memory of one block, so nothing but x, the
-// pooled y and four bits for each of its elements goes through memory. All sizes are small numbers:
-// int. Functions here are constexpr, so that kernels and the CPU's tests share them.
+// All data of a sample are in the shared memory of one block, so only x, the pooled y and four bits
+// for each of its elements are in global memory. All sizes are small numbers: int. Functions here
+// are constexpr, so that kernels and the CPU's tests share them.
 //
-// `factors` of a half type: x, w and dy are rounded to it in shared memory, where they are
-// multiplied, or have been rounded by whoever wrote them. Memory holds f32, and what is only added
-// (b, dy in db) is not rounded.
+// `factors` is the type of the operands. With a half type, x, w and dy are rounded to it in shared
+// memory, where they are multiplied, or were rounded by their producer. Global memory holds f32,
+// and numbers that are only added (b, dy in db) are not rounded.
 #pragma once
 
 #include <cstdint>
@@ -25,26 +25,26 @@ namespace convscope {
 
 enum class FewChannelCurve : std::uint8_t { none, relu, tanh };
 
-// y = pool(curve(conv(x, w) + b)), stride 1, a square kernel of R = 3, 5 or 7.
+// y = pool(activation(conv(x, w) + b)), stride 1, a square kernel of R = 3, 5 or 7.
 struct FewChannelStage {
   int c = 1, h = 1, w = 1;  // x [N,C,H,W]
   int k = 1, r = 3;         // w [K,C,R,R]
   int pad_top = 0, pad_left = 0;
-  int p = 1, q = 1;  // of the convolution
+  int p = 1, q = 1;  // output size of the convolution
   FewChannelCurve curve = FewChannelCurve::none;
   bool max_pool = false;  // 2x2 at stride 2
 
   constexpr bool pools() const { return max_pool; }
   constexpr int out_h() const { return pools() ? p / 2 : p; }
   constexpr int out_w() const { return pools() ? q / 2 : q; }
-  // Rows and columns of the convolution that anybody reads: pooling drops an odd last one.
+  // Returns the rows of the convolution that are read: pooling drops an odd last row or column.
   constexpr int used_p() const { return pools() ? p / 2 * 2 : p; }
   constexpr int used_q() const { return pools() ? q / 2 * 2 : q; }
   constexpr int weights() const { return k * c * r * r; }
   constexpr int outputs() const { return k * out_h() * out_w(); }  // of one sample
 };
 
-// The name under which the kernels of the chain say that they ran, and the problem of one stage.
+// The name under which the kernels of the chain report that they ran, and the problem of one stage.
 inline constexpr const char* kFewChannelChain = "few_channel_chain";
 CONVSCOPE_API Conv2dProblem few_channel_problem(const FewChannelStage& stage, std::int64_t batch,
                                                 DType factors = DType::f32);
@@ -52,27 +52,28 @@ CONVSCOPE_API Conv2dProblem few_channel_problem(const FewChannelStage& stage, st
 namespace few_channel {
 
 constexpr int kBlockThreads = 256;
-constexpr int kTileRows = 2, kTileColumns = 4;  // outputs of one thread, for each channel
-constexpr int kForwardChannels = 2;             // output channels of one thread
-constexpr int kWeightChannels = 4;              // output channels of dw of one thread
-constexpr int kMostBlocks = 264;                // two for each multiprocessor of a large GPU
-constexpr int kMostSamples = 4;                 // of one block at a time
+constexpr int kTileRows = 2, kTileColumns = 4;  // outputs of a thread, for each channel
+constexpr int kForwardChannels = 2;             // output channels of a thread
+constexpr int kWeightChannels = 4;              // output channels of dw of a thread
+constexpr int kMostBlocks = 264;                // two for each SM of a large GPU
+constexpr int kMostSamples = 4;                 // in a block at a time
 
 constexpr int least(int a, int b) { return a < b ? a : b; }
 constexpr int most(int a, int b) { return a > b ? a : b; }
 
-// Floats of a row of x that a tile of four columns reads, in pieces of four: 4 + R - 1 rounded up.
+// Returns the floats of a row of x that a tile of four columns reads, in pieces of four: 4 + R - 1
+// rounded up.
 constexpr int row_floats(int r) { return round_up(kTileColumns + r - 1, 4); }
-// Floats of a row of weights in shared memory.
+// Returns the floats of a row of weights in shared memory.
 constexpr int weight_row(int r) { return round_up(r, 4); }
-// An odd number of four floats: eight neighbouring rows start in eight different pieces of the
-// banks, so loads of four floats from different rows do not wait for each other.
+// Returns an odd multiple of four floats. So eight neighbouring rows start in eight different
+// groups of banks, and loads of four floats from different rows do not conflict.
 constexpr int row_pitch(int columns) {
   const int fours = ceil_div(columns, 4);
   return 4 * (fours % 2 == 0 ? fours + 1 : fours);
 }
 
-// x of one channel, with its frame of zeros: row i, column j of the tile is x[i - top][j - left].
+// x of one channel, with its border of zeros: row i, column j of the tile is x[i - top][j - left].
 struct XTile {
   int rows = 0, pitch = 0;
   constexpr int plane() const { return rows * pitch; }
@@ -84,9 +85,9 @@ constexpr XTile x_tile(const FewChannelStage& z) {
 }
 
 // dy of one channel before the pooling, dense. Row i, column j is dy[i][j - left]. The gradient of
-// x is a convolution with the turned kernel: it sees zeros in columns around dy, which are there,
-// and in `frame` rows above and below, which are not: a thread knows them. `left` is a multiple of
-// four, so tiles of dx begin `shift` columns before a multiple of four.
+// x is a convolution with the flipped kernel. It reads zeros in columns around dy, which are
+// stored, and in `frame` rows above and below, which are not: the threads handle them. `left` is a
+// multiple of four, so tiles of dx begin `shift` columns before a multiple of four.
 struct DyTile {
   int frame = 0, left = 0, shift = 0;
   int rows = 0, pitch = 0;
@@ -110,18 +111,20 @@ constexpr DyTile dy_tile(const FewChannelStage& z, bool wants_dx) {
   return t;
 }
 
-// Weights [K][C][R][weight_row]; the extra four floats put neighbouring kernels into other banks.
+// Returns the strides of weights [K][C][R][weight_row]. Four extra floats put neighbouring kernels
+// into other banks.
 constexpr int weight_c(const FewChannelStage& z) { return z.r * weight_row(z.r); }
 constexpr int weight_k(const FewChannelStage& z, int channels) {
   return channels * weight_c(z) + 4;
 }
 constexpr int weight_k(const FewChannelStage& z) { return weight_k(z, z.c); }
 
-// How the outputs of a stage's convolution are dealt out: item = one tile of one sample for a few
-// channels, its sum over the input channels cut into `splits` when that keeps more threads busy.
+// How the outputs of a stage's convolution are distributed: an item is one tile of one sample for a
+// few channels. Its sum over the input channels is cut into `splits` when that keeps more threads
+// busy.
 struct Deal {
   int tiles_w = 0, tiles = 0, groups = 0, samples = 1, splits = 1;
-  constexpr int each() const { return tiles * groups; }  // items of a sample
+  constexpr int each() const { return tiles * groups; }  // items in a sample
   constexpr int items() const { return each() * samples; }
 };
 // The divisions of a loop over items.
@@ -131,14 +134,15 @@ struct DealDivisors {
   constexpr explicit DealDivisors(const Deal& d)
       : items(d.items()), each(d.each()), tiles(d.tiles), tiles_w(d.tiles_w) {}
 };
-// The number of pieces with the shortest time: rounds of all threads times the length of a piece.
+// Returns the number of pieces with the shortest time: rounds of all threads times the length of a
+// piece.
 constexpr int splits_for(int items, int depth) {
   int best = 1;
   int least_time = 1 << 30;
   for (int splits = 1; splits <= depth; ++splits) {
     const int length = ceil_div(depth, splits);
     if (splits > 1 && length == ceil_div(depth, splits - 1)) continue;
-    // Each piece costs about as much as a fourth of a channel, for setting up and adding up.
+    // Each piece costs about as much as a quarter of a channel, for setup and for adding.
     const int time = ceil_div(items * splits, kBlockThreads) * (4 * length + (splits > 1 ? 1 : 0));
     if (time < least_time) {
       least_time = time;
@@ -171,9 +175,10 @@ constexpr Deal data_deal(const FewChannelStage& z, int c_count, int channels, in
 }
 // The divisions of a thread's share of dw.
 struct WeightDivisors {
-  FastDivisor items, channels, fours;  // of the block; its input channels; fours of a row
+  FastDivisor items, channels, fours;  // of the block; its input channels; groups of four in a row
 };
-// dw: item = (a few k, one c, one r), S sums for each k; its pixels, in fours, cut into splits.
+// Returns the distribution of dw: an item is (a few k, one c, one r), S sums for each k; its
+// pixels, in groups of four, are cut into splits.
 constexpr Deal weight_deal(const FewChannelStage& z, int k_count, int channels, int c_count) {
   Deal d;
   d.tiles_w = ceil_div(z.used_q(), kTileColumns);
@@ -187,7 +192,7 @@ constexpr Deal weight_deal(const FewChannelStage& z, int k_count, int channels, 
 }  // namespace few_channel
 
 // Four bits for each pooled output: the pixels of its window that get its gradient, in the order
-// (0,0) (0,1) (1,0) (1,1); one bit or none for the maximum.
+// (0,0) (0,1) (1,0) (1,1); for the maximum one bit or none.
 struct FewChannelForward {
   int stages = 1;  // 1 or 2
   FewChannelStage stage[2];
@@ -195,17 +200,17 @@ struct FewChannelForward {
   const float* x = nullptr;      // [N,C,H,W] of stage[0]
   const float* w[2] = {};        //
   const float* b[2] = {};        // may be null
-  float* y[2] = {};              // pooled; y[0] of two may be null: not kept
-  std::uint8_t* passes[2] = {};  // as y; null: not wanted
+  float* y[2] = {};              // pooled; y[0] of two stages may be null: not kept
+  std::uint8_t* passes[2] = {};  // layout of y; null: not stored
   DType factors = DType::f32;
-  bool w_is_rounded = false;     // to `factors`: nothing is done to it here
-  bool keeps_y_rounded[2] = {};  // where nobody reads it but as a factor
-  // The kernel before, which may still run, writes neither weights nor biases.
+  bool w_is_rounded = false;     // already rounded to `factors`
+  bool keeps_y_rounded[2] = {};  // when y is only read as an operand
+  // The previous kernel, which may still run, writes neither weights nor biases.
   bool only_x_is_new = false;
-  BatchGather gather;  // with images: x is gathered from there, few_channel_gathers()
+  BatchGather gather;  // with images: x is gathered from them, few_channel_gathers()
 };
 
-// Four bytes at a time, of one row.
+// Returns whether x can be gathered: four bytes at a time, from one row.
 constexpr bool few_channel_gathers(const FewChannelStage& first) { return first.w % 4 == 0; }
 
 struct FewChannelBackward {
@@ -216,27 +221,27 @@ struct FewChannelBackward {
   const float* w[2] = {};
   const float* y[2] = {};
   const std::uint8_t* passes[2] = {};
-  const float* dy = nullptr;  // of the last stage, pooled
-  float* dx = nullptr;        // of a single stage; null: not wanted
-  float* dw[2] = {};          // of a single stage may be null, when dx is wanted alone
+  const float* dy = nullptr;  // for the last stage, pooled
+  float* dx = nullptr;        // for a single stage; null: not computed
+  float* dw[2] = {};          // with a single stage may be null, when only dx is computed
   float* db[2] = {};          // may be null
   bool accumulate[2] = {};
   float* sums = nullptr;  // few_channel_sums_floats()
-  // The kernel before, which may still run, writes none of what is read here but dy.
+  // The previous kernel, which may still run, writes dy, but no other input.
   bool only_dy_is_new = false;
-  bool adds_pieces = true;  // false: somebody else adds few_channel_sums()
+  bool adds_pieces = true;  // false: the caller adds few_channel_sums()
   DType factors = DType::f32;
-  bool all_is_rounded = false;  // to `factors`: x, w, and y[0] of two stages; dy never is
+  bool all_is_rounded = false;  // to `factors`: x, w, and y[0] of two stages; never dy
 };
 
-// What the kernels need beside the pointers: who does what, and where each piece of shared memory
-// begins, in floats.
+// Parameters of the kernels besides the pointers: the distribution of work, and the offset of each
+// piece of shared memory, in floats.
 struct FewChannelForwardPlan {
   FewChannelForward a;
   // Blocks that share a sample: each has some output channels and tile rows of the last stage.
   int parts = 1, slice = 1;
   int row_parts = 1, tile_rows = 0;
-  int samples = 1;  // of a block at a time
+  int samples = 1;  // in a block at a time
   few_channel::XTile tile[2] = {};
   few_channel::Deal deal[2] = {};
   few_channel::DealDivisors by[2] = {};
@@ -248,38 +253,38 @@ struct FewChannelForwardPlan {
 struct FewChannelBackwardPlan {
   FewChannelBackward a;
   int parts = 1, chunks = 1;    // blocks that share a sample; groups of samples
-  int samples = 1;              // of a block at a time
+  int samples = 1;              // in a block at a time
   int slice = 1;                // channels of dx, and of the first stage's y, of one block: it
                                 // keeps no others
-  int channels = 1;             // of dx of one thread: 1, 2 or 3
-  bool convolves_back = false;  // the last stage's dx is wanted
+  int channels = 1;             // of dx in a thread: 1, 2 or 3
+  bool convolves_back = false;  // the last stage's dx is computed
   few_channel::XTile x_tile[2] = {};
   few_channel::DyTile dy_tile[2] = {};
   few_channel::Deal data = {};                                                  // of dx
-  FastDivisor by_row_items{}, by_cut_items{}, by_sample_items{}, by_tiles_w{};  // of it
+  FastDivisor by_row_items{}, by_cut_items{}, by_sample_items{}, by_tiles_w{};  // for dx
   FastDivisor by_w[2] = {}, by_image[2] = {}, by_out_w{}, by_weights{};
-  FastDivisor by_y_threads{}, by_x_threads{};  // threads that have a plane of y, of x
+  FastDivisor by_y_threads{}, by_x_threads{};  // threads that share a plane of y, of x
   few_channel::Deal weight[2] = {};            // of dw
   few_channel::WeightDivisors by_weight[2] = {};
   int x_at[2] = {}, dy_at[2] = {}, w_at = 0, passes_at = 0, split_at = 0, floats = 0;
-  std::int64_t piece = 0;                     // floats of one chunk's sums
-  std::int64_t dw_at[2] = {}, db_at[2] = {};  // in it
+  std::int64_t piece = 0;                     // floats of the sums of one chunk
+  std::int64_t dw_at[2] = {}, db_at[2] = {};  // in a piece
 };
 CONVSCOPE_API FewChannelForwardPlan few_channel_plan(const FewChannelForward& a, int parts);
 CONVSCOPE_API FewChannelBackwardPlan few_channel_plan(const FewChannelBackward& a, int parts);
 
-// Blocks for each sample, so that about 132 multiprocessors have one block each, or two.
+// Returns the blocks for each sample, so that about 132 SMs have one block each, or two.
 CONVSCOPE_API int few_channel_forward_parts(std::int64_t batch, const FewChannelStage& last,
                                             int blocks_each);
-// 0: the sums of dw do not fit into the registers of a block.
+// Returns the blocks for each sample; 0: the accumulators of dw exceed the registers of a block.
 CONVSCOPE_API int few_channel_backward_parts(const FewChannelStage* stage, int stages,
                                              std::int64_t batch);
 
-// "" or why the kernels do not compute this.
+// Returns "" or why the kernels do not compute this.
 CONVSCOPE_API const char* few_channel_refusal(const FewChannelStage* stage, int stages,
                                               bool wants_dx);
 
-// Floats of the partial sums of dw and db, one piece for each of few_channel_chunks(batch).
+// Returns the number of partial sums of dw and db: one piece for each chunk of samples.
 constexpr int few_channel_chunks(std::int64_t batch) {
   return batch < few_channel::kMostBlocks ? static_cast<int>(batch) : few_channel::kMostBlocks;
 }
@@ -289,7 +294,7 @@ constexpr std::int64_t few_channel_piece_floats(const FewChannelStage* stage, in
   return sum;
 }
 
-// How the gradients follow from what the blocks leave in a.sums.
+// Describes how the gradients are added from the pieces in a.sums.
 CONVSCOPE_API PieceSums few_channel_sums(const FewChannelBackwardPlan& plan);
 
 extern CONVSCOPE_API KernelSlot<void(const FewChannelForward&)> few_channel_forward_kernel;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // few_channel_conv_backward_cuda.cu: the gradients of one or two pooled convolutions of few
-// channels: dw, db and dx of a sample from shared memory, then one kernel that adds the samples'
-// sums up.
+// channels: dw, db and dx of a sample from shared memory, then one kernel that adds the sums of the
+// samples.
 //
 // Formula    g = dy of the pooling's winners, times f'(y), before the pooling: [N,K,P,Q];
 //            dw[k,c,r,s] = sum over n, p, q of g[n,k,p,q] x[n,c,p-pad_top+r,q-pad_left+s];
@@ -9,30 +9,30 @@
 //            g[n,k,h+pad_top-r,w+pad_left-s] w[k,c,r,s]
 // Textbook   for n:
 //              un-pool dy into g
-//              dw2 += x2 (x) g;  dx2 = g (*) turned w2
+//              dw2 += x2 (x) g;  dx2 = g (*) flipped w2
 //              un-pool dx2 into g1;  dw1 += x1 (x) g1
-// Plan       A block takes samples, several at a time when there are many, and keeps its sums of dw
-//            in registers over all of them: a thread owns R sums for a few k, one c and one kernel
-//            row, over some of the pixels. g lies dense in shared memory, zeros around its columns
-//            for dx, which is a convolution with the turned kernel: tiles of 2 x 4 pixels, several
-//            channels, the sum over k cut into pieces. Kernel rows that meet only zeros are left
-//            out. The pieces are added up where g of the stage before is made, so dx2 never leaves
-//            the block. At the end threads that share a sum of dw add up through shared memory,
-//            four sums in one access, and the block writes them; a second kernel adds the blocks in
-//            order. Few samples: more
-//            blocks share a sample, each with its part of the last stage's input channels, which
-//            are the first stage's output channels: no work is done twice.
+// Plan       A block takes samples, several at a time when there are many, and keeps partial dw in
+//            registers over all of them: a thread has R accumulators for a few k, one c and one
+//            kernel row, over some of the pixels. g is dense in shared memory, with zeros around
+//            its columns for dx, which is a convolution with the flipped kernel: tiles of 2 x 4
+//            pixels, several channels, the sum over k cut into pieces. Kernel rows that multiply
+//            only zeros are skipped. The pieces are added when g of the previous stage is computed,
+//            so dx2 stays in the block. In the end threads that share a sum of dw add through
+//            shared memory, four sums in one access, and the block writes them; a second kernel
+//            adds the blocks in order. Few samples: more blocks share a sample, each with its part
+//            of the last stage's input channels, which are the first stage's output channels: no
+//            work is done twice.
 // Shapes     x [N,C,H,W], w [K,C,R,R], y and dy [N,K,P/2,Q/2], passes u8 as y; dw, db as w, b; f32
-// Supports   as few_channel_conv_forward_cuda.cu; dx only of a single stage; sizes
-//            whose sums of dw fit into the registers of a block
+// Supports   as few_channel_conv_forward_cuda.cu; dx only of a single stage; sizes whose dw
+//            accumulators fit into the registers of a block
 // Cost       FLOPs = 2 N K P Q C R^2 for dw, about 1.5 times that for dx; bytes = x, y, passes, dy
 //            once, 4 (weights) min(N, 264) for the partial sums, twice; compute-bound
-// Numerics   error growth about 1; the order of the sums depends on the sizes alone: same bits on
+// Numerics   error growth about 1; the order of the sums depends on the sizes only: same bits on
 //            each run; exact on integers
 // Backward   dw and db assigned or added to, dx assigned
 // Choices    dense g: the winners are a quarter of it, but gathering them costs one shared load for
-//            each product, four times what a multiplication costs, so nothing would be gained
-//            4 k for dw: 4 R sums; 6 vector loads for 80 products (R = 5)
+//            each product, four times the cost of a multiplication, so nothing would be gained
+//            4 k for dw: 4 R accumulators; 6 vector loads for 80 products (R = 5)
 //            channels of dx: 3 or 2 in one thread, whichever divides
 // Source     the two-stage reduction: M. Harris: Optimizing Parallel Reduction in CUDA, 2007; the
 //            rest is our own
@@ -45,7 +45,7 @@ namespace {
 
 using namespace few_channel;
 
-// The gradient before pooling and curve of one pooled output, into the dense tile.
+// Writes the gradient before pooling and activation of one pooled output into the dense tile.
 __device__ inline void spread(const FewChannelStage& z, unsigned passes, float g, float* to,
                               int pitch) {
   if (!z.pools()) {
@@ -58,14 +58,14 @@ __device__ inline void spread(const FewChannelStage& z, unsigned passes, float g
   to[pitch + 1] = (passes & 8u) != 0 ? g : 0.0f;
 }
 
-// What one pooled output gives to each pixel that it passes on to.
+// Returns the gradient that one pooled output passes to each of its pixels.
 __device__ inline float pixel_gradient(const FewChannelStage& z, float dy, float y) {
   if (z.curve == FewChannelCurve::tanh) return dy * curve_slope(z.curve, y);
   return z.pools() || curve_slope(z.curve, y) != 0.0f ? dy : 0.0f;
 }
 
-// The threads of the block dealt out to planes, by_threads.d for each: this thread's plane and its
-// place there.
+// Distributes the threads of the block over planes, by_threads.d for each: this thread's plane and
+// its place there.
 struct PlaneShare {
   int plane, first, step;
 };
@@ -74,7 +74,8 @@ __device__ inline PlaneShare share_of_plane(const FastDivisor& by_threads) {
   return {plane, static_cast<int>(threadIdx.x) - plane * by_threads.d, by_threads.d};
 }
 
-// Neighbouring threads that share one of `jobs` sums of `parts` parts each: a power of two.
+// Returns how many neighbouring threads share one of `jobs` sums of `parts` parts each: a power of
+// two.
 __device__ inline int sharers_of(int jobs, int parts) {
   int sharers = 1;
   while (sharers < 32 && sharers < parts && 2 * sharers * jobs <= kBlockThreads) sharers *= 2;
@@ -85,7 +86,7 @@ __device__ inline int sharers_of(int jobs, int parts) {
 __device__ void write_plane_sums(const float* scratch, int step, int planes, float* to) {
   const int sharers = sharers_of(planes, step);
   const int share = static_cast<int>(threadIdx.x) % sharers;
-  // All lanes of a warp run as often: they ask each other.
+  // All lanes of a warp run equally often, because they exchange values.
 #pragma unroll 1
   for (int begin = 0; begin < planes; begin += kBlockThreads / sharers) {
     const int i = begin + static_cast<int>(threadIdx.x) / sharers;
@@ -101,8 +102,8 @@ __device__ void write_plane_sums(const float* scratch, int step, int planes, flo
   }
 }
 
-// One thread's sums of dw: kChannels x R of them for one c and r, over some of the pixels. The
-// block has output channels [k_begin, k_end) and input channels [c_begin, c_begin + c_count).
+// One thread's accumulators of dw: kChannels x R of them for one c and r, over some of the pixels.
+// The block has output channels [k_begin, k_end) and input channels [c_begin, c_begin + c_count).
 template <int R, int kChannels>
 struct WeightSums {
   static constexpr int kSums = kChannels * R;
@@ -113,7 +114,7 @@ struct WeightSums {
   int k_begin, k_end, c_begin;
   int item, cut;
   int k, c, r;              // first output channel, input channel and kernel row of this thread
-  int planes[kChannels];    // from the first one's plane of dy to the others'
+  int planes[kChannels];    // distance from the first one's plane of dy to the others
   float acc[kChannels][R];  //
 
   __device__ WeightSums(const Deal& deal, const WeightDivisors& by, int k_begin, int k_end,
@@ -126,7 +127,7 @@ struct WeightSums {
     const int group = by.channels.divide(rest);
     c = c_begin + rest - group * by.channels.d;
     k = k_begin + group * kChannels;
-    // A group that sticks out computes its last channel again.
+    // A group beyond the end computes its last channel again.
 #pragma unroll
     for (int j = 0; j < kChannels; ++j) {
       planes[j] = (least(k + j, k_end - 1) - k) * dy_plane;
@@ -135,7 +136,8 @@ struct WeightSums {
     }
   }
 
-  // x, dy: tiles of the block's channels in shared memory; dy on its first pixel.
+  // Adds a sample. x, dy: tiles of the block's channels in shared memory; dy points to its first
+  // pixel.
   __device__ void add(const XTile& tile, const float* x, const float* dy, int dy_plane,
                       int dy_pitch) {
     if (cut >= deal.splits) return;
@@ -144,7 +146,7 @@ struct WeightSums {
                               cut, deal.splits, acc);
   }
 
-  // scratch [thread][kRow]: four sums are one access, there and back.
+  // Writes to scratch [thread][kRow]: four sums are one access, in both directions.
   __device__ void put(float* scratch) const {
     float* const to = scratch + static_cast<int>(threadIdx.x) * kRow;
 #pragma unroll
@@ -158,14 +160,14 @@ struct WeightSums {
       store_four(four, to + 4 * i);
     }
   }
-  // Adds up what the threads of one item have, four sums in one thread; to: dw of the block,
-  // [K][channels][R][R]. Where there are few of them, of many parts each, neighbours share them.
+  // Adds the sums of the threads of one item, four sums in a thread; to: dw of the block,
+  // [K][channels][R][R]. Few sums of many parts each are shared by neighbouring threads.
   __device__ void write(int channels, const float* scratch, float* to) const {
     const int items = by.items.d;
     const int jobs = items * kFours;
     const int sharers = sharers_of(jobs, deal.splits);
     const int share = static_cast<int>(threadIdx.x) % sharers;
-    // All lanes of a warp run as often: they ask each other.
+    // All lanes of a warp run equally often, because they exchange values.
 #pragma unroll 1
     for (int begin = 0; begin < jobs; begin += kBlockThreads / sharers) {
       const int job = begin + static_cast<int>(threadIdx.x) / sharers;
@@ -200,7 +202,7 @@ struct WeightSums {
   }
 };
 
-// Bytes into shared memory, several of a thread under way.
+// Copies bytes into shared memory, with several loads of a thread in flight.
 __device__ inline void load_bytes(const std::uint8_t* from, int count, std::uint8_t* to) {
   constexpr int kHeld = 4;
 #pragma unroll 1
@@ -219,13 +221,14 @@ __device__ inline void load_bytes(const std::uint8_t* from, int count, std::uint
   }
 }
 
-// Pieces of dx of the block's channels: [cut][channel][tile][8] in `split`.
+// Computes pieces of dx of the block's channels: [cut][channel][tile][8] in `split`.
 template <int R, int kChannels>
 __device__ void convolve_back(const FewChannelBackwardPlan& plan, const FewChannelStage& z,
                               const DyTile& tile, const Deal& deal, const float* dy, const float* w,
                               int c_count, int samples, float* split) {
   const int pitch = weight_k(z, c_count);
-  // Tiles of one row are neighbours, so that a warp mostly agrees on the kernel rows that matter.
+  // Tiles of one row are neighbours, so that the threads of a warp mostly need the same kernel
+  // rows.
 #pragma unroll 1
   for (int i = static_cast<int>(threadIdx.x); i < deal.items() * deal.splits; i += kBlockThreads) {
     const int tile_row = plan.by_row_items.divide(i);
@@ -240,9 +243,9 @@ __device__ void convolve_back(const FewChannelBackwardPlan& plan, const FewChann
     const int c = group * kChannels;
     const int k_begin = cut * z.k / deal.splits;
     const int k_end = (cut + 1) * z.k / deal.splits;
-    // The row of dy that the tile's first pixel meets with the first (turned) kernel row.
+    // The row of dy for the tile's first pixel and the first row of the flipped kernel.
     const int row = tile_row * kTileRows - tile.frame;
-    // A group that sticks out computes its first channel again.
+    // A group beyond the end computes its first channel again.
     const int other = c + kChannels <= c_count ? weight_c(z) : 0;
     float sums[kChannels][kTileRows][kTileColumns] = {};
     convolve_tile<R, kChannels, true>(dy + (sample * z.k + k_begin) * tile.plane() +
@@ -262,12 +265,12 @@ __device__ void convolve_back(const FewChannelBackwardPlan& plan, const FewChann
   }
 }
 
-// dx[c_begin + c][h][w] from its pieces.
+// Reads dx[c_begin + c][h][w] from its pieces.
 struct DxReader {
   const float* split;
   const DyTile& tile;
   const Deal& deal;
-  int sample_step, step;  // floats from sample to sample, from piece to piece
+  int sample_step, step;  // distance of samples and of pieces in floats
   __device__ float operator()(int sample, int c, int h, int w) const {
     const int column = w + tile.shift;
     const float* const from =
@@ -296,17 +299,17 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
   const int c_end = c_begin + c_count;
   const XTile& x_shape = plan.x_tile[last];
   const DyTile& dy_shape = plan.dy_tile[last];
-  const DyTile& g_shape = plan.dy_tile[0];  // of two stages
+  const DyTile& g_shape = plan.dy_tile[0];  // for two stages
   float* const split = shared + plan.split_at;
   float* const x = shared + plan.x_at[last];
   float* const dy = shared + plan.dy_at[last];
-  float* const g = shared + plan.dy_at[0];  // of two stages
+  float* const g = shared + plan.dy_at[0];  // for two stages
   float* const first_x = shared + plan.x_at[0];
   const int x_step = c_count * x_shape.plane();
   const int g_step = c_count * g_shape.plane();
   const int dy_step = z.k * dy_shape.plane();
   const int first_x_step = first.c * plan.x_tile[0].plane();
-  fill_zeros(shared, plan.convolves_back ? plan.w_at : plan.split_at);  // frames
+  fill_zeros(shared, plan.convolves_back ? plan.w_at : plan.split_at);  // borders
   if (!a.only_dy_is_new) wait_for_previous_kernel();
   if (plan.convolves_back) {
     load_weights<R>(z, plan.by_weights, a.w[last], 0, z.k, c_begin, shared + plan.w_at);
@@ -323,11 +326,11 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
   const int out_w = z.out_w();
   const int out = z.out_h() * out_w;
   const int factor = z.pools() ? 2 : 1;
-  const int pixels = z.h * z.w;  // of x of the last stage
+  const int pixels = z.h * z.w;  // x of the last stage
   const int first_factor = first.pools() ? 2 : 1;
   auto* const first_passes = reinterpret_cast<std::uint8_t*>(shared + plan.passes_at);
   const float* const x_from = a.stages == 2 ? a.y[0] : a.x;  // x of the last stage
-  // A rounded y is no place to take a slope at.
+  // The slope of the activation must not be taken at a rounded y.
   const bool slope_of_x = first.curve == FewChannelCurve::tanh || !first.pools();
   [[maybe_unused]] bool weights_wait = plan.convolves_back;  // to be rounded
   bool waited = false;
@@ -436,7 +439,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
   }
 
   if (!wants_dw) return;
-  // The tiles have done their work: all sums of the threads take their place.
+  // The tiles are no longer needed: the sums of all threads take their memory.
   float* const of_dw_first = shared + dw.kRow * kBlockThreads;
   float* const of_db = of_dw_first + (a.stages == 2 ? dw_first.kRow * kBlockThreads : 0);
   __syncthreads();
@@ -455,12 +458,12 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
   write_plane_sums(of_db + kBlockThreads, of_x.step, c_count, sums + plan.db_at[0] + c_begin);
 }
 
-// 32 sums for each block, pieces dealt out to 32 warps.
+// 32 sums for each block, with pieces distributed over 32 warps.
 constexpr int kAddThreads = 1024;
 __global__ void __launch_bounds__(kAddThreads) add_chunks(const PieceSums a) {
   constexpr int kRows = kAddThreads / 32;
   __shared__ float rows[kRows][32];
-  let_next_kernel_start();  // some kernel behind may have nothing to do with these sums
+  let_next_kernel_start();  // a following kernel may be independent of these sums
   wait_for_previous_kernel();
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int row = static_cast<int>(threadIdx.x) / 32;

@@ -1,36 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
-// few_channel_conv_forward_cuda.cu: one or two convolutions of few channels with bias, curve and
-// 2x2 pooling in one kernel, a sample in the shared memory of a block.
+// few_channel_conv_forward_cuda.cu: one or two convolutions of few channels with bias, activation
+// and 2x2 pooling in one kernel, a sample in the shared memory of a block.
 //
 // Formula    y[n,k,i,j] = max over a, b < 2 of f(b[k] + sum over c, r, s of
 //            x[n,c,2i+a-pad_top+r,2j+b-pad_left+s] w[k,c,r,s]),  f = ReLU, tanh or nothing;
 //            or no pooling at all
 // Textbook   for n, k, i, j:
 //              for a, b: v[a][b] = f(b[k] + sum of products)
-//              y[n][k][i][j] = largest of v;  passes = which one it was
+//              y[n][k][i][j] = largest of v;  passes = the index of the largest
 // Plan       A block takes samples, up to four at a time when there are many: weights stay in
-//            shared memory. What the kernel before does not write is loaded while it runs: weights,
-//            or the bytes of images that are gathered here; else the second stage's weights come
-//            while the first one computes. A thread computes a tile of 2 x 4 outputs for two output
-//            channels in 16 registers: two pooling windows side by side, so that pooling needs no
-//            other thread. Where there are more threads than tiles, the sum over the input channels
-//            is cut and added up through shared memory. The second stage reads the first one's y
-//            from shared memory. Few samples: more blocks share a sample, each with its part of the
-//            last stage's channels and rows.
+//            shared memory. Data that the previous kernel does not write are loaded while it runs:
+//            weights, or the bytes of images that are gathered here. Otherwise the second stage's
+//            weights are loaded while the first one computes. A thread computes a tile of 2 x 4
+//            outputs for two output channels in 16 registers: two adjacent pooling windows, so that
+//            pooling needs no other thread. With more threads than tiles, the sum over the input
+//            channels is cut and added through shared memory. The second stage reads the first
+//            one's y from shared memory. Few samples: more blocks share a sample, each with its
+//            part of the last stage's channels and rows.
 // Shapes     x [N,C,H,W], w [K,C,R,R], b [K], y [N,K,P/2,Q/2], all f32 (sums too); passes u8 as y
 // Supports   f32, and x and w rounded to a half type where they are multiplied; R = S = 3, 5 or 7,
 //            stride 1, no dilation, no groups, padding below R, sizes whose tiles fit into the
 //            shared memory of a block
 // Cost       FLOPs = 2 N K P Q C R^2 (the first stage again for each part of a sample); bytes = x,
-//            y, passes once; compute-bound from about one sample for each multiprocessor on, below
-//            it the latency of one sample counts
+//            y, passes once; compute-bound from about one sample for each SM on; below that the
+//            latency of one sample dominates
 // Numerics   error growth about 1 (sums of C R^2 products, in at most C pieces); the same bits on
 //            each run; exact on integers; NaN wins in the maximum
 // Backward   few_channel_conv_backward_cuda.cu reads y and `passes`, four bits for each y
-// Choices    two channels: 16 sums, and for the 80 products of a kernel row (R = 5) 2 vector loads
-//            of x and 4 of w, so that the multipliers and not shared memory bound it; 256 threads:
-//            two blocks on each multiprocessor. Both stages, and sums with and without pieces, run
-//            through the same instructions: a block does so once or twice, so fetching them counts
+// Choices    two channels: 16 accumulators, and for the 80 products of a kernel row (R = 5) 2
+//            vector loads of x and 4 of w, so that multiplication is the bound, not shared memory;
+//            256 threads: two blocks on each SM. Both stages, and sums with and without pieces, run
+//            the same instructions: a block runs them once or twice, so fetching them matters
 // Source     Y. LeCun et al.: Gradient-Based Learning Applied to Document Recognition, 1998 (the
 //            network); the fusion is our own
 // Read next  direct_cuda.cu (one convolution, any size), few_channel_conv_backward_cuda.cu
@@ -42,17 +42,17 @@ namespace {
 
 using namespace few_channel;
 
-// Bias, curve and pooling of the tile (2 x 4 sums) of channel k.
+// Bias, activation and pooling of the tile (2 x 4 accumulators) of channel k.
 template <class Factor>
 struct Finish {
   const FewChannelStage* z;
-  float* y;              // of the first sample; may be null
+  float* y;              // for the first sample; may be null
   std::uint8_t* passes;  // may be null
-  float* next;           // the tile of x of the next stage, on its first pixel; may be null
+  float* next;           // first pixel of the tile of x of the next stage; may be null
   int next_pitch, next_plane;
-  bool y_rounded;  // y, as the next stage's x
+  bool y_rounded;  // y is rounded like the next stage's x
 
-  // k counts the channels of all samples.
+  // Stores an output. k counts the channels of all samples.
   __device__ void store(int k, int row, int column, float value) const {
     const float factor = as_factor<Factor>(value);
     if (rounds<Factor>() && y_rounded) value = factor;
@@ -105,15 +105,15 @@ struct Finish {
   }
 };
 
-// What a block has of a stage.
+// A block's share of a stage.
 struct Share {
   int k_begin, k_end;  // output channels
-  int first_row;       // of its rows of tiles
+  int first_row;       // first of its rows of tiles
   int samples;
 };
 
-// The share from tiles in shared memory, w and b there too. Ends with no barrier; has one inside
-// when the sums are split.
+// Computes the share from tiles in shared memory, with w and b there too. It ends without a
+// barrier; it has one inside when the sums are split.
 template <int R, class Factor>
 __device__ void compute_stage(const FewChannelStage& z, const XTile& tile, const Deal& deal,
                               const DealDivisors& by, const FastDivisor& by_k_tiles, const float* x,
@@ -125,7 +125,7 @@ __device__ void compute_stage(const FewChannelStage& z, const XTile& tile, const
   const int rounds = deal.splits > 1 ? 2 : 1;
 #pragma unroll 1
   for (int round = 0; round < rounds; ++round) {
-    const bool adds = round == 1;  // what the pieces are
+    const bool adds = round == 1;  // this round adds the pieces
     if (adds) __syncthreads();
     const int count = adds ? share.samples * by_k_tiles.d : items * deal.splits;
 #pragma unroll 1
@@ -165,7 +165,7 @@ __device__ void compute_stage(const FewChannelStage& z, const XTile& tile, const
         channels = least(kForwardChannels, share.k_end - k);
         const int c_begin = cut * z.c / deal.splits;
         const int c_end = (cut + 1) * z.c / deal.splits;
-        // A group that sticks out computes its first channel twice.
+        // A group beyond the end computes its first channel twice.
         const int other = channels > 1 ? weight_k(z) : 0;
         convolve_tile<R, kForwardChannels, false>(
             x + sample * x_step + c_begin * tile.plane() + tile_row * kTileRows * tile.pitch +
@@ -195,7 +195,7 @@ __device__ void compute_stage(const FewChannelStage& z, const XTile& tile, const
   }
 }
 
-// Biases of [k_begin, k_end), or zeros. Ends with copies under way.
+// Loads biases of [k_begin, k_end), or zeros. Its copies are still in flight at the end.
 __device__ inline void load_biases(const float* b, int k_begin, int k_end, float* to) {
   const int k = k_begin + static_cast<int>(threadIdx.x);
   if (k >= k_end) return;
@@ -219,7 +219,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
   const int k_begin = channel_part * plan.slice;
   const int k_end = least(k_begin + plan.slice, end.k);
   const int first_row = (part - channel_part * plan.row_parts) * plan.tile_rows;
-  for (int i = 0; i < a.stages; ++i) {  // the frames stay
+  for (int i = 0; i < a.stages; ++i) {  // the borders stay
     fill_zeros(shared + plan.x_at[i], plan.samples * a.stage[i].c * plan.tile[i].plane());
   }
   const bool gathers = a.gather.images != nullptr;
@@ -230,7 +230,8 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
   const bool notes = gathers && blockIdx.x == 0 && threadIdx.x == 0;
   __shared__ LastStep last_step;
   bool waited = false;
-  // Each stage's are a group of copies: those of the second come while the first one computes.
+  // Each stage's parameters are a group of copies: those of the second arrive while the first one
+  // computes.
   const auto load_parameters = [&] {
 #pragma unroll 1
     for (int i = 0; i < 2; ++i) {
@@ -264,7 +265,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
   for (std::int64_t n = begin; n < a.batch; n += step) {
     const int samples = a.batch - n < plan.samples ? static_cast<int>(a.batch - n) : plan.samples;
     __syncthreads();
-    if (gathers) {  // nobody changes the bytes
+    if (gathers) {  // no kernel changes the bytes
       for (int s = 0; s < samples; ++s) {
         gather_image<Factor>(a.gather, first, plan.tile[0], plan.by_w, plan.by_image, n + s,
                              shared + plan.x_at[0] + s * tile_step);
@@ -276,7 +277,7 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
       if (notes) read_last_step(a.gather, &last_step);
     }
     if (!gathers) {
-      // The channels of several samples are just more channels.
+      // The channels of several samples are treated as more channels.
       load_images(first, plan.tile[0], plan.by_w, plan.by_image, a.x + n * x_step, 0,
                   samples * first.c, shared + plan.x_at[0]);
     }
@@ -302,8 +303,8 @@ __global__ void __launch_bounds__(kBlockThreads, 2)
     for (int i = 0; i < a.stages; ++i) {
       const FewChannelStage& z = a.stage[i];
       const bool is_last = i == last;
-      const bool writes = is_last || part == 0;  // one of the parts
-      const XTile& tile = plan.tile[last];       // of the next stage
+      const bool writes = is_last || part == 0;  // only one of the parts writes
+      const XTile& tile = plan.tile[last];       // for the next stage
       const std::int64_t at = n * z.outputs();
       const Finish<Factor> finish{
           .z = &z,
@@ -359,7 +360,7 @@ void run(const FewChannelForward& a, int parts) {
 }
 
 void forward(const FewChannelForward& a) {
-  // So few samples that the first stage alone can use several blocks for each: stage by stage.
+  // With so few samples the first stage by itself can use several blocks for each: stage by stage.
   const std::int64_t alone = kMostBlocks / 8;
   if (a.stages == 2 && a.batch < alone && a.y[0] != nullptr) {
     for (int i = 0; i < 2; ++i) {
@@ -380,8 +381,8 @@ void forward(const FewChannelForward& a) {
     }
     return;
   }
-  // Each part of a sample computes the first stage again; but blocks that are only as many as
-  // multiprocessors do not spread evenly beside those of the kernel before.
+  // Each part of a sample computes the first stage again. But exactly one block for each SM would
+  // not spread evenly next to those of the previous kernel.
   const int blocks_each = a.stages == 2 && a.batch >= alone ? 2 : 1;
   run(a, few_channel_forward_parts(a.batch, a.stage[a.stages - 1], blocks_each));
 }

@@ -11,7 +11,7 @@
 
 namespace convscope::few_channel {
 
-// A half type rounds what is multiplied; it stays f32.
+// Returns true for a half type: operands are rounded to it, but stored as f32.
 template <class Factor>
 constexpr bool rounds() {
   return !std::is_same_v<Factor, float>;
@@ -39,13 +39,13 @@ __device__ inline void load_row(const float* from, float (&to)[kFloats]) {
 }
 
 // acc[j][row][column] += sum over channels, r, s of x[row + r][column + s] w[j][r][s] for a tile of
-// 2 x 4 outputs. x stands on the tile's first pixel, w on the first output channel. kTurned: with
+// 2 x 4 outputs. x points to the tile's first pixel, w to the first output channel. kTurned: with
 // w[R-1-r][R-1-s], which is the gradient of x; there rows outside [row_begin, row_end), counted
 // from the tile's first one, are zeros that are not in memory.
 //
-// Each row of x is loaded once and used for two kernel rows, each weight once for 8 products. Of
-// kernels of 7x7 the loop over their rows stays a loop: a block runs through here a few times only,
-// and then the time to fetch so many instructions counts more than the moves from row to row.
+// Each row of x is loaded once and used for two kernel rows, each weight once for 8 products. For
+// 7x7 kernels the loop over rows stays a loop: a block runs it a few times only, and then the time
+// to fetch so many instructions counts more than the moves from row to row.
 template <int R, int kChannels, bool kTurned>
 __device__ inline void convolve_tile(const float* x, int pitch, int plane, int channels,
                                      const float* w, int w_in, int w_out, int row_begin,
@@ -92,9 +92,9 @@ __device__ inline void convolve_tile(const float* x, int pitch, int plane, int c
   }
 }
 
-// acc[j][s] += sum over pixels of dy[j][p][q] x[p + r][q + s], for pixels first, first + step, ...
-// counted in fours of columns; by_fours.d fours are a row. x stands on row r of its channel, dy on
-// the first output channel.
+// Adds acc[j][s] += sum over pixels of dy[j][p][q] x[p + r][q + s], for pixels first, first + step,
+// ... counted in groups of four columns; by_fours.d groups are a row. x points to row r of its
+// channel, dy to the first output channel.
 template <int R, int kChannels>
 __device__ inline void weight_tile(const float* x, int x_pitch, const float* dy, int dy_pitch,
                                    const int (&dy_plane)[kChannels], const FastDivisor& by_fours,
@@ -135,14 +135,15 @@ __device__ inline float curve_of(FewChannelCurve curve, float value) {
   if (curve == FewChannelCurve::tanh) return tanhf(value);
   return curve == FewChannelCurve::relu && value <= 0.0f ? 0.0f : value;  // NaN stays NaN
 }
-// The factor of the gradient, from y.
+// Returns the derivative of the activation, from y.
 __device__ inline float curve_slope(FewChannelCurve curve, float y) {
   if (curve == FewChannelCurve::tanh) return 1.0f - y * y;
   return curve == FewChannelCurve::relu && y <= 0.0f ? 0.0f : 1.0f;  // NaN passes, as in relu()
 }
 
-// w [K][C][R][R] of kernels [k_begin, k_end) and each.d / R^2 channels from c_begin on, into rows
-// of weight_row(R) floats; there is room for all kernels. Ends with copies under way.
+// Loads w [K][C][R][R] of kernels [k_begin, k_end) and each.d / R^2 channels from c_begin on, into
+// rows of weight_row(R) floats; memory suffices for all kernels. Its copies are still in flight at
+// the end.
 template <int R>
 __device__ inline void load_weights(const FewChannelStage& z, const FastDivisor& each,
                                     const float* w, int k_begin, int k_end, int c_begin,
@@ -159,8 +160,9 @@ __device__ inline void load_weights(const FewChannelStage& z, const FastDivisor&
   }
 }
 
-// Images [C][H][W] of channels [c_begin, c_end) into tiles, the first of them at `to`: four pixels
-// at once, where rows are whole fours on both sides. Ends with copies under way.
+// Loads images [C][H][W] of channels [c_begin, c_end) into tiles, the first of them at `to`: four
+// pixels at once, where rows are multiples of four on both sides. Its copies are still in flight at
+// the end.
 __device__ inline void load_images(const FewChannelStage& z, const XTile& tile,
                                    const FastDivisor& by_w, const FastDivisor& by_image,
                                    const float* x, int c_begin, int c_end, float* to) {
@@ -187,7 +189,7 @@ __device__ inline void load_images(const FewChannelStage& z, const XTile& tile,
   }
 }
 
-// For four neighbouring pixels of a sample, by each thread: body(byte of the first, place in tile).
+// Calls body(byte of the first, place in tile) for each four neighbouring pixels of a sample.
 template <class Body>
 __device__ inline void for_fours(const FewChannelStage& z, const XTile& tile,
                                  const FastDivisor& by_w, const FastDivisor& by_image,
@@ -202,7 +204,7 @@ __device__ inline void for_fours(const FewChannelStage& z, const XTile& tile,
   }
 }
 
-// Image n of a batch from its bytes into its tiles.
+// Gathers image n of a batch from its bytes into its tiles.
 template <class Factor>
 __device__ inline void gather_image(const BatchGather& g, const FewChannelStage& z,
                                     const XTile& tile, const FastDivisor& by_w,
@@ -217,7 +219,7 @@ __device__ inline void gather_image(const BatchGather& g, const FewChannelStage&
     for (int j = 0; j < 4; ++j) to[at + j] = as_factor<Factor>(four[j]);
   });
 }
-// What others read later, from the tiles: as factors, like those.
+// Stores gathered images for later kernels, from the tiles, with the same rounding.
 __device__ inline void write_gathered(const BatchGather& g, const FewChannelStage& z,
                                       const XTile& tile, const FastDivisor& by_w,
                                       const FastDivisor& by_image, std::int64_t n,
@@ -230,8 +232,8 @@ __device__ inline void write_gathered(const BatchGather& g, const FewChannelStag
   });
   if (threadIdx.x == 0) g.labels[n] = g.image_labels[sample];
 }
-// What the step before has left, by one thread of the grid: it is read early, with the copies that
-// are under way, and written down late, so that nobody waits for it.
+// Results of the previous step, handled by one thread of the grid: read early, with the copies in
+// flight, and written late, so that no thread waits for them.
 struct LastStep {
   float loss;
   std::int32_t correct, halted, overflow;
@@ -264,14 +266,14 @@ __device__ inline void note_last_step(const BatchGather& g, const LastStep* step
   *g.noted_scale = next;
 }
 
-// Of this thread; a barrier makes them those of the block.
+// Waits for the copies of this thread; a barrier extends that to the block.
 __device__ inline void finish_copies() {
   async_copy_commit();
   async_copy_wait<0>();
 }
 
-// Rounds what lies in shared memory, in place: between two barriers of its caller. `to` is a
-// multiple of 16 bytes, count one of 4.
+// Rounds shared memory in place, between two barriers of the caller. `to` is a multiple of 16
+// bytes, count a multiple of 4.
 template <class Factor>
 __device__ inline void round_factors(float* to, int count) {
 #pragma unroll 1
@@ -284,7 +286,7 @@ __device__ inline void round_factors(float* to, int count) {
   }
 }
 
-// As round_factors().
+// Fills with zeros; the same requirements as round_factors().
 __device__ inline void fill_zeros(float* to, int count) {
   const float zeros[4] = {};
 #pragma unroll 1

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lesson.cpp: makes of an algorithm, as one writes it on a blackboard, a card that can be watched.
+// lesson.cpp: turns an algorithm that is written as on a blackboard into one that can be watched.
 #include "layers/conv2d/shared/lesson.h"
 
 #include "framework/memory/memory.h"
@@ -25,7 +25,7 @@ bool register_conv2d_lesson(const Conv2dAlgorithm& card, const Conv2dLesson& les
 
 namespace {
 
-// What a direction reads, `a` and `b`, and where its result goes.
+// Runs a lesson: `a` and `b` are the operands of a direction, `out` its result.
 void run_watched(const std::string& lesson, const Conv2dProblem& problem, Direction direction,
                  const void* a, const void* b, void* out, const OperandViews& views,
                  Recorder& recorder) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// lesson.cuh: what the lessons on a GPU share: the sizes of a problem as a kernel reads them, and
-// views of its tensors. (A GPU's threads cannot be watched; the lessons on the CPU can.)
-// Read next  the files *_lesson_cuda.cu of the rooms
+// lesson.cuh: shared by the lessons on a GPU: the sizes of a problem for a kernel, and views of its
+// tensors. (A GPU's threads cannot be watched; the lessons on the CPU can.)
+// Read next  the files *_lesson_cuda.cu of the algorithm folders
 #pragma once
 
 #include "framework/cuda/launch.cuh"
@@ -35,13 +35,13 @@ struct Sizes {
         dilation_h(z.dilation_h),
         dilation_w(z.dilation_w) {}
 
-  // The row and the column of x under tap (r,s) for output (p,q); they may lie outside.
+  // Returns the row and the column of x at tap (r,s) of output (p,q); they may be outside.
   constexpr Index row(Index p, Index r) const { return p * stride_h - pad_top + r * dilation_h; }
   constexpr Index column(Index q, Index s) const {
     return q * stride_w - pad_left + s * dilation_w;
   }
 
-  // The way back: p with row(p, r) = h, or -1 when the stride skips that row; q the same.
+  // Returns the inverse: p with row(p, r) = h, or -1 when the stride skips that row; q likewise.
   constexpr Index output_row(Index h, Index r) const {
     const Index at = h + pad_top - r * dilation_h;
     return at < 0 || at % stride_h != 0 ? -1 : at / stride_h;
@@ -54,7 +54,7 @@ struct Sizes {
   In x(const void* data) const { return {static_cast<const float*>(data), n, c, h, w}; }
   In weights(const void* data) const { return {static_cast<const float*>(data), k, c_group, r, s}; }
   In y(const void* data) const { return {static_cast<const float*>(data), n, k, p, q}; }
-  // No element without a bias: b.or_zero(k) is right in both cases.
+  // Returns the bias; without one it has no element, and b.or_zero(k) is right in both cases.
   In bias(const void* data) const {
     return {static_cast<const float*>(data), data == nullptr ? 0 : k};
   }

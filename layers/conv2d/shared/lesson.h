@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// lesson.h: makes of an algorithm, as one writes it on a blackboard, a card that can be watched.
+// lesson.h: turns an algorithm that is written as on a blackboard into one that can be watched.
 //
 // A lesson is a struct of three function templates. They get views of their tensors (view.h) and a
-// blackboard, on which they write arrays of their own and the names of their steps:
+// blackboard, on which they write additional arrays and the names of their steps:
 //
 //   struct Lesson {
 //     static void forward(const Conv2dProblem& z, auto x, auto w, auto b, auto y, auto& board);
@@ -15,10 +15,11 @@
 //   CONVSCOPE_CONV2D_ALGORITHM(kCard)
 //   CONVSCOPE_CONV2D_LESSON(kCard, Lesson, "n=1,c=2,h=6,w=6,k=2,r=3,s=3")
 //
-// The problem is a small one, which shows the idea: `convscope look` plays the lesson on it.
-// x, w, y and the gradients have four axes; block-sparse w and dw are [blocks,rows,columns,1], and
-// board.blocks() says where the blocks stand. b has one, and no element when there is no bias, so
-// b.or_zero(k) is right in both cases. dw is added to: it holds zeros, or the sum so far.
+// The problem is a small one that shows the idea: `convscope look` plays the lesson on it. Views of
+// x, w, y and the gradients have four axes. Block-sparse w and dw are [blocks,rows,columns,1];
+// board.blocks() has the places of the blocks. The bias b has one axis, and no element when there
+// is none, so b.or_zero(k) is always right. The lesson adds to dw, which holds zeros or the sum so
+// far.
 #pragma once
 
 #include <algorithm>
@@ -28,8 +29,8 @@
 
 namespace convscope {
 
-// T: float. Watch: Unwatched or Recorder. Arrays stand one behind the other in the
-// workspace of the card.
+// T: float. Watch: Unwatched or Recorder. Arrays are stored one after the other in the workspace of
+// the algorithm.
 template <class T, class Watch>
 class Blackboard {
  public:
@@ -38,21 +39,21 @@ class Blackboard {
 
   const BlockSparseView& blocks() const { return blocks_; }  // of w
 
-  // An array of up to four axes; its elements are not set.
+  // Returns an array of up to four axes; its elements are not set.
   template <class... Sizes>
   auto array(const char* name, Sizes... sizes) {
     T* const data = free_;
     free_ += (sizes * ... * std::int64_t{1});
     return watch_.view(name, data, sizes...);
   }
-  // Of complex numbers: one more axis, of 2, for the real and the imaginary part.
+  // Returns an array of complex numbers: one more axis, of 2, for the real and the imaginary part.
   template <class... Sizes>
   auto complex_array(const char* name, Sizes... sizes) {
     const auto out = array(name, sizes..., 2);
     watch_.is_complex();
     return out;
   }
-  // What a GPU keeps in the shared memory of a block, and in registers, one for each thread.
+  // Returns an array that a GPU keeps in shared memory; the next function, in registers of threads.
   template <class... Sizes>
   auto shared_array(const char* name, Sizes... sizes) {
     const auto out = array(name, sizes...);
@@ -65,7 +66,7 @@ class Blackboard {
     watch_.lies(Recorder::Lies::in_registers);
     return out;
   }
-  // From here on the lesson does what `name` says.
+  // Begins a step: from here on the lesson does what `name` says.
   void step(const char* name, const std::source_location& at = std::source_location::current()) {
     watch_.step(name, at);
   }
@@ -83,7 +84,7 @@ auto view(Watch& watch, const char* name, T* data, const Shape& shape) {
   return watch.view(name, data, shape.at(0), shape.at(1), shape.at(2), shape.at(3));
 }
 
-// Of w and dw as they are stored.
+// Returns the shape of w and dw as they are stored.
 inline Shape stored_weights(const Conv2dProblem& z) {
   const WeightFormat& format = z.weight_format;
   if (format.is_dense()) return z.w_shape();
@@ -130,23 +131,23 @@ void unwatched(const Args& args) {
   Unwatched nobody;
   lesson::run<Lesson, float>(args, nobody);
 }
-// Cold: the compiler's care is for the loops that compute.
+// Runs a lesson for a watcher. It is cold: the compiler optimises the loops that compute.
 template <class Lesson, class Args>
 [[gnu::cold]] void watched(const Args& args, Recorder& recorder) {
   lesson::run<Lesson, float>(args, recorder);
 }
 
-// A lesson takes f32; of f64 there is the reference. Comes first in supports().
+// Accepts f32 only; the reference algorithm covers f64. Call it first in supports().
 CONVSCOPE_API Conv2dSupport lesson_takes(DType dtype);
 
-// The cost of a lesson that makes one product in kCycles cycles. A core can make 16 in each cycle:
-// two vectors of eight.
+// Returns the cost of a lesson that computes one product in kCycles cycles. A core can compute 16
+// in each cycle: two vectors of eight.
 template <int kCycles>
 Conv2dCost one_product_in(const Conv2dProblem& z, Direction) {
   return {
       .flops = z.nominal_flops(), .bytes = z.nominal_bytes(), .peak_share = 1.0 / (16 * kCycles)};
 }
-// The workspace of a lesson that makes no arrays of its own.
+// Returns the workspace of a lesson without additional arrays.
 inline std::size_t empty_blackboard(const Conv2dProblem&, Direction) { return 0; }
 
 }  // namespace convscope

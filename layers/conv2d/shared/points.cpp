@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// points.cpp: what convolutions in a transformed domain (Winograd, FFT) share: tiles are turned
-// into points, each point is a matrix product over channels, and the sums are turned back.
+// points.cpp: shared by convolutions in a transformed domain (Winograd, FFT): tiles are transformed
+// to points, each point is a matrix product over channels, and the sums are transformed back.
 #include "layers/conv2d/shared/points.h"
 
 #include <algorithm>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// points.h: what convolutions in a transformed domain (Winograd, FFT) share: tiles are turned into
-// points, each point is a matrix product over channels, and the sums are turned back.
+// points.h: shared by convolutions in a transformed domain (Winograd, FFT): tiles are transformed
+// to points, each point is a matrix product over channels, and the sums are transformed back.
 //
-// L is the number of lanes; channels stand in the lanes. A panel holds pixels of L channels:
+// L is the number of lanes; channels are in the lanes. A panel holds pixels of L channels:
 // [rows, columns, L].
 #pragma once
 
@@ -13,7 +13,7 @@
 namespace convscope {
 
 // One point of `rows` tiles: out[v out_step + i L + lane] =
-//   sum over c < depth of v[c / L block_step + i L + c % L] u[(c vectors + v) L + lane].
+//   sum over c < `depth` of v[c / L block_step + i L + c % L] u[(c vectors + v) L + lane].
 struct PointProduct {
   int rows = 0, vectors = 0;
   std::int64_t depth = 0;
@@ -25,7 +25,7 @@ struct PointProduct {
 };
 
 // One point of the weights' gradient: out[v out_step + i L + lane] (+)=
-//   sum over t < depth of x[t L + i] dy[v dy_step + t L + lane], for i < sum_rows.
+//   sum over t < `depth` of x[t L + i] dy[v dy_step + t L + lane], for i < sum_rows.
 struct PointSum {
   int vectors = 0;
   bool accumulate = false;
@@ -55,15 +55,15 @@ struct PointKernels {
 
 extern IsaTable<PointKernels> point_kernels;
 
-// `lanes` planes [h, w] that lie one behind the other, read as panels.
+// Reads `lanes` consecutive planes [h, w] as panels.
 struct Planes {
   std::int64_t h, w;
-  // panel[rows, columns, L] = pixels [row, column] and on; 0 outside and in other lanes.
+  // Fills panel[rows, columns, L] with pixels from [row, column] on; 0 outside and in other lanes.
   void read(const PointKernels& kernels, const float* from, std::int64_t lanes, std::int64_t row,
             std::int64_t column, std::int64_t rows, std::int64_t columns, float* panel) const;
 };
 
-// An odd number of cache lines, so that the points of a tile spread over all cache sets.
+// Rounds up to an odd number of cache lines, so that the points of a tile use all cache sets.
 inline std::int64_t odd_lines(std::int64_t floats) {
   const std::int64_t lines = (floats + 15) / 16;
   return (lines % 2 == 0 ? lines + 1 : lines) * 16;

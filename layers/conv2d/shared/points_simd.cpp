@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // points_simd.cpp: the products of transformed tiles, point by point, and the copies between planes
-// and lanes in front of and behind the transforms.
+// and lanes before and after the transforms.
 //
-// Registers  product: AVX-512 holds 14 tiles x 2 vectors = 28 sums and 2 vectors of u in 32
-//            registers; the broadcast of v is part of the FMA. AVX2 holds 6 x 2 = 12 sums, 2 of u
-//            and the broadcast in 16. sum: 8 channels x 3 vectors with AVX-512, 4 x 3 with AVX2.
-//            Here both factors are read as vectors, so three vectors of one side share a broadcast
-//            of the other.
+// Registers  product: AVX-512 holds 14 tiles x 2 vectors = 28 accumulators and 2 vectors of u in 32
+//            registers; the broadcast of v is part of the FMA. AVX2 holds 6 x 2 = 12 accumulators,
+//            2 of u and the broadcast in 16. sum: 8 channels x 3 vectors with AVX-512, 4 x 3 with
+//            AVX2. Here both operands are read as vectors, so three vectors of one side share a
+//            broadcast of the other.
 // Sums are cut into chains of at most kSumChain products (framework/simd/sum_chain.h).
-// GCC 12 keeps an array that an ordinary loop indexes on the stack: every loop over sums has an
-// unroll pragma.
+// GCC 12 keeps an array that an ordinary loop indexes on the stack. So every loop over accumulators
+// has an unroll pragma.
 // Read next  points.h; winograd_simd.cpp and fft_simd.cpp, the transforms around it
 #include "framework/simd/lane_transpose.h"
 #include "framework/simd/simd.h"
@@ -36,8 +36,8 @@ constexpr int kSumVectors = 3;
 
 // ---- products ----------------------------------------------------------------------------------
 
-// One chain of products over blocks of channels: u and block move on behind it. `add`: to what
-// stands in out.
+// Computes one chain of products over blocks of channels, and moves u and block past it. `add`:
+// adds to `out`.
 template <int Rows, int Vectors>
 CONVSCOPE_INLINE void product_chain(const PointProduct& z, const float*& u, const float*& block,
                                     Index depth, bool add) {
@@ -102,7 +102,7 @@ void product_rows(const PointProduct& z) {
 
 void product(const PointProduct& z) { product_rows<kRows>(z); }
 
-// One chain of products: tiles [first, end).
+// Computes one chain of products: tiles [first, end).
 template <int Vectors>
 CONVSCOPE_INLINE void sum_chain(const PointSum& z, Index first, Index end) {
   Vec sums[kSumRows][Vectors];  // [channels, Vectors * L]

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// tiles.cpp: the parts of direct and pointwise convolution that depend on the instruction set:
-// register tiles that read pixels where they lie, and the copies that put zeros around an image or
-// channels into the lanes.
+// tiles.cpp: the dispatch of direct and pointwise convolution by instruction set: register tiles
+// that read pixels in place, and copies that put zeros around an image or channels into the lanes.
 #include "layers/conv2d/shared/tiles.h"
 
 #include <algorithm>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // tiles.h: the parts of direct and pointwise convolution that depend on the instruction set:
-// register tiles that read pixels where they lie, and the copies that put zeros around an image or
+// register tiles that read pixels in place, and the copies that put zeros around an image or
 // channels into the lanes.
 //
-// A reduction channel is a channel that a sum runs over: c forward, k in backward_data. A tap is
+// A reduction channel is a channel that a sum runs over: c in forward, k in backward_data. A tap is
 // one (r, s) of the kernel; its place in a row of pixels and in the weights is a pair of offsets.
 #pragma once
 
@@ -15,7 +15,7 @@ namespace convscope {
 
 inline constexpr int kLineFloats = 16;  // of a cache line
 
-// out[i * out_row + j] = start[i] + sum over d < depth, t < taps of
+// out[i * out_row + j] = start[i] + sum over d < `depth`, t < taps of
 //                        w[d w_step + w_at[t] + i] x[d x_step + x_at[t] + j]
 // for channels i < channels and pixels j < pixels.
 struct SumTile {
@@ -32,8 +32,8 @@ struct SumTile {
   const float* start = nullptr;  // [channels], or null: 0
   float* out = nullptr;
   std::int64_t out_row = 0;
-  // A channel tile fetches `ahead_lines` cache lines behind ahead[d ahead_step] while it computes:
-  // weights that are needed soon.
+  // A channel tile prefetches `ahead_lines` cache lines from ahead[d ahead_step] on while it
+  // computes: weights that are needed soon.
   const float* ahead = nullptr;
   std::int64_t ahead_step = 0;
   int ahead_lines = 0;
@@ -52,7 +52,7 @@ struct WeightTile {
   float* const* sums = nullptr;
 };
 
-// Rows of one image with zeros around them: for channels c < channels and rows h < rows
+// Copies rows of one image with zeros around them: for channels c < channels and rows h < rows
 //   to[c to_step + h to_row + phase phase_step + i] = from[c from_step + h width + i phases + phase
 //   - left], or 0 outside [0, width), for i < columns.
 struct RowCopy {
@@ -74,26 +74,26 @@ struct TileKernels {
   // Channels in the lanes: w is packed `width` wide (1, 2 or 4 vectors; 4 for at most half of
   // `pixels`), pixels are broadcast, and the tile is transposed when it is stored.
   void (*channel_tile)(const SumTile& tile, int width) = nullptr;
-  // Pixels in the lanes (at most 2 vectors; 4 for at most 6 channels), weights are broadcast.
+  // Pixels in the lanes (at most 2 vectors; 4 with at most 6 channels); weights are broadcast.
   void (*pixel_tile)(const SumTile& tile) = nullptr;
   void (*weight_tile)(const WeightTile& tile) = nullptr;
   void (*copy)(const RowCopy& copy, const float* from, float* to) = nullptr;
-  // Copies `runs` of each of `channels` planes; step 1 is the quick one, then 2.
+  // Copies `runs` of each of `channels` planes; step 1 is the fastest, then 2.
   void (*copy_runs)(const float* from, std::int64_t from_step, std::int64_t channels,
                     const PixelRun* runs, std::int64_t count, std::int64_t step, float* to,
                     std::int64_t to_step) = nullptr;
-  // As channels_to_lanes() below; null where it has no kernel of its own.
+  // Same as channels_to_lanes() below; null where no separate kernel exists.
   void (*to_lanes)(const float* from, std::int64_t from_row, std::int64_t channels,
                    std::int64_t count, std::int64_t width, float* to) = nullptr;
-  // to[i] = from[i % step * from_step + i / step] for i < width: columns of one parity, gathered.
+  // Gathers columns of one parity: to[i] = from[i % step * from_step + i / step] for i < width.
   void (*weave)(const float* from, std::int64_t from_step, std::int64_t width, std::int64_t step,
                 float* to) = nullptr;
 };
 
 extern IsaTable<TileKernels> tile_kernels;
 
-// to[j * width + k] = from[k * from_row + j] for k < channels <= width and j < count; lanes behind
-// `channels` become 0. width: one vector or two; `to` is aligned to 64 bytes.
+// Copies to[j * width + k] = from[k * from_row + j] for k < channels <= width and j < count; lanes
+// after `channels` become 0. width: one vector or two; `to` is aligned to 64 bytes.
 void channels_to_lanes(const float* from, std::int64_t from_row, std::int64_t channels,
                        std::int64_t count, std::int64_t width, float* to);
 

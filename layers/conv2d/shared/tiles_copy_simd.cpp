@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // tiles_copy_simd.cpp: the copies that prepare the operands of register tiles: rows with zeros
-// around them, runs of pixels, channels brought into the lanes. tiles.h says what each does.
+// around them, runs of pixels, channels moved into the lanes. tiles.h describes each.
 //
 // Read next  tiles_simd.cpp, the tiles
 #include "framework/simd/simd.h"
@@ -10,7 +10,7 @@
 namespace convscope::CONVSCOPE_ISA {
 namespace {
 
-// to[i] = from[i * step] for i < count.
+// Copies to[i] = from[i * step] for i < count.
 template <int Step>
 CONVSCOPE_INLINE void copy_every(float* __restrict to, const float* __restrict from, Index count) {
   Index i = 0;
@@ -22,7 +22,7 @@ CONVSCOPE_INLINE void copy_every(float* __restrict to, const float* __restrict f
     return;
   }
   const __m512i even = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
-  for (; i < count; i += kLanes) {  // the element behind the last one is not read
+  for (; i < count; i += kLanes) {  // the element after the last one is not read
     const auto here = static_cast<int>(count - i < kLanes ? count - i : kLanes);
     const int floats = 2 * here - 1;
     const Vec low = load_first(from + 2 * i, floats < kLanes ? floats : kLanes);
@@ -41,7 +41,7 @@ CONVSCOPE_INLINE void clear(float* to, Index begin, Index end) {
   for (Index i = begin; i < end; ++i) to[i] = 0.0f;
 }
 
-// One phase of a row: which columns of it lie in the image.
+// One phase of a row: its columns inside the image.
 struct PhaseSpan {
   Index first, begin, end;  // `begin` reads column `first`
   CONVSCOPE_INLINE PhaseSpan(const RowCopy& z, Index phase) {

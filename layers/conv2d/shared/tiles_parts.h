@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// tiles_parts.h: what the tiles_*_simd.cpp files share: the functions of TileKernels that stand in
-// other files than tiles_simd.cpp.
+// tiles_parts.h: shared by the tiles_*_simd.cpp files: the functions of TileKernels that are
+// defined outside of tiles_simd.cpp.
 #pragma once
 
 #include "framework/simd/simd.h"
@@ -14,7 +14,7 @@ void copy(const RowCopy& z, const float* from, float* to);
 void copy_runs(const float* from, Index from_step, Index channels, const PixelRun* runs,
                Index count, Index step, float* to, Index to_step);
 void weave(const float* from, Index from_step, Index width, Index step, float* to);
-// Null where there is no kernel of its own.
+// Null where no separate kernel exists.
 #if defined(CONVSCOPE_ISA_IS_AVX512)
 void to_lanes(const float* from, Index from_row, Index channels, Index count, Index width,
               float* to);

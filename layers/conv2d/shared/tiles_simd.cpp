@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // tiles_simd.cpp: register tiles of direct and pointwise convolution. tiles_copy_simd.cpp prepares
-// their operands;
-// direct_cpu.cpp and gemm_1x1_cpu.cpp say how they make up a convolution.
+// their operands; direct_cpu.cpp and gemm_1x1_cpu.cpp combine them into a convolution.
 //
-// Choices    AVX-512: 14 pixels x 2 vectors (or 7 x 4) = 28 sums + 2 (4) of the other operand of 32
-//            registers, the broadcast is part of the FMA. AVX2: 6 x 2 = 12 + 2 + 1 of 16.
-//            weight_tile takes two pixels at a time, so that each tap's pointer is fetched once for
-//            four FMAs: 14 x 2 sums + 2 x 2 vectors of dy = 32 registers.
-// GCC 12 keeps an array that an ordinary loop indexes on the stack: every loop over sums has an
-// unroll pragma.
+// Choices    AVX-512: 14 pixels x 2 vectors (or 7 x 4) = 28 accumulators + 2 (4) of the other
+//            operand of 32 registers; the broadcast is part of the FMA. AVX2: 6 x 2 = 12 + 2 + 1 of
+//            16. weight_tile takes two pixels at a time, so that each tap's pointer is loaded once
+//            for four FMAs: 14 x 2 accumulators + 2 x 2 vectors of dy = 32 registers.
+// GCC 12 keeps an array that an ordinary loop indexes on the stack. So every loop over accumulators
+// has an unroll pragma.
 // Read next  tiles.h; tiles_copy_simd.cpp; direct_cpu.cpp and gemm_1x1_cpu.cpp, which use it
 #include "framework/int_math.h"
 #include "framework/simd/simd.h"
@@ -34,7 +33,7 @@ constexpr int kRows = 6;
 
 #if defined(CONVSCOPE_ISA_IS_AVX512)
 
-// out[k out_row + j] = tile[j width + k] for k < channels <= 16, j < Pixels.
+// Stores out[k out_row + j] = tile[j width + k] for k < channels <= 16, j < Pixels.
 template <int Pixels>
 CONVSCOPE_INLINE void store_transposed(const float* tile, int width, int channels, float* out,
                                        Index out_row) {
@@ -61,7 +60,7 @@ CONVSCOPE_INLINE void store_transposed(const float* tile, int width, int channel
 
 #endif
 
-// Asks for the lines that the tile will be stored to; they come while the sums are made.
+// Prefetches the cache lines of the tile's outputs while the sums are computed.
 CONVSCOPE_INLINE void prefetch_rows(const SumTile& tile) {
   for (int i = 0; i < tile.channels; ++i) {
     const float* const row = tile.out + i * tile.out_row;
@@ -70,11 +69,11 @@ CONVSCOPE_INLINE void prefetch_rows(const SumTile& tile) {
   }
 }
 
-// A piece of a tile's sum, one chain of products: channels d < depth, taps [tap, end).
+// One chain of products of a tile's sum: channels d < `depth`, taps [tap, end).
 struct Chain {
   Index depth;
   int tap, end;
-  bool first;  // starts the sum; the others are added to it
+  bool first;  // starts the sum; the other chains add to it
 };
 
 // Cuts the sum of a tile into chains of at most kSumChain products (framework/simd/sum_chain.h) and
@@ -84,7 +83,7 @@ CONVSCOPE_INLINE void in_chains(const SumTile& tile, Run run) {
   const int taps = tile.taps < kSumChain ? tile.taps : kSumChain;
   const Index depth = tile.depth * taps > kSumChain ? kSumChain / taps : tile.depth;
   Index d = 0;
-  do {  // once at least: a row whose taps are all outside has its start alone
+  do {  // at least once: a row whose taps are all outside still needs its start
     const Index rest = tile.depth - d;
     int t = 0;
     do {
@@ -225,7 +224,7 @@ CONVSCOPE_INLINE void pixel_chain(const SumTile& tile, const Chain& chain, Index
     for (int t = chain.tap; t < chain.end; ++t) {
       const float* const pixel = x + tile.x_at[t];
       const float* const weights = w + tile.w_at[t];
-      Vec lanes[Vectors];  // the copy of x has room behind each row: full vectors may be read
+      Vec lanes[Vectors];  // full vectors: x's copy has spare floats after each row
 #pragma GCC unroll 4
       for (int v = 0; v < Vectors; ++v) lanes[v] = load(pixel + v * kLanes);
 #pragma GCC unroll 16
@@ -317,8 +316,8 @@ void pixel_tile(const SumTile& tile) {
 
 // ---- the gradient of the weights ---------------------------------------------------------------
 
-// One chain of products: pixels of rows [p, p_end), columns [q_begin, q_end). `to`: totals [Taps,
-// kWidth] that it is added to, or starts.
+// Computes one chain of products: pixels of rows [p, p_end), columns [q_begin, q_end). `to`: totals
+// [Taps, kWidth] that it adds to, or starts.
 template <int Taps, int Vectors>
 CONVSCOPE_INLINE void weight_chain(const WeightTile& tile, Index p_begin, Index p_end,
                                    Index q_begin, Index q_end, bool start, float* to) {
@@ -381,8 +380,8 @@ CONVSCOPE_INLINE void weight_chain(const WeightTile& tile, Index p_begin, Index 
   }
 }
 
-// Chains of whole rows, or of parts of one row, of at most kSumChain pixels; the totals of all
-// chains are added up before they are added to tile.sums.
+// Sums chains of whole rows, or of parts of one row, of at most kSumChain pixels; the totals of all
+// chains are added before they are added to tile.sums.
 template <int Taps, int Vectors>
 void weight_sums(const WeightTile& tile) {
   constexpr int kWidth = Vectors * kLanes;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// weight_sums.cpp: how direct and pointwise convolution add up dw: output channels stand in the
-// lanes, and each slice of the batch has sums of its own.
+// weight_sums.cpp: how direct and pointwise convolution sum dw: output channels are in the lanes,
+// and each slice of the batch has separate sums.
 #include "layers/conv2d/shared/weight_sums.h"
 
 #include <algorithm>

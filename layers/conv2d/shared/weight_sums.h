@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// weight_sums.h: how direct and pointwise convolution add up dw: output channels stand in the
-// lanes, and each slice of the batch has sums of its own.
+// weight_sums.h: how direct and pointwise convolution sum dw: output channels are in the lanes, and
+// each slice of the batch has separate sums.
 //
-//   for each slice and block, in parallel   sums [depth, width] = 0, then += the slice's images
+//   for each slice and block, in parallel   sums [C/G R S, width] = 0, then += the slice's images
 //   for each block, in parallel             dw of its kernels = the sums of all slices, in order
 //
-// A block is up to `width` output channels of one group. The depth is C/G R S, the weights of one
-// kernel. When dw is added to, the sums of the first slice start from dw. Blocks and slices follow
-// from the problem alone, so dw has the same bits with any number of threads.
+// A block is up to `width` output channels of one group. A kernel has C/G R S weights. When dw is
+// added to, the sums of the first slice start from dw. Blocks and slices depend on the problem
+// only, so dw has the same bits with any number of threads.
 #pragma once
 
 #include "framework/memory/memory.h"
@@ -16,25 +16,26 @@
 
 namespace convscope {
 
-// Floats of a piece of scratch, rounded up to whole cache lines.
+// Returns `floats` of a piece of scratch, rounded up to whole cache lines.
 inline std::int64_t piece_floats(std::int64_t floats) {
   const std::size_t bytes = static_cast<std::size_t>(floats) * sizeof(float);
   return static_cast<std::int64_t>(ScratchArena::round_up(bytes) / sizeof(float));
 }
 
-// How dw is cut. The plan of an algorithm adds how it reads x and dy, and how many slices it wants.
+// The tiling of dw. The plan of an algorithm adds how it reads x and dy, and how many slices it
+// uses.
 struct WeightBlocks {
   explicit WeightBlocks(const Conv2dProblem& problem);
 
-  std::int64_t first_kernel(std::int64_t block) const {  // of all K
+  std::int64_t first_kernel(std::int64_t block) const {  // index among all K
     return block / blocks * kernels + block % blocks * width;
   }
   std::int64_t kernel_count(std::int64_t block) const {
     const std::int64_t rest = kernels - block % blocks * width;
     return rest < width ? rest : width;
   }
-  // At least so many slices that none of them adds more than kSumChain totals to a sum, when each
-  // image gives `totals` of them (framework/simd/sum_chain.h); at most one for each image.
+  // Returns at least so many slices that none adds more than kSumChain totals to a sum, when each
+  // image contributes `totals` of them (framework/simd/sum_chain.h); at most one for each image.
   std::int64_t slices_for(std::int64_t wanted, std::int64_t totals) const;
   std::int64_t block_floats() const { return piece_floats(width * depth); }
   std::int64_t sums_floats() const { return slices * z.groups * blocks * block_floats(); }
@@ -48,11 +49,11 @@ struct WeightBlocks {
 
 class WeightSums {
  public:
-  // The sums stand at the start of the workspace.
+  // Uses the start of the workspace for the sums.
   WeightSums(const WeightBlocks& plan, const Conv2dBackwardWeightArgs& args);
 
   // Calls sum(slice, block, sums, thread), which adds the images of a slice to the sums of a block
-  // [depth, width], for all slices and blocks; then writes dw. `block` counts through all groups.
+  // [C/G R S, width], for all slices and blocks; then writes dw. `block` counts through all groups.
   template <class Sum>
   void run(const Sum& sum) const {
     const std::int64_t blocks = plan_.z.groups * plan_.blocks;

@@ -9,24 +9,25 @@
 //              for each c:   V[c] = B^T d[c] B                                   # 4x4 -> 4x4
 //              for each k:   M = sum over c of U[k,c] . V[c]                     # 16 products
 //                            y_tile = A^T M A + b[k]                             # 4x4 -> 2x2
-//            In one dimension, two outputs from 4 products in place of 6:
+//            In one dimension, two outputs from 4 products instead of 6:
 //              y0 = d0 g0 + d1 g1 + d2 g2 = m1 + m2 + m3    m1 = (d0 - d2) g0
 //              y1 = d1 g0 + d2 g1 + d3 g2 = m2 - m3 - m4    m2 = (d1 + d2) (g0 + g1 + g2) / 2
 //                                     m4 = (d1 - d3) g2     m3 = (d2 - d1) (g0 - g1 + g2) / 2
-// Plan       U once for all; then tile after tile. The additions of B^T d B are paid once for all K
-//            kernels, those of A^T M A once for all C channels: with many of both, products rule.
+// Plan       U once; then tile after tile. The additions of B^T d B are paid once for all K
+//            kernels, those of A^T M A once for all C channels: with many of both, products
+//            dominate.
 // Shapes     x [N,C,H,W], w [K,C/G,3,3], b [K], y [N,K,P,Q], row-major, f32, sums too
 // Supports   f32; kernel 3x3, stride 1, dilation 1; every padding and number of groups
 // Cost       FLOPs = 2 * 16 tiles K C/G, and 2 * 256 for each transform, written as four loops (32
 //            additions would do); bytes = the tensors once; workspace = U, V; bound by scalar sums
 // Numerics   ||A^T|| ||G|| ||B^T|| = 3 * 1.5 * 2 in one dimension at worst, squared in two; errors
-//            seen stay near those of direct sums. Same bits on each run. Not promised on integers.
-// Backward   dx = the same with dy, padding 2 - pad, w turned and transposed; assigned.
+//            are near those of direct sums. Same bits on each run. Not promised on integers.
+// Backward   dx = the same with dy, padding 2 - pad, w flipped and transposed; assigned.
 //            dw = G^T [sum over tiles of (A dy A^T) . (B^T d B)] G, added to
-// Choices    tiles of 2x2: the points 0, 1, -1, infinity keep all factors at 1 and 1/2
+// Choices    tiles of 2x2: the points 0, 1, -1, infinity keep all constants at 1 and 1/2
 // Source     A. Lavin, S. Gray: Fast Algorithms for Convolutional Neural Networks, 2015, arXiv
 //            1509.09308, section 4.1; S. Winograd: Arithmetic Complexity of Computations, 1980
-// Read next  winograd_matrices.h (where they come from), winograd_f2x3_cpu.cpp (points as products)
+// Read next  winograd_matrices.h (their origin), winograd_f2x3_cpu.cpp (points as products)
 #include "layers/conv2d/shared/lesson.h"
 
 namespace convscope {
@@ -36,12 +37,12 @@ using Index = std::int64_t;
 constexpr float kBt[4][4] = {{1, 0, -1, 0}, {0, 1, 1, 0}, {0, -1, 1, 0}, {0, 1, 0, -1}};
 constexpr float kG[4][3] = {{1, 0, 0}, {0.5f, 0.5f, 0.5f}, {0.5f, -0.5f, 0.5f}, {0, 0, 1}};
 constexpr float kAt[2][4] = {{1, 1, 1, 0}, {0, 1, -1, -1}};
-// For the way back: columns of G in reverse order turn the kernel; A and G^T take dy to dw.
+// For backward: columns of G in reverse order flip the kernel; A and G^T take dy to dw.
 constexpr float kGTurned[4][3] = {{0, 0, 1}, {0.5f, 0.5f, 0.5f}, {0.5f, -0.5f, 0.5f}, {1, 0, 0}};
 constexpr float kA[4][2] = {{1, 0}, {1, 1}, {1, -1}, {0, -1}};
 constexpr float kGt[3][4] = {{1, 0.5f, 0.5f, 0}, {0, 0.5f, -0.5f, 0}, {0, 0.5f, 0.5f, 1}};
 
-// out = m in m^T: columns and rows of `in` go through the same matrix.
+// Computes out = m in m^T: columns and rows of `in` go through the same matrix.
 template <int kRows, int kColumns>
 void transform(const float (&m)[kRows][kColumns], auto in, auto out) {
   for (int i = 0; i < kRows; ++i) {
@@ -55,7 +56,7 @@ void transform(const float (&m)[kRows][kColumns], auto in, auto out) {
   }
 }
 
-// tile = plane from row `top` and column `left` on, 0 outside.
+// Computes tile = plane from row `top` and column `left` on, 0 outside.
 void cut(auto plane, Index top, Index left, auto tile) {
   for (Index i = 0; i < tile.size(0); ++i) {
     for (Index j = 0; j < tile.size(1); ++j) tile(i, j) = plane.or_zero(top + i, left + j);
@@ -63,7 +64,7 @@ void cut(auto plane, Index top, Index left, auto tile) {
 }
 
 struct Lesson {
-  // out = b + in * U, U [channels of out, channels of a group of in, 16]: the 4x4 points in a row.
+  // Computes out = b + in * U, U [channels of out, channels of a group of in, 16 points].
   static void convolve(Index groups, auto in, auto u, auto b, auto out, Index pad_top,
                        Index pad_left, auto& board) {
     const Index channels = in.size(1), depth = channels / groups, kernels = out.size(1);
@@ -109,7 +110,7 @@ struct Lesson {
     convolve(z.groups, x, u.as(z.k, z.c_per_group(), 16), b, y, z.pad_top, z.pad_left, board);
   }
 
-  // dx[h] = sum over r of dy[h + pad - r] w[r]: with r' = 2 - r a forward pass of padding 2 - pad.
+  // dx[h] = sum over r of dy[h + pad - r] w[r]: with r' = 2 - r, a forward pass of padding 2 - pad.
   static void backward_data(const Conv2dProblem& z, auto dy, auto w, auto dx, auto& board) {
     const Index depth = z.k_per_group();
     const auto u = board.array("U", z.c, depth, 4, 4);
@@ -182,7 +183,7 @@ const Conv2dAlgorithm kCard{
               .flops = 2 * tiles * fmas, .bytes = z.nominal_bytes(), .peak_share = 1.0 / 64};
         },
     .workspace_bytes =
-        [](const Conv2dProblem& z, Direction) {  // U or M; V; room for the small tiles
+        [](const Conv2dProblem& z, Direction) {  // U or M; V; memory for the small tiles
           const Index tiles = z.k * z.c_per_group() + std::max(z.c, z.k) + 4;
           return static_cast<std::size_t>(16 * tiles) * size_of(z.dtype);
         },

@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// winograd_lesson_cuda.cu: Winograd's F(2x2,3x3) on a GPU in its simplest form: a thread computes
-// one tile of 2x2 outputs of one channel, from the first number of x to the last of y.
+// winograd_lesson_cuda.cu: the simplest version of Winograd's F(2x2,3x3) on a GPU: a thread
+// computes one tile of 2x2 outputs of one channel, from the first number of x to the last of y.
 //
 // Formula    y[k] = A^T [ sum over c of (G w[k,c] G^T) . (B^T d[c] B) ] A + b[k], tile by tile: 2x2
 //            outputs from d, the 4x4 inputs around them, 0 outside; "." is element by element
 // Textbook   U[k,c] = G w[k,c] G^T                          # a thread for each (k,c), once
 //            for each image, k and tile:                    # a thread
-//              M = sum over c of U[k,c] . (B^T d[c] B)      # 16 sums in registers
+//              M = sum over c of U[k,c] . (B^T d[c] B)      # 16 accumulators in registers
 //              y_tile = A^T M A + b[k]
 // Plan       nothing is shared: the K threads of a tile transform the same d K times, 32 additions
 //            for 16 products. Neighbouring threads have neighbouring tiles, so that a warp reads
-//            whole lines of x and the same U. backward_weight: a thread for each (k,c) walks over
-//            all tiles of all images.
+//            whole cache lines of x and the same U. backward_weight: a thread for each (k,c) walks
+//            over all tiles of all images.
 // Shapes     x [N,C,H,W], w [K,C/G,3,3], b [K], y [N,K,P,Q], row-major, f32; U [K C/G,16]; sums f32
 // Supports   f32 (tf32 is computed as f32); kernel 3x3, stride 1, dilation 1; every padding and
 //            number of groups
 // Cost       FLOPs = 2 * 16 tiles K C/G and 32 additions for each of the K C/G tiles transformed;
 //            bytes = x R S/2 times, mostly from L1; workspace = U. Bound by the transforms
 // Numerics   ||A^T|| ||G|| ||B^T|| = 3 * 1.5 * 2 in one dimension at worst, squared in two; errors
-//            seen stay near those of direct sums. Same bits on each run. Not promised on integers.
-// Backward   dx = the same with dy, padding 2 - pad, w turned and transposed; assigned.
+//            are near those of direct sums. Same bits on each run. Not promised on integers.
+// Backward   dx = the same with dy, padding 2 - pad, w flipped and transposed; assigned.
 //            dw = G^T [sum over tiles of (A dy A^T) . (B^T d B)] G, assigned or added to
-// Choices    16 sums, 16 numbers of d and as many of B^T d B stay in a thread's registers
+// Choices    16 accumulators, 16 numbers of d and 16 of B^T d B stay in a thread's registers
 // Source     A. Lavin, S. Gray: Fast Algorithms for Convolutional Neural Networks, 2015, arXiv
 //            1509.09308, section 4.1
 // Read next  winograd_lesson_cpu.cpp, with the matrices in one dimension; winograd_f2x3_cuda.cu,
@@ -33,7 +33,7 @@ namespace {
 
 using namespace lesson;  // NOLINT(google-build-using-namespace): sizes and views of all lessons
 
-// out = m in m^T: columns and rows of `in` go through the same matrix.
+// Computes out = m in m^T: columns and rows of `in` go through the same matrix.
 template <int kRows, int kColumns>
 __device__ void transform(const float (&m)[kRows][kColumns], const float (&in)[kColumns][kColumns],
                           float (&out)[kRows][kRows]) {
@@ -47,7 +47,7 @@ __device__ void transform(const float (&m)[kRows][kColumns], const float (&in)[k
   }
 }
 
-// V = B^T d B of the 4x4 numbers of a plane from (top, left) on, 0 outside.
+// Computes V = B^T d B of the 4x4 numbers of a plane from (top, left) on, 0 outside.
 __device__ void transform_tile(const In plane, Index top, Index left, float (&v)[4][4]) {
   const float bt[4][4] = {{1, 0, -1, 0}, {0, 1, 1, 0}, {0, -1, 1, 0}, {0, 1, 0, -1}};
   float d[4][4];
@@ -57,8 +57,8 @@ __device__ void transform_tile(const In plane, Index top, Index left, float (&v)
   transform(bt, d, v);
 }
 
-// U [channels of out, channels of a group of in, 16]. For dx a kernel is turned round, and the
-// channels of x are those of `out`.
+// Computes U [channels of out, channels of a group of in, 16]. For dx the kernel is flipped, and
+// the channels of x are those of `out`.
 __global__ void kernel_kernel(const Sizes z, const In w, bool for_dx, float* u) {
   const float g[4][3] = {{1, 0, 0}, {0.5f, 0.5f, 0.5f}, {0.5f, -0.5f, 0.5f}, {0, 0, 1}};
   for (Index i = global_thread(); i < z.k * z.c_group; i += global_threads()) {
@@ -73,7 +73,7 @@ __global__ void kernel_kernel(const Sizes z, const In w, bool for_dx, float* u) 
   }
 }
 
-// out [N,Out,..] = bias + in [N,G depth,..] * U; a thread for each tile of `out`.
+// Computes out [N,Out,..] = bias + in [N,G depth,..] * U; a thread for each tile of `out`.
 __global__ void tile_kernel(Index groups, const In in, const float* u, const In bias, const Out out,
                             Index pad_top, Index pad_left) {
   const float at[2][4] = {{1, 1, 1, 0}, {0, 1, -1, -1}};
@@ -93,7 +93,7 @@ __global__ void tile_kernel(Index groups, const In in, const float* u, const In 
     }
     float tile[2][2];
     transform(at, m, tile);
-    for (int j = 0; j < 4; ++j) {  // what lies beyond an odd last row or column is dropped
+    for (int j = 0; j < 4; ++j) {  // outputs beyond an odd last row or column are dropped
       if (!out.has(n, k, p + j / 2, q + j % 2)) continue;
       out(n, k, p + j / 2, q + j % 2) = tile[j / 2][j % 2] + bias.or_zero(k);
     }
@@ -129,7 +129,7 @@ __global__ void weight_kernel(const Sizes z, const In x, const In dy, bool accum
   }
 }
 
-// Both directions that write planes: U first, then the tiles.
+// Runs the two directions that write planes: U first, then the tiles.
 void convolve(const Sizes& z, bool for_dx, const In in, const In w, const In bias, const Out out,
               void* workspace) {
   auto* const u = static_cast<float*>(workspace);

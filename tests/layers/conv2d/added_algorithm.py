@@ -4,9 +4,9 @@
 
 usage: added_algorithm.py SOURCE BUILD
 
-A copy of the repository gets one more room: the lesson of the direct convolution under another name.
-CMake must find the file by itself, and the program and the tests must know the card. Only the new
-file is compiled; it is linked to the objects that the build BUILD has.
+A copy of the repository gets one more algorithm folder: the lesson of the direct convolution under
+another name. CMake must find the file, and the program and the tests must know the algorithm. Only the
+new file is compiled; it is linked with the objects of the build BUILD.
 """
 import json
 import os
@@ -19,7 +19,7 @@ import sys
 import tempfile
 
 ORIGINAL, ADDED = "direct_lesson", "planted_lesson"
-SKIPPED = 77  # as ctest is told
+SKIPPED = 77  # ctest's SKIP_RETURN_CODE
 
 
 def run(command, **options):
@@ -31,7 +31,7 @@ def run(command, **options):
 
 
 def copy_of(source, tree):
-    """The files that a commit of today's working tree would hold, and the new room."""
+    """Copies the files that a commit of the working tree would hold, and adds the new folder."""
     shutil.copytree(source, tree, ignore=shutil.ignore_patterns("build", ".git", "runs", "data", ".*"))
     lesson = next(tree.rglob(f"{ORIGINAL}_cpu.cpp"))
     added = tree / "layers" / "conv2d" / "planted" / f"{ADDED}_cpu.cpp"

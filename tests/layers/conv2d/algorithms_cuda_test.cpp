@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // algorithms_cuda_test.cpp: every convolution algorithm on CUDA against the double reference: all
 // directions and types, all shapes files, random problems; recorded and replayed; guards,
-// alignment, the table of cards.
+// alignment, the table of algorithms.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -30,7 +30,7 @@ const Registry<Conv2dAlgorithm>& algorithms() { return conv2d_algorithms(DeviceT
 
 class Conv2dOnCuda : public testing::CudaTest {};
 
-// The types of a problem and, for f32, both ways to multiply.
+// Returns the problem in all types and, for f32, in both math modes.
 std::vector<Conv2dProblem> in_all_types(const Conv2dProblem& problem) {
   std::vector<Conv2dProblem> out(4, problem);
   out[1].math = MathMode::tf32;
@@ -39,16 +39,16 @@ std::vector<Conv2dProblem> in_all_types(const Conv2dProblem& problem) {
   return out;
 }
 
-// All types; on the emulation f32, and the others in turn.
+// Returns all types; on the emulation f32 and, in turn, one of the others.
 std::vector<Conv2dProblem> in_some_types(const Conv2dProblem& problem, std::size_t turn) {
   const std::vector<Conv2dProblem> all = in_all_types(problem);
   if (!testing::is_emulated()) return all;
   return {all[0], all[1 + turn % 3]};
 }
 
-// "" or a report. On a GPU, where threads run in any order, a second run must give the same bits.
-// The emulation takes its time: there a card that is exact on integers computes these and one of
-// the other two, which `turn` changes.
+// Returns "" or a report. On a GPU, where threads run in any order, a second run must produce the
+// same bits. The emulation is slow: there an algorithm that is exact on integers runs these and, in
+// turn, one of the other two cases.
 std::string check_card(ConvolutionCase& exact, ConvolutionCase& bounded, ConvolutionCase& skewed,
                        const Conv2dAlgorithm& card, Direction direction, int turn) {
   std::vector<float> bits[2];
@@ -78,9 +78,9 @@ std::string check_card(ConvolutionCase& exact, ConvolutionCase& bounded, Convolu
 
 bool every_one(std::size_t) { return true; }
 
-// All cards that accept the problems; `only` names one card. How many checks the problems ask for.
-// Of each card the first thing wrong in each direction and type is reported. Problems that are not
-// `mine` are counted and not checked: so the numbers of a problem are the same in a share.
+// Checks all algorithms that accept the problems; `only` names one of them. Returns the number of
+// checks. For each algorithm, direction and type only the first failure is reported. Problems that
+// are not `mine` are counted but not checked: so a problem has the same numbers in every share.
 int check_all(const std::vector<Conv2dProblem>& problems, const char* only = nullptr,
               const std::function<bool(std::size_t)>& mine = every_one) {
   int checks = 0;
@@ -88,7 +88,7 @@ int check_all(const std::vector<Conv2dProblem>& problems, const char* only = nul
   std::map<std::string, int> turns;
   for (std::size_t i = 0; i < problems.size(); ++i) {
     const Conv2dProblem& problem = problems[i];
-    if (problem.is_empty()) continue;  // no card is called: EveryCardTakesAnEmptyBatch
+    if (problem.is_empty()) continue;  // no algorithm is called: EveryCardTakesAnEmptyBatch
     std::unique_ptr<ConvolutionCase> exact;
     std::unique_ptr<ConvolutionCase> bounded;
     std::unique_ptr<ConvolutionCase> skewed;
@@ -120,7 +120,7 @@ int check_all(const std::vector<Conv2dProblem>& problems, const char* only = nul
   return checks;
 }
 
-// A larger problem is made smaller until the textbook needs so many operations.
+// Returns the limit of operations; a larger problem is shrunk to it.
 double most_flops() {
   return static_cast<double>(testing::number_from_environment(
       "CONVSCOPE_TEST_FLOPS", testing::is_emulated() ? 30000 : 300000));
@@ -146,7 +146,7 @@ TEST_P(ShapesFileOnCuda, EveryAlgorithmAgreesWithTheReference) {
   std::set<std::string> seen;  // two large problems may shrink to the same small one
   for (const Conv2dProblem& problem : testing::shapes_of(GetParam())) {
     const Conv2dProblem first = testing::shrunk(problem, most_flops());
-    if (first.nominal_flops() > 10 * most_flops()) continue;  // it cannot be made smaller
+    if (first.nominal_flops() > 10 * most_flops()) continue;  // it cannot be shrunk
     // Each element of dw is a block of some kernels.
     if (testing::is_emulated() && first.w_shape().numel() > 4000) continue;
     if (!seen.insert(first.text()).second) continue;
@@ -171,7 +171,7 @@ TEST_F(Conv2dOnCuda, AgreesWithTheReferenceOnRandomProblems) {
     const Conv2dProblem problem = testing::shrunk(
         testing::random_problem(static_cast<std::uint64_t>(seed), static_cast<std::uint64_t>(i)),
         1e5);
-    // One type for each problem; all types come in turn.
+    // One type for each problem; the types alternate.
     problems.push_back(in_all_types(problem)[static_cast<std::size_t>(i % 4)]);
     if (i % 4 != 0) problems.push_back(problem);
     mine.resize(problems.size(), share.has(i));
@@ -179,13 +179,13 @@ TEST_F(Conv2dOnCuda, AgreesWithTheReferenceOnRandomProblems) {
   EXPECT_GT(check_all(problems, nullptr, [&](std::size_t i) { return mine[i]; }), 0);
 }
 
-// More than one tile in each direction, with a tail, and sums that are cut into pieces.
+// More than one tile in each direction, with a tail, and split sums.
 TEST_F(Conv2dOnCuda, AgreesWithTheReferenceAcrossTheTilesOfItsKernels) {
   const char* const kTexts[] = {
       "n=2,c=20,h=13,w=13,k=136,r=3,s=3,pad=1",  // K beyond a tile of 128
-      "n=1,c=136,h=9,w=9,k=20,r=3,s=3,pad=1",    // C the same
+      "n=1,c=136,h=9,w=9,k=20,r=3,s=3,pad=1",    // same for C
       "n=3,c=33,h=12,w=13,k=65,r=3,s=3,pad=1,stride=2",
-      "n=1,c=72,h=44,w=44,k=8,r=3,s=3,stride=2,pad=1",  // dx beyond half of the emulated L2 cache
+      "n=1,c=72,h=44,w=44,k=8,r=3,s=3,stride=2,pad=1",  // dx larger than half of the emulated L2
       "n=2,c=70,h=12,w=12,k=130",                       // 1x1
       "n=2,c=3,h=30,w=67,k=9,r=5,s=5,pad=2",            // wide images, few channels
       "n=2,c=5,h=70,w=67,k=5,r=3,s=3,pad=1,groups=5",   // depthwise over several tiles
@@ -203,7 +203,7 @@ TEST_F(Conv2dOnCuda, AgreesWithTheReferenceAcrossTheTilesOfItsKernels) {
 
 TEST_F(Conv2dOnCuda, EveryCardTakesAnEmptyBatch) {
   for (const auto& [name, card] : algorithms().entries()) {
-    if (name.starts_with("int8")) continue;  // int8_cuda_test.cpp asks those of integers
+    if (name.starts_with("int8")) continue;  // int8_cuda_test.cpp checks integer algorithms
     EXPECT_EQ(testing::fault_with_no_images(card), "");
   }
 }
@@ -245,7 +245,7 @@ TEST_F(Conv2dOnCuda, SpreadsANaNExactlyWhereItIsRead) {
   }
 }
 
-// ---- other ways to run a card: each is a card that runs `inner` -------------------------------
+// ---- other ways of running an algorithm: each wraps `inner` -------------------------------------
 
 const Conv2dAlgorithm* inner = nullptr;
 
@@ -281,7 +281,7 @@ TEST_F(Conv2dOnCuda, EveryCardCanBeRecordedAndReplayed) {
           if (!support_of(card, problem, direction).yes) continue;
           std::vector<float> direct;
           std::vector<float> replayed;
-          ASSERT_EQ(one.check(card, direction, &direct), "");  // also makes what is made once
+          ASSERT_EQ(one.check(card, direction, &direct), "");  // also makes cached data
           ASSERT_EQ(one.check(recorded, direction, &replayed), "") << "recorded";
           EXPECT_TRUE(direct == replayed) << name << ", " << name_of(direction) << " of "
                                           << problem.text() << ": other bits when recorded";
@@ -337,7 +337,8 @@ TEST_F(Conv2dOnCuda, AFusedEpilogueHasTheBitsOfTheSeparatePass) {
 enum class Mistake { none, one_sum, one_element, behind, in_front, workspace, unwritten, input };
 Mistake mistake = Mistake::none;
 
-// im2col_gemm with one mistake; each is made by a copy, because the host cannot write there.
+// im2col_gemm with one mistake; each is made by a copy, because the host cannot write to device
+// memory.
 void wrong_forward(const Conv2dForwardArgs& args) {
   const Conv2dProblem& problem = args.problem;
   const Conv2dAlgorithm right = algorithms().get("im2col_gemm");
@@ -416,7 +417,7 @@ TEST_F(Conv2dOnCuda, TheCheckCatchesADeliberatelyWrongKernel) {
   mistake = Mistake::none;
 }
 
-// f32 that silently became TF32 is beyond the bounds of f32.
+// f32 that is silently computed in TF32 exceeds the bounds of f32.
 TEST_F(Conv2dOnCuda, TheCheckCatchesProductsInTf32ThatShouldBeF32) {
   Conv2dAlgorithm rounded = algorithms().get("im2col_gemm");
   rounded.forward = [](const Conv2dForwardArgs& args) {
@@ -430,7 +431,7 @@ TEST_F(Conv2dOnCuda, TheCheckCatchesProductsInTf32ThatShouldBeF32) {
   EXPECT_NE(one.check(rounded, Direction::forward), "");
 }
 
-// Each problem falls into one share, and a share that makes no sense is not taken for all of them.
+// Each problem is in one share; an invalid share is not read as all of them.
 TEST(RandomShare, HasEachProblemOnce) {
   constexpr const char* kName = "CONVSCOPE_TEST_RANDOM_SHARE";
   std::vector<int> taken(25, 0);

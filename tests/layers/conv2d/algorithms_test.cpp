@@ -27,11 +27,11 @@ const Registry<Conv2dAlgorithm>& algorithms() { return conv2d_algorithms(DeviceT
 
 bool is_lesson(std::string_view name) { return name.ends_with("_lesson"); }
 
-// Runs one algorithm on one case with each instruction set; one and two threads, and a second run,
-// must give the same bits. With most_threads 1 the bits are not compared.
+// Runs one algorithm on one case with each instruction set. One and two threads, and a second run,
+// must produce the same bits. With most_threads 1 the bits are not compared.
 std::string check_on_every_machine(ConvolutionCase& one, const Conv2dAlgorithm& algorithm,
                                    Direction direction, int most_threads = 2) {
-  const bool lesson = is_lesson(algorithm.name);  // neither threads nor instruction sets
+  const bool lesson = is_lesson(algorithm.name);  // uses neither threads nor instruction sets
   matrix::Machines machines{.each_isa = !lesson && std::string_view(algorithm.name) != "reference"};
   if (lesson || most_threads == 1) machines.threads = {1};
   return one.check_everywhere(algorithm, direction, machines);
@@ -43,7 +43,7 @@ void check_all(const std::vector<Conv2dProblem>& problems) {
   std::size_t turn = 0;
   const auto check_cards = [&turn](const Conv2dProblem& problem, bool lessons) {
     ConvolutionCase exact(problem, Tier::exact);
-    // One kind of rounded numbers for each problem; all kinds come in turn.
+    // One kind of rounded numbers for each problem; the kinds alternate.
     ConvolutionCase rounded(problem, testing::kRoundedTiers[turn++ % testing::kRoundedTierCount]);
     for (const auto& [name, algorithm] : algorithms().entries()) {
       if (is_lesson(name) != lessons) continue;
@@ -64,7 +64,7 @@ void check_all(const std::vector<Conv2dProblem>& problems) {
     }
   };
   for (const Conv2dProblem& problem : problems) {
-    if (problem.is_empty()) continue;  // no card is called: Card.TakesAnEmptyBatch
+    if (problem.is_empty()) continue;  // no algorithm is called: Card.TakesAnEmptyBatch
     check_formats(problem, false);
     // Lessons are slow: the same problems, smaller.
     const Conv2dProblem small = testing::shrunk(problem, 1e5);
@@ -73,7 +73,7 @@ void check_all(const std::vector<Conv2dProblem>& problems) {
   }
 }
 
-// The names of all files in experiments/shapes: a new one is tested by being there.
+// Returns the names of all files in experiments/shapes: a new file is tested automatically.
 std::vector<std::string> shapes_files() {
   std::vector<std::string> out;
   for (const auto& file :
@@ -112,12 +112,12 @@ TEST(Conv2dAlgorithms, AgreeWithTheReferenceOnRandomProblems) {
   check_all(problems);
 }
 
-// Sums of one sign and of hundreds to tens of thousands of terms, in each direction: in one chain
-// they err by up to 56 eps.
+// Sums of one sign and of hundreds to tens of thousands of terms, in each direction: a single chain
+// has errors of up to 56 eps.
 TEST(Conv2dAlgorithms, HoldTheirBoundOnLongSumsOfOneSign) {
   const MachineScope scope;
   for (const Conv2dProblem& dense : testing::long_sum_problems()) {
-    Conv2dProblem all_blocks = dense;  // sparse in name: all of them are there
+    Conv2dProblem all_blocks = dense;  // sparse in name: all blocks are kept
     all_blocks.weight_format = {.kind = WeightFormat::Kind::block_sparse,
                                 .block_rows = dense.k,
                                 .block_columns = 1,
@@ -134,7 +134,7 @@ TEST(Conv2dAlgorithms, HoldTheirBoundOnLongSumsOfOneSign) {
   }
 }
 
-// Equal numbers round the same way again and again; lessons, too.
+// Equal numbers are rounded in the same direction again and again; also for lessons.
 TEST(Conv2dAlgorithms, HoldTheirBoundWhereAllErrorsHaveOneDirection) {
   for (const Conv2dProblem& problem : testing::one_way_problems()) {
     for (const Tier tier : {Tier::flat, Tier::alternating, Tier::one_large}) {
@@ -149,7 +149,7 @@ TEST(Conv2dAlgorithms, HoldTheirBoundWhereAllErrorsHaveOneDirection) {
   }
 }
 
-// Numbers as in a report: 1936 equal terms, whose roundings have one direction.
+// Numbers from a bug report: 1936 equal terms, whose roundings have one direction.
 TEST(Conv2dAlgorithms, AgreeWhereACheckSeesEqualNumbers) {
   const Conv2dProblem problem = Conv2dProblem::parse("c=16,h=12,w=12,k=4,r=11,s=11,pad=5");
   for (const Direction direction : kDirections) {
@@ -167,8 +167,8 @@ TEST(Conv2dAlgorithms, AgreeWhereACheckSeesEqualNumbers) {
   }
 }
 
-// Winograd prepares no U above 4 MiB for many tiles or for one call: then each thread makes its
-// part in the call. It is the same U.
+// Winograd prepares no U above 4 MiB for many tiles or for a single call: then each thread makes
+// its part in the call. It is the same U.
 TEST(Conv2dAlgorithms, WinogradTransformsManyWeightsInTheCall) {
   const Conv2dAlgorithm& card = algorithms().get("winograd_f4x3");
   const Conv2dProblem problem = Conv2dProblem::parse("c=176,h=17,w=17,k=176,r=3,s=3,pad=1");
@@ -271,7 +271,7 @@ void wrong_forward(const Conv2dForwardArgs& args) {
     case Mistake::reads_w:
       y[count - 1] += *static_cast<const float*>(args.w);
       return;
-    case Mistake::second_call: {  // right, but for the last bit of each second call
+    case Mistake::second_call: {  // right, except for the last bit of each second call
       static bool second = false;
       if (second) y[0] = std::nextafter(y[0], 1e30f);
       second = !second;
@@ -306,7 +306,7 @@ TEST(Conv2dCheck, CatchesADeliberatelyWrongKernel) {
       {Mistake::reads_w, "got nan"},
       {Mistake::second_call, "two calls with the same prepared weights"},
   };
-  // Where all numbers are equal, an element in the place of another is none.
+  // With all numbers equal, exchanging two elements is not a mistake.
   for (const Tier tier : {Tier::exact, Tier::bounded, Tier::offset, Tier::heavy}) {
     ConvolutionCase one(problem, tier);
     for (const auto& [kind, sentence] : kMistakes) {
@@ -346,9 +346,9 @@ TEST(Conv2dTable, HoldsACardForEveryAlgorithmFile) {
   EXPECT_TRUE(found.contains("reference_cpu.cpp"));
 }
 
-// ---- one card ----------------------------------------------------------------------------------
+// ---- one algorithm ------------------------------------------------------------------------------
 
-// Those that multiply real numbers; int8_test.cpp checks those of integers.
+// Returns the algorithms for real numbers; int8_test.cpp checks those for integers.
 std::vector<std::string> cards_of_real_numbers() {
   std::vector<std::string> out;
   for (const auto& [name, card] : algorithms().entries()) {
@@ -362,11 +362,12 @@ std::vector<std::string> cards_of_real_numbers() {
   return out;
 }
 
-// For whoever writes a card: --gtest_filter='*/<its name>' selects it.
+// For authors of an algorithm: --gtest_filter='*/<its name>' selects it.
 class Card : public ::testing::TestWithParam<std::string> {
  protected:
   const Conv2dAlgorithm& card() const { return algorithms().get(GetParam()); }
-  // Calls check(problem, direction) for what it takes of a few small problems; it must take some.
+  // Calls check(problem, direction) for the small problems that the algorithm takes; it must take
+  // some.
   template <class Check>
   void on_small_problems(const Check& check) const {
     int taken = 0;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // batch_lanes_test.cpp: the building blocks with samples in the lanes against the separate
-// operations of the dynamic graph in double: convolution, ReLU, max-pool and their gradients. Small
-// integers, so that every sum is exact in f32 (far below 2^24) whatever its order, equal pixels are
-// frequent, and all bits must agree.
+// operations of the dynamic graph in double: convolution, ReLU, max-pool and their gradients. The
+// numbers are small integers: every sum is exact in f32 (far below 2^24) in any order, equal pixels
+// are frequent, and all bits must agree.
 #include "layers/conv2d/batch_lanes/cpu/batch_lanes.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ using testing::MachineScope;
 
 constexpr Pool2dWindow kWindow{};  // 2x2, stride 2
 
-// `count` elements behind 64-byte alignment, full of NaN (or 0xee), with a guard behind them.
+// `count` elements with 64-byte alignment, filled with NaN (or 0xee), followed by a guard.
 template <class T>
 class Guarded {
  public:
@@ -65,7 +65,7 @@ std::vector<float> floats(const Tensor& from) {
   return {values, values + from.numel()};
 }
 
-// What the separate operations give.
+// The results of the separate operations.
 struct Expected {
   Tensor y, dx, dw, db;
   std::vector<std::uint8_t> winners;
@@ -118,7 +118,7 @@ struct Layer {
   }
 };
 
-// Lane group `group` of a tensor [N, ...].
+// Copies lane group `group` of a tensor [N, ...].
 void take_group(const Tensor& from, Index group, int lanes, const Guarded<float>& to) {
   const Index n = from.dim(0);
   const Index size = from.numel() / n;
@@ -128,7 +128,7 @@ void take_group(const Tensor& from, Index group, int lanes, const Guarded<float>
   EXPECT_TRUE(to.whole());
 }
 
-// Writes the samples of a group where they belong in [N, size].
+// Writes the samples of a group to their places in [N, size].
 template <class T>
 void put_group(const Guarded<T>& from, Index group, int lanes, Index n, Index size,
                std::vector<T>& to) {
@@ -188,7 +188,7 @@ void check_layer(const Layer& layer, int lanes) {
     kernels.backward_data(z, dz, packed_backward.data(), gdx.data(), data_scratch.data());
     put_group(gdx, group, lanes, n, z.x_floats / lanes, dx);
     kernels.backward_weight(z, gx.data(), dz, chunk, weight_scratch.data());
-    // All at once gives the same, with and without dx or the sums.
+    // A single call produces the same, with and without dx or the sums.
     const Guarded<float> again(z.x_floats), alone(z.x_floats);
     const Guarded<float> all_scratch(z.backward_scratch_floats);
     const auto backward = [&](float* to_dx, float* to_sums) {
@@ -230,7 +230,7 @@ void check_layer(const Layer& layer, int lanes) {
   }
 }
 
-// Each instruction set, 4, 8 and 16 lanes, with and without ReLU and pooling.
+// Runs each instruction set, 4, 8 and 16 lanes, with and without ReLU and pooling.
 void check_problem(const std::string& text) {
   const MachineScope scope;
   for (int i = 0; i < 4 && !::testing::Test::HasFailure(); ++i) {
@@ -283,7 +283,7 @@ TEST(BatchLanes, RandomProblemsGiveTheBitsOfTheSeparateOperations) {
   }
 }
 
-// A NaN reaches every window that reads it, and wins it: the tiles then compare in another way.
+// A NaN reaches every window that reads it, and wins there: tiles with NaN compare differently.
 TEST(BatchLanes, ANaNInXWinsTheWindowsThatItReaches) {
   const MachineScope scope;
   for (const bool relu : {false, true}) {
@@ -320,7 +320,7 @@ TEST(BatchLanes, ANaNInXWinsTheWindowsThatItReaches) {
   }
 }
 
-// ---- pooling and ReLU behind a convolution that changes nothing: 1x1, with the weight 1 ---------
+// ---- pooling and ReLU after an identity convolution: 1x1, with the weight 1 ---------------------
 
 struct Window {
   float pixels[4];
@@ -332,7 +332,7 @@ void check_windows(const std::vector<Window>& windows, Index first, Index count,
                    bool relu) {
   SCOPED_TRACE(cat(name_of(current_isa()), ", ", lanes, " lanes", relu ? ", relu" : "", ", ", count,
                    " windows from ", first));
-  // Odd sizes: the last row and column belong to no window. Lane l sees the windows turned by l.
+  // Odd sizes: the last row and column belong to no window. Lane l has the windows rotated by l.
   const Index h = 3, w = 2 * count + 1;
   const LanesConv z(Conv2dProblem::parse(cat("n=", lanes, ",c=1,h=", h, ",w=", w, ",k=1,r=1,s=1")),
                     lanes, relu, true);
@@ -340,7 +340,7 @@ void check_windows(const std::vector<Window>& windows, Index first, Index count,
     return windows[static_cast<std::size_t>(first + q + lane) % windows.size()];
   };
   const Guarded<float> x(h * w * lanes), y(count * lanes), dy(count * lanes);
-  // dz has no row or column that belongs to no window.
+  // dz has no row or column outside of windows.
   const Guarded<float> dz(z.conv_p * z.conv_q * lanes), packed(z.weight_floats),
       scratch(z.forward_scratch_floats);
   const Guarded<std::uint8_t> winners(count * lanes);
@@ -398,7 +398,7 @@ TEST(BatchLanes, PoolingPrefersTheFirstOfEqualsAndTheLastNaN) {
     set_isa(static_cast<Isa>(isa));
     for (const bool relu : {false, true}) {
       for (const int lanes : {4, 8, 16}) check_windows(windows, 0, count, lanes, relu);
-      // A row of few pixels: convolution and pooling one after the other.
+      // A row of few pixels: convolution, then pooling.
       for (Index first = 0; first < count; ++first) check_windows(windows, first, 1, 4, relu);
     }
   }

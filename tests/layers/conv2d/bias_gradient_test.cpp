@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// bias_gradient_test.cpp: db of a dy in blocks of 16 channels, against sums in double.
+// bias_gradient_test.cpp: db of a dy in NCHW16c, against sums in double.
 #include "layers/conv2d/bias_gradient.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// block_sparse_cuda_test.cpp: the card block_sparse on CUDA: every shape of blocks, every tile,
-// borders, strides, and what rides behind the sums.
+// block_sparse_cuda_test.cpp: the algorithm block_sparse on CUDA: every shape of blocks, every
+// tile, borders, strides, and the epilogue.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -21,8 +21,8 @@ class BlockSparseOnCuda : public testing::CudaTest {};
 
 const Conv2dAlgorithm& card() { return conv2d_algorithms(DeviceType::cuda).get("block_sparse"); }
 
-// y off alignment is stored number by number, else in pairs where images have an even number; dy is
-// read so, or in fours.
+// An unaligned y is stored number by number, otherwise in pairs if images have an even size; dy is
+// read the same way, or four at a time.
 void check(const Conv2dProblem& problem, Tier tier, std::int64_t shift = 1) {
   ConvolutionCase one(problem, tier);
   one.set_shift(shift);
@@ -47,7 +47,7 @@ TEST_F(BlockSparseOnCuda, AgreesWithTheReference) {
       "n=2,c=8,h=12,w=12,k=16,r=5,s=5,pad=2",            // borders of two pixels
       "n=2,c=17,h=9,w=10,k=80,r=3,s=2,pad=1x0x2x1",      //
       "n=1,c=16,h=10,w=9,k=16,r=3,s=3,pad=2,dilation=2",
-      "n=2,c=8,h=2,w=2,k=16,r=3,s=3,pad=3",   // rows that no tap finds
+      "n=2,c=8,h=2,w=2,k=16,r=3,s=3,pad=3",   // rows outside of all taps
       "n=1,c=1,h=28,w=28,k=1,r=3,s=3,pad=1",  //
       "n=3,c=5,h=9,w=9,k=20,r=8,s=8,pad=4",   // 64 taps
   };
@@ -62,7 +62,7 @@ TEST_F(BlockSparseOnCuda, AgreesWithTheReference) {
   }
 }
 
-// Enough pixels and channels that each tile of each direction is the cheapest once.
+// Enough pixels and channels that each tile of each direction is the cheapest one once.
 TEST_F(BlockSparseOnCuda, AgreesWithTheReferenceInEveryTile) {
   for (const char* text : {
            "n=1,c=4,h=100,w=90,k=32,r=3,s=3,pad=1,weights=blocks16x1:20",
@@ -86,7 +86,7 @@ TEST_F(BlockSparseOnCuda, AgreesWithTheReferenceOnRandomProblems) {
   const auto count = testing::number_from_environment("CONVSCOPE_TEST_RANDOM_PROBLEMS",
                                                       testing::is_emulated() ? 16 : 100);
   const testing::RandomShare share = testing::random_share();
-  int checks = 0;  // of all shares: types and numbers come in turn
+  int checks = 0;  // in all shares: types and numbers alternate
   for (std::int64_t i = 0; i < count; ++i) {
     Conv2dProblem dense = testing::random_problem(5, static_cast<std::uint64_t>(i));
     dense.groups = 1;
@@ -103,7 +103,7 @@ TEST_F(BlockSparseOnCuda, AgreesWithTheReferenceOnRandomProblems) {
   EXPECT_GT(checks, count / 2);
 }
 
-// A recording knows no sizes of lists: they lie on the device.
+// A CUDA graph does not contain the sizes of lists: they are on the device.
 TEST_F(BlockSparseOnCuda, CanBeRecordedAndReplayed) {
   for (const char* text : {"n=2,c=20,h=9,w=10,k=40,r=3,s=3,pad=1,weights=blocks4x1:400",
                            "n=2,c=24,h=9,w=10,k=32,weights=blocks16x1:20"}) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// block_sparse_test.cpp: the card block_sparse where the matrix of all cards has few problems: many
-// output channels, every shape of blocks, chunks and chains, borders, strides and groups.
+// block_sparse_test.cpp: the algorithm block_sparse where the tests of all algorithms have few
+// problems: many output channels, every shape of blocks, chunks and chains, borders, strides and
+// groups.
 #include <gtest/gtest.h>
 
 #include "tests/support/cases.h"
@@ -16,8 +17,8 @@ using testing::Tier;
 
 const Conv2dAlgorithm& card() { return conv2d_algorithms(DeviceType::cpu).get("block_sparse"); }
 
-// Every direction on each instruction set; one and two threads give the same bits. A first layer
-// has its forward pass alone.
+// Checks every direction on each instruction set; one and two threads must produce the same bits. A
+// first layer has only the forward pass.
 void check(const Conv2dProblem& problem, Tier tier) {
   ConvolutionCase one(problem, tier);
   for (const Direction direction : kDirections) {
@@ -52,10 +53,10 @@ TEST(BlockSparse, AgreesWithTheReferenceOnManyChannels) {
       "n=2,c=24,h=9,w=31,k=16,r=3,s=3,pad=2,stride=3",    // pixels farther apart than two
       "n=1,c=200,h=3,w=5,k=16",                           // a chain and a part of one
       "n=2,c=20,h=12,w=12,k=16,r=5,s=5,pad=2",            // borders of two pixels
-      "n=2,c=17,h=9,w=10,k=33,r=3,s=2,pad=1x0x2x1",       // lanes behind the last channel
+      "n=2,c=17,h=9,w=10,k=33,r=3,s=2,pad=1x0x2x1",       // lanes after the last channel
       "n=1,c=16,h=10,w=9,k=16,r=3,s=3,pad=2,dilation=2",  //
       "n=2,c=32,h=8,w=8,k=64,r=3,s=3,pad=1,groups=2",     //
-      "n=2,c=8,h=2,w=2,k=16,r=3,s=3,pad=3",               // rows that no tap finds
+      "n=2,c=8,h=2,w=2,k=16,r=3,s=3,pad=3",               // rows outside of all taps
       "n=1,c=1,h=28,w=28,k=1,r=3,s=3,pad=1",              //
   };
   const MachineScope scope;
@@ -89,13 +90,13 @@ TEST(BlockSparse, AgreesWithTheReferenceOnRandomProblems) {
   }
 }
 
-// x is read where its planes lie.
+// x is read in NCHW, in place.
 TEST(BlockSparse, AgreesWithTheReferenceOnFirstLayers) {
   const char* const kTexts[] = {
       "n=2,c=3,h=20,w=61,k=64,r=7,s=7,pad=3,stride=2",  // tiles of 16 pixels
       "n=2,c=1,h=28,w=28,k=16,r=5,s=5",                 //
       "n=3,c=3,h=9,w=7,k=24,r=3,s=3,pad=1",             // rows of several images
-      "n=2,c=5,h=13,w=19,k=17,r=3,s=2,pad=1x0x2x1",     // lanes behind the last channel
+      "n=2,c=5,h=13,w=19,k=17,r=3,s=2,pad=1x0x2x1",     // lanes after the last channel
       "n=1,c=40,h=11,w=40,k=32,r=3,s=3,pad=1",          // more than one block of channels
       "n=1,c=4,h=30,w=33,k=16,r=5,s=5,pad=2,stride=3",  // pixels farther apart than two
       "n=2,c=6,h=10,w=12,k=16,r=3,s=3,dilation=2",      //
@@ -120,7 +121,7 @@ TEST(BlockSparse, AgreesWithTheReferenceOnImagesOfOnePixel) {
   const char* const kTexts[] = {
       "n=64,c=48,h=1,w=1,k=32",
       "n=1,c=40,h=1,w=1,k=16",
-      "n=7,c=20,h=1,w=1,k=30",   // channels that fill no block
+      "n=7,c=20,h=1,w=1,k=30",   // channels that do not fill a block
       "n=163,c=5,h=1,w=1,k=16",  // a prime number of images, more than a chain has
       "n=322,c=17,h=1,w=1,k=48,stride=2",
   };

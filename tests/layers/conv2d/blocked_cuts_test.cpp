@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// blocked_cuts_test.cpp: dw in blocks of 16 channels and a first layer's forward pass are cut by
-// the sizes of the caches. Small caches force every cut on small problems.
+// blocked_cuts_test.cpp: the tiling of dw in NCHW16c and of a first layer's forward pass depends on
+// the cache sizes. Small caches force every cut on small problems.
 #include <gtest/gtest.h>
 
 #include <cstdio>
@@ -20,21 +20,21 @@ namespace {
 constexpr const char* kTexts[] = {
     "n=7,c=40,h=5,w=6,k=70",                                // several images in a chain
     "n=1,c=70,h=5,w=7,k=40",                                // one unit: dw is written by tiles
-    "n=1,c=48,h=3,w=3,k=33",                                // lanes that are cut, of one unit
+    "n=1,c=48,h=3,w=3,k=33",                                // lanes that are cut, in one unit
     "n=3,c=33,h=19,w=30,k=50",                              // strips of pixels
     "n=2,c=40,h=9,w=11,k=70,stride=2x3",                    // a strided kernel of one tap
-    "n=2,c=20,h=3,w=4,k=20,pad=1",                          // pixels that find nothing of x
+    "n=2,c=20,h=3,w=4,k=20,pad=1",                          // pixels that read nothing of x
     "n=5,c=40,h=7,w=6,k=40,r=3,s=3,pad=1",                  // taps over several images
     "n=2,c=20,h=9,w=170,k=37,r=3,s=2,pad=1",                // rows longer than a chain
     "n=3,c=33,h=20,w=13,k=20,r=3,s=3,pad=2,stride=2",       // strips of rows
-    "n=2,c=17,h=2,w=3,k=5,r=3,s=3,pad=9x0x0x8",             // taps that find nothing
+    "n=2,c=17,h=2,w=3,k=5,r=3,s=3,pad=9x0x0x8",             // taps that read nothing
     "n=2,c=96,h=6,w=7,k=64,r=3,s=3,pad=1,groups=2",         // groups of whole blocks
     "n=2,c=3,h=21,w=19,k=70,r=7,s=7,stride=2,pad=3",        // a first layer
     "n=1,c=5,h=12,w=33,k=20,r=3,s=5,stride=3,dilation=1x2"  // and its columns modulo 3
 };
 
-// "" when dw, and y of a first layer, are right with all instruction sets, and have the same bits
-// with one thread and with three.
+// Returns "" when dw, and y of a first layer, are right with all instruction sets, and have the
+// same bits with one thread and with three.
 std::string wrong_sums() {
   const testing::MachineScope scope;
   for (const char* text : kTexts) {
@@ -68,7 +68,7 @@ std::string wrong_sums() {
 TEST(BlockedCuts, OfThisMachineSumAll) { EXPECT_EQ(wrong_sums(), ""); }
 
 TEST(BlockedCuts, OfSmallCachesSumAll) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");  // a fresh process reads the sizes anew
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // a fresh process reads the sizes again
   for (const char* sizes : {"1024,1024", "4096,16384", "16384,40000"}) {
     EXPECT_EXIT(
         {

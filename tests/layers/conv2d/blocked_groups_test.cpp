@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// blocked_groups_test.cpp: the card direct on blocked images in groups of 2, 4 and 8 channels: rows
-// of every width, the forms in which taps are walked, where blocks, strips and slices end, NaN.
-// algorithms_test.cpp checks the shapes of experiments/shapes.
+// blocked_groups_test.cpp: the algorithm direct on NCHW16c images in groups of 2, 4 and 8 channels.
+// Cases: rows of every width, all loops over taps, the ends of blocks, strips and slices, NaN. The
+// shapes of experiments/shapes are in algorithms_test.cpp.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -26,7 +26,7 @@ constexpr ActivationLayout kBlocked = ActivationLayout::blocked;
 
 const Conv2dAlgorithm& card() { return conv2d_algorithms(DeviceType::cpu).get("direct"); }
 
-// `groups` groups of `channels` channels and kernels.
+// Returns a problem of `groups` groups with `channels` channels and kernels each.
 Conv2dProblem blocked(std::string_view text, std::int64_t groups, std::int64_t channels) {
   Conv2dProblem problem = Conv2dProblem::parse(text);
   problem.groups = groups;
@@ -35,7 +35,7 @@ Conv2dProblem blocked(std::string_view text, std::int64_t groups, std::int64_t c
   return problem;
 }
 
-// So that tiles of every width stand alone, at one border, at both and at none.
+// The only tile of a row has every width, at one border, at both and at none.
 TEST(BlockedGroups, AgreeOnRowsOfEveryWidth) {
   const MachineScope scope;
   for (const std::int64_t channels : {2, 4, 8}) {
@@ -60,7 +60,7 @@ TEST(BlockedGroups, AgreeWhereBlocksKernelsAndBordersEnd) {
   const char* const kTexts[] = {
       "n=2,h=1,w=1,r=3,s=3,pad=1",  // a single pixel, and padding around it
       "n=1,h=2,w=2,r=3,s=3,pad=2",  // as much padding as taps that may be outside
-      "n=1,h=2,w=3,r=3,s=3,pad=4",  // pixels that read padding alone
+      "n=1,h=2,w=3,r=3,s=3,pad=4",  // pixels that read only padding
       "n=1,h=2,w=3,r=3,s=3,pad=7,stride=2",
       "n=1,h=6,w=7,r=3,s=3,pad=0x1x2x3",
       "n=1,h=9,w=8,r=3,s=3,pad=0x1x0x1,stride=2",
@@ -68,7 +68,7 @@ TEST(BlockedGroups, AgreeWhereBlocksKernelsAndBordersEnd) {
       "n=2,h=9,w=8,r=3,s=3,stride=2x1,pad=1",
       "n=2,h=9,w=8,r=3,s=3,stride=1x2,pad=1",
       "n=2,h=11,w=12,r=3,s=3,stride=3,pad=1",
-      "n=2,h=11,w=12,r=3,s=3,stride=5x4,pad=1",  // pixels of dx that nothing reads
+      "n=2,h=11,w=12,r=3,s=3,stride=5x4,pad=1",  // pixels of dx that no output reads
       "n=2,h=12,w=14,r=3,s=3,pad=2,dilation=2",
       "n=2,h=12,w=14,r=3,s=3,pad=2,dilation=2,stride=2",
       "n=2,h=13,w=17,r=3,s=3,pad=3,dilation=3,stride=2",
@@ -93,7 +93,7 @@ TEST(BlockedGroups, AgreeWhereBlocksKernelsAndBordersEnd) {
   std::int64_t turn = 0;
   for (const char* text : kTexts) {
     for (const std::int64_t channels : {2, 4, 8}) {
-      // The last block has one group, or is full, or stands behind a full one.
+      // The last block has one group, or is full, or follows a full one.
       const std::int64_t groups =
           std::initializer_list<std::int64_t>{3, 16 / channels, 9}.begin()[turn++ % 3];
       for (const Tier tier : {Tier::exact, Tier::bounded}) {
@@ -146,7 +146,7 @@ TEST(BlockedGroups, OtherGroupsAreRefusedWithTheirSizes) {
   EXPECT_EQ(reason("c=64,h=5,w=5,k=32,groups=2"), "");
 }
 
-// A NaN stays in its group, and lanes behind the last channel stay 0.
+// A NaN stays in its group, and lanes after the last channel stay 0.
 TEST(BlockedGroups, NaNStaysInItsGroup) {
   const MachineScope scope;
   for (const std::int64_t channels : {2, 4, 8}) {
@@ -169,7 +169,7 @@ TEST(BlockedGroups, NaNStaysInItsGroup) {
         for (std::int64_t k = 0; k < plain.k; ++k) {
           int odd = 0;
           for (int at = 0; at < 90; ++at) odd += std::isfinite(y.at(k * 90 + at)) ? 0 : 1;
-          // 4 pixels find the corner, 9 the pixel in row 2, column 10.
+          // 4 pixels read the corner, 9 the pixel in row 2, column 10.
           EXPECT_EQ(odd, k / channels == 1 ? 13 : 0) << channels << " " << k;
         }
       }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// blocked_layout_test.cpp: images in blocks of 16 channels: where their numbers lie, who takes
-// them, and what rides behind a forward pass. algorithms_test.cpp checks the sums of every card
-// that takes them.
+// blocked_layout_test.cpp: images in NCHW16c: the places of their numbers, the algorithms that take
+// them, and the epilogue of a forward pass. algorithms_test.cpp checks the sums of these
+// algorithms.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -147,8 +147,8 @@ TEST(BlockedLayout, IsTakenByTheCardsThatSaySoAndRefusedByTheOthers) {
   }
 }
 
-// The bits of the separate pass: NaN stays NaN, -0 becomes 0, and lanes behind the last channel
-// stay 0.
+// Checks the bits of the separate pass: NaN stays NaN, -0 becomes 0, and lanes after the last
+// channel stay 0.
 void check_epilogue(const Conv2dAlgorithm& one, const Conv2dProblem& plain) {
   Conv2dProblem problem = plain;
   problem.layout = kBlocked;
@@ -205,14 +205,14 @@ TEST(BlockedLayout, BiasResidualAndReluGiveTheBitsOfTheSeparatePass) {
   EXPECT_GE(cards, 6);
 }
 
-// What differs is where pixels lie, and nothing that is computed.
+// Only the places of pixels differ, not the computation.
 TEST(BlockedLayout, WinogradGivesTheSameBitsInBothLayouts) {
   const char* const kTexts[] = {
       "n=2,c=20,h=7,w=9,k=21,r=3,s=3,pad=1",            // lanes, blocks and tiles that are cut
       "n=1,c=33,h=5,w=150,k=16,r=3,s=3,pad=2x0x1x3",    // strips of a part of a row
       "n=2,c=32,h=9,w=10,k=64,r=3,s=3,pad=1,groups=2",  // groups of whole blocks
       "n=1,c=16,h=1,w=1,k=16,r=3,s=3,pad=1",            // one pixel
-      "n=1,c=17,h=2,w=3,k=5,r=3,s=3,pad=9x0x0x8",       // tiles that see nothing of x
+      "n=1,c=17,h=2,w=3,k=5,r=3,s=3,pad=9x0x0x8",       // tiles that read nothing of x
       "n=2,c=20,h=7,w=9,k=130,r=3,s=3,pad=1",           // panels of output channels
       "n=5,c=8,h=24,w=24,k=8,r=3,s=3",                  // several blocks of strips
   };
@@ -227,7 +227,7 @@ TEST(BlockedLayout, WinogradGivesTheSameBitsInBothLayouts) {
           set_isa(static_cast<Isa>(i));
           for (const int threads : {1, 2}) {
             set_num_threads(threads);
-            std::vector<float> both;  // of plain images, then of blocked ones
+            std::vector<float> both;  // of NCHW images, then of NCHW16c ones
             ASSERT_EQ(one.check(card(name), direction, &both), "");
             const std::size_t half = both.size() / 2;
             EXPECT_EQ(std::memcmp(both.data(), both.data() + half, half * sizeof(float)), 0)
@@ -242,7 +242,7 @@ TEST(BlockedLayout, WinogradGivesTheSameBitsInBothLayouts) {
   }
 }
 
-// The lanes of U behind the last channel are 0, and 0 times NaN is none.
+// The lanes of U after the last channel are 0, but 0 times NaN would not be 0.
 TEST(BlockedLayout, WinogradKeepsLanesCleanBesideNaN) {
   const Conv2dProblem plain = Conv2dProblem::parse("n=1,c=20,h=6,w=6,k=21,r=3,s=3,pad=1");
   Conv2dProblem problem = plain;

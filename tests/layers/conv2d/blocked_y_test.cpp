@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// blocked_y_test.cpp: the layout of a first layer: x as users give it, y and dy in blocks of 16
-// channels. algorithms_test.cpp checks the sums of every card that takes it.
+// blocked_y_test.cpp: the layout of a first layer: x as users pass it, y and dy in NCHW16c.
+// algorithms_test.cpp checks the sums of every algorithm that takes it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -65,7 +65,7 @@ TEST(BlockedY, IsTakenInTheTwoDirectionsOfAFirstLayer) {
             "expects blocked dx where dy is blocked, got layout blocked_y");
 }
 
-// Behind the last number of x stand NaNs: a tap of 3 channels must not read a fourth one. Sums of
+// The last number of x is followed by NaNs: a tap of 3 channels must not read a fourth one. Sums of
 // one chain add the same products in the same order in both layouts.
 TEST(BlockedY, GivesTheBitsOfBlockedImagesAndReadsNothingBehindX) {
   for (const char* text :
@@ -108,7 +108,7 @@ TEST(BlockedY, GivesTheBitsOfBlockedImagesAndReadsNothingBehindX) {
   }
 }
 
-// 0 times NaN is none: lanes behind the last channel are 0 all the same.
+// 0 times NaN would not be 0: lanes after the last channel are 0 nevertheless.
 TEST(BlockedY, KeepsLanesCleanBesideNaN) {
   const testing::MachineScope scope;
   Conv2dProblem problem =
@@ -126,7 +126,7 @@ TEST(BlockedY, KeepsLanesCleanBesideNaN) {
   }
 }
 
-// Groups, and images lower than the kernel; the shapes files have neither in blocks of channels.
+// Groups, and images lower than the kernel; the shapes files have neither in NCHW16c.
 TEST(BlockedY, SumsGroupsAndLowImages) {
   for (const char* text : {"n=2,c=32,h=6,w=7,k=64,r=3,s=3,pad=1,groups=2,layout=blocked_y",
                            "n=3,c=3,h=2,w=9,k=18,r=7,s=5,stride=2,pad=3,layout=blocked_y"}) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_blocked_test.cpp: the card depthwise on images in the blocked layout: sizes at which
-// strips, units and slices end, random problems, NaN, what rides behind a forward pass, threads.
+// depthwise_blocked_test.cpp: the algorithm depthwise on images in NCHW16c: sizes at which strips,
+// units and slices end, random problems, NaN, the epilogue of a forward pass, threads.
 // algorithms_test.cpp checks the shapes of experiments/shapes.
 #include <gtest/gtest.h>
 
@@ -33,8 +33,7 @@ Conv2dProblem blocked(std::string_view text) {
   return problem;
 }
 
-// Every number of pixels in a row, so that strips of every width stand alone, at one border, at
-// both and at none.
+// Every row width, so that a row's only strip has every width, at one border, at both and at none.
 TEST(DepthwiseBlocked, AgreesOnRowsOfEveryWidth) {
   const MachineScope scope;
   for (const std::int64_t kernel : {3, 5, 7}) {
@@ -64,9 +63,9 @@ TEST(DepthwiseBlocked, AgreesWhereBlocksImagesKernelsAndBordersEnd) {
       "n=2,c=33,h=7,w=7,r=7,s=7,pad=3",  //
       "n=2,c=17,h=1,w=1,r=3,s=3,pad=1",  // a single pixel, and padding around it
       "n=1,c=3,h=1,w=1,r=7,s=7,pad=3",   //
-      "n=1,c=3,h=2,w=2,r=7,s=7,pad=6",   // rows of y that read padding alone
+      "n=1,c=3,h=2,w=2,r=7,s=7,pad=6",   // rows of y that read only padding
       "n=1,c=3,h=2,w=3,r=3,s=3,pad=7,stride=2",
-      "n=1,c=3,h=4,w=5,r=3,s=3,pad=3",  // pixels at the border that read padding alone
+      "n=1,c=3,h=4,w=5,r=3,s=3,pad=3",  // pixels at the border that read only padding
       "n=1,c=3,h=4,w=9,r=5,s=5,pad=5,stride=2",
       "n=1,c=3,h=6,w=7,r=3,s=3,pad=0x1x2x3",
       "n=1,c=3,h=9,w=8,r=3,s=3,pad=0x1x0x1,stride=2",
@@ -74,7 +73,7 @@ TEST(DepthwiseBlocked, AgreesWhereBlocksImagesKernelsAndBordersEnd) {
       "n=2,c=3,h=9,w=8,r=3,s=3,stride=2x1,pad=1",
       "n=2,c=3,h=9,w=8,r=3,s=3,stride=1x2,pad=1",
       "n=2,c=3,h=11,w=12,r=3,s=3,stride=3,pad=1",
-      "n=2,c=3,h=11,w=12,r=3,s=3,stride=5x4,pad=1",  // pixels of dx that nothing reads
+      "n=2,c=3,h=11,w=12,r=3,s=3,stride=5x4,pad=1",  // pixels of dx that no output reads
       "n=2,c=3,h=12,w=14,r=3,s=3,pad=2,dilation=2",
       "n=2,c=3,h=12,w=14,r=3,s=3,pad=2,dilation=2,stride=2",
       "n=2,c=3,h=13,w=17,r=3,s=3,pad=3,dilation=3,stride=2",
@@ -92,7 +91,7 @@ TEST(DepthwiseBlocked, AgreesWhereBlocksImagesKernelsAndBordersEnd) {
       "n=1,c=3,h=9,w=20,r=4,s=6,pad=1x2",
       "n=1,c=3,h=8,w=40,r=3,s=12,pad=1x6",
       "n=1,c=2,h=30,w=30,r=25,s=25,pad=3",         // chains of whole rows
-      "n=1,c=2,h=40,w=6,r=40,s=5,pad=1x2",         // 200 taps of the width of an unrolled form
+      "n=1,c=2,h=40,w=6,r=40,s=5,pad=1x2",         // 200 taps, as wide as an unrolled kernel
       "n=1,c=2,h=3,w=200,r=3,s=170,pad=1x9",       // a row of taps longer than a chain
       "n=1,c=2,h=3,w=1100,r=3,s=3,pad=1",          // dw: a row longer than a unit
       "n=40,c=3,h=5,w=6,r=3,s=3,pad=1",            // dw: units of several images, the last fewer
@@ -152,7 +151,8 @@ TEST(DepthwiseBlocked, SpreadsANaNExactlyWhereItIsRead) {
     const Conv2dAlgorithm& reference = conv2d_algorithms(DeviceType::cpu).get("reference");
     for (const Direction direction : kDirections) {
       const OperandSpecs specs = problem.operands(direction);
-      // In the first operand (x or dy), and of dw in the second (dy) too: in a corner, and inside.
+      // NaN in the first operand (x or dy), and for dw in the second (dy) too: in a corner, and
+      // inside.
       for (const std::size_t at : {std::size_t{0}, std::size_t{1}}) {
         if (at == 1 && direction != Direction::backward_weight) continue;
         for (const bool corner : {false, true}) {
@@ -186,8 +186,8 @@ TEST(DepthwiseBlocked, SpreadsANaNExactlyWhereItIsRead) {
   }
 }
 
-// The bits of the separate pass: NaN stays NaN, -0 becomes 0, and lanes behind the last channel
-// stay 0.
+// Checks the bits of the separate pass: NaN stays NaN, -0 becomes 0, and lanes after the last
+// channel stay 0.
 TEST(DepthwiseBlocked, BiasResidualAndReluGiveTheBitsOfTheSeparatePass) {
   const MachineScope scope;
   for (const char* text :
@@ -238,7 +238,7 @@ TEST(DepthwiseBlocked, RefusesAMultiplierAndGroupsOfSeveralChannels) {
   EXPECT_EQ(reason("c=16,h=8,w=8,k=32,r=3,s=3,groups=16"), "");
 }
 
-// [K/16,R,S,16], the same for both directions; the plain kernels read w as it is.
+// [K/16,R,S,16], the same for both directions; the NCHW kernels read w as it is.
 TEST(DepthwiseBlocked, PreparesWeightsForTheBlockedLayoutAlone) {
   const Conv2dProblem problem = blocked("c=17,h=8,w=8,r=3,s=2");
   Conv2dProblem plain = problem;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_cuda_test.cpp: depthwise convolution on CUDA on integers, bit by bit: what its kernels
-// distinguish by themselves (alignment, parities of the padding, bands, several planes in a tile,
+// depthwise_cuda_test.cpp: depthwise convolution on CUDA on integers, bit by bit: the cases that
+// its kernels distinguish (alignment, parities of the padding, bands, several planes in a tile,
 // epilogue, accumulation).
 #include <gtest/gtest.h>
 
@@ -26,7 +26,7 @@ Values integers(std::int64_t count, std::uint64_t stream) {
   return out;
 }
 
-// Values of type T in device memory, `offset` elements behind an aligned address.
+// Values of type T in device memory, `offset` elements after an aligned address.
 template <class T>
 struct Placed {
   Tensor block;
@@ -41,7 +41,7 @@ struct Placed {
     block = host.to(cuda());
   }
   T* data() const { return block.data<T>() + kGuard + offset; }
-  // Also says whether the guards around are untouched.
+  // Returns the values; also checks that the guards around them are untouched.
   Values read() const {
     const Tensor host = block.to(Device{});
     Values out;
@@ -81,7 +81,7 @@ struct Inputs {
         dw_before(integers(z.w_shape().numel(), 6)) {}
 };
 
-// Sums are exact, and each result is rounded to T once; y once more, before the residual.
+// Sums are exact, and each result is rounded to T once; y also before the residual is added.
 template <class T>
 Results expected(Conv2dProblem z, const Inputs& in) {
   z.dtype = DType::f32;
@@ -199,7 +199,7 @@ TEST_F(DepthwiseOnCuda, SmallPlanesWithWholeRowsInAThread) {
 }
 
 TEST_F(DepthwiseOnCuda, ManySmallPlanesUnderLargerKernelsAndStrides) {
-  std::size_t turn = 1;  // of the two, the emulation takes the larger kernel
+  std::size_t turn = 1;  // the emulation runs only the larger kernel of the two
   for (const char* kernel : {"r=5,s=5,pad=2", "r=7,s=7,pad=3"}) {
     if (!testing::takes_entry(++turn)) continue;
     check(cat("n=64,c=65,h=14,w=14,k=65,groups=65,", kernel));
@@ -313,7 +313,7 @@ TEST_F(DepthwiseOnCuda, HalvesAreRoundedOnce) {
 }
 
 TEST_F(DepthwiseOnCuda, WhatIsNotANumberStaysWhereItBelongs) {
-  // The first column of x meets only the taps s = 0 (no padding): the other gradients are numbers.
+  // The first column of x has only the taps s = 0 (no padding): the other gradients are finite.
   for (const char* text :
        {"n=1,c=1,h=9,w=9,k=1,groups=1,r=3,s=3", "n=1,c=1,h=9,w=14,k=1,groups=1,r=3,s=3,stride=2",
         "n=1,c=1,h=13,w=14,k=1,groups=1,r=9,s=9", "n=1,c=1,h=13,w=23,k=1,groups=1,r=9,s=10",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// epilogue_test.cpp: y = relu(conv + b + residual): every card that fuses it gives the bits of the
-// separate pass, on each instruction set, with one and two threads.
+// epilogue_test.cpp: y = relu(conv + b + residual): every algorithm that fuses it produces the bits
+// of the separate pass, on each instruction set, with one and two threads.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -39,7 +39,7 @@ struct Data {
   Tensor x, w, b, residual;
 };
 
-// The same bits, or both NaN (whose payload no one promises).
+// Expects the same bits, or both NaN (whose payload is unspecified).
 void expect_same(const Tensor& a, const Tensor& b, const std::string& what) {
   for (std::int64_t i = 0; i < a.numel(); ++i) {
     const float p = a.data<float>()[i];

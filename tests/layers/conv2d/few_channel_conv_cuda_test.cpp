@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// few_channel_conv_cuda_test.cpp: convolution + curve + pooling in one kernel gives what the
-// operations one by one give in double, forward and backward, for any sizes that it accepts.
+// few_channel_conv_cuda_test.cpp: convolution + activation + pooling in one kernel computes the
+// same as the single operations in double, forward and backward, for any sizes that it accepts.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -44,7 +44,7 @@ FewChannelStage stage_of(const Sizes& z) {
           .max_pool = z.max_pool};
 }
 
-// The second stage of a LeNet behind the first.
+// Returns both stages of a LeNet.
 std::vector<Sizes> lenet(int c, int size, int r, FewChannelCurve curve = kRelu,
                          bool max_pool = true) {
   const int half = (size - r + 1) / 2;
@@ -59,7 +59,7 @@ Tensor integers(const Shape& shape, std::uint64_t seed) {
   return out;
 }
 
-// Everything that the chain reads and writes, on the device.
+// All inputs and outputs of the chain, on the device.
 struct Chain {
   Chain(const std::vector<Sizes>& stages, std::int64_t batch, bool whole_numbers, bool input_too,
         DType half = DType::f32)
@@ -84,7 +84,7 @@ struct Chain {
     dy = fill(y.back(), 1);
   }
 
-  // y of each stage, dw and db of each stage, dx; all start as NaN.
+  // Returns y of each stage, dw and db of each stage, dx; all start as NaN.
   std::vector<Tensor> on_device() const {
     const auto poisoned = [](const Shape& shape) { return Tensor::full(shape, NAN).to(cuda()); };
     FewChannelForward forward;
@@ -130,8 +130,8 @@ struct Chain {
     return out;
   }
 
-  // The same by operations on the CPU, in double, stage by stage: factors are rounded, what is
-  // added is not.
+  // Computes the same by operations on the CPU, in double, stage by stage: operands are rounded,
+  // addends are not.
   std::vector<Tensor> expected() const {
     struct Stage {
       Variable x, w, conv, before, y;
@@ -181,7 +181,7 @@ struct Chain {
 };
 
 // Sums of up to 784 products of normal numbers, scaled to a variance of about 1, and of 64 x 576
-// for dw: random-walk growth of the rounding errors, sqrt(36864) eps / 2, against the largest
+// for dw: random-walk growth of the rounding errors, sqrt(36864) eps / 2, relative to the largest
 // element. A pixel that rounding moves between two places of a window would show as 0.01.
 constexpr double kBound = 4e-6;
 
@@ -229,9 +229,9 @@ TEST_F(FewChannelConvOnCuda, a_tanh_matches) {
   expect_equal(Chain(lenet(1, 28, 5, FewChannelCurve::tanh), 2, false, false), kBound);
 }
 
-// In half precision. Where a sum in another order rounds to the other side, one factor of one
-// product is off by one unit, against sums of 25 to 2400 products: far less than a factor that
-// nobody rounds.
+// In half precision. Where a sum in another order rounds differently, one operand of one product is
+// off by one unit, in sums of 25 to 2400 products: far less than the effect of an unrounded
+// operand.
 TEST_F(FewChannelConvOnCuda, factors_are_rounded_where_they_are_multiplied) {
   for (const DType half : {DType::bf16, DType::f16}) {
     SCOPED_TRACE(name_of(half));
@@ -256,7 +256,7 @@ TEST_F(FewChannelConvOnCuda, two_runs_give_the_same_bits) {
   for (std::size_t i = 0; i < one.size(); ++i) EXPECT_TRUE(testing::same_bits(one[i], two[i]));
 }
 
-// No device is needed for the rest.
+// The following tests need no device.
 TEST(FewChannelConv, refuses_with_a_sentence_what_does_not_fit) {
   const auto refusal = [](const Sizes& z, bool wants_dx = false) {
     const FewChannelStage stage = stage_of(z);
@@ -269,7 +269,7 @@ TEST(FewChannelConv, refuses_with_a_sentence_what_does_not_fit) {
   EXPECT_NE(refusal({1, 28, 28, 6, 5, {5, 5, 5, 5}}).find("padding"), std::string::npos);
 }
 
-// Every element of a tile that a thread loads lies inside of the tile.
+// Threads load only elements inside of the tile.
 TEST(FewChannelConv, tiles_hold_all_that_threads_read) {
   for (const int r : {3, 5, 7}) {
     for (int size = r; size < 40; ++size) {

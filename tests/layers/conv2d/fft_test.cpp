@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// fft_test.cpp: the transforms of `fft` against sums in double, tile edges, and when auto takes it.
+// fft_test.cpp: the transforms of `fft` against sums in double, tile edges, and the choice of auto.
 #include <gtest/gtest.h>
 
 #include <complex>
@@ -43,7 +43,7 @@ double tolerance(const Numbers& x) {
 }
 
 // The transforms of one length on one instruction set, and numbers in their layouts, 64-byte
-// aligned: each lane has numbers of its own.
+// aligned: each lane has different numbers.
 struct Machine {
   Machine(Isa isa, int which)
       : lanes(isa == Isa::avx512 ? 16
@@ -84,7 +84,7 @@ void on_every_length(const Body& body) {
   }
 }
 
-// The spectra of `rows` rows of the first `columns` numbers, [T / 2, rows, 2, L].
+// Returns the spectra of `rows` rows of the first `columns` numbers, [T / 2, rows, 2, L].
 std::vector<float> spectra(const Machine& machine, const std::vector<float>& panel,
                            std::size_t rows, std::size_t columns, float scale = 1) {
   const std::size_t lanes = machine.lanes;
@@ -125,7 +125,7 @@ TEST(FftRows, AgreeWithTheSumsOfTheDefinition) {
             for (std::size_t i = 0; i < columns; ++i) {
               x[i] = panel[(row * columns + i) * machine.lanes + lane];
             }
-            const Numbers expected = dft(x);  // 0.5 here, twice in the transform
+            const Numbers expected = dft(x);  // 0.5 here, doubled in the transform
             for (std::size_t j = 0; j < length / 2; ++j) {
               const Number bin =
                   j > 0 ? expected[j] : Number{expected[0].real(), expected[length / 2].real()};
@@ -166,7 +166,7 @@ TEST(FftRows, ComeBackTwiceTheirLengthTimesThemselves) {
       const std::size_t pixel = i / machine.lanes;
       const float x =
           panel[(pixel / columns * length + first + pixel % columns) * machine.lanes + lane];
-      // Both ways: 2 T numbers of rms 1, see tolerance().
+      // Forward and back: 2 T numbers of rms 1, see tolerance().
       const auto scale = static_cast<double>(2 * length);
       ASSERT_NEAR(back[i], 1 + bias[lane] + scale * x, scale * 4e-6) << pixel;
     }
@@ -297,15 +297,15 @@ TEST(FftProduct, IsTheSumOfComplexProducts) {
   on_every_length([](const Machine& machine) {
     if (machine.length != 16) return;  // the products do not depend on it
     const std::size_t lanes = machine.lanes;
-    const std::size_t depth = lanes + 3;  // channels: one block of lanes and a piece of another
+    const std::size_t depth = lanes + 3;  // channels: one block of lanes and part of another
     const auto rows = static_cast<std::size_t>(machine.kernels.rows);
     const std::size_t block = rows * lanes;
     const std::size_t blocks = (depth + lanes - 1) / lanes;
-    std::vector<float> v = machine.random(3 * rows * blocks);  // [3, depth / L, rows, L]
+    std::vector<float> v = machine.random(3 * rows * blocks);  // [3, channels / L, rows, L]
     for (std::size_t i = 0; i < blocks * block; ++i) {
       v[i] = v[blocks * block + i] + v[2 * blocks * block + i];
     }
-    const std::vector<float> u = machine.random(2 * depth);  // [2, depth, L]
+    const std::vector<float> u = machine.random(2 * depth);  // [2, channels, L]
     for (std::size_t height = 1; height <= rows; ++height) {
       std::vector<float> out(2 * block, std::nanf(""));
       FftProduct z;
@@ -328,7 +328,8 @@ TEST(FftProduct, IsTheSumOfComplexProducts) {
                    Number(u[c * lanes + lane], u[(depth + c) * lanes + lane]);
           }
           const Number found(out[i * lanes + lane], out[block + i * lanes + lane]);
-          // 3 depth products of numbers up to about 8, each with a rounding error of 2^-24
+          // Three products for each channel, of numbers up to about 8, with a rounding error of
+          // 2^-24 each
           ASSERT_NEAR(std::abs(found - sum), 0, static_cast<double>(depth) * 1e-6) << height;
         }
       }
@@ -337,15 +338,15 @@ TEST(FftProduct, IsTheSumOfComplexProducts) {
   });
 }
 
-// ---- the card ----------------------------------------------------------------------------------
+// ---- the algorithm ------------------------------------------------------------------------------
 
 const Conv2dAlgorithm& card() { return conv2d_algorithms(DeviceType::cpu).get("fft"); }
 
 TEST(Fft, OutputsOneBelowAndAboveATileAgreeWithTheReference) {
   const testing::MachineScope scope;
   set_num_threads(2);
-  // Outputs of a 16 x 16, a 20 x 20 and a 64 x 64 tile of this kernel, one less and one more; one
-  // axis long and the other short, so that the two lengths differ.
+  // Outputs of a 16 x 16, a 20 x 20 and a 64 x 64 tile of this kernel, one less and one more. One
+  // axis is long and the other short, so that the two lengths differ.
   for (const char* kernel : {"r=5,s=7,pad=1x2x3x4", "r=2,s=15", "r=16,s=1", "r=17,s=33,pad=8x16"}) {
     for (const int outputs : {1, 9, 10, 11, 12, 13, 16, 17, 58, 60, 61}) {
       const std::string text = cat("n=2,c=3,k=2,", kernel);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // full_size_cuda_test.cpp: every convolution algorithm on CUDA at the sizes of real networks, and
-// on tensors of more than 2^31 elements. The double reference would take hours, so some elements of
-// each output are compared: the first, the last, those beside element 2^31, and others anywhere.
+// on tensors of more than 2^31 elements. The double reference would take hours, so the test
+// compares some elements of each output: the first, the last, those near element 2^31, and random
+// ones.
 #include <gtest/gtest.h>
 
 #include "layers/conv2d/execute.h"
@@ -22,7 +23,7 @@ using testing::Sum;
 
 const Registry<Conv2dAlgorithm>& algorithms() { return conv2d_algorithms(DeviceType::cuda); }
 
-// Element i of y, dx or dw, straight from the formula.
+// Returns element i of y, dx or dw, directly from the formula.
 Sum element(const Conv2dProblem& z, Direction direction, std::int64_t i, const Periodic& x,
             const Periodic& w, const Periodic& dy) {
   Sum sum;
@@ -92,7 +93,7 @@ std::int64_t bytes_of(const Conv2dProblem& z) {
          static_cast<std::int64_t>(size_of(z.dtype));
 }
 
-// All cards on one problem; returns how many checks were made.
+// Checks all algorithms on one problem; returns the number of checks.
 int check_samples(const Conv2dProblem& z) {
   const std::int64_t largest =
       std::max({z.x_shape().numel(), z.w_shape().numel(), z.y_shape().numel()});
@@ -186,7 +187,7 @@ class Conv2dOnCudaAtFullSize : public testing::CudaTest,
 TEST_P(Conv2dOnCudaAtFullSize, EveryAlgorithmAgreesWithTheFormula) {
   int checks = 0;
   for (Conv2dProblem problem : testing::shapes_of(GetParam())) {
-    if (testing::is_emulated()) {  // only to run this test's own code
+    if (testing::is_emulated()) {  // only to run the code of this test
       if (checks > 0) break;
       problem = testing::shrunk(problem, 1e5);
     }
@@ -198,7 +199,7 @@ INSTANTIATE_TEST_SUITE_P(Conv2dOnCuda, Conv2dOnCudaAtFullSize,
                          ::testing::Values("lenet", "gpu_dense", "gpu_depthwise", "resnet18"),
                          [](const auto& name) { return name.param; });
 
-// Many channels in, many channels out, both, and a gigantic batch.
+// Many input channels, many output channels, both, and a huge batch.
 class Conv2dOnCudaBeyond31Bits : public Conv2dOnCudaAtFullSize {};
 
 TEST_P(Conv2dOnCudaBeyond31Bits, EveryAlgorithmAgreesWithTheFormula) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// implicit_gemm_emulation_test.cpp: the lesson that can be watched on the CPU brings into shared
-// memory what the GPU's lesson brings there: thread by thread, the same numbers (test_emulation).
+// implicit_gemm_emulation_test.cpp: the lesson that can be watched on the CPU loads into shared
+// memory exactly what the GPU's lesson loads: thread by thread, the same numbers (test_emulation).
 #include <gtest/gtest.h>
 
 #include <map>
@@ -9,7 +9,7 @@
 
 #include "framework/cuda/emulation/runtime.h"
 #include "layers/conv2d/shared/lesson.h"
-#pragma GCC diagnostic push  // warnings that nvcc does not give
+#pragma GCC diagnostic push  // warnings that nvcc does not print
 #pragma GCC diagnostic ignored "-Wconversion"
 #pragma GCC diagnostic ignored "-Wshadow"
 #pragma GCC diagnostic ignored "-Wunused-parameter"
@@ -21,7 +21,7 @@ namespace {
 
 constexpr Index kThreads = kTile * kTile;
 
-// What each thread of each block stored into a and b in each round; 0 beyond the edges.
+// The numbers that each thread of each block stored into a and b in each round; 0 beyond the edges.
 struct Loads {
   std::vector<float> a, b;
   void resize(Index rounds) {
@@ -30,7 +30,7 @@ struct Loads {
   }
 };
 
-// One of the lesson's three products, which tells what it reads.
+// One of the lesson's three products, which reports its reads.
 template <class Product>
 struct Told : Product {
   float* loads_of_a;
@@ -82,7 +82,7 @@ Loads loads_on_cpu(const Recorder& recorder) {
   return out;
 }
 
-// Every number another one, so that the numbers say which element was read.
+// Returns operands of distinct numbers, so that a number identifies the element that was read.
 Operands counted_operands(const Conv2dProblem& z, Direction direction) {
   Operands out = random_operands(z.operands(direction), Device{});
   float next = 1;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// implicit_gemm_plan_test.cpp: the arithmetic of implicit_gemm: every product of a convolution is
-// met exactly once.
+// implicit_gemm_plan_test.cpp: the arithmetic of implicit_gemm: every product of a convolution
+// occurs exactly once.
 #include "layers/conv2d/implicit_gemm/cuda/implicit_gemm_plan.h"
 
 #include <gtest/gtest.h>
@@ -144,16 +144,16 @@ TEST(ImplicitGemmPlan, ABlockThatIsAloneOnAMultiprocessorWaitsForItsLoads) {
   };
   EXPECT_DOUBLE_EQ(us(1, 1.75), 2 + 17.5);
   EXPECT_DOUBLE_EQ(us(100, 1.75), 2 + 17.5);
-  EXPECT_DOUBLE_EQ(us(200, 1.75), 2 + 20);  // two hide more of each other's loads
-  EXPECT_DOUBLE_EQ(us(300, 1.75), 2 + 30);  // a step is counted by three
+  EXPECT_DOUBLE_EQ(us(200, 1.75), 2 + 20);  // two blocks hide more of each other's loads
+  EXPECT_DOUBLE_EQ(us(300, 1.75), 2 + 30);  // three blocks share a step
   EXPECT_DOUBLE_EQ(us(301, 1.75), 2 + 30 + 2 + 17.5);
   EXPECT_DOUBLE_EQ(us(100, 1), 2 + 10);
   EXPECT_EQ(kAloneSteps[1], 1);
-  EXPECT_LT(kAloneSteps[2], 2);  // or two would be done before one
+  EXPECT_LT(kAloneSteps[2], 2);  // otherwise two would finish before one
   EXPECT_LT(kAloneSteps[3], 3);
 }
 
-// On a line that is so long that its ends do not count.
+// On a line so long that its ends do not matter.
 TEST(SeenPixels, AreThoseThatSomeTapStandsOn) {
   constexpr int kInput = 12 * 5000;
   for (const int kernel : {1, 2, 3, 7}) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// joint_backward_cuda_test.cpp: kernels that make dx and dw of a convolution at once give the bits
-// of the two kernels apart, and on integers those of the reference.
+// joint_backward_cuda_test.cpp: kernels that compute dx and dw of a convolution together produce
+// the bits of the two separate kernels, and on integers those of the reference.
 #include "experiments/check/matrix/convolution_case.h"
 #include "layers/conv2d/execute.h"
 #include "layers/plan/joint_backward.h"
@@ -20,7 +20,7 @@ constexpr ActivationLayout kLast = ActivationLayout::channels_last;
 constexpr const char* kCardName = "depthwise_channels_last";
 
 // Both strides; every padding; borders inside a strip and a band; bands and images in several
-// blocks; channels that leave lanes free, and more than a block has side by side.
+// blocks; channels that leave lanes unused, and more channels than a block has.
 constexpr const char* kTexts[] = {"n=2,c=13,h=9,w=11,k=13,r=3,s=3,pad=1,groups=13",
                                   "n=1,c=8,h=5,w=6,k=8,r=3,s=3,groups=8",
                                   "n=1,c=16,h=3,w=4,k=16,r=3,s=3,pad=2,groups=16",
@@ -44,7 +44,7 @@ struct Inputs {
   Tensor x, w, dy, dw_before;  // on the CPU, f32
 };
 struct Gradients {
-  Tensor dx, dw;  // on the CPU; dx as it lies in memory
+  Tensor dx, dw;  // on the CPU; dx in its memory layout
 };
 
 class Call {
@@ -56,7 +56,7 @@ class Call {
         dy_(stored_images(in.dy.to(problem.dtype), kLast).to(cuda())),
         dw_before_(in.dw_before) {}
 
-  // `prepared`: with the weights as prepare_weights() leaves them, or as they are.
+  // `prepared`: with weights from prepare_weights(), or as they are.
   Gradients run(bool together, bool accumulate, bool prepared) const {
     const Conv2dAlgorithm& card = conv2d_algorithms(DeviceType::cuda).get(kCardName);
     const Tensor dx =

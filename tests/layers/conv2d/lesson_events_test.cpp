@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lesson_events_test.cpp: what a recorder says of a lesson beside its reads and writes: how many
-// multiplications there were, how a sum grew, and which line ran.
+// lesson_events_test.cpp: what a recorder reports of a lesson besides its reads and writes: how
+// many multiplications it made, how a sum grew, and which line ran.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -30,7 +30,7 @@ Recorder watched(const std::string& lesson, const Conv2dProblem& z, Direction di
   return recorder;
 }
 
-// No padding, so every product of the textbook is made: N K P Q C/G R S.
+// No padding, so every product of the textbook is computed: N K P Q C/G R S.
 const Conv2dProblem kWhole = Conv2dProblem::parse("n=2,c=4,h=6,w=8,k=6,r=3,s=3,groups=2");
 constexpr int kProducts = 2 * 6 * 4 * 6 * 2 * 9;
 
@@ -53,7 +53,7 @@ TEST(LessonEvents, LessonsThatReorderTheTextbookMakeItsMultiplications) {
 
 TEST(LessonEvents, ProductsWithPaddingAreNotMadeOrAreProductsWithAConstant) {
   const auto z = Conv2dProblem::parse("n=1,c=1,h=4,w=4,k=1,r=3,s=3,pad=1,groups=1");
-  const int inside = (2 + 3 + 3 + 2) * (2 + 3 + 3 + 2);  // rows that taps hit, times columns
+  const int inside = (2 + 3 + 3 + 2) * (2 + 3 + 3 + 2);  // rows used by each tap, times columns
   EXPECT_EQ(watched("direct_lesson", z, Direction::forward).products(), inside);
   const Recorder planes = watched("depthwise_lesson", z, Direction::forward);
   EXPECT_EQ(planes.products(), inside);
@@ -65,7 +65,7 @@ TEST(LessonEvents, WinogradMakes16MultiplicationsInPlaceOf36AndScalesInItsTransf
   const Recorder forward = watched("winograd_lesson", kWhole, Direction::forward);
   EXPECT_EQ(forward.products(), tiles * 16 * 6 * 2);
   EXPECT_EQ(9 * forward.products(), 4 * kProducts);
-  // Sums of i x j outputs over a x b inputs, each with a factor from either side.
+  // Sums of i x j outputs over a x b inputs, each with a constant from either side.
   const int of_w = 16 * 9 * 2, of_d = 16 * 16 * 2, of_m = 4 * 16 * 2;
   EXPECT_EQ(forward.scalings(), 12 * of_w + tiles * (4 * of_d + 6 * of_m));
   EXPECT_EQ(watched("winograd_lesson", kWhole, Direction::backward_weight).products(),
@@ -85,7 +85,7 @@ TEST(LessonEvents, BlockSparseMultipliesWhatTheListNamesAndImplicitGemmWholeTile
   const auto sparse = Conv2dProblem::parse("n=2,c=4,h=6,w=8,k=6,r=3,s=3,weights=blocks2x3:5");
   EXPECT_EQ(watched("block_sparse_lesson", sparse, Direction::forward).products(),
             5 * 6 * 2 * 4 * 6);
-  // 3 kernels of each group are one row of tiles, 48 pixels three columns, 18 taps two in depth.
+  // 3 kernels of each group are one row of tiles, 48 pixels three columns, 18 taps two tiles of d.
   const Recorder tiles = watched("implicit_gemm_lesson", kWhole, Direction::forward);
   EXPECT_EQ(tiles.products(), 2 * 3 * 2 * 16 * 16 * 16);
   EXPECT_EQ(tiles.reads("w"), 3 * kWhole.w_shape().numel());  // once for each column of tiles

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lesson_test.cpp: lessons that are watched: the same numbers, every element written, and as many
-// reads and products as the algorithm is known for.
+// lesson_test.cpp: watched lessons: the same numbers, every element written, and as many reads and
+// products as expected of the algorithm.
 #include "layers/conv2d/shared/lesson.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@
 namespace convscope {
 namespace {
 
-// Behind a plain pointer a view gives the element itself, and who does not watch costs nothing.
+// With a plain pointer a view returns the element itself, and watching costs nothing when unused.
 static_assert(std::is_same_v<decltype(std::declval<View<float*>>()(0, 0)), float&>);
 static_assert(std::is_same_v<decltype(std::declval<View<const float*>>()(0)), const float&>);
 static_assert(std::is_empty_v<Unwatched>);
@@ -37,7 +37,7 @@ Tensor random_tensor(const Shape& shape, std::uint64_t stream) {
 // The two tensors that a direction reads.
 struct Inputs {
   Tensor first, second;
-  Operand w;  // of block-sparse weights: where the blocks stand
+  Operand w;  // for block-sparse weights: the places of the blocks
   OperandViews views;
   Inputs(const Conv2dProblem& z, Direction direction)
       : first(random_tensor(direction == Direction::backward_data ? z.y_shape() : z.x_shape(), 1)),
@@ -90,7 +90,7 @@ TEST(Lesson, WatchedItMakesTheSameNumbersAndWritesEveryElement) {
         EXPECT_EQ(std::memcmp(seen.raw_data(), plain.raw_data(),
                               static_cast<std::size_t>(plain.size_bytes())),
                   0);
-        // The last number written to each element is the one that stands there.
+        // The last number written to each element is its value.
         std::vector<double> last(static_cast<std::size_t>(plain.numel()), std::nan(""));
         for (const Recorder::Event& event : recorder.events()) {
           if (event.kind != Recorder::Kind::write) continue;
@@ -108,7 +108,7 @@ TEST(Lesson, WatchedItMakesTheSameNumbersAndWritesEveryElement) {
   }
 }
 
-// ---- what each algorithm is known for ----------------------------------------------------------
+// ---- expected counts of each algorithm ----------------------------------------------------------
 
 Recorder watched(const char* lesson, const Conv2dProblem& problem, Direction direction) {
   Recorder recorder;
@@ -117,7 +117,7 @@ Recorder watched(const char* lesson, const Conv2dProblem& problem, Direction dir
   return recorder;
 }
 
-// Without padding every product is made: N K P Q C/G R S.
+// Without padding every product is computed: N K P Q C/G R S.
 const Conv2dProblem kWhole = Conv2dProblem::parse("n=2,c=4,h=6,w=8,k=6,r=3,s=3,groups=2");
 constexpr std::int64_t kProducts = 2 * 6 * 4 * 6 * 2 * 9;
 
@@ -128,7 +128,7 @@ TEST(Lesson, DirectLoadsTwoNumbersForEachProduct) {
     const bool weight = direction == Direction::backward_weight;
     EXPECT_EQ(recorder.reads(direction == Direction::backward_data ? "dy" : "x"), kProducts);
     EXPECT_EQ(recorder.reads(weight ? "dy" : "w"), kProducts);
-    EXPECT_EQ(recorder.reads(name_of_output(direction)), kProducts);  // each sum stands in memory
+    EXPECT_EQ(recorder.reads(name_of_output(direction)), kProducts);  // each sum is in memory
     const std::int64_t set = forward  ? kWhole.y_shape().numel()
                              : weight ? 0
                                       : kWhole.x_shape().numel();
@@ -159,7 +159,7 @@ TEST(Lesson, Im2colReadsEachInputRSTimesAndMultipliesFromTheColumns) {
   const Recorder weight = watched("im2col_gemm_lesson", kWhole, Direction::backward_weight);
   EXPECT_EQ(weight.reads("columns"), kProducts);
   EXPECT_EQ(weight.reads("x"), elements);
-  // Columns that lie in the padding are written, but nothing is read for them.
+  // Columns in the padding are written, but they read nothing.
   const Conv2dProblem padded = Conv2dProblem::parse("n=1,c=1,h=1,w=1,k=1,r=3,s=3,pad=1");
   const Recorder one = watched("im2col_gemm_lesson", padded, Direction::forward);
   EXPECT_EQ(one.reads("x"), 1);
@@ -180,7 +180,7 @@ TEST(Lesson, WinogradMakes16ProductsForFourOutputs) {
   const Recorder forward = watched("winograd_lesson", kWhole, Direction::forward);
   EXPECT_EQ(forward.reads("U", "M = sum of U . V"), tiles * 16 * 6 * 2);  // K C/G channel pairs
   EXPECT_EQ(forward.reads("V", "M = sum of U . V"), tiles * 16 * 6 * 2);
-  EXPECT_EQ(9 * forward.reads("U", "M = sum of U . V"), 4 * kProducts);  // 16 in place of 36
+  EXPECT_EQ(9 * forward.reads("U", "M = sum of U . V"), 4 * kProducts);  // 16 instead of 36
   EXPECT_EQ(forward.reads("x"), tiles * 16 * 4);                         // tiles overlap by two
   EXPECT_EQ(forward.writes("U"), 16 * 6 * 2);                            // once for all tiles
   const Recorder weight = watched("winograd_lesson", kWhole, Direction::backward_weight);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// select_cuda_test.cpp: selection on a CUDA device: auto, measure, check, and what the estimates
-// are made of.
+// select_cuda_test.cpp: selection on a CUDA device: auto, measure, check, and the parts of the cost
+// estimates.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -48,7 +48,7 @@ class SelectionOnCuda : public testing::CudaTest {
   testing::TemporaryFolder folder_;
 };
 
-// A card with a cost of the test's choice.
+// Returns an algorithm whose cost the test sets.
 Conv2dCost cost_of_test;
 Conv2dAlgorithm card_with_cost() {
   Conv2dAlgorithm card = conv2d_algorithms(DeviceType::cuda).get("im2col_gemm");
@@ -102,7 +102,7 @@ TEST_F(SelectionOnCuda, AutoChoosesACardForEveryDirectionOfTheUsualProblems) {
 }
 
 TEST_F(SelectionOnCuda, AutoNeverTakesAnotherPrecisionThanAskedFor) {
-  // A large product, where TF32 would be seven times as quick.
+  // A large product, where TF32 would be seven times as fast.
   const Conv2dProblem problem = Conv2dProblem::parse("n=2,c=32,h=12,w=12,k=32,r=3,s=3,pad=1");
   const Tensor x = testing::normal(problem.x_shape(), DType::f32, 1);
   const Tensor w = testing::normal(problem.w_shape(), DType::f32, 2);
@@ -131,7 +131,7 @@ TEST_F(SelectionOnCuda, ANameOfTheOtherDeviceIsRefused) {
 }
 
 TEST_F(SelectionOnCuda, AnEmptyMultiprocessorHelpsNobody) {
-  // A block of `direct` makes 64 channels of such an image.
+  // A block of `direct` computes 64 channels of such an image.
   const auto ms = [](std::int64_t images) {
     Conv2dProblem problem = Conv2dProblem::parse("n=1,c=256,h=16,w=16,k=64,r=3,s=3,pad=1");
     problem.n = images;
@@ -140,11 +140,11 @@ TEST_F(SelectionOnCuda, AnEmptyMultiprocessorHelpsNobody) {
   };
   const std::int64_t full = backend_of(kCuda).facts(0).multiprocessors;
   ASSERT_GE(full, 4);
-  EXPECT_NEAR(ms(full) / ms(1), 1, 0.2);  // but for the stores of more images
+  EXPECT_NEAR(ms(full) / ms(1), 1, 0.2);  // except for the stores of more images
   EXPECT_GT(ms(16 * full) / ms(full), 2);
 }
 
-// The copy engine pays where there is work for it, and not for a few pixels of two channels.
+// TMA pays off for large problems, not for a few pixels of two channels.
 TEST_F(SelectionOnCuda, ChannelsLastAutoTakesTheCopyEngineForLargeProblemsOnly) {
   const auto chosen = [](const char* text) {
     const Conv2dProblem problem = with_channels_last(Conv2dProblem::parse(text));
@@ -161,8 +161,8 @@ TEST_F(SelectionOnCuda, ChannelsLastAutoTakesTheCopyEngineForLargeProblemsOnly) 
   }
   set_machine_ceilings(kMachine, DeviceType::cuda);
   EXPECT_EQ(chosen("n=128,c=256,h=28,w=28,k=256,r=3,s=3,pad=1,dtype=bf16"), "implicit_gemm_tma");
-  // There it takes two and a half to three times as long. Its estimate knows only a part of that,
-  // enough to choose the other one.
+  // There TMA takes two and a half to three times as long. Its estimate includes only a part of
+  // that, enough to choose the other one.
   for (const char* text : {"n=1,c=2,h=4,w=33,k=3,r=3,s=3,pad=1,dtype=bf16",
                            "n=2,c=3,h=6,w=5,k=4,r=6,s=5,dtype=bf16"}) {
     EXPECT_EQ(chosen(text), "implicit_gemm");
@@ -269,7 +269,8 @@ TEST_F(SelectionOnCuda, MeasuredCeilingsAreRememberedAndBelieved) {
   const auto again = remembered_gpu_ceilings();
   ASSERT_TRUE(again);
   EXPECT_EQ(again->half_flops, 600e12);
-  // As many times the built-in numbers, that costs are weighed with, as of an H200's measurement.
+  // Both ratios to the built-in numbers, which weight the costs, must be those of an H200's
+  // measurement.
   const MachineCeilings believed = machine_ceilings(DeviceType::cuda);
   EXPECT_DOUBLE_EQ(believed.bytes_per_second / kUnmeasuredGpu.copy_bytes,
                    3e12 / kMeasuredH200.copy_bytes);
@@ -280,7 +281,7 @@ TEST_F(SelectionOnCuda, MeasuredCeilingsAreRememberedAndBelieved) {
   const MachineCeilings same = machine_ceilings(DeviceType::cuda);
   EXPECT_DOUBLE_EQ(same.flops_per_second, kUnmeasuredGpu.f32_flops);
   EXPECT_DOUBLE_EQ(same.half_flops_per_second, kUnmeasuredGpu.half_flops);
-  remember_gpu_ceilings({40e12, 300e12, 600e12, -1, 3e-6});  // no sensible number
+  remember_gpu_ceilings({40e12, 300e12, 600e12, -1, 3e-6});  // not a sensible number
   EXPECT_FALSE(remembered_gpu_ceilings());
 }
 

@@ -26,7 +26,8 @@ std::string chosen(const std::string& policy, const Conv2dProblem& problem = kPr
   return select_conv2d(policy, problem, Direction::forward, kCpu).algorithm->name;
 }
 
-// A card that accepts only 1x1 kernels, has no backward pass, and computes one wrong element.
+// Returns an algorithm that accepts only 1x1 kernels, has no backward pass, and computes one wrong
+// element.
 Conv2dAlgorithm picky_card() {
   Conv2dAlgorithm card = conv2d_algorithms(DeviceType::cpu).get("reference");
   card.name = "test_picky";
@@ -140,7 +141,7 @@ TEST(Conv2dSelection, ExplainsEveryAlgorithm) {
   for (const auto& verdict : explain_conv2d("auto", twice, Direction::forward, kCpu)) {
     EXPECT_EQ(verdict.accepts, verdict.algorithm == "reference") << verdict.reason;
     if (!verdict.accepts) {
-      // Those of integers and of sparse weights say which ones they want.
+      // Algorithms for integers and for sparse weights report which types they need.
       const bool of_others =
           verdict.algorithm.starts_with("int8") || verdict.algorithm.starts_with("block_sparse");
       EXPECT_TRUE(of_others ? verdict.reason.starts_with("expects ")
@@ -240,7 +241,7 @@ TEST_F(Measure, IgnoresAndRewritesAFileThatIsNotOurs) {
   }
 }
 
-// What another process writes between two measurements of this one.
+// Results that another process writes between two measurements of this one.
 TEST_F(Measure, KeepsWhatOthersHaveMeasuredMeanwhile) {
   const std::string first = chosen("measure");
   std::string text = content();

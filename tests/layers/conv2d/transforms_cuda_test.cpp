@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// transforms_cuda_test.cpp: the cards with transforms on CUDA (winograd, fft): what the walking
-// tests of all cards do not ask.
+// transforms_cuda_test.cpp: the algorithms with transforms on CUDA (winograd, fft): cases that the
+// tests of all algorithms do not cover.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -15,7 +15,7 @@ namespace {
 using testing::cuda;
 using TransformsOnCuda = testing::CudaTest;
 
-// ||ours - reference|| / ||reference|| of one direction.
+// Returns ||ours - reference|| / ||reference|| of one direction.
 double relative_error(const char* algorithm, const Conv2dProblem& problem, Direction direction) {
   const Tensor x = testing::normal(problem.x_shape(), DType::f32, 1);
   const Tensor w = testing::normal(problem.w_shape(), DType::f32, 2);
@@ -57,22 +57,22 @@ void expect_f32_grade(const char* algorithm, const char* text, double most = 2e-
   }
 }
 
-// 300 channels are summed in two parts; one sum of 512 would leave the bound.
+// 300 channels are summed in two parts; a single sum of 512 would exceed the bound.
 TEST_F(TransformsOnCuda, LongSumsOfWinogradStayF32Grade) {
   expect_f32_grade("winograd_f4x3", "n=1,c=300,h=8,w=8,k=8,r=3,s=3,pad=1");
   expect_f32_grade("winograd_f4x3", "n=1,c=8,h=8,w=8,k=300,r=3,s=3,pad=1");
   expect_f32_grade("winograd_f2x3", "n=1,c=300,h=8,w=8,k=8,r=3,s=3,pad=1");
 }
 
-// Several slots of tiles with parts of tiles at all ends; dw of few weights and of many.
+// Several slots of tiles with partial tiles at all ends; dw of few weights and of many.
 TEST_F(TransformsOnCuda, TilesAtAllEndsOfWinogradStayF32Grade) {
   expect_f32_grade("winograd_f4x3", "n=3,c=4,h=41,w=47,k=6,r=3,s=3,pad=1");
   expect_f32_grade("winograd_f4x3", "n=1,c=256,h=3,w=5,k=256,r=3,s=3,pad=1");
 }
 
-// Every compiled tile of products: rows and columns of more and of fewer than 64, depths of one
+// Every compiled tile of products: rows and columns of more and of fewer than 64, reductions of one
 // chain and of two, several parts of dw. Tensor cores round sums towards zero, which the emulation
-// does not; a lost product with low halves is an error of 1e-3.
+// does not; a lost product with low parts is an error of 1e-3.
 TEST_F(TransformsOnCuda, HalvesOfWinogradStayF32Grade) {
   for (const char* text :
        {"n=1,c=300,h=8,w=8,k=8,r=3,s=3,pad=1", "n=1,c=70,h=12,w=8,k=140,r=3,s=3,pad=1",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// grouped_gemm_cuda.cu: convolution in groups of few channels on the tensor cores, for images with
-// their channels last: small groups share a product, and all taps read one patch in shared memory.
+// grouped_gemm_cuda.cu: convolution in groups of few channels on the tensor cores, for images in
+// NHWC: small groups share a product, and all taps read one patch in shared memory.
 //
 // Formula    y[n,k,p,q] = b[k] + sum over c, r, s of w[k,c,r,s] x[n, c, p stride_h - pad_top +
 //            r dilation_h, q stride_w - pad_left + s dilation_w], k and c of one group, x = 0
@@ -9,24 +9,23 @@
 //              patch = the pixels of x that the tile reads, once
 //              for 16 positions, for two (tap, octet of channels):       # a warp
 //                sums [16 x 8] += patch [16 x 16] weights [16 x 8]
-// Plan       grouped_gemm_plan.h says what is a bundle, a slice, a tile, a patch and a slot, and
-//            chooses them. prepare_weights puts w in the order in which lanes hold it, zeros
-//            between the groups of a bundle.
+// Plan       grouped_gemm_plan.h defines bundle, slice, tile, patch and slot, and chooses them.
+//            prepare_weights stores w in the order in which lanes hold it, with zeros between the
+//            groups of a bundle.
 //              forward, backward_data    grouped_gemm_gather.cuh
 //              backward_weight           grouped_gemm_weight.cuh
-// Shapes     x, dx [N,1,H,W,Cp], y, dy [N,1,P,Q,Kp] halves or f32 (tf32), 16-byte aligned; w, dw
-//            [K,C/G,R,S], b [K] f32; sums in f32
-// Supports   layout channels_last with halves, or f32 with precision tf32; weights of f32; bundles
-//            of at most 64 channels on either side; kernels of at most 49 taps; strides of dx up
-//            to 4
-// Cost       FLOPs = 2 N K P Q (C/G) R S, bundled / G times; bytes = x, y and w; workspace = the
-//            parts of dw. Memory-bound
-// Numerics   factors rounded to halves or tf32 (to the nearest), sums in f32 by the tensor cores,
+// Shapes     x, dx [N,1,H,W,Cp], y, dy [N,1,P,Q,Kp] fp16, bf16 or f32 (tf32), 16-byte aligned; w,
+//            dw [K,C/G,R,S], b [K] f32; sums in f32
+// Supports   layout NHWC with fp16, bf16, or f32 with precision tf32; weights in f32; bundles of at
+//            most 64 channels on either side; kernels of at most 49 taps; strides of dx up to 4
+// Cost       FLOPs = 2 N K P Q (C/G) R S, times bundled / G; bytes = x, y and w; workspace = the
+//            partial sums of dw. Memory-bound
+// Numerics   operands rounded to fp16, bf16 or tf32 (to nearest), sums in f32 by the tensor cores,
 //            which round towards zero. Same bits on each run; exact on integers up to 2^8 (bf16) or
-//            2^11 (f16, tf32) while sums stay below 2^24. An infinity or NaN of one group makes NaN
-//            of the others in its bundle: it meets their zeros
+//            2^11 (f16, tf32) while sums stay below 2^24. An infinity or NaN of one group makes the
+//            others in its bundle NaN, because their weights for it are 0
 // Backward   dx assigned; dw assigned or added to
-// Choices    stand in the plan and in the two files above
+// Choices    described in the plan and in the two files above
 // Source     Xie et al. 2017: Aggregated Residual Transformations for Deep Neural Networks, arXiv
 //            1611.05431 (the layers); own work (the kernels)
 // Read next  ../../implicit_gemm/implicit_gemm_lesson_cuda.cu, one step simpler
@@ -78,15 +77,15 @@ std::shared_ptr<const Plans> plans_of(const Conv2dProblem& z, Direction directio
 
 struct Packing {
   int groups, bundled;
-  int kernel;    // taps, also those that no phase meets: of images shorter than the stride
-  bool turned;   // w [in][out] of a group, as backward_data reads it
-  int products;  // of all octets
-  FastDivisor by_in_channels, by_out_channels;  // of a group, of what is read and made
+  int kernel;    // taps, including those that no phase uses (images shorter than the stride)
+  bool turned;   // true: w is read as [in][out] of a group, for backward_data
+  int products;  // of all octets together
+  FastDivisor by_in_channels, by_out_channels;  // channels of a group on each side
   FastDivisor by_bundle_in, by_bundle_out, by_steps;
 };
 
-// words [bundle, octet of y][product][lane][2]: column l/4 of B and its depths 2 (l%4) + {0, 1, 8,
-// 9}, of f32 l%4 + {0, 4}. A warp makes a product's.
+// Packs words [bundle, octet of y][product][lane][2]: column l/4 of operand B, its reduction
+// indices 2 (l%4) + {0, 1, 8, 9}, in f32 l%4 + {0, 4}. One warp packs one product.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     pack_kernel(const __grid_constant__ Sizes z, const __grid_constant__ Packing to, const float* w,
@@ -107,7 +106,7 @@ __global__ void __launch_bounds__(kThreads)
   const int ins = to.by_in_channels.d, outs = to.by_out_channels.d;
   const float* const of_group =
       w + (static_cast<std::int64_t>(of_all) * ins * outs + (to.turned ? o : o * ins)) * to.kernel;
-  const int apart = (to.turned ? outs : 1) * to.kernel;  // of two inputs
+  const int apart = (to.turned ? outs : 1) * to.kernel;  // distance of two input channels
   const auto weight = [&](int depth) {
     const int slot = (step - z.step_begin[phase]) * kSlots + depth / kOctet;
     const int of_phase = to.by_bundle_in.divide(slot);
@@ -166,7 +165,7 @@ void prepare_weights(const Conv2dPrepareArgs& args) {
 template <int kValue>
 using Number = std::integral_constant<int, kValue>;
 
-// Calls body(octets) with the template parameter of a plan.
+// Calls body(octets): turns the value into a template argument.
 template <class Body>
 void with_octets(int octets, const Body& body) {
   switch (octets) {
@@ -180,7 +179,7 @@ void with_octets(int octets, const Body& body) {
       return body(Number<4>{});
   }
 }
-// Calls body(octets, bundles): 1 and 2 or 4, 2 and 1 or 2, 3 or 4 and 1.
+// Calls body(octets, bundles) for the pairs (1; 2 or 4), (2; 1 or 2), (3 or 4; 1).
 template <class Body>
 void with_octets_of_bundles(int octets, int bundles, const Body& body) {
   with_octets(octets, [&](auto known) {
@@ -232,7 +231,7 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
   auto* const part = static_cast<float4*>(args.workspace);
   auto* const dw = static_cast<float*>(args.dw);
   const int quads = narrow(plan.quads());
-  // As many threads for a quad as its parts are worth.
+  // More threads share a quad when it has more partial sums.
   int rows_log2 = 0;
   while ((1 << rows_log2) < grouped::kMostSumRows && 4 << rows_log2 <= plan.parts) ++rows_log2;
   const grouped::WeightSums sums{.groups = narrow(z.groups),
@@ -266,7 +265,7 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
          sums, part, dw);
 }
 
-// ---- card --------------------------------------------------------------------------------------
+// ---- algorithm ---------------------------------------------------------------------------------
 
 Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
   const bool tf32 = z.dtype == DType::f32 && z.math == MathMode::tf32;

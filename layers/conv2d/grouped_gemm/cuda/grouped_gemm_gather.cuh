@@ -1,30 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 // grouped_gemm_gather.cuh: forward and backward_data of grouped_gemm: a warp multiplies positions
-// of a patch, read once for each tap, by the weights of a bundle.
+// of a patch by the weights of a bundle. Each tap reads the same patch.
 //
 // Formula    y[n,k,p,q] = relu(b[k] + residual + sum over c, r, s of w[k,c,r,s] x[n, c,
 //            p stride_h - pad_top + r dilation_h, q stride_w - pad_left + s dilation_w]), k and c
 //            of one group
-// Textbook   for 32 positions, for each octet of y:        # a warp; sums of 32 x 8 in registers
+// Textbook   for 32 positions, for each octet of y:        # a warp; 32 x 8 accumulators
 //              for each product (two slots; f32: one):     # a slot is a tap and an octet of x
 //                A [32 x 16] = the slots of the positions, from the patch
 //                B [16 x 8]  = the weights of the two slots
-//                sums += A B
+//                accumulators += A B
 // Plan       A block of 8 warps has a slice of the channels and a tile of positions. It copies the
 //            weights of the slice and the patch into shared memory, both once. A row of A is 16
-//            bytes of a pixel, wherever that lies, so ldmatrix reads each tap from the same patch
-//            and nothing is gathered. Warps share out (phase, 32 positions, octets of y).
+//            bytes of a pixel at any place, so ldmatrix reads each tap from the same patch and
+//            nothing is gathered. Warps share out (phase, 32 positions, octets of y).
 //            backward_data is the same with x and y exchanged: with a stride its output has phases
 //            (shared/cuda/gather_lines.h), all of which read one patch of dy.
-//            Sums of halves change places between four lanes, so that each stores 16 bytes.
+//            fp16/bf16 results are exchanged among four lanes, so that each lane stores 16 bytes.
 // Shapes     x [N,H,W,Cp], y [N,P,Q,Kp] in T (Cp, Kp multiples of 8); weights [bundle, octet of
 //            y][product][lane][2 words], as lanes hold B (tensor_cores/mma.cuh); b [K] f32
-// Cost       bytes = x, y and w, and the seams of the patches again. A product of a bundle of small
+// Cost       bytes = x, y and w, plus the overlaps of the patches. A product of a bundle of small
 //            groups has zeros: half of it with 4 channels in a group. That costs little, because
-//            shared memory is what a block waits for: 16 bytes of it for each tap of an octet
-// Numerics   sums in f32 by the tensor cores, one chain; tf32 rounds x and w to the nearest
-// Choices    32 positions at once: a fragment of weights is read for two products. 8 warps: two
-//            blocks and more share a multiprocessor, one loads while the other multiplies
+//            shared memory limits the block: 16 bytes of it for each tap of an octet
+// Numerics   sums in f32 by the tensor cores, one chain; tf32 rounds x and w to nearest
+// Choices    32 positions at once: a fragment of weights is read once for two products. 8 warps:
+//            two or more blocks share an SM, so that one loads while the other multiplies
 // Read next  grouped_gemm_weight.cuh
 #pragma once
 
@@ -42,8 +42,8 @@ struct Finish {
   bool relu;
 };
 
-// Four lanes of a quad have four words each: item j's word l%4 in v[j]. Behind it lane l%4 has the
-// four words of item l%4.
+// Transposes 4 x 4 words among the four lanes of a quad. Before: v[j] is word l%4 of item j. After:
+// lane l%4 holds the four words of item l%4.
 __device__ inline void turn_quad(unsigned (&v)[4]) {
   const unsigned lane = threadIdx.x;
 #pragma unroll
@@ -60,7 +60,7 @@ __device__ inline void turn_quad(unsigned (&v)[4]) {
   }
 }
 
-// kOctets octets of y that read the same octets of x, kBundles times.
+// Computes kOctets octets of y that read the same octets of x, for kBundles bundles.
 template <class T, int kOctets, int kBundles>
 __global__ void __launch_bounds__(kWarps * 32, 3)
     gather_kernel(const __grid_constant__ Sizes z, const uint4* x, const uint4* weights,
@@ -82,15 +82,15 @@ __global__ void __launch_bounds__(kWarps * 32, 3)
   const int step_bytes = z.slice_out() * 256;
   unsigned char* const patch = shared + steps * step_bytes;
   int* const slot_at = reinterpret_cast<int*>(patch + z.patch_bytes());
-  int* const from = slot_at + steps * kSlots;   // of a position, in the patch
-  int* const to = from + z.padded_positions();  // its pixels of y, one in each phase; -1: none
+  int* const from = slot_at + steps * kSlots;   // offsets of positions in the patch
+  int* const to = from + z.padded_positions();  // their pixels of y, one for each phase; -1: none
 
   const Lanes lanes(pieces);
   wait_for_previous_kernel();
   copy_patch<T>(z, tile, first_piece, lanes, x, shared_address(patch));
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   {
-    // Half a warp brings the 256 bytes of a product of an octet.
+    // Half a warp copies the 256 bytes of one product and octet.
     const uint4* const source =
         weights + static_cast<std::int64_t>(first_octet) * steps * 16 + lane % 16;
     const SharedAddress target = shared_address(shared + lane % 16 * 16);
@@ -136,13 +136,13 @@ __global__ void __launch_bounds__(kWarps * 32, 3)
     const int phase = z.by_row_blocks.divide(above);
     const int row = (above - phase * row_blocks) * kRows;
     const int begin = z.step_begin[phase], finish = z.step_begin[phase + 1];
-    // The second slot of the last product is no part of the sum.
+    // The second slot of the last product is unused.
     const bool has_half =
         kSlots == 2 && ((z.tap_begin[phase + 1] - z.tap_begin[phase]) * z.bundle_in & 1) != 0;
 
     float sums[2][kAll][4] = {};
     SharedAddress rows[2];
-    int bundles[kBundles];  // bytes from there to the bundle's octets
+    int bundles[kBundles];  // byte offsets of the bundles' octets
     SharedAddress b[kBundles];
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
@@ -157,7 +157,7 @@ __global__ void __launch_bounds__(kWarps * 32, 3)
     }
     const auto add_step = [&](int step, auto cut) {
       const int offset = slot_at[step * kSlots + (kSlots == 2 ? slot_lane : 0)];
-      unsigned a[kBundles][2][4];  // all under way before the first is multiplied
+      unsigned a[kBundles][2][4];  // all loads are issued before the first product
       uint2 factor[kAll];
 #pragma unroll
       for (int g = 0; g < kBundles; ++g) {
@@ -186,7 +186,7 @@ __global__ void __launch_bounds__(kWarps * 32, 3)
     for (int step = begin; step < whole; ++step) add_step(step, std::false_type{});
     if (has_half) add_step(whole, std::true_type{});
 
-    // Sums of row 8 i + lane / 4, channels 2 (lane % 4) + {0, 1}.
+    // Accumulators of row 8 i + lane / 4, channels 2 (lane % 4) + {0, 1}.
     const int* const pixels = to + phase * z.padded_positions() + row + lane / 4;
     const auto stores = [&](int o) {
       return octet + o < octets && first_octet + octet + o < z.out_octets;
@@ -244,7 +244,7 @@ __global__ void __launch_bounds__(kWarps * 32, 3)
         }
       }
     } else {
-      // An item is an octet of a row: all octets of the first row, then those of the next.
+      // An item is an octet of a row: first all octets of one row, then those of the next.
 #pragma unroll
       for (int first = 0; first < 4 * kAll; first += 4) {
         unsigned words[4];

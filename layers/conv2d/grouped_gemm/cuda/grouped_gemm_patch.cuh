@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// grouped_gemm_patch.cuh: what the kernels of grouped_gemm share: a tile's place in the image, the
-// copies of its patch, and the places of positions and slots in shared memory.
-// Read next  grouped_gemm_plan.h: the words; grouped_gemm_gather.cuh, grouped_gemm_weight.cuh
+// grouped_gemm_patch.cuh: shared by the kernels of grouped_gemm: a tile's place in the image, the
+// copies of its patch, and the offsets of positions and slots in shared memory.
+// Read next  grouped_gemm_plan.h: the terms; grouped_gemm_gather.cuh, grouped_gemm_weight.cuh
 #pragma once
 
 #include "framework/cuda/async_copy.cuh"
@@ -37,15 +37,15 @@ __device__ inline Position position_of(const Sizes& z, int i) {
   return {image, row - image * z.tile_h, i - row * z.tile_w};
 }
 
-// Bytes of the patch in front of what position i reads by a tap at (0, 0).
+// Returns the byte offset in the patch of the pixel that a position reads with tap (0, 0).
 __device__ inline int patch_offset(const Sizes& z, const Position& at) {
   const int line = at.image * z.patch_h + at.h * z.step_h;
   return (line * z.columns * z.step_w + at.w) * z.pitch;
 }
 
-// The pieces of 16 bytes of a line, `pieces` of each pixel, for the lanes of a warp: a lane keeps
-// its piece and walks over pixels. visit(pixel of the line, pixels from the line's place in shared
-// memory): see Patch in the plan for the two.
+// Distributes the 16-byte pieces of an image row, `pieces` for each pixel, over the lanes of a
+// warp. Each lane keeps its piece and walks over pixels. visit(pixel of the row, its place in the
+// patch row): the two differ as described under Patch in the plan.
 struct Lanes {
   int side_by_side, first, piece;
 
@@ -66,8 +66,8 @@ struct Lanes {
   }
 };
 
-// Queues the copies of a patch. `first` is the slice's first piece of a pixel. A warp takes whole
-// lines.
+// Issues the asynchronous copies of a patch. `first` is the slice's first piece of a pixel. Each
+// warp copies whole rows.
 template <class T>
 __device__ inline void copy_patch(const Sizes& z, const TilePlace& tile, int first,
                                   const Lanes& lanes, const uint4* image, SharedAddress patch) {
@@ -100,8 +100,8 @@ __device__ inline void round_piece(unsigned char* at) {
   *piece = make_float4(to_tf32(v.x), to_tf32(v.y), to_tf32(v.z), to_tf32(v.w));
 }
 
-// Behind async_copy_wait(): f32 that this thread has brought is rounded in place, once for all
-// taps that read it.
+// Rounds the f32 that this thread has copied, in place, once for all taps. Call it after
+// async_copy_wait().
 template <class T>
 __device__ inline void round_patch(const Sizes& z, const Lanes& lanes, unsigned char* patch) {
   if constexpr (sizeof(T) == 4) {
@@ -116,8 +116,8 @@ __device__ inline void round_patch(const Sizes& z, const Lanes& lanes, unsigned 
   }
 }
 
-// Bytes from a position's offset to slot `slot` of a phase: octet by octet, tap by tap. A slot that
-// fills the last product is read from place 0 and is no part of the sum.
+// Returns the byte offset of slot `slot` of a phase from a position's offset. Octets vary fastest,
+// then taps. A slot that only fills the last product is read from place 0 and is not used.
 template <class T>
 __device__ inline int slot_offset(const Sizes& z, int phase, int slot) {
   const int tap = z.tap_begin[phase] + slot / z.bundle_in;

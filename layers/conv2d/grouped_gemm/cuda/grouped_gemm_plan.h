@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// grouped_gemm_plan.h: the sizes of grouped_gemm: which groups share a product, which part of the
-// image a block of threads has in shared memory, and how long that takes. No CUDA here: tests check
-// it on the CPU.
+// grouped_gemm_plan.h: the tiling of grouped_gemm: which groups share a product, which part of the
+// image a block has in shared memory, and the estimated time. It needs no CUDA, so tests check it
+// on the CPU.
 //
-// Octet     8 channels that lie side by side: 16 bytes of halves, 32 of f32. Tensor cores take
-//           factors and sums by octets.
+// Octet     8 neighbouring channels: 16 bytes in fp16/bf16, 32 in f32. Tensor cores take operands
+//           and accumulators by octets.
 // Bundle    neighbouring groups that fill octets together, on both sides: one group of 8 channels,
-//           two of 4, four of 6. Its weights are zero where input and output are of two groups.
+//           two of 4, four of 6. Its weights are 0 where input and output belong to two groups.
 // Slice     the bundles of one block of threads, about 128 bytes of a pixel.
-// Tile      the positions of one block: some lines of an image, or whole images.
-// Patch     the pixels that a tile reads, as they lie in shared memory. Where positions are
-//           `step_w` pixels apart, the columns 0, step_w, 2 step_w, .. of a line come first, then
-//           1, step_w + 1, ..: so neighbours of an output row are neighbours there.
-// Slot      one octet of one tap: 8 depths of the sum. A product takes two of them (halves) or
-//           one (f32).
+// Tile      the positions of one block: some rows of an image, or whole images.
+// Patch     the pixels that a tile reads, in shared memory. Where positions are `step_w` pixels
+//           apart, the columns 0, step_w, 2 step_w, .. of a row are stored first, then 1,
+//           step_w + 1, ..: so neighbours of an output row are neighbours in the patch, too.
+// Slot      one octet of one tap: 8 terms of the reduction. A product takes two of them (fp16,
+//           bf16) or one (f32).
 // Read next  grouped_gemm_gather.cuh, grouped_gemm_weight.cuh
 #pragma once
 
@@ -34,7 +34,7 @@ inline constexpr int kMostTaps = 49;   // of a kernel
 inline constexpr int kMostStride = 4;  // of backward_data, one phase each
 inline constexpr int kMostPhases = kMostStride * kMostStride;
 inline constexpr int kMostPositions = 1024;
-inline constexpr int kRows = 32;       // positions of a warp at once
+inline constexpr int kRows = 32;       // positions that a warp computes at once
 inline constexpr int kWarps = 8;       // of forward and backward_data
 inline constexpr int kChunkSteps = 5;  // pairs of slots of a warp in backward_weight: 9 taps of an
                                        // octet are 5 pairs
@@ -42,36 +42,36 @@ inline constexpr int kMostWarps = 16;  // of backward_weight
 
 struct Machine {
   int multiprocessors = 132;
-  int shared_bytes = 227 * 1024;  // of a block, which may have all of a multiprocessor's
+  int shared_bytes = 227 * 1024;  // of a block, which may use all that an SM has
 
-  // Blocks that a multiprocessor holds, each with 1024 bytes of its own.
+  // Returns how many blocks an SM holds. Each block reserves another 1024 bytes.
   double blocks_of(int bytes) const { return (shared_bytes + 1024.0) / (bytes + 1024.0); }
 };
 
-// What a kernel gets.
+// Parameters of a kernel.
 struct Sizes {
   int images, in_h, in_w, out_h, out_w;
   int in_octets, out_octets;           // of a stored pixel
-  int out_channels;                    // true ones
+  int out_channels;                    // without padding channels
   int bundles, bundle_in, bundle_out;  // octets of a bundle
   int slice_bundles, slices;
   FastDivisor by_slices, by_bundle_out, by_steps;
-  FastDivisor by_columns, by_row_blocks;  // of forward: units of a warp, see the kernel
-  // The tile, and where it is.
+  FastDivisor by_columns, by_row_blocks;  // forward: see the kernel's units of a warp
+  // The tile, and its cuts of the image.
   int tile_images, tile_h, tile_w, positions;
   FastDivisor by_tile_h, by_tile_w, by_tiles_h, by_tiles_w;
   // The patch.
   int step_h, step_w;  // pixels between two positions
-  int low_h, low_w;    // first row and column that position 0 reads
+  int low_h, low_w;    // first row and column read by position 0
   int patch_h, patch_w, columns;
   FastDivisor by_patch_h, by_step_w;
   int pitch;  // bytes of a pixel
-  // The sum: taps of all phases, one phase after the other.
+  // The reduction: taps of all phases, one phase after the other.
   int phases_h, phases_w, out_step_h, out_step_w;
   short tap_begin[kMostPhases + 1];
   short step_begin[kMostPhases + 1];  // products of an output octet
   short tap_kernel[kMostTaps];        // r S + s
-  int tap_at[kMostTaps];              // pixels of the patch behind that of the position
+  int tap_at[kMostTaps];              // offset from the position's pixel, in pixels of the patch
 
   constexpr int phases() const { return phases_h * phases_w; }
   constexpr int steps() const { return step_begin[phases()]; }
@@ -85,21 +85,21 @@ struct Sizes {
   }
 };
 
-// Bytes of a pixel in shared memory: an odd number of pieces of 16 bytes, so that eight
-// neighbours, each with the same piece, meet all banks.
+// Returns the bytes of a pixel in shared memory: an odd number of 16-byte pieces. Then eight
+// neighbouring pixels have the same piece in different banks.
 constexpr int odd_pieces(int bytes) { return (bytes / 16 | 1) * 16; }
-// The same where lane l reads single words, of pixel l%4 and channel l/4 (backward_weight of tf32):
-// an odd number of eight words.
+// Returns the same for lanes that read single words, lane l those of pixel l%4 and channel l/4
+// (backward_weight of tf32): an odd multiple of eight words.
 constexpr int odd_eight_words(int bytes) { return (bytes / 32 | 1) * 32; }
 
-// Groups of a bundle.
+// Returns how many groups form a bundle.
 inline int bundled(const Conv2dProblem& z) {
   const auto common = std::gcd(std::gcd(z.c_per_group(), z.k_per_group()), std::int64_t{kOctet});
   return kOctet / static_cast<int>(common);
 }
 inline int octet_bytes(const Conv2dProblem& z) { return kOctet * (z.dtype == DType::f32 ? 4 : 2); }
 inline int slots_of_step(const Conv2dProblem& z) { return z.dtype == DType::f32 ? 1 : 2; }
-// Octets of outputs that read the same fragments of an image: of one bundle.
+// Returns how many octets of outputs share fragments of an image; they are of one bundle.
 constexpr int octets_at_once(int bundle_out) {
   for (int i = 4; i > 1; --i) {
     if (bundle_out % i == 0) return i;
@@ -107,7 +107,7 @@ constexpr int octets_at_once(int bundle_out) {
   return 1;
 }
 
-// Everything but slice and tile.
+// Returns all sizes except those of slice and tile.
 inline Sizes sizes_of(const Conv2dProblem& z, Direction direction) {
   using gather::Line;
   const auto narrow = [](std::int64_t size) { return static_cast<int>(size); };
@@ -162,7 +162,7 @@ inline Sizes sizes_of(const Conv2dProblem& z, Direction direction) {
   for (int i = 0; i < out.phases_h; ++i) rows.add(line_h(i));
   for (int i = 0; i < out.phases_w; ++i) columns.add(line_w(i));
   out.low_h = rows.low, out.low_w = columns.low;
-  out.patch_h = rows.high - rows.low + 1;  // of one position; see set_tile()
+  out.patch_h = rows.high - rows.low + 1;  // for one position; set_tile() enlarges it
   out.patch_w = columns.high - columns.low + 1;
   int taps = 0, steps = 0;
   for (int i = 0; i < out.phases(); ++i) {
@@ -172,7 +172,7 @@ inline Sizes sizes_of(const Conv2dProblem& z, Direction direction) {
     for (int t = 0; t < a.taps; ++t) {
       for (int u = 0; u < b.taps; ++u) {
         out.tap_kernel[taps] = static_cast<short>(a.kernel(t) * s + b.kernel(u));
-        // The row and the column now; set_tile() makes a place of them.
+        // Row and column for now; set_tile() makes an offset of them.
         out.tap_at[taps++] = (a.in_first + t * a.tap_step - rows.low) << 16 |
                              (b.in_first + u * b.tap_step - columns.low);
       }
@@ -212,7 +212,7 @@ inline Sizes with_tile(Sizes z, const Tile& tile, int pitch) {
   return z;
 }
 
-// Candidates: whole images, or the image cut into equal lines and columns. visit(tile).
+// Calls visit(tile) for each candidate: whole images, or an image cut into equal rows and columns.
 template <class Visit>
 void visit_tiles(const Sizes& z, int octet_bytes, const Visit& visit) {
   const int high = ceil_div(z.out_h, z.out_step_h), wide = ceil_div(z.out_w, z.out_step_w);
@@ -250,16 +250,16 @@ struct GatherPlan {
 inline int weight_bytes(const Sizes& z) { return z.slice_out() * z.steps() * 256; }
 inline int slot_count(const Sizes& z, int slots) { return z.steps() * slots; }
 
-// What limits a multiprocessor of one NVIDIA H200, in a microsecond: bytes that it loads and
-// stores, bytes of its shared memory, instructions of its warps. Then bytes of the whole GPU's
-// memory, and how long a block waits for its first bytes.
+// Limits of one SM of an NVIDIA H200, per microsecond: bytes loaded and stored, bytes of shared
+// memory, instructions of its warps. Then bytes of the whole GPU's memory, and the time until a
+// block receives its first bytes.
 inline constexpr double kLoadBytes = 3.1e4, kSharedBytes = 2.3e5, kInstructions = 4400;
 inline constexpr double kMemoryBytes = 4.2e6, kWaitUs = 1.2;
-inline constexpr double kAloneBytes = 2.5e4;  // loads of one block
+inline constexpr double kAloneBytes = 2.5e4;  // loads of a single block
 inline constexpr double kCycleUs = 1.0 / 1800;
 
-// What a block asks for: of all blocks of a multiprocessor together, and alone, however idle the
-// multiprocessor is.
+// Work of a block. The first three add up over all blocks of an SM; alone_us is a lower bound even
+// on an idle SM.
 struct Work {
   double loads = 0, shared = 0, instructions = 0;
   double alone_us = 0;
@@ -269,16 +269,16 @@ struct Work {
   }
 };
 
-// Bytes that a slice of a pixel takes on its way: memory is read by 32.
+// Returns the bytes that memory transfers for a slice of a pixel: whole sectors of 32.
 constexpr double sectors(int bytes) { return bytes % 32 == 0 ? bytes : round_up(bytes, 32) + 16; }
-// Instructions that copy `lines` of `pixels` with so many pieces, and round them.
+// Returns the instructions that copy `lines` rows of `pixels`, `pieces` each, and round them.
 constexpr double copy_instructions(int lines, int pixels, int step, int pieces, bool rounds) {
   const int copies = ceil_div(ceil_div(pixels, step), 32 / pieces);
   return lines * (64.0 + step * (20.0 + copies * (rounds ? 52.0 : 16.0)));
 }
-// Two things that hide behind each other, but not wholly.
+// Returns the time of two things that overlap, but not wholly.
 inline double together_us(double a, double b) { return std::max(a, b) + 0.35 * std::min(a, b); }
-// `blocks` of equal work, `resident` of them at once on a multiprocessor.
+// Returns the time of `blocks` equal blocks, `resident` of them at once on an SM.
 inline double blocks_us(double blocks, const Work& work, double resident, double wait_us,
                         const Machine& machine) {
   const double here = std::ceil(blocks / machine.multiprocessors);
@@ -289,7 +289,7 @@ inline double blocks_us(double blocks, const Work& work, double resident, double
   return rounds * round_us(resident) + round_us(here - rounds * resident);
 }
 
-// Calls visit(plan) for every way to do it.
+// Calls visit(plan) for every candidate.
 template <class Visit>
 void visit_gather_plans(const Conv2dProblem& z, Direction direction, const Machine& machine,
                         const Visit& visit) {
@@ -356,23 +356,23 @@ struct WeightPlan {
   Sizes sizes = {};           // of forward
   int dy_pitch = 0;           // bytes
   int dy_pieces = 0;          // of 16 bytes
-  int at_once = 1;            // octets of dy of a warp
-  int pairs = 0, chunks = 0;  // pairs of slots, and how many warps share them
-  int jobs = 0, shares = 1;   // warps: octets of dy and chunks; shares of the positions
+  int at_once = 1;            // octets of dy that a warp takes
+  int pairs = 0, chunks = 0;  // pairs of slots, and the number of warps that share them
+  int jobs = 0, shares = 1;   // warps for octets of dy and chunks; warps that split the positions
   int parts = 1;
   int stage_bytes = 0, shared_bytes = 0;
   double us = std::numeric_limits<double>::infinity();
 
   bool exists() const { return shared_bytes > 0; }
-  // Groups of four sums for each lane: [bundle, octet of dy][pair][lane].
+  // Groups of four accumulators for each lane: [bundle, octet of dy][pair][lane].
   std::int64_t quads() const { return std::int64_t{sizes.bundles} * sizes.bundle_out * pairs * 32; }
   int threads() const { return jobs * shares * 32; }
   std::size_t part_bytes() const { return static_cast<std::size_t>(quads() * parts) * 16; }
 };
 
 inline constexpr int kMostParts = 512;
-inline constexpr double kPartBytes = 3.9e6;                 // written and read in a microsecond
-inline constexpr double kSumUs = 1.5, kScatterBytes = 5e6;  // the launch that adds the parts
+inline constexpr double kPartBytes = 3.9e6;                 // written and read per microsecond
+inline constexpr double kSumUs = 1.5, kScatterBytes = 5e6;  // the launch that adds the partial sums
 
 template <class Visit>
 void visit_weight_plans(const Conv2dProblem& z, const Machine& machine, const Visit& visit) {
@@ -397,7 +397,7 @@ void visit_weight_plans(const Conv2dProblem& z, const Machine& machine, const Vi
     if (plan.jobs > kMostWarps || 2 * stage + 4 * depth > machine.shared_bytes) return;
     plan.stage_bytes = static_cast<int>(stage);
     const int lines = s.tile_images * s.patch_h;
-    Work work;  // of a tile
+    Work work;  // for one tile
     work.shared =
         depth / 16.0 * plan.jobs * (512.0 * kChunkSteps + 256.0 * plan.at_once) * (f32 ? 2 : 1) +
         2.0 * plan.stage_bytes;
@@ -413,7 +413,7 @@ void visit_weight_plans(const Conv2dProblem& z, const Machine& machine, const Vi
     const double memory =
         z.nominal_bytes() * std::max(sectors(row) / row, sectors(dy_row) / dy_row) / kMemoryBytes;
     const double part = static_cast<double>(plan.quads()) * 16;
-    // Neighbours of a part are not neighbours in dw.
+    // Neighbours in a partial sum are not neighbours in dw.
     const double scatter_us = 32 * static_cast<double>(z.w_shape().numel()) / kScatterBytes;
     for (const int shares : {1, 2, 4}) {
       const int warps = plan.jobs * shares;
@@ -421,14 +421,14 @@ void visit_weight_plans(const Conv2dProblem& z, const Machine& machine, const Vi
       if (warps > kMostWarps || exchanged > 2 * plan.stage_bytes) break;
       plan.shares = shares;
       plan.shared_bytes = 2 * plan.stage_bytes + 4 * depth;
-      // Registers: 128 for each thread.
+      // Limit by registers: 128 for each thread.
       const double resident =
           std::max(1.0, std::floor(std::min(machine.blocks_of(plan.shared_bytes), 16.0 / warps)));
       const double cycles = std::ceil(depth / 32.0 / shares) *
                                 (f32 ? 4 * (66 + kChunkSteps * (20.0 + 20 * plan.at_once))
                                      : 120 + kChunkSteps * (20.0 + 36 * plan.at_once)) +
                             copies / warps * 3 + 200;
-      // The next tile is on its way meanwhile, but not earlier.
+      // The next tile is loaded meanwhile, but not earlier.
       work.alone_us = std::max(cycles * kCycleUs, kWaitUs + work.loads / kAloneBytes);
       for (int parts = 1; parts <= kMostParts && parts <= s.tiles(); parts += 1 + parts / 8) {
         const double tiles = std::ceil(static_cast<double>(s.tiles()) / parts);

@@ -1,28 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-// grouped_gemm_weight.cuh: backward_weight of grouped_gemm: pixels are the depth, and the taps of
+// grouped_gemm_weight.cuh: backward_weight of grouped_gemm: it reduces over pixels, and the taps of
 // an octet of x are the rows of a product.
 //
 // Formula    dw[k,c,r,s] = sum over n, p, q of dy[n,k,p,q] x[n, c, p stride_h - pad_top +
 //            r dilation_h, q stride_w - pad_left + s dilation_w], k and c of one group
-// Textbook   for each tile of positions of this part:      # a warp; sums of 80 x 8 in registers
+// Textbook   for each tile of positions of this part:      # a warp; 80 x 8 accumulators
 //              for 16 positions (f32: 8):
 //                B [16 x 8] = an octet of dy
 //                for 5 pairs of slots:                     # a slot is a tap and an octet of x
-//                  A [16 x 16] = the channels of both slots, turned over
-//                  sums[pair] += A B
+//                  A [16 x 16] = the channels of both slots, transposed
+//                  accumulators[pair] += A B
 // Plan       A block has a slice of the channels and every `parts`-th tile. It copies the patch of
-//            x and the tile of dy into shared memory while it multiplies those of the tile before.
-//            Its warps share out octets of dy and pairs of slots; where these are few, shares of
-//            the positions get warps of their own, too. Each block leaves its sums as a part; a
-//            second launch adds the parts in their order, puts the sums where they stand in dw and
-//            leaves out what lies between two groups.
-//            Halves are turned over by ldmatrix; of f32 each lane reads single words.
+//            x and the tile of dy into shared memory while it multiplies those of the previous
+//            tile. Its warps share out octets of dy and pairs of slots. Where these are few,
+//            several warps split the positions, too. Each block stores its sums as a part. A second
+//            launch adds the parts in a fixed order, writes the sums to their places in dw and
+//            drops those that mix two groups.
+//            ldmatrix transposes fp16/bf16; in f32 each lane reads single words.
 // Shapes     x [N,H,W,Cp], dy [N,P,Q,Kp] in T; part [bundle, octet of dy][pair][lane][4] f32
-// Cost       bytes = x, dy and dw, the seams of the patches again, and the parts written and read
-// Numerics   sums in f32 by the tensor cores, one chain for each part; tf32 rounds x and dy to the
+// Cost       bytes = x, dy and dw, the overlaps of patches, and the parts, written and read
+// Numerics   sums in f32 by the tensor cores, one chain for each part; tf32 rounds x and dy to
 //            nearest
-// Choices    5 pairs of a warp: nine taps of an octet are 5 pairs, those of a bundle of 32 channels
-//            18; with four octets of dy that is 80 sums of a lane
+// Choices    5 pairs for a warp: nine taps of an octet are 5 pairs, those of a bundle of 32
+//            channels 18; with four octets of dy that is 80 accumulators in a lane
 // Read next  grouped_gemm_cuda.cu
 #pragma once
 
@@ -30,7 +30,7 @@
 
 namespace convscope::grouped_gemm {
 
-// Queues the copies of a tile of dy, position by position.
+// Issues the copies of a tile of dy, position by position.
 template <class T>
 __device__ inline void copy_dy(const WeightPlan& plan, const TilePlace& tile, int first,
                                const Lanes& lanes, const uint4* dy, SharedAddress to) {
@@ -65,8 +65,8 @@ __device__ inline void round_dy(const WeightPlan& plan, const Lanes& lanes, unsi
   }
 }
 
-// The sums of a warp over its share of a tile's positions, every `shares`-th 32. `rows`: where a
-// position's patch begins.
+// Adds a warp's share of a tile to its accumulators: every `shares`-th group of 32 positions.
+// `rows` has the offset of each position's patch.
 template <class T, int kOctets>
 __device__ inline void add_tile(const WeightPlan& plan, unsigned char* x, unsigned char* dy,
                                 const int* rows, const int (&offset)[kChunkSteps][2], int share,
@@ -109,7 +109,7 @@ __device__ inline void add_tile(const WeightPlan& plan, unsigned char* x, unsign
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const SharedAddress from = patch + rows[p + half * 16 + own_row];
-        unsigned a[kChunkSteps][4];  // all under way before the first is multiplied
+        unsigned a[kChunkSteps][4];  // all loads are issued before the first product
 #pragma unroll
         for (int k = 0; k < kChunkSteps; ++k) load_matrices<true>(a[k], from + offset[k][0]);
 #pragma unroll
@@ -143,7 +143,7 @@ __global__ void __launch_bounds__(kMostWarps * 32, 1)
        i += static_cast<int>(blockDim.x)) {
     rows[i] = patch_offset(z, position_of(z, min(i, z.positions - 1)));
   }
-  // Positions that fill the last 32: dy is 0 there.
+  // Positions that only fill the last 32 get dy = 0.
   const int filled = z.positions * plan.dy_pitch / 16;
   for (int i = filled + static_cast<int>(threadIdx.x);
        i < z.padded_positions() * plan.dy_pitch / 16; i += static_cast<int>(blockDim.x)) {
@@ -160,13 +160,13 @@ __global__ void __launch_bounds__(kMostWarps * 32, 1)
     copy_dy<T>(plan, tile, first_dy, dy_lanes, dy, to + z.patch_bytes());
   };
 
-  // What this warp adds up: octets of dy, and a chunk of the pairs of slots.
+  // The work of this warp: octets of dy, and a chunk of the pairs of slots.
   const int warp = static_cast<int>(threadIdx.x) / 32, lane = static_cast<int>(threadIdx.x) % 32;
   const int share = warp / plan.jobs, job = warp - share * plan.jobs;
   const int octet = job / plan.chunks * kOctets;  // in the slice
   const int chunk = job % plan.chunks;
   const int bundle = octet / z.bundle_out;
-  int offset[kChunkSteps][2];  // of both slots; halves: of the slot of this lane's row, twice
+  int offset[kChunkSteps][2];  // of both slots; fp16/bf16: of the slot of this lane's row, twice
 #pragma unroll
   for (int k = 0; k < kChunkSteps; ++k) {
 #pragma unroll
@@ -192,10 +192,10 @@ __global__ void __launch_bounds__(kMostWarps * 32, 1)
     unsigned char* const at = stages + stage * plan.stage_bytes;
     add_tile<T, kOctets>(plan, at, at + z.patch_bytes() + octet * kOctetBytes<T>, rows, offset,
                          share, sums);
-    __syncthreads();  // the stage is copied into again
+    __syncthreads();  // the stage may be overwritten now
   }
 
-  // The shares of a job are added in their order, through the memory of the stages.
+  // The shares of a job are added in a fixed order, through the memory of the stages.
   auto* const others = reinterpret_cast<float4*>(stages) + lane;
   if (share > 0) {
 #pragma unroll
@@ -242,7 +242,7 @@ __global__ void __launch_bounds__(kMostWarps * 32, 1)
   }
 }
 
-// What stands in dw, and how the sums come to it.
+// How the parts are ordered, and where their sums go in dw.
 struct WeightSums {
   int groups, in_channels;  // of a group
   int bundled, bundle_in, taps, parts;
@@ -251,8 +251,8 @@ struct WeightSums {
   FastDivisor by_in_channels, by_out_channels, by_bundle_in, by_bundle_out, by_pairs;
 };
 
-// Where a row of the sums (a slot, channel lane / 4 of its octet) and a column (an octet of dy, its
-// channel) stand in dw. group -1: nowhere.
+// Place in dw of a row of the sums (a slot, channel lane / 4 of its octet) or of a column (an octet
+// of dy, its channel). group -1: no place.
 struct PlaceInWeights {
   int group;  // of the bundle
   std::int64_t at;
@@ -279,10 +279,10 @@ __device__ inline void put(const WeightSums& z, const PlaceInWeights& x, const P
   to = z.accumulate ? to + sum : sum;
 }
 
-inline constexpr int kSumQuads = 256, kMostSumRows = 8;  // threads of a block, and how many share
-                                                         // the parts of a quad
+inline constexpr int kSumQuads = 256, kMostSumRows = 8;  // threads of a block; most threads that
+                                                         // share the parts of a quad
 
-// Block (x: 256 / rows quads, a multiple of 32). Thread: a quad, and every `rows`-th part of it.
+// Block (x: 256 / rows quads, a multiple of 32). A thread adds every `rows`-th part of one quad.
 __global__ void __launch_bounds__(kSumQuads)
     sum_parts_kernel(const __grid_constant__ WeightSums z, const float4* part, float* dw) {
   __shared__ float4 shares[kSumQuads];

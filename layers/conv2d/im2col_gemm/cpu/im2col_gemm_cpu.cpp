@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // im2col_gemm_cpu.cpp: convolution as a matrix product over columns: each output pixel's C/G R S
-// inputs stand in one column, packed a panel at a time and never as a whole matrix.
+// inputs form one column, packed a panel at a time and never as a whole matrix.
 //
 // Formula    y[k,(n,p,q)] = b[k] + sum over (c,r,s) of w[k,(c,r,s)] col[(c,r,s),(n,p,q)],
 //            col[(c,r,s),(n,p,q)] = x[n, g C/G + c, p stride_h - pad_top + r dilation_h,
@@ -9,20 +9,20 @@
 //                            y = w * col + b      # [K/G, P Q]
 //            dcol = w^T * dy; dx = col2im(dcol);  dw += dy * col^T
 // Plan       forward: pixels run through all images; kPanels panels of one register tile's width
-//            are packed for kDepth rows of columns, then every tile of weights, packed before the
+//            are packed for kDepth rows of columns. Then every tile of weights, packed before the
 //            call (prepare_weights), passes over them. A panel that crosses into the next image
 //            goes through a small buffer.
 //            backward_data: for one image and a few channels, columns = w^T dy by the same tile,
-//            w and dy read where they lie; then each pixel of dx gathers its columns.
-//            backward_weight: pixels stand in the vector lanes; columns of a block of kernel rows
+//            with w and dy read in place; then each pixel of dx gathers its columns.
+//            backward_weight: pixels are in the vector lanes; columns of a block of kernel rows
 //            and of pixels are packed; dot products of dy rows with column rows stay in registers
-//            over the whole block. Threads take chunks cut by the problem's sizes alone.
+//            over the whole block. Threads take chunks that depend on the problem's sizes only.
 // Shapes     x [N,C,H,W], w [K,C/G,R,S], y [N,K,P,Q], f32 row-major, any alignment; sums in f32
 // Supports   f32; every stride, dilation, padding and number of groups
-// Cost       FLOPs = 2 N K P Q (C/G) R S in each direction, columns that lie in the padding
-//            included; bytes = the three tensors once, panels stay in L2; workspace = panels of
-//            each thread; compute-bound once K/G >= 16, below that packing (2 cycles a vector
-//            against K/G FMAs) shows
+// Cost       FLOPs = 2 N K P Q (C/G) R S in each direction, including columns that are in the
+//            padding; bytes = the three tensors once, panels stay in L2; workspace = panels of
+//            each thread; compute-bound once K/G >= 16; below that, packing (2 cycles a vector
+//            against K/G FMAs) is visible
 // Numerics   one rounding per FMA, in chains (framework/simd/sum_chain.h); backward_weight sums
 //            pixels in lanes, then blocks in order. Same bits on each run and for any number of
 //            threads; exact on integers below 2^24.
@@ -64,7 +64,7 @@ std::size_t piece_bytes(Index floats) {
   return ScratchArena::round_up(static_cast<std::size_t>(floats) * sizeof(float));
 }
 
-// What every direction needs to know about one problem.
+// The sizes that every direction needs.
 struct Sizes {
   explicit Sizes(const Conv2dProblem& z)
       : groups(z.groups),
@@ -87,7 +87,7 @@ struct Sizes {
 
 // ---- forward -----------------------------------------------------------------------------------
 
-// Chunks of the forward pass: runs of panels, at least kChunkFlops each when there are enough.
+// Cuts the forward pass into runs of panels, each of at least kChunkFlops when there are enough.
 struct ForwardPlan {
   ForwardPlan(const Sizes& z, Index panel_width)
       : width(panel_width), panels(ceil_div(z.pixels, width)), panels_per_chunk(1), chunks(0) {
@@ -104,7 +104,7 @@ Index thread_floats_forward(const Sizes& z, Index width) {
   return kPanels * width * z.block_depth + kPanels * width * z.kernels;
 }
 
-// Packed weights: for each group and each block of depth, tiles of [block depth, tile height].
+// Packs weights: for each group and block of the reduction, tiles of [block length, tile height].
 void pack_weights(const Sizes& z, const float* w, float* packed) {
   const GemmKernels& gemm = gemm_kernels.get();
   const RowTiles tiles(z.kernels, gemm.rows);
@@ -125,7 +125,7 @@ void pack_weights(const Sizes& z, const float* w, float* packed) {
                });
 }
 
-// backward_data reads w^T where it lies.
+// Returns 0 for backward_data, which reads w^T in place.
 std::size_t prepared_bytes(const Conv2dProblem& problem, Direction direction) {
   const Sizes z(problem);
   return direction == Direction::forward ? piece_bytes(z.groups * z.kernels * z.depth) : 0;
@@ -166,7 +166,7 @@ class Forward {
   }
 
  private:
-  // Where a panel's results go: straight into y when all its pixels are of one image.
+  // Destination of a panel's results: y itself when all its pixels are of one image.
   struct Target {
     float* c;
     Index row;
@@ -186,7 +186,7 @@ class Forward {
   }
 
   void run_panels(Index g, Index begin, Index end, float* scratch) const {
-    float* const packed = scratch;  // [panel][depth, width]
+    float* const packed = scratch;                                           // [panel][rows, width]
     float* const buffer = scratch + kPanels * plan_.width * z_.block_depth;  // [panel][K/G, width]
     const float* const x = x_ + g * z_.channels * map_.channel_step;
     const RowTiles tiles(z_.kernels, gemm_.rows);
@@ -263,8 +263,8 @@ void forward(const Conv2dForwardArgs& args) { Forward(args).run(); }
 
 // ---- backward_data -----------------------------------------------------------------------------
 
-// Channels of x of a chunk: what fits, and few enough that one image gives work to several threads.
-// Channels have nothing in common, so the cut changes no sum.
+// Returns how many channels of x a chunk has: as many as fit, and few enough that one image
+// occupies several threads. Channels are independent, so the cut changes no sum.
 Index channels_at_once(const Conv2dProblem& problem, const Sizes& z) {
   const Index fit = std::max<Index>(1, kColumnFloats / (z.taps * round_up(z.plane, 16)));
   const auto worth = static_cast<Index>(problem.nominal_flops() / kChunkFlops);
@@ -300,7 +300,7 @@ void backward_data(const Conv2dBackwardDataArgs& args) {
       GemmTile tile;
       tile.rows = tiles.height(t);
       tile.depth = z.kernels;
-      tile.a = w + g * z.kernels * z.depth + c * z.taps + tiles.begin(t);  // w^T, as it lies
+      tile.a = w + g * z.kernels * z.depth + c * z.taps + tiles.begin(t);  // w^T, read in place
       tile.a_step = z.depth;
       tile.b_step = z.plane;
       tile.c_row = step;
@@ -317,9 +317,9 @@ void backward_data(const Conv2dBackwardDataArgs& args) {
 
 // ---- backward_weight ---------------------------------------------------------------------------
 
-// Pixels are cut into blocks that are a part of one image or several whole images; consecutive
-// blocks make a slice. Each chunk sums one slice for one block of kernel rows; with more than one
-// slice, each has its own copy of dw, and the copies are added up in order.
+// Cuts pixels into blocks, each a part of one image or several whole images; consecutive blocks
+// form a slice. A chunk sums one slice for one block of kernel rows. With several slices each has
+// its own copy of dw; the copies are added in order.
 struct WeightPlan {
   explicit WeightPlan(const Conv2dProblem& problem) : WeightPlan(problem, Sizes(problem)) {}
   WeightPlan(const Conv2dProblem& problem, const Sizes& z)
@@ -329,14 +329,14 @@ struct WeightPlan {
         blocks(images > 1 ? ceil_div(problem.n, images) : problem.n * parts),
         block_pixels(images * part_pixels),
         step(round_up(block_pixels, 16) +
-             16),  // rows shifted by a cache line: spread over the sets
+             16),  // rows shifted by a cache line, to use different cache sets
         row_blocks(ceil_div(z.kernel_rows, std::max<Index>(1, kColumnRows / problem.s))),
         rows_at_once(ceil_div(z.kernel_rows, row_blocks)) {
     const Index wanted = ceil_div(16, std::max<Index>(1, z.groups * row_blocks));
     const auto worth = static_cast<Index>(problem.nominal_flops() / kChunkFlops) + 1;
     const Index room =
         std::max<Index>(1, (Index{1} << 22) / std::max<Index>(1, z.kernels * z.depth * z.groups));
-    // None of them adds more than kSumChain totals to a sum (framework/simd/sum_chain.h).
+    // No slice adds more than kSumChain totals to a sum (framework/simd/sum_chain.h).
     const Index totals = ceil_div(block_pixels, kSumChain * tile_kernels.get().lanes);
     const Index chains = std::min(blocks, ceil_div(blocks * totals, Index{kSumChain}));
     slices = std::max({Index{1}, chains, std::min({wanted, worth, blocks, room})});
@@ -390,7 +390,7 @@ class BackwardWeight {
     const Index row_end = std::min(row + plan_.rows_at_once, z_.kernel_rows);
     if (row >= row_end) return;
     const Index depth = (row_end - row) * problem_.s;
-    float* const columns = scratch;                                                 // [depth, step]
+    float* const columns = scratch;                                                 // [rows, step]
     float* const dy_rows = scratch + plan_.rows_at_once * problem_.s * plan_.step;  // [K/G, step]
     float* const sums = slices_ + slice * dw_count() + g * z_.kernels * z_.depth + row * problem_.s;
     for (Index k = 0; k < z_.kernels; ++k) std::fill_n(sums + k * z_.depth, depth, 0.0f);
@@ -436,18 +436,17 @@ class BackwardWeight {
 
 void backward_weight(const Conv2dBackwardWeightArgs& args) { BackwardWeight(args).run(); }
 
-// ---- card --------------------------------------------------------------------------------------
+// ---- algorithm ---------------------------------------------------------------------------------
 
 Conv2dSupport supports(const Conv2dProblem& problem, Direction) {
   if (problem.dtype == DType::f32) return {};
   return Conv2dSupport::no(cat("expects elements of type f32, got ", name_of(problem.dtype)));
 }
 
-// Beside an FMA for each of the K/G kernels a vector of columns costs its packing (backward_data:
-// its gathering, more with strides, and much more when the columns of a channel leave the L2
-// cache), a short plane leaves lanes empty, and each image goes through w again);
-// each row of an image costs some cycles for each tap, however short it is; what moves to and from
-// memory hides only half. In backward_weight a small plane pays for sums across lanes. The
+// Costs beyond the FMAs of the K/G kernels: packing a vector of columns; in backward_data gathering
+// it, which is slower with strides and when a channel's columns exceed L2. A short plane leaves
+// lanes empty. Each image passes over w again and costs some cycles for each tap and row. Half of
+// the memory traffic is hidden. In backward_weight a small plane pays for sums across lanes. The
 // constants fit measurements from edge cases of a microsecond to VGG.
 Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
   const Sizes z(problem);
@@ -466,7 +465,7 @@ Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
   const double flops = problem.nominal_flops();
   const double rows = static_cast<double>(problem.n * problem.p() * problem.c * z.taps);
   double moved = problem.nominal_bytes();
-  if (direction == Direction::backward_data) {  // each image goes through w again
+  if (direction == Direction::backward_data) {  // each image reads w again
     moved += static_cast<double>((problem.n - 1) * problem.w_shape().numel()) * sizeof(float);
   }
   const Conv2dCost sums{.flops = flops,
@@ -474,7 +473,7 @@ Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
                         .peak_share = share_beside(flops, share * fmas / (fmas + beside),
                                                    350 + rows * row_cycles + moved / 16)};
   if (direction != Direction::forward) return sums;
-  // Weights are transposed at 0.8 cycles a float.
+  // Transposing weights takes 0.8 cycles a float.
   return with_preparation(sums, 0.8 * static_cast<double>(problem.w_shape().numel()));
 }
 

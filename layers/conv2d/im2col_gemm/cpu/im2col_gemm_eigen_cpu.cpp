@@ -14,13 +14,13 @@
 // Shapes     x [N,C,H,W], w [K,C/G,R,S], y [N,K,P,Q], f32 row-major, any alignment; sums in f32
 // Supports   f32; every stride, dilation, padding and number of groups
 // Cost       FLOPs = 2 N K P Q (C/G) R S; bytes = the three tensors once; workspace = one panel
-//            for each thread (Eigen packs it once more on its own). Compute-bound, but Eigen is
-//            compiled for baseline x86-64 here: SSE2, four lanes and no FMA.
-// Numerics   Eigen sums each element in f32, in chains whose length its caches choose: of equal
-//            terms 259 eps were seen on one machine and 82 on another. So the card promises no
-//            chains (`one_chain`): 8 sqrt(terms / 160) eps where roundings have random signs, 11.7
-//            seen for 11,200 terms, and terms / 2 eps on any numbers. Same bits on each run and
-//            for any number of threads; exact on integers below 2^24
+//            for each thread (Eigen packs it once more). Compute-bound, but Eigen is compiled for
+//            baseline x86-64 here: SSE2, four lanes and no FMA.
+// Numerics   Eigen sums each element in f32, in chains whose length depends on its cache sizes:
+//            with equal terms, errors of 259 eps on one machine and 82 on another. So the
+//            algorithm promises no chains (`one_chain`): 8 sqrt(terms / 160) eps where roundings
+//            have random signs, 11.7 measured for 11,200 terms, and terms / 2 eps on any numbers.
+//            Same bits on each run and for any number of threads; exact on integers below 2^24
 // Backward   dx = col2im(w^T dy), assigned; dw = dy col^T, assigned or added to
 // Choices    kPanelFloats 64 Ki: 256 KiB of columns, a quarter of a 1 MiB L2
 // Source     K. Chellapilla, S. Puri, P. Simard: High Performance Convolutional Neural Networks for
@@ -55,7 +55,7 @@ struct Sizes {
         row_pixels(std::min<Index>(plane, 1024)) {}
 
   Index channels, kernels, taps, depth, plane;
-  Index pixels;            // forward: columns [depth, pixels]
+  Index pixels;            // forward: columns [C/G R S, pixels]
   Index channels_at_once;  // backward_data: columns [channels_at_once R S, plane]
   Index rows_at_once;      // backward_weight: columns [rows_at_once S, row_pixels]
   Index row_pixels;
@@ -157,8 +157,8 @@ Conv2dSupport supports(const Conv2dProblem& problem, Direction) {
   return Conv2dSupport::no(cat("expects elements of type f32, got ", name_of(problem.dtype)));
 }
 
-// SSE2 without FMA does 8 FLOPs in a cycle where AVX does 32, and Eigen's product itself reaches
-// about three quarters of that.
+// SSE2 without FMA does 8 FLOPs in a cycle where AVX does 32, and Eigen's product reaches about
+// three quarters of that.
 Conv2dCost cost(const Conv2dProblem& problem, Direction) {
   const double share = current_isa() == Isa::scalar ? 0.7 : 0.18;
   const double rows =

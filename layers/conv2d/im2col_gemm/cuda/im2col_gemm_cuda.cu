@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // im2col_gemm_cuda.cu: convolution as one large matrix product: the inputs of each output pixel
-// stand in one column, the pixels of many images side by side.
+// form one column, with the pixels of many images next to each other.
 //
 // Formula    y[k,(n,p,q)] = b[k] + sum over (c,r,s) of w[k,(c,r,s)] col[(c,r,s),(n,p,q)],
 //            col[(c,r,s),(n,p,q)] = x[n, g C/G + c, p stride_h - pad_top + r dilation_h,
@@ -8,33 +8,33 @@
 // Textbook   for each image: col = im2col(x)      # [C/G R S, P Q]
 //                            y = w * col + b      # [K/G, P Q]
 //            dcol = w^T * dy; dx = col2im(dcol);  dw += dy * col^T
-// Plan       Pixels run through all images; a chunk of them has columns that fit kColumnBytes.
+// Plan       Pixels run through all images; the columns of a chunk of them fit kColumnBytes.
 //              forward          columns of the chunk, one product for all groups, then y[K][pixels]
-//                               is put in its place, [N,K,P,Q], and the bias added on the way
-//              backward_data    dy of some images side by side, columns = w^T dy, then each pixel
-//                               of dx gathers the columns that it stands in
+//                               is copied to [N,K,P,Q], with the bias added during the copy
+//              backward_data    dy of some images next to each other, columns = w^T dy, then each
+//                               pixel of dx gathers the columns that contain it
 //              backward_weight  columns and dy of the chunk, cut into slots of pixels: one product
 //                               for each slot and group, added up over the chunks, then slots in
 //                               order
-//            One thread makes the R S elements of one pixel and one channel, neighbours in a warp
-//            are neighbours in the image: loads hit L1, stores are whole lines.
+//            One thread makes the R S elements of one pixel and one channel. Neighbours in a warp
+//            are neighbours in the image: loads hit L1, stores are whole cache lines.
 // Shapes     x [N,C,H,W], w [K,C/G,R,S], y [N,K,P,Q], row-major, any alignment, f32, f16 or bf16;
 //            columns [slot][C R S][pixels of a slot] of the same type (backward_data: f32);
 //            sums in f32
 // Supports   f32, f16, bf16; every stride, dilation, padding and number of groups; planes below
 //            2^31
 // Cost       FLOPs = 2 N K P Q (C/G) R S; bytes = columns written and read, 2 R S times those of x
-//            at stride 1, beside the three tensors; workspace = one chunk of columns and of y.
-//            Memory-bound: 50 TFLOP/s against 4.2 TB/s ask for K/G > 12 in f32, > 90 in TF32
+//            at stride 1, plus the three tensors; workspace = one chunk of columns and of y.
+//            Memory-bound: 50 TFLOP/s against 4.2 TB/s need K/G > 12 in f32, > 90 in TF32
 // Numerics   f32: cuBLAS without TF32 (TF32 only when the problem asks); one rounding per FMA.
-//            Chunks and slots follow from the problem alone: same bits on each run on one GPU.
+//            Chunks and slots depend on the problem only: same bits on each run on one GPU.
 //            Exact on integers below 2^24 in f32.
-// Backward   dx assigned; dw assigned or added to, summed in f32 also for the half types
+// Backward   dx assigned; dw assigned or added to, summed in f32 also for fp16 and bf16
 // Choices    kColumnBytes 256 MiB: smaller chunks that fit the L2 cache (50 MB) cost more in
-//            launches and part-filled waves of products than they save
+//            launches and partly filled waves of products than they save
 //            kSlotPixels 4096: long enough for a product's inner loop, short enough that the slots
 //            of 64 x 576 weights (5 tiles of 128 x 128) fill the GPU
-//            kSlotBytes 256 MiB: of sums, all slots together
+//            kSlotBytes 256 MiB: sums of all slots together
 // Source     K. Chellapilla, S. Puri, P. Simard 2006, hal inria-00112631; Y. Jia et al. 2014:
 //            Caffe, arXiv 1408.5093, image by image; here whole batches
 // Read next  gemm_1x1_cuda.cu, without columns; implicit_gemm_cuda.cu, columns in shared memory
@@ -58,10 +58,10 @@ using Index = std::int64_t;
 constexpr Index kColumnBytes = Index{256} << 20;
 constexpr Index kSlotPixels = 4096;
 constexpr Index kSlotBytes = Index{256} << 20;
-constexpr Index kPixelStep = 64;  // chunks and slots are multiples: rows start on a line
+constexpr Index kPixelStep = 64;  // chunks and slots are multiples: rows are aligned
 constexpr Index kChannelsPerThread = 4;
 
-// What kernels need to know; all but the pixels of a whole tensor fits 32 bits.
+// Sizes for the kernels; all fit into 32 bits, except the pixels of a whole tensor.
 struct Geometry {
   explicit Geometry(const Conv2dProblem& z)
       : pixels(z.n * z.p() * z.q()),
@@ -84,7 +84,7 @@ struct Geometry {
 };
 
 // `count` pixels from `begin` on, in slots of `slot` pixels: pixel j of row i of a matrix with
-// `rows` rows stands at ((j / slot) rows + i) slot + j % slot.
+// `rows` rows is at ((j / slot) rows + i) slot + j % slot.
 struct Chunk {
   Index begin;
   int count, slot;
@@ -92,7 +92,7 @@ struct Chunk {
 
 // ---- kernels -----------------------------------------------------------------------------------
 
-// One pixel j of the chunk and some channels of x: their R S rows of columns.
+// Writes R S rows of columns for one pixel j of the chunk and some channels of x.
 template <class T>
 __global__ void im2col_kernel(Geometry z, Chunk chunk, const T* x, T* columns) {
   const Index j = global_thread();
@@ -122,7 +122,7 @@ __global__ void im2col_kernel(Geometry z, Chunk chunk, const T* x, T* columns) {
   }
 }
 
-// dy [N,K,P,Q] -> [slot][K][pixels of a slot], zeros behind the last pixel.
+// Copies dy [N,K,P,Q] to [slot][K][pixels of a slot], with zeros after the last pixel.
 template <class T>
 __global__ void side_by_side_kernel(Geometry z, Chunk chunk, const T* dy, T* out) {
   const Index j = global_thread();
@@ -139,7 +139,7 @@ __global__ void side_by_side_kernel(Geometry z, Chunk chunk, const T* dy, T* out
   }
 }
 
-// sums [K][pixels of the chunk] -> y [N,K,P,Q], plus the bias.
+// Copies sums [K][pixels of the chunk] to y [N,K,P,Q] and adds the bias.
 template <class T>
 __global__ void in_place_kernel(Geometry z, Chunk chunk, const float* sums, const T* b, T* y) {
   const Index j = global_thread();
@@ -153,8 +153,8 @@ __global__ void in_place_kernel(Geometry z, Chunk chunk, const float* sums, cons
   }
 }
 
-// Each pixel of dx sums its columns in the order of the taps. columns [channels R S][pixels] of
-// `images` images from n on and of channels from c on (of `channels` in each of `groups` groups).
+// Sums the columns of each pixel of dx, in the order of the taps. columns [channels R S][pixels]
+// hold `images` images from n on and channels from c on (`channels` in each of `groups` groups).
 template <class T>
 __global__ void col2im_kernel(Geometry z, Index n, int c, int channels, int group_channels,
                               int slot, const float* columns, T* dx) {
@@ -168,7 +168,7 @@ __global__ void col2im_kernel(Geometry z, Index n, int c, int channels, int grou
   const int channel = here / channels * group_channels + c + here % channels;
   const float* const from = columns + Index{here} * taps * slot + Index{image} * z.p * z.q;
   float sum = 0;
-  // Only every stride-th tap of an undilated kernel meets this pixel.
+  // Only every stride-th tap of an undilated kernel reads this pixel.
   const int up_most = row + z.pad_top;
   const int over_most = column + z.pad_left;
   const int r_first = z.dilation_h == 1 ? up_most % z.stride_h : 0;
@@ -220,7 +220,7 @@ struct Sizes {
   Index element;                    // bytes
 };
 
-// Pixels at a time, all chunks alike.
+// Returns how many pixels a chunk has; all chunks are equal.
 Index forward_chunk(const Sizes& z) {
   const Index most =
       std::max(kPixelStep, kColumnBytes / (z.rows * z.element) / kPixelStep * kPixelStep);
@@ -381,7 +381,7 @@ void backward_weight_as(const Conv2dBackwardWeightArgs& args) {
                .stride_b = z.depth * plan.slot,
                .stride_c = z.kernels * z.depth});
   }
-  const Index slots = z.pixels == 0 ? 0 : plan.slots;  // no image: dw = 0, or as it was
+  const Index slots = z.pixels == 0 ? 0 : plan.slots;  // no image: dw = 0, or unchanged
   launch(add_slots_kernel<T>, grid_for(count), sums, int(slots), count, args.accumulate,
          static_cast<T*>(args.dw));
 }
@@ -396,7 +396,7 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
   with_float_type(args.problem.dtype, [&](auto zero) { backward_weight_as<decltype(zero)>(args); });
 }
 
-// ---- card --------------------------------------------------------------------------------------
+// ---- algorithm ---------------------------------------------------------------------------------
 
 Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   if (z.dtype != DType::f32 && z.dtype != DType::f16 && z.dtype != DType::bf16) {
@@ -409,8 +409,8 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   return {};
 }
 
-// Passes by their bytes, each weighed with what it took on one H200: kernels that gather, or write
-// single elements, are far from the speed of a copy.
+// Sums the passes by their bytes, each weighted with its measured time on one H200: kernels that
+// gather, or write single elements, are far slower than a copy.
 Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
   using device_time::number;
   const Sizes z(problem);
@@ -436,8 +436,8 @@ Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
   // A thread makes the columns of a pixel and some channels, one element after the other.
   const double chain =
       number(z.taps) * (data ? 0.062 : 0.025 * number(std::min(kChannelsPerThread, problem.c)));
-  const double halves = problem.dtype == DType::f32 ? 1 : 1.7;  // are not moved twice as fast
-  const bool one_tap = z.taps == 1;  // a column for each channel: nothing of x is read again
+  const double halves = problem.dtype == DType::f32 ? 1 : 1.7;  // fp16/bf16 are not twice as fast
+  const bool one_tap = z.taps == 1;  // a column for each channel: x is not read again
   return {.flops = problem.nominal_flops(),
           .bytes = columns + y,
           .peak_share =

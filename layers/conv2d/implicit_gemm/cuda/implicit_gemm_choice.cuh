@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// implicit_gemm_choice.cuh: the sizes of one call of implicit_gemm, and which compiled tile and how
-// many parts of the depth it takes: those with the lowest estimated time.
+// implicit_gemm_choice.cuh: the sizes of one call of implicit_gemm, and its choice of a compiled
+// tile and a number of parts of the reduction: those with the lowest estimated time.
 // Read next  implicit_gemm_instances.cuh; implicit_gemm_cuda.cu
 #pragma once
 
@@ -15,7 +15,7 @@
 
 namespace convscope::implicit_gemm {
 
-inline constexpr int kFewestSteps = 4;  // of one part
+inline constexpr int kFewestSteps = 4;  // of one part, at least
 inline constexpr int kMostParts = 256;
 inline constexpr double kMostPartBytes = 256e6;
 
@@ -66,7 +66,7 @@ class Plan {
     choose();
   }
 
-  // The kernels and the number of parts with the lowest estimated time.
+  // Chooses the kernels and the number of parts with the lowest estimated time.
   void choose() {
     us = std::numeric_limits<double>::infinity();
     for (const Instance& candidate : instances) {
@@ -82,12 +82,13 @@ class Plan {
     return z.n * area * z.groups * pieces_in_group;
   }
   bool is_last() const { return z.layout == ActivationLayout::channels_last; }
-  // Pixels lie as the product reads them: nothing is packed but weights.
+  // Returns true when pixels are already stored as the product reads them. Then only weights are
+  // packed.
   bool is_packed() const { return is_last() && is_half(z.dtype); }
   std::int64_t weight_pieces() const {
     return std::int64_t{phases_h} * phases_w * z.groups * rows * depth_pieces();
   }
-  int columns() const {  // of backward_weight
+  int columns() const {  // for backward_weight
     return high[0].taps * wide[0].taps * pieces * kPieceHalves;
   }
   int depth_pieces() const { return most_blocks * kBlockPieces; }
@@ -113,7 +114,7 @@ class Plan {
     const TileTime& tile_time = weight ? candidate.weight_us : candidate.gather_us;
     const double alone = weight ? 1 : kAloneSteps[std::min(candidate.blocks, 3)];
     const double row_tiles = ceil_div(rows, candidate.rows) * static_cast<double>(z.groups);
-    double tiles = 0, steps = 0;  // of all tiles
+    double tiles = 0, steps = 0;  // of all tiles together
     int longest = 0;              // steps of a tile
     if (weight) {
       tiles = row_tiles * ceil_div(columns(), candidate.columns);

@@ -7,50 +7,50 @@
 // Textbook   A[k][crs] = w                                  # [K, C R S], packed by prepare_weights
 //            for pixel = (n,p,q):                           # columns of the product
 //              for crs: B[crs][pixel] = x[n, c, p - pad + r, q - pad + s], 0 outside
-//            y = A B                                        # [K, N P Q], depth C R S
+//            y = A B                                        # [K, N P Q], reduction length C R S
 //            dx: the same with dy for x and the flipped, transposed w for w
-//            dw = dy B^T                                    # [K, C R S], depth N P Q
-// Plan       1 (f32) the largest magnitude of both factors, for their scales
-//            2 both factors as halves with the channels innermost: 8 channels of a pixel are a
-//              piece of 16 bytes, so that 32 channels of a tap are 64 bytes wherever the pixel
-//              lies. For the weights 1 and 2 are made before the call (prepare_weights), or,
-//              of f32 for one call alone, in it: then 1 is one launch for both factors. 2 is one
-//              for dy and x in backward_weight where they have equally many channels in a block
-//            3 the product: a block sums a tile of 64..128 rows x 64..256 pixels. Each thread
-//              copies pieces of the same depth for several pixels. A table, written by the pass
-//              over the weights, says how far the next step lies from a pixel's place. A mask of
-//              2 x 15 bits for each pixel says which taps lie in the padding. Copies run one to
-//              three steps
-//              of 64 halves ahead (cp.async); on sm_90a the tensor cores read shared memory
-//              themselves (wgmma), elsewhere fragments go through registers (mma.sync)
-//            4 few tiles: the depth is cut into parts, and one pass sums the parts in their order
-//            backward_weight takes pixels as depth: both factors lie with the depth outer, which
-//            the tensor cores accept for halves. Each kernel starts while the one before it ends.
+//            dw = dy B^T                                    # [K, C R S], reduction length N P Q
+// Plan       1 (f32) the largest magnitude of both operands, for their scales
+//            2 both operands in fp16/bf16 with the channels innermost: 8 channels of a pixel are a
+//              piece of 16 bytes, so that 32 channels of a tap are 64 bytes at any pixel. For the
+//              weights, steps 1 and 2 run before the call (prepare_weights). For a single f32 call
+//              they run in it: then one launch does step 1 for both operands. In backward_weight
+//              one launch does step 2 for dy and x where a block has equally many channels of both
+//            3 the product: a block computes a tile of 64..128 rows x 64..256 pixels. Each thread
+//              copies pieces of the same reduction index for several pixels. A table, written by
+//              the pass over the weights, has the offset of the next step from a pixel's place. A
+//              mask of 2 x 15 bits for each pixel tells which taps are in the padding. Copies run
+//              one to three steps of 64 numbers ahead (cp.async). On sm_90a the tensor cores read
+//              shared memory directly (wgmma); elsewhere fragments go through registers (mma.sync)
+//            4 few tiles: the reduction is split into parts, and one pass adds them in order.
+//            In backward_weight the product reduces over pixels. They are the outer dimension of
+//            both operands, which the tensor cores accept in fp16/bf16. Each kernel starts while
+//            the previous one ends.
 // Shapes     x [N,C,H,W], w [K,C/G,R,S], y [N,K,P,Q] row-major, any alignment; f32, f16, bf16;
-//            packed pixels [planes][N][H][W][G][C/G in pieces]; sums in f32. With layout
-//            channels_last w, b, dw are f32; halves lie as the product reads them
+//            packed pixels [planes][N][H][W][G][C/G in pieces]; sums in f32. In layout NHWC
+//            w, b, dw are f32, and f16, bf16 images are used unpacked
 // Supports   f32 (as f32 or tf32), f16, bf16; kernels up to 15x15; strides up to 8; every padding
-//            and dilation; groups of at least 8 channels, with channels last of a multiple of 8;
+//            and dilation; groups of at least 8 channels, in NHWC of a multiple of 8;
 //            sm_80 and newer
 // Cost       FLOPs = 2 N K P Q C/G R S, three times that for f32 as f32; bytes = the tensors and
-//            both packed factors; workspace = packed pixels (backward_weight: and dy), of f32 the
-//            weights of one call, and parts. Compute-bound above about 64 channels
-// Numerics   f32: a factor times a power of two is high + low, two halves of 11 bits each, 22
-//            together; low high + high low + high high are exact products, what is left out is
-//            2^-22 of a product. The tensor cores round sums towards zero, so after 256 depths they
-//            start from zero and their sum is added in f32. Numbers below 2^-27 of their tensor's
-//            largest lose bits: the error is small against the largest sums, as with every bound of
-//            this kind. tf32: one product of halves, which have the 10 bits of tf32. f16, bf16:
-//            exact products. Same bits on each run; exact on integers up to 2^11, sums below 2^24.
-//            An infinity of f32 leaves an infinite rest and gives NaN
+//            both packed operands; workspace = packed pixels (backward_weight: and dy), the f32
+//            weights of a single call, and parts. Compute-bound above about 64 channels
+// Numerics   f32: an operand times a power of two is high + low, two fp16 numbers of 11 bits each,
+//            22 together; low high + high low + high high are exact products; the omitted term is
+//            2^-22 of a product. The tensor cores round sums towards zero. So after 256 terms they
+//            restart from zero, and their sum is added in f32. Numbers below 2^-27 of their
+//            tensor's largest lose bits: the error is small against the largest sums, as with
+//            every bound of this kind. tf32: one fp16 product, with the 10 bits of tf32. f16,
+//            bf16: exact products. Same bits on each run; exact on integers up to 2^11, sums below
+//            2^24. In f32 an infinity has an infinite rest and gives NaN
 // Backward   dx assigned, by phases of the stride without zero taps; dw assigned or added to
-// Choices    64 halves a step: one swizzled row of 128 bytes. Two planes of 128 x 128 are 64 KiB a
-//            step, three steps fit into 227 KiB. Tiles and parts: lowest estimated time, whole
-//            waves
+// Choices    64 fp16 numbers a step: one swizzled row of 128 bytes. Two planes of 128 x 128 are 64
+//            KiB a step, three steps fit into 227 KiB. Tiles and parts: lowest estimated time, in
+//            whole waves
 // Source     S. Chetlur et al. 2014: cuDNN: Efficient Primitives for Deep Learning, arXiv
 //            1410.0759;
 //            H. Ootomo, R. Yokota 2022: Recovering single precision accuracy from Tensor Cores,
-//            arXiv 2203.03341 (there the low halves carry their own scale and sums of their own)
+//            arXiv 2203.03341 (there the low halves have their own scale and accumulators)
 // Read next  im2col_gemm_cuda.cu, which stores the matrix; implicit_gemm_tiles.cuh, the kernels
 #include <algorithm>
 #include <limits>
@@ -70,7 +70,7 @@ using namespace implicit_gemm;  // NOLINT(google-build-using-namespace): this fi
 
 constexpr int kMostSide = 16000;  // of an image, for 16-bit coordinates
 
-// Hands out pieces of 16 bytes of a block, or only counts them.
+// Allocates pieces of 16 bytes of a block, or only counts them.
 struct Pieces {
   explicit Pieces(void* memory) : arena(memory, std::numeric_limits<std::size_t>::max() / 2) {}
   uint4* take(std::int64_t count) {
@@ -81,8 +81,8 @@ struct Pieces {
   std::size_t bytes = 0;
 };
 
-// The prepared weights of forward and backward_data: as one or two planes of halves in the order of
-// the sum, with the maxima that say how f32 was scaled, and the table of places of that order.
+// Layout of the prepared weights of forward and backward_data: one or two planes of fp16/bf16 in
+// the order of the reduction, the maxima that set the scale of f32, and the table of offsets.
 struct PreparedLayout {
   PreparedLayout() = default;
   PreparedLayout(const Plan& plan, const void* memory) {
@@ -104,14 +104,14 @@ struct PreparedLayout {
   std::int64_t plane = 0;
 };
 
-// Numbers of images in memory.
+// Returns how many numbers an image tensor has in memory.
 std::int64_t stored_count(const Conv2dProblem& z, const Shape& images) {
   return stored_shape(images, z.layout).numel();
 }
 
-// Hands out the workspace, or only counts it. Of forward and backward_data `other` stands in the
-// prepared block. Weights of f32 that nobody has prepared have a place here, and their maxima stand
-// behind those of the image, so that one launch finds both.
+// Lays out the workspace, or only counts it. In forward and backward_data `other` points into the
+// prepared block. f32 weights that were not prepared get a place here. Their maxima follow those of
+// the image, so that one launch finds both.
 struct Layout {
   Layout(const Plan& plan, Direction direction, void* memory, const void* prepared) {
     const Conv2dProblem& z = plan.z;
@@ -149,8 +149,8 @@ struct Layout {
   }
 
   std::size_t bytes = 0;
-  Maxima maxima, other_maxima;  // of `pixels`, of the other factor
-  float2* unscale = nullptr;    // what brings the sums of scaled factors back
+  Maxima maxima, other_maxima;  // of `pixels`; of the other operand
+  float2* unscale = nullptr;    // undoes the scales in the sums
   const int2* table = nullptr;
   const uint4* pixels = nullptr;
   const uint4* other = nullptr;  // weights, or dy
@@ -159,7 +159,7 @@ struct Layout {
   PreparedLayout weights;
 };
 
-// Of one tensor, or of two whose maxima stand one behind the other.
+// Finds the maximum of one tensor, or of two whose maxima are stored one after the other.
 void find_maxima(const Plan& plan, const Maxima& of_a, const void* a, std::int64_t a_count,
                  int b_blocks = 0, const void* b = nullptr, std::int64_t b_count = 0) {
   if (plan.z.dtype != DType::f32) return;
@@ -177,7 +177,7 @@ LaunchShape sums_shape(std::int64_t count) {
   return shape;
 }
 
-// `writes_unscale`: of the two passes, the one that has both maxima.
+// `writes_unscale`: set for the pass that has both maxima.
 PackPixels pack_of(const Plan& plan, const Layout& at, const void* from, int channels,
                    std::int64_t area, bool other, bool writes_unscale) {
   return {.from = from,
@@ -204,7 +204,7 @@ void run_pack(const Plan& plan, const PackPixels& pack) {
   plan.planes == 2 ? launch_pack<float, 2>(pack, plan.z.n) : launch_pack<float, 1>(pack, plan.z.n);
 }
 
-// Pixels that lie as the product reads them are taken where they are.
+// Packs pixels, unless they are stored as the product reads them.
 void pack_pixels(const Plan& plan, Layout& at, const void* from, int channels, std::int64_t area) {
   if (plan.is_packed()) {
     at.pixels = static_cast<const uint4*>(from);
@@ -271,7 +271,7 @@ void pack_weights(const Plan& plan, const PreparedLayout& at, const void* from, 
   plan.planes == 2 ? run.operator()<float, 2, Float16>() : run.operator()<float, 1, Float16>();
 }
 
-// forward and backward_data: out = weights x pixels.
+// Runs forward or backward_data: out = weights x pixels.
 void run_gather(const Plan& plan, const Layout& at, const Finish& end, void* out,
                 std::int64_t out_width, std::int64_t out_area) {
   const Conv2dProblem& z = plan.z;
@@ -336,7 +336,7 @@ void run_gather(const Plan& plan, const Layout& at, const Finish& end, void* out
   });
 }
 
-// backward_weight: parts = dy x pixels, and their sum.
+// Runs backward_weight: parts = dy x pixels, and their sum.
 void run_weight(const Plan& plan, const Layout& at, void* dw, bool accumulate) {
   const Conv2dProblem& z = plan.z;
   const Instance& by = *plan.instance;
@@ -381,7 +381,7 @@ std::size_t prepared_bytes(const Conv2dProblem& z, Direction direction) {
   return PreparedLayout(Plan(z, direction), nullptr).bytes;
 }
 
-// f32 is scaled and split into halves (implicit_gemm_plan.h); halves only change places.
+// f32 is scaled and split into halves (implicit_gemm_plan.h); fp16/bf16 are only reordered.
 void prepare_weights(const Conv2dPrepareArgs& args) {
   const Plan plan(args.problem, args.direction);
   const PreparedLayout at(plan, args.prepared);
@@ -389,12 +389,12 @@ void prepare_weights(const Conv2dPrepareArgs& args) {
   pack_weights(plan, at, args.w, args.direction == Direction::backward_data);
 }
 
-// One call of f32 finds the maxima of both factors at a time.
+// A single f32 call finds the maxima of both operands in one launch.
 bool prepares_for_one_call(const Conv2dProblem& z, Direction) { return z.dtype != DType::f32; }
 
 // ---- the three directions ----------------------------------------------------------------------
 
-// The image, and the weights where nobody has prepared them: `w` is read then.
+// Packs the image, and the weights `w` where they were not prepared.
 void pack_factors(const Plan& plan, Layout& at, Direction direction, const void* image,
                   const void* w, const void* prepared) {
   const Conv2dProblem& z = plan.z;
@@ -436,7 +436,7 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
   run_weight(plan, at, args.dw, args.accumulate);
 }
 
-// ---- card --------------------------------------------------------------------------------------
+// ---- algorithm ---------------------------------------------------------------------------------
 
 Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
   if (z.dtype != DType::f32 && z.dtype != DType::f16 && z.dtype != DType::bf16) {
@@ -493,9 +493,9 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
   return {};
 }
 
-// What is between the plan's own estimate and times of one H200, in forward, backward_data and
-// backward_weight: of the product; launches, each of which starts while the one before it ends; the
-// problem's bytes that are not hidden behind products; and the bytes of packing.
+// Ratios of times of one H200 to the estimates, for forward, backward_data and backward_weight.
+// They apply to the product, to launches that overlap with their predecessor, to the bytes that
+// products do not hide, and to the bytes of packing.
 struct CostWeights {
   double product[3], launches[3], bytes[3], packing;
 };
@@ -503,10 +503,10 @@ constexpr CostWeights kF32Weights{{1, 1, 1}, {0.77, 0.81, 0.86}, {0.57, 0.73, 0.
 constexpr CostWeights kTf32Weights{{1.16, 1.2, 1}, {0.55, 0.47, 0.79}, {0.68, 0.52, 0.5}, 0.94};
 constexpr CostWeights kHalfWeights{{1.14, 1, 1}, {0.34, 0.43, 0.39}, {1.3, 2.1, 0.86}, 0.77};
 constexpr CostWeights kChannelsLastWeights{{1.1, 1.1, 1}, {0.22, 0.22, 0.2}, {0.27, 0.27, 0.05}, 0};
-constexpr double kPhaseLaunches = 0.37;  // of tiles of several phases in a grid, with packing
+constexpr double kPhaseLaunches = 0.37;  // for tiles of several phases in a grid, with packing
 
-// The plan's own estimate of the product, said as a share of the tensor cores' peak. Halves run at
-// twice the rate of TF32, which is the peak that f32 is measured by: three products count as 1.5.
+// Expresses the estimated time of the product as a share of the tensor cores' peak. f32 is measured
+// by the TF32 peak. fp16 has twice that rate, so three products count as 1.5.
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   const Plan plan(z, direction);
   const bool f32 = z.dtype == DType::f32;
@@ -524,8 +524,8 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
       (direction != Direction::forward && packs ? elements(z.y_shape()) : 0);
   const double flops = z.nominal_flops() * (!f32 ? 1 : plan.planes == 2 ? 1.5 : 0.5);
   const double peak = f32 ? kUnmeasuredGpu.tf32_flops : kUnmeasuredGpu.half_flops;
-  // Read for the maxima, read again, written as one or two halves. Groups of one piece are packed
-  // at a third of the speed.
+  // Bytes: read for the maxima, read again, written as one or two fp16 numbers. Groups of one piece
+  // are packed at a third of the speed.
   const double few = z.groups > 1 && plan.pieces == 1 ? 3 : 1;
   const double bytes = few * (f32 ? 2 * element + 2 * plan.planes : 2 * element);
   const bool at_once = f32 && weight && !plan.is_last() &&
@@ -544,8 +544,8 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
       .launches = weights.launches[at] * launches + (has_phases ? kPhaseLaunches : 0),
       .tensor_cores = true};
   if (weight) return cost;
-  const double pack_launches = packs ? 0.76 : 0.95;  // of w
-  // Of halves with channels last, what is said of the product holds a part of what packing takes.
+  const double pack_launches = packs ? 0.76 : 0.95;  // for w
+  // In NHWC fp16/bf16, the estimate of the product already includes part of the packing time.
   const double in_call_us = packs || f32 ? 0 : prepared_us(plan);
   return device_time::with_preparation(cost, peak,
                                        pack_bytes(plan, direction) * elements(z.w_shape()) * bytes,
@@ -568,7 +568,7 @@ const Conv2dAlgorithm kCard{
     .prepared_bytes = prepared_bytes,
     .prepare_weights = prepare_weights,
     .prepares_for_one_call = prepares_for_one_call,
-    .error_growth = 32,  // 3 x 2 of the halves, 16 x 1.5 roundings of 256 depths, those of f32
+    .error_growth = 32,  // 3 x 2 from high and low, 16 x 1.5 roundings of 256 terms, those of f32
     .exact_on_integers = true,
     .fuses_epilogue = true,
     .takes_mixed_types = true,

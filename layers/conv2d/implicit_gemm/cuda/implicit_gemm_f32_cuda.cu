@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// implicit_gemm_f32_cuda.cu: compiled kernels for f32 through three products of halves.
+// implicit_gemm_f32_cuda.cu: compiled kernels for f32 through three fp16 products.
 // Read next  implicit_gemm_tiles.cuh
 #include "layers/conv2d/implicit_gemm/cuda/implicit_gemm_instances.cuh"
 

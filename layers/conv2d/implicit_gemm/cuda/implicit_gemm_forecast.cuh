@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// implicit_gemm_forecast.cuh: what the card forecasts beside the plan's own estimate: the sums of
-// backward_weight, packing w, and the bytes that are read. Fitted to times of one H200: layers of
-// the lists and of random draws; halves of them gave similar numbers.
+// implicit_gemm_forecast.cuh: corrections of the estimated time: sums of backward_weight, packing
+// w, and bytes read. Fitted to times of one H200: listed layers and random layers; each half of
+// them alone gave similar numbers.
 // Read next  implicit_gemm_cuda.cu: cost()
 #pragma once
 
@@ -11,9 +11,9 @@
 
 namespace convscope::implicit_gemm {
 
-// backward_weight where nothing is packed: its grid, beside the plan's estimate; to store a number,
-// of at most kTurnTaps taps and of more, which lie apart; and to sum parts, of which a thread reads
-// sixteen at a time.
+// Constants of backward_weight without packing: ratio of the grid to its estimate; storing a number
+// with at most kTurnTaps taps (LastStore) or more distant ones (LastApart). Adding parts: a thread
+// reads sixteen at a time.
 inline constexpr double kLastGrid = 0.87, kLastStoreUs = 8.4e-6, kLastApartUs = 12.5e-6;
 inline constexpr double kLastSumUs = 1.1, kSixteenPartsUs = 0.77;
 inline double last_weight_us(const Plan& plan) {
@@ -25,8 +25,8 @@ inline double last_weight_us(const Plan& plan) {
          kLastSumUs + kSixteenPartsUs * ceil_div(plan.splits, 16);
 }
 
-// Bytes of a copy for each byte of w to pack: in its order, or by single numbers that lie apart,
-// of few taps and of many.
+// Returns the copied bytes for each byte of w to pack. w is read in order, or by single numbers at
+// distant addresses, with few or with many taps.
 inline double pack_bytes(const Plan& plan, Direction direction) {
   const bool forward = direction == Direction::forward;
   const bool few = plan.z.r * plan.z.s <= kTurnTaps;
@@ -34,10 +34,10 @@ inline double pack_bytes(const Plan& plan, Direction direction) {
   return !few ? 6 : forward && plan.z.w_shape().numel() >= kTurnLeast ? 1.65 : 3.2;
 }
 
-// Of halves with channels last, fitted to forward of two draws of random layers with 1, 8 and 32
-// images, and seen on two others. Taps whose pixels lie apart are read with gaps, which takes
-// longer. With weights that are prepared a call takes less than without, beside packing: where not
-// every multiprocessor has a block, and where parts are summed.
+// NHWC fp16/bf16, fitted to forward of two sets of random layers with 1, 8 and 32 images, checked
+// on two other sets. Taps whose pixels are not adjacent are read with gaps: slower. Beyond the
+// packing itself, prepared weights save time where some SMs have no block, and where parts are
+// added.
 inline constexpr double kGapsTimes = 1.09, kFewBlocksUs = 0.8, kSummedUs = 0.5;
 inline double gaps_times(const Plan& plan, Direction direction) {
   const Conv2dProblem& z = plan.z;
@@ -49,7 +49,7 @@ inline double prepared_us(const Plan& plan) {
          (plan.splits > 1 ? kSummedUs : 0);
 }
 
-// Bytes of the problem that are read or written. What is packed is read as a whole.
+// Returns the bytes of the problem that are read or written. Packed tensors are read whole.
 inline double seen_bytes(const Plan& plan, Direction direction) {
   const Conv2dProblem& z = plan.z;
   if (!plan.is_packed() || direction == Direction::backward_data) return z.nominal_bytes();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// implicit_gemm_instances.cuh: the compiled kernels of implicit_gemm_tiles.cuh, by kind of factors.
-// They are spread over four files because each takes a while to compile.
+// implicit_gemm_instances.cuh: the compiled kernels of implicit_gemm_tiles.cuh, by type of
+// operands. They are spread over four files because each takes a while to compile.
 // Read next  implicit_gemm_tiles.cuh
 #pragma once
 
@@ -16,8 +16,8 @@ inline constexpr std::size_t kMostStages = 5;
 struct Instance {
   int rows, columns;  // of a block's tile
   unsigned threads;
-  std::size_t shared_bytes;  // of gather; backward_weight has rows of the depth behind it
-  int blocks;                // that share a multiprocessor
+  std::size_t shared_bytes;  // of gather; backward_weight adds rows of the reduction
+  int blocks;                // that share an SM
   TileTime gather_us, weight_us;
   void (*gather)(const Gather);
   void (*weight)(const WeightGather);  // null: the tile's columns do not divide the threads
@@ -35,8 +35,8 @@ inline Instance instance(TileTime gather_us, TileTime weight_us) {
   return out;
 }
 
-// Microseconds of one H200: the pass that sums parts, and what is stored in one: two neighbours at
-// once, one at a time, outputs of a phase, which lie apart, and weights, which look for their tap.
+// Microseconds of one H200 for the pass that adds parts, and numbers stored per microsecond: in
+// pairs; singly; scattered outputs of a phase; weights, whose tap must be looked up.
 inline constexpr double kPartsUs = 1.7, kPartBytesPerUs = 2.5e6;
 inline constexpr double kPairedPerUs = 2.5e6, kSinglePerUs = 0.37e6, kScatteredPerUs = 0.33e6;
 inline constexpr double kWeightPerUs = 0.17e6;
@@ -46,8 +46,8 @@ inline double stored_us(std::int64_t outputs, int phases, bool paired) {
                                                     : kSinglePerUs);
 }
 
-std::span<const Instance> f32_instances();   // three products of halves
-std::span<const Instance> tf32_instances();  // one product of halves with 10 bits of mantissa
+std::span<const Instance> f32_instances();   // three fp16 products
+std::span<const Instance> tf32_instances();  // one fp16 product with 10 bits of mantissa
 std::span<const Instance> f16_instances();
 std::span<const Instance> bf16_instances();
 

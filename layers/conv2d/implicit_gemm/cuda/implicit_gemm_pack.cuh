@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// implicit_gemm_pack.cuh: the passes of its own around implicit_gemm's products: weights in the
-// order of the sum, and the sum of the parts of dw.
+// implicit_gemm_pack.cuh: two passes around implicit_gemm's products: weights in the order of the
+// reduction, and the sum of the parts of dw.
 // Read next  layers/conv2d/shared/cuda/half_pack.cuh, the other passes; implicit_gemm_tiles.cuh
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace convscope::implicit_gemm {
 
-using namespace half_tiles;  // NOLINT(google-build-using-namespace): what both rooms are made of
+using namespace half_tiles;  // NOLINT(google-build-using-namespace): shared by both folders
 
 struct PackWeights {
   const void* from = nullptr;  // [G K, C, R, S]
@@ -23,15 +23,16 @@ struct PackWeights {
   int phases_h = 1, phases_w = 1;
   Line high[kMostPhases] = {}, wide[kMostPhases] = {};
   int2* table = nullptr;  // [phase][depth_pieces], see place_of()
-  int pixel_pieces = 0;   // of the other factor
+  int pixel_pieces = 0;   // of the other operand
   Maxima maxima;
 };
 
-// Where a piece of the depth lies, relative to tap (0, 0) and channel 0 of a pixel, and its taps.
+// Returns the offset of a piece of the reduction from tap (0, 0) and channel 0 of a pixel, and its
+// taps.
 __device__ inline int2 place_of(int index, const Line& high, const Line& wide, int pieces,
                                 int pixel_pieces) {
   if (index >= high.taps * wide.taps * pieces) {
-    return make_int2(0, 15 | 15 << 8);  // no bit of a mask: outside everywhere
+    return make_int2(0, 15 | 15 << 8);  // no bit of a mask: outside for every pixel
   }
   const Piece piece = piece_at(index, high.taps, wide.taps, pieces);
   return make_int2(
@@ -79,9 +80,9 @@ __global__ __launch_bounds__(256) void pack_weights_kernel(const __grid_constant
   write_piece<In, kPlanes, Half>(values, scale, to, z.plane);
 }
 
-// Forward with many weights: a block reads rows of w in the order of memory, where the taps of a
-// channel lie together, and turns them over in shared memory. It has few rows, so that there are
-// many blocks; with fewer weights the other kernel has more of them.
+// Forward with many weights: a block reads rows of w in memory order, where the taps of a channel
+// are adjacent, and transposes them in shared memory. It has few rows, so that there are many
+// blocks; with fewer weights the other kernel has more blocks.
 constexpr int kTurnThreads = 256;
 constexpr int kTurnRows = 8;
 constexpr int kTurnTaps = 9;                                  // at most
@@ -92,7 +93,7 @@ constexpr std::int64_t kTurnLeast = 1 << 16;                  // weights
 template <class In, int kPlanes, class Half = Float16>
 __global__ __launch_bounds__(kTurnThreads) void turn_weights_kernel(
     const __grid_constant__ PackWeights z) {
-  constexpr int kPitch = kTurnChannels * kTurnTaps + 1;  // odd: rows meet other banks
+  constexpr int kPitch = kTurnChannels * kTurnTaps + 1;  // odd: rows use different banks
   __shared__ In numbers[kTurnRows * kPitch];             // [row][channel][tap]
   const int thread = static_cast<int>(threadIdx.x);
   const int group = static_cast<int>(blockIdx.z);
@@ -117,7 +118,7 @@ __global__ __launch_bounds__(kTurnThreads) void turn_weights_kernel(
   if constexpr (sizeof(In) == 4) scale = power_of_two(read_exponent(z.maxima));
   __syncthreads();
   const int width = min(kChannelPieces, z.pieces - first_piece);  // pieces of a tap
-  // Behind the last channels the row is filled with zeros.
+  // After the last channels the row is filled with zeros.
   const int begin = first_piece * taps;
   const int end = first_piece + width == z.pieces ? z.depth_pieces : begin + width * taps;
   const int count = end - begin;
@@ -146,7 +147,7 @@ __global__ __launch_bounds__(kTurnThreads) void turn_weights_kernel(
   }
 }
 
-// dw [G K, C, taps] from parts [split][G K][columns], columns in the order of piece_at().
+// Sums dw [G K, C, taps] from parts [split][G K][columns], columns in the order of piece_at().
 template <class Out>
 __global__ void sum_weight_parts_kernel(const float* parts, int splits, std::int64_t rows,
                                         int columns, int channels, int pieces, int taps_h,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// implicit_gemm_plan.h: the sizes of implicit_gemm's pieces and steps, the scale of f32 as two
-// halves, and how long a grid of tiles takes. No CUDA here: tests check it on the CPU.
+// implicit_gemm_plan.h: the sizes of implicit_gemm's pieces and steps, the scale of f32 as two fp16
+// numbers, and the time of a grid of tiles. It needs no CUDA, so tests check it on the CPU.
 // Read next  layers/conv2d/shared/cuda/gather_lines.h: where each number comes from and goes to
 #pragma once
 
@@ -23,30 +23,30 @@ using gather::part_begin;
 using gather::Piece;
 using gather::piece_at;
 
-inline constexpr int kBlockDepth = 64;  // halves of a step
+inline constexpr int kBlockDepth = 64;  // reduction indices of a step
 inline constexpr int kMostPhases = 8;   // strides of backward_data, in each dimension
 
 using half_tiles::kPieceHalves;
 using half_tiles::pieces_of;
 using half_tiles::scale_exponent;
 
-// What one multiprocessor takes, microseconds of one H200: `step` for each step of a tile, `around`
-// for its beginning and end.
+// Microseconds of one SM of an H200: `step` for each step of a tile, `around` for its beginning and
+// end.
 struct TileTime {
   double step = 1, around = 1;
 };
 
-// Tiles, their steps together, and those of the longest tile.
+// Number of tiles, their steps together, and the steps of the longest tile.
 struct Grid {
   double tiles = 1, steps = 1;
   int longest = 1;
 };
-// By the blocks that can share a multiprocessor: as many steps at full speed take as long as one of
-// a block of `gather` that is alone there and waits for its own loads.
+// Indexed by the blocks that can share an SM. A step of a `gather` block that is alone on its SM
+// waits for its own loads and takes as long as this many steps at full speed.
 inline constexpr double kAloneSteps[] = {1, 1, 1.4, 1.75};
 
-// Whole waves of blocks, then the rest, which lasts as long as its fullest multiprocessor or its
-// longest tile, which is alone there: its steps take `alone` steps.
+// Returns the time of whole waves of blocks, plus the rest. The rest takes as long as its fullest
+// SM or its longest tile, which runs alone: its steps take `alone` steps.
 inline double grid_us(int processors, int blocks, const TileTime& tile, double alone,
                       const Grid& grid, int parts) {
   const double each = std::ceil(grid.steps / grid.tiles / parts) * tile.step;

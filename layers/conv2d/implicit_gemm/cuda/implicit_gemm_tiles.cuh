@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// implicit_gemm_tiles.cuh: the two kernels of implicit_gemm_cuda.cu, whose header tells the idea.
-// Both bring 64 halves of depth a step into shared memory with asynchronous copies, several steps
+// implicit_gemm_tiles.cuh: the two kernels of implicit_gemm_cuda.cu, whose header explains the
+// idea. Both copy 64 reduction indices a step into shared memory, asynchronously and several steps
 // ahead, and multiply them with matrix_tile.cuh.
 // Read next  implicit_gemm_plan.h; layers/conv2d/shared/cuda/half_steps.cuh
 #pragma once
@@ -23,23 +23,23 @@ struct Gather {
   float* parts = nullptr;  // [splits] of the same, when splits > 1
   std::int64_t out_count = 0;
   const int2* table = nullptr;      // PackWeights::table
-  const float2* unscale = nullptr;  // null: the sums stay as they are
+  const float2* unscale = nullptr;  // null: the sums are not scaled
   Finish end;
   int images = 0, groups = 1, rows = 0;          // rows of a group
-  int pieces = 0, depth_pieces = 0, splits = 1;  // pieces of a group's pixel, of a row of weights
+  int pieces = 0, depth_pieces = 0, splits = 1;  // pieces of a group's pixel, of a weight row
   int out_width = 0, out_area = 0;
-  int lanes = 0;        // of a pixel of the output with its channels last; 0: it has planes
-  bool paired = false;  // pixels 2i and 2i + 1 are neighbours in the output, 2i as aligned as two
-  // The phases of a tile run side by side: each writes only some elements of a sector, and the L2
-  // cache, where it cannot hold the whole output, puts them together.
+  int lanes = 0;        // channels of an output pixel in NHWC; 0: NCHW
+  bool paired = false;  // output pixels 2i and 2i + 1 are adjacent, 2i aligned for two
+  // The phases of a tile run at the same time: each writes only some elements of a sector, and L2
+  // combines them where it cannot hold the whole output.
   bool phases_first = false;
   int phases_w = 1;
   FastDivisor by_row_tiles, by_phases_w, by_groups;
   Line high[kMostPhases] = {}, wide[kMostPhases] = {};
 };
 
-// Block (x: row tiles inside pixel tiles, y: groups inside phases, z: split). Phases first: x and y
-// the other way round.
+// Block (x: row tiles inside pixel tiles, y: groups inside phases, z: split). With phases_first, x
+// and y are exchanged.
 template <class V>
 __global__ __launch_bounds__(V::kThreads,
                              V::kBlocks) void gather_kernel(const __grid_constant__ Gather z) {
@@ -93,7 +93,7 @@ __global__ __launch_bounds__(V::kThreads,
   const int2* const table = z.table + phase * z.depth_pieces + first_block * kBlockPieces + piece;
   int2 next_place = steps > 0 ? table[0] : make_int2(0, 0);
 
-  const auto load = [&](int step, unsigned char* stage) {  // called for step 0, 1, 2, ...
+  const auto load = [&](int step, unsigned char* stage) {  // called for steps 0, 1, 2, ...
     unsigned char* const to = stage + swizzle_tile(row, piece);
     const int2 place = next_place;
     if (step + 1 < steps) next_place = table[(step + 1) * kBlockPieces];
@@ -187,7 +187,7 @@ struct WeightGather {
   Line high, wide;  // forward
 };
 
-// A row of the depth: an output pixel, and the input pixel under its tap (0, 0).
+// A row of the reduction: an output pixel, and the input pixel at its tap (0, 0).
 struct DepthRow {
   int from;
   short h, w;
@@ -207,7 +207,7 @@ template <class V>
 __global__ __launch_bounds__(V::kThreads, V::kBlocks) void weight_kernel(
     const __grid_constant__ WeightGather z) {
   unsigned char* const stages = aligned_shared();
-  // The rows of the step that is copied next, and of the one behind it.
+  // The rows of the step that is copied next, and of the one after it.
   DepthRow* const depth_rows = reinterpret_cast<DepthRow*>(stages + V::kStages * V::kStageBytes);
   constexpr int kRing = V::kStages + 1;
   const int thread = static_cast<int>(threadIdx.x);
@@ -221,8 +221,8 @@ __global__ __launch_bounds__(V::kThreads, V::kBlocks) void weight_kernel(
   const int steps = part_begin(z.steps, split + 1, z.splits) - first_step;
   const int pixels = z.images * z.high.outputs * z.wide.outputs;
 
-  // In both tiles a thread copies one piece (8 halves) at a time. It keeps its place in the row,
-  // and goes down the depth in steps of kRowStep (kColumnStep).
+  // In both tiles a thread copies one piece (8 numbers) at a time. It keeps its place in the row
+  // and advances along the reduction in steps of kRowStep (kColumnStep).
   constexpr int kRowPieces = V::kTileRows / kPieceHalves;
   constexpr int kColumnPieces = V::kTileColumns / kPieceHalves;
   constexpr int kRowStep = V::kThreads / kRowPieces;
@@ -283,7 +283,7 @@ __global__ __launch_bounds__(V::kThreads, V::kBlocks) void weight_kernel(
         async_copy<16>(to + j * V::kColumnsBytes, at + j * z.pixels_plane, valid);
       }
     }
-    // The rows of the next step, for the load behind the next barrier.
+    // The rows of the next step, for the load after the next barrier.
     if (step >= V::kStages - 1 && thread < kBlockDepth) {
       depth_rows[(step + 1) % kRing * kBlockDepth + thread] =
           depth_row(z, first_pixel + kBlockDepth + thread);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// implicit_gemm_tma_cuda.cu: convolution of halves with their channels last: the copy engine of the
-// GPU brings patches of the image, and the tensor cores read them where they lie, once for each
-// tap.
+// implicit_gemm_tma_cuda.cu: convolution of fp16/bf16 images in NHWC: TMA loads patches of the
+// image, and the tensor cores read the patches from shared memory, once for each tap.
 //
 // Formula    y[n,k,p,q] = b[k] + sum over c, r, s of
 //                         x[n, c, p stride_h - pad_top + r dilation_h, ...] w[k,c,r,s]
@@ -11,41 +10,42 @@
 //                patch = x[n, p0 - pad .., q0 - pad .., c0 .. c0 + 63]     # zeros outside: no ifs
 //                for r, s:
 //                  sums[pixel][k] += patch[pixel + r pitch + s][c] w[k][r,s][c]
-//            dx: the same with dy for x and w read across; strides by phases
+//            dx: the same with dy for x and w read transposed; strides by phases
 //            dw: sums[k][c] of a tap += dy[pixel][k] patch[pixel + r pitch + s][c], over all pixels
-// Plan       weights once as halves [K][R S][C] for both directions (prepare_weights)
-//            one warp asks for patches, one for weights (tensor maps, mbarriers), as far ahead as
-//            shared memory holds; two warp groups multiply (wgmma); blocks are persistent. A patch
-//            in shared memory is rows of 128 bytes (32 or 64 where channels are few), one for each
-//            pixel. A tap begins some rows further, so nine taps need one patch in place of nine.
-//            The last pixels of each line then belong to no output: of 30 rows 28 count. Where
-//            that, or a stride, costs more than it saves, a row of taps shares a patch, or none
-//            does (implicit_gemm_tma_taps.h) few tiles: the sum is cut into parts, and a pass adds
-//            the parts in their order backward_weight: a block keeps up to 9 taps x 64 k x 64 c in
-//            registers; both factors lie with the depth outer. Boxes of dy are as long as those of
-//            x; what is outside is zeros. Where one part is enough, the blocks turn and store dw.
+// Plan       weights once as fp16/bf16 [K][R S][C] for both directions (prepare_weights)
+//            One warp loads patches, one loads weights (tensor maps, mbarriers), as far ahead as
+//            shared memory allows; two warp groups multiply (wgmma); blocks are persistent. A patch
+//            in shared memory has a row of 128 bytes (32 or 64 with few channels) for each pixel.
+//            Another tap begins some rows later, so nine taps need one patch instead of nine. The
+//            last pixels of each image row then belong to no output: of 30, 28 count. Where that
+//            or a stride costs more than it saves, a row of taps shares a patch, or none does
+//            (implicit_gemm_tma_taps.h).
+//            Few tiles: the reduction is split, and a pass adds the parts in order.
+//            backward_weight: a block keeps up to 9 taps x 64 k x 64 c in registers; pixels are the
+//            outer dimension of both operands. Boxes of dy are as long as those of x, with zeros
+//            outside. Without a split the blocks transpose and store dw.
 // Shapes     x [N,1,H,W,Cp], y [N,1,P,Q,Kp], Cp and Kp channels rounded up to 8, 16-byte aligned,
-//            f16 or bf16, as dx and dy; w, dw [K,C,R,S], b [K] f32, or of the half type; sums in
-//            f32. tf32: all of them f32; factors are f16 times a power of two (half_factors.h),
-//            given or made in front of the product, and the sums are brought back; or f32 that the
-//            copy engine rounds to tf32, where nothing is given and that takes less time
-// Supports   layout channels_last; f16, bf16, or w and sums in f32 beside them; tf32; one group;
-//            kernels up to 15x15; strides up to 8, in backward_data up to 4; every padding and
-//            dilation up to 127; GPUs of compute capability 9.0
+//            f16 or bf16, as dx and dy; w, dw [K,C,R,S], b [K] f32, or in x's type; sums in f32.
+//            tf32: all of them f32. Operands are then f16 times a power of two (half_factors.h),
+//            given or made before the product, and the sums are scaled back. If not given, TMA may
+//            round f32 to tf32 instead
+// Supports   layout NHWC; f16, bf16, also with w and sums in f32; tf32; one group; kernels up to
+//            15x15; strides up to 8, in backward_data up to 4; every padding and dilation up to
+//            127; GPUs of compute capability 9.0
 // Cost       FLOPs = 2 N K P Q C R S; bytes = the tensors; workspace = the parts. Compute-bound
-//            above about 64 channels, where a tile's bytes from the second cache take less time
-//            than its products. tf32: where the factors are not given, two passes over each image
-// Numerics   products of halves are exact, sums f32, which the tensor cores round towards zero: one
-//            chain. Same bits on each run: parts are added in their order. Exact on integers while
+//            above about 64 channels, where loading a tile from L2 takes less time than its
+//            products. tf32: two passes over each image whose operands are not given
+// Numerics   products of fp16/bf16 are exact; sums are f32, one chain, which the tensor cores round
+//            towards zero. Same bits on each run: parts are added in order. Exact on integers while
 //            sums stay below 2^24; tf32: on integers up to 2^11. There numbers below 2^-27 of their
 //            image's largest lose bits, and NaN and infinities stay
 // Backward   dx assigned; dw assigned or added to, in w's type
-// Choices    64 halves: one swizzled row of 128 bytes. 256 x 128 sums are 128 registers of each of
-//            256 threads; the producers give theirs away (setmaxnreg). Tiles: the lowest time of a
-//            small model (implicit_gemm_tma_plan.cpp)
+// Choices    64 channels: one swizzled row of 128 bytes. 256 x 128 accumulators are 128 registers
+//            of each of 256 threads; the producers release theirs (setmaxnreg). Tiles: the lowest
+//            time of a small model (implicit_gemm_tma_plan.cpp)
 // Source     S. Chetlur et al. 2014: cuDNN: Efficient Primitives for Deep Learning, arXiv
-//            1410.0759; PTX ISA, cp.async.bulk.tensor and wgmma. There is an im2col mode of the
-//            copy engine, too; plain boxes are used here, because they can be shared between taps
+//            1410.0759; PTX ISA, cp.async.bulk.tensor and wgmma. TMA also has an im2col mode; plain
+//            boxes are used here, because taps can share them
 // Read next  ../../implicit_gemm/cuda/implicit_gemm_cuda.cu, which runs on every GPU;
 //            implicit_gemm_tma_taps.h, implicit_gemm_tma_gather.cuh, implicit_gemm_tma_weight.cuh,
 //            implicit_gemm_tma_scaled.cuh
@@ -78,17 +78,18 @@ struct Plans {
   Conv2dProblem as_run;
   GatherPlan gather;
   WeightPlan weight;
-  // Of f32 images: without passes that make halves of them, at half the rate of the tensor cores;
-  // and whether that takes less time where the factors are not given.
+  // For f32 images: a tiling that reads them directly, at half the rate of the tensor cores,
+  // without passes that make fp16 operands; and whether it takes less time when these are not
+  // given.
   GatherPlan from_f32;
   bool reads_f32 = false;
 };
 
-// To make the factors of an image and the weights as halves: launches more than turning the weights
-// takes, and bytes: an image is read twice.
+// Cost of making the fp16 operands of an image and the weights: launches beyond those that
+// transpose weights, and bytes per microsecond. An image is read twice.
 constexpr double kFactorsUs = 3.5, kFactorsBytesPerUs = 4e6;
-// From f32 forward takes less than the plan says: images are few there, and sums short. Phases of a
-// stride, whose outputs lie apart, take longer.
+// Reading f32, forward takes less time than estimated: images are few and reductions short. Phases
+// of a stride, whose outputs are not adjacent, take longer.
 constexpr double kForwardTimes = 0.9;
 constexpr double kPhasesTimes = 1.25;
 double phases_times(const GatherPlan& plan) { return plan.taps.phases > 1 ? kPhasesTimes : 1; }
@@ -116,7 +117,7 @@ std::shared_ptr<const Plans> plans_of(const Conv2dProblem& z, Direction directio
   });
 }
 
-// Weights as halves, and of f32 images turned ones behind them.
+// Returns the bytes of the packed weights; for f32 images, transposed f32 weights follow them.
 std::size_t prepared_bytes(const Conv2dProblem& z, Direction direction) {
   return packed_bytes(z) +
          (is_scaled(z) ? static_cast<std::size_t>(turned_count(z, direction)) * 4 : 0);
@@ -133,11 +134,11 @@ void prepare_weights(const Conv2dPrepareArgs& args) {
     turn_weights(z, args.direction, static_cast<const float*>(args.w), turned_in(z, args.prepared));
   }
 }
-// One call of f32 images needs one of the two forms, which it makes itself.
+// Returns false for f32 images: a single call needs only one of the two, and makes it itself.
 bool prepares_for_one_call(const Conv2dProblem& z, Direction) { return !is_scaled(z); }
 
-// The parts of the sums, and of f32 images a block of half factors for each image, and the weights
-// of one call.
+// The workspace: parts of the sums; for f32 images a block of fp16 operands for each image; the
+// weights of a single call.
 struct Work {
   float* parts = nullptr;
   void* x_block = nullptr;
@@ -172,10 +173,10 @@ std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
   return work_in(z, direction, *plans_of(z, direction), nullptr).bytes;
 }
 
-// What the product reads, and its plan.
+// Operands of the product, and its tiling.
 struct Factor {
   const GatherPlan& plan;
-  HalfFactors image;  // x or dy; f32 as it is: no scale
+  HalfFactors image;  // x or dy; no scale: f32 read directly
   const void* weights;
 };
 Factor factor_of(const Conv2dProblem& z, Direction direction, const Plans& plans, const void* image,
@@ -194,9 +195,9 @@ Factor factor_of(const Conv2dProblem& z, Direction direction, const Plans& plans
   return {plans.gather, halves, prepared != nullptr ? prepared : work.weights};
 }
 
-// f32 images under a 1x1 kernel without stride and padding are matrices [pixels][channels], and w
-// is one: without passes in front of it a gradient is a product of cuBLAS. Not so forward, whose
-// numbers must be the same with an epilogue and without one.
+// Returns true where a gradient is one cuBLAS product without passes before it. With a 1x1 kernel,
+// no stride and no padding, f32 images are matrices [pixels][channels], and so is w. The forward
+// pass does not use this: its numbers must not depend on the epilogue.
 bool is_one_product(const Conv2dProblem& z) {
   return is_scaled(z) && as_one_line(z).h == 1 && z.r == 1 && z.s == 1 && z.c % 8 == 0 &&
          z.k % 8 == 0 && z.stride_h == 1 && z.stride_w == 1 && z.p() == z.h && z.q() == z.w;
@@ -208,12 +209,13 @@ BlasGemm product_of(const Conv2dProblem& z) {
   return gemm;
 }
 
-// moments: null, or what forward_moments.h says.
+// moments: null, or as described in forward_moments.h.
 void run_forward(const Conv2dForwardArgs& args, float* moments) {
   const Conv2dProblem& z = args.problem;
   const auto plans = plans_of(z, Direction::forward);
   const Work work = work_in(z, Direction::forward, *plans, args.workspace);
-  // The statistics are counted for the plan of halves, and the workspace may have no room for them.
+  // The size of the statistics follows the tiling with fp16 operands; the workspace may be too
+  // small for the other one.
   CONVSCOPE_CHECK(moments == nullptr || !plans->reads_f32 || args.x_factors.given(),
                   "implicit_gemm_tma",
                   "expected x as half factors where statistics of y are wanted");
@@ -241,7 +243,7 @@ std::int64_t parts_of_moments(const Conv2dProblem& z) {
 void backward_data(const Conv2dBackwardDataArgs& args) {
   const Conv2dProblem& z = args.problem;
   if (is_one_product(z) && !args.dy_factors.given()) {
-    BlasGemm dx = product_of(z);  // [pixels][C] = dy w; turned weights are [C][K]
+    BlasGemm dx = product_of(z);  // [pixels][C] = dy w; transposed weights are [C][K]
     dx.n = dx.ldc = z.c;
     dx.k = dx.lda = z.k;
     dx.a = args.dy;
@@ -289,7 +291,7 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
       {.x = at.x, .dy = at.dy, .parts = work.parts, .dw = args.dw, .accumulate = args.accumulate});
 }
 
-// ---- card --------------------------------------------------------------------------------------
+// ---- algorithm ---------------------------------------------------------------------------------
 
 Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
   if (z.layout != ActivationLayout::channels_last) {
@@ -347,38 +349,38 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
   return {};
 }
 
-// To pack the weights of forward and backward_data: launches, of few weights and of many, and bytes
-// of each weight. Few or many, f32 weights are turned in tiles, which takes as long as many.
-// kPreparedTaps: of what is said of sums over several taps of halves, the part of packing.
+// Packing the weights of forward and backward_data: launches with few and with many weights, and
+// bytes of each weight. Weights in f32 are transposed in tiles, which takes as long as many.
+// kPreparedTaps: the share of packing in the estimate of fp16/bf16 sums over several taps.
 constexpr double kPreparedTaps = 0.07;
 constexpr double kFewLaunches = 0.6, kPackLaunches = 1.25, kPackBytes = 4;
-// A product of cuBLAS for a gradient of f32 images waits for the kernel in front of it, and its
-// sums are short: to read and write the images does not hide behind them.
+// A gradient by cuBLAS waits for the kernel before it. Its sums are short, so they do not hide
+// reading and writing the images.
 constexpr double kProductAloneUs = 0.9;
 double one_product_us(const Conv2dProblem& z) {
   return device_time::products_us({z.c, z.n * z.h * z.w, z.k, 1, 8}, z) + kProductAloneUs +
          1e6 * z.nominal_bytes() / kUnmeasuredGpu.copy_bytes;
 }
 
-// The plan's own estimate, said as a share of the tensor cores' peak. Of f32 images the factors are
-// given, as in a planned step.
+// Expresses the estimated time as a share of the tensor cores' peak. For f32 images the fp16
+// operands are assumed to be given, as in a compiled step.
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   const auto plans = plans_of(z, direction);
   const bool weight = direction == Direction::backward_weight;
   const bool scaled = is_scaled(z);
-  // Of f32 images: as halves that the caller has, but as f32 where that takes less time without.
+  // For f32 images: given fp16 operands, or f32 read directly where that takes less time.
   const GatherPlan& gather = plans->reads_f32 ? plans->from_f32 : plans->gather;
   const double launch_us = weight ? plans->weight.launch_us : gather.launch_us;
   const double times = !plans->reads_f32                 ? 1
                        : direction == Direction::forward ? kForwardTimes
                                                          : phases_times(gather);
   double us = weight ? plans->weight.card_us - launch_us : gather.card_us * times - launch_us;
-  // A product of cuBLAS, which reads the weights as they are.
+  // A cuBLAS product, which reads the weights as they are.
   const bool one_product = direction == Direction::backward_data && is_one_product(z);
   if (one_product) {
     us = std::min(us, one_product_us(z) - launch_us);
   }
-  // f32 is measured by the peak of TF32, which halves run at twice the rate of.
+  // f32 is measured by the TF32 peak; fp16 runs at twice that rate.
   const double flops = z.nominal_flops() * (scaled ? 0.5 : 1);
   const double peak = scaled ? kUnmeasuredGpu.tf32_flops : kUnmeasuredGpu.half_flops;
   const Conv2dCost cost{

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// implicit_gemm_tma_f32_weights.cuh: weights [K,C,R,S] of f32 for products of tf32, whose depth has
-// to be inner: [K][R S][C rounded up] for forward, [C][R S][K rounded up] for backward_data. The
-// copy engine rounds them to tf32 when it brings them.
+// implicit_gemm_tma_f32_weights.cuh: f32 weights [K,C,R,S] for tf32 products, which need the
+// reduction dimension innermost: [K][R S][C rounded up] for forward, [C][R S][K rounded up] for
+// backward_data. TMA rounds them to tf32 while it loads them.
 // Read next  implicit_gemm_tma_run_cuda.cu
 #pragma once
 
@@ -16,15 +16,15 @@ namespace convscope::implicit_gemm_tma {
 
 constexpr int kTurnThreads = 256;
 constexpr int kTurnedNumbers = 8192;  // of a block, in shared memory
-constexpr int kTurnedGoal = 2304;     // numbers of a block, so that there are many blocks
+constexpr int kTurnedGoal = 2304;     // per block, so that there are many blocks
 
-// A block has `k_tile` output and `c_tile` input channels with all their taps; `pitch` numbers lie
-// from one output channel to the next in shared memory: an odd number, so that neighbours in k meet
-// other banks.
+// A block has `k_tile` output and `c_tile` input channels with all their taps. `pitch` is the
+// distance of two output channels in shared memory: odd, so that neighbours in k use different
+// banks.
 struct TurnShape {
   int k = 0, c = 0, kernel = 1;
   int depth = 8;        // C, or K, rounded up
-  bool across = false;  // K is inner
+  bool across = false;  // true: K is innermost
   int k_tile = 1, c_tile = 8, pitch = 1;
   FastDivisor by_kernel, by_row;  // by_row: numbers of an output channel of a whole block
 
@@ -47,10 +47,10 @@ struct TurnShape {
   CONVSCOPE_HOST_DEVICE int blocks_of_c() const { return ceil_div(across ? c : depth, c_tile); }
 };
 
-// What the block (x: input channels, y: output channels) brings and what it writes.
+// The part of w that the block (x: input channels, y: output channels) reads, and what it writes.
 struct TurnBlock {
-  int first_c, first_k, real_c, real_k;  // none behind the last channel
-  // Rows of the result, of a channel of it and a tap: their depths lie together.
+  int first_c, first_k, real_c, real_k;  // 0 after the last channel
+  // Rows of the result, one for each outer channel and tap; their reduction is contiguous.
   int first_depth, depths, real, rows;
   std::int64_t first_row;
 
@@ -65,12 +65,12 @@ struct TurnBlock {
         rows((z.across ? real_c : real_k) * z.kernel),
         first_row(static_cast<std::int64_t>(z.across ? first_c : first_k) * z.kernel) {}
 
-  // turned [k][c][tap], from output channel to output channel z.pitch. No loop inside another one:
-  // a thread's loads do not wait for each other.
+  // Loads into `turned` [k][c][tap], with z.pitch between output channels. The loops are not
+  // nested: a thread's loads do not wait for each other.
   __device__ void bring(const TurnShape& z, const float* __restrict__ w, float* turned) const {
     const int row = real_c * z.kernel;
-    // Not `real_c == z.c_tile`: of a minimum that is cut off at 0 and compared with one of its
-    // numbers the compiler (nvcc 13.0, sm_90a) makes a wrong comparison.
+    // Not `real_c == z.c_tile`: nvcc 13.0 (sm_90a) miscompiles the comparison of a minimum, clamped
+    // at 0, with one of its arguments.
     const bool whole = z.c - first_c >= z.c_tile;
     const float* const from = w + (static_cast<std::int64_t>(first_k) * z.c + first_c) * z.kernel;
     const std::int64_t apart = static_cast<std::int64_t>(z.c) * z.kernel;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// implicit_gemm_tma_floats.cuh: how sums of scaled factors become f32 again and leave the registers
-// of a warp group as pieces of 16 bytes.
-// Read next  layers/dispatch/layout/half_factors.h, the factors; implicit_gemm_tma_gather.cuh
+// implicit_gemm_tma_floats.cuh: converts sums of scaled operands back to f32 and stores them from
+// the registers of a warp group in 16-byte pieces.
+// Read next  layers/dispatch/layout/half_factors.h, the operands; implicit_gemm_tma_gather.cuh
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@
 
 namespace convscope::implicit_gemm_tma {
 
-// e of 2^e, which brings a sum of products of two scaled factors back. The scales are powers of
+// Returns e of 2^e, the factor that undoes the scales of two operands. The scales are powers of
 // two, 2^-114 to 2^126.
 __device__ inline int unscale_exponent(float a, float b) {
   return 254 - static_cast<int>(__float_as_uint(a) >> 23) -
          static_cast<int>(__float_as_uint(b) >> 23);
 }
 
-// As two factors, because 2^e may lie beyond the range of one.
+// Multiplies by 2^e in two steps, because 2^e may exceed the range of f32.
 template <int kCount>
 __device__ inline void times_power_of_two(int e, float (&sums)[kCount]) {
   const float first = half_tiles::power_of_two(e / 2);
@@ -28,9 +28,10 @@ __device__ inline void times_power_of_two(int e, float (&sums)[kCount]) {
   for (int i = 0; i < kCount; ++i) sums[i] = sums[i] * first * second;
 }
 
-// One row of a tile, of four lanes two columns each in every block of 8: residual and ReLU, then
-// neighbours exchange half of two blocks, so that each lane stores four columns. `half`: which of a
-// lane's two rows; `columns_left`: of the result, a multiple of 8. All lanes of a warp call it.
+// Stores one row of a tile: four lanes have two columns each of every block of 8. Adds the residual
+// and applies ReLU. Then neighbours exchange half of two blocks, so that each lane stores four
+// columns. Call it with all lanes of a warp. `half`: which of a lane's two rows. `columns_left`:
+// columns of the result, a multiple of 8.
 template <int kSums>
 __device__ inline void store_floats(float (&sums)[kSums], int half, int columns_left, bool relu,
                                     const float* residual, float* to) {

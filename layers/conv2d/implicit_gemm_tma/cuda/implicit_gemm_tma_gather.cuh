@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // implicit_gemm_tma_gather.cuh: the kernel of forward and backward_data: a tile of 128 or 256
-// pixels x 16 to 256 channels is summed over patches of the image and taps of the kernel.
-// Warp 8 lets the copy engine bring patches, warp 9 the weights, each as far ahead as there is
-// room; two warp groups multiply. A block takes one tile after another.
+// pixels x 16 to 256 channels is summed over patches of the image and taps of the kernel. Warp 8
+// issues the TMA loads of patches, warp 9 those of weights, each as far ahead as stages are free;
+// two warp groups multiply. A block takes one tile after another.
 // Read next  implicit_gemm_tma_taps.h; implicit_gemm_tma_weight.cuh
 #pragma once
 
@@ -24,11 +24,11 @@ namespace convscope::implicit_gemm_tma {
 constexpr int kGatherThreads = 384;
 constexpr int kProducerRegisters = 40;
 
-// Half: of the factors; float: f32 that the copy engine rounds to tf32. Out: what the result is
-// stored as. f32 is made of those, or of halves that were scaled (half_factors.h).
-// kPlanes 2: of f32 in full precision, two halves of each number: high and low. Three of their four
-// products are summed, and results are planes (implicit_gemm_tma_halves.cuh).
-// kMoments: leaves mean and spread of its channels, too (implicit_gemm_tma_moments.cuh).
+// Half: type of the operands; float: f32 that TMA rounds to tf32. Out: type of the stored result.
+// f32 results come from f32 operands, or from scaled fp16 ones (half_factors.h).
+// kPlanes 2: f32 in full precision, as high and low planes in fp16. Three of their four products
+// are added, and results are planes (implicit_gemm_tma_halves.cuh).
+// kMoments: also stores mean and spread of its channels (implicit_gemm_tma_moments.cuh).
 template <class Half_, int kTiles_, int kColumns_, int kBlocks_, int kChunk_, bool kBackward_,
           class Out_ = Half_, int kPlanes_ = 1, bool kMoments_ = false>
 struct GatherVariant {
@@ -41,28 +41,28 @@ struct GatherVariant {
   static constexpr int kTiles = kTiles_;  // of 64 pixels, for each warp group
   static constexpr int kRows = 128 * kTiles_;
   static constexpr int kColumns = kColumns_;
-  static constexpr int kBlocks = kBlocks_;   // of a multiprocessor
-  static constexpr int kPatchRow = kChunk_;  // halves that a row of a patch has room for
-  static constexpr int kChunk = kChunk_ * 2 / static_cast<int>(sizeof(Half));  // channels of it
-  static constexpr int kDepths = 32 / static_cast<int>(sizeof(Half));  // channels of a product
+  static constexpr int kBlocks = kBlocks_;   // that share an SM
+  static constexpr int kPatchRow = kChunk_;  // capacity of a patch row in fp16 numbers
+  static constexpr int kChunk = kChunk_ * 2 / static_cast<int>(sizeof(Half));  // its channels
+  static constexpr int kDepths = 32 / static_cast<int>(sizeof(Half));  // channels of one MMA
   static constexpr int kWeightRow = kBackward_ ? 64 : kChunk_;
   static constexpr bool kBackward = kBackward_;
   static constexpr bool kMoments = kMoments_;
-  // Of two planes with few columns high and low weights are the columns of one product, which reads
-  // the patch once for both: shared memory has no time for more. The third product has sums of its
-  // own, because the tensor cores do not begin a product of another width in the same registers
-  // before the last one has ended. Wider ones have no registers for this.
+  // Two planes with few columns: high and low weights are the columns of one product, which reads
+  // the patch once for both, because shared memory limits the speed. The third product has its own
+  // accumulators: the tensor cores start a product of another width in the same registers only
+  // after the last one has ended. Wider tiles have no registers left for this.
   static constexpr bool kBeside = kPlanes_ == 2 && kColumns_ == 32;
-  static_assert(!kBeside || kColumns_ * kChunk_ * 2 >= 1024);  // low weights lie behind high ones
-  // 384 threads begin with 168 registers each, or with 80 when two blocks share a multiprocessor.
-  // Of these the producers keep 40; more than is left in the block would be waited for forever.
+  static_assert(!kBeside || kColumns_ * kChunk_ * 2 >= 1024);  // low weights follow high ones
+  // 384 threads begin with 168 registers each, or with 80 when two blocks share an SM. The
+  // producers keep 40. A request beyond what is left in the block would wait forever.
   static constexpr int kRegisters = kBlocks_ == 1 ? 232 : 96;
   static_assert(40 + 2 * kRegisters <= 3 * (kBlocks_ == 1 ? 168 : 80));
-  // Backward the channels of the result are inner, 64 of them in a block of rows.
+  // backward_data: the channels of the result are innermost, 64 of them in a block of rows.
   static constexpr int kWeightBoxes = kBackward_ ? (kColumns_ + 63) / 64 : 1;
   static constexpr int kWeightBytes =
       kBackward_ ? kWeightBoxes * kChunk_ * 128 : kColumns_ * kChunk_ * 2;
-  static_assert(sizeof(Half) == 2 || !kBackward_);  // tf32 is not read across
+  static_assert(sizeof(Half) == 2 || !kBackward_);  // tf32 is never read transposed
   static constexpr int kWeightStageBytes = kBackward_            ? kWeightBoxes * 8192
                                            : kWeightBytes < 1024 ? 1024
                                                                  : kWeightBytes;
@@ -72,34 +72,33 @@ struct Gather {
   TensorMap pixels, weights;
   void* out = nullptr;       // [N, out_h, out_w, out_channels]
   float* parts = nullptr;    // [splits] of the same, when splits > 1
-  float* moments = nullptr;  // [parts][4][out_channels]; null: not wanted
+  float* moments = nullptr;  // [parts][4][out_channels]; null: no statistics
   const void* bias = nullptr;
   const void* residual = nullptr;
-  const float* pixels_scale = nullptr;  // of scaled factors
+  const float* pixels_scale = nullptr;  // of scaled operands
   const float* weights_scale = nullptr;
   std::int64_t out_count = 0;
   int bias_channels = 0;
   bool bias_is_f32 = false, relu = false;
   int images = 0, out_h = 0, out_w = 0, out_channels = 0;
-  int every_h = 1, every_w = 1;  // pixels of the result from one output of a phase to the next
+  int every_h = 1, every_w = 1;  // distance of two outputs of a phase, in pixels
   int depth = 0;                 // channels of `pixels`
-  int step_h = 1, step_w = 1;    // pixels read from one output to the next
+  int step_h = 1, step_w = 1;    // distance of the pixels read for two outputs
   int width = 1, height = 1, tile_images = 1;  // of a tile
   int patch_bytes = 0, patch_stage_bytes = 0, patch_stages = 1, weight_stages = 1;
-  // Not 0: every tap and chunk has a place of its own, chunk resident_taps + tap, and is brought
-  // once.
+  // If not 0, each tap and chunk has its own place, chunk resident_taps + tap, and is loaded once.
   int resident_taps = 0;
-  bool zeros_behind = false;  // the rows behind a patch are read, and must be zeros
+  bool zeros_behind = false;  // rows after a patch are read, and must be zero
   int splits = 1, tiles = 0, column_tiles = 1;
-  const float2* unscale = nullptr;  // of sums of two planes
+  const float2* unscale = nullptr;  // undoes the scale of two planes
   FastDivisor by_column_tiles, by_splits, by_pitch, by_lines;
   TapSets taps;
 };
-static_assert(sizeof(Gather) <= 4096);  // of the parameters of a kernel
+static_assert(sizeof(Gather) <= 4096);  // limit for parameters of a kernel
 
 #if defined(CONVSCOPE_MATRIX_STEP)
 
-// Where the block's tile lies, and which patches of its sum are the block's.
+// Place of the block's tile, and the patches of the sum that are the block's.
 struct GatherTile {
   int column, part, phase, w, h, image;  // first column; w, h: first output of the phase
   int begin, end;                        // patches
@@ -128,7 +127,7 @@ __device__ inline GatherTile tile_at(const Gather& z, int tile, int columns, int
   return out;
 }
 
-// A ring of places in shared memory.
+// A ring of stages in shared memory.
 struct Ring {
   int stage = 0;
   unsigned parity = 0;
@@ -140,7 +139,7 @@ struct Ring {
   }
 };
 
-// body(std::integral_constant<int, count>); kLeast where `count` is less, kMost where it is more.
+// Calls body(std::integral_constant<int, count>), with `count` clamped to kLeast..kMost.
 template <int kLeast, int kMost, class Body>
 __device__ inline void with_count(int count, Body&& body) {
   if constexpr (kMost == kLeast) {
@@ -154,14 +153,14 @@ __device__ inline void with_count(int count, Body&& body) {
   }
 }
 
-// The sums of one row of the tile, of four lanes 8 columns each: from pairs of columns in each of
-// four blocks of 8 to one block for each lane.
+// Exchanges a tile row among four lanes, 8 columns each: from pairs of columns in each of four
+// blocks of 8 to one block for each lane.
 __device__ inline uint4 exchange_in_fours(const unsigned (&pair)[4], int lane) {
   const bool odd = (lane & 1) != 0;
   const bool high = (lane & 2) != 0;
   const unsigned near0 = __shfl_xor_sync(kAllLanes, odd ? pair[0] : pair[1], 1);
   const unsigned near1 = __shfl_xor_sync(kAllLanes, odd ? pair[2] : pair[3], 1);
-  // Blocks lane % 2 and 2 + lane % 2, each the words of two neighbours.
+  // Blocks lane % 2 and 2 + lane % 2, each with the words of two neighbours.
   const unsigned a0 = odd ? near0 : pair[0], a1 = odd ? pair[1] : near0;
   const unsigned b0 = odd ? near1 : pair[2], b1 = odd ? pair[3] : near1;
   const unsigned far0 = __shfl_xor_sync(kAllLanes, high ? a0 : b0, 2);
@@ -169,8 +168,8 @@ __device__ inline uint4 exchange_in_fours(const unsigned (&pair)[4], int lane) {
   return high ? make_uint4(far0, far1, b0, b1) : make_uint4(a0, a1, far0, far1);
 }
 
-// Bias, residual and ReLU first, each in a loop of its own: between conversions, exchanges and
-// stores there is no branch then, and their latencies overlap.
+// Adds the bias; residual and ReLU follow in separate loops. So no branch separates conversions,
+// exchanges and stores, and their latencies overlap.
 template <class V>
 __device__ inline void add_bias(const Gather& z, int first_column,
                                 float (&sums)[V::kTiles][V::kColumns / 2]) {
@@ -193,8 +192,8 @@ __device__ inline void add_bias(const Gather& z, int first_column,
   }
 }
 
-// One of this thread's rows: a pixel of the result, and how many columns are left from the tile's
-// first one on; 0: it is no pixel.
+// One of this thread's rows: a pixel of the result, and the number of columns from the tile's first
+// one on; 0: not a pixel.
 struct GatherRow {
   std::int64_t pixel;
   int columns_left;
@@ -312,7 +311,7 @@ __device__ void store_planes(const Gather& z, const GatherTile& tile,
 
 #endif
 
-// Grid: as many blocks as run at once, each takes every gridDim.x-th tile.
+// Grid: as many blocks as run at once; each takes every gridDim.x-th tile.
 template <class V>
 __global__ __launch_bounds__(kGatherThreads,
                              V::kBlocks) void gather_kernel(const __grid_constant__ Gather z) {
@@ -328,7 +327,7 @@ __global__ __launch_bounds__(kGatherThreads,
   std::uint64_t* const weight_empty = barriers + 3 * kMostStages;
   const int thread = static_cast<int>(threadIdx.x);
   const int warp = thread / 32;
-  if (z.zeros_behind) {  // no box reaches them
+  if (z.zeros_behind) {  // no box writes them
     const int pieces = (z.patch_stage_bytes - z.patch_bytes) / 16;
     for (int stage = 0; stage < z.patch_stages * V::kPlanes; ++stage) {
       unsigned char* const behind = patches + stage * z.patch_stage_bytes + z.patch_bytes;
@@ -342,7 +341,7 @@ __global__ __launch_bounds__(kGatherThreads,
     tma::fetch_map(z.pixels);
     tma::fetch_map(z.weights);
   }
-  // One lane of each warp, and no more barriers than are used: lanes start theirs one by one.
+  // One lane of each warp initialises only the barriers in use: lanes would do so one by one.
   if (thread % 32 == 0) {
     for (int i = warp; i < z.patch_stages; i += kGatherThreads / 32) {
       tma::start_phases(patch_full + i, 1);
@@ -429,7 +428,7 @@ __global__ __launch_bounds__(kGatherThreads,
     Ring patch_ring, weight_ring;
     [[maybe_unused]] const step::Place low_patch = step::bytes(z.patch_stage_bytes);
     const int first_row = thread / 128 * V::kTiles * 64;
-    const bool speaks = thread % 32 == 0;  // for its warp
+    const bool speaks = thread % 32 == 0;  // signals for its warp
     std::conditional_t<V::kMoments, WarpMoments<V>, NoMoments> moments;
     for (int i = first_tile; i < z.tiles; i += next_tile) {
       const GatherTile tile = tile_at(z, i, V::kColumns, V::kChunk);
@@ -439,11 +438,11 @@ __global__ __launch_bounds__(kGatherThreads,
       [[maybe_unused]] float whole[V::kPlanes == 2 ? V::kTiles : 1][V::kColumns / 2];
       if constexpr (V::kPlanes == 2) clear(whole);
       if (tile.begin == tile.end) clear(sums);
-      // Of `sums`, since they were added to `whole`. While one warp group waits for its sums the
-      // other one multiplies.
+      // Terms in `sums` since these were last added to `whole`. The warp groups start at different
+      // counts: while one adds its sums to `whole`, the other multiplies.
       [[maybe_unused]] int depths = thread / 128 * (kWholeDepths / 2);
       bool add = false;
-      int used_patch = -1, used_weights = -1;  // stages that the products before this one read
+      int used_patch = -1, used_weights = -1;  // stages that the previous products read
       for (int patch = tile.begin; patch < tile.end; ++patch) {
         const int chunk = patch / tile.groups;
         const Group& group = z.taps.group[first_group + patch - chunk * tile.groups];
@@ -452,9 +451,9 @@ __global__ __launch_bounds__(kGatherThreads,
         const step::Place from = step::place<V::kPatchRow>(patches + patch_ring.stage * V::kPlanes *
                                                                          z.patch_stage_bytes) +
                                  step::rows<V::kPatchRow>(first_row);
-        // The products of a tap stand in one straight line, with their commit behind the last one.
-        // A branch between them, or a loop around them, makes the compiler commit each piece and
-        // add an empty group: wait<1> then waits for the products that were just begun.
+        // The products of a tap are straight-line code up to their commit. A branch between them,
+        // or a loop around them, makes the compiler commit each piece and add an empty group:
+        // wait<1> then waits for the products that have just begun.
         with_count<1, V::kChunk / V::kDepths>(ceil_div(left, V::kDepths), [&](auto steps) {
           for (int t = group.first; t < group.last; ++t) {
             if (z.resident_taps > 0) weight_ring = {chunk * z.resident_taps + t, 0};
@@ -476,7 +475,7 @@ __global__ __launch_bounds__(kGatherThreads,
                                  V::kWeightRow>(sums[j], high, b_high, add || k > 0);
                   step::multiply<typename V::Half, V::kColumns, false, false, V::kPatchRow,
                                  V::kWeightRow>(small[j], high + low_patch, b_high, add || k > 0);
-                } else if constexpr (V::kPlanes == 2) {  // small ones first: low high, high low
+                } else if constexpr (V::kPlanes == 2) {  // small products first: low high, high low
                   const step::Place high =
                       a + step::rows<V::kPatchRow>(64 * j) + step::bytes(32 * k);
                   const step::Place b_high = b + step::bytes(kBStep * k);
@@ -548,7 +547,7 @@ __global__ __launch_bounds__(kGatherThreads,
 #endif
 }
 
-// y = the sum of its parts in their order, finished. One thread for 8 channels of a pixel.
+// Computes y: the sum of its parts in order, with the epilogue. Thread per 8 channels of a pixel.
 template <class Half>
 __global__ void sum_gathered_kernel(const __grid_constant__ Gather z) {
   let_next_kernel_start();

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// implicit_gemm_tma_halves.cuh: what f32 in full precision needs beside the kernel of
-// implicit_gemm_tma_gather.cuh: weights as two halves of each number, and results that leave as
-// planes [N,C,H,W].
+// implicit_gemm_tma_halves.cuh: additions to implicit_gemm_tma_gather.cuh for f32 in full
+// precision: weights as two fp16 numbers each, and results stored as planes [N,C,H,W].
 // Read next  implicit_gemm_tma_halves_cuda.cu; layers/conv2d/shared/cuda/half_pack.cuh
 #pragma once
 
@@ -12,8 +11,8 @@
 
 namespace convscope::implicit_gemm_tma {
 
-// Weights [K,C,R,S] and where their halves go: planes of `plane` pieces, ordered as in
-// turn_weights_kernel.
+// Weights [K,C,R,S] and the destination of their high and low parts: planes of `plane` pieces,
+// ordered as in turn_weights_kernel.
 struct TurnHalves {
   const float* w = nullptr;
   uint4* out = nullptr;
@@ -22,7 +21,7 @@ struct TurnHalves {
   TurnShape shape;
 };
 
-// What the block (x, y) turns, through shared memory [k][c][tap].
+// Transposes the part of block (x, y), through shared memory [k][c][tap].
 __device__ inline void turn_halves(const TurnHalves& of, int x, int y, float* turned) {
   constexpr int kPiece = half_tiles::kPieceHalves;
   const TurnShape& z = of.shape;
@@ -55,8 +54,8 @@ __global__ __launch_bounds__(kTurnThreads) inline void turn_halves_kernel(
   turn_halves(weights, static_cast<int>(blockIdx.x), static_cast<int>(blockIdx.y), turned);
 }
 
-// The image and the weights of one call: blocks (x, 0) to `blocks_of_image` pack, those behind
-// turn.
+// Packs the image and the weights of a single call. Blocks (x, 0) up to `blocks_of_image` pack the
+// image; the following blocks transpose weights.
 template <int kChannelsLog2>
 __global__ __launch_bounds__(kTurnThreads) void pack_and_turn_kernel(
     const __grid_constant__ half_tiles::PackPixels image, int blocks_of_image,
@@ -74,7 +73,8 @@ __global__ __launch_bounds__(kTurnThreads) void pack_and_turn_kernel(
 
 #if defined(CONVSCOPE_MATRIX_STEP)
 
-// The sums of a warp group as planes. Eight lanes have neighbouring pixels of a channel: a sector.
+// Stores the tile of a warp group as planes. Eight lanes have neighbouring pixels of a channel: a
+// sector.
 template <class V>
 __device__ inline void store_planes(const Gather& z, const GatherTile& tile,
                                     const float (&sums)[V::kTiles][V::kColumns / 2]) {
@@ -104,8 +104,8 @@ __device__ inline void store_planes(const Gather& z, const GatherTile& tile,
         (static_cast<std::int64_t>(tile.image + image) * z.out_channels + first) * area +
         static_cast<std::int64_t>(phase.first_h + h * z.every_h) * z.out_w + phase.first_w +
         w * z.every_w;
-    // All loads before the first store: the compiler cannot know that a store leaves them as they
-    // are, so each one would wait for the store in front of it.
+    // Issues all loads before the first store. The compiler must assume that a store changes them,
+    // so each load would wait for the store before it.
     float more[V::kColumns / 4] = {};
     if (residual != nullptr) {
 #pragma unroll

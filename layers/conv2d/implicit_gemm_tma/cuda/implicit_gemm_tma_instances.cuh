@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // implicit_gemm_tma_instances.cuh: the kernels of one element type, in the order of kGatherShapes
-// and kWeightShapes. One file for each type includes it, so that they are compiled side by side.
+// and kWeightShapes. Each type has its own file that includes it, so that they compile in parallel.
 // Read next  implicit_gemm_tma_gather.cuh, implicit_gemm_tma_weight.cuh
 #pragma once
 
@@ -34,7 +34,7 @@ const Kernels& kernels() {
   return table;
 }
 
-// `table` with the kernels of forward and backward_data that store Out.
+// Returns `table` with the kernels of forward and backward_data that store Out.
 template <class Half, class Out, int... kGather>
 Kernels with_gather(Kernels table, std::integer_sequence<int, kGather...>) {
   ((table.gather[0][kGather] = gather_kernel<GatherOf<Half, kGather, false, Out>>,

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// implicit_gemm_tma_moments.cuh: mean and spread of the channels of y for a batch norm behind the
-// forward, taken of the sums while they lie in registers, so that y is not read for them.
+// implicit_gemm_tma_moments.cuh: mean and spread of the channels of y for a batch norm after the
+// forward. They are computed while the accumulators are in registers, so y is not read again.
 //
 // Plan      A thread has 2 or 4 pixels of kColumns / 4 columns: their mean, and the squares about
-//           it. The eight lanes with the same columns merge what they have and share the columns:
+//           it. The eight lanes with the same columns merge their moments and share the columns:
 //           8 columns become 4, 2 and 1, as in a transposition. So a lane keeps kColumns / 32
 //           columns for its warp, merged over all tiles of the block, which all have the same
 //           columns. The warps are merged in shared memory when the block ends: a part for each
 //           block and column.
-//           Where a sum has several parts (split-K), the pass that adds them takes the moments.
+//           With split-K, the pass that adds the parts computes the moments.
 // Numerics  channel_moments.cuh, with L = 3 lanes + 8 warps + the tiles of a block. y is f32, so
-//           its sums are what is stored. Tiles, lanes and warps are merged in one order.
-// Cost      a second read of y less. Halves have no such kernel: half as many bytes, which mostly
-//           lie in L2 still, are read in the time that the merges take.
+//           the accumulators are what is stored. Tiles, lanes, warps are merged in a fixed order.
+// Cost      saves a second read of y. fp16/bf16 have no such kernel: y has half as many bytes,
+//           mostly still in L2, and reading them takes no longer than the merges.
 // Read next framework/cuda/channel_moments.cuh; implicit_gemm_tma_gather.cuh
 #pragma once
 
@@ -25,7 +25,7 @@ constexpr unsigned kConsumers = 256;  // threads of the two warp groups that mul
 
 struct NoMoments {};
 
-// Of one warp, for the columns 32 i + 8 (lane / 8) + 2 (lane % 4) + lane / 4 % 2.
+// Moments of one warp, for the columns 32 i + 8 (lane / 8) + 2 (lane % 4) + lane / 4 % 2.
 template <class V>
 struct WarpMoments {
   static constexpr int kOwn = V::kColumns / 32;
@@ -37,8 +37,8 @@ struct WarpMoments {
 
 #if defined(CONVSCOPE_MATRIX_STEP)
 
-// Of the first 2 kHalf columns a lane keeps the ones that a bit of its number says, merged with
-// those of the lane whose bit is the other one.
+// Keeps half of the first 2 kHalf columns, chosen by a bit of the lane number, and merges them with
+// those of the lane that differs in this bit.
 template <int kHalf>
 __device__ inline void merge_lanes(float (&mean)[8], float (&squares)[8],
                                    const MomentShares& shares) {
@@ -57,9 +57,9 @@ __device__ inline void merge_lanes(float (&mean)[8], float (&squares)[8],
   }
 }
 
-// sums: of a tile, as matrix_tile.cuh lays them out. valid: the rows of this thread that are pixels
-// of y. All lanes of the warp call it. The sums stay as they are: rounded in place they would have
-// to move to other registers, and the compiler would then wait for each product by itself.
+// Adds the moments of a tile. sums: as laid out by matrix_tile.cuh. valid: the rows of this thread
+// that are pixels of y. Call it with all lanes of the warp. The sums are not modified: otherwise
+// they would move to other registers, and the compiler would wait for each product separately.
 template <class V>
 __device__ inline void add_moments(const bool (&valid)[2 * V::kTiles],
                                    const float (&sums)[V::kTiles][V::kColumns / 2],
@@ -69,7 +69,7 @@ __device__ inline void add_moments(const bool (&valid)[2 * V::kTiles],
   float count = 0;
 #pragma unroll
   for (int row = 0; row < kRows; ++row) count += valid[row] ? 1.0f : 0.0f;
-  // Of no row the sum is 0.
+  // With no valid row the sum is 0.
   const float share = count > 3 ? 0.25f : count > 2 ? 1.0f / 3 : count > 1 ? 0.5f : 1.0f;
   MomentShares of_lanes[3];
 #pragma unroll
@@ -82,7 +82,7 @@ __device__ inline void add_moments(const bool (&valid)[2 * V::kTiles],
     float mean[8], squares[8];
 #pragma unroll
     for (int c = 0; c < 8; c += 2) {
-      const int at = 4 * (4 * i + c / 2);  // of the columns c and c + 1, of the upper row
+      const int at = 4 * (4 * i + c / 2);  // of the columns c and c + 1, upper row
       float2 stored[kRows];
 #pragma unroll
       for (int row = 0; row < kRows; ++row) {
@@ -112,8 +112,8 @@ __device__ inline void add_moments(const bool (&valid)[2 * V::kTiles],
   }
 }
 
-// part [4][lanes]: of this block, columns from `column` on. All warps that multiply call it when
-// they have done with their last tile; shared: memory of patches, which nobody reads any more.
+// Stores this block's part [4][lanes], columns from `column` on. All multiplying warps call it
+// after their last tile; shared: memory of patches, which no warp reads any longer.
 template <class V>
 __device__ inline void put_moments(const WarpMoments<V>& own, int column, int lanes, float* shared,
                                    float* part) {

@@ -10,7 +10,7 @@
 namespace convscope::implicit_gemm_tma {
 namespace {
 
-// Of narrow shapes there is none: their batch norm reads y itself.
+// Returns null for narrow shapes: their batch norm reads y itself.
 template <int kShape>
 constexpr auto moment_kernel() -> void (*)(Gather) {
   constexpr GatherShape kOf = kGatherShapes[kShape];

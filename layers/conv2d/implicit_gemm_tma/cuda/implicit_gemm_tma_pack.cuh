@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// implicit_gemm_tma_pack.cuh: weights [K,C,R,S] as halves [K][R S][C rounded up], which the copy
-// engine brings in boxes of channels. A block reads whole rows of C R S numbers, one behind the
-// other, turns them in shared memory, and writes 8 channels at once.
+// implicit_gemm_tma_pack.cuh: packs weights [K,C,R,S] as fp16/bf16 [K][R S][C rounded up], which
+// TMA loads in boxes of channels. A block reads whole rows of C R S numbers, one after the other,
+// transposes them in shared memory, and writes 8 channels at once.
 // Read next  implicit_gemm_tma_run_cuda.cu
 #pragma once
 
@@ -16,10 +16,10 @@ namespace convscope::implicit_gemm_tma {
 
 constexpr int kPackThreads = 192;    // 64 channels of 3x3 are 144 reads of four numbers
 constexpr int kPackedHalves = 6144;  // of a block, in shared memory
-constexpr int kPackedGoal = 2048;    // numbers of a block, so that there are many blocks
+constexpr int kPackedGoal = 2048;    // per block, so that there are many blocks
 
-// A block has `rows` output channels and `width` input channels of them; `pitch` halves stand
-// between two taps in shared memory, so that four taps meet other banks.
+// A block has `rows` output channels and `width` input channels of each. `pitch` is the distance of
+// two taps in shared memory, so that four taps use different banks.
 struct PackShape {
   int k = 0, real_channels = 0, channels = 0, kernel = 1;
   int width = 8, pitch = 16, rows = 1;
@@ -102,9 +102,9 @@ __global__ __launch_bounds__(kPackThreads) void pack_weights_kernel(
   }
 }
 
-// The same for kernels of many taps (kManyTaps): numbers stay in the order of memory in shared
-// memory, and a thread picks the eight channels of a tap from there. Lanes that are neighbours have
-// neighbouring taps, so they meet other banks both times.
+// The same for kernels of many taps (kManyTaps): numbers keep their memory order in shared memory,
+// and a thread picks the eight channels of a tap from there. Neighbouring lanes have neighbouring
+// taps, so they use different banks for both accesses.
 constexpr int kManyTaps = 10;
 constexpr int kManyNumbers = 6144;  // of a block
 constexpr int kManyGoal = 3072;
@@ -140,7 +140,7 @@ __global__ __launch_bounds__(kManyThreads) void pack_many_taps_kernel(
     numbers[i] = i < real ? to_float(from[i]) : 0.0f;
   }
   __syncthreads();
-  // Two pieces of a tap are neighbours, so that whole sectors are written.
+  // Two pieces of a tap are adjacent, so that whole sectors are written.
   const int pieces = here / 8;
   for (int i = thread; i < ceil_div(pieces, 2) * 2 * z.kernel; i += kManyThreads) {
     const int pair = z.by_two_taps.divide(i);
@@ -159,8 +159,8 @@ __global__ __launch_bounds__(kManyThreads) void pack_many_taps_kernel(
   }
 }
 
-// The same, thread per number: for so few weights (kFewWeights) that turning them takes longer than
-// reading them one by one.
+// The same with a thread per number: for so few weights (kFewWeights) that transposing them takes
+// longer than single reads.
 template <class In, class Half>
 __global__ void pack_few_weights_kernel(const In* w, std::int64_t count, int channels,
                                         int real_channels, int kernel, Half* packed) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// implicit_gemm_tma_plan.cpp: the search for tiles: every kernel, every way to share patches, and a
-// few dozen boxes of pixels, each with the time of a small model: a tile takes the longer of its
-// products and of its bytes from the second cache, and the last wave counts like a full one.
+// implicit_gemm_tma_plan.cpp: the search for tiles: every kernel, every sharing of patches, and a
+// few dozen boxes of pixels. A small model estimates each: a tile takes the longer of its products
+// and its bytes from L2, and the last wave counts like a full one.
 #include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_plan.h"
 
 #include <cmath>
@@ -17,55 +17,55 @@ namespace {
 
 // The constants are fitted to times of one H200: 134 plans of forward and 165 of backward_weight,
 // with every kernel and every sharing that the layers of shapes/gpu_dense.txt allow, N = 1 and 32.
-constexpr double kClock = 1750;        // cycles of a microsecond
-constexpr double kBytesPerCycle = 49;  // from the second cache to a multiprocessor
-constexpr double kStepCycles = 130;    // that a step of the pipeline takes beside its products
+constexpr double kClock = 1750;        // cycles per microsecond
+constexpr double kBytesPerCycle = 49;  // from L2 to an SM
+constexpr double kStepCycles = 130;    // of a pipeline step, beyond its products
 constexpr double kTileCycles = 1800;   // to begin a tile
-constexpr double kStoreCycles = 0.1;   // for each number of it
+constexpr double kStoreCycles = 0.1;   // per stored number
 constexpr double kStoreCyclesF32 = 0.15;
-// Of a multiprocessor's tensor cores, under the clock above. Narrow factors are read more often.
+// Returns the rate of an SM's tensor cores at that clock. Narrow operands are read more often.
 double flops_per_cycle(int columns) { return columns >= 128 ? 4500 : 4150; }
-// To bring a row of a chunk of channels.
+// Returns the cycles that load a row of a chunk of channels.
 double row_cycles(int channels, int chunk, int element_bytes = 2) {
   const double whole = chunk * element_bytes / kBytesPerCycle;
   return channels % chunk == 0 ? std::max(whole, 2.0) : whole * 2;
 }
-// What is left of that in the card's forecast: the last chunk alone takes twice as long.
+// Returns the share of row_cycles() that the algorithm's cost counts: only the last chunk is slow.
 double last_chunk_part(int channels, int chunk) {
   if (channels % chunk == 0) return 1;
   return (channels / chunk + 2.0) / (2.0 * ceil_div(channels, chunk));
 }
-// Of f32 as two halves, with what the step from the tensor cores' sums to f32 takes.
+// f32 as high and low planes, including the step from accumulators to f32 sums.
 constexpr double kThreeProducts = 3.2;
-constexpr double kNarrowProducts = 1.17;  // of 32 columns: shared memory has no time for more
+constexpr double kNarrowProducts = 1.17;  // 32 columns: shared memory limits the speed
 constexpr double kStoreCyclesPlanes = 0.5;
 constexpr double kGatherLaunchUs = 1.2, kSumLaunchUs = 1.5;
-// More, when blocks are so large and many that the next kernel cannot begin beside them.
+// Added when large and numerous blocks keep the next kernel from starting early.
 constexpr double kAloneUs = 0.95;
 constexpr double kMemoryBytesPerUs = 3.2e6;
-// backward_weight: cycles of a step and of a tile; more of them for each slot whose sums are
-// stored; bytes of dw that are stored in a cycle through shared memory, and when only some of the
-// taps lie together; launches alone and with the pass that sums.
+// Cycles of backward_weight: of a step, of a tile, and of each slot whose sums are stored. Then
+// bytes of dw stored per cycle through shared memory, with all taps and with some taps adjacent.
+// Time of one launch, and of it with the pass that adds parts.
 constexpr double kWeightStepCycles = 530, kWeightTileCycles = 3100, kSlotCycles = 330;
 constexpr double kStoreBytesPerCycle = 22, kPiecesBytesPerCycle = 10;
 constexpr double kDirectLaunchUs = 2.2, kTwoLaunchesUs = 2.9;
-// Of rows, in each sharing: boxes of one tap come most slowly.
+// Ratio for rows, by sharing: boxes of one tap load slowest.
 constexpr double kSlowerRows[] = {1.3, 1.1, 0.6};
-// The same of two planes, with cycles of each box, and the products: fitted to 176 times of one
+// The same for two planes, with cycles of each box, and the products: fitted to 176 times of one
 // H200, every kernel and sharing of 13 layers, N = 1 and 32.
 constexpr double kRowsOfTwo[] = {0.87, 0.87, 1.3};
 constexpr double kBoxCycles = 73, kThreeOfWeight = 3.05;
-// Bytes of a cycle, of taps that lie together: one of 25 took 2, five of nine 4.6.
+// Bytes stored per cycle, kMorePieces for each adjacent tap: one of 25 took 2, five of nine 4.6.
 constexpr double kFirstPiece = 1.35, kMorePieces = 0.65;
 
-// What the card forecasts, beside other cards, of the plan that the constants above choose. Fitted
-// to 200 times of random layers and lists in bf16; halves of them gave similar numbers.
+// Constants of the algorithm's cost for the chosen tiling, comparable with other algorithms. Fitted
+// to 200 times of listed and random bf16 layers; each half gave similar ones.
 struct CardRates {
-  // Numbers of 2 bytes leave a tile as fast as the second cache takes them. Boxes of a patch that
-  // taps share are more than one to wait for at the beginning.
+  // 2-byte numbers leave a tile as fast as L2 takes them. Shared patches have several boxes to wait
+  // for at the beginning.
   double tile_cycles = 2000, store_cycles = 0.041, patch_cycles = 750;
   double launch_us = 0.35, split_us = 0.13;
-  // backward_weight: dw of a block that has some of the taps alone lies in pieces of memory.
+  // backward_weight: a block with only some of the taps writes dw in separate pieces.
   double weight_step = 230, weight_tile = 3700, two_launches_us = 0.45, direct_us = -0.35;
   double weight_bytes_per_us = 3.8e6, pieces_us = 4.7e-6;
 };
@@ -75,7 +75,7 @@ constexpr int kBarrierBytes = 1024 + 2048;  // alignment of the first stage, and
 
 int narrow(std::int64_t value) { return static_cast<int>(value); }
 
-// Lengths that a side can be cut into: whole, halves, thirds, ...
+// Returns the lengths into which a side can be cut: whole, a half, a third, ...
 std::vector<int> cuts(int side, int most) {
   std::vector<int> out;
   int last = 0;
@@ -97,22 +97,22 @@ struct GatherSearch {
   const Conv2dProblem& z;
   Direction direction;
   const Machine& machine;
-  bool from_f32;  // factors of f32: rows hold half as many channels
-  int planes;     // of factors: 2 are halves of f32
+  bool from_f32;  // f32 operands: rows hold half as many channels
+  int planes;     // of operands; 2: high and low planes of f32
   Geometry geometry;
   int depth, columns;
   GatherPlan best;
 
   int element_bytes() const { return from_f32 ? 4 : 2; }
   int chunk_of(const GatherShape& shape) const { return shape.chunk * 2 / element_bytes(); }
-  // Weights that are read across: their channels of the result are inner.
+  // Weights that are read transposed: the channels of the result are innermost.
   bool is_across() const {
     return direction == Direction::backward_data && !from_f32 && planes == 1;
   }
   const GatherShape* shapes() const { return planes == 2 ? kHalvesShapes : kGatherShapes; }
   int shape_count() const { return planes == 2 ? kHalvesShapeCount : kGatherShapeCount; }
 
-  // Pixels from line to line, lines from image to image.
+  // Pixels from row to row, rows from image to image.
   int pitch_of_lines(const Extents& extents, int width) const {
     const bool forward = direction == Direction::forward;
     return pitch_of(geometry.wide[0], geometry.phases_w, narrow(forward ? z.w : z.q()), extents.w,
@@ -149,7 +149,7 @@ struct GatherSearch {
     const int weight_bytes =
         planes * std::max(1024, is_across() ? ceil_div(shape.columns, 64) * 8192
                                             : shape.columns * shape.chunk * 2);
-    // What one block of the multiprocessor may have.
+    // Shared memory for one block of the SM.
     const int budget = (shape.blocks == 1 ? machine.shared_bytes
                                           : (machine.shared_bytes + 1024) / shape.blocks - 1024) -
                        kBarrierBytes;
@@ -179,13 +179,13 @@ struct GatherSearch {
     plan.shared_bytes = static_cast<std::size_t>(plan.patch_stages * patch_bytes +
                                                  plan.weight_stages * weight_bytes + kBarrierBytes);
 
-    // Tiles of all phases, and the steps of the longest and of all.
+    // Tiles of all phases; the steps of the longest tile and of all tiles.
     const int tiles_n = ceil_div(narrow(z.n), images);
     double cycles_all = 0, cycles_most = 0, card_all = 0, card_most = 0;
     int tiles = 0, fewest_patches = 1 << 30;
     const int chunks = ceil_div(depth, chunk_of(shape));
     const int depth_steps = ceil_div(depth, 32 / element_bytes());
-    const bool f32 = z.dtype == DType::f32;  // results; factors are halves anyway
+    const bool f32 = z.dtype == DType::f32;  // results; operands are fp16 anyway
     const double tile_cycles = kTileCycles + (planes == 2 ? kStoreCyclesPlanes
                                               : f32       ? kStoreCyclesF32
                                                           : kStoreCycles) *
@@ -212,8 +212,8 @@ struct GatherSearch {
       const double patch_rows = planes * chunks * groups * box_rows * row;
       const double weight_cycles = planes * chunks * (plan.weights_stay ? 0 : taps * weight_rows) *
                                    (is_across() ? row_cycles(columns, 64) : row);
-      // A patch is given back when products of the next one have begun. With two places for patches
-      // the copy of a third waits for that: only the other taps' products hide it.
+      // A patch is released when products of the next one have begun. With two stages the copy of a
+      // third patch waits for that: only the other taps' products hide it.
       const bool waits = planes == 2 && plan.patch_stages == 2 && taps > 0;
       const double hidden = waits ? products * (taps - groups) / taps : products;
       const auto cycles_with = [&](double rows_cycles) {
@@ -254,7 +254,7 @@ struct GatherSearch {
       const bool alone = shape.blocks == 1 && blocks > machine.multiprocessors / 2;
       const double launch_us =
           kGatherLaunchUs + (splits > 1 ? kSumLaunchUs : 0) + (alone ? kAloneUs : 0);
-      // Two blocks of a multiprocessor share its tensor cores.
+      // Two blocks of an SM share its tensor cores.
       const double waves = std::ceil(blocks / at_once);
       const auto time_of = [&](double all, double longest, double around, double moved_us,
                                double split_us) {
@@ -342,7 +342,7 @@ struct GatherSearch {
   }
 };
 
-// The next number of parts with fewer steps in each. Those between them only add to the sums.
+// Returns the next number of parts with fewer steps in each. Numbers between only add parts.
 int next_split(int steps, int splits) {
   const int most = ceil_div(steps, splits);
   return most == 1 ? steps + 1 : ceil_div(steps, most - 1);
@@ -351,7 +351,7 @@ int next_split(int steps, int splits) {
 struct WeightSearch {
   const Conv2dProblem& z;
   const Machine& machine;
-  int planes;  // of factors: 2 are halves of f32
+  int planes;  // of operands; 2: high and low planes of f32
   Geometry geometry;
   int k_channels, c_channels;
   WeightPlan best;
@@ -412,8 +412,8 @@ struct WeightSearch {
             planes * (a * round_up(plan.depth * 128, 1024) + boxes * b * plan.pixels_stage_bytes);
         plan.stages = std::min(6, (machine.shared_bytes - kBarrierBytes) / plan.stage_bytes);
         if (plan.stages < 2) continue;
-        // As much of dw as a block has, when it writes it itself: rows of 4 mod 32 numbers, so that
-        // eight rows meet all banks.
+        // The part of dw that a block writes itself: rows of 4 mod 32 numbers, so that eight rows
+        // use all banks.
         const int row = std::min(b * shape.columns, narrow(z.c)) * plan.tap_count;
         plan.store_pitch = row + (36 - row % 32) % 32;
         const int store_bytes = a * 64 * plan.store_pitch * 4;
@@ -439,7 +439,7 @@ struct WeightSearch {
                  around;
         };
         const double step_cycles = step_with(rows_of_dy + rows_of_x, kWeightStepCycles);
-        // No number of parts takes less than the steps of all, evenly spread.
+        // Lower bound for every number of parts: all steps, evenly spread.
         if (tiles * steps * step_cycles / machine.multiprocessors / kClock > best.us) continue;
         const double card_step_cycles =
             step_with(rows_of_dy * last_chunk_part(k_channels, 64) +
@@ -501,7 +501,7 @@ struct WeightSearch {
       for (int i = 0; i < static_cast<int>(std::size(kWeightShapes)); ++i) {
         for (const int width : cuts(out_w, 256)) {
           const bool apart = extents.w > 0 && width < out_w;
-          if (apart && out_w % width != 0) continue;  // a line's rest would be counted twice
+          if (apart && out_w % width != 0) continue;  // the rest of a row would be counted twice
           const int pitch = pitch_of_lines(extents, width);
           const TapSets taps = tap_sets(geometry, sharing, pitch);
           for (const int height : cuts(out_h, std::max(1, 256 / pitch))) {
@@ -514,7 +514,7 @@ struct WeightSearch {
               }
               if (images == last) continue;
               last = images;
-              // Between images dy's box needs lines that bring zeros: outside its tensor.
+              // dy's box needs rows of zeros between images, from outside its tensor.
               if (images > 1 && extents.h > 0 && height != out_h) continue;
               consider(i, sharing, extents, taps, width, height, images, apart);
             }
@@ -523,7 +523,7 @@ struct WeightSearch {
       }
     }
     best.taps = tap_sets(geometry, best.sharing, best.pitch);
-    // As wide as there are enough blocks, and as a block can hold.
+    // As wide as the number of blocks and a block's memory allow.
     for (const int width : {16, 32, 64, 128, 256}) {
       const std::int64_t blocks = z.k * ceil_div(c_channels, width);
       if (width / 4 * narrow(z.r * z.s) > kSumFours || blocks < machine.multiprocessors) break;

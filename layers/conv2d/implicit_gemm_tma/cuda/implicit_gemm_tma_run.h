@@ -20,34 +20,34 @@ struct Kernels {
 };
 const Kernels& f16_kernels();
 const Kernels& bf16_kernels();
-const Kernels& tf32_kernels();  // scaled factors of f16, results of f32
-const Kernels& f32_kernels();   // factors and results of f32; no backward_weight
+const Kernels& tf32_kernels();  // scaled f16 operands, f32 results
+const Kernels& f32_kernels();   // f32 operands and results; no backward_weight
 
-// The forward of each shape that leaves mean and spread of its channels, too; null: there is none.
+// The forward kernel of each shape that also stores mean and spread of its channels; null: none.
 struct MomentKernels {
   void (*gather[kGatherShapeCount])(Gather);
 };
 const MomentKernels& tf32_moment_kernels();
 
 inline DType weight_type(const Conv2dProblem& z) { return z.operand_types().w; }
-// Halves of w [K][R S][C rounded up].
+// Returns how many numbers packed w [K][R S][C rounded up] has.
 inline std::int64_t packed_count(const Conv2dProblem& z) {
   return z.k * z.r * z.s * ((z.c + 7) / 8 * 8);
 }
-// Fewer are packed one by one.
+// Fewer weights are packed one by one.
 inline constexpr std::int64_t kFewWeights = 1 << 17;
-// Whether the factors of a problem are halves that were scaled (half_factors.h).
+// Returns whether the operands of a problem are scaled f16 (half_factors.h).
 inline bool is_scaled(const Conv2dProblem& z) { return z.dtype == DType::f32; }
-// Of f32 images a block of half factors, else halves alone.
+// Returns the bytes of packed weights; for f32 images with a scale.
 inline std::size_t packed_bytes(const Conv2dProblem& z) {
   return is_scaled(z) ? half_factors_bytes(packed_count(z))
                       : static_cast<std::size_t>(packed_count(z)) * 2;
 }
 void pack_weights(const Conv2dProblem& problem, const void* w, void* packed);
-// Weights of f32 with their depth inner, for products of f32 images as they are.
+// Transposes f32 weights so that the reduction is innermost, for products that read f32 directly.
 std::int64_t turned_count(const Conv2dProblem& problem, Direction direction);
 void turn_weights(const Conv2dProblem& problem, Direction direction, const float* w, float* turned);
-// Those of an image of f32, made in `block` where they are not given.
+// Returns the fp16 operands of an f32 image; makes them in `block` where they are not given.
 HalfFactors factors_of_image(const HalfFactors& given, const void* image, const Shape& shape,
                              void* block);
 struct Factors {
@@ -57,29 +57,29 @@ Factors factors_of_images(const Conv2dProblem& problem, const Factors& given, co
                           const void* dy, void* x_block, void* dy_block);
 
 struct GatherOperands {
-  const void* in = nullptr;  // x or dy; of f32 images their factors, unless the plan reads f32
+  const void* in = nullptr;  // x or dy; for f32 images their fp16 operands, unless from_f32
   const float* in_scale = nullptr;
-  const void* packed = nullptr;  // by pack_weights(), or by turn_weights() where the plan reads f32
+  const void* packed = nullptr;  // by pack_weights(), or by turn_weights() if from_f32
   void* out = nullptr;           // y or dx
   const void* bias = nullptr;
   const void* residual = nullptr;
   bool relu = false;
   float* parts = nullptr;
-  const void* unscale = nullptr;  // float2, of two planes
-  // Of a forward without residual and ReLU: f32 [moment_parts()][4][channels], assigned
-  // (framework/cuda/channel_moments.cuh); null: not wanted.
+  const void* unscale = nullptr;  // float2, for two planes
+  // For a forward without residual and ReLU: f32 [moment_parts()][4][channels], assigned
+  // (framework/cuda/channel_moments.cuh); null: no statistics.
   float* moments = nullptr;
 };
 void (*halves_kernel(int shape))(Gather);  // of kHalvesShapes
 std::int64_t gather_parts(const Conv2dProblem& z, Direction direction, const GatherPlan& plan);
-// 0: the forward leaves none.
+// Returns the number of parts of the statistics; 0: the forward computes none.
 std::int64_t moment_parts(const Conv2dProblem& z, const GatherPlan& plan);
 void run_gather(const Conv2dProblem& problem, Direction direction, const GatherPlan& plan,
                 const GatherOperands& operands);
 
 struct WeightOperands {
-  HalfFactors x, dy;  // as the kernels read them; scale null: they are halves
-  // Of two planes the second ones, and what brings their sums back: float2.
+  HalfFactors x, dy;  // as the kernels read them; scale null: not scaled
+  // Two planes: the second ones, and the factor that undoes their scales (float2).
   const void* low_x = nullptr;
   const void* low_dy = nullptr;
   const void* unscale = nullptr;

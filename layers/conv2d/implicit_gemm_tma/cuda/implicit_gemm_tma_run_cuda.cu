@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// implicit_gemm_tma_run_cuda.cu: plans become parameters of kernels: tensor maps, sizes, grids.
+// implicit_gemm_tma_run_cuda.cu: turns tilings into kernel parameters: tensor maps, sizes, grids.
 // Read next  implicit_gemm_tma_gather.cuh
 #include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_f32_weights.cuh"
 #include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_pack.cuh"
@@ -18,14 +18,14 @@ const Kernels& kernels_of(const Conv2dProblem& z) {
   return is_scaled(z) ? tf32_kernels() : z.dtype == DType::bf16 ? bf16_kernels() : f16_kernels();
 }
 
-// As many as run at once. With moments all tiles of a block have the same columns.
+// Returns as many blocks as run at once. With moments all tiles of a block have the same columns.
 int gather_blocks(const GatherPlan& plan, bool with_moments) {
   const int at_once = cuda_device_facts().multiprocessors * shape_of(plan).blocks;
   const int most = with_moments ? at_once / plan.column_tiles * plan.column_tiles : at_once;
   return std::min(plan.row_tiles * plan.splits * plan.column_tiles, most);
 }
 
-// y as a walk over its pieces.
+// Returns a walk over the pieces of y.
 WalkOf<float> walk_over_y(const Conv2dProblem& z) {
   return WalkOf<float>(stored_shape(z.y_shape(), ActivationLayout::channels_last));
 }
@@ -35,7 +35,7 @@ void with_half(const Conv2dProblem& z, Body&& body) {
   z.dtype == DType::bf16 ? body(BFloat16{}) : body(Float16{});
 }
 
-// Images [N,H,W,C] and a box of them.
+// Describes images [N,H,W,C] and a box of them.
 TensorMapShape images_shape(std::int64_t n, std::int64_t h, std::int64_t w, std::int64_t channels) {
   const std::int64_t c = eights(channels);
   return {.sizes = {c, w, 1, h, n}, .strides = {1, c, c, w * c, h * w * c}};
@@ -131,8 +131,8 @@ std::int64_t gather_parts(const Conv2dProblem& z, Direction direction, const Gat
          (direction == Direction::forward ? z.p() * z.q() * eights(z.k) : z.h * z.w * eights(z.c));
 }
 
-// Halves have none: they stay in L2 until the batch norm reads them, which takes no longer than the
-// statistics would here.
+// Returns 0 for fp16/bf16: y stays in L2 until the batch norm reads it, which takes no longer than
+// the statistics would here.
 std::int64_t moment_parts(const Conv2dProblem& z, const GatherPlan& plan) {
   constexpr std::int64_t kMostCounted = 1 << 24;  // f32 counts them
   if (!is_scaled(z) || z.n * z.p() * z.q() > kMostCounted) return 0;
@@ -166,7 +166,7 @@ void run_gather(const Conv2dProblem& z, Direction direction, const GatherPlan& p
   pixels.steps[1] = gather.step_w;
   pixels.steps[3] = gather.step_h;
   gather.pixels = encode_tensor_map(operands.in, pixels);
-  // [k][taps][c], where they are turned for backward_data [c][taps][k].
+  // [k][taps][c]; transposed for backward_data: [c][taps][k].
   const bool swapped = (plan.from_f32 || halves) && !forward;
   const std::int64_t c = eights(swapped ? z.k : z.c), k = swapped ? z.c : z.k;
   TensorMapShape weights{.sizes = {c, z.r * z.s, 1, k, 1},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// implicit_gemm_tma_scaled.cuh: the passes beside the products of scaled factors (tf32): weights
-// of f32 as halves with a scale, and the sum of the parts of a result of f32.
+// implicit_gemm_tma_scaled.cuh: passes around products of scaled operands (tf32): f32 weights as
+// f16 with a scale, and the sum of the parts of an f32 result.
 // Read next  implicit_gemm_tma_floats.cuh; layers/dispatch/layout/half_factors.h
 #pragma once
 
@@ -13,17 +13,17 @@ namespace convscope::implicit_gemm_tma {
 
 // ---- weights -----------------------------------------------------------------------------------
 
-inline constexpr int kTurnedFloats = 4096;  // that a block turns over in shared memory
+inline constexpr int kTurnedFloats = 4096;  // that a block transposes in shared memory
 
-// Channels of a block: whole pieces, of all taps.
+// Returns the channels of a block: whole pieces, with all taps.
 inline int turned_channels(int channels, int kernel) {
   const int most = kTurnedFloats / kernel / half_tiles::kPieceHalves * half_tiles::kPieceHalves;
   return channels < most ? channels : most;
 }
 static_assert(kTurnedFloats >= kMostTaps * kMostTaps * half_tiles::kPieceHalves);
 
-// w [K,C,R,S] times the scale as halves [K][R S][channels], zeros behind the last channel. Block
-// (x: channels, y: k) reads numbers in the order of memory and turns them over in shared memory.
+// Packs w [K,C,R,S] times the scale as f16 [K][R S][channels], zeros after the last channel. Block
+// (x: channels, y: k) reads numbers in memory order and transposes them in shared memory.
 template <int kThreadCount>
 __global__ __launch_bounds__(kThreadCount) void pack_scaled_weights_kernel(
     const float* w, int channels, int real_channels, int kernel, int width,
@@ -57,7 +57,7 @@ __global__ __launch_bounds__(kThreadCount) void pack_scaled_weights_kernel(
 
 // ---- results -----------------------------------------------------------------------------------
 
-// y = the sum of its parts in their order, brought back by 2^e and finished. Thread per 4 channels.
+// Computes y: the sum of its parts in order, times 2^e, with the epilogue. Thread per 4 channels.
 template <class Out>
 __global__ void sum_gathered_floats_kernel(const __grid_constant__ Gather z) {
   let_next_kernel_start();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// implicit_gemm_tma_summed_moments.cuh: y = the sum of its parts (split-K), and mean and spread of
-// its channels for a batch norm, of the numbers as they are stored.
+// implicit_gemm_tma_summed_moments.cuh: y as the sum of its parts (split-K), and mean and spread of
+// its channels for a batch norm, computed from the stored numbers.
 //
-// Plan      the walk of channel_sums.cuh over y. A block's shift is its first pixel: it is summed
-//           once more by all threads that need it, which is one pixel beside some hundreds.
+// Plan      the walk of channel_sums.cuh over y. A block's shift is its first pixel: all threads
+//           that need it sum it once more, one pixel compared with some hundreds.
 // Read next implicit_gemm_tma_moments.cuh; framework/cuda/channel_moments.cuh
 #pragma once
 
@@ -12,11 +12,11 @@
 
 namespace convscope::implicit_gemm_tma {
 
-// Four channels of a pixel: f32, whose factors were scaled.
+// Four channels of a pixel: f32, from scaled operands.
 struct SummedPiece {
   uint4 stored;
   __device__ SummedPiece() = default;
-  // Piece `at` of y, which are the channels from `channel` on.
+  // Sums piece `at` of y, the channels from `channel` on.
   __device__ SummedPiece(const Gather& z, std::int64_t at, int channel, int unscale) {
     constexpr int kLanes = kLanesOf<float>;
     float y[kLanes] = {};
@@ -52,7 +52,7 @@ __global__ inline void __launch_bounds__(kThreads)
   if (!walk.is_idle()) {
     const std::int64_t first = blockIdx.y * walk.split_pixels * walk.pieces + walk.piece();
     floats_of_piece<float>(SummedPiece(z, first, channel, unscale).stored, shift);
-    if (threadIdx.x >> walk.width_log2 == 0) {  // one thread of a piece says it
+    if (threadIdx.x >> walk.width_log2 == 0) {  // one thread of a piece writes it
 #pragma unroll
       for (int l = 0; l < kLanes; ++l) moments[1][l] = shift[l];
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// implicit_gemm_tma_sums.cuh: sums of two planes of factors, high and low halves of f32: those of
-// the tensor cores, and whole ones in f32.
+// implicit_gemm_tma_sums.cuh: sums for two planes of operands, the high and low parts of f32:
+// accumulators of the tensor cores, and separate f32 sums.
 // Read next  implicit_gemm_tma_gather.cuh, implicit_gemm_tma_weight.cuh
 #pragma once
 
@@ -10,8 +10,8 @@ namespace convscope::implicit_gemm_tma {
 
 #if defined(CONVSCOPE_MATRIX_STEP)
 
-// Of two planes the sums go to f32 of their own after so many depths: the tensor cores round
-// towards zero.
+// With two planes, accumulators are added to separate f32 sums after this many terms: the tensor
+// cores round towards zero.
 constexpr int kWholeDepths = 256;
 
 template <int kTiles, int kSums>
@@ -31,7 +31,7 @@ __device__ inline void add_to_whole(float (&sums)[kTiles][kSums], float (&whole)
     for (int e = 0; e < kSums; ++e) whole[j][e] += sums[j][e];
   }
 }
-// Sums of high high and of high low, columns side by side, and of low high.
+// Adds products high high and high low (adjacent columns) and low high to the f32 sums.
 template <int kTiles, int kBoth, int kSums>
 __device__ inline void add_to_whole(float (&both)[kTiles][kBoth], float (&small)[kTiles][kSums],
                                     float (&whole)[kTiles][kSums]) {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // implicit_gemm_tma_taps.h: which patch of the image each tap of the kernel reads, and from which
-// of its rows on. No CUDA here: tests check it on the CPU.
+// of its rows on. It needs no CUDA, so tests check it on the CPU.
 //
-// A tile has width x height outputs of `images` images. An output at (i, j) reads, for the tap
-// (r, s), the pixel (i step + offset_r, j step + offset_s). Taps whose offsets differ by whole
-// steps can share a patch: it is loaded once, and a tap begins `shift` rows further in it. Outputs
-// are then counted with the pitch of the patch, so the last ones of each line have no meaning.
+// A tile has width x height outputs of `images` images. An output at (i, j) reads, for the tap (r,
+// s), the pixel (i step + offset_r, j step + offset_s). Taps whose offsets differ by whole steps
+// can share a patch: it is loaded once, and a tap begins `shift` pixels later in it. Outputs are
+// then counted with the pitch of the patch, so the last ones of each image row have no meaning.
 //
-//   one line of a patch (pitch 5):   a b c d e      tap s = 0 reads a b c, s = 1 reads b c d,
+//   one row of a patch (pitch 5):    a b c d e      tap s = 0 reads a b c, s = 1 reads b c d,
 //                                    \-3-/            s = 2 reads c d e
-// backward_data of stride 2 has four phases: outputs whose lines and columns are even or odd. Each
-// reads dy at every pixel, with the taps that meet it.
+// backward_data of stride 2 has four phases: outputs with even or odd rows and columns. Each phase
+// reads dy at every pixel, with the taps that apply to it.
 // Read next  implicit_gemm_tma_plan.h, which chooses tiles; implicit_gemm_tma_gather.cuh
 #pragma once
 
@@ -25,7 +25,7 @@ namespace convscope::implicit_gemm_tma {
 inline constexpr int kMostTaps = 15;    // in each dimension
 inline constexpr int kMostPhases = 16;  // of backward_data: strides up to 4 x 4
 
-// What one dimension of the image does for one phase of the outputs.
+// One dimension of the image, for one phase of the outputs.
 struct Line {
   int outputs = 0;           // of the phase
   int first = 0, every = 1;  // output i is pixel first + i every of the result
@@ -44,7 +44,7 @@ inline Line forward_line(int outputs, int taps, int stride, int pad, int dilatio
   return line;
 }
 
-// Of dx[h] = sum over r of dy[(h + pad - r dilation) / stride] w[r], where that is a whole number.
+// Describes dx[h] = sum over r of dy[(h + pad - r dilation) / stride] w[r], for whole quotients.
 inline Line backward_line(int phase, int size, int taps, int stride, int pad, int dilation) {
   Line line{.outputs = size > phase ? (size - phase - 1) / stride + 1 : 0,
             .first = phase,
@@ -112,11 +112,12 @@ struct Geometry {
   int outputs_w() const { return wide[0].outputs; }
 };
 
-// Taps of a line that share a patch have one key: their offset, or its rest by the step.
+// Returns the key of a tap. Taps of a row that share a patch have equal keys: their offset, or its
+// remainder modulo the step.
 inline int key_of(int offset, int step, bool shares) {
   return shares ? ((offset % step) + step) % step : offset;
 }
-// The least offset with this key.
+// Returns the least offset with this key.
 inline int base_of(const Line& line, int key, bool shares) {
   int base = 1 << 20;
   for (int i = 0; i < line.taps; ++i) {
@@ -124,7 +125,7 @@ inline int base_of(const Line& line, int key, bool shares) {
   }
   return base;
 }
-// How many pixels a patch is longer than the outputs.
+// Returns by how many pixels a patch is longer than the outputs.
 inline int extent_of(const Line& line, bool shares) {
   int extent = 0;
   for (int i = 0; i < line.taps; ++i) {
@@ -147,10 +148,10 @@ inline Extents extents_of(const Geometry& g, Sharing sharing) {
   return out;
 }
 
-// Pixels from one line of a patch to the next, when it holds `length` outputs of a line; lines from
-// one image to the next, likewise. `size`: of the image that is read. Where a patch holds whole
-// lines, the zeros behind one are those before the next: of 7 pixels and one zero on each side 8
-// stand in a line, not 9. Behind the last line zeros must follow, too.
+// Returns the pixels from one row of a patch to the next, when it holds `length` outputs of a row;
+// likewise rows from image to image. `size`: of the image that is read. Where a patch holds whole
+// rows, the zeros after a row also precede the next one. So 7 pixels with one zero on each side
+// take 8 pixels of a row, not 9. Zeros must follow the last row, too.
 //   . a b c d e f g | . h i j k l m n | .        ('.' zeros)
 inline int pitch_of(const Line& line, int phases, int size, int extent, int length) {
   if (extent == 0 || phases > 1 || line.step > 1 || length < line.outputs) return length + extent;
@@ -162,7 +163,7 @@ inline int pitch_of(const Line& line, int phases, int size, int extent, int leng
   return std::min(length + extent, std::max({size - least, length + most, length, extent + 1}));
 }
 
-// The taps of all phases; tiles are filled in by the plan.
+// Returns the taps of all phases; the tiling fills in the tiles.
 inline TapSets tap_sets(const Geometry& g, Sharing sharing, int pitch) {
   TapSets out;
   const bool rows_share = sharing == Sharing::patch;
@@ -177,7 +178,7 @@ inline TapSets tap_sets(const Geometry& g, Sharing sharing, int pitch) {
              .first_w = wide.first,
              .first_h = high.first,
              .groups_begin = out.groups};
-    // A group for each pair of keys, found by the taps that come first in it.
+    // One group for each pair of keys, represented by its first taps.
     for (int r = 0; r < high.taps; ++r) {
       const int key_h = key_of(high.offset[r], high.step, rows_share);
       const int base_h = base_of(high, key_h, rows_share);

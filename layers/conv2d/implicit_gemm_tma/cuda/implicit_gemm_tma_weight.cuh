@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// implicit_gemm_tma_weight.cuh: the kernel of backward_weight: dw = dy^T x with pixels as depth. A
+// implicit_gemm_tma_weight.cuh: the kernel of backward_weight: dw = dy^T x, reduced over pixels. A
 // block keeps several products of 64 output channels x 64 (or 16) input channels, one for each
-// "slot": another tap, or other channels. All of them read the same pixels of dy and one patch of
-// x, or a few.
-// The depth counts pixels with the pitch of the patch; where a line of the patch is longer than one
-// of dy, dy's box is too, and brings zeros from outside its tensor.
-// Warp 12 lets the copy engine bring both, three warp groups multiply.
+// "slot": another tap, or other channels. All slots read the same pixels of dy and one patch of x,
+// or a few. The reduction counts pixels with the pitch of the patch. Where a row of the patch is
+// longer than one of dy, dy's box is too, and has zeros from outside its tensor. Warp 12 issues the
+// TMA loads of both; three warp groups multiply.
 // Read next  implicit_gemm_tma_gather.cuh
 #pragma once
 
@@ -22,15 +21,15 @@ constexpr int kWeightGroups = 3;  // warp groups that multiply
 constexpr int kWeightThreads = 128 * kWeightGroups + 128;
 constexpr int kStepsAtOnce = 4;  // of 16 pixels, whose products are issued together
 
-// kPlanes 2: of f32 in full precision, two halves of each number: high and low. Three of their four
-// products are summed.
+// kPlanes 2: f32 in full precision, as high and low parts of each number. Three of their four
+// products are added.
 template <class Half_, int kColumns_, int kSlots_, int kPlanes_ = 1>
 struct WeightVariant {
   using Half = Half_;
   static constexpr int kColumns = kColumns_;  // input channels of a slot
   static constexpr int kSlots = kSlots_;      // of a warp group
   static constexpr int kPlanes = kPlanes_;
-  // The four warp groups have 512 for each lane. Two planes have their sums twice.
+  // The four warp groups have 512 for each lane. Two planes have twice the accumulators.
   static constexpr int kRegisters = kPlanes_ == 1 ? 152 : 160;
   static constexpr int kOwnOfProducer = kPlanes_ == 1 ? 40 : 24;
   static_assert(kOwnOfProducer + kWeightGroups * kRegisters <= 512);
@@ -38,41 +37,41 @@ struct WeightVariant {
 
 struct WeightGather {
   TensorMap errors, pixels;             // dy, x
-  TensorMap low_errors, low_pixels;     // of two planes the second
+  TensorMap low_errors, low_pixels;     // two planes: the second ones
   float* parts = nullptr;               // [splits][K][R S][channels]
-  const float* pixels_scale = nullptr;  // null: factors were not scaled
+  const float* pixels_scale = nullptr;  // null: operands were not scaled
   const float* errors_scale = nullptr;
-  const float2* unscale = nullptr;  // of sums of two planes
-  // Not null: there is one part, and the blocks write (or add to) dw [K,C,R,S] themselves.
+  const float2* unscale = nullptr;  // undoes the scale of two planes
+  // Not null: the reduction is not split, and the blocks write (or add to) dw [K,C,R,S] themselves.
   void* dw = nullptr;
   int real_channels = 0, store_pitch = 0;
   bool dw_is_f32 = false, accumulate = false, dw_in_fours = false;
   int k = 0, channels = 0, kernel = 1;            // K, C rounded up, R S
   int splits = 1, steps = 0;                      // steps: boxes of pixels
-  int k_blocks = 1, c_blocks = 1, tap_count = 1;  // of 64 (16) channels, of taps: what a tile holds
+  int k_blocks = 1, c_blocks = 1, tap_count = 1;  // a tile: blocks of 64 (16) channels, taps
   int k_tiles = 1, c_tiles = 1, tap_tiles = 1;
   int tiles_w = 1, tiles_h = 1;
   int width = 1, height = 1, images = 1;  // of a box of pixels
-  int columns_apart = 0;                  // 1: dy's boxes stand in dimension 2 of its map
+  int columns_apart = 0;                  // 1: dy's boxes are in dimension 2 of its map
   int step_h = 1, step_w = 1;
   int depth = 16;  // rows of dy in shared memory: the pixels of a box, whole 16
   int errors_bytes = 0, pixels_bytes = 0;  // of one box
-  int pixels_stage_bytes = 0;              // of one box, with the rows that taps read behind it
+  int pixels_stage_bytes = 0;              // of one box, with the following rows that taps read
   int stage_bytes = 0, stages = 2;
-  int barriers_at = 0;  // behind all that stands in front of them, dw in its own order too
+  int barriers_at = 0;  // after all other memory, dw in its own order included
   TapSets taps;
 };
 static_assert(sizeof(WeightGather) <= 4096);
 
 #if defined(CONVSCOPE_MATRIX_STEP)
 
-// Four neighbours of dw as they are stored.
+// Four adjacent numbers of dw as stored.
 template <class Out>
 struct alignas(4 * sizeof(Out)) FourOfWeight {
   Out at[4];
 };
 
-// One row of the block's part of dw, by one warp: `count` numbers that lie together in dw.
+// Stores one row of the block's part of dw, by one warp: `count` numbers that are adjacent in dw.
 template <class Out>
 __device__ inline void store_weight_row(const float* from, Out* to, int count, bool in_fours,
                                         bool accumulate) {
@@ -99,8 +98,8 @@ __device__ inline void store_weight_row(const float* from, Out* to, int count, b
   }
 }
 
-// The block's part of dw, from [k][c][tap] in shared memory. Taps of a tile that lacks some lie
-// apart in dw.
+// Stores the block's part of dw, from [k][c][tap] in shared memory. If a tile lacks taps, its rows
+// are not contiguous in dw.
 template <class Out>
 __device__ inline void store_weights(const WeightGather& z, const float* from, int first_k,
                                      int rows, int first_c, int channels, int first_tap, int taps) {
@@ -134,7 +133,7 @@ __global__ __launch_bounds__(kWeightThreads,
   auto* const full = reinterpret_cast<std::uint64_t*>(stages + z.barriers_at);
   std::uint64_t* const empty = full + kMostStages;
   const int thread = static_cast<int>(threadIdx.x);
-  // Rows behind a box are read, times zeros: they must be numbers. One warp for each box.
+  // Rows after a box are read, times zeros: they must be finite. One warp for each box.
   const int of_errors = z.k_blocks * V::kPlanes;
   const int boxes =
       of_errors + (z.stage_bytes - of_errors * z.depth * kTileRowBytes) / z.pixels_stage_bytes;
@@ -237,7 +236,7 @@ __global__ __launch_bounds__(kWeightThreads,
     int first_k_of[V::kSlots], first_c_of[V::kSlots];  // of a slot, in the tile
     const int all_slots = z.k_blocks * z.c_blocks * z.tap_count;
     const int count = ceil_div(all_slots, kWeightGroups);
-    // Dealt in turns, so that the groups have equally many.
+    // Dealt round-robin, so that the groups have equally many.
 #pragma unroll
     for (int i = 0; i < V::kSlots; ++i) {
       const int slot = warp_group + i * kWeightGroups;
@@ -258,11 +257,11 @@ __global__ __launch_bounds__(kWeightThreads,
     clear(sums);
     [[maybe_unused]] float whole[V::kPlanes == 2 ? V::kSlots : 1][V::kColumns / 2];
     if constexpr (V::kPlanes == 2) clear(whole);
-    // Of `sums`, since they were added to `whole`. While one warp group waits for its sums the
-    // others multiply.
+    // Terms in `sums` since these were last added to `whole`. The warp groups start at different
+    // counts: while one adds its sums to `whole`, the others multiply.
     [[maybe_unused]] int depths = warp_group * (kWholeDepths / kWeightGroups);
-    // The numbers of slots and of steps are known where the products are issued: no branch stands
-    // between them (implicit_gemm_tma_gather.cuh says why).
+    // The numbers of slots and steps are compile-time constants here: no branch separates the
+    // products (see implicit_gemm_tma_gather.cuh).
     with_count<1, V::kSlots>(count, [&](auto slots) {
       Ring ring;
       const bool speaks = lane == 0;
@@ -331,7 +330,7 @@ __global__ __launch_bounds__(kWeightThreads,
 
     if (z.dw != nullptr) {
       constexpr unsigned kAll = 128 * kWeightGroups;
-      auto* const turned = reinterpret_cast<float*>(stages);  // all products are done with it:
+      auto* const turned = reinterpret_cast<float*>(stages);  // all products have read it:
       tma::group_sync(1, kAll);
       const int channels = min(z.c_blocks * V::kColumns, z.real_channels - first_c);
       const int taps = last_tap - first_tap;
@@ -383,9 +382,9 @@ __global__ __launch_bounds__(kWeightThreads,
 
 constexpr int kSumThreads = 256;
 
-// dw[k,c,r,s] = or += the sum of the parts. A block has one k and `width` channels, all taps. Where
-// there are few sums, several threads share the parts of one: each adds its own in their order,
-// then one adds the threads' sums. Shared memory turns [tap][c] into [c][tap].
+// Computes dw[k,c,r,s] = or += the sum of the parts. A block has one k and `width` channels, all
+// taps. With few sums, several threads share the parts of one: each adds its own in order, then one
+// adds the threads' sums. Shared memory transposes [tap][c] to [c][tap].
 template <class Out>
 __global__ void sum_weights_kernel(const float* parts, int splits, std::int64_t count, int channels,
                                    int real_channels, int kernel, int width, bool accumulate,

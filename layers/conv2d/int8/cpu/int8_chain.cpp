@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// int8_chain.cpp: a chain of convolutions on integers: what lies in the lanes of each stage, where
-// its bytes lie, how its weights are packed; and the loop over images.
+// int8_chain.cpp: a chain of convolutions on integers: the contents of the lanes in each stage, the
+// places of its bytes, the packing of its weights; and the loop over images.
 #include "layers/conv2d/int8_chain.h"
 
 #include <algorithm>
@@ -21,12 +21,12 @@ using namespace int8;
 
 namespace {
 
-constexpr Index kMostChannels = 64;  // of y: more fill the lanes of the cards
-constexpr Index kBehind = 64;        // bytes that vectors may read behind an array
-// x and pooled y of an image: half of an L1 of 32 KiB each at most; larger ones gain nothing.
+constexpr Index kMostChannels = 64;  // of y: more channels fill the lanes of the algorithms
+constexpr Index kBehind = 64;        // bytes that vectors may read after an array
+// x and pooled y of an image: at most half of an L1 of 32 KiB each; larger ones gain nothing.
 constexpr Index kMostBytes = 16 * 1024;
-// A thread takes whole images. Where there are fewer images than threads, an image of more work is
-// shared out better by the cards.
+// A thread takes whole images. Where there are fewer images than threads, the algorithms divide an
+// image of more work better.
 constexpr double kMostFlops = 5e6;
 
 // A weight; c < 0: none.
@@ -35,8 +35,8 @@ struct Weight {
 };
 using Quad = std::array<Weight, kQuad>;
 
-// Products of a pixel in quads with columns in the lanes: four rows of one channel, or four
-// channels of one pixel.
+// Returns the products of a pixel in quads, with columns in the lanes: four rows of one channel, or
+// four channels of one pixel.
 Index row_quads(const Conv2dProblem& z) { return z.c * ceil_div(z.r, kQuad) * z.s; }
 Index channel_quads(const Conv2dProblem& z) { return ceil_div(z.c, kQuad) * z.r * z.s; }
 
@@ -66,7 +66,7 @@ struct Int8Chain::Stage {
   Index channels() const { return round_up(z.k, kChannelBlock) + kChannelBlock; }
   std::size_t x_bytes() const {
     Index bytes = z.c * z.h * z.w;
-    if (z.columns) {  // planes of quads are made of whole vectors, and rows without weights
+    if (z.columns) {  // planes of quads consist of whole vectors and of rows without weights
       bytes = *std::ranges::max_element(plane_from) + (z.plane_rows - 1) * z.w + z.plane_pitch;
     }
     return ScratchArena::round_up(
@@ -84,11 +84,11 @@ struct Int8Chain::Stage {
   Conv2dProblem problem;
   Int8ChainKernels kernels;
   Int8Stage z;
-  bool four_rows = true;  // of a channel in a quad; else four channels
+  bool four_rows = true;  // a quad has four rows of a channel; else four channels
   std::vector<Index> plane_from, taps;
   std::size_t x_at = 0;     // in a thread's memory
-  Index y_at = 0;           // of the first code behind the border of the next stage
-  std::int32_t border = 0;  // of x: the code 0
+  Index y_at = 0;           // of the first code inside the border of the next stage
+  std::int32_t border = 0;  // of x: the code of 0
   double step = 1;          // of images
   std::int32_t low = 0, high = 255;
   Int8Outputs outputs;
@@ -106,7 +106,7 @@ Int8Chain::Stage::Stage(const Conv2dProblem& of, bool may_take_columns)
   z.q = of.q() / 2;
   z.row_quads = ceil_div(z.s * z.c, kQuad);
   four_rows = row_quads(of) < channel_quads(of);
-  // Instructions of two rows of sums.
+  // Instructions for two rows of sums.
   const Index columns =
       std::min(row_quads(of), channel_quads(of)) * z.k * 4 * ceil_div(z.q, kernels.lanes);
   const Index channels = z.r * z.row_quads * round_up(z.k, kChannelBlock) / kernels.lanes * 4 * z.q;
@@ -124,7 +124,7 @@ void Int8Chain::Stage::find_planes() {
   z.plane_pitch = round_up(2 * round_up(z.q, kernels.lanes) + z.s - 1, kChannelBlock);
   for (Index at = 0; at < z.planes; ++at) {
     for (Index i = 0; i < kQuad; ++i) {
-      // A channel that does not exist has no weight either: any byte will do.
+      // Channels beyond the last one have no weight: any byte will do.
       plane_from.push_back(four_rows ? at * plane + i * z.w
                                      : std::min(kQuad * at + i, z.c - 1) * plane);
     }
@@ -141,7 +141,7 @@ void Int8Chain::Stage::find_planes() {
   z.taps = static_cast<Index>(taps.size());
 }
 
-// The weights of a channel, in the order in which the products are made.
+// Returns the weights of a channel, in the order of the products.
 std::vector<Quad> Int8Chain::Stage::quads() const {
   std::vector<Quad> out;
   if (!z.columns) {
@@ -182,7 +182,8 @@ void Int8Chain::Stage::pack(const std::int8_t* w, std::int8_t* to, std::int32_t*
     totals[k] += value;
     return value;
   };
-  // [groups, quads, width, 4]; spread: of each vector of `lanes` even inputs as i16, then odd ones.
+  // [groups, quads, width, 4]; spread: for each vector of `lanes` the even inputs as i16, then the
+  // odd ones.
   const Index group = z.columns ? kernels.group : kernels.lanes;
   const Index padded = z.columns ? z.k : round_up(z.k, kChannelBlock);
   const Index lanes = z.columns ? 1 : kernels.lanes;
@@ -208,7 +209,7 @@ void Int8Chain::Stage::pack(const std::int8_t* w, std::int8_t* to, std::int32_t*
   }
 }
 
-// y of this stage is x of the next one.
+// Connects y of this stage to x of the next one.
 void Int8Chain::Stage::read_by(Stage& next) {
   const Index top = next.problem.pad_top, left = next.problem.pad_left;
   z.y_form = next.z.columns ? Int8Stage::Form::planes : Int8Stage::Form::pixels;
@@ -313,7 +314,7 @@ void Int8Chain::prepare(std::size_t i, const Conv2dForwardArgs& args, void* to) 
 
 namespace {
 
-// An image as bytes, behind the border of `x`.
+// Rounds an image to bytes, inside the border of `x`.
 void round_image(const Int8Stage& z, const Conv2dProblem& problem, RoundedRow row,
                  const float* image, std::uint8_t* x) {
   const CodeKernels codes = code_kernels.get();
@@ -367,7 +368,7 @@ void Int8Chain::run(const float* images, std::uint8_t* y, void* workspace) const
   parallel_chunks(ceil_div(first.n, at_once), [&](Index chunk, int thread) {
     std::uint8_t* const own =
         static_cast<std::uint8_t*>(workspace) + static_cast<std::size_t>(thread) * own_bytes_;
-    for (const auto& stage : stages_) {  // borders; images leave them as they are
+    for (const auto& stage : stages_) {  // borders; images do not overwrite them
       std::memset(own + stage->x_at, stage->border, stage->x_bytes());
     }
     std::memset(own + own_bytes_ - stages_.size() * line_bytes_, 0, stages_.size() * line_bytes_);

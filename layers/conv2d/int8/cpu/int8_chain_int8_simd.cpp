@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // int8_chain_int8_simd.cpp: one convolution of a chain on integers with its 2x2 max-pool, for one
-// image (int8_chain_stage.h says which lanes hold what).
+// image (int8_chain_stage.h describes the contents of the lanes).
 //
-// Choices    columns: 2 rows x 2 vectors of columns x 6 channels = 24 sums + 4 of x + 1 of weights
-//            of 32 registers (AVX-512 with VNNI): for 24 products 4 loads of x, which cross lines
-//            of the cache, and 6 of weights. 16 registers hold 2 channels; where x and weights take
-//            two registers each, 4 and 1.
-//            channels: 2 rows x 12 columns x 1 vector = 24 sums + 1 + 1 (of 16 registers 2 x 6): 24
-//            broadcasts and a load for 24 products. The first sum is there again after 5 cycles, so
-//            10 sums suffice.
-// GCC 12 keeps an array that an ordinary loop indexes on the stack: every loop over sums has an
-// unroll pragma.
-// Read next  int8_chain.cpp, which cuts and packs
+// Choices    columns: 2 rows x 2 vectors of columns x 6 channels = 24 accumulators + 4 of x + 1 of
+//            weights, of 32 registers (AVX-512 with VNNI): 24 products need 4 loads of x, which
+//            cross cache lines, and 6 of weights. 16 registers hold 2 channels; where x and weights
+//            take two registers each, 4 and 1.
+//            channels: 2 rows x 12 columns x 1 vector = 24 accumulators + 1 + 1 (2 x 6 with 16
+//            registers): 24 broadcasts and a load for 24 products. An accumulator is ready again
+//            after 5 cycles, so 10 of them suffice.
+// GCC 12 keeps an array that an ordinary loop indexes on the stack. So every loop over accumulators
+// has an unroll pragma.
+// Read next  int8_chain.cpp, tiling and packing
 #include "layers/conv2d/int8/cpu/int8_chain_stage.h"
 #include "layers/conv2d/int8/cpu/int8_outputs.h"
 
@@ -22,7 +22,7 @@ using Index = std::int64_t;
 
 #if defined(CONVSCOPE_ISA_IS_AVX512)
 constexpr int kGroup = kSpread ? 4 : 6;
-constexpr int kPooled = kSpread ? 5 : 6;  // columns of y of a tile of channels
+constexpr int kPooled = kSpread ? 5 : 6;  // columns of y in a tile of channels
 #else
 constexpr int kGroup = kSpread ? 1 : 2;
 constexpr int kPooled = kSpread ? 2 : 3;
@@ -45,7 +45,7 @@ void make_quads(const Int8Stage& z, const std::uint8_t* x, std::uint8_t* quads) 
   }
 }
 
-// One vector of sums of channel k, where f32 cannot tell some.
+// Rounds one vector of sums of channel k in double, where f32 is too close to a tie.
 [[gnu::noinline]] void round_exactly(const Int8Outputs& o, Index k, Ints sums, std::uint8_t* to) {
   std::int32_t kept[kLanes];
   store_ints(kept, sums);
@@ -62,7 +62,7 @@ CONVSCOPE_INLINE void round_channel(const Int8Outputs& o, Index k, Ints sums, st
   store_bytes(to, kLanes, CodeBytes(o)(four), 1);
 }
 
-// The codes of kLanes columns of a row of y, of `Channels` channels from k on.
+// Computes the codes of kLanes columns of a row of y, for `Channels` channels from k on.
 template <int Channels>
 void run_columns(const Int8Stage& z, const std::uint8_t* quads, const std::int8_t* w, Index k,
                  std::uint8_t* line) {
@@ -109,7 +109,7 @@ constexpr RunColumns columns_of() {
 constexpr RunColumns kRunColumns[6] = {columns_of<1>(), columns_of<2>(), columns_of<3>(),
                                        columns_of<4>(), columns_of<5>(), columns_of<6>()};
 
-// `count` channels of a row, which lie in lines of codes, to pixels that are `step` bytes apart.
+// Stores `count` channels of a row from lines of codes to pixels, `step` bytes apart.
 void store_pixels(const Int8Stage& z, const std::uint8_t* line, Index count, Index step,
                   std::uint8_t* to) {
   std::uint8_t woven[4 * kBlock];
@@ -165,7 +165,7 @@ void run_columns_of_image(const Int8Stage& z, const std::uint8_t* x, std::uint8_
 
 // ---- channels in the lanes ----------------------------------------------------------------------
 
-// Pooled pixels of kLanes channels, `out_step` bytes apart.
+// Computes pooled pixels of kLanes channels, `out_step` bytes apart.
 template <int Pooled>
 void run_channels(const Int8Stage& z, const std::uint8_t* x, const std::int8_t* w, Index k,
                   std::uint8_t* out, Index out_step) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// int8_depthwise.h: rows of a depthwise convolution on integers, the part that depends on the
+// int8_depthwise.h: rows of a depthwise convolution on integers; the part that depends on the
 // instruction set.
 #pragma once
 
@@ -8,33 +8,33 @@
 namespace convscope {
 
 // A window is 4 `groups` neighbouring pixels of x, which `shared` neighbouring pixels of y read.
-// Pixel d of them multiplies byte b of the window by tap b - d step of its row, and by 0 where
-// there is none: w [rows, shared, groups, 16 channels, 4].
+// Pixel d of them multiplies byte b of the window by tap b - d step of its row, and by 0 where no
+// such tap exists: w [rows, shared, groups, 16 channels, 4].
 struct Int8Window {
   int shared = 1, groups = 1;
 };
 
-// Rows of x in a buffer, with what stands beside the image: pixels of 16 bytes.
+// Rows of x in a buffer, with the border of the image: pixels of 16 bytes.
 struct Int8PaddedRows {
   const std::uint8_t* plane = nullptr;  // [h, w, 16]
   std::int64_t h = 0, w = 0;
-  std::int64_t first = 0, count = 0;  // rows of x, from outside of the image too
-  std::int64_t left = 0, width = 0;   // pixels in front of a row; of a row of the buffer
-  std::uint8_t offset = 0;            // 128 where x is signed: added to codes, and the border's
+  std::int64_t first = 0, count = 0;  // rows of x, including those outside of the image
+  std::int64_t left = 0, width = 0;   // pixels before a row; pixels of a buffer row
+  std::uint8_t offset = 0;            // 128 where x is signed: added to codes, also in the border
   std::uint8_t* to = nullptr;
 };
 
-// y[p,j] = of start + sum over r < rows and taps of w x, for 16 channels, p < height, j < pixels.
+// y[p,j] from start + sum over r < rows and taps of w x, for 16 channels, p < height, j < pixels.
 struct Int8DepthwiseRows {
   Int8Window window;
   int rows = 0;                             // of the kernel
-  int step = 1;                             // pixels of x from one of y to the next
+  int step = 1;                             // distance of the pixels of x for two pixels of y
   std::int64_t height = 0, pixels = 0;      // of y, 16 channels each
-  const std::uint8_t* in = nullptr;         // row 0's first pixel
+  const std::uint8_t* in = nullptr;         // first pixel of row 0
   std::int64_t row_step = 0, tap_step = 0;  // bytes from the row of p to that of p + 1; of r
   const std::int8_t* w = nullptr;
   const std::int32_t* start = nullptr;  // [16]
-  std::int64_t channel = 0;             // of lane 0, into the arrays of `outputs`
+  std::int64_t channel = 0;             // channel of lane 0 in the arrays of `outputs`
   const Int8Outputs* outputs = nullptr;
   void* out = nullptr;
   const void* residual = nullptr;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// int8_depthwise_cpu.cpp: depthwise convolution on integers: 16 channels side by side, four
+// int8_depthwise_cpu.cpp: depthwise convolution on integers: 16 channels in the lanes, four
 // neighbouring pixels of a row in one product, exact 32-bit sums.
 //
 // Formula    sum[n,k,p,q] = sum over r, s of x[n,k,h,w] w[k,0,r,s], integers, with
@@ -13,15 +13,15 @@
 //            0..255; then windows of four pixels are multiplied by a row of the kernel
 //            (int8_depthwise_int8_simd.cpp). Threads share out planes and runs of rows.
 // Shapes     x u8 or i8 [N,C/16,H,W,16]; w i8 [K,1,R,S] with a scale for each k; b f64 [K]; y u8,
-//            i8 or f32 in blocks. Sums i32.
+//            i8 or f32 in NCHW16c. Sums i32.
 // Supports   forward; groups = C = K; dilation 1 along the width; see supports_types()
-// Cost       FLOPs = 2 N K P Q R S; bytes = x, w, y once: bound by memory on large maps, else by
-//            the way of the sums to y, which takes as long as a 3x3 kernel
+// Cost       FLOPs = 2 N K P Q R S; bytes = x, w, y once: memory-bound on large maps, otherwise
+//            bound by the epilogue, which takes as long as a 3x3 kernel
 // Numerics   as int8_direct: exact sums, codes of double arithmetic
 // Backward   none: gradients are those of the fake quantiser (quant/lsq.h)
 // Choices    kernels up to 3 wide: windows of 4 pixels for two pixels of y (one with stride 2), up
 //            to 5 wide: 8 pixels for four. Rows at once: what fits into half of L1.
-// Source     the idea of the windows is ours; the layout: E. Georganas et al., SC 2018, arXiv
+// Source     the windows are our own idea; the layout: E. Georganas et al., SC 2018, arXiv
 //            1808.05567
 // Read next  int8_direct_cpu.cpp; ../../depthwise/cpu/depthwise_blocked.cpp, the same in f32
 #include <cstring>
@@ -39,8 +39,8 @@ namespace {
 
 constexpr Index kMostWidth = 16;  // of a kernel: four groups of four
 
-// The window with the least work for each pixel of y: a load and two shuffles for each group, and a
-// product for each group and pixel.
+// Returns the window with the least work for each pixel of y: a load and two shuffles for each
+// group, and a product for each group and pixel.
 Int8Window window_of(const Conv2dProblem& z) {
   constexpr Int8Window kKnown[] = {{2, 1}, {1, 1}, {4, 2}, {2, 2}, {1, 2}, {1, 3}, {1, 4}};
   Int8Window best;
@@ -59,7 +59,7 @@ struct Plan {
   explicit Plan(const Conv2dProblem& problem) : z(problem), window(window_of(problem)) {
     blocks = ceil_div(z.c, kChannelBlock);
     const Index of_y = round_up(z.q(), Index{window.shared});
-    // Pixels of a padded row, and as many as the last window reads.
+    // Pixels of a padded row, at least as many as the last window reads.
     width = std::max(z.w + z.pad_left + z.pad_right,
                      (of_y - window.shared) * z.stride_w + 4 * window.groups);
     const Index high = (z.r - 1) * z.dilation_h + 1;
@@ -74,7 +74,7 @@ struct Plan {
     rows_of_x = (rows_at_once - 1) * z.stride_h + high;
   }
   Index buffer_bytes() const { return rows_of_x * width * kChannelBlock; }
-  Index packed_block() const {  // bytes of 16 channels' weights
+  Index packed_block() const {  // bytes of the weights of 16 channels
     return z.r * window.shared * window.groups * kChannelBlock *
            int8_depthwise_kernels.get().weight_bytes;
   }
@@ -106,7 +106,7 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
 
 Conv2dCost cost(const Conv2dProblem& z, Direction) {
   const Plan plan(z);
-  // In products of a vector: windows, and the way of the sums to y.
+  // In units of products of a vector: windows, and the epilogue.
   const double of_pixel = static_cast<double>(z.r) * plan.window.groups *
                               (3.0 + plan.window.shared) / plan.window.shared +
                           9;
@@ -131,7 +131,7 @@ std::size_t workspace_bytes(const Conv2dProblem& z, Direction) {
   return memory.factors + memory.starts + static_cast<std::size_t>(num_threads()) * memory.buffer;
 }
 
-// The weights, and behind them the sum over those of each channel.
+// Returns the bytes of the weights, followed by their sum for each channel.
 std::size_t weights_bytes(const Plan& plan) {
   return ScratchArena::round_up(static_cast<std::size_t>(plan.blocks * plan.packed_block()));
 }
@@ -169,7 +169,7 @@ void prepare_weights(const Conv2dPrepareArgs& args) {
                 at[kQuad * lane + i] = weight;
                 continue;
               }
-              const std::int16_t wide = weight;  // even inputs of all lanes, then odd ones
+              const std::int16_t wide = weight;  // even inputs of all lanes, then the odd ones
               std::memcpy(at + 2 * ((i % 2 * kernels.lanes + lane) * 2 + i / 2), &wide,
                           sizeof(wide));
             }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // int8_depthwise_int8_simd.cpp: rows of a depthwise convolution on integers.
 //
-// Idea       A channel is summed over taps, not over channels: what one instruction adds are four
-//            neighbouring pixels. Four pixels x 16 channels are 64 bytes that lie side by side; two
-//            shuffles turn them, so that a lane holds its channel's four pixels. A row of 3 taps
-//            then is one product, and the next pixel of y takes the same window with its weights
-//            moved by one: 3 windows and 6 products make two pixels of a 3x3 kernel.
+// Idea       The sum of a channel runs over taps, not over channels: one instruction adds four
+//            neighbouring pixels. Four pixels x 16 channels are 64 contiguous bytes; two shuffles
+//            transpose them, so that a lane holds its channel's four pixels. A row of 3 taps then
+//            is one product, and the next pixel of y takes the same window with its weights moved
+//            by one: 3 windows and 6 products make two pixels of a 3x3 kernel.
 // Read next  int8_depthwise.h; int8_depthwise_cpu.cpp, which uses it
 #include "layers/conv2d/int8/cpu/int8_depthwise.h"
 #include "layers/conv2d/int8/cpu/int8_outputs.h"
@@ -16,9 +16,9 @@ namespace {
 using Index = std::int64_t;
 
 constexpr int kBlock = 16;   // channels of a block
-constexpr int kAtOnce = 32;  // pixels whose sums wait in L1 for their way to y
+constexpr int kAtOnce = 32;  // pixels whose sums wait in L1 for the epilogue
 
-// Sums of up to kAtOnce pixels from j on, for the channels of vector v. Rows: 0 when not known.
+// Adds sums of up to kAtOnce pixels from j on, for the channels of vector v. Rows: 0 if unknown.
 template <int Shared, int Groups, int Rows>
 CONVSCOPE_INLINE void add_rows(const Int8DepthwiseRows& z, const std::uint8_t* in, Index count,
                                int v, std::int32_t* kept) {
@@ -91,7 +91,7 @@ void rows_of_pixels(const Int8DepthwiseRows& z) {
   });
 }
 
-// Rows are short: loops of 64 and 16 bytes, which cost less than calls of memcpy.
+// Pads rows. They are short: loops of 64 and 16 bytes cost less than calls of memcpy.
 void pad(const Int8PaddedRows& z) {
   struct Pixel {
     std::uint8_t v[kBlock];

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// int8_outputs.cpp: what turns the sums of a call into y, made of its scales (Int8Outputs).
+// int8_outputs.cpp: prepares the epilogue from sums to y from the scales of a call (Int8Outputs).
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -18,7 +18,7 @@ Residual residual_of(const Conv2dEpilogue& epilogue) {
                                                : Residual::floats;
 }
 
-// The bounds of codes: of their type, of the caller, and of a curve behind the sum.
+// Sets the bounds of codes: of their type, of the caller, and of an activation after the sum.
 void set_codes(const Conv2dForwardArgs& args, Int8Outputs& out) {
   const bool is_signed = args.problem.operand_types().y == DType::i8;
   out.low = std::max(args.views.y.low, is_signed ? -128 : 0);
@@ -32,7 +32,7 @@ void set_codes(const Conv2dForwardArgs& args, Int8Outputs& out) {
 }  // namespace
 
 Conv2dSupport supports_types(const Conv2dProblem& z, Direction direction) {
-  (void)direction;  // the cards offer the forward pass alone
+  (void)direction;  // the algorithms support only the forward pass
   if (!z.types) {
     return Conv2dSupport::no(cat("expects integers, as u8:i8:i32:u8, got ", name_of(z.dtype)));
   }
@@ -71,22 +71,23 @@ std::size_t OutputFactors::bytes(Index channels) {
          2 * ScratchArena::round_up(static_cast<std::size_t>(channels) * sizeof(float));
 }
 
-// By how much `fixed` in f32 may miss 2^16 (real + bias + 1/2), in units of 2^-16 of a code, and
-// why no code is wrong then. With u = 2^-24 f32 rounds
+// Returns by how much `fixed` in f32 may miss 2^16 (real + bias + 1/2), in units of 2^-16 of a
+// code. With this bound no code is wrong. With u = 2^-24 f32 rounds:
 //   the sum (u |product|; not at all below 2^24) and the factor (u |product|),
 //   the product, where a CPU multiplies and adds in two steps (u |product|),
-//   the shift (u |shift|), and the result (u |result|);
-//   with a residual its factor, its product and the sum without it, in the same way.
-// The last step, to integers, adds one half. A code that is not clipped has
-// |result| <= top = 257, bias and half among them, so |product| <= top + |shift| + |residual|. 5 %
-// are for what is left out: products of two errors, and the double arithmetic itself.
+//   the shift (u |shift|), and the result (u |result|).
+//   With a residual: its factor, its product and the sum without it, in the same way.
+// The last step, to integers, adds one half. A code that is not clipped has |result| <= top = 257,
+// including bias and half, so |product| <= top + |shift| + |residual|. 5 % cover the omitted terms:
+// products of two errors, and the double arithmetic itself.
 //
-// Let this be E, rounded up. `fixed` has E added, so V <= fixed <= V + 2 E for the true value V. If
-// the low half of `fixed` is above 2 E, no multiple of 2^16 lies between V and it, nor is V itself
-// one (a tie): both have the same high half.
+// Let E be this bound, rounded up. `fixed` has E added, so V <= fixed <= V + 2 E for the true value
+// V. If the low half of `fixed` is above 2 E, no multiple of 2^16 is between V and it, nor is V
+// itself one (a tie): both have the same high half.
+//
 // Beyond top all errors are below 5 u |result| + 5 u (|shift| + |residual|). While E < 2^14 that is
-// less than half a code: what has to be clipped is clipped. What does not fit into 32 bits becomes
-// -2^31, and so does NaN (round_to_ints): its low half is 0, and double arithmetic decides.
+// less than half a code: values to be clipped are clipped. Values that do not fit into 32 bits
+// become -2^31, and so does NaN (round_to_ints): its low half is 0, and double arithmetic decides.
 double error_of_fixed(bool exact_sums, double shift, double residual) {
   const double top = 257, product = top + shift + residual;
   const bool two_steps = current_isa() == Isa::scalar;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// int8_outputs.h: what turns a vector of sums into y (Int8Outputs in int8_tiles.h); for
+// int8_outputs.h: the epilogue from a vector of sums to y (Int8Outputs in int8_tiles.h); for
 // *_int8_simd.cpp files.
 //
-// Numerics   Codes are made in f32 with 16 bits behind the point (int8_tiles.h). Pixels that f32
-//            cannot tell are made once more in double, by a function that is not inlined.
+// Numerics   Codes are made in f32 with 16 bits after the binary point (int8_tiles.h). Where f32 is
+//            too close to a tie, a function that is not inlined makes them again in double.
 //
-// Choices    For 16 sums: to f32, times and plus, to integers, a minimum of low halves, and a
-//            quarter of ten instructions that make bytes of four vectors, 6.5 in all. (To round
-//            first takes 11: the distance between the code and `real` has to be found.) One branch
-//            for some pixels of a vector sees the few lanes that f32 cannot tell.
+// Choices    For 16 sums: convert to f32, multiply, add, convert to integers, a minimum of low
+//            halves, and a quarter of ten instructions that make bytes of four vectors, 6.5 in all.
+//            (Rounding first takes 11: it needs the distance between the code and `real`.) One
+//            branch for some pixels of a vector detects the few lanes that f32 cannot decide.
 #pragma once
 
 #include "framework/simd/int8_vector.h"
@@ -17,7 +17,7 @@
 namespace convscope::CONVSCOPE_ISA {
 namespace {
 
-// The code of one sum in double; `residual` is its own.
+// Returns the code of one sum in double; `residual` is the one of this sum.
 inline std::uint8_t exact_code(const Int8Outputs& o, std::int64_t channel, std::int32_t sum,
                                double residual) {
   constexpr double kShift = 6755399441055744.0;  // 1.5 * 2^52: pushes the fraction out
@@ -28,8 +28,8 @@ inline std::uint8_t exact_code(const Int8Outputs& o, std::int64_t channel, std::
   return static_cast<std::uint8_t>(static_cast<int>((real + kShift) - kShift));
 }
 
-// How codes become bytes; the same for all channels. With the bias, `high` is the largest byte:
-// beyond it high_halves() clips; below `low` a difference does that ends at 0.
+// Converts codes to bytes; the same for all channels. With the bias, `high` is the largest byte:
+// high_halves() clips above it; a saturating difference clips below `low`.
 class CodeBytes {
  public:
   CONVSCOPE_INLINE explicit CodeBytes(const Int8Outputs& o)
@@ -42,14 +42,14 @@ class CodeBytes {
   const Bytes floor_, low_;
 };
 
-// Which kind of y and of residual there is, known to the compiler.
+// The kinds of y and of the residual, known at compile time.
 template <bool Codes, Int8Outputs::Residual Beside>
 struct OutputKind {
   static constexpr bool kCodes = Codes;
   static constexpr Int8Outputs::Residual kResidual = Beside;
 };
 
-// One vector of channels; `channel` is that of lane 0.
+// The epilogue of one vector of channels; `channel` is that of lane 0.
 template <class Kind>
 class ChannelOutputs {
  public:
@@ -61,7 +61,7 @@ class ChannelOutputs {
         shift_(load(o.shift + channel)),
         bytes_(o) {}
 
-  // y of `count` pixels, `step` elements apart, from their sums. y and the residual begin at
+  // Stores y of `count` pixels, `step` elements apart, from their sums. y and the residual begin at
   // element `at`.
   CONVSCOPE_INLINE void store(const std::int32_t* sums, int count, const void* residual, void* y,
                               std::int64_t at, std::int64_t step) const {
@@ -76,7 +76,7 @@ class ChannelOutputs {
     }
   }
 
-  // Makes the codes of sums once more that f32 cannot tell.
+  // Makes codes again that f32 could not decide.
   [[gnu::noinline]] void correct(const std::int32_t* sums, int count, const void* residual,
                                  std::uint8_t* y, std::int64_t at, std::int64_t step) const {
     for (int j = 0; j < count; ++j, at += step, sums += kLanes) {
@@ -107,7 +107,7 @@ class ChannelOutputs {
     }
   }
 
-  // Whether some element of a vector of the residual is too large for f32.
+  // Returns whether an element of a vector of the residual is too large for f32.
   CONVSCOPE_INLINE bool is_large(const void* residual, std::int64_t at) const {
     if constexpr (Kind::kResidual != Beside::floats) return false;
     return any_beyond(load(static_cast<const float*>(residual) + at), broadcast(o_.residual_sure));

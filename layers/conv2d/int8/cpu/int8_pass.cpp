@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// int8_pass.cpp: the parts of a convolution on integers: pack the weights, bring x into bytes, run
-// the tiles.
+// int8_pass.cpp: the parts of a convolution on integers: packs the weights, converts x to bytes,
+// runs the tiles.
 #include "layers/conv2d/int8/cpu/int8_pass.h"
 
 #include <array>
@@ -44,7 +44,7 @@ void put_weight(const Int8Plan& plan, Index k, Index i, std::int8_t weight, std:
     to[kQuad * k + i] = weight;
     return;
   }
-  // Each vector: even inputs of all lanes as i16, then odd ones.
+  // For each vector: even inputs of all lanes as i16, then odd ones.
   const Index vector = k / plan.lanes, lane = k % plan.lanes;
   const Index place = ((2 * vector + i % 2) * plan.lanes + lane) * 2 + i / 2;
   const std::int16_t wide = weight;
@@ -187,7 +187,7 @@ class Convolution {
   }
 
  private:
-  struct LineTap {  // as Int8Tap, of all pixels of a line
+  struct LineTap {  // as Int8Tap, for all pixels of a line
     Index in, w, first, end;
   };
   struct Pixels {
@@ -198,9 +198,9 @@ class Convolution {
     std::array<Int8Tap, kMostTaps> of_tile;
   };
 
-  // One block of output channels of some pixels.
+  // Computes one block of output channels of some pixels.
   void run_block(const Pixels& pixels, Index g, Index block) const {
-    const Index channel = block * plan_.widest;  // of the group
+    const Index channel = block * plan_.widest;  // in the group
     const Index width = plan_.width_at(channel);
     const Index first = g * z_.k_per_group() + channel;
     Int8Tiles tiles;
@@ -249,7 +249,7 @@ class Convolution {
     const Index height = units / cut.tiles, higher = units % cut.tiles;
     const Index bytes = run_.outputs.codes ? 1 : 4;
     const Index beside = run_.outputs.residual_type == Int8Outputs::Residual::floats ? 4 : 1;
-    // All taps serve pixels [all_begin, all_end).
+    // All taps apply to pixels [all_begin, all_end).
     Index all_begin = 0, all_end = plan_.sparse ? 0 : count;
     for (Index i = 0; i < found; ++i) {
       const LineTap& tap = taps.of_line[static_cast<std::size_t>(i)];
@@ -293,9 +293,9 @@ class Convolution {
     }
   }
 
-  // The taps of `count` pixels of row `row` of y, each with the pixels that it serves.
+  // Lists the taps of `count` pixels of row `row` of y, each with the pixels that use it.
   Index list_taps(Index row, Index count, Index width, std::array<LineTap, kMostTaps>& taps) const {
-    const Index steps = z_.stride_w;  // columns of x from one pixel to the next
+    const Index steps = z_.stride_w;  // distance of two pixels in columns of x
     Index found = 0;
     for (Index r = 0; r < z_.r; ++r) {
       const Index h = row * z_.stride_h - plan_.x.pad_top + r * z_.dilation_h;
@@ -327,7 +327,7 @@ class Convolution {
   const TileRun& run_;
 };
 
-// The parts of the workspace.
+// Layout of the workspace.
 struct Memory {
   explicit Memory(const Int8Plan& plan)
       : copy(ScratchArena::round_up(plan.copy_bytes())),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// int8_pass.h: the parts of a convolution on integers, one after the other: pack the weights, make
-// the factors of the outputs, bring x into bytes, run the tiles. The cards call them.
+// int8_pass.h: the parts of a convolution on integers, in order: pack the weights, compute the
+// scales of the outputs, convert x to bytes, run the tiles. The algorithms call them.
 #pragma once
 
 #include "layers/conv2d/algorithm.h"
@@ -8,19 +8,19 @@
 
 namespace convscope::int8 {
 
-// What the cards have in common: types, layout, the size of the sums.
+// Checks the requirements that all algorithms share: types, layout, size of the sums.
 Conv2dSupport supports_types(const Conv2dProblem& problem, Direction direction);
-// Of the cards for all kernel sizes: taps and groups.
+// Checks taps and groups, for the algorithms of all kernel sizes.
 Conv2dSupport supports_shape(const Conv2dProblem& problem);
 
-// Factors of the outputs, by output channel (of y in blocks: channel k of group g stands at
-// g group_stride + k), made of the scales of a call.
+// Scales and shifts of the outputs by output channel, computed from the scales of a call. With y in
+// NCHW16c, channel k of group g is at g group_stride + k.
 //   real = s_x s_w[k] sum + b[k] + s_r r, over s_y when y is codes
 class OutputFactors {
  public:
-  // Of the arrays, which lie in the workspace.
+  // Returns the bytes of the arrays, which are in the workspace.
   static std::size_t bytes(Index channels);
-  // `memory`: bytes(channels), 64-byte aligned. Entries that no channel has are 0.
+  // Computes them. `memory`: bytes(channels), 64-byte aligned. Entries without a channel are 0.
   OutputFactors(const Conv2dForwardArgs& args, Index group_stride, Index channels, void* memory);
   const Int8Outputs& outputs() const { return outputs_; }
 
@@ -28,37 +28,37 @@ class OutputFactors {
   Int8Outputs outputs_;
 };
 
-// 128 where x is signed.
+// Returns 128 where x is signed.
 std::int32_t offset_of(const Conv2dForwardArgs& args);
 
-// The weights, and behind them for each channel the sum over them.
+// Returns the bytes of the weights, followed by their sum for each channel.
 std::size_t packed_bytes(const Int8Plan& plan);
 void pack_weights(const Int8Plan& plan, const std::int8_t* w, std::int8_t* packed);
 const std::int32_t* totals_of(const Int8Plan& plan, const std::int8_t* packed);
-// Where the sums begin, [plan.channels()], of weights that add up to `totals`.
+// Computes the starts of the sums, [plan.channels()], from the sums `totals` of the weights.
 void make_starts(const Int8Plan& plan, const std::int32_t* totals, std::int32_t offset,
                  std::int32_t* starts);
 
-// Byte i of quad q of tap t and block d of x meets this weight; false: none.
+// The weight for byte i of quad q of tap t and block d of x; false: none.
 struct WeightPlace {
   Index c = 0, r = 0, s = 0;
 };
 bool place_of(const Int8Plan& plan, Index d, Index t, Index byte, WeightPlace& out);
-// Writes weight i of a quad for output channel k of a tile, as the kernels read it.
+// Writes weight i of a quad for output channel k of a tile, in the order of the kernels.
 void put_weight(const Int8Plan& plan, Index k, Index i, std::int8_t weight, std::int8_t* to);
 
-// All images with their borders.
+// Copies all images, with their borders.
 void copy_images(const Int8Plan& plan, const Conv2dForwardArgs& args, std::uint8_t* copy);
 
 // Prepared weights: packed, or a list.
 struct Int8Weights {
-  const std::int32_t* totals;           // by channel, what the weights add up to
-  const std::int8_t* packed = nullptr;  // as pack_weights() does; null: a list
-  Int8Entries entries = {};             // of all blocks of output channels: segments [block, taps]
+  const std::int32_t* totals;           // sum of the weights, by channel
+  const std::int8_t* packed = nullptr;  // in the order of pack_weights(); null: a list
+  Int8Entries entries = {};             // for all blocks of output channels: segments [block, taps]
 };
-// Scratch of run_pass(): the copy of x, the factors of the outputs, and where sums begin.
+// Returns the scratch of run_pass(): the copy of x, scales of outputs, and starts of sums.
 std::size_t pass_bytes(const Int8Plan& plan);
-// The whole convolution.
+// Runs the whole convolution.
 void run_pass(const Int8Plan& plan, const Conv2dForwardArgs& args, const Int8Weights& weights);
 
 }  // namespace convscope::int8

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// int8_plan.h: how a convolution on integers reads x, and how it is cut into lines, tiles and
-// chunks; numbers only.
+// int8_plan.h: how a convolution on integers reads x, and its tiling into lines, tiles and chunks;
+// numbers only.
 #pragma once
 
 #include <algorithm>
@@ -19,16 +19,16 @@ using Index = std::int64_t;
 
 inline constexpr Index kQuad = 4;          // bytes that one instruction adds
 inline constexpr Index kMostTaps = 1024;   // of a kernel
-inline constexpr double kChunkMacs = 2e6;  // a chunk of fewer costs more than it gives
+inline constexpr double kChunkMacs = 2e6;  // a smaller chunk costs more than it gains
 inline constexpr Index kFlatTiles = 8;     // of a line of a 1x1 kernel
-inline constexpr Index kSlack = 16;        // bytes behind rows that are read in quads
+inline constexpr Index kSlack = 16;        // readable bytes after rows that are read in quads
 
-// Where the bytes of x come from. The products take x as 0..255: of signed codes 128 more, and the
+// Sources of the bytes of x. The products take x as 0..255: signed codes get 128 added, and the
 // sums begin at -128 times the sum of the weights.
 //   in_place  u8 in blocks of 16 channels, x itself: taps outside the image are skipped
-//   copied    i8: a copy in blocks, 128 more, with a border of 128
-//   rows      a first layer: x is f32 [N,C,H,W], and is rounded to bytes [H,W,C] with a border. The
-//             S C bytes of a row of the kernel lie side by side, so 3 channels waste no lanes.
+//   copied    i8: a copy in blocks, 128 added, with a border of 128
+//   rows      a first layer: x is f32 [N,C,H,W], rounded to bytes [H,W,C] with a border. The S C
+//             bytes of a row of the kernel are adjacent, so 3 channels waste no lanes.
 enum class Int8Source { in_place, copied, rows };
 
 inline Int8Source source_of(const Conv2dProblem& problem) {
@@ -38,7 +38,7 @@ inline Int8Source source_of(const Conv2dProblem& problem) {
                           : Int8Source::rows;
 }
 
-// How one image's bytes lie.
+// Layout of the bytes of one image.
 struct Int8Image {
   explicit Int8Image(const Conv2dProblem& z) : from(source_of(z)) {
     const bool border = from != Int8Source::in_place;
@@ -66,16 +66,16 @@ struct Int8Image {
   }
 
   Int8Source from;
-  Index pixel, row, block, image;  // bytes from one to the next
-  Index depth;                     // blocks that are summed over
+  Index pixel, row, block, image;  // distance of two of them in bytes
+  Index depth;                     // blocks in the reduction
   Index taps_s;                    // taps of a row of the kernel: S, or one for all of them
-  int quads = 4, last_quads;       // of a tap and block
+  int quads = 4, last_quads;       // for one tap and block
   Index h, w, pad_top, pad_left;
 };
 
-// What is read again, and from where: the bytes of x of a chunk (images x rows) once for each block
-// of output channels; they take a quarter of L2, or half where the weights do not fit beside them.
-// The weights of a block come from L1 or L2 once for each tile: 128 bytes in 14 cycles.
+// Repeated reads: each block of output channels reads the bytes of x of a chunk (images x rows)
+// once. They take a quarter of L2, or half where the weights do not fit next to them. Each tile
+// reads the weights of a block from L1 or L2: 128 bytes in 14 cycles.
 struct Int8Plan {
   explicit Int8Plan(const Conv2dProblem& problem) : z(problem), x(problem) {
     const Int8Kernels& kernels = int8_kernels.get();
@@ -85,7 +85,7 @@ struct Int8Plan {
     pixels = sparse ? int8_sparse_kernels.get().pixels : kernels.pixels;
     taps = z.r * x.taps_s;
     padded = round_up(z.k_per_group(), kChannelBlock);
-    // Pixels have no rows when a 1x1 kernel reads all of them; and images are pixels when each has
+    // Pixels have no rows when a 1x1 kernel reads all of them. Images are the pixels when each has
     // one output, as in a linear layer.
     const bool in_blocks = x.from != Int8Source::rows;
     by_image = z.p() * z.q() == 1 && in_blocks;
@@ -113,16 +113,16 @@ struct Int8Plan {
     return rest <= lanes ? lanes : rest <= 2 * lanes ? 2 * lanes : widest;
   }
   int most_pixels(Index width) const { return !sparse && width > 2 * lanes ? pixels / 2 : pixels; }
-  // Bytes of packed weights that are dense: of one tap and block, of `width` channels, and of a
-  // group [blocks of `width`, depth, taps, quads, width, 4].
+  // Returns the bytes of packed dense weights: for one tap and block, for `width` channels, and for
+  // a group [blocks of `width`, blocks, taps, quads, width, 4].
   Index packed_tap(Index width) const {
     return (x.depth == 1 ? x.last_quads : x.quads) * width * weight_bytes;
   }
   Index packed(Index width) const { return x.depth * taps * packed_tap(width); }
   Index packed_group() const { return packed(round_up(padded, 4 * lanes)); }
-  // Quads of x that one output channel reads.
+  // Returns how many quads of x one output channel reads.
   Index all_quads() const { return taps * ((x.depth - 1) * x.quads + x.last_quads); }
-  // Entries of the arrays by channel: those behind the last one are 0.
+  // Returns the entries of the arrays by channel: those after the last channel are 0.
   Index channels() const { return z.groups * padded + 4 * lanes; }
   Index out_plane() const { return z.p() * z.q() * kChannelBlock; }
   std::size_t copy_bytes() const {  // of all images
@@ -133,16 +133,16 @@ struct Int8Plan {
   const Conv2dProblem& z;
   Int8Image x;
   bool by_image, flat;
-  bool sparse = false;  // w is a list: int8_block_sparse_cpu.cpp
-  int pixels = 0;       // most of a tile
-  int unit = 1;         // all tiles of a line but the last have a multiple of it
+  bool sparse = false;  // w is a list (int8_block_sparse_cpu.cpp)
+  int pixels = 0;       // most pixels of a tile
+  int unit = 1;         // all tiles of a line except the last have a multiple of it
   Index lanes = 0, weight_bytes = 0;
   Index taps = 0;
   Index padded = 0;                       // channels of a group of y, in whole blocks
-  Index images = 1;                       // a loop over them stands outside
-  Index line = 0, rows = 0, columns = 0;  // pixels of a line; lines; pixels of them all (of a row)
+  Index images = 1;                       // images in the outer loop
+  Index line = 0, rows = 0, columns = 0;  // pixels of a line; lines; pixels of all lines (of a row)
   Index widest = 0, blocks = 0;           // channels of a tile; tiles of all channels
-  // Of a chunk; `splits` chunks share its pixels, each with some of the blocks.
+  // Sizes of a chunk; `splits` chunks share its pixels, each with some of the blocks.
   Index images_at_once = 1, rows_at_once = 1, splits = 1;
   Index image_chunks = 1, row_chunks = 1;
 
@@ -155,8 +155,8 @@ struct Int8Plan {
     const auto l2 = static_cast<Index>(caches.l2);
     const Index room = packed_group() > l2 / 4 ? l2 / 2 : l2 / 4;
     const Index fit = std::max<Index>(1, room / of_row);
-    // Threads find work in the blocks of channels first, then in fewer images and rows. No sum
-    // changes with the cut: it may follow their number.
+    // Threads take blocks of channels first, then fewer images and rows. The cut changes no sum, so
+    // it may depend on the number of threads.
     const int threads = num_threads();
     const auto worth = std::max<Index>(1, static_cast<Index>(z.nominal_flops() / 2 / kChunkMacs));
     const Index wanted = std::min<Index>(threads == 1 ? 1 : std::max(8, 2 * threads), worth);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// int8_sparse_tiles.h: register tiles of a convolution on integers whose weights are a list: 16
+// int8_sparse_tiles.h: register tiles of a convolution on integers with a list of weights: 16
 // output channels walk along the quads (four neighbouring bytes of x) that any of them keeps.
 #pragma once
 
@@ -7,17 +7,17 @@
 
 namespace convscope {
 
-// The list of one block of 16 output channels, in the order of the taps.
+// The list of one block of 16 output channels, ordered by tap.
 struct Int8Entries {
-  const std::int32_t* segment = nullptr;  // [taps + 1], where the entries of a tap begin
-  const std::int32_t* offset = nullptr;   // bytes of x from where the tap of a pixel reads
-  const std::int8_t* w = nullptr;         // [entry][16 channels][4], as Int8Tiles says
+  const std::int32_t* segment = nullptr;  // [taps + 1], first entry of each tap
+  const std::int32_t* offset = nullptr;   // bytes of x from the pixel that the tap reads
+  const std::int8_t* w = nullptr;         // [entry][16 channels][4], as in Int8Tiles
 };
 
 struct Int8SparseKernels {
-  int pixels = 0;  // most of a tile
+  int pixels = 0;  // most pixels of a tile
   // sum[j, k] = start[k] + sum of w[e, k, i] x[in_t + offset[e] + j in_step + i] over the taps t of
-  // the tile, their entries e and i < 4; y is made of it as Int8Tiles says. `w` of Int8Tap is the
+  // the tile, their entries e and i < 4; the epilogue is that of Int8Tiles. `w` of Int8Tap is the
   // number of the tap.
   void (*tile)(const Int8Tiles& tiles, const Int8Tile& tile, const Int8Entries& entries) = nullptr;
 };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// int8_tile_stores.h: how a register tile of 32-bit sums becomes y; for *_int8_simd.cpp files.
+// int8_tile_stores.h: turns a tile of 32-bit accumulators into y; for *_int8_simd.cpp files.
 //
-// GCC 12 keeps an array that an ordinary loop indexes on the stack: every loop over sums has an
-// unroll pragma.
+// GCC 12 keeps an array that an ordinary loop indexes on the stack. So every loop over accumulators
+// has an unroll pragma.
 #pragma once
 
 #include "layers/conv2d/int8/cpu/int8_outputs.h"
@@ -14,12 +14,12 @@ using Index = std::int64_t;
 
 constexpr int kBlock = 16;  // channels of a block
 
-// Where vector v of a tile's channels lies in `out`.
+// Returns the offset in `out` of vector v of a tile's channels.
 constexpr CONVSCOPE_INLINE Index lane_offset(int v, Index block) {
   return v * kLanes / kBlock * block + v * kLanes % kBlock;
 }
 
-// To the next tile of those that lie one behind the other.
+// Advances to the next of consecutive tiles.
 template <int Pixels>
 CONVSCOPE_INLINE void advance(const Int8Tiles& tiles, Int8Tile& tile) {
   const Index pixels = Pixels * tiles.out_step;
@@ -30,7 +30,7 @@ CONVSCOPE_INLINE void advance(const Int8Tiles& tiles, Int8Tile& tile) {
   tile.residual = static_cast<const std::uint8_t*>(tile.residual) + pixels * (floats ? 4 : 1);
 }
 
-// Asks for the lines that codes will be stored to; they come while the sums are made.
+// Prefetches the cache lines to which codes will be stored, while the sums are computed.
 template <int Pixels, int Vectors>
 CONVSCOPE_INLINE void prefetch_lines(const Int8Tiles& tiles, const Int8Tile& tile) {
   if (!tiles.outputs->codes) return;
@@ -45,8 +45,8 @@ CONVSCOPE_INLINE void prefetch_lines(const Int8Tiles& tiles, const Int8Tile& til
   }
 }
 
-// y from the sums of a tile, [vectors, pixels, kLanes]. It is not part of run(): its kinds would
-// multiply the code, and the way through L1 costs no arithmetic port.
+// Stores y from the sums of a tile, [vectors, pixels, kLanes]. It is separate from run(): its kinds
+// would multiply the code, and the detour through L1 uses no arithmetic port.
 void store_tile(const Int8Tiles& tiles, const Int8Tile& tile, const std::int32_t* kept,
                 int vectors) {
   const Int8Outputs& outputs = *tiles.outputs;
@@ -60,7 +60,7 @@ void store_tile(const Int8Tiles& tiles, const Int8Tile& tile, const std::int32_t
   });
 }
 
-// Makes codes of vector v of a tile without a residual once more: those that f32 cannot tell.
+// Makes codes of vector v of a tile without a residual again, where f32 could not decide.
 void correct_codes(const Int8Tiles& tiles, const Int8Tile& tile, const std::int32_t* kept, int v) {
   const ChannelOutputs<OutputKind<true, Int8Outputs::Residual::none>> channels(
       *tiles.outputs, tiles.channel + v * kLanes);
@@ -69,7 +69,7 @@ void correct_codes(const Int8Tiles& tiles, const Int8Tile& tile, const std::int3
                    tiles.out_step);
 }
 
-// Codes straight from the registers, for tiles without a residual.
+// Stores codes directly from the registers, for tiles without a residual.
 template <int Pixels, int Vectors>
 CONVSCOPE_INLINE void store_codes(const Int8Tiles& tiles, const Int8Tile& tile,
                                   const Ints (&sums)[Pixels][Vectors]) {
@@ -104,7 +104,7 @@ CONVSCOPE_INLINE void store_codes(const Int8Tiles& tiles, const Int8Tile& tile,
   }
 }
 
-// y from the sums of a tile.
+// Stores y from the sums of a tile.
 template <int Pixels, int Vectors>
 CONVSCOPE_INLINE void store_sums(const Int8Tiles& tiles, const Int8Tile& tile,
                                  const Ints (&sums)[Pixels][Vectors]) {

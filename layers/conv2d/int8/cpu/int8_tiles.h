@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// int8_tiles.h: the parts of convolution on integers that depend on the instruction set: register
-// tiles of exact 32-bit sums, and what turns sums into y.
+// int8_tiles.h: the parts of convolution on integers that depend on the instruction set: tiles of
+// exact 32-bit accumulators, and the epilogue from them to y.
 //
 // x holds bytes, 0..255. A line is the pixels of y whose neighbours in y read neighbours in x.
 #pragma once
@@ -11,67 +11,67 @@
 
 namespace convscope {
 
-// From sums to y, by output channel k and with the residual r, if there is one:
+// Epilogue from sums to y, by output channel k and with the residual r, if there is one:
 //   real = exact_scale[k] sum + exact_shift[k] + exact_residual_scale r
 //   codes:   y = min(max(round(real), low), high), rounded half to even, in double
 //   floats:  y = min(max(scale[k] sum + shift[k] + residual_scale r, least), most)
-// Codes are made in f32 first, with 16 bits behind the point and more than the error of f32 added:
+// Codes are made in f32 first, with 16 bits after the binary point and the error of f32 added:
 //   fixed = scale[k] sum + shift[k] + residual_scale r
 //         = 2^16 (real + bias + 1/2) + unsure / 2, wrong by less than unsure / 2
-// The high half of `fixed` is round(real) + bias, if the low half is above `unsure`: so much lies
-// between it and the next smaller code. Other lanes, one in ten thousand, are made in double.
+// The high half of `fixed` is round(real) + bias, if the low half is above `unsure`, its least
+// distance to the next smaller code. Other lanes, one in ten thousand, are made in double.
 struct Int8Outputs {
   bool codes = true;
   const float *scale = nullptr, *shift = nullptr;
   const double *exact_scale = nullptr, *exact_shift = nullptr;
   std::int32_t low = 0, high = 255;  // both of u8, or both of i8
   std::int32_t bias = 0;             // 255 - high: high + bias is the largest byte
-  std::int32_t unsure = 0;           // 65535: all lanes are made in double
+  std::int32_t unsure = 0;           // 65535: all lanes are computed in double
   float least = 0, most = 0;
   enum class Residual : std::uint8_t { none, codes, signed_codes, floats };
   Residual residual_type = Residual::none;
-  float residual_scale = 0, residual_sure = 0;  // with a larger |r| (floats) all lanes are unsure
+  float residual_scale = 0, residual_sure = 0;  // with a larger |r| (floats) all lanes use double
   double exact_residual_scale = 0;
 };
 
 // One run of bytes of x that all sums of a tile read: a tap (r,s) of the kernel, or a row of it.
-// Pixels [first, end) of the tile find it inside the image.
+// For pixels [first, end) of the tile it is inside the image.
 struct Int8Tap {
-  std::int64_t in;  // where pixel 0 reads, in bytes
+  std::int64_t in;  // bytes to the place that pixel 0 reads
   std::int64_t w;   // in bytes
   std::int16_t first, end;
 };
 
 // sum[j, k] = start[k] + sum of w[d w_block + w_t + 4 lanes q + 4 k + i]
-//                            x[d in_block + in_t + j in_step + 4 q + i]
-// over blocks d < depth, taps t with j in [first, end), quads q < quads (in the last block
+//                             x[d in_block + in_t + j in_step + 4 q + i]
+// over blocks d < `depth`, taps t with j in [first, end), quads q < quads (in the last block
 // last_quads) and i < 4; for pixels j < pixels and channels k < width. (Spread weights:
-// framework/simd/int8_vector.h.) y[j out_step + k / 16 out_block + k % 16] is made of it.
-struct Int8Tiles {  // what many tiles have in common
+// framework/simd/int8_vector.h.) The result is y[j out_step + k / 16 out_block + k % 16].
+struct Int8Tiles {  // common to many tiles
   std::int64_t depth = 0;
   int quads = 4, last_quads = 4;
   std::int64_t in_block = 0, in_step = 0;
   const std::int8_t* w = nullptr;
   std::int64_t w_block = 0;
   const std::int32_t* start = nullptr;       // [width]
-  std::int64_t channel = 0;                  // of lane 0, into the arrays of `outputs`
+  std::int64_t channel = 0;                  // channel of lane 0 in the arrays of `outputs`
   std::int64_t out_block = 0, out_step = 0;  // in elements
   const Int8Outputs* outputs = nullptr;
 };
 struct Int8Tile {
-  std::int64_t repeat;  // so many tiles lie one behind the other and have the same taps
+  std::int64_t repeat;  // number of consecutive tiles with the same taps
   int pixels;
   int taps;
   const Int8Tap* tap;
   const std::uint8_t* in;
   void* out;             // codes, or f32 when outputs->codes is false
-  const void* residual;  // lies as y does
+  const void* residual;  // in the layout of y
 };
 
 struct Int8Kernels {
-  int lanes = 0;         // of a vector of sums
+  int lanes = 0;         // of a vector of accumulators
   int pixels = 0;        // most pixels of a tile of one or two vectors; half of it of four
-  int unit = 1;          // so many pixels are stored at once: short sums want multiples of it
+  int unit = 1;          // pixels stored at once: short sums should have multiples of it
   int weight_bytes = 0;  // of four inputs and one lane: 4, or 8 where weights are spread
   // width: 1, 2 or 4 vectors.
   void (*tile)(const Int8Tiles& tiles, const Int8Tile& tile, int width) = nullptr;

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// int8_tiles_int8_simd.cpp: register tiles of convolution on integers. int8_pass.cpp says how they
-// make up a convolution.
+// int8_tiles_int8_simd.cpp: register tiles of convolution on integers; int8_pass.cpp combines them
+// to a convolution.
 //
-// Choices    AVX-512 with VNNI: 14 pixels x 2 vectors of sums (or 7 x 4) = 28 + 2 (4) of weights
-//            + 1 of x of 32 registers. AVX2 with VNNI: 6 x 2 = 12 + 2 + 1 of 16. Without VNNI x and
-//            weights take two registers each: 10 x 2 and 4 x 2. Sums are exact, so a tile runs
-//            through the whole depth at once; its weights come from L1 or L2. Where sums are
-//            short, 12 pixels x 2 vectors are faster than 14: codes are stored by fours, and the
-//            way to them needs registers. Tiles with the same taps are run in one call.
-// GCC 12 keeps an array that an ordinary loop indexes on the stack: every loop over sums has an
-// unroll pragma. The loop over quads must stay one: as straight code, GCC copies half of the sums
-// to other registers where the kinds of taps meet.
+// Choices    AVX-512 with VNNI: 14 pixels x 2 vectors of accumulators (or 7 x 4) = 28 + 2 (4) of
+//            weights + 1 of x, of 32 registers. AVX2 with VNNI: 6 x 2 = 12 + 2 + 1 of 16. Without
+//            VNNI x and weights take two registers each: 10 x 2 and 4 x 2. Sums are exact, so a
+//            tile runs through the whole reduction at once; its weights come from L1 or L2. With
+//            short sums, 12 pixels x 2 vectors are faster than 14: codes are stored four at a time,
+//            and the epilogue needs registers. Tiles with the same taps run in one call.
+// GCC 12 keeps an array that an ordinary loop indexes on the stack. So every loop over accumulators
+// has an unroll pragma. The loop over quads must stay a loop: in straight-line code GCC copies half
+// of the accumulators to other registers where the kinds of taps meet.
 // Read next  int8_tiles.h; int8_pass.cpp, which uses it
 #include "layers/conv2d/int8/cpu/int8_tile_stores.h"
 
@@ -25,7 +25,7 @@ constexpr int kPixels = kSpread ? 4 : 6;
 
 constexpr int kUnit = kLanes == kBlock && !kSpread ? 4 : 1;
 
-// The quads of a block: 4, known to the compiler; or any number of them.
+// Quads of a block: 4, known at compile time, or any number.
 struct WholeBlock {
   static constexpr int quads = kBlock / 4;
 };
@@ -33,8 +33,8 @@ struct PartOfBlock {
   int quads;
 };
 
-// The products of one tap and one block, for pixels [First, End), or for those of them in [first,
-// end).
+// Adds the products of one tap and one block, for pixels [First, End), or for those of them in
+// [first, end).
 template <int First, int End, bool All, int Pixels, int Vectors, class Block>
 CONVSCOPE_INLINE void add_tap(const std::uint8_t* in, Index step, const Block& block,
                               const std::int8_t* w, int first, int end,
@@ -44,8 +44,7 @@ CONVSCOPE_INLINE void add_tap(const std::uint8_t* in, Index step, const Block& b
     WeightQuad weights[Vectors];
 #pragma GCC unroll 4
     for (int v = 0; v < Vectors; ++v) weights[v] = load_weights(w + v * kLanes * kWeightBytes);
-    const std::uint8_t* base =
-        in;  // of three pixels: 0, 1, 2 steps are addresses of an instruction
+    const std::uint8_t* base = in;  // for three pixels, 0, 1, 2 steps are addressing modes
 #pragma GCC unroll 16
     for (int j = 0; j < End; ++j) {
       if (j > 0 && j % 3 == 0) base += 3 * step;
@@ -57,8 +56,8 @@ CONVSCOPE_INLINE void add_tap(const std::uint8_t* in, Index step, const Block& b
   }
 }
 
-// All taps of a block. The compiler knows the pixels of those that reach over the border of the
-// image by none or by one pixel, as in a 3x3 kernel.
+// Adds all taps of a block. Taps that reach over the border of the image by no pixel or by one, as
+// in a 3x3 kernel, have their pixels known at compile time.
 template <int Pixels, int Vectors, class Block>
 CONVSCOPE_INLINE void add_taps(const Int8Tile& tile, Index step, const std::uint8_t* in,
                                const Block& block, const std::int8_t* w,
@@ -89,7 +88,7 @@ CONVSCOPE_INLINE void begin_sums(const Int8Tiles& tiles, Ints (&sums)[Pixels][Ve
   }
 }
 
-// Tiles of a kernel with one tap, which all pixels have: their sums are short.
+// Computes tiles of a kernel with one tap, which all pixels use: their sums are short.
 template <int Pixels, int Vectors>
 [[gnu::noinline]] void run_points(const Int8Tiles& tiles, Int8Tile tile) {
   const Index step = tiles.in_step;
@@ -100,8 +99,8 @@ template <int Pixels, int Vectors>
     const std::uint8_t* in = tile.in + tile.tap->in;
     const std::int8_t* w = tiles.w + tile.tap->w;
     for (Index d = 0; d < tiles.depth; ++d, in += tiles.in_block, w += tiles.w_block) {
-      // Each line of x is read once for each tile, a plane away from the one before: nothing but
-      // this sees it coming.
+      // Each line of x is read once for each tile, a plane away from the previous one. The hardware
+      // prefetcher does not foresee that.
       const std::uint8_t* const next = in + Pixels * step;
 #pragma GCC unroll 16
       for (int j = 0; j < Pixels; j += 4) __builtin_prefetch(next + j * step);

@@ -1,25 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// int8_block_sparse_cuda.cu: convolution on integers that skips what was pruned: warps walk along
-// the lists of the quads of input channels that their 16 output channels keep, and find x in shared
-// memory.
+// int8_block_sparse_cuda.cu: convolution on integers that skips pruned weights: warps walk along
+// the lists of the quads of input channels that their 16 output channels keep, and read x from
+// shared memory.
 //
 // Formula    as int8_gemm, over the (c,r,s) that a block of row k holds
 // Textbook   for n, blocks of 16 kernels, p, q: sum[16] = 0
 //              for quads (c..c+3,r,s) in list[block]:
 //                sum[0..15] += w[k..k+15][c..c+3][r][s] * x[n][c..c+3][..]     (exact)
 //              y[n][k..k+15][p][q] = clip(round(real(sum) / s_y))
-// Plan       1 (once, prepare_weights) the list of each 16 output channels
-//              (int8_sparse_lists.cuh): for each entry where its word of x lies, and 16 x 4 weights
-//            2 a block copies what a tile of 16 to 112 pixels reads into shared memory
-//              (int8_sparse_patch.h): each pixel once for all taps, zeros outside the image, a
-//              segment of channels ahead of the sums. There a tap is an offset, for every stride
-//            3 a warp has one list and all pixels of the tile. Eight quads of 16 pixels are the
-//              left factor of two products of the tensor cores: a load of 32 bits for four channels
-//              of a pixel, as it lies. It does not matter how far the quads lie apart, so no zero
-//              is multiplied but those inside the blocks. A thread ends with four neighbouring
-//              channels of a pixel: one word of y
-//            4 few tiles: several warps take every so many pairs of a list each, and add their sums
-//              in shared memory
+// Plan       1 (once, prepare_weights) the list of each 16 output channels (int8_sparse_lists.cuh):
+//            for each entry the offset of its word of x, and 16 x 4 weights
+//            2 a block copies the pixels that a tile of 16 to 112 pixels reads into shared memory
+//            (int8_sparse_patch.h): each pixel once for all taps, zeros outside the image, a
+//            segment of channels ahead of the sums. There a tap is an offset, for every stride
+//            3 a warp has one list and all pixels of the tile. Eight quads of 16 pixels are operand
+//            A of two MMAs: a load of 32 bits has four channels of a pixel. The quads may be at any
+//            distance, so the only zeros multiplied are those inside the blocks. A thread ends with
+//            four neighbouring channels of a pixel: one word of y
+//            4 few tiles: several warps share a list, each with every n-th pair, and add their sums
+//            in shared memory
 //            A kernel of the image's size is a matrix product: then the images are the pixels of a
 //            row. So are the pixels of an image for a 1x1 kernel
 // Shapes     as int8_gemm; w blocks of i8 [blocks,rows,columns]
@@ -32,8 +31,8 @@
 //            each run
 // Backward   none: gradients are those of the fake quantiser (quant/lsq.h)
 // Choices    7, 4, 2 or 1 groups of 16 pixels: 112 are whole rows of 56, 28 and 14 pixels, and two
-//            images of 7x7. 8 lists to 1 of a block, by the lowest estimated time. A segment has as
-//            many channels as two stages of two blocks leave room for
+//            images of 7x7. A block has 8 lists down to 1, by the lowest estimated time. A segment
+//            has as many channels as fit with two stages of two blocks
 // Source     the lists: E. Elsen et al.: Fast Sparse ConvNets, CVPR 2020, arXiv 1911.09723; short
 //            columns as one side of a tensor-core product: Z. Chen et al.: Efficient Tensor
 //            Core-Based GPU Kernels for Structured Sparsity, SC 2021, doi 10.1145/3458817.3476182;
@@ -51,14 +50,14 @@ namespace convscope::int8 {
 namespace {
 
 constexpr int kMostSide = 16000;           // of an image
-constexpr int kFixedSharedBytes = 6144;    // of factors and pixels, and of the system
+constexpr int kFixedSharedBytes = 6144;    // of scales and pixels, and reserved by the system
 constexpr int kMostListBytes = 160 << 10;  // of shared memory, while a list is made
 
 int narrow(std::int64_t value) { return static_cast<int>(value); }
 
 // ---- the layer ---------------------------------------------------------------------------------
 
-// The kernel covers the image, so y has one pixel.
+// Returns true where the kernel covers the image, so y has one pixel.
 bool is_product(const Conv2dProblem& z) {
   return z.p() == 1 && z.q() == 1 && z.r == z.h && z.s == z.w && z.dilation_h == 1 &&
          z.dilation_w == 1 && z.pad_top + z.pad_bottom + z.pad_left + z.pad_right == 0;
@@ -113,12 +112,12 @@ SparseView view_of(const Conv2dProblem& z) {
 // ---- tiles -------------------------------------------------------------------------------------
 
 struct SparseTile {
-  int groups, lists;                         // of 16 pixels; of a block
+  int groups, lists;                         // of 16 pixels; in a block
   void (*kernels[2][2])(const SparseBytes);  // with a sign; straight
 };
 template <int kGroups, int kLists>
 constexpr SparseTile tile_of() {
-  constexpr bool kCan = kGroups >= 4;  // few pixels need few registers for their places
+  constexpr bool kCan = kGroups >= 4;  // few pixels need few registers for their offsets
   return {kGroups,
           kLists,
           {{sparse_bytes_kernel<false, kGroups, kLists, false>,
@@ -130,7 +129,7 @@ constexpr SparseTile kTiles[] = {tile_of<7, 8>(), tile_of<7, 4>(), tile_of<4, 8>
                                  tile_of<4, 4>(), tile_of<4, 2>(), tile_of<2, 4>(),
                                  tile_of<2, 1>(), tile_of<1, 1>()};
 
-// Quads that the list of 16 output channels keeps, when the blocks lie at random.
+// Returns the expected quads in the list of 16 output channels, for random blocks.
 double expected_quads(const Conv2dProblem& z) {
   const WeightFormat& format = z.weight_format;
   const double weights = static_cast<double>(z.k) * static_cast<double>(z.c * z.r * z.s);
@@ -138,7 +137,7 @@ double expected_quads(const Conv2dProblem& z) {
       std::min(1.0, static_cast<double>(format.stored_elements()) / std::max(weights, 1.0));
   const auto rows =
       static_cast<double>(std::min<std::int64_t>(format.block_rows, std::int64_t{kListRows}));
-  // Columns beside each other are channels in a 1x1 kernel alone.
+  // Adjacent columns are channels only in a 1x1 kernel.
   const double together =
       z.r * z.s == 1
           ? static_cast<double>(std::min<std::int64_t>(format.block_columns, std::int64_t{kQuad}))
@@ -189,7 +188,7 @@ class Plan {
   void consider(const SparseTile& candidate) {
     const Patch cut = patch_of(view, candidate.groups * kGroupPixels);
     const std::int64_t most = cuda_device_facts().shared_bytes_per_block - kFixedSharedBytes;
-    const std::int64_t half = (most - kFixedSharedBytes) / 2;  // two blocks of a multiprocessor
+    const std::int64_t half = (most - kFixedSharedBytes) / 2;  // two blocks of an SM
     const std::int64_t table = std::int64_t{8} * cut.used();
     const std::int64_t piece = std::int64_t{kPiece} * cut.slots;
     std::int64_t pieces = (half - table) / 2 / piece;
@@ -213,19 +212,19 @@ class Plan {
     shared_bytes = static_cast<std::size_t>(stages + table);
   }
 
-  // Microseconds of a tile: what a block takes beside others, on the loads from shared memory and
-  // the instructions of a multiprocessor, and alone, on the latency of its pairs and copies.
-  // Cycles, fitted on an H100 with twelve layers of ResNet, 0.2 and 0.1 of the 16x1 and 16x4
-  // blocks, batch 32 and 1 (342 times): off by 11 % in the mean; the tile with the least estimate
-  // took 1.02 times the least time.
+  // Returns the microseconds of a tile: the longer of two limits. With other blocks on the SM,
+  // loads from shared memory and instructions limit it; a single block is limited by the latency of
+  // its pairs and copies. Fitted on an H100 with twelve layers of ResNet, 0.2 and 0.1 of the 16x1
+  // and 16x4 blocks, batch 32 and 1 (342 times): 11 % mean error; the chosen tile took 1.02 times
+  // the least time.
   double estimated_us(const SparseTile& candidate, const Patch& cut, int parts) const {
-    constexpr double kClock = 1700;  // cycles of a microsecond
+    constexpr double kClock = 1700;  // cycles per microsecond
     const double all_lists = static_cast<double>(ceil_div(z.k, std::int64_t{kListRows}));
     const double list_blocks = std::ceil(all_lists / candidate.lists);
     const double blocks = list_blocks * std::ceil(static_cast<double>(view.images) / cut.images) *
                           std::ceil(static_cast<double>(view.p) / cut.rows) *
                           std::ceil(static_cast<double>(view.q) / cut.columns);
-    const double lists = all_lists / list_blocks;              // of a block, in the mean
+    const double lists = all_lists / list_blocks;              // of a block, on average
     const double pairs = expected_quads(z) / 8 + 0.5 * parts;  // of a list
     const double copies = static_cast<double>(cut.used()) * view.pieces;
     const double groups = candidate.groups;
@@ -288,7 +287,7 @@ void forward(const Conv2dForwardArgs& args) {
       pass);
 }
 
-// ---- card --------------------------------------------------------------------------------------
+// ---- algorithm ---------------------------------------------------------------------------------
 
 Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   if (z.weight_format.is_dense()) {

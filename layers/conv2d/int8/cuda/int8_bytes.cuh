@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// int8_bytes.cuh: four codes in a word of 32 bits, with a sign or without.
+// int8_bytes.cuh: four codes in a word of 32 bits, signed or unsigned.
 // Read next  int8_outputs.cuh
 #pragma once
 
@@ -12,7 +12,7 @@ __device__ inline int byte_of(unsigned word, int i, bool is_signed) {
   return is_signed ? static_cast<signed char>(byte) : byte;
 }
 
-// sum + the four products of bytes.
+// Returns sum + the four products of bytes.
 template <bool kSigned>
 __device__ inline int dot_bytes(unsigned x, unsigned w, int sum) {
 #if defined(CONVSCOPE_CUDA_EMULATED)

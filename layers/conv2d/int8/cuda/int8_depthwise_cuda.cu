@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // int8_depthwise_cuda.cu: depthwise convolution on integers: each channel of bytes is summed with
-// its own kernel, four channels a thread.
+// its kernel, four channels a thread.
 //
 // Formula    sum[n,c,p,q] = sum over r, s of x[n, c, h, w] w[c,r,s], integers
 //            real = s_x s_w[c] sum + b[c] + s_r residual;  y = clip(round(real / s_y)), or real
@@ -9,16 +9,16 @@
 //              for r, s: sum += x[n][c][p - pad + r][q - pad + s] * w[c][r][s]
 //              y[n][c][p][q] = clip(round((s_x * s_w[c] * sum + b[c]) / s_y))
 // Plan       a thread makes four neighbouring pixels of four channels. A word of x holds the four
-//            channels of a pixel; dp4a adds its four products with a word of w, of which three
-//            bytes were set to zero before: so one instruction multiplies one channel, without any
-//            unpacking. Neighbouring threads have neighbouring channels and pixels
-// Shapes     x u8 or i8 [N,C/16,H,W,16]; w i8 [C,1,R,S]; b f64 [C]; y u8, i8 or f32 in blocks
+//            channels of a pixel. dp4a adds its four products with a word of w in which three bytes
+//            were set to zero before: so one instruction multiplies one channel without unpacking.
+//            Neighbouring threads have neighbouring channels and pixels
+// Shapes     x u8 or i8 [N,C/16,H,W,16]; w i8 [C,1,R,S]; b f64 [C]; y u8, i8 or f32 in NCHW16c
 // Supports   forward; every kernel, stride, padding and dilation; sm_80 and newer
 // Cost       FLOPs = 2 N C P Q R S; bytes = x, w, y once. Memory-bound with 3x3 kernels
 // Numerics   exact sums; y in double (int8_outputs.cuh). Same bits on each run
 // Backward   none: gradients are those of the fake quantiser (quant/lsq.h)
-// Choices    four pixels a thread: the word of w is taken apart once for all of them; rows of 3 and
-//            5 taps with strides 1 and 2 are known to the compiler
+// Choices    four pixels a thread: the word of w is split once for all of them; rows of 3 and 5
+//            taps with strides 1 and 2 are compile-time constants
 // Source     B. Jacob et al., CVPR 2018, arXiv 1712.05877
 // Read next  int8_lesson_cpu.cpp; depthwise_forward_cuda.cu, the same for real numbers
 #include <algorithm>
@@ -35,7 +35,7 @@ constexpr int kMostThreads = 256;
 
 int narrow(std::int64_t value) { return static_cast<int>(value); }
 
-// A block works on one plane of 16 channels; of a small plane it has few threads.
+// Blocks of threads: each works on one plane of 16 channels; with a small plane it has few threads.
 struct Blocks {
   explicit Blocks(const Conv2dProblem& z) {
     const std::int64_t strips = z.p() * ceil_div(z.q(), std::int64_t{kStrip});
@@ -44,7 +44,7 @@ struct Blocks {
     count = z.n * ceil_div(z.c, kChannelBlock) * parts;
   }
   int threads = 32;
-  std::int64_t parts = 1, count = 1;  // blocks of a plane, and of all
+  std::int64_t parts = 1, count = 1;  // blocks of a plane, and of all planes
 };
 
 struct DepthwiseBytes {
@@ -56,7 +56,7 @@ struct DepthwiseBytes {
   FastDivisor by_parts, by_strips;  // blocks of a plane, strips of a row
 };
 
-// The sums of a strip, kernels of any size.
+// Sums a strip, with kernels of any size.
 template <bool kSigned>
 __device__ inline void sum_strip(const DepthwiseBytes& z, const unsigned* plane,
                                  const unsigned* kernel, int row, int first_q,
@@ -80,7 +80,7 @@ __device__ inline void sum_strip(const DepthwiseBytes& z, const unsigned* plane,
   }
 }
 
-// The same of rows whose size the compiler knows: each pixel is loaded once for all its taps.
+// The same for rows of known size: each pixel is loaded once for all its taps.
 template <bool kSigned, int kTaps, int kStride>
 __device__ inline void sum_known_strip(const DepthwiseBytes& z, const unsigned* plane,
                                        const unsigned* kernel, int row, int first_q,
@@ -114,8 +114,7 @@ __device__ inline void sum_known_strip(const DepthwiseBytes& z, const unsigned* 
   }
 }
 
-// kTaps 0: any size, stride and dilation. Block (x: parts of a plane, inside planes of 16
-// channels).
+// kTaps 0: any size, stride and dilation. Block (x: parts of a plane inside planes of 16 channels).
 template <bool kSigned, int kTaps, int kStride>
 __global__ __launch_bounds__(kMostThreads) void depthwise_bytes_kernel(
     const __grid_constant__ DepthwiseBytes z) {
@@ -125,7 +124,7 @@ __global__ __launch_bounds__(kMostThreads) void depthwise_bytes_kernel(
   const int thread =
       (static_cast<int>(blockIdx.x) - plane * z.by_parts.d) * static_cast<int>(blockDim.x) +
       static_cast<int>(threadIdx.x);
-  const int strip = thread / 4, four = thread % 4;  // which channels of the block
+  const int strip = thread / 4, four = thread % 4;  // the channels in the block
   const int row = z.by_strips.divide(strip);
   const int first_q = (strip - row * z.by_strips.d) * kStrip;
   let_next_kernel_start();
@@ -165,7 +164,7 @@ auto kernel_for(const Conv2dProblem& z) {
   return depthwise_bytes_kernel<kSigned, 0, 1>;
 }
 
-// [C, taps] -> [blocks][taps][16]
+// Packs [C, taps] to [blocks][taps][16].
 __global__ void pack_depthwise_kernel(const signed char* w, int channels, int taps,
                                       std::int64_t count, signed char* to) {
   for (std::int64_t i = global_thread(); i < count; i += global_threads()) {
@@ -238,7 +237,7 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
 }
 
 Conv2dCost cost(const Conv2dProblem& z, Direction) {
-  // dp4a has the rate of f32 instructions; a quarter of its products are not multiplied by zero.
+  // dp4a has the rate of f32 instructions; only a quarter of its products is useful.
   return {.flops = z.nominal_flops(), .bytes = z.nominal_bytes(), .peak_share = 0.3};
 }
 

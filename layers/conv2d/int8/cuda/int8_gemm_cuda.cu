@@ -9,20 +9,20 @@
 //              for rsc: A[pixel][rsc] = x[n, c, p - pad + r, q - pad + s], 0 outside
 //            sum = A B                                     # [N P Q, K], B[rsc][k] = w
 //            y[pixel][k] = clip(round((s_x s_w[k] sum + b[k]) / s_y))
-// Plan       1 (once, prepare_weights) w in the order of the sum, and the table of its places
+// Plan       1 (once, prepare_weights) w in the order of the reduction, and the table of its
+//            offsets
 //            2 a block sums a tile of 64 or 128 pixels x 64 or 128 channels. 16 channels of a pixel
-//              are a piece of 16 bytes, in blocks as they lie in memory; eight pieces are a step.
-//              Copies run two steps ahead (cp.async), the tensor cores read shared memory (wgmma on
-//              sm_90a, mma.sync elsewhere). A thread ends with four neighbouring channels of a
-//              pixel: one word of y
-//            3 few tiles: the depth is cut into parts, and one more kernel sums them and makes y
+//            are a piece of 16 bytes, contiguous in memory; eight pieces are a step. Copies run two
+//            steps ahead (cp.async), the tensor cores read shared memory (wgmma on sm_90a, mma.sync
+//            elsewhere). A thread ends with four neighbouring channels of a pixel: one word of y
+//            3 few tiles: the reduction is split, and one more kernel adds the parts and makes y
 // Shapes     x u8 or i8 [N,C/16,H,W,16]; w i8 [K,C/G,R,S] with a scale for each k; b f64 [K]; y u8,
-//            i8 or f32 in blocks. Sums i32. Scales and b lie on the device
+//            i8 or f32 in NCHW16c. Sums i32. Scales and b are on the device
 // Supports   forward; kernels up to 15x15; every stride, padding, dilation; one group, or groups of
 //            whole blocks of 16 channels; sm_80 and newer
-// Cost       FLOPs = 2 N K P Q C/G R S at twice the rate of halves; bytes = x, w, y once, a quarter
-//            of those of f32. Channels are rounded up to 16 and the depth to 128: an image of three
-//            channels pays for sixteen
+// Cost       FLOPs = 2 N K P Q C/G R S at twice the rate of fp16; bytes = x, w, y once, a quarter
+//            of those of f32. Channels are rounded up to 16 and the reduction length to 128: an
+//            image of three channels pays for sixteen
 // Numerics   sums are exact: |sum| < 2^31 for up to 65,793 terms. y in double (int8_outputs.cuh).
 //            Same bits on each run
 // Backward   none: gradients are those of the fake quantiser (quant/lsq.h)
@@ -46,7 +46,7 @@ using gather::kMostTaps;
 using gather::piece_at;
 
 constexpr int kMostSide = 16000;   // of an image, for 16-bit coordinates
-constexpr int kRowMultiple = 128;  // rows of the packed weights: no tile reads behind them
+constexpr int kRowMultiple = 128;  // rows of the packed weights: no tile reads past them
 constexpr int kFewestSteps = 2;    // of one part
 constexpr int kMostParts = 64;
 constexpr double kMostPartBytes = 64e6;
@@ -106,7 +106,7 @@ class Plan {
       const double bytes = 4.0 * static_cast<double>(part_size) * parts;
       if (parts > 1 && (steps < parts * kFewestSteps || bytes > kMostPartBytes)) break;
       const double each = ceil_div(steps, parts);
-      // Tiles that one multiprocessor gets, and how often it starts anew; long rows of waves blur.
+      // Tiles and waves of one SM. Up to three waves count as whole ones; more of them overlap.
       const double share = std::ceil(tiles * parts / cuda_device_facts().multiprocessors);
       double waves = share / candidate.blocks;
       if (waves <= 3) waves = std::ceil(waves);
@@ -127,12 +127,13 @@ struct PackBytes {
   const signed char* w = nullptr;  // [G K, C, R, S]
   uint4* to = nullptr;             // [group][step][rows][8 pieces]
   int2* table = nullptr;
-  int channels = 0, depth = 0, pieces = 0, rows = 0, steps = 0;  // of a group; depth: C/G
+  int channels = 0, depth = 0, pieces = 0, rows = 0, steps = 0;  // of a group; `depth`: C/G
   int taps_h = 1, taps_w = 1, tap_down = 0, tap_right = 0;       // in pixels of x
   int in_area = 0;
 };
 
-// Where a piece of the depth lies, relative to tap (0, 0) and channel 0 of a pixel, and its taps.
+// Returns the offset of a piece of the reduction from tap (0, 0) and channel 0 of a pixel, and its
+// taps.
 __device__ inline int2 place_of_piece(const PackBytes& z, int index) {
   if (index >= z.taps_h * z.taps_w * z.pieces) return make_int2(0, 15 | 15 << 8);  // outside
   const gather::Piece piece = piece_at(index, z.taps_h, z.taps_w, z.pieces);
@@ -199,8 +200,8 @@ void prepare_weights(const Conv2dPrepareArgs& args) {
 
 // ---- forward -----------------------------------------------------------------------------------
 
-// y from the parts of a split: a thread for each four channels of a pixel. Block (x: 64 pixels
-// inside blocks of channels, inside images).
+// Makes y from the parts of a split reduction: a thread for four channels of a pixel. Block (x: 64
+// pixels inside blocks of channels, inside images).
 __global__ __launch_bounds__(kThreads) void finish_bytes_kernel(const int* parts, int splits,
                                                                 std::int64_t part_size,
                                                                 int out_blocks, int out_area,
@@ -271,7 +272,7 @@ void forward(const Conv2dForwardArgs& args) {
          gather.end);
 }
 
-// ---- card --------------------------------------------------------------------------------------
+// ---- algorithm ---------------------------------------------------------------------------------
 
 Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   const Conv2dSupport codes = supports_codes(z);

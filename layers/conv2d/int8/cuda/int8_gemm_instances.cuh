@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// int8_gemm_instances.cuh: the compiled kernels of int8_gemm_tiles.cuh, for codes with and without
-// a sign. Two files, because each takes a while to compile.
+// int8_gemm_instances.cuh: the compiled kernels of int8_gemm_tiles.cuh, for signed and unsigned
+// codes. Two files, because each takes a while to compile.
 // Read next  int8_gemm_tiles.cuh
 #pragma once
 
@@ -11,9 +11,9 @@
 
 namespace convscope::int8 {
 
-// Microseconds of a tile: steps * step + around, when a multiprocessor is full of tiles (work), and
-// when it waits for this one alone (wait). Fitted to an H100 on the layers of ResNet-18 and six 1x1
-// layers, with 1 and 32 images. Only their ratios matter: they choose among the tiles.
+// Microseconds of a tile: steps * step + around, on an SM full of tiles (work) and on one that
+// waits for this tile (wait). Fitted to an H100 on the layers of ResNet-18 and six 1x1 layers, with
+// 1 and 32 images. Only their ratios matter: they choose among the tiles.
 struct ByteTileTime {
   double work_step, work_around, wait_step, wait_around;
 };
@@ -22,7 +22,7 @@ struct ByteInstance {
   int pixels, channels;  // of a block's tile
   unsigned threads;
   std::size_t shared_bytes;
-  int blocks;  // that share a multiprocessor
+  int blocks;  // that share an SM
   ByteTileTime us;
   void (*kernel)(const ByteGather);
 };

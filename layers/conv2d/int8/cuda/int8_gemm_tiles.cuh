@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// int8_gemm_tiles.cuh: the kernel of int8_gemm_cuda.cu, whose header tells the idea. A block brings
-// 128 bytes of depth a step into shared memory with asynchronous copies, several steps ahead, and
-// multiplies them with byte_tile.cuh. Its rows are pixels and its columns are output channels: so
-// the sums of a thread are neighbouring channels, and a word of y holds four of them.
+// int8_gemm_tiles.cuh: the kernel of int8_gemm_cuda.cu, whose header explains the idea. A block
+// copies 128 bytes of the reduction a step into shared memory, asynchronously and several steps
+// ahead, and multiplies them with byte_tile.cuh. Rows are pixels and columns are output channels:
+// so the sums of a thread are neighbouring channels, and a word of y holds four of them.
 // Read next  layers/conv2d/shared/cuda/gather_lines.h; int8_outputs.cuh
 #pragma once
 
@@ -29,8 +29,8 @@ struct ByteVariant {
   static constexpr int kChannelGroups = kChannelGroups_;
   static constexpr int kColumns = kColumns_;  // of a warp group
   static constexpr int kStages = kStages_;
-  static constexpr int kBlocks = kBlocks_;  // that share a multiprocessor
-  // The product of one step may be under way when the next one begins; see sum_bytes().
+  static constexpr int kBlocks = kBlocks_;  // that share an SM
+  // The product of one step may still run when the next one begins; see sum_bytes().
   static constexpr int kUnderWay = kStages >= 3 ? 1 : 0;
   static constexpr int kAhead = kStages - 1 - kUnderWay;  // steps that are copied in advance
   static constexpr int kThreads = 128 * kPixelGroups * kChannelGroups;
@@ -40,11 +40,11 @@ struct ByteVariant {
   static constexpr int kSums = kColumns / 2;  // of a thread
   static constexpr int kPixelBytes = kPixels * kTileRowBytes;
   static constexpr int kStageBytes = (kPixels + kChannels) * kTileRowBytes;
-  static constexpr int kSharedBytes = kStages * kStageBytes + 1024;  // and to align
+  static constexpr int kSharedBytes = kStages * kStageBytes + 1024;  // including alignment
 };
 
-// The order of the columns in a tile. A thread of a warp group holds the columns 2 t, 2 t + 1, 8 +
-// 2 t and 9 + 2 t of each 16 (t = lane % 4): these are to be the channels 4 t .. 4 t + 3.
+// Returns the order of the columns in a tile. A thread of a warp group holds the columns 2 t, 2 t +
+// 1, 8 + 2 t and 9 + 2 t of each 16 (t = lane % 4). They become the channels 4 t .. 4 t + 3.
 constexpr int channel_of_column(int column) {
   return column / 16 * 16 + column % 8 / 2 * 4 + column % 16 / 8 * 2 + column % 2;
 }
@@ -64,9 +64,9 @@ struct ByteGather {
   Line high, wide;
 };
 
-// sums = the product of `steps` steps. load(step, stage) starts the copies of one step; it is
-// called for step 0, 1, 2, ... What meanwhile() does, while the first copies are under way, is done
-// for all threads when the sums are.
+// Computes sums = the product of `steps` steps. load(step, stage) starts the copies of one step; it
+// is called for steps 0, 1, 2, ... meanwhile() runs during the first copies, and its effects are
+// visible to all threads afterwards.
 template <class V, class Load, class Meanwhile>
 __device__ inline void sum_bytes(int (&sums)[V::kSums], unsigned char* stages, int steps,
                                  const Load& load, const Meanwhile& meanwhile) {
@@ -87,7 +87,7 @@ __device__ inline void sum_bytes(int (&sums)[V::kSums], unsigned char* stages, i
   for (int step = 0; step < steps; ++step) {
     async_copy_wait<V::kAhead - 1>();
     order_shared_writes_for_matrix_unit();
-    __syncthreads();  // the step is there, and nobody reads stage `to_fill` any more
+    __syncthreads();  // the step is loaded, and no thread reads stage `to_fill` any longer
     const unsigned char* const at = stages + stage * V::kStageBytes;
     matrix_tile::begin();
     byte_tile::hold(sums);
@@ -105,8 +105,8 @@ __device__ inline void sum_bytes(int (&sums)[V::kSums], unsigned char* stages, i
   async_copy_wait<0>();
 }
 
-// Where tap (0, 0) of an output pixel lies in x, in pieces, and which of its taps lie inside: bit t
-// the rows, bit 16 + t the columns.
+// Returns the offset in x, in pieces, of tap (0, 0) of an output pixel, and which of its taps are
+// inside: bit t the rows, bit 16 + t the columns.
 __device__ inline int2 place_of_pixel(const ByteGather& z, int pixel, int group, int pixels) {
   const int line = z.wide.by_outputs.divide(pixel);
   const int image = z.high.by_outputs.divide(line);
@@ -136,8 +136,8 @@ __global__ __launch_bounds__(V::kThreads, V::kBlocks) void gather_bytes_kernel(
   const int first_step = gather::part_begin(z.steps, split, z.splits);
   const int steps = gather::part_begin(z.steps, split + 1, z.splits) - first_step;
 
-  // The lanes of a warp copy one piece of 32 neighbouring pixels: they lie side by side in memory.
-  // A thread has kTurns of the eight pieces and the same pixels in each.
+  // The lanes of a warp copy one piece of 32 neighbouring pixels, which are adjacent in memory. A
+  // thread has kTurns of the eight pieces and the same pixels in each.
   constexpr int kTurns = V::kWarps >= 8 ? 1 : 8 / V::kWarps;
   constexpr int kWarpsBeside = V::kWarps >= 8 ? V::kWarps / 8 : 1;
   constexpr int kRows = V::kPixels / 32 / kWarpsBeside;
@@ -214,7 +214,7 @@ __global__ __launch_bounds__(V::kThreads, V::kBlocks) void gather_bytes_kernel(
                 16 +
             lane % 4 * 4;
   }
-  // Calls store(sums of four channels, first channel in the tile, its element of y).
+  // Calls store(sums of four channels, first channel in the tile, element of y).
   const auto for_each_four = [&](const auto& store) {
 #pragma unroll
     for (int block = 0; block < V::kColumns / 16; ++block) {

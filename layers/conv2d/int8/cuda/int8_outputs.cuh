@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// int8_outputs.cuh: what turns exact sums into y, four channels of a pixel at a time.
+// int8_outputs.cuh: the epilogue from exact sums to y, four channels of a pixel at a time.
 //
 // Formula    real = s_x s_w[k] sum + b[k] + s_r residual;  y = clip(round(real / s_y)), or real
 // Numerics   A sum has 31 bits and f32 has 24, so `real` in f32 is wrong by a few units in the last
 //            place. A code is then right unless the fraction of `real` is very near 1/2; those, one
 //            in some thousands, are computed in double. So the codes are those of double
-//            arithmetic. All in double would cost more than the sums: a multiprocessor converts 16
-//            numbers of 64 bits in the time of 128 products of floats.
+//            arithmetic. Computing all of them in double would cost more than the sums: an SM
+//            converts 16 numbers of 64 bits in the time of 128 float products.
 // Read next  int8_gemm_tiles.cuh
 #pragma once
 
@@ -20,8 +20,8 @@ namespace convscope::int8 {
 
 enum class Beside : std::uint8_t { nothing, codes, signed_codes, floats };
 
-// All pointers are on the device; scales are read when the kernel runs, so a recording stays right
-// when they change. y and the residual lie in blocks of 16 channels.
+// All pointers are on the device. The kernel reads the scales when it runs, so a CUDA graph stays
+// right when they change. y and the residual are in NCHW16c.
 struct CudaOutputs {
   const double* s_x = nullptr;
   const double* s_w = nullptr;  // [K]; null: 1
@@ -30,7 +30,7 @@ struct CudaOutputs {
   const double* b = nullptr;  // [K], or null
   const void* residual = nullptr;
   void* y = nullptr;
-  float most = 0;  // of relu
+  float most = 0;  // for relu
   int low = 0, high = 0, channels = 0;
   bool codes = false, relu = false, w_per_channel = true;
   Beside beside = Beside::nothing;
@@ -66,28 +66,29 @@ __device__ inline double scale_at(const double* scales, int at) {
   return scales == nullptr ? 1.0 : scales[at];
 }
 
-// In units of y's step, for a tile of kCount channels; in shared memory.
+// Scales in units of y's step, for a tile of kCount channels; in shared memory.
 template <int kCount>
 struct Factors {
-  // real = scale * sum + shift (+ beside * residual), a code when its fraction is below `sure`.
+  // real = scale * sum + shift (+ beside * residual); a code if its fraction is below `sure`.
   alignas(16) float scale[kCount], shift[kCount], sure[kCount];
   alignas(16) double exact_scale[kCount], exact_shift[kCount];
   double exact_beside;
   float beside, low, high;
 };
 
-// Fractions. With u = 2^-24 f32 rounds the sum (u |product|), the factor (u |product|), the shift
-// (u |shift|), the residual's factor and the two sums (2 u |residual| + 2 u |real|). A code that is
-// not clipped has |real| <= top = the largest code + 1, so |product| <= top + |shift| + |residual|:
-// together u (4 top + 3 |shift| + 4 |residual|), taken with 5 % for what is left out. Where a sum
-// could leave the numbers that f32 rounds so, no fraction is sure.
+// Returns the largest fraction that is sure. With u = 2^-24 f32 rounds the sum (u |product|), the
+// factor (u |product|), the shift (u |shift|), the residual's factor and the two sums (2 u
+// |residual| + 2 u |real|). A code that is not clipped has |real| <= top = the largest code + 1, so
+// |product| <= top + |shift| + |residual|. Together that is u (4 top + 3 |shift| + 4 |residual|),
+// plus 5 % for omitted terms. Where a sum could leave the range of this rounding, no fraction is
+// sure.
 __device__ inline float sure_fraction(double top, double scale, double shift, double beside) {
   const double wrong = 1.05 * 0x1p-24 * (4 * top + 3 * fabs(shift) + 4 * beside);
   const double largest = fabs(scale) * 0x1p31 + fabs(shift) + beside;
   return largest < 0x1p100 ? static_cast<float>(0.5 - wrong) : -1.0f;  // NaN: not sure
 }
 
-// All threads of a block, which synchronise before they read it.
+// Fills the scales. All threads of a block call it and synchronise before they read them.
 template <int kCount>
 __device__ inline void make_factors(const CudaOutputs& z, int first_channel, Factors<kCount>& to) {
   const int thread = static_cast<int>(threadIdx.x);
@@ -103,7 +104,7 @@ __device__ inline void make_factors(const CudaOutputs& z, int first_channel, Fac
   const double top = fmax(fabs(low), fabs(high)) + 1;
   for (int i = thread; i < kCount; i += static_cast<int>(blockDim.x)) {
     const int k = first_channel + i;
-    const bool exists = k < z.channels;  // lanes behind the last channel are 0
+    const bool exists = k < z.channels;  // lanes after the last channel are 0
     const double scale = exists ? of_x * scale_at(z.s_w, z.w_per_channel ? k : 0) : 0;
     const double shift = exists && z.b != nullptr ? z.b[k] * inverse : 0;
     to.exact_scale[i] = scale;
@@ -147,7 +148,7 @@ __device__ inline float number_of(const CudaOutputs& z, const Residual& residual
   return static_cast<float>(byte_of(residual.bytes, i, z.beside == Beside::signed_codes));
 }
 
-// The codes of four channels in double; NaN becomes the lowest one.
+// Returns the codes of four channels in double; NaN becomes the lowest one.
 template <int kCount>
 __device__ __attribute__((noinline)) unsigned exact_codes(const CudaOutputs& z,
                                                           const Factors<kCount>& by, int local,
@@ -163,8 +164,8 @@ __device__ __attribute__((noinline)) unsigned exact_codes(const CudaOutputs& z,
   return word;
 }
 
-// What stands behind the sums, known to the compiler: a branch for each number would cost more than
-// the number. `any` asks at run time.
+// Epilogue kinds known at compile time: a branch for each number would cost more than the number.
+// `any` decides at run time.
 enum class Kind : std::uint8_t { codes, codes_beside_codes, any };
 template <Kind kKind>
 struct KindOf {
@@ -181,7 +182,7 @@ __device__ inline void with_kind(const CudaOutputs& z, const F& f) {
   }
 }
 
-// Stores y of four channels, `local` of the factors and the next three; `first_channel` + local is
+// Stores y of four channels, `local` of the scales and the next three; `first_channel` + local is
 // the channel of y. The first one is element `at` of y and of the residual.
 template <Kind kKind, int kCount>
 __device__ inline void store_four(const CudaOutputs& z, const Factors<kCount>& by,
@@ -226,7 +227,7 @@ __device__ inline void store_four(const CudaOutputs& z, const Factors<kCount>& b
   bool all_sure = true;
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
-    // What is clipped is sure: low and high are integers.
+    // Clipped numbers are sure: low and high are integers.
     const float clipped = fminf(fmaxf(real[i], by.low), by.high);
     const float pushed = __fadd_rn(clipped, kShift);
     const float fraction = __fsub_rn(clipped, __fsub_rn(pushed, kShift));

@@ -1,29 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 // int8_small_net_cuda.cu: a whole small network on integers in one kernel: a block takes a sample
-// from the image to the logits, with weights and codes in its shared memory.
+// from the image to the logits, with weights and codes in shared memory.
 //
 // Formula    for each layer: sum[k] = sum over its inputs of x w[k];
 //            real = s_x s_w[k] sum + b[k];
 //            y = clip(round(max over the window of relu(real) / s_y))
 // Textbook   for n: x = round(image / s); for each layer: for k, window: y[k] = largest code of its
 //            pixels; x = y
-// Plan       weights come to shared memory once for a block, which then takes sample after sample.
-//            A convolution: a thread has a window of 2 x 2 outputs for two channels; four input
+// Plan       a block loads the weights into shared memory once, then takes sample after sample. A
+//            convolution: a thread has a window of 2 x 2 outputs for two channels; four input
 //            channels are a word, so one instruction (dp4a) adds four products, and a row of x
-//            serves two kernel rows. Of a single channel four neighbouring columns are a word, and
-//            a thread has two windows. A linear layer: its inputs are cut into parts, a thread for
-//            each output and part, 16 products for each load of w; the parts are added up through
-//            shared memory. Sums become codes while they are in registers: rounding keeps the
+//            serves two kernel rows. With a single channel four neighbouring columns are a word,
+//            and a thread has two windows. A linear layer: its inputs are split into parts, a
+//            thread for each output and part, 16 products for each load of w; the parts are added
+//            through shared memory. Accumulators become codes in registers: rounding keeps the
 //            order, so the largest code of a window is the code of one sum
-// Shapes     images [N,C,H,W] f32, words of w as int8_small_net.h says, logits [N,K] f32
-// Supports   small_net::refusal(): kernels 3x3, 5x5, 7x7 of stride 1, linear layers behind them,
+// Shapes     images [N,C,H,W] f32, words of w as in int8_small_net.h, logits [N,K] f32
+// Supports   small_net::refusal(): kernels 3x3, 5x5, 7x7 of stride 1, followed by linear layers,
 //            all in 100 KiB of shared memory
 // Cost       products = N (K P Q C R^2 + ...), four in an instruction; bytes = the images, and the
 //            weights once for a block. Bound by the latency of a sample where samples are few
 // Numerics   exact sums; codes are those of double arithmetic (int8_outputs.cuh)
-// Backward   none: rounding has no slope
-// Choices    two channels: 4 x 2 sums, and 6 words of x serve 40 products of a row (R = 5).
-//            Up to three blocks on a multiprocessor: one waits at a barrier while another computes
+// Backward   none: rounding has no useful derivative
+// Choices    two channels: 4 x 2 sums, and 6 words of x serve 40 products of a row (R = 5). Up to
+//            three blocks on an SM: one waits at a barrier while another computes
 // Source     Y. LeCun et al.: Gradient-Based Learning Applied to Document Recognition, 1998 (the
 //            network); the fusion is our own
 // Read next  int8_gemm_cuda.cu, one layer of any size; few_channel_conv_forward_cuda.cu, the same
@@ -46,11 +46,11 @@ using small_net::Tile;
 using small_net::tile_of;
 using small_net::weight_row;
 
-constexpr int kMostBlocks = 3;  // on a multiprocessor
+constexpr int kMostBlocks = 3;  // on an SM
 
 // ---- weights -----------------------------------------------------------------------------------
 
-// Thread: a word.
+// A thread packs a word.
 __global__ void pack_weights_kernel(const SmallNetStage z, const std::int8_t* codes,
                                     unsigned* words) {
   const int at = static_cast<int>(global_thread());
@@ -80,9 +80,9 @@ void pack_weights(const SmallNetStage& z, const std::int8_t* codes, unsigned* wo
   launch(pack_weights_kernel, grid_for(small_net::weight_words(z)), z, codes, words);
 }
 
-// ---- from sums to codes ------------------------------------------------------------------------
+// ---- from sums to codes -------------------------------------------------------------------------
 
-// Of a channel, in units of y's step; see int8_outputs.cuh.
+// Scale of a channel, in units of y's step; see int8_outputs.cuh.
 struct Factor {
   float scale, shift, sure;
   float unused;
@@ -90,8 +90,8 @@ struct Factor {
 };
 static_assert(sizeof(Factor) == small_net::kFactorWords * sizeof(unsigned));
 
-// What the codes of a stage are clipped to; of real numbers, what the curve leaves. They and the
-// factors are worked out once for a block: divisions of doubles take as long as a layer.
+// Bounds of the codes of a stage, or of real numbers by the activation. They and the scales are
+// computed once for a block: divisions of doubles take as long as a layer.
 struct Bounds {
   float low, high;
 };
@@ -130,14 +130,14 @@ __device__ inline int code_of_sum(const Factor& f, int sum, Bounds bounds) {
   return static_cast<int>(code);
 }
 
-// The largest code of a window is the code of its largest number, and that one has the largest sum,
-// or where the factor is negative the smallest.
+// Returns the largest code of a window. It is the code of the largest sum, or of the smallest sum
+// where the scale is negative.
 __device__ inline int code_of_window(const Factor& f, int a, int b, int c, int d, Bounds bounds) {
   const int largest = max(max(a, b), max(c, d)), smallest = min(min(a, b), min(c, d));
   return code_of_sum(f, f.exact_scale < 0 ? smallest : largest, bounds);
 }
 
-// The place of y's code in the x of the next stage, in bytes.
+// Offset of y's code in the x of the next stage, in bytes.
 struct NextX {
   unsigned char* x;
   bool is_linear, is_planar;
@@ -163,7 +163,7 @@ __device__ inline int place(const NextX& to, int c, int row, int column, int h, 
 
 // ---- layers ------------------------------------------------------------------------------------
 
-// sums[channel][row][column] of a window of 2 x 2 outputs. x stands on its first pixel.
+// Computes sums[channel][row][column] of a window of 2 x 2 outputs. x points to its first pixel.
 template <int R, bool kSigned>
 __device__ inline void convolve_window(const unsigned* x, const Tile& tile, const unsigned* w,
                                        int w_next, int (&sums)[kChannels][2][2]) {
@@ -212,7 +212,7 @@ __device__ inline void convolve_window(const unsigned* x, const Tile& tile, cons
   }
 }
 
-// The same of a single channel, two rows of four columns. x stands on the word of the first pixel.
+// The same for a single channel, two rows of four columns. x points to the word of the first pixel.
 template <int R, bool kSigned>
 __device__ inline void convolve_planar(const unsigned* x, int pitch, const unsigned* w, int w_next,
                                        int (&sums)[kChannels][2][4]) {
@@ -252,7 +252,7 @@ __device__ inline void convolve_planar(const unsigned* x, int pitch, const unsig
   }
 }
 
-// Sums of a tile of two rows and kColumns columns of channel c into codes of the next stage.
+// Stores a tile of two rows and kColumns columns of channel c as codes of the next stage.
 template <int kColumns>
 __device__ inline void store_tile(const SmallNetStage& z, const Factor& f, Bounds bounds,
                                   const NextX& to, int c, int top, int left,
@@ -279,7 +279,7 @@ __device__ inline void store_tile(const SmallNetStage& z, const Factor& f, Bound
   }
 }
 
-// A thread takes a tile of outputs for two channels.
+// Runs a convolution. A thread takes a tile of outputs for two channels.
 template <int R, bool kSigned, bool kPlanar>
 __device__ void conv_stage(const SmallNetStage& z, const unsigned* x, const unsigned* w,
                            const Factor* factors, Bounds bounds, const NextX& to) {
@@ -292,7 +292,7 @@ __device__ void conv_stage(const SmallNetStage& z, const unsigned* x, const unsi
     const int pair = i / tiles, at = i - pair * tiles;
     const int top = at / tiles_w, left = at - top * tiles_w;
     const int k = pair * kChannels;
-    // A pair that sticks out computes its first channel twice.
+    // A pair without a second channel computes its first one twice.
     const bool has_other = k + 1 < z.k;
     int sums[kChannels][2][kColumns] = {};
     const unsigned* const from = x + 2 * top * tile.row_words();
@@ -307,7 +307,7 @@ __device__ void conv_stage(const SmallNetStage& z, const unsigned* x, const unsi
   }
 }
 
-// Two barriers inside. `to` is null for logits.
+// Runs a linear layer, with two barriers inside. `to` is null for logits.
 template <bool kSigned>
 __device__ void linear_stage(const SmallNetStage& z, const unsigned* x, const unsigned* w,
                              const Factor* factors, Bounds bounds, int* parts, unsigned char* to,
@@ -366,7 +366,7 @@ __global__ __launch_bounds__(kThreads, kMostBlocks) void small_net_forward(
   auto* const shared = dynamic_shared<unsigned>();
   const SmallNet& net = plan.a;
   const auto thread = static_cast<int>(threadIdx.x);
-  for (int i = 0; i < net.stages; ++i) {  // frames, and what fills up a piece of a linear layer's x
+  for (int i = 0; i < net.stages; ++i) {  // borders, and padding of linear layers' inputs
     for (int word = thread; word < small_net::x_words(net.stage[i]); word += kThreads) {
       shared[plan.x_at[i] + word] = 0;
     }

@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// int8_sparse_lists.cuh: block-sparse weights as one list for each 16 output channels: which quads
-// of input channels any of its rows keeps, in the order in which warps multiply them.
+// int8_sparse_lists.cuh: block-sparse weights as one list for each 16 output channels: the quads of
+// input channels that any of its rows keeps, in the order of the multiplication.
 //
-// Formula    list[k / 16] = the quads (c..c+3,r,s) where a block of rows 16 (k / 16) .. + 15 lies
+// Formula    list[k / 16] = the quads (c..c+3,r,s) in blocks of rows 16 (k / 16) .. + 15
 // Textbook   for each list: for each segment of channels: for each quad: if any of its 4 x 16
 //            weights is kept: append it
 // Plan       a block of threads makes one list. It marks the quads as bits in shared memory, counts
-//            the bits in front of each word, and writes entries and weights at their places. It
-//            finds where its list begins by adding up what the lists before it hold at most
-// Shapes     four entries are a half of a product, two halves a pair: entries [pair][4] of {first
-//            half, second half}, weights [pair][lane] of four words, as lane l holds B [32 x 8]
-//            twice: weight_place(). A list has segments: the channels that lie in shared memory
-//            together. Each begins with a new pair
-// Order      the four entries of a half are to be quads 0, 1, 2, 3 of their blocks of 16 channels,
-//            though of different ones: so four quads of eight pixels are 32 banks of shared memory.
-//            Entry t of a half is the next quad t, as long as there is one; what is left over of
-//            the others fills the gaps
+//            the bits before each word, and writes entries and weights at their places. The start
+//            of its list is the sum of upper bounds of the previous lists
+// Shapes     four entries are half an MMA, two halves a pair: entries [pair][4] of {first half,
+//            second half}, weights [pair][lane] of four words, as lane l holds B [32 x 8] twice:
+//            weight_place(). A list has segments: the channels that are in shared memory together.
+//            Each begins with a new pair
+// Order      the four entries of a half should be quads 0, 1, 2, 3 of their blocks of 16 channels;
+//            these blocks may differ. Then four quads of eight pixels are 32 banks of shared
+//            memory. Entry t of a half is the next quad t, while one is left; the remaining quads
+//            fill the gaps
 // Cost       bytes: the blocks, and 32 + 512 for each pair
 // Numerics   copies
 // Choices    256 threads: a list of ResNet has 16 to 1152 quads
 // Source     E. Elsen, M. Dukhan, T. Gale, K. Simonyan: Fast Sparse ConvNets, CVPR 2020, arXiv
 //            1911.09723 (blocks of rows that share a column, on a CPU)
-// Read next  int8_sparse_tiles.cuh, which walks along them
+// Read next  int8_sparse_tiles.cuh, the kernel that reads the lists
 #pragma once
 
 #include <algorithm>
@@ -36,18 +36,18 @@ namespace convscope::int8 {
 
 inline constexpr int kListRows = 16;  // output channels of a list
 inline constexpr int kQuad = 4;       // channels of an entry
-inline constexpr int kPiece = 16;     // channels of a pixel that lie side by side, and bytes
+inline constexpr int kPiece = 16;     // adjacent channels of a pixel, and their bytes
 inline constexpr int kListThreads = 256;
 
 struct SparseLists {
   int* begin = nullptr;      // [lists], the first pair
-  int* end = nullptr;        // [lists][segments], behind the last pair of each
+  int* end = nullptr;        // [lists][segments], end of the pairs of each
   int2* entries = nullptr;   // [pairs][4]: bytes in a stage; y -1: the second half is empty
   uint4* weights = nullptr;  // [pairs][32]
 };
 
-// Quads that a stored block brings to a list at most: neighbours in a row of the matrix are
-// channels in a 1x1 kernel alone.
+// Returns the most quads that a stored block adds to a list: neighbours in a row of the matrix are
+// channels only in a 1x1 kernel.
 inline std::int64_t quads_of_block(const Conv2dProblem& z) {
   const std::int64_t wide = z.weight_format.block_columns;
   if (z.r * z.s > 1) return wide;
@@ -57,7 +57,7 @@ inline std::int64_t quads_of(const Conv2dProblem& z) {
   return ceil_div(z.c, std::int64_t{kQuad}) * z.r * z.s;
 }
 
-// The most pairs that all lists have together; see capacity().
+// Returns the most pairs of all lists together; see capacity().
 inline std::int64_t most_pairs(const Conv2dProblem& z, int segments) {
   const WeightFormat& format = z.weight_format;
   const std::int64_t lists = ceil_div(z.k, std::int64_t{kListRows});
@@ -92,7 +92,7 @@ struct MakeSparseLists {
   Patch patch;
   int rows = 0, columns = 0;       // of the matrix
   int taps = 1, taps_w = 1;        // of a channel
-  int quads = 0, block_quads = 0;  // of a row at most, and of a block
+  int quads = 0, block_quads = 0;  // of a row, at most; of a block
   int segments = 1, segment_pieces = 1;
   bool merged = false;  // SparseView::merged
 
@@ -106,7 +106,7 @@ struct MakeSparseLists {
   }
 };
 
-// Rows of blocks that a list touches: [begin, end).
+// Rows of blocks that overlap a list: [begin, end).
 struct BlockRows {
   int begin, end;
 };
@@ -116,8 +116,8 @@ __device__ inline BlockRows block_rows_of(const MakeSparseLists& z, int list) {
   return {list * kListRows / height, last / height + 1};
 }
 
-// Pairs that a list has at most: eight quads are one, and each segment may have one that is not
-// full.
+// Returns the most pairs of a list: eight quads are one pair, and each segment may have one that is
+// not full.
 __device__ inline int capacity(const MakeSparseLists& z, int list) {
   const BlockRows rows = block_rows_of(z, list);
   const int blocks = z.w.row_begin[rows.end] - z.w.row_begin[rows.begin];
@@ -138,7 +138,7 @@ __device__ inline void for_each_block(const MakeSparseLists& z, int list, const 
   }
 }
 
-// Which bit the quad of a column is, and where x lies at it.
+// The bit of a column's quad, and the offset of its x.
 struct QuadBit {
   int segment, quad;  // of its block of 16 channels
   int bit;
@@ -161,13 +161,13 @@ __device__ inline QuadBit quad_bit(const MakeSparseLists& z, int column) {
           (piece * z.patch.slots + from) * kPiece + quad * kQuad};
 }
 
-// Where entry `i` of those with this quad goes: a half of its segment, and one of the four.
+// Place of entry `i` of those with this quad: a half of its segment, and one of the four.
 struct HalfPlace {
   int half, entry;
 };
 __device__ inline HalfPlace half_place(const int* counts, int halves, int quad, int i) {
   if (i < halves) return {i, quad};
-  int left = i - halves;  // among all that find no half
+  int left = i - halves;  // index among all without a half
   for (int other = 0; other < quad; ++other) left += max(0, counts[other] - halves);
   for (int other = 0; other < 3; ++other) {
     const int gaps = max(0, halves - counts[other]);
@@ -177,9 +177,9 @@ __device__ inline HalfPlace half_place(const int* counts, int halves, int quad, 
   return {counts[3] + left, 3};
 }
 
-// The byte of the weight of (row of the list, entry, channel of its quad). Column n of B is lane
-// / 4; thread t of four holds columns 2 t and 2 t + 1 of two products. They are to be the rows 4 t
-// .. 4 t + 3, so that it ends with four neighbours.
+// Returns the byte of the weight of (row of the list, entry, channel of its quad). Column n of B is
+// lane / 4; thread t of four holds columns 2 t and 2 t + 1 of two products. They become the rows 4
+// t .. 4 t + 3, so that the thread ends with four neighbours.
 __device__ inline std::int64_t weight_place(int first_pair, const HalfPlace& at, int row,
                                             int channel) {
   const int product = row % 4 / 2, column = row / 4 * 2 + row % 2;
@@ -262,7 +262,7 @@ __global__ __launch_bounds__(kListThreads) void write_sparse_lists_kernel(
       const QuadBit quad = quad_bit(z, column);
       const HalfPlace at = place_of(quad);
       const int pair = first_of[quad.segment];
-      // Several blocks may bring the same quad: they write the same number.
+      // Several blocks may add the same quad: they write the same number.
       offsets[((pair + at.half / 2) * 4 + at.entry) * 2 + at.half % 2] = quad.offset;
       for (int r = max(0, list * kListRows - row * height); r < height && row * height + r <= last;
            ++r) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// int8_sparse_patch.h: the part of an image that a tile of output pixels reads, and where it lies
-// in shared memory, as plain arithmetic for host and device.
+// int8_sparse_patch.h: the part of an image that a tile of output pixels reads, and its place in
+// shared memory, as plain arithmetic for host and device.
 //
-// A tap moves all pixels of a tile by the same way. So where a word of x lies is a sum: a number of
-// the pixel, and a number of the tap and the channels. A list holds the second one.
+// A tap moves all pixels of a tile by the same distance. So the offset of a word of x is a sum: a
+// number of the pixel, and a number of the tap and the channels. A list holds the second one.
 //
 //   stride 2, 3 taps, 4 outputs    input      0 1 2 3 4 5 6 7 8
 //                                  tap 0      x   x   x   x
@@ -12,8 +12,8 @@
 //                                  slots      0 2 4 6 8 | 1 3 5 7 (9)     outputs side by side
 //
 // Eight neighbouring pixels of 16 bytes are all 32 banks of shared memory, if their slots differ
-// modulo 8. A row of pixels has that by itself; where eight pixels reach into the next row or the
-// next image, slots that nobody uses are left out in front of it.
+// modulo 8. That holds inside a row of pixels. Where eight pixels reach into the next row or image,
+// unused slots are inserted before that row or image.
 #pragma once
 
 #include <cstdint>
@@ -23,14 +23,14 @@
 
 namespace convscope::int8 {
 
-// One dimension. A slot is a place of the image that some tap of some output of the tile reads;
-// those with the same remainder modulo the stride lie side by side.
+// One dimension. A slot is a place of the image that some tap of some output of the tile reads.
+// Slots with the same remainder modulo the stride are adjacent.
 struct PatchLine {
   int in_size = 1, outputs = 1, taps = 1, stride = 1, pad = 0, apart = 1;  // of the layer
   int tile = 1;                                                            // outputs of the tile
-  int period = 1;  // taps after which the remainders begin anew
+  int period = 1;  // taps after which the remainders repeat
   int remainders = 1;
-  int length = 1;  // slots of a remainder
+  int length = 1;  // slots with the same remainder
 
   constexpr PatchLine() = default;
   constexpr PatchLine(int in, int out, int kernel, int step, int padding, int dilation,
@@ -47,24 +47,25 @@ struct PatchLine {
         length(outputs_ + (kernel - 1) * dilation / step) {}
 
   constexpr int slots() const { return remainders * length; }
-  // Output i of the tile reads at tap t: i + slot_of_tap(t).
+  // Returns the slot of a tap: output i of the tile reads i + slot_of_tap(t).
   constexpr int slot_of_tap(int tap) const { return tap % period * length + tap * apart / stride; }
-  // The place in the image of a slot, of a tile that begins at output `first`; may lie outside.
+  // Returns the place in the image of a slot, for a tile that begins at output `first`; may be
+  // outside.
   constexpr int input(int first, int slot) const {
     const int remainder = slot / length;
     return (first + slot - remainder * length) * stride - pad + remainder * apart % stride;
   }
 };
 
-// What a kernel needs of a layer: a convolution, and how far apart its pixels lie, in pieces of 16
-// channels. Where a layer is a matrix product, other numbers describe it with longer rows.
+// Parameters of a layer for the kernel: a convolution, and the distances of its pixels, in pieces
+// of 16 channels. A layer that is a matrix product is described with longer rows.
 struct SparseView {
   int images = 1, pieces = 1;  // pieces of 16 input channels
   int h = 1, w = 1, p = 1, q = 1, taps_h = 1, taps_w = 1;
   int stride_h = 1, stride_w = 1, pad_h = 0, pad_w = 0, apart_h = 1, apart_w = 1;
-  int x_image = 0, x_row = 0, x_column = 0, x_piece = 0;  // from one to the next
+  int x_image = 0, x_row = 0, x_column = 0, x_piece = 0;  // distances
   int y_image = 0, y_pixel = 0, y_block = 0;
-  bool merged = false;  // the taps are pieces of their own
+  bool merged = false;  // the taps are separate pieces
 };
 
 constexpr int to_remainder(int at_least, int of) {
@@ -75,11 +76,11 @@ constexpr int to_remainder(int at_least, int of) {
 struct Patch {
   int images = 1, rows = 1, columns = 1;
   PatchLine high, wide;
-  int pitch = 1;        // slots from one row of the patch to the next
-  int image_slots = 1;  // from one image to the next
-  int slots = 1;        // of one piece of 16 channels
-  // Pixel i of the tile has slot i, so the compiler knows where it lies. There are slots for all
-  // pixels that a tile may have, though nobody asks for their sums.
+  int pitch = 1;        // distance of two rows of the patch in slots
+  int image_slots = 1;  // distance of two images in slots
+  int slots = 1;        // for one piece of 16 channels
+  // Pixel i of the tile has slot i, so its offset is known at compile time. There are slots for all
+  // pixels that a tile may have, even if some sums are not used.
   bool straight = false;
 
   constexpr int pixels() const { return images * rows * columns; }
@@ -89,8 +90,8 @@ struct Patch {
   }
 };
 
-// At most `most` pixels: several whole images, or rows of one, or a part of a row; shares of nearly
-// the same size.
+// Returns a patch of at most `most` pixels: several whole images, or rows of one, or a part of a
+// row, in shares of nearly equal size.
 inline Patch patch_of(const SparseView& z, int most) {
   const auto share = [](int all, int largest) { return ceil_div(all, ceil_div(all, largest)); };
   Patch out;

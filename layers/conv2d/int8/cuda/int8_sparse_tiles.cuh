@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// int8_sparse_tiles.cuh: the kernel of int8_block_sparse_cuda.cu, whose header tells the idea. A
-// block copies the patch of a tile of pixels into shared memory, a segment of channels after the
-// other, and its warps walk along their lists: 16 pixels and eight quads are the left factor of two
-// products of the tensor cores.
+// int8_sparse_tiles.cuh: the kernel of int8_block_sparse_cuda.cu, whose header explains the idea. A
+// block copies the patch of a tile of pixels into shared memory, one segment of channels after the
+// other, and its warps walk along their lists: 16 pixels and eight quads are operand A of two MMAs.
 // Read next  int8_sparse_patch.h; int8_sparse_lists.cuh; int8_outputs.cuh
 #pragma once
 
@@ -14,7 +13,7 @@
 namespace convscope::int8 {
 
 inline constexpr int kSparseWarps = 8;   // of a block
-inline constexpr int kGroupPixels = 16;  // of a product
+inline constexpr int kGroupPixels = 16;  // in an MMA
 
 struct SparseBytes {
   const uint4* x = nullptr;  // pieces
@@ -23,10 +22,10 @@ struct SparseBytes {
   SparseView view;
   Patch patch;
   int lists_count = 0, segments = 1, segment_pieces = 1;
-  int stage_bytes = 0, places_at = 0;  // of shared memory
+  int stage_bytes = 0, places_at = 0;  // in shared memory
   FastDivisor by_tiles_down, by_tiles_across;
-  FastDivisor by_used, by_image, by_line;  // slots to copy: of a piece, an image, a row
-  FastDivisor by_tile_image, by_columns;   // pixels of the tile: of an image, of a row
+  FastDivisor by_used, by_image, by_line;  // slots to copy: in a piece, an image, a row
+  FastDivisor by_tile_image, by_columns;   // pixels of the tile: in an image, in a row
 };
 
 // The first pixel of a tile.
@@ -40,8 +39,8 @@ __device__ inline TileOrigin tile_origin(const SparseBytes& z, int tile) {
           (tile - line * z.by_tiles_across.d) * z.patch.columns};
 }
 
-// Where slot `i` of those that are copied comes from, in pieces of x (outside of the image -1), and
-// where it goes, in slots.
+// Returns the source of copied slot `i`, in pieces of x (-1: outside of the image), and its
+// destination, in slots.
 __device__ inline int2 place_of_slot(const SparseBytes& z, const TileOrigin& first, int i) {
   const int image = z.by_image.divide(i);
   const int at = i - image * z.by_image.d;
@@ -56,8 +55,8 @@ __device__ inline int2 place_of_slot(const SparseBytes& z, const TileOrigin& fir
       image * z.patch.image_slots + line * z.patch.pitch + column);
 }
 
-// Where pixel `i` of the tile lies in a stage, in bytes, and in y, in pieces; -1: nowhere. Those
-// behind the last read what it reads.
+// Returns the offset of pixel `i` of the tile in a stage, in bytes, and in y, in pieces; -1: none.
+// Pixels after the last one read the same as the last.
 __device__ inline int2 place_of_pixel(const SparseBytes& z, const TileOrigin& first, int i) {
   const int pixel = min(i, z.patch.pixels() - 1);
   const int image = z.by_tile_image.divide(pixel);
@@ -72,7 +71,7 @@ __device__ inline int2 place_of_pixel(const SparseBytes& z, const TileOrigin& fi
                        : -1);
 }
 
-// What a lane has of a pair: where its two entries lie, and its part of the right factors.
+// A lane's share of a pair: the offsets of its two entries, and its part of operand B.
 struct SparsePair {
   int2 at;
   uint4 w;
@@ -86,8 +85,8 @@ __device__ inline unsigned word_at(const unsigned char* from, int bytes) {
   return *reinterpret_cast<const unsigned*>(from + bytes);
 }
 
-// Where 16 pixels for each group of a lane lie in a stage, in bytes: numbers of their own, or one
-// number and steps that the compiler knows.
+// Offsets in a stage, in bytes, of a lane's pixels in each group of 16: stored numbers, or one
+// number and compile-time steps.
 template <int kGroups, bool kStraight>
 class PixelPlaces {
  public:
@@ -107,7 +106,7 @@ class PixelPlaces {
   int at_[kCount];
 };
 
-// sums += a pair.
+// Adds the products of a pair to the sums.
 template <bool kSigned, int kGroups, bool kStraight>
 __device__ inline void add_pair(const SparsePair& pair, const unsigned char* stage,
                                 const PixelPlaces<kGroups, kStraight>& pixels,
@@ -126,7 +125,7 @@ __device__ inline void add_pair(const SparsePair& pair, const unsigned char* sta
 }
 
 // Block (x: tile of pixels, y: kLists lists). kSparseWarps / kLists warps share a list: each takes
-// every so many pairs of it.
+// every n-th pair of it.
 template <bool kSigned, int kGroups, int kLists, bool kStraight>
 __global__ __launch_bounds__(32 * kSparseWarps,
                              2) void sparse_bytes_kernel(const __grid_constant__ SparseBytes z) {
@@ -167,7 +166,7 @@ __global__ __launch_bounds__(32 * kSparseWarps,
   const int* const ends = z.lists.end + (has_list ? list * z.segments : 0);
   int pair = has_list ? z.lists.begin[list] + part : 0;
   const int last = has_list ? ends[z.segments - 1] : 0;
-  // Loads run two pairs ahead; behind the last one they find it again.
+  // Loads run two pairs ahead; past the end they read the last pair again.
   const int2* const entries = z.lists.entries + lane % 4;
   const uint4* const weights = z.lists.weights + lane;
   SparsePair now{}, next{};
@@ -181,7 +180,7 @@ __global__ __launch_bounds__(32 * kSparseWarps,
   for (int segment = 0; segment < z.segments; ++segment) {
     const int end = has_list ? ends[segment] : 0;
     async_copy_wait<0>();
-    __syncthreads();  // the segment is there, and nobody reads the one before it any more
+    __syncthreads();  // the segment is loaded, and no thread reads the previous one any longer
     if (segment + 1 < z.segments) copy_segment(segment + 1);
     const unsigned char* const stage = stages + segment % 2 * z.stage_bytes;
 #pragma unroll 2
@@ -237,7 +236,7 @@ __global__ __launch_bounds__(32 * kSparseWarps,
   }
 }
 
-// Bytes of shared memory in which the warps of a list add their sums.
+// Returns the bytes of shared memory in which the warps of a list add their sums.
 constexpr int sparse_parts_bytes(int groups, int lists) {
   return lists == kSparseWarps ? 0 : kSparseWarps * groups * 8 * 32 * 4;
 }

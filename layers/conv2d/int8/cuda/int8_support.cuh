@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// int8_support.cuh: which operands the CUDA cards of this room take.
+// int8_support.cuh: the operands that the CUDA algorithms of this folder take.
 // Read next  int8_gemm_cuda.cu
 #pragma once
 

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// stem.h: forward of a network's first layer: x as users give it, [N,C,H,W] of few channels, and y
-// in blocks of 16 channels. blocked_pass.cpp calls these where layout=blocked_y.
+// stem.h: forward of a network's first layer: x as users pass it, [N,C,H,W] with few channels, and
+// y in NCHW16c. blocked_pass.cpp calls these functions where layout=blocked_y.
 //
-// Plan       Threads take (image, group, lines of y). The rows of x that those lines need are
-//            copied once, with zeros around them: of 3 channels they are small. Then no tile knows
-//            a border. A product of a tile's sum is an offset in that copy, and the same for all
-//            tiles: one list of C R S offsets serves the whole layer, in the order of (r, s, c).
-// Floor      2 K C R S P Q FLOPs of an image. y is written once; a 3x3 kernel on 3 channels is 27
-//            FMAs for each float of it, so that memory takes part: at 160 GFLOP/s they take 0.34 ns
-//            a float, and 4 bytes at 15 GB/s take 0.27 ns.
+// Plan       Threads take (image, group, lines of y). The rows of x for those lines are copied
+//            once, with zeros around them; with 3 channels they are small. Then tiles need no
+//            border cases. Each product of a tile's sum is an offset in that copy, and the same for
+//            all tiles: one list of C R S offsets serves the whole layer, in the order of (r, s,
+//            c).
+// Floor      2 K C R S P Q FLOPs for an image. y is written once; a 3x3 kernel on 3 channels is 27
+//            FMAs for each float of it, so that memory matters: at 160 GFLOP/s they take 0.34 ns a
+//            float, and 4 bytes at 15 GB/s take 0.27 ns.
 // Read next  stem_tiles_simd.cpp, the tiles; stem.cpp
 #pragma once
 

@@ -10,10 +10,10 @@
 namespace convscope {
 
 // out[j 16 + lane(k)] = start[k] + residual + sum (if relu, at least 0 and at most `most`); the sum
-// is that of
+// runs over
 //   w[i width + k] in[at[i] + j in_step]
-// over products i < products; for pixels j < pixels, channels k < width and lane(k) = k / 16
-// out_block + k % 16. Lanes k of `channels` and behind are written as 0.
+// for products i < products; for pixels j < pixels, channels k < width and lane(k) = k / 16
+// out_block + k % 16. Lanes k >= `channels` are written as 0.
 struct StemTile {
   int pixels = 0;
   int channels = 0;
@@ -26,7 +26,7 @@ struct StemTile {
   std::int64_t out_block = 0;
   const float* residual = nullptr;  // as `out`, or null
   bool relu = false;
-  float most = 0;  // of relu; infinity: no bound
+  float most = 0;  // for relu; infinity: no bound
 };
 
 struct StemKernels {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // stem_tiles_simd.cpp: register tiles of a first layer's forward pass: every product of the list
-// adds one weight vector times each pixel. stem.cpp says how they make up y.
+// adds one weight vector times each pixel. stem.cpp combines the tiles into y.
 //
-// Choices    AVX-512: 14 pixels x 2 vectors = 28 sums + 2 of weights + 1 that is broadcast, of 32
+// Choices    AVX-512: 14 pixels x 2 vectors = 28 accumulators + 2 of weights + 1 broadcast, of 32
 //            registers: 16 loads for 28 FMAs. AVX2: 6 x 2 = 12 + 2 + 1 of 16. The step from pixel
-//            to pixel is known to the compiler, so that a product has one address.
-// GCC 12 keeps an array that an ordinary loop indexes on the stack: every loop over sums has an
-// unroll pragma.
+//            to pixel is a compile-time constant, so that a product has one address.
+// GCC 12 keeps an array that an ordinary loop indexes on the stack. So every loop over accumulators
+// has an unroll pragma.
 // Read next  stem_tiles.h; stem.cpp, which uses it
 #include "framework/simd/simd.h"
 #include "framework/simd/sum_chain.h"
@@ -57,7 +57,7 @@ CONVSCOPE_INLINE void store_sums(const StemTile& tile, Vec (&sums)[Pixels][Vecto
       const int rest = tile.channels - v * kLanes;
       if (rest >= kLanes) {
         store(tile.out + at, sum);
-      } else {  // 0 times NaN is none
+      } else {  // 0 times NaN would not be 0
         store(tile.out + at, zero());
         if (rest > 0) store_first(tile.out + at, sum, rest);
       }
@@ -65,10 +65,10 @@ CONVSCOPE_INLINE void store_sums(const StemTile& tile, Vec (&sums)[Pixels][Vecto
   }
 }
 
-// Chains of at most kSumChain products (framework/simd/sum_chain.h).
+// Computes chains of at most kSumChain products (framework/simd/sum_chain.h).
 template <int Pixels, int Vectors, int Step>
 void stem_sums(const StemTile& tile) {
-  // The lines that the tile is stored to come while the sums are made.
+  // Prefetches the cache lines of the tile's outputs while the sums are computed.
 #pragma GCC unroll 16
   for (int j = 0; j < Pixels; ++j) {
     __builtin_prefetch(tile.out + j * kStemBlock, 1);

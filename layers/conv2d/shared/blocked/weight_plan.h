@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// weight_plan.h: how backward_weight in the blocked layout is cut into chunks, units and tiles;
-// numbers only.
+// weight_plan.h: the tiling of backward_weight in NCHW16c into chunks, units and tiles; numbers
+// only.
 //
-// Lanes      Of a 1x1 kernel the lanes of a sum are input channels: dw [K, C] is written row by
-//            row. Of other kernels they are output channels, and each block of sums is transposed
+// Lanes      For a 1x1 kernel the lanes of a sum are input channels: dw [K, C] is written row by
+//            row. For other kernels they are output channels, and each block of sums is transposed
 //            into dw. Rows are the other channels; a block of rows is 16 of them.
-// Unit       Rows of pixels of an image, or a few small images. Both operands of a tile stay in
-//            3/4 of the first cache while all taps read them.
-// Chunk      Blocks of lanes x blocks of rows, over a slice of the units. Its sums stay in the
-//            second cache while all units pass, and so do the rows' pixels of a unit while all
-//            blocks of lanes read them: 3/4 of that cache for both. What has to come from farther
-//            away is x, once for each part of the one channels, and dy, once for each part of the
-//            others: the cut with the least of it is taken. With sums of 1 MiB, 512 x 512 channels
-//            of a 1x1 kernel, a float that comes from afar serves 512 products.
-// Slices     As many as keep each sum to 160 totals (framework/simd/sum_chain.h), and as give the
-//            threads some chunks. Each slice has sums of its own.
+// Unit       Rows of pixels of an image, or a few small images. Both operands of a tile stay in 3/4
+//            of L1 while all taps read them.
+// Chunk      Blocks of lanes x blocks of rows, over a slice of the units. 3/4 of L2 holds two
+//            things: the sums, while all units pass, and the rows' pixels of a unit, while all
+//            blocks of lanes read them. x is loaded from beyond L2 once for each part of one kind
+//            of channels, and dy once for each part of the other kind. The chosen cut has the least
+//            of these loads. With sums of 1 MiB, 512 x 512 channels of a 1x1 kernel, a float from
+//            beyond L2 serves 512 products.
+// Slices     As many as keep each sum to 160 totals (framework/simd/sum_chain.h), and as provide
+//            the threads with some chunks. Each slice has separate sums.
 #pragma once
 
 #include <algorithm>
@@ -58,8 +58,8 @@ struct WeightPlan {
 
   Index lane_parts() const { return ceil_div(lane_blocks, lane_step); }
   Index row_parts() const { return ceil_div(row_blocks, row_step); }
-  Index parts() const { return z.groups * lane_parts() * row_parts(); }  // of all sums
-  // Sums of one block of lanes: [rows, taps, width].
+  Index parts() const { return z.groups * lane_parts() * row_parts(); }  // over all sums
+  // Returns the size of the sums of one block of lanes: [rows, taps, width].
   Index block_floats() const {
     return std::min(row_step * kChannelBlock, row_channels) * taps * width;
   }
@@ -67,9 +67,9 @@ struct WeightPlan {
 
   const Conv2dProblem& z;
   Index h, w, p, q, taps;
-  bool planes;  // x lies [N,C,H,W]
+  bool planes;  // x is [N,C,H,W]
   bool lanes_are_inputs;
-  bool flat;  // pixels have no rows: of x and dy, each row is taken as one pixel
+  bool flat;  // pixels have no rows: each row of x and dy is used as one pixel
   Index lane_channels, row_channels;  // of a group
   Index lanes, width;                 // of a vector; of a tile, one vector or two
   Index lane_blocks, row_blocks;      // of a group: of `width` channels, of 16
@@ -80,8 +80,8 @@ struct WeightPlan {
 
  private:
   static constexpr Index kChunks = 16;        // for the threads
-  static constexpr Index kSlicePixels = 512;  // a slice costs as much as three products for a sum
-  static constexpr Index kSliceFloats = Index{1} << 22;  // of the sums of all slices
+  static constexpr Index kSlicePixels = 512;  // a slice costs three products for each sum
+  static constexpr Index kSliceFloats = Index{1} << 22;  // sums of all slices
   static constexpr double kChunkFlops = 1e6;
 
   void cut_units() {
@@ -101,15 +101,15 @@ struct WeightPlan {
   }
 
   void cut_channels() {
-    if (planes) {  // few sums
+    if (planes) {  // there are few sums
       row_step = row_blocks;
       lane_step = lane_blocks;
     } else {
       const auto cache = static_cast<Index>(cache_sizes().l2 / sizeof(float) * 3 / 4);
-      const Index sums = kChannelBlock * taps * width;  // of one block by one
+      const Index sums = kChannelBlock * taps * width;  // one block by one block
       const Index strip = kChannelBlock * images * rows * (lanes_are_inputs ? q : z.stride_h * w);
       const Index dy = z.k_per_group() * p * q;
-      // A strided 1x1 kernel reads a part of the lines of x, and each line is one pixel.
+      // A strided 1x1 kernel reads only some rows of x, and each row is one pixel.
       const Index x = z.c_per_group() * (lanes_are_inputs ? p * q : h * w);
       const Index lane_side = lanes_are_inputs ? x : dy, row_side = lanes_are_inputs ? dy : x;
       Index least = 0;
@@ -126,7 +126,7 @@ struct WeightPlan {
         }
       }
     }
-    // More parts for the threads, unless images do.
+    // Makes more parts for the threads, unless images provide enough work.
     const double flops = z.nominal_flops();
     while ((lane_step > 1 || (row_step > 1 && !planes)) && parts() * most_slices() < kChunks &&
            flops > kChunkFlops * static_cast<double>(2 * parts())) {
@@ -150,7 +150,7 @@ struct WeightPlan {
     const Index sums = z.k * z.c_per_group() * taps;
     return std::max<Index>(1, std::min({units, z.n * p * q / kSlicePixels, kSliceFloats / sums}));
   }
-  // The step that cuts `count` into nearly equal parts of at most `most`.
+  // Returns the step that cuts `count` into nearly equal parts of at most `most`.
   static Index even(Index count, Index most) {
     return ceil_div(count, ceil_div(count, std::clamp<Index>(most, 1, count)));
   }

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// gather_lines.h: where the numbers of an implicit matrix product on a GPU come from and go to, as
-// plain arithmetic for host and device. No CUDA here: tests check it on the CPU.
+// gather_lines.h: the sources and destinations of the numbers of an implicit matrix product on a
+// GPU, as plain arithmetic for host and device. It needs no CUDA, so tests check it on the CPU.
 //
 // Convolutions of all directions read an image through a "line" for each of its two dimensions:
 //   position i of the output, tap t  ->  element in_first + i in_step + t tap_step of the input.
 // forward        in_first = -pad, in_step = stride, tap_step = dilation
-// backward_data  one line for each remainder a of (h modulo stride), a phase: only the taps r with
-//                (a + pad - r dilation) divisible by the stride meet it, so no zero is multiplied;
+// backward_data  one line for each remainder a of (h modulo stride), a phase. It has only taps r
+//                with (a + pad - r dilation) divisible by the stride: no zero is multiplied;
 //                in_step = 1, tap_step = -(taps' distance in the kernel) dilation / stride
 //
-// A piece is 16 bytes, channels of one pixel that lie side by side: what one asynchronous copy
-// moves. A step of the sum takes eight of them, a row of 128 bytes
+// A piece is 16 bytes, adjacent channels of one pixel: what one asynchronous copy moves. A step of
+// the sum takes eight of them, a row of 128 bytes
 // (framework/cuda/tensor_cores/matrix_tile.cuh).
 #pragma once
 
@@ -23,7 +23,7 @@ namespace convscope::gather {
 
 inline constexpr int kBlockPieces = 8;    // pieces of a row that one step of the sum takes
 inline constexpr int kMostTaps = 15;      // in each dimension: bits 0..14 and 16..30 of a mask
-inline constexpr int kChannelPieces = 4;  // whose taps follow each other, see piece_at()
+inline constexpr int kChannelPieces = 4;  // whose taps are consecutive, see piece_at()
 
 // One dimension of one phase.
 struct Line {
@@ -38,10 +38,10 @@ struct Line {
   constexpr int input(int i, int tap) const { return in_first + i * in_step + tap * tap_step; }
   constexpr int output(int i) const { return out_first + i * out_step; }
   constexpr int kernel(int tap) const { return kernel_first + tap * kernel_step; }
-  // Bit t: tap t of position i lies inside the input. No loop: on a GPU the lanes of a warp would
-  // wait for the one with the longest.
+  // Returns bit t set where tap t of position i is inside the input. It has no loop: on a GPU the
+  // lanes of a warp would wait for the longest one.
   constexpr unsigned inside(int i) const {
-    // Seen from where the taps go: the first one lies at `at`, and they walk upwards.
+    // In the direction of increasing taps: the first one is at `at`.
     const int first = input(i, 0);
     const int at = tap_step < 0 ? in_size - 1 - first : first;
     if (at >= in_size) return 0;
@@ -64,7 +64,7 @@ constexpr Line forward_line(int input, int output, int kernel, int stride, int p
           .by_tap_step = FastDivisor(dilation)};
 }
 
-// Elements a, a + stride, ... of dx [input], summed from dy [output].
+// Describes elements a, a + stride, ... of dx [input], summed from dy [output].
 constexpr Line backward_line(int phase, int input, int output, int kernel, int stride, int pad,
                              int dilation) {
   Line line{.outputs = phase < input ? (input - phase - 1) / stride + 1 : 0,
@@ -85,9 +85,9 @@ constexpr Line backward_line(int phase, int input, int output, int kernel, int s
   return line;
 }
 
-// The order in which the sum walks over its pieces: four pieces of channels, all taps of them, the
-// next four. So the taps of one block of channels follow each other and find their pixels
-// in L1. The channels behind the last full block form a smaller one.
+// The order of the pieces in the sum: four pieces of channels, all taps of them, the next four. So
+// the taps of one block of channels are consecutive and find their pixels in L1. The channels after
+// the last full block form a smaller one.
 struct Piece {
   int tap_h = 0, tap_w = 0;
   int channel = 0;  // piece of the channels
@@ -111,7 +111,8 @@ constexpr int blocks_of(int taps_h, int taps_w, int pieces) {
   return ceil_div(taps_h * taps_w * pieces, kBlockPieces);
 }
 
-// Part `index` of `count` parts of [0, total), whose sizes differ by at most one.
+// Returns the begin of part `index` of `count` parts of [0, total), whose sizes differ by at most
+// one.
 constexpr int part_begin(int total, int index, int count) {
   const int size = total / count;
   const int longer = total - size * count;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// half_factors.cuh: makes the factors of a product of halves from an f32 image that lies as the
-// product reads it: the largest finite magnitude, then one pass that scales and rounds.
+// half_factors.cuh: makes the fp16 operands of a product from an f32 image in the product's layout:
+// finds the largest finite magnitude, then scales and rounds in one pass.
 // Read next  layers/dispatch/layout/half_factors.h; half_pack.cuh, the same from planes
 #pragma once
 
@@ -11,14 +11,14 @@
 
 namespace convscope::half_tiles {
 
-// The head of the block: the scale, and 256 bytes behind it the maxima.
+// The head of the block: the scale, and 256 bytes later the maxima.
 inline constexpr std::size_t kMaximaAt = 256;
 inline constexpr int kHeadMaxima = static_cast<int>((kHalfFactorsHead - kMaximaAt) / 4);
-// Of each of two images whose maxima share a head.
+// Maxima of each of two images that share a head.
 inline constexpr int kMaximaOfTwo = 192;
 static_assert(kMaximaBlocks <= kHeadMaxima && 2 * kMaximaOfTwo <= kHeadMaxima);
 
-// An image of f32, what its scale is made of, and where its factors go.
+// An f32 image, the source of its scale, and the destination of its operands.
 struct FactorsPack {
   const float4* image = nullptr;
   std::int64_t pieces = 0;  // of eight numbers
@@ -49,7 +49,7 @@ __global__ __launch_bounds__(kThreads) void pack_factors_kernel(
   wait_for_previous_kernel();
   float scale = 0;
   bool known = false;
-  // All lanes of a warp take as many rounds, because read_exponent() needs all of them.
+  // All lanes of a warp take equally many rounds, because read_exponent() needs all of them.
   for (std::int64_t first = global_thread() - threadIdx.x % 32; first < z.pieces;
        first += kAtOnce * step) {
     const std::int64_t i = first + threadIdx.x % 32;
@@ -73,8 +73,8 @@ __global__ __launch_bounds__(kThreads) void pack_factors_kernel(
   if (global_thread() == 0) *z.scale = scale;
 }
 
-// The maxima of `count` numbers into the head of a block of half factors; behind them, if they are
-// given, those of other numbers.
+// Finds the maxima of `count` numbers, and of other numbers if given, into the head of a block of
+// fp16 operands.
 inline Maxima find_maxima(const float* x, std::int64_t count, void* block, int blocks,
                           const float* more = nullptr, std::int64_t more_count = 0,
                           int more_blocks = 0) {
@@ -98,14 +98,14 @@ inline void launch_pack(const FactorsPack& first, const FactorsPack& second) {
   launch(pack_factors_kernel<kPackedAtOnce>, shape, first, second);
 }
 
-// x: `count` numbers, a multiple of 8; block: half_factors_bytes(count).
+// Packs x: `count` numbers, a multiple of 8; block: half_factors_bytes(count).
 inline HalfFactors pack_half_factors(const float* x, std::int64_t count, void* block) {
   const FactorsPack pack(x, count, find_maxima(x, count, block), block);
   launch_pack(pack, {});
   return pack.factors();
 }
 
-// The same of two images, in as many launches as of one.
+// The same for two images, in as many launches as for one.
 struct TwoFactors {
   HalfFactors first, second;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// half_pack.cuh: the passes around matrix products of halves: largest magnitudes, images with the
-// channels innermost as one or two halves for each number, and the sum of the parts of a split.
+// half_pack.cuh: the passes around fp16/bf16 matrix products: largest magnitudes, images with
+// innermost channels as one or two fp16 numbers each, and the sum of the parts of a split.
 // Read next  half_pieces.h; half_steps.cuh, the products
 #pragma once
 
@@ -13,12 +13,12 @@
 
 namespace convscope::half_tiles {
 
-inline constexpr int kMaximaBlocks = 256;  // for each of the two factors
+inline constexpr int kMaximaBlocks = 256;  // for each of the two operands
 inline constexpr int kMaximaThreads = 1024;
 
 // ---- the largest finite magnitude of a tensor --------------------------------------------------
 
-// Where the maxima of one factor stand, as bits; null: the factor is not scaled.
+// The maxima of one operand, as bits; null: the operand is not scaled.
 struct Maxima {
   const unsigned* bits = nullptr;
   int count = 0;  // one from each block
@@ -28,8 +28,8 @@ inline int maxima_blocks(std::int64_t count) {
   return static_cast<int>(blocks < 1 ? 1 : blocks > kMaximaBlocks ? kMaximaBlocks : blocks);
 }
 
-// maxima[blockIdx.x]: first a_blocks of a, then those of b. As bits: those of magnitudes are
-// ordered like the numbers.
+// maxima[blockIdx.x]: first a_blocks of a, then those of b. As bits: bits of magnitudes have the
+// order of the numbers.
 template <int kThreadCount>
 __global__ __launch_bounds__(kThreadCount) void maxima_kernel(const float* a, std::int64_t a_count,
                                                               int a_blocks, const float* b,
@@ -74,7 +74,8 @@ __global__ __launch_bounds__(kThreadCount) void maxima_kernel(const float* a, st
   }
 }
 
-// The exponent of the scale from the maxima of one factor; each warp for itself, all lanes.
+// Returns the exponent of the scale from the maxima of one operand. Each warp computes it, with all
+// lanes.
 __device__ inline int read_exponent(const Maxima& maxima) {
   unsigned largest = 0;
   for (int i = static_cast<int>(threadIdx.x % 32); i < maxima.count; i += 32) {
@@ -91,18 +92,18 @@ __device__ inline float power_of_two(int exponent) {  // -126 .. 127
   return __uint_as_float(static_cast<unsigned>(exponent + 127) << 23);
 }
 
-// What brings the sums back: 2^-(a + b) as two factors, because it may lie beyond the range of one.
-// All lanes of a warp call it.
+// Writes 2^-(a + b), which undoes the scales, as two numbers, because it may exceed the range of
+// one. All lanes of a warp call it.
 template <class Pack>
 __device__ inline void write_unscale(const Pack& z) {
   const int exponent = -(read_exponent(z.maxima) + read_exponent(z.other_maxima));
   *z.unscale = make_float2(power_of_two(exponent / 2), power_of_two(exponent - exponent / 2));
 }
 
-// ---- halves ------------------------------------------------------------------------------------
+// ---- fp16/bf16 ----------------------------------------------------------------------------------
 
-// Eight numbers as one piece of halves, and (kPlanes 2) what they leave over as another one.
-// Numbers of f32 become halves of the type Half.
+// Writes eight numbers as one piece of fp16/bf16, and (kPlanes 2) their remainders as another one.
+// f32 numbers are converted to the type Half.
 template <class In, int kPlanes, class Half = Float16>
 __device__ inline void write_piece(const In (&values)[kPieceHalves], float scale, uint4* to,
                                    std::int64_t plane) {
@@ -127,7 +128,8 @@ __device__ inline void write_piece(const In (&values)[kPieceHalves], float scale
   }
 }
 
-// A block packs 8 x 256, 16 x 256, 32 x 128 or 64 x 64 channels x pixels.
+// Returns log2 of the pixels: a block packs 8 x 256, 16 x 256, 32 x 128 or 64 x 64 channels x
+// pixels.
 constexpr int pack_pixels_log2(int channels_log2) {
   return channels_log2 < 4 ? 8 : 12 - channels_log2;
 }
@@ -138,8 +140,8 @@ struct PackPixels {
   std::int64_t plane = 0;      // pieces of one plane of `to`
   int channels = 0, groups = 1, pieces = 0, area = 0;
   int channels_log2 = 3;        // of a block: 8, 16, 32 or 64 channels
-  Maxima maxima, other_maxima;  // of this factor and of the other one
-  float2* unscale = nullptr;    // when this pass is the one that writes it
+  Maxima maxima, other_maxima;  // of this operand and of the other one
+  float2* unscale = nullptr;    // null unless this pass writes it
 
   int channel_blocks() const { return ceil_div(pieces * kPieceHalves, 1 << channels_log2); }
   int pixels() const { return 1 << pack_pixels_log2(channels_log2); }
@@ -151,12 +153,12 @@ inline int pack_channels_log2(int channels) {
   return log2;
 }
 
-// Numbers of shared memory that a block packs in: [channels][pixels + 1].
+// Returns the numbers of shared memory in which a block packs: [channels][pixels + 1].
 constexpr int pack_tile(int channels_log2) {
   return (1 << channels_log2) * ((1 << pack_pixels_log2(channels_log2)) + 1);
 }
 
-// What the block (x: pixels of an image inside images, y: channels of a group) packs.
+// Packs the part of block (x: pixels of an image inside images, y: channels of a group).
 template <class In, int kPlanes, int kChannelsLog2>
 __device__ inline void pack_pixels(const PackPixels& z, int block_x, int block_y, In* tile) {
   constexpr int kChannels = 1 << kChannelsLog2;
@@ -174,7 +176,7 @@ __device__ inline void pack_pixels(const PackPixels& z, int block_x, int block_y
   const int pixel = thread % kPixels;
   const int channel = thread / kPixels;
   constexpr int kStep = 256 / kPixels;
-  // Channels of this thread that exist, one every kStep.
+  // Existing channels of this thread, one every kStep.
   const int left = first_pixel + pixel < z.area ? z.channels - first_channel - channel : 0;
   const In* from = static_cast<const In*>(z.from) +
                    (static_cast<std::int64_t>(image) * z.groups + group) * z.channels * z.area +
@@ -223,14 +225,15 @@ __global__ __launch_bounds__(256) void pack_pixels_kernel(const PackPixels z) {
                                           static_cast<int>(blockIdx.y), tile);
 }
 
-// The same of a block whose number counts y first.
+// The same for a block number that counts y first.
 template <class In, int kPlanes, int kChannelsLog2>
 __device__ inline void pack_pixels(const PackPixels& z, int block, In* tile) {
   const int wide = z.groups * ceil_div(z.pieces, (1 << kChannelsLog2) / kPieceHalves);
   pack_pixels<In, kPlanes, kChannelsLog2>(z, block / wide, block % wide, tile);
 }
 
-// Two tensors: blocks (x, 0) to `blocks_of_first` are the first one's, those behind the other's.
+// Two tensors: blocks (x, 0) up to `blocks_of_first` pack the first one, the following blocks the
+// other.
 template <class In, int kPlanes, int kChannelsLog2>
 __global__ __launch_bounds__(256) void pack_two_kernel(const __grid_constant__ PackPixels first,
                                                        const __grid_constant__ PackPixels second,
@@ -242,7 +245,7 @@ __global__ __launch_bounds__(256) void pack_two_kernel(const __grid_constant__ P
       : pack_pixels<In, kPlanes, kChannelsLog2>(second, block - blocks_of_first, tile);
 }
 
-// The same of images whose channels are last: they keep their places. Thread per piece.
+// The same for NHWC images: elements keep their places. Thread per piece.
 template <int kPlanes>
 __global__ void pack_last_pixels_kernel(const PackPixels z, std::int64_t pieces) {
   let_next_kernel_start();
@@ -259,15 +262,14 @@ __global__ void pack_last_pixels_kernel(const PackPixels z, std::int64_t pieces)
 
 // ---- sums of the parts of a split --------------------------------------------------------------
 
-struct Finish {  // y = relu(sum + b + residual), each part if asked for
+struct Finish {  // y = relu(sum + b + residual), each part if requested
   const void* bias = nullptr;
   const void* residual = nullptr;
   bool relu = false;
 };
 
-// Eight sums of channels that lie side by side, of images with their channels last, to their piece
-// of `out`: the bias is f32. `left` of the channels are there; behind them the sums stay as they
-// are.
+// Finishes eight sums of adjacent channels of NHWC images and stores them to their piece of `out`;
+// the bias is f32. `left` of the channels exist; the remaining sums are unchanged.
 template <class Out>
 __device__ inline void finish_piece(const Finish& z, float (&sums)[kPieceHalves], int channel,
                                     int left, void* out, std::int64_t piece_at) {
@@ -300,7 +302,7 @@ __device__ inline void finish_piece(const Finish& z, float (&sums)[kPieceHalves]
   }
 }
 
-// parts [split][pixels][lanes], `count` elements each; out has its channels last.
+// parts [split][pixels][lanes], `count` elements each; out is NHWC.
 template <class Out>
 __global__ void sum_parts_channels_last_kernel(const float* parts, int splits, std::int64_t count,
                                                int lanes, int channels, const Finish end,

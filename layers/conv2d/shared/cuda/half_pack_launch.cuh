@@ -10,7 +10,7 @@
 
 namespace convscope::half_tiles {
 
-// body(std::integral_constant<int, channels_log2>)
+// Calls body(std::integral_constant<int, channels_log2>).
 template <class Body>
 void with_channels_log2(int channels_log2, Body&& body) {
   channels_log2 == 3   ? body(std::integral_constant<int, 3>{})
@@ -38,7 +38,7 @@ void launch_pack(const PackPixels& z, std::int64_t images) {
   });
 }
 
-// In one launch where blocks of both have as many channels.
+// Packs both in one launch where their blocks have as many channels.
 template <class In, int kPlanes>
 void launch_pack_two(const PackPixels& first, const PackPixels& second, std::int64_t images) {
   const std::int64_t of_first = blocks_of(first, images);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// half_pieces.h: pieces of eight halves, and the scale of f32 as two halves. No CUDA here: tests
-// check it on the CPU.
+// half_pieces.h: pieces of eight fp16/bf16 numbers, and the scale of f32 as two fp16 numbers. It
+// needs no CUDA, so tests check it on the CPU.
 #pragma once
 
 #include "framework/int_math.h"
@@ -12,8 +12,9 @@ inline constexpr int kPieceHalves = 8;  // of 16 bytes
 
 constexpr int pieces_of(int channels) { return ceil_div(channels, kPieceHalves); }
 
-// f32 as two halves: scale by 2^e so that the largest magnitude lies in [2^13, 2^14), then
-// high = half(v), low = half(v - high): 22 bits for all v above 2^-27 of the largest.
+// Returns e of the scale of f32 as two fp16 numbers. Scaling by 2^e brings the largest magnitude to
+// [2^13, 2^14). Then high = half(v), low = half(v - high): 22 bits for all v above 2^-27 of the
+// largest.
 constexpr int scale_exponent(unsigned largest_bits) { return half_scale_exponent(largest_bits); }
 
 }  // namespace convscope::half_tiles

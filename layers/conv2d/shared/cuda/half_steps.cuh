@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// half_steps.cuh: a tile of a matrix product of halves: who multiplies it, step by step, while the
-// next steps are brought into shared memory, and how its sums are written as images. What brings
-// the factors differs from algorithm to algorithm.
+// half_steps.cuh: a tile of an fp16/bf16 matrix product: multiplies it, step by step, while the
+// next steps are copied into shared memory, and writes its sums as images. Each algorithm loads the
+// operands in its own code.
 // Read next  framework/cuda/tensor_cores/matrix_tile.cuh; half_pack.cuh
 #pragma once
 
@@ -13,8 +13,8 @@
 
 namespace convscope::half_tiles {
 
-// A block: kRowGroups x kColumnGroups warp groups, each with 64 rows and kColumns columns of sums.
-// kTerms 1: halves as they are. 3: high and low halves, low high + high low + high high.
+// A block: kRowGroups x kColumnGroups warp groups, each with accumulators of 64 rows and kColumns
+// columns. kTerms 1: operands as they are. 3: high and low parts, low high + high low + high high.
 template <class Half_, class Out_, int kTerms_, int kRowGroups_, int kColumnGroups_, int kColumns_,
           int kStages_, int kBlocks_, int kUnderWay_ = kStages_ >= 3 ? 1 : 0>
 struct Variant {
@@ -26,12 +26,12 @@ struct Variant {
   static constexpr int kColumnGroups = kColumnGroups_;
   static constexpr int kColumns = kColumns_;  // of a warp group
   static constexpr int kStages = kStages_;
-  static constexpr int kBlocks = kBlocks_;  // that share a multiprocessor
-  // Steps whose product may still be under way when the next one is given to the tensor cores;
-  // their stage is filled again one step later.
+  static constexpr int kBlocks = kBlocks_;  // that share an SM
+  // Steps whose product may still run when the next one is issued to the tensor cores; their stage
+  // is filled again one step later.
   static constexpr int kUnderWay = kUnderWay_;
   static constexpr int kAhead = kStages - 1 - kUnderWay;  // steps that are copied in advance
-  static constexpr int kDeep = 1;  // steps of 64 depths that stand in a stage, between two barriers
+  static constexpr int kDeep = 1;  // steps of 64 terms in a stage, between two barriers
   static constexpr int kThreads = 128 * kRowGroups * kColumnGroups;
   static constexpr int kTileRows = 64 * kRowGroups;
   static constexpr int kTileColumns = kColumns * kColumnGroups;
@@ -39,19 +39,19 @@ struct Variant {
   static constexpr int kRowsBytes = kTileRows * kTileRowBytes;        // of a plane
   static constexpr int kColumnsBytes = kTileColumns * kTileRowBytes;  // of a plane
   static constexpr int kStageBytes = kPlanes * (kRowsBytes + kColumnsBytes);
-  static constexpr int kSharedBytes = kStages * kStageBytes + 1024;  // and to align; no tables
+  static constexpr int kSharedBytes = kStages * kStageBytes + 1024;  // with alignment, no tables
 };
 
-// With three terms the unit's sums, rounded towards zero at each addition, start from zero again
-// after this many steps, and what they were is added to the sums in registers, rounded to nearest.
+// With three terms, accumulators are rounded towards zero at each addition. After this many steps
+// they restart from zero, and their old values are added to f32 sums, rounded to nearest.
 inline constexpr int kStepsToPromotion = 4;
 
 struct NothingMore {
   __device__ void operator()(int) const {}
 };
 
-// sums = the product of `steps` steps. load(step, stage) starts the copies of one step;
-// arrived(step) waits for those of them that asynchronous copies do not count.
+// Computes sums = the product of `steps` steps. load(step, stage) starts the copies of one step;
+// arrived(step) waits for those that asynchronous copies do not count.
 template <class V, bool kDepthOuter, class Load, class Arrived = NothingMore>
 __device__ inline void sum_steps(float (&sums)[V::kSums], unsigned char* stages, int steps,
                                  const Load& load, const Arrived& arrived = {}) {
@@ -78,7 +78,7 @@ __device__ inline void sum_steps(float (&sums)[V::kSums], unsigned char* stages,
     async_copy_wait<V::kAhead - 1>();
     arrived(step);
     order_shared_writes_for_matrix_unit();
-    __syncthreads();  // the step is there, and nobody reads stage `to_fill` any more
+    __syncthreads();  // the step is loaded, and no thread reads stage `to_fill` any longer
     const unsigned char* const rows = stages + stage * V::kStageBytes + from_rows;
     const unsigned char* const columns = stages + stage * V::kStageBytes + from_columns;
     matrix_tile::begin();
@@ -121,11 +121,11 @@ __device__ inline void sum_steps(float (&sums)[V::kSums], unsigned char* stages,
   matrix_tile::wait<0>();
   matrix_tile::hold(sums);
   async_copy_wait<0>();
-  __syncthreads();  // the stages may serve for other things
+  __syncthreads();  // the stages may be reused
 }
 
-// The sums of a thread to `out`, whose places for the tile's pixels are `at`, relative to the first
-// image of the tile (-1: no pixel).
+// Stores the sums of a thread to `out`. `at`: the offsets of the tile's pixels, relative to the
+// first image of the tile (-1: no pixel).
 template <class V, bool kPaired, class Out>
 __device__ inline void store_tile(const float (&sums)[V::kSums], Out* out, const int* at,
                                   std::int64_t image_at, int area, int first_channel, int rows_left,
@@ -169,25 +169,25 @@ __device__ inline void store_tile(const float (&sums)[V::kSums], Out* out, const
   }
 }
 
-// Where a tile of images with their channels last is written; see store_channels_last().
+// Destination of a tile of NHWC images; see store_channels_last().
 struct ChannelsLastTile {
   void* out = nullptr;     // [pixels][lanes in pieces]
-  float* parts = nullptr;  // sums [pixels][lanes] instead, when the depth has parts
+  float* parts = nullptr;  // sums [pixels][lanes] instead, when the reduction is split
   int lanes = 0;           // of a pixel
   int channel = 0;         // of the tile's first row
   int rows_left = 0;       // of the group, from there on
   std::int64_t first_pixel = 0;
 };
 
-// The sums of a block to `z`. They are turned over in shared memory, so that eight channels of a
-// pixel are 16 bytes and neighbouring threads have neighbouring channels. `at`: the places of the
-// tile's pixels, relative to first_pixel (-1: no pixel), in front of the memory `turned`. Groups
-// have whole pieces of channels, so a piece that is there belongs to one group. `unscale`: of f32.
+// Stores the sums of a block to `z`. They are transposed in shared memory, so that eight channels
+// of a pixel are 16 bytes and neighbouring threads have neighbouring channels. `at`: the offsets of
+// the tile's pixels, relative to first_pixel (-1: no pixel), stored before the memory `turned`.
+// Groups have whole pieces of channels, so a piece belongs to one group. `unscale`: for f32.
 template <class V>
 __device__ inline void store_channels_last(const float (&sums)[V::kSums], const int* at,
                                            float* turned, const ChannelsLastTile& z,
                                            const Finish& end, float2 unscale) {
-  // 4 modulo 32: the rows and columns of a warp's fragment meet all banks.
+  // 4 modulo 32: the rows and columns of a warp's fragment use all banks.
   constexpr int kRow = V::kTileRows + 4;
   static_assert(V::kTileColumns * (kRow + 1) * 4 <= V::kStages * V::kStageBytes);
   const int thread = static_cast<int>(threadIdx.x);
@@ -215,7 +215,7 @@ __device__ inline void store_channels_last(const float (&sums)[V::kSums], const 
     const auto* const from = reinterpret_cast<const float4*>(turned + pixel * kRow + first);
     const float4 low = from[0], high = from[1];
     const std::int64_t place =
-        (z.first_pixel + at[pixel]) * z.lanes + z.channel + first;  // of the first channel
+        (z.first_pixel + at[pixel]) * z.lanes + z.channel + first;  // offset of the first channel
     if (z.parts != nullptr) {
       auto* const to = reinterpret_cast<float4*>(z.parts + place);
       to[0] = low;

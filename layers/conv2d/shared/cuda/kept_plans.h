@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kept_plans.h: the plans that a card made last. The search for one takes some hundred microseconds
-// of the CPU, longer than a small kernel, and each call asks for it.
+// kept_plans.h: caches the tilings that an algorithm chose last. A search takes some hundred
+// microseconds of the CPU, longer than a small kernel, and each call needs the result.
 #pragma once
 
 #include <cstddef>
@@ -14,11 +14,11 @@
 
 namespace convscope {
 
-// Threads may ask at once.
+// Thread-safe.
 template <class Plan>
 class KeptPlans {
  public:
-  // make(): the plan, where it is not kept.
+  // Returns the kept plan, or keeps and returns make().
   template <class Make>
   std::shared_ptr<const Plan> get(const Conv2dProblem& z, Direction direction, const Make& make) {
     const std::lock_guard lock(mutex_);

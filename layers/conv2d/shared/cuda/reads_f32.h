@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// reads_f32.h: whether a product of tf32 had better read an f32 image as it is. No CUDA here.
+// reads_f32.h: whether a tf32 product should read an f32 image directly. It needs no CUDA.
 #pragma once
 
 #include "framework/kernel_slot.h"
@@ -8,9 +8,9 @@
 
 namespace convscope {
 
-// Of a card that takes half factors (layers/dispatch/layout/half_factors.h), where nobody has made
-// them yet: whether one call takes less time without them. In inference an image is multiplied
-// once, so that a planned step asks this; in training batch norm writes factors by the way.
+// Returns whether one call is faster without fp16 operands (layers/dispatch/layout/half_factors.h)
+// that have not been made yet. In inference an image is multiplied once, so a compiled step calls
+// this. In training, batch norm writes the operands as a by-product.
 extern CONVSCOPE_API KernelSlot<bool(const Conv2dProblem& problem, Direction direction)>
     conv2d_reads_f32_kernel;
 

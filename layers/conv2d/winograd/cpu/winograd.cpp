@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// winograd.cpp: Winograd's convolution F(m x m, 3 x 3) for tile sizes m = 2, 4 and 6; the cards of
-// winograd_f2x3_cpu.cpp, winograd_f4x3_cpu.cpp and winograd_f6x3_cpu.cpp call it.
+// winograd.cpp: Winograd's convolution F(m x m, 3 x 3) for tile sizes m = 2, 4 and 6; called by the
+// algorithms of winograd_f2x3_cpu.cpp, winograd_f4x3_cpu.cpp and winograd_f6x3_cpu.cpp.
 #include "layers/conv2d/winograd/cpu/winograd.h"
 
 #include "framework/ops/gemm/gemm_kernels.h"
@@ -23,7 +23,7 @@ const WinogradTransforms& transforms(Index m) {
   return m == 2 ? kernels.two : m == 4 ? kernels.four : kernels.six;
 }
 
-// Where a strip lies: its image and its first output pixel.
+// Place of a strip: its image and its first output pixel.
 struct Strip {
   Strip(const Tiling& tiling, Index index)
       : image(index / (tiling.down * tiling.pieces)),
@@ -34,14 +34,14 @@ struct Strip {
 
 // ---- weights: U = G w G^T ----------------------------------------------------------------------
 
-// How many vectors of output channels a panel has.
+// Returns how many vectors of output channels a panel has.
 Index vectors_of(const Pass& pass, Index panel) {
   const Index most = point_kernels.get().vectors;
   return std::min(most, pass.channel_blocks - panel * most);
 }
 
-// U of the output channels in the lanes of `block`, into its panel u [points, depth, vectors, L].
-// taps: memory for kKernelsAtOnce kernels in lanes.
+// Transforms the output channels in the lanes of `block` into their panel u [points, channels,
+// vectors, L]. taps: memory for kKernelsAtOnce kernels in lanes.
 void transform_weights(const Pass& pass, const float* w, Index g, Index block, float* u,
                        float* taps) {
   const PointKernels& kernels = point_kernels.get();
@@ -80,7 +80,7 @@ class Convolution {
 
   void run() const {
     if (pass_.by_panels) return run_by_panels();
-    // Blocks of tiles from input to output.
+    // Takes blocks of tiles from input to output.
     parallel_chunks(z_.groups * pass_.blocks, [&](Index chunk, int thread) {
       const Index g = chunk / pass_.blocks;
       const Index block = chunk % pass_.blocks;
@@ -122,7 +122,8 @@ class Convolution {
     return std::min(pass_.lanes, channels - block * pass_.lanes);
   }
 
-  // V of many tiles, then one panel of output channels after the other from U to output.
+  // Computes V of many tiles, then takes one panel of output channels after the other from U to
+  // output.
   void run_by_panels() const {
     float* const v = data_.workspace;  // shared by all threads
     for (Index job = 0; job < z_.groups * pass_.blocks; ++job) {
@@ -161,7 +162,7 @@ class Convolution {
     }
   }
 
-  // V of channels c of the group and the tiles of a strip, the `place`-th of its block.
+  // Computes V of channels c of the group and the tiles of a strip, the `place`-th of its block.
   void transform_input(Index g, Index c, Index strip, Index place, float* v, float* panel) const {
     const Strip at(tiling_, strip);
     const Index channel = g * pass_.depth + c * pass_.lanes;
@@ -175,7 +176,7 @@ class Convolution {
     transforms_.input(pixels, points, panel);
   }
 
-  // One point: m[vectors, tiles, L] = v [C/L, tiles, L] u [C, vectors, L].
+  // Multiplies one point: m[vectors, tiles, L] = v [C/L, tiles, L] u [C, vectors, L].
   void multiply(const float* v, const float* u, Index vectors, Index count, float* m) const {
     const RowTiles rows(count, kernels_.rows);
     PointProduct product;
@@ -226,8 +227,8 @@ class Convolution {
     }
   }
 
-  // Zeros behind the last channel, in the last block of an image: of the last vector these lanes
-  // are sums of 0 times what may be NaN, and vectors without a channel are not computed.
+  // Writes zeros after the last channel of an image. The last vector's empty lanes hold sums of 0
+  // times possible NaNs, and vectors without a channel are not computed.
   void clear_lanes(const Strip& at, float* block) const {
     const Index used = pass_.channels % kChannelBlock;
     if (used == 0) return;
@@ -273,7 +274,7 @@ class WeightGradient {
  private:
   float* own(int thread) const { return own_ + thread * plan_.thread_floats(); }
 
-  // The tiles of x [T, T] and of dy [M, M] of some strips.
+  // Transforms the tiles of x [T, T] and of dy [M, M] of some strips.
   void transform_block(Index g, Index begin, Index end) const {
     const Index blocks = plan_.channel_blocks + plan_.kernel_blocks;
     const Index lanes = plan_.lanes;
@@ -299,8 +300,8 @@ class WeightGradient {
     });
   }
 
-  // sums[point, pieces of K/L, C, L] (+)= the products of x and dy over `tiles` tiles of the block,
-  // for `vectors` vectors of kernels from k on.
+  // Computes sums[point, pieces of K/L, C, L] (+)= the products of x and dy over `tiles` tiles of
+  // the block, for `vectors` vectors of kernels from k on.
   void sum_point(Index point, Index k, int vectors, Index tiles, bool accumulate,
                  float* sums) const {
     const Index lanes = plan_.lanes;
@@ -318,7 +319,7 @@ class WeightGradient {
     }
   }
 
-  // Few tiles, many weights: all sums of a few kernels at a time stay in a thread's cache.
+  // For few tiles and many weights: all sums of a few kernels stay in a thread's cache.
   void run_by_panels() const {
     const RowTiles pieces(plan_.kernel_blocks, kernels_.sum_vectors);
     for (Index g = 0; g < z_.groups; ++g) {
@@ -358,7 +359,7 @@ class WeightGradient {
     }
   }
 
-  // dw of the kernels in the lanes of block k.
+  // Writes dw of the kernels in the lanes of block k.
   void write_kernels(Index g, Index k, const float* sums, float* taps) const {
     const auto lanes = static_cast<int>(std::min(plan_.lanes, plan_.kernels - k * plan_.lanes));
     const Index row = plan_.channels * 9;
@@ -425,7 +426,7 @@ void backward_weight(int m, const Conv2dBackwardWeightArgs& args) {
   WeightGradient(plan, args).run();
 }
 
-// ---- what the cards say ------------------------------------------------------------------------
+// ---- for the algorithms -------------------------------------------------------------------------
 
 Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   const auto no = [](const auto&... words) { return Conv2dSupport::no(cat(words...)); };
@@ -444,15 +445,15 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   return is_blocked(z) ? blocked::supports(z) : Conv2dSupport{};  // groups of whole blocks
 }
 
-// Of a tile with m + 2 pixels a side: its transforms are longer, and leave the registers.
+// Costs of a tile with m + 2 pixels a side: its transforms are longer, and exceed the registers.
 constexpr double pixel_fmas(int m) { return m == 2 ? 10 : m == 4 ? 14 : 21; }
-constexpr double kTurningFmas = 5;  // of these, between pixels and channels in the lanes
+constexpr double kTurningFmas = 5;  // part of it, for moving channels into the lanes and back
 constexpr double kWeightFmas = 10;
 constexpr double kProductShare = 0.85;
 
-// Cycles of one core, in units of one vector FMA: what the transforms and copies cost for each tile
-// and each vector of channels, measured against the products; the lanes of a vector that no channel
-// fills are paid for.
+// Cycles of one core, in units of one vector FMA: the cost of transforms and copies for each tile
+// and each vector of channels, measured relative to the products. Lanes without a channel cost as
+// much.
 Conv2dCost cost(int m, const Conv2dProblem& z, Direction direction) {
   const PointKernels& kernels = point_kernels.get();
   const bool data = direction == Direction::backward_data;

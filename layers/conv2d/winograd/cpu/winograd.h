@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// winograd.h: Winograd's convolution F(m x m, 3 x 3) for tile sizes m = 2, 4 and 6; the cards
-// of winograd_f2x3_cpu.cpp, winograd_f4x3_cpu.cpp and winograd_f6x3_cpu.cpp call it.
+// winograd.h: Winograd's convolution F(m x m, 3 x 3) for tile sizes m = 2, 4 and 6; called by the
+// algorithms of winograd_f2x3_cpu.cpp, winograd_f4x3_cpu.cpp and winograd_f6x3_cpu.cpp.
 #pragma once
 
 #include "layers/conv2d/algorithm.h"
@@ -17,7 +17,7 @@ void forward(int m, const Conv2dForwardArgs& args);
 void backward_data(int m, const Conv2dBackwardDataArgs& args);
 void backward_weight(int m, const Conv2dBackwardWeightArgs& args);
 
-// The same for one tile size, as a card wants them.
+// Calls the functions above for one tile size, in the signatures of Conv2dAlgorithm.
 template <int M>
 Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
   return cost(M, problem, direction);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // winograd_f2x3_cpu.cpp: 3x3 convolution by Winograd's F(2x2,3x3): 4 outputs of a channel pair from
-// 16 multiplications in place of 36; the small sibling of winograd_f4x3, to read and to check by
-// hand.
+// 16 multiplications instead of 36; the small version of winograd_f4x3, easy to read and to check
+// by hand.
 //
 // Formula    y[k] = A^T [ sum over c of (G w[k,c] G^T) . (B x[c] B^T) ] A, tile by tile: 2x2
 //            outputs from the 4x4 inputs around them, 0 outside the image. In one dimension,
@@ -14,20 +14,21 @@
 // Textbook   for each tile, k:  m[4,4] = 0
 //              for each c:      m += (G * w[k,c] * G^T) . (B * x_tile[c] * B^T)   # elementwise
 //              y_tile[k] = A^T * m * A + b[k]
-// Plan       that of winograd_f4x3_cpu.cpp with 16 points instead of 36
-// Shapes     x [N,C,H,W], w [K,C/G,3,3], y [N,K,P,Q], f32 row-major or x and y blocked (groups of
-//            a multiple of 16 channels), any alignment; V [16, C/L, tiles, L], U [16, K/2L, C, 2L],
-//            M [16, K/L, tiles, L], L lanes, 64-byte aligned
+// Plan       as winograd_f4x3_cpu.cpp, with 16 points instead of 36
+// Shapes     x [N,C,H,W], w [K,C/G,3,3], y [N,K,P,Q], f32 row-major or x and y in NCHW16c (groups
+//            of a multiple of 16 channels), any alignment; V [16, C/L, tiles, L], U [16, K/2L, C,
+//            2L], M [16, K/L, tiles, L], L lanes, 64-byte aligned
 // Supports   f32; kernel 3x3, stride 1, dilation 1; every padding; groups of at
 //            least 4 kernels' planes (C/G K/G >= 4)
-// Cost       FLOPs = 2 * 16 tiles K C/G, beside the transforms; bytes = the three tensors once;
+// Cost       FLOPs = 2 * 16 tiles K C/G, plus the transforms; bytes = the three tensors once;
 //            workspace = U or V, and V or U + M for each thread; compute-bound
-// Numerics   sums and differences of 2 or 3 numbers and factors 1/2: ||A^T|| ||G|| ||B|| = 3 * 1.5
-//            * 2 in one dimension at worst; the errors seen are about those of the direct sum. Its
-//            bound, 8 (framework/simd/sum_chain.h), is doubled: 7.9 seen where roundings have
-//            random signs. On any numbers an error may grow by 25 (see winograd_f4x3_cpu.cpp); 15
-//            eps seen on equal numbers. Same bits on each run and for any number of threads.
-//            Integers stay exact while all sums of quarters do, but the card does not promise it.
+// Numerics   sums and differences of 2 or 3 numbers and constants 1/2: ||A^T|| ||G|| ||B|| = 3 *
+//            1.5 * 2 in one dimension at worst; measured errors are about those of the direct sum.
+//            Its bound, 8 (framework/simd/sum_chain.h), is doubled: 7.9 measured where roundings
+//            have random signs. On any numbers an error may grow by 25 (see winograd_f4x3_cpu.cpp);
+//            15 eps measured on equal numbers. Same bits on each run and for any number of threads.
+//            Integers stay exact while all sums of quarters do, but the algorithm does not promise
+//            it.
 // Backward   dx = the same with dy, padding 2 - pad and w flipped and transposed, assigned;
 //            dw = G^T [sum over tiles of (A dy A^T) . (B x B^T)] G, assigned or added to
 // Choices    as in winograd_plan.h

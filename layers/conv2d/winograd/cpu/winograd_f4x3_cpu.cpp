@@ -1,56 +1,56 @@
 // SPDX-License-Identifier: Apache-2.0
 // winograd_f4x3_cpu.cpp: 3x3 convolution by Winograd's F(4x4,3x3): 16 outputs of a channel pair
-// from 36 multiplications in place of 144, by way of transforms of inputs, kernels and outputs.
+// from 36 multiplications instead of 144, through transforms of inputs, kernels and outputs.
 //
 // Formula    y[k] = A^T [ sum over c of (G w[k,c] G^T) . (B x[c] B^T) ] A, tile by tile: 4x4
-//            outputs from the 6x6 inputs around them, 0 outside the image; A, B, G stand in
-//            winograd_matrices.h
+//            outputs from the 6x6 inputs around them, 0 outside the image; winograd_matrices.h
+//            defines A, B, G
 // Textbook   for each tile, k:  m[6,6] = 0
 //              for each c:      m += (G * w[k,c] * G^T) . (B * x_tile[c] * B^T)   # elementwise
 //              y_tile[k] = A^T * m * A + b[k]
-// Plan       summed over c, each of the 36 points is a matrix product of its own: [tiles, C] times
-//            [C, K]. U = G w G^T is made before the call (prepare_weights). In the call, for one
-//            block of tiles at a time: 16 channels of 6 rows are turned into the lanes (panel, L1),
-//            transformed to V (L2), 36 products of register tiles with U give M (L2), and M is
-//            transformed and turned back into rows of y. No intermediate has the size of a tensor.
-//            In the blocked layout (layers/dispatch/activation_layout.h) nothing is turned: the
-//            transforms read x where it lies and store finished pixels of y (PixelView). U, the
-//            products and all bits are the same.
-//            U above 4 MiB: V of up to 4 MiB first, then 32 output channels at a time. With more
-//            than 16 tiles, or when w serves one call only, their part of U is made in the call,
-//            used for all tiles of V and forgotten: it never goes to memory.
+// Plan       summed over c, each of the 36 points is a separate matrix product: [tiles, C] times
+//            [C, K]. U = G w G^T is made before the call (prepare_weights). The call works on one
+//            block of tiles at a time. It moves 16 channels of 6 rows into the lanes (panel, L1)
+//            and transforms them to V (L2). 36 products of register tiles with U make M (L2). M is
+//            transformed and moved back to rows of y. No intermediate has the size of a tensor.
+//            In layout NCHW16c (layers/dispatch/activation_layout.h) nothing is moved: the
+//            transforms read x in place and store finished pixels of y (PixelView). U, the products
+//            and all bits are the same.
+//            With U above 4 MiB: V of up to 4 MiB first, then 32 output channels at a time. With
+//            more than 16 tiles, or when w is used for one call only, their part of U is made in
+//            the call, used for all tiles of V and discarded: it is never written to memory.
 //            backward_weight: x and dy are transformed for a block of tiles; each point is a
 //            product [C, tiles] [tiles, K], summed over the blocks, transformed back at the end
 //            (few tiles and many weights: all tiles at once, some output channels at a time).
 //            Threads take blocks of tiles, or panels of output channels, or (point, output
 //            channels) in backward_weight: pieces that depend on the problem only.
-// Shapes     x [N,C,H,W], w [K,C/G,3,3], y [N,K,P,Q], f32 row-major or x and y blocked (groups of
-//            a multiple of 16 channels), any alignment; V [36, C/L, tiles, L], U [36, K/2L, C, 2L],
-//            M [36, K/L, tiles, L], L lanes, 64-byte aligned
+// Shapes     x [N,C,H,W], w [K,C/G,3,3], y [N,K,P,Q], f32 row-major or x and y in NCHW16c (groups
+//            of a multiple of 16 channels), any alignment; V [36, C/L, tiles, L], U [36, K/2L, C,
+//            2L], M [36, K/L, tiles, L], L lanes, 64-byte aligned
 // Supports   f32; kernel 3x3, stride 1, dilation 1; every padding; groups of at
 //            least 4 kernels' planes (C/G K/G >= 4)
-// Cost       FLOPs = 2 * 36 tiles K C/G, beside about 400 cycles for each tile and 16 channels of
-//            x, 340 of y, a third less in the blocked layout; bytes = the three tensors once;
-//            workspace = U or V, and V or U + M for each thread; compute-bound
+// Cost       FLOPs = 2 * 36 tiles K C/G, plus about 400 cycles for each tile and 16 channels of x,
+//            340 of y, a third less in NCHW16c; bytes = the three tensors once; workspace = U or V,
+//            and V or U + M for each thread; compute-bound
 // Numerics   each transform adds and subtracts terms larger than their result: in one dimension a
 //            rounding error may grow by ||A^T|| ||G|| ||B|| = 7.4 * 1.5 * 5.1 (largest row sums),
 //            in two dimensions by its square. Errors of random sign stay far below that worst case:
-//            the largest seen over 2,000 random problems is 5.9 (f2x3: 1.2) in units of the tests'
-//            bound, so error_growth is 16. On any numbers an error grows by at most 14.6^2 = 214:
-//            by the sum over j of the largest |A||G||B| of all pairs of a number and a tap that are
-//            j apart. No number reaches it in all pairs: on equal numbers 62 eps were seen, where
-//            Card::worst_growth() allows 184. It is relative to the largest of x times the sum over
-//            |w|: products that no output adds up cancel in A^T. Same bits on each run and for any
-//            number of threads. Not exact on integers: sqrt(2) is none. A NaN spreads over its
-//            tile.
+//            the largest measured over 2,000 random problems is 5.9 (f2x3: 1.2) in units of the
+//            tests' bound, so error_growth is 16. On any numbers an error grows by at most 14.6^2 =
+//            214: the sum over j of the largest |A||G||B| of all pairs of a number and a tap that
+//            are j apart. No number reaches the maximum in all pairs: on equal numbers 62 eps were
+//            measured, where worst_growth() allows 184. It is relative to the largest of x times
+//            the sum over |w|: products that no output adds up cancel in A^T. Same bits on each run
+//            and for any number of threads. Not exact on integers, because sqrt(2) is irrational. A
+//            NaN spreads over its tile.
 // Backward   dx = the same with dy, padding 2 - pad and w flipped and transposed, assigned;
 //            dw = G^T [sum over tiles of (A dy A^T) . (B x B^T)] G, assigned or added to
 // Choices    winograd_plan.h: a block's V + M = 640 KB of L2; at least 28 tiles = 2 register tiles
 // Source     S. Winograd: Arithmetic Complexity of Computations, 1980; A. Lavin, S. Gray: Fast
 //            Algorithms for Convolutional Neural Networks, 2015, arXiv 1509.09308; points: S. A.
 //            Alam et al. 2022, arXiv 2201.10369, and ncnn
-// Read next  winograd_matrices.h, where the matrices come from; winograd_f2x3_cpu.cpp, the same
-//            with small numbers; winograd.cpp, the passes; winograd_simd.cpp, the transforms
+// Read next  winograd_matrices.h, the origin of the matrices; winograd_f2x3_cpu.cpp, the same with
+//            small numbers; winograd.cpp, the passes; winograd_simd.cpp, the transforms
 #include "layers/conv2d/winograd/cpu/winograd.h"
 
 namespace convscope {

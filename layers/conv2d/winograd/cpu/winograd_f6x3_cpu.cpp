@@ -1,30 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 // winograd_f6x3_cpu.cpp: 3x3 convolution by Winograd's F(6x6,3x3): 36 outputs of a channel pair
-// from 64 multiplications in place of 324.
+// from 64 multiplications instead of 324.
 //
 // Formula    y[k] = A^T [ sum over c of (G w[k,c] G^T) . (B x[c] B^T) ] A, tile by tile: 6x6
 //            outputs from the 8x8 inputs around them
 // Textbook   for each tile, k:  m[8,8] = 0
 //              for each c:      m += (G * w[k,c] * G^T) . (B * x_tile[c] * B^T)   # elementwise
 //              y_tile[k] = A^T * m * A + b[k]
-// Plan       as in winograd_f4x3_cpu.cpp, with 64 points in place of 36
-// Shapes     x [N,C,H,W], w [K,C/G,3,3], y [N,K,P,Q], f32 row-major or x and y blocked (groups of
-//            a multiple of 16 channels), any alignment; V [64, C/L, tiles, L], U [64, K/2L, C, 2L],
-//            M [64, K/L, tiles, L], L lanes, 64-byte aligned
+// Plan       as in winograd_f4x3_cpu.cpp, with 64 points instead of 36
+// Shapes     x [N,C,H,W], w [K,C/G,3,3], y [N,K,P,Q], f32 row-major or x and y in NCHW16c (groups
+//            of a multiple of 16 channels), any alignment; V [64, C/L, tiles, L], U [64, K/2L, C,
+//            2L], M [64, K/L, tiles, L], L lanes, 64-byte aligned
 // Supports   f32; kernel 3x3, stride 1, dilation 1; every padding; groups of at
 //            least 4 kernels' planes (C/G K/G >= 4)
 // Cost       FLOPs = 2 * 64 tiles K C/G; bytes = the three tensors once; workspace = U or V, and V
 //            or U + M for each thread; compute-bound
 // Numerics   in one dimension a rounding error may grow by ||A^T|| ||G|| ||B|| = 67 * 1.2 * 15
-//            (largest row sums; the sixth power of the point 2 stands in A), in two by its square.
-//            The largest seen, in units of the tests' bound: 51 with one channel, 38 over 120
-//            random problems, 15 with 64 channels, 6 to 10 times that of winograd_f4x3; so
+//            (largest row sums; A contains the sixth power of the point 2), in two by its square.
+//            The largest measured, in units of the tests' bound: 51 with one channel, 38 over 120
+//            random problems, 15 with 64 channels, 6 to 10 times that of winograd_f4x3. So
 //            error_growth is 128. On any numbers an error grows by at most 41.6^2 = 1730 (see
-//            winograd_f4x3_cpu.cpp); 24 eps seen on equal numbers. Same bits on each run and for
-//            any number of threads. A NaN spreads over its tile.
-//            auto does not take it: 64/36 in place of 36/16 products for an output are 21 % less at
-//            best, less what outputs beyond the image cost (60 rows for 56) and what the larger
-//            transforms take. Only 64 channels on 224x224 showed more than 5 % (8 to 10 %).
+//            winograd_f4x3_cpu.cpp); 24 eps measured on equal numbers. Same bits on each run and
+//            for any number of threads. A NaN spreads over its tile.
+//            auto does not take it: 64/36 instead of 36/16 products for an output are 21 % less at
+//            best. Outputs beyond the image (60 rows for 56) and the larger transforms reduce that.
+//            Only 64 channels on 224x224 gained more than 5 % (8 to 10 %).
 // Backward   dx = the same with dy, padding 2 - pad and w flipped and transposed, assigned;
 //            dw = G^T [sum over tiles of (A dy A^T) . (B x B^T)] G, assigned or added to
 // Choices    winograd_plan.h

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// winograd_images.h: the images of a problem as Winograd's transforms see them, L channels at a
-// time. Here, and where outputs are stored (winograd.cpp), the layout matters:
+// winograd_images.h: the images of a problem for Winograd's transforms, L channels at a time. Here,
+// and where outputs are stored (winograd.cpp), the layout matters:
 //
-//   nchw     pixels of L planes are turned into the lanes of a panel, and back
-//   blocked  L channels of a pixel lie side by side already: the transforms read and write the
+//   NCHW     pixels of L planes are transposed into the lanes of a panel, and back
+//   NCHW16c  L channels of a pixel are adjacent already: the transforms read and write the
 //            tensor itself
 #pragma once
 
@@ -20,15 +20,15 @@ struct Images {
   static Images x_of(const Conv2dProblem& z) { return {is_blocked(z), z.c, z.h, z.w}; }
   static Images y_of(const Conv2dProblem& z) { return {is_blocked(z), z.k, z.p(), z.q()}; }
 
-  // Where pixel (0, 0) of a channel of image n lies.
+  // Returns the offset of pixel (0, 0) of a channel of image n.
   std::int64_t offset(std::int64_t n, std::int64_t channel) const {
     if (!blocked) return (n * channels + channel) * h * w;
     const std::int64_t block = n * ceil_div(channels, kChannelBlock) + channel / kChannelBlock;
     return block * h * w * kChannelBlock + channel % kChannelBlock;
   }
 
-  // Pixels from (row, column) on of the `lanes` channels at `from`; of `rows` x `columns` of them
-  // out of planes the panel is made.
+  // Returns a view of the pixels from (row, column) on of the `lanes` channels at `from`. In NCHW
+  // it copies `rows` x `columns` of them into the panel.
   PixelView<const float> read(const PointKernels& kernels, const float* from, std::int64_t lanes,
                               std::int64_t row, std::int64_t column, std::int64_t rows,
                               std::int64_t columns, float* panel) const {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // winograd_kernels.h: Winograd's transforms with channels in the lanes, for each instruction set;
-// the products between them stand in points.h.
+// points.h has the products between them.
 //
 // L is the number of lanes, M the size of an output tile, T = M + 2. A panel holds pixels of L
 // channels: [rows, columns, L]. A point is one of the T T places in a transformed tile.
@@ -15,8 +15,8 @@ namespace convscope {
 // Columns of a panel: 6 rows x 66 x 16 floats are 25 KiB of L1.
 inline constexpr int kMostColumns = 66;
 
-// A view of L channels of an image [h, w] whose pixels lie `step` floats apart: L in a panel, 16 in
-// the blocked layout. Pixel (0, 0) of the view is (row, column) of the image. Pixels outside the
+// A view of L channels of an image [h, w]. `step` is the distance of two pixels in floats: L in a
+// panel, 16 in NCHW16c. Pixel (0, 0) of the view is (row, column) of the image. Pixels outside the
 // image read as 0 and are not written.
 template <class Float>
 struct PixelView {
@@ -25,36 +25,36 @@ struct PixelView {
   std::int64_t row = 0, column = 0;
 };
 
-// Points of tiles that lie side by side: point p of a tile at `at` + p step + tile L.
+// Points of adjacent tiles: point p of a tile is at `at` + p step + tile L.
 struct WinogradPoints {
   int tiles = 0;
   float* at = nullptr;
   std::int64_t step = 0;
 };
 
-// What is added to an output, and whether it ends in min(max(.., 0), most).
+// Epilogue of an output: what is added, and whether min(max(.., 0), most) follows.
 struct WinogradFinish {
   const float* bias = nullptr;  // [lanes], or null
   int lanes = 0;
-  const float* residual = nullptr;  // an image that lies as the output's does, or null
+  const float* residual = nullptr;  // an image in the output's layout, or null
   bool relu = false;
-  float most = 0;  // of relu; infinity: no bound
+  float most = 0;  // for relu; infinity: no bound
 };
 
 struct WinogradTransforms {
-  // T x T pixels d of each tile to points B d B^T. panel: memory for [T, tiles M + 2, L]; x may be
-  // a view of it.
+  // Transforms T x T pixels d of each tile to points B d B^T. panel: memory for [T, tiles M + 2,
+  // L]; x may be a view of it.
   void (*input)(const PixelView<const float>& x, const WinogradPoints& to, float* panel) = nullptr;
-  // M x M pixels u of each tile to points A u A^T.
+  // Transforms M x M pixels u of each tile to points A u A^T.
   void (*gradient)(const PixelView<const float>& dy, const WinogradPoints& to) = nullptr;
-  // T x T points m of each tile to pixels A^T m A, finished.
+  // Transforms T x T points m of each tile to pixels A^T m A and applies the epilogue.
   void (*output)(const WinogradPoints& from, const PixelView<float>& y,
                  const WinogradFinish& finish) = nullptr;
-  // Kernels g, taps[count, 3, 3, L], to G g G^T: point p of kernel i at to[p point_step + i step].
-  // reversed: taps are read backwards.
+  // Transforms kernels g, taps[count, 3, 3, L], to G g G^T: point p of kernel i at to[p point_step
+  // + i step]. reversed: taps are read backwards.
   void (*weights)(const float* taps, bool reversed, std::int64_t count, float* to,
                   std::int64_t step, std::int64_t point_step) = nullptr;
-  // taps[count, 3, 3, L] = G^T m G of points m laid out like that; added to if `accumulate`.
+  // Computes taps[count, 3, 3, L] = G^T m G of points m in that order; adds if `accumulate`.
   void (*weight_sums)(const float* from, std::int64_t step, std::int64_t point_step,
                       std::int64_t count, bool accumulate, float* taps) = nullptr;
 };

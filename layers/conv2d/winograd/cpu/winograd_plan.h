@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// winograd_plan.h: how Winograd's convolution cuts a problem into tiles, strips and blocks; numbers
-// only, from the problem alone.
+// winograd_plan.h: how Winograd's convolution cuts a problem into tiles, strips and blocks. The
+// numbers depend on the problem only.
 //
 // A strip is a row of neighbouring output tiles of one image. All strips of a problem are equally
-// long, so the last one of a row may hold tiles that lie outside and are dropped. A block is a
-// number of strips whose tiles are transformed, multiplied and transformed back together.
+// long, so the last one of a row may hold tiles outside of the image, which are dropped. A block is
+// a number of strips whose tiles are transformed, multiplied and transformed back together.
 //
-// The sizes below are those of a core with AVX-512: register tiles of 14 tiles x 2 vectors of
-// 16 channels (points_simd.cpp), 48 KiB of L1 and at least 1 MiB of L2. Other cores use the same.
+// The sizes below suit a core with AVX-512: register tiles of 14 tiles x 2 vectors of 16 channels
+// (points_simd.cpp), 48 KiB of L1 and at least 1 MiB of L2. Other cores use the same.
 #pragma once
 
 #include <algorithm>
@@ -24,26 +24,27 @@ using Index = std::int64_t;
 
 inline constexpr Index kKernelsAtOnce = 32;  // taps in lanes: 32 x 9 x 64 B = 18 KiB
 
-// ---- forward and backward_data, block by block: U stays, V and M of a block are made ------------
+// ---- forward and backward_data by blocks: U stays; V and M are made for each block --------------
 inline constexpr Index kPointsFloats = 160000;  // V and M of a block: 640 KB of L2
-// The fewest tiles are two register tiles: a number of U that came from L2 serves both. The most
-// are eight: V of one point and 64 channels is then 28 KiB, and stays in L1 for all panels of U.
+// The least is two register tiles: a number of U loaded from L2 serves both. The most is eight: V
+// of one point and 64 channels is then 28 KiB, and stays in L1 for all panels of U.
 inline constexpr Index kLeastTiles = 2 * 14, kMostTiles = 8 * 14;
 
-// ---- the same panel by panel: V stays, each thread makes M of some output channels --------------
+// ---- the same by panels: V stays; each thread makes M of some output channels -------------------
 inline constexpr Index kWeightsFloats = 1 << 20;  // U above 4 MiB is used panel by panel
-// So is U of 4 panels and more when the tiles are few: up to 100 tiles of 4x4 are at most 4 blocks
-// of kLeastTiles, so panels give the threads as many chunks. Larger tiles count for more.
+// U of 4 panels or more is also used by panels when the tiles are few. Up to 100 tiles of 4x4 are
+// at most 4 blocks of kLeastTiles, so panels provide the threads with as many chunks. Larger tiles
+// count for more.
 inline constexpr Index kManyPanels = 4, kFewTileRows = 100 * 4;
 inline constexpr Index kFewTiles = 16;           // see prepares
 inline constexpr Index kSharedFloats = 1 << 20;  // V that all panels read: 4 MiB of L3
-// But at least so many tiles: a number of U that is made or comes from memory serves 128 FMAs.
+// Lower bound of the tiles: a number of U that is made or comes from memory serves 128 FMAs.
 inline constexpr Index kLeastSharedTiles = 128;
 
 // ---- backward_weight: sums over tiles ----------------------------------------------------------
 inline constexpr Index kMostSharedFloats = 3 << 20;  // x and dy of all tiles: 12 MiB of L3
 // A sum is loaded and stored once for each block: with 56 tiles that is 1 access for 28 FMAs. With
-// 160 the product's x, 16 channels, and dy, 3 vectors of kernels, are 10 + 30 KiB of L1.
+// 160 tiles the product's x (16 channels) and dy (3 vectors of kernels) are 10 + 30 KiB of L1.
 inline constexpr Index kLeastTilesOfSum = 4 * 14, kMostTilesOfSum = 160;
 
 // The tiles of an output [out_h, out_w] of N images.
@@ -56,7 +57,7 @@ struct Tiling {
         pieces(ceil_div(ceil_div(out_w, m), (kMostColumns - 2) / m)),
         across(ceil_div(ceil_div(out_w, m), pieces)),
         strips(images * down * pieces) {}
-  // Panel: [t, columns, L].
+  // Returns the columns of a panel [t, columns, L].
   Index columns() const { return across * size + 2; }
   Index panel_floats(Index lanes) const { return t * columns() * lanes; }
 
@@ -64,8 +65,8 @@ struct Tiling {
   Index down, pieces, across, strips;
 };
 
-// forward: in = x, out = y; backward_data: in = dy, out = dx. `depth` channels of a group are
-// summed over, `channels` of it computed.
+// Sizes of a pass. forward: in = x, out = y; backward_data: in = dy, out = dx. It sums over `depth`
+// channels of a group and computes `channels` channels of it.
 struct Pass {
   Pass(Index m, const Conv2dProblem& problem, Direction direction)
       : z(problem),
@@ -109,8 +110,8 @@ struct Pass {
   Index scratch_floats() const {  // a panel of pixels, or taps
     return std::max(tiling.panel_floats(lanes), kKernelsAtOnce * 9 * lanes);
   }
-  // U of one group: one piece; by panels a piece for each panel. It is prepared before the call, or
-  // each thread makes the panel that it needs.
+  // Returns the pieces of U of one group: one, or by panels one for each panel. U is prepared
+  // before the call, or each thread makes the panel that it needs.
   Index u_pieces() const { return by_panels ? panels : 1; }
   Index prepared_floats() const { return prepares ? z.groups * u_pieces() * u_floats() : 0; }
   Index u_at(Index g, Index panel) const {
@@ -118,8 +119,8 @@ struct Pass {
     return piece * u_floats() +
            (by_panels ? 0 : panel * point_kernels.get().vectors * lanes * depth);
   }
-  // By panels: V is shared, M belongs to a thread, and U if it is not prepared. Else V and M belong
-  // to a thread.
+  // Returns what threads share. By panels they share V, and each has M, and U if not prepared.
+  // Otherwise each thread has V and M.
   Index shared_floats() const { return by_panels ? v_floats() : 0; }
   Index u_thread_floats() const { return prepares_always ? 0 : u_floats(); }
   Index thread_floats() const {
@@ -134,17 +135,17 @@ struct Pass {
   Tiling tiling;
   Index lanes = 1, depth_blocks = 1, channel_blocks = 1, panels = 1;
   bool by_panels = false;
-  // U before the call. A U above 4 MiB is quicker to make in the caches than to write to memory and
-  // read again; reading it alone, when it was made for many calls, pays where it is used for few
-  // tiles.
+  // Whether U is made before the call. A U above 4 MiB is faster to make in the caches than to
+  // write to memory and read again. If it was made for many calls, it is only read; that pays off
+  // where it is used for few tiles.
   bool prepares = true, prepares_always = true;
   Index block_strips = 1, blocks = 0, block_tiles = 1;
   Index v_point = 0, m_point = 0, u_point = 0;
 };
 
-// X [points, C/L, tiles, L] and Y [points, K/L, tiles, L] of a block of strips; sums
-// [points, K/L, C, L] of one group. by_panels: the block is all tiles, and each thread has the sums
-// of a few kernels only.
+// X [points, C/L, tiles, L] and Y [points, K/L, tiles, L] of a block of strips; sums [points, K/L,
+// C, L] of one group. by_panels: the block is all tiles, and each thread has the sums of a few
+// kernels.
 struct WeightPlan {
   WeightPlan(Index m, const Conv2dProblem& problem)
       : z(problem),
@@ -175,7 +176,7 @@ struct WeightPlan {
   }
   Index kernel_floats() const {
     return channel_blocks * lanes * lanes;
-  }  // of one vector of kernels
+  }  // for one vector of kernels
   Index sums_floats() const { return tiling.points * sum_point; }
   Index shared_floats() const {
     return tiling.points * (x_point + y_point) + (by_panels ? 0 : sums_floats());

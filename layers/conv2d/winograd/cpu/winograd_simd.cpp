@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // winograd_simd.cpp: Winograd's transforms with channels in the lanes, written once for all tile
-// sizes from the tables of winograd_matrices.h, and for both layouts: pixels lie in a panel or, L
-// channels side by side, in a blocked tensor (PixelView).
+// sizes from the tables of winograd_matrices.h, and for both layouts. Pixels are in a panel, or in
+// an NCHW16c tensor with L adjacent channels (PixelView).
 //
-// GCC 12 keeps an array that an ordinary loop indexes on the stack: every loop over a tile has an
-// unroll pragma, and the matrices are walked by templates, which leave out zeros and ones.
+// GCC 12 keeps an array that an ordinary loop indexes on the stack. So every loop over a tile has
+// an unroll pragma, and templates walk over the matrices and omit zeros and ones.
 // Read next  winograd_matrices.h; winograd.cpp, which calls it
 #include "framework/simd/simd.h"
 #include "layers/conv2d/winograd/cpu/winograd_kernels.h"
@@ -18,7 +18,7 @@ using winograd::Matrices;
 
 // ---- a matrix of constants times a column of vectors -------------------------------------------
 
-// sum + matrix[Row][j] in[j] over j = From, From + Step, .. < Columns.
+// Returns sum + matrix[Row][j] in[j] over j = From, From + Step, .. < Columns.
 template <const auto& matrix, int Row, int From, int Step, int Columns>
 CONVSCOPE_INLINE Vec add_terms(const Vec* in, Vec sum) {
   if constexpr (From >= Columns) {
@@ -36,7 +36,7 @@ CONVSCOPE_INLINE Vec add_terms(const Vec* in, Vec sum) {
   }
 }
 
-// The same, started with the first term that is not 0 (there is one in each half of each row).
+// Returns the same, started with the first nonzero term (each half of each row has one).
 template <const auto& matrix, int Row, int From, int Step, int Columns>
 CONVSCOPE_INLINE Vec terms(const Vec* in) {
   static_assert(From < Columns);
@@ -49,7 +49,7 @@ CONVSCOPE_INLINE Vec terms(const Vec* in) {
   }
 }
 
-// out[T] = matrix[T, Columns] in[Columns].
+// Computes out[T] = matrix[T, Columns] in[Columns].
 template <const auto& matrix, int T, int Columns>
 CONVSCOPE_INLINE void multiply(const Vec* in, Vec* out) {
   out[0] = terms<matrix, 0, 0, 1, Columns>(in);
@@ -74,7 +74,7 @@ CONVSCOPE_INLINE void multiply(const Vec* in, Vec* out) {
   out[T - 1] = terms<matrix, T - 1, 0, 1, Columns>(in);
 }
 
-// c in + sum for a constant c.
+// Returns c in + sum for a constant c.
 template <const auto& matrix, int Row, int Column>
 CONVSCOPE_INLINE Vec add_term(Vec in, Vec sum) {
   constexpr float kFactor = matrix[Row][Column];
@@ -83,7 +83,7 @@ CONVSCOPE_INLINE Vec add_term(Vec in, Vec sum) {
   return fma(broadcast(kFactor), in, sum);
 }
 
-// out[Column] .. out[Columns - 1] of matrix^T in.
+// Computes out[Column] .. out[Columns - 1] of matrix^T in.
 template <const auto& matrix, int T, int Columns, int Column = 0>
 CONVSCOPE_INLINE void multiply_transposed(const Vec* in, Vec* out) {
   if constexpr (Column < Columns) {
@@ -107,7 +107,7 @@ CONVSCOPE_INLINE void multiply_transposed(const Vec* in, Vec* out) {
 
 // ---- transforms --------------------------------------------------------------------------------
 
-// Size x Size pixels to matrix u matrix^T; from[i from_row + j from_step], to[(i T + j)
+// Transforms Size x Size pixels to matrix u matrix^T; from[i from_row + j from_step], to[(i T + j)
 // point_step].
 template <const auto& matrix, int T, int Size>
 CONVSCOPE_INLINE void expand(const float* from, Index from_row, Index from_step, float* to,
@@ -132,7 +132,7 @@ CONVSCOPE_INLINE void expand(const float* from, Index from_row, Index from_step,
   }
 }
 
-// T x T points to matrix^T m matrix, Size x Size: result(i, j, value).
+// Transforms T x T points to matrix^T m matrix, Size x Size: result(i, j, value).
 template <const auto& matrix, int T, int Size, class Result>
 CONVSCOPE_INLINE void contract(const float* from, Index point_step, const Result& result) {
   Vec half[Size][T];  // matrix^T m
@@ -155,7 +155,7 @@ CONVSCOPE_INLINE void contract(const float* from, Index point_step, const Result
   }
 }
 
-// A number within [0, most].
+// Returns value clamped to [0, most].
 CONVSCOPE_INLINE Index clamped(Index value, Index most) {
   return value < 0 ? 0 : value > most ? most : value;
 }
@@ -163,14 +163,14 @@ CONVSCOPE_INLINE Index clamped(Index value, Index most) {
 constexpr int kMostStep = 16;                        // of a PixelView
 constexpr float kZeros[kMostColumns * kMostStep]{};  // a row outside the image
 
-// Neighbouring tiles share two columns: columns first, from where they lie to the panel, then each
-// tile's rows.
+// Transforms inputs. Neighbouring tiles share two columns, so it transforms columns first, from the
+// image to the panel, then each tile's rows.
 template <int M>
 void input(const PixelView<const float>& x, const WinogradPoints& z, float* panel) {
   constexpr int kT = M + 2;
   const Index columns = z.tiles * M + 2;
   const Index panel_row = columns * kLanes;
-  // The image has the columns [begin, end) of the view.
+  // The image covers the columns [begin, end) of the view.
   const Index begin = clamped(-x.column, columns);
   const Index end = begin + clamped(x.w - x.column - begin, columns - begin);
   const float* rows[kT];
@@ -211,8 +211,8 @@ void input(const PixelView<const float>& x, const WinogradPoints& z, float* pane
   }
 }
 
-// A tile whose first pixel lies in the image is whole or cut by the lower and right edge; a cut one
-// is filled up with zeros first.
+// Transforms dy. A tile whose first pixel is in the image is whole, or cut by the lower and right
+// edge; a cut tile is filled up with zeros first.
 template <int M>
 void gradient(const PixelView<const float>& dy, const WinogradPoints& z) {
   alignas(64) float cut[M * M * kLanes];
@@ -236,7 +236,7 @@ void gradient(const PixelView<const float>& dy, const WinogradPoints& z) {
   }
 }
 
-// Finished in registers. Of a tile that the edge cuts, pixels outside are left out.
+// Transforms and finishes outputs in registers. Pixels beyond the edge of the image are dropped.
 template <int M>
 void output(const WinogradPoints& z, const PixelView<float>& y, const WinogradFinish& finish) {
   const Vec start = finish.bias == nullptr ? zero() : load_first(finish.bias, finish.lanes);

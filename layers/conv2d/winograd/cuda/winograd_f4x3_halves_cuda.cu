@@ -1,45 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0
 // winograd_f4x3_halves_cuda.cu: 3x3 convolution by Winograd's F(4x4,3x3) whose 36 matrix products
-// run on the tensor cores, each as three products of halves that keep the digits of f32.
+// run on the tensor cores, each as three fp16 products that keep the digits of f32.
 //
 // Formula    y[k] = A^T [ sum over c of (G w[k,c] G^T) . (B x[c] B^T) ] A, tile by tile: 4x4
-//            outputs from the 6x6 inputs around them, 0 outside the image; A, B, G stand in
-//            winograd_matrices.h
-// Textbook   for each tile, c:  V[36] = halves(B * x_tile[c] * B^T)      # high and low
-//            for each k, c:     U[36] = halves(G * w[k,c] * G^T)         # high and low
+//            outputs from the 6x6 inputs around them, 0 outside the image; winograd_matrices.h
+//            defines A, B, G
+// Textbook   for each tile, c:  V[36] = split(B * x_tile[c] * B^T)       # high and low fp16
+//            for each k, c:     U[36] = split(G * w[k,c] * G^T)          # high and low fp16
 //            for each of the 36 points, one matrix product over c:
 //              M[k][tile] = sum U_low V_high + U_high V_low + U_high V_high
 //            y_tile[k] = A^T * M[36] * A + b[k]
 // Plan       one kernel finds the largest magnitude of x, one makes V, one all 36 products
-//            (winograd_halves_product.cuh), one makes y of M. U is made before the call
-//            (prepare_weights). Each kernel starts while the one before it ends.
+//            (winograd_halves_product.cuh), one makes y from M. U is made before the call
+//            (prepare_weights). Each kernel starts while the previous one ends.
 //            Transforms: a thread has one tile of one channel in registers, and the 32 tiles of a
-//            warp are neighbours. High and low halves are two planes. Lanes exchange what they
-//            made, so that each stores 4 bytes and a warp whole sectors.
+//            warp are neighbours. High and low parts are two planes. Lanes exchange results, so
+//            that each stores 4 bytes and a warp whole sectors.
 //            backward_weight: D = A dy A^T like V, products over tiles in parts, then one kernel
-//            adds the parts in their order and makes dw.
-// Shapes     x [N,C,H,W], w [K,C,3,3], y [N,K,P,Q], f32 row-major, any alignment; V [2][36][C]
-//            [tiles], U [2][36][K][C], D [2][36][K][tiles] halves; M [36][K][tiles], S [parts][36]
-//            [K][C] f32
+//            adds the parts in order and makes dw.
+// Shapes     x [N,C,H,W], w [K,C,3,3], y [N,K,P,Q], f32 row-major, any alignment; V
+//            [2][36][C][tiles], U [2][36][K][C], D [2][36][K][tiles] fp16; M [36][K][tiles], S
+//            [parts][36][K][C] f32
 // Supports   f32; kernel 3x3, stride 1, dilation 1; one group; every padding; GPUs of compute
 //            capability 9.0. A problem in tf32 is computed with the digits of f32
 // Cost       FLOPs = 3 * 2 * 36 tiles K C on the tensor cores; bytes = V and M written and read, 9
 //            for each pixel of x and of y each way; workspace = V and M of one chunk of tiles.
 //            Memory-bound up to about 256 channels
-// Numerics   as winograd_f4x3, and in place of f32 products those of halves (half_pieces.h): 22
-//            bits of a factor, sums that the tensor cores round towards zero and that begin anew
-//            after 256 depths. Each row of U has a scale of its own, V has one. README.md has the
-//            errors beside those of the neighbours. Same bits on each run. Not exact on integers:
-//            sqrt(2) is none. An infinity gives NaN, and a NaN spreads over its tile
+// Numerics   as winograd_f4x3, with fp16 products instead of f32 ones (half_pieces.h): 22 bits of
+//            an operand. The tensor cores round sums towards zero; they restart from 0 after 256
+//            terms. Each row of U has its own scale, V has one. README.md compares the errors. Same
+//            bits on each run. Not exact on integers, because sqrt(2) is irrational. An infinity
+//            gives NaN, and a NaN spreads over its tile
 // Backward   dx = the same with dy, padding 2 - pad and w flipped and transposed, assigned;
 //            dw = G^T [sum over tiles of (A dy A^T) . (B x B^T)] G, assigned or added to
 // Choices    kChunkBytes 400 MiB: V and M at a time. Tiles of products: 128 x 128 with three stages
-//            of 64 KiB fill shared memory; smaller ones where those would leave multiprocessors
-//            without work. Tile and parts: the lowest estimated time (winograd_halves_plan.cuh)
+//            of 64 KiB fill shared memory; smaller ones where those would leave SMs idle. Tile and
+//            parts: the lowest estimated time (winograd_halves_plan.cuh)
 // Source     A. Lavin, S. Gray: Fast Algorithms for Convolutional Neural Networks, 2015, arXiv
 //            1509.09308; H. Ootomo, R. Yokota 2022: Recovering single precision accuracy from
-//            Tensor Cores, arXiv 2203.03341 (there the low halves have sums of their own)
-// Read next  winograd_f4x3_cuda.cu, the same with products of f32; winograd_halves_transforms.cuh,
+//            Tensor Cores, arXiv 2203.03341 (there the low parts have separate sums)
+// Read next  winograd_f4x3_cuda.cu, the same with f32 products; winograd_halves_transforms.cuh,
 //            winograd_halves_product.cuh
 #include "layers/conv2d/winograd/cuda/winograd_halves_plan.cuh"
 #include "layers/conv2d/winograd/cuda/winograd_halves_product.cuh"
@@ -83,7 +83,7 @@ LaunchShape tiles_by_channels(const HalvesPlan& plan, Index channels, unsigned b
           .overlaps_previous = true};
 }
 
-// `side`: of the tile that is read, 6 or 4 pixels.
+// `side`: pixels of the tile that is read, 6 or 4.
 HalvesTransform transform_of(const HalvesPlan& plan, const Planes& p, int side, Index first,
                              const void* x, unsigned* v, const half_tiles::Maxima& maxima) {
   return {.planes = p,
@@ -97,7 +97,8 @@ HalvesTransform transform_of(const HalvesPlan& plan, const Planes& p, int side, 
                      reinterpret_cast<std::uintptr_t>(x) % 16 == 0};
 }
 
-// [2][36][lines][pitch] halves, `inner` of each line: boxes of 64 x 64 when the depth is outer.
+// Maps fp16 [2][36][lines][pitch], `inner` of each line: boxes of 64 x 64 when the reduction is the
+// outer dimension.
 TensorMap factor_map(const unsigned* factor, Index inner, Index lines, Index pitch, bool outer,
                      int tile) {
   TensorMapShape shape{.sizes = {inner, lines, kHalvesPoints, 2, 1},
@@ -106,7 +107,7 @@ TensorMap factor_map(const unsigned* factor, Index inner, Index lines, Index pit
   return encode_tensor_map(factor, shape);
 }
 
-// The products of the tiles from `first` on: to M, or to the next parts of S.
+// Computes the products of the tiles from `first` on, into M or into the next parts of S.
 void multiply(const HalvesPlan& plan, const HalvesPrepared* weights, const HalvesWorkspace& at,
               Index first) {
   const Conv2dProblem& z = plan.z;
@@ -143,7 +144,7 @@ void multiply(const HalvesPlan& plan, const HalvesPrepared* weights, const Halve
          product);
 }
 
-// y or dx.
+// Computes y or dx.
 void convolve(const Conv2dProblem& z, Direction direction, const void* in, const void* prepared,
               void* workspace, const void* b, const Conv2dEpilogue& epilogue, void* out) {
   const HalvesPlan plan(z, direction);
@@ -170,7 +171,7 @@ void convolve(const Conv2dProblem& z, Direction direction, const void* in, const
   }
 }
 
-// ---- what the card says ------------------------------------------------------------------------
+// ---- for the algorithm --------------------------------------------------------------------------
 
 std::size_t prepared_bytes(const Conv2dProblem& z, Direction direction) {
   return HalvesPrepared(HalvesPlan(z, direction), nullptr).bytes;
@@ -248,8 +249,8 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
   return {};
 }
 
-// Fitted to times of twelve layers on one H200, 64 to 512 channels, batch 1, 32 and 128: the
-// products' own time, what they read and write, and the passes, one behind the other.
+// Fitted to times of twelve layers on one H200, 64 to 512 channels, batch 1, 32 and 128: the time
+// of the products, plus what they read and write, plus the passes.
 Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   using device_time::number;
   const HalvesPlan plan(z, direction);
@@ -263,9 +264,9 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   const double peak = kUnmeasuredGpu.tf32_flops;
   const double of_products = plan.of_weights ? 0.65 : 0.88;
   const double of_passes = plan.of_weights ? 1.4 : 1.3;
-  const double of_launches = plan.of_weights ? 0.9 : 0.66;  // each starts while one before it ends
-  // Of planes whose lines are no fours of pixels that begin with a tile, single numbers are read
-  // and written.
+  const double of_launches = plan.of_weights ? 0.9 : 0.66;  // launches overlap
+  // In planes whose rows are not made of aligned groups of four pixels, numbers are read and
+  // written singly.
   constexpr double kSingleReads = 0.5, kSingleWrites = 0.7;
   const bool wide_reads = transform_of(plan, plan.in, 6, 0, nullptr, nullptr, {}).aligned;
   const bool wide_writes = plan.in.out_w % 4 == 0;
@@ -277,8 +278,8 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   const auto bytes_of = [](const Shape& shape) { return 4 * number(shape.numel()); };
   const double x = bytes_of(z.x_shape()), y = bytes_of(z.y_shape());
   const double images = plan.of_weights ? 2 * (x + y) : plan.forward ? 2 * x + y : x + 2 * y;
-  // One call makes the weights' tiles, too, and its passes hide behind each other. Of prepared
-  // weights nothing is left to hide behind: networks with one image showed it.
+  // In a single call the weights' tiles are made, too, and the passes overlap. With prepared
+  // weights there is nothing to overlap with: networks with one image showed it.
   const double exposed = plan.of_weights ? 0 : 0.33 * 4;
   const Conv2dCost cost{
       .flops = flops,
@@ -287,7 +288,7 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
       .pass_bytes = device_time::passed(of_passes * (images + factors + sums)) + singles,
       .launches = of_launches * (3 * chunks + (plan.of_weights ? 2 : 1)) + exposed,
       .tensor_cores = true};
-  // backward_data reads the weights of an input channel, which lie apart.
+  // backward_data reads the weights of an input channel, which are not adjacent.
   const double preparation_launches = 3 - exposed;
   const double preparation = plan.forward ? 1.5 : 4.5;
   return plan.of_weights

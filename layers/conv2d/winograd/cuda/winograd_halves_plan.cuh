@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// winograd_halves_plan.cuh: how a problem of winograd_f4x3_halves_cuda.cu is cut: tiles at a time,
-// which compiled tile of products, parts of the depth, and where everything lies in memory.
+// winograd_halves_plan.cuh: the tiling of winograd_f4x3_halves_cuda.cu: tiles at a time, compiled
+// tile of products, parts of the reduction, and the layout of memory.
 // Read next  winograd_halves_product.cuh; winograd_f4x3_halves_cuda.cu
 #pragma once
 
@@ -14,8 +14,8 @@
 namespace convscope::winograd {
 
 constexpr int kProductTiles = 4;
-// Of the compiled tiles, in microseconds of one multiprocessor: a step of 64 depths of all blocks
-// that share it, and what a tile takes beside its steps.
+// The compiled tiles. Microseconds of one SM: for a step of 64 terms in all blocks that share it,
+// and for the rest of a tile.
 struct ProductShape {
   int rows, columns, blocks;
   double step_us, around_us;
@@ -48,7 +48,7 @@ struct HalvesPlan {
     choose();
   }
 
-  // The tile of products and the parts with the lowest estimated time.
+  // Chooses the tile of products and the parts with the lowest estimated time.
   void choose() {
     us = std::numeric_limits<double>::infinity();
     const Index rows = of_weights ? z.k : channels;
@@ -77,7 +77,7 @@ struct HalvesPlan {
   }
 
   Index weight_numbers() const { return z.k * z.c; }
-  Index v_words(const Planes& planes) const {  // both halves of all points
+  Index v_words(const Planes& planes) const {  // high and low parts of all points
     return kHalvesPoints * planes.channels * chunk;
   }
   Index u_words() const { return kHalvesPoints * channels * weight_width; }
@@ -97,7 +97,7 @@ struct HalvesPlan {
   double us = 0;  // of the products of one chunk
 };
 
-// Hands out a block of memory, or only counts it.
+// Allocates a block of memory, or only counts it.
 struct HalvesMemory {
   explicit HalvesMemory(void* memory)
       : arena(memory, std::numeric_limits<std::size_t>::max() / 2) {}

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// winograd_halves_product.cuh: the 36 matrix products of Winograd's convolution whose factors are
-// high and low halves: low high + high low + high high on the tensor cores, sums in f32.
+// winograd_halves_product.cuh: the 36 matrix products of Winograd's convolution whose operands are
+// high and low fp16 parts: low high + high low + high high on the tensor cores, sums in f32.
 //
-//   forward          M [36][K][tiles] = U [36][K][C] V [36][C][tiles]      depth inner, depth outer
-//   backward_data    M [36][C][tiles] = U [36][C][K] V [36][K][tiles]      depth inner, depth outer
-//   backward_weight  S [36][K][C] = D [36][K][tiles] V [36][C][tiles]^T    depth inner, depth inner
-// One warp lets the copy engine bring 64 depths of a tile of both factors, as far ahead as there is
-// room, also beyond the end of a tile; one or two warp groups multiply (wgmma). Blocks are
-// persistent and walk over the tiles of one point after the other, so that its factors stay in the
-// second cache.
+//   forward          M [36][K][tiles] = U [36][K][C] V [36][C][tiles]      reduction inner, outer
+//   backward_data    M [36][C][tiles] = U [36][C][K] V [36][K][tiles]      reduction inner, outer
+//   backward_weight  S [36][K][C] = D [36][K][tiles] V [36][C][tiles]^T    reduction inner, inner
+// One warp issues TMA loads of a tile of both operands, 64 reduction indices at a time. It runs as
+// far ahead as stages are free, also beyond the end of a tile. One or two warp groups multiply
+// (wgmma). Blocks are persistent and walk over the tiles of one point after the other, so that its
+// operands stay in L2.
 // Read next  framework/cuda/tensor_cores/matrix_step.cuh; winograd_f4x3_halves_cuda.cu
 #pragma once
 
@@ -24,35 +24,35 @@ namespace convscope::winograd {
 
 constexpr int kHalvesPoints = 36;
 constexpr int kDepthStep = 64;
-// The tensor cores round their sums towards zero: after so many steps they begin from zero again,
-// and what they were is added in f32, rounded to nearest.
+// The tensor cores round accumulators towards zero. After this many steps they restart from zero,
+// and their old values are added in f32, rounded to nearest.
 constexpr int kStepsToPromotion = 4;
 
-// kRowGroups x kColumnGroups warp groups, each with 64 rows and kColumns columns of sums.
+// kRowGroups x kColumnGroups warp groups, each with accumulators of 64 rows and kColumns columns.
 template <int kRowGroups_, int kColumnGroups_, int kColumns_, int kStages_, int kBlocks_>
 struct ProductTile {
   static constexpr int kRowGroups = kRowGroups_;
   static constexpr int kColumns = kColumns_;
   static constexpr int kStages = kStages_;
-  static constexpr int kBlocks = kBlocks_;  // that share a multiprocessor
+  static constexpr int kBlocks = kBlocks_;  // that share an SM
   static constexpr int kGroups = kRowGroups_ * kColumnGroups_;
   static constexpr int kThreads = 128 * kGroups + 32;
   static constexpr int kTileRows = 64 * kRowGroups_;
   static constexpr int kTileColumns = kColumns_ * kColumnGroups_;
-  static constexpr int kRowsBytes = kTileRows * kTileRowBytes;  // of high or low halves
+  static constexpr int kRowsBytes = kTileRows * kTileRowBytes;  // of high or low parts
   static constexpr int kColumnsBytes = kTileColumns * kTileRowBytes;
   static constexpr int kStageBytes = 2 * (kRowsBytes + kColumnsBytes);
-  static constexpr int kSharedBytes = kStages * (kStageBytes + 16) + 1024;  // and to align
+  static constexpr int kSharedBytes = kStages * (kStageBytes + 16) + 1024;  // including alignment
 };
 
 struct Product {
-  TensorMap a, b;        // [2][36][..][..], of halves: high, low
+  TensorMap a, b;        // [2][36][..][..], fp16: high, low
   float* out = nullptr;  // [parts][36][rows][pitch]
-  // Of the scales by powers of two: of both factors or of B alone, and of the rows of A, if any.
+  // Exponents of the scales: of both operands or of B only, and of the rows of A, if any.
   const int* exponent = nullptr;
   const int* row_exponents = nullptr;
   int rows = 0, columns = 0, pitch = 0;  // columns <= pitch, both even or equal
-  int steps = 0, parts = 1;              // of the depth
+  int steps = 0, parts = 1;              // of the reduction
   int tiles = 0;
   FastDivisor by_row_tiles, by_column_tiles, by_parts;
 };
@@ -76,7 +76,7 @@ __device__ inline ProductPlace product_place(const Product& z, int tile) {
   return out;
 }
 
-// One step of a factor: high halves, then low ones `low` bytes behind them.
+// Loads one step of an operand: high parts, then low parts `low` bytes later.
 template <int kLines, bool kOuter>
 __device__ inline void load_factor(unsigned char* to, const TensorMap& map, std::uint64_t* full,
                                    int line, int depth, int point) {
@@ -93,7 +93,7 @@ __device__ inline void load_factor(unsigned char* to, const TensorMap& map, std:
   }
 }
 
-// The two rows of sums that a thread has are this one and 8 further.
+// Returns the first of a thread's two rows of accumulators; the other one is 8 rows further.
 template <class V>
 __device__ inline int first_row_of(const ProductPlace& place) {
   const int thread = static_cast<int>(threadIdx.x);
@@ -109,7 +109,7 @@ __device__ inline void store_product(const Product& z, const ProductPlace& place
   for (int i = 0; i < 2; ++i) {
     const int row = first_row_of<V>(place) + 8 * i;
     if (row >= z.rows) continue;
-    // Two factors, because the whole may lie beyond the range of one.
+    // Scales in two steps, because the whole scale may exceed the range of f32.
     const float first_scale = half_tiles::power_of_two(back[i] / 2);
     const float second_scale = half_tiles::power_of_two(back[i] - back[i] / 2);
     float* const to =
@@ -133,7 +133,7 @@ __device__ inline void store_product(const Product& z, const ProductPlace& place
 
 #endif
 
-// Grid: as many blocks as run at once, each takes every gridDim.x-th tile.
+// Grid: as many blocks as run at once; each takes every gridDim.x-th tile.
 template <class V, bool kBOuter>
 __global__ __launch_bounds__(V::kThreads,
                              V::kBlocks) void product_kernel(const __grid_constant__ Product z) {
@@ -185,11 +185,11 @@ __global__ __launch_bounds__(V::kThreads,
     const int to_rows = group % V::kRowGroups * kTileBlockBytes;
     const int to_columns =
         2 * V::kRowsBytes + group / V::kRowGroups * (V::kColumns * kTileRowBytes);
-    const bool speaks = thread % 32 == 0;  // for its warp
+    const bool speaks = thread % 32 == 0;  // signals for its warp
     const int exponent = *z.exponent;
     for (int i = first_tile; i < z.tiles; i += next_tile) {
       const ProductPlace place = product_place<V>(z, i);
-      int back[2];  // the exponents that undo the scales; asked for long before they are used
+      int back[2];  // the exponents that undo the scales; loaded long before use
 #pragma unroll
       for (int r = 0; r < 2; ++r) {
         const int row = first_row_of<V>(place) + 8 * r;
@@ -201,7 +201,7 @@ __global__ __launch_bounds__(V::kThreads,
       for (int j = 0; j < V::kColumns / 2; ++j) sums[j] = fresh[j] = 0;
       for (int chain = place.begin; chain < place.end; chain += kStepsToPromotion) {
         const int end = min(chain + kStepsToPromotion, place.end);
-        int used = -1;  // the stage that the products before this step read
+        int used = -1;  // the stage that the previous products read
         for (int s = chain; s < end; ++s) {
           tma::wait_phase(full + stage, parity);
           const unsigned char* const from = stages + stage * V::kStageBytes;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// winograd_halves_transforms.cuh: the transforms of F(4x4,3x3) whose results are factors of
-// products of halves: each number, scaled by a power of two, as high + low.
+// winograd_halves_transforms.cuh: the transforms of F(4x4,3x3) whose results are operands of fp16
+// products: each number, scaled by a power of two, as high + low.
 //
 // The scale brings the largest magnitude of the tensor to [2^13, 2^14) (half_pieces.h). A transform
-// makes sums of up to 36 of its numbers: as the product of the largest row sums of both sides says,
-// its results are at most 26.2 (B), 2.2 (G) and 52.4 (A) times as large. B is given 3 and A 4 bits
-// less, so that all results stay below 2^16, the range of halves.
+// sums up to 36 of its numbers. By the product of the largest row sums of both sides, its results
+// are at most 26.2 (B), 2.2 (G) and 52.4 (A) times as large. B gets 3 and A 4 bits less, so that
+// all results stay below 2^16, the range of fp16.
 // Read next  winograd_transforms.cuh; winograd_halves_product.cuh
 #pragma once
 
@@ -23,16 +23,16 @@ struct HalvesTransform {
   Index first = 0;  // tile
   int pitch = 0;    // tiles of a row of V, a multiple of 32
   const float* x = nullptr;
-  unsigned* v = nullptr;  // [2][36][channels][pitch] halves, as pairs of tiles
+  unsigned* v = nullptr;  // [2][36][channels][pitch] fp16, as pairs of tiles
   half_tiles::Maxima maxima = {}, other_maxima = {};
   int bits = 0, other_bits = 0;
-  int* exponent = nullptr;  // of the scale of all products of sums, written when there is one
-  // The four columns of a tile that no other tile begins with lie inside and on 16 bytes.
+  int* exponent = nullptr;  // of the scale of all products of sums, written if not null
+  // The middle four columns of each tile are inside the image and 16-byte aligned.
   bool aligned = false;
 };
 
-// The pixels of a tile: rows of kSide from `left` on, 0 outside. Bit s of `columns`: column s lies
-// inside.
+// Loads the pixels of a tile: rows of kSide from `left` on, 0 outside. Bit s of `columns`: column s
+// is inside.
 template <int kSide>
 __device__ inline void load_tile(const HalvesTransform& z, const float* plane, int top, int left,
                                  unsigned columns, bool real, float (&d)[kSide * kSide]) {
@@ -66,8 +66,8 @@ __device__ inline void load_tile(const HalvesTransform& z, const float* plane, i
   }
 }
 
-// Two numbers of each lane as pairs of neighbouring lanes: even lanes keep the first number of
-// both, odd lanes the second one.
+// Exchanges two numbers of each lane between neighbouring lanes: even lanes keep the first number
+// of both, odd lanes the second one.
 __device__ inline unsigned exchange_pairs(unsigned word, bool odd) {
   const unsigned other = __shfl_xor_sync(kAllLanes, word, 1);
   return odd ? (other >> 16 | (word & 0xffff0000u)) : ((word & 0xffffu) | other << 16);
@@ -87,7 +87,7 @@ __device__ inline void transform_halves(const HalvesTransform& z) {
   const Index n = tile / (p.tiles_h * p.tiles_w);
   const int top = of_image / p.tiles_w * 4 + p.top;
   const int left = of_image % p.tiles_w * 4 + p.left;
-  unsigned columns = 0;  // bit s: column s lies inside
+  unsigned columns = 0;  // bit s: column s is inside
 #pragma unroll
   for (int s = 0; s < kSide; ++s) {
     if (left + s >= 0 && left + s < p.in_w) columns |= 1u << s;
@@ -110,8 +110,8 @@ __device__ inline void transform_halves(const HalvesTransform& z) {
     float half[kT * kSide];
 #pragma unroll
     for (int j = 0; j < kSide; ++j) multiply<kT, Matrix, kSide, kSide>(d + j, half + j);
-    // Row by row, so that no more than a row of results waits in registers.
-    const Index point = Index{p.channels} * z.pitch / 2;  // words from one point to the next
+    // Row by row, so that only one row of results is in registers.
+    const Index point = Index{p.channels} * z.pitch / 2;  // distance of two points in words
     unsigned* to = z.v + (Index{c} * z.pitch + t) / 2 + (odd ? point : 0);
     const Index to_low = kT * kT * point;
 #pragma unroll
@@ -137,7 +137,7 @@ __global__ void __launch_bounds__(256, 2)
   transform_halves<MatrixB<4>>(z);
 }
 
-// Both factors of backward_weight.
+// Transforms both operands of backward_weight.
 __global__ void __launch_bounds__(256, 2)
     transform_both_kernel(const __grid_constant__ HalvesTransform x,
                           const __grid_constant__ HalvesTransform dy) {
@@ -162,7 +162,8 @@ struct HalvesOutput {
   float* y = nullptr;
 };
 
-// M to y, plus bias and residual, then relu, each if asked for; a thread for a tile of a channel.
+// Computes y from M, plus bias and residual, then relu, if requested; a thread per tile and
+// channel.
 __global__ void __launch_bounds__(256, 4)
     output_halves_kernel(const __grid_constant__ HalvesOutput z) {
   let_next_kernel_start();
@@ -205,9 +206,9 @@ __global__ void __launch_bounds__(256, 4)
   }
 }
 
-// w [K][C][3][3] to U [2][36][rows][width] halves, a block for each row: rows are K and the depth
-// C, or, `across`, as backward_data wants them, the other way round, with the taps turned round.
-// Each row has a scale of its own.
+// Transforms w [K][C][3][3] to fp16 U [2][36][rows][width], a block for each row. Rows are K and
+// the reduction is C; with `across` (backward_data) they are exchanged and the taps are flipped.
+// Each row has its own scale.
 constexpr unsigned kWeightThreads = 128;
 __global__ void __launch_bounds__(kWeightThreads)
     weights_halves_kernel(const float* w, int depth, int width, bool across, int* exponents,

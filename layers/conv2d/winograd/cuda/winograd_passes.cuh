@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// winograd_passes.cuh: the passes of Winograd's convolution F(M x M, 3 x 3) on a GPU; the cards of
-// winograd_f2x3_cuda.cu and winograd_f4x3_cuda.cu say the rest.
+// winograd_passes.cuh: the passes of Winograd's convolution F(M x M, 3 x 3) on a GPU; the
+// algorithms in winograd_f2x3_cuda.cu and winograd_f4x3_cuda.cu document the rest.
 //
-// P = (M + 2)^2 points. Letters: V of what is summed over, U of weights, W = U V or its like.
+// P = (M + 2)^2 points. V: transformed inputs of the reduction. U: transformed weights.
 //   forward          V [P][C][tiles] of x,  U [P][K][C/G],  M [P][K][tiles] = U V, y of M
 //   backward_data    V [P][K][tiles] of dy, U [P][K][C/G] of flipped w,  M [P][C][tiles] = U^T V
 //                    Long sums over channels are made in parts, each with its own M: rounding
@@ -28,10 +28,10 @@ namespace convscope::winograd {
 
 using Index = std::int64_t;
 
-constexpr Index kTileStep = 32;  // tiles of a chunk or slot: a warp, a line of floats
+constexpr Index kTileStep = 32;  // tiles of a chunk or slot: a warp, a cache line
 constexpr Index kChunkBytes = Index{400} << 20;  // V and M of the tiles at a time
 constexpr Index kManyWeights = 1 << 16;          // K C/G: two waves of threads, one for each
-constexpr Index kMostSum = 256;           // channels that one product sums; longer sums are cut
+constexpr Index kMostSum = 256;           // channels that one product sums; longer sums are split
 constexpr unsigned kChannelsOfBlock = 8;  // a block is 32 tiles x 8 channels
 
 // Planes that are cut into tiles of M x M outputs (of `out`); a tile reads SIDE x SIDE pixels of
@@ -58,8 +58,8 @@ struct Planes {
 
 // ---- kernels -----------------------------------------------------------------------------------
 
-// SIDE = M + 2 with MatrixB: inputs to V. SIDE = M with MatrixA: dy to D. Tiles first .. first +
-// count, in slots of `slot`; what lies behind the last tile is 0.
+// Transforms inputs to V (SIDE = M + 2, MatrixB) or dy to D (SIDE = M, MatrixA). Tiles first ..
+// first + count, in slots of `slot`; results after the last tile are 0.
 template <int M, class Matrix>
 __global__ void __launch_bounds__(256)
     transform_kernel(Planes z, Index first, int count, int slot, const float* x, float* v) {
@@ -73,7 +73,7 @@ __global__ void __launch_bounds__(256)
   const Index n = tile / (z.tiles_h * z.tiles_w);
   const int top = of_image / z.tiles_w * M + z.top;
   const int left = of_image % z.tiles_w * M + z.left;
-  unsigned columns = 0;  // bit s: column s lies inside
+  unsigned columns = 0;  // bit s: column s is inside
 #pragma unroll
   for (int s = 0; s < kSide; ++s) {
     if (left + s >= 0 && left + s < z.in_w) columns |= 1u << s;
@@ -99,8 +99,8 @@ __global__ void __launch_bounds__(256)
   }
 }
 
-// M [P][group][part][channels/G][count] to outputs, plus bias and residual, then relu, each if
-// asked for.
+// Computes outputs from M [P][group][part][channels/G][count], plus bias and residual, then relu,
+// each if requested.
 template <int M>
 __global__ void __launch_bounds__(256, 2)
     output_kernel(Planes z, Index first, int count, int group_channels, int parts, const float* m,
@@ -156,8 +156,8 @@ __global__ void __launch_bounds__(256, 2)
   }
 }
 
-// w [G K/G][C/G][3][3] to U [P][G][part][K/G][C/G / parts]; `parts` = 1 in backward_data, where
-// parts are rows and lie together as they are.
+// Transforms w [G K/G][C/G][3][3] to U [P][G][part][K/G][C/G / parts]; `parts` = 1 in
+// backward_data, where parts are rows and contiguous already.
 template <int M>
 __global__ void weights_kernel(const float* w, Index count, int kernels, int channels, int parts,
                                bool flip, float* u) {
@@ -177,7 +177,7 @@ __global__ void weights_kernel(const float* w, Index count, int kernels, int cha
   for (int point = 0; point < kT * kT; ++point) u[point * count + at] = out[point];
 }
 
-// S [slot][P][count] to dw [count][3][3], a thread for each weight: for many of them.
+// Computes dw [count][3][3] from S [slot][P][count], a thread for each weight: for many of them.
 template <int M>
 __global__ void __launch_bounds__(128)
     gradient_of_many_kernel(const float* s, int slots, Index count, bool accumulate, float* dw) {
@@ -200,8 +200,8 @@ __global__ void __launch_bounds__(128)
   for (int tap = 0; tap < 9; ++tap) dw[i * 9 + tap] = out[tap] + (accumulate ? dw[i * 9 + tap] : 0);
 }
 
-// The same for few weights, and for no image at all. A block adds the slots of 32 weights, some
-// points to each warp, and its first warp transforms them.
+// The same for few weights, and for no image at all. A block adds the slots of 32 weights, with
+// some points for each warp, and its first warp transforms them.
 constexpr unsigned kGradientWarps = 8;
 template <int M>
 __global__ void gradient_kernel(const float* s, int slots, Index count, bool accumulate,
@@ -240,8 +240,8 @@ struct Plan {
       : z(problem),
         of_weights(direction == Direction::backward_weight),
         forward(direction != Direction::backward_data),
-        depth(forward ? z.c : z.k),     // channels of all groups that are summed over
-        channels(forward ? z.k : z.c),  // and that are made
+        depth(forward ? z.c : z.k),     // channels of all groups in the reduction
+        channels(forward ? z.k : z.c),  // channels computed
         in(forward ? Planes(M, z.n, z.c, z.h, z.w, z.p(), z.q(), -z.pad_top, -z.pad_left)
                    : Planes(M, z.n, z.k, z.p(), z.q(), z.h, z.w, z.pad_top - 2, z.pad_left - 2)),
         weights(z.k * z.c_per_group()) {
@@ -262,7 +262,7 @@ struct Plan {
     }
   }
 
-  // The fewest parts of equal length up to kMostSum, when the number divides so.
+  // Returns the least number of equal parts up to kMostSum, if the length divides so.
   static Index parts_of(Index sum) {
     for (Index n = ceil_div(sum, kMostSum); n <= 2 * ceil_div(sum, kMostSum); ++n) {
       if (sum % n == 0) return n;
@@ -273,7 +273,8 @@ struct Plan {
   Index v_floats() const { return kPoints * depth * chunk; }
   Index m_floats() const { return kPoints * channels * parts * chunk; }
   Index u_floats() const { return kPoints * weights * slots; }
-  // U is prepared before the call; in backward_weight its place is that of S.
+  // Returns the size of the workspace. U is prepared before the call; in backward_weight its place
+  // is that of S.
   std::size_t bytes() const {
     return piece(v_floats()) + piece(m_floats()) + (of_weights ? piece(u_floats()) : 0);
   }
@@ -292,7 +293,7 @@ struct Plan {
   Index chunk = 0, slots = 1, slot = 0;  // tiles at a time; chunk = slots * slot
 };
 
-// U of all weights, once for many calls.
+// Computes U of all weights, once for many calls.
 template <int M>
 void prepare_weights(const Conv2dPrepareArgs& args) {
   const Conv2dProblem& z = args.problem;
@@ -314,7 +315,7 @@ class Passes {
         m_(behind(v_, plan_.v_floats())),
         s_(behind(m_, plan_.m_floats())) {}
 
-  // y or dx; u: what prepare_weights() has made.
+  // Computes y or dx; u: the result of prepare_weights().
   void convolve(const void* in, const void* u, const void* b, const Conv2dEpilogue& epilogue,
                 void* out) const {
     const Index rows = plan_.channels / z_.groups;
@@ -371,7 +372,7 @@ class Passes {
                          .stride_b = channels * slot,
                          .stride_c = kernels * channels});
     }
-    const Index slots = plan_.in.tiles == 0 ? 0 : plan_.slots;  // no image: dw = 0, or as it was
+    const Index slots = plan_.in.tiles == 0 ? 0 : plan_.slots;  // no image: dw = 0, or unchanged
     const LaunchShape shape{.grid = dim3(static_cast<unsigned>(ceil_div(plan_.weights, 32))),
                             .block = dim3(32, kGradientWarps)};
     if (slots > 0 && plan_.weights >= kManyWeights) {
@@ -411,7 +412,7 @@ class Passes {
   float* const s_;  // backward_weight only
 };
 
-// ---- what the cards say ------------------------------------------------------------------------
+// ---- for the algorithms -------------------------------------------------------------------------
 
 inline Conv2dSupport supports_3x3(const Conv2dProblem& z, Direction) {
   const auto no = [](const auto&... words) { return Conv2dSupport::no(cat(words...)); };
@@ -432,8 +433,8 @@ inline Conv2dSupport supports_3x3(const Conv2dProblem& z, Direction) {
   return {};
 }
 
-// V, M and U: written, read by the products, and read again; weighed with what that took on one
-// H200, where small ones stay in the L2 cache.
+// V, M and U: written, read by the products, and read again; weighted with measured times on one
+// H200, where small ones stay in L2.
 template <int M>
 Conv2dCost cost_of(const Conv2dProblem& z, Direction direction) {
   using device_time::number;
@@ -453,7 +454,7 @@ Conv2dCost cost_of(const Conv2dProblem& z, Direction direction) {
                      plan.kPoints * g * plan.parts};
   const double flops = 2 * points * tiles * number(plan.weights);
   const double peak = kUnmeasuredGpu.f32_flops;
-  // A batch of products, beside one product of the same work. Not of results that fill no tile.
+  // Ratio of a batch of products to one product of the same work, unless results fill no tile.
   const bool fills = std::max(products.m, products.n) > 16;
   const double times = !fills            ? 1.0
                        : plan.of_weights ? (M == 2 ? 0.75 : 0.87)
@@ -471,7 +472,7 @@ Conv2dCost cost_of(const Conv2dProblem& z, Direction direction) {
   return plan.of_weights ? cost : device_time::with_preparation(cost, peak, u, kLaunches);
 }
 
-// What a card calls in each direction: M x M outputs a tile.
+// The functions of an algorithm, for each direction: M x M outputs a tile.
 template <int M>
 void forward(const Conv2dForwardArgs& args) {
   Passes<M>(args.problem, Direction::forward, args.workspace)

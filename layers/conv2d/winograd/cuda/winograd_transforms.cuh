@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // winograd_transforms.cuh: products with the matrices of winograd_matrices.h, in registers.
 //
-// All loops have constant bounds and all coefficients are known to the compiler, so that what is 0
-// is left out and what is 1 is no product. Rows 2 i - 1 and 2 i of a matrix differ in the sign of
-// the odd columns only: their even and odd halves are made once, and added and subtracted.
+// All loops have constant bounds and all coefficients are known to the compiler, so that it omits
+// zeros and does not multiply by 1. Rows 2 i - 1 and 2 i of a matrix differ only in the sign of the
+// odd columns: sums over even and odd columns are computed once, then added and subtracted.
 // Read next  winograd_matrices.h; winograd_passes.cuh
 #pragma once
 
@@ -26,7 +26,7 @@ __host__ __device__ constexpr Coefficients<ROWS, COLUMNS> coefficients(
   return out;
 }
 
-// Which matrix of F(M, 3): each has T = M + 2 rows.
+// Selects a matrix of F(M, 3): each has T = M + 2 rows.
 template <int M>
 struct MatrixA {
   static constexpr int kColumns = M;
@@ -47,7 +47,7 @@ __device__ inline float fused(float coefficient, float value, float sum) {
   return coefficient == 0.0f ? sum : sum + coefficient * value;
 }
 
-// out = matrix * in; in and out may be steps through an array.
+// Computes out = matrix * in; in and out may be steps through an array.
 template <int T, class Matrix, int IN_STEP, int OUT_STEP>
 __device__ inline void multiply(const float* in, float* out) {
   constexpr int kColumns = Matrix::kColumns;
@@ -72,7 +72,7 @@ __device__ inline void multiply(const float* in, float* out) {
   for (int i = 0; i < T; ++i) out[i * OUT_STEP] = result[i];
 }
 
-// out = matrix^T * in.
+// Computes out = matrix^T * in.
 template <int T, class Matrix, int IN_STEP, int OUT_STEP>
 __device__ inline void multiply_transposed(const float* in, float* out) {
   constexpr int kColumns = Matrix::kColumns;
@@ -100,7 +100,8 @@ __device__ inline void multiply_transposed(const float* in, float* out) {
   for (int j = 0; j < kColumns; ++j) out[j * OUT_STEP] = result[j];
 }
 
-// out [T][T] = matrix * in [COLUMNS][COLUMNS] * matrix^T; `out` may be `in` when that is T x T.
+// Computes out [T][T] = matrix * in [COLUMNS][COLUMNS] * matrix^T; `out` may be `in` if it is T x
+// T.
 template <int T, class Matrix>
 __device__ inline void transform(const float* in, float* out) {
   constexpr int kColumns = Matrix::kColumns;
@@ -111,7 +112,7 @@ __device__ inline void transform(const float* in, float* out) {
   for (int i = 0; i < T; ++i) multiply<T, Matrix, 1, 1>(half + i * kColumns, out + i * T);
 }
 
-// out [COLUMNS][COLUMNS] = matrix^T * in [T][T] * matrix.
+// Computes out [COLUMNS][COLUMNS] = matrix^T * in [T][T] * matrix.
 template <int T, class Matrix>
 __device__ inline void transform_back(const float* in, float* out) {
   constexpr int kColumns = Matrix::kColumns;

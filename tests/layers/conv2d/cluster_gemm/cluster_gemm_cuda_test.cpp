@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// cluster_gemm_cuda_test.cpp: the kernels of cluster_gemm in all of their types against the
-// double reference: clusters of one to eight blocks, chunks that are not full, ways of a unit,
-// strides with phases, dilation, odd channels, several images in a tile; where taps find their
-// pixels; epilogues, NaN, weights that begin anywhere; recorded and replayed; refusals.
+// cluster_gemm_cuda_test.cpp: the kernels of cluster_gemm in all of their types against the double
+// reference. Cases: clusters of one to eight blocks, chunks that are not full, several warps for a
+// unit, strides with phases, dilation, odd channels, several images in a tile. Also the places that
+// taps read, epilogues, NaN, unaligned weights, CUDA graphs, refusals.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -41,16 +41,16 @@ constexpr Direction kBoth[] = {Direction::forward, Direction::backward_data};
 
 const char* const kProblems[] = {
     "n=1,c=64,h=9,w=11,k=40,r=3,s=3,pad=1",          // eight blocks, or two
-    "n=1,c=200,h=5,w=5,k=64,r=3,s=3,pad=1",          // the last chunk is not full; two ways
+    "n=1,c=200,h=5,w=5,k=64,r=3,s=3,pad=1",          // the last chunk is not full
     "n=1,c=512,h=2,w=3,k=16",                        // four blocks
-    "n=2,c=96,h=10,w=40,k=130,r=3,s=3,pad=1",        // columns behind the last
+    "n=2,c=96,h=10,w=40,k=130,r=3,s=3,pad=1",        // columns after the last
     "n=1,c=16,h=14,w=14,k=16,r=3,s=3,pad=1",         // one block
     "n=3,c=72,h=6,w=5,k=20",                         // all images one line
     "n=9,c=24,h=3,w=3,k=33,r=3,s=3,pad=1",           // several images in a tile; odd channels
-    "n=2,c=13,h=9,w=8,k=21,r=3,s=3,stride=2,pad=1",  // weights off 16 bytes; phases of dx
+    "n=2,c=13,h=9,w=8,k=21,r=3,s=3,stride=2,pad=1",  // unaligned weights; phases of dx
     "n=1,c=40,h=11,w=10,k=24,r=5,s=5,stride=2,pad=2",
     "n=1,c=8,h=9,w=13,k=16,r=5,s=3,stride=3x2,pad=2x0x1x3,dilation=1x2",
-    "n=1,c=16,h=1,w=9,k=16,r=3,s=3,stride=2,pad=2",  // taps that no phase meets
+    "n=1,c=16,h=1,w=9,k=16,r=3,s=3,stride=2,pad=2",  // taps that no phase uses
     "n=2,c=16,h=7,w=8,k=16,r=1,s=1,stride=2",        // phases without a tap
     "n=1,c=24,h=1,w=1,k=24,r=3,s=3,pad=1",
     "n=1,c=3,h=20,w=21,k=16,r=7,s=7,stride=2,pad=3",
@@ -69,7 +69,7 @@ std::vector<Conv2dProblem> problems() {
   return out;
 }
 
-// On the eight multiprocessors of the emulation.
+// On the eight SMs of the emulation.
 TEST(ClusterGemm, EveryKernelIsChosen) {
   std::set<std::tuple<int, int>> units;
   std::set<int> blocks, ways, phases;
@@ -92,8 +92,8 @@ TEST(ClusterGemm, EveryKernelIsChosen) {
   for (const auto& both : {several_images, full, cut}) EXPECT_EQ(both.size(), 2u);
 }
 
-// Every place of a patch that a tap reads is that of the pixel it should read, in every plan; the
-// chunks of a cluster are all input channels, and each block has some.
+// In every plan each tap reads the right pixel of the patch; the chunks of a cluster cover all
+// input channels, and each block has some.
 TEST(ClusterGemm, TapsFindTheirPixelsAndChunksTheirChannels) {
   for (const Conv2dProblem& z : problems()) {
     for (const Direction direction : kBoth) {
@@ -105,7 +105,7 @@ TEST(ClusterGemm, TapsFindTheirPixelsAndChunksTheirChannels) {
         ASSERT_LT(s.chunk * (s.blocks - 1), s.in_channels) << z.text();
         ASSERT_GE(s.columns * s.column_tiles, s.out_channels) << z.text();
         ASSERT_LE(s.pieces, cluster_gemm::kWarps * 32) << z.text();
-        if (z.r * z.s == 1) return;  // of a line there are no rows and columns
+        if (z.r * z.s == 1) return;  // a line has no rows and columns
         for (int phase = 0; phase < s.phases(); ++phase) {
           for (int t = s.tap_begin[phase]; t < s.tap_begin[phase + 1]; ++t) {
             const auto r = s.tap_kernel[t] / z.s, q = s.tap_kernel[t] % z.s;
@@ -131,7 +131,7 @@ TEST(ClusterGemm, TapsFindTheirPixelsAndChunksTheirChannels) {
   }
 }
 
-// A GPU has room for fewer clusters than its multiprocessors would be in.
+// A GPU holds fewer clusters than its SMs suggest.
 TEST(ClusterGemm, OneClusterTooManyTakesASecondRound) {
   EXPECT_EQ(cluster_gemm::clusters_at_once({.multiprocessors = 132}, 8), 15);
   EXPECT_EQ(cluster_gemm::clusters_at_once({.multiprocessors = 132}, 4), 31);
@@ -191,10 +191,10 @@ TEST_F(ClusterGemmOnCuda, AFusedEpilogueHasTheNumbersOfSeparateSteps) {
   }
 }
 
-// What is not finite goes to the sums that read it, and to no other: neither zeros behind the last
-// channel nor the rounding to tf32 make something else of it.
+// NaN and infinities reach the sums that read them, and no others. Neither zeros after the last
+// channel nor the rounding to tf32 may change them.
 TEST_F(ClusterGemmOnCuda, SpreadsWhatIsNotFiniteWhereItIsRead) {
-  const auto gpu_nan = std::bit_cast<float>(0x7fffffffu);  // what a GPU makes: the largest of all
+  const auto gpu_nan = std::bit_cast<float>(0x7fffffffu);  // the NaN of a GPU: the largest one
   for (const float value : {gpu_nan, std::numeric_limits<float>::infinity()}) {
     for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
       const Conv2dProblem z = channels_last_problem("n=2,c=20,h=9,w=12,k=24,r=3,s=3,pad=1", dtype);
@@ -218,7 +218,7 @@ TEST_F(ClusterGemmOnCuda, SpreadsWhatIsNotFiniteWhereItIsRead) {
   }
 }
 
-// TF32 has 10 bits behind the leading one: three quarters of the last are one, not none.
+// TF32 has 10 bits after the leading one: three quarters of the last bit round up to one.
 TEST_F(ClusterGemmOnCuda, RoundsTf32ToTheNearest) {
   const float between = 1 + 0.75f * 0x1p-10f, nearest = 1 + 0x1p-10f;
   const Conv2dProblem z = channels_last_problem("n=1,c=8,h=4,w=4,k=8", DType::f32);
@@ -235,7 +235,7 @@ TEST_F(ClusterGemmOnCuda, RoundsTf32ToTheNearest) {
   }
 }
 
-// The same weights one float further on, where no quad of them begins at 16 bytes.
+// The same weights one float later, where no group of four is aligned to 16 bytes.
 TEST_F(ClusterGemmOnCuda, WeightsMayBeginAnywhere) {
   for (const char* text :
        {"n=1,c=64,h=7,w=7,k=32,r=3,s=3,pad=1", "n=1,c=32,h=6,w=5,k=16,r=3,s=3,stride=2,pad=1"}) {

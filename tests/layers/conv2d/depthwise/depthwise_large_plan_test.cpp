@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_large_plan_test.cpp: how depthwise convolutions with large kernels are cut for the GPU:
-// index arithmetic, checked without one.
+// depthwise_large_plan_test.cpp: the tiling of depthwise convolutions with large kernels for the
+// GPU: index arithmetic, checked without a GPU.
 #include "layers/conv2d/depthwise/cuda/depthwise_large_plan.h"
 
 #include <gtest/gtest.h>
@@ -30,8 +30,8 @@ constexpr Row kRows[] = {{14, 9, 1, 4, 4},    {14, 9, 2, 4, 4},    {15, 13, 3, 6
                          {12, 9, 2, 0, 0},    {11, 7, 3, 12, 1},   {5, 1, 3, 0, 0},
                          {8, 2, 3, 1, 2},     {20, 10, 2, 3, 0}};
 
-// Which products (tap, source element) each number of the result has, by the lines and in memory's
-// own numbers.
+// The products (tap, source element) of each number of the result: once computed from the lines,
+// once from the indices in memory.
 using Products = std::vector<std::multiset<std::pair<int, int>>>;
 
 Products by_lines(const Axis& axis, int results) {
@@ -42,7 +42,7 @@ Products by_lines(const Axis& axis, int results) {
       for (int p = 0; p < line.taps; ++p) {
         const int source = line.start + o + p;
         if (source < 0 || source >= line.source_size) continue;
-        // A tap in memory is the one that line_of_tap and `turned` send to place p of the line.
+        // A tap in memory is the one that line_of_tap and `turned` map to place p of the line.
         int tap = -1;
         for (int t = 0; t < 200; ++t) {
           const int place = t / axis.tap_step;
@@ -146,7 +146,7 @@ TEST(DepthwiseLargePlan, PlansFitTheDeviceAndCoverTheResult) {
               const Line& line = t.columns.lines[i];
               EXPECT_EQ((line.left + line.start) % tile.unit, 0);
               EXPECT_GE(line.left + line.start, 0);
-              // The last number that the last group reads, and the last of the source.
+              // The last number that the last group reads, and the last one of the source.
               EXPECT_LE(line.left + line.start + t.groups * tile.columns + line.taps, t.pitch);
               EXPECT_LE(line.left + line.source_size, t.pitch);
             }

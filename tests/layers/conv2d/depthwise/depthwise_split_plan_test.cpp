@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_split_plan_test.cpp: how large depthwise kernels with strides and of few planes are cut
-// for the GPU: index arithmetic, checked without one.
+// depthwise_split_plan_test.cpp: the tiling of large depthwise kernels with strides and few planes
+// for the GPU: index arithmetic, checked without a GPU.
 #include "layers/conv2d/depthwise/cuda/depthwise_split_plan.h"
 
 #include <gtest/gtest.h>
@@ -120,7 +120,7 @@ TEST(DepthwiseSplitPlan, GroupsReadInsideTheTile) {
       EXPECT_LE(t.columns.lines[e].outs, 4 * t.groups) << name(z);
       EXPECT_LE(t.columns.lines[e].taps, t.tap_pitch) << name(z);
     }
-    EXPECT_EQ(t.pitch % 8, 4) << name(z);  // neighbouring rows begin at other banks
+    EXPECT_EQ(t.pitch % 8, 4) << name(z);  // neighbouring rows begin in other banks
   }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// depthwise_tiling_test.cpp: how planes are cut into tiles for the GPU: index arithmetic, checked
-// without one.
+// depthwise_tiling_test.cpp: the tiling of planes for the GPU: index arithmetic, checked without a
+// GPU.
 #include "layers/conv2d/depthwise/cuda/depthwise_tiling.h"
 
 #include <gtest/gtest.h>
@@ -88,7 +88,7 @@ TEST(DepthwiseTiling, ATileHoldsAllThatItsThreadsRead) {
     EXPECT_LE(4 * z.stride * (t.groups - 1) + 3 * z.stride + z.size, t.pitch);
     EXPECT_EQ(t.pitch % 4, 0);
     EXPECT_LE((t.tile_floats() + t.staged_floats()) * 4, 227 * 1024);
-    // The first row of the first strip of a band is the row of x that its first tap meets.
+    // The first row of the first strip of a band is the row of x that its first tap reads.
     for (int band = 0; band < t.bands; ++band) {
       const DepthwiseJob job = depthwise_job(t, 0, 0, band, z.channels);
       EXPECT_EQ(job.in_row, job.out_row * z.stride - z.pad);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// few_pixels_cuda_test.cpp: every kernel of few_pixels and every way to cut the pixels, against the
-// double reference: strides, dilation, paddings, tails of tiles, of pieces and of products; where
-// taps find their pixels; aligned copies, NaN, gradients that are added to; recorded and replayed;
+// few_pixels_cuda_test.cpp: every kernel of few_pixels and every tiling of the pixels, against the
+// double reference. Cases: strides, dilation, paddings, tails of tiles, of pieces and of products.
+// Also the places that taps read, aligned copies, NaN, accumulated gradients, CUDA graphs,
 // refusals.
 #include <gtest/gtest.h>
 
@@ -41,8 +41,8 @@ const char* const kProblems[] = {
     "n=2,c=17,h=13,w=13,k=40,r=3,s=3,stride=2,pad=1",  // tails of channels and rows
     "n=1,c=33,h=14,w=14,k=5,r=3,s=3,pad=2,dilation=2",
     "n=3,c=3,h=7,w=5,k=5,r=5,s=5,pad=2",
-    "n=2,c=16,h=8,w=8,k=16,stride=2",    // lines and columns that no tap reads
-    "n=2,c=16,h=9,w=9,k=16,stride=3x2",  // the same, of another kind in each direction
+    "n=2,c=16,h=8,w=8,k=16,stride=2",    // rows and columns that no tap reads
+    "n=2,c=16,h=9,w=9,k=16,stride=3x2",  // the same, different in each dimension
     "n=3,c=9,h=5,w=1,k=20,r=3,s=3,pad=1x0x2x3",
     "n=1,c=8,h=11,w=13,k=17,r=7,s=7,pad=3",
     "n=2,c=10,h=12,w=10,k=16,r=2,s=3,stride=2x3,dilation=3x1,pad=0x1x2x0",
@@ -88,7 +88,7 @@ TEST(FewPixels, EveryKernelIsChosen) {
   }
 }
 
-// Every place of a plane that a tap reads has the pixel that it should read, in every plan.
+// In every plan each tap reads the right pixel of the plane.
 TEST(FewPixels, TapsFindTheirPixels) {
   for (const Conv2dProblem& z : problems()) {
     int plans = 0;
@@ -118,7 +118,7 @@ TEST(FewPixels, TapsFindTheirPixels) {
   }
 }
 
-// What the kernel relies on, in every plan.
+// Checks the assumptions of the kernel, in every plan.
 TEST(FewPixels, PlansFitAndCutTheirChains) {
   for (const Conv2dProblem& z : problems()) {
     few_pixels::visit_plans(z, kEmulated, [&](const Plan& plan) {
@@ -142,7 +142,7 @@ TEST(FewPixels, PlansFitAndCutTheirChains) {
   }
 }
 
-// Each word of each row is copied by one thread.
+// Each word of each row is copied by exactly one thread.
 TEST(FewPixels, CopiesCoverEachWordOnce) {
   for (const int threads : {32, 96, 256}) {
     for (const int positions : {1, 7, 49, 81, 196, 256, 324, 1000}) {
@@ -177,8 +177,8 @@ TEST_F(FewPixelsOnCuda, AgreesWithTheReference) {
   }
 }
 
-// The matrix has every pointer off alignment. Here copies and stores of 16 bytes are taken, and
-// integers have the bits of the reference.
+// The test of all algorithms uses unaligned pointers. This test runs copies and stores of 16 bytes;
+// on integers they have the bits of the reference.
 TEST_F(FewPixelsOnCuda, AlignedCopiesGiveTheSameNumbers) {
   const Conv2dAlgorithm& reference = conv2d_algorithms(DeviceType::cpu).get("reference");
   for (const Conv2dProblem& z : problems()) {
@@ -220,9 +220,9 @@ TEST_F(FewPixelsOnCuda, GradientsOfWeightsAreAddedToWhatWasThere) {
   }
 }
 
-// A NaN of x goes to the taps that read it and to no other: neither a pixel that fills a product
-// nor a channel of the same tile has it. The last product has one pixel and 7 empty places. Of
-// 63x63 the last piece has fewer lines than the others, and places behind them.
+// A NaN of x reaches the taps that read it and no others: neither a pixel that fills a product nor
+// a channel of the same tile has it. The last product has one pixel and 7 empty places. With 63x63
+// the last piece has fewer rows than the others, followed by unused places.
 TEST_F(FewPixelsOnCuda, SpreadsWhatIsNotFiniteWhereItIsRead) {
   for (const int side : {7, 63}) {
     const Conv2dProblem z =

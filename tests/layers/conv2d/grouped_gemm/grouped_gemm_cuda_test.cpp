@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // grouped_gemm_cuda_test.cpp: every kernel of grouped_gemm in all of its types against the double
-// reference: bundles of one and several groups, unequal sides, strides with phases, dilation, lone
-// octets, tails of slices, tiles and images; where taps find their pixels; epilogues, NaN,
-// gradients that are added to; recorded and replayed; refusals.
+// reference. Cases: bundles of one and several groups, unequal sides, strides with phases,
+// dilation, single octets, tails of slices, tiles and images. Also the places that taps read,
+// epilogues, NaN, accumulated gradients, CUDA graphs, refusals.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -41,7 +41,7 @@ const char* const kProblems[] = {
     "n=2,c=32,h=9,w=11,k=32,r=3,s=3,pad=1,groups=8",          // 4 channels, two groups a bundle
     "n=1,c=64,h=8,w=9,k=64,r=3,s=3,pad=1,groups=8",           // 8 channels
     "n=1,c=48,h=7,w=7,k=48,r=3,s=3,pad=1,groups=3",           // 16
-    "n=4,c=128,h=14,w=14,k=128,r=3,s=3,pad=1,groups=8",       // the same, two bundles side by side
+    "n=4,c=128,h=14,w=14,k=128,r=3,s=3,pad=1,groups=8",       // the same, two bundles in a slice
     "n=1,c=48,h=6,w=7,k=48,r=3,s=3,pad=1,groups=2",           // 24
     "n=2,c=64,h=5,w=7,k=64,r=3,s=3,pad=1,groups=2",           // 32
     "n=1,c=128,h=4,w=5,k=128,r=3,s=3,pad=1,groups=2",         // 64
@@ -49,14 +49,14 @@ const char* const kProblems[] = {
     "n=1,c=32,h=9,w=8,k=32,r=3,s=3,stride=2,pad=1,groups=4",  // phases of dx
     "n=1,c=16,h=11,w=10,k=16,r=5,s=5,stride=2,pad=2,groups=4",
     "n=1,c=16,h=9,w=13,k=16,r=5,s=3,stride=3x2,pad=2x0x1x3,dilation=1x2,groups=2",
-    "n=1,c=16,h=1,w=9,k=16,r=3,s=3,stride=2,pad=2,groups=2",  // taps that no phase meets
+    "n=1,c=16,h=1,w=9,k=16,r=3,s=3,stride=2,pad=2,groups=2",  // taps that no phase uses
     "n=2,c=16,h=7,w=8,k=16,r=1,s=1,stride=2,groups=2",        // phases without a tap
     "n=2,c=12,h=6,w=5,k=12,r=3,s=3,pad=1,groups=3",           // a bundle that is not full
     "n=1,c=12,h=6,w=5,k=18,r=3,s=3,pad=1,groups=6",           // 2 in, 3 out
     "n=1,c=8,h=6,w=5,k=32,r=3,s=3,pad=1,groups=2",            // 4 in, 16 out
     "n=1,c=32,h=6,w=5,k=8,r=3,s=3,pad=1,groups=2",            // 16 in, 4 out
     "n=9,c=16,h=3,w=3,k=16,r=3,s=3,pad=1,groups=2",           // several images in a tile
-    "n=1,c=72,h=10,w=40,k=72,r=3,s=3,pad=1,groups=9",         // lines cut; slices of unequal size
+    "n=1,c=72,h=10,w=40,k=72,r=3,s=3,pad=1,groups=9",         // rows cut; slices of unequal size
     "n=3,c=16,h=23,w=29,k=16,r=3,s=3,pad=1,groups=2",         // several tiles and parts
     "n=1,c=24,h=1,w=1,k=24,r=3,s=3,pad=1,groups=3",
     "n=1,c=16,h=3,w=2,k=16,r=7,s=7,pad=3,groups=4",
@@ -72,7 +72,7 @@ std::vector<Conv2dProblem> problems() {
   return out;
 }
 
-// On the eight multiprocessors of the emulation.
+// On the eight SMs of the emulation.
 TEST(GroupedGemm, EveryKernelIsChosen) {
   constexpr grouped_gemm::Machine kEmulated{.multiprocessors = 8};
   std::set<std::tuple<DType, int, int>> gathers;
@@ -117,7 +117,7 @@ TEST(GroupedGemm, EveryKernelIsChosen) {
   }
 }
 
-// Every place of a patch that a tap reads is that of the pixel it should read, in every plan.
+// In every plan each tap reads the right pixel of the patch.
 TEST(GroupedGemm, TapsFindTheirPixels) {
   for (const Conv2dProblem& z : problems()) {
     for (const Direction direction : {Direction::forward, Direction::backward_data}) {
@@ -129,7 +129,7 @@ TEST(GroupedGemm, TapsFindTheirPixels) {
         for (int phase = 0; phase < s.phases(); ++phase) {
           for (int t = s.tap_begin[phase]; t < s.tap_begin[phase + 1]; ++t) {
             const auto r = s.tap_kernel[t] / z.s, q = s.tap_kernel[t] % z.s;
-            // The last position of the tile, as the kernel finds it.
+            // The last position of the tile, computed as in the kernel.
             const int i = s.tile_h - 1, j = s.tile_w - 1;
             const int place = i * s.step_h * line + j + s.tap_at[t];
             const int in_line = place % line;
@@ -210,11 +210,11 @@ TEST_F(GroupedGemmOnCuda, AFusedEpilogueHasTheNumbersOfSeparateSteps) {
   }
 }
 
-// What is not finite goes to the sums that read it, all of its group, and to no other: neither the
-// rounding to tf32 nor a slot that fills a product makes something else of it. (Groups that fill an
-// octet together share their products: there a whole bundle has it. Here a group is a bundle.)
+// NaN and infinities reach the sums that read them, all of their group, and no others. Neither the
+// rounding to tf32 nor a slot that fills a product may change them. (Groups that fill an octet
+// together share their products: there the whole bundle is affected. Here a group is a bundle.)
 TEST_F(GroupedGemmOnCuda, SpreadsWhatIsNotFiniteWhereItIsRead) {
-  const auto gpu_nan = std::bit_cast<float>(0x7fffffffu);  // what a GPU makes: the largest of all
+  const auto gpu_nan = std::bit_cast<float>(0x7fffffffu);  // the NaN of a GPU: the largest one
   for (const float value : {gpu_nan, std::numeric_limits<float>::infinity()}) {
     for (const DType dtype : {DType::f32, DType::bf16, DType::f16}) {
       const Conv2dProblem z =

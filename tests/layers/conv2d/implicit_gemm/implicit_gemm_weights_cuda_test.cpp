@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // implicit_gemm_weights_cuda_test.cpp: forward of implicit_gemm with so many weights that they are
-// turned over in shared memory, in every type: whole blocks of channels, rests of them, groups.
+// transposed in shared memory, in every type: whole blocks of channels, remainders, groups.
 #include <gtest/gtest.h>
 
 #include "layers/conv2d/execute.h"
@@ -19,9 +19,9 @@ TEST_F(ImplicitGemmWeightsOnCuda, ManyAreTurnedOverWithTheNumbersOfTheReference)
   const Conv2dAlgorithm& card = conv2d_algorithms(DeviceType::cuda).get("implicit_gemm");
   for (const char* text : {
            "n=1,c=96,h=3,w=3,k=80,r=3,s=3,pad=1",            // whole blocks of 32 channels
-           "n=1,c=275,h=2,w=2,k=251",                        // rests of channels, rows and pieces
+           "n=1,c=275,h=2,w=2,k=251",                        // remainders of channels, rows, pieces
            "n=1,c=150,h=2,w=3,k=111,r=2,s=2,pad=1",          // an even number of taps
-           "n=1,c=208,h=3,w=3,k=160,r=3,s=2,groups=2,pad=1"  // a group behind another one
+           "n=1,c=208,h=3,w=3,k=160,r=3,s=2,groups=2,pad=1"  // a group after another one
        }) {
     for (const char* type : {"", ",precision=tf32", ",dtype=f16", ",dtype=bf16"}) {
       Conv2dProblem problem = Conv2dProblem::parse(cat(text, type));

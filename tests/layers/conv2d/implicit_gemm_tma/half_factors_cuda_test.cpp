@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// half_factors_cuda_test.cpp: f32 images with their channels last in tf32: factors as halves with a
-// scale, and implicit_gemm_tma with factors that are given or that it makes itself.
+// half_factors_cuda_test.cpp: f32 images in NHWC in tf32: fp16 operands with a scale, and
+// implicit_gemm_tma with operands that are given or that it makes.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -34,7 +34,7 @@ Tensor tensor_of(const std::vector<float>& values) {
   return out.to(testing::cuda());
 }
 
-// All of it is copied to the CPU later, so all of it is filled.
+// Returns a filled block, because all of it is copied to the CPU later.
 Tensor block_for(std::int64_t elements) {
   return Tensor::full({static_cast<std::int64_t>(half_factors_bytes(elements))}, 0xab, DType::u8,
                       testing::cuda());
@@ -63,7 +63,7 @@ TEST_F(HalfFactorsOnCuda, AreScaledByTheLargestFiniteMagnitudeAndRoundedOnce) {
   for (const int count : {8, 248, 256, 264, 8 * 1024, 8 * 4 * 256 * 64 * 3 + 24}) {
     std::vector<float> values(static_cast<std::size_t>(count));
     for (float& value : values) value = random.normal() * 0.02f;
-    values[values.size() / 3] = -5.5f;  // the largest; 5.5 2^11 lies in [2^13, 2^14)
+    values[values.size() / 3] = -5.5f;  // the largest; 5.5 2^11 is in [2^13, 2^14)
     const Unpacked out = packed(values);
     ASSERT_EQ(out.scale, 2048.0f) << count;
     for (std::size_t i = 0; i < values.size(); ++i) {
@@ -84,7 +84,7 @@ TEST_F(HalfFactorsOnCuda, KeepZerosInfinitiesAndNaN) {
   EXPECT_TRUE(std::isnan(out.halves[3]));
   EXPECT_EQ(out.halves[4], -3 * 0x1p12f);
   EXPECT_EQ(out.halves[6], 0x1p-18f);
-  // Of subnormals alone the scale is the largest there is.
+  // For subnormals only, the scale is the largest possible one.
   EXPECT_EQ(packed({0x1p-140f, 0, 0, 0, 0, 0, 0, 0}).halves[0], 0x1p-14f);
   const float most = std::numeric_limits<float>::max();
   EXPECT_EQ(packed({most, 0, 0, 0, 0, 0, 0, 0}).scale, 0x1p-114f);
@@ -105,7 +105,7 @@ TEST(HalfFactors, AScaleOfABoundLeavesRoom) {
   }
 }
 
-// Odd sizes, strides, a kernel of one tap, parts of the sum, several phases of dx.
+// Odd sizes, strides, a kernel of one tap, split sums, several phases of dx.
 const char* const kProblems[] = {
     "n=2,c=20,h=9,w=8,k=17,r=3,s=3,pad=1",
     "n=1,c=72,h=6,w=7,k=24,r=3,s=3,stride=2,pad=1",
@@ -136,7 +136,7 @@ TEST_F(HalfFactorsOnCuda, GivenFactorsHaveTheNumbersOfOwnOnes) {
       run_card(card(), z, direction, operands);
       const std::vector<float> own = floats_of(operands.out[0].values);
       const int images = direction == Direction::backward_weight ? 2 : 1;
-      // All images, and of dw each alone: the other one is then made.
+      // All images, and for dw each one only: the other one is then made.
       for (int given = 1; given < 1 << images; ++given) {
         Operands with = operands;
         std::vector<Tensor> blocks;
@@ -152,9 +152,9 @@ TEST_F(HalfFactorsOnCuda, GivenFactorsHaveTheNumbersOfOwnOnes) {
         run_card(card(), z, direction, with);
         const std::vector<float> from_halves = floats_of(with.out[0].values);
         const std::string what = cat(z.text(), ", ", name_of(direction), ", given ", given);
-        // Without given factors the card reads f32 where that takes less time: its numbers are
-        // rounded to as many bits, but not scaled, and the sums have another order. Either way a
-        // factor is off by 2^-12 of itself at most, a product by 2^-11.
+        // Without given operands the algorithm reads f32 where that takes less time: its numbers
+        // are rounded to as many bits, but not scaled, and the summation order differs. Either way
+        // an operand is off by at most 2^-12 of itself, a product by 2^-11.
         if (direction == Direction::backward_weight && z.r > 1) {
           EXPECT_TRUE(from_halves == own) << what;
         } else {
@@ -170,8 +170,8 @@ TEST_F(HalfFactorsOnCuda, GivenFactorsHaveTheNumbersOfOwnOnes) {
   }
 }
 
-// More numbers than the maxima of two images have blocks for; the largest one is the last. By the
-// scale of the other image dy is infinite.
+// More numbers than the maxima of two images have blocks for; the largest one is the last. With the
+// scale of the other image dy would be infinite.
 TEST_F(HalfFactorsOnCuda, TwoLargeImagesHaveTheScalesOfEachAlone) {
   const Conv2dProblem z = tf32("n=1,c=8,h=450,w=450,k=8,r=1,s=2");
   Operands operands = operands_of(z, Direction::backward_weight);
@@ -193,7 +193,7 @@ TEST_F(HalfFactorsOnCuda, TwoLargeImagesHaveTheScalesOfEachAlone) {
 }
 
 TEST_F(HalfFactorsOnCuda, AScaleOfALooseBoundGivesTheSameNumbers) {
-  // Small integers: halves hold them whatever the scale.
+  // Small integers: fp16 holds them with any scale.
   const Conv2dProblem z = tf32(kProblems[0]);
   Operands operands = operands_of(z, Direction::forward);
   for (std::size_t i = 0; i < 2; ++i) {
@@ -224,8 +224,8 @@ TEST_F(HalfFactorsOnCuda, AScaleOfALooseBoundGivesTheSameNumbers) {
 }
 
 TEST_F(HalfFactorsOnCuda, ScalesBeyondTheRangeOfOneFactorComeBack) {
-  // Factors of 2^-100 and 2^90: each scale is finite, their product 2^(13+100) 2^(13-90) is, too;
-  // of 2^-100 and 2^-20 it is not.
+  // Operands of 2^-100 and 2^90: each scale is finite, and so is their product 2^(13+100)
+  // 2^(13-90). For 2^-100 and 2^-20 it is not.
   for (const float size : {0x1p90f, 0x1p-20f}) {
     const Conv2dProblem z = tf32("n=1,c=8,h=4,w=4,k=8");
     Operands operands = operands_of(z, Direction::forward);
@@ -248,7 +248,7 @@ void check_epilogue(const Conv2dAlgorithm& one, const Conv2dProblem& z) {
   std::vector<float> numbers(static_cast<std::size_t>(z.k));
   for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<float>(i % 7) - 2.5f;
   const Tensor b = tensor_of(numbers);
-  const Tensor residual = operands_of(z, Direction::backward_data).in[0].values;  // as y
+  const Tensor residual = operands_of(z, Direction::backward_data).in[0].values;  // laid out as y
   ASSERT_EQ(residual.numel(), operands.out[0].values.numel());
   const std::vector<float> sums = run({}, {}), added = floats_of(residual), bias = floats_of(b);
   const auto lanes = static_cast<std::size_t>(stored_shape(z.y_shape(), z.layout)[4]);
@@ -267,7 +267,7 @@ void check_epilogue(const Conv2dAlgorithm& one, const Conv2dProblem& z) {
   }
 }
 
-// Of all cards that take such images.
+// For all algorithms that take such images.
 TEST_F(HalfFactorsOnCuda, AFusedEpilogueHasTheNumbersOfSeparateSteps) {
   std::vector<std::string> texts(std::begin(kProblems), std::end(kProblems));
   texts.push_back("n=2,c=32,h=7,w=6,k=48,r=3,s=3,pad=1,groups=2");

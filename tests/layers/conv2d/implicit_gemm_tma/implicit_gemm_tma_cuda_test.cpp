@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// implicit_gemm_tma_cuda_test.cpp: every kernel of implicit_gemm_tma and every way to share
-// patches, in both half types, with weights of that type or of f32, and in tf32, against the double
-// reference; epilogues; recorded and replayed; refusals.
+// implicit_gemm_tma_cuda_test.cpp: every kernel of implicit_gemm_tma and every sharing of patches,
+// in fp16 and bf16, with weights of that type or of f32, and in tf32, against the double reference;
+// epilogues; recorded and replayed; refusals.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -32,8 +32,8 @@ const Conv2dAlgorithm& card() {
   return conv2d_algorithms(DeviceType::cuda).get("implicit_gemm_tma");
 }
 
-// Small, and on the eight multiprocessors of the emulation each kernel and sharing is chosen for
-// one of them: EveryKernelIsChosen says so.
+// Small problems. On the eight SMs of the emulation each kernel and sharing is chosen for one of
+// them: EveryKernelIsChosen checks it.
 const char* const kProblems[] = {
     "n=1,c=3,h=3,w=23,k=24,r=5,s=5,pad=2",
     "n=3,c=40,h=15,w=22,k=24,r=1,s=1",
@@ -88,7 +88,7 @@ const char* const kProblems[] = {
     "n=3,c=9,h=24,w=12,k=40,r=5,s=5,pad=2",
     "n=8,c=24,h=17,w=9,k=72,r=2,s=2,pad=1",
     "n=6,c=40,h=17,w=16,k=72,r=3,s=3,stride=2,pad=1",
-    // Many weights of many taps: rests of channels, and an odd number of pieces of channels.
+    // Many weights of many taps: remainders of channels, and an odd number of pieces of channels.
     "n=1,c=37,h=2,w=3,k=136,r=5,s=5,pad=2",
     "n=1,c=150,h=2,w=1,k=24,r=7,s=6,pad=3",
 };
@@ -197,7 +197,8 @@ TEST_F(ImplicitGemmTmaOnCuda, AgreesWithTheReferenceInTf32) {
   }
 }
 
-// Small integers: every sum is a number that halves have, so one rounding and two give the same.
+// Returns small integers: every sum is a number that fp16 and bf16 hold, so one rounding and two
+// agree.
 Tensor integers(const Shape& shape, DType dtype, int seed) {
   Tensor out = Tensor::empty(shape);
   auto* const to = out.data<float>();
@@ -216,8 +217,8 @@ std::vector<float> floats_of(const Tensor& tensor) {
   return testing::values_of<float>(tensor.to(Device{}).to(DType::f32));
 }
 
-// Images of f32 whose factors are given, as a planned step has them, give the bits of those that
-// are read as they are: small integers, which halves and tf32 hold.
+// f32 images with given fp16 operands, as in a compiled step, produce the bits of images that are
+// read directly: small integers, which fp16 and tf32 hold.
 TEST_F(ImplicitGemmTmaOnCuda, GivenFactorsHaveTheBitsOfImagesOfF32) {
   for (const char* text : kProblems) {
     Conv2dProblem z = Conv2dProblem::parse(text);
@@ -287,8 +288,8 @@ TEST_F(ImplicitGemmTmaOnCuda, AFusedEpilogueHasTheNumbersOfSeparateSteps) {
   }
 }
 
-// With one part of the sum, stored by the blocks themselves (whole rows, rows that cannot be read
-// in fours, rows in pieces), and with several.
+// Without a split, the blocks store dw themselves (whole rows, unaligned rows, rows in pieces);
+// also with several parts.
 TEST_F(ImplicitGemmTmaOnCuda, GradientsOfWeightsAreAddedToWhatWasThere) {
   std::size_t turn = 0;
   for (const char* text :
@@ -302,7 +303,7 @@ TEST_F(ImplicitGemmTmaOnCuda, GradientsOfWeightsAreAddedToWhatWasThere) {
       Operands operands = random_operands(z.operands(Direction::backward_weight), testing::cuda());
       for (Operand& in : operands.in) {
         if (!in.values.defined()) continue;
-        // So few that every sum is a number that halves have.
+        // So few that every sum is a number that fp16 and bf16 hold.
         Tensor few = Tensor::zeros(in.values.shape());
         auto* const to = few.data<float>();
         for (std::int64_t i = 0; i < few.numel(); ++i) to[i] = i % 7 == 0 ? 1.0f : 0.0f;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// implicit_gemm_tma_halves_cuda_test.cpp: f32 by three products of halves through the copy engine:
-// every kernel and every way to share patches against the double reference, epilogues, refusals.
+// implicit_gemm_tma_halves_cuda_test.cpp: f32 by three fp16 products through TMA: every kernel and
+// every sharing of patches against the double reference, epilogues, refusals.
 #include <gtest/gtest.h>
 
 #include <iterator>
@@ -31,8 +31,8 @@ const Conv2dAlgorithm& card() {
 
 constexpr Direction kGathers[] = {Direction::forward, Direction::backward_data};
 
-// Small, and on the eight multiprocessors of the emulation each kernel and sharing is chosen for
-// one of them. Strides, dilation, odd channels, sums longer than 256 depths.
+// Small problems. On the eight SMs of the emulation each kernel and sharing is chosen for one of
+// them. Strides, dilation, odd channels, sums longer than 256 terms.
 const char* const kProblems[] = {
     "n=2,c=20,h=9,w=8,k=17,r=3,s=3,pad=1",
     "n=1,c=72,h=6,w=7,k=24,r=3,s=3,stride=2,pad=1",
@@ -55,7 +55,7 @@ const char* const kProblems[] = {
     "n=4,c=256,h=24,w=8,k=72,r=1,s=2",
 };
 
-// backward_weight has kernels of its own, and takes 1x1.
+// backward_weight has separate kernels, and takes 1x1.
 const char* const kOtherProblems[] = {
     "n=7,c=130,h=3,w=12,k=6,r=3,s=3,pad=1", "n=1,c=130,h=20,w=30,k=200",
     "n=2,c=72,h=20,w=19,k=40,stride=2",     "n=3,c=130,h=4,w=10,k=200,r=2,s=2,pad=1",
@@ -100,7 +100,7 @@ TEST(ImplicitGemmTmaHalves, EveryKernelIsChosen) {
 
 TEST(ImplicitGemmTmaHalves, EveryKernelOfBackwardWeightIsChosen) {
   constexpr Machine kEmulated{.multiprocessors = 8};
-  constexpr int kWholeDepths = 256;  // then the tensor cores' sums go to f32
+  constexpr int kWholeDepths = 256;  // after so many terms accumulators are added to f32 sums
   std::set<std::tuple<int, Sharing>> met;
   std::set<bool> split, apart, pieces, long_sums;
   for (const Conv2dProblem& problem : problems_of(Direction::backward_weight)) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // implicit_gemm_tma_moments_cuda_test.cpp: mean and spread of the channels that the forward of
-// implicit_gemm_tma leaves for a batch norm, against double sums over the numbers that it stored:
-// every kernel, sums in parts, ragged tiles, data with an offset and with heavy tails. And a batch
-// norm that is given them against one that reads the images itself.
+// implicit_gemm_tma computes for a batch norm, against double sums over the stored numbers. Cases:
+// every kernel, split sums, partial tiles, data with an offset and with heavy tails. Also a batch
+// norm that gets them against one that reads the images itself.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -33,10 +33,10 @@ constexpr ActivationLayout kLast = ActivationLayout::channels_last;
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kU = 0x1p-24;
 
-// On the eight multiprocessors of the emulation: every shape of kGatherShapes but the narrow one,
-// with several tiles for each block and with fewer tiles than blocks, tiles with rows that are no
-// pixels, several images in a tile, columns behind the last channel, column tiles whose number does
-// not divide that of the blocks, and sums in parts.
+// On the eight SMs of the emulation: every shape of kGatherShapes except the narrow one. Cases:
+// several tiles for each block, fewer tiles than blocks, tiles with rows that are not pixels,
+// several images in a tile. Also columns after the last channel, numbers of column tiles that do
+// not divide that of the blocks, and split sums.
 constexpr const char* kProblems[] = {"n=1,c=3,h=3,w=23,k=24,r=5,s=5,pad=2",
                                      "n=3,c=40,h=15,w=22,k=24,r=1,s=1",
                                      "n=6,c=3,h=9,w=23,k=72,r=1,s=1",
@@ -76,14 +76,14 @@ Conv2dProblem problem_of(const char* text) {
 }
 
 GatherPlan plan_of(const Conv2dProblem& z) {
-  // As the emulation has, and as an H100 and an H200 have.
+  // As on the emulation, and as on an H100 and an H200.
   const Machine machine{.multiprocessors = testing::is_emulated() ? 8 : 132};
   return plan_gather(as_one_line(z), Direction::forward, machine);
 }
 
 enum class Data { normal, offset, heavy_tails };
 
-// An offset of y itself: the bias, as large as some hundred deviations.
+// Returns the offset of y: the bias, some hundred times as large as the deviation.
 float offset_of(Data data) { return data == Data::offset ? 300.0f : 0.0f; }
 
 class Call {
@@ -126,7 +126,7 @@ class Call {
       card().forward(args);
       return out;
     }
-    // A part more than there are, which nobody touches.
+    // One more part than needed, which must stay untouched.
     const std::int64_t parts = moments->parts(z_);
     const Tensor to = Tensor::full({parts + 1, 4, out.y.dim(4)}, kNaN, DType::f32, cuda());
     run_forward_moments(card(), *moments, args, to.data<float>());
@@ -145,7 +145,8 @@ class Call {
   Tensor factors_, w_, b_;
 };
 
-// Of one channel: count, mean and squares about it; `largest` magnitude; what the parts hold.
+// Moments of one channel: count, mean and squares about it; `largest` magnitude; what the parts
+// hold.
 struct Moments {
   double count = 0, mean = 0, squares = 0, largest = 0, held = 0;
 };
@@ -186,9 +187,9 @@ Moments of_parts(const Tensor& moments, std::int64_t channel) {
   return out;
 }
 
-// The bounds of channel_moments.cuh. L: three merges of lanes, eight of warps, and the tiles of a
-// block, all that there are at most. Where sums have parts, a thread adds up to 64 differences to a
-// shift and a block 32 of these; the sum of their squares is what the parts hold.
+// Checks the bounds of channel_moments.cuh. L: three merges of lanes, eight of warps, and the tiles
+// of a block, at most all tiles. With split sums, a thread adds up to 64 differences from a shift
+// and a block 32 of these; the parts hold the sum of their squares.
 void check(const Moments& got, const Moments& want, double merges, bool in_parts,
            const std::string& where) {
   EXPECT_EQ(got.count, want.count) << where;
@@ -256,7 +257,7 @@ struct Norm {
   Tensor y, mean, inverse, running_mean, running_variance;
 };
 
-// The mean may be off by e, the deviation by e, too, and by a part of itself: so a normalised
+// The mean may be off by e, the deviation also by e and by a fraction of itself: so a normalised
 // number by some e / deviation. `merges` of the bound are few here.
 TEST_F(ForwardMomentsOnCuda, ABatchNormThatIsGivenThemDoesWhatItDoesAlone) {
   for (const Data data : {Data::normal, Data::offset, Data::heavy_tails}) {
@@ -305,7 +306,7 @@ TEST_F(ForwardMomentsOnCuda, OtherProblemsHaveNone) {
   halves.types =
       OperandTypes{.x = DType::bf16, .w = DType::f32, .accumulator = DType::f32, .y = DType::bf16};
   EXPECT_EQ(forward_moments_of(card(), halves), nullptr);
-  // More pixels than f32 counts one by one.
+  // More pixels than f32 can count exactly.
   EXPECT_EQ(forward_moments_of(card(), problem_of("n=64,c=8,h=513,w=512,k=64")), nullptr);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// implicit_gemm_tma_plan_test.cpp: the arithmetic of implicit_gemm_tma: each output stands in one
-// tile, each product is met once, and what a tap reads has been brought.
+// implicit_gemm_tma_plan_test.cpp: the arithmetic of implicit_gemm_tma: each output is in one tile,
+// each product occurs once, and taps read only loaded pixels.
 #include "layers/conv2d/implicit_gemm_tma/cuda/implicit_gemm_tma_plan.h"
 
 #include <gtest/gtest.h>
@@ -82,7 +82,7 @@ TEST(ImplicitGemmTmaPlan, LinesMeetEachProductOfBackwardDataOnce) {
   }
 }
 
-// Every tap once, and its pixels stand where its shift says.
+// Checks that every tap occurs once, and that its pixels are where its shift points.
 void check_taps(const TapSets& taps, const Geometry& g, int pitch) {
   std::set<int> met;
   for (int i = 0; i < taps.phases; ++i) {
@@ -111,7 +111,7 @@ void check_taps(const TapSets& taps, const Geometry& g, int pitch) {
   }
 }
 
-// A line of a patch is read past its end: what stands there must be the zeros that it would have.
+// A row of a patch is read past its end: the pixels there must be the zeros that it needs.
 TEST(ImplicitGemmTmaPlan, WholeLinesShareTheZerosBetweenThem) {
   int shared = 0;
   for (const int size : {1, 2, 5, 7, 14}) {
@@ -204,7 +204,7 @@ TEST(ImplicitGemmTmaPlan, BoxesOfBackwardWeightHoldEachPixelOnce) {
         EXPECT_EQ(plan.tiles_w, ceil_div(static_cast<int>(z.q()), plan.width));
         EXPECT_EQ(plan.tiles_h, ceil_div(static_cast<int>(z.p()), plan.height));
         EXPECT_EQ(plan.tiles_n, ceil_div(static_cast<int>(z.n), plan.images));
-        // Pixels of dy beside a box must be outside its tensor, else they would count twice.
+        // Pixels of dy next to a box must be outside its tensor, else they would count twice.
         if (plan.errors_w > plan.width) {
           EXPECT_TRUE(plan.columns_apart ? z.q() % plan.width == 0 : plan.width == z.q());
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// int8_cases.h: convolutions on integers for tests: those of the matrix.
+// int8_cases.h: convolutions on integers for tests: those of the common test cases.
 #pragma once
 
 #include <gtest/gtest.h>

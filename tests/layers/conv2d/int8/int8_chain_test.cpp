@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// int8_chain_test.cpp: a chain of convolutions on integers gives the codes of its layers one by
-// one, bit by bit: on each instruction set, with and without VNNI, with one and two threads.
+// int8_chain_test.cpp: a chain of convolutions on integers produces the codes of its single layers,
+// bit by bit: on each instruction set, with and without VNNI, with one and two threads.
 #include "layers/conv2d/int8_chain.h"
 
 #include <gtest/gtest.h>
@@ -84,7 +84,7 @@ class RandomChain {
     return std::ranges::any_of(layers_.front().scales, [](double s) { return s < 0; });
   }
 
-  // Each convolution by its card, then the largest code of each window.
+  // Runs each convolution by its algorithm, then takes the largest code of each window.
   Tensor one_by_one() const {
     const Conv2dAlgorithm& card = conv2d_algorithms(DeviceType::cpu).get("int8_direct");
     Tensor x = images_;
@@ -129,7 +129,7 @@ class RandomChain {
     return y;
   }
 
-  // Lanes behind the last channel are free.
+  // Returns the difference of two outputs; lanes after the last channel are unspecified.
   std::string difference(const Tensor& a, const Tensor& b) const {
     const Conv2dProblem& z = layers_.back().problem;
     const std::int64_t pixels = (z.p() / 2) * (z.q() / 2), blocks = ceil_div(z.k, kChannelBlock);
@@ -199,7 +199,7 @@ class Int8ChainTest : public ::testing::Test {
  protected:
   ~Int8ChainTest() override { set_vnni(true); }
 
-  // How often f is called.
+  // Runs f everywhere; returns how often it was called.
   template <class F>
   int everywhere(F&& f) {
     int calls = 0;

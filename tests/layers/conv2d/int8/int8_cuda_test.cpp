@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // int8_cuda_test.cpp: convolution on integers on CUDA: codes are those of double arithmetic, for
-// every card, with all that may stand behind the sums, and the same in two runs.
+// every algorithm, with every epilogue, and the same in two runs.
 #include "layers/conv2d/execute.h"
 #include "tests/layers/conv2d/int8/int8_cases.h"
 #include "tests/support/cases.h"
@@ -18,7 +18,7 @@ constexpr const char* kTypes[] = {"u8:i8:i32:u8", "i8:i8:i32:i8", "u8:i8:i32:f32
 
 class Int8OnCuda : public testing::CudaTest {};
 
-// All cards that take the problem; returns how many there are. Wrong ones are named once.
+// Checks all algorithms that take the problem; returns their number. A failure is reported once.
 int check_all(Int8Case& one) {
   int cards = 0;
   for (const auto& [name, card] : conv2d_algorithms(DeviceType::cuda).entries()) {
@@ -49,7 +49,7 @@ TEST_F(Int8OnCuda, CodesAreThoseOfDoubleArithmeticOnRandomProblems) {
   EXPECT_GT(run, small ? 20 : 130);
 }
 
-// Many channels, many pixels: every tile, and depths that are cut into parts.
+// Many channels, many pixels: every tile, and split reductions.
 TEST_F(Int8OnCuda, CodesAreThoseOfDoubleArithmeticInEveryTile) {
   std::uint64_t i = 0;
   for (const char* text :
@@ -89,7 +89,7 @@ TEST_F(Int8OnCuda, CodesAreThoseOfDoubleArithmeticOnLayersOfNetworks) {
   }
 }
 
-// Every shape of blocks, and all tiles: by their sizes one after the other is the cheapest.
+// Every shape of blocks, and all tiles: with these sizes each tile is the cheapest one once.
 TEST_F(Int8OnCuda, BlockSparseCodesAreThoseOfDoubleArithmetic) {
   const bool small = testing::is_emulated();
   int run = 0;
@@ -110,8 +110,8 @@ TEST_F(Int8OnCuda, BlockSparseCodesAreThoseOfDoubleArithmetic) {
   EXPECT_GT(run, small ? 20 : 200);
 }
 
-// By the sizes one tile after the other is the cheapest; several segments, images, rows and parts
-// of rows, and matrix products.
+// With these sizes each tile is the cheapest one once; several segments, images, rows and parts of
+// rows, and matrix products.
 TEST_F(Int8OnCuda, BlockSparseCodesAreThoseOfDoubleArithmeticInEveryTile) {
   std::uint64_t i = 0;
   for (const char* text :
@@ -135,8 +135,8 @@ TEST_F(Int8OnCuda, BlockSparseCodesAreThoseOfDoubleArithmeticInEveryTile) {
   }
 }
 
-// The sum and the bias are some hundred times as large as the code, whose fraction is very near to
-// 1/2: in f32 many would be wrong, so these are computed in double.
+// The sum and the bias are some hundred times as large as the code, whose fraction is very close to
+// 1/2. In f32 many codes would be wrong, so these are computed in double.
 TEST_F(Int8OnCuda, CodesNearTiesAreThoseOfDoubleArithmetic) {
   for (const char* text : {"c=64,h=3,w=3,k=256,r=3,s=3", "c=256,h=9,w=9,k=256,r=9,s=9,groups=256",
                            "c=64,h=3,w=3,k=256,r=3,s=3,weights=blocks16x1:5000"}) {

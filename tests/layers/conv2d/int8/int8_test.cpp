@@ -14,7 +14,7 @@ using testing::Int8Options;
 using testing::MachineScope;
 using testing::with_types;
 
-// All cards that take the problem; returns how many there are.
+// Checks all algorithms that take the problem; returns their number.
 int check_everywhere(Int8Case& one) {
   int cards = 0;
   for (const auto& [name, card] : conv2d_algorithms(DeviceType::cpu).entries()) {
@@ -77,7 +77,7 @@ TEST_F(Int8, BlockSparseGroups) {
   }
 }
 
-// Lines of more pixels than a tile has, of exactly as many, one row of channels and several.
+// Lines of more pixels than a tile, of exactly as many, one row of channels and several.
 TEST_F(Int8, BlockSparseTilesOfEveryWidth) {
   for (int width = 1; width <= 60; ++width) {
     for (const char* rest :
@@ -188,8 +188,8 @@ TEST_F(Int8, TiesRoundToEven) {
   }
 }
 
-// Next to a tie f32 takes one side or the other. Sums of 2^24 and more are rounded before all else,
-// and so are products of many codes, which a residual takes away again.
+// Next to a tie f32 rounds to one side or the other. Sums of 2^24 and more are rounded first, and
+// so are products of many codes, which a residual subtracts again.
 TEST_F(Int8, CodesNextToTiesAreThoseOfDoubleArithmetic) {
   for (const char* text : {"c=64,k=502,h=1,w=3", "c=1040,k=251,h=1,w=1",
                            "c=502,k=502,groups=502,h=3,w=3,r=3,s=3,pad=1"}) {
@@ -214,7 +214,7 @@ TEST_F(Int8, CodesNextToTiesAreThoseOfDoubleArithmetic) {
   }
 }
 
-// Sums that are far beyond all codes, and beyond 2^15 of them, where 32 bits end.
+// Sums far beyond all codes, and beyond 2^15 of them, where 32 bits end.
 TEST_F(Int8, WhatDoesNotFitIsClipped) {
   for (const char* types : {"u8:i8:i32:u8", "i8:i8:i32:i8", "u8:i8:i32:i8"}) {
     for (const double step : {1e-1, 1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 1e-6, 1e-9, 1e-20}) {
@@ -230,7 +230,7 @@ TEST_F(Int8, WhatDoesNotFitIsClipped) {
   }
 }
 
-// Tiles with the same taps are run in one call: lines of all widths, with what stands beside them.
+// Tiles with the same taps run in one call: lines of all widths, with untouched neighbours.
 TEST_F(Int8, LinesOfEveryWidth) {
   std::uint64_t turn = 0;
   for (int width = 1; width <= 130; width += width < 30 ? 1 : 7) {
@@ -247,7 +247,7 @@ TEST_F(Int8, LinesOfEveryWidth) {
   }
 }
 
-// A bias that is no number gives the lowest code, an infinite one the last.
+// A NaN bias produces the lowest code, an infinite one the last.
 TEST_F(Int8, BiasesThatAreNoNumbers) {
   const auto problem = with_types(Conv2dProblem::parse("c=16,h=4,w=5,k=16"), "u8:i8:i32:u8");
   const Conv2dAlgorithm& card = conv2d_algorithms(DeviceType::cpu).get("int8_direct");
@@ -262,7 +262,7 @@ TEST_F(Int8, BiasesThatAreNoNumbers) {
   views.x = {.scales = &one};
   views.w = {.scales = &one};
   views.y = {.scales = &one};
-  for (const int finite : {0, 5}) {  // with and without those that make all shifts unsure
+  for (const int finite : {0, 5}) {  // with and without biases that make all shifts unsure
     for (int i = 0; i < kIsaCount; ++i) {
       if (!supports_isa(static_cast<Isa>(i))) continue;
       set_isa(static_cast<Isa>(i));
@@ -286,7 +286,7 @@ TEST_F(Int8, BiasesThatAreNoNumbers) {
   }
 }
 
-// Shares are of the peak of products of bytes, so none is above it.
+// Shares are relative to the peak of byte products, so none exceeds it.
 TEST_F(Int8, CostsAreShareOfThePeakOfBytes) {
   for (const auto& [name, card] : conv2d_algorithms(DeviceType::cpu).entries()) {
     for (const char* file : {"resnet18", "mobilenet_v2", "edge_cases"}) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// auto_choice_cuda_test.cpp: which card `auto` takes on a GPU such as an H200, for layers where the
-// fastest is 15 % to three times as fast as the next. So costs that are weighed again keep what was
-// found out. Estimates depend on the number of multiprocessors: elsewhere the cases are skipped,
-// and ctest runs them once on an emulation of as many (cuda_choices).
+// auto_choice_cuda_test.cpp: the algorithm that `auto` takes on a GPU such as an H200, for layers
+// where the fastest is 15 % to three times as fast as the next. So a new fit of the costs cannot
+// lose these choices. Estimates depend on the number of SMs: elsewhere the cases are skipped, and
+// ctest runs them once on an emulation of as many (cuda_choices).
 #include <gtest/gtest.h>
 
 #include <string>
@@ -37,7 +37,7 @@ class AutoChoiceOnCuda : public testing::CudaTest {
                    << " multiprocessors, or an emulation of one, got " << facts.compute_capability
                    << " with " << facts.multiprocessors;
     }
-    set_machine_ceilings({}, DeviceType::cuda);  // the built-in ones, that costs were fitted with
+    set_machine_ceilings({}, DeviceType::cuda);  // the built-in ones, for which costs were fitted
   }
   static void expect_fastest(const std::vector<Case>& cases) {
     for (const auto& [text, direction, fastest, use] : cases) {
@@ -68,8 +68,8 @@ TEST_F(AutoChoiceOnCuda, LargeKernels) {
   });
 }
 
-// ResNet-18 of one image: with winograd_f4x3_halves in these layers its inference takes 12 % longer
-// in f32 and 47 % in TF32.
+// ResNet-18 with one image: with winograd_f4x3_halves in these layers its inference takes 12 %
+// longer in f32 and 47 % in TF32.
 TEST_F(AutoChoiceOnCuda, PreparedWeightsOfOneImage) {
   expect_fastest({
       {"n=1,c=64,h=56,w=56,k=64,r=3,s=3,pad=1", kForward, "winograd_f4x3"},
@@ -87,7 +87,7 @@ TEST_F(AutoChoiceOnCuda, ManyChannelsOnSmallPlanes) {
       {"n=1,c=256,h=14,w=14,k=256,r=3,s=3,pad=1", kDw, "few_pixels"},
       {"n=32,c=512,h=7,w=7,k=512,r=3,s=3,pad=1,dtype=bf16", kDw, "im2col_gemm"},
       {"n=1,c=512,h=7,w=7,k=512,r=3,s=3,stride=2,pad=1,groups=32", kDw, "implicit_gemm"},
-      // Lines of 10 pixels, which Winograd's passes read and write one by one.
+      // Rows of 10 pixels, which Winograd's passes read and write one by one.
       {"n=32,c=144,h=10,w=10,k=1280,r=3,s=3,pad=1", kDx, "implicit_gemm_tma_halves",
        WeightUse::once},
       {"n=32,c=72,h=7,w=7,k=512,r=3,s=3,pad=1,precision=tf32,layout=channels_last", kForward,
@@ -95,7 +95,7 @@ TEST_F(AutoChoiceOnCuda, ManyChannelsOnSmallPlanes) {
   });
 }
 
-// Images that are read and written much: Winograd's and the gathered product's passes weigh more.
+// Images with much memory traffic: passes of Winograd and of the gathered product cost more.
 TEST_F(AutoChoiceOnCuda, LargeImages) {
   expect_fastest({
       {"n=32,c=64,h=224,w=224,k=64,r=3,s=3,pad=1", kForward, "implicit_gemm_tma_halves"},
@@ -105,7 +105,7 @@ TEST_F(AutoChoiceOnCuda, LargeImages) {
   });
 }
 
-// Blocks whose time is that of their stores, and samples that share the multiprocessors.
+// Blocks bound by their stores, and samples that share the SMs.
 TEST_F(AutoChoiceOnCuda, FewChannels) {
   expect_fastest({
       {"n=32,c=3,h=32,w=32,k=16,r=5,s=5,pad=2", kForward, "direct"},
@@ -118,7 +118,7 @@ TEST_F(AutoChoiceOnCuda, FewChannels) {
   });
 }
 
-// Planes whose rows are no whole units.
+// Planes whose rows are not whole units.
 TEST_F(AutoChoiceOnCuda, Planes) {
   expect_fastest({
       {"n=1,c=224,h=27,w=27,k=224,r=7,s=7,stride=2,pad=3,groups=224", kDw, "direct"},
@@ -127,7 +127,7 @@ TEST_F(AutoChoiceOnCuda, Planes) {
   });
 }
 
-// Few pixels under tf32, where a product of cuBLAS waits for the kernel in front of it.
+// Few pixels in tf32, where a cuBLAS product waits for the previous kernel.
 TEST_F(AutoChoiceOnCuda, PointsOfChannelsLast) {
   expect_fastest({
       {"n=1,c=16,h=20,w=16,k=96,precision=tf32,layout=channels_last", kDx, "cluster_gemm"},
@@ -136,7 +136,7 @@ TEST_F(AutoChoiceOnCuda, PointsOfChannelsLast) {
   });
 }
 
-// Strides that step over pixels: a copy leaves them out, a thread waits beside them.
+// Strides that skip pixels: a copy omits them, a thread waits for them.
 TEST_F(AutoChoiceOnCuda, Strides) {
   expect_fastest({
       {"n=32,c=1280,h=40,w=40,k=224,stride=2,dtype=bf16,types=bf16:f32:f32:bf16,"

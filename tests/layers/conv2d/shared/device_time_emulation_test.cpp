@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// device_time_emulation_test.cpp: what costs on a GPU are made of: blocks dealt to multiprocessors,
-// products of matrices, preparation (test_emulation).
+// device_time_emulation_test.cpp: the parts of costs on a GPU: blocks distributed over SMs, matrix
+// products, preparation (test_emulation).
 #include <gtest/gtest.h>
 
-#pragma GCC diagnostic push  // warnings that nvcc does not give
+#pragma GCC diagnostic push  // warnings that nvcc does not print
 #pragma GCC diagnostic ignored "-Wconversion"
 #pragma GCC diagnostic ignored "-Wshadow"
 #include "layers/conv2d/shared/cuda/device_time.cuh"
@@ -27,9 +27,9 @@ TEST(DeviceTime, OneBlockTakesAsLongAsOneForEachMultiprocessor) {
 TEST(DeviceTime, ALongDepthOfASingleProductIsCut) {
   const Products one{.m = 64, .n = 64, .k = 64 * 1024};
   Products many = one;
-  many.batch = 2;  // no library cuts the depth of a batch
+  many.batch = 2;  // no library splits the reduction of a batch
   EXPECT_LT(2 * f32_products_us(one), f32_products_us(many));
-  // The cut costs its sum, so that a short depth stays whole.
+  // The split costs an addition pass, so that a short reduction stays whole.
   const Products small{.m = 16, .n = 16, .k = 64};
   Products two = small;
   two.batch = 2;

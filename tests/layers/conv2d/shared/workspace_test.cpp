@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// workspace_test.cpp: what algorithms ask for beside their operands is bounded by their operands,
-// for extreme strides, dilations and paddings, too. Nothing is allocated here.
+// workspace_test.cpp: the memory that algorithms need in addition to their operands is bounded by
+// these, for extreme strides, dilations and paddings, too. Nothing is allocated here.
 #include <gtest/gtest.h>
 
 #include "layers/conv2d/algorithm.h"
@@ -9,7 +9,7 @@
 namespace convscope {
 namespace {
 
-// Few operations and small operands; sizes of the geometry are as large as int32 and beyond.
+// Few operations and small operands; sizes of the geometry reach int32 and beyond.
 constexpr const char* kExtremes[] = {
     "n=2,c=8,h=5,w=7,k=16,r=3,s=3,stride=1x2147483647",
     "n=2,c=8,h=5,w=7,k=16,r=3,s=3,stride=2147483647x1,pad=1",
@@ -39,11 +39,11 @@ constexpr const char* kExtremes[] = {
     "n=2,c=64,h=9,w=9,k=64,r=9,s=9,stride=1x2147483647,pad=4",
 };
 
-// Threads have panels of up to some hundred KiB, whatever the operands are.
+// Threads have panels of up to some hundred KiB, independent of the operands.
 constexpr double kForThreads = 48 << 20;
 constexpr double kTimesOperands = 64;
 
-// All forms in which an algorithm might take the problem.
+// Returns all types and layouts in which an algorithm might take the problem.
 std::vector<Conv2dProblem> forms(const Conv2dProblem& dense) {
   std::vector<Conv2dProblem> out;
   for (const ActivationLayout layout : kActivationLayouts) {
@@ -100,7 +100,7 @@ TEST(Conv2dWorkspace, IsBoundedByTheOperandsForExtremeGeometry) {
   }
 }
 
-// A stride that leads past the image costs nothing where a row or column of y is the only one.
+// A stride beyond the image costs nothing where y has only one row or column.
 TEST(Conv2dWorkspace, DirectTakesStridesPastTheImage) {
   const Conv2dAlgorithm& card = conv2d_algorithms(DeviceType::cpu).get("direct");
   for (const Direction direction : kDirections) {
