@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // peer.h: the C interface between the benchmark and another library's convolutions.
 //
-// A peer is a plug-in, libconvscope_peer_<name>.so, that lies beside libconvscope.so and is opened
-// when `--peer <name>` asks for it. It links against the other library; nothing else of the project
-// does. It exports one function, convscope_peer(), that returns a table like the one below.
+// A baseline ("peer") is a plug-in, libconvscope_peer_<name>.so, stored next to libconvscope.so and
+// opened when `--peer <name>` is given. It links against the other library; nothing else of the
+// project does. It exports one function, convscope_peer(), that returns a table like the one below.
 //
-// All tensors that pass here are row-major: x [N,C,H,W], w [K,C/G,R,S], y [N,K,P,Q], on the host;
-// what a peer keeps inside, in which layout and on which device, is its own business. They are f32,
-// or in a forward pass codes: w of s8 with x of u8, s8 or f32 and y of u8, s8 or f32. Then
+// All tensors that pass here are row-major: x [N,C,H,W], w [K,C/G,R,S], y [N,K,P,Q], on the host.
+// The plug-in chooses its internal layouts and device. Tensors are f32, or in a forward pass codes:
+// w of s8 with x of u8, s8 or f32 and y of u8, s8 or f32. Then
 //
 //   real = x_scale w_scales[k] sum + bias[k], at least 0 with relu
 //   y    = clip(round(real / y_scale))
 //
-// with sums of the codes. x of f32 is a first layer's image: the peer rounds it to s8 codes,
-// clip(round(x / x_scale)), in every run.
+// where sum is over the codes. An x of f32 is a first layer's image: the baseline rounds it to s8
+// codes, clip(round(x / x_scale)), in every run.
 #pragma once
 
 #include <stddef.h>
