@@ -13,11 +13,10 @@
 #   experiments/bench/gpu_check.sh --verify-record  without a GPU: are the tests and the sanitizers of the
 #                                                   newest record of today's sources, complete and clean?
 #
-# --jobs N: parallel test processes. --out DIR: folder of the record (default: experiments/bench/records). --base
-# FILE:
-# the record that provides parts that were not run (default: the newest). Without --parts, the parts are in
-# build/gpu_check, which is emptied first. Exit code 1: something failed; 5: no GPU; 75: stopped, parts are left. The
-# baselines are PyTorch and torchvision: their rows need a python3 that has them. Variables: gpu_parts.py,
+# --jobs N: parallel test processes. --out DIR: folder of the record (default: experiments/bench/records).
+# --base FILE: the record that provides parts that were not run (default: the newest). Without --parts, the parts
+# are in build/gpu_check, which is emptied first. Exit code 1: something failed; 5: no GPU; 75: stopped, parts are
+# left. The baselines are PyTorch and torchvision: their rows need a python3 that has them. Variables: gpu_parts.py,
 # gpu_sanitize.py. In calls of minutes: framework/cuda/README.md, "On a machine that is lent for minutes".
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit
