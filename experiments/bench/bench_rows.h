@@ -36,8 +36,8 @@ struct BenchSettings {
 struct BenchRow {
   std::string algorithm;
   bool auto_choice = false;  // `auto` would have chosen it
-  // Of a whole call, weights prepared in each call unless BenchSettings::weights is often; GFLOP/s
-  // and roofline refer to it. Has no samples when the result is wrong.
+  // Time of a whole call, weights prepared in each call unless BenchSettings::weights is often;
+  // GFLOP/s and roofline refer to it. Has no samples when the result is wrong.
   TimingSummary time;
   // Median time of preparing the weights, timed separately. 0 when the algorithm prepares none.
   double prepare_ms = 0;
@@ -71,12 +71,12 @@ using BenchProgress = std::function<void(const std::string&)>;
 // Checks contenders when they are added and times all of them at the end.
 class CONVSCOPE_API BenchRows {
  public:
-  // `factors`: the type of the operands, whose peak is the roof. `least_bytes`: what every correct
-  // algorithm reads and writes; below 0: nominal_bytes.
+  // Takes `factors`, the type of the operands, whose peak is the roof. `least_bytes`: what every
+  // correct algorithm reads and writes; below 0: nominal_bytes.
   BenchRows(const BenchSettings& settings, double nominal_flops, double nominal_bytes,
             DType factors = DType::f32, double least_bytes = -1);
 
-  // `check` compares the contender's result and returns the seconds of its first run.
+  // Adds a contender; `check` compares its result and returns the seconds of its first run.
   void add(std::unique_ptr<BenchContender> one, const Cost& cost, bool auto_choice,
            const std::function<double(BenchContender&)>& check);
   // Adds something else to be timed in the same rounds.
@@ -203,7 +203,7 @@ BenchGroup<Problem> bench_heavy(const BenchSettings& settings, const Problem& pr
   return bench_judged<CardOracle<Problem>>(settings, problem, direction, cards, progress);
 }
 
-// Times all algorithms that "all" stands for.
+// Measures all algorithms that "all" stands for.
 template <class Problem>
 BenchGroup<Problem> bench_heavy(const BenchSettings& settings, const Problem& problem,
                                 Direction direction, const BenchProgress& progress) {

@@ -19,7 +19,7 @@ inline bool holds_codes(const Conv2dProblem& problem) {
 // The tensors of one problem and direction: on the host in f32, on the device in the problem's
 // types. Values are normal, the same for any number of threads, and exactly representable in half
 // precision. Integers get random codes with scales, and on the host the real numbers that they
-// represent; a forward pass of integers has a bias, which shifts its sums to the middle of the
+// represent. A forward pass of integers has a bias, which shifts its sums to the middle of the
 // codes of y, and a ReLU where y is unsigned. Block-sparse weights have random positions; the dense
 // tensors hold the same numbers, and 0 elsewhere, for dense algorithms and other libraries.
 class CONVSCOPE_API BenchData {
@@ -66,8 +66,8 @@ class CONVSCOPE_API BenchData {
 
 class CONVSCOPE_API Contender : public HeavyContender<Conv2dProblem> {
  public:
-  // The problem has the sizes and types that `data` was made for; its weights may be dense while
-  // those of `data` are sparse.
+  // Takes a problem with the sizes and types that `data` was made for; its weights may be dense
+  // while those of `data` are sparse.
   Contender(const Conv2dAlgorithm& algorithm, const Conv2dProblem& problem, Direction direction,
             const BenchData& data, const Switches& switches = {}, std::string name = "")
       : HeavyContender(algorithm, problem, direction,

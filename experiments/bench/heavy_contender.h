@@ -90,7 +90,7 @@ CONVSCOPE_API bool weights_may_move(const std::vector<std::unique_ptr<BenchConte
 template <class Problem>
 class HeavyContender : public BenchContender {
  public:
-  // The operands are those of the problem and must outlive the contender.
+  // Takes the operands of the problem, which must outlive the contender.
   HeavyContender(const Card<Problem>& card, const Problem& problem, Direction direction,
                  const Operands& operands, const Switches& switches = {})
       : card_(card),

@@ -50,7 +50,7 @@ std::vector<Problem> problems_of_file(const std::string& path) {
 // Reads "forward,backward_weight" or "all"; each once, in the order of kDirections.
 CONVSCOPE_API std::vector<Direction> parse_directions(const std::string& text);
 
-// "a,b,c" -> {a, b, c}
+// Splits "a,b,c" into {a, b, c}.
 CONVSCOPE_API std::vector<std::string> split_commas(const std::string& text);
 
 }  // namespace convscope

@@ -2,11 +2,11 @@
 // sampled_reference.h: checks a convolution's result, exactly enough to reject a wrong kernel and
 // cheaply enough to run before every timing.
 //
-// A small problem is compared element by element. Of a large one a random sample is, half of it at
-// the borders of each axis, where kernels fail first. The expected values are plain dot products in
-// double. The bound is that of the tests: |error| <= error_growth * eps * M, with M the largest of
-// the same sums over magnitudes, conv(|x|,|w|), in the sample. Codes are rounded: their expected
-// value is clipped to their range, and the bound is half a step larger.
+// A small problem is compared element by element. A large one is compared in a random sample, half
+// of it at the borders of each axis, where kernels fail first. The expected values are plain dot
+// products in double. The bound is that of the tests: |error| <= error_growth * eps * M, with M the
+// largest of the same sums over magnitudes, conv(|x|,|w|), in the sample. Codes are rounded: their
+// expected value is clipped to their range, and the bound is half a step larger.
 #pragma once
 
 #include <cstdint>
@@ -38,8 +38,8 @@ CONVSCOPE_API Shape output_shape(const Conv2dProblem& problem, Direction directi
 
 class CONVSCOPE_API SampledReference {
  public:
-  // Sums about `most_products` products at most and checks at least 64 elements; `seed` selects
-  // them.
+  // Takes a sample of about `most_products` products at most, 64 elements at least; `seed` selects
+  // it.
   SampledReference(const Conv2dProblem& problem, Direction direction, const Conv2dInputs& inputs,
                    double most_products = 2e7, std::uint64_t seed = 7);
 
@@ -47,8 +47,8 @@ class CONVSCOPE_API SampledReference {
     double error_ratio = 0;  // largest error / allowed error; correct up to 1
     std::string wrong;       // a sentence when the result is wrong, else ""
   };
-  // `output` has the shape of the direction's result. Every element must be a number; with
-  // `in_blocks`, NaN elements are skipped.
+  // Checks `output`, which has the shape of the direction's result. Every element must be a number;
+  // with `in_blocks`, NaN elements are skipped.
   Verdict judge(const float* output, double error_growth, bool in_blocks = false) const;
 
   std::int64_t looked_at() const { return static_cast<std::int64_t>(index_.size()); }

@@ -40,7 +40,7 @@ struct CheckReport {
 
   std::vector<FeatureAnswer> features;  // which it supports, and why not
 
-  // Of the first fault; empty when the algorithm passes.
+  // The first fault; empty when the algorithm passes.
   std::string sentence;                // the likely cause
   std::optional<matrix::Fault> fault;  // none: the algorithm's description is wrong
 

@@ -21,7 +21,7 @@ CONVSCOPE_API std::string diagnosis_of(const Conv2dAlgorithm& card, const matrix
 // Returns "[n,k,p,q] = [0,2,0,4]" for element `at` of what the direction writes.
 CONVSCOPE_API std::string place_text(const Conv2dProblem& problem, Direction direction,
                                      std::size_t at);
-// "y", "dx", "dw"
+// Returns "y", "dx", "dw".
 CONVSCOPE_API const char* output_name(Direction direction);
 
 }  // namespace convscope

@@ -18,7 +18,7 @@ struct FeatureAnswer {
   std::string reason = {};  // why not: "refuses forward of n=2,...: expects stride 1, got stride 2"
 };
 
-// "kernels", "pointwise", "stride", "padding", ..., "backward".
+// Returns "kernels", "pointwise", "stride", "padding", ..., "backward".
 CONVSCOPE_API std::vector<std::string> feature_names();
 // Returns the answers in that order.
 CONVSCOPE_API std::vector<FeatureAnswer> features_of(const Conv2dAlgorithm& card);

@@ -26,7 +26,7 @@ struct CheckTask {
 // The plug-in is opened in another process.
 CONVSCOPE_API std::vector<CheckTask> tasks_of_plugin(const std::string& file);
 
-// `command`: returns the command that reproduces a problem's text. `watch` is told the current
+// Runs a check. `command` returns what reproduces a problem's text. `watch` is told the current
 // step.
 CONVSCOPE_API CheckRow run_check(const CheckTask& task, const CheckSettings& settings,
                                  const CheckLists& lists,

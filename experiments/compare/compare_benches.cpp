@@ -73,7 +73,7 @@ void judge(std::vector<BenchResult>& rows) {
 }
 
 [[noreturn]] void refuse_nothing_in_common(const BenchSide& first, const BenchSide& other) {
-  // Reports the key whose values alone make the rows differ.
+  // Reports a key by whose values the rows differ.
   std::vector<std::string> apart;
   for (std::size_t k = 0; k < first.key_names.size(); ++k) {
     const auto has = [&](const BenchSide& side, const std::string& value) {

@@ -10,10 +10,10 @@
 namespace convscope {
 
 // Compares two sides or more, each with the first. Where both sides have several files, a row is
-// compared by the medians of the files (student_t.h, on their logarithms); else by the medians of
-// its blocks of samples (rank_test.h); for older files by whether the middle of their samples
-// overlaps. Throws an error (kInvalid) when the files are of different kinds or have no row in
-// common.
+// compared by the medians of the files (student_t.h, on their logarithms). Otherwise the medians of
+// its blocks of samples are compared (rank_test.h); for older files, whether the middle of their
+// samples overlaps. Throws an error (kInvalid) when the files are of different kinds or have no row
+// in common.
 CONVSCOPE_API CompareResult compare_benches(const std::vector<BenchSide>& sides);
 
 // The geometric mean of a side's ratios, and how many rows are faster, slower, within noise.

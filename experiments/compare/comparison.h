@@ -84,7 +84,7 @@ struct Gate {
   // Returns 7: something is slower or missing; 9: only undecided; 0: neither.
   CONVSCOPE_API int exit_code() const;
 };
-// `both_ways`: rows that side 0 lacks are missing too; else they are new.
+// Returns the gate. `both_ways`: rows that side 0 lacks are missing too; else they are new.
 CONVSCOPE_API Gate gate_of(const CompareResult& comparison, double factor, bool both_ways = true);
 
 }  // namespace convscope

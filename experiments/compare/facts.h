@@ -29,7 +29,7 @@ CONVSCOPE_API std::vector<FactRow> differing(const std::vector<const Facts*>& si
 // The load is that of the last minute; what differs in every call (time, arguments) is left out.
 CONVSCOPE_API void add_environment(Facts& facts, const std::string& json_text);
 
-// "the machines differ (cpu): ...", "A began on a busy machine ...": why times may not compare.
+// Returns why times may not compare: "the machines differ (cpu): ...", "A began on a busy ...".
 CONVSCOPE_API std::vector<std::string> machine_warnings(const std::vector<std::string>& names,
                                                         const std::vector<const Facts*>& sides);
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// rank_test.h: tests whether two sets of times differ, without an assumption on their distribution:
-// the test of Mann and Whitney (1947, On a test of whether one of two random variables is
-// stochastically larger than the other), and Holm's correction for many tests (1979, A simple
-// sequentially rejective multiple test procedure).
+// rank_test.h: tests whether two sets of times differ, without an assumption on their distribution.
+// Source: H. B. Mann, D. R. Whitney 1947, On a test of whether one of two random variables is
+//         stochastically larger than the other; and for many tests S. Holm 1979, A simple
+//         sequentially rejective multiple test procedure
 #pragma once
 
 #include <vector>

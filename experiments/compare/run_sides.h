@@ -15,10 +15,10 @@ struct RunSide {
   std::vector<std::string> remarks;  // what was left out
 };
 
-// `given` is a run folder, a folder of runs (runs/<name>, runs/<sweep>/<row>), or the name of one
-// of these below `root`. From a folder of runs, selects those with the newest run's config,
-// instruction set, device and number of threads; for each seed the latest. Throws an error (kIo)
-// when there is no run, and (kInvalid) when the folder holds several names.
+// Reads a side: `given` is a run folder, a folder of runs (runs/<name>, runs/<sweep>/<row>), or the
+// name of one of these below `root`. From a folder of runs, selects those with the newest run's
+// config, instruction set, device and number of threads; for each seed the latest. Throws an error
+// (kIo) when there is no run, and (kInvalid) when the folder holds several names.
 CONVSCOPE_API RunSide read_run_side(const std::string& given, const std::string& root);
 
 }  // namespace convscope

@@ -55,7 +55,7 @@ struct Explanation {
 };
 
 CONVSCOPE_API Explanation explain_config(const ExperimentConfig& config);
-// The same on other images than those of the config's data set.
+// Returns the same for other images than those of the config's data set.
 CONVSCOPE_API Explanation explain_config(const ExperimentConfig& config, const SampleInfo& sample);
 
 // Returns "accepted by a, b": those that `auto` may choose.

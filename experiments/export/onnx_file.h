@@ -30,7 +30,7 @@ struct OnnxNode {
   std::vector<OnnxAttribute> attributes = {};
 };
 
-// Of floats; the first axis is the batch, of any size.
+// A float tensor; its first axis is the batch, of any size.
 struct OnnxValue {
   std::string name;
   Shape shape;

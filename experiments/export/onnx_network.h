@@ -17,7 +17,7 @@
 // -Qn s to Qp s, because the integers themselves have 8 bits (ONNX's 4-bit integers begin with
 // opset 21). A weight is a constant of i8 codes before DequantizeLinear, with a step per output
 // channel where it has one. Biases and batch norm stay f32, as in the network. The bias of a
-// quantised layer is a separate Add: ONNX Runtime rounds the bias inside such a Conv or Gemm to
+// quantised layer is a separate Add. Inside such a Conv or Gemm, ONNX Runtime rounds it to
 // multiples of the product of both steps, which changes the network when there are few bits.
 //
 // With reduce_range weights have 7 bits. x64 CPUs without VNNI add two products of u8 and i8 codes

@@ -26,7 +26,7 @@ UNAVAILABLE = 5
 
 
 class Missing(Exception):
-    """What is missing and how to get it, in one sentence."""
+    """Says what is missing and how to get it, in one sentence."""
 
 
 def say(text):

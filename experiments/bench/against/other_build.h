@@ -19,10 +19,10 @@ struct OtherBuild {
 CONVSCOPE_API OtherBuild this_build();
 
 // Returns the build that `given` names: another convscope program or another libconvscope.so. A
-// library runs in the program that belongs to it (bin/convscope next to its folder), if there is
-// one; else in this program: LD_LIBRARY_PATH names `scratch`, which gets a link with the name that
-// the program loads, and the loader is checked to use it. Throws an error of kind kUnavailable when
-// `given` is neither or cannot run.
+// library runs in the program that belongs to it (bin/convscope next to its folder), else in this
+// program. For this program, LD_LIBRARY_PATH names `scratch`, which gets a link with the name that
+// the loader looks for, and the loader's choice is checked. Throws an error of kind kUnavailable
+// when `given` is neither or cannot run.
 CONVSCOPE_API OtherBuild find_other_build(const std::string& given, const std::string& scratch);
 
 }  // namespace convscope

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// measure_gpu_ceilings.cpp: measures the roofline of the first CUDA device: large products of
-// random numbers (a pointwise convolution, by cuBLAS) in f32, TF32 and bf16, a copy larger than the
-// cache, and the time between two small kernels.
+// measure_gpu_ceilings.cpp: measures the roofline of the first CUDA device. It times large products
+// of random numbers (a pointwise convolution, by cuBLAS) in f32, TF32 and bf16, a copy larger than
+// the cache, and the gap between two small kernels.
 #include "experiments/bench/ceilings/measure_gpu_ceilings.h"
 
 #include <algorithm>

@@ -27,10 +27,10 @@ struct ExchangeRow {
   double beside_s = 0;             // median while a thread of the process computes
 };
 
-// Times sums of 64, 256, 1024, ... bytes up to most_bytes. Every process calls it; a time is that
-// of the slowest process, from the moment all have arrived. Each size is timed while the process
-// waits and while it computes: the exchanging thread may find no free core, and it sleeps between
-// polls while nobody waits.
+// Measures sums of 64, 256, 1024, ... bytes up to most_bytes. Every process calls it; a time is
+// that of the slowest process, from the moment all have arrived. Each size is timed while the
+// process waits and while it computes: the exchanging thread may find no free core, and it sleeps
+// between polls while nobody waits.
 CONVSCOPE_API std::vector<ExchangeRow> bench_exchange(ProcessGroup& group,
                                                       const ExchangeBenchOptions& options);
 

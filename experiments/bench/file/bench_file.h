@@ -12,8 +12,8 @@ namespace convscope {
 
 class CONVSCOPE_API BenchFile {
  public:
-  // "": nothing is written. Throws an error of kind kIo when `path` cannot be written. From here
-  // on, a signal that ends the process prints where the finished rows are.
+  // Opens `path`; "": nothing is written. Throws an error of kind kIo when it cannot be written.
+  // From here on, a signal that ends the process prints where the finished rows are.
   explicit BenchFile(std::string path);
   ~BenchFile();
   BenchFile(const BenchFile&) = delete;
@@ -28,7 +28,7 @@ class CONVSCOPE_API BenchFile {
   bool kept_ = false;
 };
 
-// "a/b.json" -> "a/b.unfinished.json"
+// Returns "a/b.unfinished.json" for "a/b.json".
 CONVSCOPE_API std::string unfinished_name(const std::string& path);
 
 }  // namespace convscope

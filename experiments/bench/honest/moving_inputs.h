@@ -20,8 +20,8 @@ namespace convscope {
 
 class CONVSCOPE_API MovingInputs {
  public:
-  // For operands on the CPU; on another device nothing changes. `weights`: the weights change too;
-  // not allowed when they were prepared before the timing.
+  // Takes operands on the CPU; on another device nothing changes. `weights`: the weights change
+  // too; not allowed when they were prepared before the timing.
   MovingInputs(const Operands& operands, const OperandSpecs& specs, bool weights);
 
   void turn();

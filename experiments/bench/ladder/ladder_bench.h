@@ -25,10 +25,10 @@ struct LadderOptions {
   double min_seconds = 0.2;  // counted time of each rung
   int least_samples = 5;
   std::size_t cache_bytes = std::size_t{64} << 20;  // of the last level
-  // Measured peaks for the current instruction set; a rung on the CPU uses the peak of its own
-  // number of threads.
+  // Measured peaks for the current instruction set; a rung on the CPU uses the peak of its thread
+  // count.
   std::optional<CpuCeilings> ceilings = {};
-  // Of a GPU; 0: unknown.
+  // Peak of a GPU; 0: unknown.
   double flops_per_second = 0;
   double tf32_flops_per_second = 0;  // for rungs that round operands to TF32
 };

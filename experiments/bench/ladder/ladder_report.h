@@ -15,7 +15,8 @@ inline constexpr const char* kLadderFormat = "convscope bench conv2d ladder 1";
 
 CONVSCOPE_API std::string ladder_table(const LadderResult& result);
 
-// {"format", "machine", "settings", "ladders": [{"ladder", "problem", ..., "rungs": [...]}]}
+// Returns {"format", "machine", "settings", "ladders": [{"ladder", "problem", ..., "rungs":
+// [...]}]}
 CONVSCOPE_API std::string ladder_json(const std::vector<LadderResult>& results,
                                       const BenchReportSettings& settings);
 // Returns the rungs of the JSON as CSV with a header line.

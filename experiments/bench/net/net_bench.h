@@ -88,7 +88,7 @@ struct NetLayerRow {
   std::string step;          // how that step runs: "planned", "recorded", "dynamic"
   double bytes_forward = 0;  // input and output, each once
 };
-// `step`: the kernels of a step of the whole network, which may differ.
+// Measures layers; `step`: the kernels of a step of the whole network, which may differ.
 CONVSCOPE_API std::vector<NetLayerRow> bench_layers(Module& model, const Shape& input, NetMode mode,
                                                     Device device, const NetBenchOptions& options,
                                                     const StepKernels& step);
@@ -105,7 +105,7 @@ struct NetOpRow {
 CONVSCOPE_API std::vector<NetOpRow> bench_operations(Module& model, const Shape& input, int classes,
                                                      NetMode mode, const NetBenchOptions& options);
 
-// Normal random images [size, image...] and random labels, on the CPU.
+// Returns normal random images [size, image...] and random labels, on the CPU.
 CONVSCOPE_API Batch random_batch(const Shape& image, std::int64_t size, int classes,
                                  std::uint64_t seed);
 // Brings a quantised network to its state after the first training steps: its quantisers are

@@ -25,7 +25,7 @@ struct CONVSCOPE_API CloudProblem {
   DType dtype = DType::f32;
   MathMode math = MathMode::f32;
 
-  // Without `kind`: strided if a stride or padding is given, otherwise submanifold.
+  // Parses a line. Without `kind`: strided if a stride or padding is given, else submanifold.
   static CloudProblem parse(std::string_view text);
   std::string text() const;      // parses back
   std::string map_text() const;  // what the map depends on: without channels and types

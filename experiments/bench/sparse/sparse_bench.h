@@ -23,7 +23,7 @@ struct CONVSCOPE_API CloudMap {
   std::size_t halo_bytes = 0;
   double halo_ms = 0;
 
-  // sites, out_sites, pairs, pairs_per_site (per output), density (of the inputs),
+  // Returns sites, out_sites, pairs, pairs_per_site (per output), density (of the inputs),
   // map_bytes_per_site, map_ms; on a GPU halo_bytes_per_site, halo_ms.
   std::vector<BenchFact> facts() const;
   std::string text() const;  // the facts in words

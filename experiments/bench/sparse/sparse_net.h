@@ -43,7 +43,7 @@ struct SparseNetBench {
   std::vector<SparseNetRefusal> refusals;  // algorithms that are missing, and layers they refuse
 };
 
-// `on` is a map of 3x3x3 on options.cloud.
+// Measures on a map `on` of 3x3x3 on options.cloud.
 CONVSCOPE_API SparseNetBench bench_sparse_net(const SparseNetOptions& options, const CloudMap& on,
                                               const BenchProgress& progress);
 

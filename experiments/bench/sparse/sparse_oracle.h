@@ -19,7 +19,7 @@ namespace convscope {
 
 class CONVSCOPE_API SparseOracle {
  public:
-  // Sums about `most_products` products at most, but those of at least 64 sites.
+  // Takes a sample of about `most_products` products at most, 64 sites at least.
   SparseOracle(const SparseConvProblem& problem, Direction direction, const Operands& operands,
                double most_products = 5e7);
 

@@ -27,7 +27,7 @@
 // hold too: L = 2e-6 for f32 (sums of up to 4608 products), 1e-3 for tf32, 1e-2 for bf16, 2e-3 for
 // f16. NCHW16c images (layers/dispatch/activation_layout.h) have the same values; lanes after the
 // last channel must be 0 in the output. Half precision in NHWC has f32 weights, biases and dw
-// (layers/conv2d/README.md), on a device only and on addresses divisible by 16. Half-precision
+// (layers/conv2d/README.md); it runs on a device only, on addresses divisible by 16. Half-precision
 // inputs are rounded before the reference sees them. A half-precision output is rounded once, by at
 // most a unit u = 2^-9 or 2^-12 of itself; the bound allows twice that.
 //
@@ -136,7 +136,7 @@ class CONVSCOPE_API ConvolutionCase {
   // accepts.
   std::string check(const Conv2dAlgorithm& algorithm, Direction direction,
                     std::vector<float>* out = nullptr);
-  // The same for instruction sets and numbers of threads, whose results must have equal bits.
+  // Checks all instruction sets and numbers of threads, whose results must have equal bits.
   std::string check_everywhere(const Conv2dAlgorithm& algorithm, Direction direction,
                                const Machines& machines = {});
   // Returns the fault of the last check.
@@ -145,7 +145,7 @@ class CONVSCOPE_API ConvolutionCase {
   // Makes one call on the CPU in the problem's layout: "" or what was damaged; and plain values.
   std::string run(const Conv2dAlgorithm& algorithm, Direction direction, bool extra,
                   std::vector<float>& result, const Surroundings& around) const;
-  // Computed by the reference in f64, once for each direction.
+  // Returns the reference's result in f64, computed once for each direction.
   const Expected& expect(Direction direction, bool extra);
   // Returns the allowed error of element i; 0 for exact numbers.
   double allowed(const Conv2dAlgorithm& algorithm, Direction direction, bool extra, double value);

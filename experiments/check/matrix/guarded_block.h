@@ -12,7 +12,7 @@
 
 namespace convscope::matrix {
 
-// The nearest number of the type.
+// Returns the nearest number of the type.
 inline float rounded_to(DType dtype, float value) {
   if (dtype == DType::f16) return static_cast<float>(Float16(value));
   if (dtype == DType::bf16) return static_cast<float>(BFloat16(value));
@@ -24,7 +24,7 @@ inline float rounded_to(DType dtype, float value) {
 // compute-sanitizer watches both ends.
 class GuardedBlock {
  public:
-  // `values` null: all bytes 0xff, which is NaN in each floating-point type.
+  // Takes `values`; null: all bytes 0xff, which is NaN in each floating-point type.
   GuardedBlock(Device device, DType dtype, const float* values, std::int64_t count,
                std::int64_t shift, std::size_t guard_bytes)
       : device_(device),

@@ -19,7 +19,7 @@ constexpr double kDefaultLatencySeconds = 50e-6;
 // Parses "25Gb" (bits per second), "12.5GB" (bytes), "100Gb,5us", "nvlink". Throws a usage error of
 // `option` that says what is wrong.
 CONVSCOPE_API Link parse_link(const std::string& option, const std::string& text);
-// "25 Gb/s (3.12 GB/s), 50 us"
+// Returns "25 Gb/s (3.12 GB/s), 50 us".
 CONVSCOPE_API std::string link_text(const Link& link);
 // Returns text that parse_link() reads: "1.9GB,85us"
 CONVSCOPE_API std::string link_words(const Link& link);
