@@ -72,7 +72,7 @@ CONVSCOPE_API std::string bench_table(const ReportedGroup& group);
 // and how often `auto` chose well. "" when there is nothing to sum up.
 CONVSCOPE_API std::string bench_summary(const ReportedGroups& groups);
 
-// {"format", "machine", "settings", "peer", "rows": [...], "peer_rows": [...], "refusals": [...]}
+// Returns the report as JSON: machine, settings, rows, rows of the baseline, refusals.
 CONVSCOPE_API std::string bench_json(const ReportedGroups& groups,
                                      const BenchReportSettings& settings);
 // Returns the rows of the JSON as CSV with a header line.

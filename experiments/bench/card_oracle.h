@@ -6,8 +6,8 @@
 // that the reference computes in little time.
 //
 // An operator that defines its own magnitudes (HeavyLayer<Problem>::magnitudes) has inputs whose
-// rounding is part of its definition: sample positions of a deformable convolution, for example.
-// f64 would change them, so there the reference computes in f32, with double sums: half an eps.
+// rounding is part of its definition: sample positions of a deformable convolution, for example. In
+// f64 they would change, so the reference computes them in f32, with double sums: half an eps.
 #pragma once
 
 #include "experiments/bench/heavy_contender.h"

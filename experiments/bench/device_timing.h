@@ -14,7 +14,7 @@
 
 namespace convscope {
 
-// Times `things`, whose `run` only queues work. Devices without recordings launch it every time.
+// Measures `things`, whose `run` only queues work. Devices without recordings launch it every time.
 CONVSCOPE_API void time_on_device(std::vector<TimedThing>& things, Device device,
                                   const InterleaveOptions& options);
 

@@ -6,8 +6,8 @@
 #   experiments/bench/gpu_pack.sh DIR         [--build build/cuda]   the same as a folder DIR/pack.tar.xz
 #
 # Contents: bin/convscope, bin/test_cuda, lib/libconvscope_cuda.so, the shared libraries that they need and a bare
-# machine lacks, all stripped. pack.json holds the hash of the sources and the release of nvcc. cuBLAS is not packed:
-# the machine has the toolkit's, or that of pip (nvidia-cublas). On the other machine:
+# machine lacks, all stripped. The file pack.json holds the hash of the sources and the release of nvcc. cuBLAS is not
+# packed: the machine has the toolkit's, or that of pip (nvidia-cublas). On the other machine:
 #
 #   mkdir -p pack && tar -xJf FILE.tar.xz -C pack && experiments/bench/gpu_check.sh --programs pack ...
 set -euo pipefail

@@ -50,8 +50,8 @@ struct CheckSettings {
   double timeout = 0;           // seconds for one algorithm; 0: none
   double max_error_growth = 0;  // 0: what the algorithm states
 };
-// {"format": "convscope check 1", "settings": {...}, "rows": [...], "passed": 1, "failed": 2,
-// "complete": true}; complete is false while algorithms remain to be checked.
+// Returns {"format": "convscope check 1", "settings": {...}, "rows": [...], "passed": 1, "failed":
+// 2, "complete": true}; complete is false while algorithms remain to be checked.
 CONVSCOPE_API std::string check_json(const std::vector<CheckRow>& rows,
                                      const CheckSettings& settings, bool complete);
 

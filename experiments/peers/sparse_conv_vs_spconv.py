@@ -3,10 +3,9 @@
 """Times submanifold sparse convolution, compared with spconv, on the CPU and on a GPU.
 
 The sites are those of our synthetic clouds (`convscope sites --cloud ... --out-sites`), so both sides
-compute the same layer: 3x3x3, C -> C. First the results y, dx and dw of both are compared through .npy
-files, spconv's and ours with float64 sums in PyTorch. Then both are timed alternately, a process of `bench
-sparse_conv` and then spconv, --turns times. Each turn yields the median of its runs, and the fastest turn
-counts, on both sides.
+compute the same layer: 3x3x3, C -> C. First y, dx and dw of both are exchanged as .npy files and compared
+with float64 sums in PyTorch. Then both are timed alternately, a process of `bench sparse_conv` and then
+spconv, --turns times. Each turn yields the median of its runs, and the fastest turn counts, on both sides.
 
     ours      `bench sparse_conv`: each direction; the preparation of the weights counts, the map does not.
               On a GPU each call is recorded once and replayed.

@@ -21,7 +21,7 @@ struct MapChoices {
   std::map<std::string, Ref<ChoiceCache<SparseConvProblem>>, std::less<>> of_word;
 };
 
-// The object behind the class SparseMap. Rows in Python have the order of the given sites.
+// Python's class SparseMap. Rows in Python have the order of the given sites.
 struct MapOfPython {
   SharedMap map;
   ArrayLibrary library = ArrayLibrary::numpy;  // of the given sites, and their device

@@ -15,8 +15,7 @@ inline constexpr const char* kLadderFormat = "convscope bench conv2d ladder 1";
 
 CONVSCOPE_API std::string ladder_table(const LadderResult& result);
 
-// Returns {"format", "machine", "settings", "ladders": [{"ladder", "problem", ..., "rungs":
-// [...]}]}
+// Returns the report as JSON: machine, settings, and each ladder with its rungs.
 CONVSCOPE_API std::string ladder_json(const std::vector<LadderResult>& results,
                                       const BenchReportSettings& settings);
 // Returns the rungs of the JSON as CSV with a header line.

@@ -28,7 +28,7 @@ CONVSCOPE_API std::string net_layer_table(const NetBenchRow& row,
 // Returns a table of the compiled case's operations with times; "" when there is none.
 CONVSCOPE_API std::string net_operation_table(const NetBenchRow& row,
                                               const std::vector<NetOpRow>& operations);
-// {"format", "machine", "settings", "rows": [{..., "layers": [...], "operations": [...]}]}
+// Returns {"format", "machine", "settings", "rows": [{..., "layers": [...], "operations": [...]}]}
 CONVSCOPE_API std::string net_json(const NetBenchReport& report);
 // Returns the rows of the JSON without the layers as CSV with a header line.
 CONVSCOPE_API std::string net_csv(const NetBenchReport& report);

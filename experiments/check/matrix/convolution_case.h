@@ -35,9 +35,9 @@
 // forward, conv^T(|dy|,|w|) for dx, and for dw the sum of |x||dy| over all N P Q pixels, plus the
 // old |dw| when it accumulates. One rounding error in each of m steps of a sum adds up to at most m
 // eps/2 times that magnitude; rounding errors of random sign grow like sqrt(m) times the partial
-// sums. For numbers of random sign, partial sums grow like sqrt(m) and the magnitude like m, so the
+// sums. For numbers of random sign, partial sums grow like sqrt(m) and the magnitude like m. So the
 // error is about 1 eps for any length. For numbers of one sign, partial sums are as large as the
-// magnitude: one chain has a standard deviation of 0.126 sqrt(m) eps, and chains of 160 terms stay
+// magnitude. One chain has a standard deviation of 0.126 sqrt(m) eps, and chains of 160 terms stay
 // below 8 eps (framework/simd/sum_chain.h, also for the bound on any numbers). One lost term of an
 // average sum of up to a million terms still exceeds the bound.
 #pragma once

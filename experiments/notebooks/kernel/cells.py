@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Splits a cell into pieces that the interpreter takes one at a time.
 
-cling takes statements, or one function, per call. A cell of a notebook has more: includes, classes, several
-functions and statements. split() cuts it at its top level, and every piece keeps the number of its first
-line, so that messages name the line of the cell.
+cling takes statements, or one function, per call. A cell of a notebook has more, with includes and classes.
+split() cuts it at its top level. Every piece keeps the number of its first line, so that messages name the
+line of the cell.
 """
 import re
 from dataclasses import dataclass
