@@ -64,7 +64,7 @@ def python_of(environment):
 
 
 def wanted(lab):
-    """Returns the packages that an up-to-date environment has."""
+    """Returns a hash of the packages that an up-to-date environment has."""
     files = ["requirements.txt", "constraints.txt"] + ["requirements_lab.txt"] * lab
     text = "".join((HERE / name).read_text() for name in files)
     return hashlib.sha256(text.encode()).hexdigest()
