@@ -146,8 +146,8 @@ std::vector<const Card<Problem>*> accepting_cards(const std::vector<const Card<P
 }
 
 // Returns the names that `text` stands for: "all" or "auto" (all but the reference, which checks
-// the others, and the lessons, which are a thousand times slower), or names joined by commas.
-// Throws an error of kind kUnavailable with the nearest name when one is not in `names`.
+// the others, and the lessons, which take seconds instead of milliseconds), or names joined by
+// commas. Throws an error of kind kUnavailable with the nearest name when one is not in `names`.
 CONVSCOPE_API std::vector<std::string> cards_in(const char* command, const std::string& text,
                                                 Device device,
                                                 const std::vector<std::string>& names);

@@ -34,8 +34,8 @@ struct LadderOptions {
 };
 
 struct LadderRow {
-  std::string rung = {};       // "winograd_f2x3, avx2, 1 thread"
-  std::string algorithm = {};  // the algorithm
+  std::string rung = {};  // "winograd_f2x3, avx2, 1 thread"
+  std::string algorithm = {};
   std::string isa = {};        // what it ran on; "" on a GPU
   std::string asked_isa = {};  // what the ladder asks for
   int threads = 0;
