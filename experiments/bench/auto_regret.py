@@ -1,23 +1,22 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How good `auto` is: the time of what it chose by that of the fastest algorithm, over all shapes
-files and over random layers as real networks have them, which no cost was fitted on.
+"""Measures how good `auto` is: the time of its choice / that of the fastest algorithm.
 
-Every case (problem, direction, layout, threads) is timed by `convscope bench conv2d`, all algorithms
-in turns. The loss of a case is the least time of what auto chose by the least time of the fastest. A
-loss below the noise (two standard errors of the two medians over their blocks) counts as none.
+The cases are all shapes files and random layers with sizes typical of networks, which no cost function was
+fitted on. Every case (problem, direction, layout, threads) is timed by `convscope bench conv2d`, all
+algorithms interleaved. The loss of a case is the least time of the choice of auto / the least time of the
+fastest. A loss below the noise (two standard errors of the two medians over their blocks) counts as none.
 
     python3 experiments/bench/auto_regret.py --program build/release/bin/convscope --out regret
     ... --quick                       every fifth problem of each list, ten random layers, short timings
-    ... --threads 1 --clock cpu       on a busy machine: time on the core instead of wall time
-    ... --lists resnet18 random       these lists alone
+    ... --threads 1 --clock cpu       on a busy machine: CPU time instead of wall time
+    ... --lists resnet18 random       only these lists
     ... --device cuda --precision f32 tf32 bf16 --layout nchw --batch 1 32 128 --weights often  on a GPU
-    ... --device cuda --precision bf16 --layout channels_last  halves as planned steps have them
+    ... --device cuda --precision bf16 --layout channels_last  half precision in NHWC, as in compiled steps
     ... --from FOLDER                 times nothing: reads JSON files of `bench conv2d` from a folder
 
-One JSON file for each part stands in the folder, and parts that are there are not timed again: a run
-that was stopped goes on where it was. Remove the folder when the program has changed. The summary is
-printed and written to summary.json.
+The folder holds one JSON file per part. Parts that exist are not timed again, so a stopped run continues.
+Remove the folder when the program has changed. The summary is printed and written to summary.json.
 """
 import argparse
 import itertools
@@ -40,7 +39,7 @@ MOST_FLOPS = 1.2e9  # of one call
 
 
 def random_layer(rng):
-    """A layer such as those of ResNet, ResNeXt, Inception, DeepLab, MobileNet and EfficientNet."""
+    """Returns a layer such as those of ResNet, ResNeXt, Inception, DeepLab, MobileNet and EfficientNet."""
     kind = rng.choices(("dense", "point", "depth", "group", "large", "line", "dilated", "stem"),
                        (28, 30, 16, 6, 6, 5, 5, 4))[0]
     h = rng.choice(MAPS)
@@ -106,7 +105,7 @@ def lists_of(options):
 
 
 def time_part(options, lines, run, part):
-    """One call of bench; its JSON stands under its name only when it is whole."""
+    """Calls bench once; its JSON gets its final name only when it is complete."""
     threads, precision, batch = run
     problems, partly = part.with_suffix(".txt"), part.with_suffix(".partly")
     problems.write_text("\n".join(lines) + "\n")
@@ -127,7 +126,7 @@ def time_part(options, lines, run, part):
 
 
 def noise_of(row):
-    """Standard error of the median of a row, as a part of it."""
+    """Returns the standard error of a row's median, relative to the median."""
     blocks = row.get("block_medians_ms") or []
     if len(blocks) < 3:
         return 0.0
@@ -146,7 +145,7 @@ def precision_of(problem):
 
 
 def cases_of(name, content):
-    """The loss of each case in which auto had a choice between two at least."""
+    """Returns the loss of each case in which auto could choose between at least two algorithms."""
     rows = {}
     for row in content["rows"]:
         if row["status"] == "ok":

@@ -17,7 +17,7 @@ Json load_json(std::optional<double> others) {
   return others ? Json(*rounded_load(others)) : Json();
 }
 
-// null where there is no number: not timed, no peer, no ceiling.
+// null where there is no number: not timed, no baseline, no measured peak.
 Json number(double value) { return value > 0 && std::isfinite(value) ? Json(value) : Json(); }
 Json ratio(const PeerBenchRow* peer, double ours) {
   return peer == nullptr || ours <= 0 ? Json() : Json(peer->time.median_ms / ours);
@@ -126,7 +126,7 @@ Json ceilings_json(const CpuCeilings& ceilings) {
           {"int8_ops_per_second", pair(ceilings.int8)}};
 }
 
-// `with_blocks`: a list for each row, which a line of CSV has no place for.
+// `with_blocks`: adds a list to each row, for which a CSV line has no place.
 Json rows_json(const ReportedGroups& groups, const BenchReportSettings& settings,
                bool with_blocks) {
   Json out = Json::array();
@@ -194,7 +194,7 @@ std::string bench_json(const ReportedGroups& groups, const BenchReportSettings& 
 }
 
 std::string bench_csv(const ReportedGroups& groups, const BenchReportSettings& settings) {
-  // An empty row gives the names, so that a file without rows still has its first line.
+  // An empty row provides the names, so that a file without rows still has a header line.
   ReportedGroup empty{BenchGroup<Conv2dProblem>{}};
   if (!groups.empty()) empty.facts = groups.front().facts;
   Json names = row_json(empty, BenchRow{}, settings);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_report.cpp: what a benchmark says: a table for people, JSON and CSV for programs.
+// bench_report.cpp: the output of a benchmark: a table for people, JSON and CSV for programs.
 #include "experiments/bench/bench_report.h"
 
 #include <fmt/format.h>
@@ -88,12 +88,12 @@ Cells cells_of(const PeerBenchRow& row, const std::string& peer) {
 
 struct Ratios {
   std::vector<double> own, plain;
-  std::map<std::string, std::vector<double>> by_algorithm;  // of the peer, own layout
+  std::map<std::string, std::vector<double>> by_algorithm;  // of the baseline, own layout
 };
 
 const BenchRow* fastest(const ReportedGroup& group) {
   for (const BenchRow& row : group.rows) {
-    if (row.counts()) return &row;  // they are sorted
+    if (row.counts()) return &row;  // rows are sorted
   }
   return nullptr;
 }
@@ -118,7 +118,7 @@ std::string least_of(const std::vector<double>& ratios) {
   return ratios.empty() ? "-" : ratio_text(*std::ranges::min_element(ratios));
 }
 
-// The peer's algorithms that were timed, in any group.
+// Returns the baseline's algorithms that were timed, in any group.
 std::vector<std::string> peer_algorithms(const ReportedGroups& groups) {
   std::vector<std::string> out;
   for (const ReportedGroup& group : groups) {
@@ -221,7 +221,7 @@ std::string bench_summary(const ReportedGroups& groups) {
     lines[0].push_back(column);
     lines[0].emplace_back("least");
   }
-  // Bytes have lines of their own: no mean is over both.
+  // Integer problems have separate lines: no mean mixes both.
   const auto add_lines = [&](Direction direction, bool bytes) {
     std::map<std::string, Ratios> ratios;
     for (const ReportedGroup& group : groups) {

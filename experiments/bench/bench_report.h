@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_report.h: what a benchmark says: a table for people, JSON and CSV for programs.
+// bench_report.h: the output of a benchmark: a table for people, JSON and CSV for programs.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace convscope {
 
-// What stands once at the head of the JSON.
+// Values that appear once at the head of the JSON.
 struct BenchReportSettings {
   Device device;
   int threads = 0;
@@ -18,33 +18,33 @@ struct BenchReportSettings {
   WeightUse weights = WeightUse::once;
   double min_seconds = 0;
   int least_samples = 0;
-  std::string peer_name, peer_version;  // "" without a peer
+  std::string peer_name, peer_version;  // "" without a baseline
   std::optional<CpuCeilings> ceilings;
-  const char* operation = "conv2d";  // the layer's
+  const char* operation = "conv2d";  // of the operator
   bool complete = false;             // every case was measured
 };
 
-// One more number that a layer says of its problem; a column of its own in JSON and CSV.
+// An additional number of a problem; a column in JSON and CSV.
 struct BenchFact {
   std::string name;
   double value = 0;
 };
 
-// The group of whatever layer, as reports speak of it.
+// The group of any operator, as the reports see it.
 struct ReportedGroup : PeerBenchRows {
-  std::string problem;  // its text
+  std::string problem;  // as text
   double nominal_flops = 0, nominal_bytes = 0;
-  std::string types;   // of x, w, the sums and y: "u8:i8:i32:u8", or the one type of all
+  std::string types;   // of x, w, the accumulators and y: "u8:i8:i32:u8", or the one type of all
   bool bytes = false;  // codes are multiplied
   Direction direction = Direction::forward;
   int threads = 0;
   std::vector<BenchRow> rows;
   std::vector<BenchRefusal> refusals;
   std::string skipped;
-  // Of a layer that has more to say: these, and of each row how many products it executes for one
-  // that counts.
+  // Additional facts of operators that have them; each row then also shows executed products per
+  // useful product.
   std::vector<BenchFact> facts = {};
-  std::optional<double> cores_of_others = {};  // busy with other programs meanwhile
+  std::optional<double> cores_of_others = {};  // cores busy with other programs
   std::string remark = {};                     // the facts in words, below the head of the table
 
   template <class Problem>
@@ -66,24 +66,24 @@ struct ReportedGroup : PeerBenchRows {
 };
 using ReportedGroups = std::vector<ReportedGroup>;
 
-// One problem and direction: every algorithm, every variant of the peer, every refusal.
+// Returns the table of a problem and direction: algorithms, variants of the baseline, refusals.
 CONVSCOPE_API std::string bench_table(const ReportedGroup& group);
-// Over all of them, for each direction: the ratios to the peer (geometric mean, least), and how
-// often `auto` chose well. "" when there is nothing to sum up.
+// Returns for each direction the ratios to the baseline over all groups (geometric mean, least),
+// and how often `auto` chose well. "" when there is nothing to sum up.
 CONVSCOPE_API std::string bench_summary(const ReportedGroups& groups);
 
-// {"format", "machine", "settings", "peer", "rows": [...], "peer_rows": [...], "refusals": [...]}
+// Returns the report as JSON: machine, settings, rows, rows of the baseline, refusals.
 CONVSCOPE_API std::string bench_json(const ReportedGroups& groups,
                                      const BenchReportSettings& settings);
-// The rows of the JSON, one in a line, after a line of names.
+// Returns the rows of the JSON as CSV with a header line.
 CONVSCOPE_API std::string bench_csv(const ReportedGroups& groups,
                                     const BenchReportSettings& settings);
 
-// As a table, and as a JSON object.
+// Returns the measured peaks as a table, and as a JSON object.
 CONVSCOPE_API std::string ceilings_json_text(const CpuCeilings& ceilings);
 CONVSCOPE_API std::string ceilings_text(const CpuCeilings& ceilings);
 
-// A result was wrong, ours or the peer's, or a time was impossible.
+// Returns whether a result was wrong, ours or the baseline's, or a time was impossible.
 CONVSCOPE_API bool any_wrong(const ReportedGroups& groups);
 
 }  // namespace convscope

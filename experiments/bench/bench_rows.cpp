@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_rows.cpp: the rows of a benchmark of one heavy layer's problem in one direction: each
-// algorithm's result is checked, those that are right are timed in turns, and their times are set
-// against the machine's ceilings. conv2d_bench.h adds another library's rows; a layer that has none
-// calls bench_heavy().
+// bench_rows.cpp: the rows of a benchmark of one operator's problem in one direction. Each
+// algorithm's result is checked, correct ones are timed interleaved, and the times are compared
+// with the measured peaks. conv2d_bench.h adds another library's rows; other operators call
+// bench_heavy().
 #include "experiments/bench/bench_rows.h"
 
 #include <algorithm>
@@ -43,7 +43,7 @@ void BenchRows::add(std::unique_ptr<BenchContender> contender, const Cost& cost,
   add_other(timed(one, first_seconds, [this] { return weights_may_move(contenders_); }),
             [this, &row, cost](const std::vector<double>& seconds) { fill(row, cost, seconds); });
   if (row.prepared_bytes == 0) return;
-  // By itself: the part of a call that a plan of inference does once for many.
+  // Timed separately: the part of a call that inference does once for many calls.
   const auto begin = std::chrono::steady_clock::now();
   one.prepare();
   backend_of(settings_.device).synchronize(settings_.device.index);

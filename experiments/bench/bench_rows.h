@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_rows.h: the rows of a benchmark of one heavy layer's problem in one direction: each
-// algorithm's result is checked, those that are right are timed in turns, and their times are set
-// against the machine's ceilings. conv2d_bench.h adds another library's rows; a layer that has none
-// calls bench_heavy().
+// bench_rows.h: the rows of a benchmark of one operator's problem in one direction. Each
+// algorithm's result is checked, correct ones are timed interleaved, and the times are compared
+// with the measured peaks. conv2d_bench.h adds another library's rows; other operators call
+// bench_heavy().
 #pragma once
 
 #include <functional>
@@ -23,36 +23,36 @@ namespace convscope {
 
 struct BenchSettings {
   Device device = {};
-  bool only_auto = false;  // time what `auto` chooses
+  bool only_auto = false;  // time only what `auto` chooses
   bool cold = false;       // flush the caches before each run
-  bool cpu_clock = false;  // CPU time instead of wall time: for one thread on a busy machine
+  bool cpu_clock = false;  // CPU time instead of wall time, for one thread on a busy machine
   WeightUse weights = WeightUse::once;  // often: prepared before the timing, as in inference
   double min_seconds = 0.2;             // counted time of each algorithm on each problem
   int least_samples = 5;
-  std::optional<CpuCeilings> ceilings = {};  // without: no percentage of the roofline
+  std::optional<CpuCeilings> ceilings = {};  // without them: no percentage of the roofline
 };
 
 // One algorithm on one problem in one direction.
 struct BenchRow {
   std::string algorithm;
   bool auto_choice = false;  // `auto` would have chosen it
-  // Of a whole call, weights prepared anew unless BenchSettings::weights says often; GFLOP/s and
-  // roofline are of it, so nothing is hidden. Of no samples when the result is wrong.
+  // Time of a whole call, weights prepared in each call unless BenchSettings::weights is often;
+  // GFLOP/s and roofline refer to it. Has no samples when the result is wrong.
   TimingSummary time;
-  // The preparation of the weights: median, timed by itself. 0 when the card prepares none.
+  // Median time of preparing the weights, timed separately. 0 when the algorithm prepares none.
   double prepare_ms = 0;
   double gflops_effective = 0;
   double gflops_executed = 0;
-  double executed_per_useful = 0;  // products: 1 where the card executes what counts, and no more
+  double executed_per_useful = 0;  // executed / useful products; 1: no superfluous ones
   double roofline_percent = 0;
   std::size_t workspace_bytes = 0;  // of a call, prepared weights included
   std::size_t prepared_bytes = 0;
   double error_ratio = 0;  // error / allowed error
-  std::string wrong;       // why it was not timed, or its times do not count; "" when they do
-  std::string impossible;  // why no work can have been done in its time (least_time.h), or ""
+  std::string wrong;       // why it was not timed or its times do not count, or ""
+  std::string impossible;  // why the work cannot be done in its time (least_time.h), or ""
 
   bool counts() const { return wrong.empty() && impossible.empty(); }
-  // Its result was wrong in the calls that were timed.
+  // Marks the row as wrong because a result was wrong in the timed calls.
   void take_back(std::string why) {
     wrong = std::move(why);
     time = {};
@@ -68,20 +68,20 @@ struct BenchRefusal {
 
 using BenchProgress = std::function<void(const std::string&)>;
 
-// Checks contenders as they are added and times all of them at the end.
+// Checks contenders when they are added and times all of them at the end.
 class CONVSCOPE_API BenchRows {
  public:
-  // `factors`: the type of what is multiplied, whose peak is the roof. `least_bytes`: what every
-  // right algorithm reads and writes; below 0: nominal_bytes.
+  // Takes `factors`, the type of the operands, whose peak is the roof. `least_bytes`: what every
+  // correct algorithm reads and writes; below 0: nominal_bytes.
   BenchRows(const BenchSettings& settings, double nominal_flops, double nominal_bytes,
             DType factors = DType::f32, double least_bytes = -1);
 
-  // `check` compares the contender's result and returns the seconds of its first run.
+  // Adds a contender; `check` compares its result and returns the seconds of its first run.
   void add(std::unique_ptr<BenchContender> one, const Cost& cost, bool auto_choice,
            const std::function<double(BenchContender&)>& check);
-  // Something else that is timed in the same turns.
+  // Adds something else to be timed in the same rounds.
   void add_other(TimedThing thing, std::function<void(const std::vector<double>&)> done);
-  // Right ones by time, then wrong ones.
+  // Returns correct rows sorted by time, then wrong ones.
   std::vector<BenchRow> measured();
 
  private:
@@ -95,11 +95,11 @@ class CONVSCOPE_API BenchRows {
   std::vector<std::unique_ptr<BenchContender>> contenders_;
   std::vector<std::unique_ptr<BenchRow>> rows_;
   std::vector<TimedThing> things_;
-  std::vector<std::function<void(const std::vector<double>&)>> done_;  // beside things_
+  std::vector<std::function<void(const std::vector<double>&)>> done_;  // parallel to things_
 };
 
-// Flop/s and byte/s turned into the least time of the work, in seconds: its FLOPs at the peak or
-// its tensors, each once, from the level that holds them all, whichever takes longer.
+// Returns the shortest time of the work in seconds: its FLOPs at the measured peak or its tensors,
+// each moved once, from the level that holds them all, whichever takes longer.
 CONVSCOPE_API double roofline_seconds(const CpuCeilings& ceilings, double flops, double bytes,
                                       int threads, bool cold, DType factors = DType::f32);
 
@@ -113,7 +113,7 @@ struct BenchGroup {
   std::string skipped;  // why nothing was run, or ""
 };
 
-// What `auto` chooses, or null when nobody accepts the problem: the refusals say why.
+// Returns what `auto` chooses, or null when no algorithm accepts the problem; the refusals say why.
 template <class Problem>
 const Card<Problem>* auto_choice_of(const Problem& problem, Direction direction, Device device,
                                     WeightUse use) {
@@ -126,7 +126,7 @@ inline Switches switches_of(const BenchSettings& settings) {
   return {.prepares_each_call = settings.weights == WeightUse::once};
 }
 
-// Those of `cards` that accept the problem and are wanted; the others' reasons go to `refusals`.
+// Returns those of `cards` that are selected and accept the problem; others add to `refusals`.
 template <class Problem>
 std::vector<const Card<Problem>*> accepting_cards(const std::vector<const Card<Problem>*>& cards,
                                                   const Problem& problem, Direction direction,
@@ -145,9 +145,9 @@ std::vector<const Card<Problem>*> accepting_cards(const std::vector<const Card<P
   return out;
 }
 
-// The names that `text` stands for: "all" or "auto" (all but the reference, which is the judge, and
-// the lessons, which take seconds where the others take milliseconds), or names joined by commas.
-// An error of kind kUnavailable with the nearest name when one is not in `names`.
+// Returns the names that `text` stands for: "all" or "auto" (all but the reference, which checks
+// the others, and the lessons, which take seconds instead of milliseconds), or names joined by
+// commas. Throws an error of kind kUnavailable with the nearest name when one is not in `names`.
 CONVSCOPE_API std::vector<std::string> cards_in(const char* command, const std::string& text,
                                                 Device device,
                                                 const std::vector<std::string>& names);
@@ -162,7 +162,7 @@ std::vector<const Card<Problem>*> cards_named(const char* command, const std::st
   return out;
 }
 
-// Right is what an Oracle says that is made of the problem, the direction and the operands.
+// Checks results with an Oracle made of the problem, the direction and the operands.
 template <class Oracle, class Problem>
 BenchGroup<Problem> bench_judged(const BenchSettings& settings, const Problem& problem,
                                  Direction direction,
@@ -195,7 +195,7 @@ BenchGroup<Problem> bench_judged(const BenchSettings& settings, const Problem& p
   return group;
 }
 
-// Right is what the reference says (card_oracle.h).
+// Checks results with the reference (card_oracle.h).
 template <class Problem>
 BenchGroup<Problem> bench_heavy(const BenchSettings& settings, const Problem& problem,
                                 Direction direction, const std::vector<const Card<Problem>*>& cards,
@@ -203,7 +203,7 @@ BenchGroup<Problem> bench_heavy(const BenchSettings& settings, const Problem& pr
   return bench_judged<CardOracle<Problem>>(settings, problem, direction, cards, progress);
 }
 
-// All cards that "all" stands for.
+// Measures all algorithms that "all" stands for.
 template <class Problem>
 BenchGroup<Problem> bench_heavy(const BenchSettings& settings, const Problem& problem,
                                 Direction direction, const BenchProgress& progress) {

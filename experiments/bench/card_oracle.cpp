@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// card_oracle.cpp: is a result right? The layer's card "reference" says so: it computes the same
-// from the real numbers that the operands stand for, dense and in f64, and once more from their
-// magnitudes, M.
+// card_oracle.cpp: checks results with the operator's algorithm "reference". It computes the same
+// operation from the real numbers that the operands represent, dense and in f64, and once more from
+// their magnitudes, M.
 #include "experiments/bench/card_oracle.h"
 
 #include <algorithm>
@@ -24,14 +24,14 @@ Judgement judge_outputs(const Operands& operands, const OperandSpecs& specs,
     const Quantisation meaning = operands.out[o].to(Device{}).quantisation();
     const double step = meaning.scales == nullptr ? 0 : 0.5 * meaning.scale(0);
     const double bound = allowed * expected.largest[o] + step;
-    // Codes end where their type does: what lies beyond becomes the last of them.
+    // The expected value is clipped to the range of the output's codes.
     const CodeRange codes = code_range(specs.outputs[o].type, meaning);
     const auto within = [&](double real) {
       if (meaning.scales == nullptr) return real;
       return std::clamp(real, meaning.scale(0) * (codes.low - meaning.zero_point(0)),
                         meaning.scale(0) * (codes.high - meaning.zero_point(0)));
     };
-    // Of sparse weights only the kept ones have a gradient: the others are 0 in `got`.
+    // With sparse weights only the kept ones have a gradient: the others are 0 in `got`.
     const bool sparse = !specs.outputs[o].format.is_dense();
     for (std::int64_t i = 0; i < got.numel(); ++i) {
       const double error = std::abs(got.at(i) - within(right.at(i)));

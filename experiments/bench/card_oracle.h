@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// card_oracle.h: is a result right? The layer's card "reference" says so: it computes the same from
-// the real numbers that the operands stand for, dense and in f64, and once more from their
-// magnitudes, M. The bound is that of the tests: |error| <= error_growth * eps * max(M), and half a
-// step more for outputs of integers, which end where the codes of their type end. For problems that
-// the reference computes in little time.
+// card_oracle.h: checks results with the operator's algorithm "reference". It computes the same
+// operation from the real numbers that the operands represent, dense and in f64, and once more from
+// their magnitudes, M. The bound is that of the tests: |error| <= error_growth * eps * max(M).
+// Integer outputs are clipped to the range of their codes and get half a step more. For problems
+// that the reference computes in little time.
 //
-// A layer that says itself what its magnitudes are (HeavyLayer<Problem>::magnitudes) has inputs
-// whose roundings are part of its definition, such as the places of a deformable convolution. They
-// would be others in f64, so there the reference computes in f32, with double sums: half an eps.
+// An operator that defines its own magnitudes (HeavyLayer<Problem>::magnitudes) has inputs whose
+// rounding is part of its definition: sample positions of a deformable convolution, for example. In
+// f64 they would change, so the reference computes them in f32, with double sums: half an eps.
 #pragma once
 
 #include "experiments/bench/heavy_contender.h"
@@ -66,7 +66,7 @@ class CardOracle {
   }
 
  private:
-  // The real numbers of the inputs in the type of `real`.
+  // Returns the real numbers of the inputs in the type of `real`.
   Operands numbers_of(const Problem& real, const Operands& operands) const {
     Operands out;
     for (std::size_t i = 0; i < specs_.inputs.size(); ++i) {
@@ -74,7 +74,7 @@ class CardOracle {
     }
     return out;
   }
-  // With outputs of its own.
+  // Runs the reference and returns its outputs.
   static Operands run_reference(const Problem& real, Direction direction, Operands at) {
     const OperandSpecs specs = real.operands(direction);
     for (std::size_t i = 0; i < specs.outputs.size(); ++i) {

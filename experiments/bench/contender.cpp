@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// contender.cpp: an algorithm that takes part in a benchmark: its tensors, its scratch memory, and
-// whether its result is right.
+// contender.cpp: a convolution algorithm in a benchmark: its tensors, its scratch memory, and
+// whether its result is correct.
 #include "experiments/bench/contender.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 namespace convscope {
 namespace {
 
-// Normal numbers; the same for any number of threads.
+// Returns normal numbers, the same for any number of threads.
 Tensor random_tensor(const Shape& shape, std::uint64_t stream) {
   Tensor out = Tensor::empty(shape);
   float* const values = out.data<float>();
@@ -26,14 +26,13 @@ Tensor random_tensor(const Shape& shape, std::uint64_t stream) {
   return out;
 }
 
-// Half types: the numbers that they hold exactly, as f32.
+// For half precision: rounded to representable numbers, as f32.
 Tensor random_tensor(const Shape& shape, std::uint64_t stream, DType dtype) {
   return random_tensor(shape, stream).to(dtype).to(DType::f32);
 }
 
-// What one rounding of a factor or of the result costs, relative to its size, in units of f32's
-// eps:
-// the cards' error_growth is stated for f32.
+// Returns the error of rounding an operand or the result once, relative to its size, in units of
+// f32's eps: the algorithms' error_growth is stated for f32.
 double rounding_factor(const Conv2dProblem& problem) {
   if (problem.dtype == DType::bf16) return 0x1p-7 / 0x1p-23;
   if (problem.dtype == DType::f16 || problem.math == MathMode::tf32) {
@@ -42,7 +41,7 @@ double rounding_factor(const Conv2dProblem& problem) {
   return 1;
 }
 
-// The real numbers that codes stand for; f32 holds the random ones exactly.
+// Returns the real numbers that codes represent; f32 holds the random ones exactly.
 Tensor floats_of(const Operand& operand, const OperandSpec& spec) {
   const Operand host = operand.to(Device{});
   const Tensor out = plain_images(host.values, spec.shape, spec.layout).to(DType::f32).clone();
@@ -124,7 +123,7 @@ void BenchData::make_codes(const Conv2dProblem& z, Direction direction) {
   const Tensor bias = Tensor::empty({z.k}, DType::f64);
   Generator random(1, 9);
   for (std::int64_t k = 0; k < z.k; ++k) {
-    // In f32 too, so that another library has the same.
+    // Representable in f32, so that another library gets the same values.
     bias.data<double>()[k] = static_cast<double>(
         static_cast<float>(middle + spread * static_cast<double>(random.normal())));
   }
@@ -135,7 +134,7 @@ void BenchData::make_codes(const Conv2dProblem& z, Direction direction) {
   bias_host_ = bias;
 }
 
-// 0 in the other ones; the values of places_ are what stays.
+// 0 for pruned weights; the values of places_ are the kept ones.
 Tensor BenchData::weights_where_kept(const Conv2dProblem& problem, const Tensor& dense) const {
   if (problem.weight_format.is_dense()) return dense;
   const Tensor out = Tensor::zeros(dense.shape(), dense.dtype());
@@ -211,7 +210,7 @@ double Contender::check(const SampledReference& reference) {
   });
 }
 
-// Fewer elements have a smaller largest sum over magnitudes: twice its bound is allowed.
+// Fewer elements have a smaller largest sum over magnitudes, so twice its bound is allowed.
 std::string Contender::look() {
   constexpr double kProducts = 1e6, kSlack = 2;
   const Conv2dProblem& z = problem();
@@ -232,7 +231,7 @@ std::string Contender::look() {
   return now.judge(data_.result(sparse), growth, in_blocks).wrong;
 }
 
-// Every byte is a code, so what was not written looks like one; but not twice like the same one.
+// Every byte is a valid code, so an unwritten one is found by comparing two runs.
 std::string Contender::not_written() {
   const Tensor& output = data_.operands().out[0].values;
   const Tensor first = output.to(Device{}).clone();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// contender.h: a convolution algorithm that takes part in a benchmark (heavy_contender.h), with the
-// tensors that SampledReference judges. Used by the table of algorithms (conv2d_bench.h) and by the
-// ladders (ladder_bench.h).
+// contender.h: a convolution algorithm in a benchmark (heavy_contender.h), with the tensors that
+// SampledReference checks. Used by the table of algorithms (conv2d_bench.h) and by the ladders
+// (ladder_bench.h).
 #pragma once
 
 #include "experiments/bench/heavy_contender.h"
@@ -11,16 +11,16 @@
 
 namespace convscope {
 
-// Integers, with scales, in place of numbers.
+// Returns whether the tensors are integer codes with scales.
 inline bool holds_codes(const Conv2dProblem& problem) {
   return problem.types && is_code(problem.types->w);
 }
 
 // The tensors of one problem and direction: on the host in f32, on the device in the problem's
-// types. Normal numbers, the same for any number of threads; half types get numbers that they hold
-// exactly. Integers get codes at random with scales, and on the host the real numbers that they
-// stand for; a forward pass of integers has a bias, which shifts its sums to the middle of the
-// codes of y, and a ReLU where y is unsigned. Block-sparse weights lie at random places; the dense
+// types. Values are normal, the same for any number of threads, and exactly representable in half
+// precision. Integers get random codes with scales, and on the host the real numbers that they
+// represent. A forward pass of integers has a bias, which shifts its sums to the middle of the
+// codes of y, and a ReLU where y is unsigned. Block-sparse weights have random positions; the dense
 // tensors hold the same numbers, and 0 elsewhere, for dense algorithms and other libraries.
 class CONVSCOPE_API BenchData {
  public:
@@ -31,17 +31,17 @@ class CONVSCOPE_API BenchData {
     return {first_host_.data<float>(), second_host_.data<float>(), behind_};
   }
   Operands sparse_operands() const;  // of a problem with block-sparse weights
-  // On the host, row-major, in f32: of codes their real numbers; `sparse`: what came out in stored
-  // blocks of dw, and NaN elsewhere.
+  // Returns the result on the host, row-major, f32; codes as real numbers. `sparse`: the stored
+  // blocks of dw, with NaN elsewhere.
   const float* result(bool sparse = false) const;
-  bool has_codes() const { return is_code(operands_.out[0].values.dtype()); }  // as a result
+  bool has_codes() const { return is_code(operands_.out[0].values.dtype()); }  // result is codes
 
-  // The same for another library: row-major on the host, codes as they are, else f32.
+  // The same for another library: row-major on the host, codes unchanged, else f32.
   struct Plain {
     Tensor first, second, output;
   };
   const Plain& plain() const;
-  // The real numbers of plain().output.
+  // Returns the real numbers of plain().output.
   const float* result_of_plain() const;
 
   const Device device;
@@ -54,7 +54,7 @@ class CONVSCOPE_API BenchData {
 
   const Direction direction_;
   const OperandSpec sparse_spec_;
-  const Operand places_;      // of sparse weights, on the host
+  const Operand places_;      // block positions of sparse weights, on the host
   Operand places_there_;      // the same on the device: what a direction reads or writes
   const OperandSpecs specs_;  // of dense weights
   Operands operands_;
@@ -66,8 +66,8 @@ class CONVSCOPE_API BenchData {
 
 class CONVSCOPE_API Contender : public HeavyContender<Conv2dProblem> {
  public:
-  // The problem has the sizes and the type that `data` was made for; its weights may be dense where
-  // those of `data` are sparse.
+  // Takes a problem with the sizes and types that `data` was made for; its weights may be dense
+  // while those of `data` are sparse.
   Contender(const Conv2dAlgorithm& algorithm, const Conv2dProblem& problem, Direction direction,
             const BenchData& data, const Switches& switches = {}, std::string name = "")
       : HeavyContender(algorithm, problem, direction,
@@ -78,7 +78,7 @@ class CONVSCOPE_API Contender : public HeavyContender<Conv2dProblem> {
 
   const char* name() const override { return name_.c_str(); }
   double check(const SampledReference& reference);
-  std::string look() override;  // at some elements, against dot products of the inputs of now
+  std::string look() override;  // checks some elements against dot products of the current inputs
 
  private:
   std::string not_written();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// conv2d_bench.cpp: measures convolution algorithms, and another library beside them.
+// conv2d_bench.cpp: measures convolution algorithms, and another library with them.
 #include "experiments/bench/conv2d_bench.h"
 
 #include <algorithm>
@@ -26,7 +26,7 @@ using Progress = BenchProgress;
 
 constexpr const char* kOperation = "bench conv2d";
 
-// One of the peer's variants, prepared.
+// One of the baseline's variants, prepared.
 class PeerContender {
  public:
   PeerContender(const ConvscopePeer& peer, int variant, ConvscopePeerCase* one)
@@ -46,7 +46,7 @@ class PeerContender {
     void operator()(ConvscopePeerCase* one) const noexcept {
       try {
         peer->destroy(one);
-      } catch (...) {  // nobody waits for it any more
+      } catch (...) {  // errors at the end are ignored
       }
     }
   };
@@ -55,7 +55,7 @@ class PeerContender {
   std::unique_ptr<ConvscopePeerCase, Destroy> one_;
 };
 
-// The scales of a problem in f32, as peers take them, and its bias.
+// The scales of a problem in f32, as the C interface takes them, and its bias.
 struct PeerScales {
   float x = 1, y = 1;
   std::vector<float> w, bias;
@@ -78,7 +78,7 @@ double seconds_of(const std::function<void()>& run) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-// The first run is slow for reasons of its own, so a second one counts, unless it would take long.
+// The first run includes one-time costs, so a second one counts, unless it would take long.
 double estimate_of(double first_seconds, const std::function<void()>& run) {
   return first_seconds > 1 ? first_seconds : std::min(first_seconds, seconds_of(run));
 }
@@ -129,7 +129,7 @@ class Measurement {
     const Conv2dAlgorithm* chosen = chosen_for(problem);
     const Conv2dAlgorithm* as_dense = nullptr;
     const bool sparse = !problem.weight_format.is_dense();
-    if (sparse) {  // of all forms, dense ones included
+    if (sparse) {  // of all formats, dense ones included
       as_dense = chosen_for(dense);
       (ms(as_dense, dense) < ms(chosen, problem) ? chosen : as_dense) = nullptr;
     }
@@ -138,12 +138,12 @@ class Measurement {
     if (sparse) check_cards(rows, dense, as_dense, all || as_dense != nullptr);
   }
 
-  // The cards that take `problem`: that of the group, or the one with dense weights beside it.
+  // Checks the algorithms that take `problem`: the group's, or the same one with dense weights.
   void check_cards(BenchRows& rows, const Conv2dProblem& problem, const Conv2dAlgorithm* chosen,
                    bool any) {
     if (!any) return;
     const bool beside = !(problem == group_.problem);
-    std::vector<BenchRefusal> known;  // of dense forms beside sparse ones nothing is expected
+    std::vector<BenchRefusal> known;  // refusals of dense variants of sparse problems are expected
     for (const Conv2dAlgorithm* card :
          accepting_cards(options_.algorithms, problem, direction_,
                          options_.only_auto ? chosen : nullptr, beside ? known : group_.refusals)) {
@@ -156,7 +156,7 @@ class Measurement {
                [&](BenchContender& one) { return static_cast<Contender&>(one).check(expected); });
     }
     if (beside) return;
-    // A dense form stands beside: that it takes no sparse weights is no news.
+    // A dense variant runs too, so its refusal of sparse weights need not be reported.
     std::erase_if(group_.refusals, [&](const BenchRefusal& one) {
       return !problem.weight_format.is_dense() && one.reason.starts_with("expects dense weights");
     });
@@ -198,7 +198,7 @@ class Measurement {
             .relu = data_.inputs().behind.relu ? 1 : 0};
   }
 
-  // Of f32 its numbers alone. `scales` is where those of the codes lie.
+  // Returns values only for f32. `scales` holds the scales of codes.
   ConvscopePeerInputs peer_inputs(PeerScales& scales) const {
     const BenchData::Plain& plain = data_.plain();
     ConvscopePeerInputs out{};

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// conv2d_bench.h: measures convolution algorithms, and another library beside them.
+// conv2d_bench.h: measures convolution algorithms, and another library (the baseline) with them.
 //
-// For each problem and direction: every algorithm's result is checked (sampled_reference.h), those
-// that are right are timed in turns with the peer's variants (interleave.h), and the times are set
-// against the machine's measured ceilings.
+// For each problem and direction, every result is checked (sampled_reference.h), correct algorithms
+// are timed interleaved with the baseline's variants (interleave.h), and the times are compared
+// with the machine's measured peaks.
 #pragma once
 
 #include <functional>
@@ -25,7 +25,7 @@ struct Conv2dBenchOptions : BenchSettings {
 
 using Conv2dBenchRow = BenchRow;
 
-// One way of the peer to compute the same.
+// One variant of the baseline.
 struct PeerBenchRow {
   std::string algorithm;       // "direct", "winograd", ...
   bool plain = false;          // from and to row-major tensors, conversions included
@@ -38,22 +38,22 @@ struct PeerBenchRow {
 };
 
 struct CONVSCOPE_API PeerBenchRows {
-  std::string peer = "peer";  // what its rows are called: "onednn 3.2.0"
+  std::string peer = "peer";  // the name in its rows: "onednn 3.2.0"
   std::vector<PeerBenchRow> peer_rows;
 
-  // The peer's fastest of one layout, or null.
+  // Returns the baseline's fastest row of one layout, or null.
   const PeerBenchRow* best_peer(bool plain) const;
 };
 
 struct Conv2dBenchGroup : BenchGroup<Conv2dProblem>, PeerBenchRows {};
 
-// The algorithms that `text` names: "all" (but for the reference, the oracle of all checks), "auto"
-// or names joined by commas; an error of kind kUnavailable with the nearest name otherwise.
+// Returns the algorithms that `text` names: "all" (except the reference, which checks the others),
+// "auto" or names joined by commas. Throws an error of kind kUnavailable with the nearest name.
 CONVSCOPE_API std::vector<const Conv2dAlgorithm*> algorithms_named(const std::string& text,
                                                                    Device device);
 
-// An error when the problem's elements are neither f32 nor, on cuda, f16 or bf16 (with weights of
-// f32 where channels come last), nor integers with weights of i8.
+// Throws unless the problem's elements are f32, or on cuda f16 or bf16 (with f32 weights in NHWC),
+// or integers with i8 weights.
 CONVSCOPE_API void check_can_be_timed(const Conv2dProblem& problem, Device device);
 
 // Calls `progress` with a short text before each step that may take a while.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// device_timing.cpp: times things that run on a device of their own, in turns, by marks in its
-// queue of work (CUDA: events), so that no time of the host is counted.
+// device_timing.cpp: times work on an asynchronous device, interleaved, by marks in its queue
+// (CUDA: events), so host time does not count.
 #include "experiments/bench/device_timing.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace convscope {
 namespace {
 
-// Long enough that the two marks, about a microsecond, do not count.
+// So long that the overhead of the two marks, about a microsecond, does not matter.
 constexpr double kLongEnough = 500e-6;
 constexpr int kMostRepeats = 64;
 
@@ -34,7 +34,7 @@ class Mark {
   void* mark_;
 };
 
-// `repeats` runs in a row, recorded where the device can.
+// `repeats` consecutive runs, recorded if the device supports it.
 class Burst {
  public:
   Burst(const DeviceBackend& backend, Device device, const TimedThing& thing, int repeats)
@@ -88,7 +88,7 @@ void time_on_device(std::vector<TimedThing>& things, Device device,
   std::vector<std::unique_ptr<Burst>> bursts;
   int rounds = 0;
   for (TimedThing& thing : things) {
-    // The estimate of the caller has the host's time in it.
+    // The caller's estimate includes host time.
     thing.run();
     begin.set();
     for (int i = 0; i < 3; ++i) thing.run();
@@ -112,7 +112,7 @@ void time_on_device(std::vector<TimedThing>& things, Device device,
         begin.set();
         things[i].run();
       } else {
-        if (round == 0) bursts[i]->queue();  // brings data and code to where they are used
+        if (round == 0) bursts[i]->queue();  // loads data and code
         begin.set();
         bursts[i]->queue();
       }

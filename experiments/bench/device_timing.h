@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// device_timing.h: times things that run on a device of their own, in turns, by marks in its queue
-// of work (CUDA: events), so that no time of the host is counted.
+// device_timing.h: times work on an asynchronous device, interleaved, by marks in its queue (CUDA:
+// events), so host time does not count.
 //
-// Warm: a few runs in a row are recorded once (CUDA: a graph) and replayed, so the gaps between
+// Warm: a few consecutive runs are recorded once (CUDA: a graph) and replayed, so the gaps between
 // launches are those of a captured training step. Cold: before each run the device writes more
-// bytes than its cache holds, and the run is launched kernel by kernel behind that.
+// bytes than its cache holds; the run is then launched kernel by kernel.
 #pragma once
 
 #include <vector>
@@ -14,7 +14,7 @@
 
 namespace convscope {
 
-// `run` of each thing only queues its work. Devices without recordings launch it anew each time.
+// Measures `things`, whose `run` only queues work. Devices without recordings launch it every time.
 CONVSCOPE_API void time_on_device(std::vector<TimedThing>& things, Device device,
                                   const InterleaveOptions& options);
 

@@ -3,20 +3,20 @@
 # Checks and measures the CUDA code on this machine's GPU and writes a record of it.
 #
 #   experiments/bench/gpu_check.sh                  build, test, sanitize, benchmark, write a record
-#   experiments/bench/gpu_check.sh --programs DIR   the same with programs built before: a build folder, or what
+#   experiments/bench/gpu_check.sh --programs DIR   the same with existing programs: a build folder, or what
 #                                                   gpu_pack.sh packed
-#   experiments/bench/gpu_check.sh --only tests,deform   some parts; no record. All of them are: tests, huge (beyond
-#                                                   2^31 elements), sanitizers, networks, conv2d, deform, sparse,
-#                                                   compressed
-#   experiments/bench/gpu_check.sh --seconds 540 --parts DIR   stops after 540 seconds. The same command goes on
-#                                                   with what is left, on another machine too if DIR comes along
-#   experiments/bench/gpu_check.sh --verify-record  no GPU needed: are the tests and the sanitizers of the newest
-#                                                   record of today's sources, complete and clean?
+#   experiments/bench/gpu_check.sh --only tests,deform   some parts, without a record. All parts: tests, huge
+#                                                   (beyond 2^31 elements), sanitizers, networks, conv2d,
+#                                                   deform, sparse, compressed
+#   experiments/bench/gpu_check.sh --seconds 540 --parts DIR   stops after 540 seconds. The same command
+#                                                   continues with the rest, on any machine that has DIR
+#   experiments/bench/gpu_check.sh --verify-record  without a GPU: are the tests and the sanitizers of the
+#                                                   newest record of today's sources, complete and clean?
 #
-# --jobs N: processes of tests at a time. --out DIR: where the record is left (default: experiments/bench/records).
-# --base FILE: the record that lends what was not run (default: the newest). Without --parts the parts lie in
-# build/gpu_check, which is emptied first. Exit code 1: something failed; 5: no GPU; 75: stopped, parts are left.
-# PyTorch and torchvision are the peers: their rows need a python3 that has them. Variables: gpu_parts.py,
+# --jobs N: parallel test processes. --out DIR: folder of the record (default: experiments/bench/records).
+# --base FILE: the record that provides parts that were not run (default: the newest). Without --parts, the parts
+# are in build/gpu_check, which is emptied first. Exit code 1: something failed; 5: no GPU; 75: stopped, parts are
+# left. The baselines are PyTorch and torchvision: their rows need a python3 that has them. Variables: gpu_parts.py,
 # gpu_sanitize.py. In calls of minutes: framework/cuda/README.md, "On a machine that is lent for minutes".
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.." || exit
@@ -59,7 +59,7 @@ if [[ -z $parts ]]; then
   rm -rf "$parts"
 fi
 
-# Where the programs find what lies beside them, the toolkit's libraries, and those that pip brought.
+# The programs' own libraries, the toolkit's libraries, and those installed by pip.
 programs=$(cd "$programs" && pwd) || exit
 paths=$programs/lib
 for folder in "${CUDA_HOME:-/usr/local/cuda}/lib64" "${CUDA_PATH:-/usr/local/cuda}/lib64"; do
@@ -73,7 +73,7 @@ if [[ -e $programs/lib/libconvscope_cuda.so ]]; then
   export CONVSCOPE_CUDA_LIBRARY=${CONVSCOPE_CUDA_LIBRARY:-$programs/lib/libconvscope_cuda.so}
 fi
 
-# What `auto` knows of this GPU comes along with the parts.
+# The measured peaks of this GPU, which `auto` uses, are stored with the parts.
 mkdir -p "$parts" || exit
 CONVSCOPE_CACHE_DIR=${CONVSCOPE_CACHE_DIR:-$(cd "$parts" && pwd)/cache}
 export CONVSCOPE_CACHE_DIR

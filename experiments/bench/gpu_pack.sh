@@ -5,10 +5,9 @@
 #   experiments/bench/gpu_pack.sh FILE.tar.xz [--build build/cuda]   one file, as small as xz makes it
 #   experiments/bench/gpu_pack.sh DIR         [--build build/cuda]   the same as a folder DIR/pack.tar.xz
 #
-# In it: bin/convscope, bin/test_cuda, lib/libconvscope_cuda.so, the shared libraries that they need and a bare
-# machine lacks, all stripped, and pack.json: the hash of the sources and the release of nvcc. cuBLAS is not
-# in it: the machine has the toolkit's, or that of pip (nvidia-cublas).
-# There:
+# Contents: bin/convscope, bin/test_cuda, lib/libconvscope_cuda.so, the shared libraries that they need and a bare
+# machine lacks, all stripped. The file pack.json holds the hash of the sources and the release of nvcc. cuBLAS is not
+# packed: the machine has the toolkit's, or that of pip (nvidia-cublas). On the other machine:
 #
 #   mkdir -p pack && tar -xJf FILE.tar.xz -C pack && experiments/bench/gpu_check.sh --programs pack ...
 set -euo pipefail
@@ -40,7 +39,7 @@ for file in "${files[@]}"; do
     exit 1
   fi
 done
-# Another hash would be written than that of the code in the library.
+# Otherwise pack.json would hold another hash than that of the code in the library.
 newer=$(find framework layers optim quant sparsity datasets experiments \( -name '*.cu' -o -name '*.cuh' \) \
   -newer "$build/lib/libconvscope_cuda.so" -print -quit)
 if [[ -n $newer ]]; then
@@ -53,7 +52,7 @@ trap 'rm -rf "$folder"' EXIT
 mkdir "$folder/bin" "$folder/lib"
 for file in "${files[@]}"; do cp -L "$build/$file" "$folder/$file"; done
 
-# Every machine with a driver has the C library and the driver's own; cuBLAS and its kin are large.
+# Every machine with a driver has the C library and the driver's libraries; cuBLAS and similar ones are large.
 theirs='^(libc|libm|libpthread|libdl|librt|libresolv|libutil|libcuda|libnvidia.*|libcu(blas|blasLt|dnn|fft|rand|solver|sparse|pti)[_a-z]*|libnvrtc.*|libnvJitLink|libnccl|ld-linux.*|linux-vdso)\.so'
 export LD_LIBRARY_PATH=$PWD/$build/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 if [[ $build == /* ]]; then LD_LIBRARY_PATH=$build/lib:$LD_LIBRARY_PATH; fi

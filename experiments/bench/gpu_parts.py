@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs the parts of a GPU check. gpu_check.sh calls it with programs and an environment that are ready.
 
-Nothing is timed while the tests and the sanitizers run, so these run side by side; everything behind them
-runs alone. Each part leaves a stamp (gpu_stamp.py). A part that is done, with the sources of today, does not
-run again; one that was cut off goes on where it can, or begins anew.
+Tests and sanitizers are not timed and run in parallel; everything after them runs alone. Each part leaves a
+stamp (gpu_stamp.py). A part that is complete for today's sources does not run again. An interrupted one
+continues if it can, or starts again.
 
-Exit code 0: all parts are done; 1: something failed; 75: the clock stopped it, a next call goes on.
+Exit code 0: all parts are done; 1: something failed; 75: the time was up, the next call continues.
 """
 import argparse
 import collections
@@ -27,12 +27,12 @@ from gpu_tests import Clock, TestRun, begin_workers, list_tests, run_until, wait
 PARTS = ("tests", "huge", "sanitizers", "networks", "conv2d", "deform", "sparse", "compressed")
 STOPPED = 75
 PEERS = "experiments/peers"
-HUGE = "*Beyond31Bits*"  # one after the other: two of them do not fit into the memory of every GPU
+HUGE = "*Beyond31Bits*"  # sequential: two of them exceed the memory of some GPUs
 LONG = ("*OnRandomProblems", "*AtFullSize*", "*ShapesFile*")
 
-# name: of the stamp and of the JSON file. ends_with: exit codes of a run that came to its end; 1 says of most
-# that a result was wrong. goes_on: takes --go-on and --seconds. shown: lines of its output that are shown.
-PRINTED = ("ceilings", "mnist_to_99")  # they print what is kept, and take no --json
+# name: of the stamp and of the JSON file. ends_with: exit codes of a complete run; 1 mostly means that a
+# result was wrong. goes_on: supports --go-on and --seconds. shown: output lines that are shown.
+PRINTED = ("ceilings", "mnist_to_99")  # their output is kept; they have no --json
 Step = collections.namedtuple("Step", "part name command ends_with goes_on shown", defaults=((0, 1), False, None))
 
 
@@ -57,21 +57,21 @@ def conv2d_steps(convscope):
         if batch != 128:
             lists += [(f"grouped_tf32_last{end}", "gpu_grouped", tf32 + last, batch),
                       (f"grouped_bf16{end}", "gpu_grouped", bf16 + last, batch)]
-    # CONVSCOPE_COMPARE='dense_f32 depthwise_f32' leaves out the others.
+    # CONVSCOPE_COMPARE='dense_f32 depthwise_f32' selects these lists.
     chosen = os.environ.get("CONVSCOPE_COMPARE", "").split()
     return [Step("conv2d", f"conv2d_{name}", [*peer, *shapes(file), *options, "--batch", str(batch)],
                  goes_on=True) for name, file, options, batch in lists if not chosen or name in chosen]
 
 
 def network_steps(convscope):
-    # torch.compile takes minutes; CONVSCOPE_PEER_KINDS='eager|CUDA graph' leaves it out.
+    # torch.compile takes minutes; CONVSCOPE_PEER_KINDS='eager|CUDA graph' skips it.
     kinds = os.environ.get("CONVSCOPE_PEER_KINDS")
     kinds = ["--kinds", *kinds.split("|")] if kinds else []
     steps = [Step("networks", "net_lenet5", [sys.executable, f"{PEERS}/lenet_step_gpu_vs_pytorch.py", "--program",
                                              convscope, *kinds], (0,), True),
              Step("networks", "net_whole", [sys.executable, f"{PEERS}/net_gpu_vs_pytorch.py", "--program",
                                             convscope], (0,), True)]
-    # With the folder of the four MNIST files: from start-up to 99 % of the test images.
+    # The folder of the four MNIST files; time from start-up to 99 % of the test images.
     if os.environ.get("CONVSCOPE_MNIST"):
         steps.append(Step("networks", "mnist_to_99", [
             sys.executable, f"{PEERS}/mnist_to_99.py", "--device", "cuda", "--program", convscope, "--data",
@@ -80,7 +80,7 @@ def network_steps(convscope):
 
 
 def sparse_steps(convscope):
-    # Every card on clouds, checked by a sample, and a network of six layers.
+    # Every algorithm on clouds, checked on a sample, and a network of six layers.
     steps = [Step("sparse", f"sparse_{precision}", [
         convscope, "bench", "sparse_conv", *shapes("sparse", "sparse_other"), "--device", "cuda", "--precision",
         precision, "--min-time", "0.02"], shown="last") for precision in ("f32", "f16")]
@@ -89,7 +89,8 @@ def sparse_steps(convscope):
 
 
 def compressed_steps(convscope):
-    """Integers and block-sparse weights beside dense floating point: layers, then whole networks."""
+    """Returns steps that compare integers and block-sparse weights with dense floating point: layers, then
+    networks."""
     int8 = [sys.executable, f"{PEERS}/int8_gpu_vs_pytorch.py", "--program", convscope]
     steps = [Step("compressed", "compressed_int8", [*int8, *shapes("resnet18", "resnet50", "mobilenet_v2")]),
              Step("compressed", "compressed_int8_block_sparse",
@@ -115,8 +116,8 @@ def compressed_steps(convscope):
 
 
 def steps_of(convscope):
-    """Everything that runs alone, in its order. The lists of convolutions are the longest."""
-    deform = Step("deform", "deform", [  # results of every card, then times in each type
+    """Returns everything that runs alone, in order. The lists of convolutions take longest."""
+    deform = Step("deform", "deform", [  # results of every algorithm, then times in each type
         sys.executable, f"{PEERS}/deform_vs_torchvision.py", "--program", convscope, "--device", "cuda",
         "--problems", "20"], goes_on=True)
     return [*network_steps(convscope), *conv2d_steps(convscope), deform, *sparse_steps(convscope),
@@ -145,8 +146,8 @@ class Check:
         print(f"gpu_check: {text}", flush=True)
 
     def tests(self):
-        """Tests and sanitizers, side by side. The tests spend their time in the double reference on the CPU:
-        one process for each second core."""
+        """Runs tests and sanitizers in parallel. The tests spend their time in the double-precision
+        reference on the CPU, so one process for every two cores."""
         plain, runs = [], []
         try:
             for part, pattern, jobs, threads, size in (("tests", f"-{HUGE}", self.jobs, "2", 8),
@@ -211,7 +212,7 @@ class Check:
         came_to_its_end = not stopped and code in step.ends_with and found is not None
         if isinstance(found, dict) and found.get("complete") is False:
             came_to_its_end = False
-        # A step that the clock stopped is left; any other that did not end well has failed.
+        # A step stopped by the clock is left over; any other step that did not end well has failed.
         bad = not stopped and code != STOPPED and (code != 0 or not came_to_its_end)
         self.stamps.end(step.name, came_to_its_end, bad)
         if bad:
@@ -221,8 +222,8 @@ class Check:
             self.left.append(step.name)
 
     def ceilings(self, something_to_time):
-        """First of all, because `auto` takes them into account. They lie in the folder of the parts, so that every
-        call on such a GPU chooses alike; another GPU has its own."""
+        """Measures the peaks first, because `auto` uses them. They are stored with the parts, so every call
+        on the same GPU model makes the same choices; another model has its own file."""
         step = Step("ceilings", "ceilings", [self.convscope, "info", "--measure", "--json"], (0,))
         self.step(step)
         known = read_json(pathlib.Path(os.environ["CONVSCOPE_CACHE_DIR"]) / "ceilings_cuda.json") or {}
@@ -232,8 +233,8 @@ class Check:
             run_until(self.clock, step.command, {}, subprocess.DEVNULL)
 
     def goes_on(self, step, path):
-        """Whether the file holds rows of today's sources and of this GPU. Those of another GPU are not mixed with
-        them; they are kept until such a one is there again."""
+        """Returns whether the file holds rows of today's sources and of this GPU model. Rows of another
+        model are not mixed with them; they are kept until a GPU of that model is used again."""
         def kept(gpu):
             name = re.sub(r"[^A-Za-z0-9]+", "-", gpu.get("name", "unknown"))
             return self.folder / f"{step.name}.{name}.{self.stamps.sources[:8]}.kept"
@@ -251,9 +252,9 @@ class Check:
         return False
 
     def show(self, step, text):
-        """What of the output is to be seen; of a step that writes no file, what is kept of it."""
+        """Shows part of the output; for a step that writes no file, shows what is kept of it."""
         path = self.folder / f"{step.name}.json"
-        if step.name == "ceilings":  # JSON behind the progress
+        if step.name == "ceilings":  # JSON after the progress messages
             begin = re.search(r"^\{", text, re.MULTILINE)
             info = json.JSONDecoder().raw_decode(text, begin.start())[0] if begin else {}
             if ceilings := info.get("gpu_ceilings"):

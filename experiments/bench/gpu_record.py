@@ -3,23 +3,25 @@
 """The record of a GPU check: what was measured, when, on which GPU, from which sources.
 
     gpu_record.py hash                 the hash of today's device code
-    gpu_record.py write FOLDER         FOLDER's parts and stamps (gpu_check.sh leaves them there) -> a record.
-          [--base FILE|none]           Parts that were not run are taken over from this record; default: the newest
-          [--out DIR]                  where to; default: experiments/bench/records
+    gpu_record.py write FOLDER         FOLDER's parts and stamps (gpu_check.sh leaves them there) -> a
+    record.
+          [--base FILE|none]           Parts that were not run are copied from this record; default: the
+          newest
+          [--out DIR]                  destination; default: experiments/bench/records
     gpu_record.py verify               exit code 1 when the newest record is not of today's sources,
-                                       is incomplete, or says that something failed
-    gpu_record.py later "REASON"       the newest record: why its tests and sanitizers stand for today's sources
-    gpu_record.py incomplete PART "REASON"   why a part that was not done to its end is taken, or a sanitizer
-                                       under which a test failed of which it reported nothing
+                                       is incomplete, or contains a failure
+    gpu_record.py later "REASON"       states why the newest record's checks are valid for today's sources
+    gpu_record.py incomplete PART "REASON"   why an unfinished part is accepted, or a sanitizer under which
+                                       a test failed without any report
     gpu_record.py note "TEXT"          a remark
 
-CI has no GPU. So that a change of device code cannot pass unmeasured, the tests and the sanitizers of the
-newest record in experiments/bench/records/ must be of the sources as they are, but for comments and for the
-error bounds that cards claim. `write` needs no GPU.
+CI has no GPU. So that no change of device code stays unmeasured, the tests and the sanitizers of the newest
+record in experiments/bench/records/ must match the current sources, except for comments and stated error
+bounds. `write` needs no GPU.
 
-`measured` names for each part, list and tool its sources, date and GPU. Parts of other sources than today's
-are debts, which verify prints: the next run on a GPU pays them. So are `later`, the sources behind a last
-small change, and `incomplete`. Records from before `measured` are read, too.
+`measured` holds sources, date and GPU of each part, list and tool. Parts of older sources are debts, which
+verify prints; the next run on a GPU measures them again. Debts are also `later`, the sources before a last
+small change, and `incomplete`. Records older than `measured` can be read.
 """
 import argparse
 import collections
@@ -42,8 +44,8 @@ PARTS = ("tests", "sanitizers", "ceilings", "conv2d", "deform", "sparse", "compr
 
 
 def device_sources():
-    """*.cu, *.cuh, and headers whose functions are compiled for the device too. The emulation runs
-    on the CPU only and is no part of what a GPU executes."""
+    """Returns *.cu, *.cuh, and headers whose functions are compiled for the device. The emulation is not
+    included, because it runs on the CPU only."""
     out = []
     for folder in FOLDERS:
         for path in sorted((ROOT / folder).rglob("*")):
@@ -56,17 +58,17 @@ def device_sources():
     return out
 
 
-# A comment, or a literal, in which nothing is one.
+# Matches a comment, or a literal, inside which nothing is a comment.
 COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/|(\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*')", re.DOTALL)
 
 
-# What a card says of its errors: a number for the tests on the host, which no kernel ever sees.
+# The error bound that an algorithm states: used by the tests on the host, not by kernels.
 CLAIM = re.compile(r"^\s*\.error_growth = \d+,", re.MULTILINE)
 
 
 def code_of(text):
-    """The lines without comments, spare blanks and the error bounds of cards: what is compiled for
-    the device. No GPU has to be asked about a better sentence."""
+    """Returns the lines without comments, extra blanks and error bounds: the code that is compiled for the
+    device. A changed comment needs no new measurement."""
     lines = CLAIM.sub("", COMMENT.sub(lambda found: found.group(1) or " ", text)).splitlines()
     return "\n".join(line for line in (" ".join(line.split()) for line in lines) if line)
 
@@ -88,17 +90,17 @@ def nvcc_release():
     return release.group(1) if release else None
 
 
-# ---- items: what is measured by itself. Each has a file and a stamp in a folder of parts. ---------------
+# ---- items: measured separately. Each has a file and a stamp in a folder of parts. ----------------------
 
 GROUPS = {"sparse": "sparse_", "compressed": "compressed_", "networks": "net_"}
 SINGLE = ("tests", "huge", "ceilings", "deform", "mnist_to_99")
-CHECKS = ("tests", *SANITIZERS)  # what must be of today's sources
+CHECKS = ("tests", *SANITIZERS)  # must match today's sources
 KNOWN = ("format", "date", "sources_sha256", "source_files", "gpu", "nvcc", "measured", "incomplete", "later",
          "notes", "sanitizers", "conv2d", *GROUPS, *SINGLE)
 
 
 def name_of_list(part):
-    """Of a list of convolutions; older ones have no name of their own."""
+    """Returns the name of a list of convolutions; older lists have none."""
     if "name" in part:
         return part["name"]
     problem = part["rows"][0]["problem"] if part["rows"] else ""
@@ -133,7 +135,7 @@ def items_of(record):
 
 
 def members_of(items):
-    """The other way round."""
+    """The inverse of items_of()."""
     out = {name: items.get(name) for name in SINGLE[:3]}
     out["sanitizers"] = {tool: items[tool] for tool in SANITIZERS if tool in items}
     out["conv2d"] = [{"name": item[len("conv2d_"):], **items[item]} for item in sorted(items)
@@ -148,12 +150,12 @@ def members_of(items):
 
 
 def part_of(item):
-    """The member of the record, and of `incomplete`, that an item belongs to."""
+    """Returns the member of the record, and of `incomplete`, that an item belongs to."""
     return next((group for group, prefix in {"conv2d": "conv2d_", **GROUPS}.items() if item.startswith(prefix)), item)
 
 
 def device_of(value):
-    """The GPU that a part names itself, or None."""
+    """Returns the GPU that a part names, or None."""
     if not isinstance(value, dict):
         return None
     cards = ((value.get("machine") or {}).get("cuda") or {}).get("devices") or [{}]
@@ -161,8 +163,8 @@ def device_of(value):
 
 
 def measured_of(record):
-    """{item: where, when and from which sources}. A record from before `measured` was of one call, but for
-    what its `incomplete` says in words: the sources of these parts are not known."""
+    """Returns {item: where, when and from which sources}. A record older than `measured` comes from one
+    call, except for what its `incomplete` describes in words: the sources of these parts are unknown."""
     if "measured" in record:
         return record["measured"]
     out = {}
@@ -183,7 +185,7 @@ def taken_over(entry, base):
 
 
 def compose(folder, base):
-    """The record of the folder's parts and, where these are missing, of the base's; and sentences about it."""
+    """Returns the record of the folder's parts, with missing ones from the base, and sentences about it."""
     folder, remarks = pathlib.Path(folder), []
     stamps = {path.name[:-len(".stamp")]: read_json(path) for path in sorted(folder.glob("*.stamp"))}
     stamps = {item: stamp for item, stamp in stamps.items() if stamp}
@@ -204,7 +206,7 @@ def compose(folder, base):
             continue
         if value is None or (not stamp["complete"] and there and item not in (*CHECKS, "huge")
                              and not list(wrong_in(item, value))):
-            # A whole list of older sources says more than the first rows of a new one.
+            # A whole list of older sources is worth more than the first rows of a new one.
             cut = {"date": stamp["date"], "sources_sha256": stamp["sources_sha256"],
                    "rows": len(value["rows"] if isinstance(value, dict) and "rows" in value else value or [])}
             if there:
@@ -229,7 +231,7 @@ def compose(folder, base):
               "sources_sha256": measured.get("tests", first).get("sources_sha256"),
               "source_files": first.get("source_files"), "gpu": first["gpu"], "nvcc": first.get("nvcc"),
               **members_of(items), "measured": measured}
-    # What was said of checks that are not new goes with them.
+    # Remarks about checks that are not new are dropped with them.
     over = {item for item in (*CHECKS, "huge") if "taken_over_from" in measured.get(item, {})}
     said = {part: why for part, why in ((base or {}).get("incomplete") or {}).items() if part in over}
     if said:
@@ -246,7 +248,7 @@ def compose(folder, base):
 
 
 def write(folder, base=None, out=None):
-    """The path of the record."""
+    """Writes the record and returns its path."""
     if base is None:
         found = newest()
         base = found[0] if found else None
@@ -266,7 +268,7 @@ def write(folder, base=None, out=None):
 # ---- verify -------------------------------------------------------------------------------------------
 
 def excuses(record, item, sha, today):
-    """Whether `later` says that what this hash measured stands for today's sources."""
+    """Returns whether `later` states that measurements of this hash are valid for today's sources."""
     later = record.get("later") or {}
     if later.get("sha256") != today:
         return False
@@ -274,7 +276,7 @@ def excuses(record, item, sha, today):
 
 
 def wrong_in(item, value):
-    """Sentences about wrong results."""
+    """Returns sentences about wrong results."""
     if isinstance(value, dict):
         for row in value.get("rows") or []:
             if row.get("wrong"):
@@ -284,8 +286,8 @@ def wrong_in(item, value):
 
 
 def fails_alone(result):
-    """Whether all errors under a tool are tests that failed there and of which it has reported nothing. Their run
-    counts as not done to its end: they ran without the tool, too, and there none may fail."""
+    """Returns whether all errors under a tool are failed tests without a report of the tool. Their run
+    counts as incomplete: they must pass without the tool."""
     failed, reported = result.get("failed_tests") or [], result.get("reported_tests") or []
     return bool(failed) and not reported and len(failed) == result.get("errors")
 
@@ -337,7 +339,7 @@ def some(names, most=6):
 
 
 def debts_of(record):
-    """What holds today and has to be measured again one day."""
+    """Returns what is accepted today and has to be measured again."""
     today, items, measured = source_hash(), items_of(record), measured_of(record)
     if any(excuses(record, item, measured[item]["sources_sha256"], today) for item in CHECKS if item in measured):
         yield f"not measured as they are: {record['later']['reason']}"
@@ -407,7 +409,7 @@ def verify():
     return 1 if problems else 0
 
 
-# ---- what is said of the newest record ---------------------------------------------------------------
+# ---- statements about the newest record ------------------------------------------------------------------
 
 def change_newest(change):
     found = newest()

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """compute-sanitizer in a GPU check: which tests run under which tool, and how they are divided.
 
-The tools slow kernels down a hundredfold, so they see tests of small problems only. All three share one
-queue (gpu_tests.py): the long tests first and alone, the others in small groups.
+The tools slow kernels down a hundredfold, so they run tests of small problems only. All three share one
+queue (gpu_tests.py): the long tests first, each in its own process, the others in small groups.
 
 Variables: CONVSCOPE_SANITIZER_FILTER (the tests), CONVSCOPE_SANITIZER_SECONDS (a deadline for this part),
-CONVSCOPE_SANITIZER_PROBLEMS (random problems), CONVSCOPE_SANITIZER_JOBS (processes at a time).
+CONVSCOPE_SANITIZER_PROBLEMS (random problems), CONVSCOPE_SANITIZER_JOBS (parallel processes).
 """
 import os
 
 from gpu_tests import TestRun, begin_workers, list_tests
 
-TOOLS = ("racecheck", "memcheck", "initcheck")  # the slowest first
+TOOLS = ("racecheck", "memcheck", "initcheck")  # slowest first
 FILTER = """
 Conv2dOnCuda.AgreesWithTheReferenceOnRandomProblems
 FewChannel* LinearFused* LinearTail* HalfImages* ChannelsLastOnCuda*
@@ -25,8 +25,8 @@ Deform/SmallDeformOnCuda* DeformLayerOnCuda.MakesTheSteps*
 Int8OnCuda.*InEveryTile CodesOnCuda* BlockSparseOnCuda.*InEveryTile IntegerExecutionOnCuda.SmallNetworks*
 */SparseOnCuda.IsExact*/plane */SparseOnCuda.*/strided_two */SparseOnCuda.IsExact*/inverse_plane
 """
-# Large linear layers, whose products are cuBLAS's, in which racecheck reports hazards. Not in FILTER either:
-# tiles of fft, which reads pairs of planes and drops the second one of the last pair.
+# Large linear layers use cuBLAS, in which racecheck reports hazards. Not in FILTER either: tiles of fft,
+# which reads pairs of planes and discards the second one of the last pair.
 LEFT_OUT = "LinearFusedOnCuda.MakesHalfCopiesOfLargeLayers"
 LONG = ("*OnRandomProblems", "*InEveryTile", "Deform/SmallDeformOnCuda*", "RecordedSteps*", "*.SmallNetworks*")
 SHARES = {"*.AgreesWithTheReferenceOnRandomProblems": 8}  # racecheck takes over five minutes for all of them
@@ -50,7 +50,7 @@ def runs_of(stamps, test_cuda):
 
 
 def begin(runs, clock):
-    """The workers."""
+    """Starts the workers."""
     seconds = float(os.environ.get("CONVSCOPE_SANITIZER_SECONDS") or 0)
     jobs = int(os.environ.get("CONVSCOPE_SANITIZER_JOBS") or 9)
     return begin_workers(runs, jobs, GROUP, LONG, clock.shorter(seconds) if seconds else clock)

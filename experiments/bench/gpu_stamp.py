@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stamps of a GPU check: beside each part NAME.json lies NAME.stamp, which says from which sources, when and
-on which GPU the part was measured, and whether it came to its end. A machine without a GPU makes the record
-from these files (gpu_record.py)."""
+"""Stamps of a GPU check. NAME.stamp next to each part NAME.json records from which sources, when and on
+which GPU the part was measured, and whether it is complete. A machine without a GPU makes the record from
+these files (gpu_record.py)."""
 import datetime
 import json
 import os
@@ -13,7 +13,7 @@ GPU = ("name", "driver_version", "memory.total", "clocks.sm", "clocks.mem", "clo
 
 
 def gpu_facts():
-    """What nvidia-smi says of the first GPU, or {}."""
+    """Returns what nvidia-smi reports about the first GPU, or {}."""
     try:
         done = subprocess.run(["nvidia-smi", f"--query-gpu={','.join(GPU)}", "--format=csv,noheader"],
                               capture_output=True, text=True)
@@ -29,7 +29,7 @@ def now():
 
 
 def write_json(path, value):
-    """In one step: whoever is stopped meanwhile leaves the file as it was."""
+    """Writes atomically: an interrupted process leaves the file as it was."""
     path = pathlib.Path(path)
     beside = path.with_name(path.name + ".new")
     beside.write_text(json.dumps(value, indent=1) + "\n")
@@ -37,7 +37,7 @@ def write_json(path, value):
 
 
 def read_json(path):
-    """None: not there, or cut off while it was written."""
+    """Returns the content, or None when the file is missing or truncated."""
     try:
         return json.loads(pathlib.Path(path).read_text())
     except (OSError, ValueError):
@@ -45,12 +45,12 @@ def read_json(path):
 
 
 class Stamps:
-    """The stamps of one call: they share the hash of the sources and what made the programs."""
+    """The stamps of one call, which share the hash of the sources and the facts about the programs."""
 
     def __init__(self, folder, sources_sha256, source_files=None, nvcc=None):
         self.folder = pathlib.Path(folder)
         self.sources = sources_sha256
-        self.gpu = gpu_facts()  # at the beginning; nvidia-smi may take a second
+        self.gpu = gpu_facts()  # early, because nvidia-smi may take a second
         self.extra = {"source_files": source_files, "nvcc": nvcc}
 
     def read(self, name):
@@ -61,16 +61,16 @@ class Stamps:
         return stamp is not None and stamp.get("sources_sha256") == self.sources
 
     def is_done(self, name):
-        """To its end, with the same sources, and nothing failed: it need not run again."""
+        """Returns whether the part is complete and clean for the same sources: it need not run again."""
         stamp = self.read(name)
         return self.is_of_today(name) and stamp["complete"] and not stamp["failed"]
 
     def begin(self, name):
-        """Written before the part runs, so that a part whose machine is taken away has one, too."""
+        """Writes a stamp before the part runs, so that a part whose machine disappears has one, too."""
         self._write(name, self.gpu, complete=False, failed=False)
 
     def end(self, name, complete, failed):
-        """The clocks are then those of a card that has worked."""
+        """Writes the final stamp; its clocks are those of a GPU under load."""
         self._write(name, gpu_facts() or self.gpu, complete=complete, failed=failed)
 
     def _write(self, name, gpu, complete, failed):
@@ -80,6 +80,6 @@ class Stamps:
                  "complete": complete, "failed": failed}
         others = {*(before or {}).get("also_on", []), (before or {}).get("gpu", {}).get("name")}
         others -= {None, gpu.get("name")}
-        if others:  # it went on elsewhere
+        if others:  # it continued on another machine
             stamp["also_on"] = sorted(others)
         write_json(self.folder / f"{name}.stamp", stamp)

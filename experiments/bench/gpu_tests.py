@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Google tests of a GPU check in small groups, a process for each, by several workers until a deadline.
+"""Runs Google tests of a GPU check in small groups, one process per group, by several workers until a
+deadline.
 
-What a group found is kept in PART.rows as soon as its process has ended, a line of JSON for each process.
-A next call with the same sources and the same folder goes on with the tests that are not done; tests that
-failed run once more. PART.json sums it up: how many passed and failed, which are not done.
+The results of a group are appended to PART.rows when its process has ended, one line of JSON per process.
+The next call with the same sources and folder continues with the remaining tests; failed tests run once
+more. PART.json sums up: how many passed and failed, which are not done.
 
-A test may be divided among processes (tests/support/random_share.h): it is done when all shares are.
-Under a tool of compute-sanitizer a process counts when the tool has printed its summary: of a process that
-was stopped earlier nobody knows what it would have reported.
+A test may be divided among processes (tests/support/random_share.h); it is done when all shares are. Under
+compute-sanitizer a process counts when the tool has printed its summary: a process stopped earlier might
+still have reported errors.
 """
 import collections
 import fnmatch
@@ -32,7 +33,7 @@ TELL_SECONDS = 30
 
 
 class Clock:
-    """When to stop: some seconds from now on, or at a signal."""
+    """Decides when to stop: after some seconds, or at a signal."""
 
     def __init__(self, seconds=None):
         self.begin = time.monotonic()
@@ -49,7 +50,7 @@ class Clock:
         return left is not None and left <= 0
 
     def shorter(self, seconds):
-        """Ends after so many seconds, or with this clock."""
+        """Returns a clock that ends after so many seconds, or with this one."""
         out = Clock(seconds)
         out.stopped = self.stopped
         out.end = min((end for end in (out.end, self.end) if end is not None), default=None)
@@ -57,7 +58,7 @@ class Clock:
 
 
 def stop(process):
-    """The process and what it started; politely first."""
+    """Stops the process and its children; politely first."""
     for which in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(process.pid, which)
@@ -71,7 +72,7 @@ def stop(process):
 
 
 def run_until(clock, command, environment, output):
-    """(exit code, whether the clock stopped it)."""
+    """Returns (exit code, whether the clock stopped it)."""
     process = subprocess.Popen(command, env={**os.environ, **environment}, stdout=output,
                                stderr=subprocess.STDOUT if output is not None else None, start_new_session=True)
     while True:
@@ -99,7 +100,7 @@ def list_tests(program, pattern):
 
 
 def outcome(text, code, names, tool, stopped):
-    """What a process says of its tests: {name: {result, ms, errors}}, and the tests to run again."""
+    """Parses the output of a process: returns {name: {result, ms, errors}}, and the tests to run again."""
     results, running, last, reports, errors = {}, None, names[0], collections.Counter(), None
     for line in text.splitlines():
         if found := RUN.search(line):
@@ -118,10 +119,10 @@ def outcome(text, code, names, tool, stopped):
     missing = [name for name in names if name not in results]
     if (tool and errors is None) or missing:
         if tool:
-            results = {}  # those in front of the crash run again, without it
+            results = {}  # tests before the crash run again, without the crashing one
         if running:
             results[running] = crash
-        elif not results:  # it did not start
+        elif not results:  # the process did not start
             return {name: crash for name in names}, []
         return results, [name for name in names if name not in results]
     allowed = (0, 1, TOOL_FOUND_ERRORS) if tool else (0, 1)
@@ -129,7 +130,7 @@ def outcome(text, code, names, tool, stopped):
     if code not in allowed or (code == 1 and not failed) or (code == TOOL_FOUND_ERRORS and not errors):
         results[names[-1]] = crash
     if errors:
-        # By what was reported during each test. The tools print some of the reports only.
+        # Reports are counted per test; the tools print only some of them.
         for name, count in reports.items():
             results[name]["errors"] = count
         most = reports.most_common(1)[0][0] if reports else names[0]
@@ -165,7 +166,7 @@ class TestRun:
         for line in self.rows.read_text().splitlines() if self.rows.exists() else []:
             try:
                 row = json.loads(line)
-            except ValueError:  # the machine went away while this line was written
+            except ValueError:  # the line was cut off while it was written
                 continue
             self.known_ms.update({unit: one["ms"] for unit, one in row["tests"].items()})
             if row["sources"] == self.stamps.sources:
@@ -179,7 +180,7 @@ class TestRun:
                      if fnmatch.fnmatchcase(unit.split()[0], pattern)), None)
 
     def tasks(self, size, long):
-        """[(expected milliseconds, units)]: long ones alone, the others in groups."""
+        """Returns [(expected milliseconds, units)]: long tests in their own tasks, the others in groups."""
         def expected(unit):
             by_name = any(fnmatch.fnmatchcase(unit.split()[0], pattern) for pattern in long)
             return max(self.known_ms.get(unit, 0), 60000 if by_name else 0)
@@ -196,7 +197,7 @@ class TestRun:
         return out + ([(sum(map(expected, group)), group)] if group else [])
 
     def run(self, units, clock):
-        """One process. Returns units that have to run again in this call."""
+        """Runs one process and returns the units that have to run again in this call."""
         names = [unit.split()[0] for unit in units]
         environment = dict(self.environment)
         if " " in units[0]:
@@ -231,7 +232,7 @@ class TestRun:
             return
         row = {"sources": self.stamps.sources, "exit": code, "tests": found}
         with open(self.rows, "a") as file:
-            # A line that was cut off in an earlier call must not spoil this one.
+            # An incomplete line of an earlier call must not corrupt this one.
             file.write(("\n" if file.tell() else "") + json.dumps(row))
             file.flush()
             os.fsync(file.fileno())
@@ -301,7 +302,7 @@ LOCK = threading.Lock()
 
 
 class Worker(threading.Thread):
-    """Keeps what went wrong in it for wait_for()."""
+    """Keeps its exception for wait_for()."""
 
     def __init__(self, work):
         super().__init__(daemon=True)
@@ -315,7 +316,7 @@ class Worker(threading.Thread):
 
 
 def begin_workers(runs, jobs, size, long, clock):
-    """Threads that work through the tests of the runs together, the longest first."""
+    """Starts threads that work through the tests of all runs, the longest first."""
     tasks = [(ms, i, run, units) for i, run in enumerate(runs) for ms, units in run.tasks(size, long)]
     queue = collections.deque(sorted(tasks, key=lambda task: -task[0]))
 
@@ -339,7 +340,7 @@ def begin_workers(runs, jobs, size, long, clock):
 
 
 def wait_for(workers, tell):
-    """Short waits, between which a signal is heard; `tell` says now and then how far it is."""
+    """Waits in short steps, so that a signal is noticed; `tell` reports progress now and then."""
     said = time.monotonic()
     while any(worker.is_alive() for worker in workers):
         time.sleep(0.1)

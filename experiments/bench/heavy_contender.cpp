@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// heavy_contender.cpp: an algorithm of a heavy layer that takes part in a benchmark: its arrays,
-// its scratch memory, and whether its result is right.
+// heavy_contender.cpp: an operator's algorithm in a benchmark: its arrays, its scratch memory, and
+// whether its result is correct.
 #include "experiments/bench/heavy_contender.h"
 
 #include <algorithm>
@@ -61,7 +61,7 @@ bool weights_may_move(const std::vector<std::unique_ptr<BenchContender>>& sharin
 
 namespace {
 
-// A look takes about as long as a few runs: the first turns, some of the others and the last.
+// A check takes about as long as a few runs: after the first rounds, some others and the last.
 constexpr int kFirstLooks = 3, kOneIn = 8;
 
 BetweenRuns between_runs_of(BenchContender& one, std::function<bool()> weights) {
@@ -94,10 +94,10 @@ BetweenRuns between_runs_of(BenchContender& one, std::function<bool()> weights) 
 
 }  // namespace
 
-// The first run is slow for reasons of its own, so a second one counts, unless it would take long.
-// Of short runs the least of several: one that a page fault or another process made long would be
-// timed in samples of few runs, which the readings of the clock make longer still. The output is
-// poisoned before each: who finds it full of numbers may have nothing to do.
+// The first run includes one-time costs, so a second one counts, unless it would take long. For
+// short runs the least of several counts: a page fault would make the estimate too long, and then
+// samples would have so few runs that reading the clock distorts them. The output is poisoned
+// before each run, so a contender cannot reuse it.
 TimedThing timed(BenchContender& contender, double first_seconds, std::function<bool()> weights) {
   double estimate = first_seconds;
   for (int i = 0; i < (first_seconds > 1e-3 ? 1 : 8) && first_seconds <= 1; ++i) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// heavy_contender.h: an algorithm of a heavy layer that takes part in a benchmark: its arrays, its
-// scratch memory, and whether its result is right.
+// heavy_contender.h: an operator's algorithm in a benchmark: its arrays, its scratch memory, and
+// whether its result is correct.
 #pragma once
 
 #include <cstddef>
@@ -17,14 +17,14 @@
 
 namespace convscope {
 
-// How an algorithm runs, where that is not how everything else runs now.
+// How an algorithm runs, where this differs from the current settings.
 struct Switches {
-  int isa = -1;                     // an Isa; -1: as it is
-  int threads = 0;                  // 0: as it is
-  bool prepares_each_call = false;  // packs or transforms the weights again in every call
+  int isa = -1;                     // an Isa; -1: the current one
+  int threads = 0;                  // 0: the current number
+  bool prepares_each_call = false;  // packs or transforms the weights in every call
 };
 
-// Threads and instruction set as a contender wants them, and back.
+// Sets a contender's threads and instruction set, and restores the previous ones.
 class CONVSCOPE_API Switched {
  public:
   explicit Switched(const Switches& to);
@@ -37,10 +37,10 @@ class CONVSCOPE_API Switched {
   const int threads_;
 };
 
-// What a comparison with the right result found.
+// The outcome of a comparison with the expected result.
 struct Judgement {
-  double error_ratio = 0;  // largest error / allowed error: right when at most 1
-  std::string wrong;       // a sentence when the result is wrong, "" when it is right
+  double error_ratio = 0;  // largest error / allowed error; correct up to 1
+  std::string wrong;       // a sentence when the result is wrong, else ""
 };
 
 class CONVSCOPE_API BenchContender {
@@ -53,21 +53,21 @@ class CONVSCOPE_API BenchContender {
   virtual Device device() const = 0;
   virtual std::size_t workspace_bytes() const = 0;
   virtual std::size_t prepared_bytes() const = 0;
-  // Weights are prepared: check() has done it, and nothing has overwritten them.
-  virtual void queue() const = 0;  // without waiting for a device that works by itself
+  // Runs with prepared weights: check() has prepared them, and nothing has overwritten them.
+  virtual void queue() const = 0;  // does not wait for an asynchronous device
   virtual void prepare() const = 0;
-  virtual void poison() const = 0;  // what is not written shows: all that is written is NaN
+  virtual void poison() const = 0;  // fills the outputs with NaN, to show unwritten elements
   virtual void poison_output() const {}
   void run() const;  // returns when the work is done
-  // Whether weights may change between its runs: they were not prepared before.
+  // Returns whether weights may change between its runs: they were not prepared before.
   virtual bool weights_may_move() const { return false; }
-  // What changes between its runs, or null: nothing does. `weights`: of all that share them.
+  // Returns what changes between its runs, or null. `weights`: the shared weights may change.
   virtual MovingInputs* moving(bool weights);
-  // "" when the output is what the inputs of now give, else a sentence.
+  // Returns "" when the output matches the current inputs, else a sentence.
   virtual std::string look() { return ""; }
 
-  // Runs it on poisoned memory and asks `judge`. Fills error_ratio() and wrong(), and returns the
-  // seconds of that first run, weights prepared beforehand.
+  // Runs it on poisoned memory and asks `judge`. Sets error_ratio() and wrong(), and returns the
+  // seconds of that first run, without preparing the weights.
   double check(const std::function<Judgement()>& judge);
   double error_ratio() const { return error_ratio_; }
   const std::string& wrong() const { return wrong_; }  // why it must not be timed, or ""
@@ -78,19 +78,19 @@ class CONVSCOPE_API BenchContender {
   std::string wrong_;
 };
 
-// A contender as something that can be timed in turns with others: estimated by one more run,
-// unless the first one took long. Its inputs move between its runs, and its result is looked at
-// after some turns and after the last: a wrong one is refused. `weights`: the weights move, too,
-// which is asked when the timing begins.
+// Returns a contender as something to time interleaved with others. One more run estimates its
+// time, unless the first one took long. Its inputs change between its runs, and its result is
+// checked after some rounds and after the last; a wrong one is rejected. `weights`, evaluated when
+// the timing begins: the weights change too.
 CONVSCOPE_API TimedThing timed(BenchContender& contender, double first_seconds,
                                std::function<bool()> weights = {});
-// Whether the weights may move: none of these has prepared them before.
+// Returns whether the weights may change: no contender has prepared them in advance.
 CONVSCOPE_API bool weights_may_move(const std::vector<std::unique_ptr<BenchContender>>& sharing);
 
 template <class Problem>
 class HeavyContender : public BenchContender {
  public:
-  // The operands are those of the problem and stay as long as the contender.
+  // Takes the operands of the problem, which must outlive the contender.
   HeavyContender(const Card<Problem>& card, const Problem& problem, Direction direction,
                  const Operands& operands, const Switches& switches = {})
       : card_(card),

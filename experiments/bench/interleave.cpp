@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// interleave.cpp: times several things in one process, in turns, so that whatever disturbs the
-// machine disturbs all of them.
+// interleave.cpp: times several things in one process, interleaved, so that a disturbance of the
+// machine affects all of them.
 #include "experiments/bench/interleave.h"
 
 #include <time.h>
@@ -16,18 +16,18 @@ namespace convscope {
 namespace {
 
 constexpr double kShortestSample = 20e-6;  // seconds; a clock reading costs about 25 ns
-// A run longer than this brings its data into the caches at no visible cost: refilling 32 MiB takes
-// about a millisecond.
+// A run longer than this fills the caches at a negligible cost: refilling 32 MiB takes about a
+// millisecond.
 constexpr double kWarmUpPays = 0.05;
 
-// Flushing takes several milliseconds, whatever the run takes.
+// Flushing takes several milliseconds, however short the run.
 constexpr int kMostColdSamples = 40;
 
-// How one thing takes part.
+// The schedule of one thing.
 struct Part {
   int samples = 0;   // in all
-  int per_turn = 1;  // samples in a turn
-  int repeats = 1;   // runs in a sample
+  int per_turn = 1;  // samples per turn
+  int repeats = 1;   // runs per sample
   bool warm_up = false;
   int turns() const { return ceil_div(samples, per_turn); }
 };
@@ -101,7 +101,7 @@ void time_interleaved(std::vector<TimedThing>& things, const InterleaveOptions& 
   for (std::int64_t round = 0; round < rounds; ++round) {
     for (std::size_t i = 0; i < things.size(); ++i) {
       const Part& part = parts[i];
-      // Turn number t falls into round floor(t rounds / turns).
+      // Turn number t is in round floor(t rounds / turns).
       if ((round + 1) * part.turns() / rounds == round * part.turns() / rounds) continue;
       const BetweenRuns& between = things[i].between;
       if (between.turn) between.turn();

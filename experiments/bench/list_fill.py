@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How full are the lists of `block_sparse`, and would another order of the output channels help?
+"""Reports how full the lists of `block_sparse` are, and whether another order of output channels would
+help.
 
-The card walks along one list for each 16 output channels. An entry is there when one of the 16 rows keeps
-its column, so masks of single weights or of 4 x 1 blocks leave zeros in the entries. Rows with similar masks
-could share a list: this script puts them together greedily (next comes the row that adds the fewest new
-columns) and counts the entries before and after.
+The algorithm walks along one list for each 16 output channels. The list has an entry when one of the 16
+rows keeps its column, so masks of single weights or of 4 x 1 blocks leave zeros in the entries. Rows with
+similar masks could share a list: this script groups them greedily (the next row is the one that adds the
+fewest new columns) and counts the entries before and after.
 
     python3 experiments/bench/list_fill.py runs/NAME/latest/ckpt/last.safetensors --rows 4
     python3 experiments/bench/list_fill.py --random 256x2304 --density 0.1 --rows 1
@@ -20,11 +21,11 @@ import sys
 
 import numpy as np
 
-LIST = 16  # output channels that share one
+LIST = 16  # output channels per list
 
 
 def masks_of(path):
-    """The masks of a checkpoint, [K, C R S], by name."""
+    """Returns the masks of a checkpoint, [K, C R S], by name."""
     try:
         data = pathlib.Path(path).read_bytes()
         length = struct.unpack("<Q", data[:8])[0]
@@ -46,7 +47,7 @@ def entries(mask, lists):
 
 
 def by_similarity(mask, rows):
-    """Lists of LIST rows; `rows` neighbours stay together, as in a block."""
+    """Returns lists of LIST rows; `rows` neighbours stay together, as in a block."""
     units = mask.reshape(len(mask) // rows, rows, -1).any(1)
     left, lists = list(range(len(units))), []
     while left:

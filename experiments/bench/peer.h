@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // peer.h: the C interface between the benchmark and another library's convolutions.
 //
-// A peer is a plug-in, libconvscope_peer_<name>.so, that lies beside libconvscope.so and is opened
-// when `--peer <name>` asks for it. It links against the other library; nothing else of the project
+// A baseline is a plug-in, libconvscope_peer_<name>.so, stored next to libconvscope.so and opened
+// when `--peer <name>` is given. It links against the other library; nothing else of the project
 // does. It exports one function, convscope_peer(), that returns a table like the one below.
 //
-// All tensors that pass here are row-major: x [N,C,H,W], w [K,C/G,R,S], y [N,K,P,Q], on the host;
-// what a peer keeps inside, in which layout and on which device, is its own business. They are f32,
-// or in a forward pass codes: w of s8 with x of u8, s8 or f32 and y of u8, s8 or f32. Then
+// All tensors that pass here are row-major: x [N,C,H,W], w [K,C/G,R,S], y [N,K,P,Q], on the host.
+// The plug-in chooses its internal layouts and device. Tensors are f32, or in a forward pass codes:
+// w of s8 with x of u8, s8 or f32 and y of u8, s8 or f32. Then
 //
 //   real = x_scale w_scales[k] sum + bias[k], at least 0 with relu
 //   y    = clip(round(real / y_scale))
 //
-// with sums of the codes. x of f32 is a first layer's image: the peer rounds it to s8 codes,
-// clip(round(x / x_scale)), in every run.
+// where sum is over the codes. An x of f32 is a first layer's image: the baseline rounds it to s8
+// codes, clip(round(x / x_scale)), in every run.
 #pragma once
 
 #include <stddef.h>
@@ -32,7 +32,7 @@ enum ConvscopePeerDirection {
 };
 
 enum ConvscopePeerLayout {
-  CONVSCOPE_PEER_OWN_LAYOUT = 0, /* run() finds its tensors in the layout that it likes best */
+  CONVSCOPE_PEER_OWN_LAYOUT = 0, /* run() gets its tensors in its preferred layout */
   CONVSCOPE_PEER_PLAIN = 1,      /* run() starts from and ends with row-major tensors */
 };
 
@@ -49,7 +49,7 @@ typedef struct ConvscopePeerProblem {
   int32_t relu;
 } ConvscopePeerProblem;
 
-/* The numbers of a case; of f32 tensors first and second alone, the rest is null. */
+/* The values of a case; f32 tensors have only first and second, the rest is null. */
 typedef struct ConvscopePeerInputs {
   const void* first;
   const void* second;
@@ -76,15 +76,15 @@ typedef struct ConvscopePeer {
   const ConvscopePeerVariant* variants;
 
   void (*set_threads)(int32_t threads);
-  /* Null when the peer has no such convolution; `reason` then holds a sentence. */
+  /* Returns null when there is no such convolution; `reason` then holds a sentence. */
   ConvscopePeerCase* (*create)(const ConvscopePeerProblem* problem, int32_t variant,
                                const ConvscopePeerInputs* inputs, char* reason,
                                size_t reason_bytes);
-  /* One convolution, finished when it returns. 0 on success. */
+  /* Runs one convolution to its end. Returns 0 on success. */
   int32_t (*run)(ConvscopePeerCase* one);
-  /* The result of the last run, row-major, of the output's type. 0 on success. */
+  /* Reads the last result, row-major, in the output's type. Returns 0 on success. */
   int32_t (*read)(ConvscopePeerCase* one, void* output);
-  /* What the library calls the kernel that it chose: "jit:avx512_core". */
+  /* Returns the library's name of the chosen kernel: "jit:avx512_core". */
   const char* (*implementation)(ConvscopePeerCase* one);
   size_t (*workspace_bytes)(ConvscopePeerCase* one);
   void (*destroy)(ConvscopePeerCase* one);

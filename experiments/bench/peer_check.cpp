@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// peer_check.cpp: whether the table of a plug-in (peer.h) is complete.
+// peer_check.cpp: checks that the table of a plug-in (peer.h) is complete.
 #include "experiments/bench/peer_check.h"
 
 #include <cmath>
@@ -24,7 +24,7 @@ std::string problem_of_variant(const ConvscopePeerVariant& variant, std::int32_t
 
 std::string problem_of_peer(const ConvscopePeer* peer) {
   if (peer == nullptr) return "has no table";
-  // First of all: the rest of a table of another version may be anywhere.
+  // Checked first: the layout of another version's table is unknown.
   if (peer->abi != CONVSCOPE_PEER_ABI) {
     return cat("has version ", peer->abi, " of the interface, not ", CONVSCOPE_PEER_ABI);
   }

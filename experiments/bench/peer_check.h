@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// peer_check.h: what the benchmark does not believe of a plug-in (peer.h): that its table is
-// complete, that its functions return, that its texts end.
+// peer_check.h: checks a plug-in (peer.h): that its table is complete, that its functions return,
+// that its texts end.
 #pragma once
 
 #include <exception>
@@ -11,16 +11,16 @@
 
 namespace convscope {
 
-// What is wrong with a table, as the end of a sentence: "has no function run"; "" when nothing is.
+// Returns what is wrong with a table as the end of a sentence: "has no function run"; or "".
 CONVSCOPE_API std::string problem_of_peer(const ConvscopePeer* peer);
 
-// Name and version, as they stand beside each of its rows: "onednn 3.2.0".
+// Returns name and version as shown in each of its rows: "onednn 3.2.0".
 inline std::string peer_title(const ConvscopePeer& peer) {
   return cat(peer.name, " ", peer.version);
 }
 
-// Calls one of the peer's functions. An exception out of it, which C does not have, becomes an
-// error of kind kRun that names the function.
+// Calls one of the baseline's functions. C has no exceptions, so an exception becomes an error of
+// kind kRun that names the function.
 template <class Call>
 auto ask_peer(const ConvscopePeer& peer, const char* function, Call&& call) {
   const auto threw = [&](const char* what) {

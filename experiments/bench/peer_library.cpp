@@ -15,12 +15,12 @@
 namespace convscope {
 namespace {
 
-// What a person has to do to get the plug-in, and the version that comparisons are meant to name.
+// How to install the plug-in, and the version that comparisons should use.
 struct KnownPeer {
   const char* name;
   int major, minor;
   const char* how;
-  const char* package;  // of the system, older
+  const char* package;  // the system's, an older version
 };
 constexpr KnownPeer kKnownPeers[] = {
     {"onednn", 3, 2, "run experiments/peers/setup.py, configure and build again",

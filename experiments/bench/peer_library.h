@@ -9,13 +9,13 @@
 
 namespace convscope {
 
-// libconvscope_peer_<name>.so beside libconvscope.so, or in the folder CONVSCOPE_PEER_DIR. An error
-// of kind kUnavailable that says what to install when it is not there or does not fit. A plug-in
-// stays open until the process ends.
+// Opens libconvscope_peer_<name>.so next to libconvscope.so, or in the folder CONVSCOPE_PEER_DIR.
+// When it is missing or does not fit, throws an error of kind kUnavailable that says what to
+// install. A plug-in stays open until the process ends.
 CONVSCOPE_API const ConvscopePeer& open_peer(const std::string& name);
 
-// A sentence when the library that runs is older than the one that comparisons are meant to name;
-// "" otherwise.
+// Returns a sentence when the library is older than the version that comparisons should use; else
+// "".
 CONVSCOPE_API std::string age_remark(const ConvscopePeer& peer);
 
 }  // namespace convscope

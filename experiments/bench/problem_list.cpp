@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// problem_list.cpp: the problems that a benchmark runs on: a file of experiments/shapes or the text
-// of one problem.
+// problem_list.cpp: the problems of a benchmark: a file of experiments/shapes or the text of one
+// problem.
 #include "experiments/bench/problem_list.h"
 
 #include <algorithm>

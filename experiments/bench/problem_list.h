@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// problem_list.h: the problems that a benchmark runs on: a file of experiments/shapes or the text
-// of one problem.
+// problem_list.h: the problems of a benchmark: a file of experiments/shapes or the text of one
+// problem.
 #pragma once
 
 #include <functional>
@@ -12,15 +12,15 @@
 
 namespace convscope {
 
-// The head of a list says whose problems it holds, in a line "# operator: NAME".
+// The head of a list; a line "# operator: NAME" names the operator of its problems.
 struct ListHead {
   std::string operation;      // "conv2d"; "" without that line
-  std::string first_problem;  // its text; "" in a list without one
+  std::string first_problem;  // as text; "" in a list without one
 };
 CONVSCOPE_API ListHead head_of_list(const std::string& path);
 
-// Whether a list holds problems of this operator. A list that does not name its operator is told by
-// its first problem: one of another operator has other keys.
+// Returns whether a list holds problems of this operator. A list that does not name its operator is
+// recognised by its first problem, since other operators have other keys.
 template <class Problem = Conv2dProblem>
 bool is_list_of(const std::string& path, std::string_view operation = "conv2d") {
   const ListHead head = head_of_list(path);
@@ -33,13 +33,13 @@ bool is_list_of(const std::string& path, std::string_view operation = "conv2d") 
   }
 }
 
-// Calls take(line) for each line; empty lines and lines that start with '#' are passed over. Errors
-// of `take` get the name of the file and the line; an error of kind kIo when the file cannot be
-// opened; a file without a problem is an error too.
+// Calls take(line) for each line, except empty lines and lines that start with '#'. Errors of
+// `take` get the name of the file and the line. Throws an error of kind kIo when the file cannot be
+// opened, and an error for a file without a problem.
 CONVSCOPE_API void for_each_problem(const std::string& path,
                                     const std::function<void(const std::string&)>& take);
 
-// One problem in a line, as Problem::parse reads it.
+// Reads one problem per line with Problem::parse.
 template <class Problem = Conv2dProblem>
 std::vector<Problem> problems_of_file(const std::string& path) {
   std::vector<Problem> out;
@@ -47,10 +47,10 @@ std::vector<Problem> problems_of_file(const std::string& path) {
   return out;
 }
 
-// "forward,backward_weight" or "all"; each once, in the order of kDirections.
+// Reads "forward,backward_weight" or "all"; each once, in the order of kDirections.
 CONVSCOPE_API std::vector<Direction> parse_directions(const std::string& text);
 
-// "a,b,c" -> {a, b, c}
+// Splits "a,b,c" into {a, b, c}.
 CONVSCOPE_API std::vector<std::string> split_commas(const std::string& text);
 
 }  // namespace convscope

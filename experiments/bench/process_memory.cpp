@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// process_memory.cpp: what the system says about the memory of this process (Linux).
+// process_memory.cpp: memory use of this process as the system reports it (Linux).
 #include "experiments/bench/process_memory.h"
 
 #include <fstream>

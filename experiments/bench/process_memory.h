@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// process_memory.h: what the system says about the memory of this process (Linux).
+// process_memory.h: memory use of this process as the system reports it (Linux).
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace convscope {
 
-// The resident set at its highest since the last reset; since the process began where the system
-// offers no reset; 0 where it says nothing.
+// Returns the peak resident set since the last reset, or since the process began where the system
+// has no reset; 0 where the system reports nothing.
 CONVSCOPE_API std::int64_t process_peak_bytes();
 CONVSCOPE_API void reset_process_peak();
 

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What `explain --ranks` foretells beside what `launch -n P run` takes, on the processes of this host.
+"""Compares the forecast of `explain --ranks` with `launch -n P run`, on the processes of this host.
 
 For each network and each number of processes: `bench exchange` measures latency and rate between the
-processes, `explain --ranks P --ranks-per-host P --inside ...` foretells a step from them, and `launch
--n P run` trains. One after the other, `--repeats` times; the medians stand in a Markdown table. Every
-process has one thread. More processes than cores are no fair case: steps are timed one at a time.
+processes, `explain --ranks P --ranks-per-host P --inside ...` predicts a step from them, and `launch -n P
+run` trains. The three run one after the other, `--repeats` times; a Markdown table shows the medians. Every
+process has one thread. Do not use more processes than cores: steps are timed one at a time.
 
     python3 experiments/bench/ranks_forecast.py --program build/release/bin/convscope
     ... --quick --only lenet5
@@ -56,7 +56,7 @@ def measured_link(program, processes, folder):
 
 
 def foretold(program, words, processes, link, folder):
-    """(milliseconds of a step, of what is exposed, of all sums)"""
+    """Returns the predicted (milliseconds of a step, exposed milliseconds, milliseconds of all sums)."""
     text = called([program, "explain", *words, "--ranks", str(processes), "--ranks-per-host",
                    str(processes), "--inside", link, "--json"], folder)
     row = json.loads(text)["rows"][-1]
@@ -64,8 +64,8 @@ def foretold(program, words, processes, link, folder):
 
 
 def trained(program, words, processes, epochs, folder):
-    """(milliseconds of a step, of waiting for others, cores that other programs took: known of one
-    process, because each of several counts its group among the others)"""
+    """Returns the measured (milliseconds of a step, of waiting for others, cores used by other programs).
+    The last is known for one process only: each of several counts the other processes of its group too."""
     with tempfile.TemporaryDirectory(dir=folder) as out:
         start = ["launch", "-n", str(processes)] if processes > 1 else []
         called([program, *start, "run", *words, "expect=null", f"train.epochs={epochs}", "-o", out],

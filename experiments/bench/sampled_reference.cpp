@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sampled_reference.cpp: is a convolution's result right? Exact enough to refuse a wrong kernel and
-// cheap enough to ask before every timing.
+// sampled_reference.cpp: checks a convolution's result, exactly enough to reject a wrong kernel and
+// cheaply enough to run before every timing.
 #include "experiments/bench/sampled_reference.h"
 
 #include <algorithm>
@@ -29,7 +29,7 @@ Index offset(const Shape& shape, Index i0, Index i1, Index i2, Index i3) {
   return ((i0 * shape.at(1) + i1) * shape.at(2) + i2) * shape.at(3) + i3;
 }
 
-// The formula of problem.h read from each of its three ends.
+// The formula of problem.h, seen from each of its three tensors.
 class DotProducts {
  public:
   DotProducts(const Conv2dProblem& problem, Direction direction, const Conv2dInputs& inputs)
@@ -112,7 +112,7 @@ double products_per_element(const Conv2dProblem& z, Direction direction) {
   return std::max(1.0, static_cast<double>(count));
 }
 
-// Every second element lies at the border of each axis, or one beside it.
+// Every second element is at the border of each axis, or next to it.
 std::vector<Index> sample(const Shape& shape, Index how_many, std::uint64_t seed) {
   Generator random(seed, 41);
   const auto coordinate = [&](Index size, bool border) {

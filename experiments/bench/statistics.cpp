@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// statistics.cpp: what is kept of many timings of one thing.
+// statistics.cpp: the summary of many timings of one thing.
 #include "experiments/bench/statistics.h"
 
 #include <algorithm>

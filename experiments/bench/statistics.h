@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// statistics.h: what is kept of many timings of one thing.
+// statistics.h: the summary of many timings of one thing.
 #pragma once
 
 #include <vector>
@@ -11,15 +11,15 @@ namespace convscope {
 struct TimingSummary {
   int samples = 0;
   double median_ms = 0;
-  double p10_ms = 0, p90_ms = 0;  // a tenth of the samples lie below, above
+  double p10_ms = 0, p90_ms = 0;  // the 10th and 90th percentiles
   double min_ms = 0;
-  // Medians of up to 32 blocks of samples that follow one another: what drifts in the machine
-  // shows between blocks, so they are a fairer sample than the single runs (batch means:
-  // A. M. Law, Simulation Modeling and Analysis, section 9.5).
+  // Medians of up to 32 blocks of consecutive samples. Drift of the machine shows between blocks,
+  // so they are a fairer sample than single runs (batch means: A. M. Law, Simulation Modeling and
+  // Analysis, section 9.5).
   std::vector<double> block_medians_ms = {};
 };
 
-// Quantile `q` in [0, 1] of `sorted`, between two samples by linear interpolation; 0 when empty.
+// Returns quantile `q` in [0, 1] of `sorted`, interpolated linearly; 0 when empty.
 CONVSCOPE_API double quantile(const std::vector<double>& sorted, double q);
 CONVSCOPE_API TimingSummary summary_of(std::vector<double> seconds);     // in the order of the runs
 CONVSCOPE_API double geometric_mean(const std::vector<double>& values);  // 0 when empty

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// check_algorithm.cpp: the whole matrix on one algorithm.
+// check_algorithm.cpp: the whole test matrix on one algorithm.
 #include "experiments/check/check_algorithm.h"
 
 #include <algorithm>
@@ -33,7 +33,7 @@ using matrix::Tier;
 constexpr double kSmallFlops = 1e5, kFlops = 1e6;
 constexpr int kRandom = 200, kRandomQuick = 40;
 
-// Work that threads share, large enough that they meet.
+// Work that threads share, large enough that each gets some.
 constexpr const char* kForThreads[] = {
     "n=4,c=8,h=20,w=20,k=16,r=3,s=3,pad=1", "n=16,c=4,h=9,w=9,k=8,r=3,s=3,pad=1",
     "n=8,c=32,h=7,w=7,k=32", "n=8,c=16,h=12,w=12,k=16,r=3,s=3,pad=1,groups=16"};
@@ -47,7 +47,7 @@ class Run {
     const auto seconds = [&] {
       return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     };
-    set_flops_worth_threads(0);  // small problems meet threads, too
+    set_flops_worth_threads(0);  // run small problems on threads, too
     run();
     set_flops_worth_threads(kFlopsWorthThreads);
     report_.seconds = seconds();
@@ -124,7 +124,7 @@ class Run {
     for (const Tier tier : matrix::kAllTiers) directions(problem, tier, machines);
   }
 
-  // Integers, and one kind of rounded numbers; all kinds come in turn. Sparse weights, too.
+  // Integers, and one kind of rounded numbers, by turns. Sparse weights, too.
   void in_turn(const Conv2dProblem& problem) {
     if (problem.is_empty() || failed()) return;
     std::vector<Conv2dProblem> forms = {problem};
@@ -147,12 +147,12 @@ class Run {
     options_.note("supports(), cost() and workspace_bytes()");
     const std::string wrong = problem_of_answers(card_);
     if (!wrong.empty()) report_.sentence = cat("the card ", wrong);
-    for (const Conv2dProblem& problem : matrix::small_problems(0)) {  // it need not say yes
+    for (const Conv2dProblem& problem : matrix::small_problems(0)) {  // the algorithm may refuse it
       for (const Direction direction : kDirections) support_of(card_, problem, direction);
     }
   }
 
-  // One thread and one instruction set first: what is wrong there is the simplest.
+  // One thread and one instruction set first: an error there is the simplest to find.
   void small() {
     for (const Machines& machines : {Machines{.each_isa = false, .threads = {1}}, Machines{}}) {
       for (const Conv2dProblem& problem : matrix::small_problems(3)) {
@@ -162,7 +162,7 @@ class Run {
     report_.each_isa = !failed() && differs_by_isa();
   }
 
-  // What must be taken is computed, too.
+  // Required problems are also computed and compared.
   void required() {
     report_.features = features_of(card_);
     for (const std::string& name : options_.require) {
@@ -184,7 +184,7 @@ class Run {
     }
   }
 
-  // A card without kernels for instruction sets gives the same bits on each.
+  // An algorithm without kernels per instruction set gives the same bits on each.
   bool differs_by_isa() const {
     const Isa best = current_isa();
     bool differs = false;
@@ -236,7 +236,7 @@ class Run {
     }
   }
 
-  // Codes of 8 bits: each must be that of double arithmetic.
+  // 8-bit codes: each must equal the result of double arithmetic.
   void on_codes(const Conv2dProblem& problem, const char* types) {
     if (failed()) return;
     const Conv2dProblem typed = matrix::with_types(problem, types);
@@ -274,7 +274,7 @@ class Run {
     }
   }
 
-  // Whoever writes where another thread writes is not wrong each time.
+  // Threads that write the same elements (a race) give wrong results only sometimes.
   void threads() {
     for (const char* const text : kForThreads) {
       directions(Conv2dProblem::parse(text), card_.exact_on_integers ? Tier::exact : Tier::bounded,
@@ -297,7 +297,7 @@ class Run {
   const CheckOptions& options_;
   CheckReport report_;
   std::size_t turn_ = 0;
-  bool takes_real_numbers_ = false;  // some problem of them was checked
+  bool takes_real_numbers_ = false;  // a problem of real numbers was checked
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// check_row.cpp: what the check of one algorithm found, as a row.
+// check_row.cpp: the result of checking one algorithm, as a row.
 #include "experiments/check/check_row.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ using Json = nlohmann::ordered_json;
 std::string short_number(double value) {
   if (std::isnan(value)) return "nan";
   char text[32];
-  std::snprintf(text, sizeof text, "%.9g", value);  // two f32 that differ look different
+  std::snprintf(text, sizeof text, "%.9g", value);  // so that different f32 print differently
   return text;
 }
 
@@ -58,7 +58,7 @@ std::string takes_text(const CheckRow& row) {
   return cat(yes.empty() ? "nothing" : join(yes), "; not ", join(no));
 }
 
-// Lines of foreign text, so that none of them looks like one of ours.
+// Marks lines of foreign text, so that none looks like our own output.
 std::string quoted(const CheckRow& row) {
   if (row.output_bytes == 0) return "";
   std::string out = cat("note   it wrote ", row.output_bytes, " bytes to stdout and stderr:\n");
@@ -157,7 +157,7 @@ std::string check_text(const CheckRow& row) {
                rest);
   }
   const std::string name = row.algorithm.empty() ? row.plugin : row.algorithm;
-  // How it went wrong is in the cause; the table and the JSON have a word for each.
+  // How it failed is in the cause; the table and the JSON have a word for each status.
   const bool never_judged = row.status == "ended" || row.status == "timeout";
   const std::string verdict = never_judged ? "wrong" : row.status;
   const std::string space(verdict.size() < 6 ? 7 - verdict.size() : 2, ' ');

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// diagnosis.cpp: from a fault that the matrix found to a sentence about its likely cause.
+// diagnosis.cpp: turns a fault that the matrix found into a sentence about its likely cause.
 #include "experiments/check/diagnosis.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ using matrix::Fault;
 using matrix::Surroundings;
 using matrix::Tier;
 
-// Problems with one thing of its own each, small enough for all mistakes. None is square.
+// Problems with one special property each, small enough for all mistakes. None is square.
 constexpr const char* kProbes[] = {
     "n=2,c=2,h=5,w=6,k=3,r=3,s=3",
     "n=1,c=1,h=4,w=7,k=2,r=3,s=3,pad=1",
@@ -39,13 +39,13 @@ constexpr const char* kProbes[] = {
     "n=2,c=2,h=4,w=5,k=6,r=1,s=1,groups=2",
     "n=1,c=6,h=4,w=5,k=2,r=3,s=3,pad=1,groups=2",
     "n=2,c=3,h=5,w=5,k=3,r=3,s=3,pad=1,groups=3",
-    // Behind whole blocks of 4, of 8 and of 16 there are different ends.
+    // The remainders after whole blocks of 4, of 8 and of 16 differ.
     "n=3,c=29,h=3,w=4,k=31",
     "n=1,c=1,h=2,w=29,k=1,r=1,s=3,pad=0x1",
 };
-constexpr double kMostProducts = 2e6;  // of the problem of the fault itself
+constexpr double kMostProducts = 2e6;  // of the fault's own problem
 
-// What the card gave for one problem, with zeros around its inputs.
+// The algorithm's result for one problem, with zeros around its inputs.
 struct Probe {
   ConvolutionCase numbers;
   bool extra;
@@ -105,7 +105,7 @@ class Doctor {
     return cat("it ", what);
   }
 
-  // The same case with other threads: those of the fault, or one alone.
+  // Tries the same case with other threads: those of the fault, or a single one.
   std::string of_threads() const {
     constexpr int kTimes = 5;
     if (fault_.threads == 1) {
@@ -122,7 +122,8 @@ class Doctor {
     return right && fault_.kind == Fault::Kind::values ? race() : "";
   }
 
-  // Bits that differ: with luck a race loses nothing that the bound sees, but not each time.
+  // Compares bits: a race may stay below the error bound, but it does not give equal bits each
+  // time.
   std::string of_bits() const {
     constexpr int kTimes = 20;
     if (fault_.threads == 1) {
@@ -156,7 +157,7 @@ class Doctor {
                  : "";
   }
 
-  // Blocked images and sparse weights: is the plain form right?
+  // NCHW16c images and sparse weights: is the plain format correct?
   std::string of_format() const {
     Conv2dProblem plain = fault_.problem;
     const ActivationLayout layout = plain.layout;
@@ -190,7 +191,7 @@ class Doctor {
            !result.empty();
   }
 
-  // What stood in the output and in the workspace before.
+  // Tries other values in the output and in the workspace before the call.
   std::string of_surroundings() {
     Surroundings zero, one;
     zero.output = 0;
@@ -227,7 +228,7 @@ class Doctor {
     return "";
   }
 
-  // NaN that stands in front of an input or behind it came into the result.
+  // Finds NaN in the result that was stored before or after an input.
   std::string of_reading_beside() {
     const struct {
       const char* name;
@@ -253,7 +254,7 @@ class Doctor {
     return "";
   }
 
-  // An error that is no other number, only a larger rounding.
+  // Recognises an error that is only a larger rounding error.
   std::string of_rounding() {
     ConvolutionCase one = case_of(fault_.problem);
     const auto terms = static_cast<double>(fault_.problem.sum_length(fault_.direction));
@@ -291,7 +292,7 @@ class Doctor {
                number(bound(card_)), ": error_growth is too small, or a sum loses digits");
   }
 
-  // Which elements are not `right`, within the card's bound.
+  // Returns which elements differ from `right` by more than the algorithm's bound.
   std::vector<std::size_t> wrong_elements(ConvolutionCase& one, bool extra,
                                           const std::vector<float>& result,
                                           const std::vector<double>& right) {
@@ -322,7 +323,7 @@ class Doctor {
     }
   }
 
-  // Whether loops with these mistakes explain what the card gives, right or wrong.
+  // Returns whether loops with these mistakes explain what the algorithm computes, right or wrong.
   template <class Plant>
   bool explains(const Plant& plant) {
     bool matters = false;
@@ -353,7 +354,7 @@ class Doctor {
     for (const char* const text : kProbes) add_probe(Conv2dProblem::parse(text));
     std::string said = first_explanation(true);
     if (!said.empty()) return said;
-    // A mistake that shows itself in this problem alone, or one among several.
+    // A mistake that only this problem shows, or one among several.
     Conv2dProblem own = fault_.problem;
     if (own.nominal_flops() > 2 * kMostProducts) return "";
     own.layout = ActivationLayout::nchw;

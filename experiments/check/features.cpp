@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// features.cpp: what a convolution algorithm takes, in words that one can demand.
+// features.cpp: the features of a convolution algorithm that a user can require.
 #include "experiments/check/features.h"
 
 #include <algorithm>

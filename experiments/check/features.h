@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// features.h: what a convolution algorithm takes, in words that one can demand: `check --require`.
+// features.h: the features of a convolution algorithm that a user can require: `check --require`.
 //
-// A feature of problems is taken when the card takes each of its problems forward, and in each
-// direction of the way back that it offers; one of directions when it offers them.
+// A feature with problems is supported when the algorithm accepts each of them forward, and in each
+// backward direction that it offers; a feature of directions when it offers these directions.
 #pragma once
 
 #include <string>
@@ -18,14 +18,13 @@ struct FeatureAnswer {
   std::string reason = {};  // why not: "refuses forward of n=2,...: expects stride 1, got stride 2"
 };
 
-// "kernels", "pointwise", "stride", "padding", ..., "backward".
+// Returns "kernels", "pointwise", "stride", "padding", ..., "backward".
 CONVSCOPE_API std::vector<std::string> feature_names();
-// In that order.
+// Returns the answers in that order.
 CONVSCOPE_API std::vector<FeatureAnswer> features_of(const Conv2dAlgorithm& card);
-// None for a feature of directions.
+// Returns none for a feature of directions.
 CONVSCOPE_API std::vector<Conv2dProblem> problems_of_feature(const std::string& name);
-// "stride,groups" or "all"; a mistake in the command line is an error of kind kInvalid that names
-// the nearest feature.
+// Parses "stride,groups" or "all"; throws an error of kind kInvalid that names the nearest feature.
 CONVSCOPE_API std::vector<std::string> parse_features(const std::string& text);
 
 }  // namespace convscope

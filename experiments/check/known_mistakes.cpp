@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// known_mistakes.cpp: the mistakes that people make in a convolution, each with its sentence.
+// known_mistakes.cpp: common mistakes in a convolution, each with its sentence.
 #include <utility>
 
 #include "experiments/check/wrong_loops.h"
@@ -8,7 +8,7 @@ namespace convscope {
 namespace {
 
 using L = Loops;
-constexpr L::Index kFar = L::Index{1} << 20;  // a test that lets everything through
+constexpr L::Index kFar = L::Index{1} << 20;  // a range that excludes nothing
 
 template <int kBlock>
 void whole_blocks_of_outputs(L& l) {
@@ -27,7 +27,7 @@ void whole_blocks_of_columns(L& l) {
 
 const std::vector<KnownMistake>& known_mistakes() {
   static const std::vector<KnownMistake> mistakes = {
-      // what a problem says and a loop may forget
+      // parameters of a problem that a loop may ignore
       {"a convolution whose dilation is 1", "the dilation seems to be ignored",
        [](L& l) { l.dilation_h = l.dilation_w = 1; }},
       {"a convolution whose dilation along the height is 1", "dilation_h seems to be ignored",
@@ -217,7 +217,7 @@ const std::vector<KnownMistake>& known_mistakes() {
        [](L& l) { l.x_order = L::Order::nhwc; }},
       {"a convolution with x [N,H,W,C] and y [N,P,Q,K]", "images are [N,C,H,W] and [N,K,P,Q]",
        [](L& l) { l.x_order = l.y_order = L::Order::nhwc; }},
-      // what a sum begins with, and its factor
+      // the initial value of a sum, and its factor
       {"a convolution without its bias", "the bias seems to be ignored",
        [](L& l) { l.start = L::Start::left_out; },
        "a gradient that is not added to what dw held before", "accumulate seems to be ignored"},

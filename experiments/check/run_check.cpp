@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// run_check.cpp: checks algorithms, each in a process of its own.
+// run_check.cpp: checks algorithms, each in its own process.
 #include "experiments/check/run_check.h"
 
 #include <algorithm>
@@ -38,7 +38,7 @@ const char* likely_cause_of_signal(int signal) {
   }
 }
 
-// Of an algorithm whose process has not come to its end.
+// Returns the cause when an algorithm's process did not end normally.
 std::string cause_of(const ChildEnd& end) {
   switch (end.kind) {
     case ChildEnd::Kind::threw:

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// run_check.h: checks algorithms, each in a process of its own, and says what came of it in a row,
-// whatever the algorithm does to that process. A plug-in is opened there alone: the verdict is
-// told by a process in which nothing of it has run.
+// run_check.h: checks algorithms, each in its own process, and reports the outcome in a row,
+// whatever the algorithm does to that process. A plug-in is opened only there: the verdict comes
+// from a process in which none of its code has run.
 //
-// It finds mistakes, and it is not fooled by what a plug-in prints, returns, or does to its own
-// process. It is no prison: code that sets out to change the checker's memory can. Whoever grades
-// strangers runs it as a user, or in a container, that can do no harm.
+// The check finds mistakes. What a plug-in prints, returns, or does to its own process does not
+// mislead it. It is not a sandbox: code that is made to change the checker's memory can do so. To
+// grade untrusted code, run the check as a user, or in a container, that can do no harm.
 #pragma once
 
 #include <functional>
@@ -22,11 +22,12 @@ struct CheckTask {
   std::string refusal = {};
 };
 
-// The algorithms of a plug-in as tasks; one with a refusal when it does not fit. It is opened in
-// another process.
+// Returns the algorithms of a plug-in as tasks, or one task with a refusal when it does not fit.
+// The plug-in is opened in another process.
 CONVSCOPE_API std::vector<CheckTask> tasks_of_plugin(const std::string& file);
 
-// `command`: of a problem's text, what shows it again. `watch` is told what the process is doing.
+// Runs a check. `command` returns what reproduces a problem's text. `watch` is told the current
+// step.
 CONVSCOPE_API CheckRow run_check(const CheckTask& task, const CheckSettings& settings,
                                  const CheckLists& lists,
                                  const std::function<std::string(const std::string&)>& command,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// wrong_loops.cpp: the textbook's loops with a mistake on purpose.
+// wrong_loops.cpp: the textbook loops with an intended mistake.
 #include "experiments/check/wrong_loops.h"
 
 #include <algorithm>
@@ -9,14 +9,14 @@ namespace {
 
 using Index = Loops::Index;
 
-// Row-major [N,C,H,W], or channels last.
+// Row-major [N,C,H,W], or NHWC.
 Index place(Loops::Order order, Index n, Index c, Index h, Index w, Index channels, Index height,
             Index width) {
   return order == Loops::Order::nchw ? ((n * channels + c) * height + h) * width + w
                                      : ((n * height + h) * width + w) * channels + c;
 }
 
-// Calls visit(x, w, y) with the places of each product.
+// Calls visit(x, w, y) with the indices of each product.
 template <class Visit>
 void for_each_product(const Loops& loops, const Visit& visit) {
   const Conv2dProblem& z = loops.z;

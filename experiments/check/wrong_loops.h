@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// wrong_loops.h: the textbook's loops with a mistake on purpose. A wrong result that agrees with
-// those of such loops tells which mistake its algorithm has.
+// wrong_loops.h: the textbook loops with an intended mistake. A wrong result that agrees with such
+// loops shows which mistake its algorithm makes.
 //
 //   y[n,k,p,q] += w[k,c,r,s] x[n, from, p stride_h - pad_top + r dilation_h, ...]
 //
@@ -21,28 +21,28 @@ struct Loops {
     bool has(Index i) const { return i >= begin && i < end; }
     bool operator==(const Range&) const = default;
   };
-  // Rows and columns of x that the test for the border lets through and the image has not:
+  // Rows and columns outside x that a wrong border test accepts:
   enum class Outside {
-    zero,     // are left out
-    memory,   // are read where the index leads: a neighbouring row
-    nearest,  // are those at the border
+    zero,     // count as 0
+    memory,   // are read at the computed address: a neighbouring row
+    nearest,  // are replaced by the nearest border
   };
   enum class Channels {
     of_group,        // g C/G + c, g = k / (K/G)
     of_first_group,  // c
     interleaved,     // g = k mod G
     by_inputs,       // g = k / (C/G)
-    all,             // each kernel sums over all C, and w runs on
+    all,             // each kernel sums over all C, and w is read past its end
   };
   enum class Order { nchw, nhwc };
   enum class Start { right, left_out, twice, of_first };
 
   CONVSCOPE_API explicit Loops(const Conv2dProblem& problem);
 
-  Conv2dProblem z;  // how large the arrays are; not changed
+  Conv2dProblem z;  // the sizes of the arrays; not changed
   Index stride_h, stride_w, dilation_h, dilation_w, pad_top, pad_left;
   Range n, k, p, q, c, r, s;  // what is summed
-  Range h, w;                 // what the test for the border lets through
+  Range h, w;                 // what the border test accepts
   Outside outside = Outside::zero;
   Channels channels = Channels::of_group;
   bool flip_r = false, flip_s = false;  // w[k,c,R-1-r,S-1-s]
@@ -50,26 +50,26 @@ struct Loops {
   bool swap_channels = false;           // w[c,k,r,s]
   Order x_order = Order::nchw, y_order = Order::nchw, w_order = Order::nchw;
   bool first_image = false;    // x[0] for every n
-  Start start = Start::right;  // of the bias, or of what is accumulated to
+  Start start = Start::right;  // of the bias, or of the accumulated value
   double factor = 1;           // of each product
 
   bool operator==(const Loops&) const = default;
 };
 
-// What the loops give for the numbers of a case.
+// Returns what the loops compute for the values of a case.
 CONVSCOPE_API std::vector<double> sums_of(const Loops& loops,
                                           const matrix::ConvolutionCase& numbers,
                                           Direction direction, bool extra);
 
-// One mistake: what the result agrees with, and what the cause seems to be.
+// One mistake: what the result agrees with, and the likely cause.
 struct KnownMistake {
   const char* agrees;  // "a convolution whose dilation is 1"
   const char* cause;   // "the dilation seems to be ignored"
   void (*plant)(Loops&);
-  const char* agrees_of_dw = nullptr;  // where it reads otherwise for backward_weight
+  const char* agrees_of_dw = nullptr;  // if different for backward_weight
   const char* cause_of_dw = nullptr;
 };
-// The likeliest first.
+// Returns them, the likeliest first.
 CONVSCOPE_API const std::vector<KnownMistake>& known_mistakes();
 
 }  // namespace convscope

@@ -36,7 +36,7 @@ std::array<std::int64_t, 4> indices_of(const std::array<Axis, 4>& axes, std::siz
   return out;
 }
 
-// What the indices of one axis are: "q = 5 (the last)"; "" when they are all or nothing special.
+// Describes the indices of one axis: "q = 5 (the last)"; "" for all indices or no pattern.
 std::string habit_of(const Axis& axis, const std::set<std::int64_t>& seen) {
   if (axis.size < 2 || static_cast<std::int64_t>(seen.size()) == axis.size) return "";
   const std::int64_t least = *seen.begin(), most = *seen.rbegin();
@@ -60,7 +60,7 @@ std::string habit_of(const Axis& axis, const std::set<std::int64_t>& seen) {
   return "";
 }
 
-// Whether the kernel reaches into the padding at a pixel of y.
+// Returns whether the kernel reaches into the padding at a pixel of y.
 bool at_border(const Conv2dProblem& z, std::int64_t p, std::int64_t q) {
   const std::int64_t top = p * z.stride_h - z.pad_top, left = q * z.stride_w - z.pad_left;
   return top < 0 || left < 0 || top + (z.r - 1) * z.dilation_h >= z.h ||

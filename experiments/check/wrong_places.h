@@ -9,7 +9,7 @@
 
 namespace convscope {
 
-// "12 of 60 elements, all with q = 5 (the last)"; `wrong` has an entry for each element.
+// Returns "12 of 60 elements, all with q = 5 (the last)"; `wrong` has one entry per element.
 CONVSCOPE_API std::string places_text(const Conv2dProblem& problem, Direction direction,
                                       const std::vector<bool>& wrong);
 

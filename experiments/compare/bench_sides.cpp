@@ -33,7 +33,7 @@ std::string text_of(const Json& value) {
   return value.is_null() ? "-" : value.is_string() ? value.get<std::string>() : value.dump();
 }
 
-// 0 when it is no positive finite number.
+// Returns 0 unless it is a positive finite number.
 double time_of(const Json& value) {
   if (!value.is_number()) return 0;
   const double number = value.get<double>();
@@ -45,7 +45,7 @@ double time_of(const Json& value) {
        cat("expected a file of `convscope bench ... --json`, got ", file, ", ", got));
 }
 
-// What names a row in every file of its kind.
+// Returns the keys that name a row in every file of its kind.
 Names keys_of(const std::string& kind) {
   if (kind == "net") return {"net", "mode", "batch", "image", "device", "threads"};
   if (kind == "sparse_net") {
@@ -83,7 +83,7 @@ std::optional<double> number_of(const Json& value) {
   return value.is_number() ? std::optional(value.get<double>()) : std::nullopt;
 }
 
-// 0 when it is no sensible number of threads or cores.
+// Returns 0 unless it is a sensible number of threads or cores.
 int count_of(const Json& value) {
   const double number = number_of(value).value_or(0);
   return number >= 1 && number <= 1e6 ? static_cast<int>(number) : 0;
@@ -98,7 +98,7 @@ class Reader {
     threads_ = count_of(child(machine, "threads"));
   }
 
-  // `around`: what the row takes its missing keys from, then the settings of the file.
+  // `around`: the object that provides the row's missing keys, before the settings of the file.
   void add(const Json& row, const Json& around, const Json& settings) {
     TimedRow out;
     for (const std::string& name : side_.key_names) {
@@ -128,7 +128,7 @@ class Reader {
   }
 
  private:
-  // While the row was measured, or its ladder; of older files while all of them were.
+  // Whether other programs disturbed the row or its ladder; for older files, any row.
   bool disturbed(const Json& row, const Json& around, const Json& settings) const {
     const Json* device = &child(row, "device");
     if (device->is_null()) device = &child(settings, "device");
@@ -168,7 +168,7 @@ BenchSide side_of_file(const std::string& file) {
   return side;
 }
 
-// Keeps the rows that both have, with the medians of all files beside one another.
+// Keeps the rows that both have, with the medians of all files.
 void merge(BenchSide& side, const BenchSide& more) {
   if (more.kind != side.kind) {
     fail(ErrorKind::kInvalid, "compare",

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // bench_sides.h: the timed rows of a file of `bench conv2d`, of its ladders, of `bench
-// deform_conv2d`, `bench sparse_conv`, `bench net` or `bench sparse_net`, each with what names it
-// in another file of the same kind.
+// deform_conv2d`, `bench sparse_conv`, `bench net` or `bench sparse_net`, each with the key that
+// finds it in another file of the same kind.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@
 namespace convscope {
 
 struct TimedRow {
-  std::vector<std::string> key;  // beside BenchSide::key_names
+  std::vector<std::string> key;  // parallel to BenchSide::key_names
   double median_ms = 0;
   double p10_ms = 0, p90_ms = 0;  // 0: not in the file
   std::vector<double> blocks_ms;  // medians of blocks of samples; empty in older files
@@ -26,16 +26,16 @@ struct BenchSide {
   std::vector<std::string> key_names;
   std::vector<TimedRow> rows;  // one for each key, the last in the file
   Facts settings, environment;
-  std::size_t not_timed = 0;                      // rows that were left out or wrong
-  std::vector<std::vector<std::string>> dropped;  // keys that one of several files lacks
-  bool complete = true;                           // false: a benchmark that did not end
+  std::size_t not_timed = 0;                      // rows left out or wrong
+  std::vector<std::vector<std::string>> dropped;  // keys that some of several files lack
+  bool complete = true;                           // false: an unfinished benchmark
 };
 
-// "a.json", or the files of several calls of one program: "a1.json,a2.json".
+// Returns "a.json", or the files of several calls of one program: "a1.json,a2.json".
 CONVSCOPE_API std::vector<std::string> files_in(const std::string& given);
 
-// One file, or several joined by commas. An error when a file cannot be read (kIo), is no benchmark
-// or has no timed row (kData), or when the files are of different kinds (kInvalid).
+// Reads one file, or several joined by commas. Throws an error when a file cannot be read (kIo), is
+// not a benchmark or has no timed row (kData), or when the files are of different kinds (kInvalid).
 CONVSCOPE_API BenchSide read_bench_side(const std::string& given);
 
 }  // namespace convscope

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// compare_benches.cpp: benchmarks beside benchmarks, row by row.
+// compare_benches.cpp: compares benchmarks, row by row.
 #include "experiments/compare/compare_benches.h"
 
 #include <algorithm>
@@ -73,7 +73,7 @@ void judge(std::vector<BenchResult>& rows) {
 }
 
 [[noreturn]] void refuse_nothing_in_common(const BenchSide& first, const BenchSide& other) {
-  // The key that alone keeps the rows apart is what the user must know.
+  // Reports a key by whose values the rows differ.
   std::vector<std::string> apart;
   for (std::size_t k = 0; k < first.key_names.size(); ++k) {
     const auto has = [&](const BenchSide& side, const std::string& value) {
@@ -96,7 +96,8 @@ void judge(std::vector<BenchResult>& rows) {
 
 namespace {
 
-// What only one side has, the first first; a row that only some files of a side have is none of it.
+// Adds rows that only one side has, the first side first; a row that only some files of a side have
+// does not count.
 void add_unmatched(CompareResult& out, const BenchSide& first, const BenchSide& other,
                    std::size_t side) {
   const auto add = [&](const BenchSide& mine, const BenchSide& its, bool only_first) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// compare_runs.cpp: runs beside runs: their configs, their environments, and what came out.
+// compare_runs.cpp: compares runs: their configs, their environments, and their results.
 #include "experiments/compare/compare_runs.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ struct Metric {
   const char* name;
   bool more_is_better;
 };
-// In the order of the table: what a person looks for first.
+// In the order of the table, the most important first.
 constexpr Metric kMetrics[] = {{"acc", true},
                                {"best_acc", true},
                                {"val_acc", true},
@@ -37,13 +37,13 @@ constexpr Metric kMetrics[] = {{"acc", true},
                                {"avg_backward_mem", false},
                                {"peak_workspace", false},
                                {"weight_bytes", false}};
-// What came of the config on this machine.
+// What the config became on this machine.
 constexpr const char* kRan[] = {"execution", "step", "algorithm", "epochs", "params", "state"};
 
 std::string content_of(const std::string& path) {
   try {
     return read_text(path, std::size_t{1} << 20);
-  } catch (const Error&) {  // a run of another program, or an older one
+  } catch (const Error&) {  // a run of another program or version
     return "";
   }
 }
@@ -66,7 +66,7 @@ Facts config_of(const RunSide& side) {
   return facts;
 }
 
-// "0.3" of sparsity.drop_fraction, as config_of() writes it; "" for a key without a default.
+// Returns "0.3" for sparsity.drop_fraction, as config_of() writes it; "" without a default.
 std::string default_of(const std::string& key) {
   if (key.ends_with(".method") || key.ends_with(".type")) return "";  // they name the block
   const auto at = default_config().find(key);
@@ -217,7 +217,7 @@ CompareResult compare_runs(const std::vector<RunSide>& sides) {
     judge(results, metric);
     out.metrics.insert(out.metrics.end(), results.begin(), results.end());
   }
-  // Side by side: all metrics of B, then all of C.
+  // Sorted by side: all metrics of B, then all of C.
   std::ranges::stable_sort(out.metrics, {}, &MetricResult::side);
   return out;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// compare_runs.h: runs beside runs: their configs, their environments, and what came out.
+// compare_runs.h: compares runs: their configs, their environments, and their results.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@
 
 namespace convscope {
 
-// Two sides or more; each is set against the first. Every metric that both have: Welch's test where
-// both have two runs or more.
+// Compares two sides or more, each with the first, in every metric that both have; by Welch's test
+// where both have two runs or more.
 CONVSCOPE_API CompareResult compare_runs(const std::vector<RunSide>& sides);
 
 }  // namespace convscope

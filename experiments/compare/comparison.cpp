@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// comparison.cpp: what a comparison of runs or of benchmarks finds.
+// comparison.cpp: the findings of a comparison of runs or of benchmarks.
 #include "experiments/compare/comparison.h"
 
 #include <fmt/format.h>
@@ -27,9 +27,9 @@ std::string text_of(Outcome outcome) {
 namespace {
 
 constexpr int kRegression = 7, kUndecided = 9;  // exit codes
-constexpr std::size_t kMostNamed = 20;          // rows that are named one by one
+constexpr std::size_t kMostNamed = 20;          // rows that are named individually
 
-// The first ones, and how many there are more.
+// Keeps the first lines, and adds how many were cut.
 void cut(std::vector<std::string>& lines) {
   if (lines.size() <= kMostNamed) return;
   const std::size_t more = lines.size() - kMostNamed;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// comparison.h: what a comparison of runs or of benchmarks finds: facts that differ, and results
-// with a word on whether they differ by more than noise.
+// comparison.h: the findings of a comparison of runs or of benchmarks: facts that differ, and
+// results with a word on whether they differ by more than noise.
 #pragma once
 
 #include <string>
@@ -13,24 +13,24 @@ namespace convscope {
 
 inline constexpr double kSignificance = 0.05;
 
-// How a side's result stands to that of the first side.
+// How a side's result compares with that of the first side.
 enum class Outcome {
   better,     // by more than noise
   worse,      // by more than noise
   noise,      // the difference is no larger than noise explains
   same,       // equal
-  one_value,  // a single run, or too few samples: nothing is known about noise
+  one_value,  // a single run, or too few samples: the noise is unknown
 };
 CONVSCOPE_API std::string text_of(Outcome outcome);
 
-// "A", with what was given for it.
+// "A", with the argument it stands for.
 struct ComparedSide {
   std::string letter, given, text;  // text: "3 runs, seeds 1, 2, 3"
   std::vector<std::string> files;   // its runs, or its file
-  bool complete = true;             // false: a benchmark's file that was not finished
+  bool complete = true;             // false: a benchmark's unfinished file
 };
 
-// One metric of runs, side `side` against side 0; NaN: there is no such number.
+// One metric of runs, side `side` compared with side 0; NaN: no such number.
 struct MetricResult {
   std::string metric, unit;
   int digits = 4;
@@ -40,51 +40,51 @@ struct MetricResult {
   double low = 0, high = 0;            // 95 % confidence interval of the difference
   double p = 0, p_adjusted = 0;        // adjusted: Holm over the sides, where there are several
   Outcome outcome = Outcome::noise;
-  bool disturbed = false;  // other programs kept the cores busy on one of both sides
+  bool disturbed = false;  // other programs kept the cores busy on one side or both
 };
 
 // One row of benchmarks that both sides have.
 struct BenchResult {
-  std::vector<std::string> key;  // beside CompareResult::key_names
+  std::vector<std::string> key;  // parallel to CompareResult::key_names
   std::size_t side = 1;
   double first_ms = 0, other_ms = 0, ratio = 0;  // medians; other / first
   double low = 0, high = 0;                      // 95 % confidence interval of the ratio
   double p = 0, p_adjusted = 0;                  // adjusted: Holm over all rows and sides
   Outcome outcome = Outcome::noise;
-  bool disturbed = false;  // other programs kept the cores busy on one of both sides
+  bool disturbed = false;  // other programs kept the cores busy on one side or both
 };
 
 // A row that only one of two sides has: side `side`, or side 0 where `side` lacks it.
 struct UnmatchedRow {
   std::vector<std::string> key;
   std::size_t side = 1;
-  bool only_first = true;  // it stands in side 0 alone
+  bool only_first = true;  // only side 0 has it
 };
 
 struct CompareResult {
   bool of_benchmarks = false;
-  bool of_several_files = false;  // every side has more than one: noise between calls is known
+  bool of_several_files = false;  // every side has several: the noise between calls is known
   std::vector<ComparedSide> sides;
   std::vector<FactRow> config, environment;
-  std::vector<std::string> warnings;  // on what is compared
-  std::vector<std::string> remarks;   // on what was left out
+  std::vector<std::string> warnings;  // about what is compared
+  std::vector<std::string> remarks;   // about what was left out
   std::vector<MetricResult> metrics;
   std::vector<std::string> key_names;
   std::vector<BenchResult> rows;
   std::vector<UnmatchedRow> unmatched;
 };
 
-// What `--fail-above` says, a sentence each. A time counts when it is longer by more than the
-// factor and more than noise explains; where nothing is known about noise, the factor decides. Of
-// runs, the time of a step.
+// The findings of `--fail-above`, a sentence each. A time counts when it is longer by more than the
+// factor and more than noise explains; where the noise is unknown, the factor decides. For runs,
+// the time of a step.
 struct Gate {
   std::vector<std::string> slower;
-  std::vector<std::string> undecided;  // slower, but the machine was busy on one of both sides
-  std::vector<std::string> missing;    // what one side has and the other lacks, unfinished files
-  // 7: something is slower or missing; 9: only undecided; 0: neither.
+  std::vector<std::string> undecided;  // slower, but the machine was busy on one side or both
+  std::vector<std::string> missing;    // rows that one side lacks, unfinished files
+  // Returns 7: something is slower or missing; 9: only undecided; 0: neither.
   CONVSCOPE_API int exit_code() const;
 };
-// `both_ways`: rows that side 0 lacks are missing too; else they are new.
+// Returns the gate. `both_ways`: rows that side 0 lacks are missing too; else they are new.
 CONVSCOPE_API Gate gate_of(const CompareResult& comparison, double factor, bool both_ways = true);
 
 }  // namespace convscope

@@ -14,7 +14,7 @@ namespace {
 
 TableCell number(double value) { return std::isfinite(value) ? TableCell(value) : TableCell(); }
 
-// A difference in as many decimals as the means have.
+// Returns a difference with as many decimals as the means have.
 std::string signed_text(double value, int digits) {
   const std::string text = cell_text(std::abs(value), digits);
   return (value < 0 ? "-" : "+") + text;

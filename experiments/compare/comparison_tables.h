@@ -8,16 +8,16 @@
 
 namespace convscope {
 
-// The facts that differ, a column for each side.
+// Returns the facts that differ, one column per side.
 CONVSCOPE_API TextTable facts_table(const std::vector<FactRow>& rows,
                                     const std::vector<ComparedSide>& sides);
 
-// For people: the results of one side against the first. Of benchmarks, what names all rows alike
-// is no column; shared_keys() says it.
+// Returns for people the results of one side compared with the first. Keys that are equal in all
+// rows have no column; shared_keys() returns them.
 CONVSCOPE_API TextTable result_table(const CompareResult& comparison, std::size_t side);
 CONVSCOPE_API std::string shared_keys(const CompareResult& comparison);
 
-// For programs: all sides, every number in a column of its own.
+// Returns for programs all sides, every number in its own column.
 CONVSCOPE_API TextTable all_results(const CompareResult& comparison);
 
 }  // namespace convscope

@@ -8,11 +8,11 @@
 
 namespace convscope {
 
-// What was compared, in what it differs, the results, and what the words mean.
+// Returns what was compared, how it differs, the results, and what the words mean.
 CONVSCOPE_API std::string comparison_markdown(const CompareResult& comparison);
-// The results alone, one in a row: of runs a metric of a side, of benchmarks a row of a side.
+// Returns only the results, one per line: a metric or a benchmark row of a side.
 CONVSCOPE_API std::string comparison_csv(const CompareResult& comparison);
-// The tables of results, what was compared in comments.
+// Returns the result tables, with what was compared in comments.
 CONVSCOPE_API std::string comparison_latex(const CompareResult& comparison);
 // experiments/schema/compare.schema.json
 CONVSCOPE_API std::string comparison_json(const CompareResult& comparison);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// facts.cpp: what the sides of a comparison were made with, and in what they differ.
+// facts.cpp: the configuration and environment of a comparison's sides, and how they differ.
 #include "experiments/compare/facts.h"
 
 #include <algorithm>
@@ -28,7 +28,7 @@ std::string values_of(const Facts& side, const std::string& key) {
   return join(words, " / ");
 }
 
-// Of no use in a comparison: different in every call, or measured and therefore never the same.
+// Facts that are not compared: different in every call, or measured and thus never equal.
 bool is_left_out(const std::string& path) {
   for (const char* key : {"started", "arguments", "cuda.reason", "project.path", "format"}) {
     if (path == key || path.starts_with(std::string(key) + ".")) return true;

@@ -14,13 +14,13 @@ namespace {
 
 using Values = std::vector<double>;
 
-// P(U <= u) for u = 0 .. n m, where U counts the pairs in which the second is larger, and every
-// order of the n + m values is as likely as any other.
+// Returns P(U <= u) for u = 0 .. n m, where U counts the pairs in which the second is larger, and
+// every order of the n + m values is equally likely.
 const Values& rank_distribution(std::size_t n, std::size_t m) {
   static thread_local std::map<std::pair<std::size_t, std::size_t>, Values> known;
   Values& out = known[{n, m}];
   if (!out.empty()) return out;
-  // ways[k][u]: of k values among the first `rank` ones, so many sets have the U u.
+  // ways[k][u]: how many sets of k values among the first `rank` ones have this U.
   std::vector<Values> ways(n + 1, Values(n * m + 1, 0));
   ways[0][0] = 1;
   for (std::size_t rank = 1; rank <= n + m; ++rank) {

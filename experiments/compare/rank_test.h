@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// rank_test.h: whether two sets of times differ, without a word about their distribution: the test
-// of Mann and Whitney (1947, On a test of whether one of two random variables is stochastically
-// larger than the other), and Holm's correction for many tests (1979, A simple sequentially
-// rejective multiple test procedure).
+// rank_test.h: tests whether two sets of times differ, without an assumption on their distribution.
+// Source: H. B. Mann, D. R. Whitney 1947, On a test of whether one of two random variables is
+//         stochastically larger than the other; and for many tests S. Holm 1979, A simple
+//         sequentially rejective multiple test procedure
 #pragma once
 
 #include <vector>
@@ -17,10 +17,10 @@ struct RankTest {
   // (Moses; Hollander and Wolfe, Nonparametric Statistical Methods, section 4.3); 0: too few values
   double ratio_low = 0, ratio_high = 0;
 };
-// Values above 0, at least one on each side.
+// Takes values above 0, at least one on each side.
 CONVSCOPE_API RankTest rank_test(const std::vector<double>& a, const std::vector<double>& b);
 
-// p values for tests that are looked at together; those that are NaN are no tests and stay.
+// Corrects p values of a family of tests; NaN values are not tests and stay.
 CONVSCOPE_API std::vector<double> holm(const std::vector<double>& p);
 
 }  // namespace convscope

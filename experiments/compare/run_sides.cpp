@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// run_sides.cpp: which runs `convscope compare` takes for one side.
+// run_sides.cpp: selects the runs of one side of `convscope compare`.
 #include "experiments/compare/run_sides.h"
 
 #include <algorithm>
@@ -34,7 +34,7 @@ Names folders_in(const std::string& path) {
   return out;
 }
 
-// The folder that the word means.
+// Returns the folder that the argument names.
 std::string folder_of(const std::string& given, const std::string& root) {
   if (is_folder(given)) return given;
   if (is_folder(root + "/" + given)) return root + "/" + given;
@@ -55,7 +55,7 @@ std::string folder_of(const std::string& given, const std::string& root) {
            "', which is none of them", near.empty() ? "" : cat("; did you mean '", near, "'?")));
 }
 
-// Where several runs may lie side by side.
+// Returns the folder that may hold several runs.
 std::string parent_of(const std::string& run) {
   return fs::absolute(run).lexically_normal().parent_path().string();
 }
@@ -116,7 +116,8 @@ RunSide read_run_side(const std::string& given, const std::string& root) {
          cat("expected at least one run with a summary in ", folder, ", got ",
              side.remarks.empty() ? "none" : side.remarks.front()));
   }
-  // By name, which begins with the time: the last one is the newest. A finished one says more.
+  // Sorted by name, which begins with the time: the last is the newest. Finished runs are
+  // preferred.
   const auto is_done = [](const RunRow& row) { return row.state == "DONE"; };
   auto newest = std::find_if(side.runs.rbegin(), side.runs.rend(), is_done);
   if (newest == side.runs.rend()) newest = side.runs.rbegin();

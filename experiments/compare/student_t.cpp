@@ -11,7 +11,7 @@ namespace {
 
 // The continued fraction of DLMF 8.17.22; it converges fast for x < (a + 1) / (a + b + 2).
 double beta_fraction(double a, double b, double x) {
-  constexpr double kTiny = 1e-300;  // in place of 0, as Lentz's method wants
+  constexpr double kTiny = 1e-300;  // replaces 0, as Lentz's method requires
   constexpr int kMostTerms = 100000;
   const auto nonzero = [](double value) { return std::abs(value) < kTiny ? kTiny : value; };
   double c = 1, d = 1 / nonzero(1 - (a + b) * x / (a + 1)), fraction = d;
@@ -37,7 +37,7 @@ double incomplete_beta(double a, double b, double x) {
   if (x == 0 || x == 1) return x;
   const double front = std::exp(std::lgamma(a + b) - std::lgamma(a) - std::lgamma(b) +
                                 a * std::log(x) + b * std::log1p(-x));
-  // I_x(a, b) = 1 - I_{1-x}(b, a): the fraction of whichever side converges fast.
+  // I_x(a, b) = 1 - I_{1-x}(b, a): uses the fraction that converges fast.
   return x < (a + 1) / (a + b + 2) ? front * beta_fraction(a, b, x) / a
                                    : 1 - front * beta_fraction(b, a, 1 - x) / b;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// answer.h: the text of `convscope explain`, for the command line and for Python; and the same of
-// one problem without a network.
+// answer.h: the text of `convscope explain`, for the command line and for Python; also for one
+// problem without a network.
 #pragma once
 
 #include <memory>
@@ -12,20 +12,20 @@
 namespace convscope {
 
 struct ExplainQuestion {
-  std::vector<std::string> layers = {};  // every algorithm of these; empty: a line for each layer
-  bool all = false;                      // every algorithm of every layer, and the operations
+  std::vector<std::string> layers = {};  // every algorithm of these; empty: one line per layer
+  bool all = false;                      // every algorithm of every layer, and operations
   bool steps = false;                    // the operations
 };
 
-// The layers that are named, or all of them; an error of kind kInvalid names the nearest.
+// Returns the named layers, or all; an error of kind kInvalid names the nearest.
 CONVSCOPE_API std::vector<const ExplainedLayer*> asked_layers(
     const Explanation& explanation, const std::vector<std::string>& names);
 
 CONVSCOPE_API std::string answer_text(const Explanation& explanation,
                                       const ExplainQuestion& question);
 
-// Every algorithm of one call, in each direction: what runs, and why not the others. An error when
-// the policy is no policy; a refusal is none.
+// Returns every algorithm of one call, in each direction: what runs, and why not the others. Throws
+// an error for an invalid policy, not for a refusal.
 CONVSCOPE_API std::string problem_text(const std::shared_ptr<const HeavyUse>& use, Device device);
 
 }  // namespace convscope

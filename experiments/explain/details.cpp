@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kMiB = 1024.0 * 1024.0;
 
-// A refusal counts before all else; what runs counts before what was chosen.
+// A refusal has priority; then what runs, then what was chosen.
 const char* mark_of(const Verdict& verdict, const ExplainedDirection& of) {
   if (verdict.refused) return "!";
   const std::string ran = of.ran ? of.ran->kernel : "";
@@ -50,7 +50,7 @@ std::string refusing_text(const ExplainedDirection& of) {
     if (one.accepts) continue;
     const std::string name = name_of(one, of);
     out += cat("    ", name, std::string(width - name.size() + 2, ' '));
-    // The reason alone is broken, behind the name.
+    // Only the reason is wrapped, after the name.
     const std::string reason =
         wrapped_text(cat(std::string(width + 6, ' '), "refuses: ", one.reason), width + 8);
     out += reason.substr(width + 6);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // details.h: the long answer of `convscope explain`: every algorithm of a convolution, in each
-// direction; and all that is known as JSON.
+// direction; and everything as JSON.
 #pragma once
 
 #include <string>
@@ -10,11 +10,11 @@
 
 namespace convscope {
 
-// What the marks of layer_text() mean.
+// Returns the meaning of the marks of layer_text().
 CONVSCOPE_API std::string marks_text();
 CONVSCOPE_API std::string layer_text(const ExplainedLayer& layer);
 
-// Of these layers, and of all steps.
+// Covers these layers, and all steps.
 CONVSCOPE_API std::string explanation_json(const Explanation& explanation,
                                            const std::vector<const ExplainedLayer*>& layers);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// explanation.cpp: what `convscope explain` knows about a config.
+// explanation.cpp: the facts that `convscope explain` collects about a config.
 #include "experiments/explain/explanation.h"
 
 #include <algorithm>
@@ -19,18 +19,18 @@ struct Network {
   Shape input;
 };
 
-// Nothing is run, so nothing needs memory; but which masks are possible depends on weights.
+// Nothing runs, so no memory is needed; but which masks are possible depends on weights.
 std::unique_ptr<UnbackedMemory> no_memory(const ExperimentConfig& config) {
   return config.sparsity.values().empty() ? std::make_unique<UnbackedMemory>() : nullptr;
 }
 
-// With the masks that the training attaches, and as it runs once the quantisers have begun.
+// With the masks that training attaches, and with active quantisers.
 Network network_of(const ExperimentConfig& config, const SampleInfo& sample) {
   Network out{build_model(config, sample.shape, sample.classes), nullptr, {config.data.batch_size}};
   for (const std::int64_t size : sample.shape) out.input.push_back(size);
-  // How many steps there are changes no kernel.
+  // The number of steps does not affect the kernels.
   out.pruner = build_pruner(config, *out.model, nullptr, sample.shape, /*total_steps=*/1000);
-  // What is executed follows from the masks: those of the end.
+  // The masks of the schedule's end decide what is executed.
   if (out.pruner && parse_sparsity(config.sparsity).execute == SparseExecution::sparse) {
     out.pruner->prune_now();
   }
@@ -71,7 +71,7 @@ std::vector<ExplainedStep> steps_of(const ExperimentConfig& config, Module& mode
   return steps;
 }
 
-// Who is asked for what, where a refused algorithm leaves no step: as with `auto` everywhere.
+// The requested algorithms where a refused one prevents a step: as with `auto` everywhere.
 StepKernels kernels_with_auto(ExperimentConfig config, const SampleInfo& sample) {
   config.conv = {};
   for (LayerSpec& layer : config.model.layers) {

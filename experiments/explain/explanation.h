@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// explanation.h: what `convscope explain` knows about a config: what each convolution's policy
-// comes to in each direction, what every algorithm says, and what the steps run. Nothing is run, no
-// data are read.
+// explanation.h: the facts that `convscope explain` collects about a config: the choice of each
+// convolution's policy in each direction, what every algorithm answers, and what the steps run.
+// Nothing is run, no data are read.
 #pragma once
 
 #include <array>
@@ -19,8 +19,8 @@
 namespace convscope {
 
 struct ExplainedDirection {
-  std::string policy;  // as the config says it
-  Decision decision;   // what it comes to
+  std::string policy;  // as in the config
+  Decision decision;   // its outcome
   std::vector<Verdict> verdicts;
   bool asked = true;               // false: no training step computes this direction
   std::optional<LayerKernel> ran;  // by the training step; none: nothing runs
@@ -41,9 +41,9 @@ struct ExplainedLayer {
 // How a step of the network runs, in one mode.
 struct ExplainedStep {
   const char* mode;
-  std::unique_ptr<StepPlan> plan;  // null: kernels.why says why
+  std::unique_ptr<StepPlan> plan;  // null: kernels.why has the reason
   StepKernels kernels;
-  std::string error;  // an algorithm refuses, so there is no step; "": it runs
+  std::string error;  // why a refusal prevents the step; "": it runs
 };
 
 struct Explanation {
@@ -55,13 +55,13 @@ struct Explanation {
 };
 
 CONVSCOPE_API Explanation explain_config(const ExperimentConfig& config);
-// The same on other images than those of the config's data set.
+// Returns the same for other images than those of the config's data set.
 CONVSCOPE_API Explanation explain_config(const ExperimentConfig& config, const SampleInfo& sample);
 
-// "accepted by a, b": those that `auto` may choose.
+// Returns "accepted by a, b": those that `auto` may choose.
 CONVSCOPE_API std::string who_accepts(const ExplainedDirection& of);
 
-// "forward", "forward, backward_weight"; "" when it is all that the layer is asked for.
+// Returns "forward", "forward, backward_weight"; "" for all directions that are needed.
 CONVSCOPE_API std::string directions_text(const ExplainedLayer& layer,
                                           const std::vector<Direction>& directions);
 

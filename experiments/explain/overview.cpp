@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// overview.cpp: the short answer of `convscope explain`: a line for each convolution, and how the
+// overview.cpp: the short answer of `convscope explain`: one line per convolution, and how the
 // steps run.
 #include "experiments/explain/overview.h"
 
@@ -19,8 +19,8 @@ namespace {
 constexpr double kMiB = 1024.0 * 1024.0;
 const std::string kChecked = " checked by ";
 
-// "lanes_chain" of a chain of this layer alone, "lanes_chain: c1+c2", of a long one its ends;
-// "direct (checked)" of "direct checked by reference".
+// "lanes_chain" for a chain of this layer only, "lanes_chain: c1+c2"; a long chain shows its ends;
+// "direct (checked)" for "direct checked by reference".
 std::string short_kernel(const std::string& kernel, const std::string& layer) {
   constexpr std::size_t kMost = 24;
   const std::size_t checked = kernel.find(kChecked);
@@ -41,7 +41,7 @@ std::string cell(const ExplainedDirection& of, const std::string& layer) {
   return cat("+", of.decision.names.first, of.decision.names.second.empty() ? "" : " (checked)");
 }
 
-// Of what runs in the directions that are asked for; below 0: a chain runs, or nothing.
+// For the directions that are needed; below 0: a chain runs, or nothing.
 double estimated_ms(const ExplainedLayer& layer) {
   double sum = 0;
   for (const ExplainedDirection& of : layer.directions) {
@@ -60,7 +60,7 @@ double estimated_ms(const ExplainedLayer& layer) {
   return sum;
 }
 
-// What stands in the table, for its legend.
+// What the table contains, for its legend.
 struct Contents {
   bool refused = false, unrun = false, unasked = false, estimates = false, no_estimate = false;
   bool sparse = false;
@@ -100,7 +100,7 @@ std::string legend(const Contents& contents) {
   return wrapped_text(out, 0);
 }
 
-// Layers whose forward differs from the training's, by kernel.
+// Returns the layers whose forward differs from training, by kernel.
 std::string differences(const Explanation& explanation, const ExplainedStep& step) {
   std::vector<std::pair<std::string, std::vector<std::string>>> groups;
   for (const ExplainedLayer& layer : explanation.layers) {
@@ -125,7 +125,7 @@ std::string operations_text(const StepPlan& plan) {
   return cat("  operations:\n", columns_text(rows, 4));
 }
 
-// The plug-ins whose algorithms were chosen.
+// Returns the plug-ins whose algorithms were chosen.
 std::string plugins_text(const Explanation& explanation) {
   std::set<std::string> chosen;
   for (const ExplainedLayer& layer : explanation.layers) {
@@ -141,7 +141,7 @@ std::string plugins_text(const Explanation& explanation) {
   return out;
 }
 
-// "submanifold 3x3x3 32x32x32, 1624 sites, 1 -> 16" of a sparse convolution's problem.
+// Returns "submanifold 3x3x3 32x32x32, 1624 sites, 1 -> 16" for a sparse problem.
 std::string short_map(const std::string& problem) {
   std::map<std::string, std::string> parts;
   std::istringstream words(problem);
@@ -149,7 +149,7 @@ std::string short_map(const std::string& problem) {
     const std::size_t equals = std::min(word.find('='), word.size());
     parts[word.substr(0, equals)] = equals < word.size() ? word.substr(equals + 1) : "";
   }
-  const std::string& grid = parts["grid"];  // the batch first
+  const std::string& grid = parts["grid"];  // begins with the batch
   std::string out = cat(problem.substr(0, problem.find(',')), " ", parts["kernel"]);
   for (const char* key : {"stride", "pad", "dilation"}) {
     if (parts.contains(key)) out += cat(" ", key[0], parts[key]);

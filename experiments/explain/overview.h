@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// overview.h: the short answer of `convscope explain`: a line for each convolution, and how the
-// steps run.
+// overview.h: the short answer of `convscope explain`: one line per convolution, and how the steps
+// run.
 #pragma once
 
 #include <string>
@@ -9,12 +9,12 @@
 
 namespace convscope {
 
-// "64x32x32 -> 128 3x3 s2 p1" of a convolution's problem; another one's as it is.
+// Returns "64x32x32 -> 128 3x3 s2 p1" for a convolution; other problems unchanged.
 CONVSCOPE_API std::string short_problem(const std::string& problem);
 
 CONVSCOPE_API std::string overview_text(const Explanation& explanation);
 
-// How the steps of both modes run; with `operations` what they consist of.
+// Returns how the steps of both modes run; with `operations` also what they consist of.
 CONVSCOPE_API std::string steps_text(const Explanation& explanation, bool operations);
 
 }  // namespace convscope

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// remarks.cpp: what the policies of a config came to, in sentences.
+// remarks.cpp: the outcome of a config's policies, in sentences.
 #include "experiments/explain/remarks.h"
 
 #include <algorithm>
@@ -12,14 +12,14 @@
 namespace convscope {
 namespace {
 
-// What to say of one direction of a layer; "": nothing.
+// Returns the sentence for one direction of a layer; "": none.
 using SentenceOf = std::function<std::string(const ExplainedDirection&)>;
 
 struct Remark {
-  std::string sentence, directions;  // "": all that the layer is asked for
+  std::string sentence, directions;  // "": all that the layer needs
   std::vector<std::string> layers;
 
-  // "c1, c2 (forward)"; of many layers the first ones.
+  // "c1, c2 (forward)"; for many layers the first ones.
   std::string who() const {
     constexpr std::size_t kMost = 6;
     std::vector<std::string> some(layers.begin(), layers.begin() + std::min(kMost, layers.size()));
@@ -28,7 +28,7 @@ struct Remark {
   }
 };
 
-// In the order of the layers; those that say the same together.
+// In the order of the layers; layers with the same sentence share it.
 std::vector<Remark> remarks_of(const Explanation& explanation, const SentenceOf& sentence_of) {
   std::vector<Remark> out;
   for (const ExplainedLayer& layer : explanation.layers) {
@@ -77,7 +77,7 @@ std::string comparison(const ExplainedDirection& of) {
              "largest difference");
 }
 
-// The key of the config that says this layer's policy, without its value.
+// Returns the config key of this layer's policy, without its value.
 std::string key_of(const ExperimentConfig& config, const std::string& layer, Direction direction) {
   std::map<std::string, int> count_of_type;
   for (std::size_t i = 0; i < config.model.layers.size(); ++i) {
@@ -94,7 +94,7 @@ std::string key_of(const ExperimentConfig& config, const std::string& layer, Dir
   return cat("conv.", is_one ? "algorithm" : name_of(direction));
 }
 
-// KEY=VALUE words that let another algorithm in.
+// Returns KEY=VALUE words that select another algorithm.
 std::vector<std::string> ways_out(const Explanation& explanation) {
   std::vector<std::string> out;
   for (const ExplainedLayer& layer : explanation.layers) {

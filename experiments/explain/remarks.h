@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// remarks.h: what the policies of a config came to, in sentences: refusals, lists of which not the
-// first word was taken, comparisons. Layers that say the same stand in one sentence.
+// remarks.h: the outcome of a config's policies, in sentences: refusals, lists whose first word was
+// not used, comparisons. Layers with the same outcome share a sentence.
 #pragma once
 
 #include <string>
@@ -9,11 +9,11 @@
 
 namespace convscope {
 
-// Lines for the table's foot; "" when there is nothing to say.
+// Returns lines below the table; "" when there is nothing to report.
 CONVSCOPE_API std::string remarks_text(const Explanation& explanation);
 
-// An error of kind kUnavailable when an algorithm that a training step needs refuses its problem:
-// which layers, why, and what to write.
+// Throws an error of kind kUnavailable when an algorithm that a training step needs refuses its
+// problem: which layers, why, and what to write.
 CONVSCOPE_API void fail_if_refused(const Explanation& explanation);
 
 }  // namespace convscope

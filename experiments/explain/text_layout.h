@@ -11,16 +11,16 @@ namespace convscope {
 
 constexpr std::size_t kTextWidth = 100;
 
-// Rows of equal length, `indent` blanks before each; the columns in `right` stand at the right.
-// They stand closer together where the text would be wider than the terminal.
+// Formats rows of equal length, with `indent` blanks before each; columns in `right` are
+// right-aligned. Gaps shrink where the text would be wider than the terminal.
 CONVSCOPE_API std::string columns_text(const std::vector<std::vector<std::string>>& rows,
                                        std::size_t indent,
                                        const std::vector<std::size_t>& right = {});
 
-// One paragraph, broken at blanks. The first line keeps its indent, those after it have `indent`.
+// Wraps one paragraph at blanks. The first line keeps its indent, later ones have `indent`.
 CONVSCOPE_API std::string wrapped_text(const std::string& text, std::size_t indent = 4);
 
-// "%.4g" and the like.
+// Formats with "%.4g" and the like.
 CONVSCOPE_API std::string number_text(const char* format, double value);
 
 }  // namespace convscope

@@ -34,7 +34,7 @@ class Message {
 
  private:
   void tag(int field, unsigned type) { varint(static_cast<unsigned>(field) << 3 | type); }
-  // 7 bits in each byte, lowest first; the highest bit says that more follow.
+  // 7 bits per byte, lowest first; the highest bit says that more bytes follow.
   void varint(std::uint64_t value) {
     for (; value >= 128; value >>= 7) bytes_ += static_cast<char>(value | 128);
     bytes_ += static_cast<char>(value);
@@ -130,7 +130,7 @@ std::string onnx_bytes(const OnnxGraph& graph) {
   inner.message(11, value_of(graph.input));
   inner.message(12, value_of(graph.output));
   Message opset;
-  opset.text(1, "");  // the operators of ONNX itself
+  opset.text(1, "");  // ONNX's standard operators
   opset.number(2, kOpset);
   Message model;
   model.number(1, kIrVersion);

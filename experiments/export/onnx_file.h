@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // onnx_file.h: a graph of ONNX operators and its bytes: a ModelProto of IR version 8, opset 17.
 //
-// The writer is our own. ONNX is a protobuf message, and of protobuf it needs four things: numbers
-// of 7 bits a byte, 32-bit floats, byte strings, and messages inside messages. That is the hundred
-// lines of onnx_file.cpp; a library (libonnx-dev and libprotobuf-dev, 20 MB and a code generator)
-// would be a dependency of every build for it.
+// The project has its own writer. ONNX is a protobuf message, and needs four things of protobuf:
+// varints, 32-bit floats, byte strings, and nested messages. They take the hundred lines of
+// onnx_file.cpp. A library (libonnx-dev and libprotobuf-dev, 20 MB and a code generator) would be a
+// dependency of every build.
+//
 // Format      https://github.com/onnx/onnx/blob/main/onnx/onnx.proto (field numbers),
 //             https://protobuf.dev/programming-guides/encoding
 #pragma once
@@ -29,7 +30,7 @@ struct OnnxNode {
   std::vector<OnnxAttribute> attributes = {};
 };
 
-// Of floats; the first axis is the batch, of any size.
+// A float tensor; its first axis is the batch, of any size.
 struct OnnxValue {
   std::string name;
   Shape shape;
@@ -38,14 +39,14 @@ struct OnnxValue {
 struct OnnxGraph {
   std::string name;
   OnnxValue input, output;
-  std::vector<OnnxNode> nodes;  // each behind those that it reads
+  std::vector<OnnxNode> nodes;  // in topological order
   NamedTensors constants;       // f32, i8 or u8
   int folded = 0;               // batch norms that became part of a convolution
   int wide = 0;                 // weights with codes beyond 7 bits
   int narrowed = 0;             // weights whose codes were rounded to 7 bits
 };
 
-// The bytes of the file; an error of kind kRun above 2 GiB, which protobuf cannot hold.
+// Returns the bytes of the file. Throws an error of kind kRun above 2 GiB, protobuf's limit.
 CONVSCOPE_API std::string onnx_bytes(const OnnxGraph& graph);
 
 }  // namespace convscope

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// onnx_network.cpp: a trained network as a graph of ONNX operators: walks the layers in their
-// order.
+// onnx_network.cpp: converts a trained network to a graph of ONNX operators, layer by layer.
 #include "experiments/export/onnx_network.h"
 
 #include <algorithm>
@@ -60,15 +59,16 @@ class Walk {
     return name;
   }
 
-  // The value behind it is named like the node.
+  // Its output value has the name of the node.
   void node(const std::string& op, const std::string& name, std::vector<std::string> inputs,
             std::vector<OnnxAttribute> attributes = {}) {
     graph_.nodes.push_back({op, name, std::move(inputs), {name}, std::move(attributes)});
     value_ = name;
   }
 
-  // A layer with a weight. Behind quantised weights its bias is added apart (onnx_network.h), in
-  // the shape that stands beside an output of `rank` axes, the channels second.
+  // Adds a layer with a weight. After quantised weights the bias is a separate Add
+  // (onnx_network.h), in the shape that broadcasts to an output of `rank` axes, the channels
+  // second.
   void node_with_bias(const std::string& op, const std::string& name,
                       std::vector<std::string> inputs, std::vector<OnnxAttribute> attributes,
                       int rank) {
@@ -82,19 +82,19 @@ class Walk {
     node("Add", name, {value_, constant(bias, value.reshape(shape))});
   }
 
-  // A constant, when the network has such a tensor.
+  // Adds a constant, when the network has such a tensor.
   void add_if_there(std::vector<std::string>& inputs, const std::string& name) {
     const auto at = tensors_.find(name);
     if (at != tensors_.end()) inputs.push_back(constant(name, at->second));
   }
 
-  // value_ through the quantiser called `key`, if there is one that has begun.
+  // Passes value_ through the quantiser called `key`, if there is one that is active.
   void round(const std::string& key) {
     const auto at = quantizers_.find(key);
     if (at == quantizers_.end()) return;
     check_calibrated(*at->second, key);
     Quantizer& quantizer = *at->second;
-    const NoGrad no_grad;  // puts the step into its bounds
+    const NoGrad no_grad;  // clips the step to its bounds
     quantizer.forward(Variable(Tensor::zeros({1}, DType::f32, quantizer.options().device)));
     const float s = quantizer.steps().data<float>()[0];
     const IntegerGrid& grid = quantizer.grid();
@@ -110,7 +110,7 @@ class Walk {
     node("DequantizeLinear", key, {value_, step, zero});
   }
 
-  // Every second code: half to even, and the few at 127 and -128 are cut to what 7 bits hold.
+  // Halves the codes: half to even, and the few at 127 and -128 are clipped to 7 bits.
   static void halve(QuantizedWeight& weight) {
     for (std::int8_t& q : weight.codes) {
       q = static_cast<std::int8_t>(std::clamp(std::nearbyint(q / 2.0), -64.0, 63.0));
@@ -119,7 +119,7 @@ class Walk {
     for (std::int64_t i = 0; i < weight.steps.numel(); ++i) weight.steps.data<float>()[i] *= 2;
   }
 
-  // The weight that the layer computes with: a constant, or one behind DequantizeLinear.
+  // Returns the layer's weight: a constant, or the output of DequantizeLinear.
   std::string weight_of(const std::string& name, Module& layer) {
     const NoGrad no_grad;
     const std::string key = joined(name, "weight");
@@ -217,15 +217,15 @@ class Walk {
     shape_ = after;
   }
 
-  // The codes of a quantised weight are the network's own, so such a batch norm stays.
+  // The codes of a quantised weight must not change, so such a batch norm is not folded.
   bool folds(Module& first, Module& second) const {
     return options_.fold_batch_norm && dynamic_cast<Conv2d*>(&first) != nullptr &&
            dynamic_cast<BatchNorm2d*>(&second) != nullptr &&
            !quantizers_.contains(joined(names_.at(&first), "weight"));
   }
 
-  // The convolution with w a[k] and (b - mean[k]) a[k] + shift[k], a = scale / sqrt(var + eps); in
-  // double.
+  // Adds the convolution with w a[k] and (b - mean[k]) a[k] + shift[k], a = scale / sqrt(var +
+  // eps); in double.
   void pass_folded(Conv2d& conv, BatchNorm2d& norm) {
     const std::string& name = names_.at(&conv);
     const auto part = [&](const std::string& of, const char* what) {
@@ -279,7 +279,7 @@ class Walk {
 
   void pass_pool(const std::string& name, const Pool2d& pool, const Shape& after) {
     const Pool2dWindow& window = pool.window();
-    // What the last window reads behind the image.
+    // Rows or columns that the last window reads after the end of the image.
     const auto behind = [](std::int64_t out, std::int64_t size, std::int64_t kernel,
                            std::int64_t stride, std::int64_t pad) {
       return std::max(pad, (out - 1) * stride + kernel - size - pad);
@@ -316,8 +316,8 @@ class Walk {
   std::map<const Module*, std::string> names_;
   std::map<std::string, Tensor> tensors_;
   std::map<std::string, Quantizer*> quantizers_;
-  std::string value_;  // what the next layer reads
-  Shape shape_;        // of it, for one image
+  std::string value_;  // the input of the next layer
+  Shape shape_;        // its shape, for one image
 };
 
 }  // namespace

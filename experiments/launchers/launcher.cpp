@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// launcher.cpp: which program starts the processes of a training, and with which words.
+// launcher.cpp: selects the program that starts the processes of a training, and its arguments.
 #include "experiments/launchers/launcher.h"
 
 #include <unistd.h>
@@ -66,15 +66,15 @@ std::vector<std::string> launcher_words(const Launcher& launcher, const LaunchRe
   };
   switch (launcher.kind) {
     case LauncherKind::open_mpi:
-      // Processes share the cores as their threads ask for; without this option each would be bound
-      // to one core. --oversubscribe: a host without a list of slots has one for each core.
-      // With more processes than slots Open MPI would yield the core at each look, which other
-      // programs then keep; the group's own waits sleep (framework/distributed/process_group.cpp).
+      // Processes share the cores; without --bind-to none each would be bound to one core.
+      // --oversubscribe: a host without a list of slots has one per core. With more processes than
+      // slots Open MPI would yield the core at each poll, and other programs would keep it; the
+      // group's own waits sleep (framework/distributed/process_group.cpp).
       add({"--bind-to", "none", "--oversubscribe", "--mca", "mpi_yield_when_idle", "0"});
       if (!request.hosts.empty()) {
         add({"--hostfile", request.hosts.c_str()});
       } else if (find_program("ssh").empty() && find_program("rsh").empty()) {
-        add({"--mca", "plm", "isolated"});  // else it asks for ssh, for this host alone too
+        add({"--mca", "plm", "isolated"});  // else it requires ssh, even for this host
       }
       break;
     case LauncherKind::mpich:
@@ -98,11 +98,11 @@ void let_root_launch() {
   setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 0);
 }
 
-// ---- what a launcher says ----
+// ---- the launcher's output ----
 
 void LauncherOutput::line(const std::string& text) {
   const bool is_rule = text.size() >= 40 && text.find_first_not_of("-=") == std::string::npos;
-  if (is_rule && text[0] == '=') {  // MPICH puts its news between two of them
+  if (is_rule && text[0] == '=') {  // MPICH prints its messages between two of them
     in_mpich_news_ = !in_mpich_news_;
     return;
   }
@@ -132,8 +132,7 @@ void LauncherOutput::finish() {
   block_.clear();
 }
 
-// What the launcher says about a process that has ended; that of the process itself is there
-// already.
+// Returns whether the launcher reports the end of a process, whose own message is already there.
 bool LauncherOutput::is_news_of_an_end(const std::string& text) {
   int rank = 0, signal = 0, pid = 0;
   char host[256] = {}, name[128] = {};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// launcher.h: which program starts the processes of a training or the workers of a sweep, and with
-// which words: mpirun of Open MPI or MPICH, or srun inside a Slurm job.
+// launcher.h: selects the program that starts the processes of a training or the workers of a
+// sweep, and its arguments: mpirun of Open MPI or MPICH, or srun inside a Slurm job.
 #pragma once
 
 #include <functional>
@@ -19,33 +19,33 @@ struct Launcher {
 };
 
 struct LaunchRequest {
-  int processes = 0;                 // 0: as many as the launcher takes by itself
-  std::string hosts;                 // a file, one host a line; "": this host
-  std::string launcher;              // "mpirun", "srun", a path; "": what is there
+  int processes = 0;                 // 0: the launcher's default
+  std::string hosts;                 // a file, one host per line; "": this host
+  std::string launcher;              // "mpirun", "srun", a path; "": the first one found
   std::vector<std::string> command;  // of each process: program and arguments
 };
 
-// Looks for srun inside a Slurm job (SLURM_JOB_ID), else for mpirun and mpiexec, in PATH. An error
-// of kind kUnavailable names what was looked for.
+// Looks for srun inside a Slurm job (SLURM_JOB_ID), else for mpirun and mpiexec, in PATH. Throws an
+// error of kind kUnavailable that names what was looked for.
 CONVSCOPE_API Launcher find_launcher(const std::string& wanted);
-// By what a program says of itself with --version.
+// Returns the kind of a program from its --version output.
 CONVSCOPE_API LauncherKind kind_of_mpirun(const std::string& version_text);
 CONVSCOPE_API std::vector<std::string> launcher_words(const Launcher& launcher,
                                                       const LaunchRequest& request);
 
-// Open MPI wants to be told twice that root may start processes, in a container for example.
+// Sets both variables with which Open MPI lets root start processes, in a container for example.
 CONVSCOPE_API void let_root_launch();
 
-// Takes what a launcher prints, a line at a time, and keeps what is of the processes
-// themselves. What the launcher says of their end becomes one sentence.
+// Reads what a launcher prints, line by line, and keeps the output of the processes themselves. The
+// launcher's messages about their end become one sentence.
 class CONVSCOPE_API LauncherOutput {
  public:
   explicit LauncherOutput(std::function<void(const std::string&)> print)
       : print_(std::move(print)) {}
   void line(const std::string& text);
   void finish();
-  // A process that was killed by a signal: "process 1, host node2, was ended by signal 9 (Killed)";
-  // "" when the launcher said nothing like it.
+  // Returns the process that was killed by a signal: "process 1, host node2, was ended by signal 9
+  // (Killed)"; "" when the launcher reported none.
   const std::string& killed() const { return killed_; }
 
  private:

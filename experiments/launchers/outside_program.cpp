@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// outside_program.cpp: programs of others, such as sbatch and mpirun, as child processes.
+// outside_program.cpp: runs external programs, such as sbatch and mpirun, as child processes.
 #include "experiments/launchers/outside_program.h"
 
 #include <fcntl.h>
@@ -202,7 +202,7 @@ std::string OutsideProcess::last_words() const {
   std::istringstream lines(text_if_there(log_).value_or(""));
   std::string last;
   for (std::string line; std::getline(lines, line);) {
-    // mpirun draws lines of dashes around what it says.
+    // mpirun prints lines of dashes around its messages.
     if (line.find_first_not_of("-= \t") != std::string::npos) last = line;
   }
   return last.empty() ? cat("exit code ", exit_code_) : clean_line(last);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lesson_texts.h: the source files of the lessons as they were compiled (lesson_texts.cmake).
+// lesson_texts.h: the source files of the lessons as compiled (lesson_texts.cmake).
 #pragma once
 
 #include <span>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// look_data.cpp: what a recorder saw, as the script of a page reads it.
+// look_data.cpp: the events of a recorder as data for the script of a page.
 #include "experiments/look/look_data.h"
 
 #include <bit>
@@ -15,7 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The names of the axes of arrays that every lesson has; others have none.
+// Returns the axis names of arrays that every lesson has; "" for other arrays.
 std::vector<std::string> axes_of(const std::string& array, const Look& look) {
   const bool blocked = look.problem.layout == ActivationLayout::blocked;
   if (array == "x" || array == "dx") {
@@ -40,7 +40,7 @@ const char* lies_in(Recorder::Lies lies) {
                                                     : "registers";
 }
 
-// What a direction reads is there before it begins.
+// The inputs of a direction exist before it begins.
 Json numbers_of(const Operand& operand) {
   Json out = Json::array();
   for (std::int64_t i = 0; i < operand.values.numel(); ++i) out.push_back(operand.values.at(i));
@@ -59,7 +59,7 @@ Json arrays_of(const Look& look, const Recorder& recorder, const Operands& opera
                   {"complex", array.complex}};
     for (std::size_t i = 0; i < specs.inputs.size(); ++i) {
       const std::string_view name = specs.inputs[i].name;
-      const bool gradient = name == "y";  // the way back reads dy, which is like y
+      const bool gradient = name == "y";  // the backward pass reads dy, which is like y
       if (array.name == (gradient ? "dy" : name)) entry["values"] = numbers_of(operands.in.at(i));
     }
     out.push_back(std::move(entry));
@@ -67,7 +67,7 @@ Json arrays_of(const Look& look, const Recorder& recorder, const Operands& opera
   return out;
 }
 
-// Where the blocks of sparse weights stand in the matrix [K, C/G R S].
+// Returns the positions of sparse weights' blocks in the matrix [K, C/G R S].
 Json blocks_of(const Look& look, const Operands& operands) {
   Json out = Json::array();
   if (look.problem.weight_format.is_dense()) return out;
@@ -86,7 +86,7 @@ Json blocks_of(const Look& look, const Operands& operands) {
   return out;
 }
 
-// The number of the bytes that each event adds to a column.
+// Appends the number of bytes that each event adds to a column.
 void append_count(std::string& column, int now, int before) {
   CONVSCOPE_CHECK(now - before < 256, "look",
                   "expected fewer than 256 multiplications between two ", "events, got ",
@@ -169,7 +169,7 @@ std::string look_data(const Look& look, const Recorder& recorder, const Operands
   add_sources(out, recorder);
   add_events(out, recorder);
   std::string text = out.dump();
-  // A page ends its script at "</script", wherever it stands.
+  // "</script" would end the page's script anywhere.
   for (std::size_t at = text.find('<'); at != std::string::npos; at = text.find('<', at)) {
     text.replace(at, 1, "\\u003c");
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// look_data.h: what a recorder saw, as the script of a page reads it.
+// look_data.h: the events of a recorder as data for the script of a page.
 #pragma once
 
 #include <string>
@@ -10,10 +10,10 @@
 
 namespace convscope {
 
-// "const data = {...};". Events are columns of little-endian numbers in base64.
+// Returns "const data = {...};". Events are columns of little-endian numbers in base64.
 std::string look_data(const Look& look, const Recorder& recorder, const Operands& operands);
 
-// "AQID" of the bytes 1, 2, 3 (RFC 4648).
+// Returns "AQID" for the bytes 1, 2, 3 (RFC 4648).
 CONVSCOPE_API std::string base64(std::string_view bytes);
 
 }  // namespace convscope

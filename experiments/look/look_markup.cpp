@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// look_markup.cpp: the frame of a page that plays a lesson.
+// look_markup.cpp: the frame of a page that replays a lesson.
 #include "experiments/look/look_markup.h"
 
 #include <fmt/format.h>

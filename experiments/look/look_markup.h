@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// look_markup.h: the frame of a page that plays a lesson: controls, facts, places for arrays and
-// source, and the words that say how to read them.
+// look_markup.h: the frame of a page that replays a lesson: controls, facts, places for arrays and
+// source, and instructions.
 #pragma once
 
 #include <string>
@@ -10,10 +10,10 @@
 
 namespace convscope {
 
-// `data` is the script that look_data() makes.
+// Returns the markup; `data` is the script from look_data().
 std::string look_markup(const Look& look, const Conv2dAlgorithm& card, const std::string& data);
 
-// What plays it (look_script.cpp).
+// The script that replays the lesson (look_script.cpp).
 extern const char* const kLookScript;
 
 }  // namespace convscope

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// look_page.cpp: one page that plays a lesson on a small problem.
+// look_page.cpp: a page that replays a lesson on a small problem.
 #include "experiments/look/look_page.h"
 
 #include <fmt/format.h>
@@ -19,12 +19,12 @@ namespace convscope {
 namespace {
 
 constexpr std::string_view kEnding = "_lesson";
-// The cells of a page; more do not fit a screen, and an index has 16 bits.
+// The cells of a page; more do not fit on a screen, and an index has 16 bits.
 constexpr std::int64_t kMostCells = 6'000;
 // A larger problem is not even run to count its events.
 constexpr double kMostProducts = 5e6;
 
-// "layers/conv2d/winograd/cpu/winograd_f4x3_cpu.cpp" stands in the room winograd.
+// Returns "winograd" for "layers/conv2d/winograd/cpu/winograd_f4x3_cpu.cpp".
 std::string room_of(const std::string& file) {
   const std::filesystem::path path(file);
   for (auto part = path.begin(); part != path.end(); ++part) {
@@ -33,7 +33,7 @@ std::string room_of(const std::string& file) {
   return "";
 }
 
-// "" when there is no such card.
+// Returns "" when there is no such algorithm.
 std::string room_of_card(const std::string& name) {
   for (const DeviceType device : {DeviceType::cpu, DeviceType::cuda}) {
     const auto& cards = conv2d_algorithms(device);
@@ -53,7 +53,7 @@ std::string idea_of(const std::string& name) {
   return "";
 }
 
-// winograd_f4x3 is shown by the lesson of winograd, which is F(2x2, 3x3).
+// winograd_f4x3 is explained by the lesson of winograd, which is F(2x2, 3x3).
 std::string remark_on_other(const std::string& algorithm, const std::string& lesson) {
   if (algorithm == lesson || algorithm + std::string(kEnding) == lesson) return "";
   return cat(algorithm, " has no lesson of its own. What is played is ", lesson,
@@ -83,8 +83,8 @@ std::string lesson_named(const std::string& algorithm) {
            " (with a lesson: ", join(known), ")"));
 }
 
-// Small whole numbers, so that a reader can follow the sums. Codes fill about their range: their
-// results are rounded to steps, and of small codes nothing would be left.
+// Sets small integers, so that a reader can follow the sums. Codes use about their whole range:
+// results are rounded to steps, and small codes would become 0.
 void set_small_numbers(Operand& operand, const OperandSpec& spec, std::uint64_t stream) {
   const bool codes = spec.type == DType::u8 || spec.type == DType::i8;
   const std::int64_t most = spec.is_weights ? 2 : 3;
@@ -116,7 +116,7 @@ Operands small_operands(const Conv2dProblem& problem, Direction direction) {
   return out;
 }
 
-// The most that an element differs from the seven loops with double sums.
+// Returns the largest difference of an element from the seven loops with double sums.
 double difference_to_reference(const Conv2dProblem& problem, Direction direction,
                                const Operands& operands) {
   const OperandSpecs specs = problem.operands(direction);
@@ -172,7 +172,8 @@ bool is_countable(const Conv2dProblem& problem) {
   return problem.nominal_flops() / 2 + problem.nominal_bytes() <= kMostProducts;
 }
 
-// One step smaller: first the images, then the channels, down to two, then the rows and columns.
+// Returns a problem one step smaller: fewer images, then channels, down to two, then rows and
+// columns.
 Conv2dProblem smaller(Conv2dProblem z) {
   const std::int64_t c = z.c_per_group(), k = z.k_per_group();
   const auto half = [](std::int64_t size) { return std::max<std::int64_t>(1, size / 2); };
@@ -188,7 +189,7 @@ Conv2dProblem smaller(Conv2dProblem z) {
     set_channels(half(z.groups), c, k);
   } else if (std::max(c, k) > 2) {
     set_channels(z.groups, half(c), half(k));
-  } else if (wide) {  // half as many outputs
+  } else if (wide) {  // half the outputs
     if (z.p() > 2) z.h -= (z.p() - half(z.p())) * z.stride_h;
     if (z.q() > 2) z.w -= (z.q() - half(z.q())) * z.stride_w;
   } else {
@@ -197,7 +198,7 @@ Conv2dProblem smaller(Conv2dProblem z) {
   return z;
 }
 
-// A problem like this one, or the lesson's own, that makes a page.
+// Returns a similar problem, or the lesson's default, that fits on a page.
 Conv2dProblem one_that_fits(const std::string& lesson, const Conv2dProblem& problem,
                             Direction direction) {
   const Conv2dAlgorithm& card = conv2d_algorithms(DeviceType::cpu).get(lesson);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// look_page.h: one page that plays a lesson on a small problem, step by step: what it reads and
-// writes, its sums, its multiplications, a cache, and the line of its source that runs.
+// look_page.h: a page that replays a lesson on a small problem, step by step: what it reads and
+// writes, its sums, its multiplications, a cache, and the current line of its source.
 //
 //   const std::string page = look_page("winograd");        // a whole page, no other file
 //   std::ofstream("look.html") << page;
 //
-// In a notebook the page stands in a frame of its own: look_frame() gives markup, which a kernel of
-// C++ shows as its output of type text/html.
+// In a notebook the page is shown in its own frame: look_frame() returns markup, which a C++ kernel
+// shows as its output of type text/html.
 //
 //   const std::string cell = look_frame(look_page("fft"));  // <iframe srcdoc="...">
 //
@@ -23,39 +23,39 @@
 
 namespace convscope {
 
-// A page holds every read and write, so it takes small problems.
+// A page holds every read and write, so the problem must be small.
 inline constexpr std::int64_t kMostLookEvents = 60'000;
 
-// What one look saw, and its page.
+// The recorded facts of one lesson, and its page.
 struct Look {
   std::string lesson;  // "winograd_lesson"
-  // Where the algorithm that was asked for has no lesson of its own: what the lesson of its family
-  // shows, and what that algorithm is. "" where the lesson is its own.
+  // A sentence if the requested algorithm has no lesson: what the lesson of its family shows, and
+  // what that algorithm is. Otherwise "".
   std::string other_algorithm;
   Conv2dProblem problem;
   Direction direction = Direction::forward;
   std::int64_t events = 0, reads = 0, writes = 0;
-  std::int64_t products = 0;      // multiplications of two numbers that stand in arrays
-  std::int64_t scalings = 0;      // with a constant: the factors of transforms, 0 in the padding
+  std::int64_t products = 0;      // multiplications of two array elements
+  std::int64_t scalings = 0;      // multiplications by a constant: transforms, 0 in the padding
   std::int64_t textbook = 0;      // N K P Q C/G R S
-  double largest_difference = 0;  // of the result to `reference` in f64
-  double step = 0;                // of a result in codes; 0: it has none
+  double largest_difference = 0;  // between the result and `reference` in f64
+  double step = 0;                // of a result in codes; 0: not codes
   std::string page;
 };
 
-// `algorithm` is a room ("winograd") or a lesson ("winograd_lesson"). `problem` is a text as
-// Conv2dProblem::parse() takes it; "" means the small problem that the lesson names itself. Refuses
-// with a sentence: an algorithm without a lesson, a problem or direction that it does not take, a
-// problem that makes too many events.
+// Records a lesson. `algorithm` is a folder ("winograd") or a lesson ("winograd_lesson"). `problem`
+// is a text for Conv2dProblem::parse(); "" is the lesson's small default problem. Throws a sentence
+// for an algorithm without a lesson, a problem or direction that it refuses, and a problem with too
+// many events.
 CONVSCOPE_API Look look_at(const std::string& algorithm, const std::string& problem = "",
                            Direction direction = Direction::forward);
-// The page alone.
+// Returns only the page.
 CONVSCOPE_API std::string look_page(const std::string& algorithm, const std::string& problem = "",
                                     Direction direction = Direction::forward);
-// A page inside of another one, as a notebook shows it.
+// Returns a page inside another one, as a notebook shows it.
 CONVSCOPE_API std::string look_frame(const std::string& page, int height_px = 900);
 
-// "direct", "fft", ...: what can be looked at.
+// Returns "direct", "fft", ...: the lessons that can be replayed.
 CONVSCOPE_API std::vector<std::string> lessons_to_look_at();
 
 }  // namespace convscope

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// look_script.cpp: what plays a lesson on its page. `data` (look_data.cpp) is what a recorder saw.
+// look_script.cpp: replays a lesson on its page. `data` (look_data.cpp) holds the events of a
+// recorder.
 //
-// at        events that are done; go(at) does or undoes those between
-// value_of  each array's numbers at that point, with how often each was read and written
-// cache     lines by their number in memory, the one used last at the end of its set
-// draw()    shows all of it; it changes the cells alone that look different
+// at        number of executed events; go(at) executes or reverts those in between
+// value_of  each array's numbers at that point, with the counts of reads and writes
+// cache     lines by their number in memory, the most recently used last in its set
+// draw()    shows the state; it updates only cells that look different
 #include "experiments/look/look_markup.h"
 
 namespace convscope {

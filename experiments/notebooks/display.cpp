@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// display.cpp: where figures, pictures and tables of a notebook go.
+// display.cpp: sends figures, pictures and tables of a notebook to their destination.
 #include "experiments/notebooks/display.h"
 
 #include <algorithm>
@@ -12,9 +12,9 @@
 namespace convscope {
 namespace {
 
-constexpr int kColumnWidth = 720;  // pixels that a notebook's column has
+constexpr int kColumnWidth = 720;  // width of a notebook's column, pixels
 
-// Nobody looks on: one line says what would be there.
+// Without a front end, one line says what would be shown.
 void print_line(const char* mime, const char* data, std::size_t bytes) {
   if (std::string_view(mime) == "text/plain") {
     std::printf("%.*s\n", static_cast<int>(bytes), data);

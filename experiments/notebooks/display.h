@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// display.h: what a cell of a notebook shows beside text: figures, pictures, tables. Whoever runs
-// the notebook says where they go; where nobody does, a line of text stands for each.
+// display.h: shows figures, pictures and tables of a notebook cell. The notebook's kernel sets
+// their destination; without one, a line of text replaces each.
 //
 //   show(Figure{.title = "Loss", .panels = {LinePanel{...}}});
 //   show_html("<b>bold</b>");
@@ -15,22 +15,22 @@
 
 namespace convscope {
 
-// Gets what is shown: its MIME type ("image/svg+xml", "text/html", "image/png", "text/plain") and
-// its text, which is valid during the call alone. A PNG comes as base64, as notebooks hold it.
+// Receives the MIME type ("image/svg+xml", "text/html", "image/png", "text/plain") and the data,
+// which is valid only during the call. A PNG comes as base64, as notebooks store it.
 using DisplaySink = void (*)(const char* mime, const char* data, std::size_t bytes);
 
-// The place where all that is shown goes from now on, and the one before; null: lines on stdout.
+// Sets the destination of everything shown, and returns the previous one; null: lines on stdout.
 CONVSCOPE_API DisplaySink set_display_sink(DisplaySink sink);
 
-// `data` goes to the sink. An error when the MIME type is empty.
+// Sends `data` to the sink. Throws an error when the MIME type is empty.
 CONVSCOPE_API void display(std::string_view mime, std::string_view data);
 
 CONVSCOPE_API void show_svg(std::string_view svg);
 CONVSCOPE_API void show_html(std::string_view html);
 CONVSCOPE_API void show_png(std::string_view png);  // the bytes of the file
-CONVSCOPE_API void show(const Figure& figure);      // by to_svg(), 720 pixels wide at most
+CONVSCOPE_API void show(const Figure& figure);      // with to_svg(), at most 720 pixels wide
 
 }  // namespace convscope
 
-// set_display_sink() for callers that are not C++: the kernel looks this name up.
+// Calls set_display_sink() for callers that are not C++: the kernel looks this name up.
 extern "C" CONVSCOPE_API void convscope_set_display_sink(convscope::DisplaySink sink);

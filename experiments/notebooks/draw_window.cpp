@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// draw_window.cpp: a picture of what a convolution reads: a tile of outputs, and the pixels of one
-// plane of x that it needs.
+// draw_window.cpp: draws what a convolution reads: a tile of outputs, and the pixels of one plane
+// of x that it needs.
 #include "experiments/notebooks/draw_window.h"
 
 #include <algorithm>
@@ -24,7 +24,7 @@ std::string text(double x, double y, const std::string& words, const std::string
              escape_markup(words), "</text>\n");
 }
 
-// Light to dark blue: read by one output of the tile, by many.
+// Returns light to dark blue: read by one output of the tile, by many.
 std::string color_of(std::int64_t reads, std::int64_t most) {
   const double at = static_cast<double>(reads) / static_cast<double>(most);
   const auto mix = [&](int light, int dark) {
@@ -33,7 +33,7 @@ std::string color_of(std::int64_t reads, std::int64_t most) {
   return cat("rgb(", mix(205, 8), ",", mix(225, 63), ",", mix(242, 122), ")");
 }
 
-// How often each pixel of the plane with its frame is read.
+// Returns how often each pixel of the plane with its padding is read.
 std::vector<std::int64_t> reads_of(const Conv2dProblem& z, const OutputTile& tile) {
   const std::int64_t width = z.pad_left + z.w + z.pad_right;
   std::vector<std::int64_t> reads(
@@ -51,7 +51,7 @@ std::vector<std::int64_t> reads_of(const Conv2dProblem& z, const OutputTile& til
   return reads;
 }
 
-// "0,2": the tap that the one output of a tile multiplies this pixel with.
+// Returns "0,2": the tap by which the single output of a tile multiplies this pixel.
 std::string tap_text(const Conv2dProblem& z, const OutputTile& tile, std::int64_t row,
                      std::int64_t column) {
   return cat((row - tile.p * z.stride_h) / z.dilation_h, ",",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// draw_window.h: a picture of what a convolution reads: a tile of outputs, and the pixels of one
-// plane of x (its frame of zeros included) that the tile needs.
+// draw_window.h: draws what a convolution reads: a tile of outputs, and the pixels of one plane of
+// x (zero padding included) that the tile needs.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +17,14 @@ struct OutputTile {
   std::int64_t rows = 1, columns = 1;
 };
 
-// The number in a pixel says how many outputs of the tile read it; of one output it is the tap
-// (r,s) that multiplies the pixel. With `x` ([..,H,W] of f32, first plane) it is the pixel's own.
-// Planes of x of up to 24 x 32 pixels with their frame; an error for larger ones, and for a tile
-// that lies outside of y.
+// Draws a tile. The number in a pixel says how many outputs of the tile read it; for a single
+// output it is the tap (r,s) that multiplies the pixel. With `x` ([..,H,W] of f32, first plane) it
+// is the pixel's value. Throws an error for planes of x larger than 24 x 32 pixels with their
+// padding, and for a tile outside y.
 CONVSCOPE_API void draw_window(const Conv2dProblem& problem, const OutputTile& tile = {},
                                const Tensor& x = {}, const std::string& title = "");
 
-// The picture itself.
+// Returns the picture.
 CONVSCOPE_API std::string window_svg(const Conv2dProblem& problem, const OutputTile& tile,
                                      const Tensor& x = {}, const std::string& title = "");
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// emulated_gpu.h: CUDA in a cell: kernels that the project's emulation of a GPU runs on the CPU.
-// The words are those of its *.cu files (framework/cuda/launch.cuh).
+// emulated_gpu.h: CUDA in a cell: the project's emulation of a GPU runs kernels on the CPU. The
+// keywords are those of its *.cu files (framework/cuda/launch.cuh).
 //
 //   #include "experiments/notebooks/emulated_gpu.h"
 //   __global__ void twice(const float* x, float* y, int count) {
@@ -9,8 +9,8 @@
 //   }
 //   launch(twice, {.grid = dim3(4), .block = dim3(256)}, x, y, 1000);
 //
-// notebook.h does not include it: it makes macros of CUDA's words. grid_for() and cuda_stream() of
-// launch.cuh need a device, and are not there.
+// notebook.h does not include it, because it defines CUDA's keywords as macros. grid_for() and
+// cuda_stream() of launch.cuh need a device, and do not exist here.
 #pragma once
 
 #ifndef CONVSCOPE_CUDA_EMULATED

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// measured_pictures.cpp: a ladder climbed in a cell, and points below this machine's roofline.
+// measured_pictures.cpp: a timed ladder in a cell, and points below this machine's roofline.
 #include "experiments/notebooks/measured_pictures.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@
 namespace convscope {
 namespace {
 
-// Nothing when results must not depend on the machine.
+// Returns nothing when results must not depend on the machine.
 std::optional<CpuCeilings> ceilings_of_notebook() {
   if (!believes_measured_ceilings()) return std::nullopt;
   return cpu_ceilings([] {

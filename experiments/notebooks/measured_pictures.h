@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// measured_pictures.h: a ladder climbed in a cell, and points below this machine's roofline.
+// measured_pictures.h: a timed ladder in a cell, and points below this machine's roofline.
 #pragma once
 
 #include <string>
@@ -10,20 +10,21 @@
 namespace convscope {
 
 struct ShowLadderOptions {
-  std::string problem = {};   // of `bench conv2d --problem`; empty: the ladder's own
+  std::string problem = {};   // for `bench conv2d --problem`; empty: the default
   double min_seconds = 0.05;  // counted time of each rung
 };
-// Times the rungs of a ladder of the CPU ("winograd") in one run and shows them as bars, each with
-// what it adds. Errors name the ladders that there are.
+// Measures the rungs of a ladder of the CPU ("winograd") in one run and shows them as bars, each
+// with what it adds. Errors list the existing ladders.
 CONVSCOPE_API void show_ladder(const std::string& name, const ShowLadderOptions& options = {});
 
 struct RooflinePoint {
   std::string name;
-  double flops = 0, bytes = 0;  // of one call: done, and moved to and from memory
+  double flops = 0, bytes = 0;  // of one call: executed, and moved to and from memory
   double ms = 0;                // of one call
 };
-// GFLOP/s over FLOPs per byte. The roof is measured once in about 3 s and remembered, as `convscope
-// info --measure` does; with CONVSCOPE_MEASURE=off the points stand alone and a line says so.
+// Shows GFLOP/s over FLOPs per byte. The roof is measured once in about 3 s and stored, as with
+// `convscope info --measure`; with CONVSCOPE_MEASURE=off only the points are shown, and a line says
+// so.
 CONVSCOPE_API void show_roofline(const std::vector<RooflinePoint>& points, int threads = 1);
 
 }  // namespace convscope

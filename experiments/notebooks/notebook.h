@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // notebook.h: all that the cells of a notebook use, in one line:  #include <convscope/notebook.h>
-// CMake makes that header (framework/cmake/install.cmake). It opens the library, then includes this
-// file.
+// CMake generates that header (framework/cmake/install.cmake). It loads the library, then includes
+// this file.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,7 @@
 #include "layers/conv2d/problem.h"
 
 #ifdef __CLING__
-// What cling prints for the value of a cell's last line.
+// Defines what cling prints for the value of a cell's last line.
 namespace cling {
 inline std::string printValue(const convscope::Tensor* tensor) {
   return tensor->defined() ? tensor->str() : "no elements";

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A notebook that was run, as one HTML page that needs no other file."""
+"""Writes an executed notebook as one self-contained HTML page."""
 from html import escape
 
 STYLE = """

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// places.cpp: where the notebooks are, and what their kernel includes and opens.
+// places.cpp: finds the notebooks, and what their kernel includes and loads.
 #include "experiments/notebooks/places.h"
 
 #include <dlfcn.h>
@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 constexpr const char* kEnding = ".ipynb";
 constexpr std::size_t kLargest = std::size_t{8} << 20;  // bytes of a notebook
 
-// This library itself.
+// Returns the path of this library.
 std::string own_library() {
   Dl_info info;
   const bool known = dladdr(reinterpret_cast<const void*>(&own_library), &info) != 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// places.h: where the notebooks are, and what their kernel includes and opens: in the source tree,
-// or where `cmake --install` put it.
+// places.h: finds the notebooks, and what their kernel includes and loads: in the source tree, or
+// where `cmake --install` put it.
 #pragma once
 
 #include <string>
@@ -16,16 +16,16 @@ struct NotebookPlaces {
   std::string library;               // libconvscope.so
   bool installed = false;
 };
-// An error of kind kIo that names the folders looked at when none holds notebooks.
+// Throws an error of kind kIo that names the searched folders when none holds notebooks.
 CONVSCOPE_API NotebookPlaces notebook_places();
 
 struct ShippedNotebook {
   std::string name;      // "01_what_a_convolution_is"
   std::string question;  // of its first cell, in one line
 };
-// Sorted.
+// Returns the names, sorted.
 CONVSCOPE_API std::vector<std::string> notebook_names(const std::string& folder);
-// The same with their questions, which are read from the files.
+// Returns the notebooks with their questions, which are read from the files.
 CONVSCOPE_API std::vector<ShippedNotebook> shipped_notebooks(const std::string& folder);
 
 }  // namespace convscope

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// png.cpp: an image as the bytes of a PNG file: three chunks around rows that zlib packs.
+// png.cpp: an image as the bytes of a PNG file: three chunks around rows compressed by zlib.
 #include "experiments/notebooks/png.h"
 
 #include <zlib.h>
@@ -9,7 +9,7 @@
 namespace convscope {
 namespace {
 
-constexpr std::int64_t kLargest = 1 << 14;  // pixels of a side; more is no picture for a page
+constexpr std::int64_t kLargest = 1 << 14;  // pixels per side; a larger picture does not fit a page
 
 std::string big_endian(std::uint32_t value) {
   std::string out;
@@ -17,7 +17,7 @@ std::string big_endian(std::uint32_t value) {
   return out;
 }
 
-// Length, name, data, and a check sum over name and data.
+// Returns length, name, data, and a check sum over name and data.
 std::string chunk(const std::string& name, const std::string& data) {
   const std::string body = name + data;
   const auto sum =
@@ -50,7 +50,7 @@ std::string to_png(const Pixels& p) {
                   p.height, "x", p.width, "x", p.channels, " values, got ", p.values.size());
   std::string rows;
   for (std::size_t i = 0; i < p.values.size(); ++i) {
-    if (i % row == 0) rows += '\0';  // the filter "none" stands in front of each row
+    if (i % row == 0) rows += '\0';  // the filter "none" precedes each row
     rows += static_cast<char>(p.values[i]);
   }
   const std::string head = big_endian(static_cast<std::uint32_t>(p.width)) +

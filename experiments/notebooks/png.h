@@ -12,16 +12,16 @@
 
 namespace convscope {
 
-// Row-major, 8 bits a channel; one channel is grey, three are red, green, blue.
+// Row-major, 8 bits per channel; one channel is grey, three are red, green, blue.
 struct Pixels {
   std::int64_t height = 0, width = 0;
   int channels = 1;
   std::vector<std::uint8_t> values = {};  // [height, width, channels]
 };
 
-// An error when the sizes are not those of the values, or no image has them.
+// Throws an error when the sizes do not match the values, or are invalid.
 CONVSCOPE_API std::string to_png(const Pixels& pixels);
-// "iVBORw0..." for a data: address.
+// Returns "iVBORw0..." for a data: address.
 CONVSCOPE_API std::string base64(const std::string& bytes);
 
 }  // namespace convscope

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// quick_charts.cpp: lines and bars in one statement, drawn by the project's own charts.
+// quick_charts.cpp: lines and bars in one statement, drawn with the project's charts.
 #include "experiments/notebooks/quick_charts.h"
 
 #include <algorithm>

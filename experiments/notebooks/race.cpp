@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// race.cpp: a reader's own convolution beside the cards: is it right, and how fast is it?
+// race.cpp: a reader's own convolution against the algorithms: is it right, and how fast is it?
 #include "experiments/notebooks/race.h"
 
 #include <fmt/format.h>
@@ -24,13 +24,13 @@ namespace convscope {
 namespace {
 
 constexpr std::string_view kCheck = "[check] ";
-constexpr double kOwnGrowth = 8;  // of one sum of f32, term by term
+constexpr double kOwnGrowth = 8;  // of one f32 sum, term by term
 
 const Conv2dAlgorithm& card_named(const std::string& name) {
   return conv2d_algorithms(DeviceType::cpu).get(name, ErrorKind::kUnavailable);
 }
 
-// What a direction reads and writes.
+// Returns the letters of what a direction reads and writes.
 std::array<const char*, 3> letters_of(Direction direction) {
   if (direction == Direction::backward_data) return {"dy", "w", "dx"};
   if (direction == Direction::backward_weight) return {"x", "dy", "dw"};
@@ -46,14 +46,14 @@ Conv2dProblem checked_problem(const std::string& text, const char* operation) {
   return z;
 }
 
-// Sums of many terms in one chain are wrong by the root of their number.
+// The error of a sum in one chain grows with the square root of the number of terms.
 double growth_of(const Conv2dProblem& z, Direction direction, double growth) {
   const double terms =
       z.nominal_flops() / 2 / static_cast<double>(output_shape(z, direction).numel());
   return growth * std::max(1.0, std::sqrt(terms / kSumChain));
 }
 
-// Calls `own` and judges what it returns.
+// Calls `own` and checks the result.
 SampledReference::Verdict judge(const std::string& name, const Conv2dFunction& own,
                                 const Conv2dProblem& z, Direction direction, const BenchData& data,
                                 const SampledReference& right, double growth) {
@@ -168,7 +168,7 @@ void check_conv2d(const std::string& name, const Conv2dFunction& own,
 }
 
 void expect(bool holds, const std::string& sentence) {
-  if (!holds) fail("check", sentence);  // kCheck is what its text begins with
+  if (!holds) fail("check", sentence);  // kCheck is the first word of its text
 }
 
 bool exercise(const std::string& name, const std::function<void()>& checks) {
@@ -189,7 +189,7 @@ std::vector<RaceRow> race(const std::string& problem,
                           const std::vector<std::string>& cards, const RaceOptions& options) {
   const Conv2dProblem z = checked_problem(problem, "race");
   const Direction direction = options.direction;
-  for (const std::string& card : cards) card_named(card);  // a misspelt name is said at once
+  for (const std::string& card : cards) card_named(card);  // reports a misspelt name at once
   const BenchData data(z, direction, Device{});
   const SampledReference right(z, direction, data.inputs());
   std::vector<RaceRow> rows;
@@ -198,7 +198,7 @@ std::vector<RaceRow> race(const std::string& problem,
   std::vector<std::unique_ptr<Contender>> contenders;
   for (const auto& entry : own) {
     const auto& name = entry.first;
-    const auto& function = entry.second;  // clang 16 captures no structured binding beside OpenMP
+    const auto& function = entry.second;  // clang 16 cannot capture structured bindings with OpenMP
     rows.push_back({.name = name});
     const auto verdict = judge(name, function, z, direction, data, right, kOwnGrowth);
     rows.back().error_ratio = verdict.error_ratio;

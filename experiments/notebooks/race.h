@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// race.h: a reader's own convolution beside the cards: is it right, and how fast is it?
+// race.h: a reader's own convolution against the algorithms: is it right, and how fast is it?
 //
 //   Tensor mine(const Conv2dProblem& z, const Tensor& x, const Tensor& w) { ...; return y; }
 //   check_conv2d("mine", mine, {"n=1,c=2,h=5,w=6,k=3,r=3,s=3,pad=1"});
 //   race("n=1,c=16,h=28,w=28,k=16,r=3,s=3,pad=1", {{"mine", mine}}, {"direct_lesson", "direct"});
 //
-// With a direction the same for the ways back: a function gets what the direction reads.
+// A direction argument selects a gradient: a function gets the inputs of that direction.
 #pragma once
 
 #include <functional>
@@ -19,21 +19,22 @@
 
 namespace convscope {
 
-// x [N,C,H,W], w [K,C/G,R,S] -> y [N,K,P,Q], all f32 on the CPU. Back: dy, w -> dx; x, dy -> dw.
+// x [N,C,H,W], w [K,C/G,R,S] -> y [N,K,P,Q], all f32 on the CPU. Backward: dy, w -> dx; x, dy ->
+// dw.
 using Conv2dFunction =
     std::function<Tensor(const Conv2dProblem& z, const Tensor& first, const Tensor& second)>;
 
-// y, dx or dw by the card of that name; an error when there is none or when it refuses the problem.
+// Returns y, dx or dw by the named algorithm; throws an error when it does not exist or refuses.
 CONVSCOPE_API Tensor conv2d_by(const std::string& card, const Conv2dProblem& problem,
                                const Tensor& first, const Tensor& second,
                                Direction direction = Direction::forward);
 
-// The largest |a - b|; an error when the shapes differ.
+// Returns the largest |a - b|; throws an error when the shapes differ.
 CONVSCOPE_API double largest_difference(const Tensor& a, const Tensor& b);
 
-// Compares `own` with the card `reference` on normal numbers of each problem, prints one line, and
-// throws a sentence where they differ: |error| <= growth * eps * max(conv(|x|,|w|)), where sums of
-// many terms may be wrong by the root of their number.
+// Compares `own` with the algorithm `reference` on normal numbers of each problem and prints one
+// line. Throws a sentence unless |error| <= growth * eps * max(conv(|x|,|w|)), where growth
+// increases with the square root of the number of terms.
 CONVSCOPE_API void check_conv2d(const std::string& name, const Conv2dFunction& own,
                                 const std::vector<std::string>& problems, double growth = 8,
                                 Direction direction = Direction::forward);
@@ -45,7 +46,7 @@ CONVSCOPE_API void expect(bool holds, const std::string& sentence);
 CONVSCOPE_API bool exercise(const std::string& name, const std::function<void()>& checks);
 
 struct RaceOptions {
-  int threads = 1;           // of the cards; the reader's own code has those that it starts
+  int threads = 1;           // of the algorithms; own code starts its own threads
   double min_seconds = 0.1;  // counted time of each
   std::string title = {};
   Direction direction = Direction::forward;
@@ -57,12 +58,12 @@ struct RaceRow {
   double error_ratio = 0;     // error / allowed error
   std::string left_out = {};  // why it was not timed, or ""
 };
-// Checks all, times those that are right in turns, shows bars and returns the rows in their order.
+// Checks all, times correct ones interleaved, shows bars and returns the rows in their order.
 CONVSCOPE_API std::vector<RaceRow> race(
     const std::string& problem, const std::vector<std::pair<std::string, Conv2dFunction>>& own,
     const std::vector<std::string>& cards, const RaceOptions& options = {});
 
-// Median milliseconds of a call; runs it for about `min_seconds`.
+// Returns the median milliseconds of a call; runs it for about `min_seconds`.
 CONVSCOPE_API double time_ms(const std::function<void()>& call, double min_seconds = 0.1);
 
 }  // namespace convscope

@@ -1,20 +1,20 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs notebooks without a window: run_notebooks.py [--html DIR] [--solutions] FILE...
+"""Runs notebooks without a browser: run_notebooks.py [--html DIR] [--solutions] FILE...
 
-The environment's Python runs it (set_up.py). A cell that fails ends its notebook; the exit code is 1
-and the output names the cell. The kernel is that of this folder, with CONVSCOPE_INCLUDE and
-CONVSCOPE_LIBRARY of the environment, or what `set_up.py` installed.
+Run it with the environment's Python (set_up.py). A failing cell ends its notebook; the exit code is 1 and
+the output names the cell. The kernel is that of this folder, with CONVSCOPE_INCLUDE and CONVSCOPE_LIBRARY
+of the environment, or what `set_up.py` installed.
 
---clean       takes outputs and numbers of cells out of the files, as they are kept in git; runs nothing
+--clean       removes outputs and cell numbers from the files, as stored in git; runs nothing
 --html DIR    writes a page for each notebook, with its outputs
 --save DIR    writes each notebook with its outputs
 --times       the seconds of the slowest cells
 --limit S     fails when a notebook takes more than S seconds of processor time (of all threads), which
               a busy machine does not change
---solutions   puts the solutions, which stand folded below their checks, into the cells of the
-              exercises, and expects every check to say "right"; without it each must say "not yet"
---both        the notebook as it is, then its solutions and their checks once more in the same session
+--solutions   puts the solutions, which are folded below their checks, into the cells of the exercises,
+              and expects every check to say "right"; without it each must say "not yet"
+--both        the unchanged notebook, then its solutions and their checks in the same session
 """
 import argparse
 import copy
@@ -33,7 +33,7 @@ SOLUTION = re.compile(r"```cpp\n(.*?)```", re.DOTALL)
 
 
 def kernel_manager(asynchronous=True):
-    """Starts kernels. nbclient sees the death of a kernel only with an asynchronous one."""
+    """Returns a kernel manager. nbclient sees the death of a kernel only with an asynchronous one."""
     from jupyter_client.kernelspec import KernelSpec
     from jupyter_client.manager import AsyncKernelManager, KernelManager
     manager = (AsyncKernelManager if asynchronous else KernelManager)(kernel_name="xcpp20")
@@ -51,7 +51,7 @@ def knows_kernel():
 
 
 def tag_of(cell, kind):
-    """"1" of a cell with the tag "exercise-1"."""
+    """Returns "1" for a cell with the tag "exercise-1"."""
     for tag in cell.metadata.get("tags", []):
         if tag.startswith(kind + "-"):
             return tag[len(kind) + 1:]
@@ -72,7 +72,7 @@ def put_solutions_in(notebook):
 
 
 def solved_cells(notebook):
-    """Each solution and its check, as cells of their own."""
+    """Returns each solution and its check, as separate cells."""
     solutions = solutions_of(notebook)
     out = []
     for cell in notebook.cells:
@@ -90,7 +90,7 @@ def text_of(cell):
 
 
 def wrong_checks(cells, solved):
-    """Checks of exercises that do not say what they should."""
+    """Returns the checks of exercises with an unexpected result."""
     word = "right" if solved else "not yet"
     return [f"exercise {tag_of(cell, 'check')}: expected its check to say '{word}', got '{text_of(cell).strip()}'"
             for cell in cells
@@ -98,7 +98,7 @@ def wrong_checks(cells, solved):
 
 
 def run(path, solved, both=False):
-    """(the notebook with its outputs, what is wrong or None)"""
+    """Returns (the notebook with its outputs, what is wrong or None)."""
     import nbformat
     from jupyter_core.utils import run_sync
     from nbclient import NotebookClient
@@ -136,13 +136,13 @@ def clean(path):
 
 
 def used_by_children():
-    """Seconds of processor time of the kernels that have ended."""
+    """Returns seconds of processor time of the kernels that have ended."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     return usage.ru_utime + usage.ru_stime
 
 
 def slowest_cells(notebook, count=5):
-    """Lines with seconds and the first line of each of the slowest cells."""
+    """Returns lines with seconds and the first line of each of the slowest cells."""
     times = []
     for cell in notebook.cells:
         stamps = cell.metadata.get("execution", {})

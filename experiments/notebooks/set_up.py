@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the environment of the notebooks, and opens them.
+"""Creates the environment of the notebooks, and opens them.
 
-  set_up.py --environment DIR --packages                          makes it (about 3 minutes, once)
-  set_up.py --environment DIR --include A:B --library FILE        and tells its kernel where things are
+  set_up.py --environment DIR --packages                          creates it (about 3 minutes, once)
+  set_up.py --environment DIR --include A:B --library FILE        and sets the paths of its kernel
             [--lab --course DIR [--no-browser] [--fresh] [NAME]]  and starts JupyterLab in a copy
 
-`./bootstrap.sh notebooks` and `convscope notebook` call it. A second call installs nothing. What is
-missing is said in one sentence, with exit code 5.
+`./bootstrap.sh notebooks` and `convscope notebook` call it. A second call installs nothing. Something
+missing is reported in one sentence, with exit code 5.
 """
 import argparse
 import hashlib
@@ -21,12 +21,12 @@ import sysconfig
 
 HERE = pathlib.Path(__file__).resolve().parent
 OLDEST, NEWEST = (3, 11), (3, 13)
-KERNEL = "xcpp20"  # the name that xeus-cpp has: the same notebooks run on both
+KERNEL = "xcpp20"  # xeus-cpp's name: the same notebooks run on both
 UNAVAILABLE = 5
 
 
 class Missing(Exception):
-    """What is missing and how to get it, in one sentence."""
+    """Says what is missing and how to get it, in one sentence."""
 
 
 def say(text):
@@ -48,7 +48,7 @@ def check_python():
 
 
 def check_compiler():
-    """cppyy is compiled when it is installed, and cling reads the compiler's standard library."""
+    """Checks for a compiler: installing cppyy compiles it, and cling reads the compiler's standard library."""
     compiler = os.environ.get("CXX", "").split(" ")[0] or "c++"
     if not shutil.which(compiler) and not shutil.which("g++"):
         raise Missing(f"expected a C++ compiler in PATH, because cppyy is compiled and cling reads its "
@@ -64,7 +64,7 @@ def python_of(environment):
 
 
 def wanted(lab):
-    """What makes an environment new enough: its packages."""
+    """Returns a hash of the packages that an up-to-date environment has."""
     files = ["requirements.txt", "constraints.txt"] + ["requirements_lab.txt"] * lab
     text = "".join((HERE / name).read_text() for name in files)
     return hashlib.sha256(text.encode()).hexdigest()
@@ -122,7 +122,7 @@ def notebooks():
 
 
 def notebook_named(name):
-    """By its number, its name or the beginning of it."""
+    """Returns a notebook by its number, its name or the beginning of it."""
     found = [path for path in notebooks() if path.stem.startswith(name.removesuffix(".ipynb"))]
     if len(found) != 1:
         raise Missing(f"expected the number or name of one notebook, got '{name}', which "
@@ -132,7 +132,7 @@ def notebook_named(name):
 
 
 def copy_course(course, fresh):
-    """The reader works in a copy, which keeps what was written into it."""
+    """Copies the course; the copy keeps the reader's changes."""
     course.mkdir(parents=True, exist_ok=True)
     kept = []
     for path in notebooks():
@@ -153,7 +153,7 @@ def copy_course(course, fresh):
 def start_lab(environment, course, name, browser):
     words = [str(python_of(environment)), "-m", "jupyterlab", "--notebook-dir", str(course)]
     words += [] if browser else ["--no-browser"]
-    words += ["--allow-root"] if os.geteuid() == 0 else []  # in a container one often is
+    words += ["--allow-root"] if os.geteuid() == 0 else []  # containers often run as root
     if name:
         words.append(str(course / notebook_named(name).name))
     say(f"the notebooks are in {course}; Ctrl-C ends JupyterLab")

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// show_sites.cpp: where the sites of sparse images and volumes are, as pictures, and what they
-// become in a network of convolutions.
+// show_sites.cpp: pictures of the sites of sparse images and volumes, and of how a network of
+// convolutions changes them.
 #include "experiments/notebooks/show_sites.h"
 
 #include <fmt/format.h>
@@ -64,7 +64,7 @@ ImagePanel sites_panel(const SparseSites& sites, const std::string& title, std::
     if (at.batch != batch) continue;
     out.shades[static_cast<std::size_t>(at.at[1] / step * out.columns + at.at[2] / step)] += 1;
   }
-  // A single site must be seen beside the longest column of them.
+  // A single site must be visible next to the longest column.
   const double most = std::max(1.0, *std::ranges::max_element(out.shades));
   for (double& shade : out.shades) {
     if (shade > 0) shade = most == 1 ? 1 : 0.25 + 0.75 * std::sqrt((shade - 1) / (most - 1));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// show_sites.h: where the sites of sparse images and volumes are, as pictures, and what they become
-// in a network of convolutions: with submanifold ones, and with plain ones.
+// show_sites.h: pictures of the sites of sparse images and volumes, and of how a network of
+// convolutions changes them: submanifold or plain.
 #pragma once
 
 #include <cstdint>
@@ -12,29 +12,29 @@
 
 namespace convscope {
 
-// One image or volume of the batch. A volume is seen along t: the darker, the more sites lie behind
-// one another. Of more than 96 rows or columns several are drawn as one.
+// Draws one image or volume of the batch. A volume is seen along t: darker pixels have more sites
+// in the line of sight. Above 96 rows or columns, several are drawn as one.
 CONVSCOPE_API ImagePanel sites_panel(const SparseSites& sites, const std::string& title,
                                      std::int64_t batch = 0);
 CONVSCOPE_API void show_sites(const SparseSites& sites, const std::string& title = "",
                               std::int64_t batch = 0);
 
-// Sites behind each layer of a network.
+// Sites after each layer of a network.
 struct SitesOfLayer {
   std::string layer;  // "input", "3x3x3", "3x3x3 / 2"
   SharedSites sites;
-  std::int64_t pairs = 0;  // of the layer before these sites; 0: of the input
+  std::int64_t pairs = 0;  // from the previous layer to these sites; 0: of the input
 };
 
 struct SiteNetwork {
   std::int64_t kernel = 3, stride = 2;
   int stages = 2;  // each a convolution that keeps the grid, and one with the stride
 };
-// `keep`: the convolution that keeps the grid is submanifold. Without, it is a plain one: outputs
-// are wherever the kernel meets a site, and sites spread from layer to layer.
+// Computes the sites. `keep`: the convolution that keeps the grid is submanifold. Otherwise it is a
+// plain one: outputs are wherever the kernel meets a site, and sites spread from layer to layer.
 CONVSCOPE_API std::vector<SitesOfLayer> sites_through(const SharedSites& sites,
                                                       const SiteNetwork& network, bool keep);
-// Both networks, one above the other.
+// Draws both networks, one above the other.
 CONVSCOPE_API Figure sites_figure(const std::vector<SitesOfLayer>& submanifold,
                                   const std::vector<SitesOfLayer>& plain, std::int64_t batch = 0);
 

@@ -35,7 +35,7 @@ Planes planes_of(const Tensor& tensor) {
   return {tensor.numel() / (height * width), height, width};
 }
 
-// 0 black to 255 white; what is no number is black.
+// Returns 0 black to 255 white; NaN is black.
 std::uint8_t shade_of(double value, double low, double high) {
   const double at = high > low ? (value - low) / (high - low) : 0.5;
   return static_cast<std::uint8_t>(
@@ -225,7 +225,7 @@ void show_reads(const Recorder& recorder, const std::string& array, const std::s
     fail("show_reads",
          cat("expected an array that the recorder knows (", join(names), "), got '", array, "'"));
   }
-  // Axes of size 1 at the end only fill up.
+  // Trailing axes of size 1 are only padding.
   std::vector<std::int64_t> sizes = found->sizes;
   while (sizes.size() > 2 && sizes.back() == 1) sizes.pop_back();
   while (sizes.size() < 2) sizes.insert(sizes.begin(), 1);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // show_tensor.h: a tensor as a picture, as a table of its numbers, or as a heat map.
 //
-// Types: f32 and f64; on the CPU. Axes in front of the last two are planes, in their order.
+// Types: f32 and f64; on the CPU. Axes before the last two are planes, in their order.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,14 @@
 
 namespace convscope {
 
-// The elements as x(n, c, h, w), of up to four axes: f32 on the CPU, else an error.
+// Returns the elements as x(n, c, h, w), up to four axes; throws unless f32 on the CPU.
 CONVSCOPE_API View<float*> view_of(const Tensor& tensor);
 
-// Normal numbers, mean 0 and deviation 1: the same for the same shape and seed.
+// Returns normal numbers, mean 0 and deviation 1: the same for the same shape and seed.
 CONVSCOPE_API Tensor normal_tensor(const Shape& shape, std::uint64_t seed = 1);
-// 0, 1, 2, ... in the order of memory, so that one sees where a number came from.
+// Returns 0, 1, 2, ... in the order of memory, so that the origin of a number is visible.
 CONVSCOPE_API Tensor counted_tensor(const Shape& shape);
-// A grey image [1,1,H,W] from 0 to 1 with edges, a disc and stripes, for filters to look at.
+// Returns a grey image [1,1,H,W] from 0 to 1 with edges, a disc and stripes, for trying filters.
 CONVSCOPE_API Tensor test_image(std::int64_t height = 64, std::int64_t width = 64);
 
 struct ImageOptions {
@@ -31,18 +31,18 @@ struct ImageOptions {
   double low = std::numeric_limits<double>::quiet_NaN();
   double high = std::numeric_limits<double>::quiet_NaN();
   bool color = false;  // [3,H,W]: red, green, blue
-  int planes = 16;     // so many are shown at most
+  int planes = 16;     // at most so many are shown
 };
-// [H,W] or planes of it, side by side; small ones are enlarged.
+// Shows [H,W] or planes of it, side by side; small ones are enlarged.
 CONVSCOPE_API void show_image(const Tensor& tensor, const ImageOptions& options = {});
 
 struct TableOptions {
   std::string title = {};
   int digits = 4;               // significant ones
-  int rows = 12, columns = 16;  // so many are shown at most, of the first plane
+  int rows = 12, columns = 16;  // at most so many are shown, of the first plane
 };
 CONVSCOPE_API void show_table(const Tensor& tensor, const TableOptions& options = {});
-// Texts; the first row is the head.
+// Shows texts; the first row is the head.
 CONVSCOPE_API void show_table(const std::vector<std::vector<std::string>>& rows,
                               const std::string& title = "");
 
@@ -51,12 +51,12 @@ struct HeatMapOptions {
   std::vector<std::string> rows = {}, columns = {};  // names; empty: numbers from 0
   int digits = 3;
 };
-// A matrix with its numbers on shades: dark is far from 0. At most 64 rows and columns; of a tensor
-// with more axes the first plane.
+// Shows a matrix with its numbers on shades: dark is far from 0. At most 64 rows and columns; of a
+// tensor with more axes the first plane.
 CONVSCOPE_API void heat_map(const Tensor& matrix, const HeatMapOptions& options = {});
 
-// How often a watched lesson read each element of an array; of more than two axes the first plane.
-// An error when the recorder knows no such array.
+// Shows how often a watched lesson read each element of an array; of more than two axes the first
+// plane. Throws an error when the recorder does not know the array.
 CONVSCOPE_API void show_reads(const Recorder& recorder, const std::string& array,
                               const std::string& title = "");
 

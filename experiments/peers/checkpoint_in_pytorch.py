@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A checkpoint of Convscope in a model of PyTorch: the names of one are those of the other, by a table.
+"""Loads a checkpoint of Convscope into a PyTorch model; a table maps the names.
 
     python3 experiments/peers/checkpoint_in_pytorch.py RUN/ckpt/best.safetensors --to lenet.pt
     python3 experiments/peers/checkpoint_in_pytorch.py --check --program build/release/bin/convscope
 
 The first writes a state_dict that the model of the same name loads: the classes below, and for ResNet-18
 and MobileNet v2 torchvision's own. The second trains LeNet-5, ResNet-18, MobileNet v1 and v2 a little on
-built-in digits, loads each into PyTorch and compares the logits of random images with those of `convscope
-op net`; ours are [K,C/G,R,S] as PyTorch's, so nothing is transposed. Exit code 1 when a logit differs by more than 1e-5 of
-the largest, or a name is left over; 77 without PyTorch.
+built-in digits. It loads each into PyTorch and compares the logits of random images with those of
+`convscope op net`. Weights are [K,C/G,R,S] in both, so nothing is transposed. Exit code 1 when a logit
+differs by more than 1e-5 of the largest, or a name is left over; 77 without PyTorch.
 """
 import argparse
 import json
@@ -30,9 +30,9 @@ except ImportError as error:
 
 LIMIT = 1e-5
 
-# Convscope's name of a layer -> PyTorch's. What stands behind it is the same in both: weight, bias,
-# running_mean, running_var. LeNet-5 as in PyTorch's tutorials; ResNet-18 and MobileNet v2 as in
-# torchvision, where no name changes; MobileNet v1 as the one Sequential that its ports to PyTorch are.
+# Convscope's name of a layer -> PyTorch's. The suffixes are the same in both: weight, bias, running_mean,
+# running_var. LeNet-5 is as in PyTorch's tutorials; ResNet-18 and MobileNet v2 as in torchvision, with the
+# same names; MobileNet v1 as the single Sequential of its PyTorch ports.
 NAMES = {
     "lenet5": [(r"c(\d)", r"conv\1"), (r"f3", "fc1"), (r"f4", "fc2"), (r"f5", "fc3")],
     "resnet18": [],
@@ -147,7 +147,7 @@ MODELS = {"lenet5": LeNet5, "resnet18": ResNet18, "mobilenet_v1": MobileNetV1,
 
 
 def read_checkpoint(path):
-    """{name: array} of the parameters and buffers; the optimiser's state (optimizer/...) is left out."""
+    """Returns {name: array} of parameters and buffers; the optimiser's state (optimizer/...) is left out."""
     raw = path.read_bytes()
     length = struct.unpack("<Q", raw[:8])[0]
     out = {}
@@ -175,7 +175,7 @@ def state_dict(path, model):
 
 
 def model_of(path):
-    """Which of the models a checkpoint holds."""
+    """Returns which of the models a checkpoint holds."""
     names = read_checkpoint(path).keys()
     for model, name in (("lenet5", "c1.weight"), ("mobilenet_v1", "block1.depthwise.weight"),
                         ("resnet18", "layer1.0.conv1.weight"),
@@ -200,7 +200,7 @@ def call(*words):
 
 
 def networks(model):
-    """What the checkpoint is loaded into, by name."""
+    """Returns the networks into which the checkpoint is loaded, by name."""
     yield "the class in this file", MODELS[model]()
     try:
         import torchvision

@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Times convolutions on a GPU beside PyTorch (cuDNN), in the same run.
+"""Times convolutions on a GPU, compared with PyTorch (cuDNN) in the same run.
 
-For each problem of the shape files and each direction: ours by `convscope bench conv2d --device
-cuda` (checked first, then recorded graphs timed by events), PyTorch's with cudnn.benchmark on, a
-captured graph of several runs, events, the median of many replays; NCHW and channels-last. f32 means
-f32 on both sides: PyTorch's allow_tf32 is off, except for --precision tf32. With --layout channels_last
-ours have their channels last, too; `auto` and `best` are then stated against PyTorch's channels-last.
-PyTorch's weights have its type and layout before the timing. Ours are prepared in each call, as a step
-with weights of f32 has it; --weights often prepares them before, too.
+Each problem of the shape files is timed in each direction. Ours runs in `convscope bench conv2d --device
+cuda`, which checks it, then times recorded graphs by events. PyTorch's runs in NCHW and channels-last with
+cudnn.benchmark on. A captured graph of several runs is timed by events; the median of many replays counts.
+f32 means f32 on both sides: PyTorch's allow_tf32 is off, except for --precision tf32. With --layout
+channels_last ours is in NHWC, too; `auto` and `best` are then compared with PyTorch's channels-last.
+PyTorch's weights have its type and layout before the timing. Ours are prepared in each call, as in a step
+with f32 weights; --weights often prepares them before, too.
 
-A list goes in portions, ours and then PyTorch's, and the JSON file is written after each one, so that little
-is lost when the run is stopped: --go-on skips the problems that the file holds. --seconds N begins no portion
-after N seconds.
+A list is timed in portions, ours and then PyTorch's. The JSON file is written after each portion, so little
+is lost when the run is stopped. --go-on skips the problems that the file holds. --seconds N begins no
+portion after N seconds.
 
     python3 experiments/peers/conv2d_gpu_vs_pytorch.py --shapes experiments/shapes/gpu_dense.txt \\
         --precision f32 --json out.json
@@ -54,7 +54,7 @@ def parse(text):
 
 
 def captured_us(run):
-    """Median time of one run, in microseconds."""
+    """Returns the median time of one run, in microseconds."""
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
@@ -96,7 +96,7 @@ def pytorch_us(z, direction, precision, channels_last):
 
 
 def lines_of(shapes):
-    """The problems of the files, each once. A name without a folder is one of experiments/shapes."""
+    """Returns the problems of the files, each once. A name without a folder is one of experiments/shapes."""
     lines = []
     for name in shapes:
         path = pathlib.Path(name)
@@ -107,7 +107,7 @@ def lines_of(shapes):
 
 
 def ours(arguments, lines):
-    """Rows of `convscope bench conv2d` for the lines, by problem and direction."""
+    """Returns rows of `convscope bench conv2d` for the lines, by problem and direction."""
     with tempfile.TemporaryDirectory() as folder:
         path, shapes = pathlib.Path(folder) / "ours.json", pathlib.Path(folder) / "problems.txt"
         shapes.write_text("\n".join(lines) + "\n")
@@ -132,7 +132,7 @@ def ours(arguments, lines):
 
 
 def row_of(arguments, problem, direction, ours_here):
-    """One problem and direction of both, printed."""
+    """Prints and returns one problem and direction of both systems."""
     right = sorted((row for row in ours_here if row["status"] == "ok"), key=lambda row: row["median_ms"])
     wrong = [row["algorithm"] for row in ours_here if row["status"] != "ok"]
     peer = {layout: pytorch_us(parse(problem), direction, arguments.precision, layout == "nhwc")

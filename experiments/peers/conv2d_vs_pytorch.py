@@ -2,13 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares `convscope op conv2d` with PyTorch on random problems with every option.
 
-Both get the same float32 numbers. Each result is compared with the sum in float64 (by PyTorch), in
-the bound that the project's tests use:
+Both get the same float32 numbers. Each result is compared with the sum in float64 (by PyTorch), within the
+bound of the project's tests:
 
     max |error| <= GROWTH * eps * max(conv(|x|, |w|)),   eps = 2^-23
 
-The table shows, for each algorithm and tensor, the largest error seen in units of that eps * max:
-ours, and PyTorch's own float32 error beside it. Exit code 1 when one of ours is beyond the bound.
+The table shows, for each algorithm and tensor, the largest error in units of that eps * max: ours and
+PyTorch's float32 error. Exit code 1 when one of ours exceeds the bound.
 
     python3 experiments/peers/conv2d_vs_pytorch.py --program build/release/bin/convscope
 """
@@ -27,12 +27,12 @@ EPS = 2.0 ** -23
 GROWTH = {"reference": 1.0, "im2col_gemm": 4.0, "im2col_gemm_eigen": 4.0, "direct": 4.0,
           "direct_batch_lanes": 4.0, "gemm_1x1": 4.0, "depthwise": 4.0, "fft": 4.0,
           "winograd_f2x3": 4.0, "winograd_f4x3": 16.0, "winograd_f6x3": 128.0}
-REFUSED = 5  # exit code: the algorithm does not take this problem
+REFUSED = 5  # exit code: the algorithm refuses the problem
 TENSORS = ("y", "dx", "dw", "db")
 
 
 def random_problem(rng):
-    """Sizes that fit: the image is at least as large as the dilated kernel."""
+    """Returns sizes that fit: the image is at least as large as the dilated kernel."""
     kind = rng.choice(["any", "any", "3x3", "3x3", "1x1", "depthwise", "large"])
     groups = rng.choice([1, 1, 1, 2, 3])
     channels = groups * rng.randint(1, 6 if kind == "any" else 24)
@@ -64,7 +64,7 @@ def random_problem(rng):
 
 
 def pytorch(problem, x, w, b, dy, dtype):
-    """y, dx, dw, db as float64 arrays, computed in `dtype`."""
+    """Returns y, dx, dw, db as float64 arrays, computed in `dtype`."""
     x, w, dy = (torch.from_numpy(a).to(dtype) for a in (x, w, dy))
     b = torch.from_numpy(b).to(dtype)
     for leaf in (x, w, b):

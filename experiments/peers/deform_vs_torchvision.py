@@ -2,37 +2,37 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares `convscope op deform_conv2d` with torchvision.ops.deform_conv2d, results and times.
 
-Results. Both get the same numbers on random problems with every option. Places are rounded to the type
-of the offsets, which is a part of the definition; torchvision in float64 gets offsets that lead to
-exactly these places, so that its results are right for both. Each of ours must hold
+Results. Both get the same numbers on random problems with every option. Sample positions are rounded to the
+type of the offsets, which is part of the definition. torchvision in float64 gets offsets that lead to
+exactly these positions, so its results are the expected ones. Each of ours must satisfy
 
     max |error| <= growth * eps * max(M),   eps = 2^-23
 
-where M is the same sum over the magnitudes of x, w, dy, the mask and the bias. For doffset the
-derivatives of the four corners' weights count by their magnitudes, too: at a place (v,u) they are
-samples at (floor v, u) and (floor v + 1, u) with the sign left out. Files of float64 are compared as
-well; there torchvision errs by itself, up to one eps for each term of its longest sum and 8 for the
-products in a term. torchvision's own float32 error stands beside ours.
+where M is the same sum over the magnitudes of x, w, dy, the mask and the bias. For doffset the derivatives
+of the four corners' weights count by their magnitudes, too: at a position (v,u) they are samples at (floor
+v, u) and (floor v + 1, u) with the sign left out. Files of float64 are compared as well. There torchvision
+has its own error, up to one eps for each term of its longest sum and 8 for the products in a term. The
+table also shows torchvision's float32 error.
 
-Times. On the cases of experiments/shapes/deform.txt both are timed in turns, a process of ours and
-then torchvision in this one, `--turns` times, with the same number of threads. Ours is the median of
-`bench deform_conv2d`, which checks the result before: some minutes in all. Backward is everything:
-dx, doffset, dmask and dw, for ours the sum of both directions. The ratio is torchvision's median by
-ours, above 1 we are faster.
+Times. On the cases of experiments/shapes/deform.txt both are timed alternately, a process of ours and then
+torchvision in this one, `--turns` times, with the same number of threads. Ours is the median of `bench
+deform_conv2d`, which checks the result before: some minutes in all. Backward is everything: dx, doffset,
+dmask and dw; for ours the sum of both directions. The ratio is torchvision's median / ours, above 1 we are
+faster.
 
-With --device cuda our results are those of the GPU's cards, in f32. Times are taken once, in each of
---precision, on experiments/shapes/gpu_deform.txt: ours by `bench deform_conv2d --device cuda` (checked
-first, then recorded graphs timed by events; the preparation of the weights counts, or with `--weights
-often` it does not), torchvision's by events around ten calls in a row, so that the GPU always has work;
-the median of many. (torchvision's sampling kernels do not enter a captured graph: one replays in a
-fraction of the time that they take.) Its backward is its own kernel, which gives db, too. f32 means f32 on
-both sides: PyTorch's allow_tf32 is off, except for tf32. torchvision may lack a type. The file of --json is
-written after each case: --go-on leaves out what it holds, --seconds N begins no case after N seconds.
+With --device cuda our results are those of the GPU's algorithms, in f32. Times are measured once, in each
+of --precision, on experiments/shapes/gpu_deform.txt. Ours come from `bench deform_conv2d --device cuda`:
+checked first, then recorded graphs timed by events. They include the preparation of the weights, except
+with `--weights often`. torchvision's are measured by events around ten consecutive calls, so that the GPU
+always has work; the median of many. (torchvision's sampling kernels do not enter a captured graph: its
+replay takes a fraction of their time.) Its backward also computes db. f32 means f32 on both sides:
+PyTorch's allow_tf32 is off, except for tf32. torchvision may lack a type. The file of --json is written
+after each case: --go-on skips what it holds, --seconds N begins no case after N seconds.
 
-Exit code 1 when a result is beyond its bound, 75 when --seconds stopped it, 77 without torchvision.
+Exit code 1 when a result exceeds its bound, 75 when --seconds stopped it, 77 without torchvision.
 
     build/peers/bin/python experiments/peers/deform_vs_torchvision.py --program build/release/bin/convscope
-    ... --cases 0                        # results alone
+    ... --cases 0                        # results only
     ... --threads 1 --clock cpu          # on a busy machine
     ... --device cuda --problems 20 --precision f32,tf32,f16,bf16
 """
@@ -61,8 +61,8 @@ except ImportError as error:
 SHAPES = pathlib.Path(__file__).resolve().parents[1] / "shapes"
 EPS = {np.float32: 2.0 ** -23, np.float64: 2.0 ** -52}
 GROWTH = {"reference": 1.0, "im2col_gemm": 12.0, "fused": 12.0}
-GPU_GROWTH = 12.0  # of sums of 160 terms; more where a card adds all terms in one chain
-TENSOR_CORE_GROWTH = 48.0  # of fused on a GPU: layers/deform_conv2d/fused/cuda/deform_fused_cuda.cu
+GPU_GROWTH = 12.0  # for sums of 160 terms; more where an algorithm adds all terms in one chain
+TENSOR_CORE_GROWTH = 48.0  # for fused on a GPU: layers/deform_conv2d/fused/cuda/deform_fused_cuda.cu
 CLASSES = {"f32": torch.float32, "tf32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 DB_GROWTH = 4.0
 TENSORS = ("y", "dx", "doffset", "dmask", "dw", "db")
@@ -75,7 +75,7 @@ def output_size(z):
 
 
 def random_problem(rng):
-    """Sizes that fit. The channels are a multiple of both numbers of groups."""
+    """Returns sizes that fit. The channels are a multiple of both numbers of groups."""
     groups, offset_groups = rng.choice([1, 1, 2, 3]), rng.choice([1, 1, 2, 4])
     channels = groups * offset_groups * rng.randint(1, 9)
     kernel = (rng.choice([1, 2, 3, 3, 5]), rng.choice([1, 2, 3, 3, 5]))
@@ -91,7 +91,7 @@ def random_problem(rng):
 
 
 def random_numbers(z, numbers):
-    """Offsets of a pixel and a half, some of them far outside."""
+    """Returns offsets of about a pixel and a half, some of them far outside."""
     n, taps = z["x"][0], z["offset_groups"] * z["w"][2] * z["w"][3]
     normal = lambda shape: numbers.standard_normal(shape, dtype=np.float32)
     out = {"x": normal(z["x"]), "w": normal(z["w"]), "b": normal(z["w"][0]),
@@ -104,7 +104,7 @@ def random_numbers(z, numbers):
 
 
 def bases(z):
-    """Where the taps would lie without offsets: [O R S, 2, P, Q]."""
+    """Returns the positions of the taps without offsets: [O R S, 2, P, Q]."""
     (p, q), (r, s) = output_size(z), z["w"][2:]
     v = (np.arange(p) * z["stride"][0] - z["padding"][0])[None, :] + np.arange(r)[:, None] * z["dilation"][0]
     u = (np.arange(q) * z["stride"][1] - z["padding"][1])[None, :] + np.arange(s)[:, None] * z["dilation"][1]
@@ -115,7 +115,7 @@ def bases(z):
 
 
 def places(z, offset):
-    """v and u as the type of the offsets rounds them, in float64: [N, O R S, 2, P, Q]."""
+    """Returns v and u as the type of the offsets rounds them, in float64: [N, O R S, 2, P, Q]."""
     base = bases(z)
     offset = offset.reshape(offset.shape[0], *base.shape)
     return (base.astype(offset.dtype)[None] + offset).astype(np.float64)
@@ -128,7 +128,7 @@ def deform(z, t):
 
 
 def torchvision_results(z, arrays):
-    """{tensor: float64 array}, computed in the type of the arrays."""
+    """Returns {tensor: float64 array}, computed in the type of the arrays."""
     t = {name: torch.from_numpy(np.ascontiguousarray(a)) for name, a in arrays.items()}
     for name in INPUTS[:-1]:
         t[name].requires_grad_(True)
@@ -142,7 +142,8 @@ def torchvision_results(z, arrays):
 
 
 def expected(z, arrays):
-    """Right values at the places of the arrays' type, and the largest sum over magnitudes of each."""
+    """Returns expected values at positions of the arrays' type, and the largest sum over magnitudes of
+    each."""
     at = places(z, arrays["offset"])
     exact = {name: a.astype(np.float64) for name, a in arrays.items()}
     as_offset = lambda moved: (moved - bases(z)[None]).reshape(arrays["offset"].shape)
@@ -178,14 +179,14 @@ def convscope(program, folder, z, algorithm, device):
         command += [f"--out-{name}", folder / f"out_{name}.npy"]
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
     if f"but '{algorithm}' expects" in done.stderr:
-        return None  # not this problem
+        return None  # refused
     if done.returncode != 0:
         sys.exit(f"failed: {' '.join(str(word) for word in command)}\n{done.stderr}")
     return {name: np.load(folder / f"out_{name}.npy").astype(np.float64) for name in wanted}
 
 
 def longest_sum(z):
-    """The number of terms of the longest of all sums."""
+    """Returns the number of terms of the longest of all sums."""
     taps, pixels = z["w"][2] * z["w"][3], output_size(z)[0] * output_size(z)[1]
     k = z["w"][0] // z["groups"]
     # y; dw and db; doffset and dmask: four corners of each channel; dx: at most every tap of every pixel
@@ -208,7 +209,7 @@ class Results:
     def __init__(self, args):
         self.args = args
         on_gpu = args.device != "cpu"
-        # Of each algorithm, how far its error may grow, for a problem.
+        # The allowed error growth of each algorithm, for a problem.
         tensor_cores = lambda z: max(TENSOR_CORE_GROWTH, growth_on_gpu(z))
         self.growth = ({name: tensor_cores if name.startswith("fused") and "lesson" not in name
                         else growth_on_gpu for name in cards_on_gpu(args.program)} if on_gpu
@@ -224,7 +225,7 @@ class Results:
             error = error / (eps * sizes[tensor]) if sizes[tensor] > 0 else error
             key = (who, tensor)
             self.worst[key] = max(self.worst.get(key, 0.0), error)
-            allowed = DB_GROWTH if tensor == "db" else 0  # db has a kernel of its own
+            allowed = DB_GROWTH if tensor == "db" else 0  # db has a separate kernel
             if got[tensor].shape != right.shape or (growth and not error <= max(growth, allowed)):
                 self.wrong.append(f"{who} {tensor} of problem {index} {z}: error {error:.2f} eps max(M)")
 
@@ -291,7 +292,7 @@ def sizes_of(text):
 
 
 def our_times(args, problem):
-    """{direction: median ms} of one process."""
+    """Returns {direction: median ms} of one process."""
     with tempfile.TemporaryDirectory() as name:
         path = pathlib.Path(name) / "bench.json"
         command = [args.program, "--threads", args.threads, "bench", "deform_conv2d", "--problem", problem,
@@ -356,13 +357,13 @@ def times(args):
 
 
 def cases(args):
-    """The problems of the device's file of shapes."""
+    """Returns the problems of the device's file of shapes."""
     text = (SHAPES / ("deform.txt" if args.device == "cpu" else "gpu_deform.txt")).read_text()
     return [line for line in text.split("\n") if line and line[0] != "#"][:args.cases]
 
 
 def queued_us(run, calls=10, times=15):
-    """Median time of one of several calls in a row, in microseconds."""
+    """Returns the median time of one of several consecutive calls, in microseconds."""
     for _ in range(3):
         run()
     torch.cuda.synchronize()
@@ -379,7 +380,7 @@ def queued_us(run, calls=10, times=15):
 
 
 def torchvision_us(problem, precision):
-    """Forward and backward on the GPU; None: torchvision has no kernel of this type."""
+    """Returns forward and backward times on the GPU, or None: torchvision has no kernel of this type."""
     z = sizes_of(problem)
     arrays = random_numbers(z, np.random.default_rng(1))
     t = {name: torch.from_numpy(a).cuda().to(CLASSES[precision]) for name, a in arrays.items()}
@@ -398,7 +399,7 @@ def torchvision_us(problem, precision):
 
 
 def our_rows(args, precision, problems):
-    """For each problem {direction: row of the bench}, of the choice of `auto` or of --algorithm."""
+    """Returns {direction: row of the bench} for each problem, for the choice of `auto` or --algorithm."""
     with tempfile.TemporaryDirectory() as name:
         path = pathlib.Path(name) / "bench.json"
         command = [args.program, "bench", "deform_conv2d", "--device", args.device, "--algorithm",
@@ -415,7 +416,7 @@ def our_rows(args, precision, problems):
 
 
 def gpu_row(args, precision, problem):
-    """One case in one type, printed."""
+    """Prints and returns one case in one type."""
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = precision == "tf32"
     here, theirs = our_rows(args, precision, [problem])[0], torchvision_us(problem, precision)
     us = {direction: 1000 * row["median_ms"] for direction, row in here.items()}
@@ -436,7 +437,7 @@ def gpu_row(args, precision, problem):
 
 
 def gpu_times(args, deadline, out, done, rows):
-    """Whether all cases are done. The file is written after each."""
+    """Returns whether all cases are done. The file is written after each."""
     problems = cases(args)
     print(f"\n{args.algorithm} beside torchvision {torchvision.__version__}, PyTorch {torch.__version__}, "
           f"{torch.cuda.get_device_name()}, microseconds; {len(done)} were there")
@@ -454,7 +455,7 @@ def gpu_times(args, deadline, out, done, rows):
             done.append(case)
             portions.write(args.json, {**out, "complete": set(done) >= set(wanted), "done": done, "rows": rows})
         means = []
-        for part in ("forward", "backward"):  # over the cases of an earlier run, too
+        for part in ("forward", "backward"):  # includes the cases of an earlier run
             ratios = [row[part]["torchvision_us"] / row[part]["ours_us"] for row in rows
                       if row["precision"] == precision and row[part]["torchvision_us"]]
             if ratios:
@@ -470,7 +471,7 @@ def main_on_gpu(args):
            "device": torch.cuda.get_device_name(), "algorithm": args.algorithm, "weights": args.weights,
            "random_problems": args.problems}
     done, rows = portions.rows_before(args, out)
-    # The first case is written behind the results, so they are good where there is one.
+    # The first case is written after the results, so a case in the file means correct results.
     if args.problems > 0 and not done and not Results(args).run():
         return 1
     if args.cases > 0 and not gpu_times(args, deadline, out, done, rows):

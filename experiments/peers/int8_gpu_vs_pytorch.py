@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Times convolutions on integers on a GPU beside our own f32 and PyTorch's f16 (cuDNN), in the same run.
+"""Times integer convolutions on a GPU, compared with our f32 and PyTorch's f16 (cuDNN) in the same run.
 
 For each problem: int8_gemm or int8_depthwise (u8 times i8, y of u8 with bias, ReLU and rounding; weights
-prepared before), our own f32 and f16 (`auto`), and PyTorch's f16 channels-last without bias, cudnn.benchmark
-on. All in captured or recorded graphs, timed by events, medians.
+prepared before), our f32 and f16 (`auto`), and PyTorch's f16 channels-last without bias, cudnn.benchmark
+on. All run in captured or recorded graphs, timed by events, medians.
 
     python3 experiments/peers/int8_gpu_vs_pytorch.py --shapes experiments/shapes/resnet18.txt --batch 32
 
-With --density 0.2,0.1 it times pruned layers instead, all of ours: int8_block_sparse with random blocks of
-16x1, and of 16x4 in 1x1 layers, beside int8_gemm on the dense codes of the same layer.
+With --density 0.2,0.1 it times only our pruned layers: int8_block_sparse with random blocks of 16x1, and of
+16x4 in 1x1 layers, compared with int8_gemm on the dense codes of the same layer.
 """
 import argparse
 import json
@@ -23,7 +23,7 @@ from conv2d_gpu_vs_pytorch import geometric_mean, parse, pytorch_us
 
 
 def bench(program, shapes, batch, options, direction="forward", weights="often"):
-    """Rows of `convscope bench conv2d`, by problem without its types."""
+    """Returns rows of `convscope bench conv2d`, by problem without its types."""
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "rows.json"
         command = [program, "bench", "conv2d", "--device", "cuda", "--direction", direction, "--min-time",
@@ -44,17 +44,17 @@ def bench(program, shapes, batch, options, direction="forward", weights="often")
 
 
 def best(rows):
-    """The fastest right row, in microseconds."""
+    """Returns the fastest correct row, in microseconds."""
     return min((1000 * row["median_ms"] for row in rows if row["status"] == "ok"), default=float("nan"))
 
 
 def wrong_of(*groups):
-    """Names of algorithms whose results were wrong."""
+    """Returns names of algorithms whose results were wrong."""
     return sorted({row["algorithm"] for rows in groups for row in rows if row["status"] != "ok"})
 
 
 def blocks_of(line, density):
-    """The problem with this share of its blocks: by their shape."""
+    """Returns the problem with this share of its blocks; the block size depends on the kernel."""
     z = parse(line)
     columns = z["c"] * z["r"] * z["s"]
     found = {}
@@ -66,7 +66,7 @@ def blocks_of(line, density):
 
 
 def pruned(arguments, densities):
-    """Rows of pruned layers; each with int8_gemm on dense codes."""
+    """Returns rows of pruned layers; each with int8_gemm on dense codes."""
     lines = [line.split("#")[0].strip() for file in arguments.shapes
              for line in pathlib.Path(file).read_text().splitlines()]
     lines = list(dict.fromkeys(line for line in lines if line and parse(line)["k"] % 16 == 0 and

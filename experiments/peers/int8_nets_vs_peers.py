@@ -1,25 +1,27 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Inference of a quantised network: Convscope on integers beside OpenVINO and ONNX Runtime, which run the
-ONNX file (QuantizeLinear, DequantizeLinear) that `convscope export --onnx` writes of the same network;
-f32 of Convscope and OpenVINO beside them.
+"""Compares inference of a quantised network: Convscope on integers, OpenVINO and ONNX Runtime.
+
+The others run the ONNX file (QuantizeLinear, DequantizeLinear) that `convscope export --onnx` writes of the
+same network. f32 of Convscope and OpenVINO is timed, too.
 
     python3 experiments/peers/int8_nets_vs_peers.py --program build/release/bin/convscope
     ... --quick                  one short turn of each
-    ... --threads 1 --clock cpu  on a busy machine: time on the core instead of wall time
+    ... --threads 1 --clock cpu  on a busy machine: CPU time instead of wall time
 
 The network is trained for two steps on random pixels, so that its batch norms have statistics and its
-quantisers have steps (8 bits). Convolutions do not know how large an image is: the steps of 32x32 images
-serve 224x224 ones.
+quantisers have steps (8 bits). Convolutions do not depend on the image size: the steps of 32x32 images are
+used for 224x224 ones.
 
-First the results: the logits of the same images, by `convscope op net` and by every system, against ONNX
-Runtime without any optimisation. All round to the same grids, but a number on the border of two codes may
-fall to either side where sums are made in another order, and layers behind pass that on. So a system may
-differ by 2 percent of the logits' norm; a network that is not the same differs by far more. A system that
-differs is not timed. Then the times: all systems in turn, `--repeats` times, every turn a process of its own.
-The table gives the median over the turns and the shortest run; a ratio is a system's time by that of our int8.
+First the results: the logits of the same images, by `convscope op net` and by every system, are compared
+with ONNX Runtime without any optimisation. All round to the same grids, but another summation order may
+move a number on the border of two codes to either side, and later layers propagate that. So a system may
+differ by 2 percent of the logits' norm; a different network differs by far more. A system beyond the
+tolerance is not timed. Then the times: all systems in turn, `--repeats` times, every turn in a new process.
+The table shows the median over the turns and the shortest run; a ratio is a system's time / that of our
+int8.
 
-Exit code 1 when a result is wrong, 77 when no peer is installed.
+Exit code 1 when a result is wrong, 77 when no baseline is installed.
 """
 import argparse
 import json
@@ -44,7 +46,7 @@ PEERS = {"OpenVINO int8": ("openvino", "int8"), "ONNX Runtime int8": ("onnxrunti
 
 
 def random_cifar(folder):
-    """Files of the form of CIFAR-10 with random pixels: nothing is downloaded."""
+    """Writes files in CIFAR-10's format with random pixels: nothing is downloaded."""
     rng = random.Random(1)
     folder.mkdir(parents=True)
     for name in [f"data_batch_{i}" for i in range(1, 6)] + ["test_batch"]:
@@ -53,7 +55,7 @@ def random_cifar(folder):
 
 
 def prepare(args, folder):
-    """The trained run in both forms, its ONNX files, images and our logits of them."""
+    """Returns the trained run in both variants, its ONNX files, images and our logits for them."""
     random_cifar(folder / "data/cifar10")
     for form, more in (("int8", ["quant={w_bits: 8, a_bits: 8, execute: int8}"]), ("f32", [])):
         called([args.program, "run", f"cifar10_{args.net}", "data.root=data", "model.stem=imagenet",
@@ -84,7 +86,7 @@ def session_of(path, threads, optimised=True):
 
 
 def with_any_image(path):
-    """The file says the size of the images it was trained on; nothing in it depends on that."""
+    """Removes the image size from the file: it is that of the training images, and nothing depends on it."""
     import onnx
     model = onnx.load(str(path))
     for place, dim in enumerate(model.graph.input[0].type.tensor_type.shape.dim):
@@ -97,7 +99,7 @@ def with_any_image(path):
 
 
 def made(system, path, x, threads):
-    """A call that gives logits, and the system's version."""
+    """Returns a call that computes logits, and the system's version."""
     if system == "onnxruntime":
         import onnxruntime
         session = session_of(with_any_image(path), threads)

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""One training step of LeNet-5 on a GPU: Convscope's recorded step beside PyTorch's.
+"""Times a training step of LeNet-5 on a GPU: Convscope's recorded step and PyTorch's.
 
-Forward, loss, backward and SGD with momentum on data that lie on the GPU. Convscope's step also
-gathers and normalises its next batch; PyTorch's peers compute the same batch again and again:
+The step is forward, loss, backward and SGD with momentum on data in GPU memory. Convscope's step also
+gathers and normalises its next batch; PyTorch's variants compute the same batch repeatedly:
 
     eager               as a program writes it
     CUDA graph          the eager step, captured
@@ -11,11 +11,12 @@ gathers and normalises its next batch; PyTorch's peers compute the same batch ag
     autotune + graph    torch.compile(mode="max-autotune-no-cudagraphs") of the same, the whole step
                         captured
 
-f32 on both sides: TF32 is switched off in cuDNN and cuBLAS. Times by CUDA events over many steps;
-medians, microseconds.
+f32 on both sides: TF32 is switched off in cuDNN and cuBLAS. Times are measured by CUDA events over many
+steps; medians, microseconds.
 
     python3 experiments/peers/lenet_step_gpu_vs_pytorch.py --program build/release/bin/convscope
-    ... --json out.json --seconds 300; ... --json out.json --go-on   # in two runs; exit code 75: stopped by --seconds
+    ... --json out.json --seconds 300; ... --json out.json --go-on   # in two runs; exit code 75: stopped by
+    --seconds
 """
 import argparse
 import json
@@ -41,7 +42,7 @@ def lenet(torch, channels, size, kernel):
 
 
 def median_us(torch, run, seconds):
-    """Median over samples of several runs each; samples until the time is used up."""
+    """Returns the median over samples of several runs each; samples until the time is used up."""
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     per_sample, samples, total = 10, [], 0.0
     while total < seconds * 1e6 or len(samples) < 5:
@@ -137,7 +138,7 @@ def main():
         for kind in args.kinds:
             try:
                 row[kind] = torch_us(torch, kind, channels, size, kernel, batch, args.min_time)
-            except Exception as error:  # a compiler that is not there
+            except Exception as error:  # for example a missing compiler
                 print(f"{kind}: {str(error).splitlines()[0]}", file=sys.stderr)
                 row[kind] = None
         times = [row[kind] for kind in args.kinds if row[kind]]

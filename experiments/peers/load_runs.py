@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The files of run folders in pandas, and one figure with matplotlib: a start for your own.
+"""Loads the files of run folders into pandas, and draws a figure with matplotlib: a starting point.
 
     python3 experiments/peers/load_runs.py runs/ [-o accuracy.png]
 
@@ -8,7 +8,8 @@ From Python:
     from load_runs import load_runs
     epochs = load_runs("runs/")                    # a row for each epoch of each run
     masks = load_runs("runs/", table="sparsity.csv")    # or layers.csv, quant.csv
-Every row carries the columns run, name, seed, batch_size and acc of its run's summary.json.
+
+Every row has the columns run, name, seed, batch_size and acc of its run's summary.json.
 """
 import argparse
 import json
@@ -23,7 +24,7 @@ except ImportError:
 
 
 def run_folders(*paths):
-    """All folders at or below the paths that hold a run; links (latest) are not counted twice."""
+    """Returns all folders at or below the paths that hold a run; links (latest) are not counted twice."""
     for path in map(pathlib.Path, paths):
         found = sorted(config.parent for config in path.rglob("config.yaml")
                        if not any(part.is_symlink() for part in [config.parent, *config.parents]))
@@ -31,13 +32,13 @@ def run_folders(*paths):
 
 
 def load_runs(*paths, table="epochs.csv"):
-    """One DataFrame with the rows of this file of every run."""
+    """Returns a DataFrame with the rows of this file of every run."""
     frames = []
     for folder in run_folders(*paths):
         try:
             rows = pandas.read_csv(folder / table)
             summary = json.loads((folder / "summary.json").read_text())
-        except (OSError, ValueError) as error:  # a run that has not come so far, or a broken file
+        except (OSError, ValueError) as error:  # an early stage of a run, or a broken file
             print(f"load_runs.py: {folder} is left out: {error}", file=sys.stderr)
             continue
         for column in ["acc", "batch_size", "seed", "name"]:
@@ -48,7 +49,7 @@ def load_runs(*paths, table="epochs.csv"):
 
 
 def draw(epochs, path):
-    """Test accuracy over the epochs: mean of the seeds, with a band of one standard deviation."""
+    """Draws test accuracy over the epochs: mean of the seeds, with a band of one standard deviation."""
     try:
         import matplotlib
     except ImportError:
@@ -67,7 +68,7 @@ def draw(epochs, path):
     axes.set_xlabel("epoch")
     axes.set_ylabel("right answers on the test images (%)")
     axes.grid(alpha=0.3)
-    axes.legend(fontsize="small", loc="upper left", bbox_to_anchor=(1, 1))  # beside the data
+    axes.legend(fontsize="small", loc="upper left", bbox_to_anchor=(1, 1))  # next to the data
     figure.savefig(path, dpi=150)
 
 

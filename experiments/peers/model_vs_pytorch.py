@@ -1,19 +1,20 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""ResNet-18, MobileNet v1 and v2 and LeNet-5: outputs, loss and every gradient beside PyTorch.
+"""Compares outputs, loss and every gradient of whole networks with PyTorch.
 
-Convscope draws the weights and writes them as safetensors (`convscope op net --out-weights`);
-PyTorch loads them into the same network (torch_networks.py) by their names. Both run the same images
-in train and in eval mode. PyTorch's float64 result is the reference; the table shows the largest
-relative L2 error over all tensors of a kind, ours and PyTorch's own in float32 beside it. In train
-mode the moved running statistics of batch norm are compared too.
+The networks are ResNet-18, MobileNet v1 and v2 and LeNet-5. Convscope draws the weights and writes them as
+safetensors (`convscope op net --out-weights`); PyTorch loads them into the same network (torch_networks.py)
+by their names. Both run the same images in train and in eval mode. PyTorch's float64 result is the
+reference. The table shows the largest relative L2 error over all tensors of a kind, ours and PyTorch's in
+float32. In train mode the updated running statistics of batch norm are compared too.
 
-Outputs and running statistics may be off by `--factor` times PyTorch's own error, or 2e-5, whichever
-is larger (Winograd convolutions round more than direct ones). Gradients jump where rounding makes one
-ReLU or one pooling window choose the other way, on either side: a single flip in a small batch moves a
-tensor by up to a few percent, in PyTorch's float32 as in ours; so they may also be off by 5e-2, which
-any missing or wrong term exceeds. What is 0 but for rounding, as the gradient of a shift that the next
-batch norm undoes, is measured against 1e-5 of the largest tensor of its kind. Exit code 1 when something is further off, 77 without PyTorch.
+Outputs and running statistics may be off by `--factor` times PyTorch's own error, or 2e-5, whichever is
+larger (Winograd convolutions round more than direct ones). Gradients jump where rounding makes one ReLU or
+one pooling window choose differently, on either side. A single flip in a small batch changes a tensor by up
+to a few percent, in PyTorch's float32 as in ours. So gradients may also be off by 5e-2, which any missing
+or wrong term exceeds. Values that are 0 except for rounding, such as the gradient of a shift that the next
+batch norm undoes, are measured against 1e-5 of the largest tensor of their kind. Exit code 1 when something
+is further off, 77 without PyTorch.
 
     python3 experiments/peers/model_vs_pytorch.py --program build/release/bin/convscope
 """
@@ -48,7 +49,7 @@ CASES = [
      lambda: peers.mobilenet_v1("cifar", classes=10)),
     ("mobilenet_v1 224", "cifar10_mobilenet_v1.yaml", ["model.stem=imagenet"], (3, 224, 224), 1000,
      4, lambda: peers.mobilenet_v1()),
-    # Without dropout: its random numbers are each system's own.
+    # Without dropout: each system has its own random numbers.
     ("mobilenet_v2 CIFAR", "cifar10_mobilenet_v2.yaml", ["model.dropout=0"], (3, 32, 32), 10, 16,
      lambda: peers.mobilenet_v2("cifar", classes=10, dropout=0)),
     ("mobilenet_v2 0.35", "cifar10_mobilenet_v2.yaml",
@@ -74,7 +75,7 @@ def read_safetensors(path):
 
 
 def relative(got, want):
-    """By name; got and want hold tensors of one kind."""
+    """Returns errors by name; got and want hold tensors of one kind."""
     want = {name: np.asarray(tensor, dtype=np.float64) for name, tensor in want.items()}
     least = max(1e-30, 1e-5 * max(np.linalg.norm(tensor) for tensor in want.values()))
     return {name: float(np.linalg.norm(np.asarray(got[name], dtype=np.float64) - tensor)
@@ -138,7 +139,7 @@ def main():
             np.save(folder / "x.npy", x)
             np.save(folder / "labels.npy", labels)
             overrides = overrides + args.override
-            # A step in train mode moves the running statistics, so that eval mode has some to use.
+            # A step in train mode updates the running statistics, which eval mode then uses.
             weights, _ = convscope(args.program, folder, config, overrides, classes, "train", False)
             (folder / "after.safetensors").rename(folder / "w.safetensors")
             for mode in ("train", "eval"):

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Whole networks on a GPU beside PyTorch in captured graphs, in the same run.
+"""Times whole networks on a GPU, compared with PyTorch in captured graphs in the same run.
 
-Each case is a training step or an inference on random images that lie on the device: ours by
-`convscope bench net --device cuda` (a recorded step), PyTorch's with cudnn.benchmark on, captured in a
-CUDA graph and timed by events, in NCHW and channels-last. A training step is forward, softmax
-cross-entropy, backward, SGD with momentum 0.9 on both sides. f32 means f32 on both sides (allow_tf32
-off); in tf32 it is on; bf16 is autocast in PyTorch. `ratio` is PyTorch's better layout by ours.
+Each case is a training step or an inference on random images in device memory. Ours runs in `convscope
+bench net --device cuda` (a recorded step). PyTorch's runs with cudnn.benchmark on, captured in a CUDA graph
+and timed by events, in NCHW and channels-last. A training step is forward, softmax cross-entropy, backward,
+SGD with momentum 0.9 on both sides. f32 means f32 on both sides (allow_tf32 off); in tf32 it is on; bf16 is
+autocast in PyTorch. `ratio` is the time of PyTorch's better layout / ours.
 
     python3 experiments/peers/net_gpu_vs_pytorch.py --program build/cuda/bin/convscope --json out.json
     ... --only 'resnet18 224' --precision f32 bf16
@@ -35,7 +35,7 @@ LAYOUTS = ("contiguous", "channels_last")
 
 
 def replayed_ms(torch, step, seconds):
-    """Median time of a captured step, in milliseconds."""
+    """Returns the median time of a captured step, in milliseconds."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""One process of nets_vs_peers.py: draws the images, exports a network, or runs it in one system.
+"""Runs one process of nets_vs_peers.py: draws the images, exports a network, or runs it in one system.
 
     net_systems.py draw FOLDER IMAGE BATCH CLASSES       # x.npy, labels.npy
     net_systems.py export FOLDER NET OPTIONS BATCHES     # y.npy in float64, BATCH.onnx, check of ours
@@ -16,7 +16,7 @@ import time
 
 from processes import peak_bytes
 
-TOLERANCE = 1e-4  # relative L2 error against float64; f32 gives about 1e-6, bf16 about 1e-2
+TOLERANCE = 1e-4  # relative L2 error against float64; f32 has about 1e-6, bf16 about 1e-2
 
 
 def relative(got, want):
@@ -36,7 +36,7 @@ def draw(args):
 
 
 def torch_network(args):
-    """The network in PyTorch with Convscope's weights."""
+    """Returns the network in PyTorch with Convscope's weights."""
     import torch
     import torch_networks
     from model_vs_pytorch import read_safetensors
@@ -108,7 +108,7 @@ def openvino(args, x):
     return run, openvino.__version__.split("-")[0], before
 
 
-# Name in the table: what makes it ready and what it needs.
+# Name in the table: the function that prepares it and what it needs.
 SYSTEMS = {
     "PyTorch NCHW": (pytorch, {}),
     "PyTorch channels-last": (pytorch, {"channels_last": True}),
@@ -119,7 +119,7 @@ SYSTEMS = {
 
 
 def timed(args):
-    """Right first; then warm; then every run until the time is over."""
+    """Checks the result, warms up, then counts every run until the time is over."""
     import numpy as np
     x = np.load(args.folder / "x.npy")[:args.batch]
     make, options = SYSTEMS[args.system]
@@ -133,7 +133,7 @@ def timed(args):
         run()
         if i >= 2 and time.perf_counter() > warm_until:
             break
-    # Some systems work in threads of their own, so CPU time is the process's.
+    # Some systems use their own threads, so CPU time is that of the process.
     now = time.process_time if args.clock == "cpu" else time.perf_counter
     times = []
     end = time.perf_counter() + args.seconds

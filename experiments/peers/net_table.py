@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The arithmetic and the table of nets_vs_peers.py. Needs nothing but Python.
+"""The arithmetic and the table of nets_vs_peers.py. Uses only Python's standard library.
 
-A turn is what one process of one system measured: {"ms": [...], "min": ms, "process": bytes,
-"before": bytes}; `min` and `before` may be absent.
+A turn is the measurement of one process of one system: {"ms": [...], "min": ms, "process": bytes, "before":
+bytes}; `min` and `before` may be absent.
 """
 import math
 import statistics
@@ -12,7 +12,7 @@ HEADER = ["case", "threads", "system", "median ms", "min ms", "ratio", "by min",
 
 
 def summary(turns):
-    """Of one system: the median of its turns' medians, the shortest run of all, the largest memory."""
+    """Returns for one system the median of its turns' medians, the shortest run, the largest memory."""
     return {"median_ms": statistics.median(statistics.median(turn["ms"]) for turn in turns),
             "min_ms": min(min([*turn["ms"], turn.get("min", math.inf)]) for turn in turns),
             "process_bytes": max(turn["process"] for turn in turns),
@@ -20,9 +20,9 @@ def summary(turns):
 
 
 def row_of(case, threads, turns):
-    """One case: {system: [turns]} with ours and at least one peer becomes a row of the JSON file.
-    A ratio is a system's time by ours: above 1 we are faster. The best peer is the one with the least
-    median; `ratio_min` sets the least time of any peer against our least."""
+    """Turns one case, {system: [turns]} with ours and at least one baseline, into a row of the JSON file. A
+    ratio is a system's time / ours: above 1 we are faster. The best baseline has the least median;
+    `ratio_min` is the least time of any baseline / our least."""
     systems = {name: summary(of_one) for name, of_one in turns.items()}
     ours = systems[OURS]
     for one in systems.values():
@@ -40,7 +40,7 @@ def mebibytes(value):
 
 
 def cells_of(row):
-    """A line for each system, ours first, then the peers by their medians; * marks the best peer."""
+    """Returns a line for each system, ours first, then the baselines by median; * marks the best."""
     peers = sorted((name for name in row["systems"] if name != OURS),
                    key=lambda name: row["systems"][name]["median_ms"])
     for name in [OURS, *peers]:
@@ -60,8 +60,8 @@ def head():
 
 
 def load_remark(others, threads, cores):
-    """A sentence when other programs left fewer than `threads` of the cores; "" otherwise. A system
-    whose threads wait for each other by spinning, as PyTorch's do, then loses most."""
+    """Returns a sentence when other programs left fewer than `threads` of the cores, else "". A system
+    whose threads wait by spinning, as PyTorch's do, then loses most."""
     if others <= cores - threads + 0.3:
         return ""
     return (f"other programs kept {others:.1f} of {cores} cores busy, so {threads} "
@@ -74,7 +74,7 @@ def geometric_mean(values):
 
 
 def closing(rows):
-    """For each number of threads: the best peer by ours over all cases; how often ours is ahead."""
+    """Returns for each number of threads: best baseline / ours over all cases; how often ours is ahead."""
     out = []
     for threads in sorted({row["threads"] for row in rows}):
         some = [row for row in rows if row["threads"] == threads]

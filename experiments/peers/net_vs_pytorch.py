@@ -1,18 +1,18 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Whole networks: Convscope beside PyTorch eager, in both of PyTorch's memory layouts.
+"""Compares whole networks with PyTorch eager, in both of PyTorch's memory layouts.
 
-Each case (network, inference or training step, batch size) runs on random images in a steady state:
-`convscope bench net` and PyTorch in turn, `--repeats` times, every turn a process of its own with
-the same number of threads (with `--pin` on the same cores), warmed up before it counts. A training step is zero
-gradients, forward, softmax cross-entropy, backward, SGD with momentum 0.9 on both sides. The table
-gives the median over all runs of all turns and the shortest run; `ratio` is PyTorch's better layout
-by Convscope, above 1 we are faster. Memory is the resident set of the process at its highest (in
-brackets what it held before the network was built) and, for ours, the allocator's peak.
+Each case (network, inference or training step, batch size) runs on random images in a steady state.
+`convscope bench net` and PyTorch run in turn, `--repeats` times, every turn in a new process with the same
+number of threads (with `--pin` on the same cores), warmed up before it counts. A training step is zero
+gradients, forward, softmax cross-entropy, backward, SGD with momentum 0.9 on both sides. The table shows
+the median over all runs of all turns and the shortest run. `ratio` is the time of PyTorch's better layout /
+Convscope's, above 1 we are faster. Memory is the peak resident set of the process (in brackets its size
+before the network was built) and, for ours, the allocator's peak.
 
     python3 experiments/peers/net_vs_pytorch.py --program build/release/bin/convscope --threads 1 2
     ... --quick                  one short turn of each
-    ... --threads 1 --clock cpu  on a busy machine: time on the core instead of wall time
+    ... --threads 1 --clock cpu  on a busy machine: CPU time instead of wall time
     ... --only resnet18          cases whose name contains the text
 """
 import argparse
@@ -79,7 +79,7 @@ def torch_child(case, layout_name, threads, seconds, clock):
         run()
         if i >= 2 and time.perf_counter() > warm_until:
             break
-    # PyTorch's backward runs in a thread of its own, so CPU time is the process's.
+    # PyTorch's backward runs in a separate thread, so CPU time is that of the process.
     now = time.process_time if clock == "cpu" else time.perf_counter
     times = []
     end = time.perf_counter() + seconds

@@ -1,23 +1,24 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Inference of whole networks: Convscope beside PyTorch (NCHW, channels-last, torch.compile), ONNX
-Runtime and OpenVINO, all in f32, with the same weights, images and number of threads.
+"""Compares inference of whole networks with PyTorch, torch.compile, ONNX Runtime and OpenVINO.
 
-First the results: Convscope draws the weights and PyTorch loads and exports them (ONNX). Every system
-must agree with PyTorch's float64, ours too (`convscope op net`), and a system that does not is not
-timed. Then the times: all systems in turn, `--repeats` times, every turn a process of its own, checked
-and warmed up before it counts; ours is `convscope bench net`. The table gives the median over the
-turns and the shortest run; a ratio is a system's time by ours, above 1 we are faster, and * marks the
-best peer of a case. MiB is the resident set of the process at its highest, `before` what the system
-held before the network was there. A system that is not installed is skipped, with a sentence.
+All run in f32, with the same weights, images and number of threads; PyTorch in NCHW and channels-last.
+
+First the results: Convscope draws the weights, and PyTorch loads and exports them (ONNX). Every system must
+agree with PyTorch's float64, ours too (`convscope op net`); a system that does not is not timed. Then the
+times: all systems in turn, `--repeats` times, every turn in a new process, checked and warmed up before it
+counts; ours is `convscope bench net`. The table shows the median over the turns and the shortest run. A
+ratio is a system's time / ours, above 1 we are faster, and * marks the best baseline of a case. MiB is the
+peak resident set of the process, `before` what the system held before the network was loaded. A system that
+is not installed is skipped, with a sentence.
 
     python3 experiments/peers/setup.py                                   # installs the systems
     python3 experiments/peers/nets_vs_peers.py --program build/release/bin/convscope
     ... --quick                  one short turn of each
-    ... --threads 1 --clock cpu  on a busy machine: time on the core instead of wall time
+    ... --threads 1 --clock cpu  on a busy machine: CPU time instead of wall time
     ... --only resnet18 --systems OpenVINO "ONNX Runtime"
 
-Exit code 1 when a result is wrong, 77 when no peer is installed. Training: net_vs_pytorch.py.
+Exit code 1 when a result is wrong, 77 when no baseline is installed. Training: net_vs_pytorch.py.
 """
 import argparse
 import json
@@ -60,7 +61,7 @@ def called(command, what, **options):
 
 
 def child(args, what, folder, *rest, threads=1, pin=False):
-    """The JSON of one process of net_systems.py."""
+    """Returns the JSON of one process of net_systems.py."""
     text = called([args.python, HERE / "net_systems.py", what, folder, *rest], what,
                   env={**environment(threads), "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor")},
                   preexec_fn=on_cores(threads, pin))
@@ -80,7 +81,7 @@ def op_net(args, net, folder, *rest):
 
 
 def prepare(args, net, folder):
-    """Images, weights with moved batch norm, our outputs and what PyTorch says of them, ONNX files."""
+    """Writes images, weights with updated batch norm, our outputs, PyTorch's outputs, ONNX files."""
     name, image, classes, _, _ = net
     child(args, "draw", folder, "--image", image, "--batch", max(BATCHES), "--classes", classes)
     weights = folder / "weights.safetensors"
@@ -114,7 +115,7 @@ class Comparison:
     def __init__(self, args):
         self.args = args
         self.rows, self.skipped, self.wrong, self.versions, self.machine = [], {}, [], {}, {}
-        self.others = {}  # by threads: cores that other programs kept busy, at most
+        self.others = {}  # by threads: the most cores that other programs kept busy
 
     def leave_out(self, system, sentence):
         self.skipped[system] = sentence
@@ -122,7 +123,7 @@ class Comparison:
               file=sys.stderr)
 
     def turns(self, net, batch, threads, folder):
-        """{system: [turns]}, all systems once in each round."""
+        """Returns {system: [turns]}, all systems once in each round."""
         turns = {net_table.OURS: []}
         for _ in range(self.args.repeats):
             turns[net_table.OURS].append(our_turn(self.args, net, batch, threads, folder))
@@ -149,7 +150,7 @@ class Comparison:
         try:
             error = prepare(self.args, net, folder)["error"]
         except Skipped as what:
-            # Without PyTorch there are no weights in another system's form.
+            # Without PyTorch no other system can read the weights.
             for system in self.args.systems:
                 self.leave_out(system, f"PyTorch exports the networks, and: {what}")
             return

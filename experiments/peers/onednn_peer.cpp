@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// onednn_peer.cpp: oneDNN as a peer of the benchmark: libconvscope_peer_onednn.so.
+// onednn_peer.cpp: oneDNN as a baseline of the benchmark: libconvscope_peer_onednn.so.
 //
 // Variants: its algorithms direct, winograd and auto, each twice. "own layout": format_tag::any for
-// every tensor, so that oneDNN takes the blocked layouts that it is fastest with; reordering into
-// them (and the transform of Winograd's weights) happens before and is not timed. "plain": from
-// row-major inputs to a row-major result, the same primitive with the reorders around it that a
-// user of row-major tensors pays in every call. Weights are plain in the training sense: their
-// reorder counts too.
+// every tensor, so that oneDNN uses its fastest layouts. Reordering into them (and the transform of
+// Winograd's weights) happens before and is not timed. "plain": from row-major inputs to a
+// row-major result, the same primitive with the reorders that a user of row-major tensors pays in
+// every call. Weights change as in training: their reorder counts too.
 //
 // Codes (u8 or s8 times s8): scales for each output channel, bias and ReLU are attributes of the
 // primitive, and it writes codes, as in inference. A first layer gets f32 images: each run begins
-// with the reorder that rounds them to s8 codes in the layout that the convolution wants, as ours
-// rounds them. Weights lie reordered, as in f32.
+// with the reorder that rounds them to s8 codes in the layout of the convolution, as ours rounds
+// them. Weights are reordered in advance, as in f32.
 //
-// For oneDNN 3.x (experiments/peers/setup.py fetches 3.2) and 2.x (Debian's is 2.6.3). x64 Winograd
-// was dropped in 3.2.
+// For oneDNN 3.x (experiments/peers/setup.py fetches 3.2) and 2.x (Debian's is 2.6.3). 3.2 has no
+// Winograd for x64.
 #include <cstdio>
 #include <cstring>
 #include <exception>
@@ -28,7 +27,7 @@
 
 #include "experiments/bench/peer.h"
 
-// omp.h of the compiler declares it too; oneDNN runs on this OpenMP.
+// The compiler's omp.h declares it too; oneDNN runs on this OpenMP.
 extern "C" void omp_set_num_threads(int threads);
 
 namespace {
@@ -69,7 +68,7 @@ Sizes sizes_of(const ConvscopePeerProblem& z) {
   out.dilation = {z.dilation_h - 1, z.dilation_w - 1};  // oneDNN: 0 = dense
   out.pad_before = {z.pad_top, z.pad_left};
   out.pad_after = {z.pad_bottom, z.pad_right};
-  // It wants the padding that the output size implies, not what the last stride leaves over.
+  // oneDNN requires the padding that the output size implies, without the remainder of the stride.
   out.pad_after[0] = (z.p - 1) * z.stride_h + (z.r - 1) * z.dilation_h + 1 - z.h - z.pad_top;
   out.pad_after[1] = (z.q - 1) * z.stride_w + (z.s - 1) * z.dilation_w + 1 - z.w - z.pad_left;
   return out;
@@ -101,7 +100,7 @@ void take_common(Convolution& to, const Description& description) {
           : 0;
 }
 
-// ---- 2.x and 3.x differ here alone -------------------------------------------------------------
+// ---- The only differences between 2.x and 3.x ------------------------------------------------
 // Both describe an operation by the same arguments. 3.x makes the description on the engine, 2.x
 // describes the operation first; the hint of a backward pass comes last in both.
 #if DNNL_VERSION_MAJOR >= 3
@@ -133,7 +132,7 @@ dnnl::convolution_forward::primitive_desc forward_description(const Sizes& z, al
                                                    z.dilation, z.pad_before, z.pad_after);
 }
 
-// The gradients ask for a forward pass as a hint; that one need not be of the same algorithm.
+// The gradients need a forward pass as a hint; it may have another algorithm.
 template <class Gradient>
 typename Gradient::primitive_desc gradient_description(const Sizes& z, algorithm kind) {
   return hinted_description_of<Gradient>(forward_description(z, algorithm::convolution_direct),
@@ -294,7 +293,7 @@ struct ConvscopePeerCase {
     run_into(row_major(z.y, type_of(problem.y_type)), DNNL_ARG_DST, plain, std::move(arguments));
   }
 
-  // The convolution, and the way of its output to `wanted`: in each run, or before it is read.
+  // Runs the convolution and copies its output to `wanted`: in each run, or before it is read.
   void run_into(const memory::desc& wanted, int output_name, bool plain,
                 std::unordered_map<int, memory> arguments) {
     output_plain = memory(wanted, cpu());
@@ -305,7 +304,7 @@ struct ConvscopePeerCase {
     if (!as_it_is) (plain ? steps : finish).push_back(reorder_step(output, output_plain));
   }
 
-  // In the layout that the convolution wants: now, or as a step of each run.
+  // Returns `from` in the layout of the convolution: converted now, or as a step of each run.
   memory taken_over(const memory& from, const memory::desc& wanted, bool each_time) {
     if (wanted == from.get_desc()) return from;
     const memory to(wanted, cpu());
@@ -325,8 +324,8 @@ struct ConvscopePeerCase {
 
   dnnl::stream stream;
   Convolution convolution_;
-  std::vector<Step> steps;   // what run() does
-  std::vector<Step> finish;  // what read() does first
+  std::vector<Step> steps;   // executed by run()
+  std::vector<Step> finish;  // executed first by read()
   memory output_plain;
 };
 

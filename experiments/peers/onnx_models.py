@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Every built-in model, at its full width, gives the same logits in ONNX Runtime as in Convscope.
+"""Checks that every built-in model, at its full width, has the same logits in ONNX Runtime.
 
     python3 experiments/peers/onnx_models.py --program build/release/bin/convscope
     ... --only lenet5,resnet18 --json onnx_models.json
 
-Trains each model for some steps on built-in digits, so that batch norms have statistics, exports it as it
-is and with folded batch norms (`export --onnx`, `--fold-batch-norm`), and computes the logits of the same
-random images by `convscope op net` from the run's weights and by ONNX Runtime from the file, with all its
-optimisations and with none. `difference` is the largest difference of a logit by the largest logit.
+Trains each model for some steps on built-in digits, so that batch norms have statistics, and exports it
+unchanged and with folded batch norms (`export --onnx`, `--fold-batch-norm`). It computes the logits of the
+same random images by `convscope op net` from the run's weights and by ONNX Runtime from the file, with all
+its optimisations and with none. `difference` is the largest difference of a logit / the largest logit.
 
 Exit code 0: every difference is at most 1e-5; 1: one is larger; 77: ONNX Runtime is not installed.
 Quantised networks: onnx_vs_convscope.py.

@@ -1,23 +1,23 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""ONNX Runtime gives the answers of the network that `convscope export --onnx` was given.
+"""Checks that ONNX Runtime computes the same logits from an exported file as Convscope.
 
     build/peers/bin/python experiments/peers/onnx_vs_convscope.py --program build/release/bin/convscope
 
-Trains each network a little on built-in digits, exports it, and computes the logits of the same
-images twice: by `convscope op net` from the run's weights, and by ONNX Runtime from the file.
+Trains each network a little on built-in digits, exports it, and computes the logits of the same images
+twice: by `convscope op net` from the run's weights, and by ONNX Runtime from the file.
 
 Tolerance, f32: a sum of products is off by at most 8 eps (eps = 2^-23) of the sum of the products'
-magnitudes in Convscope (experiments/check/matrix/convolution_case.h), and by as much in ONNX Runtime. That sum is at most
-sqrt(C R S) times as large as the numbers of a layer's output that decide the next one (terms of random
-sign), and errors of L layers add up: 16 eps L sqrt(largest C R S) of the largest logit.
+magnitudes in Convscope (experiments/check/matrix/convolution_case.h), and by as much in ONNX Runtime. That
+sum is at most sqrt(C R S) times as large as the outputs that decide the next layer (terms of random sign),
+and errors of L layers add up: 16 eps L sqrt(largest C R S) of the largest logit.
 
-Quantised: both round the same numbers to the same grids, half to even, but a number that lies on a
-rounding boundary up to the error above may get the neighbouring code. Such an image's logits differ by
-steps, not by roundings. How many there are Convscope says itself: the same network with its sums in the
-order of another algorithm (column "own"). ONNX Runtime may have 3 times as many and 2 percent of the
-images. Their class must stay the same wherever the two best logits are further apart than twice what the
-image's logits differ by. LeNet-5 has few boundaries: there all logits agree.
+Quantised: both round the same numbers to the same grids, half to even, but a number within the above error
+of a rounding boundary may get the neighbouring code. Such an image's logits differ by steps, not by
+rounding errors. Convscope itself shows how many there are: the same network with another algorithm's
+summation order (column "own"). ONNX Runtime may have 3 times as many and 2 percent of the images. Their
+class must stay the same wherever the two best logits differ by more than twice the difference of the
+image's logits. LeNet-5 has few boundaries: there all logits agree.
 
 Exit code 0: all agree; 1: one does not.
 """
@@ -43,7 +43,7 @@ W2A3 = ["quant={w_bits: 2, a_bits: 3, per_channel: true, begin: 0.5, lr_scale: 0
 
 OTHER_ORDER = "im2col_gemm_eigen"
 
-# Name, overrides, layers with weights on the longest way, largest C R S.
+# Name, overrides, layers with weights on the longest path, largest C R S.
 CASES = [("lenet5", LENET, 5, 400), ("resnet18", RESNET, 18, 576),
          ("mobilenet_v1", V1, 28, 256), ("mobilenet_v2", V2, 53, 240)]
 FORMS = [("f32", []), ("w8a8 per channel", W8A8), ("w4a4", W4A4), ("w2a3 per channel", W2A3)]
@@ -74,7 +74,7 @@ def theirs(path, images, optimised):
 
 
 def judged(want, got, layers, terms):
-    """How two sets of logits agree: differences as shares of the largest logit."""
+    """Returns how two sets of logits agree: differences as shares of the largest logit."""
     eps = 2.0 ** -23
     scale = np.abs(want).max()
     tolerance = 16 * eps * layers * terms ** 0.5

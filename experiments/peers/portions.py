@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Comparisons that may be stopped and go on: options, a deadline, and the rows that a file holds.
-Needs nothing but Python."""
+"""Comparisons that may be stopped and continued: options, a deadline, and the rows that a file holds. Uses
+only Python's standard library."""
 import json
 import os
 import pathlib
 import time
 
-STOPPED = 75  # exit code: --seconds are over, --go-on does the rest
+STOPPED = 75  # exit code: --seconds are over, --go-on continues
 
 
 def add_options(parser):
@@ -23,7 +23,7 @@ class Deadline:
 
 
 def write(path, value):
-    """In one step: a run that is stopped meanwhile leaves the file as it was."""
+    """Writes atomically: a stopped run leaves the file as it was."""
     if path:
         beside = pathlib.Path(f"{path}.new")
         beside.write_text(json.dumps(value, indent=1) + "\n")
@@ -31,14 +31,14 @@ def write(path, value):
 
 
 def read(path):
-    """None: there is no such file, or nothing in it."""
+    """Returns the content, or None: there is no such file, or it is empty."""
     path = pathlib.Path(path)
     return json.loads(path.read_text()) if path.exists() and path.read_text().strip() else None
 
 
 def rows_before(arguments, settings):
-    """(problems that are done, their rows) of a file with these settings, of this GPU and this library. Rows
-    of others would make a table that nobody has measured."""
+    """Returns (finished problems, their rows) of a file with these settings, of this GPU and this library.
+    Rows of others must not be mixed into one table."""
     found = read(arguments.json) if arguments.go_on and arguments.json else None
     if found is None:
         return [], []

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Training on several GPUs of one host: Convscope's processes beside PyTorch's DistributedDataParallel.
+"""Compares training on several GPUs of one host with PyTorch's DistributedDataParallel.
 
-Each GPU has a batch of the same size, so P GPUs have P times the images in a step. For both systems:
-the time of a step on one GPU and on P of them, and the ratio of images per second. Ours gathers and
+Each GPU has a batch of the same size, so P GPUs have P times the images in a step. The table shows for both
+systems the time of a step on one GPU and on P of them, and the ratio of images per second. Ours gathers and
 normalises its batches from a data set of random images on the GPU; PyTorch computes the same batch
-again and again. Both exchange gradients by NCCL, in buckets, beside the backward pass.
+repeatedly. Both exchange gradients by NCCL, in buckets, in parallel with the backward pass.
 
-    Convscope      recorded steps; `device` are events around the launches, `wall` is an epoch by the
-                   clock over its steps, the quickest of all epochs
+    Convscope      recorded steps; `device` is measured by events around the launches, `wall` is the time of
+                   an epoch / its steps, the shortest of all epochs
     DDP            eager; and the whole step captured in a CUDA graph. Convolutions of ResNet-18 in
                    channels-last; median of samples of 20 steps by events, of the slowest process
 
@@ -28,7 +28,7 @@ import subprocess
 import sys
 import tempfile
 
-# name: config, its words, images for each GPU
+# name: config, its overrides, images per GPU
 CASES = {
     "resnet18": ("cifar10_resnet18", ["data.augment=null", "train.epochs=2"], 256),
     "lenet5": ("mnist_lenet5_baseline", ["expect=null", "train.epochs=4"], 1024),
@@ -91,10 +91,10 @@ def ours(args, case, precision, gpus, words=()):
                 "steps": steps, "loss": float(rows[-1]["train_loss"]), "log": lines}
 
 
-# ---- the peer ----
+# ---- the baseline ----
 
 def worker(cases, precision, graph, out):
-    """One process of torchrun: all cases, one after the other."""
+    """Runs one process of torchrun: all cases, one after the other."""
     import torch
     import torch.distributed as dist
     from torch.nn.parallel import DistributedDataParallel
@@ -161,13 +161,13 @@ def worker(cases, precision, graph, out):
         if rank == 0:
             pathlib.Path(out).write_text(json.dumps(results))
         dist.barrier()
-    # A captured graph that holds sums would have to go before the group does.
+    # A captured graph with all-reduce sums would have to be freed before the group.
     sys.stdout.flush()
     os._exit(0)
 
 
 def peer(cases, precision, gpus, graph):
-    """Milliseconds of a step, by case; what was measured before a failure is kept."""
+    """Returns milliseconds of a step, by case; results before a failure are kept."""
     with tempfile.TemporaryDirectory() as folder:
         out = pathlib.Path(folder) / "out.json"
         command = [sys.executable, "-m", "torch.distributed.run", "--standalone",

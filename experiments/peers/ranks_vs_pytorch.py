@@ -1,20 +1,19 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Two processes of one thread beside one process of two threads: Convscope and PyTorch DDP (gloo).
+"""Compares two processes of one thread with one process of two threads: Convscope and PyTorch DDP (gloo).
 
-Both train the same networks with SGD and momentum: LeNet-5 on images of 1x28x28, batch 256, and
-ResNet-18 with the small stem on 3x32x32, batch 64. The batch is that of all processes together; each
-of two takes half of it. Four things run in turn, `--repeats` times, every turn in processes of its
-own:
+Both train the same networks with SGD and momentum: LeNet-5 on images of 1x28x28, batch 256, and ResNet-18
+with the small stem on 3x32x32, batch 64. The batch is that of all processes together; each of two takes
+half of it. Four variants run in turn, `--repeats` times, every turn in new processes:
 
     ours, 1 process     convscope run ... threads=2
     ours, 2 processes   convscope launch -n 2 run ... threads=1
     PyTorch, 1 process  2 threads
     PyTorch, 2          DistributedDataParallel over gloo, 1 thread each
 
-A turn counts the mean time of its steps behind the first ones. Ours holds the data loader; PyTorch's
-images lie ready. The table gives medians over the turns, the least and the most; `2 : 1` is the ratio
-of images per second of two processes by one of the same turn, wanted 0.95 at least.
+A turn counts the mean time of its steps after the first ones. Ours includes the data loader; PyTorch's
+images are in memory. The table shows medians over the turns, the least and the most. `2 : 1` is the images
+per second of two processes / those of one in the same turn; the goal is at least 0.95.
 
     build/peers/bin/python experiments/peers/ranks_vs_pytorch.py --program build/release/bin/convscope
     ... --quick            one turn of a few steps: does it work?
@@ -52,7 +51,7 @@ CASES = {
 # ---- PyTorch ----
 
 def torch_child(args):
-    """One process of one turn. Rank 0 prints the mean milliseconds of a step."""
+    """Runs one process of one turn. Rank 0 prints the mean milliseconds of a step."""
     import torch
     import torch_networks as peers
 
@@ -111,7 +110,7 @@ def torch_turn(args, name, ranks, steps):
 # ---- ours ----
 
 def write_cifar(folder, images):
-    """Random images in the files of CIFAR-10, `images` to train on."""
+    """Writes random images in CIFAR-10's file format, `images` to train on."""
     folder.mkdir()
     draw = random.Random(1)
     each = -(-images // 5)
@@ -128,7 +127,7 @@ def our_command(args, name, ranks, steps, folder):
     command += ["run", str(CONFIGS / case["config"]), f"threads={2 // ranks}", "-o", f"{folder}/runs",
                 f"data.batch_size={case['batch']}", "train.eval_every=1000000",
                 "checkpoint.every_epochs=0", "expect=null", "log.layers=false", *case["overrides"]]
-    if name == "lenet5":  # 20 steps in an epoch; the digits are drawn in each process
+    if name == "lenet5":  # 20 steps per epoch; each process draws the digits
         in_epoch = min(steps, 20)
         command += [f"data.train_size={case['batch'] * in_epoch}", "data.test_size=256",
                     f"train.epochs={-(-steps // in_epoch)}"]
@@ -144,7 +143,7 @@ def our_turn(args, name, ranks, steps):
         if done.returncode != 0:
             sys.exit(f"ranks_vs_pytorch: {' '.join(command)} ended with code {done.returncode}: "
                      f"{(done.stderr.strip().splitlines() or ['it said nothing'])[-1]}")
-        # The links `latest` lead to the same file.
+        # The links `latest` point to the same file.
         found = next(p for p in pathlib.Path(folder).glob("runs/**/summary.json"))
         summary = json.loads(found.read_text())
         env = json.loads((found.parent / "env.json").read_text())
@@ -160,7 +159,7 @@ def spread(values, form):
 
 
 def rows_of(case, turns):
-    """A row of the table for each system; turns: {system: {ranks: [milliseconds]}}."""
+    """Returns a row of the table for each system; turns: {system: {ranks: [milliseconds]}}."""
     out = []
     for system, by_ranks in turns.items():
         ratios = [one / two for one, two in zip(by_ranks[1], by_ranks[2])]
@@ -187,11 +186,11 @@ def run_case(args, name):
     facts = {}
     for number in range(args.repeats):
         for system, turn in systems.items():
-            # Which one goes first changes from turn to turn.
+            # The order alternates from turn to turn.
             for ranks in (1, 2) if number % 2 == 0 else (2, 1):
                 one = turn(args, name, ranks, steps)
                 turns[system][ranks].append(one["ms"])
-                if ranks == 1:  # of two, each counts the other among the other programs
+                if ranks == 1:  # with two, each counts the other as another program
                     facts[system] = one
                 print(f"{name}, turn {number + 1}: {system}, {ranks} process(es): {one['ms']:.2f} ms",
                       file=sys.stderr)

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Sets up the systems that Convscope is compared with: one folder, pinned versions, from PyPI.
+"""Installs the systems that Convscope is compared with: one folder, pinned versions, from PyPI.
 
-The folder is a Python environment and a prefix for CMake in one. CMake looks in build/peers by
-itself, so that the plug-in for oneDNN is built against 3.2 there, before Debian's 2.6.3. A second
-call installs nothing that is there already.
+The folder is both a Python environment and a prefix for CMake. CMake looks in build/peers by itself, so
+that the plug-in for oneDNN is built against 3.2 there, before Debian's 2.6.3. A second call installs
+nothing that is already there.
 
     python3 experiments/peers/setup.py                        # all of it
     python3 experiments/peers/setup.py --only onednn          # 40 MB: for `bench conv2d --peer onednn`
@@ -21,7 +21,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "build" / "peers"
-# oneDNN's wheels carry the year of oneAPI: 2023.2.0 holds oneDNN 3.2.0, here on GCC's OpenMP.
+# oneDNN's wheels have the year of oneAPI: 2023.2.0 holds oneDNN 3.2.0, here with GCC's OpenMP.
 GROUPS = {
     "onednn": ["onednn-cpu-gomp==2023.2.0", "onednn-devel-cpu-gomp==2023.2.0"],
     "networks": ["numpy==2.4.6", "onnx==1.23.2", "onnxscript==0.7.2", "onnxruntime==1.32.0",
@@ -31,11 +31,11 @@ ONEDNN_FILES = ["lib/libdnnl.so.3", "lib/cmake/dnnl/dnnl-config.cmake", "include
 
 
 class Problem(Exception):
-    """One sentence for the person who called."""
+    """One sentence for the user."""
 
 
 def wanted(groups):
-    """The pinned packages of these groups, in order."""
+    """Returns the pinned packages of these groups, in order."""
     return [package for name in GROUPS if name in groups for package in GROUPS[name]]
 
 
@@ -44,7 +44,7 @@ def python_of(folder):
 
 
 def installed(folder, run=subprocess.run):
-    """{name: version} of what the environment holds; {} when there is none."""
+    """Returns {name: version} of the environment's packages; {} when there is none."""
     if not python_of(folder).exists():
         return {}
     done = run([str(python_of(folder)), "-m", "pip", "list", "--format", "freeze",
@@ -54,7 +54,8 @@ def installed(folder, run=subprocess.run):
 
 
 def missing(packages, there):
-    """Those that are absent or of another version. A local suffix (2.15.0+cpu) is the same version."""
+    """Returns absent packages and those of another version. A local suffix (2.15.0+cpu) is the same
+    version."""
     def is_there(package):
         name, version = package.split("==")
         return there.get(name, "").split("+")[0] == version

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What 2:4 weights would bring on sparse tensor cores, layer by layer.
+"""Measures what 2:4 weights could gain on sparse tensor cores, layer by layer.
 
-2:4 (two of four neighbouring weights are zero) is the one pattern that a GPU's own sparse tensor cores
-take: half of the products. This script asks the vendor's library, through PyTorch's
-to_sparse_semi_structured, for the matrix product of each layer, weights [k, c r s] times columns
-[c r s, n p q], dense and 2:4, in f16. A 1x1 layer is exactly that product. Above 1x1 the columns lie
-in memory already, and reading them is part of both times. Captured graphs, events, medians.
+2:4 (two of four neighbouring weights are zero) is the only pattern that a GPU's sparse tensor cores
+support: half of the products. This script times the vendor's library, through PyTorch's
+to_sparse_semi_structured. It computes the matrix product of each layer, weights [k, c r s] times columns [c
+r s, n p q], dense and 2:4, in f16. A 1x1 layer is exactly that product. For larger kernels the columns are
+already in memory, and reading them is part of both times. Captured graphs, events, medians.
 
     python3 experiments/peers/sparse_2of4_gpu.py --shapes experiments/shapes/resnet18.txt --batch 32
 """
@@ -21,7 +21,7 @@ from torch.sparse import SparseSemiStructuredTensor, to_sparse_semi_structured
 
 
 def product_of(problem, batch):
-    """(k, c r s, n p q) of one layer."""
+    """Returns (k, c r s, n p q) of one layer."""
     z = parse(problem)
     p, q = ((z[side] + 2 * z["pad"][i] - z["dilation"][i] * (z[taps] - 1) - 1) // z["stride"][i] + 1
             for i, (side, taps) in enumerate((("h", "r"), ("w", "s"))))
@@ -29,11 +29,11 @@ def product_of(problem, batch):
 
 
 def times_of(rows, inner, columns):
-    """Microseconds of the dense and of the 2:4 product, and the largest relative difference."""
+    """Returns microseconds of the dense and of the 2:4 product, and the largest relative difference."""
     w = torch.randn(rows, inner, device="cuda", dtype=torch.float16)
     keep = torch.tensor([1, 0, 0, 1], device="cuda", dtype=torch.bool).repeat(rows, inner // 4)
     w = w * keep
-    x = torch.randn(columns, inner, device="cuda", dtype=torch.float16).t()  # channels last
+    x = torch.randn(columns, inner, device="cuda", dtype=torch.float16).t()  # NHWC
     packed = to_sparse_semi_structured(w)
     dense_y, sparse_y = (w @ x).float(), (packed @ x).float()
     error = ((dense_y - sparse_y).abs().max() / dense_y.abs().max()).item()
@@ -53,7 +53,7 @@ def main():
     rows = []
     for problem in dict.fromkeys(line for line in lines if line):
         k, inner, columns = product_of(problem, arguments.batch)
-        # The library takes whole tiles: 32 rows, 32 along the sum, 8 columns.
+        # The library needs whole tiles: 32 rows, 32 along the sum, 8 columns.
         if parse(problem)["groups"] != 1 or k % 32 or inner % 32 or columns % 8:
             continue
         dense, sparse, error = times_of(k, inner, columns)

@@ -1,20 +1,20 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Times submanifold sparse convolution on the CPU beside PyTorch's gather-GEMM-scatter.
+"""Times submanifold sparse convolution on the CPU, compared with PyTorch's gather-GEMM-scatter.
 
-The cloud is the shell of a sphere with noise: --voxels sites of a 3-D grid, sorted, so that neighbours lie
-near each other for both sides; and a 3x3x3 kernel. PyTorch has no sparse convolution, so this is what one writes with it, in two forms; the faster one
-counts in each direction:
+The cloud is the shell of a sphere with noise: --voxels sites of a 3-D grid, sorted, so that neighbours are
+near each other for both sides; and a 3x3x3 kernel. PyTorch has no sparse convolution, so the script
+implements one with PyTorch's functions, in two variants; the faster one counts in each direction:
 
     taps      for each tap: index_select, mm, index_add_; the centre tap is a plain mm
-    columns   all neighbours side by side, those that are missing are a row of zeros; one mm
+    columns   all neighbours side by side, with a row of zeros for missing ones; one mm
 
-Both get ready lists of neighbours, int64 as PyTorch wants them: making them is not timed. Ours is `op
+Both get prepared lists of neighbours, int64 as PyTorch needs them: making them is not timed. Ours is `op
 sparse_conv --repeats`, which prints the times of its sites and its map, too; the preparation of the weights
-counts. Both sides compute the same numbers, which are compared first, with float64 of PyTorch beside.
-Backward is dx and dw; that of PyTorch is its own autograd of `taps`, or of `columns`. The ratio is
-PyTorch's time by ours, above 1 we are faster. Both are timed in turns, a process of ours and then PyTorch,
---turns times; each turn gives the median of its runs, and the fastest turn counts, on both sides.
+counts. Both sides compute the same numbers, which are compared with PyTorch's float64 first. Backward is dx
+and dw; that of PyTorch is the autograd of `taps`, or of `columns`. The ratio is PyTorch's time / ours,
+above 1 we are faster. Both are timed alternately, a process of ours and then PyTorch, --turns times; each
+turn yields the median of its runs, and the fastest turn counts, on both sides.
 
 Exit code 1 when results differ by more than 1e-5 of the largest number, 77 without PyTorch.
 
@@ -43,7 +43,7 @@ TAPS = [(t, r, s) for t in (-1, 0, 1) for r in (-1, 0, 1) for s in (-1, 0, 1)]
 
 
 def sphere_shell(voxels, seed):
-    """Sites [n, 4] (batch, t, h, w) near the surface of a sphere, sorted."""
+    """Returns sites [n, 4] (batch, t, h, w) near the surface of a sphere, sorted."""
     rng = np.random.default_rng(seed)
     radius = (voxels / (4 * np.pi * 1.6)) ** 0.5  # about 1.6 sites deep
     points = np.zeros((0, 3), np.int64)
@@ -58,7 +58,7 @@ def sphere_shell(voxels, seed):
 
 
 def neighbours_of(sites):
-    """[27, n]: the row of each site's neighbour, or -1."""
+    """Returns [27, n]: the row of each site's neighbour, or -1."""
     size = int(sites.max()) + 3
     grid = np.full((size, size, size), -1, np.int64)
     at = sites[:, 1:].astype(np.int64) + 1
@@ -99,7 +99,7 @@ def median_ms(run, args):
 
 
 def pytorch_times(peer, x, w, dy, args):
-    """{(form, direction): ms}"""
+    """Returns {(variant, direction): ms}."""
     out = {}
     for form in (peer.taps, peer.columns):
         with torch.no_grad():
@@ -128,7 +128,7 @@ def convscope(args, folder, algorithm):
 
 
 def check(got, peer, x, w, dy):
-    """Largest error beside PyTorch's float64, as a part of the largest number."""
+    """Returns the largest error against PyTorch's float64, relative to the largest number."""
     leaves = [x.double().requires_grad_(True), w.double().requires_grad_(True)]
     y = peer.taps(*leaves)
     dx, dw = torch.autograd.grad(y, leaves, dy.double())

@@ -1,28 +1,29 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Times submanifold sparse convolution beside spconv, on the CPU and on a GPU.
+"""Times submanifold sparse convolution, compared with spconv, on the CPU and on a GPU.
 
-The sites are those of our own clouds (`convscope sites --cloud ... --out-sites`), so both sides compute the
-same layer: 3x3x3, C -> C. Results of both are compared through .npy first, y, dx and dw, with spconv's as
-well as with ours against float64 sums in PyTorch. Then times, in turns, a process of `bench sparse_conv` and
-then spconv, --turns times; each turn gives the median of its runs, and the fastest turn counts, on both sides.
+The sites are those of our synthetic clouds (`convscope sites --cloud ... --out-sites`), so both sides
+compute the same layer: 3x3x3, C -> C. First y, dx and dw of both are exchanged as .npy files and compared
+with float64 sums in PyTorch. Then both are timed alternately, a process of `bench sparse_conv` and then
+spconv, --turns times. Each turn yields the median of its runs, and the fastest turn counts, on both sides.
 
     ours      `bench sparse_conv`: each direction; the preparation of the weights counts, the map does not.
               On a GPU each call is recorded once and replayed.
-    spconv    the layer with its indice pairs there (forward), its own backward (dx and dw together), and the
-              layer with making them (map). On a GPU by events, not recorded: its calls come from Python,
-              and the host's time between kernels is a part of what its users wait for. No TF32.
+    spconv    the layer with existing indice pairs (forward), its backward (dx and dw together), and the
+              layer with making the pairs (map). On a GPU by events, not recorded: its calls come from
+              Python, and its users wait for the host between kernels, too. No TF32.
 
 On a GPU spconv has three algorithms, native, implicit_gemm and split_mask (Native, MaskImplicitGemm and
-MaskSplitImplicitGemm). On the CPU it has native alone. Its backward on the CPU asks for a CUDA stream
-first, which fails where there is no driver; here it gets none, and what it computes is its own.
+MaskSplitImplicitGemm). On the CPU it has only native. Its backward on the CPU requests a CUDA stream first,
+which fails without a driver; the script replaces that call, and the computation is unchanged.
 
-The ratio is spconv's time by ours, above 1 we are faster; backward is dx and dw. --net times the network of
-`bench sparse_net` by spconv and writes what its --peer reads.
+The ratio is spconv's time / ours, above 1 we are faster; backward is dx and dw. --net times the network of
+`bench sparse_net` by spconv and writes a file for its --peer.
 
-Exit code 1 when ours differ by more than the bound, 77 without PyTorch or spconv. When spconv's differ, a
+Exit code 1 when ours exceeds the bound, 77 without PyTorch or spconv. When spconv's results differ, a
 sentence says so, and its times are those of a wrong result. The CPU wheel of spconv 2.3.8 does so with two
-threads: y and dx are wrong by up to half of the largest number, other ones on each run. With one they are right.
+threads: y and dx are wrong by up to half of the largest number, differently in each run. With one thread
+they are right.
 
     build/peers/bin/python experiments/peers/sparse_conv_vs_spconv.py --program build/release/bin/convscope
     ... --threads 1 --clock cpu                    # on a busy machine
@@ -75,7 +76,7 @@ def run_ours(args, words):
 
 
 def sites_of(args, cloud, folder):
-    """[n, 4] i4: (batch, t, h, w), sorted."""
+    """Returns [n, 4] i4: (batch, t, h, w), sorted."""
     run_ours(args, ["sites", "--cloud", cloud, "--stages", 1, "--out-sites", folder / "sites.npy"])
     return np.load(folder / "sites.npy")
 
@@ -92,7 +93,7 @@ class Layer:
         self.conv = sp.SubMConv3d(c, k, 3, bias=False, indice_key="map",
                                   algo=getattr(sp.ConvAlgo, ALGORITHMS[algorithm]))
         self.conv = self.conv.to(self.device, TYPES[precision])
-        self.pairs = pairs or {}  # what indice_key finds
+        self.pairs = pairs or {}  # found by indice_key
 
     def tensor(self, x, pairs):
         out = sp.SparseConvTensor(x, self.sites, self.shape, self.batch)
@@ -119,7 +120,7 @@ class Layer:
 
 
 def median_ms(run, args):
-    """Of some runs, behind a few that do not count."""
+    """Returns the median of some runs, after a few uncounted ones."""
     run()
     times = []
     if args.device == "cuda":
@@ -143,7 +144,7 @@ def median_ms(run, args):
 
 
 def time_layer(layer, x, dy, args):
-    """{forward, backward, map: ms}: map is the layer with making its pairs, less the layer."""
+    """Returns {forward, backward, map: ms}: map is the layer with making its pairs, minus the layer."""
     with torch.no_grad():
         forward = median_ms(lambda: layer.forward(x), args)
         both = median_ms(lambda: layer.make_pairs(x), args)
@@ -155,7 +156,7 @@ def time_layer(layer, x, dy, args):
 
 
 def exact(sites, x, w, dy):
-    """y, dx and dw in float64, tap by tap."""
+    """Returns y, dx and dw in float64, tap by tap."""
     size = sites[:, 1:].max(axis=0).astype(np.int64) + 3
     grid = np.full((int(sites[:, 0].max()) + 1, *size), -1, np.int64)
     at = np.concatenate([sites[:, :1], sites[:, 1:] + 1], axis=1).astype(np.int64)
@@ -191,7 +192,7 @@ def our_results(args, folder, algorithm, precision):
 
 
 def our_times(args, folder, line, precision):
-    """{algorithm: {forward, backward, map: ms}}; those that refuse are not there."""
+    """Returns {algorithm: {forward, backward, map: ms}} without algorithms that refuse."""
     run_ours(args, ["bench", "sparse_conv", "--problem", line, "--algorithm", args.algorithms or "all",
                     "--device", args.device, "--precision", precision, "--clock", args.clock,
                     "--min-time", args.min_time, "--json", folder / "bench.json"])
@@ -201,7 +202,7 @@ def our_times(args, folder, line, precision):
         if row["status"] == "ok":
             its_map = row["halo_ms"] if row["algorithm"] == "halo" else row["map_ms"]
             out.setdefault(row["algorithm"], {"map": its_map})[row["direction"]] = row["median_ms"]
-            if row["auto_choice"]:  # what auto chooses, with all tables that it needs
+            if row["auto_choice"]:  # the choice of auto, with all tables that it needs
                 auto = out.setdefault("auto", {"map": row["map_ms"]})
                 auto[row["direction"]] = row["median_ms"]
                 if row["algorithm"] == "halo":
@@ -273,7 +274,7 @@ def compare_line(line, precision, args):
 
 
 def time_net(args):
-    """The network of `bench sparse_net`: one map, forward, then dw and dx of each layer."""
+    """Times the network of `bench sparse_net`: one map, forward, then dw and dx of each layer."""
     channels = [int(word) for word in args.channels.split(",")]
     rows = []
     with tempfile.TemporaryDirectory() as name:

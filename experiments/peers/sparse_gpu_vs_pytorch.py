@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Times block-sparse convolutions on a GPU beside dense ones, ours and PyTorch's (cuDNN), in the same run.
+"""Times block-sparse convolutions on a GPU, compared with dense ones, ours and PyTorch's (cuDNN).
 
-For each problem of the shape files with 16 output channels or more, each direction and each density:
-`block_sparse` with random blocks of 16 x 1, our dense f32 (`auto`), and PyTorch's dense f32 (allow_tf32 off,
-cudnn.benchmark on), the better of NCHW and channels-last. Forward, our weights are prepared before, as in
-inference; for dx in each call, as in training, and dw of blocks lists them in each call. Recorded or captured
-graphs, events, medians.
+All are timed in the same run, for each direction and density and each problem of the shape files with 16
+output channels or more. They are `block_sparse` with random blocks of 16 x 1, our dense f32 (`auto`), and
+PyTorch's dense f32 (allow_tf32 off, cudnn.benchmark on), the better of NCHW and channels-last. Forward, our
+weights are prepared in advance, as in inference. For dx they are prepared in each call, as in training, and
+dw of blocks builds their lists in each call. Recorded or captured graphs, events, medians.
 
     python3 experiments/peers/sparse_gpu_vs_pytorch.py --shapes experiments/shapes/resnet18.txt --batch 32
 """

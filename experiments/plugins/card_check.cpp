@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// card_check.cpp: what is not believed of a card that came out of a plug-in.
+// card_check.cpp: checks an algorithm that comes from a plug-in.
 #include "experiments/plugins/card_check.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace {
 constexpr std::size_t kLongestName = 40;
 constexpr std::size_t kMostBytes = std::size_t{1} << 40;
 
-// Calls one of the card's functions; what it throws becomes the end of a sentence.
+// Calls one of the algorithm's functions; an exception becomes the end of a sentence.
 template <class Ask>
 std::string problem_of(const char* function, const Conv2dProblem& problem, Direction direction,
                        const Ask& ask) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// card_check.h: what is not believed of a card that came out of a plug-in: that it is complete, and
-// that its answers can be asked for.
+// card_check.h: checks an algorithm that comes from a plug-in: that it is complete, and that it
+// answers questions.
 #pragma once
 
 #include <string>
@@ -10,17 +10,17 @@
 
 namespace convscope {
 
-// "" or what is wrong, as the end of a sentence: "has no name". `others`: names of cards that stand
-// beside it.
+// Returns "" or what is wrong, as the end of a sentence: "has no name". `others`: names of the
+// other algorithms.
 CONVSCOPE_API std::string problem_of_card(const Conv2dAlgorithm& card,
                                           const std::vector<std::string>& others);
 CONVSCOPE_API std::string problem_of_ladder(const Conv2dLadder& ladder,
                                             const std::vector<std::string>& cards);
-// Whether `name` may be that of an algorithm: "" or what was expected of it.
+// Returns "" if `name` may be the name of an algorithm, else what was expected.
 CONVSCOPE_API std::string problem_of_name(const std::string& name);
 
-// Asks supports(), cost(), workspace_bytes() and prepared_bytes() about small problems. They run
-// here: whoever fears a crash does it in a child.
+// Asks supports(), cost(), workspace_bytes() and prepared_bytes() about small problems, in this
+// process: to survive a crash, call it in a child.
 CONVSCOPE_API std::string problem_of_answers(const Conv2dAlgorithm& card);
 
 }  // namespace convscope

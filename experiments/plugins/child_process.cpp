@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// child_process.cpp: runs code that nobody vouches for in a process of its own.
+// child_process.cpp: runs untrusted code in a separate process.
 #include "experiments/plugins/child_process.h"
 
 #include <fcntl.h>
@@ -31,7 +31,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kMostText = 4096, kMostResult = 256 << 10;
 
-// Memory that both processes see. A plug-in that closes all files does not reach it.
+// Shared memory. A plug-in that closes all files does not affect it.
 struct Board {
   std::atomic<std::uint32_t> notes;
   std::atomic<bool> finished, threw;
@@ -45,7 +45,7 @@ void write_text(char (&to)[N], std::string_view text) {
   std::memcpy(to, text.data(), count);
   to[count] = '\0';
 }
-// A child may have written anything.
+// The child may have written anything.
 template <std::size_t N>
 std::string text_in(const char (&text)[N]) {
   return {text, strnlen(text, N)};
@@ -55,7 +55,7 @@ std::string text_in(const char (&text)[N]) {
                                int output, Board& board) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) _exit(1);  // it died before the line above
+  if (getppid() != parent) _exit(1);  // the parent died before the line above
   const rlimit none{0, 0};
   setrlimit(RLIMIT_CORE, &none);
   for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGALRM, SIGTERM}) {
@@ -65,7 +65,7 @@ std::string text_in(const char (&text)[N]) {
   dup2(output, 2);
   const int nothing = open("/dev/null", O_RDONLY);
   if (nothing >= 0) dup2(nothing, 0);
-  // A copy that the work makes of this process goes no further.
+  // A copy of this process that the work makes (fork) ends here.
   const pid_t self = getpid();
   const auto stop_copies = [self] {
     if (getpid() != self) _exit(1);
@@ -101,7 +101,7 @@ std::string text_in(const char (&text)[N]) {
   _exit(0);
 }
 
-// What the child writes to stdout and stderr.
+// The child's output to stdout and stderr.
 class Output {
  public:
   explicit Output(ChildEnd& end) : end_(end) {
@@ -163,7 +163,7 @@ std::string cause_of(const ChildEnd& end, const ChildLimits& limits) {
   }
 }
 
-// Waits for the child, and ends it where it passes a limit.
+// Waits for the child, and ends it when it exceeds a limit.
 void wait_for(pid_t child, Board& board, Output& output, const ChildLimits& limits, ChildEnd& end,
               const std::function<void(const std::string&)>& watch) {
   const int handle = static_cast<int>(syscall(SYS_pidfd_open, child, 0));
@@ -218,7 +218,7 @@ ChildEnd run_in_child(const std::function<int(const ChildWork&)>& work, const Ch
   Board& board = *new (memory) Board{};
   ChildEnd out;
   Output output(out);
-  std::cout.flush();  // what is buffered would be written by both
+  std::cout.flush();  // otherwise both processes would write the buffer
   std::fflush(nullptr);
   const pid_t parent = getpid();
   const pid_t child = fork();
@@ -227,7 +227,7 @@ ChildEnd run_in_child(const std::function<int(const ChildWork&)>& work, const Ch
     munmap(memory, sizeof(Board));
     fail(ErrorKind::kIo, "process", cat("expected another process, got: ", std::strerror(errno)));
   }
-  setpgid(child, child);  // whoever of both comes first
+  setpgid(child, child);  // whichever process is first
   output.close_writer();
   wait_for(child, board, output, limits, out, watch);
   out.left_processes = kill(-child, SIGKILL) == 0 && out.finished();

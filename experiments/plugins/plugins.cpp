@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// plugins.cpp: opens plug-ins and puts their cards and ladders into the tables.
+// plugins.cpp: opens plug-ins and adds their algorithms and ladders to the tables.
 #include "experiments/plugins/plugins.h"
 
 #include <algorithm>
@@ -42,7 +42,7 @@ std::string absolute(const std::string& path) {
   return error ? fs::absolute(path, error).lexically_normal().string() : full.string();
 }
 
-// Loads the file and asks its function what it holds.
+// Loads the file and calls the function that describes its contents.
 Conv2dPlugin load(const PluginFile& file) {
   Conv2dPlugin out;
   const auto fill_in =
@@ -78,7 +78,7 @@ void check_parts(const PluginFile& file, const Conv2dPlugin& plugin, const Child
   }
 }
 
-// All of it in another process first. What it writes there it writes here again.
+// Tries everything in another process first. Its output there is written again here.
 void try_out(const PluginFile& file) {
   const ChildEnd end = run_in_child(
       [&](const ChildWork& work) {
@@ -104,7 +104,7 @@ OpenedPlugin register_all(const PluginFile& file, const Conv2dPlugin& plugin) {
                    .source = plugin.source == nullptr ? "" : plugin.source,
                    .cards = {},
                    .ladders = {}};
-  // It may hold other cards than in the process where it was tried out.
+  // Its algorithms may differ from those in the process where it was tried out.
   std::vector<std::string> names;
   for (const Conv2dAlgorithm& card : plugin.cards) {
     const std::string problem = problem_of_card(card, names);

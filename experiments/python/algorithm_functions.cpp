@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// algorithm_functions.cpp: convscope.algorithms(): the cards of a layer, and what they say of a
-// problem.
+// algorithm_functions.cpp: convscope.algorithms(): the algorithms of an operator, and their answers
+// for a problem.
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -36,7 +36,7 @@ nb::list cards(const std::string& operation, const std::string& device) {
   nb::list out;
   for (const DeviceType type : {DeviceType::cpu, DeviceType::cuda}) {
     if (!device.empty() && Device::parse(device).type != type) continue;
-    // The cards of a device register when its library is opened.
+    // The algorithms of a device register when its library is loaded.
     if (type == DeviceType::cuda && !status_of(type).available) continue;
     if (operation == "conv2d") {
       list_cards<Conv2dProblem>(type, out);
@@ -52,7 +52,7 @@ nb::list cards(const std::string& operation, const std::string& device) {
   return out;
 }
 
-// What each card says of the problem, a row for each direction, by estimated time.
+// Returns each algorithm's answer for the problem, a row per direction, by estimated time.
 nb::list verdicts(const std::string& operation, const nb::object& problem,
                   const std::string& algorithm, const std::string& device_name) {
   const Device device = Device::parse(device_name);

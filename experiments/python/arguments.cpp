@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// arguments.cpp: the arguments that convolutions of Python share, and the choice of an algorithm.
+// arguments.cpp: the arguments that Python's convolutions share, and the choice of an algorithm.
 #include "experiments/python/arguments.h"
 
 #include <nanobind/stl/string.h>
@@ -13,7 +13,7 @@
 namespace convscope::python {
 namespace {
 
-// A whole number of Python or of NumPy; true and false are none.
+// Returns whether it is an integer of Python or NumPy; bool is not.
 bool is_whole(nb::handle given, std::int64_t& value) {
   if (PyIndex_Check(given.ptr()) == 0 || PyBool_Check(given.ptr()) != 0) return false;
   const nb::object number = nb::steal(PyNumber_Index(given.ptr()));
@@ -74,7 +74,7 @@ ComputePrecision precision_of(const std::string& word, const char* operation) {
 Device device_of(const nb::object& device, const Array& x) {
   if (device.is_none()) return x.device;
   const Device out = Device::parse(nb::cast<std::string>(nb::str(device)));
-  backend_of(out);  // an error when it is not there
+  backend_of(out);  // throws if it is missing
   return out;
 }
 

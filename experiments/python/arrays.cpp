@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// arrays.cpp: arrays of Python as tensors, and tensors as arrays of Python.
+// arrays.cpp: converts Python's arrays to tensors, and tensors to Python's arrays.
 #include "experiments/python/arrays.h"
 
 #include <dlfcn.h>
@@ -31,7 +31,7 @@ ArrayClass class_of(nb::handle object) {
   // "numpy", "torch", "torch.nn.parameter"
   const std::string name = nb::isinstance<nb::str>(module) ? nb::cast<std::string>(module) : "";
   out.has_mask = name.starts_with("numpy.ma") && class_name(object) == "MaskedArray";
-  // What offers its bytes alone (memoryview) gets an array of NumPy.
+  // An object that offers only its bytes (memoryview) is wrapped in a NumPy array.
   if (name == "numpy" || name.starts_with("numpy.") || !nb::hasattr(object, "__dlpack__")) {
     out.library = ArrayLibrary::numpy;
   } else if (name == "torch" || name.starts_with("torch.")) {
@@ -40,7 +40,7 @@ ArrayClass class_of(nb::handle object) {
   return out;
 }
 
-// Remembered for the classes that came first, which are kept for that; with Python's lock.
+// Cached for the first classes seen, which are kept alive for that; needs Python's lock.
 ArrayClass known_class_of(nb::handle object) {
   static std::array<ArrayClass, 4> known;
   PyTypeObject* const type = Py_TYPE(object.ptr());
@@ -101,7 +101,7 @@ bool is_row_major(const nb::ndarray<nb::ro>& array) {
   return true;
 }
 
-// Strides of DLPack count elements.
+// DLPack's strides count elements.
 void copy_strided(const nb::ndarray<nb::ro>& from, std::size_t axis, const std::byte* source,
                   std::size_t bytes, std::byte*& to) {
   const std::size_t size = from.shape(axis);
@@ -122,7 +122,7 @@ void copy_strided(const nb::ndarray<nb::ro>& from, std::size_t axis, const std::
   }
 }
 
-// PyTorch does not hand out what it must differentiate.
+// PyTorch does not export tensors that require gradients.
 void refuse_history(nb::handle object, const char* operation, const char* name) {
   const nb::object wants = nb::getattr(object, "requires_grad", nb::bool_(false));
   if (!nb::isinstance<nb::bool_>(wants) || !nb::cast<bool>(wants)) return;
@@ -265,7 +265,7 @@ nb::object to_python(const Tensor& tensor, ArrayLibrary library) {
 void wait_for_others(Device device) {
   if (device.type == DeviceType::cpu) return;
   backend_of(device).synchronize(device.index);  // makes the device's context that of this thread
-  // Other libraries queue on streams of their own. The driver is there, because the device is.
+  // Other libraries have their own streams. The driver exists, because the device does.
   using Wait = int (*)();
   static const Wait wait = [] {
     void* const driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);

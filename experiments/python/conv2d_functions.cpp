@@ -17,12 +17,12 @@ Conv2dProblem problem_of(const Array& x, const Array& w, const Conv2dParams& par
   return conv2d_problem(x.shape, w.shape, params, x.dtype);
 }
 
-// On the device, in the type of the factors.
+// Copies to the device, in the type of the operands.
 Tensor moved(const Array& array, const Conv2dProblem& problem, Device device) {
   return array.tensor.to(device).to(problem.dtype);
 }
 
-// Of the type that came in, where x lies.
+// Returns the result in the type and on the device of x.
 Tensor answer(const Tensor& tensor, const Array& x) { return tensor.to(x.dtype).to(x.device); }
 
 nb::object conv2d(const nb::object& x_in, const nb::object& w_in, const nb::object& b_in,
@@ -92,7 +92,7 @@ nb::object conv2d_backward(const nb::object& dy_in, const nb::object& x_in, cons
                               /*accumulate=*/false);
       dw = answer(dw, x);
     }
-    if (wants_db) {  // a sum, in f32 where the factors are halves
+    if (wants_db) {  // a sum, in f32 for half-precision operands
       const DType sums = x.dtype == DType::f64 ? DType::f64 : DType::f32;
       db = Tensor::empty({problem.k}, sums, device);
       conv2d_bias_gradient_kernel.get(device)(dy.tensor.to(device).to(sums), db,

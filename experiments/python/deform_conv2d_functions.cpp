@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* kOperation = "deform_conv2d";
 
-// The arrays of a call, checked; `mask`, `b` and `dy` may be none.
+// The checked arrays of a call; `mask`, `b` and `dy` may be absent.
 struct Inputs {
   Array x, offset, w;
   std::optional<Array> mask, b, dy;
@@ -63,7 +63,7 @@ DeformConv2dTensors tensors_of(const Inputs& in, Device device) {
           .dy = in.dy ? moved(*in.dy) : Tensor()};
 }
 
-// The outputs of one direction, of the type of x, where x lies.
+// Returns the outputs of one direction, in the type and on the device of x.
 std::array<Tensor, 3> computed(const Inputs& in, const DeformConv2dTensors& tensors,
                                const std::string& algorithm, Direction direction, Device device) {
   Operands operands = deform_conv2d_operands(direction, tensors);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// errors.cpp: errors of the library as exceptions of Python, with the same sentence.
+// errors.cpp: converts errors of the library to Python exceptions with the same sentence.
 #include "experiments/python/errors.h"
 
 #include <filesystem>

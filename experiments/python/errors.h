@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// errors.h: errors of the library as exceptions of Python, with the same sentence.
+// errors.h: converts errors of the library to Python exceptions with the same sentence.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -8,10 +8,10 @@
 
 namespace convscope::python {
 
-// Raises convscope.ArgumentError, which is a TypeError: the argument is none of what is taken.
+// Raises convscope.ArgumentError, which is a TypeError: the function does not accept the argument.
 [[noreturn]] void fail_type(const std::string& sentence);
 
-// From now on convscope::Error becomes one of the classes of the module convscope._errors.
+// Makes convscope::Error one of the classes of the module convscope._errors from now on.
 void translate_errors(nanobind::module_& module);
 
 }  // namespace convscope::python

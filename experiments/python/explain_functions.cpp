@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// explain_functions.cpp: convscope.explain(): of a config, or of one problem.
+// explain_functions.cpp: convscope.explain() for a config, or for one problem.
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -46,11 +46,11 @@ std::string explain_a_problem(const std::string& operation, const nb::object& pr
   const std::shared_ptr<const HeavyUse> use = use_of(operation, problem, algorithm);
   const nb::gil_scoped_release without_lock;
   measure_before(algorithm);
-  const DeviceTurn turn(device);  // a map may be asked for its tables there
+  const DeviceTurn turn(device);  // a map may build its tables there
   return problem_text(use, device);
 }
 
-// Estimates are those of the config's number of threads.
+// Sets the config's number of threads, on which the estimates depend.
 class ThreadsOf {
  public:
   explicit ThreadsOf(std::int64_t threads) { set_num_threads(static_cast<int>(threads)); }
@@ -62,7 +62,7 @@ class ThreadsOf {
   int before_ = num_threads();
 };
 
-// The text of `convscope explain`; a refused algorithm is part of it.
+// Returns the text of `convscope explain`; a refused algorithm is part of it.
 std::string explain_a_config(const std::string& config_name,
                              const std::vector<std::string>& overrides,
                              const std::vector<std::string>& layers, bool all, bool steps) {

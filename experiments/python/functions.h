@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// functions.h: what the module holds, a file for each part.
+// functions.h: the parts of the module, one file for each.
 #pragma once
 
 #include <nanobind/nanobind.h>

@@ -10,12 +10,12 @@
 
 namespace convscope::python {
 
-// The question "which algorithm", of a problem and an algorithm's word. The problem is a text
+// Returns the question which algorithm a word selects for a problem. The problem is a text
 // ("n=8,c=64,..."), or a SparseConvProblem that Python holds.
 std::shared_ptr<const HeavyUse> use_of(const std::string& operation, const nb::object& problem,
                                        const std::string& algorithm);
 
-// "f64"; f32 where there is no type of this name.
+// Returns the type of a name such as "f64"; f32 for an unknown name.
 DType dtype_of_name(const std::string& name);
 
 }  // namespace convscope::python

@@ -39,7 +39,7 @@ Names run_folders(const Names& paths, const char* operation) {
   return out;
 }
 
-// Every column of a report and every key of the configs, as JSON; and what cannot be read.
+// Returns every column of a report and every config key as JSON, and the unreadable runs.
 std::pair<std::string, Names> runs_json(const Names& paths) {
   const nb::gil_scoped_release without_lock;
   Names remarks;
@@ -86,7 +86,7 @@ Drawn drawn(const DrawnPlots& plots, Names remarks, int width) {
   return out;
 }
 
-// (kind, SVG) of each figure, and why others are not drawn.
+// Returns (kind, SVG) of each figure, and why others are not drawn.
 Drawn plots(const Names& paths, const Names& kinds, int width) {
   const nb::gil_scoped_release without_lock;
   for (const std::string& kind : kinds) plot_kinds().get(kind, ErrorKind::kInvalid);

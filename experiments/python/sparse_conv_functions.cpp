@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* kOperation = "sparse_conv";
 
-// The arrays of a call, checked; `b` and `dy` may be none.
+// The checked arrays of a call; `b` and `dy` may be absent.
 struct Inputs {
   Array x, w;
   std::optional<Array> b, dy;
@@ -54,7 +54,7 @@ void check_word(const std::string& algorithm, Device device) {
   check_policy(kOperation, algorithm, device, names);
 }
 
-// What this word chose for this problem, remembered with the map.
+// Returns the algorithm of this word for this problem, cached with the map.
 Choice<SparseConvProblem> chosen_with(const MapOfPython& map, const std::string& algorithm,
                                       const SparseConvProblem& z, Direction direction,
                                       Device device) {
@@ -79,7 +79,7 @@ Tensor computed(const MapOfPython& map, const Inputs& in, const SparseConvTensor
   return operands.out[0].values;
 }
 
-// Sums of all rows, in doubles; they stand in Python's order, which a sum does not need.
+// Sums all rows, in double; the rows stay in Python's order, because the sum ignores it.
 Tensor bias_gradient(const Array& dy, std::int64_t kernels, Device device) {
   const Tensor sums = Tensor::empty({kernels}, DType::f64, device);
   const DType type = dy.dtype == DType::f64 ? DType::f64 : DType::f32;
@@ -156,7 +156,7 @@ nb::object sparse_conv_backward(const MapOfPython& map, const nb::object& dy, co
   return nb::make_tuple(given(dx), given(dw), given(db));
 }
 
-// The question of algorithms() and explain(): a map and sizes, because no text says a map.
+// The problem of algorithms() and explain(): a map and sizes, because no text describes a map.
 SparseConvProblem problem_of_sizes(const MapOfPython& map, const nb::object& w,
                                    const std::string& precision, const std::string& type) {
   const Shape shape = shape_of(w, kOperation, "w");

@@ -16,7 +16,7 @@ namespace {
 
 constexpr const char* kOperation = "sparse_conv";
 
-// Along T, H, W; in 2-D the first one is `otherwise`.
+// Returns sizes along T, H, W; in 2-D the first one is `otherwise`.
 std::array<std::int64_t, 3> per_axis(nb::handle given, const char* name, int rank,
                                      std::int64_t otherwise) {
   std::array<std::int64_t, 3> out = {otherwise, otherwise, otherwise};
@@ -28,7 +28,7 @@ std::array<std::int64_t, 3> per_axis(nb::handle given, const char* name, int ran
   return out;
 }
 
-// The sites of an array, or those behind another map; the library and the place of the array.
+// The sites of an array, or the output sites of another map; the library and device of the array.
 struct Given {
   SharedSites sites;
   ArrayLibrary library;
@@ -99,8 +99,8 @@ void check_unsaid(const MapWords& words, const SparseMap& map) {
                        name_of(map.kind()), ",", map.kernel().text(map.rank())));
 }
 
-// For each site in the order of the keys (its row in Python's order, 0), i32 [n,2], on a GPU; no
-// tensor where both orders are one. Kept by the map.
+// Returns for each site in the order of the keys (its row in Python's order, 0), i32 [n,2], on a
+// GPU; no tensor where both orders are equal. Cached by the map.
 Tensor order_on(const SparseMap& map, const SparseSites& sites, Device device) {
   const std::string name =
       cat("rows of Python, ", static_cast<const void*>(&sites), ", ", device.str());
@@ -114,7 +114,7 @@ Tensor order_on(const SparseMap& map, const SparseSites& sites, Device device) {
   });
 }
 
-// As images of one place, in f32 or f64, which hold every half exactly.
+// Returns images of one pixel, in f32 or f64, which represent all half-precision values exactly.
 Tensor images_of(const Tensor& rows, DType type) {
   return rows.to(type).reshape({rows.dim(0), rows.dim(1), 1});
 }
@@ -154,7 +154,7 @@ std::string text_of(const MapOfPython& self) {
 }  // namespace
 
 MapOfPython map_of_call(const nb::object& sites, nb::handle w, const MapWords& words) {
-  // A tensor that PyTorch differentiates says its sizes; what has DLPack alone is asked for them.
+  // Tensors with autograd history have sizes; objects with only DLPack are converted first.
   const Shape shape =
       nb::hasattr(w, "shape") ? shape_of(w, kOperation, "w") : array_of(w, kOperation, "w").shape;
   if (nb::isinstance<MapOfPython>(sites)) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// other_build.cpp: another build of this project, as a program that can be called.
+// other_build.cpp: another build of this project as a callable program.
 #include "experiments/bench/against/other_build.h"
 
 #include <elf.h>
@@ -23,7 +23,7 @@ struct LoadedLibrary {
   std::string name, path;  // "libconvscope.so.0", "/usr/lib/libconvscope.so.0.9.0"; "": none
 };
 
-// Which libconvscope the loader takes for a program, by its own words.
+// Returns which libconvscope the loader uses for a program, as the program itself reports.
 LoadedLibrary library_of(const std::vector<std::string>& words) {
   std::vector<std::string> ask = {"env", "LD_TRACE_LOADED_OBJECTS=1"};
   ask.insert(ask.end(), words.begin(), words.end());
@@ -42,8 +42,8 @@ bool is_same_file(const std::string& a, const std::string& b) {
   return fs::equivalent(a, b, error) && !error;
 }
 
-// A shared library; a program that is linked at a random address has the same type, but asks for a
-// loader.
+// Returns whether a file is a shared library. A position-independent program has the same type, but
+// needs a loader.
 bool is_library(const std::string& path) {
   const std::string name = fs::path(path).filename().string();
   return name.find(".so") != std::string::npos;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// other_build.h: another build of this project, as a program that can be called: for timing this
-// one and that one in turns.
+// other_build.h: another build of this project as a callable program, for timing two builds
+// alternately.
 #pragma once
 
 #include <string>
@@ -11,18 +11,18 @@
 namespace convscope {
 
 struct OtherBuild {
-  std::string name;                // as it was given
-  std::vector<std::string> words;  // what its command line begins with
+  std::string name;                // as given
+  std::vector<std::string> words;  // the first words of its command line
 };
 
-// This program.
+// Returns this program.
 CONVSCOPE_API OtherBuild this_build();
 
-// `given` is another convscope program, or another libconvscope.so. A library runs in the program
-// that belongs to it (bin/convscope beside its folder), where there is one; else in this program,
-// whose loader is told to take that library (LD_LIBRARY_PATH names `scratch`, which gets a link
-// under the name that the program asks for). That the loader has taken it is checked. An error of
-// kind kUnavailable when `given` is neither or cannot run.
+// Returns the build that `given` names: another convscope program or another libconvscope.so. A
+// library runs in the program that belongs to it (bin/convscope next to its folder), else in this
+// program. For this program, LD_LIBRARY_PATH names `scratch`, which gets a link with the name that
+// the loader looks for, and the loader's choice is checked. Throws an error of kind kUnavailable
+// when `given` is neither or cannot run.
 CONVSCOPE_API OtherBuild find_other_build(const std::string& given, const std::string& scratch);
 
 }  // namespace convscope

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// ceiling_int8_simd.cpp: peak arithmetic on bytes, u8 times i8 added to i32, without anything else
-// in the way.
+// ceiling_int8_simd.cpp: the int8 peak, u8 times i8 added to i32, in a loop that does nothing else.
 //
-// With VNNI a product takes 5 cycles and two start in each cycle, so 10 chains keep the units busy;
-// 10 (of 16 registers) or 24 (of 32) leave room for the factors. Without it, four instructions make
-// one product (int8_vector.h); the scalar copy takes the 4-lane vectors that every x86-64 has for
-// the same.
+// A VNNI instruction takes 5 cycles and two start in each cycle, so 10 chains keep the units busy;
+// 10 (of 16 registers) or 24 (of 32) leave room for the operands. Without VNNI, four instructions
+// make one product (int8_vector.h); the scalar copy does this with the 4-lane vectors of every
+// x86-64.
 #if defined(__SSE2__)
 #include <emmintrin.h>
 #endif
@@ -18,8 +17,8 @@ namespace {
 
 constexpr int kByteChains = kRegisters == 32 ? 24 : 10;
 
-// `renew`: the compiler must believe that the factor is another one, or equal products would be
-// made once. `use`: it must believe that the sums are used.
+// `renew` makes the compiler believe that the operand has changed, or it would compute equal
+// products once. `use` makes it believe that the accumulators are used.
 #if defined(CONVSCOPE_ISA_IS_SCALAR) && defined(__SSE2__)
 constexpr int kByteLanes = 4;
 using Sums = __m128i;

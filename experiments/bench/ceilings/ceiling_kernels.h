@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ceiling_kernels.h: the loops that reach a machine's ceilings, one table for each instruction set.
+// ceiling_kernels.h: the loops that measure a machine's peaks, one table for each instruction set.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct CeilingKernels {
 inline constexpr std::int64_t kCeilingBlock = 128;
 extern IsaTable<CeilingKernels> ceiling_kernels;
 
-// Of products of bytes, with VNNI and without it.
+// Int8 products, with VNNI and without it.
 struct ByteCeilingKernels {
   // Independent chains of sums += four products of u8 and i8 in each lane.
   void (*multiply_add)(std::int64_t rounds) = nullptr;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// ceiling_simd.cpp: peak arithmetic and peak bandwidth, without anything else in the way.
+// ceiling_simd.cpp: the arithmetic and bandwidth peaks, in loops that do nothing else.
 //
 // Arithmetic: an FMA takes 4 cycles and two start in each cycle on current cores, so 8 chains keep
 // the units busy; 12 (of 16 registers) or 24 (of 32) leave some slack. The scalar copy has no FMA
-// and takes the 4-lane vectors that every x86-64 has, as the compiler does for its plain loops.
+// and uses the 4-lane vectors that every x86-64 has, as the compiler does for its plain loops.
 #include "experiments/bench/ceilings/ceiling_kernels.h"
 #include "framework/simd/simd.h"
 
@@ -31,7 +31,7 @@ CONVSCOPE_INLINE float total(Wide a) { return sum(a); }
 constexpr int kChains = kRegisters == 32 ? 24 : 12;
 
 float multiply_add(std::int64_t rounds) {
-  const Wide shrink = wide(0.999f);  // the chains tend to 1: no overflow, no denormal numbers
+  const Wide shrink = wide(0.999f);  // the chains tend to 1: no overflow, no denormals
   const Wide grow = wide(0.001f);
   Wide chain[kChains];
 #pragma GCC unroll 32
@@ -69,7 +69,7 @@ void copy(float* to, const float* from, std::int64_t count) {
     for (int i = 0; i < kStreams; ++i) {
       put(to + at + i * kWideLanes, wide_at(from + at + i * kWideLanes));
     }
-    asm volatile("" ::: "memory");  // or the compiler calls memcpy, which may pass the caches by
+    asm volatile("" ::: "memory");  // or the compiler calls memcpy, which may bypass the caches
   }
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// measure_ceilings.cpp: finds the height of this machine's roofline: peak arithmetic of the current
-// instruction set, and how fast memory and caches are read and copied.
+// measure_ceilings.cpp: measures this machine's roofline: peak arithmetic of the current
+// instruction set, and the read and copy bandwidths of memory and caches.
 #include "experiments/bench/ceilings/measure_ceilings.h"
 
 #include <sched.h>
@@ -35,7 +35,7 @@ int usable_cores() {
   return sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
 }
 
-// On a busy machine two threads may share a core for a long time while another is free.
+// On a busy machine two threads may share a core for a long time while another core is free.
 void stay_on_core(int index) {
   cpu_set_t all, one;
   CPU_ZERO(&all);
@@ -44,22 +44,21 @@ void stay_on_core(int index) {
     if (!CPU_ISSET(core, &all) || index-- > 0) continue;
     CPU_ZERO(&one);
     CPU_SET(core, &one);
-    sched_setaffinity(0, sizeof one, &one);  // this thread; where it may not, it stays as it is
+    sched_setaffinity(0, sizeof one, &one);  // this thread; stays as it is without permission
     return;
   }
 }
 
-// Lets all threads start at the same moment, each of them on a core. Thread 0 asks, the others
-// answer; only when all answers come within microseconds are all of them running, and it says go.
-// Where other programs want the cores too, a plain barrier would be left by threads that have just
-// lost theirs.
+// Lets all threads start at the same moment, each on a core. Thread 0 asks, the others answer; when
+// all answers come within microseconds, all threads are running and it says go. On a busy machine,
+// a plain barrier would release threads that have just lost their core.
 class StartLine {
  public:
   explicit StartLine(int threads) : others_(threads - 1) {}
 
-  static constexpr int kNoMore = -1;  // as a lap: the end
+  static constexpr int kNoMore = -1;  // a lap that means the end
 
-  // Thread 0; gives up on a common start after `patience` seconds.
+  // For thread 0; stops waiting for a common start after `patience` seconds.
   void start(int lap, double patience) {
     const Clock::time_point begin = Clock::now();
     for (;;) {
@@ -74,7 +73,7 @@ class StartLine {
     lap_.store(lap, std::memory_order_release);
   }
 
-  // The others, each with what it has answered so far; false: there is no such lap.
+  // For the others, each with what it has answered so far; false: there is no such lap.
   bool wait(int lap, std::int64_t& answered) {
     for (;;) {
       const int now = lap_.load(std::memory_order_acquire);
@@ -93,11 +92,11 @@ class StartLine {
   std::atomic<int> lap_{0};
 };
 
-std::atomic<float> sink;  // what a kernel returns goes here, so that the compiler keeps it
+std::atomic<float> sink;  // receives kernel results, so the compiler keeps them
 
 constexpr std::size_t kBlockBytes = kCeilingBlock * sizeof(float);
 
-// The memory of one thread, touched by it, so that it lies near its core.
+// The memory of one thread, first touched by it, so it is allocated near its core.
 class Buffer {
  public:
   explicit Buffer(std::size_t bytes) : memory_(Device{}, bytes) {
@@ -116,11 +115,11 @@ struct Span {
 struct Tries {
   int most = 300;
   double seconds = 0.5;  // no new try after that
-  bool warm = false;     // run once before the clock starts: what is measured lies in a cache
+  bool warm = false;     // run once before timing: the data is in a cache
 };
 
-// The most units of work per second in any of the tries: `threads` threads start together, each
-// with a body of its own from `make_body(thread)`; body(try) does `units`. The clock runs from the
+// Returns the most units of work per second in any of the tries. `threads` threads start together,
+// each with its body from `make_body(thread)`; body(try) does `units`. The clock runs from the
 // first start to the last end.
 template <class MakeBody>
 double best_rate(int threads, const Tries& tries, double units, MakeBody&& make_body) {
@@ -171,14 +170,14 @@ double best_rate(int threads, const Tries& tries, double units, MakeBody&& make_
   return best;
 }
 
-// Where a bandwidth is measured: each try passes over `slice_bytes` of the `bytes` of a thread.
+// A place to measure a bandwidth: each try passes over `slice_bytes` of the `bytes` of a thread.
 struct Level {
   std::size_t bytes = 0;
-  std::size_t slice_bytes = 0;  // the whole, in a cache; a part, in memory: the next try, the next
+  std::size_t slice_bytes = 0;  // all of it in a cache; in memory a part, each try the next
 };
 
-// What each of `threads` threads has of `all_bytes` of memory: at least two slices, whatever the
-// number of threads, each long enough for a copy from its one half to its other.
+// Returns what each of `threads` threads uses of `all_bytes` of memory: at least two slices for any
+// number of threads, each long enough for a copy between its halves.
 Level memory_level(std::size_t all_bytes, int threads) {
   const std::size_t bytes =
       std::max(all_bytes / static_cast<std::size_t>(threads), 4 * kBlockBytes);
@@ -208,12 +207,12 @@ class Measuring {
         },
         out_.l2_read, out_.l2_copy);
     const auto cores = static_cast<std::size_t>(out_.cores);
-    // Clearly more than the second level holds, and clearly less than the third.
+    // Clearly more than L2 holds, and clearly less than L3.
     const std::size_t each = std::min(4 * out_.l2_bytes, out_.l3_bytes / 2 / cores);
     if (each >= 2 * out_.l2_bytes) {
       bandwidth([&](int) { return Level{each, each}; }, out_.l3_read, out_.l3_copy);
     }
-    // More than the third level holds.
+    // More than L3 holds.
     const std::size_t all =
         share_ < 1 ? 16 * kMiB : std::clamp(2 * out_.l3_bytes, 128 * kMiB, 1024 * kMiB);
     bandwidth([&](int threads) { return memory_level(all, threads); }, out_.dram_read,
@@ -228,14 +227,14 @@ class Measuring {
     return {one, out_.cores == 1 ? one : std::max(one, rate(out_.cores))};
   }
 
-  // Several threads are rarely on their cores together where other programs run.
+  // Several threads are rarely on their cores at once when other programs run.
   Tries tries(int threads, bool warm) const {
     return {.most = std::max(3, static_cast<int>(300 * share_)),
             .seconds = (threads == 1 ? 0.25 : 0.5) * share_,
             .warm = warm};
   }
 
-  // `run(rounds)` makes so many FLOPs in each round.
+  // `run(rounds)` executes so many FLOPs per round.
   template <class Run>
   double flops(int threads, std::int64_t per_round, Run&& run) const {
     // About a tenth of a millisecond.
@@ -245,11 +244,11 @@ class Measuring {
                      [&run, rounds](int) { return [&run, rounds](int) { run(rounds); }; });
   }
 
-  // `level_of(threads)`: of each thread.
+  // `level_of(threads)`: for each thread.
   template <class LevelOf>
   void bandwidth(LevelOf&& level_of, Ceiling& read, Ceiling& copy) const {
     const auto with = [&](int threads) {
-      // Touching memory for the first time takes longer than measuring it: both use the same.
+      // First touch of memory takes longer than the measurement, so both measurements share it.
       Memory memory(static_cast<std::size_t>(threads));
       const Level level = level_of(threads);
       const double of_read = rate(level, memory, false);
@@ -261,7 +260,7 @@ class Measuring {
     copy = {one.second, std::max(one.second, all.second)};
   }
 
-  using Memory = std::vector<std::unique_ptr<Buffer>>;  // of each thread, once it has touched it
+  using Memory = std::vector<std::unique_ptr<Buffer>>;  // of each thread, after first touch
 
   double rate(const Level& level, Memory& memory, bool copies) const {
     const CeilingKernels& kernels = ceiling_kernels.get();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// measure_gpu_ceilings.cpp: the height of the roofline of the first CUDA device: large products of
-// random numbers (a pointwise convolution, by cuBLAS) in f32, TF32 and bf16, a copy that is larger
-// than the cache, and the time from one small kernel to the next.
+// measure_gpu_ceilings.cpp: measures the roofline of the first CUDA device. It times large products
+// of random numbers (a pointwise convolution, by cuBLAS) in f32, TF32 and bf16, a copy larger than
+// the cache, and the gap between two small kernels.
 #include "experiments/bench/ceilings/measure_gpu_ceilings.h"
 
 #include <algorithm>
@@ -25,7 +25,7 @@ Tensor random_tensor(const Shape& shape, DType dtype, Device device, std::uint64
   return out.to(dtype).to(device);
 }
 
-// The least of a few samples of a warm run, in seconds.
+// Returns the least of a few samples of a warm run, in seconds.
 double seconds_of(Device device, std::function<void()> run) {
   std::vector<TimedThing> things(1);
   things[0].run = std::move(run);

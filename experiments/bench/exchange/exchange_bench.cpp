@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// exchange_bench.cpp: how long a sum over processes takes, by its size.
+// exchange_bench.cpp: the time of a sum over processes by its size.
 #include "experiments/bench/exchange/exchange_bench.h"
 
 #include <algorithm>
@@ -19,13 +19,13 @@ constexpr std::int64_t kLeastBytes = 64;
 
 using Clock = std::chrono::steady_clock;
 
-// As the backward pass does, this thread computes until the sum is there; or it waits for it.
+// This thread computes until the sum is complete, as in the backward pass; or it waits for it.
 double seconds_of_sum(ProcessGroup& group, MpiReducer& reducer, const Tensor& data, bool beside) {
-  group.most(0);  // all have come
+  group.most(0);  // all have arrived
   std::atomic<bool> is_there{false};
   Clock::time_point end;
   const Clock::time_point start = Clock::now();
-  reducer.sum(data, 1.0f / static_cast<float>(group.size()));  // a mean: the numbers stay finite
+  reducer.sum(data, 1.0f / static_cast<float>(group.size()));  // a mean, so the numbers stay finite
   const ProcessGroup::Ticket ticket = group.queue([&] {
     end = Clock::now();
     is_there = true;
@@ -36,7 +36,7 @@ double seconds_of_sum(ProcessGroup& group, MpiReducer& reducer, const Tensor& da
   return group.most(std::chrono::duration<double>(end - start).count());
 }
 
-// The times are the same in all processes, so all stop together.
+// All processes see the same times, so all stop together.
 std::vector<double> sampled_sums(ProcessGroup& group, MpiReducer& reducer, const Tensor& data,
                                  bool beside, const ExchangeBenchOptions& options) {
   for (int i = 0; i < 3; ++i) seconds_of_sum(group, reducer, data, beside);
@@ -80,8 +80,8 @@ std::vector<ExchangeRow> bench_exchange(ProcessGroup& group, const ExchangeBench
   return out;
 }
 
-// a + b n with the least sum of ((a + b n) / t - 1)^2: two equations in a and b. Neither is below
-// 0: noise alone can make them so.
+// Fits a + b n with the least sum of ((a + b n) / t - 1)^2: two equations in a and b. Both are
+// clipped at 0, because noise can make them negative.
 Link fitted_link(const std::vector<ExchangeRow>& rows, int processes, SumOrder order) {
   double s11 = 0, s1n = 0, snn = 0, r1 = 0, rn = 0;
   for (const ExchangeRow& row : rows) {

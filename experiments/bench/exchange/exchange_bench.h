@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// exchange_bench.h: how long a sum over processes takes, by its size, and which latency and rate
-// the model of `convscope explain --ranks` needs to say the same.
+// exchange_bench.h: the time of a sum over processes by its size, and the latency and rate with
+// which the model of `convscope explain --ranks` reproduces it.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace convscope {
 
 struct ExchangeBenchOptions {
   SumOrder order = SumOrder::any;
-  double min_seconds = 0.2;  // of each size
+  double min_seconds = 0.2;  // for each size
   int least_samples = 10;
   int most_samples = 2000;
   std::int64_t most_bytes = std::int64_t{64} << 20;
@@ -24,22 +24,22 @@ struct ExchangeRow {
   std::int64_t bytes = 0;
   int samples = 0;
   double median_s = 0, min_s = 0;  // the process waits for the sum
-  double beside_s = 0;             // median beside a thread of the process that computes
+  double beside_s = 0;             // median while a thread of the process computes
 };
 
-// Sizes 64 bytes, 256, 1024, ... Every process calls it; a time is that of the slowest process,
-// from the moment at which all have come. The first size that is larger than most_bytes is not
-// timed. Waited for and beside work, because the thread that exchanges may find no free core, and
-// sleeps between its looks while nobody waits.
+// Measures sums of 64, 256, 1024, ... bytes up to most_bytes. Every process calls it; a time is
+// that of the slowest process, from the moment all have arrived. Each size is timed while the
+// process waits and while it computes: the exchanging thread may find no free core, and it sleeps
+// between polls while nobody waits.
 CONVSCOPE_API std::vector<ExchangeRow> bench_exchange(ProcessGroup& group,
                                                       const ExchangeBenchOptions& options);
 
-// The straight line through the medians, with the least squares of relative errors, as a link: its
-// beginning is the latency of log2(P) steps, its slope what a ring (of a tree: log2(P) steps)
-// sends.
+// Returns the straight line through the medians, with least squares of relative errors, as a link:
+// the intercept is the latency of log2(P) steps, the slope is what a ring sends (for a tree:
+// log2(P) steps).
 CONVSCOPE_API Link fitted_link(const std::vector<ExchangeRow>& rows, int processes, SumOrder order);
 
-// A table, and the link as a word of `explain`. one_host: all processes share one.
+// Returns a table, and the link in the format of `explain`. one_host: all processes share a host.
 CONVSCOPE_API std::string exchange_text(const std::vector<ExchangeRow>& rows, int processes,
                                         bool one_host, SumOrder order);
 

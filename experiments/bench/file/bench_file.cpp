@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_file.cpp: a file of results that grows while a benchmark works.
+// bench_file.cpp: a result file that grows during a benchmark.
 #include "experiments/bench/file/bench_file.h"
 
 #include <unistd.h>
@@ -18,7 +18,7 @@
 namespace convscope {
 namespace {
 
-// What a signal handler says; it may call nothing but write().
+// Printed by a signal handler, which may call nothing but write().
 std::array<char, 1024> last_words = {};
 volatile std::sig_atomic_t last_words_size = 0;
 
@@ -70,7 +70,7 @@ BenchFile::~BenchFile() {
 
 void BenchFile::keep(const std::string& text) {
   if (unfinished_.empty()) return;
-  // First, so that whoever sees the file is also told of it.
+  // Registered first, so that a file that exists is always announced.
   if (!std::exchange(kept_, true)) {
     set_last_words(clean_line(cat("bench: not finished; what was measured is in ", unfinished_)) +
                    "\n");

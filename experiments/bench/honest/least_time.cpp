@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// least_time.cpp: a time in which the work cannot have been done.
+// least_time.cpp: detects a time in which the work cannot be done.
 #include "experiments/bench/honest/least_time.h"
 
 #include <fmt/format.h>
@@ -51,7 +51,7 @@ double least_bytes_of(const Conv2dProblem& problem) {
   const double taps = problem.dilation_h == 1 ? static_cast<double>(problem.r) : 1;
   const double rows = std::min(1.0, taps / static_cast<double>(problem.stride_h));
   const double w = bytes(problem.w_shape(), types.w);
-  // Pruned weights need not be read, and whole rows of padding or of a crop are no rows of x.
+  // Pruned weights need not be read, nor rows of x that are all padding or cropped.
   const bool dense = problem.weight_format.is_dense() && problem.r <= problem.h;
   return bytes(problem.y_shape(), types.y) +
          (dense ? w + rows * bytes(problem.x_shape(), types.x) : 0);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// moving_inputs.cpp: the inputs and the output of a call that is timed change between its runs.
+// moving_inputs.cpp: changes the inputs and the output of a timed call between its runs.
 #include "experiments/bench/honest/moving_inputs.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::int64_t kPartOfTurn = 32, kSwapsOfSample = 8, kPoisonOfSample = 8;
 constexpr std::int64_t kMostSwaps = 1 << 14;  // about a millisecond
-// The places that are looked at; older ones are given up.
+// The positions that are checked; older ones are dropped.
 constexpr std::size_t kMostPoisoned = 64;
 
 std::uint64_t secret() {
@@ -19,7 +19,7 @@ std::uint64_t secret() {
   return std::uint64_t{device()} << 32 | device();
 }
 
-// Zeros stay where they are: they may be lanes behind the last channel.
+// Zeros stay in place: they may be padding lanes after the last channel.
 bool is_zero(const unsigned char* at, std::size_t size) {
   return std::all_of(at, at + size, [](unsigned char byte) { return byte == 0; });
 }
@@ -40,13 +40,13 @@ MovingInputs::MovingInputs(const Operands& operands, const OperandSpecs& specs, 
   }
   for (std::size_t i = 0; i < specs.outputs.size(); ++i) {
     const Operand& one = operands.out.at(i);
-    // Every byte is a code: NaN cannot be told from a result.
+    // Every byte is a valid code: NaN cannot be distinguished from a result.
     if (!one.defined() || is_code(one.values.dtype())) continue;
     if (one.values.numel() > 0) outputs_.push_back(array_of(one));
   }
 }
 
-// splitmix64 (Steele, Lea, Flood 2014): a nanosecond, because some of it is timed.
+// splitmix64 (Steele, Lea, Flood 2014) takes a nanosecond; some of it is timed.
 std::int64_t MovingInputs::below(std::int64_t count) {
   std::uint64_t z = random_ += 0x9e3779b97f4a7c15u;
   z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// moving_inputs.h: the inputs and the output of a call that is timed many times change between its
-// runs, so that each run has to do its work.
+// moving_inputs.h: changes the inputs and the output of a repeatedly timed call between its runs,
+// so that each run has to do its work.
 //
-// An algorithm that keeps its last result (by mistake, or to look fast) may find it again by the
-// address of an input, by its sizes, by the contents of an input, or by what the output still
-// holds. So numbers of the inputs change places, which keeps their distribution, and some numbers
-// of the output become NaN. A run changes one pair and one output, which takes some nanoseconds; a
-// sample a few of them; a turn up to one input in 32, so that nearly every sum becomes another one.
-// The places come from the operating system's random numbers: nobody can know them in advance.
+// An algorithm that caches its last result (by mistake, or to appear fast) may find it by the
+// address, sizes or contents of an input, or by what the output still holds. So input values are
+// swapped, which keeps their distribution, and some output elements become NaN. Between runs one
+// pair and one output element change, which takes some nanoseconds; between samples a few; between
+// rounds up to one input in 32, so nearly every sum changes. The positions come from the operating
+// system's random numbers: nobody can predict them.
 #pragma once
 
 #include <cstdint>
@@ -20,14 +20,14 @@ namespace convscope {
 
 class CONVSCOPE_API MovingInputs {
  public:
-  // Of operands on the CPU; on another device nothing moves. `weights`: the weights move, too. They
-  // must not where they were prepared before the timing.
+  // Takes operands on the CPU; on another device nothing changes. `weights`: the weights change
+  // too; not allowed when they were prepared before the timing.
   MovingInputs(const Operands& operands, const OperandSpecs& specs, bool weights);
 
   void turn();
   void sample();
   void run();
-  // "" when everything was written that was poisoned since the last call of this; else a sentence.
+  // Returns "" when everything poisoned since the last call was written; else a sentence.
   std::string not_written();
 
  private:
@@ -45,7 +45,7 @@ class CONVSCOPE_API MovingInputs {
   std::uint64_t random_;
   std::vector<Array> inputs_, outputs_;
   std::vector<unsigned char*> poisoned_;
-  std::size_t next_ = 0;  // in poisoned_
+  std::size_t next_ = 0;  // index in poisoned_
   std::size_t runs_ = 0;
 };
 

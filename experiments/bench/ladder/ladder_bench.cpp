@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ladder_bench.cpp: times the rungs of one ladder (layers/conv2d/ladder.h) in one run: the worth of
+// ladder_bench.cpp: times the rungs of one ladder (layers/conv2d/ladder.h) in one run: the gain of
 // each idea from the lesson to the fastest.
 #include "experiments/bench/ladder/ladder_bench.h"
 
@@ -20,8 +20,8 @@ namespace {
 
 constexpr const char* kOperation = "bench conv2d";
 
-// A rung on this machine: what it is called, how it runs, or why it cannot. One that asks for an
-// instruction set which is not there runs on the best that is.
+// Returns a rung on this machine: its name, how it runs, or why it cannot. A rung for an
+// instruction set that the CPU lacks runs on the best available one.
 LadderRow row_of(Conv2dRung rung, const LadderOptions& options) {
   const bool on_cpu = options.device.type == DeviceType::cpu;
   const bool asks = on_cpu && *rung.isa != '\0';
@@ -49,7 +49,7 @@ bool run_alike(const LadderRow& a, const LadderRow& b) {
          a.math == b.math && a.prepares_each_call == b.prepares_each_call;
 }
 
-// With one thread, say, the rung "all threads" is the one below it.
+// With one thread, for example, the rung "all threads" equals the one below it.
 std::string why_repeated(const LadderRow& row, const LadderRow& below) {
   if (row.isa == row.asked_isa) return cat("the same as ", below.rung, " in this run");
   return supports_isa(parse_isa(row.asked_isa))
@@ -62,7 +62,7 @@ void leave_out_repeated(const Conv2dLadder& ladder, std::vector<LadderRow>& rows
     for (std::size_t j = 0; j < i; ++j) {
       if (!rows[j].left_out.empty() || !run_alike(rows[i], rows[j])) continue;
       rows[i].left_out = why_repeated(rows[i], rows[j]);
-      rows[i].rung = label_of(ladder.rungs[i]);  // as it was asked for
+      rows[i].rung = label_of(ladder.rungs[i]);  // the name without substitutions
       break;
     }
   }
@@ -150,7 +150,7 @@ LadderResult bench_ladder(const Conv2dLadder& ladder, const Conv2dProblem& probl
   std::unique_ptr<SampledReference> reference;
   std::vector<std::unique_ptr<BenchContender>> contenders;
   std::vector<TimedThing> things;
-  std::vector<LadderRow*> timed_rows;  // beside things
+  std::vector<LadderRow*> timed_rows;  // parallel to things
   std::vector<const Contender*> timed_contenders;
   for (LadderRow& row : result.rows) {
     if (!row.left_out.empty()) continue;
@@ -174,7 +174,7 @@ LadderResult bench_ladder(const Conv2dLadder& ladder, const Conv2dProblem& probl
     row.error_ratio = one.error_ratio();
     row.wrong = !one.wrong().empty();
     row.left_out = one.wrong();
-    row.gflops_executed = card.cost(here, direction).flops;  // a rate once there is a time
+    row.gflops_executed = card.cost(here, direction).flops;  // becomes a rate once there is a time
     if (row.wrong) continue;
     things.push_back(timed(one, first_seconds, [&] { return weights_may_move(contenders); }));
     timed_contenders.push_back(&one);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// ladder_bench.h: times the rungs of one ladder (layers/conv2d/ladder.h) in one run: the worth of
+// ladder_bench.h: times the rungs of one ladder (layers/conv2d/ladder.h) in one run: the gain of
 // each idea from the lesson to the fastest.
 //
-// Every rung's result is checked first, and all rungs are timed in turns (interleave.h), as in the
-// table of algorithms. A rung that this machine or this problem cannot run is left out with the
-// reason; the factor of the next one is over the nearest rung below that was timed.
+// Every rung's result is checked first, and all rungs are timed interleaved (interleave.h), as in
+// the table of algorithms. A rung that this machine or problem cannot run is left out with the
+// reason; the next factor refers to the nearest timed rung below.
 #pragma once
 
 #include <functional>
@@ -25,31 +25,31 @@ struct LadderOptions {
   double min_seconds = 0.2;  // counted time of each rung
   int least_samples = 5;
   std::size_t cache_bytes = std::size_t{64} << 20;  // of the last level
-  // Measured peaks with the instruction set of now, from which a rung on the CPU takes that of its
-  // own number of threads.
+  // Measured peaks for the current instruction set; a rung on the CPU uses the peak of its thread
+  // count.
   std::optional<CpuCeilings> ceilings = {};
-  // Of a GPU; 0: not known.
+  // Peak of a GPU; 0: unknown.
   double flops_per_second = 0;
-  double tf32_flops_per_second = 0;  // of rungs that round factors to TF32
+  double tf32_flops_per_second = 0;  // for rungs that round operands to TF32
 };
 
 struct LadderRow {
-  std::string rung = {};       // "winograd_f2x3, avx2, 1 thread"
-  std::string algorithm = {};  // the card
+  std::string rung = {};  // "winograd_f2x3, avx2, 1 thread"
+  std::string algorithm = {};
   std::string isa = {};        // what it ran on; "" on a GPU
   std::string asked_isa = {};  // what the ladder asks for
   int threads = 0;
   MathMode math = MathMode::f32;
   bool prepares_each_call = false;
-  std::string adds = {};      // the sentence
+  std::string adds = {};      // a sentence
   std::string left_out = {};  // why it was not timed, or ""
   bool wrong = false;         // it was not timed because its result is wrong
   TimingSummary time = {};
   double gflops_effective = 0, gflops_executed = 0;
-  double peak_percent = 0;  // gflops_executed of the peak of the rung's threads; 0: not known
-  double factor = 0;        // the time of the rung below / this one's; 0: no rung below was timed
-  double error_ratio = 0;   // error / allowed error
-  std::string impossible = {};  // why no work can have been done in its time, or ""
+  double peak_percent = 0;      // gflops_executed of the peak of the rung's threads; 0: unknown
+  double factor = 0;            // time of the rung below / this one's; 0: no rung below was timed
+  double error_ratio = 0;       // error / allowed error
+  std::string impossible = {};  // why the work cannot be done in its time, or ""
 
   bool timed() const { return time.samples > 0 && impossible.empty(); }
 };
@@ -58,17 +58,17 @@ struct CONVSCOPE_API LadderResult {
   std::string name = {};
   Conv2dProblem problem = {};
   Direction direction = Direction::forward;
-  double peak_gflops = 0;  // measured, of all threads, f32 or bytes as the problem; 0: not known
+  double peak_gflops = 0;  // measured, all threads, f32 or int8 as the problem; 0: unknown
   std::vector<LadderRow> rows = {};
-  std::optional<double> cores_of_others = {};  // busy with other programs meanwhile
+  std::optional<double> cores_of_others = {};  // cores busy with other programs
 
-  const LadderRow* first() const;    // that was timed, or null
+  const LadderRow* first() const;    // first timed rung, or null
   const LadderRow* fastest() const;  // or null
   double total_factor() const;       // time of the first / time of the fastest; 0 without a time
 };
 
-// Ladders that `text` names for the device: "all" or names joined by commas; an error of kind
-// kUnavailable that lists them otherwise.
+// Returns the ladders that `text` names for the device: "all" or names joined by commas. Throws an
+// error of kind kUnavailable that lists them.
 CONVSCOPE_API std::vector<const Conv2dLadder*> ladders_named(const std::string& text,
                                                              Device device);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ladder_report.cpp: what `bench conv2d --ladder` says: a table for people, JSON and CSV for
+// ladder_report.cpp: the output of `bench conv2d --ladder`: a table for people, JSON and CSV for
 // programs.
 #include "experiments/bench/ladder/ladder_report.h"
 
@@ -31,7 +31,7 @@ std::string percent(double value) {
   return value > 0 ? fmt::format("{:.{}f}%", value, value < 10 ? 2 : 1) : "-";
 }
 
-// `text` in lines of at most `width` letters, each behind `margin` spaces.
+// Returns `text` in lines of at most `width` letters, each after `margin` spaces.
 std::string wrapped(const std::string& text, std::size_t margin, std::size_t width) {
   std::string out, line;
   std::size_t at = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ladder_report.h: what `bench conv2d --ladder` says: a table for people, JSON and CSV for
+// ladder_report.h: the output of `bench conv2d --ladder`: a table for people, JSON and CSV for
 // programs.
 #pragma once
 
@@ -15,10 +15,10 @@ inline constexpr const char* kLadderFormat = "convscope bench conv2d ladder 1";
 
 CONVSCOPE_API std::string ladder_table(const LadderResult& result);
 
-// {"format", "machine", "settings", "ladders": [{"ladder", "problem", ..., "rungs": [...]}]}
+// Returns the report as JSON: machine, settings, and each ladder with its rungs.
 CONVSCOPE_API std::string ladder_json(const std::vector<LadderResult>& results,
                                       const BenchReportSettings& settings);
-// The rungs of the JSON, one in a line, after a line of names.
+// Returns the rungs of the JSON as CSV with a header line.
 CONVSCOPE_API std::string ladder_csv(const std::vector<LadderResult>& results,
                                      const BenchReportSettings& settings);
 

@@ -30,14 +30,14 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// So small that the weights hardly move: every step does the same work on numbers of one size.
+// So small that the weights hardly change: every step does the same work on similar numbers.
 constexpr double kLearningRate = 1e-5;
 
 double seconds_between(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double>(to - from).count();
 }
 
-// Seconds of the clock that the options ask for, since some moment.
+// Returns the seconds of the selected clock, since some fixed moment.
 double now(const NetBenchOptions& options) {
   timespec time{};
   clock_gettime(options.cpu_clock ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC, &time);
@@ -51,7 +51,7 @@ Tensor random_tensor(const Shape& shape, std::uint64_t seed, Device device) {
   return x.to(device);
 }
 
-// The first `size` samples, from the first on again when there are fewer.
+// Returns the first `size` samples, repeated when there are fewer.
 Batch batch_of(const Dataset& samples, std::int64_t size) {
   if (samples.size() == 0) {
     fail(ErrorKind::kData, "bench net",
@@ -66,7 +66,7 @@ Batch batch_of(const Dataset& samples, std::int64_t size) {
   Batch batch;
   loader.start_epoch(0);
   loader.next(batch);
-  return {.x = batch.x.clone(), .labels = batch.labels.clone()};  // the loader's tensors go with it
+  return {.x = batch.x.clone(), .labels = batch.labels.clone()};  // batch dies with the loader
 }
 
 double flops_of(const Module& layer, const Shape& input) {
@@ -75,7 +75,7 @@ double flops_of(const Module& layer, const Shape& input) {
   return 2.0 * static_cast<double>(input[0]) * static_cast<double>(layer.weight().value().numel());
 }
 
-// Repeats `run` until there are samples enough; run returns the seconds that count.
+// Repeats `run` until there are enough samples; run returns the seconds that count.
 std::vector<double> sampled(const NetBenchOptions& options, const std::function<double()>& run) {
   std::vector<double> seconds;
   double total = 0;
@@ -97,7 +97,7 @@ void time_inference(const ExperimentConfig& config, Module& model, const Tensor&
   std::string why = "the config says so";
   const std::unique_ptr<StepPlan> plan =
       config.train.plan ? StepPlan::make(model, x.shape(), PlanMode::inference, &why) : nullptr;
-  if (plan) plan->prepare();  // the weights stay as they are
+  if (plan) plan->prepare();  // the weights do not change
   row.execution = plan ? "planned" : cat("dynamic: ", why);
   if (plan && planned_kernels(*plan).any("int8")) row.arithmetic = "int8";
   const DeviceBackend& backend = backend_of(device);
@@ -179,7 +179,7 @@ void time_training(const ExperimentConfig& config, Module& model, const Batch& b
   row.parts = {median_ms(forward), median_ms(backward), median_ms(update)};
 }
 
-// "direct/-/fft": of the forward, of dx and of dw; "" when the layer has none.
+// "direct/-/fft": for forward, dx and dw; "" when the layer has none.
 std::string names_of(const StepKernels& kernels, const std::string& layer, NetMode mode) {
   if (kernels.find(layer, Direction::forward) == nullptr) return "";
   std::vector<std::string> words;
@@ -243,7 +243,7 @@ NetBenchRow bench_net(const ExperimentConfig& config, Module& model, const Shape
   row.threads = num_threads();
   row.parameters = model.parameter_count();
   if (config.quant) {
-    row.arithmetic = "fake-quant f32";  // time_inference() sees whether codes are multiplied
+    row.arithmetic = "fake-quant f32";  // time_inference() detects integer arithmetic
   }
   const Batch data = options.samples == nullptr ? random_batch(image, batch, classes, options.seed)
                                                 : batch_of(*options.samples, batch);

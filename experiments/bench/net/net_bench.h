@@ -2,9 +2,9 @@
 // net_bench.h: times a whole network on random images, or on points of a data set, in a steady
 // state: the forward pass of inference, or a training step of forward, loss, backward and update.
 //
-// Each case (mode and batch size) is warmed up first: quantisers are calibrated, plans are made,
-// memory is taken from the system. Then every run counts. Peaks of memory are those of the counted
-// runs; the peak of the process is that of the case, its warm-up included.
+// Each case (mode and batch size) is warmed up first: quantisers are calibrated, graphs are
+// compiled, memory is allocated. Then every run counts. Memory peaks are those of the counted runs;
+// the peak of the process is that of the case, warm-up included.
 #pragma once
 
 #include <optional>
@@ -28,18 +28,18 @@ struct NetBenchOptions {
   double min_seconds = 2;  // counted time of each case
   int least_samples = 10;
   int most_samples = 5000;
-  int warm_up = 3;  // runs that do not count
-  // The process's CPU time instead of wall time: for one thread on a busy machine. The parts of a
-  // step and the layers stay in wall time.
+  int warm_up = 3;  // uncounted runs
+  // The process's CPU time instead of wall time, for one thread on a busy machine. Parts of a step
+  // and layers stay in wall time.
   bool cpu_clock = false;
   std::uint64_t seed = 1;
-  Pruner* pruner = nullptr;  // of a network with masks: puts pruned weights back after each update
-  // The batch is the first samples of this set, from the first on again when it has fewer. Without
-  // one it is normal random images, which a network on points cannot take: they have no places.
+  Pruner* pruner = nullptr;  // for a network with masks: sets pruned weights to 0 after each update
+  // The batch is the first samples of this set, repeated when it has fewer. Without a set it is
+  // normal random images; a network on points needs a set, because images have no positions.
   const Dataset* samples = nullptr;
 };
 
-// Milliseconds of the parts of a training step, medians.
+// Median milliseconds of the parts of a training step.
 struct StepParts {
   double forward_ms = 0, backward_ms = 0, update_ms = 0;
 };
@@ -50,7 +50,7 @@ struct NetBenchRow {
   // "recorded" (experiments/trainer/recorded_steps.h), "planned" (layers/plan/step_plan.h), or
   // "dynamic: <why>"
   std::string execution;
-  std::string arithmetic = "f32";  // or "fake-quant f32", "int8": of this mode
+  std::string arithmetic = "f32";  // or "fake-quant f32", "int8": in this mode
   std::int64_t batch = 0;
   Shape image;  // [C,H,W], or [M,D+C] of points
   int threads = 0;
@@ -60,44 +60,44 @@ struct NetBenchRow {
   StepParts parts;  // train only
   double images_per_second = 0;
   double gflops_effective = 0;
-  // By the framework's allocator, tensors and workspace, weights and optimiser state included.
+  // By the framework's allocator: tensors, workspace, weights and optimiser state.
   std::int64_t peak_bytes = 0;
   std::int64_t workspace_peak_bytes = 0;
-  std::int64_t resident_bytes = 0;      // in use between the runs
-  std::int64_t system_allocations = 0;  // during the counted runs
-  std::int64_t process_peak_bytes = 0;  // resident set of the process at its highest, this case
-  std::optional<double> cores_of_others = {};  // busy with other programs meanwhile
+  std::int64_t resident_bytes = 0;             // between the runs
+  std::int64_t system_allocations = 0;         // during the counted runs
+  std::int64_t process_peak_bytes = 0;         // peak resident set of the process in this case
+  std::optional<double> cores_of_others = {};  // cores busy with other programs
 };
 
-// One case. `model` is left in train mode or in eval mode as the case needs it; its weights move a
-// little in train mode. An error of kind kRun when the loss is not a finite number.
+// Measures one case. Leaves `model` in train or eval mode as the case needs it; train mode changes
+// its weights slightly. Throws an error of kind kRun when the loss is not finite.
 CONVSCOPE_API NetBenchRow bench_net(const ExperimentConfig& config, Module& model,
                                     const Shape& image, int classes, NetMode mode,
                                     std::int64_t batch, const NetBenchOptions& options);
 
-// The layers one by one, each on random numbers of its shape with nothing around it. An error when
-// there are layers on rows of sites: those belong to a batch, which a layer alone has not seen.
+// Times of single layers, each on random numbers of its shape. Layers on rows of sites are an
+// error: their sites belong to a batch, which a single layer has not seen.
 struct NetLayerRow {
   std::string layer, kind;
   Shape input, output;
   double flops = 0;          // of the forward
   double forward_ms = 0;     // medians
-  double backward_ms = 0;    // of all gradients that the network asks for; train only
-  std::string algorithms;    // that ran here, directions joined by '/'; "-": not run
-  std::string step_kernels;  // that run in a step of the network: a chain joins layers
+  double backward_ms = 0;    // of all gradients that the network needs; train only
+  std::string algorithms;    // run here, directions joined by '/'; "-": not run
+  std::string step_kernels;  // run in a step of the network, possibly several layers in one
   std::string step;          // how that step runs: "planned", "recorded", "dynamic"
   double bytes_forward = 0;  // input and output, each once
 };
-// `step`: what runs in a step of the whole network, which may be something else.
+// Measures layers; `step`: the kernels of a step of the whole network, which may differ.
 CONVSCOPE_API std::vector<NetLayerRow> bench_layers(Module& model, const Shape& input, NetMode mode,
                                                     Device device, const NetBenchOptions& options,
                                                     const StepKernels& step);
 
-// That error, before anything is timed.
+// Throws that error before anything is timed.
 CONVSCOPE_API void check_layers_alone(Module& model);
 
-// The operations of the planned case, timed where they stand, several layers fused into one as the
-// plan does; medians. Empty when the network cannot be planned.
+// The operations of the compiled case, timed in place, fused as in the graph; medians. Empty when
+// the network cannot be compiled.
 struct NetOpRow {
   std::string layer, text;
   double forward_ms = 0, backward_ms = 0;
@@ -105,17 +105,17 @@ struct NetOpRow {
 CONVSCOPE_API std::vector<NetOpRow> bench_operations(Module& model, const Shape& input, int classes,
                                                      NetMode mode, const NetBenchOptions& options);
 
-// Normal random images [size, image...] and random labels, on the CPU.
+// Returns normal random images [size, image...] and random labels, on the CPU.
 CONVSCOPE_API Batch random_batch(const Shape& image, std::int64_t size, int classes,
                                  std::uint64_t seed);
-// Brings a quantised network to where training has it after its first steps: the quantisers have
-// begun, know what the masks leave and are calibrated. Until then no step can be planned.
+// Brings a quantised network to its state after the first training steps: its quantisers are
+// active, know the masks and are calibrated. Until then no step can be compiled.
 CONVSCOPE_API void settle_quantizers(const ExperimentConfig& config, Module& model,
                                      const Tensor& x);
 
-// FLOPs of the convolutions and linear layers for an input of this shape: of the forward, and of a
+// FLOPs of convolutions and linear layers for an input of this shape, of the forward and of a
 // training step (the first layer needs no gradient of the image). Layers on rows of sites count
-// those of the batch that they have run on last.
+// those of the last batch.
 struct NetFlops {
   double forward = 0, step = 0;
 };

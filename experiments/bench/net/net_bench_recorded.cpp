@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// net_bench_recorded.cpp: a whole network on a device that records its kernels: what the device
-// takes for one run when the host stands in nobody's way, by marks around launches of several runs.
+// net_bench_recorded.cpp: times a whole network on a device that records its kernels: the device
+// time of one run without host delays, by marks around launches of several runs.
 #include "experiments/bench/net/net_bench_recorded.h"
 
 #include <algorithm>
@@ -15,9 +15,9 @@
 namespace convscope {
 namespace {
 
-constexpr int kRuns = 20;  // of a network for inference in one launch
+constexpr int kRuns = 20;  // inference runs per launch
 constexpr double kLearningRate = 1e-5;
-// Batches of the data set: two launches of the largest size. Fewer when images are large.
+// Batches of the data set: two launches of the largest size, fewer for large images.
 constexpr std::int64_t kBatches = 2 * RecordedSteps::kMostSteps;
 constexpr std::int64_t kMostBytes = std::int64_t{512} << 20;
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// net_report.cpp: what `convscope bench net` says: tables for people, JSON and CSV for programs.
+// net_report.cpp: the output of `convscope bench net`: tables for people, JSON and CSV for
+// programs.
 #include "experiments/bench/net/net_report.h"
 
 #include <fmt/format.h>
@@ -195,7 +196,7 @@ std::string net_json(const NetBenchReport& report) {
 
 std::string net_csv(const NetBenchReport& report) {
   TextTable table;
-  const Json names = row_json(NetBenchRow{}, "");  // an empty row gives the names
+  const Json names = row_json(NetBenchRow{}, "");  // an empty row provides the names
   for (const auto& [name, value] : names.items()) table.columns.push_back({name, 9});
   for (const NetBenchRow& row : report.rows) {
     std::vector<TableCell> cells;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// net_report.h: what `convscope bench net` says: tables for people, JSON and CSV for programs.
+// net_report.h: the output of `convscope bench net`: tables for people, JSON and CSV for programs.
 #pragma once
 
 #include <string>
@@ -16,21 +16,21 @@ struct NetBenchReport {
   NetBenchOptions options;
   bool complete = false;  // every case was measured
   std::vector<NetBenchRow> rows;
-  // Of one case each, in the order of `rows`; empty when layers were not asked for.
+  // The layers of each case, in the order of `rows`; empty when layers were not requested.
   std::vector<std::vector<NetLayerRow>> layers;
   std::vector<std::vector<NetOpRow>> operations;
 };
 
 CONVSCOPE_API std::string net_table(const std::vector<NetBenchRow>& rows);
-// The layers of one case, and what they add up to beside the whole network.
+// Returns a table of one case's layers, and their sum compared with the whole network.
 CONVSCOPE_API std::string net_layer_table(const NetBenchRow& row,
                                           const std::vector<NetLayerRow>& layers);
-// What the plan of one case does and how long; "" when there is none.
+// Returns a table of the compiled case's operations with times; "" when there is none.
 CONVSCOPE_API std::string net_operation_table(const NetBenchRow& row,
                                               const std::vector<NetOpRow>& operations);
-// {"format", "machine", "settings", "rows": [{..., "layers": [...], "operations": [...]}]}
+// Returns {"format", "machine", "settings", "rows": [{..., "layers": [...], "operations": [...]}]}
 CONVSCOPE_API std::string net_json(const NetBenchReport& report);
-// The rows of the JSON without the layers, one in a line, after a line of names.
+// Returns the rows of the JSON without the layers as CSV with a header line.
 CONVSCOPE_API std::string net_csv(const NetBenchReport& report);
 
 }  // namespace convscope

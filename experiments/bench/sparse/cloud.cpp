@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cloud.cpp: clouds that are drawn from a few words, for benchmarks, tests and pictures.
+// cloud.cpp: synthetic point clouds described by a few words, for benchmarks, tests and pictures.
 #include "experiments/bench/sparse/cloud.h"
 
 #include <fmt/format.h>
@@ -26,7 +26,7 @@ void sort_once(Keys& keys) {
   keys.erase(std::unique(keys.begin(), keys.end()), keys.end());
 }
 
-// Some `wanted` of the keys at random, sorted.
+// Keeps `wanted` of the keys at random, sorted.
 void keep_some(Keys& keys, std::int64_t wanted, Generator& random) {
   for (std::int64_t i = 0; i < wanted; ++i) {
     const auto left = static_cast<std::uint32_t>(static_cast<std::int64_t>(keys.size()) - i);
@@ -37,7 +37,7 @@ void keep_some(Keys& keys, std::int64_t wanted, Generator& random) {
   std::ranges::sort(keys);
 }
 
-// How a scene of `sites` sites is drawn: its grid, and one point after another.
+// How to generate a scene of `sites` sites: its grid, and one point after another.
 class Scene {
  public:
   Scene() = default;
@@ -52,9 +52,9 @@ double uniform(Generator& random, double low, double high) {
   return low + (high - low) * static_cast<double>(random.uniform());
 }
 
-constexpr double kMargin = 6;  // sites beside what is drawn, ten times the noise
+constexpr double kMargin = 6;  // empty sites around the drawing, ten times the noise
 
-// About 1.57 sites deep: 12.5 neighbours of a site, itself among them, for 3x3x3.
+// About 1.57 sites deep: 12.5 neighbours per site for 3x3x3, itself included.
 class Shell : public Scene {
  public:
   explicit Shell(std::int64_t sites)
@@ -104,7 +104,7 @@ class Room : public Scene {
         static_cast<std::size_t>(std::ranges::upper_bound(up_to_, at) - up_to_.begin()),
         boxes_.size() - 1);
     const Box& box = boxes_[which];
-    // A pair of faces by its area, then one of the two, then a place on it.
+    // Draws a pair of faces by area, then one of the two, then a position on it.
     const std::array<double, 3> size = {box.dt, box.dh, box.dw};
     const double all = box.dt * box.dh + box.dt * box.dw + box.dh * box.dw;
     double face = uniform(random, 0, all);
@@ -130,12 +130,12 @@ class Room : public Scene {
   };
   static constexpr double kDepth = 2.4;
   std::vector<Box> boxes_;
-  std::vector<double> up_to_;  // areas of the boxes, summed
+  std::vector<double> up_to_;  // cumulative areas of the boxes
   double area_ = 0, side_ = 0;
 };
 
-// About 4.6 neighbours. 64 beams of a scanner 1.7 m above a road that is 40 m wide; it looks 60 m
-// far.
+// About 4.6 neighbours. 64 beams of a scanner 1.7 m above a road that is 40 m wide; its range is 60
+// m.
 class Lidar : public Scene {
  public:
   explicit Lidar(std::int64_t sites)
@@ -169,7 +169,7 @@ class Lidar : public Scene {
   double per_metre_;
 };
 
-// A cube, less some layers along t: so many places as the density asks for.
+// A cube without some layers along t: as many positions as the density requires.
 class Random : public Scene {
  public:
   Random(std::int64_t sites, double density) {
@@ -205,7 +205,7 @@ std::unique_ptr<Scene> scene_of(const DrawnCloud& cloud, std::int64_t sites, std
   }
 }
 
-// Places of the scene until there are enough, then some of them.
+// Draws positions of the scene until there are enough, then keeps some of them.
 Keys drawn(const Scene& scene, const SiteGrid& grid, std::int64_t batch, std::int64_t sites,
            Generator& random) {
   const SparseSites keyed(Keys(), grid);
@@ -229,8 +229,8 @@ Keys drawn(const Scene& scene, const SiteGrid& grid, std::int64_t batch, std::in
   return out;
 }
 
-// Each place has its chance in turn, so that there are exactly `sites` (Knuth, The Art of Computer
-// Programming, volume 2, 3.4.2, algorithm S).
+// Visits each position once and selects exactly `sites` (Knuth, The Art of Computer Programming,
+// volume 2, 3.4.2, algorithm S).
 Keys chosen_of_all(const SiteGrid& grid, std::int64_t batch, std::int64_t sites,
                    Generator& random) {
   const std::int64_t all = grid.extent[0] * grid.extent[1] * grid.extent[2];
@@ -246,7 +246,7 @@ Keys chosen_of_all(const SiteGrid& grid, std::int64_t batch, std::int64_t sites,
   return out;
 }
 
-// The places that a pen covers on one image: some curves of the second degree.
+// Returns the pixels that a pen covers on one image: some quadratic curves.
 Keys ink_of(std::int64_t batch, Generator& random) {
   Keys out;
   const auto anywhere = [&] { return uniform(random, 8, kInkSide - 8); };

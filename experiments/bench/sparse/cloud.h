@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// cloud.h: clouds that are drawn from a few words, for benchmarks, tests and pictures. The same
-// words give the same sites.
+// cloud.h: synthetic point clouds described by a few words, for benchmarks, tests and pictures. The
+// same words give the same sites.
 //
 //   shell   the surface of a sphere with noise: one thin sheet without an edge
 //   room    floor, ceiling, walls and some boxes with noise: thicker sheets, and edges
 //   lidar   rings of a turning scanner on a road between two walls: lines with few neighbours
-//   random  each place of a cube with one probability: nothing lies beside anything on purpose
-//   full    every place of a cube: what a dense convolution computes
+//   random  each position of a cube with equal probability: neighbours only by chance
+//   full    every position of a cube: what a dense convolution computes
 //   ink     strokes of a pen on images of 64x64 pixels; 2-D
 //
-// How many neighbours a site has says how a convolution runs on it; that of the first three does
-// not change with the number of sites, because their size does.
+// The number of neighbours of a site decides how fast a convolution runs on it. For the first three
+// it does not depend on the number of sites, because their size grows with it.
 #pragma once
 
 #include <cstdint>
@@ -33,16 +33,16 @@ struct CONVSCOPE_API DrawnCloud {
   CloudShape shape = CloudShape::shell;
   std::int64_t sites = 10000;  // of all scenes together
   std::int64_t seed = 1;
-  std::int64_t batch = 1;  // scenes that share the sites; of ink as many images as it takes
-  double density = 0.05;   // of random alone
+  std::int64_t batch = 1;  // scenes that share the sites; for ink as many images as needed
+  double density = 0.05;   // of random only
 
   int rank() const { return shape == CloudShape::ink ? 2 : 3; }
-  void check() const;        // an error of "cloud" when it cannot be drawn
+  void check() const;        // throws an error of "cloud" when it cannot be generated
   std::string text() const;  // "cloud=shell,sites=10000,seed=1"
   bool operator==(const DrawnCloud&) const = default;
 };
 
-// Exactly cloud.sites sites, in the order of their keys.
+// Returns exactly cloud.sites sites, in the order of their keys.
 CONVSCOPE_API SharedSites cloud_sites(const DrawnCloud& cloud);
 
 }  // namespace convscope

@@ -26,7 +26,7 @@ const std::vector<std::string>& keys() {
            why, ", got '", text, "'"));
 }
 
-// The one of `all` that is called so.
+// Returns the element of `all` with that name.
 template <class Named, class All>
 Named named(std::string_view text, std::string_view key, std::string_view value, const All& all) {
   std::vector<std::string> names;
@@ -49,7 +49,7 @@ Number number_of(std::string_view text, std::string_view key, std::string_view v
   return out;
 }
 
-// One number for all axes, or one for each. In 2-D the first of three stays what it is.
+// One number for all axes, or one for each. In 2-D the first of three is unchanged.
 void set_axes(std::string_view text, std::string_view key, std::string_view value, int rank,
               std::array<std::int64_t, 3>& to) {
   std::vector<std::int64_t> values;
@@ -100,7 +100,7 @@ CloudProblem CloudProblem::parse(std::string_view text) {
     const auto at = std::ranges::find(words, key, &Words::value_type::first);
     return at == words.end() ? nullptr : &at->second;
   };
-  // What is left out would be another problem than the one that is meant.
+  // These keys have no defaults: a default could define another problem than intended.
   for (const char* key : {"cloud", "sites", "kernel", "c", "k"}) {
     if (find(key) == nullptr) refuse(text, cat("but '", key, "' has no default"));
   }
@@ -169,7 +169,7 @@ void CloudProblem::check() const {
   const bool sizes = std::ranges::all_of(kernel.size, [](std::int64_t s) { return s >= 1; });
   CONVSCOPE_CHECK(sizes, kOperation, "expected kernel sizes of at least 1, got ",
                   kernel.text(cloud.rank()));
-  // What else is wrong with a kernel shows on any site.
+  // The remaining errors of a kernel show on any site.
   const SiteGrid grid{cloud.rank(), 1, {cloud.rank() == 3 ? 64 : 1, 64, 64}};
   map(std::make_shared<const SparseSites>(std::vector<std::uint64_t>{}, grid));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparse_bench.h: the rows of a benchmark of sparse convolution on a cloud that is drawn.
+// sparse_bench.h: the rows of a benchmark of sparse convolution on a synthetic cloud.
 #pragma once
 
 #include <string>
@@ -11,26 +11,26 @@
 
 namespace convscope {
 
-// The map of a problem, what it took, and what it says.
+// The map of a problem, its building time and its facts.
 struct CONVSCOPE_API CloudMap {
-  // Draws the sites and builds the map several times; the median counts.
+  // Generates the sites and builds the map several times; the median counts.
   CloudMap(const CloudProblem& problem, bool cpu_clock, Device device = {});
 
   SharedMap map;
   std::size_t table_bytes = 0;  // of the tables for both directions
-  double map_ms = 0;            // to build it on the device; sites are sorted before
-  // The same of the card `halo`, which has tables of its own; 0: it has none.
+  double map_ms = 0;            // to build it on the device from sorted sites
+  // The same for the algorithm `halo`, which has its own tables; 0: it has none.
   std::size_t halo_bytes = 0;
   double halo_ms = 0;
 
-  // sites, out_sites, pairs, pairs_per_site (of an output), density (of the inputs),
+  // Returns sites, out_sites, pairs, pairs_per_site (per output), density (of the inputs),
   // map_bytes_per_site, map_ms; on a GPU halo_bytes_per_site, halo_ms.
   std::vector<BenchFact> facts() const;
-  std::string text() const;  // the same in words
+  std::string text() const;  // the facts in words
 };
 
-// Checked by a sample (sparse_oracle.h), then timed in turns. The rows name the problem by its
-// line, so that files of two machines or days can be compared.
+// Checks a sample (sparse_oracle.h), then times interleaved. The rows name the problem by its line,
+// so files of two machines or days can be compared.
 CONVSCOPE_API ReportedGroup bench_cloud(const BenchSettings& settings, const CloudProblem& problem,
                                         const CloudMap& on, Direction direction,
                                         const std::vector<const SparseConvAlgorithm*>& cards,

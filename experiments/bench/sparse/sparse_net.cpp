@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparse_net.cpp: a network of submanifold layers on one map, forward and backward, by each
-// algorithm in turn.
+// sparse_net.cpp: a network of submanifold layers on one map, forward and backward, once per
+// algorithm.
 #include "experiments/bench/sparse/sparse_net.h"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace {
 using Problem = SparseConvProblem;
 using SparseCard = SparseConvAlgorithm;
 
-// What all algorithms of one precision work on.
+// The tensors that all algorithms of one precision share.
 struct NetTensors {
   NetTensors(const std::vector<Problem>& layers, Device device) {
     std::uint64_t stream = 1;
@@ -35,7 +35,7 @@ struct NetTensors {
       const bool first = values.empty();
       if (first) values.push_back(numbers(z.x_shape(), z.dtype, 1));
       values.push_back(Tensor::empty(z.y_shape(), z.dtype, device));
-      // Numbers stay as large as they are from layer to layer, so that halves hold them.
+      // Values keep their magnitude from layer to layer, so that half precision can hold them.
       const double terms = z.nominal_flops() / 2 / static_cast<double>(z.y_shape().numel());
       w.push_back(numbers(z.w_shape(), z.dtype, 1 / std::sqrt(std::max(1.0, terms))));
       dw.push_back(Tensor::empty(z.w_shape(), z.dtype, device));
@@ -43,7 +43,7 @@ struct NetTensors {
     }
     gradients.push_back(numbers(layers.back().y_shape(), layers.back().dtype, 1));
   }
-  std::vector<Tensor> values, gradients;  // before each layer, and behind the last
+  std::vector<Tensor> values, gradients;  // before each layer, and after the last
   std::vector<Tensor> w, dw;
 
   Operands of(std::size_t layer, Direction direction) const {
@@ -100,7 +100,7 @@ class NetContender {
   }
   void wait() const { backend_of(device_).synchronize(device_.index); }
 
-  // Runs all of it on poisoned memory. Of layers with the same channels the first is looked at.
+  // Runs everything on poisoned memory. For layers with the same channels, checks the first.
   void check(SparseNetRow& row) const {
     for (std::size_t i = 0; i < layers_.size(); ++i) {
       for (const Direction direction : kDirections) poison(tensors_.of(i, direction).out[0].values);
@@ -152,8 +152,8 @@ class NetContender {
   std::unique_ptr<Workspace> workspace_, prepared_;
 };
 
-// The cards for one word, or why there are none. A card that has no dw at all (halo) leaves it to
-// what auto chooses; the row's kernels say so.
+// The algorithms for one word, or why there are none. An algorithm without dw (halo) uses the
+// choice of auto there; the row's kernels say so.
 struct FoundCards {
   NetContender::Cards cards;
   std::string refusal;
@@ -197,7 +197,7 @@ TimedThing thing_of(std::function<void()> queue, const NetContender& net, Device
           .seconds = {}};
 }
 
-// All algorithms of one precision, in turns.
+// Times all algorithms of one precision, interleaved.
 void bench_precision(const SparseNetOptions& options, const CloudMap& on,
                      ComputePrecision precision, const BenchProgress& progress,
                      SparseNetBench& out) {

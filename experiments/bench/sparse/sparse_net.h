@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparse_net.h: a network of submanifold layers on one map, forward and backward, by each algorithm
-// in turn: the table by which the field compares ways to compute a sparse convolution.
+// sparse_net.h: a network of submanifold layers on one map, forward and backward, once per
+// algorithm: the table that published comparisons of sparse convolution use.
 //
-// Layer i turns C[i] channels into C[i+1], 3x3x3, without bias and activation. Forward is all
-// layers in their order; backward is dw and dx of each, from the last to the first. Weights are
-// prepared in each call, as in training. On a GPU each is recorded once and replayed.
+// Layer i maps C[i] channels to C[i+1], 3x3x3, without bias and activation. Forward is all layers
+// in order; backward is dw and dx of each, from the last to the first. Weights are prepared in each
+// call, as in training. On a GPU each network is recorded once and replayed.
 #pragma once
 
 #include <string>
@@ -18,17 +18,17 @@ struct SparseNetOptions {
   DrawnCloud cloud;
   std::vector<std::int64_t> channels = {16, 32, 32, 64, 64, 64, 64};
   std::vector<ComputePrecision> precisions = {ComputePrecision::f32};
-  std::vector<std::string> algorithms = {"auto"};  // names of cards, or auto
+  std::vector<std::string> algorithms = {"auto"};  // names of algorithms, or auto
   BenchSettings timing;
 };
 
 struct SparseNetRow {
   std::string algorithm;
   ComputePrecision precision = ComputePrecision::f32;
-  TimingSummary forward, backward;  // of no samples when a result is wrong
-  double error_ratio = 0;           // the largest of all layers: error / allowed error
-  std::string wrong;                // why it was not timed; "" when it was
-  std::size_t workspace_bytes = 0;  // of the layer that needs the most, prepared weights included
+  TimingSummary forward, backward;        // without samples when a result is wrong
+  double error_ratio = 0;                 // the largest of all layers: error / allowed error
+  std::string wrong;                      // why it was not timed, or ""
+  std::size_t workspace_bytes = 0;        // of the layer that needs most, prepared weights included
   std::vector<std::string> kernels = {};  // that ran: "16-32: halo, halo, native" (forward, dx, dw)
 };
 
@@ -40,10 +40,10 @@ struct SparseNetRefusal {
 
 struct SparseNetBench {
   std::vector<SparseNetRow> rows;
-  std::vector<SparseNetRefusal> refusals;  // cards that are not there, and layers they refuse
+  std::vector<SparseNetRefusal> refusals;  // algorithms that are missing, and layers they refuse
 };
 
-// `on` is a map of 3x3x3 on options.cloud.
+// Measures on a map `on` of 3x3x3 on options.cloud.
 CONVSCOPE_API SparseNetBench bench_sparse_net(const SparseNetOptions& options, const CloudMap& on,
                                               const BenchProgress& progress);
 

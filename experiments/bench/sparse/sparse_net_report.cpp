@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparse_net_report.cpp: what `convscope bench sparse_net` says: a table for people, JSON for
-// programs, and the times of another library beside them.
+// sparse_net_report.cpp: the output of `convscope bench sparse_net`: a table for people, JSON for
+// programs, and optionally the times of another library.
 #include "experiments/bench/sparse/sparse_net_report.h"
 
 #include <fmt/format.h>
@@ -51,7 +51,7 @@ std::string channels_text(const std::vector<std::int64_t>& channels) {
 
 TableCell cell(double value) { return value > 0 ? TableCell(value) : TableCell(); }
 
-// Theirs by ours, where there are both.
+// Returns theirs / ours, where both exist.
 TableCell ratio(double theirs, double ours) {
   return theirs > 0 && ours > 0 ? TableCell(theirs / ours) : TableCell();
 }
@@ -138,7 +138,7 @@ std::string sparse_net_table(const SparseNetReport& report) {
     if (!row.wrong.empty()) {
       out += cat(name_of(row.precision), " ", row.algorithm,
                  ": WRONG RESULT, not timed: ", row.wrong, "\n");
-    } else if (row.algorithm == "auto" || row.algorithm == "halo") {  // of several cards
+    } else if (row.algorithm == "auto" || row.algorithm == "halo") {  // several algorithms
       out += cat(name_of(row.precision), " ", row.algorithm,
                  " (forward, dx, dw): ", join(row.kernels, "; "), "\n");
     }
@@ -185,7 +185,7 @@ std::string sparse_net_json(const SparseNetReport& report) {
   Json facts = Json::object();
   for (const BenchFact& fact : report.on->facts()) facts[fact.name] = fact.value;
   const Json out = {{"format", "convscope bench sparse_net 1"},
-                    {"complete", true},  // it is written once, with all rows
+                    {"complete", true},  // written once, with all rows
                     {"machine", Json::parse(environment_json(process_arguments()))},
                     {"settings",
                      {{"device", timing.device.str()},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparse_net_report.h: what `convscope bench sparse_net` says: a table for people, JSON for
-// programs, and the times of another library beside them.
+// sparse_net_report.h: the output of `convscope bench sparse_net`: a table for people, JSON for
+// programs, and optionally the times of another library.
 #pragma once
 
 #include <string>
@@ -23,11 +23,11 @@ struct SparseNetPeer {
   std::string name, device;
   std::vector<Row> rows;
 
-  // The row of that name, or that with the least time of both together; null: none of that
-  // precision.
+  // Returns the row of that name, or the one with the least forward + backward time; null: none of
+  // that precision.
   const Row* beside(const std::string& precision, const std::string& algorithm) const;
 };
-// An error when the file cannot be read (kIo), is none of these, or is of another network (kData).
+// Throws an error when the file cannot be read (kIo), or has another format or network (kData).
 CONVSCOPE_API SparseNetPeer read_sparse_net_peer(const std::string& file, std::int64_t voxels,
                                                  const std::vector<std::int64_t>& channels);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparse_oracle.cpp: is the result of a sparse convolution right?
+// sparse_oracle.cpp: checks the result of a sparse convolution.
 #include "experiments/bench/sparse/sparse_oracle.h"
 
 #include <algorithm>
@@ -13,10 +13,10 @@ namespace {
 
 using Index = std::int64_t;
 
-// On the host, f64.
+// On the host, in f64.
 Tensor numbers_of(const Operand& operand) { return operand.values.to(Device{}).to(DType::f64); }
 
-// `wanted` of `all`, at least a quarter of them at either end, ascending.
+// Returns `wanted` of `all` indices, at least a quarter of them at either end, ascending.
 std::vector<Index> sample_of(Index all, Index wanted) {
   std::vector<Index> out;
   if (wanted >= all) {
@@ -127,7 +127,7 @@ Judgement SparseOracle::judge(const Operands& operands, double error_growth) con
   const Tensor got = numbers_of(operands.out[0]);
   const double* const values = got.data<double>();
   const double bound = error_growth * eps_of(problem_.dtype, problem_.math) * largest_;
-  // Row by row of x or y; of dw by kernel, input channel and tap.
+  // Visits x or y row by row; dw by kernel, input channel and tap.
   const auto place = [&](Index at) {
     const Index row = got.numel() / std::max<Index>(1, spec_.shape[0]);
     if (spec_.is_weights) {

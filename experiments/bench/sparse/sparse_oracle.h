@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparse_oracle.h: is the result of a sparse convolution right? The card `reference` needs minutes
-// for a cloud of 100,000 sites, so of large problems a sample is looked at: all channels of some
-// sites, the first ones, the last ones and others at random; of dw all taps of some pairs of
-// channels. Every element must be a number, looked at or not.
+// sparse_oracle.h: checks the result of a sparse convolution. The algorithm `reference` needs
+// minutes for a cloud of 100,000 sites, so large problems are sampled: all channels of some sites
+// (first, last and random ones), and for dw all taps of some pairs of channels. Every element must
+// be a number, sampled or not.
 //
 // The expected values are sums in double over the real numbers of the operands. The bound is that
 // of the tests: |error| <= growth * eps * M, with M the largest of the same sums over magnitudes.
@@ -19,7 +19,7 @@ namespace convscope {
 
 class CONVSCOPE_API SparseOracle {
  public:
-  // At most about `most_products` products are summed, but those of 64 sites at least.
+  // Takes a sample of about `most_products` products at most, 64 sites at least.
   SparseOracle(const SparseConvProblem& problem, Direction direction, const Operands& operands,
                double most_products = 5e7);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// card_answers.cpp: what else a card has to do right, beside sums.
+// card_answers.cpp: what else an algorithm has to do right, besides sums.
 #include "experiments/check/matrix/card_answers.h"
 
 #include <cmath>

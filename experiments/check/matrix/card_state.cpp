@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// card_state.cpp: does a card compute each call from its arguments alone?
+// card_state.cpp: does an algorithm compute each call from its arguments only?
 #include "experiments/check/matrix/card_state.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace convscope::matrix {
 namespace {
 
 constexpr int kCalls = 40;
-constexpr std::size_t kAround = 64;  // NaN: who reads beside an array gets the same there each time
+constexpr std::size_t kAround = 64;  // NaN: reads outside an array always get NaN
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
 using Floats = std::vector<float>;
@@ -60,7 +60,7 @@ struct Place {
         workspace({}, card.workspace_bytes(z, d)),
         prepared({}, card.prepared_size(z, d)) {}
 
-  // With what the inputs hold now. Weights are prepared in each call, as in training.
+  // Uses the current inputs. Weights are prepared in each call, as in training.
   Floats call(const Conv2dAlgorithm& card, bool poisons = true) const {
     if (poisons) out.poison();
     if (workspace.bytes() > 0) std::memset(workspace.data(), 0xff, workspace.bytes());
@@ -93,7 +93,7 @@ bool same(const Floats& a, const Floats& b) {
   return std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
-// What a card gives in arrays that it has not seen.
+// Returns what an algorithm computes in arrays that it has not seen.
 Floats fresh(const Conv2dAlgorithm& card, const Place& like) {
   const Place other(card, like.problem, like.direction);
   other.first.copy(like.first);

@@ -13,9 +13,9 @@ double allowed_error(const Conv2dProblem& problem, double error_growth, double e
   const double f32 =
       error_growth * static_cast<double>(std::numeric_limits<float>::epsilon()) * largest;
   if (problem.dtype == DType::bf16) return f32 + 0x1p-8 * std::abs(expected);
-  // Below 2^-14 the steps of f16 stay 2^-24.
+  // Below 2^-14 the step of f16 is constant, 2^-24.
   if (problem.dtype == DType::f16) return f32 + 0x1p-11 * std::abs(expected) + 0x1p-24;
-  // tf32: each factor is rounded by at most 2^-10 of itself.
+  // tf32: each operand is rounded by at most 2^-10 of itself.
   return problem.math == MathMode::tf32 ? f32 + 0x1p-9 * largest : f32;
 }
 
@@ -64,7 +64,7 @@ double ConvolutionCase::allowed(const Conv2dAlgorithm& algorithm, Direction dire
     return allowed_error(problem_, algorithm.worst_growth(terms), value, expected.largest);
   }
   double& of_tile = expected_[static_cast<int>(direction)][extra ? 1 : 0].largest_of_tile;
-  if (of_tile < 0) of_tile = largest_of_tile(direction, extra);  // each element asks
+  if (of_tile < 0) of_tile = largest_of_tile(direction, extra);  // computed once
   return allowed_error(problem_, algorithm.worst_growth(terms), value, of_tile);
 }
 

@@ -22,7 +22,7 @@ void set_around(std::vector<float>& values, float around) {
   std::fill_n(values.end() - kAround, kAround, around);
 }
 
-// The numbers of images as they lie in memory, behind one element that shifts them.
+// Returns the values of images as stored in memory, after one element that shifts them.
 std::vector<float> stored(const Numbers& numbers, const Shape& shape, ActivationLayout layout,
                           float around) {
   std::vector<float> out = numbers.values;
@@ -93,7 +93,7 @@ std::vector<double> Numbers::doubles(bool magnitudes) const {
   return out;
 }
 
-// Bytes of the CPU between canaries; f32 NaN inside until somebody writes there.
+// Bytes of the CPU between canaries; f32 NaN inside until something is written.
 struct ConvolutionCase::HostBlock {
   explicit HostBlock(std::size_t count)
       : bytes(count), memory({}, count + 2 * kCanaryBytes), all(pointer()) {
@@ -221,8 +221,7 @@ void ConvolutionCase::for_each_stored(const Visit& visit) const {
                                      static_cast<std::size_t>(at));
                              });
 }
-// Of numbers of w's shape, with what stands around them: those that are stored; all of dense
-// weights.
+// For values of w's shape, with their surroundings: returns the stored ones; all for dense weights.
 std::vector<float> ConvolutionCase::kept(const Numbers& numbers, float around) const {
   std::vector<float> out = numbers.values;
   if (is_sparse()) {
@@ -234,7 +233,7 @@ std::vector<float> ConvolutionCase::kept(const Numbers& numbers, float around) c
   return out;
 }
 
-// With zeros where nothing is stored.
+// With zeros for pruned weights.
 std::vector<double> ConvolutionCase::dense_w(bool magnitudes) const {
   const std::vector<double> all = w_.doubles(magnitudes);
   if (!is_sparse()) return all;
@@ -326,7 +325,7 @@ DType ConvolutionCase::output_type(Direction direction) const {
                                                  : types.w;
 }
 
-// Where the output is images: their shape.
+// Returns the shape of the output where the output is images.
 Shape ConvolutionCase::output_shape(Direction direction) const {
   return direction == Direction::forward ? problem_.y_shape() : problem_.x_shape();
 }
@@ -482,7 +481,7 @@ std::string ConvolutionCase::compare(const Conv2dAlgorithm& algorithm, Direction
          << ", expected " << right << ", error " << error << ", allowed " << bound << with;
     return text.str();
   }
-  // Of a few elements all may be small by chance. Roundings of one direction are not so small.
+  // In a few elements all errors may be small by chance. Rounding errors of one sign cannot be.
   if (algorithm.device == DeviceType::cpu || tier_ == Tier::exact || rounds_one_way(tier_) ||
       result.size() < 32 || problem_.sum_length(direction) > 4608) {
     return "";

@@ -1,45 +1,45 @@
 // SPDX-License-Identifier: Apache-2.0
 // convolution_case.h: the one check that every convolution algorithm has to pass.
 //
-// An algorithm is run on a problem with its output full of NaN, guards around output and workspace,
-// and all pointers one element off alignment, and compared with the double reference:
+// An algorithm runs with its output full of NaN, guards around output and workspace, and all
+// pointers one element off alignment. The result is compared with the double reference:
 //
 //   exact     small integers: every product and sum is exact in f32, so all bits must agree
-//             (cards with exact_on_integers);
+//             (algorithms with exact_on_integers);
 //   bounded   normal numbers: max|error| <= growth * eps * max(conv(|x|,|w|)), eps = 2^-23, growth
-//             being the card's error_growth (Card::growth() for cards that sum in one chain);
-//   offset    the same bound on 1 + 0.1 N(0,1), as behind a ReLU or in images: all terms have one
-//             sign, so partial sums and their roundings are as large as they can be;
+//             is error_growth (Card::growth() for algorithms that sum in one chain);
+//   offset    the same bound on 1 + 0.1 N(0,1), as after a ReLU or in images: all terms have one
+//             sign, so partial sums and their rounding errors are as large as possible;
 //   heavy     the same bound on N(0,1) / (0.1 + |N(0,1)|): few large numbers among many small ones;
 //   flat, alternating, one_large
-//             equal numbers, whose roundings have one direction: max|error| <= worst_growth * eps *
-//             max(conv(|x|,|w|)), which holds on any numbers. For transforms it is the largest of
+//             equal numbers, whose rounding errors have one sign: max|error| <= worst_growth * eps
+//             * max(conv(|x|,|w|)), which holds on any numbers. For transforms it is the largest of
 //             the first input times the largest sum over the second (Card::errs_by_tile()).
 //
-// A card that prepares its weights does so once, into a block with guards, and is then called twice
-// without w: both calls must give the same bits (deterministic cards) and leave the block as it
-// was.
+// An algorithm that prepares its weights does so once, into a block with guards, and is then called
+// twice without w: both calls must give the same bits (deterministic algorithms) and leave the
+// block unchanged.
 //
-// Of block-sparse weights the same w and dw are taken, at random places of kept blocks; elsewhere
-// the reference sees w = 0, and dw is not compared.
+// With block-sparse weights, w and dw have random positions of kept blocks; elsewhere the reference
+// sees w = 0, and dw is not compared.
 //
-// On CUDA all of it is copied to the device and back. There, too, sum(error^2) <= L^2 sum(value^2):
-// L = 2e-6 for f32 (sums of up to 4608 products), 1e-3 for tf32, 1e-2 for bf16, 2e-3 for f16.
-// Blocked images (layers/dispatch/activation_layout.h) are made of the same numbers; lanes behind
-// the last channel must be 0 in the output. Halves with their channels last go with weights, biases
-// and dw of f32 (layers/conv2d/README.md), on a device alone and on addresses that 16 divides.
-// Inputs of half types are rounded before the reference sees them. A half output is rounded once,
-// by at most a unit u = 2^-9 or 2^-12 of itself; the bound allows twice that.
+// On CUDA everything is copied to the device and back. There, sum(error^2) <= L^2 sum(value^2) must
+// hold too: L = 2e-6 for f32 (sums of up to 4608 products), 1e-3 for tf32, 1e-2 for bf16, 2e-3 for
+// f16. NCHW16c images (layers/dispatch/activation_layout.h) have the same values; lanes after the
+// last channel must be 0 in the output. Half precision in NHWC has f32 weights, biases and dw
+// (layers/conv2d/README.md); it runs on a device only, on addresses divisible by 16. Half-precision
+// inputs are rounded before the reference sees them. A half-precision output is rounded once, by at
+// most a unit u = 2^-9 or 2^-12 of itself; the bound allows twice that.
 //
-// The bound in each direction takes that direction's own sum over magnitudes: conv(|x|,|w|) + |b|
-// forward, conv^T(|dy|,|w|) for dx, and for dw the sum of |x||dy| over all N P Q pixels, plus |dw|
-// before when it accumulates. An error of one rounding in each of m steps of a sum is at most
-// m eps/2 times that magnitude; with rounding errors of random sign it grows like sqrt(m) times the
-// partial sums. For numbers of random sign these grow like sqrt(m) while the magnitude grows like
-// m, so the error is about 1 eps for sums of any length. For numbers of one sign they are as large
-// as the magnitude: 0.126 sqrt(m) eps is the standard deviation of one chain, and chains of 160
-// terms stay below 8 eps (framework/simd/sum_chain.h, also for the bound on any numbers). One lost
-// term of an average sum of up to a million terms is still beyond it.
+// The bound in each direction uses that direction's own sum over magnitudes: conv(|x|,|w|) + |b|
+// forward, conv^T(|dy|,|w|) for dx, and for dw the sum of |x||dy| over all N P Q pixels, plus the
+// old |dw| when it accumulates. One rounding error in each of m steps of a sum adds up to at most m
+// eps/2 times that magnitude; rounding errors of random sign grow like sqrt(m) times the partial
+// sums. For numbers of random sign, partial sums grow like sqrt(m) and the magnitude like m. So the
+// error is about 1 eps for any length. For numbers of one sign, partial sums are as large as the
+// magnitude. One chain has a standard deviation of 0.126 sqrt(m) eps, and chains of 160 terms stay
+// below 8 eps (framework/simd/sum_chain.h, also for the bound on any numbers). One lost term of an
+// average sum of up to a million terms still exceeds the bound.
 #pragma once
 
 #include <cmath>
@@ -58,11 +58,11 @@
 
 namespace convscope::matrix {
 
-// The numbers of one tensor, rounded to the type of the problem. In memory they lie off alignment,
-// with NaN in front of them and behind them: whoever reads there gets NaN.
+// The numbers of one tensor, rounded to the type of the problem. In memory they are off alignment,
+// with NaN before and after them, so reads outside get NaN.
 struct CONVSCOPE_API Numbers {
   static constexpr std::size_t kAround = 65;  // odd, so that the first number is not aligned
-  std::vector<float> values;                  // with what stands around them
+  std::vector<float> values;                  // with their surroundings
 
   Numbers(std::int64_t count, Tier tier, std::uint64_t stream, DType dtype);
   const float* data() const { return values.data() + kAround; }
@@ -70,36 +70,36 @@ struct CONVSCOPE_API Numbers {
   std::vector<double> doubles(bool magnitudes = false) const;
 };
 
-// How far one element of an output may be from `expected`; `largest` of the sums over magnitudes.
+// Returns the allowed error of an output element; `largest` of the sums over magnitudes.
 CONVSCOPE_API double allowed_error(const Conv2dProblem& problem, double error_growth,
                                    double expected, double largest);
-// The relative L2 error that an output on a device may have.
+// Returns the relative L2 error that an output on a device may have.
 CONVSCOPE_API double allowed_l2(const Conv2dProblem& problem);
 CONVSCOPE_API std::int64_t output_numel(const Conv2dProblem& z, Direction direction);
 
-// The forms in which a problem of plain images is checked: every layout, and halves with their
-// channels last beside weights of f32. Any other problem is its only form.
+// Returns the variants in which a problem of plain images is checked: every layout, and half
+// precision in NHWC with f32 weights. Any other problem is its only variant.
 CONVSCOPE_API std::vector<Conv2dProblem> forms_of(const Conv2dProblem& problem);
 CONVSCOPE_API bool takes_some_form(const Conv2dAlgorithm& algorithm, const Conv2dProblem& problem,
                                    Direction direction);
 
-// What the reference says about one direction.
+// The result of the reference for one direction.
 struct Expected {
   std::vector<double> values;
   double largest = 0;           // of the same sum over magnitudes
-  double largest_of_tile = -1;  // see ConvolutionCase::largest_of_tile(); below 0: not known yet
+  double largest_of_tile = -1;  // see ConvolutionCase::largest_of_tile(); below 0: unknown
 };
 
-// What stands in memory before a call. The check takes these; whoever looks for the cause of a
-// fault changes one of them and looks what happens.
+// The contents of memory before a call. The check uses these; the diagnosis of a fault changes one
+// of them and compares.
 struct Surroundings {
   static constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
   float output = kNaN;                            // in an output that is assigned
   bool dirty_workspace = true;                    // NaN in the workspace; false: zeros
-  float x = kNaN, w = kNaN, dy = kNaN, b = kNaN;  // in front of and behind an input
+  float x = kNaN, w = kNaN, dy = kNaN, b = kNaN;  // before and after an input
 };
 
-// The first thing that was wrong.
+// The first fault.
 struct Fault {
   enum class Kind { none, values, memory, bits, exception };
   Kind kind = Kind::none;
@@ -110,16 +110,16 @@ struct Fault {
   bool extra = false;  // with a bias, or accumulating
   Isa isa = Isa::scalar;
   int threads = 1;
-  // Of wrong values, plain images:
+  // With wrong values, plain images:
   std::vector<float> result;
-  std::size_t at = 0;  // the first one
+  std::size_t at = 0;  // the first wrong one
   double got = 0, expected = 0, error = 0, allowed = 0;
 };
 
 // Where a case is checked.
 struct Machines {
   bool each_isa = true;               // that this CPU has; else the one that is set
-  std::vector<int> threads = {1, 2};  // one after the other; the bits are those of the first
+  std::vector<int> threads = {1, 2};  // one after the other; all must give the bits of the first
 };
 
 class CONVSCOPE_API ConvolutionCase {
@@ -128,25 +128,26 @@ class CONVSCOPE_API ConvolutionCase {
 
   const Conv2dProblem& problem() const { return problem_; }
   Tier tier() const { return tier_; }
-  // How many elements the pointers on a device are off alignment. (On the CPU it is always one.)
+  // Sets how many elements device pointers are off alignment. (On the CPU always one.)
   void set_shift(std::int64_t elements) { shift_ = elements; }
 
-  // "" when the algorithm passes; otherwise a report. Leaves its outputs in `out`, if given. A
-  // problem of plain images is checked in every form (forms_of()) that the algorithm takes.
+  // Returns "" when the algorithm passes; otherwise a report. Stores its outputs in `out`, if
+  // given. A problem of plain images is checked in every variant (forms_of()) that the algorithm
+  // accepts.
   std::string check(const Conv2dAlgorithm& algorithm, Direction direction,
                     std::vector<float>* out = nullptr);
-  // The same with instruction sets and numbers of threads, whose results must have the same bits.
+  // Checks all instruction sets and numbers of threads, whose results must have equal bits.
   std::string check_everywhere(const Conv2dAlgorithm& algorithm, Direction direction,
                                const Machines& machines = {});
-  // Of the last check.
+  // Returns the fault of the last check.
   const Fault& fault() const { return fault_; }
 
-  // One call on the CPU in the problem's own layout: "" or what was damaged, and the plain values.
+  // Makes one call on the CPU in the problem's layout: "" or what was damaged; and plain values.
   std::string run(const Conv2dAlgorithm& algorithm, Direction direction, bool extra,
                   std::vector<float>& result, const Surroundings& around) const;
-  // By the reference card in f64, once for each direction.
+  // Returns the reference's result in f64, computed once for each direction.
   const Expected& expect(Direction direction, bool extra);
-  // How far element i may be from the reference; 0 for exact numbers.
+  // Returns the allowed error of element i; 0 for exact numbers.
   double allowed(const Conv2dAlgorithm& algorithm, Direction direction, bool extra, double value);
 
   const Numbers& x() const { return x_; }
@@ -167,7 +168,7 @@ class CONVSCOPE_API ConvolutionCase {
   std::string check_layout(const Conv2dAlgorithm& algorithm, Direction direction,
                            std::vector<float>* out);
   bool is_sparse() const { return !problem_.weight_format.is_dense(); }
-  std::int64_t output_count(Direction direction) const;  // of sparse dw the stored elements
+  std::int64_t output_count(Direction direction) const;  // the stored ones of sparse dw
   template <class Visit>
   void for_each_stored(const Visit& visit) const;
   std::vector<float> kept(const Numbers& numbers, float around = Surroundings::kNaN) const;
@@ -189,8 +190,8 @@ class CONVSCOPE_API ConvolutionCase {
   std::string compare(const Conv2dAlgorithm& algorithm, Direction direction, bool extra,
                       const std::vector<float>& result);
   std::vector<double> reference(Direction direction, bool extra, bool magnitudes) const;
-  // The largest of the first input times the largest sum over magnitudes of the second, borders or
-  // not (Card::errs_by_tile()).
+  // Returns the largest of the first input times the largest sum over magnitudes of the second, at
+  // borders too (Card::errs_by_tile()).
   double largest_of_tile(Direction direction, bool extra) const;
   std::string report(const Conv2dAlgorithm& algorithm, Direction direction);
 
@@ -198,7 +199,7 @@ class CONVSCOPE_API ConvolutionCase {
   const Tier tier_;
   std::int64_t shift_ = 1;
   const Numbers x_, w_, b_, y_, dw_before_;
-  Operand places_;  // of sparse weights: where the blocks are kept
+  Operand places_;  // of sparse weights: the kept blocks
   Expected expected_[3][2];
   Fault fault_;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// guarded_block.h: numbers on a device, off alignment and between guards, and back again.
+// guarded_block.h: copies numbers to a device, off alignment and between guards, and back.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace convscope::matrix {
 
-// The nearest number of the type.
+// Returns the nearest number of the type.
 inline float rounded_to(DType dtype, float value) {
   if (dtype == DType::f16) return static_cast<float>(Float16(value));
   if (dtype == DType::bf16) return static_cast<float>(BFloat16(value));
@@ -20,11 +20,11 @@ inline float rounded_to(DType dtype, float value) {
 }
 
 // `count` elements, `shift` elements off an aligned address, `guard_bytes` of 0xff around them. A
-// block of its own from the system: beside it there is nothing that may be touched, and the address
-// sanitizer, or compute-sanitizer, watches both ends.
+// separate allocation from the system: nothing valid is next to it, and the address sanitizer or
+// compute-sanitizer watches both ends.
 class GuardedBlock {
  public:
-  // `values` null: all 0xff, which is NaN in each type of float.
+  // Takes `values`; null: all bytes 0xff, which is NaN in each floating-point type.
   GuardedBlock(Device device, DType dtype, const float* values, std::int64_t count,
                std::int64_t shift, std::size_t guard_bytes)
       : device_(device),
@@ -64,7 +64,7 @@ class GuardedBlock {
     return out;
   }
 
-  // Where a guard is no longer 0xff: "in front of" or "behind"; null when all are.
+  // Returns where a guard is no longer 0xff: "in front of" or "behind"; null when none is.
   const char* damage() const {
     const std::vector<unsigned char> now = bytes();
     for (std::size_t i = 0; i < now.size(); ++i) {
@@ -75,7 +75,7 @@ class GuardedBlock {
     return nullptr;
   }
   bool unchanged() const { return bytes() == before_; }
-  // All of it, guards included.
+  // Returns all bytes, guards included.
   std::vector<unsigned char> bytes() const {
     std::vector<unsigned char> out(before_.size());
     if (block_ != nullptr) {

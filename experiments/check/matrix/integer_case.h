@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// integer_case.h: one convolution on integers with all that stands beside it, and what double
-// arithmetic makes of it.
+// integer_case.h: one convolution on integers with its epilogue, and the result of double
+// arithmetic.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 
 namespace convscope::matrix {
 
-// Types that algorithms on integers are checked with, by turns.
+// The types that integer algorithms are checked with, by turns.
 inline constexpr const char* kCodeTypes[] = {"u8:i8:i32:u8", "i8:i8:i32:i8", "u8:i8:i32:f32",
                                              "i8:i8:i32:u8", "u8:i8:i32:i8", "f32:i8:i32:u8"};
 
@@ -30,9 +30,9 @@ struct Int8Options {
   std::int32_t low = std::numeric_limits<std::int32_t>::min();  // of y
   std::int32_t high = std::numeric_limits<std::int32_t>::max();
   std::int32_t x_low = -128, x_high = 127;  // of f32 images
-  bool extreme = false;                     // the largest sums that there are
-  double near_ties = 0;  // biases, or a residual in f32, bring each channel's first pixel so near
-  double step = 0;       // of y; 0: such that most codes are within their range
+  bool extreme = false;                     // the largest possible sums
+  double near_ties = 0;  // biases, or an f32 residual, bring each channel's first pixel so near
+  double step = 0;       // of y; 0: chosen so that most codes are within their range
 };
 
 inline Conv2dProblem with_types(Conv2dProblem problem, const char* types) {
@@ -45,7 +45,7 @@ inline Conv2dProblem with_types(Conv2dProblem problem, const char* types) {
   return problem;
 }
 
-// All that may stand beside a problem, by turns.
+// Returns epilogue options of a problem, by turns.
 inline Int8Options options_by_turns(std::uint64_t i, DType y) {
   Int8Options options;
   options.bias = i % 3 != 0;
@@ -97,8 +97,8 @@ class Int8Case {
   const Conv2dProblem& problem() const { return problem_; }
   std::int64_t ties() const { return ties_; }
 
-  // On each instruction set that this CPU has, with and without VNNI, with one and two threads: ""
-  // or what is wrong with y, and where. Codes are the same everywhere.
+  // Runs each instruction set of this CPU, with and without VNNI, with one and two threads: "" or
+  // what is wrong with y, and where. Codes are the same everywhere.
   std::string check_everywhere(const Conv2dAlgorithm& card) {
     const Isa before = current_isa();
     const bool allowed = uses_vnni() || !supports_vnni(before);
@@ -115,7 +115,7 @@ class Int8Case {
           set_num_threads(threads);
           std::vector<double> values;
           std::string said = check(card, &values);
-          // y in f32 has other bits with FMA and without.
+          // y in f32 has different bits with and without FMA.
           if (said.empty() && problem_.types->y != DType::f32) {
             if (first.empty()) first = values;
             if (first != values) said = "other codes than on the first instruction set";
@@ -131,7 +131,7 @@ class Int8Case {
     return wrong;
   }
 
-  // y of a card, [N,K,P,Q]; "" or what is wrong with it.
+  // Checks y of an algorithm, [N,K,P,Q]; returns "" or what is wrong.
   std::string check(const Conv2dAlgorithm& card, std::vector<double>* values = nullptr) {
     const DType type = problem_.types->y;
     const Shape stored = stored_shape(problem_.y_shape(), layout_of_y(problem_.layout));
@@ -207,7 +207,7 @@ class Int8Case {
     return out;
   }
 
-  // Blocks at random places keep their codes.
+  // Blocks at random positions keep their codes.
   void keep_blocks() {
     const OperandSpec spec = problem_.operands(Direction::forward).inputs[1];
     blocks_ = random_operand(spec, Device{}, 2);
@@ -225,7 +225,7 @@ class Int8Case {
     return out;
   }
 
-  // The code of an element of x.
+  // Returns the code of an element of x.
   double code(std::int64_t i) const {
     if (problem_.types->x != DType::f32) return x_.at(i);
     return std::nearbyint(std::clamp<double>(x_.at(i) / s_x_, options_.x_low, options_.x_high));
@@ -255,13 +255,13 @@ class Int8Case {
     return sum;
   }
 
-  // What the residual adds to element i of y.
+  // Returns what the residual adds to element i of y.
   double beside_of(std::int64_t i) const {
     if (!options_.residual) return 0;
     return residual_.at(i) * (*options_.residual == DType::f32 ? 1 : s_r_);
   }
 
-  // Beside the boundary between two codes, on both sides.
+  // Brings values close to the boundary between two codes, on both sides.
   void bring_near_ties() {
     for (std::int64_t k = 0; k < problem_.k; ++k) {
       const double product = s_x_ * s_w_.at(k) * static_cast<double>(sum_of(0, k, 0, 0));
@@ -305,7 +305,7 @@ class Int8Case {
     }
   }
 
-  // Within 1e-6 of a rounding boundary.
+  // Returns whether element i is within 1e-6 of a rounding boundary.
   bool is_tie(std::int64_t i) const {
     const double u = real_[static_cast<std::size_t>(i)];
     return std::abs(std::abs(u - std::nearbyint(u)) - 0.5) <= 1e-6;

@@ -6,15 +6,15 @@
 // Rounding errors have random signs (the bound is Card::growth()):
 //   bounded      N(0,1): terms of random sign, so that sums stay small
 //   offset       1 + 0.1 N(0,1), as in images and after a ReLU: terms of one sign, so that partial
-//                sums and their roundings are as large as they can be
+//                sums and their rounding errors are as large as possible
 //   heavy        N(0,1) / (0.1 + |N(0,1)|): few large numbers among many small ones
 //
-// Rounding errors have one direction (the bound is Card::worst_growth()):
+// Rounding errors have one sign (the bound is Card::worst_growth()):
 //   flat         one number everywhere, as in a black image or after a constant initialisation: the
 //                same number is added to the sum again and again, and rounds the same way
 //   alternating  the same number with alternating signs: the largest input of Winograd transforms,
 //                and the highest frequency of a Fourier transform
-//   one_large    one number everywhere but for one element that is 1024 times as large: small terms
+//   one_large    one number everywhere except one element that is 1024 times as large: small terms
 //                are added to a large sum, and each rounds by a unit of the large one
 #pragma once
 
@@ -64,8 +64,8 @@ class TierNumbers {
   TierNumbers(Tier tier, Generator random)
       : tier_(tier), random_(random), one_(rounds_one_way(tier) ? 1 + random_.uniform() : 1) {}
 
-  // Of a size near 2^-4 where all terms have one sign: f16 ends at 65504. A power of two rounds
-  // nothing.
+  // Returns about 2^-4 where all terms have one sign, because f16 ends at 65504. A power of two
+  // adds no rounding.
   float next() {
     const std::int64_t at = at_++;
     switch (tier_) {

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// tolerance.h: the largest bound that an algorithm of a convolution may state for its own errors.
+// tolerance.h: the largest error bound that a convolution algorithm may state for itself.
 //
-// A card states error_growth (layers/dispatch/card.h), and the checks believe it: |error| <=
-// error_growth * eps * M, where M is the largest of the sums over magnitudes. So an algorithm from
-// outside must not choose any number.
+// An algorithm states error_growth (layers/dispatch/card.h), and the checks use it: |error| <=
+// error_growth * eps * M, where M is the largest of the sums over magnitudes. So the number that a
+// plug-in may state must be limited.
 //
-// kMostErrorGrowth: the transforms of Winograd's F(6x6, 3x3) have the largest constants that the
-// field uses in f32, and its card states 128 (winograd_f6x3). Twice that is 2^8 * 2^-23 = 2^-15 of
-// M: an algorithm that needs more has lost more than a third of the digits of f32.
+// kMostErrorGrowth: the transforms of Winograd's F(6x6, 3x3) have the largest constants that are
+// common in f32, and winograd_f6x3 states 128. Twice that is 2^8 * 2^-23 = 2^-15 of M: an algorithm
+// that needs more has lost more than a third of the digits of f32.
 //
-// kMostChainGrowth: of a card that says one_chain, whose bound grows by sqrt(terms / 160). The
-// standard deviation of a chain of m terms of one sign is 0.126 sqrt(m) eps (N. J. Higham, T. Mary:
-// A new approach to probabilistic rounding error analysis, SIAM J. Sci. Comput. 41, 2019), which is
-// 1.6 eps at 160 terms; 16 eps are ten times that.
+// kMostChainGrowth: for an algorithm that states one_chain, whose bound grows by sqrt(terms / 160).
+// The standard deviation of a chain of m terms of one sign is 0.126 sqrt(m) eps (N. J. Higham, T.
+// Mary: A new approach to probabilistic rounding error analysis, SIAM J. Sci. Comput. 41, 2019),
+// which is 1.6 eps at 160 terms; 16 eps are ten times that.
 #pragma once
 
 namespace convscope {

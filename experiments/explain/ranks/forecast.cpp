@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// forecast.cpp: what a training step would take on 1, 2, 4, ... processes.
+// forecast.cpp: predicts the time of a training step on 1, 2, 4, ... processes.
 #include "experiments/explain/ranks/forecast.h"
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 namespace convscope {
 namespace {
 
-// What a step sends beside gradients: losses and counts, a few bytes, when the forward is done.
+// Besides gradients, a step sends losses and counts, a few bytes, after the forward.
 constexpr Departure kFacts = {.ready_s = 0, .bytes = 64};
 
 std::int64_t batch_of(const ExperimentConfig& config, const ForecastQuestion& question,

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// forecast.h: what a training step would take on 1, 2, 4, ... processes: measured steps of their
-// shares, and a model of the network between them (sum_model.h).
+// forecast.h: predicts the time of a training step on 1, 2, 4, ... processes from measured steps of
+// their shares and a model of the network between them (sum_model.h).
 //
-//   step time   = the measured step of the share + what of the exchange the backward does not hide
+//   step time   = the measured step of the share + the part of the exchange that backward cannot
+//   hide
 //   images/s    = images of the whole batch / step time
 //   efficiency  = images/s / (processes * images/s of one process with the whole batch)
-// Another efficiency compares with the same share and no exchange: the measured step / step time.
-// It shows the network alone; `network_efficiency`, in JSON.
+// `network_efficiency` (JSON) compares with the same share without exchange: the measured step /
+// step time. It shows only the network.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +28,7 @@ struct ForecastQuestion {
 struct ForecastRow {
   int processes = 1;
   std::int64_t batch = 0;   // of all
-  std::int64_t images = 0;  // of the process that has most
+  std::int64_t images = 0;  // of the process with the most
   double step_s = 0, compute_s = 0, exchange_s = 0, exposed_s = 0;
   double images_per_s = 0;
   double efficiency = 0, network_efficiency = 0;  // 1 is perfect
@@ -35,32 +36,32 @@ struct ForecastRow {
 
 struct Forecast {
   std::string name, device;
-  std::int64_t batch = 0;  // as the config has it
+  std::int64_t batch = 0;  // as in the config
   std::int64_t parameters = 0;
   int threads = 1;  // of each process
   SumOrder order = SumOrder::any;
   ForecastQuestion question = {};
   std::vector<ShareTimes> shares = {};  // of the rows
   std::vector<ForecastRow> rows = {};
-  std::string stopped = {};  // why there are fewer rows than asked for; ""
+  std::string stopped = {};  // why there are fewer rows than requested; ""
 };
 
-// 1, 2, 4, ... and `ranks` itself; those alone that can train with this batch. `stopped` says why
-// others are left out. An error of kind kConfig when `ranks` asks for none of them.
+// Returns 1, 2, 4, ... and `ranks`, without those that cannot train with this batch; `stopped` is
+// set to the reason. Throws an error of kind kConfig when none is left.
 CONVSCOPE_API std::vector<int> forecast_processes(const ExperimentConfig& config,
                                                   const ForecastQuestion& question,
                                                   std::string& stopped);
 
 CONVSCOPE_API ForecastRow forecast_row(int processes, std::int64_t batch, const ShareTimes& share,
                                        const Cluster& cluster, SumOrder order);
-// Sets `efficiency` by the first row, which is one process with the whole batch.
+// Sets `efficiency` relative to the first row, which is one process with the whole batch.
 CONVSCOPE_API void set_efficiency(std::vector<ForecastRow>& rows);
 
-// Measures; `say` gets a line before each share.
+// Measures the shares; calls `say` with a line before each.
 CONVSCOPE_API Forecast forecast(const ExperimentConfig& config, const ForecastQuestion& question,
                                 const std::function<void(const std::string&)>& say);
 
-// One sentence: what the last row is limited by.
+// Returns one sentence: what limits the last row.
 CONVSCOPE_API std::string limit_text(const Forecast& forecast);
 CONVSCOPE_API std::string forecast_text(const Forecast& forecast);
 CONVSCOPE_API std::string forecast_json(const Forecast& forecast);

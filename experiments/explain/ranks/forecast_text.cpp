@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// forecast_text.cpp: the table of what a training step would take on several processes, the
-// sentence on its limit, and both as JSON.
+// forecast_text.cpp: the table of predicted training steps on several processes, the sentence on
+// their limit, and both as JSON.
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr double kGood = 0.9;  // efficiency from which on nothing but computing limits
+constexpr double kGood = 0.9;  // above this efficiency only computing limits
 
 std::string ms(double seconds) { return number_text("%.4g", 1e3 * seconds); }
 std::string percent(double part) { return number_text("%.0f %%", 100 * part); }
@@ -34,7 +34,7 @@ std::string network_text(const Forecast& forecast) {
   return out;
 }
 
-// Which part of the network it is that counts.
+// Returns which part of the network dominates.
 std::string slow_part(const Forecast& forecast) {
   const ForecastRow& last = forecast.rows.back();
   Cluster quick = forecast.question.cluster;
@@ -79,7 +79,7 @@ std::string limit_text(const Forecast& forecast) {
     return cat(who, "computing is the limit: ", percent(last.network_efficiency),
                " of a step is computing, so more processes help.");
   }
-  // Seconds of a step that would not be there if each process did its part of one process's work.
+  // Seconds of a step beyond an equal share of one process's work.
   const double images = static_cast<double>(last.batch) / static_cast<double>(one.batch);
   const double ideal = one.compute_s * images / last.processes;
   if (last.exposed_s >= last.compute_s - ideal) {

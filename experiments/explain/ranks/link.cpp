@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// link.cpp: what lies between two processes: how many bytes pass in a second, and how long the
-// first one takes.
+// link.cpp: the connection between two processes: bandwidth in bytes per second and latency.
 #include "experiments/explain/ranks/link.h"
 
 #include <algorithm>
@@ -21,14 +20,14 @@ struct Unit {
   std::string_view name;
   double factor;
 };
-// Decimal, as networks are sold: a small b is a bit.
+// Decimal, as networks are specified: a small b is a bit.
 constexpr Unit kRates[] = {{"Mb", 1e6 / 8}, {"Gb", 1e9 / 8}, {"Tb", 1e12 / 8},
                            {"MB", 1e6},     {"GB", 1e9},     {"TB", 1e12}};
 constexpr Unit kTimes[] = {{"ns", 1e-9}, {"us", 1e-6}, {"ms", 1e-3}, {"s", 1}};
-// Of an H100: 18 links of 25 GB/s each way; NCCL's first byte comes after about 10 us.
+// An H100: 18 links of 25 GB/s each way; NCCL's first byte comes after about 10 us.
 constexpr Link kNvlink = {.bytes_per_s = 450e9, .latency_s = 10e-6};
 
-// A number and its unit, nothing else. False: `text` is none.
+// Parses a number and its unit; false for anything else.
 template <std::size_t N>
 bool parse_quantity(std::string_view text, const Unit (&units)[N], double& value) {
   const auto [end, error] =
@@ -70,7 +69,7 @@ std::string link_text(const Link& link) {
 }
 
 std::string link_words(const Link& link) {
-  // Three digits, without an exponent, which parse_link() would not take.
+  // Three digits, without an exponent, which parse_link() would reject.
   const auto digits = [](double value) {
     const double size = value > 0 ? std::floor(std::log10(value)) : 0;
     return number_text(size >= 2   ? "%.0f"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// share_times.cpp: how long one process takes for its share of a batch, and when in the backward
-// pass each bucket of gradients is complete.
+// share_times.cpp: measures the time of one process for its share of a batch, and when in the
+// backward pass each bucket of gradients is complete.
 #include "experiments/explain/ranks/share_times.h"
 
 #include <algorithm>
@@ -20,10 +20,10 @@
 namespace convscope {
 namespace {
 
-// So small that the weights hardly move: every step does the same work on numbers of one size.
+// So small that the weights hardly change: every step does the same work on similar numbers.
 constexpr double kLearningRate = 1e-5;
 
-// Takes the place of the network: notes when each bucket is given to it, in the device's time.
+// Replaces the network: records when each bucket arrives, in the device's time.
 class DepartureClock final : public Reducer {
  public:
   explicit DepartureClock(Device device) : device_(device), backend_(backend_of(device)) {}
@@ -43,7 +43,7 @@ class DepartureClock final : public Reducer {
 
   std::size_t size() const { return bytes_.size(); }
   double bytes(std::size_t i) const { return bytes_[i]; }
-  // How long before join(); waits for the device.
+  // Returns the time before join(); waits for the device.
   double seconds_before_end(std::size_t i) const {
     void* const end = marks_[bytes_.size()];
     backend_.wait_for_mark(device_.index, end);
@@ -58,7 +58,7 @@ class DepartureClock final : public Reducer {
 
   Device device_;
   const DeviceBackend& backend_;
-  std::vector<void*> marks_;  // the last one that is set is that of join()
+  std::vector<void*> marks_;  // the last mark belongs to join()
   std::vector<double> bytes_;
 };
 
@@ -112,7 +112,7 @@ ShareTimer::ShareTimer(const ExperimentConfig& config, const ShareTimingOptions&
   n.sample = sample_info(config);
   n.model = build_model(config, n.sample.shape, n.sample.classes);
   n.optimizer = build_optimizer(config, *n.model);
-  // How many steps there are changes nothing that is timed here.
+  // The number of steps affects nothing that is timed here.
   n.pruner =
       build_pruner(config, *n.model, n.optimizer.get(), n.sample.shape, /*total_steps=*/1000);
   if (n.pruner) n.pruner->prune_now();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// share_times.h: how long one process takes for its share of a batch, and when in the backward pass
-// each bucket of gradients is complete: measured, by training steps on random images.
+// share_times.h: measures, by training steps on random images, the time of one process for its
+// share of a batch, and when in the backward pass each bucket of gradients is complete.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,9 @@ namespace convscope {
 
 struct ShareTimes {
   std::int64_t images = 0;  // of one process in a step
-  int chunks = 1;           // that it takes them in (train.deterministic_ranks)
+  int chunks = 1;           // that process them (train.deterministic_ranks)
   double step_s = 0;        // forward, loss, backward and update, without any exchange
-  double backward_s = 0;    // of the last chunk: what the exchange can hide behind
+  double backward_s = 0;    // of the last chunk: it can hide the exchange
   std::vector<Departure> departures = {};
   std::string execution = {};  // "planned", or "dynamic: <why>"
 };
@@ -32,15 +32,15 @@ struct ShareTimingOptions {
 // A network and its optimiser, whose steps are timed for shares of several sizes.
 class CONVSCOPE_API ShareTimer {
  public:
-  // Builds the network; the number of threads is that of this process. An error of kind
-  // kUnavailable for a network on points.
+  // Builds the network; uses this process's number of threads. Throws an error of kind kUnavailable
+  // for a network on points.
   explicit ShareTimer(const ExperimentConfig& config, const ShareTimingOptions& options = {});
   ~ShareTimer();
   ShareTimer(const ShareTimer&) = delete;
   ShareTimer& operator=(const ShareTimer&) = delete;
 
   std::int64_t parameters() const;
-  // Of a process that takes so many images in so many chunks.
+  // Measures a process that computes so many images in so many chunks.
   ShareTimes measure(std::int64_t images, int chunks);
 
  private:

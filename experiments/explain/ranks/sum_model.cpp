@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sum_model.cpp: how long sums over processes take, by latency and rate of what lies between them,
-// and how much of it the backward pass hides.
+// sum_model.cpp: predicts the time of sums over processes from latency and bandwidth, and how much
+// of it the backward pass hides.
 #include "experiments/explain/ranks/sum_model.h"
 
 #include <algorithm>

@@ -1,24 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cell cut into pieces that the interpreter takes one at a time.
+"""Splits a cell into pieces that the interpreter takes one at a time.
 
-cling takes statements, or one function, in a call. A cell of a notebook is longer: includes,
-classes, several functions, statements between them. split() cuts it at its top level, and every
-piece keeps the number of its first line, so that messages name the line of the cell.
+cling takes statements, or one function, per call. A cell of a notebook has more, with includes and classes.
+split() cuts it at its top level. Every piece keeps the number of its first line, so that messages name the
+line of the cell.
 """
 import re
 from dataclasses import dataclass
 
 OPEN, CLOSE = "([{", ")]}"
-GOES_ON = re.compile(r"\s*(?:else|catch|while)\b")  # behind a block: it belongs to it
+GOES_ON = re.compile(r"\s*(?:else|catch|while)\b")  # after a block: part of it
 CONTROL = re.compile(r"(?:if|for|while|do|switch|try|else)\b")
 BODY = re.compile(r'(?:inline\s+)?namespace\b|extern\s*"')
-# Empty macros (emulated_gpu.h). cling takes a piece for a function by its first word, before macros.
+# Empty macros (emulated_gpu.h). cling recognises a function by its first word, before macros.
 CUDA_WORDS = re.compile(r"(?:__(?:global|device|host|forceinline)__\s+)+")
 NAMED_TYPE = re.compile(r"(?:template\s*<.*>\s*)?(?:struct|class|union|enum)\b", re.DOTALL)
 
 
 class Unfinished(ValueError):
-    """The cell ends inside a bracket, a comment or a text."""
+    """The cell ends inside a bracket, a comment or a string."""
 
 
 @dataclass
@@ -29,7 +29,7 @@ class Piece:
 
 
 def skip_text(code, at):
-    """The place behind a text, a character or a raw text that begins here; None when none does."""
+    """Returns the end of a string, a character or a raw string that begins here, or None."""
     raw = re.compile(r'(?:u8|[uUL])?R"([^()\\\s]{0,16})\(').match(code, at)
     if raw:
         end = code.find(")" + raw.group(1) + '"', raw.end())
@@ -78,7 +78,7 @@ def without_comments(code):
 
 
 def directive_end(code, at):
-    """Behind a preprocessor line; a condition goes on to its #endif."""
+    """Returns the end of a preprocessor line; a condition extends to its #endif."""
     depth = 0
     while True:
         end = at
@@ -102,7 +102,7 @@ def directive_end(code, at):
 
 
 def is_body(head):
-    """Whether what stands in front of a brace opens a body: of a function, a namespace, a loop."""
+    """Returns whether the text before a brace opens a body: of a function, a namespace, a loop."""
     words = head.strip()
     if not words or CONTROL.match(words) or BODY.match(words):
         return True
@@ -117,8 +117,8 @@ def is_body(head):
 
 
 def block_ends(head, rest):
-    """Whether a closing brace ends the piece, by what stands in front of its opening brace and what
-    follows: `f() {}` ends, `= {1, 2};` and `struct S {};` go on to their semicolon."""
+    """Returns whether a closing brace ends the piece, from the text before its opening brace and after it:
+    `f() {}` ends, `= {1, 2};` and `struct S {};` extend to their semicolon."""
     follows = rest.lstrip()
     if GOES_ON.match(follows):
         behind_do = head.strip().startswith("do")
@@ -135,7 +135,7 @@ def block_ends(head, rest):
 
 
 def split(code):
-    """The pieces of a cell, in order. Raises Unfinished when brackets are open at its end."""
+    """Returns the pieces of a cell, in order. Raises Unfinished when brackets are open at its end."""
     pieces, at, begin, depth = [], 0, 0, []
 
     def add(end):
@@ -143,7 +143,7 @@ def split(code):
         text = code[begin:end]
         plain = without_comments(text)
         if plain.strip() and plain.strip() != ";":
-            lead = len(plain) - len(plain.lstrip())  # comments in front stay behind
+            lead = len(plain) - len(plain.lstrip())  # leading comments are left out
             first = begin + lead
             text = text[lead:].rstrip()
             words = CUDA_WORDS.match(text)
@@ -171,7 +171,7 @@ def split(code):
         elif char in CLOSE:
             if not depth or OPEN.index(depth[-1][0]) != CLOSE.index(char):
                 depth = []
-                at = len(code)  # the compiler says what is wrong with it
+                at = len(code)  # the compiler reports the error
                 break
             opened = depth.pop()[1]
             if char == "}" and not depth and \

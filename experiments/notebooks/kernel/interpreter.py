@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""cling as the kernel needs it: it runs cells, completes and explains names.
+"""cling for the kernel: runs cells, completes names and shows their documentation.
 
-cppyy brings cling and its headers. Its Python side is used for names alone; cells go through
+cppyy provides cling and its headers. Its Python interface is used only for names; cells run through
 cell_guard.inc, called by ctypes, so that Python's lock is free while C++ code runs.
 """
 import ctypes
@@ -13,8 +13,8 @@ import signal
 import cells
 
 HERE = pathlib.Path(__file__).resolve().parent
-# One line for each message: the kernel shows the line of the cell itself. `while (true) {}` is a loop,
-# and not, as the standard of C++20 has it, undefined.
+# One line for each message: the kernel shows the line of the cell itself. `while (true) {}` is a loop, not
+# undefined behaviour as in the C++20 standard.
 ARGUMENTS = "-O2 -march=native -fno-finite-loops -fno-caret-diagnostics -fno-color-diagnostics"
 WORD = re.compile(r"[A-Za-z_]\w*")
 PATH = re.compile(r"((?:[A-Za-z_]\w*\s*(?:::|\.|->)\s*)*)([A-Za-z_]?\w*)$")
@@ -61,18 +61,18 @@ class Interpreter:
         self._header_words = None
 
     def _address(self, name):
-        # Asked of the interpreter, which compiles the function for it.
+        # The interpreter compiles the function for this expression.
         return int(self.cpp.gInterpreter.ProcessLine(f"(intptr_t)&{name};"))
 
     def run(self, code, number, messages):
-        """Runs a cell. `messages` gives, and forgets, what the compiler said since the last call.
-        Raises CellError; what ran before the error stays."""
+        """Runs a cell. `messages` returns, and forgets, the compiler's messages since the last call. Raises
+        CellError; the effects of statements before the error remain."""
         try:
             pieces = cells.split(code)
         except cells.Unfinished as error:
             raise CellError("compile error", f"cell {number} ends inside {error}") from None
         self.seen.update(WORD.findall(cells.without_comments(code)))
-        # Between two pieces an interrupt finds Python at work, which must not stop anywhere.
+        # An interrupt between two pieces is recorded, because Python must not stop anywhere.
         interrupts = []
         before = signal.signal(signal.SIGINT, lambda *_: interrupts.append(True))
         try:
@@ -98,12 +98,12 @@ class Interpreter:
         if status != 0:
             errors = self._errors(said, piece, head, messages)
             raise CellError("compile error", self._with_source(errors, number, lines))
-        for _, text in said:  # warnings: they would be taken for messages again on the way of stderr
+        for _, text in said:  # warnings: would be taken for messages again through stderr
             self.warn(text + "\n")
 
     def _errors(self, said, piece, head, messages):
-        """cling looks up an unknown name only when the statement runs, and then without its line:
-        parsed as the body of a function, the statement is where it belongs."""
+        """Returns the errors. cling looks up an unknown name only when the statement runs, and then without
+        its line. Parsed as the body of a function, the statement has its line."""
         found = [text for kind, text in said if kind == "message"]
         if any(text.startswith("cell ") and "error:" in text for text in found):
             return found
@@ -126,13 +126,13 @@ class Interpreter:
         return "\n".join(out) or "the cell does not compile, and the compiler says nothing about it"
 
     def _lookup(self, path):
-        """The object or class that `a::b.c` names, as cppyy shows it; None when there is none."""
+        """Returns the object or class that `a::b.c` names, as cppyy shows it, or None."""
         for start in (self.cpp, getattr(self.cpp, "convscope", None)):
             found = start
             for name in path:
                 try:
                     found = getattr(found, name)
-                except Exception:  # whatever cppyy cannot make of a name
+                except Exception:  # cppyy may fail on any name
                     found = None
                 if found is None:
                     break
@@ -141,7 +141,7 @@ class Interpreter:
         return None
 
     def complete(self, code, cursor):
-        """Names that may stand at the cursor, and where the word begins."""
+        """Returns the names that may follow at the cursor, and where the word begins."""
         match = PATH.search(code[:cursor])
         path, begin = WORD.findall(match[1]), match[2]
         if path:
@@ -161,7 +161,7 @@ class Interpreter:
                 yield from sorted((folder / below).rglob("*.h"))
 
     def _words_of_headers(self):
-        """What the headers of the library declare."""
+        """Returns what the headers of the library declare."""
         if self._header_words is None:
             declared = re.compile(r"\b(?:struct|class|enum(?: class)?|using|CONVSCOPE_API [\w:<>&* ]*?)"
                                   r"\s*\b([A-Za-z]\w+)\s*(?=[({:=;])")
@@ -172,7 +172,7 @@ class Interpreter:
         return self._header_words
 
     def inspect(self, code, cursor):
-        """What is known of the name at the cursor: signatures, type, the comment in its header."""
+        """Returns the facts about the name at the cursor: signatures, type, the comment in its header."""
         end = cursor
         while end < len(code) and re.match(r"\w", code[end]):
             end += 1
@@ -197,7 +197,7 @@ class Interpreter:
         return text or None
 
     def _comment_of(self, name, owner):
-        """The comment above the first declaration of a name, with the declaration; of a member in
+        """Returns the comment above the first declaration of a name, with the declaration; for a member, in
         the header that declares its class."""
         declaration = re.compile(rf"^(?!\s*//)(?:[\w:<>&*,\[\]= ]*?[\s&*]|){name}\b\s*[({{:=;]")
         of_owner = re.compile(rf"\b(?:class|struct)\s+(?:CONVSCOPE_API\s+)?{re.escape(owner)}\b\s*[:{{]")

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Jupyter kernel for C++20: cling, by way of cppyy, and what the library of Convscope shows.
+"""A Jupyter kernel for C++20: cling, through cppyy, with the output functions of Convscope.
 
-  python kernel.py -f CONNECTION_FILE      (kernel.json says so; set_up.py writes it)
+  python kernel.py -f CONNECTION_FILE      (kernel.json contains this command; set_up.py writes it)
 
 Environment: CONVSCOPE_INCLUDE, folders of headers joined by ':'; CONVSCOPE_LIBRARY, libconvscope.so.
-README.md in the folder above says what works and where the borders are.
+README.md in the parent folder lists features and limits.
 """
 import ctypes
 import os
@@ -40,7 +40,7 @@ class ConvscopeKernel(Kernel):
         self.streams = Streams(self.send_text)
         folders = [folder for folder in os.environ.get("CONVSCOPE_INCLUDE", "").split(":") if folder]
         self.interpreter = Interpreter(folders, lambda text: self.send_text("stderr", text))
-        self.sink = SINK(self.show)  # kept alive as long as the library may call it
+        self.sink = SINK(self.show)  # kept alive while the library may call it
         self.load_library(os.environ.get("CONVSCOPE_LIBRARY", ""))
         self.streams.messages()
 
@@ -53,7 +53,7 @@ class ConvscopeKernel(Kernel):
         library.convscope_set_display_sink(self.sink)
 
     def publish(self, kind, content):
-        """To the frontend, from any thread, as output of the cell that runs or ran last."""
+        """Sends output of the current or last cell to the front end, from any thread."""
         self.session.send(self.iopub_socket, kind, content, parent=self.parent_of_cell,
                           ident=self._topic(kind))
 
@@ -61,8 +61,8 @@ class ConvscopeKernel(Kernel):
         self.publish("stream", {"name": name, "text": text})
 
     def show(self, mime, data, size):
-        """Called by the library, in the thread of the cell."""
-        self.streams.drain()  # what was printed before stands above
+        """Shows data; the library calls it in the thread of the cell."""
+        self.streams.drain()  # earlier text output appears above
         text = ctypes.string_at(data, size).decode(errors="replace")
         data = {mime.decode(): text}
         if mime != b"text/plain":
@@ -107,5 +107,5 @@ class ConvscopeKernel(Kernel):
 
 
 if __name__ == "__main__":
-    # The kernel has pipes of its own for what C++ prints.
+    # The kernel has its own pipes for C++ output.
     IPKernelApp.launch_instance(kernel_class=ConvscopeKernel, capture_fd_output=False)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What C++ code writes to stdout and stderr, while it runs.
+"""Captures what C++ code writes to stdout and stderr, while it runs.
 
-The file descriptors 1 and 2 become pipes, and a thread for each hands on what comes. Lines of the
-compiler are kept apart: they belong to the error of a cell, not to its output.
+The file descriptors 1 and 2 become pipes, and a thread for each forwards the data. Lines of the compiler
+are kept separately: they belong to the error of a cell, not to its output.
 """
 import codecs
 import ctypes
@@ -20,8 +20,8 @@ THROWN = re.compile(r"^compilation failed(?:: (?P<what>.*)| with unknown error)$
 STARTS = ("cell ", "input_line_", "/", "<", "In file ", "     ", "compilation failed", "Error importing",
           "IncrementalExecutor::", "You are probably missing ")
 UNKNOWN = "an exception that is no std::exception, so there is no text"
-TICK_S = 0.01    # so long a pause ends a message to the frontend
-LONGEST_S = 0.1  # and so long it waits at most
+TICK_S = 0.01    # a pause of this length ends a message to the front end
+LONGEST_S = 0.1  # and this is the longest wait
 
 
 class Pipe:
@@ -38,17 +38,17 @@ class Pipe:
         self.decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
         self.seen = threading.Event()
         self.kept = []   # (kind, text): "message" of the compiler, "thrown" by the cell
-        self.line = ""   # an unfinished one that may become a message
+        self.line = ""   # an unfinished line that may become a message
         threading.Thread(target=self._read, daemon=True, name=f"pipe of {name}").start()
 
     def drain(self):
-        """Returns when all that was written before has been handed on."""
+        """Returns when everything written before has been forwarded."""
         self.seen.clear()
         os.write(self.descriptor, self.mark)
         self.seen.wait(10)
 
     def _read(self):
-        data, since = b"", None  # when the first byte that was not handed on came
+        data, since = b"", None  # arrival of the first byte that was not forwarded
         while True:
             waits = since is not None or self.line
             ready, _, _ = select.select([self.read_end], [], [], TICK_S if waits else None)
@@ -64,16 +64,16 @@ class Pipe:
             if not data:
                 since = None
                 if not ready:
-                    self._flush_line()  # the rest of the line does not come: no message
+                    self._flush_line()  # the rest of the line is missing: not a message
             elif not ready or now - since > LONGEST_S:
-                # A mark may come in two parts.
+                # A mark may arrive in two parts.
                 zero = data.rfind(b"\0")
                 keep = len(data) - zero if zero >= 0 and self.mark.startswith(data[zero:]) else 0
                 self._take(data[:len(data) - keep])
                 data, since = data[len(data) - keep:], now if keep else None
 
     def _take(self, data):
-        text = self.decoder.decode(data)  # a letter of several bytes may come in two parts
+        text = self.decoder.decode(data)  # a letter of several bytes may arrive in two parts
         if self.name == "stdout":
             self._send(text)
             return
@@ -123,7 +123,7 @@ class Streams:
         self.err.drain()
 
     def messages(self):
-        """What the compiler said since the last call."""
+        """Returns the compiler's messages since the last call."""
         self.drain()
         kept, self.err.kept = self.err.kept, []
         return [(kind, text) for kind, text in kept

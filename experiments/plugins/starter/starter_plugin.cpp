@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// starter_plugin.cpp: the files of a plug-in to begin with.
+// starter_plugin.cpp: the initial files of a new plug-in.
 #include "experiments/plugins/starter/starter_plugin.h"
 
 #include <algorithm>
@@ -169,7 +169,7 @@ std::string filled_in(std::string_view form, const std::string& name, const std:
   return out;
 }
 
-// A path in a CMake file, between quotes.
+// Returns a path in quotes for a CMake file.
 std::string quoted(const std::string& path) {
   std::string out;
   for (const char c : path) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// starter_plugin.h: the files of a plug-in to begin with: the lesson of the direct convolution as a
-// card of one's own, a CMake file and a page with the commands to type.
+// starter_plugin.h: the initial files of a new plug-in: the lesson of the direct convolution as a
+// custom algorithm, a CMake file and a page with the commands to type.
 #pragma once
 
 #include <string>
@@ -14,15 +14,15 @@ struct StarterFile {
   std::string name;  // in the folder
   std::string text;
 };
-// `package`: the folder of the CMake package; "": CMake has to find it.
+// Returns the files. `package`: the folder of the CMake package; "": CMake has to find it.
 CONVSCOPE_API std::vector<StarterFile> starter_plugin(const std::string& name,
                                                       const std::string& package);
 
-// Where the program that runs has its CMake package: of an installation, or of a build folder; "":
-// nowhere.
+// Returns the folder of the running program's CMake package, in an installation or a build folder;
+// "": there is none.
 CONVSCOPE_API std::string package_of_program();
 
-// "" or what was expected of the name of a new algorithm.
+// Returns "" or what was expected of the name of a new algorithm.
 CONVSCOPE_API std::string problem_of_new_name(const std::string& name);
 
 }  // namespace convscope

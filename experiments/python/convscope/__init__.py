@@ -11,7 +11,7 @@
 
 Gradients that PyTorch differentiates by itself: convscope.torch.
 """
-from ._start import native as _native  # first: it says how threads wait
+from ._start import native as _native  # first: it sets how threads wait
 from ._algorithms import Algorithm, Algorithms, algorithms, explain
 from ._errors import (ArgumentError, ConfigError, DataError, Error, FileError, InvalidError,
                       OutOfMemoryError, RunError, UnavailableError)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m convscope`, and the program `convscope` that pip installs: the command line."""
+"""The command line: `python -m convscope`, and the program `convscope` that pip installs."""
 from __future__ import annotations
 
 import os
@@ -8,7 +8,7 @@ import sys
 
 
 def main() -> int:
-    """Becomes the program that lies in the package, which finds its library and its configs beside it."""
+    """Replaces the process by the program in the package, which finds its library and configs next to it."""
     program = pathlib.Path(__file__).parent / "bin" / "convscope"
     if not program.is_file():
         print(f"convscope: expected the program {program}, found none; the package was installed without "

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which algorithms there are, and which one runs a problem and why."""
+"""Lists algorithms, and explains which one runs a problem and why."""
 from __future__ import annotations
 
 import os
@@ -21,18 +21,18 @@ class Algorithm:
     idea: str
     paper: str
     auto: bool  # algorithm="auto" may choose it
-    # Of algorithms(x, w): direction -> why it refuses, and -> estimated milliseconds.
+    # From algorithms(x, w): direction -> reason of the refusal, and -> estimated milliseconds.
     refusals: dict[str, str] = field(default_factory=dict)
     estimated_ms: dict[str, float] = field(default_factory=dict)
 
     @property
     def accepts(self) -> bool:
-        """It computes the problem that was asked about in every direction that it offers."""
+        """Returns whether it accepts the problem in every direction that it offers."""
         return not any(direction in self.refusals for direction in self.directions)
 
 
 class Algorithms(list[Algorithm]):
-    """A list that looks like a table, and is found in by name."""
+    """A list that prints as a table, and is indexed by name."""
 
     def __getitem__(self, key: Any) -> Any:
         if not isinstance(key, str):
@@ -65,7 +65,7 @@ class Algorithms(list[Algorithm]):
         return html_table(head, rows)
 
     def frame(self) -> Any:
-        """A pandas frame with a row for each."""
+        """Returns a pandas frame with a row for each."""
         from ._runs import pandas
         names = [one.name for one in fields(Algorithm)]
         return pandas("algorithms().frame()").DataFrame(
@@ -79,7 +79,7 @@ def _type_of(x: Any) -> str:
 
 def _problem_of(what: Any, w: Any, stride: Any, padding: Any, dilation: Any, groups: int,
                 precision: str) -> Any:
-    """The problem that arrays, sizes, a map or a text name: its text, but of a map."""
+    """Returns the problem that arrays, sizes, a map or a text name: its text, or the map."""
     if isinstance(what, str):
         return what
     if isinstance(what, _native.SparseMap):
@@ -98,13 +98,13 @@ def _problem_of(what: Any, w: Any, stride: Any, padding: Any, dilation: Any, gro
 def algorithms(x: Any = None, w: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
                groups: int = 1, *, operation: str = "conv2d", device: str | None = None,
                precision: str = "f32") -> Algorithms:
-    """The algorithms of conv2d, deform_conv2d or sparse_conv.
+    """Returns the algorithms of conv2d, deform_conv2d or sparse_conv.
 
-    device           "cpu" or "cuda"; None: of every device that is available
+    device           "cpu" or "cuda"; None: every available device
     x, w, stride...  a problem, as arrays, as sizes [N,C,H,W] and [K,C/groups,R,S], or as one text
-                     ("n=8,c=64,h=56,w=56,k=64,r=3,s=3,pad=1"); of sparse_conv a SparseMap and w or its
-                     sizes: each algorithm then says in `refusals` why it does not take it, and in
-                     `estimated_ms` what it would cost
+                     ("n=8,c=64,h=56,w=56,k=64,r=3,s=3,pad=1"); for sparse_conv a SparseMap and w or its
+                     sizes: each algorithm then has its reason in `refusals` if it refuses the problem, and
+                     its estimated time in `estimated_ms`
     """
     if isinstance(x, _native.SparseMap):
         operation = "sparse_conv"
@@ -129,7 +129,7 @@ def explain(what: Any, *more: Any, stride: Any = 1, padding: Any = 0, dilation: 
             operation: str = "conv2d", algorithm: str = "auto", device: str = "cpu",
             precision: str = "f32", layer: str | list[str] | None = None, all: bool = False,
             steps: bool = False) -> Text:
-    """Which algorithm runs, and why not the others; nothing is run.
+    """Returns which algorithm runs, and why not the others; nothing is run.
 
     explain(x, w, padding=1)                        arrays, or their sizes
     explain("n=8,c=64,h=56,w=56,k=64,r=3,s=3,pad=1")

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The exceptions of Convscope. The text of each is the sentence that the command line prints."""
+"""The exceptions of Convscope. Their texts are the sentences that the command line prints."""
 
 
 class Error(Exception):
-    """All of them; the others are beside it what Python calls such a mistake."""
+    """The base class; derived classes also inherit from Python's class for that kind of error."""
 
 
 class InvalidError(Error, ValueError):
@@ -11,7 +11,7 @@ class InvalidError(Error, ValueError):
 
 
 class ArgumentError(Error, TypeError):
-    """An argument that is no array, or none of what the function takes."""
+    """An argument that is not an array, or has a type that the function does not accept."""
 
 
 class ConfigError(Error, ValueError):
@@ -23,7 +23,7 @@ class DataError(Error):
 
 
 class UnavailableError(Error, RuntimeError):
-    """A device or an algorithm that is not there, or an algorithm that refuses the problem."""
+    """A device or an algorithm that does not exist, or an algorithm that refuses the problem."""
 
 
 class FileError(Error, OSError):
@@ -31,13 +31,13 @@ class FileError(Error, OSError):
 
 
 class RunError(Error, RuntimeError):
-    """Work that failed: two algorithms that disagree (algorithm="check:a,b"), a device that broke."""
+    """Work that failed: two algorithms that disagree (algorithm="check:a,b"), a device failure."""
 
 
 class OutOfMemoryError(RunError, MemoryError):
-    """There is no room for an array."""
+    """There is not enough memory for an array."""
 
 
 for _class in (Error, InvalidError, ArgumentError, ConfigError, DataError, UnavailableError, FileError,
                RunError, OutOfMemoryError):
-    _class.__module__ = "convscope"  # tracebacks name what callers write
+    _class.__module__ = "convscope"  # tracebacks show the public name

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The gradients of the convolutions, by name."""
+"""The gradients of the convolutions, as named tuples."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -9,14 +9,14 @@ from . import _native
 
 
 class Conv2dGradients(NamedTuple):
-    """Those that were not asked for are None."""
+    """Gradients; those that were not requested are None."""
     dx: Any
     dw: Any
     db: Any
 
 
 class DeformConv2dGradients(NamedTuple):
-    """Those that were not asked for are None; so is dmask where there is no mask."""
+    """Gradients; those that were not requested are None; so is dmask without a mask."""
     dx: Any
     doffset: Any
     dmask: Any
@@ -27,10 +27,10 @@ class DeformConv2dGradients(NamedTuple):
 def conv2d_backward(dy: Any, x: Any, w: Any, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
                     groups: int = 1, *, algorithm: str = "auto", device: str | None = None,
                     precision: str = "f32", needs: Sequence[str] | None = None) -> Conv2dGradients:
-    """Gradients of sum(dy * conv2d(x, w, b)): dx [N,C,H,W], dw [K,C/groups,R,S], db [K].
+    """Returns the gradients of sum(dy * conv2d(x, w, b)): dx [N,C,H,W], dw [K,C/groups,R,S], db [K].
 
-    dy [N,K,P,Q] is the gradient of y. All are assigned, none is added to. needs=("dw", "db") computes
-    these alone. The other arguments as of conv2d().
+    dy [N,K,P,Q] is the gradient of y. The results are new arrays; nothing is accumulated. needs=("dw",
+    "db") computes only these. The other arguments are those of conv2d().
     """
     return Conv2dGradients(*_native._conv2d_backward(
         dy, x, w, stride, padding, dilation, groups, algorithm=algorithm, device=device,
@@ -42,9 +42,9 @@ def deform_conv2d_backward(dy: Any, x: Any, offset: Any, w: Any, mask: Any = Non
                            *, algorithm: str = "auto", device: str | None = None,
                            precision: str = "f32",
                            needs: Sequence[str] | None = None) -> DeformConv2dGradients:
-    """Gradients of sum(dy * deform_conv2d(x, offset, w, mask, b)), each of its array's shape.
+    """Returns the gradients of sum(dy * deform_conv2d(x, offset, w, mask, b)), each of its array's shape.
 
-    needs=("dx", "doffset", "dmask", "dw", "db") names those that are wanted. The other arguments as of
+    needs=("dx", "doffset", "dmask", "dw", "db") names the requested ones. The other arguments are those of
     deform_conv2d().
     """
     return DeformConv2dGradients(*_native._deform_conv2d_backward(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run folders: as a pandas frame, as the table of `convscope report`, as the figures of `convscope plot`."""
+"""Reads run folders: as a pandas frame, as the table of `convscope report`, as figures of `convscope plot`."""
 from __future__ import annotations
 
 import csv
@@ -18,7 +18,7 @@ Path = Union[str, "os.PathLike[str]"]
 
 
 def pandas(what: str) -> Any:
-    """The package, or a sentence."""
+    """Returns the package pandas, or raises a sentence."""
     try:
         import pandas as module  # type: ignore[import-untyped]
     except ImportError as error:
@@ -47,10 +47,10 @@ def _words(words: Any) -> list[str]:
 
 
 def runs(paths: Path | Sequence[Path] = "runs") -> Any:
-    """A pandas frame with a row for each run at or below the paths.
+    """Returns a pandas frame with a row for each run at or below the paths.
 
     The columns are those of `convscope report` (id, name, avg_forward, acc, ...; seconds, MiB, percent),
-    then every key of the runs' configs ("optim.lr"). What cannot be read is a warning.
+    then every key of the runs' configs ("optim.lr"). Unreadable runs are reported as warnings.
     """
     module = pandas("runs")
     text, remarks = _native._runs_json(_paths(paths, "runs"))
@@ -60,7 +60,7 @@ def runs(paths: Path | Sequence[Path] = "runs") -> Any:
 
 
 class Report:
-    """The table of `convscope report`: print it, look at it in Jupyter, or take `text` and `rows`."""
+    """The table of `convscope report`: print it, show it in Jupyter, or use `text` and `rows`."""
 
     def __init__(self, text: str, table: str, remarks: list[str]):
         self.text = text
@@ -78,7 +78,7 @@ def report(paths: Path | Sequence[Path] = "runs", *, columns: str | Sequence[str
            filter: str | Sequence[str] | None = None, group: str | Sequence[str] | None = None,
            tag: str | Sequence[str] | None = None, sort: str = "", descending: bool = False,
            format: str = "md") -> Report:
-    """The table that `convscope report` prints; the arguments are its options.
+    """Returns the table that `convscope report` prints; the arguments are its options.
 
     report("runs/", columns="+optim.lr", filter=["acc>=98"], sort="acc", descending=True)
     report("runs/", group="model.type")         # means and deviations over seeds
@@ -89,7 +89,7 @@ def report(paths: Path | Sequence[Path] = "runs", *, columns: str | Sequence[str
     rest = (filters, _words(group), _words(tag), sort, descending)
     text, remarks = _native._report(_paths(paths, "report"), format, _words(columns), *rest)
     shown = _words(columns)
-    if not shown and format != "csv":  # the columns that a person reads first are those of the text
+    if not shown and format != "csv":  # the default columns are those of the text
         head = text.split("\n", 1)[0]
         shown = [cell.strip() for cell in head.strip("|").split("|")] if format == "md" else []
     grouped = bool(_words(group))
@@ -99,7 +99,7 @@ def report(paths: Path | Sequence[Path] = "runs", *, columns: str | Sequence[str
 
 
 class Plot:
-    """One figure; Jupyter draws it."""
+    """A figure, which Jupyter displays."""
 
     def __init__(self, kind: str, svg: str):
         self.kind = kind
@@ -125,7 +125,7 @@ class Plot:
 
 
 class Plots(list[Plot]):
-    """Figures one below the other. `left_out` says which were not drawn, and why."""
+    """Figures in order. `left_out` says which were not drawn, and why."""
 
     def __init__(self, plots: list[Plot], left_out: list[str]):
         super().__init__(plots)
@@ -166,10 +166,10 @@ class Plots(list[Plot]):
 
 def plot(paths: Path | Sequence[Path] = "runs", kind: str | Sequence[str] | None = None, *,
          width: int = 0) -> Plots:
-    """The figures of `convscope plot`, from run folders or from files of `convscope bench --json`.
+    """Returns the figures of `convscope plot`, from run folders or from files of `convscope bench --json`.
 
     kind   some of plot_kinds(); None: all that the files permit
-    width  pixels; 0: as it is best
+    width  pixels; 0: the default
     """
     drawn, left_out = _native._plots(_paths(paths, "plot"), _words(kind), width)
     return Plots([Plot(*one) for one in drawn], left_out)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Texts and tables as a terminal and as Jupyter show them."""
+"""Displays texts and tables in a terminal and in Jupyter."""
 from __future__ import annotations
 
 import html
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 
 class Text(str):
-    """A str whose lines stay lines: in a terminal, and in Jupyter."""
+    """A str that keeps its line breaks: in a terminal, and in Jupyter."""
 
     def __repr__(self) -> str:
         return str(self)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sparse convolution: its arguments as they are written, its answers by name."""
+"""The sparse convolution: its arguments, and its results as named tuples."""
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -9,20 +9,20 @@ from . import _native
 
 
 class SparseOutput(NamedTuple):
-    """Rows, and where they are."""
+    """Rows, and their sites."""
     y: Any  # [m,K]
     out_sites: Any  # [m,1+D] int32
 
 
 class SparseConvGradients(NamedTuple):
-    """Those that were not asked for are None."""
+    """Gradients; those that were not requested are None."""
     dx: Any
     dw: Any
     db: Any
 
 
 def finds_sites(sites: Any, submanifold: bool, inverse: bool) -> bool:
-    """Where the outputs are is found by the call, and the caller does not know it yet."""
+    """Returns whether the call determines the output sites, because the caller does not know them yet."""
     return not (isinstance(sites, _native.SparseMap) or submanifold or inverse)
 
 
@@ -30,12 +30,12 @@ def sparse_conv(x: Any, sites: Any, w: Any, b: Any = None, stride: Any = 1, padd
                 dilation: Any = 1, *, submanifold: bool = False, inverse: bool = False,
                 extent: Any = None, batch: int | None = None, algorithm: str = "auto",
                 device: str | None = None, precision: str = "f32") -> Any:
-    """The convolution of an image or volume that is 0 everywhere but at some sites.
+    """Returns the convolution of an image or volume that is 0 everywhere except at some sites.
 
     x [n,C]      a row for each site, in the order of `sites`
-    sites        [n,3] (batch, h, w) or [n,4] (batch, t, h, w), int32, in any order, each place once; or
-                 a SparseMap, which is made once and serves many calls: it has the kernel's size, and all
-                 that stands in the two lines below
+    sites        [n,3] (batch, h, w) or [n,4] (batch, t, h, w), int32, in any order, without duplicates; or
+                 a SparseMap, which is made once and used by many calls: it includes the kernel's size and
+                 all arguments from stride to batch
     w            [K,C,R,S] or [K,C,T,R,S]; b [K]
     stride, padding, dilation
                  one number or one for each axis; padding None: 0
@@ -45,12 +45,12 @@ def sparse_conv(x: Any, sites: Any, w: Any, b: Any = None, stride: Any = 1, padd
     extent       sizes of the whole image or volume, (H, W) or (T, H, W); None: up to the last site
     batch        images or volumes; None: up to that of the last site
 
-    With `submanifold`, `inverse` or a SparseMap the answer is y, its rows in the order of `sites` or of
-    the map's out_sites. Else it is (y, out_sites): an output is wherever the kernel meets a site, y [m,K],
+    With `submanifold`, `inverse` or a SparseMap the result is y, its rows in the order of `sites` or of the
+    map's out_sites. Otherwise it is (y, out_sites): an output is wherever the kernel meets a site, y [m,K],
     out_sites [m,1+D] int32 by batch, t, h, w.
 
-    algorithm, device, precision, and what arrays may be, as of conv2d(). Rows that do not lie by batch,
-    t, h, w are copied once more, in each direction.
+    algorithm, device, precision and the kinds of arrays are those of conv2d(). Rows that are not sorted by
+    batch, t, h, w are copied once more, in each direction.
     """
     made = _native._sparse_map_of_call(sites, w, stride, padding, dilation, submanifold, inverse, extent,
                                        batch)
@@ -63,10 +63,10 @@ def sparse_conv_backward(dy: Any, x: Any, sites: Any, w: Any, stride: Any = 1, p
                          extent: Any = None, batch: int | None = None, algorithm: str = "auto",
                          device: str | None = None, precision: str = "f32",
                          needs: Sequence[str] | None = None) -> SparseConvGradients:
-    """Gradients of sum(dy * y), y of sparse_conv(x, sites, w, b): dx [n,C], dw as w, db [K].
+    """Returns the gradients of sum(dy * y), y of sparse_conv(x, sites, w, b): dx [n,C], dw as w, db [K].
 
-    dy [m,K] is the gradient of y, its rows in the order of those of y. All are assigned, none is added
-    to. needs=("dw", "db") computes these alone. The other arguments as of sparse_conv().
+    dy [m,K] is the gradient of y, with its rows in the order of y. The results are new arrays; nothing is
+    accumulated. needs=("dw", "db") computes only these. The other arguments are those of sparse_conv().
     """
     made = _native._sparse_map_of_call(sites, w, stride, padding, dilation, submanifold, inverse, extent,
                                        batch)

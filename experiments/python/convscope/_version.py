@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The version, as the package's facts have it."""
+"""The version, from the package's metadata."""
 import importlib.metadata
 
 try:

@@ -5,9 +5,9 @@
     y = conv2d(x, weight, bias, padding=1, algorithm="winograd_f4x3")
     y.square().sum().backward()                    # x.grad, weight.grad, bias.grad
 
-Tensors on the CPU and on CUDA, float32 and float64; on CUDA also float16 and bfloat16. Nothing is copied
-where tensors are contiguous. Work on CUDA waits for what PyTorch has queued, and the call comes back when
-it is done. A second derivative is not offered.
+Tensors may be float32 and float64 on the CPU and on CUDA, and on CUDA also float16 and bfloat16. Contiguous
+tensors are not copied. Work on CUDA waits for what PyTorch has queued, and the call returns when it is
+done. Second derivatives are not supported.
 """
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class _SparseConv(torch.autograd.Function):
 def conv2d(x: torch.Tensor, w: torch.Tensor, b: torch.Tensor | None = None, stride: Any = 1,
            padding: Any = 0, dilation: Any = 1, groups: int = 1, *, algorithm: str = "auto",
            device: str | None = None, precision: str = "f32") -> torch.Tensor:
-    """convscope.conv2d with gradients: x [N,C,H,W], w [K,C/groups,R,S], b [K] -> [N,K,P,Q]."""
+    """Returns convscope.conv2d with gradients: x [N,C,H,W], w [K,C/groups,R,S], b [K] -> [N,K,P,Q]."""
     options = {"algorithm": algorithm, "device": device, "precision": precision}
     return _Conv2d.apply(x, w, b, (stride, padding, dilation, groups), options)
 
@@ -99,7 +99,7 @@ def deform_conv2d(x: torch.Tensor, offset: torch.Tensor, w: torch.Tensor,
                   padding: Any = 0, dilation: Any = 1, groups: int = 1, offset_groups: int = 1, *,
                   algorithm: str = "auto", device: str | None = None,
                   precision: str = "f32") -> torch.Tensor:
-    """convscope.deform_conv2d with gradients; shapes as there."""
+    """Returns convscope.deform_conv2d with gradients; the shapes are the same."""
     options = {"algorithm": algorithm, "device": device, "precision": precision}
     return _DeformConv2d.apply(x, offset, w, mask, b, (stride, padding, dilation, groups, offset_groups),
                                options)
@@ -109,9 +109,9 @@ def sparse_conv(x: torch.Tensor, sites: Any, w: torch.Tensor, b: torch.Tensor | 
                 stride: Any = 1, padding: Any = None, dilation: Any = 1, *, submanifold: bool = False,
                 inverse: bool = False, extent: Any = None, batch: int | None = None,
                 algorithm: str = "auto", device: str | None = None, precision: str = "f32") -> Any:
-    """convscope.sparse_conv with gradients; shapes and answers as there.
+    """Returns convscope.sparse_conv with gradients; shapes and results are the same.
 
-    The backward pass uses the map of the forward pass. A network makes each of its maps once for a batch:
+    The backward pass uses the map of the forward pass. A network makes each of its maps once per batch:
 
         same = convscope.SparseMap(sites, 3, submanifold=True)
         down = convscope.SparseMap(same, 2, stride=2)           # from the sites of `same`

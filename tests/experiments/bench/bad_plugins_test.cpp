@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // bad_plugins_test.cpp: a plug-in that does not fit (plugins/) is refused with one sentence, and
-// what one answers while it is used is not believed.
+// wrong answers during its use are detected.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -46,11 +46,11 @@ INSTANTIATE_TEST_SUITE_P(
                       BadPeer{"throws_a_number", "ends convscope_peer() with an exception"}),
     [](const auto& peer) { return std::string(peer.param.mistake); });
 
-// ---- while it is used --------------------------------------------------------------------------
+// ---- during use ---------------------------------------------------------------------------------
 
 const ConvscopePeerVariant kVariants[] = {{"direct", CONVSCOPE_PEER_OWN_LAYOUT, 4}};
 
-// Complete, and every answer is a bad one, but no crash of its own.
+// Returns a complete table in which every answer is bad, but nothing crashes.
 ConvscopePeer odd_peer() {
   ConvscopePeer peer{};
   peer.abi = CONVSCOPE_PEER_ABI;
@@ -122,9 +122,9 @@ TEST(OddPeer, WhoseFunctionsThrowIsWrongOrAnError) {
   EXPECT_ERROR(ErrorKind::kRun, "set_threads()", bench_with(peer));
 }
 
-// ---- in the place of the CUDA library ----------------------------------------------------------
+// ---- instead of the CUDA library ----------------------------------------------------------------
 
-// Exit code and stderr of `convscope explain CONFIG device=cuda` with that library.
+// Returns exit code and stderr of `convscope explain CONFIG device=cuda` with that library.
 std::string said_with(const std::string& library, int& code) {
   const TemporaryFolder folder;
   setenv("CONVSCOPE_CUDA_LIBRARY", library.c_str(), 1);

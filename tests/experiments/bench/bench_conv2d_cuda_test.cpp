@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // bench_conv2d_cuda_test.cpp: `convscope bench conv2d` on a GPU reads the results of block-sparse
-// weights where they lie, in every direction, and those of dense forms beside them; and of halves
-// with channels last what a training step runs.
+// weights in place, in every direction, and those of their dense variants. In half precision with
+// NHWC it times what a training step runs.
 #include "experiments/bench/conv2d_bench.h"
 #include "layers/dispatch/half_problem.h"
 #include "tests/support/cuda.h"
@@ -29,7 +29,7 @@ TEST_F(BenchConv2dOnCuda, ChecksBlocksInEachDirection) {
   }
 }
 
-// The problem of a step: weights stay f32, so that dw is f32 beside halves.
+// The problem of a step: weights and dw stay f32, images are half precision.
 TEST_F(BenchConv2dOnCuda, TimesHalvesAsAStepHasThem) {
   Conv2dBenchOptions options;
   options.device = testing::cuda();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_conv2d_test.cpp: `convscope bench conv2d`: what it measures, refuses and writes. Nothing
-// here depends on how long anything takes.
+// bench_conv2d_test.cpp: `convscope bench conv2d`: what it measures, refuses and writes. No test
+// depends on times.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
@@ -30,7 +30,7 @@ const Conv2dAlgorithm& card(const char* name) {
   return conv2d_algorithms(DeviceType::cpu).get(name);
 }
 
-// A card whose last element is wrong.
+// An algorithm whose last element is wrong.
 Conv2dAlgorithm wrong_card() {
   Conv2dAlgorithm out = card("im2col_gemm");
   out.name = "test_wrong";
@@ -41,7 +41,7 @@ Conv2dAlgorithm wrong_card() {
   return out;
 }
 
-// Writes all but one element, which is right only by what a run before has left there.
+// Writes all but one element; the result is right only because an earlier run wrote it.
 Conv2dAlgorithm lazy_card() {
   Conv2dAlgorithm out = card("im2col_gemm");
   out.name = "test_lazy";
@@ -77,7 +77,7 @@ TEST(BenchConv2d, TimesEachAlgorithmThatIsRight) {
       EXPECT_GE(row.time.samples, 2);
       EXPECT_GT(row.gflops_effective, 0);
       EXPECT_LE(row.error_ratio, 1);
-      EXPECT_EQ(row.roofline_percent, 0);  // no ceilings were given
+      EXPECT_EQ(row.roofline_percent, 0);  // no measured peaks were given
       const Conv2dAlgorithm& one = card(row.algorithm.c_str());
       const std::size_t prepared = one.prepared_size(kProblem, direction);
       EXPECT_EQ(row.prepared_bytes, prepared);
@@ -93,7 +93,7 @@ TEST(BenchConv2d, AWrongResultIsNotTimed) {
   const Conv2dAlgorithm wrong = wrong_card(), lazy = lazy_card();
   const auto group = measured(options_with({&wrong, &card("im2col_gemm"), &lazy}));
   ASSERT_EQ(group.rows.size(), 3u);
-  EXPECT_EQ(group.rows[0].algorithm, "im2col_gemm");  // right ones first
+  EXPECT_EQ(group.rows[0].algorithm, "im2col_gemm");  // correct ones first
   EXPECT_GT(group.rows[0].time.samples, 0);
   EXPECT_EQ(group.rows[1].algorithm, "test_wrong");
   EXPECT_EQ(group.rows[1].time.samples, 0);
@@ -136,7 +136,7 @@ TEST(BenchConv2d, OnlyAutoTimesItsChoiceAlone) {
   EXPECT_TRUE(group.rows[0].auto_choice);
 }
 
-// Weights that are used once are prepared before every run; those that are used often are not.
+// Weights that are used once are prepared before every run; weights that are used often are not.
 TEST(BenchConv2d, WeightsArePreparedInEachCallOrBefore) {
   static bool fresh = false;  // prepared since the last run
   static int with_old = 0;    // runs without
@@ -176,7 +176,7 @@ TEST(BenchConv2d, ABatchOfNoImagesIsSkipped) {
                             Direction::forward, [](const std::string&) {}));
 }
 
-// ---- a peer made of our own reference ----------------------------------------------------------
+// ---- a baseline made of our own reference -------------------------------------------------------
 
 struct TestPeerCase {
   Conv2dProblem problem;
@@ -314,7 +314,7 @@ struct Result {
 };
 
 Result call(const std::string& arguments) {
-  // Ceilings are there, so that they are not measured for each call.
+  // Measured peaks exist, so that no call measures them.
   const testing::CacheFolder cache;
   CpuCeilings ceilings;
   ceilings.flops = ceilings.dram_read = ceilings.dram_copy = {1e10, 2e10};
@@ -360,7 +360,7 @@ TEST(BenchCommand, WritesATableJsonAndCsv) {
   EXPECT_TRUE(lines[4].starts_with("\"n=2,c=4,")) << lines[4];
 }
 
-// A heading that the legend does not name would be explained nowhere on the screen.
+// A heading that the legend lacks would be unexplained.
 TEST(BenchCommand, ALegendExplainsEveryColumn) {
   const Result result = call("--problem c=1,h=4,w=4,k=1,r=1,s=1");
   ASSERT_EQ(result.code, 0) << result.err;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // bench_deform_conv2d_test.cpp: `convscope bench deform_conv2d`: its rows, its files, its oracle.
-// Nothing here depends on how long anything takes.
+// No test depends on times.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -55,7 +55,7 @@ TEST(BenchDeform, TimesEveryCardThatIsRight) {
   }
 }
 
-// The oracle of a card: the reference in f32 with double sums, at the places of the problem.
+// The oracle of an algorithm: the reference in f32 with double sums, at the problem's positions.
 double ratio_with(const Problem& problem, Direction direction, const Operands& operands,
                   const std::function<void(const Operands&)>& change) {
   const CardOracle<Problem> oracle(problem, direction, operands);
@@ -71,8 +71,8 @@ TEST(BenchDeform, TheOracleHasThePlacesOfTheProblem) {
     const auto nothing = [](const Operands&) {};
     EXPECT_EQ(ratio_with(problem, direction, operands, nothing), 0) << name_of(direction);
   }
-  // Offsets that f32 rounds at the place: 8 - 2^-30 is 8 there, and of f64 it is not. x jumps by
-  // 2^20 between two pixels, so places in f64 would be off by 2^-10 beside values of size 1.
+  // Offsets that f32 rounds at the position: 8 - 2^-30 becomes 8, but not in f64. x jumps by 2^20
+  // between two pixels, so positions in f64 would change values of size 1 by 2^-10.
   const Problem point = Problem::parse("n=1,c=1,h=1,w=16,k=1,r=1,s=1,mask=0");
   Operands operands;
   operands.in[0] = Tensor::zeros({1, 1, 1, 16});
@@ -89,7 +89,7 @@ TEST(BenchDeform, TheOracleHasThePlacesOfTheProblem) {
   EXPECT_EQ(oracle.judge(operands, 1e-6).wrong, "");
 }
 
-// What an error may be is measured by the sums over magnitudes, of each output its own.
+// The allowed error depends on the sums over magnitudes, separately for each output.
 TEST(BenchDeform, TheOracleMeasuresByMagnitudes) {
   const Problem problem = Problem::parse(kDeform);
   for (const Direction direction : kDirections) {
@@ -107,7 +107,7 @@ TEST(BenchDeform, TheOracleMeasuresByMagnitudes) {
       for (std::int64_t i = 0; i < sizes.out[o].values.numel(); ++i) {
         largest = std::max(largest, sizes.out[o].values.at(i));
       }
-      // 64 steps of the bound, and a rounding of the sum that the step is added to.
+      // 64 steps of the bound, and one rounding of the sum that the step is added to.
       const double step = 64 * eps_of(problem.dtype, problem.math) * largest;
       const double ratio = ratio_with(problem, direction, operands, [&](const Operands& at) {
         at.out[o].values.data<float>()[3] += static_cast<float>(step);
@@ -131,7 +131,7 @@ TEST(BenchDeform, AWrongResultIsNotTimed) {
     float& first = static_cast<float*>(args.doffset)[0];
     const float before = first;
     deform_card("fused").backward_data(args);
-    first = before;  // right only by what a run before has left there
+    first = before;  // right only because an earlier run wrote it
   };
   const auto group =
       rows_of(problem, Direction::backward_data, {&wrong, &lazy, &deform_card("fused")});
@@ -161,11 +161,11 @@ class BenchDeformCommand : public ::testing::Test {
  protected:
   void SetUp() override {
     CpuCeilings ceilings;
-    // Faster than any machine: no time is impossible.
+    // Faster than any machine, so no time is impossible.
     ceilings.flops = ceilings.dram_read = ceilings.dram_copy = {1e13, 2e13};
-    remember_cpu_ceilings(ceilings);  // so that they are not measured
+    remember_cpu_ceilings(ceilings);  // so that nothing is measured
   }
-  // Exit code of `convscope --threads 1 bench deform_conv2d <words>`.
+  // Returns the exit code of `convscope --threads 1 bench deform_conv2d <words>`.
   int call(const std::string& words) {
     std::istringstream in("convscope --threads 1 bench deform_conv2d --min-time 0.0001 " + words);
     std::vector<std::string> all;

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Files of benchmarks: what an interrupted one leaves, what `compare` makes of files that are busy, unfinished, of
-another format or without some rows, and two builds in turns: bench_files_test.py PROGRAM"""
+"""Files of benchmarks: what an interrupted one leaves, how `compare` treats files that are busy,
+unfinished, of another format or incomplete, and two builds called alternately: bench_files_test.py PROGRAM"""
 import json
 import os
 import pathlib
@@ -38,7 +38,7 @@ class Case(unittest.TestCase):
         return json.loads(self.path(name).read_text())
 
     def write(self, name, times, others=0.0, complete=True, form="convscope bench conv2d 1", **more):
-        """A benchmark's file with a row for each time of `times`: {"direct": 1.0}."""
+        """Writes a benchmark's file with a row for each time of `times`: {"direct": 1.0}."""
         rows = [{"problem": "n=1,c=1,h=6,w=6,k=1,r=3,s=3", "direction": "forward", "algorithm": algorithm,
                  "device": "cpu", "threads": 2, "median_ms": ms,
                  "block_medians_ms": [ms * (1 + 0.001 * i) for i in range(12)], **more}
@@ -101,7 +101,7 @@ class Compared(Case):
         self.assertIn("stands in B and not in A", self.call("compare", b, a, "--require-all", code=7).stderr)
         self.call("compare", a, b, "--fail-above", "1.5", "--no-require-all")
         self.call("compare", a, b, "--require-all", "--no-require-all", code=2)
-        # Of several files a side, what one of them lacks.
+        # With several files per side, rows that one of them lacks.
         many = self.call("compare", f"{a},{b}", f"{a},{a}", "--fail-above", "1.5", code=7)
         self.assertEqual(many.stderr.count("missing: "), 2)
 
@@ -125,12 +125,12 @@ class Compared(Case):
         self.call("compare", b, b, "--fail-above", "1.1")  # nothing is slower
         quiet = self.write("quiet.json", {"direct": 2, "fft": 1}, others=0.3)
         self.assertIn("regression: ", self.call("compare", a, quiet, "--fail-above", "1.1", code=7).stderr)
-        # Of a row's own time rather than of the whole file; a quiet row of a busy file counts.
+        # By a row's own value rather than that of the file; a quiet row of a busy file counts.
         rows = self.write("rows.json", {"direct": 2, "fft": 1}, others=1.2, cores_of_others=0.1)
         self.call("compare", a, rows, "--fail-above", "1.1", code=7)
         busy = self.write("busy.json", {"direct": 2, "fft": 1}, others=0, cores_of_others=0.9)
         self.call("compare", a, busy, "--fail-above", "1.1", code=9)
-        # A GPU waits for no core.
+        # A GPU needs no core.
         on_gpu = [self.write(f"g{ms}.json", {"direct": ms}, others=0.9, device="cuda:0") for ms in (1, 2)]
         self.call("compare", *on_gpu, "--fail-above", "1.1", code=7)
 
@@ -201,7 +201,7 @@ class InTurns(Case):
         for row in compared["results"]:
             self.assertTrue(row["ratio_low"] < row["ratio"] < row["ratio_high"], row)
         self.assertIn("95 % interval", done.stdout)
-        # The library under another name in another folder: this program runs with it.
+        # The library under another name in another folder: it runs in this program.
         copy = self.path("old.so")
         copy.symlink_to(library.resolve())
         self.call("bench", "net", "lenet5", "--batch", "1", "--mode", "inference", "--min-time", "0.01", "--rounds",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_integers_test.cpp: `convscope bench conv2d` on integers: its numbers lie within the codes,
-// a wrong code is found, another library gets the same codes, and the program's --types.
+// bench_integers_test.cpp: `convscope bench conv2d` on integers: its sums are within the codes, a
+// wrong code is found, another library gets the same codes, and the program's --types.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -50,7 +50,7 @@ Conv2dBenchGroup measured(const Conv2dAlgorithm& card, const Conv2dProblem& prob
   return bench_conv2d(options, problem, Direction::forward, [](const std::string&) {});
 }
 
-// Codes that all lie at one end would be right whatever the sums are.
+// If all codes were at one end, they would be right for any sums.
 TEST(BenchIntegers, RandomSumsLieWithinTheCodesOfY) {
   for (const char* file : {"resnet18", "mobilenet_v1", "mobilenet_v2", "lenet"}) {
     for (const Conv2dProblem& large : testing::shapes_of(file)) {
@@ -82,7 +82,7 @@ TEST(BenchIntegers, EveryTypeIsCheckedAndTimed) {
   EXPECT_EQ(first.rows[0].wrong, "");
 }
 
-// The codes of the first image whose places are written.
+// Returns the codes of the first image that is written.
 std::uint8_t* codes_of(const Conv2dForwardArgs& args) {
   return static_cast<std::uint8_t*>(args.y) + 5 * kChannelBlock + 3;
 }
@@ -96,7 +96,7 @@ TEST(BenchIntegers, ACodeThatIsOneOffIsFound) {
   };
   const auto group = measured(wrong, kBytes);
   ASSERT_EQ(group.rows.size(), 1u);
-  // Half a step is allowed: one that is rounded to the wrong side is up to one and a half away.
+  // Half a step is allowed; a code that is rounded to the wrong side is up to one and a half away.
   EXPECT_NE(group.rows[0].wrong, "");
   EXPECT_GT(group.rows[0].error_ratio, 1);
   EXPECT_LT(group.rows[0].error_ratio, 3.1);
@@ -109,7 +109,7 @@ TEST(BenchIntegers, ACodeThatIsNotWrittenIsFound) {
   lazy.forward = [](const Conv2dForwardArgs& args) {
     const std::uint8_t before = *codes_of(args);
     int8_direct().forward(args);
-    // The right one the first time, by chance.
+    // Correct in the first run, by chance.
     if (before != 0xff) *codes_of(args) = before;
   };
   const auto group = measured(lazy, kBytes);
@@ -129,10 +129,10 @@ TEST(BenchIntegers, WhatLiesBeyondTheCodesIsTheLastOfThem) {
   EXPECT_NE(reference.judge(beyond, 4).wrong, "");
   EXPECT_NE(reference.judge(below, 4).wrong, "");
   EXPECT_NEAR(reference.judge(half, 4).error_ratio, 1, 1e-3);
-  EXPECT_EQ(reference.clipped(), 0.5);  // 8 alone: the ReLU is no end of the codes
+  EXPECT_EQ(reference.clipped(), 0.5);  // only 8: the ReLU is not an end of the codes
 }
 
-// The judge of other heavy layers knows the ends too: no bias keeps the sums within them.
+// The oracle of other operators clips too: no bias keeps the sums within the codes.
 TEST(BenchIntegers, TheCardOracleClips) {
   const Operands operands = random_operands(kBytes.operands(Direction::forward), Device{});
   const CardOracle<Conv2dProblem> oracle(kBytes, Direction::forward, operands);
@@ -152,7 +152,7 @@ TEST(BenchIntegers, TheCardOracleClips) {
   EXPECT_NE(oracle.judge(operands, 2).wrong, "");
 }
 
-// Images that a kernel rounds stand for the numbers of their codes.
+// The expected result uses the rounded images, as the kernel does.
 TEST(BenchIntegers, ImagesOfAFirstLayerAreRounded) {
   const Conv2dProblem first =
       with_types(Conv2dProblem::parse("c=3,h=40,w=40,k=8,r=3,s=3"), "f32:i8:i32:u8");
@@ -188,7 +188,7 @@ TEST(BenchIntegers, TheRoofIsThatOfBytes) {
       std::string::npos);
 }
 
-// ---- a peer that computes what its inputs say --------------------------------------------------
+// ---- a baseline that computes what its inputs say -----------------------------------------------
 
 struct CodesCase {
   ConvscopePeerProblem problem = {};
@@ -276,7 +276,7 @@ TEST(BenchIntegers, APeerGetsTheSameCodesAndIsChecked) {
   EXPECT_GT(group.peer_rows[0].time.samples, 0);
   EXPECT_NE(group.peer_rows[1].wrong, "");
   EXPECT_EQ(Json::parse(bench_json({group}, {})).at("peer_rows").at(0).at("types"), "u8:i8:i32:u8");
-  // Means of bytes and of f32 are two.
+  // Int8 and f32 have separate means.
   const Conv2dAlgorithm& f32 = conv2d_algorithms(DeviceType::cpu).get("direct");
   const auto floats = measured(f32, Conv2dProblem::parse("n=1,c=4,h=4,w=4,k=4"));
   auto with_peer = floats;
@@ -284,7 +284,7 @@ TEST(BenchIntegers, APeerGetsTheSameCodesAndIsChecked) {
   const std::string summary = bench_summary({group, with_peer});
   EXPECT_NE(summary.find("forward of bytes int8_direct"), std::string::npos) << summary;
   EXPECT_NE(summary.find("forward direct"), std::string::npos) << summary;
-  // Gradients of integers are asked of nobody.
+  // Gradients of integers are not requested.
   Conv2dBenchOptions options;
   options.peer = &peer;
   const auto gradient =
@@ -325,7 +325,7 @@ TEST(BenchIntegersCommand, TypesAreThoseOfAWholeFile) {
   EXPECT_NE(result.err.find("the peak of products of bytes was not measured"), std::string::npos)
       << result.err;
   const Json rows = Json::parse(std::ifstream(folder / "b.json")).at("rows");
-  ASSERT_EQ(rows.size(), 2u);  // forward alone
+  ASSERT_EQ(rows.size(), 2u);  // only forward
   EXPECT_EQ(rows[0]["types"], "f32:i8:i32:u8");
   EXPECT_EQ(rows[1]["types"], "u8:i8:i32:u8");
   EXPECT_GT(rows[1]["roofline_percent"].get<double>(), 0);

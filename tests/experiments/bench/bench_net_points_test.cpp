@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_net_points_test.cpp: `convscope bench net` of networks on points: its batch is samples of
+// bench_net_points_test.cpp: `convscope bench net` on networks on points: its batch is samples of
 // the data set, its FLOPs are those at the sites, and what cannot be timed is refused.
 #include <gtest/gtest.h>
 
@@ -66,7 +66,7 @@ TEST(BenchNetOnPoints, CountsTheWorkAtTheSitesOfTheFirstSamples) {
     Net net;
     const NetBenchOptions options{
         .min_seconds = 1e-6, .least_samples = 3, .warm_up = 1, .samples = &net.train};
-    for (const std::int64_t batch : {3, 9}) {  // of 9, the last three are the first ones again
+    for (const std::int64_t batch : {3, 9}) {  // in a batch of 9, the last three repeat the first
       SCOPED_TRACE(cat(name_of(mode), ", batch ", batch));
       const NetBenchRow row = bench_net(net.config, *net.model, net.train.sample_shape(),
                                         net.train.classes, mode, batch, options);
@@ -137,7 +137,7 @@ TEST(BenchNetOnPoints, RefusesWhatItCannotTimeAndSaysWhatToDo) {
       EXPECT_NE(said.errors.find(sentence), std::string::npos) << said.errors;
     }
   }
-  EXPECT_EQ(run({folder / "ink.yaml"}).code, 0);  // random images have places
+  EXPECT_EQ(run({folder / "ink.yaml"}).code, 0);  // random images have positions
 }
 
 }  // namespace

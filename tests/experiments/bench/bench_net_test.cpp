@@ -50,7 +50,8 @@ std::string text_of(const std::string& path) {
   return text.str();
 }
 
-// Exit code of `convscope bench net <words>`; `out` and `errors` get what it said.
+// Returns the exit code of `convscope bench net <words>`; stores what it printed in `out` and
+// `errors`.
 int run(std::vector<std::string> words, std::string* out = nullptr, std::string* errors = nullptr) {
   words.insert(words.begin(), {"convscope", "bench", "net"});
   std::vector<char*> arguments;
@@ -92,7 +93,7 @@ TEST(BenchNet, CountsTheWorkOfConvolutionsAndLinearLayers) {
   const double c1 = 2.0 * 2 * 64 * 4 * 27;
   const double rest = 2.0 * 2 * 16 * 6 * (4 * 9 + 6 * 9 + 4) + 2.0 * 2 * 6 * 10;
   EXPECT_EQ(flops.forward, c1 + rest);
-  EXPECT_EQ(flops.step, 2 * c1 + 3 * rest);  // nobody wants the gradient of the images
+  EXPECT_EQ(flops.step, 2 * c1 + 3 * rest);  // the gradient of the images is not needed
 }
 
 TEST(BenchNet, TimesInferenceAndAWholeTrainingStep) {
@@ -115,8 +116,8 @@ TEST(BenchNet, TimesInferenceAndAWholeTrainingStep) {
   }
 }
 
-// A layer that rests between two linear ones: of the 2 N C K of each, the first needs no gradient
-// of the images.
+// A pruned layer between two linear ones: of the 2 N C K of each, the first needs no gradient of
+// the images.
 std::shared_ptr<Sequential> resting_network() {
   const auto model = std::make_shared<Sequential>();
   LayerContext context;
@@ -194,7 +195,7 @@ TEST(BenchNet, TimesTheOperationsOfThePlan) {
   EXPECT_GT(backward, 0);
 }
 
-// Steps that calibrate are no steady state, however many they are and whenever they would begin.
+// Calibrating steps are not a steady state, however many they are and whenever they would begin.
 TEST(BenchNet, CalibratesQuantisersBeforeItTimesAnything) {
   for (const NetMode mode : {NetMode::inference, NetMode::train}) {
     for (const char* begin : {"0", "0.5"}) {
@@ -219,7 +220,7 @@ TEST(BenchNet, CalibratesQuantisersBeforeItTimesAnything) {
           mode == NetMode::train ? PlanMode::training : PlanMode::inference, nullptr);
       ASSERT_NE(plan, nullptr);
       EXPECT_NE(plan->text().find("fake quantiser"), std::string::npos);
-      count_kept(pruned_quantizers(*net.model));  // they know already
+      count_kept(pruned_quantizers(*net.model));  // they know the masks already
       EXPECT_TRUE(plan->is_current());
     }
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_numbers_test.cpp: what the benchmark is made of: quantiles, lists of problems, timing in
-// turns, the roofline, and the sampled check of results.
+// bench_numbers_test.cpp: the parts of the benchmark: quantiles, lists of problems, interleaved
+// timing, the roofline, and the sampled check of results.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -76,7 +76,7 @@ TEST(BenchAlgorithms, AreNamedOrAllButTheOracleAndTheLessons) {
                algorithms_named("im2col_gem", Device{}));
 }
 
-// Each run notes who ran.
+// Each run records its name.
 std::vector<TimedThing> noting_things(std::string& who, std::initializer_list<double> estimates) {
   std::vector<TimedThing> things;
   char name = 'a';
@@ -112,7 +112,7 @@ TEST(BenchTiming, ColdRunsHaveNoWarmUpAndNoRepeats) {
   auto things = noting_things(who, {1e-6, 1e-6});
   time_interleaved(things, {.min_seconds = 3e-6, .least_samples = 2, .cold = true});
   EXPECT_EQ(who, "ababab");
-  // However short a run is, flushing the caches is not.
+  // However short a run is, flushing the caches takes long.
   time_interleaved(things, {.min_seconds = 10, .least_samples = 2, .cold = true});
   EXPECT_EQ(who.size(), 6u + 2 * 40);
 }
@@ -145,7 +145,7 @@ TEST(BenchTiming, ASampleIsTheTimeOfOneRun) {
   EXPECT_LE(sum, all.count());
 }
 
-// What people read: ratios to the peer's time, and workspace in MiB.
+// The columns for people: ratios to the baseline's time, and workspace in MiB.
 TEST(BenchTable, HoldsTheRatioToThePeerAndMebibytes) {
   Conv2dBenchGroup group;
   group.problem = Conv2dProblem::parse("n=1,c=1,h=8,w=8,k=1,r=3,s=3");

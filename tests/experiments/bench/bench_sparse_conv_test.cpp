@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_sparse_conv_test.cpp: clouds drawn from words, and `convscope bench sparse_conv`: its rows,
-// its files, its oracle. Nothing here depends on how long anything takes.
+// bench_sparse_conv_test.cpp: synthetic clouds, and `convscope bench sparse_conv`: its rows, its
+// files, its oracle. No test depends on times.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -62,14 +62,14 @@ TEST(Clouds, OfAnotherSeedAreOtherClouds) {
   }
 }
 
-// The first three have the neighbours of real surfaces and scans, for any number of sites.
+// The first three have as many neighbours as real surfaces and scans, for any number of sites.
 TEST(Clouds, HaveTheNeighboursThatTheirNamePromises) {
   for (const std::int64_t sites : {20000, 100000}) {
     EXPECT_NEAR(pairs_per_site({.shape = CloudShape::shell, .sites = sites}), 12.5, 0.2);
     EXPECT_NEAR(pairs_per_site({.shape = CloudShape::room, .sites = sites}), 17.3, 1.0);
   }
   EXPECT_NEAR(pairs_per_site({.shape = CloudShape::lidar, .sites = 100000}), 4.6, 0.3);
-  // A site, and each of the places around it, fewer at the cube's faces, with its density.
+  // A site, and each position around it with probability `density`, fewer at the cube's faces.
   for (const double density : {0.1, 0.5}) {
     const DrawnCloud cloud{.shape = CloudShape::random, .sites = 20000, .density = density};
     const SharedSites sites = cloud_sites(cloud);
@@ -157,7 +157,7 @@ constexpr const char* kKinds[] = {
     kShell, "cloud=room,sites=300,seed=1,kernel=3x3x3,stride=2,pad=1,c=4,k=3",
     "cloud=ink,sites=400,seed=1,kind=inverse,kernel=3x3,stride=2,pad=1,c=3,k=6"};
 
-// What it says of a small problem is what the card `reference` says of it.
+// For a small problem, its verdict is that of the algorithm `reference`.
 TEST(SparseOracle, SaysOfASmallProblemWhatTheReferenceSays) {
   for (const char* text : kKinds) {
     const CloudProblem cloud = CloudProblem::parse(text);
@@ -183,7 +183,7 @@ TEST(SparseOracle, FindsAWrongElementAndANumberThatIsNone) {
     for (const Direction direction : kDirections) {
       const Operands operands = random_operands(problem.operands(direction), Device{});
       run_card(card_called("reference"), problem, direction, operands);
-      // A sample: its last element is looked at in any case.
+      // A sample, which always includes the last element.
       const SparseOracle some(problem, direction, operands, /*most_products=*/1);
       EXPECT_LT(some.looked_at(), operands.out[0].values.numel()) << text << name_of(direction);
       EXPECT_EQ(some.judge(operands, 1).wrong, "");
@@ -194,7 +194,7 @@ TEST(SparseOracle, FindsAWrongElementAndANumberThatIsNone) {
       EXPECT_NE(some.judge(operands, 1).wrong, "");
       EXPECT_GT(some.judge(operands, 1).error_ratio, 1);
       values[last] = before;
-      for (std::int64_t i = 0; i <= last; ++i) {  // wherever it is
+      for (std::int64_t i = 0; i <= last; ++i) {  // any element
         const float kept = values[i];
         values[i] = NAN;
         ASSERT_NE(some.judge(operands, 1).wrong, "") << i;
@@ -242,7 +242,7 @@ TEST(BenchSparse, AWrongResultIsNotTimed) {
   EXPECT_EQ(group.rows[1].time.samples, 0);
 }
 
-// A card that multiplies zeros says so in its cost, and the row has the ratio.
+// An algorithm that multiplies zeros states so in its cost, and the row has the ratio.
 TEST(BenchSparse, ProductsThatAreExecutedStandBesideThoseThatCount) {
   const CloudProblem cloud = CloudProblem::parse(kShell);
   SparseConvAlgorithm wasteful = card_called("native");
@@ -262,11 +262,11 @@ class BenchSparseCommand : public ::testing::Test {
  protected:
   void SetUp() override {
     CpuCeilings ceilings;
-    // Faster than any machine: no time is impossible.
+    // Faster than any machine, so no time is impossible.
     ceilings.flops = ceilings.dram_read = ceilings.dram_copy = {1e13, 2e13};
-    remember_cpu_ceilings(ceilings);  // so that they are not measured
+    remember_cpu_ceilings(ceilings);  // so that nothing is measured
   }
-  // Exit code of `convscope --threads 1 bench sparse_conv <words>`.
+  // Returns the exit code of `convscope --threads 1 bench sparse_conv <words>`.
   int call(const std::string& words) {
     std::istringstream in("convscope --threads 1 bench sparse_conv --min-time 0.0001 " + words);
     std::vector<std::string> all;
@@ -323,7 +323,7 @@ TEST_F(BenchSparseCommand, WritesATableJsonAndCsvThatTheReadersTake) {
       ",types,sites,out_sites,pairs,pairs_per_site,density,"
       "map_bytes_per_site,map_ms,executed_per_useful,impossible,cores_of_others"))
       << lines[0];
-  // As many cells as names: only the problem's text has commas, and it is quoted.
+  // As many cells as names: only the problem's text has commas, and that is quoted.
   EXPECT_EQ(std::ranges::count(lines[1], ','), std::ranges::count(lines[0], ',') + 5);
 
   const BenchSide side = read_bench_side(at("b.json"));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_sparse_net_test.cpp: `convscope bench sparse_net`: its rows, what it leaves out, the times
-// of another library beside them. Nothing here depends on how long anything takes.
+// bench_sparse_net_test.cpp: `convscope bench sparse_net`: its rows, what it leaves out, and the
+// times of another library. No test depends on times.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -56,7 +56,7 @@ TEST(BenchSparseNet, ChecksEachLayerAndTimesBothWays) {
   EXPECT_EQ(bench.refusals[0].reason, "there is no such card for cpu");
 }
 
-// As many calls of each direction as there are layers, in each run.
+// Each run makes as many calls of each direction as there are layers.
 TEST(BenchSparseNet, RunsEveryLayerInEveryDirection) {
   SparseNetOptions options = small_net();
   options.algorithms = {"native"};
@@ -163,7 +163,7 @@ TEST_F(BenchSparseNetCommand, HasTheTimesOfAnotherLibraryBesideItsOwn) {
   EXPECT_EQ(rows.at(1).at("peer_algorithm"), "native");
   EXPECT_EQ(rows.at(1).at("peer_ms"), 1000);
   EXPECT_EQ(rows.at(2).at("peer_ms"), 4000);
-  EXPECT_EQ(rows.at(3).at("algorithm"), "auto");  // beside its fastest
+  EXPECT_EQ(rows.at(3).at("algorithm"), "auto");  // with its fastest
   EXPECT_EQ(rows.at(3).at("peer_algorithm"), "split_mask");
   EXPECT_EQ(rows.at(4).at("peer_ms"), 800);
   EXPECT_EQ(all.at("peer").at("name"), "spconv 2");

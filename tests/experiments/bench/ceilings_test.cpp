@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ceilings_test.cpp: the machine's ceilings: measured, remembered on disk, and what `auto` makes of
-// them.
+// ceilings_test.cpp: the machine's measured peaks: measured, stored on disk, and used by `auto`.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -52,7 +51,7 @@ TEST(Ceilings, AreMeasuredForEachInstructionSet) {
   }
 }
 
-// Each of many threads has less memory to itself than one slice of what a single thread reads.
+// Each of many threads has less memory than one slice of what a single thread reads.
 TEST(Ceilings, AreMeasuredWithManyCores) {
   const CpuCeilings measured = measure_cpu_ceilings(/*share=*/0.001, /*cores=*/12);
   EXPECT_EQ(measured.cores, 12);
@@ -67,7 +66,7 @@ TEST(Ceilings, AreRememberedForThisMachineAndInstructionSet) {
   const testing::MachineScope scope;
   EXPECT_FALSE(remembered_cpu_ceilings());
   remember_cpu_ceilings(some_ceilings());
-  CacheFolder::forget();  // so it comes from the file
+  CacheFolder::forget();  // so it is read from the file
   const auto again = remembered_cpu_ceilings();
   ASSERT_TRUE(again);
   EXPECT_EQ(again->cores, 2);
@@ -101,12 +100,12 @@ TEST(Ceilings, ADamagedFileIsAsGoodAsNone) {
   std::string word = text;
   word.replace(word.find("100000000000"), 12, "\"many\"");
   EXPECT_FALSE(with(word));
-  remember_cpu_ceilings(some_ceilings());  // replaces what is damaged
+  remember_cpu_ceilings(some_ceilings());  // replaces damaged data
   CacheFolder::forget();
   EXPECT_TRUE(remembered_cpu_ceilings());
 }
 
-// Bytes have two peaks, with VNNI and without; earlier versions remembered neither.
+// There are two int8 peaks, with VNNI and without; earlier versions stored neither.
 TEST(Ceilings, ThePeakOfBytesMayBeMissing) {
   const CacheFolder folder;
   const testing::EnvironmentVariable measure("CONVSCOPE_MEASURE", nullptr);
@@ -138,7 +137,7 @@ TEST(Ceilings, ThePeakOfBytesMayBeMissing) {
   set_vnni(false);
   EXPECT_EQ(remembered_cpu_ceilings()->int8.one_thread, 0);
   measured.int8 = {120e9, 200e9};
-  remember_cpu_ceilings(measured);  // beside the other
+  remember_cpu_ceilings(measured);  // in addition to the other
   CacheFolder::forget();
   EXPECT_EQ(remembered_cpu_ceilings()->int8.one_thread, 120e9);
   set_vnni(true);
@@ -154,15 +153,16 @@ TEST(Ceilings, AutoTakesThemWhenTheyAreThere) {
   remember_cpu_ceilings(some_ceilings());
   EXPECT_EQ(machine_ceilings().flops_per_second, 100e9);
   EXPECT_EQ(machine_ceilings().bytes_per_second, 10e9);
-  // With two threads both grow alike, though together they reach 150e9 and 15e9 only: auto must
-  // order the algorithms as with one, or the bits of a result would depend on the threads.
+  // With two threads both peaks grow by the same factor, although together they reach 150e9 and
+  // 15e9 only: auto must order the algorithms as with one thread, or results would depend on
+  // threads.
   set_num_threads(2);
   EXPECT_EQ(machine_ceilings().flops_per_second, 200e9);
   EXPECT_EQ(machine_ceilings().bytes_per_second, 20e9);
-  set_machine_ceilings({1e9, 2e9});  // what was set comes first
+  set_machine_ceilings({1e9, 2e9});  // explicit values have priority
   EXPECT_EQ(machine_ceilings().flops_per_second, 1e9);
   set_machine_ceilings({});
-  measure.assign("off");  // then nothing that was measured counts
+  measure.assign("off");  // then measured values are ignored
   set_num_threads(1);
   EXPECT_EQ(machine_ceilings().flops_per_second, built_in.flops_per_second);
   measure.assign(nullptr);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// exchange_bench_test.cpp: latency and rate, found again in times that a link gives.
+// exchange_bench_test.cpp: recovers latency and rate from times computed for a link.
 #include "experiments/bench/exchange/exchange_bench.h"
 
 #include <gtest/gtest.h>

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// heavy_bench_test.cpp: the heavy layer of the tests gets its rows of the benchmark from
-// bench_heavy().
+// heavy_bench_test.cpp: bench_heavy() makes the benchmark's rows for the operator of the tests.
 #include <gtest/gtest.h>
 
 #include "experiments/bench/bench_rows.h"
@@ -31,7 +30,7 @@ TEST(HeavyBench, GivesRowsOfCheckedAndTimedCards) {
     EXPECT_EQ(row.algorithm, "sliding");
     EXPECT_TRUE(row.auto_choice);
     EXPECT_EQ(row.wrong, "") << problem.text();
-    // The scales are multiples of 2^-8: sums of integers stay exact.
+    // The scales are multiples of 2^-8, so sums of integers stay exact.
     EXPECT_EQ(row.error_ratio > 0, !problem.types) << problem.text();
     EXPECT_LE(row.error_ratio, 1.0) << problem.text();
     EXPECT_GE(row.time.samples, 5);

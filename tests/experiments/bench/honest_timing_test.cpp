@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// honest_timing_test.cpp: the calls that are timed do their work: one that finds it done, or that
-// keeps an earlier result, is found out, and a time in which it cannot be done is marked.
+// honest_timing_test.cpp: timed calls do their work: a call that reuses an earlier result is
+// detected, and a time in which the work cannot be done is marked.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Large enough for many calls in a sample, small enough for the textbook.
+// Large enough for many calls in a sample, small enough for the textbook loops.
 constexpr const char* kBench =
     "bench conv2d --problem n=1,c=3,h=8,w=8,k=4,r=3,s=3,pad=1 --algorithm cheat --direction "
     "forward --min-time 0.02 --plugin '";
@@ -39,7 +39,7 @@ TEST(HonestTiming, OfWhoeverFindsYDoneIsThatOfTheWork) {
   EXPECT_EQ(honest["status"], "ok");
   EXPECT_TRUE(honest["impossible"].is_null());
   const Json cheat = row_of("holds_last", code);
-  // It computes each time, because y never holds its last result.
+  // It computes in each call, because y never holds its last result.
   EXPECT_GT(cheat["median_ms"].get<double>(), 0.5 * honest["median_ms"].get<double>());
 }
 
@@ -106,7 +106,7 @@ TEST(ImpossibleTime, IsBelowTheArithmeticOrTheBytes) {
             std::string::npos);
   EXPECT_EQ(impossible_time(here, 0.6e-3, 1e8, 0, 2), "");
   EXPECT_EQ(impossible_time(here, 0.6e-3, 1e8, 0, 8), "") << "8 threads have 2 cores";
-  // 100 MB at 100 GB/s: whatever an algorithm says of its FLOPs.
+  // 100 MB at 100 GB/s: regardless of the stated FLOPs.
   EXPECT_EQ(impossible_time(here, 0.7e-3, 1, 1e8, 1), "");
   EXPECT_NE(impossible_time(here, 0.6e-3, 1, 1e8, 1).find("that a cache can give"),
             std::string::npos);

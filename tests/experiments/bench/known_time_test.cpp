@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// known_time_test.cpp: the numbers of a benchmark's row, of an algorithm that sleeps for a known
+// known_time_test.cpp: the numbers of a benchmark's row for an algorithm that sleeps for a known
 // time.
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // ladder_bench_test.cpp: `bench conv2d --ladder`: rungs are checked and timed in one run, those
-// that cannot run say why, and the JSON can be drawn.
+// that cannot run show the reason, and the JSON can be plotted.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
@@ -47,14 +47,14 @@ TEST(LadderBench, TimesEveryRungAndSetsItAgainstTheOneBelow) {
   const int threads = num_threads();
   for (const Direction direction : kDirections) {
     const LadderResult result = climbed(ladder, kProblem, direction);
-    EXPECT_EQ(current_isa(), isa);  // the switches of a rung are its own
+    EXPECT_EQ(current_isa(), isa);  // a rung's settings do not persist
     EXPECT_EQ(num_threads(), threads);
     ASSERT_EQ(result.rows.size(), 3u);
     for (const LadderRow& row : result.rows) {
       EXPECT_EQ(row.left_out, "");
       EXPECT_GE(row.time.samples, 2);
       EXPECT_LE(row.error_ratio, 1);
-      // Of 100 GFLOP/s for each thread of the rung, and of what it executes.
+      // A share of 100 GFLOP/s for each thread of the rung, of the executed FLOPs.
       EXPECT_DOUBLE_EQ(row.peak_percent, row.gflops_executed / std::min(row.threads, 4));
     }
     EXPECT_EQ(result.rows[0].factor, 0);
@@ -69,7 +69,7 @@ TEST(LadderBench, TimesEveryRungAndSetsItAgainstTheOneBelow) {
   }
 }
 
-// Integers are set against the peak of bytes.
+// Integers are compared with the int8 peak.
 TEST(LadderBench, ProblemsOfIntegersAreClimbedToo) {
   const Conv2dLadder ladder{.name = "test",
                             .rungs = {{.card = "direct", .sentence = "f32"},
@@ -124,7 +124,7 @@ TEST(LadderBench, NoRungRunsOnMoreThanTheForcedInstructionSet) {
   EXPECT_EQ(result.rows[1].left_out, supports_isa(Isa::avx2)
                                          ? "CONVSCOPE_ISA allows scalar at most, got avx2"
                                          : "what runs here is scalar, not avx2");
-  EXPECT_TRUE(result.rows[2].timed());  // another card: it says what it ran on
+  EXPECT_TRUE(result.rows[2].timed());  // another algorithm: it states what it ran on
   EXPECT_EQ(result.rows[2].rung, "im2col_gemm, scalar");
 }
 
@@ -162,7 +162,7 @@ TEST(LadderBench, TheJsonHoldsEveryRungAndIsDrawn) {
   for (const char* part : {"reference", "sums in double", "tiles of sums", "test, \u00D7"}) {
     EXPECT_NE(drawn.plots[0].svg.find(part), std::string::npos) << part;
   }
-  ASSERT_EQ(drawn.left_out.size(), 1u);  // no rung vanishes without a word
+  ASSERT_EQ(drawn.left_out.size(), 1u);  // no rung disappears silently
   EXPECT_NE(drawn.left_out[0].find("depthwise is left out: refuses:"), std::string::npos);
   EXPECT_ERROR(ErrorKind::kData, "another format", read_ladders({folder / "none.json"}));
   EXPECT_NE(draw_plots(BenchSet{}, {"ladder"}).left_out.at(0).find("--ladder NAME --json"),
@@ -186,7 +186,7 @@ struct Result {
 };
 
 Result call(const std::string& arguments) {
-  const testing::CacheFolder cache;  // ceilings are there, so that they are not measured
+  const testing::CacheFolder cache;  // measured peaks exist, so none are measured
   CpuCeilings ceilings;
   // So high that no time is impossible.
   ceilings.flops = ceilings.dram_read = ceilings.dram_copy = {1e14, 2e14};

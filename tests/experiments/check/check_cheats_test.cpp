@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // check_cheats_test.cpp: `convscope check` on plug-ins that do something else than compute: the
-// verdict is that of the program, whatever they print, keep, start or end; and a folder of them.
+// verdict is that of the program, whatever they print, cache, start or end; and a folder of them.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -29,7 +29,7 @@ Called check(const std::string& cheat, const std::string& words = kProblem) {
 
 struct Cheat {
   const char* name;
-  const char* verdict;  // how stdout begins
+  const char* verdict;  // the beginning of stdout
   const char* cause;
 };
 
@@ -120,7 +120,7 @@ TEST(CheckOfCheats, HoldsACardToASmallerErrorGrowth) {
   }
 }
 
-// One row for each submission, and a broken one spoils no other.
+// One row for each submission; a broken one does not affect others.
 TEST(CheckOfCheats, OfAFolderHasARowForEach) {
   const TemporaryFolder folder;
   const std::string of_students = folder / "students";

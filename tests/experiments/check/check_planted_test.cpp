@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// check_planted_test.cpp: `convscope check` on a plug-in with planted mistakes: each is named by
-// the right sentence.
+// check_planted_test.cpp: `convscope check` on a plug-in with planted mistakes: each gets the right
+// sentence.
 #include <gtest/gtest.h>
 
 #include "tests/experiments/plugins/plugin_paths.h"
@@ -16,7 +16,7 @@ Called check(const std::string& words) {
 struct Planted {
   const char* card;
   const char* cause;
-  const char* first;  // a part of the line that says where
+  const char* first;  // part of the line that says where
 };
 
 class PlantedMistake : public ::testing::TestWithParam<Planted> {};
@@ -87,7 +87,7 @@ TEST(Check, OfOneProblemShowsAFaultAgain) {
   EXPECT_EQ(check("wrong_dilation --problem n=1,c=1,h=9,w=9,k=1,r=3,s=3").code, 0);
 }
 
-// Sums of 1352 terms of one sign: f32 loses digits that the card does not speak of.
+// Sums of 1352 terms of one sign: f32 loses digits that the algorithm does not state.
 TEST(Check, FindsAChainThatTheCardKeepsQuietAbout) {
   const Called called = check("wrong_one_chain --problem n=1,c=8,h=24,w=24,k=8,r=13,s=13,pad=6");
   EXPECT_EQ(called.code, 1);
@@ -95,7 +95,7 @@ TEST(Check, FindsAChainThatTheCardKeepsQuietAbout) {
       << called.out;
 }
 
-// Algorithms on integers alone are checked on codes.
+// Integer algorithms are checked only on codes.
 TEST(Check, ChecksCodes) {
   for (const std::string name : {"int8_direct", "int8_depthwise", "int8_block_sparse"}) {
     const Called called = call_program("check conv2d " + name + " --quick");

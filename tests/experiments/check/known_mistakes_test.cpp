@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// known_mistakes_test.cpp: an algorithm made of the textbook's loops with a mistake is said to have
-// that mistake, in every direction in which it shows.
+// known_mistakes_test.cpp: textbook loops with a planted mistake get the diagnosis of that mistake,
+// in every direction that shows it.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -16,7 +16,7 @@ namespace {
 using matrix::ConvolutionCase;
 using matrix::Tier;
 
-// The algorithm whose mistake is planted: its functions have no other way to know it.
+// The planted mistake, which the algorithm's functions read from here.
 const KnownMistake* planted = nullptr;
 
 void write(const Conv2dProblem& z, Direction direction, bool extra, void* out) {
@@ -47,7 +47,7 @@ Conv2dAlgorithm wrong_card() {
               }};
 }
 
-// Nearly everything that a mistake may touch, in one problem.
+// Nearly everything that a mistake may affect, in one problem.
 constexpr const char* kAll =
     "n=3,c=4,h=8,w=9,k=6,r=3,s=2,stride=2x1,dilation=1x2,pad=1x0x2x1,groups=2";
 
@@ -67,7 +67,7 @@ TEST_P(Mistakes, AreFoundInWhatTheyDo) {
       if (one.check(card, direction).empty()) continue;
       ++seen;
       const std::string said = diagnosis_of(card, one.fault());
-      // Another mistake that does the same on all problems stands in front of it in the list.
+      // An earlier mistake of the list has the same effect on all problems.
       const bool of_dw = direction == Direction::backward_weight && mistake.agrees_of_dw != nullptr;
       EXPECT_NE(said.find(of_dw ? mistake.agrees_of_dw : mistake.agrees), std::string::npos)
           << name_of(direction) << " of " << text << ": " << said;

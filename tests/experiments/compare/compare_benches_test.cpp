@@ -73,7 +73,7 @@ TEST_F(CompareBenches, matches_rows_by_what_names_them_and_tests_their_blocks) {
   EXPECT_NEAR(total.mean_ratio, std::sqrt(1.5 * 8.01 / 8), 1e-12);
 }
 
-// One layer in other types is another row.
+// The same layer with other types is another row.
 TEST_F(CompareBenches, rows_of_bytes_and_of_f32_are_not_compared) {
   json bytes = row("direct", 1);
   bytes["problem"] = "n=1,c=3,dtype=u8,types=u8:i8:i32:u8,layout=blocked";
@@ -100,13 +100,13 @@ TEST_F(CompareBenches, of_older_files_compares_the_middle_of_the_samples) {
   ASSERT_EQ(found.rows.size(), 4u);
   EXPECT_EQ(found.rows[0].outcome, Outcome::worse);   // 2.7 to 3.3 over 1.8 to 2.2
   EXPECT_EQ(found.rows[1].outcome, Outcome::noise);   // 7.65 to 9.35 over 7.2 to 8.8
-  EXPECT_EQ(found.rows[2].outcome, Outcome::better);  // an old file beside a new one
+  EXPECT_EQ(found.rows[2].outcome, Outcome::better);  // an old file and a new one
   EXPECT_EQ(found.rows[3].outcome, Outcome::one_value);
   for (const BenchResult& one : found.rows) EXPECT_TRUE(std::isnan(one.p));
 }
 
 TEST_F(CompareBenches, of_several_files_a_side_compares_the_calls_and_not_the_samples) {
-  // Inside each file the blocks lie close together; the calls of one program are 20 % apart.
+  // Within each file the blocks are close together; the calls of one program differ by 20 %.
   std::string a, b, c;
   const double calls[] = {2.0, 2.4, 2.2};
   for (int i = 0; i < 3; ++i) {
@@ -132,7 +132,7 @@ TEST_F(CompareBenches, of_several_files_a_side_compares_the_calls_and_not_the_sa
   EXPECT_GT(found.rows[0].high, 1);
   EXPECT_EQ(found.rows[2].outcome, Outcome::worse);
   EXPECT_NEAR(std::sqrt(found.rows[2].low * found.rows[2].high), 3, 1e-9);
-  EXPECT_EQ(found.rows[1].outcome, Outcome::one_value);  // the same in every file
+  EXPECT_EQ(found.rows[1].outcome, Outcome::one_value);  // equal in every file
   EXPECT_EQ(run_here({"compare", a, b}).code, 0);
   EXPECT_EQ(run_here({"compare", a, a + ",none.json"}).code, 6);
 }
@@ -199,7 +199,7 @@ TEST_F(CompareBenches, ends_with_7_above_the_factor) {
   const Output called = run_here({"compare", a, b, "--fail-above", "1.1"});
   EXPECT_EQ(called.code, 7);
   EXPECT_EQ(called.err, "regression: B: n=1,c=3 forward direct cpu 2 takes 1.250 times as long\n");
-  // By more than the factor, but not by more than the noise.
+  // By more than the factor, but by less than the noise.
   const std::string loud = write("c.json", {row("direct", 2, 0.4), row("fft", 8)});
   const std::string louder = write("d.json", {row("direct", 2.5, 0.4), row("fft", 8)});
   EXPECT_EQ(run_here({"compare", loud, louder, "--fail-above", "1.1"}).code, 0);
@@ -215,7 +215,7 @@ TEST_F(CompareBenches, ends_with_9_where_a_busy_machine_decides) {
   EXPECT_TRUE(called.err.starts_with("undecided: the machine was busy: B: n=1,c=3 forward direct"))
       << called.err;
   EXPECT_NE(called.out.find("slower (busy)"), std::string::npos) << called.out;
-  // One slow row of a quiet case decides.
+  // One slow row of a quiet case is enough.
   json quiet = row("fft", 16);
   quiet["cores_of_others"] = 0.1;
   write("b.json", {row("direct", 2.5), quiet}, busy);
@@ -296,7 +296,7 @@ TEST(TimingSummary, keeps_the_medians_of_blocks_in_their_order) {
   ASSERT_EQ(summary.block_medians_ms.size(), 32u);
   EXPECT_NEAR(summary.block_medians_ms.front(), 1, 1e-9);
   EXPECT_NEAR(summary.block_medians_ms.back(), 32, 1e-9);
-  std::vector<double> threes;  // blocks of three, the middle one of which stands nowhere first
+  std::vector<double> threes;  // blocks of three, the middle one of which is never first
   for (int i = 0; i < 96; ++i) threes.push_back(1e-3 * (i / 3 * 10 + std::array{3, 1, 2}[i % 3]));
   EXPECT_NEAR(summary_of(threes).block_medians_ms[7], 72, 1e-9);
   std::vector<double> uneven(100, 0.001);

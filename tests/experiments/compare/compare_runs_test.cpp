@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// compare_runs_test.cpp: `convscope compare` of runs: which runs a side has, in what they differ,
-// and what is said about noise.
+// compare_runs_test.cpp: `convscope compare` of runs: which runs a side has, how they differ, and
+// what it reports about noise.
 #include "experiments/compare/compare_runs.h"
 
 #include <nlohmann/json.hpp>
@@ -28,7 +28,7 @@ class Compare : public ::testing::Test {
     write_text(run + "/env.json", environment);
     return run;
   }
-  // Two configs with three seeds each, the second one a good deal better.
+  // Two configs with three seeds each, the second one clearly better.
   void add_both() const {
     for (int seed = 1; seed <= 3; ++seed) {
       add("small", seed, 90 + 0.1 * seed, "optim: {lr: 0.05}\n");
@@ -102,10 +102,10 @@ TEST_F(Compare, says_which_differences_are_more_than_noise) {
   EXPECT_LT(acc["low"].get<double>(), 5.2);
   EXPECT_GT(acc["low"].get<double>(), 4.5);
   EXPECT_EQ(acc["outcome"], "better");
-  // Of the same seeds the same times: their difference is none.
+  // The same seeds have the same times, so there is no difference.
   EXPECT_EQ(metric(all, "avg_forward")["outcome"], "within noise");
   EXPECT_EQ(metric(all, "avg_backward")["outcome"], "same");  // no deviation on either side
-  // The other way round.
+  // In the other order.
   EXPECT_EQ(metric(as_json({"large", "small"}), "acc")["outcome"], "worse");
 }
 
@@ -129,7 +129,7 @@ TEST_F(Compare, corrects_for_several_sides) {
   const json b = metric(all, "acc", "B"), c = metric(all, "acc", "C");
   EXPECT_EQ(b["p_holm"], 2 * b["p"].get<double>());
   EXPECT_EQ(c["p"], two["p"]);
-  EXPECT_EQ(c["p_holm"], c["p"]);  // the last of Holm's steps
+  EXPECT_EQ(c["p_holm"], c["p"]);  // the last step of Holm's method
   EXPECT_EQ(c["outcome"], "within noise");
   EXPECT_EQ(all["config"][0]["values"], (json{"0.05", "0.2", "0.07"}));
   EXPECT_NE(compare({"small", "large", "third"}).out.find("C against A:"), std::string::npos);
@@ -160,7 +160,7 @@ TEST_F(Compare, a_side_is_the_newest_config_with_one_run_for_each_seed) {
   std::filesystem::copy(root() + "/small/2026-01-01_000000-s1",
                         root() + "/small/2026-01-01_000000-s1-2",
                         std::filesystem::copy_options::recursive);
-  add("small", 2, 91, "optim: {lr: 0.05}\nlog: {every_steps: 3}\n");  // changes no result
+  add("small", 2, 91, "optim: {lr: 0.05}\nlog: {every_steps: 3}\n");  // does not affect results
   add("large", 1, 95, "optim: {lr: 0.2}\n");
   const RunSide side = read_run_side("small", root());
   ASSERT_EQ(side.runs.size(), 2u);
@@ -171,7 +171,7 @@ TEST_F(Compare, a_side_is_the_newest_config_with_one_run_for_each_seed) {
       << side.remarks[0];
   EXPECT_NE(side.remarks[1].find("1 earlier run with the same seed is left out"),
             std::string::npos);
-  // A run folder is itself, whatever else lies beside it.
+  // A run folder means that run, whatever else is in the folder.
   EXPECT_EQ(read_run_side(root() + "/small/2025-01-01_000000-s1", root()).runs.size(), 1u);
 }
 
@@ -233,7 +233,7 @@ TEST_F(Compare, fails_above_a_factor_of_the_time_of_a_step) {
       summary.seed = seed;
       summary.timed_steps = 9;
       summary.avg_step = (slow ? 0.024 : 0.020) + 1e-5 * seed;
-      summary.avg_forward = (slow ? 0.016 : 0.010) + 1e-5 * seed;  // a part is not the step
+      summary.avg_forward = (slow ? 0.016 : 0.010) + 1e-5 * seed;  // one part is not the step
       write_text(run + "/summary.json", to_json_text(summary));
     }
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// significance_test.cpp: the tests behind `convscope compare`, against values computed with 30
-// digits (mpmath) and by counting all orders.
+// significance_test.cpp: the statistical tests of `convscope compare`, against values computed with
+// 30 digits (mpmath) and by counting all orders.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -32,7 +32,7 @@ TEST(IncompleteBeta, has_the_known_values_on_both_sides_of_its_turn) {
 }
 
 TEST(StudentT, has_the_known_tails) {
-  expect_close(student_two_sided_p(1, 1), 0.5);  // of Cauchy's distribution, a quarter each
+  expect_close(student_two_sided_p(1, 1), 0.5);  // Cauchy's distribution has a quarter on each side
   expect_close(student_two_sided_p(2.5, 3.7), 0.0718220229118267728);
   expect_close(student_two_sided_p(-2.5, 3.7), 0.0718220229118267728);
   expect_close(student_two_sided_p(0.1, 10), 0.922320718564408315);
@@ -63,7 +63,7 @@ TEST(Welch, compares_two_means_of_different_variance) {
   const WelchTest small = welch_test(mean_std({98.1, 98.3, 98.2}), mean_std({98.6, 98.5, 98.9}));
   EXPECT_NEAR(small.p, 0.0421715675734385119, 1e-9);
   EXPECT_NEAR(small.low, 0.0318370098584270424, 1e-9);
-  // Of 4 and 2 values with variances of 5/3 and 50: t = 12.5 / sqrt(5/12 + 25).
+  // 4 and 2 values with variances of 5/3 and 50: t = 12.5 / sqrt(5/12 + 25).
   const WelchTest uneven = welch_test(mean_std({1, 2, 3, 4}), mean_std({10, 20}));
   EXPECT_NEAR(uneven.t, 2.4794235184023234, 1e-12);
   EXPECT_NEAR(uneven.degrees, 1.0335154152393298, 1e-12);
@@ -74,7 +74,7 @@ TEST(Welch, refuses_what_says_nothing_about_noise) {
   EXPECT_THROW(welch_test(mean_std({1, 1}), mean_std({2, 2})), Error);
 }
 
-// Of samples without a difference, five in a hundred show p < 0.05: no more, no less.
+// For samples without a difference, p < 0.05 occurs in five of a hundred.
 TEST(Welch, errs_as_often_as_it_says) {
   std::mt19937 random(7);
   std::normal_distribution<double> normal(50, 2);
@@ -119,9 +119,9 @@ TEST(RankTest, its_interval_holds_the_factor_between_the_sides) {
   EXPECT_LT(test.ratio_low, 1.25);
   EXPECT_GT(test.ratio_high, 1.25);
   EXPECT_LT(test.ratio_high, 1.36);
-  // Of 3 and 3 values no interval holds with 95 %.
+  // With 3 and 3 values no interval reaches 95 %.
   EXPECT_EQ(rank_test({1, 2, 3}, {4, 5, 6}).ratio_low, 0);
-  // Of 5 and 5: P(U <= 2) = 4/252 < 2.5 % < P(U <= 3), so the third ratio from either end.
+  // For 5 and 5: P(U <= 2) = 4/252 < 2.5 % < P(U <= 3), so the third ratio from either end.
   EXPECT_EQ(rank_test({1, 10, 100, 1000, 10000}, {1, 10, 100, 1000, 10000}).ratio_low, 1e-3);
 }
 
@@ -145,7 +145,7 @@ TEST(Holm, corrects_step_by_step_and_leaves_out_what_is_no_test) {
   expect_close(p[4], 0.02);
   expect_close(p[0], 0.03);
   expect_close(p[2], 0.06);
-  expect_close(p[1], 0.06);  // not below that of a smaller p
+  expect_close(p[1], 0.06);  // at least that of a smaller p
   EXPECT_TRUE(std::isnan(p[3]));
   EXPECT_EQ(holm({0.9, 0.8}), (std::vector<double>{1, 1}));
   EXPECT_TRUE(holm({}).empty());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // algorithm_lists_test.cpp: lists of algorithms in a config: as text and as a YAML list, for all
-// directions, one, or one layer; and the mistakes that can be made in them.
+// directions, one, or one layer; and the errors of wrong lists.
 #include <gtest/gtest.h>
 
 #include "experiments/config/build.h"
@@ -38,11 +38,11 @@ TEST(AlgorithmLists, StandInDirectionsAndLayersToo) {
   EXPECT_EQ(config.conv.of("c1").backward_weight, "fft,auto");
   EXPECT_EQ(config.conv.of("c2").forward, "gemm_1x1,measure");
   EXPECT_EQ(config.conv.of("c2").backward_data, "fft,direct");
-  // One direction of a list that stands for all of them.
+  // One direction of a list that applies to all of them.
   const ExperimentConfig changed = load(yaml, {"conv.per_layer.c1.forward=direct"});
   EXPECT_EQ(changed.conv.of("c1").forward, "direct");
   EXPECT_EQ(changed.conv.of("c1").backward_weight, "fft,auto");
-  // A resolved config loads to the same.
+  // A resolved config loads to the same values.
   const std::string written = to_yaml(config);
   EXPECT_EQ(to_yaml(parse_config_text(written, "again.yaml")), written);
   EXPECT_EQ(parse_config_text(written, "again.yaml").conv.of("c1").forward, "fft,auto");

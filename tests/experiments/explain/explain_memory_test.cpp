@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// explain_memory_test.cpp: `explain` runs nothing, so it takes no memory for a network however
-// large it is, and times nothing.
+// explain_memory_test.cpp: `explain` runs nothing, so it needs no memory for a network of any size,
+// and times nothing.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -26,7 +26,7 @@ Explanation explained(const std::string& layers, const std::string& algorithm) {
   return explain_config(load_config(root / "c.yaml"));
 }
 
-// The weights alone would take 720 MB.
+// The weights would take 720 MB.
 TEST(ExplainMemory, AHugeNetworkTakesNone) {
   const auto extra = testing::extra_resident_bytes([] {
     const Explanation of = explained(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// explain_overview_test.cpp: what `convscope explain` prints of configs that run: short by default,
-// the whole table of a layer that is named, and marks that tell the truth.
+// explain_overview_test.cpp: what `convscope explain` prints for configs that run: short by
+// default, the whole table of a named layer, and correct marks.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -105,7 +105,7 @@ TEST(ExplainSteps, AreListedOnDemand) {
   EXPECT_NE(all.find("\nc2  n=64"), std::string::npos);
 }
 
-// The starred algorithms of a direction are those that the training step runs, and no others.
+// The starred algorithms of a direction are exactly those that the training step runs.
 TEST(ExplainMarks, NothingIsStarredThatDoesNotRun) {
   const std::map<std::string, std::string> configs = {
       {"quickstart", ""},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// explain_refusals_test.cpp: a refused algorithm and a list of algorithms, in `explain` and in
-// `run`; what a run says of check:a,b.
+// explain_refusals_test.cpp: refused algorithms and lists of algorithms, in `explain` and in `run`;
+// what a run reports about check:a,b.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -53,7 +53,7 @@ TEST(ExplainRefusals, TheFullTableMarksTheRefusedChoice) {
   EXPECT_TRUE(has(answer.err, "add conv.per_layer.c2.forward=winograd_f4x3,auto to take another"));
 }
 
-// Nobody asks for the gradient of the images.
+// The gradient of the images is not needed.
 TEST(ExplainRefusals, ADirectionThatNobodyAsksForMayBeRefused) {
   const std::string word = "conv.per_layer.c1.backward_data=winograd_f4x3";
   const Called answer = call_program("explain --layer c1 " + kQuickstart + word);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // onnx_test.cpp: the bytes of ONNX files, read back: operators, attributes, constants, and that a
-// network that ONNX cannot say is refused. experiments/peers/onnx_vs_convscope.py compares results.
+// network without an ONNX equivalent is refused. experiments/peers/onnx_vs_convscope.py compares
+// results.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -27,7 +28,7 @@ std::shared_ptr<Module> network_of(const std::string& model, const std::string& 
   const auto out = build_model(config, sample, 10);
   Shape batch = {2};
   for (const std::int64_t size : sample) batch.push_back(size);
-  out->forward(Variable(normal(batch, DType::f32)));  // calibrates, and moves the running means
+  out->forward(Variable(normal(batch, DType::f32)));  // calibrates, and updates the running means
   return out;
 }
 
@@ -35,7 +36,7 @@ ProtobufMessage graph_of(Module& network, const Shape& sample) {
   return ProtobufMessage(onnx_bytes(onnx_network(network, sample, "net"))).message(7);
 }
 
-// "Conv(images, c1.weight, c1.bias) -> c1" for each node.
+// Returns "Conv(images, c1.weight, c1.bias) -> c1" for each node.
 std::vector<std::string> lines_of(const ProtobufMessage& graph) {
   std::vector<std::string> out;
   for (const ProtobufMessage& node : graph.messages(1)) {
@@ -76,7 +77,7 @@ Constant constant_of(const ProtobufMessage& graph, const std::string& name) {
   return {};
 }
 
-// Every value is made once, in front of its readers, and every constant is read.
+// Every value is made once, before its readers, and every constant is read.
 void expect_whole(const ProtobufMessage& graph) {
   std::set<std::string> there, unread;
   for (const ProtobufMessage& tensor : graph.messages(5)) {
@@ -193,7 +194,7 @@ TEST(Onnx, OfAQuantisedLeNetHasCodesAndSteps) {
   }
 }
 
-// Two products of a u8 code and one of a weight fit into 16 bits: no kernel saturates.
+// Two products of a u8 code and a 7-bit weight fit into 16 bits: no kernel saturates.
 TEST(Onnx, ReducesTheRangeOfWeightsOnRequest) {
   for (const char* channels : {"true", "false"}) {
     const auto network =
@@ -275,7 +276,7 @@ TEST(Onnx, OfMobileNetsHasGroupsAndClips) {
       << lines;
 }
 
-// What the network computes is what the two constants say: conv(x, w) + b, in double.
+// The network computes conv(x, w) + b with the two constants, compared in double.
 TEST(Onnx, FoldsBatchNormsIntoConvolutions) {
   const auto network = network_of(
       "layers: [{type: conv2d, name: c, out_channels: 3, kernel_size: 3, bias: true}, "

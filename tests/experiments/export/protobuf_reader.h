@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// protobuf_reader.h: a protobuf message read back, field by field, for tests of what writes one.
+// protobuf_reader.h: reads a protobuf message field by field, for tests of code that writes one.
 #pragma once
 
 #include <bit>
@@ -12,7 +12,7 @@
 
 namespace convscope::testing {
 
-// What a message holds, by the numbers of its fields; in a field the values in their order.
+// The content of a message by field number; the values of a field in order.
 class ProtobufMessage {
  public:
   explicit ProtobufMessage(const std::string& bytes) : bytes_(bytes) {
@@ -52,7 +52,7 @@ class ProtobufMessage {
     for (const std::string& bytes : texts(field)) out.emplace_back(bytes);
     return out;
   }
-  // Every field there is, so that a test sees those that nobody asks for.
+  // Returns every field, so that a test sees unexpected ones.
   std::vector<int> fields() const {
     std::map<int, bool> there;
     for (const auto& [field, values] : texts_) there[field] = true;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // look_test.cpp: `convscope look` and its page as text: what is counted, what is refused and with
-// which sentence. tests/experiments/browser/look_test.py plays the pages.
+// which sentence. tests/experiments/browser/look_test.py replays the pages.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -17,7 +17,7 @@ using testing::call_program;
 using testing::Called;
 using testing::TemporaryFolder;
 
-// The lesson of a family is another algorithm than most of its members.
+// The lesson of a family is not the algorithm of most of its members.
 TEST(Look, SaysWhenTheLessonIsOfAnotherAlgorithm) {
   for (const char* const own : {"winograd", "winograd_lesson", "direct", "fft"}) {
     EXPECT_EQ(look_at(own).other_algorithm, "") << own;
@@ -59,11 +59,11 @@ TEST(Look, EveryLessonMakesAPageInEachOfItsDirections) {
       EXPECT_EQ(look.step > 0, name == "int8");
       EXPECT_LE(look.largest_difference, name == "int8" ? 0.5001 * look.step : 1e-4);
       EXPECT_NE(look.page.find("const data = {\"lesson\":\"" + look.lesson), std::string::npos);
-      // The source stands in the page: the file of each place, and no file without text.
+      // The page contains the source: the file of each place, and no file without text.
       EXPECT_NE(look.page.find("\"file\":\"" + name), std::string::npos);
       EXPECT_EQ(look.page.find("\"text\":\"\""), std::string::npos);
       EXPECT_EQ(look.page.find("://"), std::string::npos);  // no network
-      // The numbers of both arrays that the direction reads.
+      // The values of both arrays that the direction reads.
       const std::size_t first = look.page.find("\"values\":[");
       ASSERT_NE(first, std::string::npos);
       EXPECT_NE(look.page.find("\"values\":[", first + 1), std::string::npos);
@@ -92,7 +92,7 @@ TEST(Look, RefusesWithASentence) {
   EXPECT_ERROR(ErrorKind::kInvalid, "expected at least one image", look_at("direct", "n=0"));
 }
 
-// The sentence of a problem that is refused; "" when it is taken.
+// Returns the sentence of a refused problem; "" when it is accepted.
 std::string refusal(const char* algorithm, const std::string& problem) {
   try {
     look_at(algorithm, problem);
@@ -117,7 +117,7 @@ TEST(Look, AProblemThatIsTooLargeIsToldItsCountAndOneThatFits) {
     EXPECT_NE(sentence.find("expected a problem of at most 60000 reads, writes and sums"),
               std::string::npos)
         << sentence;
-    // What it proposes makes a page.
+    // The proposed problem makes a page.
     const std::size_t end = sentence.find(" would fit"), begin = sentence.rfind("; ", end) + 2;
     ASSERT_NE(end, std::string::npos) << sentence;
     EXPECT_EQ(refusal(algorithm, sentence.substr(begin, end - begin)), "");
@@ -130,7 +130,7 @@ TEST(Look, AFrameHoldsThePageAsAnAttribute) {
   EXPECT_NE(frame.find("srcdoc=\"&lt;p class=&quot;a&quot;&gt;1 &amp; 2&lt;/p&gt;\""),
             std::string::npos)
       << frame;
-  EXPECT_EQ(look_page("gemm_1x1"), look_at("gemm_1x1").page);  // the same for the same words
+  EXPECT_EQ(look_page("gemm_1x1"), look_at("gemm_1x1").page);  // equal arguments give equal pages
 }
 
 TEST(Look, Base64IsThatOfTheRfc) {  // RFC 4648, section 10

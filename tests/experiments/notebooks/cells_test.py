@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""How a cell is cut into pieces (experiments/notebooks/kernel/cells.py)."""
+"""Tests how a cell is split into pieces (experiments/notebooks/kernel/cells.py)."""
 import pathlib
 import sys
 import unittest
@@ -15,7 +15,7 @@ def texts(code):
 
 class Split(unittest.TestCase):
     def whole(self, *pieces):
-        """Each is one piece, also with the others around it."""
+        """Checks that each is one piece, also together with the others."""
         self.assertEqual(texts("\n".join(pieces)), list(pieces))
         for piece in pieces:
             self.assertEqual(texts(piece), [piece])

@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Every notebook of the course has the form that experiments/notebooks/README.md describes: course_test.py ROOT
+"""Tests that every notebook of the course has the structure of experiments/notebooks/README.md:
+course_test.py ROOT
 
 No outputs in git; one line of set-up; a question first; two exercises, each with its check and its
-solution; short cells and lines. Whether cells run is for other tests.
+solution; short cells and lines. Other tests check whether cells run.
 """
 import json
 import pathlib
 import re
 import sys
 
-LINES, COLUMNS = 30, 98  # of a cell: an algorithm of 25 lines, and what stands around it
+LINES, COLUMNS = 30, 98  # of a cell: an algorithm of 25 lines, and its surroundings
 SET_UP = "#include <convscope/notebook.h>\nusing namespace convscope;"
 HEADINGS = ("## Try this", "## Exercise 1", "## Exercise 2", "## Read next")
 
@@ -24,7 +25,7 @@ def tags_of(cell):
 
 
 def problems_of(name, notebook):
-    """Sentences about one notebook."""
+    """Returns sentences about one notebook."""
     found = []
 
     def expect(holds, sentence):

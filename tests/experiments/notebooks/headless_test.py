@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A headless run fails when a notebook is wrong, and says where."""
+"""Tests that a headless run fails when a notebook is wrong, and says where."""
 import copy
 import json
 import pathlib
@@ -129,7 +129,7 @@ class Headless(unittest.TestCase):
 
 
 class Form(unittest.TestCase):
-    """course_test.py finds what it is there for."""
+    """course_test.py finds the errors that it should find."""
 
     def test_each_rule(self):
         path = NOTEBOOKS / "04_winograd.ipynb"

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The kernel as a frontend meets it: each promise of experiments/notebooks/README.md is a test."""
+"""Tests the kernel through Jupyter's client: each promise of experiments/notebooks/README.md is a test."""
 import base64
 import pathlib
 import signal
@@ -16,7 +16,7 @@ TIMEOUT_S = 120  # a busy machine
 
 
 class Answer:
-    """What a cell sent: texts by stream, what was shown, the error."""
+    """The messages of a cell: texts by stream, displayed data, the error."""
 
     def __init__(self):
         self.out = self.err = ""
@@ -36,7 +36,7 @@ class Session:
         self.client.wait_for_ready(timeout=TIMEOUT_S)
 
     def run(self, code, interrupt_when=None):
-        """`interrupt_when`: a text; when it is printed, the cell is interrupted."""
+        """Runs a cell. `interrupt_when`: a text; when it is printed, the cell is interrupted."""
         answer, begin, interrupted = Answer(), time.monotonic(), False
         request = self.client.execute(code)
         while True:
@@ -183,7 +183,8 @@ class Interrupt(Kernel):
     INCLUDES = "#include <cstdio>\n#include <cstdlib>\n#include <unistd.h>\n"
 
     def interrupted(self, code):
-        """`code` is one statement, READY in it prints the word that the interrupt waits for."""
+        """Runs and interrupts `code`, a single statement; READY in it prints the word that the interrupt
+        waits for."""
         ready = 'puts("ready"); fflush(stdout);'
         text = self.fails(self.INCLUDES + code.replace("READY", ready), "interrupted", interrupt_when="ready")
         self.assertRegex(text, r"^the cell was interrupted (in|below) line \d+( or below)?$")
@@ -205,7 +206,7 @@ class Interrupt(Kernel):
     def test_a_loop_inside_of_a_function_of_the_library(self):
         self.ok("#include <convscope/notebook.h>")
         self.interrupted("convscope::time_ms([] { READY for (;;) {} });")
-        # And the library goes on.
+        # The library still works.
         self.assertEqual(self.ok("convscope::normal_tensor({2, 3}).str()").out,
                          '(std::string) "f32[2,3] cpu"\n')
 
@@ -315,7 +316,7 @@ class Display(Kernel):
 
 
 class EmulatedGpu(Kernel):
-    """Kernels of cells run on stacks of their own; what ends them must find its way to the cell."""
+    """Kernels of cells run on separate stacks; exceptions must reach the cell."""
 
     def setUp(self):
         self.ok('#include <convscope/notebook.h>\nusing namespace convscope;\n'
@@ -359,7 +360,7 @@ class EmulatedGpu(Kernel):
 
 
 class ZRestart(Kernel):
-    """The last: it restarts the session of all others."""
+    """Runs last, because it restarts the session of all others."""
 
     def test_restart_forgets_all_and_is_clean(self):
         self.ok("#include <convscope/notebook.h>\nint old_name = 3;")

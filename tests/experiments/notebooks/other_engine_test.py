@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The notebooks and their headers in clang-repl 19: other_engine_test.py ROOT INCLUDE LIBRARY
+"""Runs the notebooks and their headers in clang-repl 19: other_engine_test.py ROOT INCLUDE LIBRARY
 
-It is the nearest relative of xeus-cpp that Debian has (clang-tools-19): no name may be declared twice,
-and a cell is one unit. Every third notebook, which takes half a minute; CONVSCOPE_TEST_NOTEBOOKS=all takes
-all. Skipped (77) where it is not installed.
+It is the closest engine to xeus-cpp that Debian has (clang-tools-19): no name may be declared twice, and a
+cell is one unit. Every third notebook, which takes half a minute; CONVSCOPE_TEST_NOTEBOOKS=all takes all.
+Skipped (77) where it is not installed.
 """
 import json
 import os
@@ -17,7 +17,7 @@ import tempfile
 
 SKIPPED = 77
 PROGRAM = shutil.which("clang-repl-19")
-# Beside what notebook.h includes: headers that cells of the course include or may include.
+# Headers besides those of notebook.h that cells of the course include or may include.
 HEADERS = ("layers/conv2d/conv2d.h", "layers/conv2d/algorithm.h", "layers/conv2d/shared/lesson.h",
            "framework/autograd/variable.h", "layers/module.h", "optim/optimizer.h", "datasets/dataset.h",
            "layers/deform_conv2d/deform_conv2d.h", "layers/sparse_conv/algorithm.h", "layers/dispatch/run.h",
@@ -25,7 +25,7 @@ HEADERS = ("layers/conv2d/conv2d.h", "layers/conv2d/algorithm.h", "layers/conv2d
 
 
 def run(root, include, cells):
-    """What clang-repl prints and complains of; each cell is one #include."""
+    """Returns output and errors of clang-repl; each cell is one #include."""
     with tempfile.TemporaryDirectory() as folder:
         lines = []
         for number, cell in enumerate(cells, 1):
@@ -36,7 +36,7 @@ def run(root, include, cells):
                  f"--Xcc=-I{root}"]
         done = subprocess.run(words, input="\n".join(lines) + "\n%quit\n", capture_output=True, text=True,
                               timeout=600, env={**os.environ, "OMP_WAIT_POLICY": "passive"})
-    # It ends with 0 whatever happened, but for a crash.
+    # clang-repl exits with 0 unless it crashes.
     complaints = [line for line in done.stderr.splitlines() if "error" in line or "terminate" in line]
     if done.returncode != 0:
         complaints.append(f"exit status {done.returncode}: {done.stderr[-500:]}")
@@ -73,7 +73,7 @@ def main():
         out, complaints = run(root, include, code_cells(path))
         expect(not complaints and len(re.findall(r": not yet\.", out)) == 2, path.name,
                f": {complaints or out[-800:]}")
-    # What the convention forbids is noticed.
+    # Violations of the convention are detected.
     _, complaints = run(root, include, ["int twice = 1;", "int twice = 2;"])
     expect(any("redefinition" in line for line in complaints), "a name that is declared twice is noticed")
     sys.exit(1 if failed else 0)

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The pages of the notebooks in a real browser: pages_test.py FOLDER
+"""Tests the pages of the notebooks in a real browser: pages_test.py FOLDER
 
-FOLDER holds what the tests of the notebooks wrote (run_notebooks.py --html). Skipped (77) without pages
-or without chromium.
+FOLDER holds the output of the notebook tests (run_notebooks.py --html). Skipped (77) without pages or
+without chromium.
 """
 import pathlib
 import sys

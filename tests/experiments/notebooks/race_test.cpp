@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// race_test.cpp: a reader's own convolution is checked and timed beside the cards.
+// race_test.cpp: a reader's own convolution is checked and timed against the algorithms.
 #include "experiments/notebooks/race.h"
 
 #include <gtest/gtest.h>

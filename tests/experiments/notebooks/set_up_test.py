@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""set_up.py says what is missing in one sentence, and keeps what the reader wrote."""
+"""Tests that set_up.py names what is missing in one sentence, and keeps the reader's changes."""
 import contextlib
 import io
 import json
@@ -25,7 +25,7 @@ class SetUp(unittest.TestCase):
         self.folder.cleanup()
 
     def call(self, *words):
-        """(exit code, what it said)"""
+        """Returns (exit code, output)."""
         said = io.StringIO()
         with mock.patch.object(sys, "argv", ["set_up.py", "--environment", str(self.base / "env"), *words]), \
                 contextlib.redirect_stderr(said):
@@ -67,7 +67,7 @@ class SetUp(unittest.TestCase):
         self.one_sentence(said, "expected the module venv", "apt-get install python3-venv")
 
     def pretend_pip(self, text, status):
-        """An environment whose pip prints a text and ends so."""
+        """Makes an environment whose pip prints a text and exits with a status."""
         def run(words, stdout, **_):
             if "pip" in words:
                 stdout.write(text)

@@ -69,7 +69,7 @@ TEST_F(Show, WithoutAPlaceALineStandsForIt) {
 }
 
 TEST_F(Show, PngOfTwoPixelsIsTheOneOfAnotherProgram) {
-  // Chunk names, sizes and check sums as every PNG of 2x1 grey pixels has them.
+  // Chunk names, sizes and check sums as in every PNG of 2x1 grey pixels.
   const std::string png = to_png({.height = 1, .width = 2, .values = {0, 255}});
   EXPECT_EQ(png.substr(0, 8), "\x89PNG\r\n\x1a\n");
   EXPECT_EQ(png.substr(8, 25),
@@ -132,7 +132,7 @@ TEST_F(Show, HeatMapsHaveEachNumberAndItsName) {
   for (const char* part : {">B<", ">a<", ">y<", ">-2<", ">0.5<"}) {
     EXPECT_NE(shown.back().second.find(part), std::string::npos) << part;
   }
-  // The sign has a colour of its own: 1 and -1 are not alike.
+  // The sign has a separate colour: 1 and -1 differ.
   heat_map(Tensor::from({1, -1}, {1, 2}));
   std::set<std::string> fills;
   const std::regex cell(R"x(<g><title>0, [01]: -?1</title><rect [^>]*fill="(#[0-9a-f]+)")x");
@@ -153,7 +153,7 @@ TEST_F(Show, ReadsOfAWatchedLessonAreThoseOfTheWindows) {
   watch_conv2d("im2col_gemm_lesson", z, Direction::forward, normal_tensor(z.x_shape()),
                normal_tensor(z.w_shape()), seen);
   show_reads(seen, "x", "reads");
-  // Of 25 pixels one is read 9 times, the four corners once; the colour scale ends at 9.
+  // One of 25 pixels is read 9 times, the four corners once; the colour scale ends at 9.
   EXPECT_EQ(count_of(shown.back().second, ">9</text>"), 2u);
   EXPECT_EQ(count_of(shown.back().second, "0, 0: 1<"), 1u);
   EXPECT_EQ(count_of(shown.back().second, "2, 2: 9<"), 1u);

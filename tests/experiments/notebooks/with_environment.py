@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a script by the Python that has cppyy: with_environment.py ROOT SCRIPT ARGUMENT...
+"""Runs a script with the Python that has cppyy: with_environment.py ROOT SCRIPT ARGUMENT...
 
-That of CONVSCOPE_NOTEBOOK_ENV, or of build/notebooks/env, which `./bootstrap.sh notebooks`
-makes. Without one, or with one whose packages are not today's, the test is skipped (77).
+The Python is that of CONVSCOPE_NOTEBOOK_ENV, or of build/notebooks/env, which `./bootstrap.sh notebooks`
+creates. Without one, or if its packages are outdated, the test is skipped (77).
 """
 import os
 import pathlib

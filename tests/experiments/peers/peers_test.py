@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""experiments/peers without the peers: what setup.py asks pip for, the arithmetic of the table, and
-nets_vs_peers.py between a pretended program and pretended systems. Nothing is downloaded."""
+"""Tests experiments/peers without the other systems: what setup.py asks pip for, the arithmetic of the
+table, and nets_vs_peers.py with a fake program and fake systems. Nothing is downloaded."""
 import contextlib
 import io
 import json
@@ -35,7 +35,7 @@ class Setup(unittest.TestCase):
         self.temporary.cleanup()
 
     def run_command(self, command, **_):
-        """venv makes a python, `pip list` tells what is there, `pip install` adds to it."""
+        """Imitates commands: venv makes a python, `pip list` lists packages, `pip install` adds to them."""
         self.commands.append(command)
         if "venv" in command:
             setup.python_of(self.folder).parent.mkdir(parents=True)
@@ -124,7 +124,7 @@ class Setup(unittest.TestCase):
 
 @unittest.skipIf(shutil.which("cmake") is None, "cmake is not installed")
 class CMake(unittest.TestCase):
-    """peers.cmake in a project of its own, with files that only say which oneDNN was found."""
+    """peers.cmake in a separate project, with files that only say which oneDNN was found."""
 
     def add(self, prefix, version):
         folder = prefix / "lib" / "cmake" / "dnnl"
@@ -282,7 +282,7 @@ class Scripts(unittest.TestCase):
             compile(file.read_text(), str(file), "exec")
 
 
-# Two processes are at 0.98 of one.
+# Two processes have 0.98 times the images/s of one.
 RANKS_PROGRAM = """import json, pathlib, sys
 together = sys.argv[1] == "launch"
 assert sys.argv[1:5] == ["launch", "-n", "2", "run"] if together else sys.argv[1] == "run"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// bad_plugin_files_test.cpp: a file that is no plug-in of this program, or holds a card of no use,
-// is refused in one sentence with exit code 5, and nothing crashes.
+// bad_plugin_files_test.cpp: a file that is not a plug-in of this program, or holds an unusable
+// algorithm, is refused in one sentence with exit code 5, and nothing crashes.
 #include <elf.h>
 #include <gtest/gtest.h>
 
@@ -44,7 +44,7 @@ TEST(BadPluginFile, ThatIsNoneIsRefused) {
   expect_refused(program, "it holds none");
 }
 
-// A copy of a good plug-in with other bytes at one place.
+// Returns a copy of a good plug-in with other bytes at one place.
 std::string changed(const TemporaryFolder& folder, std::size_t offset_in_facts,
                     std::int32_t value) {
   std::string bytes = text_of(kPlanted);
@@ -83,14 +83,14 @@ TEST(BadPluginFile, WithoutItsFunctionIsRefused) {
   for (std::size_t at = 0; (at = bytes.find(name, at)) != std::string::npos;) bytes[at] = 'X';
   std::ofstream(folder / "mute.so", std::ios::binary) << bytes;
 #if defined(__SANITIZE_ADDRESS__)
-  // A sanitizer's data name the function too, and the system misses it before the program does.
+  // A sanitizer's data name the function too, and the loader reports it before the program does.
   expect_refused(folder / "mute.so", "undefined symbol: X");
 #else
   expect_refused(folder / "mute.so", "it exports no convscope_conv2d_plugin()");
 #endif
 }
 
-// What lies at the end is not loaded; where more is missing, the system may end who loads it.
+// The end of the file is not loaded; where more is missing, the loader may end the process.
 TEST(BadPluginFile, CutAnywhereIsRefusedOrWhole) {
   const TemporaryFolder folder;
   const std::string bytes = text_of(kPlanted);
@@ -124,7 +124,7 @@ TEST(PluginFacts, AreFoundInBytesAndNothingIsReadBehindThem) {
 
 // ---- what the loader would call ----------------------------------------------------------------
 
-// A copy with another value of an entry of the dynamic table, or of what its array names.
+// Returns a copy with another value of a dynamic table entry, or of what its array names.
 std::string with_entry(const TemporaryFolder& folder, Elf64_Sxword tag, Elf64_Xword value) {
   std::string bytes = text_of(kPlanted);
   Elf64_Ehdr head;
@@ -166,13 +166,13 @@ TEST(BadPluginFile, WithAPlaceOutsideOfItsCodeIsRefusedBeforeItRuns) {
     const std::string file = with_entry(folder, entry.tag, 0x7fff'0000'0000);
     if (!file.empty()) expect_refused(file, entry.sentence);
   }
-  // Inside of the file, but no code: the facts.
+  // Inside the file, but not code: the facts.
   const std::string elsewhere = with_entry(folder, DT_FINI_ARRAY, 64);
   ASSERT_FALSE(elsewhere.empty());
   expect_refused(elsewhere, "it is damaged: its DT_FINI_ARRAY names no place in its code");
 }
 
-// What is done stays done, whatever happens at the end of the process.
+// Finished work stays finished, whatever happens at the end of the process.
 TEST(BadPluginFile, ThatCrashesAtTheEndChangesNoExitCode) {
   const Called called =
       call_program("info --plugin '" + kCheat + "'", "", "CONVSCOPE_CHEAT=crashes_at_end");
@@ -193,7 +193,7 @@ TEST(PluginFolder, KeepsTheGoodOnesAndNamesTheOthers) {
   EXPECT_NE(called.err.find("runs with your rights"), std::string::npos) << called.err;
 }
 
-// ---- cards -------------------------------------------------------------------------------------
+// ---- algorithms --------------------------------------------------------------------------------
 
 struct OddCard {
   const char* mistake;

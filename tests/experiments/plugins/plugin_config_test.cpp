@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// plugin_config_test.cpp: a plug-in in a config: the run names it, goes on with it, and says so
-// when it is gone or another one.
+// plugin_config_test.cpp: a plug-in in a config: the run names it, continues with it, and reports
+// when it is missing or has changed.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A config beside a folder with the plug-in, as a student has it.
+// A config next to a folder with the plug-in, as a student has it.
 class PluginConfig : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -30,7 +30,7 @@ class PluginConfig : public ::testing::Test {
   }
   std::string plugin() const { return folder_ / "plugins/planted_plugin.so"; }
   Called call(const std::string& words) const { return call_program(words, folder_.path()); }
-  // Of the only run.
+  // Returns the only run.
   std::string run() const { return fs::directory_iterator(folder_ / "runs/mine")->path().string(); }
   nlohmann::json json(const std::string& file) const {
     return nlohmann::json::parse(text_of(run() + "/" + file));
@@ -55,7 +55,7 @@ TEST_F(PluginConfig, IsNamedByTheRunWhichGoesOnWithTheSameBits) {
   EXPECT_EQ(named[0]["hash"].get<std::string>().size(), 16u);
   EXPECT_EQ(named[0]["algorithms"][0], "no_mistake");
 
-  // From another folder: what is stored is absolute.
+  // From another folder: the stored path is absolute.
   const Called rest = call_program("run --resume '" + run() + "'", "/");
   ASSERT_EQ(rest.code, 0) << rest.err;
   EXPECT_EQ(rest.err.find("other bits"), std::string::npos) << rest.err;
@@ -97,7 +97,7 @@ TEST_F(PluginConfig, IsKnownToEveryCommand) {
   EXPECT_EQ(explained.code, 0) << explained.err;
   EXPECT_NE(explained.out.find("plug-in no_mistake of"), std::string::npos) << explained.out;
   const std::string with = " --plugin '" + plugin() + "'";
-  // A config that knows nothing of it; the option may stand anywhere.
+  // A config that does not mention the plug-in; the option may be anywhere.
   const Called twice = call_program(
       "--plugin '" + plugin() + "' explain quickstart conv.algorithm=no_mistake --layer c1" + with);
   EXPECT_EQ(twice.code, 0) << twice.err;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// plugin_paths.h: where the plug-ins of the tests lie (modules/).
+// plugin_paths.h: the paths of the tests' plug-ins (modules/).
 #pragma once
 
 #include <string>

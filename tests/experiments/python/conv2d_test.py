@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""convscope.conv2d and its gradients beside NumPy, for every algorithm; arrays of every layout."""
+"""Compares convscope.conv2d and its gradients with NumPy, for every algorithm and arrays of every layout."""
 import threading
 import time
 import unittest
@@ -120,7 +120,7 @@ class Conv2d(unittest.TestCase):
         for _ in range(20):
             answer()
         np.testing.assert_array_equal(kept, copy)
-        kept[:] = 0  # it is the caller's own
+        kept[:] = 0  # it belongs to the caller
         np.testing.assert_array_equal(answer(), copy)
 
     def test_empty_batches_are_computed(self):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The way of arrays on CUDA without a GPU: on the emulation, whose device memory is that of the CPU, so an
-array of NumPy can claim through DLPack that it lies there. Runs where CONVSCOPE_CUDA_LIBRARY names it."""
+"""Tests arrays on CUDA without a GPU: on the emulation, device memory is CPU memory, so a NumPy array can
+claim through DLPack to be there. Runs where CONVSCOPE_CUDA_LIBRARY names the emulation."""
 import ctypes
 import os
 import unittest
@@ -35,11 +35,11 @@ capsule_pointer.argtypes = [ctypes.py_object, ctypes.c_char_p]
 
 
 class OnDevice:
-    """An array that says it lies on the device."""
+    """An array that claims to be on the device."""
 
     def __init__(self, array):
         self.array = array
-        self.managed = []  # what capsules point to
+        self.managed = []  # referenced by capsules
 
     def __dlpack_device__(self):
         return (CUDA, 0)
@@ -56,7 +56,7 @@ class OnDevice:
 
 
 def from_device(answer):
-    """The elements of an answer that lies on the device."""
+    """Returns the elements of a result on the device."""
     if answer.__dlpack_device__() != (CUDA, 0):
         raise AssertionError(answer.__dlpack_device__())
     capsule = answer.__dlpack__()
@@ -107,7 +107,7 @@ class OnTheEmulation(unittest.TestCase):
         self.assertLess(reference.relative(y, reference.conv2d(self.x, self.w)), 2e-2)
 
     def test_sparse_convolution(self):
-        """Sites in any order; rows that lie on the host, and rows on the device."""
+        """Tests sites in any order, with rows on the host and on the device."""
         places = np.random.default_rng(1).permutation(2 * 6 * 7 * 8)[:200]
         sites = np.stack(np.unravel_index(places, (2, 6, 7, 8)), 1).astype(np.int32)
         x, w, b, dy = drawn(200, 8), drawn(16, 8, 3, 3, 3), drawn(16), drawn(200, 16)

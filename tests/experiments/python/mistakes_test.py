@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What callers do wrong: each mistake is an exception with a sentence, of a class that Python expects."""
+"""Tests mistakes of callers: each is an exception with a sentence, of a class that Python expects."""
 import os
 import subprocess
 import sys
@@ -105,7 +105,7 @@ class Processes(unittest.TestCase):
         return done.stdout
 
     def test_a_fork_computes_too(self):
-        """OpenMP's threads are not there in a child, which would wait for them."""
+        """OpenMP's threads do not exist in a child, which would wait for them."""
         out = self.run_python(
             "import os, numpy as np, convscope\n"
             "x, w = np.ones((8, 16, 32, 32), 'f4'), np.ones((16, 16, 3, 3), 'f4')\n"

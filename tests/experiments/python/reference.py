@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The convolution and its gradients in NumPy, in double: what the tests compare with."""
+"""The convolution and its gradients in NumPy, in double: the expected results of the tests."""
 import numpy as np
 
 
@@ -13,7 +13,7 @@ def frame(padding):
 
 
 def windows(x, w_shape, stride, padding, dilation):
-    """The padded x as a view [N,C,R,S,P,Q] of what each tap of each output reads."""
+    """Returns the padded x as a view [N,C,R,S,P,Q] of what each tap of each output reads."""
     top, bottom, left, right = frame(padding)
     (u, v), (e, f) = sizes(stride), sizes(dilation)
     _, _, R, S = w_shape
@@ -64,7 +64,7 @@ def windows_of_same(padded, w_shape, stride, dilation):
 
 
 def relative(got, want):
-    """The largest difference by the largest value."""
+    """Returns the largest difference / the largest value."""
     want = np.asarray(want, np.float64)
     return float(np.abs(np.asarray(got, np.float64) - want).max(initial=0) /
                  max(np.abs(want).max(initial=0), 1e-30))

@@ -12,7 +12,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 
 class Counted(unittest.TextTestResult):
-    """A case with a wrong part counts once, however many of its parts are wrong."""
+    """Counts a case with a wrong part once, however many of its parts are wrong."""
 
     def __init__(self, *arguments, **options):
         super().__init__(*arguments, **options)

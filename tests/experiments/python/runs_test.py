@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Algorithms, explanations, run folders: what the module says is what the command line says."""
+"""Tests that the module's algorithms, explanations and run tables are those of the command line."""
 import importlib.util
 import json
 import os

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""convscope.sparse_conv and its gradients beside a dense convolution in NumPy, for every algorithm; orders
-of rows, maps that are reused, and what callers do wrong."""
+"""Compares convscope.sparse_conv and its gradients with a dense convolution in NumPy, for every algorithm;
+also orders of rows, reused maps and mistakes of callers."""
 import gc
 import pathlib
 import textwrap
@@ -19,7 +19,7 @@ def drawn(shape, dtype=np.float32, seed=0):
 
 
 def sites_of(count, batch, *extent, seed=1):
-    """So many places in any order, the last one of the grid among them."""
+    """Returns so many sites in any order, the last one of the grid among them."""
     shape = (batch, *extent)
     places = np.random.default_rng(seed).permutation(np.prod(shape) - 1)[:count - 1]
     places = np.insert(places, count // 2, np.prod(shape) - 1)
@@ -144,7 +144,7 @@ class SparseConv(unittest.TestCase):
             got = convscope.sparse_conv_backward(y, x, none, w, **sizes)
             self.assertEqual([one.shape for one in got], [(0, 5), w.shape, (6,)])
             self.assertEqual((np.abs(got.dw).max(), np.abs(got.db).max()), (0, 0))
-        # A site that no window of the stride meets: no outputs, and nothing flows back.
+        # A site outside every window of the stride: no outputs, and no gradient.
         lonely = np.array([[0, 1, 1, 1]], np.int32)
         y, where = convscope.sparse_conv(drawn((1, 5)), lonely, w[:, :, :1, :1, :1], stride=2)
         self.assertEqual((y.shape, where.shape), ((0, 6), (0, 4)))
@@ -194,7 +194,7 @@ class SparseMap(unittest.TestCase):
         np.testing.assert_array_equal(back.out_sites, PLANE)
 
     def test_maps_follow_each_other_through_a_network(self):
-        """Down twice and up again: sites behind a map keep the sizes of their volume."""
+        """Goes down twice and up again: the output sites of a map keep the sizes of their volume."""
         down = convscope.SparseMap(VOLUME, 2, 2, extent=(8, 8, 8), batch=3)
         same = convscope.SparseMap(down, 3, submanifold=True)
         deeper = convscope.SparseMap(same, 2, 2)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tensors of PyTorch, and the functions that PyTorch differentiates; the same on a GPU where one is."""
+"""Tests PyTorch's tensors, and the functions that PyTorch differentiates; also on a GPU if there is one."""
 import importlib.util
 import unittest
 
@@ -10,7 +10,7 @@ try:
 except ImportError:
     torch = None
 
-# Once, and not for each test: PyTorch asks the driver.
+# Once, not for each test, because PyTorch asks the driver.
 CUDA = torch is not None and torch.cuda.is_available() and convscope.device_status("cuda") is None
 CASES = [({"padding": 1}, (2, 4, 9, 8), (6, 4, 3, 3)),
          ({"stride": (2, 1), "padding": (1, 0), "groups": 2}, (2, 4, 9, 8), (6, 2, 3, 2)),
@@ -72,7 +72,7 @@ class OnTheCpu(unittest.TestCase):
         y = convscope.conv2d(drawn(1, 2, 5, 5, device=self.device), drawn(3, 2, 3, 3, device=self.device))
         self.assertIsInstance(y, torch.Tensor)
         self.assertIsNone(convscope.copy_reason(y))
-        y.add_(1)  # it is the caller's own
+        y.add_(1)  # it belongs to the caller
 
     def test_deformable_convolution_differentiates(self):
         from convscope.torch import deform_conv2d
@@ -93,7 +93,7 @@ class OnTheCpu(unittest.TestCase):
             self.assertLess(relative(one.grad, other.grad), 1e-4)
 
     def test_sparse_convolution_differentiates(self):
-        """Beside PyTorch's convolution of the dense volume."""
+        """Compares with PyTorch's convolution of the dense volume."""
         from convscope.torch import sparse_conv
         places = torch.randperm(2 * 5 * 6 * 7, generator=torch.Generator().manual_seed(3))[:90]
         sites = torch.stack(torch.unravel_index(places, (2, 5, 6, 7)), 1).int()

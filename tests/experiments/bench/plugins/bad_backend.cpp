@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// bad_backend.cpp: a library in the place of libconvscope_cuda.so, with one mistake: BAD_BACKEND.
+// bad_backend.cpp: replaces libconvscope_cuda.so by a library with one mistake: BAD_BACKEND.
 #include <string_view>
 
 #include "framework/device.h"

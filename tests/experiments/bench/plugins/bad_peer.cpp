@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// bad_peer.cpp: a plug-in with one mistake, built once for each: BAD_PEER is its name.
+// bad_peer.cpp: a plug-in with one mistake, named by BAD_PEER; built once for each.
 #include <stdexcept>
 #include <string_view>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// forecast_test.cpp: the rows, the efficiency and the sentence of `explain --ranks`, from shares
-// that are made up; then shares that are measured.
+// forecast_test.cpp: the rows, the efficiency and the sentence of `explain --ranks`, from invented
+// shares; then from measured shares.
 #include "experiments/explain/ranks/forecast.h"
 
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ ShareTimes share_of(std::int64_t images, double step_s) {
           .execution = "planned"};
 }
 
-// A batch of 64 whose steps take `fixed_s` and 100 us for each image.
+// A batch of 64 whose steps take `fixed_s` and 100 us per image.
 Forecast made_up(double fixed_s, const Link& link, int ranks = 4) {
   Forecast out{.name = "made up", .device = "cpu", .batch = 64, .parameters = 500000};
   out.question = {.ranks = ranks, .cluster = {.between = link}};
@@ -70,13 +70,13 @@ TEST(Forecast, WithAPerfectNetworkIsComputingAlone) {
 TEST(Forecast, AddsWhatTheBackwardDoesNotHide) {
   const Forecast two = made_up(0, {1e9, 0}, 2);
   const ForecastRow& row = two.rows[1];
-  // 3.2 ms, backward from 0 to 1.6: buckets of 1 ms leave at 0.8 and 1.8, behind 64 bytes.
+  // 3.2 ms, backward from 0 to 1.6: buckets of 1 ms leave at 0.8 and 1.8, after 64 bytes.
   EXPECT_DOUBLE_EQ(row.compute_s, 3.2e-3);
   EXPECT_NEAR(row.exchange_s, 2e-3, 1e-7);
   EXPECT_NEAR(row.exposed_s, 1.2e-3, 1e-9);
   EXPECT_NEAR(row.step_s, 4.4e-3, 1e-9);
   EXPECT_NEAR(row.images_per_s, 64 / 4.4e-3, 1);
-  EXPECT_NEAR(row.efficiency, 6.4 / 4.4 / 2, 1e-6);  // of one process: 6.4 ms
+  EXPECT_NEAR(row.efficiency, 6.4 / 4.4 / 2, 1e-6);  // one process takes 6.4 ms
   EXPECT_NEAR(row.network_efficiency, 3.2 / 4.4, 1e-6);
 }
 
@@ -122,7 +122,7 @@ TEST(Forecast, MeasuresWhenEachBucketIsComplete) {
   EXPECT_GT(share.backward_s, 0);
   EXPECT_GT(share.step_s, share.backward_s);
   EXPECT_EQ(share.execution, "planned");
-  // The running statistics, then those of f1, the batch norm and c1, the bias before the weight.
+  // The running statistics, then f1, the batch norm and c1, the bias before the weight.
   ASSERT_EQ(share.departures.size(), 7u);
   EXPECT_EQ(share.departures[0].bytes, 2 * 4 * 4);
   EXPECT_EQ(share.departures[2].bytes, 4.0 * 10 * 4 * 24 * 24);
@@ -140,7 +140,7 @@ TEST(Forecast, MeasuresTheChunksOfADeterministicSum) {
   ShareTimer timer(config, {.min_seconds = 0, .least_samples = 3, .warm_up = 1});
   const ShareTimes share = timer.measure(8, 4);
   EXPECT_GT(share.step_s, 4 * share.backward_s);
-  EXPECT_EQ(share.departures.size(), 2u);  // once in a step, not once in a chunk
+  EXPECT_EQ(share.departures.size(), 2u);  // once per step, not once per chunk
 }
 
 TEST(Forecast, RefusesPoints) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// link_test.cpp: what `explain --network` takes, and what it says of the rest.
+// link_test.cpp: what `explain --network` accepts, and the errors for the rest.
 #include "experiments/explain/ranks/link.h"
 
 #include <gtest/gtest.h>

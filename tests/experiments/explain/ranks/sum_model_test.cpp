@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// sum_model_test.cpp: times of sums over processes, against ones computed by hand.
+// sum_model_test.cpp: predicted times of sums over processes, against values computed by hand.
 #include "experiments/explain/ranks/sum_model.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kInfinite = std::numeric_limits<double>::infinity();
 
-// 1 MB in a millisecond, 10 us before the first byte.
+// 1 MB per millisecond, 10 us before the first byte.
 Cluster one_per_host() { return {.between = {1e9, 10e-6}}; }
 
 TEST(SumModel, TakesNothingForOneProcess) {
@@ -38,7 +38,7 @@ TEST(SumModel, ComputesRingAndDoublingByHand) {
 TEST(SumModel, SendsInsideAHostByItsOwnLink) {
   const Cluster cluster{.between = {1e9, 10e-6}, .inside = {4e9, 1e-6}, .per_host = 4};
   EXPECT_DOUBLE_EQ(ring_seconds(4e6, 4, cluster), 6 * (1e-6 + 250e-6));
-  // Of two hosts the link between them sets the pace: 1 MB / 2 ... each of 14 steps.
+  // With two hosts the link between them limits: 1 MB / 2 ... in each of 14 steps.
   EXPECT_DOUBLE_EQ(ring_seconds(4e6, 8, cluster), 14 * (10e-6 + 500e-6));
   // Two steps inside; the third with all four processes of a host at once.
   EXPECT_DOUBLE_EQ(doubling_seconds(4e6, 8, cluster), 2 * (1e-6 + 1e-3) + (10e-6 + 16e-3));
@@ -53,7 +53,7 @@ TEST(ExchangeModel, ExposesWhatIsLeftOfOneBucket) {
 }
 
 TEST(ExchangeModel, SendsOneBucketAfterTheOther) {
-  // Of 1.01 ms each: 0 to 1.01; waits for the first until 2.02; waits for its moment, 3 to 4.01.
+  // 1.01 ms each: 0 to 1.01; waits for the first until 2.02; waits until it is ready, 3 to 4.01.
   const std::vector<Departure> buckets = {{0, 1e6}, {0.5e-3, 1e6}, {3e-3, 1e6}};
   const ExchangeTime time = exchange_time(buckets, 3e-3, 2, one_per_host(), SumOrder::any);
   EXPECT_DOUBLE_EQ(time.busy_s, 3 * 1010e-6);

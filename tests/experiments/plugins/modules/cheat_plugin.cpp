@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cheat_plugin.cpp: a plug-in whose card is right as a function, and does something else that a
-// check or a benchmark must notice: what CONVSCOPE_CHEAT names.
+// cheat_plugin.cpp: a plug-in whose algorithm computes correctly, and also does something that a
+// check or a benchmark must detect: what CONVSCOPE_CHEAT names.
 #include <unistd.h>
 
 #include <chrono>
@@ -47,7 +47,7 @@ void textbook(const Conv2dProblem& z, const float* x, const float* w, const floa
   }
 }
 
-// True: y is as it shall stay.
+// Returns true when y already holds its final values.
 bool finds_its_work_done(const Conv2dForwardArgs& args, float* y, std::size_t count) {
   static std::vector<float> last;
   static std::map<std::pair<const void*, std::size_t>, std::vector<float>> by_address;
@@ -144,7 +144,7 @@ Conv2dAlgorithm card() {
           .forward = forward};
 }
 
-// Of an opened file, too: a line at its start, and a crash at the end of the process.
+// For opened files too: prints a line at the start, and crashes at the end of the process.
 struct AtBothEnds {
   AtBothEnds() {
     if (is("prints_at_start")) std::puts("ok     cheat: 546 cases of forward agree");

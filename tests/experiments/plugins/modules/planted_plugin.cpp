@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// planted_plugin.cpp: a plug-in whose cards have one mistake each, as a student would make it.
+// planted_plugin.cpp: a plug-in whose algorithms have one mistake each, as a student would make it.
 #include <csignal>
 #include <cstring>
 #include <stdexcept>
@@ -16,8 +16,8 @@ using Index = std::int64_t;
 
 enum class Mistake {
   none,
-  border,      // h > 0 in place of h >= 0
-  next_row,    // column W is let through
+  border,      // h > 0 instead of h >= 0
+  next_row,    // column W is accepted
   dilation,    // left out
   groups,      // each output channel reads the channels of the first group
   flipped,     // w[k,c,R-1-r,S-1-s]
@@ -25,14 +25,14 @@ enum class Mistake {
   unwritten,   // the last row of y
   adds,        // y is not set to the bias, but added to
   behind,      // writes y[numel]
-  workspace,   // takes its zeros for granted
+  workspace,   // assumes that it is zero
   accumulate,  // dw is assigned
   race,        // threads share dw
-  one_chain,   // one chain, and the card does not say so
+  one_chain,   // one chain, which the algorithm does not state
   crash,
   endless,
   throws,
-  blocks,  // output channels behind the last eight are wrong
+  blocks,  // output channels after the last block of eight are wrong
 };
 
 template <Mistake M>
@@ -111,7 +111,7 @@ struct Wrong {
     const auto images = [&](Index begin, Index end) {
       products(z, begin, end, [&](Index at_x, Index at_w, Index at_y) {
         const float before = dw[at_w];
-        // On a busy machine the threads would run one after the other, and nothing would be lost.
+        // On a busy machine the threads would run one after the other, without a race.
         if (M == Mistake::race && at_w == 0) std::this_thread::yield();
         dw[at_w] = before + dy[at_y] * x[at_x];
       });
@@ -152,7 +152,7 @@ Conv2dAlgorithm card(const char* name) {
   return out;
 }
 
-// On codes alone: y is 0 everywhere.
+// For codes only: y is 0 everywhere.
 Conv2dAlgorithm codes_card() {
   return {.name = "wrong_codes",
           .idea = "zeros in place of codes",
