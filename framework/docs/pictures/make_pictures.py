@@ -16,9 +16,11 @@ import tempfile
 import zlib
 
 HERE = pathlib.Path(__file__).resolve().parent
-WIDTH, HEIGHT = 1000, 690
+WIDTH, HEIGHT = 1150, 720
 MOMENT = 2400  # of 7733 steps: the first products of the first tile are summed
-GO_THERE = f"""<script>
+# The title and the remarks above the player are left out.
+GO_THERE = f"""<style>header p, #played h2 {{ display: none }}</style>
+<script>
 addEventListener("load", () => {{
   const slider = document.getElementById("at");
   slider.value = {MOMENT};
@@ -28,7 +30,9 @@ addEventListener("load", () => {{
 
 
 def call(*words, cwd):
-    subprocess.run(words, cwd=cwd, check=True, stdout=subprocess.DEVNULL)
+    done = subprocess.run(words, cwd=cwd, capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"expected {words[0]} {words[1]} to end with 0, got: {done.stderr[-600:]}")
 
 
 def chunks(png):
