@@ -14,13 +14,13 @@ import shlex
 import sys
 import tempfile
 
-import run_checks  # noqa: F401  these two fill CHECKS
+import run_checks  # noqa: F401  this import and the next fill CHECKS
 import tool_checks  # noqa: F401
 from readme_reader import CHECKS, Reader, Wrong, expect
 
 
 def words_of(command):
-    """As a shell would split it; CONFIG is the config that needs no files."""
+    """Splits a command as a shell would. CONFIG becomes the config that needs no files."""
     return ["quickstart" if word == "CONFIG" else word for word in shlex.split(command)]
 
 
@@ -34,8 +34,8 @@ def documents(root):
 
 
 def commands(document):
-    """Those in backticks in rows of tables, and those after a `$` in fenced blocks. Options without
-    a command are left out."""
+    """Returns the commands in backticks in rows of tables, and those after a `$` in fenced blocks.
+    Options without a command are left out."""
     found, fenced = [], False
     for line in document.read_text().split("\n"):
         if line.startswith("```"):
@@ -50,13 +50,13 @@ def commands(document):
 
 
 def rank(text):
-    """Its place in the order: the first run that others read, all others, then what shows them."""
+    """Orders the commands: the run that others read, all other commands, then those that show them."""
     shows = text.startswith(LATER) or "--status" in text
     return (text != "run quickstart", shows, text.startswith("index"))
 
 
 def problem(reader, text):
-    """Runs a command; what is wrong, or None."""
+    """Runs a command and returns what is wrong, or None."""
     function = next((one for pattern, one in CHECKS if pattern.fullmatch(text)), None)
     if function is None:
         return "expected a check in run_checks.py or tool_checks.py that says what it prints"
