@@ -6,7 +6,7 @@ import re
 from sources import code_files, includes, main, public_headers
 
 SPDX = "// SPDX-License-Identifier: Apache-2.0"
-# framework/docs/design.md, section 5
+# CONTRIBUTING.md: the header of a kernel file
 CARD_FIELDS = ["Formula", "Textbook", "Plan", "Shapes", "Supports", "Cost", "Numerics", "Backward",
                "Choices", "Source", "Read next"]
 # What every other file of kernels in a room needs: its first sentence, and where to read on.

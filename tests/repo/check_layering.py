@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Who may include whom (framework/docs/design.md, section 2), down to the rooms of a heavy layer."""
+"""Who may include whom (framework/docs/architecture.md, Folders), down to the rooms of a heavy layer."""
 import pathlib
 
 from sources import FOLDERS, code_files, includes, main

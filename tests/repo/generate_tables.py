@@ -20,7 +20,7 @@ CARD = re.compile(r"^(?:const|constexpr|inline constexpr|static constexpr|static
 ROOMS = ["reference", "im2col_gemm", "gemm_1x1", "direct", "depthwise", "winograd", "fft",
          "implicit_gemm", "implicit_gemm_tma", "grouped_gemm", "cluster_gemm", "few_pixels",
          "batch_lanes", "block_sparse"]
-DOCUMENTS = ["README.md", "layers/conv2d/README.md"]
+DOCUMENTS = ["framework/docs/guide/choose-algorithms.md", "layers/conv2d/README.md"]
 
 
 def literal(body, field):

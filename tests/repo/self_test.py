@@ -147,15 +147,16 @@ class Tree(unittest.TestCase):
                  "// Supports   f32; stride 1,\n//            any padding\n// Cost       n\n"
                  'const Conv2dAlgorithm kCard{\n    .name = "fft",\n    .idea =\n        "tiles "\n'
                  '        "of spectra",\n};\n')
+        document = generate_tables.DOCUMENTS[0]
         marks = "<!-- generated: algorithms-cpu -->\n{}<!-- /generated -->\n"
         row = "| `fft` | tiles of spectra | f32; stride 1, any padding |\n"
         head = "| name | what it is | takes |\n|---|---|---|\n"
-        self.add("README.md", marks.format(head + row))
+        self.add(document, marks.format(head + row))
         self.expect(generate_tables.problems(self.root))
-        self.add("README.md", marks.format(head + row.replace("stride 1", "every stride")))
-        self.expect(generate_tables.problems(self.root), "README.md: its tables are not those")
-        self.add("README.md", "no marks\n")
-        self.expect(generate_tables.problems(self.root), "README.md: expected a table")
+        self.add(document, marks.format(head + row.replace("stride 1", "every stride")))
+        self.expect(generate_tables.problems(self.root), document + ": its tables are not those")
+        self.add(document, "no marks\n")
+        self.expect(generate_tables.problems(self.root), document + ": expected a table")
 
     def words(self, path, text):
         self.add(path, text)

@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Every command of the program that a document shows is one that the program takes:
-commands.py PROGRAM ROOT
+"""Checks that the program accepts every command that a document shows: commands.py PROGRAM ROOT
 
-The program parses each one and stops (CONVSCOPE_PARSE_ONLY); of `run`, `explain` and `sweep` the
-config is resolved too, with the keys that the command changes. What CONFIG and such words stand for
-is put in. The README's own commands run in a test of theirs (tests/experiments/readme).
+The program parses each command and stops (CONVSCOPE_PARSE_ONLY). For `run`, `explain` and `sweep`,
+the config is resolved too, with the keys that the command changes. Words such as CONFIG are replaced
+first. Another test runs the commands of the README and the guides (tests/experiments/readme).
 """
 
 import os
@@ -29,14 +28,14 @@ PLACEHOLDERS = {
 }
 IN_TEXT = re.compile(r"`(?:build/release/bin/)?convscope ([^`]+)`")
 IN_BLOCK = re.compile(r"^\s*(?:\$ )?(?:\S*/)?convscope ((?![ :]).*)")
-# Printed by the program, or a form of a command line rather than one.
+# Output of the program, or the usage of a command.
 NO_COMMAND = re.compile(r"^\S*:|\[|\||^info +→")
 NO_DEVICE = 5  # exit code of a good command on a machine without a GPU
-LEFT_OUT = {"CHANGELOG.md"}  # tells what was
+LEFT_OUT = {"CHANGELOG.md"}  # may name commands of earlier versions
 
 
 def shown(text):
-    """(line number, command, stands in a sentence) of every command of a document."""
+    """Returns (line number, command, whether it is in a sentence) for each command of a document."""
     found, fenced, joined = [], False, None
     for number, line in enumerate(text.split("\n"), 1):
         if line.lstrip().startswith("```"):
@@ -62,7 +61,7 @@ def shown(text):
 
 
 def words_of(command):
-    # Only what stands before a pipe or a redirection is ours.
+    # A command ends at a pipe or a redirection.
     words = []
     for word in shlex.split(command, comments=False):
         if word in ("|", "&&", ";", ">", "2>"):
@@ -85,12 +84,12 @@ def call(program, words, **environment):
 
 
 def resolves(program, words):
-    """The config that a command names, with what the command changes in it."""
+    """Resolves the config that a command names, with the keys that the command changes."""
     kind, rest = words[0], words[1:]
     at = next((i for i, word in enumerate(rest) if not word.startswith("-")), None)
     if kind not in ("run", "explain", "sweep") or at is None:
         return 0, ""
-    # What an option takes is no change of the config.
+    # The value of an option does not change the config.
     of_launcher = [
         word
         for i, word in enumerate(rest)
@@ -104,7 +103,7 @@ def resolves(program, words):
     # `experiments/configs/...`: any of them.
     if not re.fullmatch(r"[\w./-]+[\w]", rest[at]) or rest[at].startswith(("my", "mine")):
         return 0, ""
-    if kind == "sweep" and "--work" in rest:  # of a folder that a sweep has prepared
+    if kind == "sweep" and "--work" in rest:  # it takes a folder that a sweep has prepared
         return 0, ""
     if kind == "sweep":
         return call(program, ["sweep", rest[at], "--dry-run", *of_launcher, *changes])
@@ -125,7 +124,7 @@ def names_command(program, words):
 
 
 def problem(program, command, in_text):
-    """What is wrong with a command, or ""."""
+    """Returns what is wrong with a command, or ""."""
     words = words_of(command)
     code, text = call(program, words, CONVSCOPE_PARSE_ONLY="1")
     if code != 0 and in_text and names_command(program, words):
@@ -136,7 +135,7 @@ def problem(program, command, in_text):
 
 
 def check(program, repository):
-    """(problems, commands that were parsed, forms that are none)"""
+    """Returns the problems, the number of parsed commands and the number of usages."""
     found, parsed, forms = [], 0, 0
     if subprocess.run(
         [program, "info"], capture_output=True, env={**os.environ, "CONVSCOPE_PARSE_ONLY": "1"}

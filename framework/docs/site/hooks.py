@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What mkdocs calls: puts HTML that the generator kept apart (outputs of cells, the manual page)
-where its mark stands."""
+"""Functions that mkdocs calls. They insert HTML that the generator stored (outputs of cells, the
+manual page) at its mark."""
 
 import json
 import pathlib
@@ -20,6 +20,6 @@ def on_page_content(html, page, config, files):
 
 
 def on_page_context(context, page, config, nav):
-    # No page is edited here: it is made from a file of the repository.
+    # Pages cannot be edited on the site: each is made from a file of the repository.
     page.edit_url = None
     return context

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every link and every anchor of the finished pages leads somewhere, and no page loads anything
-from elsewhere: links.py FOLDER"""
+"""Checks that every link and anchor of the finished pages leads somewhere, and that no page loads
+anything from another host: links.py FOLDER"""
 
 import html.parser
 import os
@@ -30,7 +30,7 @@ class Page(html.parser.HTMLParser):
 
 
 def check(folder):
-    """(problems, internal links, of these with an anchor, links to elsewhere, pages)"""
+    """Returns problems, internal links, those with an anchor, external links, and pages."""
     pages = {path: Page(path.read_text()) for path in sorted(folder.rglob("*.html"))}
     found, internal, anchors, outside = [], 0, 0, set()
     for path, page in pages.items():
@@ -48,7 +48,7 @@ def check(folder):
             way = urllib.parse.unquote(parts.path)
             target = pathlib.Path(os.path.normpath(path.parent / way)) if way else path
             if name == pathlib.Path("404.html") and way.startswith("/"):
-                target = folder / way.lstrip("/")  # it is shown at any address
+                target = folder / way.lstrip("/")  # it is shown at every address
             if target.is_dir():
                 target = target / "index.html"
             if not target.is_file():

@@ -2,9 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes the pages about Convscope: make_site.py PROGRAM [--no-notebooks] [--out DIR]
 
-Every page is made from a file of the repository, or from what PROGRAM says of itself; nothing is
-written twice. The pages need no server and load nothing from elsewhere. Ends with 1 when a link
-leads nowhere or when the program does not take a command that a document shows.
+Every page is made from a file of the repository or from the output of PROGRAM. The pages need no
+server and load nothing from another host. The exit code is 1 when a link leads nowhere, or when the
+program does not accept a command that a document shows.
 """
 
 import argparse
@@ -42,7 +42,7 @@ def say(text):
 
 
 def environment(build):
-    """mkdocs, in an environment of its own; made once."""
+    """Returns the mkdocs program; installs it into an environment of its own once."""
     wanted = hashlib.sha256((HERE / "requirements.txt").read_bytes()).hexdigest()
     folder, stamp = build / "env", build / "env" / "ready"
     if not stamp.is_file() or stamp.read_text() != wanted:
@@ -66,7 +66,7 @@ def environment(build):
 def write_config(build, out, nav):
     config = {
         "site_name": "Convscope",
-        "site_description": "An instrument for looking at convolution",
+        "site_description": "Read, run and measure algorithms of convolution",
         "docs_dir": str(build / "docs"),
         "site_dir": str(out),
         "use_directory_urls": False,
@@ -101,7 +101,7 @@ def write_config(build, out, nav):
                 "toc.follow",
             ],
         },
-        # The theme would load this from elsewhere.
+        # The theme would load this file from another host.
         "extra": {"generator": False, "polyfills": ["iframe-worker.js"]},
         "plugins": [{"search": {}}, {"offline": {}}],
         "markdown_extensions": [{name: options} for name, options in EXTENSIONS.items()],
@@ -119,7 +119,7 @@ def write_config(build, out, nav):
 
 
 def generate(repository, program, build):
-    """Writes all pages; (menu, number of keys, notebooks with outputs)."""
+    """Writes all pages. Returns the menu, the number of keys and of notebooks with outputs."""
     pages, store = Pages(repository, build / "docs"), {}
     for name in repository.documents():
         pages.document(name)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which page stands where in the menu. What no pattern takes stands under 'More', so that nothing
-new is lost."""
+"""Where each page is in the menu. A page that no pattern takes goes under 'More', so that no new page
+is lost."""
 
 import fnmatch
 import pathlib
@@ -10,6 +10,36 @@ from pages import page_of
 
 MENU = [
     ("Start", ["README.md"]),
+    (
+        "Guides",
+        [
+            "framework/docs/README.md",
+            *(
+                f"framework/docs/guide/{name}.md"
+                for name in (
+                    "install",
+                    "train",
+                    "sweep",
+                    "compare",
+                    "benchmark",
+                    "choose-algorithms",
+                    "read-an-algorithm",
+                    "notebooks",
+                    "quantise",
+                    "prune",
+                    "export",
+                    "gpus",
+                    "clusters",
+                    "own-data",
+                    "points-and-deformable",
+                    "python",
+                    "plug-ins",
+                    "add-a-layer",
+                    "*",
+                )
+            ),
+        ],
+    ),
     ("Course", ["experiments/notebooks/README.md", "experiments/notebooks/*.ipynb"]),
     ("Conv2d", ["layers/conv2d/README.md", "layers/conv2d/*/README.md"]),
     (
@@ -22,27 +52,36 @@ MENU = [
             "layers/*/README.md",
         ],
     ),
-    ("Fewer bits, fewer weights", ["quant/README.md", "sparsity/README.md"]),
+    ("Results", ["experiments/results/cpu.md", "experiments/results/*.md"]),
     (
-        "Measuring",
+        "Reference",
         [
-            "datasets/README.md",
-            "experiments/bench/README.md",
             "experiments/report/README.md",
+            "experiments/bench/README.md",
             "experiments/compare/README.md",
             "experiments/check/README.md",
             "experiments/peers/README.md",
             "experiments/trainer/ranks/README.md",
+            "quant/README.md",
+            "sparsity/README.md",
+            "datasets/README.md",
             "experiments/*/README.md",
         ],
     ),
-    ("Results", ["experiments/results/*.md"]),
-    ("The house", ["framework/docs/design.md", "CONTRIBUTING.md", "CHANGELOG.md", "*/README.md"]),
+    (
+        "Explanation",
+        [
+            "framework/docs/architecture.md",
+            "framework/docs/explanation/*.md",
+            "framework/cuda/README.md",
+            "framework/cuda/*/README.md",
+        ],
+    ),
+    ("Contribute", ["CONTRIBUTING.md", "CHANGELOG.md", "*/README.md"]),
 ]
 
-
 def title_of(repository, name):
-    """Its first heading, up to the colon."""
+    """Returns the first heading of a document, up to the colon."""
     if name.endswith(".ipynb"):
         return pathlib.PurePosixPath(name).stem.replace("_", " ")
     match = re.search(r"(?m)^# (.+)$", repository.text(name))
@@ -51,7 +90,7 @@ def title_of(repository, name):
 
 
 def menu(repository, reference):
-    """mkdocs' nav; `reference`: (title, page) of the pages that are no file of the repository."""
+    """Returns the nav of mkdocs. `reference`: (title, page) of pages that the program makes."""
     names = [
         name for name in repository.documents() + repository.notebooks() if "/records/" not in name
     ]
@@ -63,8 +102,8 @@ def menu(repository, reference):
                 if name not in taken and fnmatch.fnmatchcase(name, pattern):
                     taken.add(name)
                     entries.append({title_of(repository, name): page_of(name)})
+        if title == "Reference":
+            entries = [{name: page} for name, page in reference] + entries
         out.append({title: entries[0]["Convscope"]} if title == "Start" else {title: entries})
-        if title == "Results":
-            out.append({"Reference": [{name: page} for name, page in reference]})
     left = [{title_of(repository, name): page_of(name)} for name in names if name not in taken]
     return out + ([{"More": left}] if left else [])

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Documents, headers and sources of the repository as Markdown pages.
 
-The folders of the pages are those of the repository, so links between documents hold as they stand.
-A link to a file or a folder that is no document, and a name of a file in backticks, becomes a link
-to a page with that file; such pages are made for what is named, and for every public header.
+The folders of the pages are those of the repository, so links between documents hold. A link to a
+file or folder that is not a document, and the name of a file in backticks, becomes a link to a page
+with that file. Such pages are made for every file that is named, and for every public header.
 """
 
 import os
@@ -42,7 +42,7 @@ class Pages:
         self.repository, self.out = repository, out
         self.sources = set()  # files that a page names
         self.listed = set()  # folders without a README that a page links to
-        self.pictures = set()
+        self.pictures = set()  # and records: copied
         self.written = set()
 
     def write(self, page, text):
@@ -53,7 +53,7 @@ class Pages:
         self.written.add(page)
 
     def link(self, name, page):
-        """The way from a page to the page of a file or folder; None where there is none."""
+        """The relative link from a page to the page of a file or folder, or None."""
         if name in self.repository.folders:
             inside = "README.md" if name == "." else f"{name}/README.md"
             if inside not in self.repository.known:
@@ -79,7 +79,11 @@ class Pages:
             if "://" in word or word.startswith("mailto:"):
                 return match[0]
             target = self.repository.target(word, name)
-            way = target and self.link(target, page_of(name))
+            if target and target.endswith(".json"):  # a record: copied as it is
+                self.pictures.add(target)
+                way = os.path.relpath(target, os.path.dirname(page_of(name)) or ".")
+            else:
+                way = target and self.link(target, page_of(name))
             return f"{match[1]}{way}{anchor})" if way else match[0]
 
         return LINK.sub(replace, line)
@@ -149,7 +153,7 @@ class Pages:
         )
 
     def header(self, name, includers):
-        """The comment at its head as text, then its declarations, then its neighbours."""
+        """Writes a page: the comment at the head of a header, its declarations, its includes."""
         lines = self.repository.text(name).split("\n")
         head = 0
         while head < len(lines) and lines[head].startswith("//"):
@@ -236,7 +240,7 @@ def code_block(text, language, first=1):
 
 
 def plain(text):
-    """Text of a comment, in which nothing is Markdown but what stands in backticks."""
+    """Text of a comment. Only text in backticks is Markdown in it."""
     if text.count("`") % 2 == 1:
         return re.sub(r"([\\`*_\[\]<>|])", r"\\\1", text)
     parts = text.split("`")
@@ -245,7 +249,7 @@ def plain(text):
 
 
 def comment_text(lines):
-    """Paragraphs of a comment; those with columns stay as they stand."""
+    """Paragraphs of a comment. Paragraphs with columns stay unchanged."""
     out = []
     for paragraph in "\n".join(lines).strip().split("\n\n"):
         if re.search(r"(?m)^ {2,}|\S {2,}\S", paragraph):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pages of what the program says of itself: commands, keys of configs, the manual page."""
+"""Pages from the output of the program: commands, keys of configs, the manual page."""
 
 import re
 import subprocess
@@ -8,7 +8,7 @@ from pages import plain
 
 
 class ProgramError(Exception):
-    """A call of the program that failed, in a sentence."""
+    """Says in a sentence which call of the program failed."""
 
 
 def say(program, *words):
@@ -30,7 +30,7 @@ def commands_page(program):
     parts = [
         "# Commands",
         "",
-        "What `convscope help` and `convscope help COMMAND` print.",
+        "The output of `convscope help` and `convscope help COMMAND`.",
         "",
         "```text",
         say(program, "--help").rstrip(),
@@ -50,12 +50,12 @@ def commands_page(program):
 
 
 def keys_page(program):
-    """`config keys` prints a name, then its lines, four columns in."""
+    """Returns the page and the number of keys. `config keys` indents the lines of a key."""
     parts = [
         "# Keys of configs",
         "",
-        "What `convscope config keys` prints. A name in brackets says for "
-        "which value of the block's type a key is there.",
+        "The output of `convscope config keys`. A name in brackets: the key exists only for this "
+        "type of the block.",
     ]
     part, count = None, 0
     for line in say(program, "config", "keys").rstrip().split("\n"):
@@ -72,7 +72,7 @@ def keys_page(program):
 
 
 def manual_page(program):
-    """(page, HTML or None): mandoc makes HTML of it; without mandoc the page is the roff text."""
+    """Returns the page, and its HTML where mandoc can make it; else the page is the roff text."""
     text = say(program, "man")
     try:
         done = subprocess.run(
@@ -87,6 +87,6 @@ def manual_page(program):
     body = re.sub(r"(?s)<table class=\"(head|foot)\">.*?</table>", "", done.stdout)
     body = body.replace("<h1 ", "<h2 ").replace("</h1>", "</h2>")
     return (
-        "# Manual page\n\nWhat `man convscope` shows.\n\nCONVSCOPE-HTML-manual\n",
+        "# Manual page\n\nThe manual page that `man convscope` shows.\n\nCONVSCOPE-HTML-manual\n",
         f'<div class="manual">{body}</div>',
     )

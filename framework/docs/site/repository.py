@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files of the repository, and which of them a word of a document means."""
+"""The files of the repository, and the file that a word of a document means."""
 
 import os
 import pathlib
@@ -48,21 +48,21 @@ class Repository:
         return [name for name in self.files if name.endswith(".ipynb")]
 
     def headers(self):
-        """What `cmake --install` copies."""
+        """Returns the headers that `cmake --install` copies."""
         return [
             name for name in self.files if name.endswith(".h") and not name.startswith(NO_PACKAGE)
         ]
 
     def target(self, word, where):
-        """The file or folder that the target of a link means, or None."""
+        """Returns the file or folder that a link means, or None."""
         beside = os.path.normpath(os.path.join(os.path.dirname(where), word))
         if beside in self.known or beside in self.folders:
             return beside
         return None
 
     def named(self, word, where):
-        """The file that a name in a text means: from the root, beside the text, or the only one
-        that ends so; None where it is none or several."""
+        """Returns the file that a name in a text means: from the root, next to the text, or the
+        only path that ends so. Returns None where no path or several paths fit."""
         if not FILE_NAME.fullmatch(word):
             return None
         beside = os.path.normpath(os.path.join(os.path.dirname(where), word))
@@ -70,6 +70,6 @@ class Repository:
             if name in self.known:
                 return name
         ends = self.by_end.get(word, [])
-        # Of several, the one below the folder of the text: `cpu/direct.cpp` in a room's README.
+        # Several fit: prefer one below the folder of the text, as `cpu/direct.cpp` in a README.
         near = [name for name in ends if name.startswith(os.path.dirname(where) + "/")]
         return ends[0] if len(ends) == 1 else near[0] if len(near) == 1 else None

@@ -36,7 +36,7 @@ class Conv2d(unittest.TestCase):
                     if direction in one.refusals:
                         continue
                     ran += 1
-                    # Winograd's larger tiles round more (design.md, section 7).
+                    # Winograd's larger tiles round more (framework/docs/explanation/numerics.md).
                     limit = 2e-5 if one.name.startswith("winograd") else 4e-6
                     with self.subTest(one.name, direction=direction, x=x_shape, **sizes):
                         if direction == "forward":

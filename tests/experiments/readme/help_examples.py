@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Every example of every help page runs: help_examples.py PROGRAM ROOT
+"""Runs every example of every help page: help_examples.py PROGRAM ROOT
 
-The examples run in a temporary folder, page by page, behind SET_UP, which makes the runs and files that they
-name. SHORTER says what is added where an example would take minutes; PARSED lists those that want a network,
-a browser or a compiler and are parsed only. Exit code 5 (no GPU, no other library, no launcher) counts where
-the words of the example ask for one.
+The examples run in a temporary folder, page by page. SET_UP first makes the runs and files that they name.
+SHORTER says which words are added to an example that would take minutes. PARSED lists examples that need a
+network, a browser or a compiler; they are only parsed. Exit code 5 (no GPU, no other library, no launcher) is
+correct where the example asks for one.
 """
 import os
 import pathlib
@@ -57,7 +57,7 @@ def commands(call):
 
 
 def examples(call, command):
-    """As the page shows them; a backslash at the end of a line goes on in the next."""
+    """Returns the examples of a help page; a backslash at the end of a line continues it."""
     page = call("help", command).stdout.replace("\\\n", " ")
     return [re.sub(" +", " ", line) for line in re.findall(r"(?m)^  convscope (.+)$", page)]
 
@@ -100,7 +100,7 @@ class Shell:
                               timeout=300, env=dict(self.environment, **variables), check=False)
 
     def prepare(self, example):
-        """Arrays of the sizes that an example wants."""
+        """Writes arrays of the sizes that an example needs."""
         write = self.reader.write_npy
         if "--stride 2,1" in example:
             write("dy.npy", 1, 4, 4, 7)

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Every command of the README does what the README says: readme_commands.py PROGRAM ROOT
+"""Every command of the README and the guides does what they say: readme_commands.py PROGRAM ROOT
 
-The commands of its tables and of its fenced blocks (bootstrap.sh has a test of its own) run in a
-temporary folder, those that train on built-in digits exactly as they stand. What each must print and
-write stands in run_checks.py and tool_checks.py, each with the commands that it is for. A command
-without a check is a failure: whoever adds a row to the README says there what it prints.
+The commands of their tables and those after a `$` in fenced blocks (bootstrap.sh has a test of its
+own) run in a temporary folder. Commands that train on built-in digits run exactly as written.
+run_checks.py and tool_checks.py say what each command must print and write. A command without a
+check is a failure: with a new row of a table comes a new check.
 """
 import os
 import pathlib
@@ -14,24 +14,33 @@ import shlex
 import sys
 import tempfile
 
-import run_checks  # noqa: F401  these two fill CHECKS
+import run_checks  # noqa: F401  this import and the next fill CHECKS
 import tool_checks  # noqa: F401
 from readme_reader import CHECKS, Reader, Wrong, expect
 
 
 def words_of(command):
-    """As a shell would split it; CONFIG is the config that needs no files."""
+    """Splits a command as a shell would. CONFIG becomes the config that needs no files."""
     return ["quickstart" if word == "CONFIG" else word for word in shlex.split(command)]
 
 
-def commands(readme):
-    """Those in backticks in rows of tables, and those behind a `$` in fenced blocks. Options named
-    alone belong to no command."""
+LEAST = 58  # different commands in all documents; fewer: a table was lost
+# Runs and benchmarks come first, then what shows them.
+LATER = ("plot", "report", "index", "watch", "note")
+
+
+def documents(root):
+    return [root / "README.md", *sorted((root / "framework/docs/guide").glob("*.md"))]
+
+
+def commands(document):
+    """Returns the commands in backticks in rows of tables, and those after a `$` in fenced blocks.
+    Options without a command are left out."""
     found, fenced = [], False
-    for line in readme.read_text().split("\n"):
+    for line in document.read_text().split("\n"):
         if line.startswith("```"):
             fenced = not fenced
-        elif fenced and line.startswith("$ ") and "bootstrap.sh" not in line:
+        elif fenced and re.match(r"\$ (\S*/)?convscope ", line):
             found.append(re.sub(r"^\$ (\S*/)?convscope ", "", line.split("   #")[0]).strip())
         elif line.startswith("|") and not fenced:
             texts = re.findall(r"`convscope ([^`]+)`", line)
@@ -40,8 +49,14 @@ def commands(readme):
     return list(dict.fromkeys(found))
 
 
+def rank(text):
+    """Orders the commands: the run that others read, all other commands, then those that show them."""
+    shows = text.startswith(LATER) or "--status" in text
+    return (text != "run quickstart", shows, text.startswith("index"))
+
+
 def problem(reader, text):
-    """Runs a command; what is wrong, or None."""
+    """Runs a command and returns what is wrong, or None."""
     function = next((one for pattern, one in CHECKS if pattern.fullmatch(text)), None)
     if function is None:
         return "expected a check in run_checks.py or tool_checks.py that says what it prints"
@@ -59,17 +74,16 @@ def problem(reader, text):
 
 def main():
     program, root = (pathlib.Path(word).resolve() for word in sys.argv[1:3])
-    found = commands(root / "README.md")
-    if len(found) < 15:
-        sys.exit(f"README.md: expected at least 15 commands, got {len(found)}")
+    found = dict.fromkeys(text for document in documents(root) for text in commands(document))
+    if len(found) < LEAST:
+        sys.exit(f"README.md and guides: expected at least {LEAST} commands, got {len(found)}")
     failed = 0
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         os.environ["XDG_CACHE_HOME"] = str(folder / "cache")
         os.environ.pop("CONVSCOPE_DATA", None)
         reader = Reader(program, root, folder)
-        # Plots come after the runs and the benchmark that they show.
-        for text in sorted(found, key=lambda text: text.startswith(("plot", "report", "index"))):
+        for text in sorted(found, key=rank):
             wrong = problem(reader, text)
             failed += wrong is not None
             print(f"{'ok' if wrong is None else 'FAILED'}  {text}" +

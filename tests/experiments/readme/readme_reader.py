@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A reader of the README: the folder that commands run in, and what the checks of commands share."""
+"""The folder in which the commands of README and guides run, and functions that their checks share."""
 import re
 import struct
 import subprocess
@@ -12,7 +12,7 @@ CHECKS = []  # (pattern of the command, check)
 
 
 class Wrong(Exception):
-    """What is wrong, in a sentence."""
+    """Says in a sentence what is wrong."""
 
 
 def check(*patterns):
@@ -33,7 +33,7 @@ def expect_text(text, *patterns):
 
 
 def table_of(text):
-    """The last Markdown table: its columns, and a dict for each row."""
+    """Returns the last Markdown table: its columns, and a dict for each row."""
     lines = [line for line in text.split("\n") if line.startswith("| ")]
     rules = [i for i, line in enumerate(lines) if set(line) <= set("|- ")]
     expect(rules, "expected a table")
@@ -43,11 +43,11 @@ def table_of(text):
 
 
 class Reader:
-    """The folder that the commands run in, as a reader of the README would have it."""
+    """The folder in which the commands run, with the files that the documents assume."""
 
     def __init__(self, program, root, folder):
         self.program, self.root, self.folder = program, root, folder
-        self.last = None  # what the last call gave
+        self.last = None  # result of the last call
         self.write_npy("x.npy", 1, 3, 9, 9)
         self.write_npy("w.npy", 4, 3, 3, 3)
         self.write_npy("offset.npy", 1, 18, 9, 9)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the README's commands about runs must print and write: training, tables, plots, exports."""
+"""What the commands of README and guides about runs must print and write: training, tables, plots, exports."""
 import csv
 import io
 import json
@@ -141,7 +141,7 @@ def sweeps_by_mpi(reader, words):
 @check(r"sweep synthetic_sweep --status")
 def tells_how_far_a_sweep_is(reader, words):
     done = reader.call(*words)
-    expect_text(done.stderr, r"4 members: 4 done")  # by sweeps(), which stands before
+    expect_text(done.stderr, r"4 members: 4 done")  # by sweeps(), which runs before
     return done
 
 
@@ -163,10 +163,22 @@ def explains(reader, words):
     for layer in ("c1", "c2"):
         expect_text(done.stdout, rf"(?m)^ *{layer}\b")
     expect_text(done.stdout, r"What a training step runs", r"forward +backward_data +backward_weight")
-    # The row says 'know why': every algorithm of a layer, with its time or its reason.
-    of_layer = reader.call(*words, "--layer", "c2")
-    expect_text(of_layer.stdout, r"(?m)^ +[*+]? *direct_batch_lanes +\d+\.\d+ ",
+    return done
+
+
+@check(r"explain quickstart --layer c2")
+def explains_a_layer(reader, words):
+    done = reader.call(*words)  # every algorithm, with its time or its reason
+    expect_text(done.stdout, r"(?m)^c2  n=64,c=6,h=12,w=12,k=16,r=5,s=5,",
+                r"(?m)^ +[*+]? *direct_batch_lanes +\d+\.\d+ ",
                 r"winograd_f4x3 +refuses: .*3x3")
+    return done
+
+
+@check(r"explain quickstart quant\.execute=int8 --steps")
+def explains_integers(reader, words):
+    done = reader.call(*words)
+    expect_text(done.stdout, r"(?m)^ *c1\b", r"(?m)^inference: planned, .* calls")
     return done
 
 

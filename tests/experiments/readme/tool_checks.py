@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the README's other commands must print and write: benchmarks, single operations, configs, help,
+"""What the other commands of README and guides must print and write: benchmarks, single operations, configs, help,
 notebooks, plug-ins."""
 import json
 import os
@@ -92,7 +92,7 @@ def times_a_network(reader, words):
     return done
 
 
-@check(r"bench conv2d --ladder winograd")
+@check(r"bench conv2d --ladder winograd( --threads 1( --json ladder\.json)?)?")
 def climbs(reader, words):
     done = reader.call(*words, *QUICK)
     expect_text(done.stdout, r"(?m)^ladder winograd: forward of n=",
@@ -112,6 +112,15 @@ def plots_a_benchmark(reader, words):
     deformable = reader.call("plot", "deform.json")  # of `bench deform_conv2d --json`
     expect(deformable.returncode == 0 and "deform_plots/heatmap.svg" in deformable.stdout,
            "expected figures of a deformable convolution")
+    return done
+
+
+@check(r"plot ladder\.json")
+def plots_a_ladder(reader, words):
+    done = reader.call(*words)
+    expect(done.stdout.split() == ["ladder_plots/ladder.svg", "ladder_plots/report.html"],
+           "expected a figure and a page")
+    expect_text(reader.text("ladder_plots/ladder.svg"), r"<svg", r"winograd_lesson, 1 thread")
     return done
 
 

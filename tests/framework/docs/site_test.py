@@ -96,12 +96,25 @@ class Pages(Folder):
             "one thing.",
         )
 
-    def test_every_document_stands_in_the_menu(self):
+    def test_every_document_is_in_the_menu(self):
         repository = Repository(ROOT)
         text = str(navigation.menu(repository, []))
         for name in repository.documents() + repository.notebooks():
             if "/records/" not in name:
                 self.assertIn(f"'{pages.page_of(name)}'", text)
+
+    def test_the_landing_page_links_every_guide_and_explanation(self):
+        folder = ROOT / "framework/docs"
+        text = (folder / "README.md").read_text()
+        for path in sorted([*folder.glob("guide/*.md"), *folder.glob("explanation/*.md")]):
+            self.assertIn(f"({path.relative_to(folder).as_posix()})", text)
+
+    def test_json_files_are_copied_for_links(self):
+        self.add("layers/a.json", "{}")
+        text, made = self.convert("[record](a.json)\n")
+        made.rest()
+        self.assertEqual(text, "[record](a.json)\n")
+        self.assertEqual((self.root / "out/layers/a.json").read_text(), "{}")
 
 
 class Commands(Folder):
