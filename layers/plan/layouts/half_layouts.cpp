@@ -100,7 +100,7 @@ void choose_half_layouts(PlanGraph& graph) {
   if (std::ranges::any_of(graph.ops(), wants)) HalfLayouts(graph).run();
 }
 
-// Runs after the rewrites that form chains: a chain of few-channel layers replaces operations and
+// Runs after the rewrites that create chains: a chain of few-channel layers replaces operations and
 // needs no fp16/bf16 NHWC images.
 const bool registered = register_plan_rewrite(
     {.name = "layouts_of_halves", .device = DeviceType::cuda, .run = choose_half_layouts});

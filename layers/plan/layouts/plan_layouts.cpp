@@ -240,7 +240,7 @@ void choose_layouts(PlanGraph& graph) {
   layouts.apply();
 }
 
-// Runs after all rewrites that form chains.
+// Runs after all rewrites that create chains.
 const bool registered =
     register_plan_rewrite({.name = "layouts", .device = DeviceType::cpu, .run = choose_layouts}) &&
     register_plan_rewrite({.name = "layouts", .device = DeviceType::cuda, .run = choose_layouts});
