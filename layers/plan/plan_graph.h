@@ -94,9 +94,9 @@ class CONVSCOPE_API PlanOp {
   // Returns whether it has other kernels for f32 NHWC images, which may be faster. If no operation
   // has, plan_layouts.cpp leaves the layouts as they are.
   virtual bool may_gain_channels_last(const PlanGraph&) const { return false; }
-  // Returns which fp16 operands it would read, if NHWC; they are made once for all readers
-  // (dispatch/layout/half_factors.h). would_write_factors() covers those of its result and of its
-  // image's gradient. plan_layouts.cpp counts the passes that make the others.
+  // Returns which fp16 operands (dispatch/layout/half_factors.h) it would read in NHWC. They are
+  // made once for all readers. would_write_factors() is for those of its result and of its image's
+  // gradient. plan_layouts.cpp counts the passes that make the others.
   struct FactorsRead {
     bool image = false, gradient = false;  // `gradient` of its output
   };

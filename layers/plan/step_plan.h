@@ -34,9 +34,9 @@ struct PlanMemory {
 class CONVSCOPE_API StepPlan {
  public:
   // Compiles a step; null when that is not possible, with the reason in `why_not` (may be null).
-  // `arena`: memory of another plan, used when it is large enough; the two must not run at the same
-  // time. A step in which a quantiser calibrates gives null, or with to_show the later step, for
-  // display only.
+  // `arena`: memory of another plan, used when it is large enough; the two must not run at once. A
+  // step in which a quantiser calibrates gives null, too. With to_show the result is the step after
+  // calibration, for display only.
   static std::unique_ptr<StepPlan> make(Module& model, const Shape& input, PlanMode mode,
                                         std::string* why_not, Ref<Storage> arena = {},
                                         bool to_show = false);
