@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // prunable_network.h: a network as pruning sees it: its convolutions and linear layers, each with a
-// weight matrix [K, C R S]. If the layers form a sequence, it also says which layer reads which
-// outputs.
+// weight matrix [K, C R S], and, if they form a sequence, which layer reads which outputs.
 //
 //   rows     K: filters of a convolution, units of a linear layer
 //   columns  C R S: `inputs` groups of `span` neighbouring columns; group c reads channel c of the

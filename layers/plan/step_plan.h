@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// step_plan.h: a training step, or an inference, of a network for inputs of one shape, compiled
-// once and then replayed: two flat lists of kernel calls with ready arguments, on one block of
-// memory. While it runs, nothing is allocated, no shape is checked and no graph is built.
+// step_plan.h: a training step, or an inference, compiled once for inputs of one shape and then
+// replayed: two flat lists of kernel calls with ready arguments, on one block of memory. While it
+// runs, nothing is allocated, no shape is checked and no graph is built.
 //
 // The dynamic graph (Module::forward, Variable::backward) stays the definition: a compiled step
 // gives the same bits, except where text() names a kernel with another summation order.
