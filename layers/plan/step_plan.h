@@ -67,8 +67,7 @@ class CONVSCOPE_API StepPlan {
   // Sets the factor of the gradient of the loss: a number on the plan's device, read by each step;
   // null: 1.
   void set_loss_scale(const double* scale) { builder_.loss_scale_ = scale; }
-  // Returns whether the forward pass can gather its images and labels; set_gather() says where
-  // from, null: they are in place.
+  // Returns whether the forward pass can gather images and labels; set_gather(): null, in place.
   bool takes_gather() const { return builder_.takes_gather_; }
   void set_gather(const BatchGather* gather) { builder_.gather_ = gather; }
   // Returns whether backward() can update all weights itself: then the update needs no launch.
