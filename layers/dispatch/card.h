@@ -166,12 +166,12 @@ struct Card {
   bool deterministic = true;       // same bits on each run, with any number of threads
   bool auto_ok = true;             // false: never chosen by `auto` or `measure`
   bool fuses_epilogue = false;     // forward applies args.epilogue itself
-  // Set a flag to be asked about such problems at all; supports() then decides for each of them.
+  // A set flag means that supports() is called for such problems and decides for each of them.
   // Unset, support_of() refuses operands of different types, sparse weights and other layouts.
   bool takes_mixed_types = false;
   bool takes_sparse_weights = false;
   bool takes_blocked_layout = false;
-  bool takes_blocked_y = false;  // x is NCHW, y is NCHW16c; never asked about backward_data
+  bool takes_blocked_y = false;  // x is NCHW, y is NCHW16c; never called for backward_data
   bool takes_channels_last = false;
   // tf32 on NHWC images: reads fp16 operands (half_factors.h) instead of the image where they are
   // given. workspace_bytes() still covers a copy made by the algorithm.

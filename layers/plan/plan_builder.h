@@ -36,7 +36,7 @@ struct PlanCall {
 // The number of the training step, read when a call runs. A recording runs without the host: there
 // the number is a word in device memory plus the step's position in the recording.
 struct PlanClock {
-  const std::int64_t* base = nullptr;  // null: ask the module
+  const std::int64_t* base = nullptr;  // null: the module's step
   std::int64_t offset = 0;
 };
 

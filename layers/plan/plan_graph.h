@@ -158,8 +158,7 @@ class CONVSCOPE_API PlanGraph {
   void valid_while(std::function<bool()> holds) { conditions_.push_back(std::move(holds)); }
   bool is_valid() const;
 
-  // Adds an operation; its value wants a gradient when one of its inputs does or it has parameters
-  // that want one.
+  // Adds an operation; its value has a gradient if one of its inputs or parameters has one.
   ValueId add(std::unique_ptr<PlanOp> op, std::vector<ValueId> inputs, const Shape& output,
               bool has_parameters = false);
   // Adds a view of the same elements in another shape, at no cost.

@@ -49,7 +49,7 @@ class CONVSCOPE_API StepPlan {
 
   // Folds batch norm into the weights; call it after they change and before an inference.
   void prepare();
-  // Returns the loss; training plans only. x is on the plan's device, labels, i32 [N] in
+  // Returns the loss; training plans only. x is on the plan's device; labels, i32 [N] in
   // [0, classes), are on that device or on the CPU.
   double forward(const Tensor& x, const Tensor& labels);
   // Queues the same without reading the result. loss() waits for it.

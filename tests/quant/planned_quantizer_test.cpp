@@ -60,7 +60,7 @@ double dynamic_step(Module& model, const Tensor& x, const Tensor& labels) {
   return loss.value().item();
 }
 
-// Returns |planned - dynamic| of all gradients, as a share of the largest of each parameter.
+// Returns |compiled - dynamic| of all gradients, as a share of the largest of each parameter.
 double largest_difference(Module& planned, Module& dynamic) {
   double largest = 0;
   const auto a = planned.parameters();

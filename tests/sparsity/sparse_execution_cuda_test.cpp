@@ -162,7 +162,7 @@ TEST_F(SparseExecutionOnCuda, TrainingMakesTheNumbersOfMaskedStepsAtEachMask) {
                         {.forward = 2, .backward_data = 1, .backward_weight = 2});
 }
 
-// Its weight gets two gradients, and one of its two dx is the dy of its own first call.
+// Its weight gets two gradients, and dx of its second call is dy of its first one.
 TEST_F(SparseExecutionOnCuda, GradientsOfALayerThatIsPassedTwiceAreAdded) {
   const auto twice = [](bool sparse) {
     LayerSpec conv = testing::layer("conv2d", "c", kInput[1]);
