@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// activation.cpp: a curve applied to every element alone; no parameters.
+// activation.cpp: elementwise activations; no parameters.
 #include "layers/activation.h"
 
 #include "framework/ops/bounded_relu/bounded_relu.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// activation.h: a curve applied to every element alone; no parameters.
+// activation.h: elementwise activations; no parameters.
 //
 // Shapes    x [any] -> y, the same shape
 // Formula   relu     max(x, 0)             (NaN stays NaN, slope 0 at 0)

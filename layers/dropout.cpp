@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // dropout.cpp: sets a random part of the elements to zero while training, so that the network
-// cannot lean on any single one.
+// does not depend on any single one.
 #include "layers/dropout.h"
 
 #include "layers/layer_types.h"
@@ -18,7 +18,7 @@ class DropoutOperation final : public Operation {
   explicit DropoutOperation(const DropoutMask& mask) : mask_(mask) {}
   const char* name() const override { return "dropout"; }
   void forward(const OperationForward& a) const override { run(a.x[0], a.step, a.y); }
-  // The mask is drawn again, so nothing is kept.
+  // The mask is drawn again, so nothing is saved.
   void backward(const OperationBackward& a) const override { run(a.dy, a.step, a.dx[0]); }
 
  private:

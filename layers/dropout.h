@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// dropout.h: sets a random part of the elements to zero while training, so that the network cannot
-// lean on any single one.
+// dropout.h: sets a random part of the elements to zero while training, so that the network does
+// not depend on any single one.
 //
 // Shapes      x [any] -> y, the same shape
 // Formula     y = x / (1 - p) where the element is kept (probability 1 - p), else 0;
 //             in eval mode y = x
 // Parameters  p  probability of dropping, in [0,1), default 0.5
 // Usage       net.set_step(step);  y = net.forward(x);
-// Random      The mask is a pure function of (seed, stream of the layer, step, element) and is
-// never
+// Random      The mask is a pure function of (seed, layer's stream, step, element). It is never
 //             stored: the backward pass draws it again. So the trainer calls Module::set_step()
 //             before each training step, and a resumed run has the same masks. Two forward passes
 //             in one step have the same mask.
@@ -22,12 +21,12 @@
 
 namespace convscope {
 
-// What the mask of one forward pass is drawn from.
+// The inputs from which the mask of one forward pass is drawn.
 struct DropoutMask {
   std::uint64_t seed = 0;
   std::uint64_t stream = 0;
   std::int64_t step = 0;
-  // In the memory of the device, added to `step` when the kernel runs: for recordings. Null: 0.
+  // In device memory; added to `step` when the kernel runs, for recordings. Null: 0.
   const std::int64_t* base_step = nullptr;
   double p = 0.5;
 };
@@ -46,7 +45,7 @@ class CONVSCOPE_API Dropout final : public Module {
   DropoutMask mask_;
 };
 
-// y = x mask / (1 - p); also the backward pass, with dy and dx.
+// Computes y = x mask / (1 - p); also the backward pass, with dy and dx.
 extern CONVSCOPE_API KernelSlot<void(const Tensor& x, const DropoutMask& mask, const Tensor& y)>
     dropout_kernel;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// dropout_cpu.cpp: one block of Philox makes four decisions; word i of block b decides about
+// dropout_cpu.cpp: one block of Philox decides about four elements; word i of block b decides about
 // element 4 b + i.
 #include <algorithm>
 #include <cmath>
@@ -18,7 +18,7 @@ void dropout_typed(const Tensor& x, const DropoutMask& mask, const Tensor& y) {
   // Kept when the 32-bit word is at or above p 2^32.
   const auto threshold = static_cast<std::uint32_t>(std::ldexp(mask.p, 32));
   const T factor = static_cast<T>(1 / (1 - mask.p));
-  // Up to 2^32 blocks in each step, 2^32 steps.
+  // Up to 2^32 blocks in each of up to 2^32 steps.
   const std::uint64_t first_block =
       static_cast<std::uint64_t>(mask.step + (mask.base_step != nullptr ? *mask.base_step : 0))
       << 32;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// dropout_cuda.cu: a thread draws one block of Philox and decides about four elements: the numbers
-// of the CPU, so the mask is the same.
+// dropout_cuda.cu: a thread draws one block of Philox and decides about four elements. The random
+// numbers and the mask are those of the CPU.
 #include <cmath>
 
 #include "framework/cuda/map.cuh"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// gelu.cpp: a curve applied to every element alone, smooth where a ReLU has its corner.
+// gelu.cpp: an elementwise activation that is smooth where a ReLU has its corner.
 #include "layers/gelu.h"
 
 #include <cmath>
@@ -17,7 +17,7 @@ constinit KernelSlot<void(const Tensor&, const Tensor&, const Tensor&)> gelu_gra
 
 namespace {
 
-constexpr std::int64_t kGrain = 1 << 12;  // an erf takes some ten nanoseconds
+constexpr std::int64_t kGrain = 1 << 12;  // an erf takes about 10 ns
 
 class GeluOperation final : public Operation {
  public:
@@ -60,7 +60,7 @@ void gradient_typed(const Tensor& x, const Tensor& dy, const Tensor& dx) {
   parallel_for(x.numel(), kGrain, [=](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       const T v = from[i];
-      // Beyond 40 the density is 0; its square would not fit at infinity.
+      // Beyond 40 the density is 0; there v * v could overflow to infinity.
       const T density = std::abs(v) < T(40) ? kPeak * std::exp(T(-0.5) * v * v) : T(0);
       to[i] = g[i] * (normal_distribution(v) + (density == T(0) ? T(0) : v * density));
     }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// gelu.h: a curve applied to every element alone, smooth where a ReLU has its corner.
+// gelu.h: an elementwise activation that is smooth where a ReLU has its corner.
 //
 // Shapes    x [any] -> y, the same shape; f32 or f64
 // Formula   y = x Phi(x) with Phi(x) = (1 + erf(x / sqrt 2)) / 2, the normal distribution: exact,
-//           no tanh in its place
+//           without the tanh approximation
 // Backward  dx = dy (Phi(x) + x phi(x)), phi(x) = exp(-x^2 / 2) / sqrt(2 pi); saved: x
 // Usage     Gelu g1;  y = g1.forward(x);    in a config: {type: gelu}
 // Paper     D. Hendrycks, K. Gimpel: Gaussian Error Linear Units, 2016, arXiv 1606.08415
@@ -24,7 +24,7 @@ class CONVSCOPE_API Gelu final : public Module {
   int describe(PlanGraph& graph, int x) override;
 };
 
-// Kernels; y and dx are assigned.
+// Kernels; they assign y and dx.
 extern CONVSCOPE_API KernelSlot<void(const Tensor& x, const Tensor& y)> gelu_kernel;
 extern CONVSCOPE_API KernelSlot<void(const Tensor& x, const Tensor& dy, const Tensor& dx)>
     gelu_gradient_kernel;

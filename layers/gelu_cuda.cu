@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// gelu_cuda.cu: the two curves of gelu.h, an element each thread and step; bound by memory.
+// gelu_cuda.cu: the two functions of gelu.h, one element per thread and step; memory-bound.
 #include "framework/cuda/map.cuh"
 #include "layers/gelu.h"
 

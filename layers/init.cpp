@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// init.cpp: first values of weights, drawn from counter-based random numbers: the same on every
-// device, whatever order the layers are built in.
+// init.cpp: initial values of weights from counter-based random numbers: the same on every device,
+// whatever the order in which layers are built.
 #include "layers/init.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// init.h: first values of weights, drawn from counter-based random numbers: the same on every
-// device, whatever order the layers are built in.
+// init.h: initial values of weights from counter-based random numbers: the same on every device,
+// whatever the order in which layers are built.
 //
 //   kaiming_uniform  uniform in +-1/sqrt(fan_in), weights and biases: what PyTorch gives Linear and
 //                    Conv2d by default (He et al. 2015 with a = sqrt(5))
@@ -19,12 +19,12 @@
 namespace convscope {
 
 CONVSCOPE_API const std::vector<std::string>& init_schemes();
-// `fan_in`: how many inputs each output sums. Each takes one stream of the context.
+// Returns a weight; `fan_in`: inputs of each output. Each call takes one stream of the context.
 CONVSCOPE_API Tensor initial_weight(const std::string& scheme, const Shape& shape,
                                     std::int64_t fan_in, LayerContext& context);
 CONVSCOPE_API Tensor initial_bias(const std::string& scheme, const Shape& shape,
                                   std::int64_t fan_in, LayerContext& context);
-// The option that layers with weights offer.
+// Returns the option that layers with weights offer.
 CONVSCOPE_API OptionField init_field();
 
 }  // namespace convscope

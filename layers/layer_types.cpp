@@ -55,7 +55,7 @@ Options complete_options(const std::vector<OptionField>& fields, const Options& 
 
 namespace {
 
-// A layer for images would read rows of sites as something else.
+// Rejects a layer for images where rows of sites arrive, which it would misread.
 void check_takes(const LayerSpec& spec, const LayerType& type, const RowsOfSites& rows) {
   if (rows.levels == nullptr || type.takes_rows) return;
   fail(ErrorKind::kConfig, spec.type,

@@ -18,20 +18,20 @@ namespace convscope {
 
 class SiteLevels;
 
-// Whether layers pass on rows of sites [n,C] (layers/sparse_conv/levels.h) instead of images, while
-// a network is built. A layer that begins or ends that, or leads to other sites, changes it.
+// Whether layers pass rows of sites [n,C] (layers/sparse_conv/levels.h) instead of images, while a
+// network is built. A layer that starts or ends this, or moves to another level, changes it.
 struct RowsOfSites {
   struct Step {
     std::string layer;
-    int level;  // behind it
+    int level;  // after it
   };
   std::shared_ptr<SiteLevels> levels = {};  // null: no rows
-  int level = 0;                            // whose rows arrive
-  std::string made_by = {};                 // the layer that made rows
-  std::vector<Step> steps = {};             // the strided ones so far
+  int level = 0;                            // of the rows that arrive
+  std::string made_by = {};                 // the layer that made the rows
+  std::vector<Step> steps = {};             // the strided layers so far
 };
 
-// What a layer needs to know beside its own options.
+// What a layer needs to know besides its own options.
 struct LayerContext {
   std::uint64_t seed = 0;  // of the run; weights are drawn from it
   std::uint64_t next_stream =
@@ -41,9 +41,9 @@ struct LayerContext {
   std::string layer_name;  // of the layer being built: "c1"
   // Which convolution algorithm a layer uses (config block `conv:`), by layer name.
   std::function<Conv2dPolicy(const std::string& layer_name)> conv_policy;
-  std::vector<std::int64_t> point_grid = {};  // of data that are points: [T,H,W] or [H,W]
+  std::vector<std::int64_t> point_grid = {};  // for data sets of points: [T,H,W] or [H,W]
   RowsOfSites rows = {};
-  bool had_rows = false;  // a layer made some
+  bool had_rows = false;  // a layer made rows
 };
 
 struct LayerType {
@@ -51,7 +51,7 @@ struct LayerType {
   std::vector<OptionField> fields;  // without `type` and `name`, which every layer has
   // `input` is the shape that arrives, batch included as N = 1.
   std::function<std::shared_ptr<Module>(const Options&, const Shape& input, LayerContext&)> build;
-  bool takes_rows = false;  // of sites; false: images and vectors alone
+  bool takes_rows = false;  // of sites; false: images and vectors only
 };
 CONVSCOPE_API Registry<LayerType>& layer_types();
 
@@ -68,22 +68,22 @@ CONVSCOPE_API Registry<ModelType>& model_types();
 // One entry of a `layers:` list.
 struct LayerSpec {
   std::string type;
-  std::string name;  // unique; "" lets build_layers choose type + number: conv2d_1
+  std::string name;  // unique; "": build_layers chooses type + number, such as conv2d_1
   Options options;
 };
-// `given` with every field filled in: defaults where it says nothing, one integer as a list of one
-// where a list is expected. An unknown key or a value that does not fit is an error of `operation`.
+// Returns `given` with every field filled in: with defaults, and an integer as a list of one where
+// a list is expected. An unknown key or a value that does not fit is an error of `operation`.
 CONVSCOPE_API Options complete_options(const std::vector<OptionField>& fields, const Options& given,
                                        const std::string& operation);
 
-// A Sequential of the given layers. An error names the layer, and says which shape reached it.
+// Returns a Sequential of the layers. An error names the layer and the shape that reached it.
 CONVSCOPE_API std::shared_ptr<Module> build_layers(const std::vector<LayerSpec>& specs,
                                                    const Shape& input, LayerContext& context,
                                                    const std::string& kind = "sequential");
 
 }  // namespace convscope
 
-// In the layer's .cpp file; several in one file are fine, one on a line.
+// Use it in the layer's .cpp file; several in one file are fine, one per line.
 #define CONVSCOPE_REGISTER_LAYER(name, ...) \
   CONVSCOPE_REGISTER_IN(::convscope::layer_types(), __LINE__, name, __VA_ARGS__)
 #define CONVSCOPE_REGISTER_MODEL(name, ...) \

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// module.cpp: what a network is made of: named parameters, named buffers, named children, and a
-// forward pass.
+// module.cpp: the base class of layers and networks: named parameters, named buffers, named
+// children, and a forward pass.
 #include "layers/module.h"
 
 #include <cmath>
@@ -75,7 +75,7 @@ Variable Module::transformed_weight(const Variable& w) const {
 
 int Module::described(PlanGraph& graph, int x,
                       const std::vector<std::shared_ptr<Module>>& through) const {
-  // One that is added later is no part of this plan.
+  // A transform that is added later makes this plan invalid.
   graph.valid_while([&through, count = through.size()] { return through.size() == count; });
   for (const auto& transform : through) {
     for (const auto& [name, child] : children_) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// residual.cpp: a block that adds its input to what it computes from it.
+// residual.cpp: a block that adds its input to the result of its body.
 #include "layers/residual.h"
 
 #include "framework/ops/elementwise.h"
@@ -12,7 +12,7 @@
 namespace convscope {
 namespace {
 
-// The rule of the sum, for every path: no shape is broadcast.
+// Checks the operands of the sum, for every path: shapes are not broadcast.
 void check_sum_shapes(const Shape& y, const Shape& beside) {
   CONVSCOPE_CHECK(
       y == beside, "residual",

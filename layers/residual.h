@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// residual.h: a block that adds its input to what it computes from it.
+// residual.h: a block that adds its input to the result of its body.
 //
 // Shapes      x [N,C,H,W] -> y [N,K,P,Q];  body(x) and shortcut(x) have the shape of y
-// Formula     y = relu(body(x) + shortcut(x));  the shortcut is x itself when no layers are given.
-//             Behind the sum of an inverted residual (models/mobilenet_v2.cpp) no curve stands
+// Formula     y = relu(body(x) + shortcut(x));  the shortcut is x itself when it has no layers.
+//             Inverted residuals (models/mobilenet_v2.cpp) have no activation after the sum
 // Parameters  of the layer `residual` in a config, the basic block of ResNet-18 and 34:
 //             out_channels  K, required
 //             stride        of the first convolution and of the shortcut, pixels, default 1
 //             body = conv1 3x3, bn1, relu1, conv2 3x3, bn2;  the shortcut is x, or when the shape
 //             changes a 1x1 convolution and a batch norm (downsample.0, downsample.1)
-// Transforms  of the input (Module::add_input_transform) stand before both: body, shortcut and x
-//             itself as an addend read what they give. Those of the shortcut stand between its
-//             layers and the sum (quant/quantize_network.h)
+// Transforms  of the input (Module::add_input_transform) run before both branches: body, shortcut
+//             and the addend x read their result. Transforms of the shortcut run between its layers
+//             and the sum (quant/quantize_network.h)
 // Names       parts are children of the block itself, as in torchvision: "conv1.weight",
 //             "bn1.running_mean", "downsample.0.weight"
 // Usage       {type: residual, out_channels: 64, stride: 2}
@@ -30,7 +30,7 @@ namespace convscope {
 
 class CONVSCOPE_API Residual final : public Module {
  public:
-  // `shortcut` may be null: x itself. The layers of the body become children under their own names,
+  // `shortcut` may be null: x itself. Layers of the body become children under their own names,
   // the shortcut becomes the child "downsample".
   enum class End { relu, sum };
   Residual(const std::vector<std::pair<std::string, std::shared_ptr<Module>>>& body,
@@ -46,7 +46,7 @@ class CONVSCOPE_API Residual final : public Module {
   void walk(const Shape& input, const WalkVisitor& visit) override;
   int describe(PlanGraph& graph, int x) override;
 
-  // Only where the shortcut has layers.
+  // Adds a transform of the shortcut's result; only where the shortcut has layers.
   void add_shortcut_transform(const std::string& name, std::shared_ptr<Module> transform);
 
  private:
@@ -56,21 +56,21 @@ class CONVSCOPE_API Residual final : public Module {
   End end_;
 };
 
-// relu(body(x) + shortcut(x)) of a basic block: the body is first, norm, ReLU, second, norm. `norm`
-// makes a new one each time.
+// Returns relu(body(x) + shortcut(x)), a basic block: the body is first, norm, ReLU, second, norm.
+// `norm` creates a new one on each call.
 CONVSCOPE_API std::shared_ptr<Residual> basic_block_of(
     std::shared_ptr<Module> first, std::shared_ptr<Module> second,
     const std::function<std::shared_ptr<Module>()>& norm, std::shared_ptr<Sequential> shortcut);
 
-// Bias-free convolution with weights drawn for ReLU. `path` is the whole name of the layer, by
-// which the config's conv.per_layer knows it: "layer1.0.conv1".
+// A convolution without bias, with weights drawn for ReLU. `path` is the full name of the layer, as
+// in the config's conv.per_layer: "layer1.0.conv1".
 struct PlainConv {
   std::int64_t in_channels, out_channels, kernel = 3, stride = 1, groups = 1;
 };
 CONVSCOPE_API std::shared_ptr<Module> plain_conv(const PlainConv& sizes, const std::string& path,
                                                  LayerContext& context);
 
-// The basic block; `path` is the name of the block.
+// Returns the basic block; `path` is the name of the block.
 CONVSCOPE_API std::shared_ptr<Residual> basic_block(std::int64_t in_channels,
                                                     std::int64_t out_channels, std::int64_t stride,
                                                     const std::string& path, LayerContext& context);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // sequential.h: layers one after the other.
 //
-// Shapes     whatever the first layer takes -> whatever the last one gives
+// Shapes     input of the first layer -> output of the last one
 // Usage      auto net = std::make_shared<Sequential>(); net->add("f1", linear); net->forward(x);
 // Names      the parameters of a layer are called "<layer name>.<parameter>": "f1.weight"
 #pragma once
@@ -17,7 +17,7 @@ namespace convscope {
 class CONVSCOPE_API Sequential final : public Module {
  public:
   Sequential() = default;
-  // `kind_name`: the registered name when a whole model is built this way ("lenet5").
+  // Takes the registered name of a whole model that is built this way ("lenet5").
   explicit Sequential(std::string kind_name) : kind_(std::move(kind_name)) {}
 
   void add(const std::string& name, std::shared_ptr<Module> layer);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// training_rule.h: what a layer asks of the shape of its input in a training step, beyond
-// output_shape(). One rule for every path: forward() and describe() apply it, and a run asks for it
-// before its first step.
+// training_rule.h: what a layer requires of its input's shape in a training step, beyond
+// output_shape(). The same rule holds for every path: forward() and describe() apply it, and a run
+// checks it before its first step.
 #pragma once
 
 #include <string>

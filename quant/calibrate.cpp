@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// calibrate.cpp: a first step size from the values that will be rounded.
+// calibrate.cpp: an initial step size from the values that will be rounded.
 #include "quant/calibrate.h"
 
 #include <algorithm>
@@ -60,7 +60,7 @@ double least_error_step(const Row& row) {
   return unit * static_cast<double>(best + 1);
 }
 
-// The value below which `percent` of all magnitudes lie, interpolated between neighbours.
+// Returns the value below which `percent` of all magnitudes are, interpolated between neighbours.
 double percentile_of(const Row& row, double percent) {
   std::vector<double> sorted;
   sorted.reserve(static_cast<std::size_t>(row.count));
@@ -74,7 +74,7 @@ double percentile_of(const Row& row, double percent) {
   return std::lerp(sorted[below], sorted[above], at - static_cast<double>(below));
 }
 
-// 0 when every value is 0 (or, for an unsigned grid, none is positive).
+// Returns 0 when every value is 0 (for an unsigned grid: when none is positive).
 double step_of(const Row& row, StepRule rule, double percentile) {
   const double qp = static_cast<double>(row.high);
   if (row.largest() == 0) return 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// integer_grid.cpp: the integers that stand for real numbers, and the one function that rounds to
+// integer_grid.cpp: the integers that represent real numbers, and the one function that rounds to
 // them.
 #include "quant/integer_grid.h"
 

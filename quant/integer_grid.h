@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// integer_grid.h: the integers that stand for real numbers, and the one function that rounds to
-// them. Fake quantisation (lsq.h), calibration and integer execution all call code_of(), so scale,
-// clip and rounding can never differ between them.
+// integer_grid.h: the integers that represent real numbers, and the one function that rounds to
+// them. Fake quantisation (lsq.h), calibration and integer execution all call code_of(), so their
+// scale, clipping and rounding always agree.
 //
 //   code = round(clip(v / s, -Qn, Qp)),   value = s code
 //   signed, b bits:    Qn = 2^(b-1), Qp = 2^(b-1) - 1        (8 bits: -128..127)
 //   unsigned, b bits:  Qn = 0,       Qp = 2^b - 1            (8 bits: 0..255)
 //
-// 0 is always the code 0: the zeros around an image need no offset.
+// 0 always has the code 0: zero padding needs no offset.
 #pragma once
 
 #include "framework/export.h"
@@ -26,16 +26,16 @@ struct IntegerGrid {
 
 CONVSCOPE_API IntegerGrid integer_grid(int bits, bool is_signed);
 
-// The functions below are always inlined, so files for one instruction set may use them
-// (framework/simd/simd.h).
+// Returns u clipped to [low, high]. Like the functions below it is always inlined, so files for one
+// instruction set may use it (framework/simd/simd.h).
 template <class T>
 [[gnu::always_inline]] CONVSCOPE_HOST_DEVICE inline T clip_to(T u, T low, T high) {
   u = low > u ? low : u;  // written so that NaN passes
   return high < u ? high : u;
 }
 
-// Half to even, the rule of IEEE 754 and of PyTorch's round: adding 1.5 * 2^(mantissa bits - 1)
-// pushes the fraction out of the number. Right for |u| <= 2^21.
+// Rounds half to even, as IEEE 754 and PyTorch's round: adding 1.5 * 2^(mantissa bits - 1) shifts
+// the fraction out of the number. Correct for |u| <= 2^21.
 [[gnu::always_inline]] CONVSCOPE_HOST_DEVICE inline float round_half_even(float u) {
   constexpr float kShift = 12582912.0f;  // 1.5 * 2^23
   return (u + kShift) - kShift;
@@ -45,7 +45,7 @@ template <class T>
   return (u + kShift) - kShift;
 }
 
-// The code of v as a whole number of type T; low = -Qn, high = Qp. v is divided by s, never
+// Returns the code of v as a whole number of type T; low = -Qn, high = Qp. v is divided by s, not
 // multiplied by 1 / s, which would round differently.
 template <class T>
 [[gnu::always_inline]] CONVSCOPE_HOST_DEVICE inline T code_of(T v, T s, T low, T high) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lsq.cpp: rounds to a grid of integers times a step, with gradients for the input and for the
-// step: learned step size quantisation.
+// lsq.cpp: learned step size quantisation: rounds to a grid of integers times a step, with
+// gradients for the input and for the step.
 #include "quant/lsq.h"
 
 #include <cmath>
@@ -84,7 +84,7 @@ class LsqOperation final : public Operation {
     lsq_gradient_kernel.get(a->device())(list.data(), count);
   }
 
-  // One step for all: lsq_pieces.
+  // With one step for all values: lsq_pieces.
   bool runs_on_pieces() const override { return true; }
   void begin(const OperationForward& a) const override {
     put_into_bounds(a.x[1], parts_.bounds, parts_.rule.form);
@@ -135,7 +135,7 @@ Ref<const Operation> lsq_operation(const LsqRule& rule, const StepBounds& bounds
 
 Variable lsq_quantize(const Variable& v, const Variable& step, const LsqRule& rule) {
   check(v.value(), step.value(), rule);
-  // Nothing else keeps these steps in bounds; a quantiser's are kept by what lsq_operation() gets.
+  // These steps have no bounds; lsq_operation() receives those of a quantiser's steps.
   if (rule.form == StepForm::plain) check_steps(step.value().to(Device{}));
   return apply(lsq_operation(rule, {}), {v, step});
 }

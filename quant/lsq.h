@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lsq.h: rounds to a grid of integers times a step, with gradients for the input and for the step:
-// learned step size quantisation.
+// lsq.h: learned step size quantisation: rounds to a grid of integers times a step, with gradients
+// for the input and for the step.
 //
 // Shapes      v any shape -> v_hat, the same; step [1], or [K] for v [K,...]: one step for each
 //             output channel. f32, or f64 by plain loops for checks.
@@ -8,15 +8,15 @@
 // Backward    with u = v / s; "inside" means -Qn < u < Qp, the paper's strict bounds:
 //             dv = dy inside, 0 outside                                          (assigned)
 //             ds = g sum over v of dy { round(u) - u inside; -Qn or Qp outside } (accumulated)
-// Step        plain: the parameter is s. log: the parameter is t = log s, so s > 0 whatever the
-//             optimiser does, and dt = s ds.
+// Step        plain: the parameter is s. log: the parameter is t = log s, so s > 0 after any
+//             update, and dt = s ds.
 // Gradient    g = grad_scale(N, Qp) = 1 / sqrt(N Qp). N counts the values that share a step: for
-// scale       weights all of them (by channel: those of one channel); for activations the features
-//             of one sample, without the batch: the loss is a mean over the batch, so ds does not
-//             grow with it, and the step would learn more slowly in a larger batch if N did. (Two
-//             widely used PyTorch versions count the batch too: g is sqrt(batch) smaller there.)
-// Numerics    v_hat and dv have the same bits on every instruction set and number of threads; ds is
-//             a sum of exact double products in a fixed order, so it has too.
+// scale       weights all of them (by channel: those of one channel), for activations the features
+//             of one sample. The batch is not counted: the loss is a mean over the batch, so ds
+//             does not grow with it, and counting it would slow down learning in large batches.
+//             (Two widely used PyTorch versions count it: their g is sqrt(batch) smaller.)
+// Numerics    v_hat and dv have the same bits on every instruction set and number of threads; so
+//             has ds, a sum of exact double products in a fixed order.
 // Saved       v and step.
 // Usage       Variable w_hat = lsq_quantize(w, step, {.grid = integer_grid(4, true), .g = g});
 // Paper       S. Esser, J. McKinstry, D. Bablani, R. Appuswamy, D. Modha: Learned Step Size
@@ -31,61 +31,61 @@ namespace convscope {
 
 enum class StepForm { plain, log };
 
-// Whether a plan for inference computes with the codes instead (quant/integer/): where that is
-// estimated to be faster, or wherever there is a kernel. All else rounds in f32.
+// Whether inference computes with the codes instead (quant/integer/): where that is estimated to be
+// faster, or wherever there is a kernel. All other operations round in f32.
 enum class IntegerUse : unsigned char { never, where_faster, always };
 
 struct LsqRule {
   IntegerGrid grid;
   StepForm form = StepForm::plain;
   double g = 1.0;  // scale of the step's gradient
-  // Log form: divides the gradient by the mean s^2 of now. dt = s ds would move s by s^2 ds: with s
-  // near 0.05, hundreds of times less than the paper's update of s itself. With it the first-order
-  // change of s is the same in both forms.
+  // Log variant: divides the gradient by the current mean of s^2. Without it dt = s ds moves s by
+  // s^2 ds: with s near 0.05, hundreds of times less than the paper's update of s. With it both
+  // variants change s equally, to first order.
   bool log_rate = false;
   IntegerUse integers = IntegerUse::never;
 };
 
-// What keeps a step in its bounds (quantizer.h); both undefined: nothing does.
+// The values that bound a step (quantizer.h); both undefined: no bounds.
 struct StepBounds {
   Tensor last, first;
 };
 
-// Inputs v and step. The step counts as put into its bounds from the forward on; a device may write
-// it there as late as in the backward, so before the optimiser sees it.
+// Returns the operation with inputs v and step. It uses the bounded step. A device may store it as
+// late as in the backward pass, before the optimiser reads it.
 CONVSCOPE_API Ref<const Operation> lsq_operation(const LsqRule& rule, const StepBounds& bounds);
 
-// Those of an operation that lsq_operation() made; null of others.
+// The rule and bounds of an operation made by lsq_operation(); null for other operations.
 struct LsqParts {
   LsqRule rule;
   StepBounds bounds;
 };
 CONVSCOPE_API const LsqParts* lsq_parts(const Operation* operation);
 
-// Throws unless all steps (of the plain form, on the CPU) are finite and above 0.
+// Throws unless all steps (of the plain variant, on the CPU) are finite and above 0.
 CONVSCOPE_API void check_steps(const Tensor& steps);
 
 CONVSCOPE_API double lsq_grad_scale(std::int64_t count, int qp);
 
 CONVSCOPE_API Variable lsq_quantize(const Variable& v, const Variable& step, const LsqRule& rule);
 
-// Kernels, for several tensors at once: a device launches one kernel for all of them. A gradient
-// that is undefined is not wanted.
+// Kernels for several tensors at once: a device launches one kernel for all of them. An undefined
+// gradient is not computed.
 struct LsqForward {
   Tensor v, step;
   LsqRule rule;
-  StepBounds bounds;  // the step counts as put into them
+  StepBounds bounds;  // the kernel uses the bounded step
   Tensor y;           // assigned
 };
 struct LsqBackward {
   Tensor dy, v, step;
   LsqRule rule;
-  StepBounds bounds;  // those of the forward; the step is in them afterwards
+  StepBounds bounds;  // those of the forward; afterwards the stored step is bounded
   Tensor dv, dstep;   // assigned; dstep is like step
 };
 extern CONVSCOPE_API KernelSlot<void(const LsqForward* all, int count)> lsq_kernel;
 extern CONVSCOPE_API KernelSlot<void(const LsqBackward* all, int count)> lsq_gradient_kernel;
-// Puts the step into its bounds and copies it to `last`; on the CPU.
+// Clamps the step to its bounds and copies it to `last`; on the CPU.
 CONVSCOPE_API void put_into_bounds(const Tensor& step, const StepBounds& bounds, StepForm form);
 
 }  // namespace convscope

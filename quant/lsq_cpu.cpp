@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lsq_cpu.cpp: cuts v into pieces that share a step and hands them to threads; the sums of the
-// pieces are added in their order.
+// lsq_cpu.cpp: splits v into pieces that share a step, one per task of the threads; the sums of the
+// pieces are added in a fixed order.
 #include <algorithm>
 #include <cmath>
 
@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::int64_t kGrain = 1 << 14;  // values in a piece: 64 KiB of v
 
-// The f64 twins of lsq_simd.cpp, for gradient checks.
+// f64 versions of the loops of lsq_simd.cpp, for gradient checks.
 struct DoubleLoops {
   void forward(const double* v, double s, double low, double high, double* y,
                std::int64_t n) const {
@@ -48,7 +48,7 @@ const auto& loops() {
   }
 }
 
-// How [rows, inner] values are cut: long rows into pieces, short rows several to a chunk. It
+// Splits [rows, inner] values: long rows into pieces, several short rows into a chunk. The split
 // depends on the sizes only.
 struct Cut {
   std::int64_t rows, inner, pieces, rows_per_chunk;
@@ -81,7 +81,7 @@ T step_of(const T* step, std::int64_t row, StepForm form) {
   return static_cast<T>(std::exp(static_cast<double>(step[row])));
 }
 
-// g, with the log form's rate.
+// Returns g, with the rate of the log variant.
 template <class T>
 double gradient_scale(const LsqRule& rule, const T* steps, std::int64_t count) {
   if (!rule.log_rate) return rule.g;
@@ -90,7 +90,7 @@ double gradient_scale(const LsqRule& rule, const T* steps, std::int64_t count) {
   return rule.g * (static_cast<double>(count) / std::max(squares, 1e-30));
 }
 
-// ds/dt of the log form
+// Returns ds/dt of the log variant.
 template <class T>
 double chain_of(const T* steps, std::int64_t row, StepForm form) {
   return form == StepForm::log ? static_cast<double>(step_of(steps, row, form)) : 1.0;

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// lsq_cuda.cu: learned step size quantisation of several tensors in one launch: a small network has
-// a dozen quantisers, and each launch costs more than its values. v_hat and dv have the bits of the
-// CPU: both call code_of(). The gradient of a step is a sum in double over pieces, a block each,
-// added in order by the block that ends last. That block also writes the steps into their bounds:
-// by then all others have read the old ones. The forward has no such end, which would double its
-// time on a small tensor: each of its blocks puts the step into its bounds for itself.
+// lsq_cuda.cu: learned step size quantisation of several tensors in one launch. A small network has
+// a dozen quantisers, and a launch takes longer than processing its values. v_hat and dv have the
+// bits of the CPU, because both call code_of(). The gradient of a step is a double sum over pieces,
+// one block each, added in order by the last block to finish. That block also stores the bounded
+// steps, after all others have read the old ones. The forward has no such last block, which would
+// double its time on a small tensor: each of its blocks bounds the step itself.
 //
-// Small tensors are a matter of latency: the kernels start while the one before them ends, the
-// first values are on their way while exp(t) is computed, a thread has four values, so that all
-// multiprocessors divide and convert, and what the last block does for all tensors it does side by
-// side.
+// Small tensors are limited by latency. So the kernels start while the previous one ends, the first
+// loads are issued before exp(t) is computed, and a thread has only four values, so that all SMs
+// divide and convert. The last block processes all tensors in parallel.
 #include <algorithm>
 #include <cmath>
 
@@ -24,7 +23,7 @@ namespace {
 // Tensors of one launch.
 constexpr int kMostParts = 16;
 
-// What keeps a step in its bounds, as put_into_bounds() does. last null: nothing.
+// The bounds of a step, as in put_into_bounds(). last null: none.
 struct Bounds {
   float* last;
   const float* first;
@@ -42,7 +41,7 @@ struct Bounds {
     s = bounded(s, last[i] - change, last[i] + change);
     return bounded(s, ::logf(first[i] / floor), ::logf(first[i] * ceiling));
   }
-  __device__ double of(double s, std::int64_t) const { return s; }  // of checks, which have none
+  __device__ double of(double s, std::int64_t) const { return s; }  // for checks, without bounds
 };
 
 Bounds bounds_of(const StepBounds& bounds, StepForm form) {
@@ -55,21 +54,21 @@ Bounds bounds_of(const StepBounds& bounds, StepForm form) {
           .ceiling = static_cast<float>(Quantizer::kCeiling)};
 }
 
-// A step as the kernels use it: the parameter in its bounds, and s.
+// A step as the kernels use it: the bounded parameter, and s.
 template <class T>
 struct Step {
   T parameter;
   double s;
 };
 
-// [rows, inner] values; a row shares a step. A block has one piece of one row.
+// [rows, inner] values; a row shares a step. A block processes one piece of one row.
 template <class T>
 struct Part {
   const T* v;
   const T* dy;
-  T* y;  // or dv; null: not wanted
+  T* y;  // or dv; null: not needed
   T* step;
-  T* dstep;      // null: not wanted
+  T* dstep;      // null: not needed
   double* sums;  // [rows][pieces]
   std::int64_t rows, inner, piece_size;
   int pieces;
@@ -96,7 +95,7 @@ struct Part {
   }
 };
 
-// What a thread does: every blockDim.x-th pack from `begin` on.
+// The work of a thread: every blockDim.x-th pack from `begin` on.
 struct Walk {
   std::int64_t row, begin, end;
   template <class T>
@@ -119,7 +118,7 @@ struct Parts {
   Part<T> part[kMostParts];
   int count;
   std::int64_t rows;  // of all parts
-  bool has_end;       // something is left to do when all blocks are done
+  bool has_end;       // the last block has more to do
   __device__ const Part<T>& of_block() const {
     int i = 0;
     while (i + 1 < count && blockIdx.x >= part[i + 1].first_block) ++i;
@@ -132,11 +131,11 @@ struct Parts {
   }
 };
 
-// Blocks that are done; back at 0 when a launch ends.
+// Number of finished blocks; back at 0 when a launch ends.
 __device__ unsigned blocks_done = 0;
 
-// True in the block that comes here last; what the first thread of the others wrote before is there
-// then. After a barrier.
+// Returns true in the last block that calls it; there the earlier writes of the first threads of
+// all other blocks are visible. Call it after a barrier.
 __device__ bool is_last_block() {
   if (gridDim.x == 1) return true;
   __shared__ bool is_last;
@@ -204,7 +203,7 @@ __device__ double backward_block(const Part<T>& p, Step<T>& step) {
   return total;
 }
 
-// The gradient of one step, by a warp.
+// Computes the gradient of one step, by a warp.
 template <class T>
 __device__ void finish(const Part<T>& p, std::int64_t row, const Step<T>& step) {
   const int lane = static_cast<int>(threadIdx.x % 32);
@@ -275,7 +274,7 @@ Part<T> part_of(const Tensor& v, const Tensor& step, const LsqRule& rule) {
   return p;
 }
 
-// fill(i) is the part of tensor i; launches them, kMostParts at a time.
+// Launches all tensors, kMostParts at a time; fill(i) returns the part of tensor i.
 template <class T, class Fill>
 void launch_parts(void (*kernel)(const Parts<T>), int count, const Fill& fill) {
   for (int begin = 0; begin < count; begin += kMostParts) {

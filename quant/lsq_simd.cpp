@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // lsq_simd.cpp: learned step size quantisation of one run of values that share a step.
 //
-// Every operation on the way to v_hat, dv and the slope of the step is a division, comparison, sum
-// or product that stands alone, so no compiler may fuse two of them, and all instruction sets give
+// Every operation that leads to v_hat, dv and the slope of the step is a separate division,
+// comparison, sum or product. So no compiler can fuse two of them, and all instruction sets give
 // the same bits. The slope times dy is exact in double (24 + 24 bits), so it may be fused with the
-// sum. kChains sums run side by side and are added in one fixed order.
+// sum. kChains independent sums are added in one fixed order.
 //
-// The forward is a plain loop that the compiler turns into vectors. GCC 12 leaves the same loop of
-// the backward scalar, with a jump for each of its two comparisons. So AVX2 and AVX-512 have it
-// written out. The plain form stands beside it: it is the definition, and does what is left over.
+// The forward is a plain loop that the compiler vectorises. GCC 12 leaves the backward loop scalar,
+// with a branch for each of its two comparisons. So AVX2 and AVX-512 have explicit versions. The
+// plain loop next to them is the definition, and processes the remainder.
 #include "quant/lsq_simd.h"
 
 #include "framework/simd/lane_vector.h"
@@ -40,7 +40,7 @@ CONVSCOPE_INLINE Slopes slopes_at(float v, float s, float low, float high) {
 
 #if defined(CONVSCOPE_ISA_IS_AVX512) || defined(CONVSCOPE_ISA_IS_AVX2)
 
-// The sums of kLanes chains.
+// The accumulators of kLanes chains.
 #if defined(CONVSCOPE_ISA_IS_AVX512)
 struct Sums {
   __m512d first = _mm512_setzero_pd(), second = _mm512_setzero_pd();
@@ -74,7 +74,7 @@ CONVSCOPE_INLINE void store_sums(double* to, const Sums& sums) {
 }
 #endif
 
-// Whole rounds of kChains values; how many values that were.
+// Processes whole rounds of kChains values; returns how many values that were.
 template <bool kWantsInput>
 CONVSCOPE_INLINE int64_t backward_rounds(const float* __restrict dy, const float* __restrict v,
                                          float s, float low, float high, float* __restrict dv,

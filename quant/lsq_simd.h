@@ -9,9 +9,9 @@
 namespace convscope {
 
 struct LsqKernels {
-  // y = s code(v), codes in [low, high]
+  // Computes y = s code(v), codes in [low, high].
   void (*forward)(const float* v, float s, float low, float high, float* y, std::int64_t n);
-  // dv (not wanted: null), and the sum of dy d(v_hat)/ds, without g.
+  // Computes dv (null: not needed); returns the sum of dy d(v_hat)/ds, without g.
   double (*backward)(const float* dy, const float* v, float s, float low, float high, float* dv,
                      std::int64_t n);
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// quant_report.cpp: the rows of quant.csv: what the last observed forward rounded with.
+// quant_report.cpp: the rows of quant.csv: how the last observed forward pass rounded.
 #include "quant/quant_report.h"
 
 #include <algorithm>

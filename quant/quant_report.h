@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// quant_report.h: the rows of quant.csv: what the last observed forward rounded with.
+// quant_report.h: the rows of quant.csv: how the last observed forward pass rounded.
 //
-//   step, epoch        training steps that are done; the epoch they belong to, from 1
-//   layer, tensor      "c1"; weight or input. Of what residual blocks add, "layer2.0"; input or
+//   step, epoch        completed training steps; their epoch, from 1
+//   layer, tensor      "c1"; weight or input. For sums of residual blocks "layer2.0"; input or
 //                      shortcut
-//   bits, signed       of the grid (integer_grid.h); signed 0 or 1
+//   bits, signed       of the grid (integer_grid.h); signed is 0 or 1
 //   step_size_*        s: the least, the mean and the largest of all channels
-//   saturated_percent  share of the values that lay beyond the grid, v / s < -Qn or > Qp: of the
-//                      weights that are not masked out, or of the last batch's inputs
+//   saturated_percent  share of values outside the grid, v / s < -Qn or > Qp: of the weights that
+//                      are not masked, or of the last batch's inputs
 #pragma once
 
 #include <string>
@@ -18,7 +18,7 @@
 namespace convscope {
 
 CONVSCOPE_API std::string quant_csv_header();
-// One line for each tensor that has been observed, with newlines.
+// Returns one line for each tensor that has been observed, with newlines.
 CONVSCOPE_API std::string quant_csv_rows(const std::vector<QuantizedTensor>& tensors,
                                          std::int64_t step, std::int64_t epoch);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// quantize_network.cpp: puts a quantiser in front of the input and the weight of every layer that
-// has a weight (conv2d, linear), and in front of what residual blocks add.
+// quantize_network.cpp: adds quantisers before the input and the weight of every layer that has a
+// weight (conv2d, linear), and before the operands of sums of residual blocks.
 #include "quant/quantize_network.h"
 
 #include <algorithm>
@@ -24,7 +24,7 @@ struct Target {
   std::string name;
   Module* layer;
   bool input_is_signed;
-  bool reads_a_sum = false;  // the input of a residual block, which the block may round
+  bool reads_a_sum = false;  // the input of a residual block, which may round it
 };
 
 struct Block {
@@ -39,7 +39,7 @@ bool is_one_of(const std::string& kind, std::initializer_list<const char*> kinds
   return false;
 }
 
-// Follows the sign of the numbers from layer to layer.
+// Tracks the sign of values from layer to layer.
 class Walk {
  public:
   explicit Walk(Module& network) {
@@ -93,7 +93,7 @@ class Walk {
 
   std::map<const Module*, std::string> names_;
   bool may_be_negative_ = true;  // the images are normalised
-  bool at_block_input_ = false;  // the next layer reads what its block reads
+  bool at_block_input_ = false;  // the next layer reads the input of its block
 };
 
 void check_names(const QuantConfig& config, const std::vector<Target>& targets) {
@@ -171,7 +171,7 @@ std::vector<QuantizedTensor> quantized_tensors(Module& network) {
   for (const NamedModule& part : network.modules()) {
     auto* quantizer = dynamic_cast<Quantizer*>(part.module);
     if (quantizer == nullptr) continue;
-    // "c1.weight_quantizer"; of a network that is one layer "weight_quantizer"
+    // "c1.weight_quantizer"; for a network that is one layer "weight_quantizer"
     const std::size_t dot = part.name.rfind('.');
     const std::string own = dot == std::string::npos ? part.name : part.name.substr(dot + 1);
     out.push_back({.layer = dot == std::string::npos ? "" : part.name.substr(0, dot),

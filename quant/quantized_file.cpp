@@ -34,7 +34,7 @@ Packed packed_form(int bits, const Shape& shape) {
   return {DType::u8, {ceil_div(shape.numel(), std::int64_t{each})}};
 }
 
-// "c1.weight"; "weight" of a network that is one layer.
+// "c1.weight"; for a network that is one layer "weight".
 std::string name_of(const QuantizedTensor& tensor) {
   return tensor.layer.empty() ? tensor.tensor : tensor.layer + "." + tensor.tensor;
 }
@@ -54,7 +54,7 @@ std::vector<Named> named_quantizers(Module& network) {
   return out;
 }
 
-// Of parameters and buffers, those that stand in the file as they are.
+// Returns the parameters and buffers that the file stores unchanged.
 NamedTensors other_tensors(const Module& network, const std::vector<Named>& quantizers) {
   NamedTensors all = network.buffers();
   for (const NamedParameter& p : network.parameters()) {
@@ -79,7 +79,7 @@ Json facts_of(const Named& one) {
   return out;
 }
 
-// Takes the tensor off the list.
+// Removes the tensor from the list and returns it.
 Tensor taken(std::map<std::string, Tensor>& found, const std::string& path, const std::string& name,
              DType dtype, const Shape& shape) {
   const auto at = found.find(name);
@@ -116,14 +116,14 @@ void check_facts(const SafetensorsFile& file, const std::string& path,
   }
 }
 
-// ---- codes without zeros: a bit for each code says whether it is there
+// ---- codes without zeros: a bit for each code says whether it is stored
 
 std::int64_t bytes_of(int bits, const Shape& shape) {
   const Packed form = packed_form(bits, shape);
   return form.shape.numel();
 }
 
-// Adds the smaller one of the two forms.
+// Adds the smaller of the two encodings.
 void add_codes(const std::string& name, const QuantizedWeight& weight, int bits,
                SafetensorsFile& out) {
   std::vector<std::int8_t> kept;
@@ -144,7 +144,7 @@ void add_codes(const std::string& name, const QuantizedWeight& weight, int bits,
   out.tensors.push_back({name + ".codes", pack_codes(kept, bits, shape)});
 }
 
-// The codes of both forms; takes the tensors off the list.
+// Returns the codes from either encoding; removes the tensors from the list.
 std::vector<std::int8_t> taken_codes(std::map<std::string, Tensor>& found, const std::string& path,
                                      const std::string& name, int bits, const Shape& shape) {
   std::vector<bool> is_kept(static_cast<std::size_t>(shape.numel()), true);
@@ -220,7 +220,7 @@ std::vector<std::int8_t> unpack_codes(const Tensor& packed, int bits, const Shap
   const auto* const bytes = static_cast<const std::uint8_t*>(packed.raw_data());
   std::vector<std::int8_t> out(static_cast<std::size_t>(shape.numel()));
   const auto code_at = [&](std::size_t i) {
-    // To the top of a byte and back: the sign is copied down.
+    // Shifts to the top of a byte and back, which extends the sign.
     const unsigned raised = static_cast<unsigned>(bytes[i / each])
                             << (8 - width - i % each * width);
     return static_cast<int>(static_cast<std::int8_t>(raised & 0xffu)) >> (8 - width);
@@ -254,7 +254,7 @@ QuantizedWeight quantized_weight(Module& layer, const Quantizer& quantizer,
                                  const std::string& name) {
   const NoGrad no_grad;
   check_calibrated(quantizer, name);
-  // Steps are put into their bounds by whoever rounds with them, so that comes first.
+  // Rounding bounds the steps, so it comes first.
   const Tensor rounded = layer.used_weight().value().to(Device{});
   const Tensor steps = quantizer.steps();
   const std::int64_t inner = rounded.numel() / std::max<std::int64_t>(steps.numel(), 1);
@@ -289,7 +289,7 @@ SafetensorsFile to_quantized_file(Module& network,
       add_codes(one.name, weight, bits, out);
     } else {
       check_calibrated(quantizer, one.name);
-      // As above: the bounds first.
+      // As above: bound the step first.
       quantizer.forward(Variable(Tensor::zeros({1}, DType::f32, quantizer.options().device)));
       out.tensors.push_back({one.name + ".step", quantizer.steps()});
     }

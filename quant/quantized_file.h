@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // quantized_file.h: a trained quantised network as integer codes and steps, in a safetensors file
-// (framework/io/safetensors.h): its weights take the bits that they have.
+// (framework/io/safetensors.h). Weights are packed in their number of bits.
 //
 //   tensor                  type  shape
 //   "c1.weight.codes"       I8    that of the weight: 5 to 8 bits, a code in each byte
 //                           U8    [ceil(count / 2)]: 3 and 4 bits, two codes in a byte
 //                           U8    [ceil(count / 4)]: 2 bits, four codes in a byte
-//   "c1.weight.kept"        U8    [ceil(count / 8)], only where it pays: a bit for each code; codes
-//                                 holds [kept] of them then, those whose bit is 1
+//   "c1.weight.kept"        U8    [ceil(count / 8)], only where it pays: a bit for each code; then
+//                                 codes holds only the [kept] codes whose bit is 1
 //   "c1.weight.step"        F32   [1], or [K], one for each output channel
-//   "c1.input.step"         F32   [1]; of a residual block "layer2.0.input.step" and
+//   "c1.input.step"         F32   [1]; for a residual block "layer2.0.input.step" and
 //                                 "layer2.0.shortcut.step" (quantize_network.h)
 //   "c1.bias", "bn1.running_mean"  F32  all other parameters and buffers, as in the network
 //   metadata
@@ -22,11 +22,11 @@
 // Value       weight[k,...] = step[k] code; an input x is step round(clip(x / step))
 //             (integer_grid.h)
 // Packing     codes in the row-major order of the weight, two's complement, the first code in the
-//             lowest bits of a byte; unused bits of the last byte are 0. The code of a masked
-//             weight is 0, and the file holds no masks: codes that are 0 are left out where the
-//             bits that say so take less than they do
-// Loading     fills a network that the config builds: w = step code, and the same steps, so its
-//             quantisers give the same codes, and it computes the same bits
+//             lowest bits of a byte; unused bits of the last byte are 0. A masked weight has the
+//             code 0; the file holds no masks. Zero codes are omitted where the bits of "kept" take
+//             less space
+// Loading     fills a network that the config builds: w = step code, and the same steps. Its
+//             quantisers give the same codes, so it computes the same bits
 #pragma once
 
 #include <cstdint>
@@ -40,16 +40,16 @@
 
 namespace convscope {
 
-// Codes of a signed grid, packed as above; `shape` is that of the weight.
+// Packs codes of a signed grid as above; `shape` is that of the weight.
 CONVSCOPE_API Tensor pack_codes(const std::vector<std::int8_t>& codes, int bits,
                                 const Shape& shape);
-// The `count` codes in `packed`. An error of kind kData, which begins with `name`, when it has
-// another type or length, or a code lies outside its grid.
+// Returns the `count` codes in `packed`. Throws kind kData with a message that begins with `name`
+// when it has another type or length, or a code is outside its grid.
 CONVSCOPE_API std::vector<std::int8_t> unpack_codes(const Tensor& packed, int bits,
                                                     const Shape& shape, const std::string& name);
 
-// The codes of a layer's weight, as it computes with it, and their steps [1] or [K]. `name` is for
-// the sentence when the quantiser is not calibrated or a number is not finite (kConfig).
+// The codes with which a layer computes its weight, and their steps [1] or [K]. `name` is for
+// messages: the quantiser is not calibrated, or a number is not finite (kConfig).
 struct QuantizedWeight {
   std::vector<std::int8_t> codes;
   Tensor steps;
@@ -57,21 +57,21 @@ struct QuantizedWeight {
 };
 CONVSCOPE_API QuantizedWeight quantized_weight(Module& layer, const Quantizer& quantizer,
                                                const std::string& name);
-// An error of kind kConfig when it has not begun, or has no steps yet.
+// Throws kind kConfig when the quantiser has not begun, or has no steps yet.
 CONVSCOPE_API void check_calibrated(const Quantizer& quantizer, const std::string& name);
 
-// The tensors and the metadata "format" and "quantisers" of a network whose quantisers have begun
-// and are calibrated; an error of kind kConfig where one is not. Parameters and buffers for which
-// `leave_out` holds are not in it.
+// Returns the tensors and the metadata "format" and "quantisers" of a network whose quantisers have
+// begun and are calibrated; throws kind kConfig where one is not. Parameters and buffers for which
+// `leave_out` holds are omitted.
 CONVSCOPE_API SafetensorsFile
 to_quantized_file(Module& network, const std::function<bool(std::string_view)>& leave_out);
 
-// Whether it is one, of whatever version.
+// Returns whether it is such a file, of any version.
 CONVSCOPE_API bool is_quantized_file(const SafetensorsFile& file);
 inline constexpr std::string_view kQuantizedFormats = "convscope-quantised-";
 
-// Fills parameters, buffers and quantisers. An error of kind kData when the file is of another
-// version, or does not hold exactly what the network has. `path` is for the sentence.
+// Fills parameters, buffers and quantisers. Throws kind kData when the file has another version, or
+// its contents do not match the network. `path` is for the message.
 CONVSCOPE_API void load_quantized_file(const SafetensorsFile& file, const std::string& path,
                                        Module& network);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// quantizer.cpp: rounds what passes through it to a grid of integers times a step.
+// quantizer.cpp: rounds a value to a grid of integers times a step.
 #include "quant/quantizer.h"
 
 #include <algorithm>
@@ -143,8 +143,8 @@ void Quantizer::set_steps(const Tensor& steps) {
   for (std::int64_t i = 0; i < value.numel(); ++i) {
     float& s = value.data<float>()[i];
     CONVSCOPE_CHECK(std::isfinite(s) && s > 0, "quantizer", "expected steps above 0, got ", s);
-    // The float nearest to log s has the exponential s again, rounded, when s was one: for
-    // |log s| >= 1 it is the very t that gave s, and nearer to 0 floats are denser than s is.
+    // If s was the exponential of a float, the float nearest to log s gives s again: for
+    // |log s| >= 1 it is that float, and nearer to 0 floats are denser than s.
     if (form_ == StepForm::log) s = static_cast<float>(std::log(static_cast<double>(s)));
   }
   step_.value().copy_from(value);

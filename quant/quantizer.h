@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-// quantizer.h: rounds what passes through it to a grid of integers times a step. It stands between
-// a layer and its weight, or between a layer and its input (Module::add_weight_transform).
+// quantizer.h: rounds a value to a grid of integers times a step. It is a transform between a layer
+// and its weight, or between a layer and its input (Module::add_weight_transform).
 //
 // Shapes      x -> x_hat, the same shape; the step is [1], or [K] for a weight [K,...]
 // Formula     lsq.h; codes and steps: integer_grid.h
 // Methods     lsq         the step is a parameter and learns
-//             minmax      the step stays where calibration put it: max|x| / Qp
-//             percentile  the same with a percentile of |x|
+//             minmax      the step stays at its calibrated value: max|x| / Qp
+//             percentile  as minmax, with a percentile of |x|
 // Calibration the first `calibration_batches` forward passes in training set the step (mean over
-//             the batches; minmax: their maximum); until then there is none, and an evaluation is
-//             an error. lsq calibrates by `init` and then trains.
-// Step        log      learns t = log s, with the gradient scale divided by s^2 (log_rate). After
-//                      each update s may have changed by a factor of at most kMaxChange, so one
-//                      wild gradient cannot throw it off the grid.
+//             the batches; minmax: their maximum). Before that an evaluation is an error. lsq
+//             calibrates by `init` and then trains.
+// Step        log      learns t = log s, with the gradient scale divided by s^2 (log_rate). An
+//                      update changes s by a factor of at most kMaxChange, so one extreme
+//                      gradient cannot make the step useless.
 //             floored  learns s itself, as the paper does.
 //             Both are kept within [s0 / kFloor, s0 * kCeiling], s0 the calibrated step.
-// Waiting     with `waits`, x passes as it is until begin(); then the quantiser calibrates on what
-//             the network has become. One whose checkpoint holds a calibrated step does not wait.
+// Waiting     with `waits`, x passes unchanged until begin(); then the quantiser calibrates on the
+//             trained network. With a calibrated step from a checkpoint it does not wait.
 // State       parameter log_step or step (lsq; else buffer step), buffers first_step, last_step,
-//             batches_seen: a run that goes on from a checkpoint goes on with the same bits.
+//             batches_seen: a run resumed from a checkpoint continues with the same bits.
 // Usage       conv.add_weight_transform("weight_quantizer",
 //                                       std::make_shared<Quantizer>(QuantizerOptions{.bits = 4}));
 #pragma once
@@ -58,33 +58,33 @@ class CONVSCOPE_API Quantizer final : public Module {
   std::string kind() const override { return "quantizer"; }
   Variable forward(const Variable& x) override;
   Shape output_shape(const Shape& input) const override { return input; }
-  // Nothing while it waits. Steps in which it calibrates or counts run as dynamic graphs.
+  // Adds nothing while it waits. Steps in which it calibrates or counts run as dynamic graphs.
   int describe(PlanGraph& graph, int x) override;
 
   const QuantizerOptions& options() const { return options_; }
   const IntegerGrid& grid() const { return grid_; }
   bool is_calibrated() const;
   void begin() { waits_ = false; }
-  // Lets x through as it is, whatever its state: to compare networks without their rounding.
+  // Passes x unchanged, whatever the state: to compare networks without their rounding.
   void bypass(bool on) { bypassed_ = on; }
   void execute_on_integers(IntegerUse use) { integers_ = use; }
   IntegerUse integers() const { return integers_; }
   bool is_active() const { return !bypassed_ && (!waits_ || is_calibrated()); }
   Tensor steps() const;  // s, f32 [1] or [channels], a copy on the CPU
-  // From now on these: calibrated, and no bound moves them. The log form takes the nearest step
-  // that it has, which is s itself when steps() has given it.
+  // Sets calibrated steps, without bounds. The log variant takes the nearest step that it can
+  // represent, which is s itself when s came from steps().
   void set_steps(const Tensor& steps);
-  // Of a pruned weight: how many values that are not masked out share a step. They alone make its
+  // Sets how many unmasked values of a pruned weight share a step. Only they contribute to its
   // gradient, so they are the N of the gradient scale, and calibration skips zeros. 0: not pruned.
   void set_kept(std::int64_t values) { kept_ = values; }
-  // While on, each forward counts the values beyond the grid: v / s < -Qn or > Qp.
+  // Sets whether each forward counts the values outside the grid: v / s < -Qn or > Qp.
   void observe(bool on) { observing_ = on; }
   struct Observed {
-    Tensor steps;  // s that the last observed forward rounded with; undefined: none yet
+    Tensor steps;                // s of the last observed forward pass; undefined: none yet
     double clipped_percent = 0;  // of its values
   };
   const Observed& observed() const { return observed_; }
-  // "signed 4 bits, log step"
+  // Returns a description: "signed 4 bits, log step".
   std::string str() const;
 
  private:

@@ -9,7 +9,7 @@
 namespace convscope {
 namespace {
 
-// NaN stays NaN: std::max and std::min return their first argument then, and the loss tells.
+// NaN stays NaN: std::max and std::min then return their first argument, so the loss shows it.
 float bounded(float x, float low, float high) { return std::min(std::max(x, low), high); }
 
 }  // namespace

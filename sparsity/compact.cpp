@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// compact.cpp: a smaller dense network that computes what a masked one does.
+// compact.cpp: a smaller dense network that computes the same as a masked one.
 #include "sparsity/compact.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace {
 
 using Indices = std::vector<std::int64_t>;
 
-// Entries `rows` along the first axis.
+// Returns the entries `rows` of the first axis.
 Tensor selected_rows(const Tensor& from, const Indices& rows) {
   Shape shape = {static_cast<std::int64_t>(rows.size())};
   for (int axis = 1; axis < from.rank(); ++axis) shape.push_back(from.dim(axis));
@@ -25,7 +25,7 @@ Tensor selected_rows(const Tensor& from, const Indices& rows) {
   return out;
 }
 
-// Columns that read the channels `inputs`, from a [K, C R S] weight; flat.
+// Returns the columns of a [K, C R S] weight that read the channels `inputs`; flat.
 std::vector<float> selected_columns(const PrunableLayer& layer, const Tensor& weight,
                                     const Indices& rows, const Indices& inputs) {
   std::vector<float> out;
@@ -79,13 +79,13 @@ CompactPlan compact_plan(const PrunableNetwork& network, const std::vector<Tenso
 
 namespace {
 
-// Cuts a tensor of the masked network down to what the compact one holds under the same name.
+// Cuts a tensor of the masked network to that of the same name in the compact one.
 class Cutter {
  public:
   Cutter(Module& model, const PrunableNetwork& network, const std::vector<Tensor>& masks,
          const CompactPlan& plan)
       : network_(network), masks_(masks), plan_(plan) {
-    // The outputs that what stands behind each layer keeps: "bn1" carries the channels of "c1".
+    // The kept outputs of the layers after each layer: "bn1" has the channels of "c1".
     std::size_t next = 0;
     for (const NamedModule& part : model.modules()) {
       while (next < network.layers.size() && network.layers[next].name == part.name) ++next;
@@ -159,7 +159,7 @@ void copy_compact_state(Module& model, const PrunableNetwork& network,
   for (const NamedTensor& to : to_state) {
     Tensor value = counterpart(from, to.name);
     if (!(value.shape() == to.tensor.shape())) {
-      std::string parameter;  // "momentum.c1.weight" is state of the longest name that ends it
+      std::string parameter;  // "momentum.c1.weight" is state of the longest matching name
       for (const NamedParameter& candidate : model.parameters()) {
         if (to.name.ends_with("." + candidate.name) && candidate.name.size() > parameter.size()) {
           parameter = candidate.name;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// connectivity.h: which outputs of a masked network still lie on a path from the image to the
-// classes. A network without any such path only trains its last biases, and its loss stays at
-// ln(classes), so masks that cut it in two are refused.
+// connectivity.h: which outputs of a masked network are still on a path from the image to the
+// classes. A network without any such path trains only its last biases, and its loss stays at
+// ln(classes), so masks that disconnect it are refused.
 //
 // Textbook    reached from the front: output k of layer l reads a reached output of layer l-1
 //             reaches the end: output k of layer l is read by an output of l+1 that does
@@ -18,11 +18,11 @@ namespace convscope {
 struct Connectivity {
   std::vector<std::vector<std::uint8_t>> alive;  // [layer][output]
   std::vector<std::int64_t> alive_count;         // [layer]
-  std::string cut_at;  // "" or the name of the first layer that nothing passes
+  std::string cut_at;  // "" or the name of the first layer that nothing passes through
 };
 
-// masks[l]: the mask of layer l, undefined for a dense layer. For layers that do not stand in one
-// line, an output is alive when its own row holds something.
+// Returns the alive outputs. masks[l]: the mask of layer l, undefined for a dense layer. For layers
+// that do not form a sequence, an output is alive when its row keeps a weight.
 CONVSCOPE_API Connectivity connectivity(const PrunableNetwork& network,
                                         const std::vector<Tensor>& masks);
 

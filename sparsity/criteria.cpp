@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// criteria.cpp: which pieces of the weight matrices go.
+// criteria.cpp: which pieces of the weight matrices are pruned.
 #include "sparsity/criteria.h"
 
 #include <algorithm>
@@ -13,12 +13,12 @@
 namespace convscope {
 namespace {
 
-// NaN counts as strongest: it is kept, and so the loss tells of it.
+// NaN counts as strongest: it is kept, so the loss shows it.
 float strength_of(float value) {
   return std::isnan(value) ? std::numeric_limits<float>::infinity() : std::fabs(value);
 }
 
-// Weights one by one are 1x1 blocks.
+// A tile of weights; single weights are 1x1 blocks.
 struct Tile {
   std::int64_t rows = 1, cols = 1;
 };
@@ -40,7 +40,7 @@ Tensor expand_tiles(const PrunableLayer& layer, const Tile& tile, const std::uin
   return mask;
 }
 
-// A schedule passes through m-1 of m, m-2 of m, ... on its way to n of m.
+// Returns how many of m stay: a schedule keeps m-1 of m, m-2 of m, ... until it reaches n of m.
 std::int64_t kept_of_m(const SparsityOptions& options, double sparsity) {
   const auto gone = std::floor(sparsity * static_cast<double>(options.m) + 1e-9);
   return std::max(options.n, options.m - static_cast<std::int64_t>(gone));

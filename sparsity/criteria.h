@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// criteria.h: which pieces of the weight matrices go. A layer's weights fall into pieces that are
-// kept or dropped whole; the weakest pieces go.
+// criteria.h: which pieces of the weight matrices are pruned. A layer's weights are divided into
+// pieces that are kept or dropped whole; the weakest pieces are dropped.
 //
 //   magnitude       a piece is one weight, its strength |w|
 //   block b1 x b2   a tile of [K, C R S], strength ||tile||_2. Sizes that do not divide are padded:
@@ -9,12 +9,12 @@
 //                   of a row is padded: of r < m real weights min(n, r) stay
 //
 // Textbook    sort the pieces by strength; drop the first round(s pieces)
-// Ties        of equally strong pieces the one that stands first goes first: same result everywhere
+// Ties        of equally strong pieces the first one is dropped first: same result everywhere
 // Global      pieces of different layers are compared by their root mean square
 // Source      S. Han et al.: Learning both Weights and Connections, 2015, arXiv 1506.02626;
 //             A. Mishra et al.: Accelerating Sparse Deep Neural Networks, 2021, arXiv 2104.08378
-//             (2:4); why blocks are ranked as blocks: dropping single weights at 80 % leaves 97 %
-//             of all 16x1 blocks with something in them
+//             (2:4). Blocks are ranked as blocks because dropping single weights at 80 % leaves a
+//             nonzero weight in 97 % of all 16x1 blocks
 #pragma once
 
 #include <vector>
@@ -24,7 +24,7 @@
 
 namespace convscope {
 
-// One strength for each piece of each layer; `sizes`: elements of each piece.
+// A strength for each piece of each layer; `sizes`: elements of each piece.
 struct PieceScores {
   std::vector<float> strength;
   std::vector<std::int64_t> sizes;
@@ -32,12 +32,12 @@ struct PieceScores {
 CONVSCOPE_API PieceScores block_scores(const Tensor& weight, std::int64_t rows,
                                        std::int64_t columns, std::int64_t block_rows,
                                        std::int64_t block_cols);
-// keep[i] = 0 for the `drop` weakest, 1 for the others.
+// Returns keep[i] = 0 for the `drop` weakest, 1 for the others.
 CONVSCOPE_API std::vector<std::uint8_t> drop_weakest(const std::vector<float>& strength,
                                                      std::int64_t drop);
 
-// The masks (1 keeps, 0 drops; shape of the weight, on the CPU) of `layers` at this sparsity, for
-// the methods magnitude, block and n_m.
+// Returns the masks (1 keeps, 0 drops; shape of the weight, on the CPU) of `layers` at this
+// sparsity, for the methods magnitude, block and n_m.
 CONVSCOPE_API std::vector<Tensor> weakest_masks(const std::vector<const PrunableLayer*>& layers,
                                                 const SparsityOptions& options, double sparsity);
 // Refuses options that cannot work on these layers: a layer that is a single piece.

@@ -8,7 +8,7 @@
 namespace convscope {
 namespace {
 
-// (K + C + R + S) / (K C R S), for a linear layer (K + C) / (K C): C is then the number of
+// Returns (K + C + R + S) / (K C R S); for a linear layer (K + C) / (K C), where C is the number of
 // features.
 double erk_weight(const PrunableLayer& layer) {
   const auto sum = layer.channels_out + layer.channels_in +
@@ -22,7 +22,7 @@ std::vector<double> erk(const std::vector<const PrunableLayer*>& layers, double 
   double all = 0;
   for (const PrunableLayer* layer : layers) all += static_cast<double>(layer->weights());
   for (;;) {
-    double left = (1 - sparsity) * all;  // weights to share out among those that are not whole
+    double left = (1 - sparsity) * all;  // kept weights for layers that are not fully dense
     double raw = 0;
     for (std::size_t l = 0; l < layers.size(); ++l) {
       const auto weights = static_cast<double>(layers[l]->weights());

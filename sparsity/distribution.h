@@ -3,8 +3,8 @@
 //
 // Formula   uniform  zeros_l = s n_l: each layer the same share
 //           erk      density_l = e (K + C + R + S) / (K C R S): small layers stay denser; a layer
-//                    that would be denser than 1 stays whole and the others pay for it
-//           global   one ranking over all layers; nothing to share out beforehand
+//                    whose density would exceed 1 stays dense, and the others lose more
+//           global   one ranking over all layers; no shares
 //           Shares are rounded so that every layer is within one weight of its share and the total
 //           within one weight of s n (cumulated shares are rounded, then subtracted).
 // Source    T. Mocanu et al.: Scalable training with adaptive sparse connectivity, 2018, and
@@ -18,11 +18,11 @@
 
 namespace convscope {
 
-// Share of zeros of each layer, for uniform and erk.
+// Returns the share of zeros of each layer, for uniform and erk.
 CONVSCOPE_API std::vector<double> layer_sparsities(const std::vector<const PrunableLayer*>& layers,
                                                    SparsityDistribution distribution,
                                                    double sparsity);
-// Whole numbers: zeros of each layer out of counts[l], by the rounding above.
+// Returns whole numbers: zeros of each layer out of counts[l], with the rounding above.
 CONVSCOPE_API std::vector<std::int64_t> rounded_zeros(const std::vector<std::int64_t>& counts,
                                                       const std::vector<double>& sparsities);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// hold.cpp: keeps weights that are out as they are.
+// hold.cpp: keeps pruned weights constant.
 #include "sparsity/hold.h"
 
 namespace convscope {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// hold.h: keeps weights that are out as they are. An optimiser moves every parameter: momentum and
-// weight decay go on without a gradient. So after each step the weights that are out are put back,
-// and their optimiser state is cleared; a weight that returns starts from its old value, at rest.
+// hold.h: keeps pruned weights constant. An optimiser moves every parameter, because momentum and
+// weight decay act without a gradient. So after each step pruned weights are restored and their
+// optimiser state is cleared; a weight that returns has its old value and no momentum.
 #pragma once
 
 #include "framework/kernel_slot.h"
@@ -13,7 +13,7 @@ namespace convscope {
 struct RestedTensor {
   Tensor keep, held, value;
 };
-// Of several tensors at once: a device launches one kernel for all of them.
+// Processes several tensors at once: a device launches one kernel for all of them.
 extern CONVSCOPE_API KernelSlot<void(const RestedTensor* all, int count)> rest_kernel;
 
 }  // namespace convscope

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// hold_cpu.cpp: one pass over the elements; bound by memory. Both values are read before one is
-// chosen: a load that depends on the mask would be a jump for each element, and one in ten is
-// guessed wrong.
+// hold_cpu.cpp: one pass over the elements; memory-bound. Both values are loaded before one is
+// selected: a load that depends on the mask would be a branch for each element, and one in ten
+// would be mispredicted.
 #include "framework/parallel.h"
 #include "sparsity/hold.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// hold_cuda.cu: one pass over the elements of all tensors in one launch; bound by memory.
+// hold_cuda.cu: one pass over the elements of all tensors in one launch; memory-bound.
 #include "framework/cuda/map_rows.cuh"
 #include "sparsity/hold.h"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// mask.cpp: which weights of a layer take part.
+// mask.cpp: the mask of a layer's weights: which of them are kept.
 #include "sparsity/mask.h"
 
 #include "layers/plan/operation_op.h"
@@ -28,7 +28,7 @@ namespace {
 
 class MaskOperation final : public Operation {
  public:
-  // observed: gets dy; undefined: nobody asks.
+  // observed: receives dy; undefined: not needed.
   MaskOperation(const Tensor& keep, bool dense_gradient, const Tensor& observed)
       : keep_(keep), dense_gradient_(dense_gradient), observed_(observed) {}
   const char* name() const override { return "mask"; }
@@ -49,7 +49,7 @@ class MaskOperation final : public Operation {
     mask_kernel.get(a.device())(&one, 1);
   }
 
-  // A mask whose gradient is its own runs alone.
+  // A mask that observes its gradient is not grouped.
   bool runs_with(const Operation& other) const override {
     const auto* const mask = dynamic_cast<const MaskOperation*>(&other);
     return mask != nullptr && is_plain() && mask->is_plain();
@@ -94,7 +94,7 @@ Ref<const Operation> Mask::operation() const {
 
 Variable Mask::forward(const Variable& w) { return apply(operation(), {w}); }
 
-// Masks change in their memory, so a plan sees the new one.
+// Masks change in their memory, so a compiled step sees the new one.
 int Mask::describe(PlanGraph& graph, int w) {
   graph.valid_while(
       [this, keep = keep_.raw_data(), dense = dense_gradient_, observing = observing_] {

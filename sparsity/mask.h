@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// mask.h: which weights of a layer take part.
+// mask.h: the mask of a layer's weights: which of them are kept.
 //
-// Shapes      w [K,...] -> w * keep, the same shape; keep f32, 1 takes part, 0 does not
+// Shapes      w [K,...] -> w * keep, the same shape; keep f32, 1 is kept, 0 is pruned
 // Formula     y = w keep
-//             dw = dy keep (masked: a weight that is out gets no gradient), or
-//             dw = dy      (dense: it is trained on as if it took part, "straight through")
+//             dw = dy keep (masked: a pruned weight gets no gradient), or
+//             dw = dy      (dense: a pruned weight is trained as well, "straight through")
 // Buffers     keep
 // Usage       auto mask = std::make_shared<Mask>(layer.weight().value());
 //             layer.add_weight_transform("mask", mask);
@@ -27,12 +27,12 @@ class CONVSCOPE_API Mask final : public Module {
   Shape output_shape(const Shape& input) const override { return input; }
   int describe(PlanGraph& graph, int w) override;
 
-  const Tensor& keep() const { return keep_; }  // f32, on the CPU as well as on the weight's device
+  const Tensor& keep() const { return keep_; }  // f32, on the device of the weight
   void set_keep(const Tensor& keep) const { keep_.copy_from(keep); }
 
   void set_dense_gradient(bool dense) { dense_gradient_ = dense; }
-  // While on, each backward leaves dy, the gradient as if all weights took part, in
-  // observed_gradient(): RigL chooses by it what grows.
+  // Sets whether each backward stores dy, the gradient without the mask, in observed_gradient().
+  // RigL uses it to choose the weights that grow.
   void observe_gradient(bool on);
   const Tensor& observed_gradient() const { return observed_; }
 
@@ -41,18 +41,18 @@ class CONVSCOPE_API Mask final : public Module {
   Ref<const Operation> operation() const;
 
   Tensor keep_;
-  Tensor observed_;  // undefined until it is asked for
+  Tensor observed_;  // undefined until observe_gradient(true)
   bool dense_gradient_ = false;
   bool observing_ = false;
 };
 
-// y = x keep, of several tensors at once: a device launches one kernel for all of them.
+// Computes y = x keep for several tensors: a device launches one kernel for all of them.
 struct MaskedTensor {
   Tensor x, keep, y;
 };
 extern CONVSCOPE_API KernelSlot<void(const MaskedTensor* all, int count)> mask_kernel;
 
-// Whether a tensor of a checkpoint is a mask's: "c1.mask.keep".
+// Returns whether a tensor of a checkpoint is a mask: "c1.mask.keep".
 CONVSCOPE_API bool belongs_to_mask(std::string_view name);
 
 }  // namespace convscope

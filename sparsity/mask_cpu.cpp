@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// mask_cpu.cpp: products of weights and masks, one tensor after the other; bound by memory.
+// mask_cpu.cpp: products of weights and masks, one tensor after the other; memory-bound.
 #include "framework/ops/elementwise.h"
 #include "sparsity/mask.h"
 

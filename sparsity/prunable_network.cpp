@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // prunable_network.cpp: a network as pruning sees it: its convolutions and linear layers, each with
-// a weight matrix [K, C R S], and, when the layers stand in one line, who reads whose outputs.
+// a weight matrix [K, C R S], and, if they form a sequence, which layer reads which outputs.
 #include "sparsity/prunable_network.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 namespace convscope {
 namespace {
 
-// Every channel of what comes out depends on the same channel of what goes in, and on no other.
+// Layers in which every output channel depends only on the same input channel.
 constexpr std::array<std::string_view, 10> kKeepsChannelsApart = {"relu",
                                                                   "relu6",
                                                                   "tanh",
@@ -57,10 +57,10 @@ class Walk {
     for (const NamedModule& part : model.modules()) names_.emplace(part.module, part.name);
     if (input.rank() >= 2) channels_ = input[1];
     pass(model);
-    // A network that is not understood as a line still has layers to prune one by one.
+    // The layers of a network that is not a sequence can still be pruned one by one.
     if (out_.in_line()) return;
     out_.layers.clear();
-    std::set<const Module*> inner;  // what a layer with a weight is made of is its own matter
+    std::set<const Module*> inner;  // parts of a layer with a weight are not visited
     for (const NamedModule& part : model.modules()) {
       if (!has_weight_matrix(*part.module) || inner.contains(part.module)) continue;
       out_.layers.push_back(layer_of(part.name, *part.module));
@@ -93,7 +93,7 @@ class Walk {
     PrunableLayer layer = layer_of(name, module);
     shape_ = module.output_shape(shape_);
     layer.positions = layer.is_conv ? shape_[2] * shape_[3] : 1;
-    if (!layer.is_conv) {  // a flatten layer puts the pixels of each channel side by side
+    if (!layer.is_conv) {  // a flatten layer makes the pixels of each channel adjacent
       layer.inputs = channels_;
       layer.span = layer.columns / channels_;
     }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // prunable_network.h: a network as pruning sees it: its convolutions and linear layers, each with a
-// weight matrix [K, C R S], and, when the layers stand in one line, who reads whose outputs.
+// weight matrix [K, C R S], and, if they form a sequence, which layer reads which outputs.
 //
 //   rows     K: filters of a convolution, units of a linear layer
-//   columns  C R S: `inputs` groups of `span` neighbouring columns; group c is what reads channel c
-//            of the layer before. Conv2d: inputs C, span R S. Linear behind a flatten layer:
-//            inputs = channels of the image that was flattened, span H W.
+//   columns  C R S: `inputs` groups of `span` neighbouring columns; group c reads channel c of the
+//            layer before. Conv2d: inputs C, span R S. Linear after a flatten layer: inputs =
+//            channels of the flattened image, span H W.
 //
-// A line may hold, between two such layers, only layers that keep channels apart (activation,
-// pooling, batch norm, dropout, flatten); so dropping channel c of one layer and group c of the
-// next is one and the same cut.
+// Between two such layers a sequence may have only layers that keep channels apart (activation,
+// pooling, batch norm, dropout, flatten). So channel c of one layer and group c of the next are cut
+// together.
 #pragma once
 
 #include <string>
@@ -28,7 +28,7 @@ struct PrunableLayer {
   std::int64_t channels_in = 0, channels_out = 0;  // for ERK: of the convolution or linear layer
   std::int64_t kernel_h = 1, kernel_w = 1;
   std::int64_t groups = 1;
-  std::int64_t positions = 0;  // outputs of each row for one image: P Q, 1; 0 = not known
+  std::int64_t positions = 0;  // outputs of each row for one image: P Q, 1; 0: unknown
 
   Tensor weight() const { return module->weight().value(); }
   std::int64_t weights() const { return rows * columns; }
@@ -36,14 +36,14 @@ struct PrunableLayer {
 
 struct PrunableNetwork {
   std::vector<PrunableLayer> layers;  // in the order in which an image passes them
-  std::string why_no_line;            // "" when the layers stand in one line
+  std::string why_no_line;            // "" when the layers form a sequence
 
   bool in_line() const { return why_no_line.empty(); }
-  // Index of the layer of that name; an error with the nearest name when there is none.
+  // Returns the index of the layer of that name; throws with the nearest name if there is none.
   std::size_t index_of(const std::string& name) const;
 };
 
-// `input` is the shape of a batch, [N,C,H,W] or [N,I].
+// Returns the network's layers. `input` is the shape of a batch, [N,C,H,W] or [N,I].
 CONVSCOPE_API PrunableNetwork prunable_network(Module& model, const Shape& input);
 
 }  // namespace convscope

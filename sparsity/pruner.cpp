@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// pruner.cpp: prunes a network while it is trained.
+// pruner.cpp: prunes a network during training.
 #include "sparsity/pruner.h"
 
 #include <cmath>
@@ -14,8 +14,8 @@
 namespace convscope {
 namespace {
 
-// Convolutions and linear layers may compute from the blocks that their mask keeps; of masks of
-// single weights these are blocks of 1x1. Null: the layer is another one.
+// Lets a convolution or linear layer compute from the blocks that its mask keeps; masks of single
+// weights have blocks of 1x1. Returns null for other layers.
 Ref<SparseWeights> execute_sparse(Module& layer, const Mask& mask, const SparsityOptions& options) {
   auto* const conv = dynamic_cast<Conv2d*>(&layer);
   auto* const linear = dynamic_cast<Linear*>(&layer);
@@ -43,7 +43,7 @@ Pruner::Pruner(Module& model, const Shape& input, const SparsityOptions& options
   check_pieces(pruned_layers(), options_);
   check_counts();
   for (std::size_t l = 0; l < network_.layers.size(); ++l) {
-    // A layer that keeps all its outputs may still lose inputs that are not made any more.
+    // A layer that keeps all its outputs may still lose inputs that no layer computes any longer.
     if (excluded_[l] && !options.structured()) continue;
     PrunableLayer& layer = network_.layers[l];
     auto mask = std::make_shared<Mask>(layer.weight());
@@ -70,7 +70,7 @@ std::vector<const PrunableLayer*> Pruner::pruned_layers() const {
   return out;
 }
 
-// Whatever the weights will be: a layer that keeps nothing cuts the network in two.
+// Checks counts for any weights: a layer that keeps nothing would disconnect the network.
 void Pruner::check_counts() const {
   if (pruned_layers().empty()) {
     fail(ErrorKind::kConfig, "sparsity",
@@ -168,7 +168,7 @@ bool Pruner::before_step(std::int64_t steps) {
   if (options_.method == PruneMethod::rigl) {
     const bool on = schedule_.update_due(steps + 1) && schedule_.replaced(steps + 1) > 0;
     for (Masked& masked : masked_) {
-      masked.mask->observe_gradient(on);  // the step is planned anew
+      masked.mask->observe_gradient(on);  // the step is compiled again
       if (masked.sparse) masked.sparse->want_dense_gradient(on);
     }
   }
@@ -176,11 +176,11 @@ bool Pruner::before_step(std::int64_t steps) {
 }
 
 bool Pruner::after_step(std::int64_t steps) {
-  // Weight decay has filled the state again: a weight that comes in now must not find it.
+  // Weight decay may have changed the state: a returning weight must start with a cleared one.
   rest();
   if (!schedule_.update_due(steps)) return false;
   update(steps);
-  rest(rested_states_);  // what has just gone out
+  rest(rested_states_);  // state of the weights just pruned
   return true;
 }
 
@@ -230,7 +230,7 @@ void Pruner::set_mask(const Masked& masked, const Tensor& keep) {
   if (masked.sparse) masked.sparse->mask_changed();
 }
 
-// From the first step on: any weights; after a dense start: the weakest go.
+// Returns the first masks: any weights from the first step on; after a dense start the weakest go.
 std::vector<Tensor> Pruner::first_rigl_masks(std::int64_t steps) const {
   const std::vector<const PrunableLayer*> layers = pruned_layers();
   SparsityOptions plain = options_;

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// pruner.h: prunes a network while it is trained.
+// pruner.h: prunes a network during training.
 //
 //   Pruner pruner(model, {1, 3, 32, 32}, options, total_steps, seed);   // adds the masks
 //   pruner.bind_optimizer_state(...);
 //   for each step: pruner.before_step(step); train; pruner.after_step(step + 1);
 //
-// What is defined
-//   weights      A weight that is out keeps its value, bit by bit, and returns with it when a later
-//                mask takes it in again (rigl: a grown weight starts from 0, as its paper says).
-//   optimiser    The state that belongs to a weight (momentum; Adam's two means) is 0 while it is
-//                out, so it returns at rest. With gradient: dense neither holds: weights that are
-//                out are trained on.
+// Definitions
+//   weights      A pruned weight keeps its value, bit for bit, and returns with it when a later
+//                mask keeps it again (rigl: a grown weight starts from 0, as in its paper).
+//   optimiser    The state of a pruned weight (momentum; Adam's two means) is 0, so it returns
+//                without momentum. With gradient: dense neither rule holds: pruned weights continue
+//                to be trained.
 //   masks        are computed from |w| after the step after which they are due (schedule.h), and
-//                are buffers "<layer>.mask.keep". Masks, weights and the number of steps are all
-//                the state there is: a run that goes on from a checkpoint gives the same bits.
+//                are buffers "<layer>.mask.keep". Masks, weights and the number of steps are the
+//                whole state: a run resumed from a checkpoint gives the same bits.
 //   refusals     unknown names in `exclude`; a layer that would lose everything; masks that leave
-//                no path from the image to the classes (the message says at which layer).
+//                no path from the image to the classes (the message names the layer).
 #pragma once
 
 #include <functional>
@@ -34,30 +34,30 @@ namespace convscope {
 
 class CONVSCOPE_API Pruner {
  public:
-  // `input`: the shape of a batch. `total_steps`: of the whole run; 0 when nothing will be trained.
+  // Adds the masks. `input`: the shape of a batch; `total_steps`: of the whole run, 0: no training.
   Pruner(Module& model, const Shape& input, const SparsityOptions& options,
          std::int64_t total_steps, std::uint64_t seed);
 
-  // Tensors whose names end in a parameter's name and that have its shape ("momentum.c1.weight")
-  // are that parameter's state.
+  // Sets the optimiser's state. A tensor belongs to the parameter whose name ends its own and whose
+  // shape it has ("momentum.c1.weight").
   void bind_optimizer_state(const std::vector<NamedTensor>& state);
 
-  // The masks of the schedule's end, at once: for a network that is measured, not trained.
+  // Applies the final masks of the schedule at once: for a network that is measured, not trained.
   void prune_now();
 
-  // `steps`: training steps that are done. Allocates nothing unless masks change.
-  // True when the masks have changed.
+  // Returns whether the masks have changed. `steps`: completed training steps. Nothing is allocated
+  // unless masks change.
   bool before_step(std::int64_t steps);
   bool after_step(std::int64_t steps);
 
-  // Whether before_step(steps) or after_step(steps + 1) does more than rest().
+  // Returns whether before_step(steps) or after_step(steps + 1) does more than rest().
   bool step_needs_host(std::int64_t steps) const;
-  // Puts the weights that are out back and their optimiser state to rest, as after_step() does:
-  // queues kernels only, for a device that goes through steps by itself.
+  // Restores pruned weights and clears their optimiser state, as after_step() does. It only queues
+  // kernels, for a device that runs steps without the host.
   void rest() const { rest(rested_.size()); }
 
-  // Of a training on several processes: turns a gradient (f32, on the CPU) of this process's images
-  // into that of all. rigl asks for it.
+  // Sets, for training on several processes, `sum`, which turns the gradient (f32, on the CPU) of
+  // this process's images into that of all. Used by rigl.
   void use_gradients_of_all(std::function<void(const Tensor&)> sum) {
     sum_gradient_ = std::move(sum);
   }
@@ -72,16 +72,16 @@ class CONVSCOPE_API Pruner {
   struct Masked {
     std::size_t layer;  // in network_.layers
     std::shared_ptr<Mask> mask;
-    Ref<SparseWeights> sparse;  // null: the layer is not executed from blocks
+    Ref<SparseWeights> sparse;  // null: the layer does not run from blocks
     Tensor weight;
-    Tensor held;                // values of the weights that are out
+    Tensor held;                // values of the pruned weights
     std::vector<Tensor> state;  // of the optimiser
   };
 
   void check_counts() const;
   void hold_values();
   void list_rested();
-  void rest(std::size_t first) const;  // the first ones of the list
+  void rest(std::size_t first) const;  // the first `first` entries of the list
   void update(std::int64_t steps);
   void set_masks(const std::vector<Tensor>& keeps);
   static void set_mask(const Masked& masked, const Tensor& keep);

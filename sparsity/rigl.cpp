@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// rigl.cpp: sparse from the first step: the number of weights of each layer stays, which ones they
-// are changes.
+// rigl.cpp: sparse from the first step: the number of weights of each layer is constant, their
+// positions change.
 #include "sparsity/rigl.h"
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace convscope {
 namespace {
 
-constexpr std::uint64_t kFirstStream = std::uint64_t{1} << 40;  // far from those of the layers
+constexpr std::uint64_t kFirstStream = std::uint64_t{1} << 40;  // far from the layers' streams
 
 }  // namespace
 
@@ -49,7 +49,7 @@ std::vector<std::int64_t> drop_and_grow(const Tensor& keep, const Tensor& w, con
     candidates.push_back(in[i]);
   }
   std::sort(candidates.begin(), candidates.end());
-  std::vector<float> wanted;  // the weakest of -|dw| are the largest gradients
+  std::vector<float> wanted;  // the weakest by -|dw| have the largest gradients
   for (const std::int64_t i : candidates) wanted.push_back(-std::fabs(dw[i]));
   const std::vector<std::uint8_t> not_grown = drop_weakest(wanted, count);
   std::vector<std::int64_t> grown;

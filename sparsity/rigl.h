@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// rigl.h: sparse from the first step: the number of weights of each layer stays, which ones they
-// are changes.
+// rigl.h: sparse from the first step: the number of weights of each layer is constant, their
+// positions change.
 //
-// Textbook    drop the d weakest |w| of those that take part
-//             grow the d with the largest |dL/dw| among all others, those just dropped included
+// Textbook    drop the d weakest |w| of the kept weights
+//             grow the d with the largest |dL/dw| among all others, including those just dropped
 //             a grown weight starts from 0, so that the network's output does not jump; a weight
-//             dropped and grown in the same update goes on as it was
+//             dropped and grown in the same update stays unchanged
 // Source      U. Evci, T. Gale, J. Menick, P. S. Castro, E. Elsen: Rigging the Lottery, ICML 2020,
 //             arXiv 1911.11134
 #pragma once
@@ -16,13 +16,13 @@
 
 namespace convscope {
 
-// Changes `keep` and `w` in place; `gradient` is that of all weights, as if none were out. All on
-// the CPU, f32, same size. Exactly `count` weights change places, or fewer when there are not that
-// many on both sides. Returns which were out before and are in now.
+// Changes `keep` and `w` in place; `gradient` is that of all weights, without the mask. All on the
+// CPU, f32, same size. Exactly `count` weights are exchanged, or fewer if there are not enough on
+// both sides. Returns which were pruned before and are kept now.
 CONVSCOPE_API std::vector<std::int64_t> drop_and_grow(const Tensor& keep, const Tensor& w,
                                                       const Tensor& gradient, std::int64_t count);
 
-// Strengths of a random choice: one uniform number for each weight, from (seed, layer).
+// Returns random strengths: one uniform number for each weight, from (seed, layer).
 CONVSCOPE_API std::vector<float> random_strengths(std::int64_t count, std::uint64_t seed,
                                                   std::uint64_t layer);
 

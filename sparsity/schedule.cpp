@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// schedule.cpp: how sparse the network is after how many training steps.
+// schedule.cpp: how sparse the network is after a number of training steps.
 #include "sparsity/schedule.h"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ SparsitySchedule::SparsitySchedule(const SparsityOptions& options, std::int64_t 
 double SparsitySchedule::sparsity(std::int64_t steps) const {
   if (steps < start_) return 0;
   if (steps >= last_update_ || options_.method == PruneMethod::rigl) return options_.target;
-  // What holds between two updates is what the earlier one set.
+  // Between two updates the value of the earlier one holds.
   const std::int64_t since = steps - start_;
   const auto length = static_cast<double>(end_ - start_);
   if (options_.schedule == PruneSchedule::iterative) {

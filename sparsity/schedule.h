@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// schedule.h: how sparse the network is after how many training steps. A pure function of the step,
-// so a resumed run needs nothing but its step number.
+// schedule.h: how sparse the network is after a number of training steps. A pure function of the
+// step, so a resumed run needs only its step number.
 //
 // Formula   T training steps; a = round(start T), e = round(end T); t = (step - a) / (e - a)
 //           one_shot   0 before a, target from a on
 //           cubic      target (1 - (1 - t)^3): fast while much is redundant, slow near the end
-//           iterative  after round i of `rounds`: 1 - (1 - target)^(i / rounds): each round takes
-//                      the same share of what is left; between rounds the rest is fine-tuned
+//           iterative  after round i of `rounds`: 1 - (1 - target)^(i / rounds): each round drops
+//                      the same share of the remaining weights, with fine-tuning between rounds
 //           Masks change at a, a + every_steps, ... and at e (cubic), or when a round is due.
 // Source    M. Zhu, S. Gupta: To prune, or not to prune, 2017, arXiv 1710.01878 (cubic);
 //           S. Han et al.: Learning both Weights and Connections, 2015, arXiv 1506.02626
@@ -23,15 +23,15 @@ class CONVSCOPE_API SparsitySchedule {
  public:
   SparsitySchedule(const SparsityOptions& options, std::int64_t total_steps);
 
-  // Share of zeros in force once `steps` training steps are done and the update due there, if any,
-  // has been made.
+  // Returns the share of zeros after `steps` completed training steps, including an update that is
+  // due there.
   double sparsity(std::int64_t steps) const;
-  // Whether the masks are to be computed anew when `steps` steps are done.
+  // Returns whether the masks must be computed again after `steps` steps.
   bool update_due(std::int64_t steps) const;
-  // Whether the masks will not change any more.
+  // Returns whether the masks are final.
   bool finished(std::int64_t steps) const { return steps >= last_update_; }
-  // Method rigl: share of the remaining weights that the update at `steps` replaces; 0 at the first
-  // one (which only brings the network to its target): drop_fraction / 2 (1 + cos(pi steps / e)).
+  // Returns, for method rigl, the share of the remaining weights that the update at `steps`
+  // replaces: drop_fraction / 2 (1 + cos(pi steps / e)); 0 at the first update, which only prunes.
   double replaced(std::int64_t steps) const;
 
   std::int64_t first_update() const { return start_; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // sparsity_options.h: what to prune, how far and when: the block `sparsity:` of a config. The keys,
-// their defaults and their meaning stand in sparsity_fields().
+// their defaults and their meaning are in sparsity_fields().
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ struct SparsityOptions {
   MaskGradient gradient = MaskGradient::masked;
   SparseExecution execute = SparseExecution::masked;
   bool remove = false;               // structured: the network shrinks once the masks are final
-  std::string start_from;            // checkpoint or run folder; "": begins with random weights
+  std::string start_from;            // checkpoint or run folder; "": random weights
   std::vector<std::string> exclude;  // layers that stay dense
 
   bool structured() const {
@@ -39,9 +39,9 @@ struct SparsityOptions {
   }
 };
 
-// The keys with type, default, range and meaning.
+// Returns the keys with type, default, range and meaning.
 CONVSCOPE_API const std::vector<OptionField>& sparsity_fields();
-// From completed options (every field present). Errors of kind kConfig.
+// Parses completed options (every field present). Throws kind kConfig.
 CONVSCOPE_API SparsityOptions parse_sparsity(const Options& options);
 
 }  // namespace convscope

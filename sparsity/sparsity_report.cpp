@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparsity_report.cpp: what the masks have really left, layer by layer: counted, not intended.
+// sparsity_report.cpp: what the masks really leave, layer by layer: counted, not intended.
 #include "sparsity/sparsity_report.h"
 
 #include <cstdio>

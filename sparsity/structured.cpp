@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// structured.cpp: filter and channel pruning: whole outputs of a layer go, and with them what the
-// next layer reads of them.
+// structured.cpp: filter and channel pruning: removes whole outputs of a layer, and the columns of
+// the next layer that read them.
 #include "sparsity/structured.h"
 
 #include <algorithm>
@@ -13,8 +13,8 @@
 namespace convscope {
 namespace {
 
-// Norm of what makes, or of what reads, each output of layer l, divided by the layer's mean over
-// its outputs: a layer whose weights are all small would else lose a global ranking altogether.
+// Returns the norm of the producer, or of the reader, of each output of layer l, divided by the
+// layer's mean: else a layer with small weights would lose everything in a global ranking.
 std::vector<float> strengths(const PrunableNetwork& network, std::size_t l, PruneMethod method) {
   const PrunableLayer& layer = network.layers[method == PruneMethod::filter ? l : l + 1];
   const Tensor weight = layer.weight().to(Device{});

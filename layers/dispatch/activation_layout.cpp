@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// activation_layout.cpp: how the images of a heavy layer lie in memory.
+// activation_layout.cpp: how the images of an operator are stored in memory.
 #include "layers/dispatch/activation_layout.h"
 
 #include <algorithm>
@@ -18,8 +18,8 @@ constinit KernelSlot<void(const HalfCopy&)> half_copy_kernel{"convert_layout"};
 
 namespace {
 
-// Calls visit(plain, blocked, count) for each block of `lanes` channels of each image: where its
-// planes and its lanes begin, and how many channels it has.
+// Calls visit(plain, stored, count) for each block of `lanes` channels of each image: the offsets
+// of its planes and of its lanes, and how many channels it has.
 template <class Visit>
 void for_each_block(const Shape& images, std::int64_t lanes, const Visit& visit) {
   const std::int64_t plane = images[2] * images[3];
@@ -61,7 +61,7 @@ void unblock(const Tensor& from, const Tensor& to) {
   });
 }
 
-// Elements of any type are moved as integers of their size.
+// Elements of any type are copied as integers of their size.
 template <class Move8, class Move16, class Move32, class Move64>
 void by_size(DType type, Move8 move8, Move16 move16, Move32 move32, Move64 move64) {
   switch (size_of(type)) {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// activation_layout.h: how the images of a heavy layer lie in memory.
+// activation_layout.h: how the images of an operator are stored in memory.
 //
-//   nchw     [N,C,H,W]: one plane for each channel; what users see
-//   blocked  [N,C/16,H,W,16], C rounded up to whole blocks: 16 channels of a pixel lie side by
-//            side, so that a kernel loads them as one vector on AVX-512, as two on AVX2, and needs
-//            no copy. Lanes behind the last channel are 0: whoever writes a tensor writes them too.
-//   blocked_y  of a layer, not of a tensor: x is nchw, y and dy are blocked. It is the layout of a
-//            first layer, which reads images as users give them: 3 channels need no 16 lanes.
-//   channels_last  [N,1,H,W,C], C rounded up to a multiple of 8: all channels of a pixel lie side
-//            by side. Eight halves are the 16 bytes that the copy engine of a GPU and its tensor
-//            cores count in. One block that holds all channels: so it has rank 5 like `blocked`,
-//            and lanes behind the last channel are 0 here, too.
+//   `nchw`       NCHW, [N,C,H,W]: one plane for each channel; the layout of user data
+//   `blocked`    NCHW16c, [N,C/16,H,W,16], C rounded up to whole blocks: 16 channels of a pixel are
+//                adjacent. A kernel loads them without a copy, as one vector on AVX-512 and as two
+//                on AVX2. Lanes after the last channel are 0; every writer must write them.
+//   `blocked_y`  of a layer, not of a tensor: x is NCHW, y and dy are NCHW16c. It is for the first
+//                layer, whose input has few channels: 3 channels do not need 16 lanes.
+//   `channels_last`  NHWC, [N,1,H,W,C], C rounded up to a multiple of 8: all channels of a pixel
+//                are adjacent. Eight fp16 numbers are the 16 bytes in which TMA and tensor cores
+//                count. All channels form one block, so it has rank 5 like `blocked`, and lanes
+//                after the last channel are 0.
 //
 // Source: E. Georganas et al., SC 2018, arXiv 1808.05567, and oneDNN (there nChw16c and nhwc).
 #pragma once
@@ -38,7 +38,7 @@ constexpr std::string_view name_of(ActivationLayout layout) {
                                                  : "channels_last";
 }
 
-// The layout of the tensors of a layer: no blocked_y. dx is as x, dy as y.
+// Returns the layout of x and dx, or of y and dy (below); never blocked_y.
 constexpr ActivationLayout layout_of_x(ActivationLayout layer) {
   return layer == ActivationLayout::blocked_y ? ActivationLayout::nchw : layer;
 }
@@ -46,15 +46,15 @@ constexpr ActivationLayout layout_of_y(ActivationLayout layer) {
   return layer == ActivationLayout::blocked_y ? ActivationLayout::blocked : layer;
 }
 
-// What follows is about one tensor: its layout is no blocked_y.
+// The functions below take the layout of one tensor, so never blocked_y.
 
-// Channels of one block of a tensor of `channels` channels.
+// Returns the channels of one block of a tensor of `channels` channels.
 constexpr std::int64_t channel_block(std::int64_t channels, ActivationLayout layout) {
   return layout == ActivationLayout::channels_last ? round_up(channels, kChannelsLastStep)
                                                    : kChannelBlock;
 }
 
-// The shape in memory of images [N,C,H,W].
+// Returns the shape in memory of images [N,C,H,W].
 inline Shape stored_shape(const Shape& images, ActivationLayout layout) {
   CONVSCOPE_CHECK(layout != ActivationLayout::blocked_y, "stored_shape",
                   "expected the layout of one tensor, got ", name_of(layout));
@@ -63,21 +63,21 @@ inline Shape stored_shape(const Shape& images, ActivationLayout layout) {
   return {images[0], ceil_div(images[1], block), images[2], images[3], block};
 }
 
-// Images [N,C,H,W] as they lie in `layout`, and back; `shape` is [N,C,H,W]. On the CPU, any type.
-// The tensor itself when the layout is nchw.
+// Converts images [N,C,H,W] to `layout`; plain_images() converts back to `shape` [N,C,H,W]. On the
+// CPU, any type. Both return the tensor itself when the layout is nchw.
 CONVSCOPE_API Tensor stored_images(const Tensor& images, ActivationLayout layout);
 CONVSCOPE_API Tensor plain_images(const Tensor& stored, const Shape& shape,
                                   ActivationLayout layout);
-// The same between two tensors that are there, f32 on any device: the one of rank 5 is stored in
-// blocks of 16, the other one holds the numbers of `images` [N,C,H,W] in their order. `to` is
-// assigned, or added to.
+// Converts between two existing tensors, f32 on any device: the one of rank 5 is NCHW16c, the
+// other one holds the numbers of `images` [N,C,H,W] in their order. The result is assigned to `to`,
+// or added to it.
 CONVSCOPE_API void convert_layout(const Tensor& from, const Shape& images, const Tensor& to,
                                   bool accumulate = false);
-// Whether the lanes behind the last channel are 0, as they have to be.
+// Returns whether the lanes after the last channel are 0, as they must be.
 CONVSCOPE_API bool has_clean_lanes(const Tensor& stored, const Shape& shape,
                                    ActivationLayout layout);
 
-// Of a problem without images there is one layout.
+// Returns the layout of the problem's images; nchw for a problem without images.
 template <class Problem>
 ActivationLayout layout_of(const Problem& problem) {
   if constexpr (requires { problem.layout; }) {

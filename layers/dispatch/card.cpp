@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// card.cpp: the card of an algorithm of a heavy layer: what it is called, what it can do, what it
-// costs, how exact it is, and its functions.
+// card.cpp: the description of one algorithm of an operator: its name, what it supports, its cost,
+// its error bounds and its functions.
 #include "layers/dispatch/card.h"
 
 #include <algorithm>
@@ -13,13 +13,13 @@ namespace {
 
 constexpr double kNotHidden = 0.5;
 
-// Seconds of its products, and of its bytes.
+// Seconds for the products, and for the bytes.
 struct Parts {
   double compute = 0, moving = 0;
 };
 Parts parts_of(const Cost& cost, DeviceType device, DType factors) {
   const MachineCeilings machine = machine_ceilings(device);
-  // Tensor cores multiply twice as many bytes as halves.
+  // Tensor cores multiply int8 at twice the rate of fp16.
   const double tensor = is_code(factors)   ? 2 * machine.half_flops_per_second
                         : is_half(factors) ? machine.half_flops_per_second
                                            : machine.tf32_flops_per_second;
@@ -32,7 +32,7 @@ Parts parts_of(const Cost& cost, DeviceType device, DType factors) {
 }  // namespace
 
 double share_beside(double flops, double share, double cycles, DType factors) {
-  // Two ports, multiply and add: 8 with SSE2 (no FMA), 32 with 8 lanes, 64 with 16 lanes.
+  // FLOPs per cycle of two FMA ports: 8 with SSE2 (no FMA), 32 with 8 lanes, 64 with 16 lanes.
   const double per_cycle = (current_isa() == Isa::scalar   ? 8
                             : current_isa() == Isa::avx512 ? 64
                                                            : 32) *
@@ -52,8 +52,8 @@ double estimated_ms(const Cost& cost, DeviceType device, DType factors) {
   const MachineCeilings machine = machine_ceilings(device);
   const auto [compute, moving] = parts_of(cost, device, factors);
   double seconds = std::max(compute, moving);
-  // On a CPU the shorter one hides only half behind the longer: of two algorithms that wait for
-  // memory the one that computes less is the faster, not their equal.
+  // On a CPU only half of the smaller term is hidden. So of two memory-bound algorithms the one
+  // that computes less gets the lower estimate.
   if (device == DeviceType::cpu) seconds += kNotHidden * std::min(compute, moving);
   if (device == DeviceType::cuda) {
     seconds += cost.pass_bytes / machine.bytes_per_second + cost.launches * machine.launch_seconds;

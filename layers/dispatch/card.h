@@ -1,30 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-// card.h: the card of an algorithm of a heavy layer: what it is called, what it can do, what it
-// costs, how exact it is, and its functions.
+// card.h: the description of one algorithm of an operator: its name, what it supports, its cost,
+// its error bounds and its functions.
 //
-// A heavy layer is one with several algorithms for one formula: conv2d, and what is like it. It
-// declares a problem, what its functions get, and in one struct (of conv2d: algorithm.h) the rest:
+// An operator (conv2d, deform_conv2d, sparse_conv) has several algorithms for one formula. It
+// declares a problem, the arguments of its functions, and one struct with the rest (for conv2d in
+// algorithm.h):
 //
 //   template <>
 //   struct HeavyLayer<Conv2dProblem> {
-//     using ForwardArgs = Conv2dForwardArgs;       // what a kernel gets, for each direction
+//     using ForwardArgs = Conv2dForwardArgs;       // arguments of a kernel, for each direction
 //     using BackwardDataArgs = ...; using BackwardWeightArgs = ...;
 //     static constexpr const char* kOperation = "conv2d";  // starts errors, names the cache file
 //     static Registry<Card<Conv2dProblem>>& algorithms(DeviceType);
-//     static void run(const Call<Conv2dProblem>&);         // calls the card's function (execute.h)
+//     static void run(const Call<Conv2dProblem>&);  // calls the algorithm's function (execute.h)
 //   };
 //
-// With it this folder gives the layer: select.h (auto, measure, check:a,b or a name; verdicts for
-// `explain`), measure.h, choice_cache.h and execute.h; experiments/bench gives it rows.
-// tests/layers/dispatch/correlation1d.* is a whole heavy layer.
+// This folder then provides select.h (auto, measure, check:a,b or a name; verdicts for `explain`),
+// measure.h, choice_cache.h and execute.h. tests/layers/dispatch/correlation1d.* is a full example.
 //
-// Of a problem is asked: text(), check(), nominal_flops(), nominal_bytes(), is_empty() (no samples:
-// nothing to compute), dtype, math, types, weight_format and operands(direction) (operands.h); of
-// one with images also layout (activation_layout.h). One that is seldom the same twice may have
+// A problem has text(), check(), nominal_flops(), nominal_bytes(), is_empty() (no samples: nothing
+// to compute), dtype, math, types, weight_format and operands(direction) (operands.h). A problem
+// with images also has layout (activation_layout.h). A problem that rarely repeats may have
 // bucket_text(), by which `measure` remembers it, and kMostChoices (choice_cache.h).
 //
-// Of an empty problem a card is asked supports() alone. select.h and run.h answer the rest, so its
-// other functions may count on one sample at least.
+// For an empty problem only supports() is called: select.h and run.h handle the rest. All other
+// functions may assume at least one sample.
 #pragma once
 
 #include <algorithm>
@@ -45,7 +45,7 @@
 
 namespace convscope {
 
-// Yes, or no with a sentence: "expects stride 1, got stride 2".
+// Whether an algorithm supports a problem; if not, why: "expects stride 1, got stride 2".
 struct Support {
   bool yes = true;
   std::string reason;
@@ -53,74 +53,73 @@ struct Support {
   static Support no(std::string why) { return {false, std::move(why)}; }
 };
 
-// How often weights are used that have been prepared: by the one call that they are prepared for,
-// as in training, or by many, as in inference.
+// How often prepared weights are used: once, as in a training step, or by many calls, as in
+// inference.
 enum class WeightUse { once, often };
 
-// FLOPs really executed and bytes really moved to and from memory. peak_share: the part of the
-// machine's peak that the inner loop can reach (1 for a full register tile), of the peak of
-// products of the factors' type; with it `auto`
-// estimates the time as the longer of flops / (peak * peak_share) and bytes / bandwidth. On a CPU
-// half of the shorter one is added, which does not hide behind it; on a GPU pass_bytes / bandwidth
-// + launches * (time of a launch).
+// The FLOPs that are executed and the bytes that move to and from memory. `peak_share` is the part
+// of the machine's peak, for the operands' type, that the inner loop can reach (1: a full register
+// tile). `auto` estimates the time as the maximum of flops / (peak * peak_share) and
+// bytes / bandwidth. On a CPU it adds half of the smaller term, because the two overlap only in
+// part. On a GPU it adds pass_bytes / bandwidth + launches * (time of a launch).
 struct Cost {
   double flops = 0;
-  double bytes = 0;  // moved while the sums are made
+  double bytes = 0;  // moved by the kernel that computes the products
   double peak_share = 1;
-  // The part that prepare_weights() takes, in [0, 1): on a CPU of flops / peak_share, on a GPU of
-  // the whole estimate.
+  // The part of prepare_weights(), in [0, 1): on a CPU of flops / peak_share, on a GPU of the whole
+  // estimate.
   double prepare_part = 0;
   // GPU only:
-  double pass_bytes = 0;      // moved by kernels that make no sums: transforms, columns, transposes
+  double pass_bytes = 0;      // moved by separate kernels: transforms, im2col, transposes
   double launches = 1;        // kernels, one after the other
   bool tensor_cores = false;  // the peak is that of the tensor cores for the problem's type:
                               // f16/bf16, else TF32 (f32-grade by three products: 3 x the FLOPs)
-  // Executed FLOPs as the textbook counts them, where `flops` says them in units of that peak
-  // (three products are one); 0: they are `flops`.
+  // Executed FLOPs as textbooks count them, where `flops` is in units of that peak (three products
+  // count as one there). 0: the same as `flops`.
   double executed_flops = 0;
 
   double executed() const { return executed_flops > 0 ? executed_flops : flops; }
 };
 
-// peak_share when `cycles` of one core are spent beside `flops` at `share`: set-up, copies,
-// borders. `factors`: their type, which says how many FLOPs a cycle has.
+// Returns peak_share when one core spends `cycles` on set-up, copies and borders in addition to
+// `flops` at `share`. `factors` is the operands' type, which sets the FLOPs per cycle.
 CONVSCOPE_API double share_beside(double flops, double share, double cycles,
                                   DType factors = DType::f32);
-// The cost with `cycles` of one core more, which prepare_weights() takes.
+// Returns the cost with `cycles` more of one core, which prepare_weights() takes.
 CONVSCOPE_API Cost with_preparation(Cost cost, double cycles);
 
-// What `auto` believes that the work takes on this machine (framework/machine/ceilings.h); the type
-// of the factors says which peak counts. Weights that are used often cost no preparation, but are
-// read from memory in each call.
+// Returns the milliseconds that `auto` expects on this machine (framework/machine/ceilings.h);
+// the operands' type `factors` selects the peak. `estimated_ms_prepared` is for weights that are
+// prepared once and used often: preparation costs nothing, but each call reads them from memory.
 CONVSCOPE_API double estimated_ms(const Cost& cost, DeviceType device, DType factors);
-// What most of that time is: "arithmetic", "memory" or, of a GPU, "launches".
+// Returns what limits that time: "arithmetic", "memory" or, on a GPU, "launches".
 CONVSCOPE_API const char* limit_of(const Cost& cost, DeviceType device, DType factors);
 CONVSCOPE_API double estimated_ms_prepared(Cost cost, std::size_t prepared_bytes, DeviceType device,
                                            DType factors);
 
-// What stands beside the pointers of a call when types or the format of w ask for it: scales of
-// integers, and the places of the kept blocks. A gradient has those of its array.
+// What a call needs besides its pointers for integer types or sparse weights: scales, and the
+// positions of the kept blocks. A gradient has those of its array.
 struct OperandViews {
   Quantisation x, w, y;
-  Quantisation residual = {};  // of the epilogue's, when it is codes
+  Quantisation residual = {};  // of the epilogue's residual, when it holds integer codes
   BlockSparseView w_blocks;    // undefined: w is dense
 };
 
-// What rides behind a forward pass: y = relu(sum + b + residual), each part if asked for. A card
-// that says fuses_epilogue applies it while a piece of y is still in the cache; for the others it
-// is one pass over y. Both give the same bits.
+// Work fused after a forward pass: y = relu(sum + b + residual), each part optional. An algorithm
+// with fuses_epilogue applies it while a tile of y is still in cache; for the others it is one
+// extra pass over y. Both give the same bits.
 struct Epilogue {
   const void* residual = nullptr;                       // of y's shape, added; must not overlap y
   bool relu = false;                                    // min(max(y, 0), most); NaN stays NaN
-  float most = std::numeric_limits<float>::infinity();  // of relu alone; finite on the CPU only
-  // Of the residual; that of y, or of a card with integers also u8 and i8 with views.residual.
+  float most = std::numeric_limits<float>::infinity();  // of relu only; finite on the CPU only
+  // Type of the residual: that of y. Integer algorithms also take u8 and i8 with views.residual.
   DType residual_type = DType::f32;
 
   bool empty() const { return residual == nullptr && !relu; }
 };
 
-// Weights in the form that a kernel reads them in: transformed, or packed in panels. They are
-// prepared once and used by every call until w changes.
+// Arguments of prepare_weights(): it transforms weights or packs them in panels, once, and every
+// call uses the result until w changes.
 template <class Problem>
 struct PrepareArgs {
   const Problem& problem;
@@ -131,7 +130,7 @@ struct PrepareArgs {
   OperandViews views = {};
 };
 
-// What a heavy layer declares beside its problem; see above.
+// What an operator declares besides its problem; see the top of this file.
 template <class Problem>
 struct HeavyLayer;
 template <class Problem>
@@ -148,35 +147,34 @@ struct Card {
   Support (*supports)(const Problem&, Direction) = nullptr;
   Cost (*cost)(const Problem&, Direction) = nullptr;
   std::size_t (*workspace_bytes)(const Problem&, Direction) = nullptr;
-  // Both null: the card reads w as it is. Else, for problems and directions with prepared_bytes() >
-  // 0, forward and backward_data get args.prepared and do not read args.w, which may be null. The
-  // prepared block is no part of workspace_bytes.
+  // Both null: the algorithm reads w directly. Else, where prepared_bytes() > 0, forward and
+  // backward_data get args.prepared and do not read args.w, which may be null. workspace_bytes()
+  // does not include the prepared weights.
   std::size_t (*prepared_bytes)(const Problem&, Direction) = nullptr;
   void (*prepare_weights)(const PrepareArgs<Problem>&) = nullptr;
-  // Whether weights are prepared for one call alone, too; null: always. Where it says no, such a
-  // call gets args.prepared null and reads args.w.
+  // Whether weights are prepared even for a single call; null: always. Where it returns false, such
+  // a call gets args.prepared null and reads args.w.
   bool (*prepares_for_one_call)(const Problem&, Direction) = nullptr;
-  // Bounds of the error: max|error| <= growth(terms of a sum) * eps * max(conv(|x|,|w|)) where
-  // rounding errors have random signs: normal numbers, also with an offset and with heavy tails. It
-  // is error_growth for sums of any length where sums are cut into chains
-  // (framework/simd/sum_chain.h). `one_chain`: they are not, and the bound of sums longer than
-  // kSumChain terms grows like the root of their length. worst_growth() is the bound for any
-  // numbers.
+  // Error bound: max|error| <= growth(terms of a sum) * eps * max(conv(|x|,|w|)). It holds where
+  // rounding errors have random signs: for normal numbers, also with an offset and heavy tails.
+  // growth() equals error_growth for any length if sums are split into chains
+  // (framework/simd/sum_chain.h). `one_chain`: they are not split, and growth() rises with the
+  // square root of the length beyond kSumChain terms. worst_growth() bounds any values.
   double error_growth = 1;
   bool one_chain = false;
-  bool exact_on_integers = false;  // bit by bit, as long as all sums stay below 2^24
+  bool exact_on_integers = false;  // bit for bit, while all sums stay below 2^24
   bool deterministic = true;       // same bits on each run, with any number of threads
   bool auto_ok = true;             // false: never chosen by `auto` or `measure`
-  bool fuses_epilogue = false;     // forward applies args.epilogue by itself
-  // All false: the card is never asked about a problem whose operands differ in type, whose weights
-  // are sparse, or whose images are blocked. True: supports() says which of them it takes.
+  bool fuses_epilogue = false;     // forward applies args.epilogue itself
+  // A set flag means that supports() is called for such problems and decides for each of them.
+  // Unset, support_of() refuses operands of different types, sparse weights and other layouts.
   bool takes_mixed_types = false;
   bool takes_sparse_weights = false;
   bool takes_blocked_layout = false;
-  bool takes_blocked_y = false;  // x [N,C,H,W], y blocked; never asked about backward_data
+  bool takes_blocked_y = false;  // x is NCHW, y is NCHW16c; never called for backward_data
   bool takes_channels_last = false;
-  // Of tf32 images with their channels last it takes the factors of a product where they are given
-  // (half_factors.h), and then does not read the image. workspace_bytes() has room for its own.
+  // tf32 on NHWC images: reads fp16 operands (half_factors.h) instead of the image where they are
+  // given. workspace_bytes() still covers a copy made by the algorithm.
   bool takes_half_factors = false;
   // Null: this direction is not offered.
   CardFunction<typename Layer::ForwardArgs> forward = nullptr;
@@ -186,22 +184,22 @@ struct Card {
   double growth(double terms) const {
     return one_chain ? error_growth * std::sqrt(std::max(1.0, terms / kSumChain)) : error_growth;
   }
-  // On any numbers, equal ones too: that of the chains, times how much larger than a plain chain's
-  // the card's error is. For sums of the products themselves it is proven (sum_chain.h).
+  // Returns the bound for any values, also equal ones: that of the chains, times the ratio of the
+  // algorithm's error to that of a plain chain. It is proven for direct sums (sum_chain.h).
   double worst_growth(double terms) const {
     const double factor = std::max(1.0, error_growth / kExpectedChainGrowth);
     return std::max(growth(terms), factor * worst_sum_growth(terms, one_chain));
   }
-  // Transforms (Winograd, Fourier) also multiply what no output adds up, such as a number at the
-  // border with a tap outside of the image. Their errors are relative to the largest of x times the
-  // sum over |w|, and not to the largest output. Such cards are not exact on integers.
+  // Transforms (Winograd, FFT) also multiply terms that reach no output, such as a border pixel
+  // with a tap outside of the image. So their errors are relative to max|x| times the sum over |w|,
+  // not to the largest output. Such algorithms are not exact on integers.
   bool errs_by_tile() const { return !exact_on_integers; }
   bool offers(Direction direction) const {
     return direction == Direction::forward         ? forward != nullptr
            : direction == Direction::backward_data ? backward_data != nullptr
                                                    : backward_weight != nullptr;
   }
-  // 0 for a card that prepares nothing for this problem, direction and use.
+  // Returns 0 if the algorithm prepares nothing for this problem, direction and use.
   std::size_t prepared_size(const Problem& problem, Direction direction,
                             WeightUse use = WeightUse::often) const {
     if (prepared_bytes == nullptr || direction == Direction::backward_weight) return 0;
@@ -211,7 +209,7 @@ struct Card {
   }
 };
 
-// Puts a card into the table of its device; from then on its functions say that they ran.
+// Adds an algorithm to the table of its device; its functions then count their calls.
 template <class Problem>
 bool register_card(Card<Problem> card, const char* file) {
   card.forward.set_name(card.name, name_of(Direction::forward));
@@ -220,8 +218,8 @@ bool register_card(Card<Problem> card, const char* file) {
   return HeavyLayer<Problem>::algorithms(card.device).add(card.name, card, file);
 }
 
-// supports(), and a sentence for what a card need not speak of: a direction that it does not offer,
-// operands of several types, sparse weights, blocked images.
+// Returns supports(), after refusing with a sentence what the algorithm did not declare: a missing
+// direction, operands of several types, sparse weights, other layouts.
 template <class Problem>
 Support support_of(const Card<Problem>& card, const Problem& problem, Direction direction) {
   if (!card.offers(direction)) {
@@ -248,7 +246,7 @@ Support support_of(const Card<Problem>& card, const Problem& problem, Direction 
   return card.supports(problem, direction);
 }
 
-// The type of the factors that are multiplied: of bytes that of w, though x may come as f32.
+// Returns the type of the multiplied operands: for integers that of w, as x may be given as f32.
 template <class Problem>
 DType factors_of(const Problem& problem) {
   return problem.types && is_code(problem.types->w) ? problem.types->w : problem.dtype;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// card_function.h: a function on a card. It is assigned, compared with nullptr and called like the
-// plain function that it holds; a call first says which card's kernel runs (kernel_runs.h).
+// card_function.h: a function of an algorithm. It is assigned, compared with nullptr and called
+// like a plain function pointer; each call is first counted under its algorithm (kernel_runs.h).
 //
 //   CardFunction<Conv2dForwardArgs> forward = direct_forward;
-//   forward.set_name("direct", "forward");  // done once, when the card enters the table
+//   forward.set_name("direct", "forward");  // done once, when the algorithm is registered
 //   forward(args);                          // args.problem says what is computed
 #pragma once
 
@@ -21,7 +21,7 @@ class CardFunction {
 
   constexpr CardFunction() = default;
   constexpr CardFunction(Function run) : run_(run) {}  // NOLINT(google-explicit-constructor)
-  // A lambda without captures, or nullptr.
+  // Takes a lambda without captures, or nullptr.
   template <std::convertible_to<Function> F>
   constexpr CardFunction(F run) : run_(run) {}  // NOLINT(google-explicit-constructor)
 
@@ -33,7 +33,7 @@ class CardFunction {
     return f.run_ == nullptr;
   }
 
-  // Both texts outlive the card. Without a name nothing is counted.
+  // Names the function. Both texts must outlive the algorithm. Without a name nothing is counted.
   constexpr void set_name(std::string_view name, std::string_view direction) {
     name_ = name;
     direction_ = direction;

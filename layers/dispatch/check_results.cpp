@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// check_results.cpp: what check:a,b has found so far in this process.
+// check_results.cpp: what check:a,b has found in this process.
 #include "layers/dispatch/check_results.h"
 
 #include <algorithm>
@@ -12,9 +12,9 @@ namespace convscope {
 namespace {
 
 std::mutex results_mutex;
-std::vector<CheckResult> results_so_far;  // guarded by it
+std::vector<CheckResult> results_so_far;  // guarded by the mutex
 
-// Below 0: nothing was compared yet. Bounds are above 0, but for an output of zeros.
+// Below 0: nothing was compared yet. Bounds are above 0, except for an output of zeros.
 double share_of_bound(const Difference& one) {
   if (one.bound < 0) return -1;
   return one.bound > 0 ? one.difference / one.bound : one.difference;

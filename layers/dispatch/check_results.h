@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// check_results.h: what check:a,b has found so far in this process. execute() notes each
-// comparison; a run prints them at its end:
+// check_results.h: what check:a,b has found in this process. execute() records each comparison; a
+// run prints them at its end:
 //
 //   c1 forward: winograd_f4x3 against direct, largest difference 3.1e-06 of 1.2 (bound 2e-05), 469
 //   calls
@@ -15,17 +15,17 @@
 
 namespace convscope {
 
-// One comparison: of all its elements the largest difference, and the largest value beside it.
+// One comparison: the largest difference of all elements, and the largest value for scale.
 struct Difference {
   double difference = 0, value = 0;
-  double bound = -1;  // that the difference was compared with; below 0: nothing was compared
+  double bound = -1;  // of the difference; below 0: nothing was compared
 
-  // The one of both that came nearer to its bound.
+  // Keeps the one of the two that came nearer to its bound.
   CONVSCOPE_API void take_worse(const Difference& other);
 };
 
 struct CheckResult {
-  std::string layer;  // "": nobody's
+  std::string layer;  // "": no layer
   Direction direction = Direction::forward;
   std::string first, second;
   std::int64_t calls = 0;
@@ -36,7 +36,7 @@ struct CheckResult {
 
 // Adds a call to the result of the same layer, direction and names.
 CONVSCOPE_API void note_check(const CheckResult& call);
-// In the order in which they began.
+// Returns all results, in the order of their first call.
 CONVSCOPE_API std::vector<CheckResult> check_results();
 CONVSCOPE_API void forget_check_results();
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// choice_cache.h: which algorithm runs each direction of each problem that a layer has seen:
-// selected once, then looked up without allocating. A change of threads or instruction set selects
-// anew. For one thread.
+// choice_cache.h: the algorithm for each direction of each problem that a layer has seen: selected
+// once, then looked up without allocating. A change of threads or instruction set selects again.
+// Not thread-safe.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@ namespace convscope {
 template <class Problem>
 class CONVSCOPE_API ChoiceCache : public RefCounted {
  public:
-  // `layer` is whose choices they are, for errors.
+  // Creates an empty cache; `layer` names the layer in errors.
   explicit ChoiceCache(AlgorithmPolicy policy, std::string layer = {})
       : policy_(std::move(policy)), layer_(std::move(layer)) {}
   const AlgorithmPolicy& policy() const { return policy_; }
@@ -50,8 +50,8 @@ class CONVSCOPE_API ChoiceCache : public RefCounted {
   }
 
  private:
-  // More problems than this in one layer are variable image sizes: start over. A problem that holds
-  // much memory says how many are kept.
+  // A layer with more problems than this has variable image sizes: start over. A problem that takes
+  // much memory sets its own limit.
   static constexpr std::size_t kMostEntries = [] {
     if constexpr (requires { Problem::kMostChoices; }) return Problem::kMostChoices;
     return std::size_t{64};
@@ -68,7 +68,7 @@ class CONVSCOPE_API ChoiceCache : public RefCounted {
   AlgorithmPolicy policy_;
   std::string layer_;
   std::vector<Entry> entries_;
-  std::size_t last_ = 0;  // where the last answer was
+  std::size_t last_ = 0;  // index of the last entry returned
 };
 
 }  // namespace convscope

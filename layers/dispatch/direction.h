@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// direction.h: the three things that a heavy layer computes.
+// direction.h: the three results that an operator computes.
 #pragma once
 
 #include <string_view>

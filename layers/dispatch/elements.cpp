@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// elements.cpp: what the elements of a call's arrays are: their types, and for integers the real
-// numbers that they stand for.
+// elements.cpp: the element types of a call's arrays and, for integers, the real numbers that they
+// represent.
 #include "layers/dispatch/elements.h"
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// elements.h: what the elements of a call's arrays are: their types, and for integers the real
-// numbers that they stand for.
+// elements.h: the element types of a call's arrays and, for integers, the real numbers that they
+// represent.
 //
 //   real = scale * (stored - zero_point)
 //
@@ -18,36 +18,36 @@
 
 namespace convscope {
 
-// One type for each array, and one for the sums. A gradient has the type of its array: dx that of
-// x.
+// One type for each array, and one for the accumulator. A gradient has the type of its array: dx
+// that of x.
 struct CONVSCOPE_API OperandTypes {
   DType x = DType::f32;
   DType w = DType::f32;
   DType accumulator = DType::f32;
   DType y = DType::f32;
 
-  // x, w and y of one type; sums of half types in f32, of integers in i32.
+  // Returns one type for x, w and y. The accumulator is f32 for fp16/bf16 and i32 for integers.
   static OperandTypes all(DType type);
 
   std::string text() const;                                     // "i8:i8:i32:f32"
-  static bool parse(std::string_view text, OperandTypes& out);  // false: no such text
+  static bool parse(std::string_view text, OperandTypes& out);  // false: malformed
 
   bool operator==(const OperandTypes&) const = default;
 };
 
-// u8 or i8: codes that have a scale.
+// Returns whether the type is u8 or i8: codes that have a scale.
 inline bool is_code(DType type) { return type == DType::u8 || type == DType::i8; }
 
-// From 1 to the next number of what the factors are rounded to; of integers, which are exact, that
-// of the real numbers that they are turned into.
+// Returns the distance from 1 to the next number of the operands' type. Integers are exact: for
+// them it is that of the real numbers that they are converted to.
 CONVSCOPE_API double eps_of(DType factors, MathMode math);
 
-// The scales of one array. Of floating point types all is null: the elements are the numbers.
+// The scales of one array. For floating point types all is null: elements are the values.
 struct Quantisation {
   const double* scales = nullptr;             // [1], or one for each output channel
   const std::int32_t* zero_points = nullptr;  // as many; null: 0
   bool per_channel = false;
-  // What is stored of y is clipped to these: of fewer bits, or of a curve behind the sum.
+  // Stored y is clipped to this range: of fewer bits, or of an activation after the sum.
   std::int32_t low = std::numeric_limits<std::int32_t>::min();
   std::int32_t high = std::numeric_limits<std::int32_t>::max();
 
@@ -59,7 +59,7 @@ struct Quantisation {
   }
 };
 
-// The codes that an array of this type holds: those of the type, or fewer.
+// The range of codes of an array: that of its type, or smaller.
 struct CodeRange {
   std::int32_t low = 0, high = 0;
 };

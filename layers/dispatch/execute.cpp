@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// execute.cpp: runs a chosen algorithm; with `checked_by` runs the second one too and fails, with
-// kind kRun, when the two differ by more than their error bounds together.
+// execute.cpp: runs a chosen algorithm. With `checked_by` it runs the second one too and fails,
+// with kind kRun, when the two differ by more than the sum of their error bounds.
 #include "layers/dispatch/execute.h"
 
 #include <algorithm>
@@ -24,7 +24,7 @@ double largest_magnitude(const Tensor& of) {
   return largest;
 }
 
-// The largest sum over all axes but one.
+// Returns the largest sum over all axes except one.
 double largest_sum(const Tensor& of, std::int64_t rows, std::int64_t inner) {
   std::vector<double> sums(static_cast<std::size_t>(rows));
   for (std::int64_t i = 0; i < of.numel(); ++i) {
@@ -33,7 +33,7 @@ double largest_sum(const Tensor& of, std::int64_t rows, std::int64_t inner) {
   return sums.empty() ? 0 : *std::ranges::max_element(sums);
 }
 
-// So many digits that two different numbers of the type look different.
+// Prints enough digits that two different numbers of the type look different.
 std::string digits_of(double value, DType type) {
   char text[40];
   std::snprintf(text, sizeof text, "%.*g", type == DType::f64 ? 17 : 9, value);
@@ -74,7 +74,7 @@ Operands over_magnitudes(const Operands& operands, Tensor& residual) {
     if (!output.defined()) continue;
     output.values = operands.accumulate ? magnitudes(output.values) : like(output.values);
   }
-  // relu moves no two numbers apart, and a residual is one more term of the sum.
+  // relu never increases a difference, and a residual is one more term of the sum.
   out.epilogue = {};
   if (operands.epilogue.residual != nullptr) {
     residual = like(operands.out[0].values);
@@ -90,7 +90,7 @@ Operands over_magnitudes(const Operands& operands, Tensor& residual) {
 Operands over_tiles(const Operands& operands, const OperandSpecs& specs, Direction direction) {
   const OperandSpec& spec = specs.inputs[1];
   const Tensor second = plain_images(operands.in[1].values.to(Device{}), spec.shape, spec.layout);
-  // w [K,C,...] for each k or c, dy [N,K,...] for each k.
+  // Sums are per output channel k (or input channel c) of w [K,C,...], per k of dy [N,K,...].
   const int axis = direction == Direction::forward ? 0 : 1;
   std::int64_t inner = 1;
   for (int i = axis + 1; i < spec.shape.rank(); ++i) inner *= spec.shape[i];
@@ -130,7 +130,7 @@ void compare_outputs(const Comparison& comparison, const Operands& first, const 
     const double step = is_floating(a.dtype()) ? 0 : 1;
     Difference found{.bound = comparison.relative_bound * largest + step};
     for (std::int64_t i = 0; i < a.numel(); ++i) {
-      // A NaN or infinity in one must be one in the other; the bound is no help there.
+      // If one is NaN or infinite the other must be, too; the bound does not apply.
       if (!std::isfinite(a.at(i)) && !std::isfinite(b.at(i))) continue;
       const double difference = std::abs(a.at(i) - b.at(i));
       if (difference <= found.bound) {

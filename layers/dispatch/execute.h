@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// execute.h: runs a chosen algorithm; with `checked_by` runs the second one too and fails, with
-// kind kRun, when the two differ by more than their error bounds together. What was compared is
-// noted (check_results.h).
+// execute.h: runs a chosen algorithm. With `checked_by` it runs the second one too and fails, with
+// kind kRun, when the two differ by more than the sum of their error bounds. Each comparison is
+// recorded (check_results.h).
 #pragma once
 
 #include <string>
@@ -12,21 +12,21 @@
 
 namespace convscope {
 
-// The outputs of a second run: of the same kind; with `accumulate` they start from the same
-// numbers.
+// Returns operands with new outputs for a second run, of the same kind; with `accumulate` they
+// start from the same values.
 CONVSCOPE_API Operands with_other_outputs(const Operands& operands);
-// The same sum over magnitudes, whose result says how large an error may be. Integers are summed
-// exactly: for them it is no sum, and compare_outputs() looks at the outputs.
+// Returns whether all arrays are floating point. Errors are then measured against
+// over_magnitudes(): the same call on |x|, |w|, ... Integers are exact: outputs set their scale.
 CONVSCOPE_API bool has_magnitudes(const Operands& operands);
 CONVSCOPE_API Operands over_magnitudes(const Operands& operands, Tensor& residual);
-// For transforms (Card::errs_by_tile()): the largest magnitude of the first input times the largest
-// sum over the magnitudes of the second that goes into one element of the output, borders or not,
-// and what is added to it; as the only output.
+// Returns the scale of errors of transforms (Card::errs_by_tile()), as the only output. It is the
+// largest magnitude of the first input, times the largest sum over magnitudes of the second that
+// one output adds up, borders or not. Added arrays count with their largest magnitude.
 CONVSCOPE_API Operands over_tiles(const Operands& operands, const OperandSpecs& specs,
                                   Direction direction);
 
-// |first - second| <= relative_bound max(sizes) for each output, plus one step of an integer type.
-// Of several outputs the one is noted that came nearest to its bound.
+// Requires |first - second| <= relative_bound max(sizes) for each output, plus one step of an
+// integer type. With several outputs, the one that came nearest to its bound is recorded.
 struct Comparison {
   const char* operation;
   std::string layer;
@@ -39,8 +39,8 @@ struct Comparison {
 CONVSCOPE_API void compare_outputs(const Comparison& comparison, const Operands& first,
                                    const Operands& second, const Operands& sizes);
 
-// How many products are added to one element of the output; on average where the problem does not
-// say.
+// Returns how many products are added to one element of the output; the average where the problem
+// has no sum_length().
 template <class Problem>
 double longest_sum(const Problem& problem, Direction direction, const Operands& operands) {
   if constexpr (requires { problem.sum_length(direction); }) {
@@ -63,7 +63,7 @@ void execute(const Choice<Problem>& choice, const Problem& problem, Direction di
   const bool sums = has_magnitudes(operands);
   const bool by_tile = card.errs_by_tile() || choice.checked_by->errs_by_tile();
   Operands sizes = operands;
-  // Of a layer whose inputs are not all factors, magnitudes are its own matter.
+  // An operator with inputs that are not operands of products computes its magnitudes itself.
   constexpr bool kOwn = requires { HeavyLayer<Problem>::magnitudes(problem, direction, operands); };
   if constexpr (kOwn) {
     sizes = HeavyLayer<Problem>::magnitudes(problem, direction, operands);

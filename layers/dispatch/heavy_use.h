@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// heavy_use.h: what a network's tables ask a heavy layer about one input, without its problem's
-// type:
-// `convscope explain`, layers.csv, the benchmark of networks. A layer answers with one line:
+// heavy_use.h: an operator's answers about one input, without the type of its problem: for
+// `convscope explain`, layers.csv and the benchmark of networks. A layer implements it in one line:
 //
 //   std::unique_ptr<HeavyUse> heavy_use(const Shape& input) const override {
 //     return heavy_use_of(problem(input), policy(), name);
@@ -29,10 +28,10 @@ class CONVSCOPE_API HeavyUse {
   virtual std::string kernel() const = 0;     // size of the kernel: "3", "3x5"
   virtual double nominal_flops() const = 0;   // of each direction
   virtual const AlgorithmPolicy& policy() const = 0;
-  // The names that the policy stands for; "measure" may time them.
+  // Returns the names that the policy selects; "measure" may time them.
   virtual ChosenNames choose(Direction direction, Device device, WeightUse use) const = 0;
-  // For tables: nothing is run, and a refusal is no error. channels_last: of the problem as a
-  // planned step in half precision has it (half_problem.h).
+  // Returns what tables show: nothing is run, and a refusal is not an error. channels_last: the
+  // problem as a compiled step in half precision has it (half_problem.h).
   virtual std::vector<Verdict> explain(Direction direction, Device device,
                                        bool channels_last = false) const = 0;
   virtual Decision decision(Direction direction, Device device,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel_runs.cpp: the kernels' own word that they ran.
+// kernel_runs.cpp: counts the kernels that really ran.
 #include "layers/dispatch/kernel_runs.h"
 
 #include <mutex>
@@ -10,7 +10,7 @@ namespace convscope {
 namespace {
 
 std::mutex mutex;
-std::map<KernelRun, std::int64_t> counts;  // guarded by it
+std::map<KernelRun, std::int64_t> counts;  // guarded by the mutex
 
 }  // namespace
 

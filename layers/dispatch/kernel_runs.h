@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel_runs.h: the kernels' own word that they ran. `explain` and the reports say beforehand
-// which kernel a step will use; this is what they are checked against.
+// kernel_runs.h: counts the kernels that really ran. `explain` and the reports predict which kernel
+// a step will use; tests compare the prediction with these counts.
 //
-// A card's function says so when it is called (card_function.h), and so does every kernel that does
-// the work of several cards at once. Whoever wants to know keeps a KernelCounter:
+// An algorithm's function reports each call (card_function.h), and so does every kernel that does
+// the work of several algorithms at once. Create a KernelCounter to read the counts:
 //
 //   KernelCounter counter;
 //   plan->forward(x, labels);
 //   counter.runs();  // {{"winograd_f4x3", "forward", "n=8,c=64,..."}, 1}, ...
 //
-// Cost       without a counter: one load and one branch for each call, a few nanoseconds. With
-//            one:
-//            a lock and an entry of a map.
-// On a GPU   a call queues work, and is what is counted. A recording calls once, while it is made,
-//            and is replayed many times.
+// Cost       without a counter: one load and one branch for each call, a few nanoseconds. With a
+//            counter: a lock and an entry of a map.
+// On a GPU   a call queues work, and the call is counted. A recording (CUDA graph) calls once, when
+//            it is captured, and is replayed many times.
 #pragma once
 
 #include <atomic>
@@ -35,7 +34,7 @@ struct KernelRun {
   auto operator<=>(const KernelRun&) const = default;
 };
 
-// Counts while it lives. One at a time.
+// Counts during its lifetime. Only one may exist at a time.
 class CONVSCOPE_API KernelCounter {
  public:
   KernelCounter();
@@ -43,17 +42,17 @@ class CONVSCOPE_API KernelCounter {
   KernelCounter(const KernelCounter&) = delete;
   KernelCounter& operator=(const KernelCounter&) = delete;
 
-  // How many calls there were since it was made or asked to forget.
+  // Returns the number of calls since construction or forget().
   std::map<KernelRun, std::int64_t> runs() const;
   void forget();
 };
 
-// For kernel_ran() alone.
+// For kernel_ran() only.
 extern CONVSCOPE_API std::atomic<bool> kernels_are_counted;
 CONVSCOPE_API void count_kernel(std::string_view kernel, std::string_view direction,
                                 const std::string& problem);
 
-// "I, `kernel`, compute `direction` of `problem` now."
+// Reports that `kernel` computes `direction` of `problem` now.
 template <class Problem>
 void kernel_ran(std::string_view kernel, std::string_view direction, const Problem& problem) {
   if (kernels_are_counted.load(std::memory_order_relaxed)) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// measure.cpp: the policy "measure": time every algorithm that accepts a problem, remember the
+// measure.cpp: the policy "measure": times every algorithm that accepts a problem and remembers the
 // fastest, in this process and on disk.
 #include "layers/dispatch/measure.h"
 
@@ -23,7 +23,7 @@ namespace {
 
 using Answers = std::map<std::string, std::string>;  // key -> algorithm
 
-// Guards everything below; measuring holds it, so that two layers never time at once.
+// Guards everything below. It is held while measuring, so that two layers never time at once.
 std::mutex answers_mutex;
 std::map<std::string, Answers> answers_by_path;  // a file is read once
 Answers given;  // in this process: key_of_any_machine() -> algorithm
@@ -33,7 +33,7 @@ const char* use_text(const MeasureKey& key) {
   return key.use == WeightUse::often ? " | weights prepared before" : "";
 }
 
-// Whatever the processor and the number of threads are.
+// The key without processor and number of threads.
 std::string key_of_any_machine(const MeasureKey& key) {
   return cat(key.operation, " | ", name_of(key.device.type), " | ", name_of(key.direction), " | ",
              key.problem, use_text(key));
@@ -58,7 +58,7 @@ std::string format_of(const char* operation) {
   return cat("convscope ", operation, " measurements 1");
 }
 
-// What another version of this program has remembered is not for this one to throw away.
+// A file of a newer version of this program must not be overwritten.
 bool is_newer_file(const char* operation, const nlohmann::json& content) {
   return content.is_object() && content.contains("format") && content["format"].is_string() &&
          is_other_version(content["format"], format_of(operation));
@@ -100,7 +100,7 @@ Answers& answers_of(const char* operation, const std::string& path) {
   return answers_by_path[path] = parse_answers(operation, path, read_cache_file(path));
 }
 
-// With what other processes have added since the file was read.
+// Stores an answer, merged with what other processes have added since the file was read.
 void remember(const MeasureKey& key, const std::string& fastest) {
   const std::string path = measure_cache_path(key.operation, key.device);
   Answers& ours = answers_of(key.operation, path);
@@ -118,7 +118,7 @@ void remember(const MeasureKey& key, const std::string& fastest) {
   });
 }
 
-// "" when there is none. The caller holds the mutex.
+// Returns "" when there is no answer. The caller holds the mutex.
 std::string find_answer(const MeasureKey& key) {
   const auto kept = taken_over.find(key_of_any_machine(key));
   if (kept != taken_over.end()) return kept->second;
@@ -127,9 +127,9 @@ std::string find_answer(const MeasureKey& key) {
   return found == answers.end() ? "" : found->second;
 }
 
-constexpr double kRecordedSeconds = 0.005;  // of one candidate; longer runs are replayed once
+constexpr double kRecordedSeconds = 0.005;  // per candidate; longer runs are replayed once
 
-// By marks in the queue of a device that records.
+// Times by events in the queue of a device that supports recordings.
 double recorded_seconds(const std::function<void()>& run, Device device, double enough) {
   const DeviceBackend& backend = backend_of(device);
   const int index = device.index;
@@ -149,7 +149,7 @@ double recorded_seconds(const std::function<void()>& run, Device device, double 
   };
   double best = 1e300, total = 0;
   try {
-    run();  // loads code, makes handles
+    run();  // loads code, creates handles
     const double once = seconds_of(run);
     if (once > enough) {
       free_all();
@@ -192,7 +192,7 @@ double best_seconds(const std::function<void()>& run, Device device, double enou
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
     total += seconds.count();
     if (sample > 0 && seconds.count() < best) best = seconds.count();
-    if (total > 2 && sample > 0) break;  // a slow candidate is slow
+    if (total > 2 && sample > 0) break;  // a slow candidate needs no more samples
   }
   return best;
 }
@@ -220,7 +220,7 @@ std::string measured_fastest(const MeasureKey& key, const std::vector<std::strin
       double seconds = 1e300;
       try {
         seconds = seconds_of(candidate);
-      } catch (const Error& error) {  // there is no room for its workspace: others may do with less
+      } catch (const Error& error) {  // out of memory for its workspace: others may need less
         if (error.kind() != ErrorKind::kRun) throw;
       }
       if (seconds < best) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // operand_specs.h: which arrays a direction reads and writes: their shapes, types and formats.
 //
-// In every heavy layer they stand in the same order:
+// Every operator uses the same order:
 //   forward          reads x, w, then what else the layer has (a bias); writes y
 //   backward_data    reads dy, w, then what else;                       writes dx, then what else
 //   backward_weight  reads x, dy, then what else;                       writes dw, then what else
@@ -20,16 +20,16 @@ namespace convscope {
 // One array that a direction reads or writes.
 struct OperandSpec {
   const char* name = "";  // "x"
-  Shape shape;            // of sparse weights: that of the dense ones; of images [N,C,H,W]
+  Shape shape;            // for sparse weights that of the dense matrix; for images [N,C,H,W]
   DType type = DType::f32;
   WeightFormat format = {};
-  bool is_weights = false;     // integers of it may have a scale for each row
-  bool has_zero_point = true;  // of integers that are no weights; false: 0 has the code 0
-  bool is_rounded = false;     // f32 that kernels round to i8 codes on the way in: it has a scale
-  double size = 1;  // about the size of the numbers that are written, for the scale of their codes
+  bool is_weights = false;     // integer weights may have a scale for each row
+  bool has_zero_point = true;  // for integers other than weights; false: 0 has the code 0
+  bool is_rounded = false;     // f32 that kernels round to i8 codes when they read it: has a scale
+  double size = 1;             // typical magnitude of the results, for the scale of their codes
   ActivationLayout layout = ActivationLayout::nchw;  // of images
 };
-// What operands(direction) of a problem returns; without what may be left out, as a bias.
+// What operands(direction) of a problem returns, without optional arrays such as a bias.
 struct OperandSpecs {
   std::vector<OperandSpec> inputs;
   std::vector<OperandSpec> outputs;

@@ -11,7 +11,7 @@
 namespace convscope {
 namespace {
 
-// Rows and columns of the matrix that weights are (weight_format.h).
+// Rows and columns of the weights as a matrix (weight_format.h).
 std::int64_t rows_of(const OperandSpec& spec) { return spec.shape.at(0); }
 std::int64_t columns_of(const OperandSpec& spec) {
   return spec.shape.numel() / std::max<std::int64_t>(rows_of(spec), 1);
@@ -40,14 +40,14 @@ Tensor integers(const Shape& shape, DType type, std::uint64_t stream) {
   return out;
 }
 
-// Weights have a scale for each row and no zero points, as integer kernels want it; other arrays
-// have one scale and one zero point.
+// Weights get a scale for each row and no zero points, as integer kernels expect; other arrays get
+// one scale and one zero point.
 void add_scales(const OperandSpec& spec, std::uint64_t stream, OperandParts& parts) {
   parts.per_channel = spec.is_weights;
   const std::int64_t count = parts.per_channel ? rows_of(spec) : 1;
   parts.scales = Tensor::empty({count}, DType::f64);
   Generator random(2, stream);
-  // A power of two: numbers divided by it are exact in f32 and in f64, and round alike.
+  // A power of two: numbers divided by it are exact in f32 and f64, so both round the same way.
   parts.rounds = spec.is_rounded;
   if (parts.rounds) {
     parts.scales.data<double>()[0] = 0x1p-5;
@@ -61,7 +61,7 @@ void add_scales(const OperandSpec& spec, std::uint64_t stream, OperandParts& par
   parts.zero_points.data<std::int32_t>()[0] = spec.type == DType::u8 ? 117 : -9;
 }
 
-// `blocks` different places, drawn at random and sorted: rows first, then columns.
+// Draws `blocks` different positions at random and sorts them: rows first, then columns.
 void add_places(const OperandSpec& spec, std::uint64_t stream, OperandParts& parts) {
   const WeightFormat& format = spec.format;
   const std::int64_t rows = rows_of(spec) / format.block_rows;

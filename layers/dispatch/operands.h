@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// operands.h: the arrays of one call, as tensors. Timing, checking and the benchmark make them,
-// copy them and compare them without knowing the layer.
+// operands.h: the arrays of one call, as tensors. Timing, checks and benchmarks create, copy and
+// compare them without knowing the operator.
 #pragma once
 
 #include <array>
@@ -16,18 +16,18 @@
 
 namespace convscope {
 
-// What stands beside the elements of an array that is no plain array of floating point numbers.
+// Data that an array has besides its elements if it is not a plain floating point array.
 struct OperandParts {
   Tensor scales;       // f64; integer types only
   Tensor zero_points;  // i32; undefined: 0
   bool per_channel = false;
-  bool rounds = false;        // the elements are no codes, but kernels round them to i8 codes
+  bool rounds = false;        // elements are not codes, but kernels round them to i8 codes
   Tensor row_begin, columns;  // i32; block-sparse weights only
   std::int64_t block_rows = 0, block_columns = 0;
 };
 
 struct CONVSCOPE_API Operand {
-  Tensor values;  // of sparse weights the kept blocks
+  Tensor values;  // for sparse weights the kept blocks
   std::shared_ptr<const OperandParts> parts;
 
   Operand() = default;
@@ -45,13 +45,13 @@ struct CONVSCOPE_API Operands {
   std::array<Operand, 3> out;
   bool accumulate = false;  // add to the outputs (backward_weight)
   Epilogue epilogue = {};   // forward
-  // Of in[0] and in[1] where they are images; for a card that takes_half_factors.
+  // fp16 operands made from the images in[0] and in[1]; for takes_half_factors.
   std::array<HalfFactors, 2> factors = {};
 
-  Device device() const;  // of the first output that is there
+  Device device() const;  // of the first defined output
   const void* input(int i) const { return raw(in[static_cast<std::size_t>(i)]); }
   void* output(int i) const { return raw(out[static_cast<std::size_t>(i)]); }
-  // Empty for plain arrays.
+  // Returns an empty struct for plain arrays.
   OperandViews views(Direction direction) const;
 
  private:
@@ -60,15 +60,15 @@ struct CONVSCOPE_API Operands {
   }
 };
 
-// Normal numbers, with a scale where kernels round them; of integers all that the type has, with
-// scales; of sparse weights random places
-// of the kept blocks. The same for the same stream.
+// Returns random values, the same for the same stream. Floating point: normally distributed, with
+// a scale where kernels round them. Integers: the whole range of the type, with scales. Sparse
+// weights: random positions of the kept blocks.
 CONVSCOPE_API Operand random_operand(const OperandSpec& spec, Device device, std::uint64_t stream);
-// Elements that are not initialised; scales and places as random_operand's of the same stream.
+// Returns uninitialised elements; scales and positions are random_operand's of the same stream.
 CONVSCOPE_API Operand empty_operand(const OperandSpec& spec, Device device, std::uint64_t stream);
 CONVSCOPE_API Operands random_operands(const OperandSpecs& specs, Device device);
-// The same for timing alone: plain numbers of a large array on a device repeat its first 2^18,
-// which takes milliseconds in place of a second.
+// Returns operands for timing only: a large plain array on a device repeats its first 2^18
+// numbers, which takes milliseconds instead of a second.
 CONVSCOPE_API Operands repeated_operands(const OperandSpecs& specs, Device device);
 
 // Calls visit(stored element, element of the dense matrix) for block-sparse weights on the host.
@@ -88,8 +88,8 @@ void for_each_stored(const Operand& w, const OperandSpec& spec, const Visit& vis
   }
 }
 
-// The real numbers that an operand stands for, dense, f64, on the host. Of one that kernels round,
-// those of its codes.
+// Returns the real numbers that an operand represents, dense, f64, on the host. Where kernels round
+// the operand, it returns the real numbers of its codes.
 CONVSCOPE_API Tensor real_numbers(const Operand& operand, const OperandSpec& spec);
 CONVSCOPE_API Tensor magnitudes(const Tensor& of);  // |.|, same type and device
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// policy.h: which algorithm a heavy layer uses, for each direction.
+// policy.h: which algorithm an operator uses, for each direction.
 #pragma once
 
 #include <string>
@@ -8,15 +8,15 @@
 
 namespace convscope {
 
-// Each entry: an algorithm's name, "auto" (lowest estimated time), "measure" (fastest when timed,
-// remembered on disk), a list of such words "a,b,auto" (the first that accepts the problem) or
-// "check:a,b" (run both, compare, return a's result). See policy_text.h.
+// Each entry is an algorithm's name, "auto" (lowest estimated time), "measure" (fastest when timed,
+// remembered on disk), a list of such words or "check:a,b" (run both, compare, return a's result).
+// A list "a,b,auto" selects the first that accepts the problem. See policy_text.h.
 struct AlgorithmPolicy {
   std::string forward = "auto";
   std::string backward_data = "auto";
   std::string backward_weight = "auto";
-  // Of its images in a planned step: "auto" (where it pays), "nchw", or "blocked" (where the layer
-  // can).
+  // Layout of the layer's images in a compiled step: "auto" (where it pays), "nchw", or `blocked`
+  // (NCHW16c, where the layer supports it).
   std::string layout = "auto";
 
   const std::string& of(Direction direction) const {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// policy_text.cpp: what the text of a policy says: one word, a list, or check:a,b.
+// policy_text.cpp: parses the text of a policy: one word, a list, or check:a,b.
 #include "layers/dispatch/policy_text.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// run.h: one call of a card, with its workspace and its prepared weights.
+// run.h: one call of an algorithm, with its workspace and its prepared weights.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,8 @@
 
 namespace convscope {
 
-// What one call of a card needs beside its tensors: workspace and, behind it, the prepared weights.
-// Both count as workspace memory. The problem has samples.
+// Memory of one call besides its tensors: the workspace, followed by the prepared weights. Both
+// count as workspace memory. The problem must not be empty.
 template <class Problem>
 class Scratch {
  public:
@@ -26,7 +26,7 @@ class Scratch {
   void* workspace() const { return memory_.data(); }
   std::size_t bytes() const { return memory_.bytes(); }  // of both
   std::size_t prepared_bytes() const { return prepared_bytes_; }
-  // Prepares w, of the problem's shape, and returns the block; null when the card reads w as it is.
+  // Prepares w of the problem's shape; returns null when the algorithm reads w directly.
   const void* prepare(const void* w, const OperandViews& views = {}) const {
     if (prepared_bytes_ == 0) return nullptr;
     void* const prepared = static_cast<std::byte*>(memory_.data()) + workspace_bytes_;
@@ -43,7 +43,7 @@ class Scratch {
   Workspace memory_;
 };
 
-// One call of a card: HeavyLayer<Problem>::run() hands it to the card's function.
+// One call of an algorithm: HeavyLayer<Problem>::run() passes it to the algorithm's function.
 template <class Problem>
 struct Call {
   const Card<Problem>& card;
@@ -52,14 +52,14 @@ struct Call {
   const Operands& operands;
   OperandViews views;
   void* workspace;
-  const void* prepared;  // null: the card reads w as it is
+  const void* prepared;  // null: the algorithm reads w directly
 };
 
-// Sums over no samples: outputs are 0, or stay as they are when they are added to. No kernel is
-// called with an empty problem.
+// Finishes sums over no samples: sets outputs to 0, or leaves them when results are added to them.
+// No kernel is called with an empty problem.
 CONVSCOPE_API void finish_empty(const Operands& operands);
 
-// The prepared weights in `scratch`; null where the card reads w as it is.
+// Returns the prepared weights in `scratch`; null where the algorithm reads w directly.
 template <class Problem>
 const void* prepared_weights(const Problem& problem, Direction direction, const Operands& operands,
                              const Scratch<Problem>& scratch) {

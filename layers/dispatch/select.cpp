@@ -30,7 +30,7 @@ std::vector<std::string> names_of(const Question& question, bool accepting_alone
   return out;
 }
 
-// Why nothing was taken, who would accept, and what to write.
+// Builds the message: why nothing was taken, which algorithms accept, and what to write.
 std::string sentence_of(const std::vector<Decision::Refusal>& refusals, const std::string& policy,
                         const Question& question) {
   std::vector<std::string> who;
@@ -46,7 +46,7 @@ std::string sentence_of(const std::vector<Decision::Refusal>& refusals, const st
       may_add_auto ? cat("; '", policy, ",auto' takes one of them") : "");
 }
 
-// Names that nobody has are mistakes, wherever they stand in a list.
+// Unknown names are errors, at any position of a list.
 void check_words(const char* operation, const PolicyText& policy, Device device,
                  const std::vector<std::string>& known) {
   for (const std::string& word : policy.words) {
@@ -54,7 +54,7 @@ void check_words(const char* operation, const PolicyText& policy, Device device,
   }
 }
 
-// Why a word of a policy leads to nothing; "": it leads to `name`.
+// Returns why a word of a policy gives no algorithm; "": it gives `name`.
 std::string refusal_of(const std::string& word, bool is_name, const Question& question,
                        std::string& name) {
   if (!is_name && finds_itself(word)) {
@@ -86,7 +86,7 @@ MeasureKey key_of(const Question& question) {
 
 std::vector<std::string> candidates_of(const Question& question) {
   std::vector<const Verdict*> preferred;
-  std::vector<const Verdict*> others;  // correct but slow: only when nothing else is there
+  std::vector<const Verdict*> others;  // correct but slow: used only when nothing else accepts
   for (const Verdict& one : question.verdicts) {
     if (one.accepts) (one.auto_ok ? preferred : others).push_back(&one);
   }

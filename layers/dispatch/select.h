@@ -4,12 +4,12 @@
 // auto      the algorithm with the lowest estimated time among those that accept the problem.
 // measure   the fastest of them when timed; remembered on disk (measure.h).
 // check:a,b run a and b, compare within their error bounds, return a's result.
-// <name>    that one. An unknown name, or one that refuses the problem, is an error of kind
-//           kUnavailable that says why, and who would accept.
+// <name>    that algorithm. An unknown name, or one that refuses the problem, is an error of kind
+//           kUnavailable, which says why and which algorithms accept.
 // a,b,auto  the first of these words that accepts the problem. When none does, the error says why
 //           each of them refuses.
 //
-// The templates ask the cards; select.cpp decides, without their types.
+// The templates query the algorithms; select.cpp decides, without their types.
 #pragma once
 
 #include <algorithm>
@@ -26,8 +26,8 @@ template <class Problem>
 struct Choice {
   const Card<Problem>* algorithm = nullptr;
   const Card<Problem>* checked_by = nullptr;  // not null: run this one too and compare
-  std::string word = {};   // of the policy: "auto", or what else led to the algorithm
-  std::string layer = {};  // that asks; "": nobody
+  std::string word = {};   // the policy's word that led to the algorithm: "auto", a name
+  std::string layer = {};  // the layer that selects, for errors; "": none
 };
 
 // One line of `convscope explain`.
@@ -35,31 +35,31 @@ struct Verdict {
   std::string algorithm;
   std::string idea;
   bool accepts = false;
-  std::string reason;       // why not; or, when it accepts, what else speaks against it
+  std::string reason;       // why it refuses; or, when it accepts, what else speaks against it
   double estimated_ms = 0;  // 0 when it refuses, or when there are no samples
   std::size_t workspace_bytes = 0;
   std::size_t prepared_bytes = 0;
   bool auto_ok = true;
   bool chosen = false;   // by the policy
-  bool checks = false;   // runs beside the chosen one, which is compared with it
+  bool checks = false;   // runs in addition to the chosen one, to be compared with it
   bool refused = false;  // the policy names it, and it does not accept
-  // Why the estimate is what it is, of those that accept: the products that are executed for one
-  // that counts, and what most of the time is.
+  // For algorithms that accept, what explains the estimate: executed products per useful product,
+  // and what takes most of the time.
   double executed_per_useful = 0;
   const char* limit = "";
 };
 
-// What every card of a device says of one problem in one direction; sorted by name. Without samples
-// nothing will run (run.h), so a card is asked whether it takes the problem, and nothing else.
+// What every algorithm of a device answers about one problem and direction; sorted by name. For an
+// empty problem nothing will run (run.h), so only supports() is called.
 struct Question {
   const char* operation;
   std::string problem;
   Direction direction;
   Device device;
   WeightUse use;
-  std::string layer;  // that asks, for errors; "": nobody
+  std::string layer;  // the layer that selects, for errors; "": none
   std::vector<Verdict> verdicts;
-  // What `measure` remembers the problem by, where that is less than its text; "": its text.
+  // The text by which `measure` remembers the problem, where it is coarser; "": the problem's text.
   std::string measured_as = {};
 };
 
@@ -89,46 +89,46 @@ Question question_of(const Problem& problem, Direction direction, Device device,
   return out;
 }
 
-// Names that `auto` and `measure` may choose, best estimate first; those with auto_ok = false only
-// when there is no other.
+// Returns the names that `auto` and `measure` may choose, best estimate first. Those with
+// auto_ok = false are included only when there is no other.
 CONVSCOPE_API std::vector<std::string> candidates_of(const Question& question);
 
-// The names that a policy stands for. `second` is that of check:a,b, or "".
+// The names that a policy selects. `second` is that of check:a,b, or "".
 struct ChosenNames {
   std::string first, second;
 };
 
-// What a policy comes to. "measure" gives what `auto` would choose.
+// The result of a policy. For "measure" it holds what `auto` would choose.
 struct Decision {
   struct Refusal {
     std::string word, reason;
   };
-  std::string word;               // that was taken, of a list one of its words
+  std::string word;               // the word that was taken
   ChosenNames names;              // empty when nothing was taken
-  std::vector<Refusal> refusals;  // of the words that stand before it; of all when none was taken
-  std::string error;              // the sentence for it; "": something was taken
+  std::vector<Refusal> refusals;  // of the words before it; of all words when none was taken
+  std::string error;              // the message if nothing was taken, else ""
 };
-// An error only when the policy is no policy, or names what is not there.
+// Throws only when the policy is malformed, or names an algorithm that does not exist.
 CONVSCOPE_API Decision decide(const std::string& policy, const Question& question);
 
-// The same, where a refusal is an error.
+// Returns decide(), but throws on a refusal.
 CONVSCOPE_API Decision decided(const std::string& policy, const Question& question);
 inline ChosenNames chosen_names(const std::string& policy, const Question& question) {
   return decided(policy, question).names;
 }
 
-// The verdicts with `chosen`, `checks` and `refused` set: those that accept, by estimated time,
-// then those that refuse.
+// Returns the verdicts with `chosen`, `checks` and `refused` set: first those that accept, by
+// estimated time, then those that refuse.
 CONVSCOPE_API std::vector<Verdict> ordered_verdicts(Question question, const Decision& decision);
 
-// An error when `policy` is no word above, or names an algorithm that is not in `names`; needs no
+// Throws when `policy` is malformed, or names an algorithm that is not in `names`. It needs no
 // problem, so configs can be checked early.
 CONVSCOPE_API void check_policy(const char* operation, const std::string& policy, Device device,
                                 const std::vector<std::string>& names);
 
 CONVSCOPE_API MeasureKey key_of(const Question& question);
 
-// The remembered algorithm, when it is still there and may still be chosen, or null.
+// Returns the remembered algorithm if it still exists and may be chosen, else null.
 template <class Problem>
 const Card<Problem>* measured(const Question& question) {
   const std::string name = remembered_fastest(key_of(question));
@@ -136,7 +136,7 @@ const Card<Problem>* measured(const Question& question) {
   return HeavyLayer<Problem>::algorithms(question.device.type).find(name);
 }
 
-// May take long for "measure". Call it once for each problem and keep the answer.
+// Selects an algorithm. "measure" may take long: call it once for each problem and keep the result.
 template <class Problem>
 Choice<Problem> select_algorithm(const std::string& policy, const Problem& problem,
                                  Direction direction, Device device,
@@ -158,8 +158,8 @@ Choice<Problem> select_algorithm(const std::string& policy, const Problem& probl
   return out;
 }
 
-// What the policy comes to, for tables: "measure" is answered from the cache or by auto's order, so
-// nothing is run, and a refusal is no error.
+// Returns the decision for tables, without running anything: "measure" is answered from the cache
+// or by auto's order, and a refusal is not an error.
 template <class Problem>
 Decision decide_unrun(const std::string& policy, const Question& question) {
   Decision out = decide(policy, question);
@@ -168,7 +168,7 @@ Decision decide_unrun(const std::string& policy, const Question& question) {
   return out;
 }
 
-// Every algorithm of the device: those that accept, by estimated time, then those that refuse.
+// Returns all algorithms of the device: those that accept, by estimated time, then the others.
 template <class Problem>
 std::vector<Verdict> explain(const std::string& policy, const Problem& problem, Direction direction,
                              Device device, WeightUse use = WeightUse::once) {

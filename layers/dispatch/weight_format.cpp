@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// weight_format.cpp: how the weights of a heavy layer lie in memory.
+// weight_format.cpp: how the weights of an operator are stored.
 #include "layers/dispatch/weight_format.h"
 
 #include <charconv>
@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view kBlocks = "blocks";
 
-// Takes a number and the mark behind it off the front; '\0': the text ends there.
+// Removes a number and the mark after it from the front; '\0': the text ends there.
 bool take(std::string_view& text, char mark, std::int64_t& out) {
   const auto [next, error] = std::from_chars(text.data(), text.data() + text.size(), out);
   if (error != std::errc() || out < 0) return false;

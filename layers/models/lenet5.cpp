@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lenet5.cpp: the network of LeCun et al. (1998) in its present form.
+// lenet5.cpp: the network of LeCun et al. (1998) in its modern variant.
 //
 // Shapes      x [N,C,H,W] -> logits [N,classes];  for MNIST, kernel 5:
 //             c1 [N,6,24,24]  p1 [N,6,12,12]  c2 [N,16,8,8]  p2 [N,16,4,4]  f3 [N,120]  f4 [N,84]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// mobilenet_v1.cpp: the network of Howard et al. (2017): a 3x3 convolution is split into one that
-// looks at each channel alone (depthwise) and one that mixes channels at each pixel (1x1).
+// mobilenet_v1.cpp: the network of Howard et al. (2017): a 3x3 convolution is split into a
+// depthwise one (each channel separately) and a pointwise one (1x1, mixes the channels of a pixel).
 //
 // Shapes      x [N,C,H,W] -> logits [N,classes];  224x224 images, stem imagenet:
 //             conv1 [N,32,112,112]  block1 [N,64,112,112]  block3 [N,128,56,56]
@@ -11,7 +11,7 @@
 //             [K,C,1,1], "block3.bn2.running_var", "fc.bias"
 // Parameters  stem              imagenet (default): conv1 and blocks 2, 4, 6, 12 at stride 2;
 //                               cifar: conv1 at stride 1, for images of about 32x32
-//             width_multiplier  all channels times this, at least 8 of them each; default 1
+//             width_multiplier  factor of all channels, each at least 8; default 1
 //             Weights of convolutions are normal with deviation sqrt(2/fan_in).
 // Usage       model: {type: mobilenet_v1, width_multiplier: 0.5}
 // Paper       A. Howard et al.: MobileNets: Efficient Convolutional Neural Networks for Mobile
@@ -34,7 +34,7 @@ namespace {
 constexpr const char* kName = "mobilenet_v1";
 
 struct Block {
-  std::int64_t channels;  // that come out
+  std::int64_t channels;  // output channels
   std::int64_t stride;
 };
 constexpr std::array<Block, 13> kBlocks{{{64, 1},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// mobilenet_v2.cpp: the network of Sandler et al. (2018): blocks that are narrow at their ends,
-// where they are added up, and wide in the middle, where each channel is looked at alone.
+// mobilenet_v2.cpp: the network of Sandler et al. (2018): inverted residual blocks, narrow at their
+// ends, where they are added up, and wide in the middle, where a depthwise convolution runs.
 //
 // Shapes      x [N,C,H,W] -> logits [N,classes];  224x224 images, stem imagenet, by features.<i>:
 //             0 [N,32,112,112]  1 [N,16,112,112]  2-3 [N,24,56,56]  4-6 [N,32,28,28]
@@ -9,16 +9,16 @@
 // Layers      features, avgpool, flatten, classifier. features.0 is a 3x3 convolution, features.18
 //             a 1x1 convolution, each with batch norm and relu6. The others are inverted residuals
 //             (t, C' -> K, stride): 1x1 to t C' channels, bn, relu6 (not where t is 1); depthwise
-//             3x3, bn, relu6; 1x1 to K channels, bn. Where the shape stays, x is added. No curve
-//             stands behind the narrow ends: it would lose what they carry
+//             3x3, bn, relu6; 1x1 to K channels, bn. x is added where the shape stays the same. The
+//             narrow ends have no activation, which would lose information
 // Names       of parameters and buffers are those of torchvision: "features.0.0.weight",
 //             "features.2.conv.1.0.weight" (depthwise), "features.2.conv.3.bias" (the last bn),
 //             "classifier.1.weight"; torchvision's num_batches_tracked has no counterpart
 // Parameters  stem              imagenet (default): the first convolution and features.2, 4, 7, 14
 //                               at stride 2; cifar: the first one at stride 1, for images of about
 //                               32x32
-//             width_multiplier  all channels times this, as multiples of 8 that are not 10 % below
-//                               it; those of features.18 never below 1280; default 1
+//             width_multiplier  factor of all channels, rounded to multiples of 8 that are not more
+//                               than 10 % below; features.18 has at least 1280; default 1
 //             dropout           probability of dropping an input of the last layer, default 0.2
 //             Weights of convolutions are normal with deviation sqrt(2/fan_in).
 // Usage       model: {type: mobilenet_v2, width_multiplier: 0.5}
@@ -41,7 +41,7 @@ namespace {
 
 constexpr const char* kMobileNetV2 = "mobilenet_v2";
 
-// Table 2 of the paper: blocks of one kind; the first of them has the stride, the others 1.
+// Table 2 of the paper: blocks of one kind; the first of them has the stride, the others stride 1.
 struct Stage {
   std::int64_t expansion, channels, blocks, stride;
 };
@@ -73,7 +73,7 @@ std::vector<OptionField> mobilenet_v2_fields() {
            .max = 0.999999}};
 }
 
-// The nearest multiple of 8, at least 8; the next one when that is more than 10 % below.
+// Returns the nearest multiple of 8, at least 8; the next one when that is more than 10 % below.
 std::int64_t multiple_of_8(double channels) {
   const std::int64_t near =
       std::max<std::int64_t>(8, static_cast<std::int64_t>(channels + 4) / 8 * 8);

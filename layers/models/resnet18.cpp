@@ -5,7 +5,7 @@
 //             conv1 [N,64,112,112]  maxpool [N,64,56,56]  layer1 [N,64,56,56]
 //             layer2 [N,128,28,28]  layer3 [N,256,14,14]  layer4 [N,512,7,7]  avgpool [N,512,1,1]
 // Layers      conv1 bn1 relu [maxpool] layer1 layer2 layer3 layer4 avgpool flatten fc; each stage
-//             is two blocks (residual.h), of which the first halves the image from layer2 on
+//             is two blocks (residual.h); from layer2 on the first one halves the image size
 // Names       of parameters and buffers are those of torchvision: "layer2.0.downsample.1.bias";
 //             torchvision's num_batches_tracked has no counterpart
 // Parameters  stem    imagenet (default): conv1 7x7 at stride 2, then 3x3 max pooling at stride 2;

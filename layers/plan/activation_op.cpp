@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// activation_op.cpp: a curve applied to every element, in a planned step.
+// activation_op.cpp: an elementwise activation in a compiled step.
 #include "layers/plan/activation_op.h"
 
 #include <cmath>
@@ -28,7 +28,7 @@ Functions functions_of(ActivationOp::Curve curve) {
   return {"relu", UnaryOp::relu, GradientOp::relu};
 }
 
-// A piece of memory for the next call; undefined where the device needs none.
+// Returns memory for the next call; undefined where the device needs none.
 Tensor scratch_for(PlanBuilder& builder, ValueId value, bool forward) {
   const PlanGraph& graph = builder.graph();
   const Shape shape =
@@ -49,7 +49,7 @@ std::string ActivationOp::text() const {
   return curve_ == Curve::relu6 ? "relu6" : functions_of(curve_).name;
 }
 
-// The lanes behind the last channel of blocks and of halves must stay 0.
+// The lanes after the last channel of NCHW16c and NHWC must stay 0.
 std::optional<double> ActivationOp::layout_ms(const PlanGraph& graph,
                                               ActivationLayout layout) const {
   const bool keeps_zero = curve_ != Curve::sigmoid;

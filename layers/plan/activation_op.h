@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// activation_op.h: a curve applied to every element, in a planned step. Others absorb it: a
-// convolution that ends in a ReLU applies it to its sums before it stores them.
+// activation_op.h: an elementwise activation in a compiled step. Other operations absorb it: a
+// convolution followed by a ReLU applies it to its sums before storing them.
 #pragma once
 
 #include <limits>
@@ -24,19 +24,19 @@ class CONVSCOPE_API ActivationOp final : public PlanOp {
   Curve curve_;
 };
 
-// True when `op` is a ReLU.
+// Returns whether `op` is a ReLU.
 CONVSCOPE_API bool is_relu(const PlanOp& op);
 
-// The upper bound of a ReLU: infinity of relu, 6 of relu6. Nothing: `op` is none.
+// Returns the upper bound of a ReLU: infinity for relu, 6 for relu6; nothing for other operations.
 CONVSCOPE_API std::optional<float> relu_bound(const PlanOp& op);
-// The same of one that kernels of convolution and batch norm may take over. On a GPU they know relu
-// alone.
+// Returns the bound of a ReLU that kernels of convolution and batch norm may absorb, else nothing.
+// On a GPU they support relu only.
 CONVSCOPE_API std::optional<float> fused_relu_bound(const PlanGraph& graph, const PlanOp& op);
-// " + relu", " + relu6": what text() adds for a ReLU that was taken over.
+// Returns " + relu" or " + relu6", which text() appends for an absorbed ReLU.
 CONVSCOPE_API std::string fused_relu_text(float most);
 
-// For operations that have absorbed a ReLU: y = max(y, 0) in place, and dy := dy where 0 < y <
-// most.
+// Emits the work of an absorbed ReLU: y = max(y, 0) in place, and dy = dy where 0 < y < most, else
+// 0.
 CONVSCOPE_API void emit_relu(PlanBuilder& builder, ValueId y);
 CONVSCOPE_API void emit_relu_gradient(PlanBuilder& builder, ValueId y,
                                       float most = std::numeric_limits<float>::infinity());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// add_op.h: y = a + b in a planned step, two values of one shape: the end of a residual block.
+// add_op.h: y = a + b in a compiled step, two values of one shape: the end of a residual block.
 #pragma once
 
 #include "layers/plan/plan_builder.h"
@@ -16,7 +16,7 @@ class CONVSCOPE_API AddOp final : public PlanOp {
   }
 };
 
-// Adds the gradient of `output` to that of `value`, leaving it as it is.
+// Adds the gradient of `output` to that of `value`, without changing it.
 CONVSCOPE_API void copy_gradient(PlanBuilder& builder, ValueId output, ValueId value);
 
 }  // namespace convscope

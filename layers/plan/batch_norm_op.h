@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// batch_norm_op.h: batch_norm2d in a planned step.
+// batch_norm_op.h: batch_norm2d in a compiled step.
 //
-// Training    statistics of the batch, then y = relu((x - mean[c]) factor[c] + shift[c] +
-//             residual), where the residual and the ReLU are there when the operations behind it
-//             have been absorbed; one call for each direction (batch_norm2d_fused.h)
-// Inference   the convolution in front absorbs it: factor goes into its weights, shift into its
-//             bias. Where no convolution stands in front, y = (x - mean[c]) factor[c] + shift[c].
+// Training    batch statistics, then y = relu((x - mean[c]) factor[c] + shift[c] + residual). The
+//             residual and the ReLU are present if the following operations were absorbed. One
+//             call for each direction (batch_norm2d_fused.h)
+// Inference   the preceding convolution absorbs it: factor goes into its weights, shift into its
+//             bias. Without a preceding convolution, y = (x - mean[c]) factor[c] + shift[c].
 #pragma once
 
 #include <limits>
@@ -14,7 +14,7 @@
 
 namespace convscope {
 
-// What a batch norm does in eval mode: y = (x - mean) / sqrt(variance + eps) weight + bias.
+// Batch norm in eval mode: y = (x - mean) / sqrt(variance + eps) weight + bias.
 struct BatchNormFold {
   Variable weight, bias;
   Tensor mean, variance;  // the running ones, f32 [C]
@@ -38,7 +38,7 @@ class CONVSCOPE_API BatchNormOp final : public PlanOp {
 
  private:
   void emit_running_factors(PlanBuilder& builder, const Tensor& factor, const Tensor& shift);
-  // Images with their channels last, halves or f32 (batch_norm2d_halves.h).
+  // Emit calls on NHWC images, fp16/bf16 or f32 (batch_norm2d_halves.h).
   void train_channels_last(PlanBuilder& builder);
   void backward_channels_last(PlanBuilder& builder);
 
@@ -48,7 +48,7 @@ class CONVSCOPE_API BatchNormOp final : public PlanOp {
   bool relu_ = false;
   float most_ = std::numeric_limits<float>::infinity();  // of the ReLU
   Slot mean_ = kNoSlot, inverse_deviation_ = kNoSlot;    // f64 [C]
-  Slot factors_ = kNoSlot;                               // with channels last: f32 [3,Cp]
+  Slot factors_ = kNoSlot;                               // for NHWC: f32 [3,Cp]
 };
 
 }  // namespace convscope

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// conv2d_calls.cpp: the kernel calls of a convolution in a planned step: the card's functions with
-// prepared arguments.
+// conv2d_calls.cpp: the kernel calls of a convolution in a compiled step: the algorithm's functions
+// with ready arguments.
 #include "layers/plan/conv2d_calls.h"
 
 #include "layers/conv2d/epilogue.h"
@@ -23,15 +23,15 @@ void* workspace_of(PlanBuilder& builder, const Conv2dWork& work) {
   return builder.workspace(work.algorithm->workspace_bytes(work.problem, work.direction));
 }
 
-// Memory for the kept blocks, side by side.
+// Memory for the kept blocks, contiguous.
 void* stored_blocks(PlanBuilder& builder, const Conv2dWork& work) {
   return builder.workspace(static_cast<std::size_t>(work.problem.weight_format.stored_elements()) *
                            sizeof(float));
 }
 
-// What runs in front of a call that reads prepared weights.
+// What runs before a call that reads prepared weights.
 struct Preparation {
-  void (*run)(const Conv2dPrepareArgs&) = nullptr;  // null: it is done, or there is nothing to do
+  void (*run)(const Conv2dPrepareArgs&) = nullptr;  // null: already done, or not needed
   Direction direction = Direction::forward;
   Tensor w = {};
   void* prepared = nullptr;
@@ -66,7 +66,7 @@ Preparation preparation_of(PlanBuilder& builder, const Conv2dWork& work, const T
   return out;
 }
 
-// In training the weights change in each step: they are prepared right before the call.
+// Training changes the weights in each step, so they are prepared right before the call.
 Preparation preparation_of_step(PlanBuilder& builder, const Conv2dWork& work, const Tensor& w,
                                 void* workspace) {
   const std::size_t bytes =

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// forward_moments.cpp: the table of forwards that leave the mean and the spread of their channels.
+// forward_moments.cpp: the table of forwards that also write mean and spread of their channels.
 #include "layers/plan/forward_moments.h"
 
 namespace convscope {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// joint_backward.cpp: the table of kernels that make both gradients of a convolution at once.
+// joint_backward.cpp: the table of kernels that compute both gradients of a convolution at once.
 #include "layers/plan/joint_backward.h"
 
 namespace convscope {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// joint_backward.h: both gradients of a convolution from one walk over dy, for cards that have a
-// kernel for it. dx and dw read the same dy; where memory sets the pace, reading it once is a
-// quarter of the backward pass. A planned step asks for it where both gradients are wanted and the
-// card is chosen for both (conv2d_plan.cpp).
+// joint_backward.h: both gradients of a convolution from one pass over dy, for algorithms with such
+// a kernel. dx and dw read the same dy. In memory-bound layers a second read is a quarter of the
+// backward pass. A compiled step uses it where both gradients are needed and the same algorithm is
+// chosen for them (conv2d_plan.cpp).
 //
-// It stands beside the card, and not on it, because few cards have one: in the last lines of the
-// card's file
+// Few algorithms have it, so it is registered separately, in the last lines of the algorithm's
+// file:
 //
 //   const JointBackward kBoth{.fits = ..., .cost = ..., .workspace_bytes = ..., .run = ...};
 //   CONVSCOPE_CONV2D_JOINT_BACKWARD(kCard, kBoth)
@@ -16,10 +16,10 @@
 namespace convscope {
 
 struct JointBackward {
-  bool (*fits)(const Conv2dProblem&) = nullptr;  // of problems that the card takes
+  bool (*fits)(const Conv2dProblem&) = nullptr;  // for problems that the algorithm supports
   Conv2dCost (*cost)(const Conv2dProblem&) = nullptr;
   std::size_t (*workspace_bytes)(const Conv2dProblem&) = nullptr;
-  // What the card's backward_data and backward_weight do together, with the weights prepared as for
+  // The algorithm's backward_data and backward_weight together, with the weights prepared for
   // backward_data. Both arguments have the same problem and dy; the workspace is that of `weight`.
   void (*run)(const Conv2dBackwardDataArgs& data, const Conv2dBackwardWeightArgs& weight) = nullptr;
 };
@@ -27,14 +27,14 @@ struct JointBackward {
 CONVSCOPE_API bool register_joint_backward(const Conv2dAlgorithm& card, const JointBackward& both,
                                            const char* file);
 
-// Null: the card has none for this problem.
+// Returns null if the algorithm has none for this problem.
 CONVSCOPE_API const JointBackward* joint_backward_of(const Conv2dAlgorithm& card,
                                                      const Conv2dProblem& problem);
-// The same, and null where the two kernels apart are estimated to be faster.
+// Returns null also where two separate kernels are estimated to be faster.
 CONVSCOPE_API const JointBackward* faster_joint_backward_of(const Conv2dAlgorithm& card,
                                                             const Conv2dProblem& problem);
 
-// Runs it; both directions of the card are counted (layers/dispatch/kernel_runs.h).
+// Runs it and counts both directions of the algorithm (layers/dispatch/kernel_runs.h).
 CONVSCOPE_API void run_joint_backward(const Conv2dAlgorithm& card, const JointBackward& both,
                                       const Conv2dBackwardDataArgs& data,
                                       const Conv2dBackwardWeightArgs& weight);

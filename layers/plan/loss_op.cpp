@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// loss_op.cpp: the end of a planned training step: softmax cross-entropy of logits [N,classes] with
-// the labels of the batch, its mean over the batch, and how many images have their largest logit at
-// their label.
+// loss_op.cpp: the end of a compiled training step: softmax cross-entropy of logits [N,classes],
+// its mean over the batch, and how many images have their largest logit at their label.
 #include "layers/plan/loss_op.h"
 
 #include "framework/ops/elementwise.h"

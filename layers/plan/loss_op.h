@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// loss_op.h: the end of a planned training step: softmax cross-entropy of logits [N,classes] with
+// loss_op.h: the end of a compiled training step: softmax cross-entropy of logits [N,classes] with
 // the labels of the batch, its mean over the batch, and how many images have their largest logit at
 // their label. A linear layer absorbs it where one kernel does all of that (linear_fused.h).
 #pragma once
@@ -19,11 +19,11 @@ class CONVSCOPE_API LossOp final : public PlanOp {
   Slot probabilities_ = kNoSlot;
 };
 
-// out i32 [1] = how many of predicted i32 [N] are what the labels i32 [N] say.
+// Sets out i32 [1] to the number of equal elements of predicted i32 [N] and labels i32 [N].
 extern CONVSCOPE_API
     KernelSlot<void(const Tensor& predicted, const Tensor& labels, const Tensor& out)>
         count_equal_kernel;
-// x *= *factor, a number on the device of x.
+// Multiplies x by *factor, a number on the device of x.
 extern CONVSCOPE_API KernelSlot<void(const double* factor, const Tensor& x)> multiply_by_kernel;
 
 }  // namespace convscope

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// loss_op_cuda.cu: counts the right answers of a batch on a GPU, and scales the gradient of the
-// loss.
+// loss_op_cuda.cu: counts the correct predictions of a batch on a GPU, and scales the gradient of
+// the loss.
 #include "framework/cuda/launch.cuh"
 #include "layers/plan/loss_op.h"
 
 namespace convscope {
 namespace {
 
-// One block; batches are small.
+// Uses one block, because batches are small.
 __global__ void __launch_bounds__(kThreads)
     count_equal(const std::int32_t* a, const std::int32_t* b, std::int64_t count,
                 std::int32_t* out) {

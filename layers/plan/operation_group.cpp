@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// operation_group.cpp: what a GPU does to all weights of a network before their layers read them,
+// operation_group.cpp: on a GPU, processes all weights of a network before their layers read them,
 // in one launch instead of one for each: masks, then quantisers (Operation::forward_together).
 //
 //   mask c1, quantise c1, convolve, mask c2, quantise c2, ..
 //   -> mask all, quantise all, convolve, ..
 //
-// A group stands at the beginning of the step, so its backward comes last, when the gradients of
-// all its values are there. Its values live longer for that: large weights, which do not care about
-// the price of a launch, stay where they are.
+// A group is at the beginning of the step, so its backward comes last, when the gradients of all
+// its values are complete. This extends the lifetime of its values. Large weights, for which the
+// time of a launch is negligible, are not grouped.
 #include <algorithm>
 
 #include "layers/plan/operation_op.h"
@@ -15,13 +15,13 @@
 namespace convscope {
 namespace {
 
-// Elements of a weight that is grouped: what a GPU goes through in the time of a launch.
+// The largest weight that is grouped: what a GPU processes in the time of a launch.
 constexpr std::int64_t kMostElements = std::int64_t{1} << 18;
 
 class OperationGroupOp final : public PlanOp {
  public:
   explicit OperationGroupOp(std::vector<std::unique_ptr<OperationOp>> members)
-      : members_(std::move(members)) {  // `all_layers` stays empty: the work of all of them
+      : members_(std::move(members)) {  // `all_layers` stays empty: the work of all members
     layer = members_.front()->layer;
     output = members_.front()->output;
     for (const auto& member : members_) {
@@ -73,8 +73,8 @@ bool fits(const PlanGraph& graph, const PlanOp* op) {
          graph.shape(op->output).numel() <= kMostElements;
 }
 
-// By value: how many operations stand between it and parameters, when all of them may come first;
-// or kNever.
+// By value: how many operations are between it and parameters if all of them can come first, else
+// kNever.
 constexpr int kNever = 1 << 30;
 std::vector<int> levels_of(const PlanGraph& graph) {
   std::vector<int> out(static_cast<std::size_t>(graph.value_count()), kNever);

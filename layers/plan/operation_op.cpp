@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// operation_op.cpp: the planned form of an Operation (framework/autograd/operation.h), so that an
-// operation is written once; and the planned form of a layer that has only a forward().
+// operation_op.cpp: runs an Operation (framework/autograd/operation.h) in a compiled step, so that
+// an operation is written once; also runs a layer that has only a forward().
 #include "layers/plan/operation_op.h"
 
 #include "layers/dispatch/heavy_use.h"
@@ -8,7 +8,7 @@
 namespace convscope {
 namespace {
 
-// The number of the step at the moment when a call runs.
+// Returns the number of the step at the time when a call runs.
 OperationStep step_now(const PlanClock& clock, const Module& module) {
   if (clock.base == nullptr) return {.base = nullptr, .offset = module.step()};
   return {.base = clock.base, .offset = clock.offset};
@@ -29,7 +29,7 @@ std::optional<double> OperationOp::layout_ms(const PlanGraph& graph,
   return takes ? same_in_both(layout) : PlanOp::layout_ms(graph, layout);
 }
 
-// What is kept of the shape of an image lies as the images do.
+// A saved tensor of the shape of an image has the layout of the images.
 Shape OperationOp::saved_shape(const PlanBuilder& builder, const Shape& shape) const {
   return shape == builder.shape(output) ? builder.graph().stored_shape(output) : shape;
 }
@@ -48,7 +48,7 @@ OperationForward OperationOp::forward_arguments(PlanBuilder& builder) {
   return a;
 }
 
-// Operations assign; where a gradient is there already, theirs goes to a piece of its own first.
+// Operations assign; where a gradient exists already, theirs goes to a temporary first.
 OperationBackward OperationOp::backward_arguments(PlanBuilder& builder, std::vector<Part>& to_add) {
   OperationBackward a;
   const OperationKeeps keeps = operation_->keeps(shapes(builder));
@@ -96,7 +96,7 @@ void OperationOp::backward(PlanBuilder& builder) {
 }
 
 PointwiseOp::Forward OperationOp::forward_pieces(PlanBuilder& builder) {
-  OperationForward a;  // x[0] and y come piece by piece
+  OperationForward a;  // x[0] and y are set for each piece
   a.x.emplace_back();
   for (std::size_t i = 1; i < inputs.size(); ++i) a.x.push_back(builder.value(inputs[i]));
   return {.begin = [operation = operation_, a] { operation->begin(a); },
@@ -185,7 +185,7 @@ class DynamicOp final : public PlanOp {
       gradients.push_back(builder.parameter_gradient(parameter).tensor);
     }
     const auto emit = [&](const Tensor& dx) {
-      // x is named, so that its memory is its own until the graph has been walked.
+      // x is named, so that its memory is not reused until the dynamic graph has run.
       builder.call([kept = kept_, parameters = parameters_, gradients, dx,
                     x = builder.value(inputs[0]), dy = builder.gradient(output)] {
         for (Variable parameter : parameters) parameter.zero_grad();
@@ -197,7 +197,7 @@ class DynamicOp final : public PlanOp {
         } else if (dx.defined()) {
           dx.fill(0);
         }
-        // The graph may have put another tensor there; the step's own is the one that stays.
+        // The dynamic graph may have stored another tensor there; keep the step's own.
         for (std::size_t i = 0; i < parameters.size(); ++i) {
           Tensor& now = parameters[i].state()->grad;
           if (parameters[i].state()->grad_is_zero) {
@@ -218,7 +218,7 @@ class DynamicOp final : public PlanOp {
     Variable x, y;
   };
   Module& module_;
-  std::vector<Variable> parameters_;  // that want a gradient
+  std::vector<Variable> parameters_;  // that need a gradient
   std::shared_ptr<Kept> kept_;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// operation_op.h: the planned form of an Operation (framework/autograd/operation.h), so that an
-// operation is written once; and the planned form of a layer that has only a forward().
+// operation_op.h: runs an Operation (framework/autograd/operation.h) in a compiled step, so that an
+// operation is written once; also runs a layer that has only a forward().
 //
 //   int Gelu::describe(PlanGraph& graph, int x) { return describe_operation(graph, *this, op_,
 //   {x}); }
@@ -14,7 +14,7 @@ namespace convscope {
 
 class CONVSCOPE_API OperationOp final : public PointwiseOp {
  public:
-  // `module` says the number of the step.
+  // Wraps an operation; `module` provides the number of the step.
   OperationOp(Ref<const Operation> operation, const Module& module)
       : operation_(std::move(operation)), module_(module) {}
   const Operation& operation() const { return *operation_; }
@@ -27,13 +27,13 @@ class CONVSCOPE_API OperationOp final : public PointwiseOp {
   PointwiseOp::Forward forward_pieces(PlanBuilder& builder) override;
   PointwiseOp::Backward backward_pieces(PlanBuilder& builder) override;
 
-  // For those who emit the call themselves, of several operations at once (operation_group.cpp).
+  // Returns the arguments for a caller that runs several operations at once (operation_group.cpp).
   OperationForward forward_arguments(PlanBuilder& builder);
   struct Part {
     ValueId value;
     Slot slot;
   };
-  // Where a gradient is there already, dx goes to a piece of its own, to be added behind the call.
+  // Writes dx to a temporary where a gradient exists already; the caller adds `to_add` afterwards.
   OperationBackward backward_arguments(PlanBuilder& builder, std::vector<Part>& to_add);
 
  private:
@@ -45,19 +45,19 @@ class CONVSCOPE_API OperationOp final : public PointwiseOp {
   std::vector<Slot> saved_;
 };
 
-// Adds `operation` of the layer `module` on the values x; returns its value.
+// Adds `operation` of the layer `module` on the values x; returns the new value.
 CONVSCOPE_API ValueId describe_operation(PlanGraph& graph, const Module& module,
                                          Ref<const Operation> operation, std::vector<ValueId> x);
 
-// The operation of `op` when it is a T, or null.
+// Returns the operation of `op` when it is a T, else null.
 template <class T>
 const T* operation_of(const PlanOp* op) {
   const auto* const known = dynamic_cast<const OperationOp*>(op);
   return known == nullptr ? nullptr : dynamic_cast<const T*>(&known->operation());
 }
 
-// A layer as a dynamic graph inside a planned step: forward() and its backward pass, in memory of
-// the allocator. It costs the fusions with its neighbours, and such a step is not recorded.
+// Adds a layer as a dynamic graph inside a compiled step: forward() and its backward pass, in
+// memory of the allocator. It is not fused with its neighbours, and the step is not recorded.
 CONVSCOPE_API ValueId describe_dynamic(PlanGraph& graph, Module& module, ValueId x);
 
 }  // namespace convscope

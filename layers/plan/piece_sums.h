@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// piece_sums.h: gradients as sums over pieces: each group of blocks of a kernel has left one piece,
-// somebody adds them up. On a GPU the kernel that ends the backward can take that over, so that it
-// costs no launch of its own (PlanBuilder::hand_over).
+// piece_sums.h: gradients as sums of partial results: each group of blocks of a kernel writes one
+// piece, and a later kernel adds them. On a GPU the last kernel of the backward pass can do that,
+// so that it needs no launch (PlanBuilder::hand_over).
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,14 @@ namespace convscope {
 struct PieceSums {
   static constexpr int kMostTargets = 4;
   struct Target {
-    float* to = nullptr;  // null: nobody wants these
+    float* to = nullptr;  // null: not needed
     std::int64_t begin = 0;
     bool accumulate = false;
   };
   const float* pieces = nullptr;  // [count][floats]
   std::int64_t floats = 0;
-  int count = 0;                // 0: nothing is to be added
-  Target target[kMostTargets];  // by their begin; those behind the last begin at `floats`
+  int count = 0;                // 0: nothing to add
+  Target target[kMostTargets];  // sorted by begin; unused ones begin at `floats`
 };
 
 }  // namespace convscope

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// plan_builder.cpp: what operations write their kernel calls into.
+// plan_builder.cpp: collects the kernel calls that operations emit.
 #include "layers/plan/plan_builder.h"
 
 #include <algorithm>
@@ -96,7 +96,7 @@ Tensor PlanBuilder::value(ValueId value) {
   if (own.slot == kNoSlot) {
     own.slot = slot(graph_.stored_shape(value), graph_.dtype(value));
     if (dry_) slots_.back().is_value = true;
-    if (graph_.owner(value) == PlanGraph::input()) {  // somebody wants the images as a tensor
+    if (graph_.owner(value) == PlanGraph::input()) {  // an operation reads the images as a tensor
       const Tensor to = use(own.slot);
       call([copy = backend_of(device()).copy_within, index = device().index, from = images(), to] {
         copy(index, to.raw_data(), *from, static_cast<std::size_t>(to.size_bytes()));
@@ -113,8 +113,8 @@ Tensor PlanBuilder::labels() {
   return use(labels_);
 }
 
-// Read in the step behind the one that writes it, while that one's own kernels write: nothing else
-// of a step may take its memory.
+// A tensor that the next step reads, while that step's own kernels write: no other tensor of a step
+// may take its memory.
 Tensor PlanBuilder::outliving(Slot id) {
   const Tensor out = use(id);
   SlotState& state = slots_[static_cast<std::size_t>(id)];
@@ -248,7 +248,7 @@ PlanBuilder::Target PlanBuilder::parameter_gradient(const Variable& parameter) {
   return {state.grad, again};
 }
 
-// The operation whose calls are emitted writes this gradient, and no other does so later.
+// Records that the emitting operation writes this gradient, and that no later one does.
 void PlanBuilder::note_gradient(const Variable& parameter) {
   parameter_ops_.resize(parameters_.size(), -1);
   for (std::size_t i = 0; i < parameters_.size(); ++i) {

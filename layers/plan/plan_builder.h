@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// plan_builder.h: what operations write their kernel calls into.
+// plan_builder.h: collects the kernel calls that operations emit.
 //
 // An operation names the tensors of a call, then the call:
 //
@@ -7,9 +7,9 @@
 //   const Tensor y = builder.value(output);
 //   builder.call([run = unary_kernel.get(builder.device()), x, y] { run(UnaryOp::relu, x, y); });
 //
-// A tensor is alive from the first call that names it to the last one; in between its memory is
-// its own, before and after it belongs to others. The builder goes through the network twice: the
-// first time tensors have a shape but no memory, and calls are only counted.
+// A tensor is alive from the first call that names it to the last one; its memory is reused before
+// and after. The builder goes through the network twice: in the first pass tensors have a shape but
+// no memory, and calls are only counted.
 #pragma once
 
 #include <functional>
@@ -33,14 +33,14 @@ struct PlanCall {
   int op = -1;  // index in PlanGraph::ops()
 };
 
-// The number of the training step, read when a call runs. In a recording the host is not there: the
-// number is then that of a word in device memory plus the step's place in the recording.
+// The number of the training step, read when a call runs. A recording runs without the host: there
+// the number is a word in device memory plus the step's position in the recording.
 struct PlanClock {
-  const std::int64_t* base = nullptr;  // null: ask the module
+  const std::int64_t* base = nullptr;  // null: the module's step
   std::int64_t offset = 0;
 };
 
-// A tensor of the step that is no value of the graph: an index of winners, partial sums.
+// A tensor of the step that is not a value of the graph: argmax indices, partial sums.
 using Slot = int;
 inline constexpr Slot kNoSlot = -1;
 
@@ -49,26 +49,26 @@ class CONVSCOPE_API PlanBuilder {
   const PlanGraph& graph() const { return graph_; }
   bool training() const { return graph_.training(); }
   Device device() const { return graph_.device(); }
-  // What users see: [N,C,H,W], whatever the layout of the tensor that value() gives.
+  // Returns the shape that users see: [N,C,H,W], whatever the layout of value().
   const Shape& shape(ValueId value) const { return graph_.shape(value); }
   bool wants_gradient(ValueId value) const { return graph_.wants_gradient(value); }
-  // It lies in memory as halves with their channels last, and so does its gradient.
+  // Returns whether it and its gradient are stored as fp16/bf16 NHWC.
   bool in_halves(ValueId value) const { return is_half(graph_.dtype(value)); }
   bool is_channels_last(ValueId value) const {
     return graph_.layout(value) == ActivationLayout::channels_last;
   }
 
-  // Read or written by the next call.
+  // Returns the tensor, read or written by the next call.
   Tensor value(ValueId value);
-  // The gradient of a value, complete: all its readers have added theirs. May be changed in place.
+  // Returns the complete gradient of a value: all readers have added theirs. Writable in place.
   Tensor gradient(ValueId value);
-  // Where the next call puts what it adds to the gradient of `value`: assigned by the first one.
+  // Where the next call adds its part of the gradient of `value`; the first call assigns it.
   struct Target {
     Tensor tensor;
     bool accumulate = false;
   };
   Target gradient_target(ValueId value);
-  // The same for kernels that can only assign: emit(dx) emits the call that assigns dx.
+  // Adds a gradient of a kernel that can only assign: emit(dx) emits the call that assigns dx.
   template <class Emit>
   void assign_gradient(ValueId value, Emit&& emit) {
     const Target target = gradient_target(value);
@@ -77,17 +77,17 @@ class CONVSCOPE_API PlanBuilder {
     emit(use(part));
     emit_accumulate(value, part);
   }
-  // Adds what `part` holds to the gradient of `value`, which is there already.
+  // Adds `part` to the gradient of `value`, which exists already.
   void add_to_gradient(ValueId value, Slot part) { emit_accumulate(value, part); }
-  // `value` gets the gradient of `output` as it is, without a copy where that is possible.
+  // Passes the gradient of `output` on to `value` unchanged, without a copy where possible.
   void pass_gradient(ValueId output, ValueId value);
 
-  // An f32 image as factors of products: a block of bytes (dispatch/layout/half_factors.h). Whoever
-  // writes the image may write the block, behind whose scale may stand a bound of the magnitudes;
-  // else the first reader emits the call that makes it. factors() names it for the next call.
+  // The fp16 operands of an f32 image: a block of bytes (dispatch/layout/half_factors.h). The
+  // producer of the image may write it, with a bound of the magnitudes after the scale. Else the
+  // first reader emits the call that makes it. `factors()` names the block for the next call.
   struct Factors {
     Slot block = kNoSlot;
-    bool has_halves = false, has_bound = false;  // without halves: scale and bound alone
+    bool has_halves = false, has_bound = false;  // without fp16 numbers: only scale and bound
   };
   const Factors& factors_of(ValueId value) { return state(graph_.owner(value)).factors; }
   const Factors& gradient_factors_of(ValueId value) {
@@ -97,44 +97,43 @@ class CONVSCOPE_API PlanBuilder {
   Tensor gradient_factors(ValueId value) { return use(gradient_factors_of(value).block); }
   void make_factors(ValueId value);
   void make_gradient_factors(ValueId value);
-  // The next call writes it.
+  // Returns the block for the next call to write.
   Tensor factors_target(ValueId value, bool halves, bool bound);
   Tensor gradient_factors_target(ValueId value);
 
-  // The value has been rounded to the half type that its only reader multiplies.
+  // Marks the value as rounded to the type that its only reader multiplies, fp16 or bf16.
   void set_rounded(ValueId value) { state(graph_.owner(value)).is_rounded = true; }
   bool is_rounded(ValueId value) { return state(graph_.owner(value)).is_rounded; }
 
-  // Mean and spread of the channels of a value in parts, f32 [parts,4,channels as they are stored]
-  // (framework/cuda/channel_moments.cuh), where the operation that gives the value leaves them. The
-  // next call writes them; the next call reads them, undefined: there are none.
+  // Returns mean and spread of the channels of a value in parts, f32 [parts,4,stored channels]
+  // (framework/cuda/channel_moments.cuh), where its producer computes them. The next call writes
+  // moments_target(); the next call reads moments(), undefined: there are none.
   Tensor moments_target(ValueId value, std::int64_t parts);
   Tensor moments(ValueId value);
 
-  // The gradient of a parameter. A parameter that two layers share is added to the second time.
+  // Returns the gradient of a parameter. The second layer that shares a parameter adds to it.
   Target parameter_gradient(const Variable& parameter);
 
   Slot slot(const Shape& shape, DType dtype);
-  // Alive between the calls that name it and no longer, in a prologue too.
+  // Returns a slot that is alive only between the calls that name it, in a prologue too.
   Slot temporary(const Shape& shape, DType dtype);
   Tensor use(Slot slot);
-  // Scratch memory of the next call, counted as workspace; null for 0 bytes.
+  // Returns scratch memory for the next call, counted as workspace; null for 0 bytes.
   void* workspace(std::size_t bytes);
-  // Where the images of the step lie, without a copy; the pointer is read when the call runs.
+  // Returns where the step's images are, without a copy; the pointer is read when the call runs.
   const void* const* images();
   Tensor labels();
   const PlanClock* clock() const { return &clock_; }
-  // Where the factor of the loss's gradient lies on the device; null: 1. Read when the call runs.
+  // Returns the factor of the loss's gradient in device memory, read when the call runs; null: 1.
   const double* const* loss_scale() const { return &loss_scale_; }
-  // What the loss operation writes: the mean loss f32 [1], and how many images it got right, i32
-  // [1].
-  // Both stay until the end of the step.
+  // Returns what the loss operation writes: the mean loss f32 [1], or the number of correct images
+  // i32 [1]. Both stay until the end of the step.
   Tensor loss();
   Tensor correct();
 
-  // Emits a call. In prologue() it runs when the weights have changed, not in each step: what it
-  // writes stays alive: all slots named in it, but for temporary ones, workspace, and values of the
-  // graph that the step does not name, as a masked weight of which it has the kept blocks.
+  // Emits a call. In a prologue() it runs when the weights change, not in each step. Slots named in
+  // a prologue then stay alive, except temporary ones, workspace, and values of the graph that the
+  // step does not name (such as a masked weight whose kept blocks are used instead).
   template <class F>
   void call(F&& body) {
     ++call_index_;
@@ -144,16 +143,16 @@ class CONVSCOPE_API PlanBuilder {
     owned_.emplace_back(object, [](void* p) { delete static_cast<Body*>(p); });
     calls().push_back({[](void* p) { (*static_cast<Body*>(p))(); }, object, op_});
   }
-  // The last call has a kernel that waits for the one before it and then lets the next one start
-  // (framework/cuda/launch.cuh). So when a kernel behind it begins, all in front of it have ended.
+  // Declares that the last call's kernel waits for the one before it and only then lets the next
+  // one start (framework/cuda/launch.cuh). When a later kernel begins, all earlier ones have ended.
   void last_call_waits_first() { ++calls_that_wait_first_; }
   int calls_that_wait_first() const { return calls_that_wait_first_; }  // so far
-  // What `emit` emits runs behind the backward of all other operations: for calls that nobody waits
-  // for but the update. For operations that emit no other backward calls.
+  // Runs what `emit` emits after the backward of all other operations: for results that only the
+  // update reads. For operations that emit no other backward calls.
   void at_the_end(std::function<void()> emit) { deferred_.push_back({op_, std::move(emit)}); }
-  // An operation whose at_the_end() call adds pieces for another one says so in its backward. The
-  // first operation behind it hands its own over: `sums` without its pieces, which lie in `pieces`.
-  // All targets are gradients of parameters. The call at the end gets them, and names the slot.
+  // Declares, in a backward, that the operation's at_the_end() call can add partial sums of another
+  // one. The next operation hands its own over: `sums` without the pieces, which are in `pieces`.
+  // All targets are gradients of parameters. The final call names the slot.
   void take_sums() { takes_sums_ = true; }
   bool takes_sums() const { return takes_sums_; }
   void hand_over(Slot pieces, const PieceSums& sums) {
@@ -161,16 +160,16 @@ class CONVSCOPE_API PlanBuilder {
     handed_over_ = {pieces, sums};
   }
   PieceSums handed_over();
-  // Where to gather the images and labels from; null: they are there. Read when the call runs, by
-  // the one operation that reads images: it says in its forward that it can.
+  // Returns where to gather the images and labels from, read when the call runs; null: they are in
+  // place. The only operation that reads images declares in its forward that it can gather.
   const BatchGather* const* gather() const { return &gather_; }
   void take_gather() { takes_gather_ = true; }
-  // The update of the step, for the call at the end that makes all gradients; null: the weights
-  // stay. Read when the call runs. Such a call says that it changes them.
+  // Returns the step's update, for the final call that computes all gradients, read when the call
+  // runs; null: weights stay. joins_update() declares that the call updates that many parameters.
   const JoinedUpdate* const* update() const { return &update_; }
   void joins_update(std::size_t parameters) { joins_update_ = parameters == parameters_.size(); }
-  // The parameter `weight` as kernels multiply it, which a joined update leaves (JoinedRow::copy):
-  // asked when the call runs, so that the kernel need not round it. Alive through the whole step.
+  // A copy of the parameter `weight`, rounded for kernels by a joined update (JoinedRow::copy).
+  // now() is called when the call runs; null: the kernel rounds. Alive through the whole step.
   struct CopyOfWeight {
     WeightCopy copy;
     const bool* is_there = nullptr;
@@ -193,9 +192,9 @@ class CONVSCOPE_API PlanBuilder {
     int first = 1 << 30, last = -1;
     bool is_workspace = false;
     bool is_temporary = false;
-    bool outlives_step = false;                 // read in the step behind
-    bool is_value = false;                      // of the graph: whoever reads it asks value()
-    bool in_prologue = false, in_step = false;  // who names it
+    bool outlives_step = false;                 // read by the next step
+    bool is_value = false;                      // of the graph: readers call value()
+    bool in_prologue = false, in_step = false;  // where it is named
     std::size_t offset = 0;
   };
   struct ValueState {
@@ -225,8 +224,8 @@ class CONVSCOPE_API PlanBuilder {
   bool in_backward_ = false;
   int call_index_ = 0;  // of the next call
   int calls_that_wait_first_ = 0;
-  int op_ = 0;                 // whose calls are emitted
-  std::vector<int> call_ops_;  // by call_index_: whose calls they are
+  int op_ = 0;                 // the operation that emits
+  std::vector<int> call_ops_;  // by call_index_: the operation of each call
   int forward_calls_ = 0;
   Ref<Storage> arena_;
   std::size_t arena_bytes_ = 0;
@@ -241,10 +240,10 @@ class CONVSCOPE_API PlanBuilder {
   bool takes_gather_ = false, takes_sums_ = false, joins_update_ = false;
   std::pair<Slot, PieceSums> handed_over_{kNoSlot, {}};
   const JoinedUpdate* update_ = nullptr;
-  std::vector<std::pair<const void*, WeightCopy>> copies_;  // of the weight there
+  std::vector<std::pair<const void*, WeightCopy>> copies_;  // of the weight at this address
   bool copies_are_there_ = false;
   std::vector<Variable> parameters_;  // whose gradient the plan writes
-  std::vector<int> parameter_ops_;    // and the operation that does so last
+  std::vector<int> parameter_ops_;    // and the operation that writes it last
   std::vector<std::pair<int, std::function<void()>>> deferred_;  // operation and at_the_end()
   std::vector<Owned> owned_;
   std::vector<PlanCall> prologue_calls_, forward_, backward_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// plan_graph.cpp: a network written down before it runs: which operation reads which values, for
-// inputs of one shape.
+// plan_graph.cpp: the static graph of a network: which operation reads which values, for inputs of
+// one shape.
 #include "layers/plan/plan_graph.h"
 
 #include <algorithm>
@@ -170,7 +170,7 @@ void PlanGraph::fuse() {
     op.output = (*next)->output;
     op.all_layers.insert(op.all_layers.end(), (*next)->all_layers.begin(),
                          (*next)->all_layers.end());
-    // The other inputs of `next` may be computed after `op`: the joined one runs at its place.
+    // The other inputs of `next` may be computed after `op`, so the fused one runs at its position.
     *next = std::move(ops_[at]);
     ops_.erase(ops_.begin() + static_cast<std::ptrdiff_t>(at));
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// plan_graph.h: a network written down before it runs: which operation reads which values, for
-// inputs of one shape. From it a StepPlan (step_plan.h) makes a list of kernel calls.
+// plan_graph.h: the static graph of a network: which operation reads which values, for inputs of
+// one shape. A StepPlan (step_plan.h) compiles it to a list of kernel calls.
 //
 // Every layer adds its operations itself, in Module::describe(), which mirrors forward():
 //
@@ -8,9 +8,9 @@
 //     return describe_operation(graph, *this, make_ref<MaxPool>(window_), {x});
 //   }
 //
-// Then operations take over what the next one does, where a kernel exists that does both (a
-// convolution absorbs the ReLU behind it), and rewrites that know a better form of a longer chain
-// replace it. An operation belongs to one graph and one mode: training or inference.
+// Then operations absorb the next one where one kernel does both (a convolution absorbs a following
+// ReLU), and rewrites replace longer chains by faster implementations. An operation belongs to one
+// graph and one mode: training or inference.
 #pragma once
 
 #include <functional>
@@ -32,12 +32,12 @@ class PlanGraph;
 using ValueId = int;
 inline constexpr ValueId kNoValue = -1;
 
-// forward, loss and gradients; or forward alone, with dropout and batch norm in eval mode, up to
-// the logits or up to the loss.
+// training: forward, loss and gradients. inference and evaluation: forward only, with dropout and
+// batch norm in eval mode, up to the logits or up to the loss.
 enum class PlanMode { training, inference, evaluation };
 
-// What computes a layer in one direction: the name of a card, or of a chain that the layer is part
-// of. dynamic: the layer has no planned form and runs as a dynamic graph inside the step.
+// The kernel of a layer in one direction: the name of an algorithm, or of a chain with the layer.
+// dynamic: the layer has no describe() and runs as a dynamic graph inside the step.
 struct RanKernel {
   std::string layer;
   Direction direction;
@@ -46,7 +46,7 @@ struct RanKernel {
   ActivationLayout layout = ActivationLayout::nchw;  // of its images
 };
 
-// What an operation's layout_ms() says that works in all layouts and takes as long in each.
+// Returns layout_ms() of an operation that works in all layouts and takes the same time in each.
 inline std::optional<double> same_in_both(ActivationLayout layout) {
   if (layout == ActivationLayout::blocked_y) return std::nullopt;
   return 0.0;
@@ -61,57 +61,56 @@ class CONVSCOPE_API PlanOp {
   PlanOp& operator=(const PlanOp&) = delete;
 
   virtual std::string text() const = 0;  // "conv2d winograd_f4x3 + relu", for `explain`
-  // `next` is the only reader of this operation's value: take over its work. True: done, and `next`
-  // is taken out of the graph; its other inputs are appended to this one's. `fuse` calls it again
-  // with the operation behind.
+  // Absorbs `next`, the only reader of this operation's value. Returns true if done: `next` is
+  // removed from the graph, and its other inputs are appended to this one's. `fuse` then tries the
+  // next operation.
   virtual bool absorb(const PlanGraph& graph, PlanOp& next);
-  // Emit the calls. Both run twice, with the same decisions each time: the first time to learn how
-  // long each tensor lives, the second time with its address.
+  // Emits the calls. Both run twice, with the same decisions: first to learn how long each
+  // tensor lives, then with the addresses.
   virtual void forward(PlanBuilder& builder) = 0;
   virtual void backward(PlanBuilder& builder) = 0;
 
-  // Copies of values into another layout or back, in one step; known once the calls are emitted.
+  // Returns how many copies into another layout or back one step makes; known after emission.
   virtual int conversions() const { return 0; }
-  // Milliseconds of one step when the images that it reads and writes lie in `layout`, as far as
-  // layouts differ; nothing: it does not work on such images. plan_layouts.cpp asks, and then says
-  // which one it is.
+  // Returns the milliseconds of one step when its images are stored in `layout`, as far as layouts
+  // differ; nothing if it does not support the layout. plan_layouts.cpp calls it, then
+  // set_layout().
   virtual std::optional<double> layout_ms(const PlanGraph& graph, ActivationLayout layout) const;
   virtual void set_layout(const PlanGraph&, ActivationLayout) {}
-  // The half type that it wants its images in, with their channels last; f32: it is content with
-  // what its inputs are. half_layouts.cpp asks.
+  // Returns the type, fp16 or bf16, in which it needs its images, in NHWC; f32: any type of its
+  // inputs is accepted. Called by half_layouts.cpp.
   virtual DType wants_halves() const { return DType::f32; }
-  // Reads its images in whatever layout they lie: no copy is put in front of it.
+  // Returns whether it reads its images in any layout: then no copy is inserted before it.
   virtual bool reads_any_layout() const { return false; }
-  // Reads this one of its inputs as [N,C,H,W], in whatever layout the others lie.
+  // Returns whether it reads this input as [N,C,H,W], whatever the layout of the others.
   virtual bool reads_plain(std::size_t) const { return false; }
 
-  // Of each layer with a weight that this operation computes, one for each direction that runs.
+  // Returns the kernels of each layer with a weight that it computes, one for each direction.
   virtual std::vector<RanKernel> kernels(const PlanGraph& graph) const;
 
-  // False: its calls do more than queue kernels, so a device cannot record them.
+  // Returns false if its calls do more than queue kernels, so a device cannot record them.
   virtual bool is_recordable() const { return true; }
 
-  // It has other kernels for f32 images with their channels last, which may take less time. Where
-  // no operation has, plan_layouts.cpp asks nobody.
+  // Returns whether it has other kernels for f32 NHWC images, which may be faster. If no operation
+  // has, plan_layouts.cpp leaves the layouts as they are.
   virtual bool may_gain_channels_last(const PlanGraph&) const { return false; }
-  // With its channels last: of what it would read factors of products, which are made once for all
-  // that read them (dispatch/layout/half_factors.h), and not f32 because that is faster; and
-  // whether it would write those of its result and of the gradient of its image. plan_layouts.cpp
-  // counts the passes that make what nobody writes.
+  // Returns which fp16 operands (dispatch/layout/half_factors.h) it would read in NHWC. They are
+  // made once for all readers. would_write_factors() is for those of its result and of its image's
+  // gradient. plan_layouts.cpp counts the passes that make the others.
   struct FactorsRead {
-    bool image = false, gradient = false;  // of its output
+    bool image = false, gradient = false;  // `gradient` of its output
   };
   virtual FactorsRead would_read_factors(const PlanGraph&) const { return {}; }
   virtual bool would_write_factors(const PlanGraph&) const { return false; }
-  // Reads this one of its inputs as factors alone; the same of the gradient of its output.
+  // Returns whether it reads this input, or the gradient of its output, only as fp16 operands.
   virtual bool reads_factors(const PlanGraph&, std::size_t) const { return false; }
   virtual bool reads_gradient_factors(const PlanGraph&) const { return false; }
-  // The half type to which it rounds this one of its inputs, an f32 that it reads as factors alone;
-  // f32: it does not. Who writes the value may round it then (PlanBuilder::set_rounded).
+  // Returns the type, fp16 or bf16, to which it rounds this f32 input that it reads only as an
+  // operand; f32: it does not round. The producer may then round it (PlanBuilder::set_rounded).
   virtual DType rounds_input(std::size_t) const { return DType::f32; }
 
-  std::string layer;                    // "c1"; of several fused ones the first
-  std::vector<std::string> all_layers;  // of them; empty: its work is no layer's own
+  std::string layer;                    // "c1"; the first one of fused layers
+  std::vector<std::string> all_layers;  // all of them; empty: not the work of one layer
   std::vector<ValueId> inputs;          //
   ValueId output = kNoValue;
 };
@@ -126,10 +125,10 @@ class CONVSCOPE_API PlanGraph {
   bool has_loss() const { return mode_ != PlanMode::inference; }
   static constexpr ValueId input() { return 0; }
   const Shape& shape(ValueId value) const { return values_.at(index(value)).shape; }
-  // f32; u8 and i8, the codes of a quantised value, always in blocks (quant/integer/); or f16 and
-  // bf16, images with their channels last (half_layouts.cpp), whose gradient is of that type too.
+  // Returns f32; u8 or i8, codes of a quantised value, always in NCHW16c (quant/integer/); or f16
+  // or bf16, NHWC images (half_layouts.cpp), whose gradient has that type too.
   DType dtype(ValueId value) const { return values_.at(index(value)).dtype; }
-  // How it lies in memory, and its shape there; shape() is always that which users see.
+  // Returns the layout and shape in memory; shape() is always the shape that users see.
   ActivationLayout layout(ValueId value) const { return values_.at(index(value)).layout; }
   void set_layout(ValueId value, ActivationLayout layout) {
     values_.at(index(value)).layout = layout;
@@ -141,39 +140,37 @@ class CONVSCOPE_API PlanGraph {
     values_.at(index(value)).dtype = dtype;
     set_layout(value, layout);
   }
-  // The same value once more, in another layout; `shared`: in the same memory.
+  // Adds the same value in another layout; `shared`: in the same memory.
   ValueId add_stored(ValueId value, ActivationLayout layout, bool shared, DType dtype = DType::f32);
-  // A value that a rewrite adds; its producer is an operation with this output.
+  // Adds a value for a rewrite; its producer is an operation with this output.
   ValueId add_value(const Shape& shape, DType dtype, ActivationLayout layout);
-  // False for what depends on the images alone: nobody asks for its gradient.
+  // Returns false for values that depend on the images only: their gradient is not needed.
   bool wants_gradient(ValueId value) const { return values_.at(index(value)).wants_gradient; }
 
-  // A parameter as a value that operations read: its memory is the parameter's own, and its
-  // gradient is that of the parameter. A weight that passes through a mask or a quantiser is the
-  // value behind them. The same parameter gives the same value.
+  // Returns the value of a parameter, always the same one. Its memory and gradient are those of the
+  // parameter. For a weight with a mask or a quantiser, operations read the value after them.
   ValueId parameter(const Variable& parameter);
-  // Null when `value` is none.
+  // Returns null when `value` is not a parameter.
   const Variable* parameter_of(ValueId value) const;
-  // Computed from parameters alone: an inference computes it once for each state of the weights.
+  // Returns whether it depends on parameters only: inference computes it once for each set of them.
   bool is_of_parameters(ValueId value) const { return values_.at(index(value)).of_parameters; }
-  // The plan is valid as long as `holds` says so: for what a layer may change between steps.
+  // Adds a condition, for what a layer may change between steps: the plan is valid while it holds.
   void valid_while(std::function<bool()> holds) { conditions_.push_back(std::move(holds)); }
   bool is_valid() const;
 
-  // Adds an operation; its value wants a gradient when one of its inputs does or it has parameters
-  // that want one.
+  // Adds an operation; its value has a gradient if one of its inputs or parameters has one.
   ValueId add(std::unique_ptr<PlanOp> op, std::vector<ValueId> inputs, const Shape& output,
               bool has_parameters = false);
-  // The same elements in another shape; costs nothing.
+  // Adds a view of the same elements in another shape, at no cost.
   ValueId reshape(ValueId x, const Shape& shape);
-  // "This cannot be planned, because ...": the step then runs as a dynamic graph. Returns kNoValue.
+  // Records why the network cannot be compiled: it runs as a dynamic graph. Returns kNoValue.
   ValueId refuse(const std::string& why);
   const std::string& refusal() const { return refusal_; }  // "": none
-  // "The next step is another one, because ...": it runs as a dynamic graph, later ones as planned.
+  // Records that only the next step cannot: it runs as a dynamic graph, later ones compiled.
   void not_yet(const std::string& why);
-  const std::string& wait() const { return wait_; }  // "": the next step is as planned
+  const std::string& wait() const { return wait_; }  // "": the next step is compiled
 
-  // Layers that contain layers say whose turn it is, so that operations know their layer's name.
+  // Names the layer that is being described, so that operations know it.
   class CONVSCOPE_API Scope {
    public:
     Scope(PlanGraph& graph, const std::string& name);
@@ -190,24 +187,24 @@ class CONVSCOPE_API PlanGraph {
   ValueId result() const { return result_; }
   void fuse();
 
-  // `value` has its elements where `with` has them: what a reshape gives.
+  // Makes `value` share the memory of `with`, as for a reshape.
   void share(ValueId value, ValueId with) { values_.at(index(value)).owner = owner(with); }
-  bool is_shared(const PlanOp& op) const {  // a reshape: no memory of its own
+  bool is_shared(const PlanOp& op) const {  // a reshape, without memory
     return !op.inputs.empty() && owner(op.output) == owner(op.inputs[0]);
   }
 
-  // For rewrites: the operations in the order in which they run.
+  // Returns the operations in the order in which they run, for rewrites.
   std::vector<std::unique_ptr<PlanOp>>& ops() { return ops_; }
   const std::vector<std::unique_ptr<PlanOp>>& ops() const { return ops_; }
   int readers(ValueId value) const;  // operations that read it; the result counts as read once
-  // As what its memory is read.
+  // How the memory of a value is read: as numbers, as fp16 operands, or both.
   struct ReadAs {
     bool numbers = false, factors = false;
   };
   ReadAs read_as(ValueId value) const;
-  // Its gradient is read as factors alone, by the operation that gives the value.
+  // Returns whether its producer reads the gradient of the value only as fp16 operands.
   bool gradient_is_read_as_factors(ValueId value) const;
-  // The value whose memory this one shares; itself when it owns it.
+  // Returns the value whose memory this one shares; the value itself when it owns its memory.
   ValueId owner(ValueId value) const;
   int value_count() const { return static_cast<int>(values_.size()); }
 
@@ -217,7 +214,7 @@ class CONVSCOPE_API PlanGraph {
     bool wants_gradient = false;
     ValueId owner = kNoValue;
     bool of_parameters = false;
-    Variable parameter = {};  // undefined: no parameter
+    Variable parameter = {};  // undefined: not a parameter
     ActivationLayout layout = ActivationLayout::nchw;
     DType dtype = DType::f32;
   };
@@ -232,12 +229,12 @@ class CONVSCOPE_API PlanGraph {
   std::vector<std::function<bool()>> conditions_;
 };
 
-// Replaces chains of operations by better ones; registered where the better form is written
-// (conv2d/batch_lanes/cpu/lanes_chain.cpp). They run after fuse(), in the order of their names.
+// Replaces chains of operations by faster ones; registered in the file of the implementation
+// (conv2d/batch_lanes/cpu/lanes_chain.cpp). Rewrites run after fuse(), in the order of their names.
 struct PlanRewrite {
   std::string name;
-  DeviceType device = DeviceType::cpu;  // of the graphs that it looks at
-  bool goes_first = false;              // in front of the others
+  DeviceType device = DeviceType::cpu;  // of the graphs that it rewrites
+  bool goes_first = false;              // before the others
   void (*run)(PlanGraph& graph) = nullptr;
 };
 CONVSCOPE_API bool register_plan_rewrite(const PlanRewrite& rewrite);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// pointwise_op.h: an operation that treats every element alone and learns one number at most, such
-// as a fake quantiser. A chain may run it on pieces of its value, in any layout, while they are in
-// the cache (conv2d/conv2d_chain.h).
+// pointwise_op.h: an elementwise operation with at most one learned number, such as a fake
+// quantiser. A chain may run it on pieces of its value, in any layout, while they are in cache
+// (conv2d/conv2d_chain.h).
 #pragma once
 
 #include <functional>
@@ -12,10 +12,10 @@ namespace convscope {
 
 class CONVSCOPE_API PointwiseOp : public PlanOp {
  public:
-  // False: it must run as a whole.
+  // Returns false if it must run as a whole.
   virtual bool runs_on_pieces() const = 0;
 
-  // Both run on the host and are asked for where forward() and backward() would emit their calls.
+  // Both run on the host and are called where forward() and backward() would emit their calls.
   struct Forward {
     std::function<void()> begin;  // once in each step, before the first piece
     // y = f(v); y may be v.
@@ -24,8 +24,8 @@ class CONVSCOPE_API PointwiseOp : public PlanOp {
   virtual Forward forward_pieces(PlanBuilder& builder) = 0;
 
   struct Backward {
-    // dv is assigned (null: not wanted; never dy itself). Returns the piece's part of the gradient
-    // of the learned number.
+    // Assigns dv (null: not needed; never dy itself). Returns the piece's part of the gradient of
+    // the learned number.
     std::function<double(const float* dy, const float* v, float* dv, std::int64_t count)> run;
     std::function<void(double sum)> end;  // with the sum over all pieces
   };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparse_form.cpp: whether a planned step computes a direction of a pruned layer from its blocks.
+// sparse_form.cpp: decides whether a compiled step runs a pruned layer's direction from its blocks.
 #include "layers/plan/sparse_form.h"
 
 #include <fmt/format.h>
@@ -11,16 +11,16 @@
 namespace convscope {
 namespace {
 
-// A training step gathers the blocks in front of each call, or scatters their gradient behind it:
-// bytes over the machine's bandwidth.
+// A training step gathers the blocks before each call, or scatters their gradient after it. The
+// time is bytes over the machine's bandwidth.
 double copying_ms(const SparseWeights& sparse, Direction direction, Device device) {
-  constexpr double kLine = 16;  // floats of a cache line: all of it is read
+  constexpr double kLine = 16;  // floats of a cache line, which is read whole
   const auto stored = static_cast<double>(sparse.format().stored_elements());
   const double all = stored / std::max(sparse.density(), 1e-9);
   const double blocks_in_line =
       std::max(1.0, kLine / static_cast<double>(sparse.format().block_columns));
   const double seen = 1 - std::pow(1 - std::min(1.0, sparse.density()), blocks_in_line);
-  const bool clears = direction == Direction::backward_weight;  // all of dw first
+  const bool clears = direction == Direction::backward_weight;  // zeroes all of dw first
   const double floats = clears ? 2 * all + stored : seen * all + 2 * stored;
   const MachineCeilings machine = machine_ceilings(device.type);
   return 1e3 * (sizeof(float) * floats / machine.bytes_per_second +

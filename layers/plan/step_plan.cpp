@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// step_plan.cpp: a training step, or an inference, of a network for inputs of one shape, planned
-// once and then replayed: two flat lists of kernel calls whose arguments stand ready, on one block
-// of memory.
+// step_plan.cpp: a training step, or an inference, of a network for inputs of one shape, compiled
+// once and then replayed: two flat lists of kernel calls with ready arguments, on one block of
+// memory.
 #include "layers/plan/step_plan.h"
 
 #include <algorithm>
@@ -17,12 +17,12 @@ namespace {
 
 constexpr const char* kName = "plan";
 
-// Where the parameters live: the CPU when there are none.
+// Returns the device of the parameters: the CPU when there are none.
 Device device_of(const std::vector<NamedParameter>& parameters) {
   return parameters.empty() ? Device{} : parameters.front().variable.device();
 }
 
-// The first sentence that speaks against a plan, or "".
+// Returns the first reason that prevents a compiled step, or "".
 std::string obstacle(const std::vector<NamedParameter>& parameters, const Shape& input) {
   if (input.rank() < 1 || input[0] < 1) return "an empty batch";
   const Device device = device_of(parameters);
@@ -78,10 +78,10 @@ std::unique_ptr<StepPlan> StepPlan::make(Module& model, const Shape& input, Plan
 
 void StepPlan::emit() {
   const auto& ops = graph_.ops();
-  if (graph_.has_loss()) labels_ = builder_.labels();  // they are there before the first call
+  if (graph_.has_loss()) labels_ = builder_.labels();  // alive before the first call
   builder_.op_ = 0;
   for (const auto& op : ops) {
-    // An inference computes what depends on the weights alone in prepare().
+    // An inference computes values that depend on the weights only in prepare().
     builder_.in_prologue_ = !graph_.training() && graph_.is_of_parameters(op->output);
     op->forward(builder_);
     builder_.in_prologue_ = false;
@@ -92,12 +92,12 @@ void StepPlan::emit() {
     correct_ = builder_.correct();
   } else {
     result_ = builder_.value(graph_.result());
-    builder_.call([] {});  // the result outlives the last call
+    builder_.call([] {});  // keeps the result alive after the last call
   }
   builder_.forward_calls_ = builder_.call_index_;
   if (!graph_.training()) return;
   builder_.in_backward_ = true;
-  // An operation runs backward only if its output has a gradient: the loss depends on it, and some
+  // An operation runs backward only if its output has a gradient: the loss depends on it, and a
   // parameter comes before it.
   for (auto op = ops.rbegin(); op != ops.rend(); ++op) {
     --builder_.op_;
@@ -148,7 +148,7 @@ bool StepPlan::is_current() const {
   });
 }
 
-// On the CPU one fork and one join of the threads for all of them; other devices have a queue.
+// On the CPU all calls share one fork and join of the threads; other devices have a queue.
 void StepPlan::run(const std::vector<PlanCall>& calls, WorkClock* clock,
                    const FunctionRef<void(const Variable&)>* ready) const {
   const auto all = [&] {
@@ -191,7 +191,7 @@ void StepPlan::load_labels(const Tensor& labels) {
   CONVSCOPE_CHECK(labels.dtype() == DType::i32 && labels.shape() == labels_.shape(), kName,
                   "expected labels i32", labels_.shape(), ", got ", labels.str());
   if (labels.device().type ==
-      DeviceType::cpu) {  // those on a device: its kernels ignore wrong ones
+      DeviceType::cpu) {  // labels on a device are not checked: its kernels ignore wrong ones
     const std::int64_t classes = graph_.shape(logits_)[1];
     const std::int32_t* const from = labels.data<std::int32_t>();
     for (std::int64_t n = 0; n < labels.numel(); ++n) {
@@ -228,7 +228,7 @@ Tensor StepPlan::infer(const Tensor& x) {
   return result_;
 }
 
-// The parameters whose gradient this operation was the last to write.
+// Calls `ready` for the parameters whose gradient this operation was the last to write.
 void StepPlan::tell_ready(int op, FunctionRef<void(const Variable&)> ready) const {
   for (std::size_t i = 0; op >= 0 && i < builder_.parameters_.size(); ++i) {
     if (builder_.parameter_ops_[i] == op) ready(builder_.parameters_[i]);
@@ -269,8 +269,8 @@ void StepPlan::backward() {
 
 std::int64_t StepPlan::correct() const { return static_cast<std::int64_t>(correct_.item()); }
 
-// Of neighbouring calls. A device that records runs them many times over in one recording, so that
-// neither the host nor a single launch is what is timed.
+// Times neighbouring calls. A device with recordings runs them many times in one recording, so that
+// neither host time nor a single launch dominates.
 double StepPlan::seconds_of(const std::vector<PlanCall>& calls, std::size_t first,
                             std::size_t last) const {
   constexpr int kRepeats = 20;
@@ -311,7 +311,7 @@ std::vector<StepPlan::OpTime> StepPlan::time_ops(const Tensor& x, const Tensor& 
     for (std::size_t first = 0; first < calls.size();) {
       std::size_t last = first + 1;
       while (last < calls.size() && calls[last].op == calls[first].op) ++last;
-      // The last call of an inference only keeps the result alive; it belongs to no operation.
+      // The last call of an inference only keeps the result alive; it is not part of an operation.
       const auto op = static_cast<std::size_t>(calls[first].op);
       if (op < out.size()) out[op].*into += seconds_of(calls, first, last);
       first = last;

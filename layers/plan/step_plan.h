@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// step_plan.h: a training step, or an inference, of a network for inputs of one shape, planned once
-// and then replayed: two flat lists of kernel calls whose arguments stand ready, on one block of
-// memory. Nothing is allocated, no shape is looked at and no graph is built while it runs.
+// step_plan.h: a training step, or an inference, compiled once for inputs of one shape and then
+// replayed: two flat lists of kernel calls with ready arguments, on one block of memory. While it
+// runs, nothing is allocated, no shape is checked and no graph is built.
 //
-// The dynamic graph (Module::forward, Variable::backward) stays the definition: a plan gives the
-// same bits, except where text() names a kernel that sums in another order.
+// The dynamic graph (Module::forward, Variable::backward) stays the definition: a compiled step
+// gives the same bits, except where text() names a kernel with another summation order.
 //
 // Usage   std::string why;
 //         auto plan = StepPlan::make(model, x.shape(), PlanMode::training, &why);  // null: see why
@@ -26,102 +26,102 @@ namespace convscope {
 
 struct PlanMemory {
   std::int64_t arena_bytes = 0;        // the one block that holds everything below
-  std::int64_t kept_bytes = 0;         // what the forward keeps for the backward
+  std::int64_t kept_bytes = 0;         // saved by the forward pass for the backward pass
   std::int64_t workspace_bytes = 0;    // largest workspace of one call
-  std::int64_t lower_bound_bytes = 0;  // no plan can do with a smaller block
+  std::int64_t lower_bound_bytes = 0;  // no placement can use a smaller block
 };
 
 class CONVSCOPE_API StepPlan {
  public:
-  // Null when the network cannot be planned; `why_not` (may be null) says why. `arena`: memory of
-  // another plan that may be used when it is large enough; the two must not run at the same time.
-  // A step in which a quantiser calibrates is not planned either, unless to_show: then the plan is
-  // that of the steps behind, to be read and not to be run.
+  // Compiles a step; null when that is not possible, with the reason in `why_not` (may be null).
+  // `arena`: memory of another plan, used when it is large enough; the two must not run at once. A
+  // step in which a quantiser calibrates gives null, too. With to_show the result is the step after
+  // calibration, for display only.
   static std::unique_ptr<StepPlan> make(Module& model, const Shape& input, PlanMode mode,
                                         std::string* why_not, Ref<Storage> arena = {},
                                         bool to_show = false);
 
-  // False when the weights have moved to other memory, or threads or instruction set have changed
-  // since: make a new one.
+  // Returns false when the weights have moved to other memory, or threads or instruction set have
+  // changed: make a new plan.
   bool is_current() const;
   const Shape& input() const { return graph_.shape(PlanGraph::input()); }
   Device device() const { return graph_.device(); }
 
-  // After the weights have changed and before forward(): inference folds batch norm into them.
+  // Folds batch norm into the weights; call it after they change and before an inference.
   void prepare();
-  // Returns the loss; training plans only. x lives on the plan's device, labels, i32 [N] in
-  // [0, classes), there or on the CPU.
+  // Returns the loss; training plans only. x is on the plan's device; labels, i32 [N] in
+  // [0, classes), are on that device or on the CPU.
   double forward(const Tensor& x, const Tensor& labels);
-  // The same, queued: nothing is read. loss() waits for it.
+  // Queues the same without reading the result. loss() waits for it.
   void queue_forward(const Tensor& x, const Tensor& labels);
   double loss() const;
-  // For those who put the images into one place and the labels into labels() themselves: forward
-  // calls alone, nothing is checked. Evaluation plans too.
+  // Sets the address of the images, for callers that also fill labels() themselves and then call
+  // queue_forward() without checks. Also for evaluation plans.
   void set_images(const Tensor& x);
   void queue_forward();
   const Tensor& labels() const { return labels_; }           // i32 [N]
   const Tensor& loss_tensor() const { return loss_; }        // f32 [1]
   const Tensor& correct_tensor() const { return correct_; }  // i32 [1]
-  // Which step a recording is of (PlanClock).
+  // Sets which step of a recording this one is (PlanClock).
   void set_clock(const PlanClock& clock) { builder_.clock_ = clock; }
-  // What the gradient of the loss is multiplied by: a number on the plan's device, read by each
-  // step; null: 1.
+  // Sets the factor of the gradient of the loss: a number on the plan's device, read by each step;
+  // null: 1.
   void set_loss_scale(const double* scale) { builder_.loss_scale_ = scale; }
-  // Whether the forward can gather its images and labels itself; where from; null: they are there.
+  // Returns whether the forward pass can gather images and labels; set_gather(): null, in place.
   bool takes_gather() const { return builder_.takes_gather_; }
   void set_gather(const BatchGather* gather) { builder_.gather_ = gather; }
-  // Whether backward() can change the weights itself, all of them: no launch for the update then.
+  // Returns whether backward() can update all weights itself: then the update needs no launch.
   bool joins_update(const JoinedUpdate& update) const;
-  // The update that the next backward() does so; null: none.
+  // Sets the update for the next backward(); null: none.
   void set_update(const JoinedUpdate* update) { builder_.update_ = update; }
-  // Names the copies of weights that this plan's kernels can multiply, for such an update to leave;
-  // false: there are none.
+  // Adds the copies of weights that this plan's kernels can multiply, for such an update to write;
+  // returns false if there are none.
   bool wants_copies(JoinedUpdate& update) const;
-  // Whether the next calls find them: the update of the step before was joined and left them, and
-  // nobody has changed the weights since.
+  // Sets whether the next calls find these copies: the previous step's joined update wrote them,
+  // and the weights have not changed otherwise.
   void set_copies_are_there(bool there) { builder_.copies_are_there_ = there; }
-  // Inference; the result lives until the next call.
+  // Runs an inference; the result is valid until the next call.
   Tensor infer(const Tensor& x);
-  // Assigns the gradients of all parameters that want one.
+  // Assigns the gradients of all parameters that need one.
   void backward();
-  // The same; tells `ready` of each parameter once its last kernel has run (on a device: is
-  // queued). In the thread that runs the kernels; it must not wait for long.
+  // Does the same, and calls `ready` for each parameter once its last kernel has run (on a device:
+  // is queued), in the thread that runs the kernels; `ready` must not block for long.
   void backward(FunctionRef<void(const Variable&)> ready);
-  // How many of the last forward's images have their largest logit at their label.
+  // Returns how many of the last forward's images have their largest logit at their label.
   std::int64_t correct() const;
 
   const PlanMemory& memory() const { return memory_; }
   const Ref<Storage>& arena() const { return builder_.arena_; }
   std::size_t call_count() const { return builder_.forward_.size() + builder_.backward_.size(); }
-  // Seconds that each operation took, its calls together, in one forward (and backward): what to
-  // look at when a step is slow. In training the last entry is the loss; labels as in forward().
+  // Seconds of each operation, all its calls together, in one forward (and backward) pass, to find
+  // slow ones. In training the last entry is the loss. Labels as in forward().
   struct OpTime {
     std::string layer, text;
     double forward_s = 0, backward_s = 0;
   };
   std::vector<OpTime> time_ops(const Tensor& x, const Tensor& labels);
-  // Forwards and backwards to come tell these clocks which operation works, by its entry of
-  // works(); null: nobody. A step that is looked at gives the same bits.
+  // Makes later forward and backward passes report to these clocks which operation runs, by its
+  // entry of works(); null: no clock. The bits of a step do not depend on it.
   void tell(WorkClock* forward, WorkClock* backward);
   struct Work {
-    std::vector<std::string> layers;  // that the operation computes; empty: no layer's own
+    std::vector<std::string> layers;  // that the operation computes; empty: not of one layer
     std::string text;
-    std::int64_t kept_bytes = 0;  // of what the forward keeps for the backward, its part
+    std::int64_t kept_bytes = 0;  // its part of what the forward pass saves for the backward pass
   };
   const std::vector<Work>& works() const { return works_; }  // one for each operation
-  // What runs, operation by operation: the layer (the first of several), what it does, its result.
+  // One operation of text(): the layer (the first of several), its description, its result.
   struct Line {
     std::string layer, text;
     Shape shape;
   };
   std::vector<Line> lines() const;
-  std::string text() const;  // the lines, one below the other
-  // What runs for each layer with a weight, in each direction that runs: the card's name, or the
-  // chain's. This is what tables and reports name.
+  std::string text() const;  // all lines
+  // Returns the kernel of each layer with a weight, in each direction that runs: the name of an
+  // algorithm or of a chain. Tables and reports show these names.
   std::vector<RanKernel> kernels() const;
-  // "": a device may record the calls; or which operation it is that cannot be recorded.
+  // Returns "" if a device may record the calls, else which operation cannot be recorded.
   std::string why_not_recordable() const;
-  // Of values into another layout and back, in one step.
+  // Returns how many copies into another layout and back one step makes.
   int conversions() const;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// code_format.cpp: the codes of a value in a plan, and the step that turns them into real numbers.
+// code_format.cpp: the codes of a value in a graph, and the step that makes them real numbers.
 #include "quant/integer/code_format.h"
 
 #include <cmath>
@@ -16,7 +16,7 @@ const LsqParts* integer_parts(const PlanOp* op) {
 Tensor on_host(const Tensor& tensor) { return tensor.defined() ? tensor.to(Device{}) : tensor; }
 
 std::vector<double> steps_of(const Tensor& step, const LsqParts& lsq) {
-  // Of a device a copy is put into its bounds: its kernels do the same, each for itself.
+  // For a device a copy is bounded here; each of its kernels bounds the step itself.
   const Tensor host = on_host(step);
   put_into_bounds(host, {.last = on_host(lsq.bounds.last), .first = on_host(lsq.bounds.first)},
                   lsq.rule.form);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// code_format.h: the codes of a value in a plan: which integers there are, and where the step lies
-// that turns them into real numbers. The same rule, step and rounding as those of the fake
-// quantiser (lsq.h).
+// code_format.h: the codes of a value in a graph: their integer range, and where the step is stored
+// that converts them to real numbers. Rule, step and rounding are those of the fake quantiser
+// (lsq.h).
 #pragma once
 
 #include "layers/plan/operation_op.h"
@@ -18,15 +18,15 @@ struct CodeFormat {
   std::int32_t high() const { return lsq.rule.grid.qp; }
 };
 
-// That of an operation of a plan which may be computed with codes; null: it is none.
+// Returns the parts of an operation that may be computed with codes; null for other operations.
 CONVSCOPE_API const LsqParts* integer_parts(const PlanOp* op);
 
-// On a device the prologue computes what is small on the host, from copies that it waits for; what
-// steps read lies on the device.
+// Returns a copy on the host, for small work of the prologue, which waits for it. Kernels read
+// steps on the device.
 Tensor on_host(const Tensor& tensor);  // itself on the CPU; may be undefined
 
-// s as the fake quantiser takes it, as doubles [steps] that the prologue writes. To be called in
-// PlanBuilder::prologue().
+// Emits s, bounded as in the fake quantiser, as doubles [steps] that the prologue writes. Call it
+// in PlanBuilder::prologue().
 Slot emit_steps(PlanBuilder& builder, const CodeFormat& format);
 std::vector<double> steps_of(const Tensor& step, const LsqParts& lsq);
 

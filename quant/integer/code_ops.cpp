@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// code_ops.cpp: round f32 to codes, turn codes back, the largest code of each window; in a plan.
+// code_ops.cpp: rounds f32 to codes, converts codes back, takes the largest code of each window.
 #include "quant/integer/code_ops.h"
 
 #include <algorithm>

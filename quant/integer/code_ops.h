@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// code_ops.h: what a plan on integers does beside its products: round f32 to codes, turn codes
-// back, and the largest code of each window.
+// code_ops.h: the operations of an integer graph besides its products: round f32 to codes, convert
+// codes back, and the largest code of each window.
 #pragma once
 
 #include "layers/pool2d/pool2d.h"
@@ -8,12 +8,12 @@
 
 namespace convscope {
 
-// 2x2 windows at stride 2 without padding.
+// Returns whether the pool has 2x2 windows at stride 2 without padding.
 bool halves(const Pool2dWindow& window);
-// The only operation that reads `value`; null: others or none do.
+// Returns the only operation that reads `value`; null: no or several readers.
 const PlanOp* only_reader(const PlanGraph& graph, ValueId value);
 
-// Images of codes are values [N,C,H,W] in blocks; the inputs of a linear layer [N,F] are [N,F,1,1].
+// Returns the shape of the codes: images are NCHW16c, inputs [N,F] of a linear layer [N,F,1,1].
 CONVSCOPE_API Shape code_shape(const Shape& shape);
 
 // inputs: f32 in any layout, the step.
@@ -30,7 +30,7 @@ class QuantizeOp final : public PlanOp {
   CodeFormat format_;
 };
 
-// inputs: codes, the step. The output has the shape that the fake quantiser's had.
+// inputs: codes, the step. The output has the shape of the fake quantiser's.
 class DequantizeOp final : public PlanOp {
  public:
   explicit DequantizeOp(const CodeFormat& format) : format_(format) {}

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// integer_chain.cpp: the first layers of a small network on integers as one operation of a plan on
+// integer_chain.cpp: the first layers of a small network on integers as one operation of a graph on
 // a CPU.
 //
 //   conv f32:i8:i32:u8 -> max-pool on codes -> conv u8:i8:i32:u8 -> max-pool on codes -> ..
 //   -> one pass over the images (layers/conv2d/int8_chain.h)
 //
-// Same       the codes are those of the operations that it replaces
-// Not here   convolutions without a 2x2 max-pool behind them, of many channels, with a stride, or
-//            whose policy names another card: they stay as they are
+// Same       codes as the operations that it replaces
+// Not here   convolutions without a following 2x2 max-pool, with many channels, with a stride, or
+//            whose policy names another algorithm: they stay unchanged
 #include <algorithm>
 
 #include "layers/conv2d/conv2d_chain.h"
@@ -94,7 +94,7 @@ class IntegerChainOp final : public PlanOp {
   std::vector<std::unique_ptr<PlanOp>> ops_;  // IntegerOps
 };
 
-// A convolution that may stand in a chain, and the max-pool behind it.
+// A convolution that can be part of a chain, and the max-pool after it.
 struct Link {
   const PlanOp *conv = nullptr, *pool = nullptr;
 };
@@ -124,7 +124,7 @@ std::vector<Link> find_from(const PlanGraph& graph, const PlanOp* op) {
   }
 }
 
-// The chain runs where the last max-pool stood.
+// Inserts the chain at the position of the last max-pool.
 void replace(PlanGraph& graph, const std::vector<Link>& links) {
   std::vector<ValueId> inputs{links.front().conv->inputs[0]};
   std::vector<std::string> layers;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// integer_op.cpp: a convolution or a linear layer on integers in a plan for inference.
+// integer_op.cpp: an integer convolution or linear layer in an inference graph.
 //
 // Formula    real[k] = s_x s_w[k] sum[k] + b[k]; with a batch norm, which is folded in double:
 //            g = gamma / sqrt(variance + eps), s_w[k] g[k] and (b[k] - mean[k]) g[k] + beta[k].
-//            The weights stay the codes that were trained.
+//            The weights keep their trained codes.
 #include "quant/integer/integer_op.h"
 
 #include <algorithm>
@@ -57,7 +57,7 @@ std::vector<RanKernel> IntegerOp::kernels(const PlanGraph&) const {
            .layout = it_.problem.layout}};
 }
 
-// s_w with the batch norm's factor, in `scales`; returns b with its shift.
+// Writes s_w times the batch norm's factor to `scales`; returns b plus its shift.
 Slot IntegerOp::emit_bias_and_scales(PlanBuilder& builder, Slot w_steps, Slot scales) const {
   const std::int64_t channels = it_.problem.k;
   const bool has_b = it_.b != kNoValue || it_.norm.has_value();
@@ -92,7 +92,7 @@ void IntegerOp::emit_block_codes(PlanBuilder& builder, const Scales& scales, Slo
                 codes = builder.use(codes)] { run(w, steps, grid, sparse->view(nullptr), codes); });
 }
 
-// The codes as the algorithm reads them: packed, or as they are.
+// Emits the codes as the algorithm reads them: packed or unchanged.
 void IntegerOp::emit_weights(PlanBuilder& builder, Constants& out) const {
   const auto bytes = it_.algorithm->prepared_size(it_.problem, Direction::forward);
   if (bytes == 0) {
@@ -141,7 +141,7 @@ IntegerOp::Constants IntegerOp::emit_constants(PlanBuilder& builder) const {
   return out;
 }
 
-// Codes, or f32 that is put into blocks where it is not; may be undefined.
+// Returns the residual: codes, or f32, converted to NCHW16c if needed; may be undefined.
 Tensor IntegerOp::blocked_residual(PlanBuilder& builder) const {
   if (it_.residual == kNoValue) return {};
   const PlanGraph& graph = builder.graph();
@@ -157,11 +157,11 @@ Tensor IntegerOp::blocked_residual(PlanBuilder& builder) const {
 
 void IntegerOp::forward(PlanBuilder& builder) {
   const Constants constants = emit_constants(builder);
-  const Tensor residual = blocked_residual(builder);  // may take a call of its own
+  const Tensor residual = blocked_residual(builder);  // may emit a separate call
   const bool from_images = it_.x == PlanGraph::input();
   const Tensor x = from_images ? Tensor() : builder.value(it_.x);
   const Tensor y = builder.value(output);
-  // A linear layer's logits lie side by side, without lanes behind the last one.
+  // Logits of a linear layer are contiguous, without lanes after the last one.
   const std::int64_t padded = round_up(it_.problem.k, kChannelBlock);
   const bool packs = !it_.y_format && y.rank() == 2 && padded != it_.problem.k;
   const Shape logits{it_.problem.n, it_.problem.k, 1, 1};

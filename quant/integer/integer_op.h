@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// integer_op.h: a convolution or a linear layer on integers in a plan for inference: codes times
-// codes, and behind the sums the batch norm, the residual, the curve and the rounding of the next
-// quantiser.
+// integer_op.h: an integer convolution or linear layer in an inference graph: codes times codes,
+// then batch norm, residual, activation and the rounding of the next quantiser, applied to the
+// sums.
 #pragma once
 
 #include <limits>
@@ -17,7 +17,7 @@ namespace convscope {
 // A linear layer is a convolution whose kernel covers the image.
 struct IntegerLayer {
   Conv2dProblem problem;                       // with types and layout
-  const Conv2dAlgorithm* algorithm = nullptr;  // takes it
+  const Conv2dAlgorithm* algorithm = nullptr;  // supports it
   std::string kind;                            // "conv2d"
   CodeFormat x_format, w_format;
   std::optional<CodeFormat> y_format, residual_format;
@@ -27,9 +27,9 @@ struct IntegerLayer {
   std::optional<BatchNormFold> norm;
   bool relu = false;
   float most = std::numeric_limits<float>::infinity();
-  bool is_named = false;  // its policy names the card: no other kernel takes its place
-  // Of a pruned layer: the blocks that are kept. problem.weight_format says whether the algorithm
-  // reads them; if it does not, why.
+  bool is_named = false;  // its policy names the algorithm, so chains must not replace it
+  // For a pruned layer: the kept blocks. problem.weight_format says whether the algorithm reads
+  // them; if not, why_dense says why.
   Ref<SparseWeights> sparse = {};
   std::string why_dense = {};
 };
@@ -43,7 +43,7 @@ class IntegerOp final : public PlanOp {
   std::string text() const override;
   std::vector<RanKernel> kernels(const PlanGraph& graph) const override;
   bool reads_any_layout() const override { return true; }
-  // y in f32 lies in blocks.
+  // Allows only NCHW16c, the layout of y in f32.
   std::optional<double> layout_ms(const PlanGraph&, ActivationLayout layout) const override {
     if (layout != ActivationLayout::blocked) return std::nullopt;
     return 0.0;
@@ -51,20 +51,20 @@ class IntegerOp final : public PlanOp {
   void forward(PlanBuilder& builder) override;
   void backward(PlanBuilder&) override {}
 
-  // f64, all that the sums are multiplied by and added to; kNoSlot: there is none.
+  // f64: scales and offsets of the sums; kNoSlot: none.
   struct Scales {
     Slot x_step, w_steps, y_step = kNoSlot, residual_step = kNoSlot, b = kNoSlot;
-    Slot w_grid_steps = kNoSlot;  // those that round w, without the batch norm
+    Slot w_grid_steps = kNoSlot;  // steps that round w, without the batch norm
   };
-  // Both to be called in PlanBuilder::prologue().
+  // Emits scales, or codes; call both in PlanBuilder::prologue().
   Scales emit_scales(PlanBuilder& builder) const;
   void emit_codes(PlanBuilder& builder, const Scales& scales, Slot codes) const;  // i8, of w
 
  private:
-  // What the prologue leaves.
+  // The results of the prologue.
   struct Constants {
     Scales scales;
-    Slot prepared = kNoSlot, codes = kNoSlot;  // one of them: of w
+    Slot prepared = kNoSlot, codes = kNoSlot;  // of w, one of the two
   };
   Tensor blocked_residual(PlanBuilder& builder) const;
   Constants emit_constants(PlanBuilder& builder) const;

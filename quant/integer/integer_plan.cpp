@@ -1,29 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
-// integer_plan.cpp: turns the plan of a fake-quantised network for inference into one that computes
+// integer_plan.cpp: rewrites the inference graph of a fake-quantised network so that it computes
 // with the codes.
 //
 //   images -> quantise -> conv (w quantised) -> relu -> max-pool -> flatten -> quantise -> linear
 //   -> conv on integers [rounds images on the way in, y to the linear layer's codes on the way out]
 //      -> max-pool on codes -> linear on integers
 //
-// Idea       A layer with quantisers in front of input and weight multiplies two arrays of codes
-//            times two steps. Rounding keeps the order of numbers, so the quantiser behind a
-//            max-pool may as well stand in front of it; then the layer before it rounds its sums
-//            while they are at hand. Where a value has other readers it stays f32, and a
-//            quantiser of its own rounds it.
+// Idea       A layer with quantised input and weight multiplies two arrays of codes times two
+//            steps. Rounding keeps the order of numbers, so a quantiser after a max-pool may move
+//            before it. Then the preceding layer rounds its accumulators. A value with other
+//            readers stays f32, and a separate operation rounds it.
 // Same       steps, grids and rounding are those of the fake quantiser: the codes are those that it
 // numbers    would give in double arithmetic (layers/conv2d/int8).
-// Which card one of integers that the layer's policy names ("int8_lesson,auto"), else the fastest
-//            by estimate. A policy that comes to another name keeps the layer as it is.
-// On a GPU   the images are rounded by an operation of their own, and the loss that the last layer
-//            has taken over in an evaluation stands behind it again.
-// Or not     without VNNI, the instruction that multiplies bytes, a CPU takes f32 for a network
-//            whose layers on integers are estimated to take longer together: such as a LeNet, whose
-//            few channels fill neither lanes nor quads. IntegerUse::always, or a card of integers
-//            that a policy names, takes integers all the same.
-// Pruned     a layer with a mask of blocks (sparsity.execute: sparse) runs from the codes of the
-//            blocks where that is estimated to be faster
-// Not here   layers that no card takes on integers: they stay as they are, and `explain` says so.
+// Algorithm  the integer one that the layer's policy names ("int8_lesson,auto"), else the fastest
+//            by estimate. A policy that selects another name leaves the layer unchanged.
+// On a GPU   a separate operation rounds the images. If the last layer had absorbed the loss of an
+//            evaluation, the loss becomes an operation again.
+// f32        without VNNI (int8 multiplication), a CPU uses f32 for a network whose integer layers
+//            are estimated to take longer in total. LeNet is an example: its few channels fill
+//            neither lanes nor groups of four. IntegerUse::always, or an integer algorithm in a
+//            policy, selects integers all the same.
+// Pruned     a layer with a block mask (sparsity.execute: sparse) runs from the codes of the blocks
+//            where that is estimated to be faster
+// Not here   layers that no integer algorithm supports: they stay unchanged, and `explain` says so.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -42,10 +41,10 @@
 namespace convscope {
 namespace {
 
-// What a layer's policy says of integers.
+// What a layer's policy says about integer algorithms.
 struct IntegerPolicy {
-  std::vector<std::string> named = {};  // cards, in their order: "int8_lesson,auto"
-  bool finds_itself = true;             // any other card will do
+  std::vector<std::string> named = {};  // algorithms, in order: "int8_lesson,auto"
+  bool finds_itself = true;             // any other algorithm is allowed
 };
 
 IntegerPolicy integer_policy(const Conv2dOp& conv) {
@@ -56,8 +55,8 @@ IntegerPolicy integer_policy(const Conv2dOp& conv) {
   return out;
 }
 
-// The first card that the policy names and that takes a problem on integers; else the fastest one
-// by estimate; null: none does.
+// Returns the first algorithm that the policy names and that supports the integer problem, else the
+// fastest one by estimate; null: none does.
 const Conv2dAlgorithm* integer_card(const Conv2dProblem& problem, DeviceType device,
                                     const IntegerPolicy& policy) {
   const auto takes = [&](const Conv2dAlgorithm& card) {
@@ -99,21 +98,21 @@ class IntegerRewrite {
   }
 
  private:
-  struct Quantised {  // a value behind an activation's quantiser
+  struct Quantised {  // a value after an activation's quantiser
     CodeFormat format;
-    ValueId from = kNoValue;    // the f32 value in front of the quantiser, and of all it may pass
+    ValueId from = kNoValue;    // the f32 value before the quantiser and all operations in `past`
     std::vector<PlanOp*> past;  // max-pools and reshapes between `from` and the quantiser, in order
     PlanOp* op = nullptr;       // the quantiser
   };
   struct Layer {
     IntegerLayer parts;
     Quantised x;
-    std::optional<Quantised> y;  // whose rounding it takes over
-    bool from_images = false;    // rounds them itself
+    std::optional<Quantised> y;  // the layer performs this rounding
+    bool from_images = false;    // rounds the images itself
     ValueId old_output = kNoValue;
     IntegerPolicy policy;
-    bool with_loss = false;         // the layer has taken over the loss
-    const PlanOp* curve = nullptr;  // that the layer takes over
+    bool with_loss = false;         // the layer has absorbed the loss
+    const PlanOp* curve = nullptr;  // the activation that the layer absorbs
   };
 
   PlanOp* producer(ValueId value) const {
@@ -121,7 +120,7 @@ class IntegerRewrite {
     return at == producers_.end() ? nullptr : at->second;
   }
 
-  // `value` when it comes from an activation's quantiser.
+  // Returns the quantiser's value if `value` comes from an activation's quantiser, else null.
   const Quantised* quantised(ValueId value) const {
     const auto at = quantised_.find(value);
     return at == quantised_.end() ? nullptr : &at->second;
@@ -146,14 +145,14 @@ class IntegerRewrite {
     return out;
   }
 
-  // A max-pool, or a flatten [N,C,H,W] -> [N,F].
+  // Whether the operation is a max-pool, or a flatten [N,C,H,W] -> [N,F].
   bool passes(const PlanOp& op) const {
     if (operation_of<MaxPool>(&op) != nullptr) return true;
     return graph_.is_shared(op) && op.inputs.size() == 1 && graph_.shape(op.output).rank() == 2 &&
            graph_.shape(op.inputs[0]).rank() == 4;
   }
 
-  // A weight behind a quantiser: its f32 value and the format of its codes.
+  // Reads a weight after a quantiser: its f32 value and the format of its codes.
   bool take_weight(ValueId value, IntegerLayer& parts) const {
     const PlanOp* const op = producer(value);
     const LsqParts* const lsq = integer_parts(op);
@@ -163,7 +162,7 @@ class IntegerRewrite {
     return true;
   }
 
-  // The image whose codes a layer reads: in front of the flatten, behind the max-pools.
+  // Returns the shape of the image whose codes a layer reads: before the flatten, after max-pools.
   Shape image_of(const Quantised& x) const {
     Shape image = graph_.shape(x.from);
     for (const PlanOp* op : x.past) {
@@ -213,7 +212,7 @@ class IntegerRewrite {
   bool take_linear(const LinearParts& linear, Layer& layer) const {
     IntegerLayer& parts = layer.parts;
     const Quantised* const x = quantised(linear.x);
-    if (is_half(linear.factors)) return false;  // codes would be more exact than was asked for
+    if (is_half(linear.factors)) return false;  // fp16/bf16 was requested; codes are more exact
     if (x == nullptr || !take_weight(linear.weight, parts)) return false;
     layer.x = *x;
     const Shape image = image_of(*x);
@@ -237,7 +236,7 @@ class IntegerRewrite {
     return integer_card(layer.parts.problem, graph_.device().type, layer.policy);
   }
 
-  // On a CPU a first layer of few channels rounds the images itself.
+  // Whether it is a first layer with few channels, which on a CPU rounds the images itself.
   bool reads_images(const Layer& layer) const {
     return graph_.device().type == DeviceType::cpu && layer.x.from == PlanGraph::input() &&
            layer.x.past.empty() && graph_.readers(layer.x.op->output) == 1 &&
@@ -253,7 +252,7 @@ class IntegerRewrite {
     z.layout = layer.from_images ? ActivationLayout::blocked_y : ActivationLayout::blocked;
   }
 
-  // False: it rounds no images itself, or a card that its policy names takes codes alone.
+  // Returns false if it rounds no images, or an algorithm in its policy takes codes only.
   bool takes_images(Layer& layer) const {
     if (!reads_images(layer)) return false;
     set_types(layer, DType::f32);
@@ -276,7 +275,7 @@ class IntegerRewrite {
     std::erase_if(layers_, [&](const auto& one) { return card_of(one.second) == nullptr; });
   }
 
-  // A bounded ReLU behind a layer, which f32 kernels of a GPU do not take over (activation_op.h).
+  // Absorbs a bounded ReLU, which f32 kernels of a GPU do not absorb (activation_op.h).
   void take_curve(Layer& layer) {
     if (layer.parts.relu || layer.with_loss || graph_.readers(layer.old_output) != 1) return;
     for (const auto& op : graph_.ops()) {
@@ -289,7 +288,7 @@ class IntegerRewrite {
     }
   }
 
-  // The quantiser behind a layer, if nobody else reads what the layer gives.
+  // Selects the quantiser after a layer, if it is the only reader of the layer's result.
   void choose_output(Layer& layer) {
     if (graph_.readers(layer.old_output) == 1 && !layer.with_loss) {
       for (const auto& other : graph_.ops()) {
@@ -325,7 +324,7 @@ class IntegerRewrite {
     return codes_ms > real_ms;
   }
 
-  // The same layer on real numbers.
+  // Returns the milliseconds of the same layer on real numbers.
   static double real_numbers_ms(Conv2dProblem problem) {
     problem.types.reset();
     problem.dtype = DType::f32;
@@ -339,14 +338,14 @@ class IntegerRewrite {
     return least;
   }
 
-  // One pass over a value that rounds it in f32: reads and writes it, and divides.
+  // Returns the milliseconds of a pass that rounds in f32: it reads, divides and writes a value.
   static double rounding_ms(std::int64_t elements) {
     const auto count = static_cast<double>(elements);
     return estimated_ms(Cost{.flops = 16 * count, .bytes = 8 * count, .peak_share = 0.5},
                         DeviceType::cpu, DType::f32);
   }
 
-  // The faster one by estimate of the dense card and of one that skips what the mask leaves out.
+  // Selects, by estimate, the faster of the dense algorithm and the block-sparse one.
   void choose_blocks(Layer& layer) const {
     IntegerLayer& parts = layer.parts;
     parts.why_dense = parts.sparse->obstacle();
@@ -377,7 +376,7 @@ class IntegerRewrite {
     parts.algorithm = card;
   }
 
-  // Some layer on integers reads the codes.
+  // Whether an integer layer reads the codes.
   bool is_read_as_codes(ValueId value) const {
     return std::ranges::any_of(layers_, [&](const auto& one) {
       return one.second.x.op->output == value || one.second.parts.residual == value;
@@ -386,11 +385,11 @@ class IntegerRewrite {
 
   // ---- the new list of operations
 
-  // The codes of a quantised value: behind its max-pools.
+  // Returns the codes of a quantised value, after its max-pools.
   ValueId codes_of(const Quantised& value) {
     const auto known = codes_.find(value.op);
     if (known != codes_.end()) return known->second;
-    const auto at = rounded_.find(value.op);  // by the layer that takes over the rounding
+    const auto at = rounded_.find(value.op);  // by the layer that performs the rounding
     ValueId codes = at != rounded_.end() ? at->second : kNoValue;
     if (codes == kNoValue) {
       turn_back(value.from);
@@ -436,7 +435,7 @@ class IntegerRewrite {
         continue;
       }
       if (gone_.contains(op.get())) continue;
-      // Others read f32: what was rounded and is codes now is turned back for them.
+      // Other operations read f32: values that are codes now are converted back for them.
       for (const ValueId input : op->inputs) turn_back(input);
       new_ops_.push_back(std::move(op));
     }
@@ -446,7 +445,7 @@ class IntegerRewrite {
 
   static ValueId weight_of(const PlanOp& op) { return op.inputs[1]; }
 
-  // When `value` was the output of a quantiser that is gone: its f32 numbers, made of the codes.
+  // If `value` was the output of a removed quantiser, restores its f32 numbers from the codes.
   void turn_back(ValueId value) {
     const Quantised* const known = quantised(value);
     if (known == nullptr || !gone_.contains(known->op) || turned_back_.contains(value)) return;
@@ -496,9 +495,9 @@ class IntegerRewrite {
   std::map<ValueId, PlanOp*> producers_;
   std::map<ValueId, Quantised> quantised_;
   std::vector<std::pair<PlanOp*, Layer>> layers_;
-  std::set<const PlanOp*> gone_;              // quantisers and pools that codes have replaced
+  std::set<const PlanOp*> gone_;              // quantisers and pools that codes replace
   std::map<const PlanOp*, ValueId> codes_;    // by quantiser
-  std::map<const PlanOp*, ValueId> rounded_;  // by quantiser: what a layer has rounded for it
+  std::map<const PlanOp*, ValueId> rounded_;  // by quantiser: the result of a layer that rounds
   std::set<ValueId> turned_back_;
   std::vector<std::unique_ptr<PlanOp>> new_ops_;
 };
@@ -507,7 +506,7 @@ void compute_on_integers(PlanGraph& graph) {
   if (!graph.training()) IntegerRewrite(graph).run();
 }
 
-// In front of all rewrites that form chains: they would take the fake quantisers.
+// Runs before all rewrites that create chains, which would take the fake quantisers.
 bool register_for(DeviceType device) {
   return register_plan_rewrite(
       {.name = "integers", .device = device, .goes_first = true, .run = compute_on_integers});

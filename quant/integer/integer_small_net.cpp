@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// integer_small_net.cpp: a whole small network on integers as one operation of a plan on a GPU.
+// integer_small_net.cpp: a whole small network on integers as one operation of a graph on a GPU.
 //
 //   quantise -> conv int8_gemm -> max-pool on codes -> .. -> linear int8_gemm -> logits
 //   -> one kernel (layers/conv2d/int8_small_net.h)
 //
-// Same       the codes and the logits are those of the operations that it replaces
-// Not here   networks that do not fit into the shared memory of a block, whose images others read,
-//            or with a layer whose policy names another card: they stay as they are
+// Same       codes and logits as the operations that it replaces
+// Not here   networks that do not fit into the shared memory of a block, whose images have other
+//            readers, or with a layer whose policy names another algorithm: they stay unchanged
 #include <algorithm>
 
 #include "layers/conv2d/conv2d_chain.h"
@@ -20,7 +20,7 @@ namespace {
 
 int small(std::int64_t size) { return static_cast<int>(std::min<std::int64_t>(size, 1 << 20)); }
 
-// Sizes and bounds, without the pointers; false: no stage of a small network.
+// Fills in sizes and bounds, without pointers; returns false if it cannot be a stage.
 bool describe_stage(const IntegerLayer& layer, SmallNetStage& z) {
   const Conv2dProblem& problem = layer.problem;
   if (layer.is_named || layer.residual != kNoValue || problem.groups != 1) return false;
@@ -130,7 +130,7 @@ class SmallNetOp final : public PlanOp {
   std::vector<std::unique_ptr<PlanOp>> ops_;  // IntegerOps
 };
 
-// What follows `first`, a quantiser of images, as far as it is a small network.
+// The operations after `first`, a quantiser of images, that make up a small network.
 struct Found {
   SmallNet net;
   std::vector<const PlanOp*> ops;     // all of them

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// round_weights_cpu.cpp: weights as codes, all or those of some blocks; the threads share out the
-// rows.
+// round_weights_cpu.cpp: rounds weights to codes, all or those of some blocks; rows are divided
+// among threads.
 #include "framework/parallel.h"
 #include "quant/integer/round_weights.h"
 

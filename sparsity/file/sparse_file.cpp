@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparse_file.cpp: a trained pruned network without the weights that its masks leave out.
+// sparse_file.cpp: a trained pruned network without its pruned weights.
 #include "sparsity/file/sparse_file.h"
 
 #include <algorithm>
@@ -31,7 +31,7 @@ struct Grid {
   std::int64_t across() const { return ceil_div(columns, piece_columns); }
   std::int64_t pieces() const { return down() * across(); }
 
-  // Calls visit(element of the matrix) for each of a piece.
+  // Calls visit(index in the matrix) for each element of a piece.
   template <class Visit>
   void each_of(std::int64_t piece, const Visit& visit) const {
     const std::int64_t top = piece / across() * piece_rows;
@@ -49,7 +49,7 @@ Grid grid_of(const Shape& shape) {
   return {.rows = rows, .columns = rows > 0 ? shape.numel() / rows : 0};
 }
 
-// Which pieces a mask keeps; nothing where it keeps a part of one.
+// Returns which pieces a mask keeps; nothing if it keeps only a part of a piece.
 std::optional<std::vector<bool>> kept_pieces(const Grid& grid, const float* keep) {
   std::vector<bool> out(static_cast<std::size_t>(grid.pieces()));
   for (std::int64_t piece = 0; piece < grid.pieces(); ++piece) {
@@ -75,7 +75,7 @@ struct SparseForm {
   std::int64_t bytes = 0;  // of values and index
 };
 
-// Candidates are the shapes in which methods prune: single weights, groups of outputs, whole rows.
+// Candidates are the shapes that methods prune: single weights, groups of outputs, whole rows.
 SparseForm smallest_form(const Shape& shape, const float* keep) {
   SparseForm best;
   best.grid = grid_of(shape);
@@ -158,7 +158,7 @@ std::vector<MaskedWeight> masked_weights(Module& network) {
   return out;
 }
 
-// Parameters and buffers without masks.
+// Returns parameters and buffers without masks.
 NamedTensors tensors_of(const Module& network) {
   NamedTensors out;
   for (const NamedParameter& p : network.parameters()) {
@@ -170,7 +170,7 @@ NamedTensors tensors_of(const Module& network) {
   return out;
 }
 
-// What is out is 0: the file holds no mask of it.
+// Returns the weight with pruned elements set to 0, because the file does not store the mask.
 Tensor masked(const Tensor& weight, const Mask& mask) {
   const Tensor out = weight.clone(), keep = mask.keep().to(Device{});
   for (std::int64_t i = 0; i < out.numel(); ++i) {
@@ -181,7 +181,7 @@ Tensor masked(const Tensor& weight, const Mask& mask) {
 
 using Found = std::map<std::string, Tensor>;
 
-// Takes the tensor off the list.
+// Removes the tensor from the list and returns it.
 Tensor taken(Found& found, const std::string& path, const std::string& name, DType dtype,
              const Shape& shape) {
   const auto at = found.find(name);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// batch_norm2d_blocked_test.cpp: batch norm on images in blocks of 16 channels, against its
-// definition in double, and against the form for planes.
+// batch_norm2d_blocked_test.cpp: batch norm on NCHW16c images, compared with its definition in
+// double, and with the kernels for NCHW.
 #include <gtest/gtest.h>
 
 #include <span>
@@ -17,19 +17,19 @@ using namespace testing;
 
 constexpr double kUnit = 0x1p-24;
 constexpr double kEps = 1e-5;
-// Roundings on the way of a number into its sum (batch_norm2d_blocked_simd.cpp), and 4 beside.
+// Roundings of a number in its sum (batch_norm2d_blocked_simd.cpp), plus 4 more.
 constexpr double kRoundings = 68;
 
-// One block and many, slices and none, both ways to share them out, pixels of several images.
+// One block and many, with and without slices, both divisions among threads, several images.
 std::vector<Shape> shapes() {
   return {{3, 1, 5, 7},    {2, 16, 1, 1},   {5, 17, 1, 1},    {2, 40, 7, 9},  {1, 17, 40, 40},
           {1, 40, 33, 32}, {7, 16, 13, 13}, {1, 257, 33, 32}, {2, 16, 50, 43}};
 }
-// Large ones are looked at once only.
+// Large shapes are checked only once.
 bool skips(const Shape& shape, Numbers kind, int variant) {
   return shape.numel() > 50000 && (kind != Numbers::normal || variant != 3);
 }
-// Batch norm of a few numbers with NaN among them says nothing: no ties here.
+// Batch norm of a few numbers with NaN among them is not meaningful: no ties here.
 constexpr Numbers kKinds[] = {Numbers::normal, Numbers::offset, Numbers::heavy_tails};
 
 // Calls body(i) for all numbers of channel c of images.
@@ -67,7 +67,7 @@ Channel statistics_of(const Tensor& x, std::int64_t c) {
   return out;
 }
 
-// What has to come out, and how far each number may be off.
+// The expected result, and how far each number may be off.
 struct Expected {
   explicit Expected(const Shape& shape)
       : value(Tensor::empty(shape, DType::f64)), bound(Tensor::empty(shape, DType::f64)) {}
@@ -144,7 +144,7 @@ TEST(BlockedBatchNorm, TrainingMatchesTheDefinition) {
         const bool relu = variant >= 2;
         const Tensor residual = variant % 2 == 1 ? beside : Tensor();
         const Expected want = expected_y(right, x, weight, bias, residual, relu);
-        Tensor one;  // of one thread
+        Tensor one;  // with one thread
         on_every_isa([&] {
           const Trained got = train(x, weight, bias, residual, relu);
           if (num_threads() == 1) one = got.y;
@@ -203,7 +203,7 @@ TEST(BlockedBatchNorm, NaNStaysInItsChannel) {
   });
 }
 
-// What the gradients of a channel have to be, and how far its sums may be off.
+// The expected gradients of a channel, and how far its sums may be off.
 struct Gradients {
   Gradients(const Tensor& x, const Tensor& dy, const Tensor& y, const Tensor& weight)
       : g(Tensor::empty(x.shape())), dx(x.shape()) {
@@ -250,7 +250,7 @@ struct Gradients {
   std::vector<double> mean, inverse, sum, sum_x, sum_off, sum_x_off;
 };
 
-constexpr float kBefore = 0.75f;  // what the gradient of the residual held
+constexpr float kBefore = 0.75f;  // previous gradient of the residual
 
 TEST(BlockedBatchNorm, GradientsMatchTheDefinition) {
   for (const Shape& shape : shapes()) {

@@ -62,8 +62,8 @@ TEST(BatchNorm2d, FloatMatchesDoubleInEveryDirection) {
   };
   for (int which = 0; which < 4; ++which) {
     const Tensor want = run(DType::f64, which);
-    // What is written is a few roundings of numbers below 16. dw and db are sums of 16 x 11 x 13
-    // numbers of magnitude 1, at most 14 roundings on the way of each (batch_norm2d_simd.cpp).
+    // Results are a few roundings of numbers below 16. dw and db are sums of 16 x 11 x 13 numbers
+    // of magnitude 1, each rounded at most 14 times (batch_norm2d_simd.cpp).
     const double bound = which >= 2 ? 14 * kEps * 16 * 11 * 13 : 16 * 4 * kEps;
     on_every_machine(
         [&] { return run(DType::f32, which); },
@@ -82,13 +82,13 @@ TEST(BatchNorm2d, AMeanFarFromZeroDoesNotSpoilTheVariance) {
   for (std::int64_t i = 0; i < x.numel(); ++i) {
     variance += (x.at(i) - mean) * (x.at(i) - mean) / static_cast<double>(x.numel());
   }
-  // Counted from a number of magnitude 1000, sums of 512 numbers would be off by 1e-2.
+  // If counted from a number of magnitude 1000, sums of 512 numbers would be off by 1e-2.
   EXPECT_NEAR(statistics.mean.at(0), mean, 14 * kEps);
   EXPECT_NEAR(statistics.variance.at(0), variance, 14 * kEps);
 }
 
-// (x - mean) factor + bias: x factor and mean factor, 4e7 and more here, would leave their rounding
-// in y.
+// y = (x - mean) factor + bias. Separate terms x factor and mean factor, 4e7 and more here, would
+// leave their rounding errors in y.
 TEST(BatchNorm2d, AConstantChannelBecomesItsBias) {
   const Tensor weight = Tensor::full({1}, 1.0), bias = Tensor::full({1}, 0.25);
   const testing::MachineScope scope;
@@ -110,7 +110,7 @@ TEST(BatchNorm2d, AConstantChannelBecomesItsBias) {
   }
 }
 
-// The squares of x - mean are beyond f32, their mean is not.
+// The squares of x - mean overflow f32, their mean does not.
 TEST(BatchNorm2d, LargeNumbersAreNormalised) {
   const Tensor small = normal({4, 3, 9, 7}, DType::f32);
   Tensor x = small.clone();
@@ -147,7 +147,7 @@ TEST(BatchNorm2d, EmptyBatchesWorkAndChangeNothing) {
   EXPECT_EQ(layer.buffers()[1].tensor.at(0), 1.0);
 }
 
-// What the fused kernels do in one go, pass by pass.
+// The results of the fused kernels, computed pass by pass.
 struct Passes {
   Tensor y, dx, residual_gradient, sum_dy, sum_dy_x;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// blocked_images.h: the numbers on which kernels for [N,C,H,W] and for [N,C/16,H,W,16] are
-// compared, and tensors that hold garbage before a kernel writes them.
+// blocked_images.h: the numbers on which kernels for NCHW and for NCHW16c are compared, and tensors
+// that hold garbage before a kernel writes them.
 #pragma once
 
 #include <cmath>
@@ -38,7 +38,7 @@ inline Tensor plain(const Tensor& stored, const Shape& images) {
   return plain_images(stored, images, kBlocked);
 }
 
-// A tensor full of bytes that no kernel writes: floats are NaN, bytes 255.
+// Returns a tensor full of bytes that no kernel writes: floats are NaN, bytes 255.
 inline Tensor dirty(const Shape& shape, DType dtype = DType::f32) {
   const Tensor out = Tensor::empty(shape, dtype);
   if (out.numel() > 0) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// gelu_cuda_test.cpp: GELU on `device cuda` against the CPU.
+// gelu_cuda_test.cpp: GELU on `device cuda`, compared with the CPU.
 #include "layers/gelu.h"
 #include "tests/support/cuda_like_cpu.h"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gelu_test.cpp: the values and gradients of GELU, and that one file pair is enough for a layer to
-// be planned and named in a config.
+// gelu_test.cpp: the values and gradients of GELU, and that two files are enough for a layer to be
+// compiled and named in a config.
 #include "layers/gelu.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ Tensor waves(const Shape& shape, DType dtype = DType::f32) {
   return x.to(dtype);
 }
 
-// Two roundings in the argument of erf, one in erf, two behind it.
+// Two roundings in the argument of erf, one in erf, two after it.
 TEST(Gelu, is_x_times_the_normal_distribution) {
   const Tensor x = waves({101});
   const Tensor y = gelu(Variable(x)).value();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// half_factors_norm_cuda_test.cpp: batch norm on f32 with its channels last writes its result and
-// the gradient of its input as factors of products: the same numbers, scaled by a power of two from
-// a bound and rounded to halves.
+// half_factors_norm_cuda_test.cpp: batch norm on f32 NHWC images writes its result and the gradient
+// of its input as fp16 operands: the same numbers, scaled by a power of two from a bound and
+// rounded.
 #include "framework/precision.h"
 #include "layers/batch_norm2d/batch_norm2d.h"
 #include "layers/batch_norm2d/batch_norm2d_halves.h"
@@ -50,7 +50,7 @@ Head head_of(const Tensor& block) {
   return {head[0], head[1]};
 }
 
-// The halves are the stored numbers times the scale, rounded once; the scale is that of `bound`.
+// The fp16 numbers are the stored ones times the scale, rounded once; the scale is that of `bound`.
 void expect_factors(const Tensor& block, const Tensor& stored, double bound, const char* what) {
   const Tensor host = block.to(Device{}), numbers = stored.to(Device{});
   const float scale = *static_cast<const float*>(host.raw_data());
@@ -131,7 +131,7 @@ TEST_F(FactorsOfNormOnCuda, AConstantChannelBecomesItsBias) {
   }
 }
 
-// Squares beyond f32 are not taken for a variance: that would make every y 0.
+// Squares that overflow f32 must not be used as a variance: every y would be 0.
 TEST_F(FactorsOfNormOnCuda, SquaresBeyondF32AreSeen) {
   const Shape shape{3, 5, 4, 6};
   Norm norm(shape, Data::normal, /*residual=*/false);
@@ -155,7 +155,7 @@ TEST_F(FactorsOfNormOnCuda, ItsResultIsScaledByABoundAndRoundedOnce) {
       const double bound = norm.bound(shape);
       EXPECT_NEAR(head_of(norm.args.y_factors).bound, bound, 1e-5 * bound);
       expect_factors(norm.args.y_factors, norm.args.y, bound, shape.str().c_str());
-      // The f32 numbers may be left out.
+      // The f32 numbers may be omitted.
       const Tensor before = norm.args.y_factors.to(Device{});
       norm.args.y = Tensor();
       norm.args.y_factors = block_for(shape);
@@ -246,8 +246,8 @@ TEST_F(FactorsOfNormOnCuda, TheGradientOfItsInputIsScaledByABoundAndRoundedOnce)
           largest = std::max(largest, std::abs(dx.at(i)));
         }
         const double scale = head_of(block).scale;
-        // Nothing is above the bound, which is at most sqrt(N H W) + 2 times too large with one
-        // channel, and more by what the weights and deviations of several channels differ.
+        // Nothing exceeds the bound. With one channel the bound is at most sqrt(N H W) + 2 times
+        // too large; weights and deviations that differ between channels add to that.
         EXPECT_LT(largest * scale, 0x1p14) << shape.str();
         EXPECT_GT(largest * scale, 0x1p13 / 4096) << shape.str();
         const auto* const halves =
@@ -265,7 +265,7 @@ TEST_F(FactorsOfNormOnCuda, TheGradientOfItsInputIsScaledByABoundAndRoundedOnce)
   }
 }
 
-// Where x lies far out dx is large though dy is 0 there: what both have in common is taken away.
+// For an outlier x, dx is large even where dy is 0, because it contains a multiple of x - mean.
 TEST_F(FactorsOfNormOnCuda, TheGradientWhereXLiesFarOutIsBelowTheBound) {
   const Shape shape{9, 1, 31, 17};
   Tensor x = numbers(shape, Data::normal, 1), dy = Tensor::empty(shape);

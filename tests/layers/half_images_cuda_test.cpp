@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// half_images_cuda_test.cpp: the kernels on halves and on f32 with their channels last: copies at
-// the ends, batch norm, pools, curves, sums, gradients of biases, against double sums over the same
-// numbers.
+// half_images_cuda_test.cpp: the kernels on fp16/bf16 and f32 NHWC images: copies at the ends,
+// batch norm, pools, activations, sums, gradients of biases, compared with double sums over the
+// same numbers.
 #include <functional>
 
 #include "experiments/check/matrix/guarded_block.h"
@@ -25,14 +25,14 @@ using testing::normal;
 using HalfImagesOnCuda = testing::CudaTest;
 
 constexpr ActivationLayout kLast = ActivationLayout::channels_last;
-constexpr DType kHalves[] = {DType::bf16, DType::f16, DType::f32};  // what images are stored as
+constexpr DType kHalves[] = {DType::bf16, DType::f16, DType::f32};  // types of images
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-// Channels that fill their lanes and such that do not, fewer and more than a block has, one pixel
-// and more pixels than one thread takes.
+// Channels with and without unused lanes, fewer and more than a block has, one pixel, and more
+// pixels than a thread processes.
 const Shape kShapes[] = {{3, 5, 4, 6}, {2, 24, 3, 5}, {1, 3, 1, 1}, {2, 72, 7, 3}, {9, 8, 31, 17}};
 
-// A stored number is off by at most this part of itself.
+// Returns the largest relative error of a stored number.
 double unit(DType half) {
   return half == DType::bf16 ? 0x1p-8 : half == DType::f16 ? 0x1p-11 : 0x1p-24;
 }
@@ -45,7 +45,7 @@ Tensor on_device(const Tensor& plain, DType half) {
 Tensor poisoned(const Shape& images, DType half) {
   return Tensor::full(stored_shape(images, kLast), kNaN, half, cuda());
 }
-// Back as f32 [N,C,H,W]; lanes behind the last channel must be 0.
+// Returns the images as f32 [N,C,H,W]; lanes after the last channel must be 0.
 Tensor from_device(const Tensor& stored, const Shape& images) {
   const Tensor host = stored.to(Device{});
   EXPECT_TRUE(has_clean_lanes(host, images, kLast)) << host.str();
@@ -152,7 +152,7 @@ struct Norm {
   Tensor y, mean, inverse, factors, running_mean, running_variance;
 };
 
-// Calls body(element) for all of channel c.
+// Calls body(element) for all elements of channel c.
 template <class Body>
 void for_channel(const Shape& s, std::int64_t c, const Body& body) {
   const std::int64_t plane = s[2] * s[3];
@@ -175,7 +175,7 @@ struct Channel {
   }
 };
 
-// f32 leaves an error of 2^-22 of the numbers that meet, the half one of a unit of the result.
+// f32 leaves an error of 2^-22 of the terms, half precision one unit of the result.
 TEST_F(HalfImagesOnCuda, BatchNormNormalisesWithTheStatisticsOfTheBatch) {
   for_norm_cases([](const NormCase& z) {
     const Norm norm(z);
@@ -248,7 +248,7 @@ TEST_F(HalfImagesOnCuda, BatchNormPassesGradientsToItsInputsAndParameters) {
         size += std::abs(g(i));
         size_x += std::abs(g(i) * xhat(i));
       });
-      // 64 sums of f32, and the mean as f32 gives it.
+      // 64 sums in f32, and the mean rounded to f32.
       const double slop = 0x1p-18 * (1 + std::abs(channel.mean) * channel.inverse);
       EXPECT_NEAR(db.to(Device{}).at(c), sum, slop * size + 1e-6) << z.text();
       EXPECT_NEAR(dw.to(Device{}).at(c) - 3, sum_x, slop * (size_x + size) + 1e-5) << z.text();
@@ -305,7 +305,7 @@ TEST_F(HalfImagesOnCuda, BatchNormAppliesFactorsInInference) {
 const Pool2dWindow kWindows[] = {
     {}, {3, 3, 2, 2, 1, 1}, {3, 2, 1, 2, 1, 0, true, false}, {2, 3, 3, 1, 0, 1, true, true}};
 
-// The largest number is one of the input; its gradient is summed in f32 in the order of the CPU.
+// The largest number is an input; its gradient is summed in f32 in the order of the CPU.
 TEST_F(HalfImagesOnCuda, MaxPoolGivesTheBitsOfTheCpu) {
   for (const DType half : kHalves) {
     for (const Shape& shape : {Shape{2, 5, 8, 9}, Shape{1, 72, 5, 6}}) {
@@ -380,7 +380,7 @@ TEST_F(HalfImagesOnCuda, MeansAreThoseOfTheCpuRoundedOnce) {
   }
 }
 
-// ---- curves and sums ---------------------------------------------------------------------------
+// ---- activations and sums ----------------------------------------------------------------------
 
 TEST_F(HalfImagesOnCuda, CurvesAndSumsAreComputedInF32AndRoundedOnce) {
   for (const DType half : kHalves) {

@@ -124,7 +124,7 @@ TEST(Dropout, TheMaskDependsOnSeedLayerAndStepOnly) {
   EXPECT_FALSE(same_bits(dropped(0.5, 3, 4, 6), y));
 }
 
-// A recorded step counts from a number in memory.
+// A recorded step adds a number in memory to the step.
 TEST(Dropout, AddsTheStepThatStandsInMemory) {
   const std::int64_t base = 2;
   const Tensor x = Tensor::full({100, 100}, 1.0);
@@ -143,7 +143,7 @@ TEST(Dropout, TheBackwardPassUsesTheSameMask) {
   EXPECT_TRUE(result.ok) << result.str();
 }
 
-// A negative share would scale every element down and drop none.
+// A negative probability would scale every element down and drop none.
 TEST(Dropout, RefusesWhatIsNoProbability) {
   const Variable x(Tensor::full({2, 2}, 1.0));
   for (const double p : {-0.1, -1e-300, 1.0, 1.5, std::nan("")}) {

@@ -38,7 +38,7 @@ TEST(LeNet5, HasTheNumbersOfTheTextbook) {
   EXPECT_EQ(shape_of(*mnist, "f5.bias"), (Shape{10}));
   EXPECT_EQ(mnist->parameter_count(), 44426);
   const auto padded = lenet5(options({{"padding", std::int64_t{2}}}), {1, 1, 28, 28});
-  EXPECT_EQ(padded->parameter_count(), 61706);  // the famous one: 28x28 with a frame of 2
+  EXPECT_EQ(padded->parameter_count(), 61706);  // the well-known count: 28x28 with padding 2
   const auto cifar = lenet5({}, {1, 3, 32, 32});
   EXPECT_EQ(shape_of(*cifar, "f3.weight"), (Shape{120, 400}));
 }
@@ -87,7 +87,7 @@ TEST(LeNet5, GradientsOfTheWholeNetworkMatchDifferences) {
       const NoGrad no_grad;
       return loss().value().item();
     };
-    // A step that moves the loss by about 0.02: rounding (1e-6) and curvature stay small beside.
+    // A step that changes the loss by about 0.02: rounding (1e-6) and curvature are small.
     const double step = 0.01 / square;
     const double slope = (moved(step) - moved(-step)) / (2 * step);
     value.copy_from(before);

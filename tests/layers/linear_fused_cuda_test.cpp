@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// linear_fused_cuda_test.cpp: the linear kernels of a planned step on `device cuda`, against the
-// operations one by one in double.
+// linear_fused_cuda_test.cpp: the linear kernels of a compiled step on `device cuda`, compared with
+// the separate operations in double.
 #include "framework/ops/gemm/matmul.h"
 #include "framework/ops/softmax_cross_entropy.h"
 #include "layers/layer_types.h"
@@ -19,13 +19,13 @@ using LinearFusedOnCuda = testing::CudaTest;
 struct Sizes {
   std::int64_t n, i, o;
 };
-// LeNet's layers, sizes around the tiles of 16 and the packs of 4, two that take the large tiles,
-// two whose images are split, and an empty sum.
+// LeNet's layers, sizes around the tiles of 16 and the packs of 4, two with the large tiles, two
+// whose images are divided, and an empty sum.
 const Sizes kSizes[] = {{4, 400, 120}, {20, 120, 84}, {3, 84, 10},   {1, 1, 1},     {2, 5, 3},
                         {17, 33, 18},  {16, 16, 16},  {33, 420, 20}, {544, 8, 512}, {544, 512, 8},
                         {700, 17, 3},  {300, 40, 12}, {2, 0, 3}};
 
-// The emulation would take a minute for these; a GPU takes them too.
+// The emulation would need a minute for these, so only a GPU runs them.
 const Sizes kSizesOfBatches[] = {{64, 400, 120}, {256, 120, 84}, {1024, 400, 120}, {1000, 84, 10}};
 
 std::vector<Sizes> sizes() {
@@ -36,11 +36,11 @@ std::vector<Sizes> sizes() {
   return out;
 }
 
-// What half factors make of a tensor, in double.
+// Returns a tensor rounded to the operands' type, in double.
 Tensor rounded(const Tensor& from, DType factors) { return from.to(factors).to(DType::f64); }
 
 // A sum of k products of normal numbers is about sqrt(k); it passes k / 2 + 12 additions, each of
-// which rounds by up to 2^-24. Six deviations of that random walk.
+// which rounds by up to 2^-24. The bound is six deviations of that random walk.
 double bound_of(std::int64_t k) {
   const auto count = static_cast<double>(k);
   return 6 * 0x1p-24 * std::sqrt(count / 2 + 12) * std::sqrt(count) + 1e-7;
@@ -94,7 +94,7 @@ TEST_F(LinearFusedOnCuda, ComputesTheLayerAndItsRelu) {
   }
 }
 
-// dw, db, dx in double; g = dy where y > 0. db is a sum: what is added is not rounded.
+// dw, db, dx in double; g = dy where y > 0. db is a sum of unrounded numbers.
 std::vector<Tensor> gradients(const Layer& l, const Tensor& y, DType factors = DType::f32) {
   Tensor g = l.dy.to(DType::f64);
   if (y.defined()) g = elementwise(GradientOp::relu, y.to(DType::f64), g);
@@ -114,7 +114,7 @@ TEST_F(LinearFusedOnCuda, ComputesAllGradientsInOneCall) {
       const bool wants_dx = (flags & 4) != 0;
       const bool wants_db = (flags & 8) != 0;
       const int kind = flags % 16;
-      if (s.n * s.i * s.o > 100000 && kind != 13 && kind != 6) continue;  // a few of the large
+      if (s.n * s.i * s.o > 100000 && kind != 13 && kind != 6) continue;  // few large sizes
       SCOPED_TRACE(cat(s.n, "x", s.i, "x", s.o, " flags ", flags, " ", name_of(factors)));
       const Tensor y = relu ? normal({s.n, s.o}, DType::f32, 5) : Tensor();
       const std::vector<Tensor> exact = gradients(l, y, factors);
@@ -185,7 +185,7 @@ TEST_F(LinearFusedOnCuda, ComputesTheLossItsGradientAndTheRightAnswers) {
                             true);
       const Variable want = softmax_cross_entropy(logits, labels);
       want.backward();
-      for (int run = 0; run < 2; ++run) {  // the second run finds the counter of blocks at 0 again
+      for (int run = 0; run < 2; ++run) {  // the second run finds the block counter reset to 0
         const LinearLossArgs args{.x = l.x.to(cuda()),
                                   .w = l.w.to(cuda()),
                                   .b = l.b.to(cuda()),
@@ -205,7 +205,7 @@ TEST_F(LinearFusedOnCuda, ComputesTheLossItsGradientAndTheRightAnswers) {
   }
 }
 
-// More products than the tiles take: half copies for cuBLAS. Whole numbers: no bit may differ.
+// More products than the tiles allow: fp16 copies for cuBLAS. Whole numbers: all bits must agree.
 TEST_F(LinearFusedOnCuda, MakesHalfCopiesOfLargeLayers) {
   const Sizes s{8, 4096, 3200};  // forward: more than 3 * 2^25; backward: more than 45 million
   if (testing::is_sanitized()) GTEST_SKIP() << "the emulation takes minutes under the sanitizers";
@@ -244,7 +244,7 @@ TEST_F(LinearFusedOnCuda, MakesHalfCopiesOfLargeLayers) {
   }
 }
 
-// A plan, and the dynamic graph, whose factors are half tensors.
+// Compares a compiled step with the dynamic graph, whose operands are fp16/bf16 tensors.
 TEST_F(LinearFusedOnCuda, PlansLayersOfHalfPrecision) {
   const Shape input{9, 3, 5, 4};
   for (const ComputePrecision precision : {ComputePrecision::bf16, ComputePrecision::f16}) {
@@ -284,8 +284,8 @@ TEST_F(LinearFusedOnCuda, PlansLayersOfHalfPrecision) {
     const Tensor labels = Tensor::from<std::int32_t>(values, {9}).to(cuda());
     const Variable loss = softmax_cross_entropy(dynamic->forward(Variable(x)), labels);
     loss.backward();
-    // A sum in another order may come to lie beside the middle of two halves: one unit of the half
-    // type in one factor of a sum, whose terms are at most 1.
+    // A sum in another order may be rounded to the other neighbour: one unit of the type in one
+    // operand of a sum, whose terms are at most 1.
     const double unit = precision == ComputePrecision::bf16 ? 0x1p-9 : 0x1p-12;
     EXPECT_NEAR(plan->forward(x, labels), loss.value().item(), 1e-5 + unit / 10);
     plan->backward();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // linear_tail_cuda_test.cpp: the last linear layers and the loss in one launch, and the gradients
-// of their weights in another, against the operations one by one in double.
+// of their weights in another, compared with the separate operations in double.
 #include "framework/ops/gemm/matmul.h"
 #include "framework/ops/softmax_cross_entropy.h"
 #include "layers/layer_types.h"
@@ -22,7 +22,7 @@ Tensor scaled(Tensor t, double factor) {
   return t;
 }
 
-// Values stay near 1: weights are normal over the root of the inputs.
+// Values stay near 1: weights are normal, divided by the root of the number of inputs.
 struct Tail {
   std::int64_t n;
   std::vector<std::int64_t> sizes;
@@ -32,7 +32,7 @@ struct Tail {
   bool integers = false;  // x, w and b
   double offset = 0;      // of x and w
   bool heavy = false;     // every thirteenth x and w a hundred times as large
-  bool copies = false;    // others have made copies of w as halves, and g is wanted rounded, too
+  bool copies = false;    // fp16/bf16 copies of w exist, and g is needed rounded, too
 
   std::size_t layers() const { return sizes.size() - 1; }
   Tensor x() const { return changed(normal({n, sizes[0]}, DType::f32, 1)); }
@@ -53,7 +53,7 @@ struct Tail {
     }
     return t;
   }
-  // |b| + the sums of |x| |w|, of the first layer.
+  // Returns |b| + the sums of |x| |w|, of the first layer.
   Tensor magnitudes() const {
     const auto absolute = [](Tensor t) {
       for (std::int64_t i = 0; i < t.numel(); ++i) {
@@ -65,7 +65,7 @@ struct Tail {
                   Variable(absolute(b(0).to(DType::f64))))
         .value();
   }
-  Tensor labels() const {  // every seventh is none
+  Tensor labels() const {  // every seventh is invalid
     std::vector<std::int32_t> out;
     for (std::int64_t i = 0; i < n; ++i) {
       out.push_back(i % 7 == 3 ? -1 : static_cast<std::int32_t>(i * 5 % sizes.back()));
@@ -78,7 +78,7 @@ struct Tail {
   }
 };
 
-// h of the layers but the last, g and dw and db of all, dx, loss, correct.
+// h of all layers except the last; g, dw and db of all; dx, loss, correct.
 std::vector<Tensor> expected(const Tail& t) {
   std::vector<Tensor> h, g(t.layers()), values{t.x()};
   for (std::size_t k = 0; k < t.layers(); ++k) {
@@ -171,13 +171,13 @@ std::vector<Tensor> on_device(const Tail& t, bool accumulate = false) {
 }
 
 // Values and their sums are near 1, sums of up to 600 terms: some 1e-6. In half precision a sum in
-// another order may round to the other side: a unit of the type in one of the factors of a sum.
+// another order may be rounded to the other neighbour: a unit of the type in one operand.
 double bound_of(DType factors) {
   return factors == DType::f32 ? 4e-6 : factors == DType::bf16 ? 2.5e-3 : 4e-4;
 }
 
-// Of what is stored as a factor, against its magnitude: a sum in another order may be rounded to
-// the other side.
+// The error of values stored as operands, relative to their magnitude: a sum in another order may
+// be rounded to the other neighbour.
 double unit_of(DType factors) {
   return factors == DType::f32 ? 0 : factors == DType::bf16 ? 0x1p-7 : 0x1p-10;
 }
@@ -195,8 +195,8 @@ void expect_like_expected(const Tail& t) {
   }
 }
 
-// Blocks of 1, 2, 4 and 8 images, each with a last one that is not full; one that splits the images
-// of dw; a row longer than the threads of a block.
+// Blocks of 1, 2, 4 and 8 images, each with a partial last one; a case that divides the images of
+// dw; a row longer than the threads of a block.
 TEST_F(LinearTailOnCuda, ComputesAllLayersAndTheirGradients) {
   expect_like_expected({5, {400, 120, 84, 10}});
   expect_like_expected({1, {144, 120, 84, 10}});
@@ -221,7 +221,7 @@ TEST_F(LinearTailOnCuda, RoundsFactors) {
   }
 }
 
-// What others have rounded is not rounded here, so each bit is the same.
+// Copies that are already rounded are not rounded again, so each bit is the same.
 TEST_F(LinearTailOnCuda, MultipliesCopiesOfHalves) {
   const std::vector<Tail> cases{
       {5, {400, 120, 84, 10}}, {3, {1200, 24, 5}}, {133, {20, 52, 3}}, {530, {36, 268, 12}}};
@@ -236,7 +236,7 @@ TEST_F(LinearTailOnCuda, MultipliesCopiesOfHalves) {
       for (std::size_t i = 0; i < rounded_here.size(); ++i) {
         EXPECT_TRUE(testing::same_bits(got[i], rounded_here[i])) << "tensor " << i;
       }
-      for (std::size_t k = 0; k < t.layers(); ++k) {  // g stands behind h
+      for (std::size_t k = 0; k < t.layers(); ++k) {  // g comes after h
         EXPECT_TRUE(
             testing::same_bits(got[rounded_here.size() + k], t.rounded(got[t.layers() - 1 + k])))
             << "g of layer " << k;
@@ -245,9 +245,9 @@ TEST_F(LinearTailOnCuda, MultipliesCopiesOfHalves) {
   }
 }
 
-// Halves that fit, of four or eight images for each block, are multiplied on tensor cores: rows and
-// depths that end within a tile, at its end, and behind it; no bias, no ReLU, no dx; more weights
-// than fit.
+// fp16/bf16 operands that fit, with four or eight images per block, are multiplied on tensor cores.
+// Cases: row counts and K dimensions that end within a tile, at its end, and after it; no bias, no
+// ReLU, no dx; more weights than fit.
 TEST_F(LinearTailOnCuda, MultipliesHalvesInTiles) {
   std::size_t turn = 0;
   for (const DType half : {DType::bf16, DType::f16}) {
@@ -261,8 +261,8 @@ TEST_F(LinearTailOnCuda, MultipliesHalvesInTiles) {
   }
 }
 
-// Small integers and no rounding: the gradients of the values are whole multiples of what the
-// softmax gives, so the hidden layer's values are compared bit by bit.
+// With small integers nothing is rounded: the gradients of the values are integer multiples of the
+// softmax gradients, so the hidden layer's values are compared bit for bit.
 TEST_F(LinearTailOnCuda, HasTheHiddenValuesOfIntegersExactly) {
   for (const DType half : {DType::bf16, DType::f16}) {
     for (const std::int64_t images : {7, 270, 532}) {
@@ -274,8 +274,8 @@ TEST_F(LinearTailOnCuda, HasTheHiddenValuesOfIntegersExactly) {
   }
 }
 
-// What lies far from zero, and a few values much larger than the others: the bound is that of the
-// magnitudes that are added.
+// Values far from zero, and a few much larger than the others: the bound is that of the sum of
+// magnitudes.
 TEST_F(LinearTailOnCuda, KeepsItsBoundOnOffsetsAndHeavyTails) {
   for (const bool offset : {true, false}) {
     for (const DType factors : {DType::f32, DType::bf16, DType::f16}) {
@@ -285,7 +285,7 @@ TEST_F(LinearTailOnCuda, KeepsItsBoundOnOffsetsAndHeavyTails) {
       const std::vector<Tensor> want = expected(t), got = on_device(t);
       const Tensor magnitudes = t.magnitudes();
       for (std::int64_t i = 0; i < got[0].numel(); ++i) {
-        // Sums of 120 exact products in some order; the tensor unit cuts instead of rounding.
+        // Sums of 120 exact products in some order; tensor cores truncate instead of rounding.
         const double bound =
             16 * 6e-8 * magnitudes.at(i) + unit_of(factors) * std::abs(want[0].at(i));
         ASSERT_NEAR(got[0].at(i), want[0].at(i), bound) << "value " << i << " " << name_of(factors);
@@ -304,7 +304,7 @@ TEST_F(LinearTailOnCuda, AddsToGradientsThatAreThere) {
   }
 }
 
-// Whatever the gate says, the copy is that of the weight which is there behind the update.
+// Whatever the gate says, the copy is that of the weight after the update.
 TEST_F(LinearTailOnCuda, LeavesCopiesOfTheWeights) {
   const Tail t{5, {20, 12, 7}};
   for (const bool open : {true, false}) {
@@ -360,7 +360,7 @@ TEST(LinearTail, RefusesWhatDoesNotFit) {
   EXPECT_TRUE(refuses(64, {16, 1000, 10}));
 }
 
-// In a plan, behind layers that want its gradient, against the dynamic graph.
+// In a compiled step, after layers that need its gradient, compared with the dynamic graph.
 TEST_F(LinearTailOnCuda, StandsAtTheEndOfAPlan) {
   const Shape input{9, 3, 4, 4};
   const auto network = [&](ComputePrecision precision, Device device) {

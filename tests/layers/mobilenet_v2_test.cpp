@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// mobilenet_v2_test.cpp: MobileNet v2: its numbers, names and shapes, and its planned steps.
+// mobilenet_v2_test.cpp: MobileNet v2: its numbers, names and shapes, and its compiled steps.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -46,7 +46,7 @@ TEST(MobileNetV2, HasTheNumbersAndNamesOfTorchvision) {
   const auto shapes = shapes_of(*network);
   EXPECT_EQ(shapes.at("features.0.0.weight"), (Shape{32, 3, 3, 3}));
   EXPECT_EQ(shapes.at("features.0.1.running_mean"), (Shape{32}));
-  EXPECT_EQ(shapes.at("features.1.conv.0.0.weight"), (Shape{32, 1, 3, 3}));  // nothing to widen
+  EXPECT_EQ(shapes.at("features.1.conv.0.0.weight"), (Shape{32, 1, 3, 3}));  // no expansion
   EXPECT_EQ(shapes.at("features.1.conv.1.weight"), (Shape{16, 32, 1, 1}));
   EXPECT_EQ(shapes.at("features.1.conv.2.bias"), (Shape{16}));
   EXPECT_EQ(shapes.at("features.3.conv.0.0.weight"), (Shape{144, 24, 1, 1}));
@@ -61,7 +61,7 @@ TEST(MobileNetV2, HasTheNumbersAndNamesOfTorchvision) {
   EXPECT_EQ(network->output_shape({5, 3, 224, 224}), (Shape{5, 1000}));
 }
 
-// Multiples of 8 that are not 10 % below; the last convolution never narrower.
+// Multiples of 8 that are not more than 10 % below; the last convolution is never narrower.
 TEST(MobileNetV2, RoundsItsWidthsAsThePapersCode) {
   const auto wide = shapes_of(*mobilenet(options({{"width_multiplier", 1.4}}), {1, 3, 64, 64}, 10));
   EXPECT_EQ(wide.at("features.0.0.weight")[0], 48);       // 44.8
@@ -107,10 +107,10 @@ TEST(MobileNetV2, AddsTheInputWhereTheShapeStays) {
   const auto features_of = [](Module& network) -> Sequential& {
     return dynamic_cast<Sequential&>(dynamic_cast<Sequential&>(network).layer(0));
   };
-  EXPECT_EQ(residuals_of(features_of(*small())), 11);  // features.1 goes from 8 channels to 8, too
+  EXPECT_EQ(residuals_of(features_of(*small())), 11);  // features.1 has 8 channels on both sides
   const auto full = mobilenet({}, {1, 3, 64, 64}, 10);
   EXPECT_EQ(residuals_of(features_of(*full)), 10);
-  // With the last batch norm of a block at 0 the block is its input: no curve stands behind.
+  // With the last batch norm of a block at 0 the block is its input: no activation follows.
   Module& block = features_of(*full).layer(3);
   for (const NamedParameter& p : block.parameters()) {
     if (p.name == "conv.3.weight") p.variable.value().zero();
@@ -126,9 +126,9 @@ Tensor labels() {
   return out;
 }
 
-// Where a block's input meets the gradient of its body the plan adds in another order
-// (layers/plan/README.md), so gradients in front agree but for roundings; the forward's bits are
-// those of the dynamic graph.
+// Where a block's input receives the gradient of its body, the compiled step adds in another order
+// (layers/plan/README.md), so earlier gradients agree up to roundings. The forward's bits are those
+// of the dynamic graph.
 TEST(MobileNetV2, PlannedStepsAreThoseOfTheDynamicGraph) {
   const auto planned = small(0.2, "direct"), dynamic = small(0.2, "direct");
   std::string why;
@@ -166,7 +166,7 @@ TEST(MobileNetV2, PlannedStepsAreThoseOfTheDynamicGraph) {
 TEST(MobileNetV2, InferenceFoldsEveryBatchNormAndTakesEveryCurve) {
   const auto network = small();
   const Tensor x = normal(kSmall, DType::f32, 5);
-  network->forward(Variable(x));  // moves the running statistics
+  network->forward(Variable(x));  // changes the running statistics
   network->eval();
   const auto plan = StepPlan::make(*network, kSmall, PlanMode::inference, nullptr);
   ASSERT_NE(plan, nullptr);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// pool2d_blocked_test.cpp: pooling on images in blocks of 16 channels gives the bits of pooling on
-// planes, in both directions.
+// pool2d_blocked_test.cpp: pooling on NCHW16c images gives the bits of pooling on NCHW, in both
+// directions.
 #include <gtest/gtest.h>
 
 #include "layers/pool2d/pool2d.h"
@@ -28,14 +28,14 @@ std::vector<Case> cases() {
   std::vector<Case> out{
       {2, 4, 6, {}},
       {1, 5, 7, {}},                   // a row and a column left over
-      {1, 5, 7, {.ceil_mode = true}},  // windows that hang over the edge
+      {1, 5, 7, {.ceil_mode = true}},  // windows that extend over the edge
       {2, 9, 11, square(3, 2, 1)},     // the stem of ResNet
       {1, 7, 6, square(3, 1, 1)},
       {1, 7, 6, square(3, 3, 1)},
       {1, 1, 1, square(1, 1, 0)},
       {3, 1, 1, square(3, 2, 1)},
       {1, 6, 5, {.kernel_h = 3, .kernel_w = 2, .stride_h = 2, .stride_w = 1}},
-      {1, 9, 8, {.kernel_h = 2, .kernel_w = 2, .stride_h = 4, .stride_w = 3}},  // pixels between
+      {1, 9, 8, {.kernel_h = 2, .kernel_w = 2, .stride_h = 4, .stride_w = 3}},  // gaps
       {1, 7, 7, square(7, 7, 0)},
       {1, 12, 11, square(9, 1, 4)},  // many windows over each pixel
       {1, 20, 19, {.kernel_h = 18, .kernel_w = 17, .stride_h = 1, .stride_w = 1}},  // > 256
@@ -48,7 +48,7 @@ std::vector<Case> cases() {
 
 constexpr std::int64_t kChannels[] = {1, 16, 17, 40};
 
-// The gradient of a -0 and of a NaN may not be told from that of others.
+// Gradients of -0 and of NaN need not differ from others.
 Tensor gradient_of(const Shape& y, Numbers kind) { return images_of(kind, y, 3); }
 
 void expect_same(const Tensor& stored, const Tensor& images) {

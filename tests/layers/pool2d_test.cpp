@@ -70,7 +70,7 @@ std::vector<Case> vector_cases() {
   return out;
 }
 
-// The definition: every window on its own, padding is no pixel.
+// The definition: every window separately; padding has no pixels.
 Tensor max_reference(const Tensor& x, const Pool2dWindow& v) {
   Tensor y = Tensor::empty(v.output_shape(x.shape(), "max_pool2d"), DType::f64);
   for (std::int64_t i = 0; i < y.numel(); ++i) {
@@ -229,10 +229,10 @@ TEST(Pool2d, OutputSizesFollowTheFormula) {
   EXPECT_EQ(size(5, 2, 2, 0, false), 2);
   EXPECT_EQ(size(5, 2, 2, 0, true), 3);
   EXPECT_EQ(size(7, 3, 2, 1, false), 4);
-  EXPECT_EQ(size(3, 2, 2, 1, true), 2);  // 3 by rounding up, but the third begins behind the image
+  EXPECT_EQ(size(3, 2, 2, 1, true), 2);  // 3 by rounding up, but the third begins after the image
 }
 
-// As PyTorch counts: the padding belongs to a window, what ceil_mode adds behind it does not.
+// Counts as PyTorch does: a window includes the padding, but not what ceil_mode adds after it.
 TEST(AvgPool2d, WindowsThatReachBeyondThePaddingAreDividedByWhatIsThere) {
   const Pool2dWindow window{.kernel_h = 3,
                             .kernel_w = 3,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// relu6_test.cpp: relu6 as a layer: planned steps have the bits of the dynamic graph, whoever takes
-// it over, and fused it is what it is alone.
+// relu6_test.cpp: relu6 as a layer: compiled steps have the bits of the dynamic graph, whatever
+// operation absorbs it, and fused it gives the same result as a separate layer.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -44,7 +44,7 @@ std::shared_ptr<Module> network(std::vector<LayerSpec> specs, const Shape& input
     return Conv2dPolicy{algorithm, algorithm, algorithm, "nchw"};
   };
   auto out = build_layers(specs, input, context);
-  // So large that both bounds cut.
+  // Large enough that both bounds cut.
   for (const NamedParameter& p : out->parameters()) {
     if (p.name == "b.weight" || p.name == "c.bias" || p.name == "g.bias")
       p.variable.value().fill(9);
@@ -68,7 +68,7 @@ Tensor labels(std::int64_t n) {
 
 struct Case {
   std::vector<LayerSpec> specs;
-  const char* text;  // of the operation that has taken relu6 over, in training
+  const char* text;  // of the operation that absorbs relu6 in training
 };
 std::vector<Case> cases() {
   return {
@@ -105,7 +105,7 @@ TEST(Relu6, PlannedStepsHaveTheBitsOfTheDynamicGraph) {
   }
 }
 
-// Of all values that the curve gives: how many are 6, and how many 0.
+// Returns how many values of the activation are 6, and how many 0.
 std::pair<int, int> cut(Module& net, const Tensor& x, std::size_t layers) {
   const NoGrad no_grad;
   auto& all = dynamic_cast<Sequential&>(net);
@@ -136,7 +136,7 @@ TEST(Relu6, InferenceTakesItOverToo) {
     specs.push_back(layer("relu6", "r"));
     const auto net = network(specs, kImages);
     const Tensor x = images(kImages, 3);
-    net->forward(Variable(x));  // moves the running statistics
+    net->forward(Variable(x));  // changes the running statistics
     net->eval();
     const auto plan = StepPlan::make(*net, kImages, PlanMode::inference, nullptr);
     ASSERT_NE(plan, nullptr);
@@ -147,7 +147,7 @@ TEST(Relu6, InferenceTakesItOverToo) {
     plan->prepare();
     const NoGrad no_grad;
     const Tensor want = net->forward(Variable(x)).value();
-    if (norm) {  // its factor goes into the weights: other roundings
+    if (norm) {  // its factor goes into the weights: other rounding errors
       EXPECT_TRUE(testing::near(plan->infer(x), want, 1e-4, 1e-4));
     } else {
       EXPECT_TRUE(same_bits(plan->infer(x), want));
@@ -155,7 +155,7 @@ TEST(Relu6, InferenceTakesItOverToo) {
   }
 }
 
-// A batch norm that no convolution has taken over.
+// A batch norm that no convolution absorbs.
 TEST(Relu6, ABatchNormAloneTakesItInInference) {
   const auto net = network({layer("batch_norm2d", "b"), layer("relu6", "r")}, kImages);
   const Tensor x = images(kImages, 3);
@@ -168,7 +168,7 @@ TEST(Relu6, ABatchNormAloneTakesItInInference) {
   EXPECT_TRUE(same_bits(plan->infer(x), net->forward(Variable(x)).value()));
 }
 
-// Chains of few channels know relu without a bound; a convolution with relu6 stays out of them.
+// Chains of few channels support only relu without a bound; they exclude convolutions with relu6.
 TEST(Relu6, IsNoPartOfAChainOfFewChannels) {
   const Shape input{16, 1, 12, 12};
   for (const char* const curve : {"relu", "relu6"}) {

@@ -104,7 +104,7 @@ TEST(Residual, RefusesABodyThatDoesNotFitTheShortcut) {
             std::string::npos);
 }
 
-// An addend of one channel would be broadcast by the sum of two tensors.
+// The sum of two tensors would broadcast an addend of one channel.
 TEST(Residual, AddsNoShapesThatWouldHaveToBeBroadcast) {
   LayerContext context;
   const auto conv = plain_conv({.in_channels = 1, .out_channels = 4}, "c", context);
@@ -128,7 +128,7 @@ TEST(Residual, TrainModeReachesTheBody) {
   for (const NamedModule& part : block->modules()) EXPECT_FALSE(part.module->is_training());
 }
 
-// The dead-end case: with all weights of the last batch norm 0 the block is relu of its input.
+// The degenerate case: with all weights of the last batch norm 0 the block is relu of its input.
 TEST(Residual, WithoutItsBodyIsTheCurveAlone) {
   LayerContext context;
   const auto block = basic_block(2, 2, 1, "b", context);
@@ -192,14 +192,14 @@ TEST(ResidualNetworks, ForwardHasTheShapeThatWasSaid) {
   EXPECT_EQ(mobilenet->forward(x).shape(), (Shape{2, 7}));
 }
 
-// Slope of the loss along each parameter tensor's own gradient, against central differences, the
-// whole network in double. The two points are so near (the loss moves by 2e-6) that hardly a kink
-// of a curve lies between them; rounding (1e-15) over that difference stays below 1e-8. A shift
-// that a later batch norm undoes has the gradient 0 but for rounding, and no slope.
+// Compares the slope of the loss along each parameter tensor's gradient with central differences,
+// the whole network in double. The two points are so near (the loss changes by 2e-6) that hardly
+// any kink of an activation is between them; rounding (1e-15) over that difference stays below
+// 1e-8. A shift that a later batch norm removes has a gradient of rounding errors and no slope.
 void expect_slopes(Module& network, const Shape& images) {
   for (const NamedParameter& p : network.parameters()) {
     p.variable.state()->value = p.variable.value().to(DType::f64);
-    // Shifts of 0 would let a batch norm behind a curve undo every scale in front of it: slope 0.
+    // With shifts of 0, a batch norm after an activation would undo every earlier scale: slope 0.
     if (p.name.ends_with("bias")) {
       p.variable.value().copy_from(testing::uniform(p.variable.shape(), 0.1f, 0.5f));
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// integer_execution_cuda_test.cpp: plans that compute with codes on `device cuda` give what those
-// of the CPU give.
+// integer_execution_cuda_test.cpp: inference graphs that compute with codes on `device cuda` agree
+// with those on the CPU.
 #include <algorithm>
 #include <cmath>
 
@@ -30,7 +30,7 @@ std::shared_ptr<Module> model(const char* name, const Shape& input, const Option
   return type.build(complete_options(type.fields, given, name), input, 10, context);
 }
 
-// Calibrated on the CPU.
+// Calibrates on the CPU.
 void calibrate(Module& network, const QuantConfig& config, const Tensor& x) {
   apply_quantization(network, config, {});
   network.train();
@@ -75,9 +75,9 @@ int count(const std::string& text, const std::string& word) {
   return out;
 }
 
-constexpr const char* kOnIntegers = ":i8:i32:";  // of each layer the types, "u8:i8:i32:f32"
+constexpr const char* kOnIntegers = ":i8:i32:";  // part of each layer's types, "u8:i8:i32:f32"
 
-// As many layers on integers as on the CPU, and nothing is rounded in f32.
+// Expects as many integer layers as on the CPU, and no rounding in f32.
 void expect_like_cpu(Module& network, const Tensor& x, double bound) {
   const Result want = infer(network, x, {}), got = infer(network, x, cuda());
   EXPECT_EQ(count(got.text, kOnIntegers), count(want.text, kOnIntegers)) << got.text << want.text;
@@ -92,7 +92,7 @@ void expect_like_cpu(Module& network, const Tensor& x, double bound) {
 
 constexpr double kRounding = 5 * 0x1p-24;  // of f32 y on the CPU (layers/conv2d/int8)
 
-// One kernel for the whole network; where the policy names a card, a kernel for each layer.
+// One kernel runs the whole network; if the policy names an algorithm, each layer has a kernel.
 TEST_F(IntegerExecutionOnCuda, LeNetGivesTheLogitsOfTheCpu) {
   for (const auto& [w, a] : {std::pair{8, 8}, {4, 4}, {2, 3}}) {
     for (const char* policy : {"auto", "int8_lesson,auto"}) {
@@ -102,7 +102,7 @@ TEST_F(IntegerExecutionOnCuda, LeNetGivesTheLogitsOfTheCpu) {
       calibrate(*network, bits(w, a), x);
       expect_like_cpu(*network, x, 2 * kRounding);
       const std::string text = infer(*network, x, cuda()).text;
-      EXPECT_EQ(text.find("f32:i8"), std::string::npos) << text;  // no card rounds images itself
+      EXPECT_EQ(text.find("f32:i8"), std::string::npos) << text;  // images are rounded separately
       EXPECT_NE(text.find("u8:i8:i32:f32"), std::string::npos) << text;
       const bool is_one_kernel = policy == std::string_view("auto");
       EXPECT_EQ(count(text, "in one kernel"), is_one_kernel ? 1 : 0) << text;
@@ -111,7 +111,7 @@ TEST_F(IntegerExecutionOnCuda, LeNetGivesTheLogitsOfTheCpu) {
   }
 }
 
-// Batches larger than a GPU has blocks, images with several channels, every size of kernel.
+// Batches with more images than a GPU has blocks, several channels, every kernel size.
 TEST_F(IntegerExecutionOnCuda, SmallNetworksGiveTheLogitsOfTheCpu) {
   for (const auto& [shape, kernel] : {std::pair{Shape{9, 3, 32, 32}, 3},
                                       {Shape{2, 3, 32, 32}, 7},
@@ -128,7 +128,7 @@ TEST_F(IntegerExecutionOnCuda, SmallNetworksGiveTheLogitsOfTheCpu) {
   }
 }
 
-// Batch norms with factors of both signs, a convolution without a pool, curves left out.
+// Batch norms with negative and positive scales, a convolution without a pool, f3 without ReLU.
 TEST_F(IntegerExecutionOnCuda, SmallNetworksWithBatchNormsGiveTheLogitsOfTheCpu) {
   for (const std::int64_t channels : {1, 3}) {
     const Shape shape{5, channels, 13, 11};
@@ -171,9 +171,9 @@ Options small_resnet(const char* stem) {
   return out;
 }
 
-// The lessons compute y in double on both devices, so f32 sums on their way (residual_bits 0, the
-// mean in front of the last layer) have the same bits, as long as no GPU fuses a product and a sum.
-// Others round them in another order: a code on an edge may become its neighbour.
+// The lessons compute y in double on both devices. So f32 sums between them (residual_bits 0, the
+// mean before the last layer) have the same bits, unless a GPU fuses a product and a sum. Other
+// algorithms round them in another order: a code on an edge may become its neighbour.
 TEST_F(IntegerExecutionOnCuda, ResidualNetworksGiveTheLogitsOfTheCpu) {
   for (const std::int64_t residual_bits : {8, 0}) {
     for (const char* stem : {"cifar", "imagenet"}) {  // the second one has a max-pool
@@ -204,7 +204,7 @@ TEST_F(IntegerExecutionOnCuda, DepthwiseLayersGiveTheLogitsOfTheCpu) {
   }
 }
 
-// The recording reads the steps where they lie, so new ones need no new recording.
+// The recording reads the steps from memory, so new steps need no new recording.
 TEST_F(IntegerExecutionOnCuda, ARecordingStaysRightWhenStepsChange) {
   const DeviceBackend& backend = backend_of(cuda());
   if (backend.begin_recording == nullptr) GTEST_SKIP() << "this device records nothing";
@@ -233,7 +233,7 @@ TEST_F(IntegerExecutionOnCuda, ARecordingStaysRightWhenStepsChange) {
   EXPECT_TRUE(testing::same_bits(after, infer(*network, x, cuda()).logits));
 }
 
-// The last layer has taken over the loss there, and gives it back.
+// There the last layer had absorbed the loss; it becomes an operation again.
 TEST_F(IntegerExecutionOnCuda, EvaluationsComputeTheLossBehindTheLastLayer) {
   const Shape shape{4, 1, 28, 28};
   const auto network = model("lenet5", shape);
@@ -268,7 +268,7 @@ Dataset noise(std::int64_t count) {
   return data;
 }
 
-// Batches of 4 and one of 2, each recorded; the steps change between two rounds.
+// Four batches of 4 and one of 2, each recorded; the steps change between two rounds.
 TEST_F(IntegerExecutionOnCuda, RecordedEvaluationsAreThoseOfTheCpu) {
   const auto network = model("lenet5", {4, 1, 28, 28});
   calibrate(*network, bits(8, 8), normal({4, 1, 28, 28}, DType::f32, 9));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// integer_execution_test.cpp: plans that compute with codes give what the fake-quantised network
-// gives in double arithmetic.
+// integer_execution_test.cpp: inference graphs that compute with codes agree with the
+// fake-quantised network in double arithmetic.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -26,7 +26,7 @@ std::shared_ptr<Module> model(const char* name, const Shape& input, const Option
   return type.build(complete_options(type.fields, given, name), input, 10, context);
 }
 
-// Calibrated on one batch; steps are plain numbers, the same in f32 and f64.
+// Calibrates on one batch; steps are plain numbers, the same in f32 and f64.
 void calibrate(Module& network, const QuantConfig& config, const Tensor& x) {
   apply_quantization(network, config, {});
   network.train();
@@ -44,7 +44,7 @@ QuantConfig bits(std::int64_t w, std::int64_t a, bool per_channel) {
   return config;
 }
 
-// What LeNet is made of where its convolutions name their card: they stand alone then.
+// The layers of a LeNet whose convolutions name their algorithm, which prevents chains.
 std::shared_ptr<Module> lenet_of_single_layers() {
   LayerContext context;
   context.seed = 3;
@@ -65,7 +65,7 @@ Tensor infer(Module& network, const Tensor& x, bool on_integers, std::string* te
   return plan->infer(x).clone();
 }
 
-// LeNet as its formula reads, in double: values behind their quantisers, from layer to layer.
+// LeNet computed from its formulas in double: quantised values, from layer to layer.
 class DoubleLeNet {
  public:
   explicit DoubleLeNet(Module& network) {
@@ -95,7 +95,7 @@ class DoubleLeNet {
     for (double& v : x) v = s * code(v, s, by.grid());
     return x;
   }
-  // Weights are numbers of f32 and are rounded in f32.
+  // Weights are f32 numbers and are rounded in f32.
   double weight(const std::string& layer, std::int64_t k, std::int64_t i,
                 std::int64_t inner) const {
     const Quantizer& by = *weights_.at(layer);
@@ -152,7 +152,7 @@ class DoubleLeNet {
   std::map<std::string, Tensor> values_;
 };
 
-// Without VNNI integers are slower for a LeNet, by estimate and when measured (quant/README.md).
+// Without VNNI integers are slower for a LeNet, both estimated and measured (quant/README.md).
 TEST(IntegerExecution, WithoutVnniTakesTheFasterOneUnlessAskedTo) {
   if (!supports_isa(Isa::avx2)) GTEST_SKIP() << "no AVX2 here";
   const MachineScope scope;
@@ -196,7 +196,7 @@ TEST(IntegerExecution, LeNetGivesTheLogitsOfDoubleArithmetic) {
           << text;
       EXPECT_NE(text.find("linear int8_direct u8:i8:i32:f32"), std::string::npos) << text;
       EXPECT_EQ(text.find("fake"), std::string::npos) << text;
-      // One code that differs would move a logit by a hundredth at least.
+      // One different code would move a logit by at least a hundredth.
       const DoubleLeNet in_double(*network);
       for (std::int64_t n = 0; n < 5; ++n) {
         const std::vector<double> right = in_double(x, n);
@@ -222,7 +222,7 @@ TEST(IntegerExecution, AChainGivesTheBitsOfLayersThatStandAlone) {
 }
 
 TEST(IntegerExecution, ResidualNetworksGiveNearlyTheLogitsOfFakeQuantisation) {
-  // residual_bits 0: what a block gives is rounded for its reader and added in f32.
+  // residual_bits 0: the result of a block is rounded for its reader and added in f32.
   using Case = std::pair<const char*, std::int64_t>;
   for (const auto& [name, residual_bits] :
        {Case{"resnet18", 8}, {"resnet18", 0}, {"mobilenet_v2", 8}, {"mobilenet_v1", 8}}) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// integer_sparse_cuda_test.cpp: plans on integers on `device cuda` that compute from the blocks
-// which masks keep: the logits of the dense codes, bit by bit, also when steps and masks change.
+// integer_sparse_cuda_test.cpp: integer graphs on `device cuda` that compute from the blocks which
+// masks keep give the logits of the dense codes, bit for bit, also when steps and masks change.
 #include "layers/conv2d/conv2d.h"
 #include "layers/plan/step_plan.h"
 #include "quant/quantize_network.h"
@@ -23,7 +23,7 @@ struct Masked {
   std::vector<std::shared_ptr<Mask>> masks;
   std::vector<Ref<SparseWeights>> blocks;
 
-  // One block of 16 kernels in `every` stays.
+  // Keeps one block of 16 kernels in `every`.
   void thin_out(std::int64_t every, Device device) {
     for (std::size_t m = 0; m < masks.size(); ++m) {
       const Tensor keep = Tensor::zeros(masks[m]->keep().shape());
@@ -108,7 +108,7 @@ TEST_F(IntegerSparseOnCuda, BlocksGiveTheLogitsOfDenseCodes) {
   }
 }
 
-// On a large GPU both layers are too small for a difference.
+// On a large GPU both layers are too small to show a difference.
 TEST_F(IntegerSparseOnCuda, StaysDenseAndSaysWhyWhereMuchIsKept) {
   if (!testing::is_emulated()) GTEST_SKIP() << "the emulated device alone has a known size";
   const auto plan = plan_of(network(true, 1));
@@ -125,7 +125,7 @@ TEST_F(IntegerSparseOnCuda, ANamedCardIsAnOrder) {
   EXPECT_TRUE(testing::same_bits(logits(*plan), logits(*dense)));
 }
 
-// The recording reads the lists where they lie, so other steps need no new recording.
+// The recording reads the lists from memory, so other steps need no new recording.
 TEST_F(IntegerSparseOnCuda, ARecordingStaysRightWhenStepsChange) {
   const DeviceBackend& backend = backend_of(cuda());
   if (backend.begin_recording == nullptr) GTEST_SKIP() << "this device records nothing";
@@ -152,7 +152,7 @@ TEST_F(IntegerSparseOnCuda, ARecordingStaysRightWhenStepsChange) {
   EXPECT_TRUE(testing::same_bits(after, logits(*plan_of(dense))));
 }
 
-// A plan with the lists of another mask is not current.
+// A compiled step with the lists of another mask is not current.
 TEST_F(IntegerSparseOnCuda, FollowsTheMask) {
   Masked sparse = network(true, 60), dense = network(false, 60);
   const auto old = plan_of(sparse);

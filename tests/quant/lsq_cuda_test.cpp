@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lsq_cuda_test.cpp: the quantiser and the masks of pruning on `device cuda` against the CPU.
+// lsq_cuda_test.cpp: the quantiser and the pruning masks on `device cuda`, compared with the CPU.
 #include "quant/lsq.h"
 #include "quant/quantizer.h"
 #include "sparsity/hold.h"
@@ -25,8 +25,8 @@ TEST_F(LsqOnCuda, RoundsToTheCodesOfTheCpu) {
           const Shape steps{by_channel ? shape[0] : 1};
           const LsqRule rule{.grid = integer_grid(3, true), .form = form, .g = 0.01};
           const bool log = form == StepForm::log;
-          // v_hat and dv: bit by bit, where exp(t) has the same bits, else an ulp; the step's
-          // gradient is a sum of up to 5001 numbers of size 1, times 0.01.
+          // v_hat and dv agree bit for bit where exp(t) has the same bits, else to an ulp; the
+          // step's gradient is a sum of up to 5001 numbers of size 1, times 0.01.
           expect_gradients_like_cpu(
               [&](const auto& v) { return lsq_quantize(v[0], v[1], rule); },
               {normal(shape, dtype, 1),
@@ -38,8 +38,8 @@ TEST_F(LsqOnCuda, RoundsToTheCodesOfTheCpu) {
   }
 }
 
-// y, the steps and their last values, the gradients of the steps and dv. t: v, step, last and first
-// of each tensor.
+// Returns y, the steps and their last values, the gradients of the steps and dv. t: v, step, last
+// and first of each tensor.
 std::vector<Tensor> several(const std::vector<Tensor>& t, StepForm form) {
   std::vector<LsqForward> forward;
   std::vector<LsqBackward> backward;
@@ -74,7 +74,7 @@ TEST_F(LsqOnCuda, RoundsSeveralTensorsAtOnceWithStepsInTheirBounds) {
   for (const StepForm form : {StepForm::plain, StepForm::log}) {
     const bool log = form == StepForm::log;
     std::vector<Tensor> t;
-    // More tensors than one launch takes; the first two of several pieces.
+    // More tensors than one launch takes; the first two have several pieces.
     for (std::uint64_t i = 0; i < 19; ++i) {
       const Shape shape = i == 0 ? Shape{4, 5003} : i == 1 ? Shape{2, 9000} : Shape{5, 7};
       const std::int64_t steps = i % 3 == 2 ? 1 : shape[0];
@@ -91,7 +91,7 @@ TEST_F(LsqOnCuda, RoundsSeveralTensorsAtOnceWithStepsInTheirBounds) {
 }
 
 TEST_F(HoldOnCuda, PutsBackAndClearsWhatIsMaskedOut) {
-  // More tensors than one launch takes, some of several blocks.
+  // More tensors than one launch takes; some have several blocks.
   std::vector<Tensor> t;
   for (std::uint64_t i = 0; i < 27; ++i) {
     const std::int64_t n = i == 3 ? 0 : i < 3 ? 5000 : 1 + static_cast<std::int64_t>(i);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lsq_test.cpp: the operation against the formulas of the paper, the public PyTorch form and finite
-// differences.
+// lsq_test.cpp: the operation, compared with the formulas of the paper, the public PyTorch variant
+// and finite differences.
 #include "quant/lsq.h"
 
 #include "framework/autograd/gradcheck.h"
@@ -23,7 +23,7 @@ Result run(const Tensor& v, const Tensor& step, const Tensor& dy, const LsqRule&
   return {y.value(), input.grad(), s.grad()};
 }
 
-// The paper's equations 1 to 3, written down as they stand there.
+// The paper's equations 1 to 3, literally.
 Result paper(const Tensor& v, const Tensor& step, const Tensor& dy, const LsqRule& rule) {
   Result out{Tensor::empty(v.shape(), DType::f64), Tensor::empty(v.shape(), DType::f64),
              Tensor::zeros(step.shape(), DType::f64)};
@@ -57,8 +57,8 @@ TEST(Lsq, FollowsThePaperInDoubleForEveryGrid) {
 }
 
 TEST(Lsq, InFloatFollowsThePaperOnEveryMachine) {
-  // Steps that are powers of two make v / s exact, so float and double round alike; what is left is
-  // the one rounding of the sum to float.
+  // Steps that are powers of two make v / s exact, so float and double round alike. The only
+  // difference is the rounding of the sum to float.
   const Tensor v = normal({7, 3001}, DType::f32), dy = normal({7, 3001}, DType::f32, 2);
   for (const IntegerGrid& grid : kGrids) {
     for (const Tensor& step :
@@ -81,7 +81,7 @@ TEST(Lsq, InFloatFollowsThePaperOnEveryMachine) {
 
 TEST(Lsq, GivesTheSameBitsOnEveryInstructionSet) {
   const MachineScope scope;
-  // Long enough for several pieces, with an odd rest, and a step that is no power of two.
+  // Long enough for several pieces, with an odd remainder, and a step that is not a power of two.
   const Tensor v = normal({3, 20011}, DType::f32), dy = normal({3, 20011}, DType::f32, 2);
   for (const Tensor& step :
        {Tensor::from({0.07f}, {1}), Tensor::from({0.3f, 0.07f, 0.011f}, {3})}) {
@@ -142,8 +142,8 @@ TEST(Lsq, AgreesWithThePublicPyTorchForm) {
 }
 
 TEST(Lsq, HasTheGradientOfTheSurrogateInWhichRoundingIsAConstantShift) {
-  // v_hat = s (clip(u) + c) with c = round(u) - u held fixed: smooth away from the bounds, so
-  // finite differences see what the straight-through estimator promises.
+  // v_hat = s (clip(u) + c) with a constant c = round(u) - u is smooth away from the bounds, so
+  // finite differences give the gradient of the straight-through estimator.
   const Tensor v = Tensor::from(
       std::span<const double>(std::vector<double>{-0.71, -0.3, -0.12, 0.04, 0.16, 0.33, 0.61, 0.9}),
       {8});
@@ -195,14 +195,14 @@ TEST(Lsq, TheLogFormIsThePlainFormAtTheExponentialWithTheChainRule) {
   }
 }
 
-// On every instruction set, and in the values that fill whole rounds of its sums as in those behind
-// them: 43 times these.
+// On every instruction set, for values in full rounds of its sums and in the remainder: these
+// values 43 times.
 TEST(Lsq, RoundsHalfToEvenAndTakesTheBoundsAsOutside) {
   const std::vector<float> values = {-2.5f, -1.5f, -0.5f, 0.5f, 1.5f, 2.5f, 3.0f, -4.0f};
   const std::vector<float> rounded = {-2, -2, 0, 0, 2, 2, 3, -4};
-  // Code minus v / s, and outside the code.
+  // Code minus v / s inside, the code outside.
   const std::vector<float> slopes = {0.5f, -0.5f, 0.5f, -0.5f, 0.5f, -0.5f, 3, -4};
-  // Not all alike: roundings of the two signs would make up for each other.
+  // Different gradients: with equal ones, roundings of opposite sign would cancel.
   const std::vector<float> gradients = {1, 2, 3, 4, 5, 6, 7, 8};
   std::vector<float> v, y, dy, dv;
   for (int i = 0; i < 43; ++i) {

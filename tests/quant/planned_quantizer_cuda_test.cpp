@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// planned_quantizer_cuda_test.cpp: on a GPU the masks of all weights are one launch of a planned
-// step, and so are their quantisers (layers/plan/operation_group.cpp); the numbers stay the same.
+// planned_quantizer_cuda_test.cpp: on a GPU the masks of all weights are one launch of a compiled
+// step, and so are their quantisers (layers/plan/operation_group.cpp); the numbers do not change.
 #include <cmath>
 
 #include "framework/ops/softmax_cross_entropy.h"
@@ -20,7 +20,7 @@ const Shape kInput{5, 1, 8, 8};
 
 struct Compression {
   bool masks = false, rounds = false;
-  const char* observes = "";  // the layer whose mask leaves its gradient
+  const char* observes = "";  // the layer whose mask stores its gradient
 };
 
 std::shared_ptr<Module> network(const Compression& how) {
@@ -41,8 +41,8 @@ std::shared_ptr<Module> network(const Compression& how) {
                                   kInput, context);
   for (const NamedModule& part : model->modules()) {
     if (!part.module->weight().defined()) continue;
-    // Of weights alone: other kernels multiply in the planned step, so a sum of a layer on the edge
-    // between two codes of its reader's quantiser could become the other one.
+    // Only weights: the compiled step uses other kernels, so the sum of a layer on the edge between
+    // two codes of the next quantiser could become the other one.
     if (how.rounds) {
       part.module->add_weight_transform(
           "weight_quantizer", std::make_shared<Quantizer>(QuantizerOptions{
@@ -95,7 +95,7 @@ TEST_F(PlannedQuantizerOnCuda, runs_the_weights_of_all_layers_together) {
     for (std::size_t i = 0; i < a.size(); ++i) {
       SCOPED_TRACE(a[i].name);
       // Sums of at most 108 products in another order, through three layers: 3 * 108 * 2^-24 of
-      // the sum of their sizes, which is up to ten times a sum that is not near 0.
+      // the sum of magnitudes, which is up to ten times a sum that is not near 0.
       EXPECT_TRUE(testing::near(a[i].variable.grad().to(Device{}),
                                 b[i].variable.grad().to(Device{}), 2e-4, 2e-4));
     }

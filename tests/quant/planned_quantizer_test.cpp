@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// planned_quantizer_test.cpp: a network with fake quantisers, planned and dynamic: the same bits,
-// and in a chain of the lanes the same numbers up to the order of sums.
+// planned_quantizer_test.cpp: a network with fake quantisers, compiled and dynamic: the same bits;
+// in a chain with samples in vector lanes the same numbers up to the summation order.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -60,7 +60,7 @@ double dynamic_step(Module& model, const Tensor& x, const Tensor& labels) {
   return loss.value().item();
 }
 
-// |planned - dynamic| of all gradients, as a share of the largest of each parameter.
+// Returns |compiled - dynamic| of all gradients, as a share of the largest of each parameter.
 double largest_difference(Module& planned, Module& dynamic) {
   double largest = 0;
   const auto a = planned.parameters();
@@ -97,7 +97,7 @@ TEST(PlannedQuantizer, gives_the_bits_of_the_dynamic_graph) {
       EXPECT_EQ(plan->forward(waves(input, step), labels), expected);
       plan->backward();
       EXPECT_EQ(largest_difference(*planned, *dynamic), 0) << "step " << step;
-      // The next step rounds with other steps of its grid, kept in their bounds.
+      // The next step uses other quantiser steps, within their bounds.
       for (Module* model : {planned.get(), dynamic.get()}) {
         for (NamedParameter& p : model->parameters()) {
           Tensor value = p.variable.value();
@@ -112,7 +112,7 @@ TEST(PlannedQuantizer, gives_the_bits_of_the_dynamic_graph) {
 
 TEST(PlannedQuantizer, rounds_inside_a_chain_of_the_lanes) {
   const Shape input{37, 1, 14, 14};
-  // Named: on some CPUs `auto` takes other cards.
+  // Named, because on some CPUs `auto` chooses other algorithms.
   const auto planned = quantised(input, 6, "direct_batch_lanes");
   const auto dynamic = quantised(input, 6, "direct_batch_lanes");
   const Tensor labels = Tensor::zeros({37}, DType::i32);
@@ -127,7 +127,7 @@ TEST(PlannedQuantizer, rounds_inside_a_chain_of_the_lanes) {
   const double expected = dynamic_step(*dynamic, waves(input, 1), labels);
   EXPECT_NEAR(plan->forward(waves(input, 1), labels), expected, 1e-4);
   plan->backward();
-  // A sum on the edge between two codes may fall to either side: then one value moves by a step.
+  // A sum on the edge between two codes may fall on either side: then one value moves by a step.
   EXPECT_LT(largest_difference(*planned, *dynamic), 2e-2);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// quantize_network_test.cpp: quantisers put into a LeNet, and its training steps.
+// quantize_network_test.cpp: quantisers added to a LeNet, and its training steps.
 #include "quant/quantize_network.h"
 
 #include "framework/memory/memory.h"
@@ -23,7 +23,7 @@ std::shared_ptr<Module> lenet(const std::string& activation = "relu") {
   return type.build(options, {1, 1, 28, 28}, 10, context);
 }
 
-// "c1:s8/s8" = input/weight, s signed, u unsigned, by layer.
+// Returns "c1:s8/s8" = input/weight by layer, s signed, u unsigned.
 std::string summary(Module& network) {
   std::string out;
   for (const QuantizedTensor& tensor : quantized_tensors(network)) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // quantized_file_test.cpp: a quantised network as integer codes: the same bits from the file, for
-// every number of bits, and a sentence for each kind of damage.
+// every number of bits, and a message for each kind of damage.
 #include "quant/quantized_file.h"
 
 #include <gtest/gtest.h>
@@ -52,7 +52,7 @@ std::shared_ptr<Module> network(const QuantConfig& config, std::uint64_t seed) {
 std::shared_ptr<Module> trained(const QuantConfig& config) {
   const auto out = network(config, 3);
   for (const QuantizedTensor& tensor : quantized_tensors(*out)) tensor.quantizer->begin();
-  out->forward(Variable(normal(kInput, DType::f32)));  // calibrates, and moves the running means
+  out->forward(Variable(normal(kInput, DType::f32)));  // calibrates, and changes the running means
   return out;
 }
 
@@ -101,7 +101,7 @@ TEST(QuantizedFile, GivesTheSameBitsForEveryNumberOfBits) {
           for (std::size_t i = 0; i < from_parts.size(); ++i) {
             if (!from_parts[i].module->weight().defined()) continue;
             const NoGrad no_grad;
-            // -0 and 0 are the code 0.
+            // -0 and 0 have the code 0.
             const Tensor v = from_parts[i].module->used_weight().value();
             const Tensor w = to_parts[i].module->used_weight().value();
             for (std::int64_t e = 0; e < v.numel(); ++e) ASSERT_EQ(v.at(e), w.at(e)) << bits;
@@ -109,7 +109,7 @@ TEST(QuantizedFile, GivesTheSameBitsForEveryNumberOfBits) {
           const Tensor y = output(*from);
           const Tensor again = output(*to);
           for (std::int64_t e = 0; e < y.numel(); ++e) ASSERT_EQ(y.at(e), again.at(e));
-          // Once more from the network that was filled: the same file, byte for byte.
+          // Writing the loaded network again gives the same file, byte for byte.
           const SafetensorsFile first = to_quantized_file(*from, keep_all);
           const SafetensorsFile second = to_quantized_file(*to, keep_all);
           EXPECT_EQ(first.metadata, second.metadata);
@@ -144,7 +144,7 @@ TEST(QuantizedFile, PacksEveryCodeOfEveryGrid) {
   }
 }
 
-// The order that the header promises, so that others can read the file.
+// The order that the header documents, so that other programs can read the file.
 TEST(QuantizedFile, PutsTheFirstCodeIntoTheLowestBits) {
   const Tensor four = pack_codes({1, -1, -8}, 4, {3});
   EXPECT_EQ(static_cast<const std::uint8_t*>(four.raw_data())[0], 0xf1);
@@ -157,7 +157,7 @@ TEST(QuantizedFile, PutsTheFirstCodeIntoTheLowestBits) {
 TEST(QuantizedFile, HoldsWhatItsHeaderSaysAndNothingElse) {
   const auto from = trained({.w_bits = 4, .a_bits = 4, .residual_bits = 8, .per_channel = true});
   const SafetensorsFile file = to_quantized_file(*from, [](std::string_view name) {
-    return name == "f1.bias";  // as a mask
+    return name == "f1.bias";  // as if it were a mask
   });
   std::string text;
   for (const NamedTensor& tensor : file.tensors) {
@@ -181,7 +181,7 @@ TEST(QuantizedFile, HoldsWhatItsHeaderSaysAndNothingElse) {
       << file.metadata.at("quantisers");
 }
 
-// Zeros in nine of ten weights, as a mask leaves them.
+// Sets nine of ten weights to zero, like a mask.
 std::shared_ptr<Module> pruned(const QuantConfig& config) {
   const auto out = network(config, 3);
   for (const NamedParameter& p : out->parameters()) {
@@ -212,7 +212,7 @@ TEST(QuantizedFile, LeavesOutZerosWhereThatIsSmaller) {
     load_quantized_file(file, "file", *to);
     const Tensor y = output(*from), again = output(*to);
     for (std::int64_t i = 0; i < y.numel(); ++i) ASSERT_EQ(y.at(i), again.at(i)) << bits;
-    if (bits < 4) continue;  // others have few zeros where nothing is pruned
+    if (bits < 4) continue;  // with 4 bits and more, few codes are zero without pruning
     EXPECT_EQ(to_quantized_file(*trained(config), keep_all).find("f1.weight.kept"), nullptr)
         << bits;
   }
@@ -344,7 +344,7 @@ TEST(Quantizer, TakesStepsThatItHasGiven) {
     Quantizer from({.step = form, .channels = 500}), to({.step = form, .channels = 500});
     const Tensor v = Tensor::empty({500, 3});
     for (std::int64_t i = 0; i < v.numel(); ++i) {
-      // From 1e-12 to 1e12, so that log s passes all magnitudes.
+      // From 1e-12 to 1e12, so that log s covers all magnitudes.
       v.data<float>()[i] =
           random.normal() * std::pow(10.0f, static_cast<float>(i / 3 % 25) - 12.0f);
     }

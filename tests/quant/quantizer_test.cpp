@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// quantizer_test.cpp: first step sizes, and a quantiser in front of a layer.
+// quantizer_test.cpp: initial step sizes, and a quantiser before a layer.
 #include "quant/quantizer.h"
 
 #include <set>
@@ -22,7 +22,7 @@ TEST(Calibration, TakesMaxAndMeanAsTheirFormulasSay) {
                   2 * 1.5f / std::sqrt(7.0f));
   const Tensor rows = calibrated_step(v, {8, 7}, StepRule::max_abs, true);
   EXPECT_TRUE(near(rows, Tensor::from({3.0f / 7, 2.0f / 7}, {2}), 0, 1e-7));
-  // An unsigned grid sees no negative numbers.
+  // An unsigned grid ignores negative numbers.
   EXPECT_FLOAT_EQ(static_cast<float>(calibrated_step(v, {0, 15}, StepRule::max_abs).at(0)),
                   2.0f / 15);
   EXPECT_FLOAT_EQ(static_cast<float>(calibrated_step(v, {0, 15}, StepRule::mean_abs).at(0)),
@@ -52,7 +52,7 @@ TEST(Calibration, MseIsTheBestOfItsCandidatesAndNeverWorseThanMaxAbs) {
       EXPECT_LE(error, rounding_error(v, grid, largest * c / 100) * (1 + 1e-6)) << bits << " " << c;
     }
   }
-  // Fewer levels clip more: 2 bits of normal numbers want a step near 1 deviation.
+  // Fewer levels clip more: for 2 bits of normal numbers the best step is near 1 deviation.
   EXPECT_NEAR(calibrated_step(v, {2, 1}, StepRule::mse).at(0), 1.0, 0.2);
 }
 
@@ -82,15 +82,15 @@ TEST(IntegerGrid, HasTwoToTheBitsCodes) {
   }
 }
 
-// The gradient of the step of `x`, whose gradient is 1 everywhere.
+// Returns the gradient of the step of `x`, whose gradient is 1 everywhere.
 Tensor step_gradient(const QuantizerOptions& options, const Tensor& x) {
   Quantizer quantizer(options);
   quantizer.forward(Variable(x)).backward(Tensor::full(x.shape(), 1.0));
   return quantizer.parameters().front().variable.grad();
 }
 
-// g = 1 / sqrt(N Qp), where N counts the values of one sample, or those of a weight that share a
-// step.
+// g = 1 / sqrt(N Qp), where N counts the values of one sample, or the values of a weight that share
+// a step.
 TEST(Quantizer, ScalesTheGradientOfTheStepByTheValuesThatShareIt) {
   const QuantizerOptions plain{
       .bits = 4, .step = QuantStep::floored, .init = StepRule::max_abs, .is_weight = false};
@@ -153,7 +153,7 @@ TEST(Quantizer, ThatWaitsLetsEverythingThroughUntilItBegins) {
   quantizer.begin();
   quantizer.train();
   EXPECT_FALSE(same_bits(quantizer.forward(Variable(w)).value(), w));
-  // One that takes over a calibrated step does not wait.
+  // A quantiser with a calibrated step does not wait.
   Quantizer loaded(options);
   loaded.parameters()[0].variable.value().copy_from(quantizer.parameters()[0].variable.value());
   for (std::size_t i = 0; i < loaded.buffers().size(); ++i) {
@@ -165,8 +165,8 @@ TEST(Quantizer, ThatWaitsLetsEverythingThroughUntilItBegins) {
 }
 
 TEST(Quantizer, OfAPrunedWeightCountsOnlyWhatIsLeft) {
-  // Zeros stay the code 0 and add nothing to the step's gradient, so a weight of which a quarter is
-  // left learns as one of a quarter of the size.
+  // Zeros keep the code 0 and add nothing to the step's gradient. So a weight pruned to a quarter
+  // learns like one of a quarter of the size.
   QuantizerOptions options = kWeight4;
   options.init = StepRule::mean_abs;
   Quantizer small(options), pruned(options);
@@ -198,7 +198,7 @@ TEST(Quantizer, CountsWhatLiesBeyondItsGridWhenAsked) {
   quantizer.observe(true);
   quantizer.forward(Variable(Tensor::from({7, -8, 7.5, -9, 14, -16, 13, 15}, {2, 4})));
   EXPECT_NEAR(quantizer.observed().steps.at(1), 2, 1e-6);
-  // 7.5 and -9 beyond -8..7, 15 beyond -16..14. Steps that come out of a logarithm: within 1e-6.
+  // 7.5 and -9 are outside -8..7, 15 is outside -16..14. Steps from a logarithm: within 1e-6.
   EXPECT_GE(quantizer.observed().clipped_percent, 100.0 * 3 / 8);
   quantizer.observe(false);
   quantizer.forward(Variable(Tensor::zeros({2, 4})));
@@ -286,12 +286,12 @@ TEST(Quantizer, TheLogStepMovesToFirstOrderAsThePapersOwnUpdate) {
     after[form == QuantStep::log ? 0 : 1] = quantizer.steps().at(0);
   }
   const double s0 = calibrated_step(w, {8, 7}, StepRule::max_abs).at(0);
-  ASSERT_GT(std::abs(after[1] - s0), 1e-5);  // it moved
+  ASSERT_GT(std::abs(after[1] - s0), 1e-5);  // it changed
   EXPECT_NEAR((after[0] - s0) / (after[1] - s0), 1.0, 0.02);
 }
 
 TEST(Quantizer, LearnsAStepThatRoundsBetter) {
-  // Start four times too wide and minimise sum (w_hat - w)^2 with fixed w.
+  // Start with a step four times too large and minimise sum (w_hat - w)^2 with fixed w.
   Quantizer quantizer({.bits = 4, .init = StepRule::mse});
   const Tensor w = normal({400}, DType::f32);
   quantizer.forward(Variable(w));

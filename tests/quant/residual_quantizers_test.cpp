@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// residual_quantizers_test.cpp: quantisers at the sums of residual blocks: where they stand, with
-// which signs, what they compute, planned and as a dynamic graph.
+// residual_quantizers_test.cpp: quantisers at the sums of residual blocks: their positions, their
+// signs, and their results, compiled and as a dynamic graph.
 #include <gtest/gtest.h>
 
 #include "framework/ops/elementwise.h"
@@ -38,7 +38,7 @@ std::shared_ptr<Module> resnet(const QuantConfig& config) {
   return network("resnet18", given, config);
 }
 
-// " layer1.0.conv1:u4" for each input, " layer1.0+:u8" for what a block rounds, s signed.
+// Returns " layer1.0.conv1:u4" for each input, " layer1.0+:u8" for values rounded by a block.
 std::string inputs_of(Module& model, const std::string& within) {
   std::string out;
   for (const QuantizedTensor& tensor : quantized_tensors(model)) {
@@ -52,7 +52,7 @@ std::string inputs_of(Module& model, const std::string& within) {
 
 TEST(ResidualQuantizers, StandAtTheInputOfABlockAndBehindItsShortcut) {
   const auto model = resnet({.w_bits = 4, .a_bits = 4});
-  // Behind a relu all is unsigned; a shortcut ends in a batch norm.
+  // After a relu all is unsigned; a shortcut ends in a batch norm.
   EXPECT_EQ(inputs_of(*model, "layer1.0"), " .conv1:u4 .conv2:u4 :u8");
   EXPECT_EQ(inputs_of(*model, "layer2.0"), " .conv1:u4 .conv2:u4 .downsample.0:u4 :u8 |:s8");
   EXPECT_EQ(inputs_of(*model, "layer4.1"), " .conv1:u4 .conv2:u4 :u8");
@@ -80,7 +80,7 @@ TEST(ResidualQuantizers, FollowTheSignsOfInvertedResiduals) {
   given.set("width_multiplier", 0.01);
   given.set("dropout", 0.0);
   const auto model = network("mobilenet_v2", given, {.w_bits = 4, .a_bits = 4}, 16);
-  // Between narrow ends stands no curve; inside, relu6 leaves nothing negative.
+  // The narrow ends have no activation between them; inside, relu6 leaves no negative numbers.
   EXPECT_EQ(inputs_of(*model, "features.1."), " conv.0.0:u4 conv.1:u4");
   EXPECT_EQ(inputs_of(*model, "features.3"), " .conv.0.0:s4 .conv.1.0:u4 .conv.2:u4 :s8");
   EXPECT_EQ(inputs_of(*model, "features.4."), " conv.0.0:s4 conv.1.0:u4 conv.2:u4");
@@ -113,7 +113,7 @@ TEST(ResidualQuantizers, KnowWhenASumCannotBeNegative) {
   }
 }
 
-// What the header says, put together by hand.
+// Compares with the definition in the header, computed by hand.
 TEST(ResidualQuantizers, RoundTheAddendOnceAndTheShortcutToo) {
   LayerContext context;
   const auto block = basic_block(4, 6, 2, "block", context);
@@ -190,7 +190,7 @@ TEST(ResidualQuantizers, AreKnownByName) {
     if (!parameter.name.starts_with("layer2.0.") || !belongs_to_quantizer(parameter.name)) continue;
     names += parameter.name.substr(9) + " ";
   }
-  // All have 8 bits, so conv1 and the shortcut read what the block has rounded.
+  // All have 8 bits, so conv1 and the shortcut read the block's rounded input.
   EXPECT_EQ(names,
             "conv1.weight_quantizer.log_step conv2.input_quantizer.log_step "
             "conv2.weight_quantizer.log_step downsample.0.weight_quantizer.log_step "

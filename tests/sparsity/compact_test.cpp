@@ -32,7 +32,7 @@ TEST(Compact, gives_the_outputs_of_the_masked_network_with_fewer_parameters) {
   for (const bool batch_norm : {false, true}) {
     for (const char* method : {"filter", "channel", "magnitude"}) {
       const auto model = small_network(11, batch_norm);
-      for (const NamedParameter& parameter : model->parameters()) {  // biases that are not 0
+      for (const NamedParameter& parameter : model->parameters()) {  // nonzero biases
         if (!parameter.name.ends_with(".bias")) continue;
         parameter.variable.value().copy_from(random_tensor(parameter.variable.shape(), 8));
       }
@@ -45,7 +45,7 @@ TEST(Compact, gives_the_outputs_of_the_masked_network_with_fewer_parameters) {
                     10, 1);
       pruner.before_step(0);
       const Variable x(random_tensor({5, 2, 10, 10}, 4));
-      model->forward(x);  // moves the running means of batch norm
+      model->forward(x);  // changes the running means of batch norm
       const CompactPlan plan = compact_plan(pruner.network(), pruner.masks());
       if (structured) {
         EXPECT_EQ(plan.kept[0].size(), 2u);
@@ -63,7 +63,7 @@ TEST(Compact, gives_the_outputs_of_the_masked_network_with_fewer_parameters) {
       compact->eval();
       const std::vector<float> wanted = values_of(model->forward(x).value());
       const std::vector<float> got = values_of(compact->forward(x).value());
-      // Only the order of some hundred f32 products differs: 1e-5 of the largest output is ample.
+      // Only the order of some hundred f32 products differs: 1e-5 of the largest output is enough.
       float largest = 1;
       for (const float value : wanted) largest = std::max(largest, std::fabs(value));
       for (std::size_t i = 0; i < wanted.size(); ++i) {
@@ -73,8 +73,7 @@ TEST(Compact, gives_the_outputs_of_the_masked_network_with_fewer_parameters) {
   }
 }
 
-// Of two layers one may have a name that ends in the other's: "momentum.xc1.weight" is no state of
-// c1.
+// A layer's name may end in that of another: "momentum.xc1.weight" is not state of c1.
 TEST(Compact, state_is_cut_as_the_parameter_whose_name_it_has) {
   const auto build = [](std::int64_t first, std::int64_t second) {
     LayerContext context;
@@ -96,7 +95,7 @@ TEST(Compact, state_is_cut_as_the_parameter_whose_name_it_has) {
   const auto compact = build(static_cast<std::int64_t>(plan.kept[0].size()),
                              static_cast<std::int64_t>(plan.kept[1].size()));
   copy_compact(*model, pruner.network(), pruner.masks(), plan, *compact);
-  // State that is the parameter itself is cut as the parameter was.
+  // State that is the parameter itself is cut like the parameter.
   std::vector<NamedTensor> from, to;
   for (const NamedParameter& parameter : model->parameters()) {
     from.push_back({"momentum." + parameter.name, parameter.variable.value()});
@@ -113,14 +112,14 @@ TEST(Compact, state_is_cut_as_the_parameter_whose_name_it_has) {
 }
 
 TEST(Compact, keeps_an_output_that_nothing_makes_as_long_as_it_is_read) {
-  // Row 1 of c1 is all out, but c2 reads relu(bias): removing it would change the result.
+  // Row 1 of c1 is pruned, but c2 reads relu(bias): removing it would change the result.
   const auto model = small_network();
   const PrunableNetwork network = prunable_network(*model, kImage);
   std::vector<Tensor> masks(4);
   masks[0] = Tensor::full(network.layers[0].weight().shape(), 1.0);
   for (std::int64_t i = 18; i < 36; ++i) masks[0].data<float>()[i] = 0;
   EXPECT_EQ(compact_plan(network, masks).kept[0].size(), 4u);
-  // Nobody reads output 2 of c1: it goes, whatever makes it.
+  // No layer reads output 2 of c1, so it is removed, whatever its weights.
   masks[1] = Tensor::full(network.layers[1].weight().shape(), 1.0);
   for (std::int64_t k = 0; k < 6; ++k) {
     for (std::int64_t i = 18; i < 27; ++i) masks[1].data<float>()[k * 36 + i] = 0;

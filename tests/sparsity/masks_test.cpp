@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// masks_test.cpp: which weights go: counts, ranking, blocks, groups, ties between layers.
+// masks_test.cpp: which weights are pruned: counts, ranking, blocks, groups, ties between layers.
 #include <cmath>
 
 #include "sparsity/criteria.h"
@@ -107,13 +107,13 @@ TEST(Distribution, erk_keeps_small_layers_denser_and_none_above_one) {
     EXPECT_LE(s, 1);
   }
   EXPECT_EQ(share[3], 0) << "f4 has 24 of 504 weights: ERK wants it whole";
-  // Two layers that are not whole differ as (K + C + R + S) / (K C R S) do.
+  // Two layers with pruned weights differ like (K + C + R + S) / (K C R S).
   const double c2 = (6 + 4 + 3 + 3) / 216.0, f3 = (8 + 24) / 192.0;
   EXPECT_NEAR((1 - share[1]) / (1 - share[2]), c2 / f3, 1e-9);
 }
 
 TEST(Block, ranks_tiles_by_their_norm_and_drops_them_whole) {
-  // Single weights would drop all of the left tile but one; as a tile it is the stronger one.
+  // Single weights would drop all of the left tile except one; as a tile it is the stronger one.
   LayerContext context;
   const auto model = build_layers({layer("linear", "f", 2)}, {1, 4}, context);
   const Tensor w = model->modules()[1].module->weight().value();
@@ -191,11 +191,11 @@ TEST(NOfM, keeps_the_two_largest_of_each_four_and_pads_the_last_group) {
   const std::vector<Tensor> masks = weakest_masks(pointers(network), options, options.target);
   EXPECT_EQ(values_of(masks[0]), (std::vector<float>{0, 1, 1, 0, 0, 1, 1,  //
                                                      1, 0, 0, 1, 0, 1, 1}));
-  // Half way to 2:4 it is 3:4.
+  // Half way to 2:4 is 3:4.
   EXPECT_EQ(zeros_in(weakest_masks(pointers(network), options, 0.25)[0]), 2);
 }
 
-// Every output that is dropped in layer l is not read by layer l+1, and the other way round.
+// Expects that layer l+1 does not read dropped outputs of layer l, and vice versa.
 void expect_tied(const PrunableNetwork& network, const std::vector<Tensor>& masks) {
   for (std::size_t l = 0; l + 1 < network.layers.size(); ++l) {
     const PrunableLayer& made = network.layers[l];
@@ -215,8 +215,8 @@ void expect_tied(const PrunableNetwork& network, const std::vector<Tensor>& mask
   }
 }
 
-// A block at the edge has fewer weights and so a smaller norm; in a global ranking it is compared
-// by its root mean square, and the larger weights stay.
+// A block at the edge has fewer weights and so a smaller norm. A global ranking compares root mean
+// squares, so the larger weights stay.
 TEST(Block, at_the_edge_is_not_weaker_for_being_smaller) {
   const auto model = small_network();
   const PrunableNetwork network = prunable_network(*model, kImage);
@@ -224,7 +224,7 @@ TEST(Block, at_the_edge_is_not_weaker_for_being_smaller) {
   for (const PrunableLayer& one : network.layers) {
     layers.push_back(&one);
     const Tensor w = one.weight();
-    for (std::int64_t k = 0; k < one.rows; ++k) {  // the last row is a block row of its own
+    for (std::int64_t k = 0; k < one.rows; ++k) {  // the last row is a separate block row
       for (std::int64_t c = 0; c < one.columns; ++c) {
         w.data<float>()[k * one.columns + c] = k + 1 == one.rows ? 1.2f : 1.0f;
       }
@@ -236,7 +236,7 @@ TEST(Block, at_the_edge_is_not_weaker_for_being_smaller) {
                                                {"target", 0.3},
                                                {"distribution", Text("global")}}),
                                    0.3);
-  // f3 has 8 rows: blocks of 7 rows, and of the last one.
+  // f3 has 8 rows: blocks of 7 rows and of 1 row.
   const PrunableLayer& f3 = network.layers[2];
   ASSERT_EQ(f3.rows, 8);
   for (std::int64_t c = 0; c < f3.columns; ++c) {
@@ -297,7 +297,7 @@ TEST(Structured, grouped_convolutions_are_refused_with_their_name) {
 }
 
 TEST(Connectivity, tells_where_two_masks_that_do_not_meet_cut_the_network) {
-  // The classic collapse: c1 keeps filters 0 and 1, c2 reads 2 and 3; no weight count shows it.
+  // The known collapse: c1 keeps filters 0 and 1, c2 reads 2 and 3; weight counts do not show it.
   const auto model = small_network();
   const PrunableNetwork network = prunable_network(*model, kImage);
   std::vector<Tensor> masks(4);
@@ -330,7 +330,7 @@ TEST(Connectivity, each_group_of_a_convolution_reads_its_own_channels) {
   EXPECT_EQ(connectivity(network, masks).alive_count, (Integers{2, 2, 3}));
 }
 
-// What is out gets no gradient, or with `dense` all of it.
+// A pruned weight gets no gradient, or with `dense` its full gradient.
 TEST(Mask, decides_which_weights_get_a_gradient) {
   Variable w(Tensor::from({1, 2, 3, 4}, {2, 2}), true);
   Mask mask(w.value());

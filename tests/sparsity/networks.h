@@ -65,7 +65,7 @@ inline std::int64_t zeros_in(const Tensor& mask) {
   return zeros;
 }
 
-// The keys of a `sparsity:` block.
+// Returns options from the keys of a `sparsity:` block.
 inline SparsityOptions options_of(const std::map<std::string, OptionValue>& given) {
   Options options;
   for (const auto& [name, value] : given) options.set(name, value);

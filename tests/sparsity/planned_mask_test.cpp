@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// planned_mask_test.cpp: a masked network, planned and dynamic: the same bits, and a mask that
-// changes is seen by the plan that is there.
+// planned_mask_test.cpp: a masked network, compiled and dynamic: the same bits, and the compiled
+// step sees a mask that changes.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -43,7 +43,7 @@ Masked masked(const Shape& input) {
   return out;
 }
 
-// One weight in `every` stays.
+// Keeps one weight in `every`.
 void thin_out(const Masked& network, std::int64_t every) {
   for (const auto& mask : network.masks) {
     const Tensor keep = Tensor::zeros(mask->keep().shape());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// pruner_test.cpp: pruning while training: what weights and optimiser state do when they are out,
-// and when they come back.
+// pruner_test.cpp: pruning during training: weights and optimiser state of pruned weights, and of
+// weights that return.
 #include "sparsity/pruner.h"
 
 #include <cmath>
@@ -102,7 +102,7 @@ TEST(Pruner, a_weight_that_returns_has_its_old_value) {
   const float* momentum = training.state("momentum.f3.weight").data<float>();
   const std::vector<float> keep = values_of(training.keep(2));
   const std::vector<float> values = values_of(training.weight(2));
-  // Everything that takes part becomes tiny, so all that is out is stronger and must return.
+  // All kept weights become tiny, so all pruned ones are stronger and must return.
   float* w = training.weight(2).data<float>();
   for (std::size_t i = 0; i < keep.size(); ++i) {
     if (keep[i] != 0) w[i] = 1e-7f * static_cast<float>(i + 1);
@@ -222,7 +222,7 @@ TEST(Pruner, masks_that_cut_the_network_stop_the_run_and_say_where) {
                      {"target", 0.9}},
                     4);
   training.step();
-  training.weight(1).fill(1e-9);  // one ranking for all: c2 loses everything
+  training.weight(1).fill(1e-9);  // one ranking over all layers: c2 loses everything
   training.pruner.before_step(1);
   EXPECT_ERROR(ErrorKind::kRun, "none through layer 'c2'", training.pruner.after_step(2));
 }
@@ -289,21 +289,21 @@ TEST(Rigl, drops_the_weakest_and_grows_the_largest_gradients_from_zero) {
 }
 
 TEST(Rigl, grows_where_the_gradient_is_largest_and_keeps_what_it_takes_back) {
-  // In: 5 1 4 (the weakest is 1); out: the others, with old values.
+  // Kept: 5 1 4 (the weakest is 1); pruned: the others, with old values.
   const Tensor keep = Tensor::from({1, 1, 1, 0, 0, 0}, {6});
   const Tensor w = Tensor::from({5, 1, 4, 9, 9, 9}, {6});
   EXPECT_EQ(drop_and_grow(keep, w, Tensor::from({0, 0.5f, 0, 1, -3, 2}, {6}), 1),
             (std::vector<std::int64_t>{4}));
   EXPECT_EQ(values_of(keep), (std::vector<float>{1, 0, 1, 0, 1, 0}));
   EXPECT_EQ(values_of(w), (std::vector<float>{5, 1, 4, 9, 0, 9}));
-  // The weakest is now 0 (the grown one), and its own gradient is the largest: it stays as it is.
+  // The weakest is now 0 (the grown one), and its gradient is the largest: it stays unchanged.
   w.data<float>()[4] = 0.25f;
   EXPECT_TRUE(drop_and_grow(keep, w, Tensor::from({0, 0.5f, 0, 1, -3, 2}, {6}), 1).empty());
   EXPECT_EQ(values_of(keep), (std::vector<float>{1, 0, 1, 0, 1, 0}));
   EXPECT_EQ(w.at(4), 0.25);
 }
 
-// The share is one of the weights that are in.
+// The share is one of the kept weights.
 TEST(Rigl, replaces_the_share_that_the_schedule_says) {
   Training training({{"method", Text("rigl")},
                      {"target", 0.75},
@@ -323,7 +323,7 @@ TEST(Rigl, replaces_the_share_that_the_schedule_says) {
     in += before[i] != 0 ? 1 : 0;
     dropped += before[i] != 0 && now[i] == 0 ? 1 : 0;
   }
-  // Those that the largest gradients take back are not counted here: at most the share.
+  // Weights that the largest gradients restore are not counted here: at most the share.
   EXPECT_GT(dropped, 0);
   EXPECT_LE(dropped,
             std::llround(training.pruner.schedule().replaced(3) * static_cast<double>(in)));
@@ -338,7 +338,7 @@ TEST(Pruner, the_same_steps_give_the_same_bits_and_a_copy_of_the_state_goes_on_w
     Training whole(given, 20), first(given, 20), rest(given, 20);
     for (int i = 0; i < 20; ++i) whole.step();
     for (int i = 0; i < 9; ++i) first.step();
-    // What a checkpoint holds: parameters, buffers, optimiser state, number of steps.
+    // The contents of a checkpoint: parameters, buffers, optimiser state, number of steps.
     const auto from = first.model->parameters(), to = rest.model->parameters();
     for (std::size_t i = 0; i < from.size(); ++i) {
       to[i].variable.value().copy_from(from[i].variable.value());

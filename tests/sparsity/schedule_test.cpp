@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// schedule_test.cpp: how sparse a network is after how many steps.
+// schedule_test.cpp: how sparse a network is after a number of steps.
 #include <cmath>
 
 #include "tests/sparsity/networks.h"
@@ -9,7 +9,7 @@ namespace {
 
 using Text = std::string;
 
-// f(t) = drop_fraction / 2 (1 + cos(pi t / end)), and nothing in the first and the last update.
+// f(t) = drop_fraction / 2 (1 + cos(pi t / end)), and 0 in the first and the last update.
 TEST(Schedule, rigl_replaces_the_share_of_the_cosine) {
   const SparsitySchedule schedule(options_of({{"method", Text("rigl")},
                                               {"target", 0.8},

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparse_execution_cuda_test.cpp: plans on `device cuda` that compute from the blocks which masks
-// keep: the numbers of masked dense plans, at every mask.
+// sparse_execution_cuda_test.cpp: compiled steps on `device cuda` that compute from the blocks
+// which masks keep give the numbers of masked dense steps, for every mask.
 #include <cmath>
 #include <map>
 
@@ -26,7 +26,7 @@ struct Masked {
   std::vector<std::shared_ptr<Mask>> masks;
   std::vector<Ref<SparseWeights>> blocks;
 
-  // One block of 16 kernels in `every` stays; 0: those of the first 16 kernels alone, so that one
+  // Keeps one block of 16 kernels in `every`; 0: only those of the first 16 kernels, so that one
   // list is longer than all others.
   void thin_out(std::int64_t every) {
     for (std::size_t m = 0; m < masks.size(); ++m) {
@@ -69,7 +69,7 @@ Masked masked(std::shared_ptr<Module> model, bool sparse) {
   return out;
 }
 
-// c1 32 -> 32, c2 32 -> 16; dx is asked of c2.
+// c1 32 -> 32, c2 32 -> 16; c2 computes dx.
 Masked network(bool sparse) {
   return masked(layers_of({testing::layer("conv2d", "c1", 32), testing::layer("relu", "r1"),
                            testing::layer("conv2d", "c2", 16), testing::layer("flatten", "flat"),
@@ -78,7 +78,7 @@ Masked network(bool sparse) {
                 sparse);
 }
 
-// A module that the input passes twice: its gradient is the sum of both.
+// A module through which the input passes twice: its gradient is the sum of both.
 class Twice final : public Module {
  public:
   explicit Twice(std::shared_ptr<Module> inside) : inside_(add_child("inside", inside)) {}
@@ -116,8 +116,8 @@ std::unique_ptr<StepPlan> plan_of(const Masked& network, PlanMode mode) {
   return plan;
 }
 
-// Sums of 196 to 1,296 products in another order: each is wrong by less than 2^-20 of its size, and
-// a gradient passes three of them.
+// Sums of 196 to 1,296 products in another order: each is off by less than 2^-20 of its size, and
+// a gradient passes through three of them.
 void expect_near(const Tensor& a, const Tensor& b, const std::string& what) {
   const std::vector<float> got = testing::values_of<float>(a), want = testing::values_of<float>(b);
   ASSERT_EQ(got.size(), want.size());
@@ -130,7 +130,7 @@ void expect_near(const Tensor& a, const Tensor& b, const std::string& what) {
   EXPECT_LE(std::sqrt(errors), 1e-5 * std::sqrt(squares)) << what;
 }
 
-// Steps of both networks at each mask; `want`: what runs in a step of the first.
+// Compares steps of both networks with each mask; `want`: the calls in a step of the first.
 void expect_the_same_steps(Masked sparse, Masked dense, const Calls& want) {
   const Tensor x = testing::random_tensor(kInput, 3).to(cuda());
   const Tensor labels = Tensor::zeros({4}, DType::i32).to(cuda());
@@ -138,7 +138,7 @@ void expect_the_same_steps(Masked sparse, Masked dense, const Calls& want) {
   for (const std::int64_t every : {1, 10, 0, 3}) {
     sparse.thin_out(every);
     dense.thin_out(every);
-    EXPECT_FALSE(plan && plan->is_current());  // its lists are those of the mask before
+    EXPECT_FALSE(plan && plan->is_current());  // its lists are those of the previous mask
     plan = plan_of(sparse, PlanMode::training);
     const auto masked = plan_of(dense, PlanMode::training);
     const double loss = masked->forward(x, labels);
@@ -162,7 +162,7 @@ TEST_F(SparseExecutionOnCuda, TrainingMakesTheNumbersOfMaskedStepsAtEachMask) {
                         {.forward = 2, .backward_data = 1, .backward_weight = 2});
 }
 
-// Its weight gets two gradients, and one of its two dx goes back into itself.
+// Its weight gets two gradients, and dx of its second call is dy of its first one.
 TEST_F(SparseExecutionOnCuda, GradientsOfALayerThatIsPassedTwiceAreAdded) {
   const auto twice = [](bool sparse) {
     LayerSpec conv = testing::layer("conv2d", "c", kInput[1]);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparse_execution_test.cpp: planned steps that compute from the blocks that masks keep: the same
-// numbers as masked dense steps, at every mask, and a sentence where blocks cannot be taken.
+// sparse_execution_test.cpp: compiled steps that compute from the blocks that masks keep: the same
+// numbers as masked dense steps, for every mask, and a message where blocks cannot be used.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -28,7 +28,7 @@ Masked network(const std::string& algorithm, bool sparse, bool dense_gradient = 
   LayerContext context;
   context.seed = 7;
   context.conv_policy = [&](const std::string&) {
-    return Conv2dPolicy{algorithm, algorithm, algorithm, "blocked"};  // no chain takes them
+    return Conv2dPolicy{algorithm, algorithm, algorithm, "blocked"};  // prevents chains
   };
   Masked out{
       .model = build_layers({testing::layer("conv2d", "c1", 32), testing::layer("relu", "r1"),
@@ -47,7 +47,7 @@ Masked network(const std::string& algorithm, bool sparse, bool dense_gradient = 
   return out;
 }
 
-// One block of 16 kernels in `every` stays.
+// Keeps one block of 16 kernels in `every`.
 void thin_out(const Masked& network, std::int64_t every) {
   for (const auto& mask : network.masks) {
     const Tensor keep = Tensor::zeros(mask->keep().shape());
@@ -87,7 +87,7 @@ TEST(SparseExecution, MakesTheNumbersOfMaskedStepsAtEachMask) {
   for (const std::int64_t every : {1, 10, 3}) {
     thin_out(sparse, every);
     thin_out(dense, every);
-    EXPECT_FALSE(plan && plan->is_current());  // its lists are those of the mask before
+    EXPECT_FALSE(plan && plan->is_current());  // its lists are those of the previous mask
     std::string why;
     plan = StepPlan::make(*sparse.model, kInput, PlanMode::training, &why);
     ASSERT_NE(plan, nullptr) << why;
@@ -125,9 +125,8 @@ TEST(SparseExecution, OfInferenceIsThatOfTheMasks) {
   }
 }
 
-// A LeNet's pruned c2 stays in the chain of the lanes, where its neighbours are: from blocks alone
-// it would be quicker, with passes around it slower. (The estimate of blocks once was that of no
-// weights.)
+// A LeNet's pruned c2 stays in the chain with its neighbours. From blocks it would be faster by
+// itself, but slower together with the passes around it.
 TEST(SparseExecution, OfFewChannelsStaysInTheChain) {
   if (current_isa() == Isa::scalar) GTEST_SKIP() << "without vectors there is no chain";
   LayerContext context;
@@ -154,8 +153,8 @@ TEST(SparseExecution, OfFewChannelsStaysInTheChain) {
   EXPECT_NE(plan->text().find("c2 conv2d direct_batch_lanes"), std::string::npos) << plan->text();
 }
 
-// A masked weight is needed while the blocks are gathered: its memory serves the images afterwards,
-// and that of the next layer's. (Of dense ones it is what the step reads.)
+// A masked weight is needed only while the blocks are gathered: its memory then serves images and
+// the next layer's weight. (A dense step reads the masked weight itself.)
 TEST(SparseExecution, OfInferenceKeepsNoMaskedWeights) {
   const auto model = [](const std::string& word) {
     LayerContext context;
@@ -183,12 +182,12 @@ TEST(SparseExecution, OfInferenceKeepsNoMaskedWeights) {
   const auto plan = StepPlan::make(*sparse.model, {1, 256, 8, 8}, PlanMode::inference, nullptr);
   ASSERT_NE(plan, nullptr);
   EXPECT_EQ(count_of(*plan, "conv2d block_sparse"), 3) << plan->text();
-  // c1's and c2's masked weights one after the other, some images, and a twentieth of the weights.
+  // Masked weights of c1 and c2 in turn, some images, and a twentieth of the weights.
   constexpr std::size_t kWeight = sizeof(float) * 256 * 256 * 9;
   EXPECT_LT(plan->arena()->bytes, kWeight + kWeight / 2);
 }
 
-// Another plan has read the new mask: that does not make the lists of this one right.
+// Another plan has read the new mask; that does not make the lists of this one correct.
 TEST(SparseExecution, OfAnOldMaskIsNotCurrentWhenAnotherPlanHasReadTheNewOne) {
   const Masked sparse = network("block_sparse", true);
   thin_out(sparse, 3);
@@ -306,13 +305,13 @@ std::vector<Tensor> trained(const std::string& method, bool sparse) {
     }
     pruner.after_step(step + 1);
   }
-  EXPECT_GT(made, sparse ? 2 : 0) << method;  // masks have changed on the way
+  EXPECT_GT(made, sparse ? 2 : 0) << method;  // masks changed during training
   std::vector<Tensor> out = pruner.masks();
   for (const auto& parameter : model->parameters()) out.push_back(parameter.variable.value());
   return out;
 }
 
-// RigL grows by the gradient of weights that are out: it is there in the steps that ask for it.
+// RigL grows weights by the gradients of pruned weights, which exist in the steps that need them.
 TEST(SparseExecution, OfChangingMasksTrainsAsMaskedStepsDo) {
   for (const char* method : {"magnitude", "n_m", "rigl"}) {
     const std::vector<Tensor> sparse = trained(method, true), masked = trained(method, false);

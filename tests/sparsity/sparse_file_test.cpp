@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparse_file_test.cpp: a pruned network without the weights that are out: the same bits from the
-// file for every form of masks, the fewest bytes, and a sentence for each kind of damage.
+// sparse_file_test.cpp: a pruned network without its pruned weights: the same bits from the file
+// for every kind of mask, the fewest bytes, and a message for each kind of damage.
 #include "sparsity/file/sparse_file.h"
 
 #include <cstring>
@@ -25,7 +25,7 @@ Given of_method(const std::string& method, double target) {
   return {{"method", method}, {"target", target}};
 }
 
-// f1 is a matrix of 4 x 200, so that a few places take fewer bytes than 800 bits.
+// f1 is a matrix of 4 x 200, so that a few positions take fewer bytes than 800 bits.
 std::shared_ptr<Module> wide_network(std::uint64_t seed) {
   LayerContext context;
   context.seed = seed;
@@ -34,7 +34,7 @@ std::shared_ptr<Module> wide_network(std::uint64_t seed) {
                       kImage, context);
 }
 
-// Some weights are out, and their values are still there.
+// A network with pruned weights that keep their values.
 struct Pruned {
   explicit Pruned(const Given& given, std::uint64_t seed = 1, bool wide = false)
       : model(wide ? wide_network(seed) : small_network(seed, /*batch_norm=*/true)),
@@ -50,7 +50,7 @@ struct Pruned {
   Pruner pruner;
 };
 
-// Of f1 three weights, in the first and the last row.
+// Prunes f1 to three weights, in the first and the last row.
 Pruned few_weights() {
   Pruned out(of_method("magnitude", 0), 1, /*wide=*/true);
   float* const keep = out.pruner.masks()[0].data<float>();
@@ -87,7 +87,7 @@ TEST(SparseFile, GivesTheSameBitsForEveryFormOfMasks) {
     Pruned other(given, 2);
     load_sparse_file(file, "f", *other.model);
     EXPECT_EQ(values_of(other.answer()), values_of(trained.answer()));
-    // Masks are what they were, unless the weight was stored whole; then what is out is 0.
+    // Masks are unchanged, unless the weight was stored dense; then pruned weights are 0.
     for (std::size_t l = 0; l < trained.pruner.network().layers.size(); ++l) {
       const Tensor keep = trained.pruner.masks()[l];
       if (!keep.defined()) continue;
@@ -117,7 +117,7 @@ TEST(SparseFile, TakesTheFormWithTheFewestBytes) {
     EXPECT_EQ(row.bytes, bytes_of(file, row.name));
     EXPECT_LE(row.bytes, 4 * row.weights);
   }
-  // A few single weights: their places take less than a bit for each that might be there.
+  // A few single weights: their positions take less space than a bit for each possible one.
   const Pruned few = few_weights();
   const SafetensorsFile small = to_sparse_file(*few.model);
   EXPECT_EQ(nlohmann::json::parse(small.metadata.at("sparse")).at("f1.weight").at("index"),
@@ -126,7 +126,7 @@ TEST(SparseFile, TakesTheFormWithTheFewestBytes) {
   Pruned again(of_method("magnitude", 0), 2, /*wide=*/true);
   load_sparse_file(through_a_file(small), "f", *again.model);
   EXPECT_EQ(values_of(again.answer()), values_of(few.answer()));
-  // Where nearly all weights stay, the weight is stored as it is.
+  // Where nearly all weights stay, the weight is stored dense.
   Pruned many(of_method("magnitude", 0));
   many.pruner.masks()[0].data<float>()[0] = 0;
   const SafetensorsFile whole = to_sparse_file(*many.model);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparse_linear_cuda_test.cpp: plans on `device cuda` whose linear layers compute from the blocks
-// which masks keep: the numbers of masked plans, and the fused calls of what stays dense.
+// sparse_linear_cuda_test.cpp: compiled steps on `device cuda` whose linear layers compute from the
+// blocks which masks keep give the numbers of masked steps. Dense layers keep their fused calls.
 #include <algorithm>
 #include <cmath>
 
@@ -19,7 +19,7 @@ using testing::cuda;
 constexpr std::int64_t kBatch = 12, kInputs = 37, kUnits = 48;
 const Shape kInput{kBatch, kInputs};
 
-// Layers this small are dense by estimate: here products of f32 are slow.
+// Layers this small are dense by estimate, so the test makes f32 products slow.
 class SparseLinearOnCuda : public testing::CudaTest {
  protected:
   void SetUp() override {
@@ -41,7 +41,7 @@ struct Network {
   std::vector<std::shared_ptr<Mask>> masks = {};
   std::vector<Ref<SparseWeights>> blocks = {};
 
-  // One block of 16 rows in `every` stays.
+  // Keeps one block of 16 rows in `every`.
   void thin_out(std::int64_t every) {
     for (std::size_t m = 0; m < masks.size(); ++m) {
       const Tensor keep = Tensor::zeros(masks[m]->keep().shape());
@@ -56,7 +56,7 @@ struct Network {
   }
 };
 
-// f1 37 -> 48 and its ReLU, f2 -> 32, f3 -> `classes`; the first `pruned` with masks.
+// f1 37 -> 48 and its ReLU, f2 -> 32, f3 -> `classes`; the first `pruned` layers have masks.
 Network perceptron(bool sparse, std::int64_t classes, std::size_t pruned,
                    bool dense_gradient = false) {
   LayerContext context;
@@ -101,7 +101,7 @@ void expect_near(const Tensor& a, const Tensor& b, const std::string& what) {
 TEST_F(SparseLinearOnCuda, TrainingMakesTheNumbersOfMaskedStepsAtEachMask) {
   const Tensor x = testing::random_tensor(kInput, 3).to(cuda());
   const Tensor labels = Tensor::zeros({kBatch}, DType::i32).to(cuda());
-  // The last layer is dense, or pruned, too; or all weights want their gradient.
+  // The last layer is dense, or pruned too; or all weights need their gradient.
   for (const int form : {0, 1, 2}) {
     const std::size_t pruned = form == 0 ? 2 : 3;
     Network sparse = perceptron(true, 16, pruned, form == 2);
@@ -110,7 +110,7 @@ TEST_F(SparseLinearOnCuda, TrainingMakesTheNumbersOfMaskedStepsAtEachMask) {
     for (const std::int64_t every : {5, 2}) {
       sparse.thin_out(every);
       dense.thin_out(every);
-      EXPECT_FALSE(plan && plan->is_current());  // its lists are those of the mask before
+      EXPECT_FALSE(plan && plan->is_current());  // its lists are those of the previous mask
       plan = plan_of(sparse, PlanMode::training);
       const auto masked = plan_of(dense, PlanMode::training);
       ASSERT_TRUE(plan && masked);

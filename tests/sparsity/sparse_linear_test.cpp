@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparse_linear_test.cpp: planned steps whose linear layers compute from the blocks that masks
-// keep: the numbers of masked dense steps, and a sentence where blocks cannot be taken or do not
+// sparse_linear_test.cpp: compiled steps whose linear layers compute from the blocks that masks
+// keep: the numbers of masked dense steps, and a message where blocks cannot be used or do not
 // pay.
 #include <gtest/gtest.h>
 
@@ -18,10 +18,10 @@
 namespace convscope {
 namespace {
 
-// So large that few blocks are faster by estimate on any machine, in all directions.
+// Large enough that a few blocks are faster by estimate on any machine, in all directions.
 constexpr std::int64_t kBatch = 256, kInputs = 608, kUnits = 512, kOutputs = 768;
 const Shape kInput{kBatch, kInputs};
-constexpr std::int64_t kFew = 97;  // one block in so many stays
+constexpr std::int64_t kFew = 97;  // keeps one block in kFew
 
 struct Network {
   std::shared_ptr<Module> model;
@@ -56,7 +56,7 @@ Network perceptron(bool sparse, bool dense_gradient = false, std::int64_t units 
   return out;
 }
 
-// One block of 16 rows in `every` stays.
+// Keeps one block of 16 rows in `every`.
 Tensor thin(const Shape& shape, std::int64_t every) {
   const Tensor keep = Tensor::zeros(shape);
   const std::int64_t columns = shape[1];
@@ -123,12 +123,12 @@ TEST(SparseLinear, MakesTheNumbersOfMaskedStepsAtEachMask) {
   for (const std::int64_t every : {1, 61, 97}) {
     thin_out(sparse, every);
     thin_out(dense, every);
-    EXPECT_FALSE(plan && plan->is_current());  // its lists are those of the mask before
+    EXPECT_FALSE(plan && plan->is_current());  // its lists are those of the previous mask
     plan = plan_of(sparse, PlanMode::training);
     const auto masked = plan_of(dense, PlanMode::training);
     ASSERT_TRUE(plan && masked);
     const std::string ran = every == 1 ? "linear" : "block_sparse";
-    EXPECT_EQ(kernels_of(*plan, "f1"), (Names{ran, ran})) << plan->text();  // nobody asks for dx
+    EXPECT_EQ(kernels_of(*plan, "f1"), (Names{ran, ran})) << plan->text();  // dx is not needed
     EXPECT_EQ(kernels_of(*plan, "f2"), (Names{ran, ran, ran})) << plan->text();
     EXPECT_EQ(kernels_of(*plan, "f3"), (Names{"linear", "linear", "linear"}));
     EXPECT_EQ(kernels_of(*masked, "f2"), (Names{"linear", "linear", "linear"}));
@@ -165,7 +165,7 @@ TEST(SparseLinear, OfInferenceIsThatOfTheMasks) {
   }
 }
 
-// Numbers of inputs and outputs that fill no blocks of 16 channels; images of no blocks either.
+// Numbers of inputs and outputs that do not fill blocks of 16 channels, in NCHW.
 TEST(SparseLinear, OfSingleWeightsTakesAnySizes) {
   const Shape input{kBatch, 301};
   Tensor y[2];
@@ -192,8 +192,8 @@ TEST(SparseLinear, OfSingleWeightsTakesAnySizes) {
   expect_near(y[0], y[1], "y");
 }
 
-// h = a(x); f(h) + f(h) + g(h), and 5 classes of it: dx of f and g meets dx that is there, and the
-// second dw of f meets the first.
+// h = a(x); f(h) + f(h) + g(h), and 5 classes of it: dx of f and g is added to an existing dx, and
+// the second dw of f to the first.
 class Meeting final : public Module {
  public:
   explicit Meeting(LayerContext& context)
@@ -253,7 +253,7 @@ TEST(SparseLinear, AddsToGradientsThatAreThere) {
   const auto a = models[0]->parameters(), b = models[1]->parameters();
   for (std::size_t i = 0; i < a.size(); ++i) {
     Tensor got = a[i].variable.grad(), want = b[i].variable.grad().clone();
-    if (a[i].name == "f.weight" || a[i].name == "g.weight") {  // of what is stored alone
+    if (a[i].name == "f.weight" || a[i].name == "g.weight") {  // compare only stored weights
       for (std::int64_t e = 0; e < want.numel(); ++e)
         want.data<float>()[e] *= keep.data<float>()[e];
     }
@@ -298,7 +298,7 @@ TEST(SparseLinear, OfDenseGradientsKeepsBackwardWeightDense) {
   for (std::size_t i = 0; i < count; ++i) {
     expect_near(gradients[i], gradients[i + count], cat("gradient ", i));
   }
-  // Of weights that are out, too.
+  // Pruned weights have gradients, too.
   EXPECT_NE(gradients[0].at(1), 0);
 }
 
@@ -369,7 +369,7 @@ std::vector<Tensor> trained(const std::string& method, bool sparse) {
   return out;
 }
 
-// RigL grows by the gradient of weights that are out: it is there in the steps that ask for it.
+// RigL grows weights by the gradients of pruned weights, which exist in the steps that need them.
 TEST(SparseLinear, OfChangingMasksTrainsAsMaskedStepsDo) {
   for (const char* method : {"block", "rigl"}) {
     const std::vector<Tensor> sparse = trained(method, true), masked = trained(method, false);

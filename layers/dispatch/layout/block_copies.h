@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// block_copies.h: f32 images between [N,C,H,W] and blocks [N,C/16,H,W,16], on any device.
+// block_copies.h: copies f32 images between NCHW and NCHW16c, on any device.
 #pragma once
 
 #include "framework/kernel_slot.h"
@@ -7,10 +7,10 @@
 
 namespace convscope {
 
-// What stands in `to` is replaced, or added to. Lanes behind the last channel get 0.
+// The content of `to` is replaced, or added to. Lanes after the last channel become 0.
 struct BlockCopy {
   Shape images;            // [N,C,H,W]
-  bool to_blocks = false;  // else `from` lies in blocks
+  bool to_blocks = false;  // else `from` is NCHW16c
   bool accumulate = false;
   const float* from = nullptr;
   float* to = nullptr;

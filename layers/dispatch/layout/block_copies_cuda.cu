@@ -2,8 +2,8 @@
 // block_copies_cuda.cu: f32 images between planes and blocks of 16 channels.
 //
 // Plan      A thread has four channels of a pixel, 16 bytes of the block. The four threads of a
-//           pixel stand side by side, so a warp reads or writes 512 bytes of the block in a row,
-//           and of each of 16 planes the 32 bytes that eight neighbouring pixels have.
+//           pixel are adjacent, so a warp reads or writes 512 contiguous bytes of the block, and
+//           of each of 16 planes the 32 bytes of eight neighbouring pixels.
 #include "framework/cuda/map.cuh"
 #include "layers/dispatch/activation_layout.h"
 #include "layers/dispatch/layout/block_copies.h"

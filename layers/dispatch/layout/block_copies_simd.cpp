@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // block_copies_simd.cpp: f32 images between planes and blocks of 16 channels.
 //
-// Plan      16 pixels of 16 channels at a time, as 16x16 numbers (AVX-512) or four times 8x8 (AVX2)
-//           that are turned over in registers. 16 pixels of a channel are a line of the cache.
-//           Planes whose size is a power of two meet in the same few places of the cache, where
-//           half a line would be gone before its other half is wanted
+// Plan      tiles of 16 pixels x 16 channels, transposed in registers as one 16x16 (AVX-512) or
+//           four 8x8 (AVX2) matrices. 16 pixels of a channel are one cache line. Planes whose size
+//           is a power of two map to the same few cache sets, so half a line would be evicted
+//           before its other half is read
 #include "layers/dispatch/layout/block_copies_simd.h"
 
 #include "framework/simd/lane_transpose.h"
@@ -17,7 +17,7 @@ using std::int64_t;
 
 constexpr int kBlock = 16;
 
-// kLanes channels of `width` pixels; `lanes` of the channels are there.
+// kLanes channels of `width` pixels; `lanes` of the channels exist.
 template <bool kAdd>
 CONVSCOPE_INLINE void tile_to_block(const float* planes, int64_t plane, int lanes, int width,
                                     float* block) {
@@ -56,8 +56,8 @@ CONVSCOPE_INLINE void tile_to_planes(const float* block, int64_t plane, int lane
   }
 }
 
-// Calls tile(first channel, channels there, first pixel, pixels) for all tiles of a block; those of
-// whole tiles are constants.
+// Calls tile(first channel, number of channels, first pixel, pixels) for all tiles of a block; for
+// full tiles the counts are compile-time constants.
 template <class Tile>
 CONVSCOPE_INLINE void for_tiles(int channels, int64_t pixels, const Tile& tile) {
   for (int64_t i = 0; i < pixels; i += kBlock) {

@@ -8,8 +8,8 @@
 
 namespace convscope {
 
-// `channels` planes (1..16), `plane` floats from one to the next, and one block. What stands in the
-// destination is replaced, or added to. Lanes behind the last channel get 0.
+// `channels` planes (1..16), `plane` floats from one to the next, and one block. The content of the
+// destination is replaced, or added to. Lanes after the last channel become 0.
 struct BlockCopyKernels {
   void (*to_block)(const float* planes, std::int64_t plane, int channels, std::int64_t pixels,
                    bool add, float* block);

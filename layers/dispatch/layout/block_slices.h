@@ -2,9 +2,9 @@
 // block_slices.h: the pixels of one block of 16 channels of images [N,C/16,H,W,16], cut into slices
 // for several threads.
 //
-// Slices depend on the shape alone, and sums over them are added in their order: the same bits with
-// any number of threads. With many blocks each thread has whole blocks (and finds what it has read
-// in its cache); with few blocks all threads work on the slices of one.
+// Slices depend on the shape only, and sums over them are added in a fixed order: the same bits
+// with any number of threads. With many blocks each thread processes whole blocks, which stay in
+// its cache; with few blocks all threads work on the slices of one.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace convscope {
 class BlockSlices {
  public:
   static constexpr int kLanes = static_cast<int>(kChannelBlock);
-  static constexpr std::int64_t kMost = 256;  // slices of a block; their sums stand on the stack
+  static constexpr std::int64_t kMost = 256;  // slices of a block; their sums are on the stack
 
   explicit BlockSlices(const Shape& stored)
       : images_(stored[0]),
@@ -27,12 +27,12 @@ class BlockSlices {
         pixels_(stored[2] * stored[3]),
         slices_(std::clamp<std::int64_t>(ceil_div(rows(), kSliceRows), 1, kMost)) {}
 
-  // Pixels of all images: numbers of one channel.
+  // Returns the pixels of all images: the number of values of one channel.
   std::int64_t rows() const { return images_ * pixels_; }
-  // The first number of a block of the first image.
+  // Returns the index of the first number of a block in the first image.
   std::int64_t first(std::int64_t block) const { return block * pixels_ * kChannelBlock; }
 
-  // body(block) for all blocks.
+  // Calls body(block) for all blocks.
   template <class Body>
   void for_blocks(const Body& body) const {
     if (slices_ == 1 || blocks_ >= kManyBlocks) {
@@ -41,15 +41,15 @@ class BlockSlices {
     for (std::int64_t block = 0; block < blocks_; ++block) body(block);
   }
 
-  // body(slice) for all slices of a block.
+  // Calls body(slice) for all slices of a block.
   std::int64_t slices() const { return slices_; }
   template <class Body>
   void for_slices(const Body& body) const {
     parallel_chunks(slices_, [&](std::int64_t slice, int) { body(slice); });
   }
   std::int64_t rows(std::int64_t slice) const { return begin(slice + 1) - begin(slice); }
-  // body(first number, pixels) for the pixels of a slice, run by run: those of an image lie
-  // together.
+  // Calls body(first number, pixels) for the pixels of a slice, run by run: one run for each image,
+  // whose pixels are contiguous.
   template <class Body>
   void for_runs(std::int64_t block, std::int64_t slice, const Body& body) const {
     const std::int64_t end = begin(slice + 1);
@@ -60,14 +60,14 @@ class BlockSlices {
       at += count;
     }
   }
-  // The same for all pixels of a block, the last slices first: they were read last, so a cache that
-  // holds a part of the block holds them.
+  // Calls body for all pixels of a block, last slices first: they were read last, so a cache that
+  // holds only part of the block holds them.
   template <class Body>
   void for_runs(std::int64_t block, const Body& body) const {
     for_slices([&](std::int64_t slice) { for_runs(block, slices_ - 1 - slice, body); });
   }
 
-  // total[0 .. kSums 16) = what body(first number, pixels, sums) adds to its sums in all runs.
+  // Sets total[0 .. kSums 16) to the sums to which body(first number, pixels, sums) adds.
   template <int kSums, class Body>
   void sum(std::int64_t block, double* total, const Body& body) const {
     double parts[kMost][kSums * kLanes];
@@ -83,7 +83,7 @@ class BlockSlices {
   }
 
  private:
-  static constexpr std::int64_t kSliceRows = 1024;  // 64 KiB: read twice, it is in the second cache
+  static constexpr std::int64_t kSliceRows = 1024;  // 64 KiB: the second read hits L2
   static constexpr std::int64_t kManyBlocks = 16;
 
   std::int64_t begin(std::int64_t slice) const { return slice * rows() / slices_; }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// half_copies.h: images between f32 [N,C,H,W] and halves or f32 with their channels last,
-// [N,1,H,W,Cp], on a GPU: the ends of a network of half precision, or of one of tf32.
+// half_copies.h: copies images between f32 NCHW and fp16, bf16 or f32 NHWC, [N,1,H,W,Cp], on a GPU:
+// the input and output of a network in half precision, or in tf32.
 #pragma once
 
 #include "framework/dtype.h"
@@ -9,12 +9,12 @@
 
 namespace convscope {
 
-// What stands in `to` is replaced, or added to: the sum is rounded once. Lanes behind the last
-// channel get 0.
+// The content of `to` is replaced, or added to: then the sum is rounded once. Lanes after the last
+// channel become 0.
 struct HalfCopy {
   Shape images;              // [N,C,H,W]
-  DType half = DType::bf16;  // or f32: what the numbers with their channels last are
-  bool to_halves = false;    // else `from` has its channels last
+  DType half = DType::bf16;  // type of the NHWC image; may be f32
+  bool to_halves = false;    // else `from` is NHWC
   bool accumulate = false;
   const void* from = nullptr;
   void* to = nullptr;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// half_copies_cuda.cu: images between f32 [N,C,H,W] and halves or f32 with their channels last.
+// half_copies_cuda.cu: copies images between f32 NCHW and fp16, bf16 or f32 NHWC.
 //
-// Plan      A thread has eight channels of a pixel, four of f32: 16 bytes of the image with its
-//           channels last, and one number of each of as many planes. Neighbouring threads have
-//           neighbouring pixels, so of each plane a warp moves 128 bytes in a row. Its pieces of 16
-//           bytes lie Cp numbers apart; the lines that they share with other channels meet in the
-//           L2 cache.
-// Numerics  a half is rounded once, to nearest; the way back is exact, and f32 are both ways.
+// Plan      A thread has eight channels of a pixel, or four of f32: 16 bytes of the NHWC image, and
+//           one number of each of as many planes. Neighbouring threads have neighbouring pixels, so
+//           a warp moves 128 contiguous bytes of each plane. Its pieces of 16 bytes are Cp numbers
+//           apart; L2 combines the lines that they share with other channels.
+// Numerics  a conversion to fp16/bf16 rounds once, to nearest; the conversion back is exact, and
+//           both directions of f32 are exact.
 #include "framework/cuda/half_piece.cuh"
 #include "layers/dispatch/activation_layout.h"
 #include "layers/dispatch/layout/half_copies.h"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // workspace_limit.h: refuses a problem whose workspace would be far larger than its operands.
 //
-// Panels hold rows of an image with the zeros of its padding, and a phase for each column of a
-// stride. For paddings, dilations and strides that reach far beyond the image they would take
-// gigabytes beside operands of some KiB. Other algorithms test the border for each tap.
+// Panels hold rows of an image with its zero padding, and one phase for each column of a stride.
+// With paddings, dilations and strides far larger than the image they would take gigabytes for
+// operands of some KiB. Other algorithms test the border for each tap instead.
 #pragma once
 
 #include "framework/parallel.h"
@@ -11,14 +11,14 @@
 
 namespace convscope {
 
-// Threads have panels of some hundred KiB, whatever the operands are.
+// Returns the limit in bytes. Each thread may have panels of some hundred KiB for any operands.
 template <class Problem>
 double most_workspace(const Problem& problem) {
   constexpr double kMiB = 1024 * 1024;
   return (32 + 4.0 * num_threads()) * kMiB + 64 * problem.nominal_bytes();
 }
 
-// supports() of an algorithm with that limit.
+// supports() of an algorithm, plus that limit.
 template <auto supports, auto workspace_bytes, class Problem>
 Support with_workspace_limit(const Problem& problem, Direction direction) {
   Support out = supports(problem, direction);

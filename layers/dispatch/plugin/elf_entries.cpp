@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// elf_entries.cpp: does every place that the dynamic loader jumps to lie in the file?
+// elf_entries.cpp: checks that every address which the dynamic loader jumps to is in the file.
 #include "layers/dispatch/plugin/elf_entries.h"
 
 #include <elf.h>
@@ -21,7 +21,7 @@ constexpr std::uint32_t kRelative = R_X86_64_RELATIVE, kIfunc = R_X86_64_IRELATI
 constexpr int kMachine = EM_AARCH64;
 constexpr std::uint32_t kRelative = R_AARCH64_RELATIVE, kIfunc = R_AARCH64_IRELATIVE;
 #else
-constexpr int kMachine = EM_NONE;  // not looked at
+constexpr int kMachine = EM_NONE;  // not checked
 constexpr std::uint32_t kRelative = 0, kIfunc = 0;
 #endif
 
@@ -64,7 +64,7 @@ class Elf {
     return true;
   }
 
-  // Whether `bytes` from an address on are loaded, with these rights, and come out of the file.
+  // Whether `bytes` bytes at an address are loaded with these rights, and come from the file.
   bool is_loaded(Address address, Address bytes, std::uint32_t rights, bool in_file) const {
     for (const Elf64_Phdr& segment : loaded_) {
       const Address size = in_file ? segment.p_filesz : segment.p_memsz;
@@ -75,7 +75,7 @@ class Elf {
     return false;
   }
   bool is_code(Address address) const { return is_loaded(address, 1, PF_X, true); }
-  // Of an address that is_loaded() out of the file.
+  // Reads at an address that is_loaded() from the file.
   template <class T>
   bool read_loaded(Address address, T& out) const {
     for (const Elf64_Phdr& segment : loaded_) {
@@ -150,7 +150,7 @@ class Elf {
       if (type == kRelative) {
         relative_[one.r_offset] = addend;
       } else {
-        by_symbol_[one.r_offset] = true;  // the loader finds it by its name
+        by_symbol_[one.r_offset] = true;  // the loader resolves it by name
       }
     }
     return "";
@@ -161,7 +161,7 @@ class Elf {
     const Address begin = value(table);
     for (Address at = begin; at < begin + value(bytes); at += sizeof(Address)) {
       if (by_symbol_.contains(at)) continue;
-      Address function = 0;  // as it stands there, where DT_RELR adds the base
+      Address function = 0;  // as stored there, where DT_RELR adds the base
       const auto relative = relative_.find(at);
       if (relative != relative_.end()) {
         function = relative->second;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// elf_entries.h: does every place that the dynamic loader jumps to, or reads a table from, lie in
-// the file?
+// elf_entries.h: checks that every address which the dynamic loader jumps to, or reads a table
+// from, is in the file.
 //
-// The loader believes the table of a shared library: it calls what DT_INIT, DT_INIT_ARRAY, DT_FINI
-// and DT_FINI_ARRAY name, resolves IFUNC relocations by calling them, and writes wherever a
-// relocation says. A damaged file would crash the program, the finalisers only when all its work is
-// done. So the places are looked at while the file is bytes.
+// The loader trusts the tables of a shared library: it calls DT_INIT, DT_INIT_ARRAY, DT_FINI and
+// DT_FINI_ARRAY, calls the resolvers of IFUNC relocations, and writes wherever a relocation says. A
+// damaged file would crash the program; bad finalisers crash it after all work is done. So the
+// addresses are checked before the file is loaded.
 #pragma once
 
 #include <string>
@@ -15,8 +15,8 @@
 
 namespace convscope {
 
-// "" or what is wrong, as the end of a sentence: "is damaged: its DT_FINI_ARRAY ...". Of files of
-// another kind of ELF than this program's: "is of another machine".
+// Returns "", or the end of a sentence that says what is wrong: "is damaged: its DT_FINI_ARRAY
+// ...". For an ELF file of another kind than this program's: "is of another machine".
 CONVSCOPE_API std::string damage_of_elf(Bytes file);
 
 }  // namespace convscope

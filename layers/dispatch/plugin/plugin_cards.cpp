@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// plugin_cards.cpp: which cards came out of plug-ins.
+// plugin_cards.cpp: records which algorithms come from plug-ins.
 #include "layers/dispatch/plugin/plugin_cards.h"
 
 #include <map>

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// plugin_facts.h: what a plug-in was built with: constants in its file, which are read and compared
-// before anything of the file runs.
+// plugin_facts.h: facts about the build of a plug-in: constants in its file, which are read and
+// compared before any code of the file runs.
 //
-// A plug-in is a shared library with algorithms of a heavy layer, built outside of the repository
-// against the installed headers (of conv2d: layers/conv2d/plugin.h). It gets and gives structs of
-// C++, so it fits only a program with the same structs. kPluginInterface says which: it is raised
-// by hand with each change of what a plug-in sees, in layout or in meaning. A test knows the texts
-// of these headers and asks for it (tests/repo/check_plugin_interface.py). The sizes and the digest
-// are measured by the compiler, and find what was forgotten.
+// A plug-in is a shared library with algorithms of an operator. It is built outside of the
+// repository against the installed headers (for conv2d: layers/conv2d/plugin.h). C++ structs cross
+// the boundary, so program and plug-in must agree on them. kPluginInterface is raised by hand with
+// each change of these structs, in layout or in meaning; tests/repo/check_plugin_interface.py
+// reports changed headers. The sizes and the layout digest are computed by the compiler and detect
+// changes that were forgotten.
 #pragma once
 
 #include <cstddef>
@@ -18,10 +18,10 @@
 namespace convscope {
 
 inline constexpr std::int32_t kPluginInterface = 4;
-// Of the library that these headers belong to: its CMake package takes the same minor version only.
+// Version of the library of these headers: its CMake package requires the same minor version.
 inline constexpr std::string_view kPluginLibrary = "0.1";
 
-// The first three members stand where they stand in every version of the interface.
+// The first three members have the same offsets in every version of the interface.
 struct PluginFacts {
   char mark[32] = {};          // kPluginMark: how a reader of the file finds the rest
   std::int32_t interface = 0;  // kPluginInterface
@@ -31,13 +31,13 @@ struct PluginFacts {
   std::int32_t cxx11_abi = 0;  // of the standard library's strings
   std::int32_t pointer_bytes = 0;
   std::int32_t card_bytes = 0, problem_bytes = 0;
-  std::uint64_t layout = 0;  // where each member of each struct stands
+  std::uint64_t layout = 0;  // digest of the offsets of all members of all structs
 
   bool operator==(const PluginFacts&) const = default;
 };
 inline constexpr std::string_view kPluginMark = "convscope plug-in, facts behind";
 
-// FNV-1a of offsets and sizes.
+// Returns FNV-1a of offsets and sizes.
 constexpr std::uint64_t layout_digest(std::initializer_list<std::size_t> numbers) {
   std::uint64_t hash = 0xcbf29ce484222325u;
   for (const std::size_t number : numbers) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// plugin_file.cpp: opens the file of a plug-in, once it is known to fit.
+// plugin_file.cpp: opens the file of a plug-in after checking that it fits this program.
 #include "layers/dispatch/plugin/plugin_file.h"
 
 #include <dlfcn.h>
@@ -30,7 +30,7 @@ std::string hash_of(Bytes bytes) {
   return text;
 }
 
-// A text of a struct of somebody else, which may not end.
+// Reads a text from a foreign struct; it may lack its terminating zero.
 template <std::size_t N>
 std::string text_in(const char (&text)[N]) {
   return {text, strnlen(text, N)};

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// half_layouts.cpp: says which operations of a planned step on a GPU work on halves with their
-// channels last (layers/dispatch/activation_layout.h), and puts copies where they end.
+// half_layouts.cpp: chooses which operations of a compiled step on a GPU work on fp16/bf16 NHWC
+// images (layers/dispatch/activation_layout.h), and inserts copies at the boundaries.
 //
-// Idea       A convolution of half precision wants its images so. What stands behind it keeps them
-//            so as long as it has kernels for it: batch norm, curves, sums, pools. Everything else
-//            sees f32 [N,C,H,W], behind a copy. So a network has one copy at its beginning and one
-//            at its end, and it runs with any operation in between.
-// Types      Parameters, statistics, linear layers and the loss stay f32; so do all sums. A value
-//            is rounded to a half when it is stored, and its gradient is as well.
-// Not here   images in blocks of 16 (plan_layouts.cpp), which are a choice by estimates: tensor
-//            cores and copies of 16 bytes want their channels last, so here nothing is weighed.
+// Idea       A convolution in half precision reads fp16/bf16 NHWC. Later operations keep that type
+//            while they have kernels for it: batch norm, activations, sums, pools. All others read
+//            f32 NCHW, after a copy. So a network has one copy at its beginning and one at its end,
+//            and any operation may be in between.
+// Types      Parameters, statistics, linear layers and the loss stay f32; so do all sums. A value,
+//            and its gradient, is rounded to fp16/bf16 when it is stored.
+// Not here   NCHW16c images (plan_layouts.cpp) are chosen by estimates. Here nothing is estimated:
+//            tensor cores and copies of 16 bytes need NHWC.
 #include <algorithm>
 #include <map>
 #include <tuple>
@@ -41,7 +41,7 @@ Stored stored(const PlanGraph& graph, ValueId value) {
   return {graph.dtype(value), graph.layout(value)};
 }
 
-// What the operation works on; its inputs have been decided upon.
+// How the operation stores its images; its inputs have been decided before.
 Stored wanted_by(const PlanGraph& graph, const PlanOp& op) {
   if (is_half(op.wants_halves())) return {op.wants_halves(), channels_last};
   if (!is_image(graph, op.output) || !op.layout_ms(graph, channels_last)) return {};
@@ -73,8 +73,8 @@ class HalfLayouts {
   }
 
  private:
-  // The value as `wanted`: itself, or what a copy makes of it. From one half type to another one
-  // by way of f32.
+  // Returns the value as `wanted`: itself, or the result of a copy. Between fp16 and bf16 the copy
+  // goes through f32.
   ValueId as(ValueId value, const Stored& wanted, const std::string& layer) {
     const Stored now = stored(graph_, value);
     if (now == wanted || (now.layout != nchw && now.layout != channels_last)) return value;
@@ -100,8 +100,8 @@ void choose_half_layouts(PlanGraph& graph) {
   if (std::ranges::any_of(graph.ops(), wants)) HalfLayouts(graph).run();
 }
 
-// Behind the rewrites that form chains: a chain of few-channel layers takes their place and wants
-// no halves with channels last.
+// Runs after the rewrites that create chains: a chain of few-channel layers replaces operations and
+// needs no fp16/bf16 NHWC images.
 const bool registered = register_plan_rewrite(
     {.name = "layouts_of_halves", .device = DeviceType::cuda, .run = choose_half_layouts});
 

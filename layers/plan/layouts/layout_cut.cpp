@@ -8,7 +8,7 @@
 namespace convscope {
 namespace {
 
-// Arcs lie in pairs: arc i and its reverse i ^ 1.
+// Arcs are stored in pairs: arc i and its reverse i ^ 1.
 class Network {
  public:
   explicit Network(int nodes) : arcs_of_(static_cast<std::size_t>(nodes)) {}
@@ -20,7 +20,7 @@ class Network {
     arcs_.push_back({from, backward});
   }
 
-  // Pushes as much as fits from `source` to `sink`, along shortest paths.
+  // Pushes the maximum flow from `source` to `sink`, along shortest paths.
   void fill(int source, int sink) {
     while (true) {
       const std::vector<int> by = reached(source, sink);
@@ -36,7 +36,7 @@ class Network {
     }
   }
 
-  // The arc by which each node is reached while there is room, or kNowhere; stops at `sink`.
+  // Returns the arc by which each node is reached with capacity left, or kNowhere; stops at `sink`.
   std::vector<int> reached(int source, int sink) const {
     std::vector<int> by(arcs_of_.size(), kNowhere);
     std::vector<int> queue{source};
@@ -69,7 +69,7 @@ class Network {
 
 std::vector<bool> cheapest_states(const std::vector<CutNode>& nodes,
                                   const std::vector<CutEdge>& edges) {
-  // Forbidden states cost more than all others together: with infinite arcs nothing could be
+  // Forbidden states cost more than all others together; infinite capacities could not be
   // subtracted.
   double sum = 1;
   const auto count = [&](double cost) { sum += std::isinf(cost) ? 0 : cost; };
@@ -82,8 +82,7 @@ std::vector<bool> cheapest_states(const std::vector<CutNode>& nodes,
     count(edge.true_false);
   }
   const auto finite = [&](double cost) { return std::isinf(cost) ? sum : cost; };
-  // Nodes that stay with the source are false: what a cut severs is the arc from a false node to a
-  // true one.
+  // Nodes on the source's side are false: a cut severs the arcs from false to true nodes.
   const int source = static_cast<int>(nodes.size());
   const int sink = source + 1;
   Network network(sink + 1);
@@ -96,8 +95,8 @@ std::vector<bool> cheapest_states(const std::vector<CutNode>& nodes,
     network.add(edge.from, edge.to, finite(edge.false_true), finite(edge.true_false));
   }
   network.fill(source, sink);
-  // The largest set of false nodes: all that cannot reach the sink any more. Seen from the sink,
-  // along arcs with room towards it.
+  // The largest set of false nodes: all that cannot reach the sink. It is found from the sink,
+  // along arcs with capacity left towards it.
   std::vector<bool> out(nodes.size(), false);
   for (int i = 0; i < source; ++i) {
     out[static_cast<std::size_t>(i)] =

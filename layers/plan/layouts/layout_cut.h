@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// layout_cut.h: which of two states each of several nodes takes, so that the sum of all costs is
-// the least: what a node costs in each state, and what it costs that two nodes differ.
+// layout_cut.h: assigns one of two states to each node so that the total cost is minimal: the cost
+// of a node in each state, and the cost of two nodes in different states.
 //
-// It is a minimum cut: the source stands for the state false, the sink for true. The plan asks it
-// which operations work on blocked images (plan_layouts.cpp).
+// It is a minimum cut: the source is the state false, the sink is true. plan_layouts.cpp uses it to
+// choose which operations work on NCHW16c images.
 // Source     L. Ford, D. Fulkerson: Maximal Flow through a Network, 1956; shortest paths first: J.
 //            Edmonds, R. Karp 1972, doi 10.1145/321694.321699
 #pragma once
@@ -26,7 +26,7 @@ struct CutEdge {
   double true_false = 0;
 };
 
-// The states, by node. A node that may take both at the same price takes false.
+// Returns the states, by node. A node whose states cost the same becomes false.
 CONVSCOPE_API std::vector<bool> cheapest_states(const std::vector<CutNode>& nodes,
                                                 const std::vector<CutEdge>& edges);
 

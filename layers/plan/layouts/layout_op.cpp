@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// layout_op.cpp: the copy of a value into another layout or type in a planned step, and of its
-// gradient back.
+// layout_op.cpp: copies a value to another layout or type in a compiled step, and its gradient
+// back.
 #include "layers/plan/layouts/layout_op.h"
 
 #include "layers/dispatch/card.h"
@@ -9,9 +9,9 @@
 namespace convscope {
 namespace {
 
-constexpr double kCallMs = 2e-3;  // so that values of a few KiB do not look free
+constexpr double kCallMs = 2e-3;  // so that copies of a few KiB are not estimated as free
 
-// One of the two is f32 [N,C,H,W], the other one has its channels last.
+// Copies between f32 NCHW and NHWC, in either direction.
 void emit_half_copy(PlanBuilder& builder, const Tensor& from, ValueId from_value, const Tensor& to,
                     ValueId to_value, bool accumulate, const Shape& images) {
   const bool to_last = builder.is_channels_last(to_value);
@@ -40,7 +40,7 @@ void LayoutOp::forward(PlanBuilder& builder) {
   if (builder.graph().owner(output) == builder.graph().owner(input)) return;
   ++conversions_;
   if (builder.is_channels_last(input) || builder.is_channels_last(output)) {
-    const bool images = input == PlanGraph::input();  // wherever they lie in this step
+    const bool images = input == PlanGraph::input();  // wherever they are in this step
     return emit_half_copy(builder, images ? Tensor() : builder.value(input), input,
                           builder.value(output), output,
                           /*accumulate=*/false, builder.shape(output));
@@ -75,8 +75,8 @@ double conversion_ms(const PlanGraph& graph, ValueId value, ActivationLayout lay
   return graph.wants_gradient(value) ? 2 * once : once;
 }
 
-// Two calls: the largest magnitude, then the halves. As a GPU takes it, measured: factors_us() of
-// implicit_gemm_tma_cuda.cu.
+// Two calls: the largest magnitude, then the fp16 numbers. Fitted to measurements on a GPU:
+// factors_us() of implicit_gemm_tma_cuda.cu.
 double factors_ms(const PlanGraph& graph, ValueId value) {
   const auto stored = static_cast<double>(
       stored_shape(graph.shape(value), ActivationLayout::channels_last).numel());

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// layout_op.h: the copy of a value into another layout or type in a planned step, and of its
-// gradient back.
+// layout_op.h: copies a value to another layout or type in a compiled step, and its gradient back.
 #pragma once
 
 #include "layers/plan/plan_builder.h"
 
 namespace convscope {
 
-// Its input and its output are one value in two layouts (PlanGraph::add_stored), or in f32
-// [N,C,H,W] and in halves or f32 with their channels last.
+// Input and output are one value in two layouts (PlanGraph::add_stored), or in f32 NCHW and in
+// fp16, bf16 or f32 NHWC.
 class CONVSCOPE_API LayoutOp final : public PlanOp {
  public:
   explicit LayoutOp(ActivationLayout to, DType type = DType::f32) : to_(to), type_(type) {}
@@ -23,13 +22,13 @@ class CONVSCOPE_API LayoutOp final : public PlanOp {
   int conversions_ = 0;
 };
 
-// What the copies of `value` into another layout take in one step, with those of its gradient.
+// Returns the milliseconds per step of copies of `value` to another layout, gradients included.
 CONVSCOPE_API double conversion_ms(const PlanGraph& graph, ValueId value,
                                    ActivationLayout layout = ActivationLayout::blocked);
-// What a pass takes that makes factors of an f32 image with its channels last, or of its gradient
-// (PlanBuilder::make_factors).
+// Returns the milliseconds of a pass that makes fp16 operands of an f32 NHWC image, or of its
+// gradient (PlanBuilder::make_factors).
 CONVSCOPE_API double factors_ms(const PlanGraph& graph, ValueId value);
-// It and [N,C,H,W] put the elements into the same order: one pixel, whole blocks.
+// Returns whether `layout` and NCHW have the same order of elements: one pixel, whole blocks.
 CONVSCOPE_API bool has_one_order(const Shape& images,
                                  ActivationLayout layout = ActivationLayout::blocked);
 

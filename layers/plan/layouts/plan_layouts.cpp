@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// plan_layouts.cpp: says which operations of a planned step work on blocked images, or on f32 with
-// their channels last (layers/dispatch/activation_layout.h), and puts copies where layouts meet.
+// plan_layouts.cpp: chooses which operations of a compiled step work on NCHW16c or f32 NHWC images
+// (layers/dispatch/activation_layout.h), and inserts copies where layouts meet.
 //
-// Idea       Each operation says what it costs in each layout, each value what its copy into the
-//            other one costs. The cheapest choice for all of them together is a minimum cut
-//            (layout_cut.h): a network stays blocked from its first convolution that gains by it to
-//            its last, or not at all. Users see [N,C,H,W]: the images come and the result goes like
-//            that.
-// Numbers    estimates alone, so that a run that goes on with its ceilings (choices.json) has the
-//            same layouts and the same bits, and so that `explain` times nothing.
-// On a GPU   kernels of f32 read [N,C,H,W]. What computes with codes has blocks, and its f32
-//            numbers are copied where others read them. Networks of tf32 are asked about channels
-//            last: their products read halves that are made of such images without a transposition,
-//            once for all that read them. Batch norm writes them beside its result; where nobody
-//            does, such as behind a copy, it costs a pass to make them.
-// Not here   which algorithm a convolution runs: its policy chooses for each layout
+// Idea       Each operation has a cost in each layout, each value has a cost of its copy to the
+//            other layout. A minimum cut (layout_cut.h) finds the choice with the lowest total. So
+//            a network stays in NCHW16c from its first to its last convolution that gains, or not
+//            at all. Users see [N,C,H,W]: images arrive and results leave in that layout.
+// Numbers    estimates only. So a resumed run with its measured peaks (choices.json) has the same
+//            layouts and the same bits, and `explain` times nothing.
+// On a GPU   f32 kernels read NCHW. Integer operations use NCHW16c, and their f32 numbers are
+//            copied for other readers. Networks in tf32 may use NHWC: products then read fp16
+//            operands that are made from such images without a transposition, once for all
+//            readers. Batch norm writes the operands with its result; elsewhere, such as after a
+//            copy, an extra pass makes them.
+// Not here   the algorithm of a convolution: its policy chooses for each layout
 //            (Conv2dOp::layout_ms).
 #include <algorithm>
 #include <map>
@@ -28,23 +27,23 @@ namespace {
 
 using enum ActivationLayout;
 
-// An image that an operation reads: one whose layout matters. (Codes lie in blocks.)
+// Whether an operation reads an image, whose layout matters. (Codes are always NCHW16c.)
 bool is_image(const PlanGraph& graph, ValueId value) {
   return graph.shape(value).rank() == 4 && !graph.is_of_parameters(value) &&
          graph.dtype(value) == DType::f32;
 }
 
-// What an operation costs in milliseconds in each layout, as far as layouts differ.
+// Milliseconds of an operation in each layout, as far as layouts differ.
 struct Costs {
   double plain = 0, stored = kImpossible;
-  // More than `stored` when its first input is [N,C,H,W] and need not be copied.
+  // At least `stored`: when its first input is [N,C,H,W] and need not be copied.
   double plain_input = kImpossible;
-  PlanOp::FactorsRead factors = {};  // what it reads, as stored
+  PlanOp::FactorsRead factors = {};  // fp16 operands that it reads when `stored`
 };
 
 class Layouts {
  public:
-  // `stored` is the layout beside [N,C,H,W]: blocked or channels_last.
+  // `stored` is the alternative to [N,C,H,W]: `blocked` or `channels_last`.
   Layouts(PlanGraph& graph, ActivationLayout stored) : graph_(graph), stored_(stored) {
     int number = 0;
     for (const auto& op : graph_.ops()) {
@@ -62,7 +61,7 @@ class Layouts {
       const Costs& costs = costs_.at(op.get());
       nodes.push_back({costs.plain, costs.stored + unwritten_factors_ms(*op)});
     }
-    const int plain = static_cast<int>(nodes.size());  // whoever brings images and takes the result
+    const int plain = static_cast<int>(nodes.size());  // provides the images, takes the result
     nodes.push_back({0, kImpossible});
     const auto producer = [&](ValueId value) {
       const auto at = producers_.find(value);
@@ -92,7 +91,7 @@ class Layouts {
     }
   }
 
-  // The layouts of all outputs are there. Says them to the operations, and adds the copies.
+  // Passes the chosen layouts to the operations and adds the copies.
   void apply() {
     std::map<std::pair<ValueId, ActivationLayout>, ValueId> copies;
     std::vector<std::unique_ptr<PlanOp>> ops;
@@ -147,18 +146,18 @@ class Layouts {
     return {plain, in_blocks, either ? std::max(0.0, out_blocks - in_blocks) : kImpossible};
   }
 
-  // On a GPU only operations on integers have kernels for blocks: those that read any layout.
+  // On a GPU only integer operations have kernels for NCHW16c: those that read any layout.
   bool knows_layout(const PlanOp& op) const {
     return graph_.device().type == DeviceType::cpu || stored_ == channels_last ||
            op.reads_any_layout();
   }
 
-  // What it costs a blocked operation to read this input as [N,C,H,W], without a copy.
+  // Cost for an operation on NCHW16c of reading this input as [N,C,H,W], without a copy.
   double plain_input_ms(const PlanOp& op, ValueId input) const {
     return input == op.inputs[0] ? costs_.at(&op).plain_input : kImpossible;
   }
 
-  // ---- factors of products (dispatch/layout/half_factors.h), with channels last ----
+  // ---- fp16 operands of products (dispatch/layout/half_factors.h), for NHWC ----
 
   const PlanOp* producer_of(ValueId value) const {
     const auto at = producers_.find(value);
@@ -166,7 +165,7 @@ class Layouts {
     return graph_.ops()[static_cast<std::size_t>(at->second)].get();
   }
   PlanOp::FactorsRead factors_read(const PlanOp& op) const { return costs_.at(&op).factors; }
-  // Those of an image are made once: each of its readers has a part of what that costs.
+  // Operands of an image are made once; their cost is divided among its readers.
   double part_of_factors_ms(ValueId image) const {
     const auto readers = std::ranges::count_if(graph_.ops(), [&](const auto& op) {
       return factors_read(*op).image && op->inputs[0] == image;
@@ -182,7 +181,7 @@ class Layouts {
     });
   }
 
-  // Of those that no other operation would write, in whatever layout.
+  // Cost of operands that this operation reads and no other operation writes, in any layout.
   double unwritten_factors_ms(const PlanOp& op) const {
     const PlanOp::FactorsRead reads = factors_read(op);
     double ms = 0;
@@ -194,13 +193,13 @@ class Layouts {
     }
     return ms;
   }
-  // Of those that its producer would write, had it channels last, too.
+  // Cost of operands that the producer would have written if it worked in NHWC, too.
   double lost_factors_ms(const PlanOp& op, std::size_t at) const {
     const bool lost =
         at == 0 && factors_read(op).image && writes_factors(producer_of(op.inputs[0]));
     return lost ? part_of_factors_ms(op.inputs[0]) : 0;
   }
-  // The same of those of its input's gradient, which the producer of the input would read.
+  // Cost of operands of the input's gradient that this operation would have written for `producer`.
   double lost_gradient_factors_ms(const PlanOp& op, ValueId input) const {
     const PlanOp* const producer = producer_of(input);
     const bool lost =
@@ -220,10 +219,10 @@ class Layouts {
   PlanGraph& graph_;
   ActivationLayout stored_;
   std::map<const PlanOp*, Costs> costs_;
-  std::map<ValueId, int> producers_;  // numbers of operations, before copies are added
+  std::map<ValueId, int> producers_;  // indices of operations, before copies are added
 };
 
-// The layout beside [N,C,H,W] that operations of the graph may want; nchw: none.
+// The alternative to [N,C,H,W] that operations of the graph support; nchw: none.
 ActivationLayout layout_to_ask(const PlanGraph& graph) {
   const auto any = [&](const auto& holds) { return std::ranges::any_of(graph.ops(), holds); };
   if (graph.device().type == DeviceType::cpu) return blocked;
@@ -241,7 +240,7 @@ void choose_layouts(PlanGraph& graph) {
   layouts.apply();
 }
 
-// Behind all rewrites that form chains.
+// Runs after all rewrites that create chains.
 const bool registered =
     register_plan_rewrite({.name = "layouts", .device = DeviceType::cpu, .run = choose_layouts}) &&
     register_plan_rewrite({.name = "layouts", .device = DeviceType::cuda, .run = choose_layouts});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// check_results_test.cpp: what check:a,b notes of its comparisons.
+// check_results_test.cpp: what check:a,b records of its comparisons.
 #include "layers/dispatch/check_results.h"
 
 #include <gtest/gtest.h>
@@ -43,7 +43,7 @@ class CheckResults : public ::testing::Test {
   }
 };
 
-// Two neighbours of f32 look different.
+// Two neighbouring f32 numbers look different.
 TEST_F(CheckResults, ShowBothNumbersWithDigitsThatTellThemApart) {
   const float one = 2471.7295f, next = std::nextafter(one, 3000.0f);
   Operands first, second;
@@ -74,7 +74,7 @@ TEST_F(CheckResults, CountTheCallsAndKeepTheWorst) {
   EXPECT_EQ(results[0].first, "sliding");
   EXPECT_EQ(results[0].second, "shifted");
   EXPECT_EQ(results[0].calls, 3);
-  EXPECT_NEAR(results[0].worst.difference, 0.25, 1e-5);  // rounded once when it was added
+  EXPECT_NEAR(results[0].worst.difference, 0.25, 1e-5);  // rounded when 0.25 was added
   EXPECT_GT(results[0].worst.value, 1);
   EXPECT_GT(results[0].worst.bound, 0.25);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// convert_layout_test.cpp: images between planes and blocks of 16 channels, assigned and added.
+// convert_layout_test.cpp: converts images between NCHW and NCHW16c, assigned and added.
 #include <gtest/gtest.h>
 
 #include "tests/layers/blocked_images.h"
@@ -19,7 +19,7 @@ std::vector<Shape> shapes() {
   return out;
 }
 
-// Each place in the blocks of each number of the images.
+// Visits the position in the blocks of each number of the images.
 template <class Body>
 void each(const Shape& images, const Body& body) {
   const std::int64_t plane = images[2] * images[3], blocks = ceil_div(images[1], kChannelBlock);

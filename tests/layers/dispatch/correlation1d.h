@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// correlation1d.h: a heavy layer that exists in tests only, to prove that a layer gets selection,
-// timing, checking, `explain` and rows of the benchmark by declaring a problem and cards.
+// correlation1d.h: an operator that exists in tests only. It shows that an operator gets selection,
+// timing, checks, `explain` and benchmark rows by declaring a problem and algorithms.
 //
 //   y[n,k,i] = sum over c < C, t < T of x[n,c,i + t] w[k,c,t],   i < L - T + 1
 //
-// Cards: reference (all types and formats, sums in double) and sliding (prepared weights; f32,
+// Algorithms: reference (all types and formats, sums in double) and sliding (prepared weights; f32,
 // sparse f32, and integers: types i8:i8:i32:f32).
 #pragma once
 
@@ -146,7 +146,7 @@ inline std::vector<double> real_array(const void* at, DType type, std::int64_t c
   return out;
 }
 
-// visit(row, column, index into the stored values) for each weight that is stored.
+// Calls visit(row, column, index into the stored values) for each stored weight.
 template <class Visit>
 void for_each_weight(const Correlation1dProblem& z, const BlockSparseView& blocks, Visit&& visit) {
   if (!blocks.defined()) {
@@ -232,7 +232,7 @@ inline Support reference_supports(const Correlation1dProblem& z, Direction direc
 
 // ---- sliding ------------------------------------------------------------------------------------
 
-// The weights as [C T, K], so that the outputs of one pixel are neighbours.
+// Prepares the weights as [C T, K], so that the outputs of one pixel are neighbours.
 inline void sliding_prepare(const PrepareArgs<Correlation1dProblem>& args) {
   const Correlation1dProblem& z = args.problem;
   const auto* const w = static_cast<const float*>(args.w);
@@ -307,7 +307,7 @@ inline Support sliding_supports(const Correlation1dProblem& z, Direction directi
   return Support::no(cat("expects elements of type f32, got ", name_of(z.dtype)));
 }
 
-// ---- cards --------------------------------------------------------------------------------------
+// ---- algorithms ---------------------------------------------------------------------------------
 
 inline CorrelationCard reference_card() {
   return {
@@ -347,7 +347,7 @@ inline CorrelationCard sliding_card() {
           .forward = sliding_forward};
 }
 
-// Once in a program, as a card's last line does it for its own file.
+// Registers the algorithms once in a program; an algorithm of the library does so in its own file.
 inline void register_correlation() {
   static const bool done =
       register_card(reference_card(), __FILE__) && register_card(sliding_card(), __FILE__);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// heavy_layer_test.cpp: a heavy layer of the tests' own (correlation1d.h) gets everything that
+// heavy_layer_test.cpp: an operator defined in the tests (correlation1d.h) gets everything that
 // layers/dispatch promises.
 #include <gtest/gtest.h>
 
@@ -50,7 +50,7 @@ class HeavyLayers : public ::testing::Test {
 
 TEST_F(HeavyLayers, AutoTakesTheLowestEstimate) {
   EXPECT_EQ(chosen("auto", kProblem), "sliding");
-  // Nobody else computes it.
+  // No other algorithm computes this direction.
   EXPECT_EQ(chosen("auto", kProblem, Direction::backward_weight), "reference");
 }
 
@@ -108,7 +108,7 @@ TEST_F(HeavyLayers, MeasureBelievesTheSeconds) {
   EXPECT_EQ(measured_fastest(key, {"a", "b", "c"}, timing), "b");
   EXPECT_EQ(measured_fastest(key, {"a", "b", "c"}, timing), "b");
   EXPECT_EQ(timed, 1);
-  EXPECT_EQ(measured_fastest(key, {"a", "c"}, timing), "a");  // b is gone: timed again
+  EXPECT_EQ(measured_fastest(key, {"a", "c"}, timing), "a");  // b is missing: timed again
   EXPECT_EQ(timed, 2);
 }
 
@@ -129,7 +129,7 @@ TEST_F(HeavyLayers, CheckComparesTwoCards) {
   }
 }
 
-// The card's own arrays against the real numbers that they stand for, dense and in f64.
+// Compares an algorithm with the real numbers that its arrays represent, dense and in f64.
 double largest_error(const CorrelationCard& tried, const Correlation1dProblem& problem,
                      Direction direction) {
   const OperandSpecs specs = problem.operands(direction);
@@ -209,10 +209,10 @@ TEST_F(HeavyLayers, NoKernelIsCalledWithoutSamples) {
     EXPECT_EQ(operands.out[0].values.at(5), accumulate ? 3.0 : 0.0);
   }
   const CacheFolder folder;
-  EXPECT_EQ(chosen("measure", empty), "sliding");  // and nothing was timed
+  EXPECT_EQ(chosen("measure", empty), "sliding");  // without timing
   for (const Verdict& one : explain("auto", empty, Direction::forward, kCpu)) {
     EXPECT_TRUE(one.accepts) << one.algorithm;
-    EXPECT_EQ(one.estimated_ms, 0) << one.algorithm;  // its cost was not asked: it has bytes of w
+    EXPECT_EQ(one.estimated_ms, 0) << one.algorithm;  // cost() is not called: it reports bytes of w
     EXPECT_EQ(one.workspace_bytes + one.prepared_bytes, 0u) << one.algorithm;
   }
 }
@@ -240,8 +240,8 @@ TEST_F(HeavyLayers, ChoicesAreKept) {
   EXPECT_STREQ(get(sparse(), Direction::backward_data).algorithm->name, "reference");
 }
 
-// An inference prepares the weights once: then the preparation costs nothing, and reading what it
-// left does.
+// An inference prepares the weights once: the preparation costs nothing, but each call reads the
+// prepared weights.
 TEST(Cost, ThePreparationCountsWhereItIsPaid) {
   set_machine_ceilings({.flops_per_second = 1e9, .bytes_per_second = 1e9});
   const Cost cost{.flops = 1e6, .bytes = 1e3, .peak_share = 0.5, .prepare_part = 0.75};
@@ -262,7 +262,7 @@ TEST(Cost, HalfOfTheShorterTimeDoesNotHide) {
   set_machine_ceilings({});
 }
 
-// Products of bytes have a peak of their own; f32 images times bytes are products of bytes.
+// Products of int8 have a separate peak; f32 images times int8 weights are products of int8.
 TEST(Cost, BytesHaveTheirOwnPeak) {
   set_machine_ceilings(
       {.flops_per_second = 1e9, .bytes_per_second = 1e18, .int8_flops_per_second = 5e9});
@@ -278,7 +278,7 @@ TEST(Cost, BytesHaveTheirOwnPeak) {
   problem.types->x = problem.dtype = DType::f32;
   EXPECT_EQ(factors_of(problem), DType::i8);
   EXPECT_EQ(factors_of(kProblem), DType::f32);
-  // As many cycles cost as much time: more of the work that could be done in them.
+  // The same cycles cost the same time, in which more work of this type could be done.
   EXPECT_NEAR(1e4 * peak_of_bytes() / share_beside(1e4 * peak_of_bytes(), 1, 500, DType::i8),
               peak_of_bytes() * 1e4 / share_beside(1e4, 1, 500), 1e-6);
 }

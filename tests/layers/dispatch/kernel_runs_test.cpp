@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel_runs_test.cpp: kernels say that they ran, under the name of their card, and only then.
+// kernel_runs_test.cpp: kernels are counted when they run, under the name of their algorithm.
 #include "layers/dispatch/kernel_runs.h"
 
 #include <gtest/gtest.h>
@@ -38,14 +38,14 @@ TEST(CardFunction, SaysItsNameAndLosesItWithItsFunction) {
   const Conv2dProblem problem{.n = 2};
   int value = 1;
   const KernelCounter counter;
-  f({problem, &value});  // no name: no card of a table
+  f({problem, &value});  // no name: not registered
   EXPECT_TRUE(counter.runs().empty());
   f.set_name("twice", "forward");
   f({problem, &value});
   f({problem, &value});
   const std::map<KernelRun, std::int64_t> two{{{"twice", "forward", problem.text()}, 2}};
   EXPECT_EQ(counter.runs(), two);
-  f = [](const TwiceArgs&) {};  // another function under the old name would be a lie
+  f = [](const TwiceArgs&) {};  // another function must not run under the old name
   f({problem, &value});
   EXPECT_EQ(counter.runs(), two);
 }

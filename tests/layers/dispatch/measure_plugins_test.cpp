@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// measure_plugins_test.cpp: what `measure` found beside a plug-in is no answer without it, nor
-// beside another build of it; and the answers of a program without plug-ins stay.
+// measure_plugins_test.cpp: results of `measure` with a plug-in are not used without it, or with
+// another build of it. Results of a program without plug-ins stay.
 #include <gtest/gtest.h>
 
 #include "layers/dispatch/plugin/plugin_cards.h"
@@ -21,7 +21,7 @@ Question question(const std::vector<std::string>& names) {
 }
 
 std::string fastest(const std::vector<std::string>& names, const std::string& best, int& timed) {
-  forget_measured();  // as a new process
+  forget_measured();  // as in a new process
   return measured_fastest(key_of(question(names)), names, [&]() -> SecondsOf {
     ++timed;
     return [best](const std::string& name) { return name == best ? 1e-3 : 1e-2; };
@@ -34,13 +34,13 @@ TEST(MeasurePlugins, AreRememberedApart) {
   EXPECT_EQ(fastest({"a", "b"}, "a", timed), "a");
   EXPECT_EQ(timed, 1);
   note_plugin_card("fake", "mine", {.file = "/mine.so", .hash = "1111"});
-  EXPECT_EQ(fastest({"a", "b", "mine"}, "mine", timed), "mine");  // not 'a' from before
+  EXPECT_EQ(fastest({"a", "b", "mine"}, "mine", timed), "mine");  // not the remembered 'a'
   EXPECT_EQ(timed, 2);
   EXPECT_EQ(fastest({"a", "b", "mine"}, "a", timed), "mine");  // remembered
   EXPECT_EQ(timed, 2);
-  EXPECT_EQ(fastest({"a", "b"}, "b", timed), "a");  // without it: as before
+  EXPECT_EQ(fastest({"a", "b"}, "b", timed), "a");  // without the plug-in: the remembered one
   EXPECT_EQ(timed, 2);
-  note_plugin_card("fake", "mine", {.file = "/mine.so", .hash = "2222"});  // built anew
+  note_plugin_card("fake", "mine", {.file = "/mine.so", .hash = "2222"});  // another build
   EXPECT_EQ(fastest({"a", "b", "mine"}, "b", timed), "b");
   EXPECT_EQ(timed, 3);
 }

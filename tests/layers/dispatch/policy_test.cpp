@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// policy_test.cpp: what a policy's text says, and what a list of words comes to.
+// policy_test.cpp: what a policy's text means, and what a list of words selects.
 #include <gtest/gtest.h>
 
 #include "layers/dispatch/choice_cache.h"
@@ -92,7 +92,7 @@ TEST_F(PolicyList, SaysWhichWordsWerePassedOver) {
 TEST_F(PolicyList, AnExhaustedListNamesEveryRefusal) {
   Correlation1dProblem problem = kProblem;
   problem.dtype = DType::f16;
-  // Neither card takes it.
+  // Neither algorithm supports it.
   const Question question = question_of(problem, Direction::backward_weight, kCpu);
   const Decision decision = decide("sliding,reference", question);
   EXPECT_EQ(decision.refusals.size(), 2u) << decision.error;
@@ -111,7 +111,7 @@ TEST_F(PolicyList, EveryWordIsLookedUp) {
   check_policy("correlation1d", "sliding,reference,auto", kCpu, known);
   EXPECT_ERROR(ErrorKind::kUnavailable, "got 'refrence'; did you mean 'reference'?",
                check_policy("correlation1d", "sliding,refrence", kCpu, known));
-  // Behind one that accepts, too.
+  // An unknown name is an error after an accepted one, too.
   EXPECT_ERROR(ErrorKind::kUnavailable, "did you mean 'reference'?",
                choice("sliding,refrence", Direction::forward));
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// few_channel_chain_cuda_test.cpp: on a GPU a planned step joins the convolutions of a LeNet with
-// their curves and poolings, and gives the loss and the gradients of the dynamic graph on the CPU.
+// few_channel_chain_cuda_test.cpp: on a GPU a compiled step fuses the convolutions of a LeNet with
+// their activations and poolings. Loss and gradients are those of the dynamic graph on the CPU.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -41,7 +41,7 @@ Tensor labels(std::int64_t n) {
   return out;
 }
 
-// Sums over the batch and over pixels of products of a few factors, in another order: a few hundred
+// Sums over the batch and over pixels of products of a few numbers, in another order: a few hundred
 // eps of the largest element (lanes_chain_test.cpp).
 constexpr double kBound = 200 * 1.2e-7;
 
@@ -59,7 +59,7 @@ void expect_same_as_dynamic(const Options& chosen, std::int64_t n, const Shape& 
   const Variable loss = softmax_cross_entropy(dynamic->forward(Variable(x)), labels(n));
   loss.backward();
   const Tensor images = x.to(cuda());
-  for (int run = 0; run < 2; ++run) {  // the second one on memory that is not fresh
+  for (int run = 0; run < 2; ++run) {  // the second run reuses memory
     EXPECT_NEAR(plan->forward(images, labels(n).to(cuda())), loss.value().item(), 1e-5);
     plan->backward();
     const auto a = planned->parameters();
@@ -76,7 +76,7 @@ void expect_same_as_dynamic(const Options& chosen, std::int64_t n, const Shape& 
   }
 }
 
-// Pieces of more blocks than a block has rows for: those of one, and of two widths of a row.
+// More partial gradients than a block has rows: of one block, and of two widths of a row.
 TEST_F(FewChannelChainPlan, adds_the_pieces_of_many_blocks) {
   for (const std::int64_t n : {20, 70}) {
     expect_same_as_dynamic(options({{"kernel_size", std::int64_t{3}}}), n, {1, 20, 20},
@@ -93,8 +93,8 @@ TEST_F(FewChannelChainPlan, joins_both_convolutions_of_a_lenet) {
                          3, {2, 17, 19}, text);
 }
 
-// Against f32. A share of the ReLUs and winners of poolings that grows with the unit of the half
-// type switches, and each switch changes a gradient by a fixed part: the norm grows with the root.
+// Compares with f32. The share of ReLUs and pool maxima that switch grows with the rounding unit,
+// and each switch changes a gradient by a fixed part, so the norm grows with the root of the unit.
 TEST_F(FewChannelChainPlan, joins_them_in_half_precision_too) {
   const Shape input{5, 1, 28, 28};
   const Tensor x = testing::normal(input, DType::f32);

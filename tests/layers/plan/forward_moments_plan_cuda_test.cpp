@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// forward_moments_plan_cuda_test.cpp: planned training steps in which a convolution leaves mean and
-// spread of its channels to the batch norm behind it: which ones do, and that a step does what the
-// dynamic graph does, whose batch norms read their images themselves.
+// forward_moments_plan_cuda_test.cpp: compiled training steps in which a convolution computes mean
+// and spread of its channels for the following batch norm. Checks which ones do, and that a step
+// agrees with the dynamic graph, whose batch norms compute them.
 #include "framework/ops/softmax_cross_entropy.h"
 #include "layers/layer_types.h"
 #include "layers/plan/step_plan.h"
@@ -39,8 +39,8 @@ LayerSpec conv(const char* name, std::int64_t channels, std::int64_t kernel = 3,
                 {"bias", bias}});
 }
 
-// Three of its convolutions have a batch norm behind them, one in front of a residual and one with
-// a bias, and are wide enough; c4 has a ReLU, d5 has groups.
+// Three of its convolutions are wide enough and followed by a batch norm; one of them precedes a
+// residual, and one has a bias. c4 has a ReLU, d5 has groups.
 std::shared_ptr<Module> build(ComputePrecision precision, const char* layout,
                               bool residual = true) {
   LayerContext context;
@@ -48,7 +48,7 @@ std::shared_ptr<Module> build(ComputePrecision precision, const char* layout,
   context.device = cuda();
   context.precision = precision;
   context.conv_policy = [layout](const std::string&) -> Conv2dPolicy {
-    // For layers as small as these `auto` takes another card.
+    // For layers as small as these `auto` chooses another algorithm.
     return {"implicit_gemm_tma,auto", "auto", "auto", layout};
   };
   auto net = std::make_shared<Sequential>();
@@ -111,7 +111,7 @@ Result run(const std::shared_ptr<Module>& model, StepPlan* plan) {
   return out;
 }
 
-// Of all together: |a - b| / |b|.
+// Distance of all gradients together: |a - b| / |b|.
 double relative_distance(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
   double difference = 0, size = 0;
   for (std::size_t i = 0; i < b.size(); ++i) {
@@ -127,15 +127,15 @@ struct Precision {
   ComputePrecision precision;
   const char* layout;
   double unit;  // of a rounding
-  int said;     // convolutions that leave statistics
+  int said;     // convolutions that compute statistics
 };
 constexpr Precision kPrecisions[] = {{ComputePrecision::bf16, "auto", 0x1p-8, 0},
                                      {ComputePrecision::f16, "auto", 0x1p-11, 0},
                                      {ComputePrecision::tf32, "blocked", 0x1p-11, 3}};
 
-// Some eight values stand between the images and the loss, each off by a unit at most; gradients
-// come as many steps further, and where a curve cuts off may differ. Running statistics are those
-// of values in front of the loss.
+// About eight values are between the images and the loss, each off by at most one unit. Gradients
+// pass as many steps again, and ReLUs may cut at other places. Running statistics are those of
+// values before the loss.
 TEST_F(ForwardMomentsPlanOnCuda, AStepDoesWhatTheDynamicGraphDoesUpToRoundings) {
   for (const auto& [precision, layout, unit, expected] : kPrecisions) {
     for (const bool residual : {false, true}) {
@@ -168,7 +168,7 @@ TEST_F(ForwardMomentsPlanOnCuda, OnlyWhereABatchNormTakesTheStatisticsOfTheBatch
   EXPECT_EQ(said(planned(*build(ComputePrecision::tf32, "nchw"))->text()), 0);
 }
 
-// The value that a batch norm reads is read once more, by the residual around it.
+// The residual around the batch norm reads its input, too.
 TEST_F(ForwardMomentsPlanOnCuda, NotWhereSomebodyElseReadsTheImagesToo) {
   LayerContext context;
   context.seed = 3;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// half_plan_cuda_test.cpp: networks of half precision and of tf32 as planned steps on `device
-// cuda`: their images have their channels last, as halves or as f32, and the step does what the
-// dynamic graph does, up to the roundings of what stands between layers, or of factors of products.
+// half_plan_cuda_test.cpp: networks in half precision and in tf32 as compiled steps on `device
+// cuda`: images are NHWC, in fp16/bf16 or f32. The step agrees with the dynamic graph up to the
+// roundings of values between layers, or of operands.
 #include "framework/ops/elementwise.h"
 #include "framework/ops/softmax_cross_entropy.h"
 #include "layers/conv2d/shared/cuda/reads_f32.h"
@@ -44,10 +44,10 @@ LayerSpec conv(const char* name, std::int64_t channels, std::int64_t kernel = 3,
 }
 
 struct Network {
-  std::vector<LayerSpec> stem, block, rest;  // the block gets a residual when there is one
+  std::vector<LayerSpec> stem, block, rest;  // `block`, if not empty, has a residual
 };
 
-// A ResNet in small: strides, a residual, all pools.
+// A small ResNet: strides, a residual, all pools.
 Network resnet() {
   return {
       {conv("c0", 12, 5), layer("batch_norm2d", "b0"), layer("relu", "r0"),
@@ -61,7 +61,7 @@ Network resnet() {
        layer("linear", "f", {{"out_features", std::int64_t{5}}})}};
 }
 
-// A MobileNet in small: depthwise layers of both strides, 1x1 layers, a curve with a bound.
+// A small MobileNet: depthwise layers of both strides, 1x1 layers, a bounded activation.
 Network mobilenet() {
   return {{conv("c0", 16, 3, 2), layer("batch_norm2d", "b0"), layer("relu", "r0"),
            conv("d1", 16, 3, 1, 16), layer("batch_norm2d", "b1"), layer("relu6", "r1"),
@@ -136,7 +136,7 @@ Result run(const std::shared_ptr<Module>& model, StepPlan* plan, Data data = Dat
   return out;
 }
 
-// Of all gradients together: |a - b| / |b|.
+// Distance of all gradients together: |a - b| / |b|.
 double relative_distance(const Result& a, const Result& b) {
   double difference = 0, size = 0;
   for (std::size_t i = 0; i < b.gradients.size(); ++i) {
@@ -162,9 +162,9 @@ struct Precision {
 constexpr Precision kPrecisions[] = {{ComputePrecision::bf16, 0x1p-8},
                                      {ComputePrecision::f16, 0x1p-11}};
 
-// About a dozen values stand between the images and the loss, and as many gradients: each is off by
-// a unit at most, and some units of the factors come with it. What a curve cuts off may differ
-// where a number is as small as that: so the gradients get eight times as much.
+// About a dozen values are between the images and the loss, and as many gradients: each is off by
+// at most one unit, plus some units from the operands. An activation may cut small numbers at other
+// places, so gradients get a bound eight times as large.
 TEST_F(HalfPlanOnCuda, AStepDoesWhatTheDynamicGraphDoesUpToRoundings) {
   for (const Network& network : {resnet(), mobilenet()}) {
     for (const auto& [precision, unit] : kPrecisions) {
@@ -187,7 +187,7 @@ TEST_F(HalfPlanOnCuda, AStepDoesWhatTheDynamicGraphDoesUpToRoundings) {
 TEST_F(HalfPlanOnCuda, ImagesAreHalvesWithTheirChannelsLastBetweenTheEnds) {
   const auto model = build(resnet(), ComputePrecision::bf16);
   const auto plan = planned(*model);
-  // The images, forward; what the linear layer reads, forward and backward.
+  // Copies: the images, forward; the input of the linear layer, forward and backward.
   EXPECT_EQ(plan->conversions(), 3) << plan->text();
   int layers = 0;
   for (const RanKernel& kernel : plan->kernels()) {
@@ -196,13 +196,13 @@ TEST_F(HalfPlanOnCuda, ImagesAreHalvesWithTheirChannelsLastBetweenTheEnds) {
     EXPECT_FALSE(kernel.dynamic);
     ++layers;
   }
-  EXPECT_EQ(layers, 11);  // four convolutions, the first of which has no dx
+  EXPECT_EQ(layers, 11);  // four convolutions; the first one has no dx
   EXPECT_NE(plan->text().find("copy to channels_last bf16"), std::string::npos) << plan->text();
   EXPECT_NE(plan->text().find("copy to nchw"), std::string::npos);
 }
 
-// The depthwise layers of both strides read dy once; a layer whose weights are frozen has no dw, so
-// its dx comes from a kernel of its own.
+// The depthwise layers of both strides read dy once. A layer with frozen weights has no dw, so a
+// separate kernel computes its dx.
 TEST_F(HalfPlanOnCuda, DepthwiseLayersMakeBothGradientsInOnePass) {
   const auto model = build(mobilenet(), ComputePrecision::bf16);
   const auto plan = planned(*model);
@@ -231,7 +231,7 @@ TEST_F(HalfPlanOnCuda, DepthwiseLayersMakeBothGradientsInOnePass) {
   EXPECT_EQ(count(planned(*model)->text()), 1);
 }
 
-// Dropout and a sigmoid have no kernels for halves: copies stand around them.
+// Dropout and a sigmoid have no kernels for fp16/bf16: there are copies around them.
 TEST_F(HalfPlanOnCuda, WhatKnowsNoHalvesSeesPlanesOfF32) {
   const Network network{
       {conv("c0", 8), layer("sigmoid", "s"), conv("c1", 8), layer("dropout", "d", {{"p", 0.5}})},
@@ -287,7 +287,7 @@ TEST_F(HalfPlanOnCuda, TwoStepsGiveTheSameBits) {
 
 // ---- tf32 --------------------------------------------------------------------------------------
 
-// As VGG in small: no batch norm, biases, so factors are made of what convolutions write.
+// A small VGG: no batch norm, with biases, so operands are made from results of convolutions.
 Network vgg() {
   LayerSpec first = conv("c0", 16), second = conv("c1", 24);
   first.options.set("bias", true);
@@ -299,8 +299,8 @@ Network vgg() {
            layer("flatten", "flat"), layer("linear", "f", {{"out_features", std::int64_t{5}}})}};
 }
 
-// Each factor is off by 2^-11 of itself at most; about a dozen products stand behind each other.
-// `blocked` asks for channels last, whatever `auto` says of layers as small as these.
+// Each operand is off by at most 2^-11 of itself; about a dozen products follow each other.
+// `blocked` asks for NHWC, whatever `auto` would choose for layers as small as these.
 TEST_F(HalfPlanOnCuda, AStepInTf32DoesWhatTheDynamicGraphDoes) {
   constexpr double kUnit = 0x1p-11;
   for (const Network& network : {resnet(), vgg()}) {
@@ -311,12 +311,12 @@ TEST_F(HalfPlanOnCuda, AStepInTf32DoesWhatTheDynamicGraphDoes) {
       EXPECT_EQ(plan->why_not_recordable(), "") << plan->text();
       EXPECT_NE(plan->text().find("channels_last"), std::string::npos) << plan->text();
       const Result got = run(model, plan.get(), data);
-      // A card that rounds its factors, too: `auto` may take one that does not for small layers.
+      // An algorithm that rounds its operands as well: `auto` may choose one that does not.
       const Result want =
           run(build(network, ComputePrecision::tf32, "nchw", "implicit_gemm"), nullptr, data);
       EXPECT_NEAR(got.loss, want.loss, 12 * kUnit * want.loss) << plan->text();
       EXPECT_LT(relative_distance(got, want), 12 * kUnit) << plan->text();
-      // The gradients of both may be farther from those of f32, where a pool takes another pixel.
+      // Both may differ more from f32 gradients, where a pool selects another pixel.
       const Result exact = run(build(network, ComputePrecision::f32), nullptr, data);
       EXPECT_NEAR(got.loss, exact.loss, 12 * kUnit * exact.loss);
       EXPECT_LT(relative_distance(got, exact), relative_distance(want, exact) + 12 * kUnit);
@@ -331,7 +331,7 @@ TEST_F(HalfPlanOnCuda, AStepInTf32DoesWhatTheDynamicGraphDoes) {
 TEST_F(HalfPlanOnCuda, ImagesOfTf32AreF32WithTheirChannelsLastBetweenTheEnds) {
   const auto model = build(resnet(), ComputePrecision::tf32, "blocked");
   const auto plan = planned(*model);
-  // The images, forward; what the linear layer reads, 21 channels of one pixel, both ways.
+  // Copies: the images, forward; the input of the linear layer, 21 channels of a pixel, both ways.
   EXPECT_EQ(plan->conversions(), 3) << plan->text();
   int layers = 0;
   for (const RanKernel& kernel : plan->kernels()) {
@@ -365,7 +365,7 @@ TEST_F(HalfPlanOnCuda, AnInferenceInTf32FoldsBatchNormAndTakesTheResidual) {
 int factors_made = 0;
 decltype(pack_half_factors_kernel.get({})) pack_half_factors = nullptr;
 
-// The same numbers, to the rounding of tf32, with halves and without.
+// The same numbers, up to the rounding of tf32, with fp16 operands and without.
 TEST_F(HalfPlanOnCuda, AnInferenceInTf32MakesNoHalvesOfWhatIsBetterReadAsF32) {
   const Device cuda = testing::cuda();
   pack_half_factors = pack_half_factors_kernel.get(cuda);
@@ -374,7 +374,7 @@ TEST_F(HalfPlanOnCuda, AnInferenceInTf32MakesNoHalvesOfWhatIsBetterReadAsF32) {
     ++factors_made;
     pack_half_factors(x, block);
   });
-  // The card that can do both, whatever `auto` takes for such small images.
+  // The algorithm that supports both, whatever `auto` would choose for such small images.
   const auto model = build(resnet(), ComputePrecision::tf32, "blocked", "implicit_gemm_tma,auto");
   model->eval();
   const Tensor x = images(Data::normal);
@@ -398,7 +398,7 @@ TEST_F(HalfPlanOnCuda, AnInferenceInTf32MakesNoHalvesOfWhatIsBetterReadAsF32) {
   EXPECT_TRUE(testing::near(as_halves, as_f32, 24 * 0x1p-11 * largest, 0));
 }
 
-// Layouts are asked about where no product would read factors, too.
+// Layouts are chosen also where no product would read fp16 operands.
 TEST_F(HalfPlanOnCuda, ACardOfTf32ThatReadsChannelsLastAsF32GetsThem) {
   const auto model = build(vgg(), ComputePrecision::tf32, "auto", "cluster_gemm");
   const auto plan = planned(*model, PlanMode::inference);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lanes_chain_test.cpp: chains of convolutions with samples in the lanes give the loss and the
-// gradients of the dynamic graph, whatever the batch, the threads and the instruction set.
+// lanes_chain_test.cpp: chains of convolutions with samples in the vector lanes give the loss and
+// the gradients of the dynamic graph, for any batch, threads and instruction set.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -49,13 +49,13 @@ double difference(const Tensor& a, const Tensor& b) {
   return most / scale;
 }
 
-// The gradients of a network are sums over the batch and over pixels of products of a few factors:
-// two ways to order sums of up to 64 x 576 terms of mixed sign differ by a few hundred eps of the
-// largest (random-walk growth, sqrt(36864) = 192). A pixel that a tie or a rounding error moves
-// between two places of a pooling window would show as a difference of order 1 / sums.
+// The gradients of a network are sums over the batch and over pixels of products of a few numbers.
+// Two orders of summing up to 64 x 576 terms of mixed sign differ by a few hundred eps of the
+// largest (random-walk growth, sqrt(36864) = 192). If a tie or a rounding error moved a pixel
+// between two places of a pooling window, the difference would be of order 1 / sums.
 constexpr double kBound = 200 * 1.2e-7;
 
-// Slow memory speaks against conversions, of which a chain has none between its layers.
+// Slow memory makes conversions expensive; a chain has none between its layers.
 TEST(LanesChain, HoldsBothConvolutionsWhereMemoryIsSlow) {
   set_machine_ceilings(
       {.flops_per_second = 177e9 * num_threads(), .bytes_per_second = 7e9 * num_threads()});
@@ -81,7 +81,7 @@ void expect_same_as_dynamic(std::int64_t n, std::int64_t kernel, const Shape& im
   const Tensor x = normal(input, DType::f32);
   const Variable loss = softmax_cross_entropy(dynamic->forward(Variable(x)), labels(n));
   loss.backward();
-  for (int run = 0; run < 2; ++run) {  // the second one on memory that is not fresh
+  for (int run = 0; run < 2; ++run) {  // the second run reuses memory
     EXPECT_NEAR(plan->forward(x, labels(n)), loss.value().item(), 1e-5);
     plan->backward();
     const auto a = planned->parameters();
@@ -195,7 +195,7 @@ TEST(LanesChain, leaves_wide_layers_and_named_algorithms_alone) {
   EXPECT_EQ(plan->text().find("in the layout"), std::string::npos) << plan->text();
 }
 
-// Of a list the word counts that was taken: Winograd refuses kernels of 5x5.
+// With a list, the selected word counts: Winograd refuses kernels of 5x5.
 TEST(LanesChain, of_a_list_the_word_counts_that_was_taken) {
   const Shape input{8, 1, 28, 28};
   const auto is_chain = [&](const char* policy, PlanMode mode) {

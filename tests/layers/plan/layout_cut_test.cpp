@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// layout_cut_test.cpp: the cheapest states of a few nodes are those that trying all of them finds.
+// layout_cut_test.cpp: the cheapest states of a few nodes, compared with trying all of them.
 #include "layers/plan/layouts/layout_cut.h"
 
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ TEST(CheapestStates, AreThoseOfAllThatCanBeTried) {
     const auto cost = [&] { return static_cast<double>(random.below(20)); };
     for (int i = 0; i < count; ++i) {
       nodes.push_back({cost(), cost()});
-      const std::uint32_t kind = random.below(6);  // not both: each node can be in some state
+      const std::uint32_t kind = random.below(6);  // at most one is forbidden
       if (kind == 0) nodes.back().when_true = kImpossible;
       if (kind == 1) nodes.back().when_false = kImpossible;
     }
@@ -60,7 +60,7 @@ TEST(CheapestStates, AreThoseOfAllThatCanBeTried) {
 TEST(CheapestStates, AreFalseWhereBothCostTheSame) {
   const std::vector<bool> all_false(3, false);
   EXPECT_EQ(cheapest_states({{0, 0}, {2, 2}, {1, 1}}, {{0, 1, 5, 5}, {1, 2, 0, 0}}), all_false);
-  // What one node gains, the edge takes.
+  // The edge costs as much as one node gains.
   EXPECT_EQ(cheapest_states({{0, kImpossible}, {7, 4}}, {{0, 1, 3, 3}}),
             (std::vector<bool>{false, false}));
   EXPECT_EQ(cheapest_states({{0, kImpossible}, {7, 4}}, {{0, 1, 2.5, 9}}),

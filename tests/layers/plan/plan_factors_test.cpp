@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// plan_factors_test.cpp: the layouts of a planned step in tf32 on a GPU count the passes that make
-// factors of images. The operations here have costs that are known.
+// plan_factors_test.cpp: the choice of layouts of a compiled step in tf32 on a GPU counts the
+// passes that make fp16 operands of images. The operations here have known costs.
 #include <gtest/gtest.h>
 
 #include "layers/plan/layouts/layout_op.h"
@@ -11,7 +11,7 @@ namespace {
 using enum ActivationLayout;
 
 struct Costs {
-  double nchw = 0, channels_last = 0;  // ms; below 0: it cannot
+  double nchw = 0, channels_last = 0;  // ms; below 0: not supported
 };
 
 class FakeOp : public PlanOp {
@@ -29,7 +29,7 @@ class FakeOp : public PlanOp {
   Costs costs_;
 };
 
-// Multiplies its image in the forward, and in dw with the gradient of its result.
+// Multiplies its image in the forward, and again in dw, with the gradient of its result.
 class Product final : public FakeOp {
  public:
   using FakeOp::FakeOp;
@@ -58,11 +58,11 @@ struct Net {
     graph.set_result(out);
     return out;
   }
-  // Copies of images that want a gradient go both ways.
+  // Images with a gradient are copied in both directions.
   ValueId add_product(ValueId from, double gain) { return add<Product>({from}, {gain, 0}); }
   double copy_there() const { return conversion_ms(graph, PlanGraph::input(), channels_last); }
   double copies_of_both() const { return 2 * copy_there(); }
-  // What an operation must gain to pay for a copy of the images, for those of its result, and more.
+  // The gain that pays for a copy of the images, for those of its result, and for `passes` passes.
   double between_copies(double passes) const {
     return copy_there() + copies_of_both() + passes * pass();
   }
@@ -75,7 +75,7 @@ struct Net {
   }
 };
 
-// Nobody writes the factors of what a copy brings, neither of the images nor of a gradient.
+// After a copy no operation writes operands, neither of the images nor of a gradient.
 TEST(PlanFactors, BehindACopyTakeAPassEach) {
   for (const double passes : {1.5, 2.5}) {
     Net net;
@@ -97,20 +97,20 @@ TEST(PlanFactors, OfAGradientAreWrittenByTheNormBehind) {
   }
 }
 
-// The norm in front has the product's layout, since it then writes what the product reads.
+// The preceding norm has the product's layout, so it writes the operands of the product.
 TEST(PlanFactors, OfAnImageAreWrittenByTheNormInFront) {
   for (const double passes : {0.5, 1.5}) {
     Net net;
     const ValueId x = net.add<Norm>({PlanGraph::input()}, kFree);
     const ValueId y = net.add_product(x, net.between_copies(passes));
-    net.add<FakeOp>({y}, kPlainAlone);  // writes no factors of the gradient
+    net.add<FakeOp>({y}, kPlainAlone);  // writes no operands of the gradient
     net.choose_layouts();
     EXPECT_EQ(net.is_last(y), passes > 1) << passes;
     EXPECT_EQ(net.is_last(x), passes > 1) << passes;
   }
 }
 
-// One that stays [N,C,H,W] writes none.
+// A norm that stays NCHW writes no operands.
 TEST(PlanFactors, OfAnImageBehindANormInAnotherLayoutTakeAPass) {
   for (const double passes : {1.5, 2.5}) {
     Net net;
@@ -123,7 +123,7 @@ TEST(PlanFactors, OfAnImageBehindANormInAnotherLayoutTakeAPass) {
 }
 
 TEST(PlanFactors, OfTwoReadersAreMadeOnce) {
-  for (const double passes : {1.25, 1.75}) {  // of each: half a pass for x, one for dy
+  for (const double passes : {1.25, 1.75}) {  // for each: half a pass for x, one for dy
     Net net;
     const ValueId a = net.add_product(PlanGraph::input(), net.between_copies(passes));
     const ValueId b = net.add_product(PlanGraph::input(), net.between_copies(passes));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// plan_layouts_test.cpp: planned steps on blocked images give what those on [N,C,H,W] give, copies
-// stand at the ends only, and what cannot be blocked stays as it is.
+// plan_layouts_test.cpp: compiled steps on NCHW16c images agree with those on NCHW. Copies are at
+// the ends only, and operations without NCHW16c kernels stay NCHW.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -48,7 +48,7 @@ std::shared_ptr<Module> network(const std::vector<LayerSpec>& specs, const Shape
   return build_layers(specs, input, context);
 }
 
-// An offset, so that a lane that is missed shows in every sum.
+// Images with an offset, so that a missed lane shows in every sum.
 Tensor images(const Shape& shape, std::uint64_t stream) {
   const Tensor x = Tensor::empty(shape);
   Generator random(11, stream);
@@ -62,8 +62,8 @@ Tensor labels(std::int64_t n) {
   return out;
 }
 
-// The sums differ in their order alone. Each is exact to some 16 eps of its terms, and a handful of
-// layers follow each other: 1e-4 of the largest number leaves a factor of about ten.
+// Only the order of the sums differs. Each is exact to about 16 eps of its terms, and a few layers
+// follow each other: 1e-4 of the largest number leaves a margin of about ten.
 void expect_close(const Tensor& a, const Tensor& b, const std::string& what,
                   double tolerance = 1e-4) {
   ASSERT_EQ(a.shape(), b.shape()) << what;
@@ -84,7 +84,7 @@ int blocked_convolutions(const StepPlan& plan) {
   }));
 }
 
-// Two steps of training in both layouts. `convolutions`, `copies`: of the blocked one.
+// Two training steps in both layouts. `convolutions`, `copies`: expected in NCHW16c.
 void expect_same_training(const std::vector<LayerSpec>& specs, const Shape& input, int convolutions,
                           int copies) {
   const auto plain = network(specs, input, "nchw");
@@ -141,14 +141,14 @@ std::vector<LayerSpec> ending(std::vector<LayerSpec> specs) {
 
 const Shape kImages{3, 20, 11, 12};  // the second block has 4 channels
 
-// Images in is no copy: the first convolution reads them as they come.
+// The first convolution reads NCHW images directly, so they are not copied.
 TEST(PlanLayouts, ConvolutionsWithPoolsAndCurvesTrainAlikeInBoth) {
   const std::vector<LayerSpec> specs =
       ending({conv("c1", 24, 3), layer("relu", "r1"),
               layer("max_pool2d", "p1", {{"kernel_size", Ints{3}}, {"stride", Ints{2}}}),
               conv("c2", 40, 1), layer("tanh", "t1"), conv("c3", 17, 3, 2), layer("relu", "r2"),
               layer("avg_pool2d", "p2", {{"kernel_size", Ints{2}}})});
-  expect_same_training(specs, kImages, 3, 2);  // the flat values, and their gradient
+  expect_same_training(specs, kImages, 3, 2);  // the flattened values, and their gradient
   expect_same_inference(specs, kImages, 3, 1);
 }
 
@@ -161,7 +161,7 @@ TEST(PlanLayouts, BatchNormTrainsAndInfersAlikeInBoth) {
   expect_same_inference(specs, kImages, 2, 1);
 }
 
-// 32 channels of one pixel lie alike in both: nothing is copied.
+// 32 channels of one pixel have the same order in both layouts: nothing is copied.
 TEST(PlanLayouts, WhatLiesAlikeInBothIsNotCopied) {
   const std::vector<LayerSpec> specs =
       ending({conv("c1", 32, 3), layer("relu", "r1"),
@@ -174,15 +174,15 @@ TEST(PlanLayouts, AResultThatIsAnImageIsGivenAsUsersSeeIt) {
   expect_same_inference({conv("c1", 24, 3), layer("relu", "r1"), conv("c2", 20, 3)}, kImages, 2, 1);
 }
 
-// A layer that knows [N,C,H,W] alone stands between two that do not.
+// A layer that supports only [N,C,H,W] is between two that use NCHW16c.
 TEST(PlanLayouts, CopiesStandAroundWhatKnowsOneLayoutOnly) {
   const std::vector<LayerSpec> specs =
       ending({conv("c1", 24, 3), layer("sigmoid", "s1"), conv("c2", 20, 3)});
-  // c1 to s1 and its gradient back, s1 to c2 and back, c2 to the flat values and back.
+  // c1 to s1 and its gradient back, s1 to c2 and back, c2 to the flattened values and back.
   expect_same_training(specs, kImages, 2, 6);
 }
 
-// The same with an algorithm that has no blocked form.
+// The same with an algorithm that does not support NCHW16c.
 TEST(PlanLayouts, AnAlgorithmWithoutABlockedFormStaysAsItIs) {
   const Shape input{2, 16, 9, 9};
   const auto model =
@@ -251,14 +251,14 @@ TEST(PlanLayouts, ResidualsMeetInOneLayout) {
                     {conv("c3", 20, 1, 2)}, 4, 2);
 }
 
-// Two convolutions read one value that is not blocked: it is copied once, and their gradients meet
-// before they are copied back.
+// Two convolutions read one NCHW value: it is copied once, and their gradients are added before
+// they are copied back.
 TEST(PlanLayouts, AValueWithTwoReadersIsCopiedOnce) {
   expect_same_block({conv("c0", 20, 3), layer("sigmoid", "s")}, {conv("c1", 24, 3)},
                     {conv("c2", 24, 1)}, 3, 6);
 }
 
-// A blocked value is read as it is and as a copy: both gradients count.
+// An NCHW16c value is read directly and as a copy: both gradients count.
 TEST(PlanLayouts, GradientsOfBothLayoutsAreAdded) {
   expect_same_block({conv("c0", 20, 3)}, {conv("c1", 24, 3)},
                     {layer("sigmoid", "s"), conv("c2", 24, 1)}, 3, 6);
@@ -274,9 +274,9 @@ std::shared_ptr<Module> model(const char* name, Pairs given, const char* layout)
   return type.build(complete_options(type.fields, options, name), {1, 3, 20, 20}, 7, context);
 }
 
-// The largest difference of the gradients of two networks, as a share of the largest gradient. A
-// shift that the next batch norm undoes has a gradient of rounding errors alone, so all gradients
-// are measured by the largest one.
+// Returns the largest difference of the gradients of two networks, as a share of the largest
+// gradient. A shift that the next batch norm removes has a gradient of rounding errors only, so all
+// gradients are measured by the largest one.
 double gradient_difference(Module& a, Module& b, std::string& where) {
   double largest = 0, difference = 0;
   for (std::size_t i = 0; i < a.parameters().size(); ++i) {
@@ -293,9 +293,9 @@ double gradient_difference(Module& a, Module& b, std::string& where) {
   return difference / largest;
 }
 
-// Whole networks, by whatever algorithms `auto` takes. Where the input of a ReLU is within a
-// rounding error of 0, it may pass in one layout and not in the other; then all gradients below
-// differ by percents. That happens in about one batch of eight, so one of five batches has to
+// Compares whole networks, with the algorithms that `auto` chooses. Where the input of a ReLU is
+// within a rounding error of 0, it may pass in one layout only; then all earlier gradients differ
+// by percents. That happens in about one batch of eight, so at least one of five batches has to
 // agree; a mistake would show in all.
 void expect_same_network(const char* name, Pairs options) {
   const Shape input{4, 3, 20, 20};
@@ -333,8 +333,8 @@ TEST(PlanLayouts, WholeNetworksAreAlikeInBoth) {
                       {{"stem", cifar}, {"width_multiplier", 0.35}, {"dropout", 0.0}});
 }
 
-// `auto` asks the estimates: a stack of wide layers is blocked as a whole, one between layers that
-// know [N,C,H,W] alone, which gains less than its copies take, is not.
+// `auto` follows the estimates: a stack of wide layers uses NCHW16c as a whole. A single such layer
+// between layers that support only [N,C,H,W] gains less than its copies cost, so it does not.
 TEST(PlanLayouts, AutoTakesWhatIsCheaperTogether) {
   const Shape input{4, 64, 28, 28};
   const auto alone = network(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// plan_paths_test.cpp: values and parameters with several readers in a planned step: gradients
-// meet, nothing is fused away, and what is counted is counted for each layer.
+// plan_paths_test.cpp: values and parameters with several readers in a compiled step: gradients
+// are added, shared values are not fused away, and each layer is counted.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -55,7 +55,7 @@ ValueId sum(PlanGraph& graph, ValueId a, ValueId b) {
   return graph.add(std::make_unique<AddOp>(), {a, b}, graph.shape(a));
 }
 
-// f(relu(f(x))): one weight and one bias, two uses.
+// f(relu(f(x))): one weight and one bias, used twice.
 class Twice final : public Module {
  public:
   explicit Twice(LayerContext& context) : f_(add_child("f", square(context))) {}
@@ -70,7 +70,7 @@ class Twice final : public Module {
   std::shared_ptr<Linear> f_;
 };
 
-// relu(h) + h with h = f(x): h is read twice, so its layer may not take the relu.
+// relu(h) + h with h = f(x): h is read twice, so its layer must not absorb the relu.
 class Fork final : public Module {
  public:
   explicit Fork(LayerContext& context) : f_(add_child("f", square(context))) {}
@@ -89,8 +89,8 @@ class Fork final : public Module {
   std::shared_ptr<Linear> f_;
 };
 
-// (h + g) + tanh(h) with h = f(x), g = g(x): the gradient of h comes from the curve first, and the
-// sum then passes its own on to a value that has one.
+// (h + g) + tanh(h) with h = f(x), g = g(x): the gradient of h first comes from tanh; the sum then
+// passes its gradient to a value that already has one.
 class Meeting final : public Module {
  public:
   explicit Meeting(LayerContext& context)
@@ -111,7 +111,7 @@ class Meeting final : public Module {
   std::shared_ptr<Linear> f_, g_;
 };
 
-// Two layers around it, so that its input wants a gradient too.
+// Adds two layers around the middle, so that its input needs a gradient, too.
 template <class Middle>
 std::shared_ptr<Module> network() {
   LayerContext context;
@@ -124,8 +124,8 @@ std::shared_ptr<Module> network() {
   return out;
 }
 
-// Planned and dynamic, twice: the second step finds gradients of the first. Gradients that meet are
-// added in another order than in the dynamic graph, so they agree but for a few roundings.
+// Compares compiled and dynamic steps, twice: the second step starts with gradients of the first.
+// Gradients with several terms are added in another order, so they agree up to a few roundings.
 void expect_same_gradients(Module& planned, Module& dynamic, const Shape& input) {
   std::string why;
   const auto plan = StepPlan::make(planned, input, PlanMode::training, &why);
@@ -166,7 +166,7 @@ TEST(PlanPaths, GradientsThatMeetAreAdded) {
   expect_same_gradients(*network<Meeting>(), *network<Meeting>(), {kBatch, kWidth});
 }
 
-// What is told may travel to other processes at once, so nothing may be added to it later.
+// A reported gradient may be sent to other processes at once, so nothing may be added to it later.
 template <class Middle>
 void expect_told_when_complete() {
   const std::shared_ptr<Module> model = network<Middle>();
@@ -238,7 +238,7 @@ TEST(PlanPaths, ALabelThatIsNoClassIsRefused) {
   }
 }
 
-// The block's two convolutions need more than what runs before and behind them.
+// The block's two convolutions need more workspace than the layers before and after them.
 TEST(PlanPaths, TheWorkspaceIsTheLargestOfAllCalls) {
   const auto model = residual_network();
   const auto plan = StepPlan::make(*model, {kBatch, 20, 6, 6}, PlanMode::training, nullptr);
@@ -254,7 +254,7 @@ TEST(PlanPaths, TheWorkspaceIsTheLargestOfAllCalls) {
       least = std::min(least, bytes);
     }
   }
-  EXPECT_LT(least, largest / 2);  // or the test shows nothing
+  EXPECT_LT(least, largest / 2);  // otherwise the test shows nothing
   EXPECT_GE(plan->memory().workspace_bytes, largest);
 }
 
@@ -267,7 +267,7 @@ TEST(PlanPaths, WhatLayersKeepIsWhatTheStepKeeps) {
   EXPECT_EQ(all, plan->memory().kept_bytes);
 }
 
-// A layer that does nothing and calls somebody.
+// A layer that only calls a function.
 class Tell final : public Module {
  public:
   explicit Tell(std::function<void()> whom) : whom_(std::move(whom)) {}
@@ -282,8 +282,8 @@ class Tell final : public Module {
   std::function<void()> whom_;
 };
 
-// A recorded step's first kernels note the loss and the right answers of the step before. So no
-// other value of the step may take their memory, in an inference neither.
+// The first kernels of a recorded step read the loss and the correct count of the step before. So
+// no other value of the step may take their memory, in an inference either.
 TEST(PlanPaths, TheLossStaysUntilTheNextOneIsThere) {
   for (const PlanMode mode : {PlanMode::evaluation, PlanMode::training}) {
     LayerContext context;
@@ -294,7 +294,7 @@ TEST(PlanPaths, TheLossStaysUntilTheNextOneIsThere) {
     auto net = std::make_shared<Sequential>();
     const auto look = [&](const char* name) {
       net->add(name, std::make_shared<Tell>([&] {
-                 if (loss == 0) return;  // there is no step before
+                 if (loss == 0) return;  // there is no previous step
                  ++asked;
                  EXPECT_EQ(plan->loss(), loss);
                  EXPECT_EQ(plan->correct(), correct);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// prepared_weights_test.cpp: a plan prepares a card's weights in each step of training, and once
-// for all calls of inference; a plan that went on with old ones would be seen here.
+// prepared_weights_test.cpp: a compiled step prepares an algorithm's weights in each training step,
+// and once for all calls of inference. The test detects the use of outdated weights.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -14,7 +14,7 @@ namespace convscope {
 namespace {
 
 int preparations = 0;
-bool forgets = false;  // the planted mistake: a preparation that does nothing
+bool forgets = false;  // the deliberate mistake: a preparation that does nothing
 
 const Conv2dAlgorithm& reference() { return conv2d_algorithms(DeviceType::cpu).get("reference"); }
 
@@ -40,7 +40,7 @@ Conv2dAlgorithm copying_card() {
   return card;
 }
 
-// Two convolutions by one card; the second one asks for a gradient of its input.
+// Two convolutions by one algorithm; the second one needs a gradient of its input.
 class Pair final : public Module {
  public:
   explicit Pair(const Conv2dAlgorithm& card)
@@ -53,7 +53,7 @@ class Pair final : public Module {
   int describe(PlanGraph& graph, int x) override {
     for (const Variable& w : {first_, second_}) {
       const Conv2dProblem problem = conv2d_problem(graph.shape(x), w.shape(), {});
-      // Named, so that no chain takes these convolutions from their card.
+      // Named, so that no chain replaces these convolutions.
       const Conv2dForm form{.choice = {.algorithm = &card_, .word = "copying"}};
       x = graph.add(
           std::make_unique<Conv2dOp>(problem, /*has_bias=*/false, Conv2dForms{form, form, form}),
@@ -105,7 +105,7 @@ TEST(PreparedWeights, AreMadeAnewInEachStepOfTraining) {
   EXPECT_EQ(second_loss(copying, false), expected);
   // Two layers forward, twice; dx of the second layer, once.
   EXPECT_EQ(preparations, 5);
-  EXPECT_NE(second_loss(copying, true), expected);  // old ones are seen
+  EXPECT_NE(second_loss(copying, true), expected);  // outdated weights are detected
 }
 
 TEST(PreparedWeights, AreMadeOnceForManyCallsOfInference) {
@@ -125,7 +125,7 @@ TEST(PreparedWeights, AreMadeOnceForManyCallsOfInference) {
   for (Module* const one : {static_cast<Module*>(&model), static_cast<Module*>(&plain)}) {
     for (const NamedParameter& parameter : one->parameters()) parameter.variable.value().fill(0.25);
   }
-  EXPECT_FALSE(testing::same_bits(plan->infer(x), expected->infer(x)));  // until it is told
+  EXPECT_FALSE(testing::same_bits(plan->infer(x), expected->infer(x)));  // until prepare()
   plan->prepare();
   EXPECT_TRUE(testing::same_bits(plan->infer(x), expected->infer(x)));
 }

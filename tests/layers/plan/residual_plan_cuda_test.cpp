@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// residual_plan_cuda_test.cpp: a network with every kind of layer, planned and dynamic on `device
-// cuda`, against the CPU.
+// residual_plan_cuda_test.cpp: a network with every kind of layer, compiled and dynamic on `device
+// cuda`, compared with the CPU.
 #include "framework/ops/softmax_cross_entropy.h"
 #include "layers/layer_types.h"
 #include "layers/plan/step_plan.h"
@@ -67,8 +67,8 @@ struct Result {
   std::vector<Tensor> tensors;  // gradients, then running statistics, on the CPU
 };
 
-// Two steps without an update between: the running statistics move, the gradients are of the
-// second.
+// Runs two steps without an update between them: the running statistics change, the gradients are
+// those of the second step.
 Result run(Device device, bool planned) {
   const auto model = network(device);
   std::string why = "dynamic";
@@ -95,7 +95,7 @@ Result run(Device device, bool planned) {
   return out;
 }
 
-// A dozen layers, each rounds a few times; the gradients are sums over some hundred pixels.
+// A dozen layers, each with a few roundings; the gradients are sums over some hundred pixels.
 TEST_F(ResidualPlanOnCuda, TrainsAsTheCpuDoesPlannedAndDynamic) {
   const Result want = run(Device{}, false);
   for (const bool planned : {false, true}) {
@@ -123,7 +123,7 @@ TEST_F(ResidualPlanOnCuda, FoldsBatchNormForInference) {
   for (int i = 0; i < 3; ++i) {
     const Device device = i == 0 ? Device{} : cuda();
     const auto model = network(device);
-    model->forward(Variable(normal(kInput, DType::f32, 7).to(device)));  // moves the statistics
+    model->forward(Variable(normal(kInput, DType::f32, 7).to(device)));  // changes the statistics
     model->eval();
     const Tensor x = normal(kInput, DType::f32, 8).to(device);
     if (i < 2) {

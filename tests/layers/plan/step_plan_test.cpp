@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// step_plan_test.cpp: a planned step gives the same bits as the dynamic graph, on every kind of
-// layer, or says why it is not planned.
+// step_plan_test.cpp: a compiled step gives the same bits as the dynamic graph, on every kind of
+// layer, or says why the network cannot be compiled.
 #include "layers/plan/step_plan.h"
 
 #include <gtest/gtest.h>
@@ -46,7 +46,7 @@ LayerSpec linear(const char* name, std::int64_t out) {
   return layer("linear", name, options({{"out_features", out}}));
 }
 
-// An algorithm that is the same in both; `auto` might take one that sums in another order.
+// An algorithm that both use; `auto` might choose one with another summation order.
 Conv2dPolicy direct(const std::string&) { return {"direct", "direct", "direct", "nchw"}; }
 
 // A network twice, with the same weights.
@@ -81,8 +81,8 @@ void expect_same_bits(const Tensor& a, const Tensor& b, const std::string& what)
       << what;
 }
 
-// Two steps of training, each with other images, planned and dynamic: same loss, same gradients,
-// same running statistics.
+// Two training steps with different images, compiled and dynamic: same loss, same gradients, same
+// running statistics.
 void expect_same_steps(const std::vector<LayerSpec>& specs, const Shape& input) {
   const auto planned = network(specs, input);
   const auto dynamic = network(specs, input);
@@ -131,7 +131,7 @@ TEST(StepPlan, conv_relu_pool_and_linear_layers_give_the_bits_of_the_dynamic_gra
                     kImages);
 }
 
-// The network refuses in the words of forward(), and an inference is planned as ever.
+// The network refuses with the message of forward(); an inference is compiled as usual.
 TEST(StepPlan, batch_norm_of_one_value_is_refused_by_every_path) {
   const Shape one{1, 20, 3, 3};
   const auto net = network(ending({conv("c1", 24, 3), layer("batch_norm2d", "b1")}), one);
@@ -202,7 +202,7 @@ TEST(StepPlan, frozen_parameters_get_no_gradient) {
   }
 }
 
-// x + conv(x) as a residual block: the gradients of both ways meet.
+// x + conv(x) as a residual block: the gradients of both branches are added.
 class Block final : public Module {
  public:
   explicit Block(std::shared_ptr<Module> body) : body_(add_child("body", std::move(body))) {}
@@ -248,7 +248,7 @@ TEST(StepPlan, a_residual_block_gives_the_bits_of_the_dynamic_graph) {
   plan->backward();
   for (std::size_t i = 0; i < planned->parameters().size(); ++i) {
     const NamedParameter a = planned->parameters()[i];
-    // Gradients that meet are added in another order than in the dynamic graph, two by two.
+    // Gradients with several terms are added in another order than in the dynamic graph.
     const Tensor& b = dynamic->parameters()[i].variable.grad();
     for (std::int64_t j = 0; j < b.numel(); ++j) {
       ASSERT_NEAR(a.variable.grad().at(j), b.at(j), 1e-6 + 1e-5 * std::abs(b.at(j))) << a.name;
@@ -256,11 +256,11 @@ TEST(StepPlan, a_residual_block_gives_the_bits_of_the_dynamic_graph) {
   }
 }
 
-// Folding moves the factor of the batch norm into the weights: each product is rounded once more.
+// Folding multiplies the batch norm's factor into the weights: each product is rounded once more.
 TEST(StepPlan, inference_folds_batch_norm_residual_and_relu_into_the_convolution) {
   const auto model = residual_network(4);
   for (int i = 0; i < 3; ++i)
-    model->forward(Variable(images(kImages, 20 + i)));  // moves statistics
+    model->forward(Variable(images(kImages, 20 + i)));  // changes the statistics
   model->eval();
   const auto plan = StepPlan::make(*model, kImages, PlanMode::inference, nullptr);
   ASSERT_NE(plan, nullptr);
@@ -278,7 +278,7 @@ TEST(StepPlan, inference_folds_batch_norm_residual_and_relu_into_the_convolution
   for (std::int64_t i = 0; i < y.numel(); ++i) {
     EXPECT_NEAR(y.at(i), expected.at(i), 64 * 1.2e-7 * largest * 4);
   }
-  // Other weights: prepare() folds again.
+  // With other weights prepare() folds again.
   model->parameters().front().variable.value().fill(0.01);
   const Tensor other = model->forward(Variable(x)).value();
   plan->prepare();
@@ -288,7 +288,7 @@ TEST(StepPlan, inference_folds_batch_norm_residual_and_relu_into_the_convolution
   }
 }
 
-// A layer of somebody else's: a forward() and a parameter, no planned form.
+// A third-party layer: a forward() and a parameter, no describe().
 class Scale final : public Module {
  public:
   Scale() { factor_ = add_parameter("factor", Tensor::full({1}, 1.5)); }
@@ -354,7 +354,7 @@ TEST(StepPlan, an_algorithm_that_is_checked_costs_its_own_layer_only) {
   }
 }
 
-// Nobody asks for the gradient of the images: who refuses to compute it is not asked either.
+// The gradient of the images is not needed, so an algorithm that cannot compute it may be chosen.
 TEST(StepPlan, selects_for_the_directions_that_run) {
   LayerContext context;
   context.seed = 3;
@@ -390,7 +390,7 @@ TEST(StepPlan, notices_weights_that_moved_other_threads_and_another_instruction_
   EXPECT_EQ(plan->is_current(), before == Isa::scalar);
   set_isa(before);
   const int threads = num_threads();
-  set_num_threads(threads + 1);  // slices of workspaces are planned for so many
+  set_num_threads(threads + 1);  // workspaces have a slice for each thread
   EXPECT_FALSE(plan->is_current());
   set_num_threads(threads);
   EXPECT_TRUE(plan->is_current());
