@@ -33,8 +33,8 @@ double seconds_of(Device device, std::function<void()> run) {
   return *std::min_element(things[0].seconds.begin(), things[0].seconds.end());
 }
 
-double seconds_of_forward(const char* algorithm, const Conv2dProblem& problem, Device device) {
-  const Conv2dAlgorithm& card = conv2d_algorithms(device.type).get(algorithm);
+double seconds_of_forward(const char* name, const Conv2dProblem& problem, Device device) {
+  const Conv2dAlgorithm& card = conv2d_algorithms(device.type).get(name);
   const Tensor x = random_tensor(problem.x_shape(), problem.dtype, device, 1);
   const Tensor w = random_tensor(problem.w_shape(), problem.dtype, device, 2);
   const Tensor y = Tensor::empty(problem.y_shape(), problem.dtype, device);
