@@ -2,11 +2,11 @@
 // channel_sums.cuh: iterates over NHWC images [pixels][pieces], a piece being 16 bytes: eight
 // fp16/bf16 or four f32 channels. Also sums over all pixels for each channel.
 //
-// Plan      A block has 256 threads: up to eight pieces side by side, the rest of them pixels that
-//           follow each other. So a warp reads lines of 128 bytes and more. A thread keeps its
-//           piece and goes over at most 64 pixels (more only in tensors of a billion numbers),
-//           several loads under way at once. The threads of a piece add what they have; each block
-//           leaves its sums as a part, and a second, small launch adds the parts in their order.
+// Plan      A block has 256 threads: up to eight adjacent pieces times consecutive pixels, so a
+//           warp reads lines of 128 bytes or more. A thread keeps its piece and processes at most
+//           64 pixels (more only in tensors with billions of elements), several loads in flight.
+//           The threads of a piece add their sums. Each block writes its sums as a part, and a
+//           second, small launch adds the parts in order.
 // Numerics  sums of 64 numbers in f32, across threads in f32 pairwise, across parts in double. Two
 //           runs give the same bits; the division of work depends only on the sizes.
 // Choices   about 528 blocks, 4 per SM of an H100 or H200: a thread has enough pixels to

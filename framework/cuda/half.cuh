@@ -57,7 +57,7 @@ __device__ inline BFloat16 from_float<BFloat16>(float value) {
 #endif
 }
 
-// Loads two neighbours in memory as one word, and splits it.
+// Packs two floats into the word that two neighbours in memory form, and unpacks such a word.
 template <class Half>
 __device__ inline unsigned pair_from_floats(float first, float second) {
 #if defined(CONVSCOPE_CUDA_EMULATED)

@@ -120,8 +120,7 @@ __device__ inline void wait_for_previous_kernel() {
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
-// Allows the next kernel to start. Its wait_for_previous_kernel() still waits for this kernel's
-// end.
+// Allows the next kernel to start; its wait_for_previous_kernel() still waits for this one's end.
 __device__ inline void let_next_kernel_start() {
 #if defined(CONVSCOPE_CUDA_EMULATED)
   emulation::let_next_start();

@@ -3,12 +3,12 @@
 // tensor cores, A and B in fp16/bf16 in shared memory: wgmma on sm_90a, ldmatrix and mma.sync on
 // all other GPUs from sm_80, plain loops over the same bytes in the emulation.
 //
-// Shared memory   a tile is rows of 128 bytes; piece c (16 bytes, 8 halves) of row r stands at
-//                 place c ^ (r % 8), so that eight rows meet all banks (swizzle_tile). Bases are
-//                 multiples of 1024 bytes.
-//                 depth inner   row = a row of A or a column of B, 64 depths in it
-//                 depth outer   row = a depth, 64 rows of A or columns of B in it; more columns
-//                               are further blocks of 64 rows, kTileBlockBytes apart
+// Shared memory   a tile is rows of 128 bytes; piece c (16 bytes, 8 elements) of row r is stored
+//                 at place c ^ (r % 8), so that eight rows use all banks (swizzle_tile). Base
+//                 addresses are multiples of 1024 bytes.
+//                 depth inner   K-major: row = a row of A or a column of B, with 64 elements of K
+//                 depth outer   row = an index of K, with 64 rows of A or columns of B; further
+//                               columns are further blocks of 64 rows, kTileBlockBytes apart
 // Registers       thread t of the group (warp t/32, lane l = t%32) has D[row][column] for
 //                 row = 16 warp + l/4 + 8 i, column = 8 j + 2 (l%4) + e in d[4 j + 2 i + e]
 // Order           begin(); multiply()...; commit(); wait<groups>(): do not access d or the tiles
