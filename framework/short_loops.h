@@ -16,7 +16,7 @@ namespace convscope {
 
 class CONVSCOPE_API ShortLoops {
  public:
-  // `flops`: approximate floating-point operations of all loops in the scope together.
+  // Takes the approximate number of floating-point operations of all loops in the scope together.
   explicit ShortLoops(double flops);
   ~ShortLoops();
   ShortLoops(const ShortLoops&) = delete;

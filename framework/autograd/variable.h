@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // variable.h: a tensor that remembers how it was computed.
 //
-// Every differentiable operation ends with record(), which keeps the inputs and a closure that maps
-// the gradient of the output to gradients of the inputs. backward() calls these closures from the
-// loss back to the leaves (engine.cpp). Each forward pass builds a new graph, which the backward
-// pass frees.
+// Every differentiable operation ends with record(), which keeps the inputs and a closure. The
+// closure maps the gradient of the output to gradients of the inputs. backward() calls these
+// closures from the loss to the leaves (engine.cpp). Each forward pass builds a new graph; the
+// backward pass frees it.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// nccl_library.cpp: NCCL, opened when it is needed.
+// nccl_library.cpp: opens NCCL on demand.
 #include "framework/distributed/nccl_library.h"
 
 #include <dlfcn.h>
@@ -14,7 +14,7 @@
 namespace convscope {
 namespace {
 
-// "" or what is wrong with the file.
+// Returns "" or the problem with the file.
 std::string fill(NcclLibrary& nccl, void* library) {
   std::string missing;
   find_function(library, "ncclGetVersion", nccl.get_version, missing);

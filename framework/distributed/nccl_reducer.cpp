@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// nccl_reducer.cpp: sums over the GPUs of a group by NCCL.
+// nccl_reducer.cpp: sums over the GPUs of a group with NCCL.
 #include "framework/distributed/nccl_reducer.h"
 
 #include <cstring>
@@ -12,11 +12,11 @@ namespace {
 constexpr const char* kName = "ranks";
 
 const SideQueues& side_queues_of(Device device) {
-  (void)backend_of(device);  // opens what brings them
+  (void)backend_of(device);  // opens the CUDA library, which registers them
   return side_queues_kernel.get(device)();
 }
 
-// "" or why this process cannot.
+// Returns "" or the reason why this process cannot use NCCL.
 std::string obstacle(const NcclLibrary* nccl, const SideQueues& queues,
                      const std::string& why_not_opened) {
   if (nccl == nullptr) return why_not_opened;
@@ -63,7 +63,7 @@ NcclReducer::NcclReducer(const NcclLibrary& nccl, Device device)
 NcclReducer::~NcclReducer() {
   // Not checked: an error that ends the run may have left the device in any state.
   if (comm_ != nullptr) {
-    if (std::uncaught_exceptions() > 0) {  // the others may never come
+    if (std::uncaught_exceptions() > 0) {  // the other processes may never arrive
       (void)nccl_.comm_abort(comm_);
     } else {
       for (const auto& [weight, op] : ops_) (void)nccl_.red_op_destroy(op, comm_);
@@ -98,7 +98,7 @@ void NcclReducer::sum(const Tensor& data, float weight) {
   CONVSCOPE_CHECK(data.dtype() == DType::f32 && data.device() == device_, kName,
                   "expected f32 numbers on ", device_, ", got ", data.str());
   if (data.numel() == 0) return;
-  // What an earlier sum met on its way, such as a network that broke.
+  // An asynchronous error of an earlier sum, such as a broken network.
   int earlier = NcclLibrary::kSuccess;
   check(nccl_.comm_get_async_error(comm_, &earlier), "ncclCommGetAsyncError");
   check(earlier, "an earlier sum");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// rank_device.cpp: one GPU for each process of a group.
+// rank_device.cpp: assigns one GPU to each process of a group.
 #include "framework/distributed/rank_device.h"
 
 #include <algorithm>
@@ -19,8 +19,8 @@ bool is_one(const std::string& list) {
   return !list.empty() && list.find(',') == std::string::npos;
 }
 
-// Whether whoever started the processes has given each one a GPU already: each of this host sees
-// one, and they are not the same. Slurm may call all of them 0.
+// Returns true when the launcher has already assigned a GPU to each process: each process of this
+// host sees one GPU, and the GPUs differ. Slurm may number all of them 0.
 bool has_own_gpu(const ProcessGroup& group, const std::vector<std::string>& lists) {
   std::set<std::string> names;
   std::size_t processes = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cluster.cpp: the barrier of a thread-block cluster, and reading what its other blocks have.
+// cluster.cpp: the barrier of a thread-block cluster, and reads of its other blocks' memory.
 #include <cstdint>
 
 #include "framework/cuda/emulation/blocks.h"
@@ -25,7 +25,7 @@ void end_round_if_complete() {
 
 void now::begin_rounds() {
   Cluster& c = cluster();
-  if (c.round == 1 && c.arrived == 0) return;  // nobody has arrived since it was called last
+  if (c.round == 1 && c.arrived == 0) return;  // nobody has arrived since the last call
   c.round = 1;
   c.arrived = 0;
   for (Block& b : c.blocks) {
@@ -72,7 +72,7 @@ const void* in_block(const char* name, const void* at, std::size_t bytes, unsign
     stop_saying(name, " reads block ", rank, " of a cluster of ", c.count);
   }
   const Block& from = c.blocks[rank];
-  // Of one that lies before the memory, or far behind it, the difference is too large, too.
+  // An address before the memory, or far after it, gives too large a difference, too.
   const std::uintptr_t offset =
       reinterpret_cast<std::uintptr_t>(at) - reinterpret_cast<std::uintptr_t>(block().shared.get());
   if (c.shared_bytes < bytes || offset > c.shared_bytes - bytes) {
