@@ -20,7 +20,7 @@ constexpr std::uint32_t kEndSignature = 0x06054b50;
 constexpr std::size_t kLocalBytes = 30, kCentralBytes = 46, kEndBytes = 22;
 constexpr std::uint64_t kZip64Mark = 0xffffffffu;
 constexpr int kStored = 0, kDeflated = 8;
-constexpr std::uint64_t kLongestHeader = 65536;  // of an array; NumPy writes 128 bytes
+constexpr std::uint64_t kLongestHeader = 65536;  // per array; NumPy writes 128 bytes
 
 template <class... Words>
 void check(bool condition, const std::string& file, const Words&... words) {
@@ -84,7 +84,7 @@ class ZipReader {
   }
 
  private:
-  // The record that ends the directory; only a comment, whose length it says, may follow it.
+  // Returns the record that ends the directory. Only a comment of the stated length may follow it.
   std::size_t end_record() const {
     constexpr std::size_t kMostComment = 0xffff;
     const std::size_t last = file_.size() - kEndBytes;
@@ -98,12 +98,12 @@ class ZipReader {
     return 0;
   }
 
-  // Small archives may claim, and hold, very much: the header of the array must agree with the
-  // directory before the data are unpacked, and memory is taken for what is there.
+  // Small archives may claim, or contain, very much: the array's header must agree with the
+  // directory before the data are unpacked, and memory is reserved only for data that exists.
   std::vector<std::uint8_t> inflated(const Entry& entry, Bytes packed) const {
     const std::string name = cat(name_, ": ", entry.name);
     Inflater inflater(packed, DeflateFormat::raw, name);
-    const std::uint64_t most = entry.bytes + 1;  // one more, to see what is too long
+    const std::uint64_t most = entry.bytes + 1;  // one more, to detect excess data
     std::vector<std::uint8_t> out(std::min<std::uint64_t>(most, kLongestHeader));
     std::size_t got = inflater.read(out.data(), out.size());
     if (got == out.size() && got < most) {
@@ -171,7 +171,7 @@ class ZipReader {
           name_, "expected directory and data to agree about '", entry.name, "'");
   }
 
-  // Entries that share bytes are how a small archive unpacks to a huge one.
+  // Entries that share bytes would let a small archive unpack to a huge one.
   void check_overlaps(const std::vector<Entry>& entries) const {
     std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges;
     for (const Entry& entry : entries) {
@@ -191,7 +191,7 @@ class ZipReader {
   std::uint64_t directory_at_ = 0;
 };
 
-// What local and central headers have in common: version, flags, method, date, sums and sizes.
+// Returns fields shared by local and central headers: version, flags, method, date, sums, sizes.
 std::string common_fields(std::uint32_t crc, std::uint64_t bytes, const std::string& name) {
   std::string out;
   append_little_endian(out, 20, 2);  // needs version 2.0
@@ -203,7 +203,7 @@ std::string common_fields(std::uint32_t crc, std::uint64_t bytes, const std::str
   append_little_endian(out, bytes, 4);
   append_little_endian(out, bytes, 4);
   append_little_endian(out, name.size(), 2);
-  append_little_endian(out, 0, 2);  // nothing extra
+  append_little_endian(out, 0, 2);  // no extra field
   return out;
 }
 

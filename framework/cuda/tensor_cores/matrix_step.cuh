@@ -63,8 +63,7 @@ __device__ inline void give_registers() {
 }
 
 #if defined(CONVSCOPE_CUDA_EMULATED)
-// Returns the address of the piece whose first element is line `line`, K index `depth` of an
-// operand.
+// Returns the piece that begins with element (line, K index `depth`) of an operand.
 template <class Half, bool kOuter, int kRow>
 inline const unsigned char* piece(Place factor, int line, int depth) {
   constexpr int kBytes = static_cast<int>(sizeof(Half));

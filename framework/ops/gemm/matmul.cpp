@@ -27,7 +27,7 @@ void check_operands(const Tensor& a, const Tensor& b, const char* operation) {
                   a.shape(), " and ", b.shape());
 }
 
-// Adds op(a) op(b) into what the gradient of `input` collects.
+// Adds op(a) op(b) to the gradient of `input`.
 void product_into(GradientSink& out, int input, const Tensor& a, Transpose ta, const Tensor& b,
                   Transpose tb, MatmulEngine engine, bool tf32 = false) {
   const GradientSink::Target to = out.target(input);
@@ -67,10 +67,10 @@ Variable matmul(const Variable& a, const Variable& b, Transpose transpose_a, Tra
   Tensor c = matmul(a.value(), b.value(), transpose_a, transpose_b, engine);
   return record(
       "matmul", c, {a, b},
-      // Saved: each factor, if the other one wants a gradient.
+      // Saves each operand if the other one needs a gradient.
       [a = b.requires_grad() ? a.value() : Tensor(), b = a.requires_grad() ? b.value() : Tensor(),
        ta = transpose_a, tb = transpose_b, engine](const Tensor& dc, GradientSink& out) {
-        if (out.wants(0)) {  // d op(a) = dc op(b)^T, transposed back where a came transposed
+        if (out.wants(0)) {  // d op(a) = dc op(b)^T; transposed if a was transposed
           if (ta == Transpose::no) {
             product_into(out, 0, dc, Transpose::no, b, flip(tb), engine);
           } else {
