@@ -97,7 +97,7 @@ if(CONVSCOPE_SANITIZE)
   list(FILTER convscope_plain_sources EXCLUDE REGEX "/datasets/")
   convscope_compile_quickly(${convscope_plain_sources})
   set_property(SOURCE ${convscope_reference_sources} APPEND PROPERTY COMPILE_OPTIONS -O2)
-  set_property(SOURCE ${convscope_reference_sources} PROPERTY SKIP_PRECOMPILE_HEADERS ON)  # it is of -O1
+  set_property(SOURCE ${convscope_reference_sources} PROPERTY SKIP_PRECOMPILE_HEADERS ON)  # the header is for -O1
 endif()
 # libFuzzer instruments the branches of file readers, not those of the kernels.
 if(CONVSCOPE_FUZZERS)

@@ -20,8 +20,8 @@ endfunction()
 # Collects the names that a file declares at the outermost level. It takes all words of such lines that could be a name,
 # because namespaces are not indented here. A registration macro counts as a name, because it declares the same name in
 # each file; exempted macros make a new name from their arguments. `used` gets names that two files may share, since
-# both mean the same: names imported with their full name (using testing::Each), and names of standard types (using Ints
-# = std::vector<int>), for which convscope_name_aliases() makes such a full name.
+# both mean the same. These are names imported with their full name (using testing::Each), and names of standard types
+# (using Ints = std::vector<int>), for which convscope_name_aliases() makes such a full name.
 function(convscope_declared_names file out used)
   file(STRINGS ${file} lines REGEX "^[A-Za-z_]")
   list(FILTER lines EXCLUDE REGEX
