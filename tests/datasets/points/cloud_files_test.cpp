@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cloud_files_test.cpp: clouds of points from PLY and npz files, their voxels, and the sentences
-// about files that are none.
+// cloud_files_test.cpp: point clouds from PLY and npz files, their voxels, and the error messages
+// for invalid files.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -48,14 +48,14 @@ TEST(Ply, AsciiAndBinaryGiveTheSamePoints) {
     dos.replace(at, 1, "\r\n");
   }
   expect_both_points(ply(dos));
-  std::string blank = kAscii;  // behind the words of the header
+  std::string blank = kAscii;  // after the words of the header
   blank.insert(blank.find("end_header") + 10, " \t");
   expect_both_points(ply(blank));
   std::string binary =
       "ply\nformat binary_little_endian 1.0\nelement face 2\n"
       "property list uchar int vertex_index\n" +
       kVertex + "end_header\n";
-  for (int face = 0; face < 2; ++face) {  // passed over
+  for (int face = 0; face < 2; ++face) {  // skipped
     append(binary, std::uint8_t(face + 1));
     for (int i = 0; i <= face; ++i) append(binary, 17);
   }
@@ -68,7 +68,7 @@ TEST(Ply, AsciiAndBinaryGiveTheSamePoints) {
     append(binary, static_cast<std::int16_t>(gain));
   }
   expect_both_points(ply(binary));
-  for (std::size_t size = 0; size < binary.size(); ++size) {  // every cut is noticed
+  for (std::size_t size = 0; size < binary.size(); ++size) {  // every truncation is detected
     EXPECT_THROW(ply(binary.substr(0, size)), Error) << size;
   }
 }
@@ -109,7 +109,7 @@ TEST(Ply, RefusesWithTheFileThePlaceAndWhatToDo) {
       "the file seems to be cut");
 }
 
-// A row with a number too many or too few moved all that follow, and nothing was said.
+// A row with too many or too few numbers must not shift all later rows silently.
 TEST(Ply, NoRowTakesNumbersOfAnother) {
   const std::string head =
       "ply\nformat ascii 1.0\nelement vertex 3\nproperty float x\n"
