@@ -15,7 +15,7 @@ CONVSCOPE_API void shuffled_order(std::vector<std::int32_t>& order, std::uint64_
                                   std::int64_t epoch);
 
 struct Augmentation {
-  std::int64_t dy = 0, dx = 0;  // begin of the crop, -padding..padding pixels
+  std::int64_t dy = 0, dx = 0;  // start of the crop, -padding..padding pixels
   bool mirrored = false;
 };
 CONVSCOPE_API Augmentation augmentation(std::uint64_t seed, std::int64_t epoch, std::int64_t sample,

@@ -40,9 +40,9 @@ struct DeviceFacts {
   std::int64_t total_bytes = 0, free_bytes = 0;  // memory
 };
 
-// The functions that a kind of device provides: plain function pointers. This file's .cpp fills
-// them for the CPU, and libconvscope_cuda fills them for CUDA when it is opened. Sizes are bytes.
-// Work is queued in order without waiting, except where a comment says that a function waits.
+// The functions that a kind of device provides. memory/memory_cpu.cpp fills in the CPU's functions,
+// and libconvscope_cuda fills in CUDA's when it is opened. Sizes are bytes. Work is queued in order
+// without waiting, except where a comment says that a function waits.
 struct DeviceBackend {
   const char* name = nullptr;
   void* (*system_allocate)(int index, std::size_t bytes) = nullptr;  // null on failure
@@ -71,8 +71,9 @@ struct DeviceBackend {
   void (*wait_for_mark)(int index, void* mark) = nullptr;           // waits
   double (*ms_between)(int index, void* from, void* to) = nullptr;  // waits for `to`
 
-  // Between begin and end, work is recorded instead of run; it is replayed as one unit. Null on
-  // devices without recording. No allocation and no wait is allowed during a recording.
+  // Between begin and end, work is recorded (CUDA: a captured graph) instead of run, and is
+  // replayed as one unit. Null on devices without recording. Do not allocate or wait during a
+  // recording.
   void (*begin_recording)(int index) = nullptr;
   void* (*end_recording)(int index) = nullptr;
   void (*replay)(int index, void* recording) = nullptr;

@@ -96,7 +96,7 @@ class CONVSCOPE_API GradientExchange {
   std::vector<Bucket> buckets_;
   Tensor block_;
   std::vector<Tensor> averages_;
-  Tensor packed_averages_, first_averages_;  // of this chunk; of the begin of the step
+  Tensor packed_averages_, first_averages_;  // of this chunk; of the start of the step
   std::vector<Tensor> partial_averages_;
   std::size_t next_bucket_ = 0;  // sent in this order, which all processes share
   int chunk_ = 0;

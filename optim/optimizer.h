@@ -23,7 +23,7 @@ struct ParameterGroup {
   std::string name = "default";
   std::vector<OptimParameter> parameters;
   double lr_scale = 1.0;      // the group's rate is lr_scale times the schedule's
-  double weight_decay = 0.0;  // the weight decay coefficient
+  double weight_decay = 0.0;  // its unit depends on the method
 };
 
 class UpdateTable;

@@ -21,7 +21,7 @@ namespace convscope {
 // One parameter in one step. All tensors have `count` elements of type `dtype`.
 struct UpdateRow {
   DType dtype = DType::f32;
-  std::int64_t begin = 0;  // begin of this row in the joined element range
+  std::int64_t begin = 0;  // start of this row in the joined element range
   std::int64_t count = 0;
   void* w = nullptr;
   const void* dw = nullptr;

@@ -94,7 +94,7 @@ class CONVSCOPE_API ProcessGroup {
 
   // Reports that this process has failed while others may continue: ends all of them with this exit
   // code. One sentence is printed for all: process 0's own if it fails, too. This is by far the
-  // most common case (a loss that is not finite is not finite everywhere). Does not return.
+  // most common case (a non-finite loss is non-finite in all processes). Does not return.
   [[noreturn]] void fail_all(int exit_code, const std::string& sentence);
 
  private:

@@ -257,8 +257,8 @@ CONVSCOPE_INLINE Wide rectified(Wide a) { return keep(passes_relu(a), a); }
 // Returns the lanes where b beats a: it is larger, or NaN.
 CONVSCOPE_INLINE WideMask beats(Wide b, Wide a) { return or_mask(greater(b, a), is_nan(b)); }
 
-// Stores the largest of four pixels after ReLU, and which one it is. Without NaN among them:
-// `ordered`, with fewer comparisons.
+// Stores the largest of four pixels (after ReLU if `relu`), and which one it is. `ordered`: there
+// is no NaN among them, so fewer comparisons are needed.
 CONVSCOPE_INLINE void store_largest(Wide a, Wide b, Wide c, Wide d, bool relu, bool ordered,
                                     float* y, std::uint8_t* winners) {
   const WideMask right_above = ordered ? greater(b, a) : beats(b, a);

@@ -23,7 +23,7 @@ struct Factor {
   bool finite = true;  // all numbers of all lines: zero times them is zero
 
   // Decodes pieces of 16 bytes in shared memory: several elements of K of one line, or, kOuter,
-  // several lines of one element of K. place(line, k) is the begin of the piece whose first element
+  // several lines of one element of K. place(line, k) is the start of the piece whose first element
   // is (line, k).
   template <class Number, bool kOuter, class Place>
   void fill(const Place& place);
@@ -34,8 +34,8 @@ struct Factor {
 bool decode(convscope::DType dtype, bool outer, const unsigned char* const* pieces, int lines,
             int depths, float* numbers, int stride);
 
-// Computes sums[row][column] for rows `row` to row + 15 of A, without the addends. Each has eight
-// partial sums, as a compiler's vectors would have: the bits are the same on all machines.
+// Computes sums[row][column] = A B for rows `row` to row + 15 of A. Each has eight partial sums, as
+// a compiler's vectors would have, so the bits are the same on all machines.
 void multiply(const float* a, int a_stride, bool a_finite, int row, const float* b, int b_stride,
               bool b_finite, int depths, float* sums);
 

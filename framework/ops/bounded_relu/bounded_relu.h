@@ -5,10 +5,10 @@
 // Shapes    x [any] -> y, the same shape; f32 or f64
 // Formula   y = min(max(x, 0), most);  NaN stays NaN
 // Backward  dx = dy where 0 < y < most (or y is NaN), else 0; saved: y
-// GPU       composed of the kernels of elementwise.h. The gradient of relu selects:
-//           where(a, b) = b where a > 0 or a is NaN, else 0. So
+// GPU       composed of the kernels of elementwise.h. The gradient of relu is a selection:
+//           where(a, b) = b where a > 0 or a is NaN, else 0. With it
 //             y = where(most - x, relu(x)) + (most - where(most - x, most)),
-//           one of the two terms is 0, and no rounded difference reaches y: the bits are those of
+//           and one of the two terms is 0. No rounded difference reaches y: the bits are those of
 //           the CPU. most - relu(most - relu(x)) would lose the last bits of a small x.
 // Paper     A. Krizhevsky: Convolutional Deep Belief Networks on CIFAR-10, 2010
 #pragma once
