@@ -17,7 +17,7 @@ class WatchedNumber {
   constexpr WatchedNumber() = default;
   template <class N>
   requires std::is_arithmetic_v<N>
-  constexpr WatchedNumber(N value)  // replaces the number
+  constexpr WatchedNumber(N value)  // NOLINT(google-explicit-constructor): acts as the number
       : value_(static_cast<T>(value)) {}
   constexpr WatchedNumber(T value, Recorder* recorder) : value_(value), recorder_(recorder) {}
   template <class N>
@@ -47,7 +47,7 @@ constexpr T plain(const WatchedNumber<T>& number) {
 template <class N>
 struct WithLine {
   template <class Given>
-  constexpr WithLine(  // replaces the number
+  constexpr WithLine(  // NOLINT(google-explicit-constructor): acts as the number
       const Given& given, const std::source_location& line = std::source_location::current())
       : number(static_cast<N>(given)), at(line) {}
   constexpr explicit operator N() const { return number; }
@@ -66,7 +66,7 @@ class WatchedElement {
     recorder_->check_index(array_, index_);
   }
   WatchedElement(const WatchedElement&) = default;
-  operator Value() const {  // replaces the number
+  operator Value() const {  // NOLINT(google-explicit-constructor): acts as the number
     const std::remove_const_t<T> value = data_[index_];
     recorder_->note(Recorder::Kind::read, array_, index_, static_cast<double>(value), at_);
     return {value, recorder_};
