@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Every example of every help page runs: help_examples.py PROGRAM ROOT
+"""Runs every example of every help page: help_examples.py PROGRAM ROOT
 
-The examples run in a temporary folder, page by page, behind SET_UP, which makes the runs and files that they
-name. SHORTER says what is added where an example would take minutes; PARSED lists those that want a network,
-a browser or a compiler and are parsed only. Exit code 5 (no GPU, no other library, no launcher) counts where
-the words of the example ask for one.
+The examples run in a temporary folder, page by page, after SET_UP, which makes the runs and files that they name.
+SHORTER lists additions to examples that would take minutes. PARSED lists examples that need a network, a browser or
+a compiler; they are only parsed. Exit code 5 (no GPU, no other library, no launcher) is accepted where the example
+requests one.
 """
 import os
 import pathlib
@@ -31,7 +31,7 @@ SET_UP = [
     *(f"bench conv2d --problem n=1,c=8,h=8,w=8,k=8,r=3,s=3 --algorithm direct,im2col_gemm {QUICK} --json {name}.json"
       for name in ("before", "a1", "a2", "a3", "b1", "b2", "b3", "bench_1", "bench_2")),
 ]
-SHORTER = [  # (pattern, what is added)
+SHORTER = [  # (pattern, addition to the example)
     (r"run mnist_lenet5_baseline", " data.val_split=0 expect=null"),
     (r"run my_config", " data.train_size=128 data.test_size=32 expect=null"),
     (r"run quickstart \"sparsity", " expect=null"),
@@ -48,7 +48,7 @@ SHORTER = [  # (pattern, what is added)
 PARSED = (r"notebook( 04.*)?$|data (fetch|check)|.*mine/build/mine\.so|launch .*--hosts|check --plugin submissions|"
           r".*--against /usr/bin/convscope")
 MAY_LACK = r"device[= ]cuda|--peer|launch "
-ORDER = ["run", "sweep", "launch", "export"]  # first: others read what these write
+ORDER = ["run", "sweep", "launch", "export"]  # first: other examples read the files that these write
 
 
 def commands(call):
@@ -57,7 +57,7 @@ def commands(call):
 
 
 def examples(call, command):
-    """As the page shows them; a backslash at the end of a line goes on in the next."""
+    """Returns the examples as the page shows them; a backslash at the end of a line continues it."""
     page = call("help", command).stdout.replace("\\\n", " ")
     return [re.sub(" +", " ", line) for line in re.findall(r"(?m)^  convscope (.+)$", page)]
 
@@ -100,7 +100,7 @@ class Shell:
                               timeout=300, env=dict(self.environment, **variables), check=False)
 
     def prepare(self, example):
-        """Arrays of the sizes that an example wants."""
+        """Writes arrays of the sizes that an example needs."""
         write = self.reader.write_npy
         if "--stride 2,1" in example:
             write("dy.npy", 1, 4, 4, 7)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the README's commands about runs must print and write: training, tables, plots, exports."""
+"""Checks the output and files of the README's commands about runs: training, tables, plots, exports."""
 import csv
 import io
 import json
@@ -10,7 +10,7 @@ from readme_reader import NO_GPU, TABLE, check, expect, expect_text, table_of
 
 
 def trained(reader, done):
-    """The table of one run that is done; its row and its folder."""
+    """Checks the table of one finished run. Returns its row and its folder."""
     columns, rows = table_of(done.stdout)
     expect(columns[:len(TABLE)] == TABLE, f"expected the columns {TABLE}, got {columns}")
     expect(len(rows) == 1, f"expected one row, got {len(rows)}")
@@ -105,7 +105,7 @@ def sweeps(reader, words):
 
 @check(r"launch -n 2 run quickstart")
 def trains_on_two_processes(reader, words):
-    if shutil.which("mpirun") is None:  # then it says what is missing
+    if shutil.which("mpirun") is None:  # then the program says what is missing
         done = reader.call(*words)
         expect(done.returncode == 5, f"expected exit code 5 without mpirun, got {done.returncode}")
         expect_text(done.stderr, r"openmpi-bin")
@@ -125,7 +125,7 @@ def foretells_several_processes(reader, words):
 
 @check(r"sweep synthetic_sweep --launcher slurm --slurm time=30,at_once=4")
 def sweeps_on_slurm(reader, words):
-    done = reader.call(*words, "--dry-run")  # no cluster is needed to see the script
+    done = reader.call(*words, "--dry-run")  # no cluster is needed to print the script
     expect_text(done.stdout, r"#SBATCH --array=[\d,-]+%4\n[\s\S]*#SBATCH --time=30\n")
     expect_text(done.stdout, r"exec \S+ sweep \S+/runs/synthetic_sweep --work --member")
     return done
@@ -141,7 +141,7 @@ def sweeps_by_mpi(reader, words):
 @check(r"sweep synthetic_sweep --status")
 def tells_how_far_a_sweep_is(reader, words):
     done = reader.call(*words)
-    expect_text(done.stderr, r"4 members: 4 done")  # by sweeps(), which stands before
+    expect_text(done.stderr, r"4 members: 4 done")  # trained by sweeps() above
     return done
 
 
@@ -163,7 +163,7 @@ def explains(reader, words):
     for layer in ("c1", "c2"):
         expect_text(done.stdout, rf"(?m)^ *{layer}\b")
     expect_text(done.stdout, r"What a training step runs", r"forward +backward_data +backward_weight")
-    # The row says 'know why': every algorithm of a layer, with its time or its reason.
+    # The row promises the reason: every algorithm of a layer is listed with its time or its refusal.
     of_layer = reader.call(*words, "--layer", "c2")
     expect_text(of_layer.stdout, r"(?m)^ +[*+]? *direct_batch_lanes +\d+\.\d+ ",
                 r"winograd_f4x3 +refuses: .*3x3")

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the program shows, and how it takes words: screens.py PROGRAM
+"""Checks what the program prints, and how it parses words: screens.py PROGRAM
 
-Help pages and screens fit 80 columns; '-' is stdout; a word of a command line is taken as it is; a mistake
-gets its sentence and exit code; PyYAML, where it is installed, reads what the program writes.
+Help pages and screens fit 80 columns; '-' is stdout; a word of a command line is taken literally. A mistake has its
+sentence and exit code. PyYAML, where it is installed, reads what the program writes.
 """
 import json
 import os
@@ -50,7 +50,7 @@ class Program(unittest.TestCase):
                               env=environment, check=False)
 
     def on_terminal(self, *words, columns=80):
-        """What stdout and stderr show on a terminal, without the marks of colours and bars."""
+        """Returns what stdout and stderr show on a terminal, without escape sequences of colours and bars."""
         here, there = pty.openpty()
         fcntl.ioctl(there, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
         child = subprocess.Popen([PROGRAM, *words], cwd=self.folder, stdin=subprocess.DEVNULL, stdout=there,
@@ -167,7 +167,7 @@ class Words(Program):
                       ["config", "show", "lr=0.1.yaml", "seed=7"], ["explain", "lr=0.1.yaml", "seed=7"],
                       ["sweep", "s=1.yaml", "--dry-run"], ["config", "check", "lr=0.1.yaml"]):
             done = self.call(*words)
-            if words[:2] == ["run", "seed=1"]:  # the file is no config
+            if words[:2] == ["run", "seed=1"]:  # the file is not a config
                 self.assertEqual(done.returncode, 3)
                 continue
             self.assertEqual(done.returncode, 0, (words, done.stderr))
@@ -202,7 +202,7 @@ class Words(Program):
         self.assertRegex(done.stdout, r"3x224x224")
 
     def test_a_config_that_cannot_be_read_is_no_mistake_in_it(self):
-        unreadable = "/proc/self/mem"  # a file that gives EIO
+        unreadable = "/proc/self/mem"  # reading this file fails with EIO
         if not os.path.exists(unreadable):
             self.skipTest("no /proc")
         for words in (["run"], ["explain"], ["bench", "net"], ["config", "show"], ["config", "check"], ["sweep"],
