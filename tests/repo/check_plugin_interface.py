@@ -3,9 +3,9 @@
 """The recorded number of the plug-in interface matches its headers.
 
 A plug-in is built against today's headers and opened by a later program. Opening it compares sizes
-and offsets, but cannot see a new meaning of an old member. Whoever changes the code of these headers
-(comments do not count) raises kPluginInterface if older plug-ins would be wrong, and copies the line
-that this check prints into plugin_interface.txt.
+and offsets, but cannot see a new meaning of an old member. A change of these headers' code
+(comments do not count) therefore raises kPluginInterface if older plug-ins would be wrong, and updates
+plugin_interface.txt with the line that this check prints.
 """
 import hashlib
 import re

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests the pages of `convscope look` in a real browser: look_test.py PROGRAM
 
-Every lesson in every direction: at the end it shows the result of the seven loops, back steps and the
+Every lesson in every direction: at the end it shows the result of the seven loops. Back steps and the
 slider restore earlier states, the cache counts match a second computation, and marked lines are code.
 The last class damages pages on purpose and tests that the checks notice. Skipped (77) without chromium.
 """
