@@ -30,7 +30,7 @@ class Registry {
   // Adds an entry. `file` is its source file (__FILE__); a test compares the files with the folder.
   bool add(const std::string& name, Entry entry, std::string file) {
     CONVSCOPE_CHECK(!entries_.contains(name), "registry", "expected one ", kind_, " named '", name,
-                    "', ", files_[name], " has it already and ", file, " adds it again");
+                    "', but ", files_[name], " adds it and ", file, " adds it again");
     entries_.emplace(name, std::move(entry));
     files_.emplace(name, std::move(file));
     return true;

@@ -105,9 +105,10 @@ void DeviceUpdate::upload(const double* rates, int steps) {
   UpdateFactors* to = p.pinned[buffer];
   for (int step = 0; step < steps; ++step) {
     p.list(rates[step], /*counts=*/true, p.listing);
-    CONVSCOPE_CHECK(p.same_rows(), kName,
-                    "expected the parameters and gradients that were recorded, because a recording "
-                    "holds their addresses; they have moved");
+    CONVSCOPE_CHECK(
+        p.same_rows(), kName,
+        "expected the recorded parameters and gradients, because a recording holds their "
+        "addresses, got others");
     for (const UpdateRow& row : p.listing.rows()) {
       *to++ = {row.rate, row.decay, row.shrink, row.keep, row.gain, row.v_scale};
     }

@@ -28,7 +28,7 @@ namespace {
 
 constexpr std::uint64_t kLargestMember = std::uint64_t{1} << 28;  // unpacked size
 constexpr std::string_view kNoSum =
-    "structure fits; no published sum of the unpacked file is known to this program";
+    "valid structure; this program knows no published checksum of the unpacked file";
 
 bool exists(const std::string& path) {
   std::error_code ignored;
@@ -74,7 +74,7 @@ std::string check_sum(const PublishedFile& file, Bytes bytes, const std::string&
     if (got != expected) {
       fail(ErrorKind::kData, "data", cat(path, ": expected ", kind, " ", expected, ", got ", got));
     }
-    return kind + " fits";
+    return kind + " matches";
   };
   if (!file.content_sha256.empty()) {
     return compare("SHA-256 of the content", file.content_sha256, sha256_of_content(bytes, path));
@@ -90,7 +90,7 @@ void make_folder(const std::string& folder) {
   std::filesystem::create_directories(folder, error);
   if (error) {
     fail(ErrorKind::kIo, "data fetch",
-         cat("expected to make the folder ", folder, ", got: ", error.message()));
+         cat("expected to create the folder ", folder, ", got: ", error.message()));
   }
 }
 
@@ -135,7 +135,7 @@ std::string fetch_file(const PublishedSet& set, const PublishedFile& file, const
       if (reason.empty()) {
         try {
           const std::string fits = check_sum(file, read_file(part), file.name, true);
-          return fits.empty() ? "no published sum is known to this program" : fits;
+          return fits.empty() ? "this program knows no published checksum" : fits;
         } catch (const Error& error) {
           if (error.kind() != ErrorKind::kData) throw;
           reason = error.what();

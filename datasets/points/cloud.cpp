@@ -52,8 +52,8 @@ bool voxel_of(const Cloud& cloud, const VoxelBox& box, std::int64_t point,
     if (box.outside == OutsidePoints::clip) continue;
     refuse(cat(cloud.name, ": expected ", kAxes[d], " from ", low, " to ",
                low + box.size * static_cast<double>(box.grid[axis]), " because the grid has ",
-               box.grid[axis], " voxels of ", box.size, " there, got ", at, " of point ", point,
-               "; make the grid larger, or leave such points out with 'outside: clip'"));
+               box.grid[axis], " voxels of size ", box.size, " there, got ", at, " of point ",
+               point, "; make the grid larger, or leave such points out with 'outside: clip'"));
   }
   return inside;
 }

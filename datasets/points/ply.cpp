@@ -141,7 +141,7 @@ class PlyReader {
     is_ascii_ = format == "ascii";
     if ((is_ascii_ || format == "binary_little_endian") && version == "1.0") return;
     refuse(cat("expected format 'ascii 1.0' or 'binary_little_endian 1.0', got '", format, " ",
-               version, "'; write the file anew in one of them"));
+               version, "'; write the file again in one of them"));
   }
 
   std::uint64_t count_of(std::string_view word, std::string_view line_text) const {
@@ -195,7 +195,7 @@ class PlyReader {
     const std::size_t begin = text.find_first_not_of(kBlanks);
     if (begin == std::string_view::npos) {
       refuse(cat("expected ", element.rows, " rows of '", element.name, "', got ", row,
-                 "; the file seems to be cut, or the number in its header is too large"));
+                 "; the file seems to be cut short, or the number in its header is too large"));
     }
     const std::size_t end = std::min(text.find('\n', begin), text.size());
     line_ = text.substr(begin, end - begin);
@@ -260,7 +260,7 @@ class PlyReader {
     if (row == 0 || element.rows <= left / row) return;
     refuse(cat("expected ", element.rows, " rows of '", element.name, "', at least ",
                static_cast<double>(element.rows) * static_cast<double>(row), " bytes, got ",
-               left - 1, "; the file seems to be cut"));
+               left - 1, "; the file seems to be cut short"));
   }
 
   void pass(const Element& element) {

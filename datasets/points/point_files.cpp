@@ -53,7 +53,7 @@ fs::path find_root(const std::string& root) {
   }
   fail(ErrorKind::kData, kName,
        cat("expected a folder with train/<class>/*.ply or *.npz (and test/<class>/...), looked in ",
-           join(folders, " and "), "; name it with data.root"));
+           join(folders, " and "), "; set data.root to it"));
 }
 
 struct Sample {
@@ -141,7 +141,7 @@ class Reader {
       };
       fail(ErrorKind::kData, kName,
            cat(file.string(), ": expected the features of ", first_file_, ", ", text(names_),
-               ", got ", text(cloud.names), "; choose common ones with data.features"));
+               ", got ", text(cloud.names), "; choose common features with data.features"));
     }
     return voxels_of(cloud, box_);
   }

@@ -60,7 +60,8 @@ bool GradientSink::wants(int input) const {
 }
 
 void GradientSink::add(int input, Tensor gradient) {
-  CONVSCOPE_CHECK(wants(input), node_.name_, "no gradient of input ", input, " was asked for");
+  CONVSCOPE_CHECK(wants(input), node_.name_, "expected an input that needs a gradient, got input ",
+                  input);
   const Node::Edge& edge = node_.edges_[static_cast<std::size_t>(input)];
   const Shape& wanted = edge.leaf ? edge.leaf->value.shape() : edge.producer->shape_;
   CONVSCOPE_CHECK(gradient.shape() == wanted, node_.name_, "expected the gradient of input ", input,
@@ -81,7 +82,8 @@ void GradientSink::add(int input, Tensor gradient) {
 }
 
 GradientSink::Target GradientSink::target(int input) {
-  CONVSCOPE_CHECK(wants(input), node_.name_, "no gradient of input ", input, " was asked for");
+  CONVSCOPE_CHECK(wants(input), node_.name_, "expected an input that needs a gradient, got input ",
+                  input);
   const Node::Edge& edge = node_.edges_[static_cast<std::size_t>(input)];
   if (edge.leaf) {
     Variable::State& leaf = *edge.leaf;
@@ -158,7 +160,7 @@ class Engine {
   }
 
   static void check_not_freed(const Node& node) {
-    CONVSCOPE_CHECK(!node.freed_, "backward", "expected a graph that is still there, but '",
+    CONVSCOPE_CHECK(!node.freed_, "backward", "expected a graph that still exists, but '",
                     node.name_, "' was freed by an earlier backward(); run the forward pass again");
   }
 
@@ -187,7 +189,7 @@ class Engine {
 void Variable::backward() const {
   CONVSCOPE_CHECK(value().numel() == 1, "backward",
                   "expected a variable of one element (the loss), got ", value().str(),
-                  "; give its gradient to backward(gradient)");
+                  "; for other shapes call backward(gradient)");
   backward(Tensor::full(shape(), 1.0, dtype(), device()));
 }
 

@@ -106,8 +106,8 @@ const MpiLibrary& open_mpi_library(const std::string& wanted) {
   }
   fail(ErrorKind::kUnavailable, "ranks",
        cat("expected an MPI library, because several processes train together, got none (", tried,
-           "); Debian and Ubuntu have it in the package openmpi-bin, and CONVSCOPE_MPI_LIBRARY "
-           "names a file elsewhere"));
+           "); install it (Debian and Ubuntu: openmpi-bin), or set CONVSCOPE_MPI_LIBRARY to its "
+           "file"));
 }
 
 }  // namespace convscope

@@ -20,9 +20,9 @@ const SideQueues& side_queues_of(Device device) {
 std::string obstacle(const NcclLibrary* nccl, const SideQueues& queues,
                      const std::string& why_not_opened) {
   if (nccl == nullptr) return why_not_opened;
-  if (queues.is_emulated && !nccl->is_emulated) return "NCCL needs a GPU, and this one is emulated";
+  if (queues.is_emulated && !nccl->is_emulated) return "NCCL needs a GPU, but this one is emulated";
   if (!queues.is_emulated && nccl->is_emulated) {
-    return cat(nccl->file, " is the emulation of NCCL, and the GPU is none");
+    return cat(nccl->file, " emulates NCCL, but the GPU is not emulated");
   }
   return "";
 }
@@ -48,7 +48,7 @@ std::unique_ptr<NcclReducer> NcclReducer::make(ProcessGroup& group, Device devic
   if (group.rank() == 0) out->check(nccl->get_unique_id(&id), "ncclGetUniqueId");
   const std::string bytes = group.broadcast(std::string(id.bytes, sizeof(id.bytes)));
   CONVSCOPE_CHECK(bytes.size() == sizeof(id.bytes), kName, "expected ", sizeof(id.bytes),
-                  " bytes of an id of NCCL, got ", bytes.size());
+                  " bytes of an NCCL id, got ", bytes.size());
   std::memcpy(id.bytes, bytes.data(), sizeof(id.bytes));
   out->check(nccl->comm_init_rank(&out->comm_, group.size(), id, group.rank()), "ncclCommInitRank");
   return out;
@@ -79,7 +79,7 @@ void NcclReducer::check(int status, const char* what) const {
   const std::string more = last != nullptr && last[0] != '\0' ? cat(" (", last, ")") : "";
   fail(ErrorKind::kRun, kName,
        cat("expected ", what, " of ", text(), " to succeed, got: ", nccl_.get_error_string(status),
-           more, "; NCCL_DEBUG=INFO makes NCCL say more"));
+           more, "; set NCCL_DEBUG=INFO for details"));
 }
 
 int NcclReducer::op_of(float weight) {

@@ -176,8 +176,8 @@ void ProcessGroup::Impl::tick() {
     }
     lost(kLostExitCode, cat("[ranks] expected a sign of life of ", group.name_of(silent),
                             " within ", kPatienceSeconds,
-                            " seconds, got none: it was stopped or its host is gone; the last "
-                            "checkpoint is kept, `convscope run --resume` goes on from it"));
+                            " seconds, got none: it was stopped or its host is gone; "
+                            "`convscope run --resume` continues from the last checkpoint"));
   }
 }
 

@@ -65,7 +65,7 @@ std::size_t Inflater::read(std::uint8_t* to, std::size_t bytes) {
       }
     } else if (code != Z_OK) {
       fail(ErrorKind::kData, "inflate",
-           cat(impl_->name, ": expected sound compressed data, got: ",
+           cat(impl_->name, ": expected valid compressed data, got: ",
                stream.msg != nullptr ? stream.msg : "an error of zlib"));
     }
   }

@@ -181,7 +181,7 @@ void check(bool condition, const std::string& name, const Words&... sentence) {
 NpyHeader parse_header(Bytes file, const std::string& name) {
   check(file.size() >= 10 && std::memcmp(file.data(), kMagic.data(), kMagic.size()) == 0, name,
         "expected a .npy file, which begins with \\x93NUMPY, got ", file.size(),
-        " bytes that begin otherwise");
+        " bytes with another beginning");
   const int major = file[6];
   const int minor = file[7];
   check((major == 1 || major == 2) && minor == 0, name, "expected format version 1.0 or 2.0, got ",

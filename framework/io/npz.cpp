@@ -79,7 +79,7 @@ class ZipReader {
     uLong crc = crc32(0, nullptr, 0);
     crc = crc32_z(crc, out.data(), out.size());
     check(crc == entry.crc, name_, "expected the checksum of '", entry.name,
-          "' to fit its content; the file is damaged");
+          "' to match its content; the file is damaged");
     return out;
   }
 
@@ -94,7 +94,7 @@ class ZipReader {
     }
     check(false, name_,
           "expected a .npz file, which ends with the directory of a zip archive; it is cut short "
-          "or something else");
+          "or not a .npz file");
     return 0;
   }
 
@@ -141,7 +141,7 @@ class ZipReader {
     const std::uint64_t name_bytes = number(at + 28, 2);
     const std::uint64_t rest_bytes = number(at + 30, 2) + number(at + 32, 2);
     check(end - at - kCentralBytes >= name_bytes + rest_bytes, name_,
-          "expected the directory to hold its entries");
+          "expected complete entries in the directory");
     entry.name = text(at + kCentralBytes, name_bytes);
     at += kCentralBytes + name_bytes + rest_bytes;
     check((flags & 1u) == 0, name_, "expected entries without encryption");
@@ -180,9 +180,7 @@ class ZipReader {
     std::sort(ranges.begin(), ranges.end());
     for (std::size_t i = 1; i < ranges.size(); ++i) {
       check(ranges[i].first >= ranges[i - 1].second, name_,
-            "expected entries side by side, got "
-            "an overlap at byte ",
-            ranges[i].first);
+            "expected entries that do not overlap, got an overlap at byte ", ranges[i].first);
     }
   }
 
@@ -232,7 +230,7 @@ void write_npz(const std::string& path, const NamedTensors& tensors) {
   for (const NamedTensor& entry : tensors) {
     const std::string name = entry.name + ".npy";
     CONVSCOPE_CHECK(!entry.name.empty() && name.size() < 0xffff && names.insert(name).second, "npz",
-                    "expected a name of its own for each tensor, got '", entry.name, "'");
+                    "expected a different name for each tensor, got '", entry.name, "'");
     const Tensor host = entry.tensor.to(Device{});
     const std::string npy = npy_header(host);
     const auto data_bytes = static_cast<std::size_t>(host.size_bytes());

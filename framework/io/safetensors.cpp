@@ -56,7 +56,7 @@ nlohmann::json parse_json(std::string_view text, const std::string& file) {
   };
   // The parser treats a zero byte as the end of the text, and ignores the text after it.
   check(text.find('\0') == std::string_view::npos, file,
-        "expected a header of text that is filled up with spaces, got a byte 0");
+        "expected a text header padded with spaces, got a byte 0");
   Json header;
   try {
     header = Json::parse(text.begin(), text.end(), watch);
@@ -112,7 +112,8 @@ std::map<std::string, std::string> parse_metadata(const nlohmann::json& value,
   check(value.is_object(), file, "expected an object for __metadata__");
   std::map<std::string, std::string> out;
   for (const auto& [key, text] : value.items()) {
-    check(text.is_string(), file, "expected only text in __metadata__, got '", key, "' otherwise");
+    check(text.is_string(), file, "expected only text in __metadata__, got another type for '", key,
+          "'");
     out[key] = text.get<std::string>();
   }
   return out;
@@ -133,9 +134,8 @@ namespace {
 SafetensorsHeader parse_header(Bytes file, std::uint64_t file_bytes, const std::string& name) {
   check(file.size() >= 8, name, "expected a safetensors file, got only ", file.size(), " bytes");
   // Checked before the sizes, which are meaningless in a file of another kind.
-  check(
-      file.size() == 8 || static_cast<char>(file[8]) == '{', name,
-      "expected a safetensors file, whose header would begin with '{' at byte 8, got another kind");
+  check(file.size() == 8 || static_cast<char>(file[8]) == '{', name,
+        "expected a safetensors file, whose header begins with '{' at byte 8, got another format");
   const std::uint64_t header_bytes = little_endian(file, 0, 8);
   check(header_bytes <= kLargestHeaderBytes, name, "expected a header of at most ",
         kLargestHeaderBytes, " bytes, got ", header_bytes);

@@ -212,8 +212,8 @@ void fail_out_of_memory(Device device, std::size_t bytes, std::string_view what)
   const MemoryStats stats = memory_stats(device);
   fail(ErrorKind::kRun, "memory",
        cat("out of memory on ", device.str(), ": expected room for ", what, " of ", bytes,
-           " bytes, ", stats.live_bytes, " bytes are in use (at most ", stats.peak_bytes,
-           " were) and ", stats.cached_bytes, " are cached; use a smaller batch"));
+           " bytes, ", stats.live_bytes, " bytes are in use (peak ", stats.peak_bytes, ") and ",
+           stats.cached_bytes, " are cached; use a smaller batch"));
 }
 
 void set_memory_limit(Device device, std::int64_t bytes) { allocator_of(device).set_limit(bytes); }

@@ -55,7 +55,7 @@ void Recorder::keep(Kind kind, int which, std::int64_t index, double value, int 
   ++event_count_;
   if (counts_) return;
   CONVSCOPE_CHECK(event_count_ <= most_events_, "watch", "expected a problem of at most ",
-                  most_events_, " reads and writes, because each one is kept, got more");
+                  most_events_, " reads and writes, because each one is stored, got more");
   events_.push_back({kind, which, index, value, place, products_, scalings_});
 }
 

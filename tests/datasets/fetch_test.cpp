@@ -68,7 +68,7 @@ class Fetch : public ::testing::Test {
     const auto files = check_files(set_, folder_.path());
     ASSERT_EQ(files.size(), 1u);
     EXPECT_TRUE(files[0].sound) << files[0].remark;
-    EXPECT_EQ(files[0].remark, "SHA-256 of the content fits");
+    EXPECT_EQ(files[0].remark, "SHA-256 of the content matches");
   }
   std::string part() const { return folder_ / "train-labels-idx1-ubyte.gz.part"; }
 
@@ -196,7 +196,7 @@ TEST_F(Fetch, ChecksAnArchiveByItsMd5AndKeepsOnlyItsMembers) {
   EXPECT_EQ(count, 6u);
   for (const FileReport& file : check_files(set, folder_.path())) {
     EXPECT_TRUE(file.sound);
-    EXPECT_NE(file.remark.find("no published sum"), std::string::npos);
+    EXPECT_NE(file.remark.find("no published checksum"), std::string::npos);
   }
   set.test_size = 2;
   EXPECT_FALSE(check_files(set, folder_.path())[5].sound);

@@ -126,7 +126,7 @@ TEST(Memory, OutOfMemoryNamesTheTensorThatFoundNoRoomAndSmallerOnesGoOn) {
   const std::int64_t live = memory_stats(kCpu).live_bytes;
   EXPECT_ERROR(ErrorKind::kRun, "a tensor f32[" + std::to_string(limit) + ",2] of ",
                Tensor::empty({limit, 2}));
-  EXPECT_ERROR(ErrorKind::kRun, " bytes are in use (at most ", Tensor::empty({limit, 2}));
+  EXPECT_ERROR(ErrorKind::kRun, " bytes are in use (peak ", Tensor::empty({limit, 2}));
   EXPECT_ERROR(ErrorKind::kRun, "expected room for workspace of ",
                Workspace(kCpu, static_cast<std::size_t>(2 * limit)));
   EXPECT_EQ(memory_stats(kCpu).live_bytes, live);

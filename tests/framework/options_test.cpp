@@ -125,7 +125,7 @@ TEST(Registry, FindsSuggestsAndRefusesDoubles) {
                table.get("hores"));
   EXPECT_ERROR(ErrorKind::kUnavailable,
                "unknown animal 'zebra' (known:", table.get("zebra", ErrorKind::kUnavailable));
-  EXPECT_ERROR(ErrorKind::kInvalid, "ant.cpp has it already and other.cpp adds it again",
+  EXPECT_ERROR(ErrorKind::kInvalid, "ant.cpp adds it and other.cpp adds it again",
                table.add("ant", 3, "other.cpp"));
 }
 

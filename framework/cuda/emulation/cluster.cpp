@@ -49,7 +49,7 @@ void cluster_arrive() {
   Cluster& c = cluster();
   Thread& self = *c.current;
   if (self.arrived_in != 0) {
-    stop("arrives at the barrier of its cluster again, without cluster_wait() between");
+    stop("arrives at the barrier of its cluster again, without cluster_wait() in between");
   }
   self.arrived_in = c.round;
   ++c.arrived;
@@ -80,16 +80,16 @@ const void* in_block(const char* name, const void* at, std::size_t bytes, unsign
                 " on, outside the ", c.shared_bytes, " bytes of dynamic shared memory of a block");
   }
   if (offset % bytes != 0) {
-    stop_saying(name, " reads from byte ", offset, " on, which is no multiple of ", bytes);
+    stop_saying(name, " reads from byte ", offset, " on, which is not a multiple of ", bytes);
   }
   if (rank != block().rank) {
     if (c.round == 1) {
-      stop_saying(name, " reads block ", rank, " of the cluster, which may not have begun: ",
-                  "expected a barrier of the cluster before");
+      stop_saying(name, " reads block ", rank, " of the cluster, which may not have started: ",
+                  "expected a cluster barrier before the first read");
     }
     if (from.left == from.size) {
-      stop_saying(name, " reads block ", rank, " of the cluster, whose threads have all left: ",
-                  "expected a barrier of the cluster behind the last read");
+      stop_saying(name, " reads block ", rank, " of the cluster, whose threads have all exited: ",
+                  "expected a cluster barrier after the last read");
     }
   }
   return static_cast<const std::byte*>(from.shared.get()) + offset;

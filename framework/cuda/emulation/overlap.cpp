@@ -115,7 +115,7 @@ bool show_after() {
 }
 
 constexpr const char* kWroteEarly =
-    "writes what a kernel before it, which may still run, has written, too: expected "
+    "writes memory that an earlier kernel, which may still run, has written, too: expected "
     "wait_for_previous_kernel() first";
 
 }  // namespace
@@ -178,8 +178,8 @@ const char* Grid::end() {
   if (!s.in_grid) return "";
   if (!s.others_run || s.starts_next_behind_wait) s.oldest = std::move(s.at_begin);
   return s.others_run && !s.somebody_waited
-             ? "expected wait_for_previous_kernel() in a kernel that overlaps the one before it: "
-               "whoever waits for this one does not wait for those before"
+             ? "expected wait_for_previous_kernel() in a kernel that overlaps the previous one: "
+               "without it, a wait for this kernel does not include earlier kernels"
              : "";
 }
 

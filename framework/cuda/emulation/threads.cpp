@@ -197,7 +197,7 @@ std::string who_waits(const Block& b) {
 // Describes a deadlock.
 std::string stuck() {
   const Cluster& c = cluster();
-  std::string what = "some threads wait and can never go on:";
+  std::string what = "deadlock:";
   for (unsigned i = 0; i < c.count; ++i) {
     if (c.count > 1) what += cat(" block ", i, " of the cluster:");
     what += who_waits(c.blocks[i]);
@@ -329,7 +329,7 @@ void check_launch(dim3 grid, dim3 block_shape, std::size_t shared_bytes, unsigne
   CONVSCOPE_CHECK(cluster >= 1 && cluster <= kMostBlocks, "cuda emulation",
                   "expected a cluster of 1 to ", kMostBlocks, " blocks, got ", cluster);
   CONVSCOPE_CHECK(grid.x % cluster == 0, "cuda emulation", "expected a multiple of ", cluster,
-                  " blocks along x because a cluster has so many, got a grid of ", grid.x, "x",
+                  " blocks along x because a cluster has that many, got a grid of ", grid.x, "x",
                   grid.y, "x", grid.z);
 }
 
@@ -385,13 +385,13 @@ void* dynamic_shared() { return block().shared.get(); }
 void stop(const char* sentence) { stop_saying(sentence); }
 
 void stop_shuffle(const char* name, unsigned from) {
-  stop_saying(name, " reads lane ", from, ", which takes no part");
+  stop_saying(name, " reads lane ", from, ", which does not participate");
 }
 
 int barrier(Barrier kind, bool predicate) {
   Block& b = block();
   if (b.at_barrier > 0 && b.barrier_kind != kind) {
-    stop("expected all threads at the same barrier, came to another kind of __syncthreads");
+    stop("expected all threads at the same barrier, got another kind of __syncthreads");
   }
   b.barrier_kind = kind;
   ++b.at_barrier;

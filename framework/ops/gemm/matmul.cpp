@@ -100,7 +100,7 @@ Variable linear(const Variable& x, const Variable& w, const Variable& b,
   Tensor y = Tensor::empty({x.dim(0), w.dim(0)}, x.dtype(), x.device());
   if (has_bias) fill_rows_kernel.get(x.device())(b.value(), y);
   CONVSCOPE_CHECK(precision == ComputePrecision::f32 || x.dtype() == DType::f32, "linear",
-                  "expected x of type f32 because it multiplies in ", name_of(precision), ", got ",
+                  "expected x of type f32 because the product is in ", name_of(precision), ", got ",
                   x.value().str());
   const bool half = is_half(factor_type(precision));
   const Tensor factor_x = half ? x.value().to(factor_type(precision)) : x.value();

@@ -88,7 +88,7 @@ TEST(Ply, RefusesWithTheFileThePlaceAndWhatToDo) {
   refused("plx\n", "begins with a line 'ply'");
   refused("ply\nformat ascii 1.0\n", "expected a line 'end_header'");
   refused("ply\nend_header\n", "expected a line 'format'");
-  refused("ply\nformat binary_big_endian 1.0\nend_header\n", "write the file anew in one of them");
+  refused("ply\nformat binary_big_endian 1.0\nend_header\n", "write the file again in one of them");
   refused("ply\nformat ascii 1.0\nelement edge 0\nend_header\n", "an element 'vertex'");
   refused("ply\nformat ascii 1.0\nelement vertex x\nend_header\n", "a number of rows");
   refused("ply\nformat ascii 1.0\nelement vertex 1\nproperty vec3 x\nend_header\n",
@@ -209,10 +209,11 @@ TEST(Voxels, HoldTheMeanOfTheirPoints) {
 TEST(Voxels, PointsOutsideAreRefusedOrLeftOut) {
   VoxelBox box{.grid = {2, 2, 2}, .size = 0.5};
   const Cloud cloud = cloud_of({0.1, 0.1, 0.1, 0.2, 1.0, 0.3});
-  EXPECT_ERROR(ErrorKind::kData,
-               "a.ply: expected y from 0 to 1 because the grid has 2 voxels of 0.5 there, got 1 of "
-               "point 1",
-               voxels_of(cloud, box));
+  EXPECT_ERROR(
+      ErrorKind::kData,
+      "a.ply: expected y from 0 to 1 because the grid has 2 voxels of size 0.5 there, got 1 of "
+      "point 1",
+      voxels_of(cloud, box));
   EXPECT_ERROR(ErrorKind::kData, "'outside: clip'", voxels_of(cloud, box));
   box.outside = OutsidePoints::clip;
   EXPECT_EQ(voxels_of(cloud, box).places.size(), 1u);

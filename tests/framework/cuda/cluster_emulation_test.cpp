@@ -451,11 +451,11 @@ TEST(EmulatedCluster, WrongReadsOfOtherBlocksAreErrors) {
                  run_wrong(Wrong::behind_the_memory));
     EXPECT_ERROR(ErrorKind::kRun, "reads 16 bytes from byte -16 on, outside the 528 bytes",
                  run_wrong(Wrong::before_the_memory));
-    EXPECT_ERROR(ErrorKind::kRun, "reads from byte 4 on, which is no multiple of 16",
+    EXPECT_ERROR(ErrorKind::kRun, "reads from byte 4 on, which is not a multiple of 16",
                  run_wrong(Wrong::between_places));
-    EXPECT_ERROR(ErrorKind::kRun, "reads block 0 of the cluster, which may not have begun",
+    EXPECT_ERROR(ErrorKind::kRun, "reads block 0 of the cluster, which may not have started",
                  run_wrong(Wrong::before_a_barrier));
-    EXPECT_ERROR(ErrorKind::kRun, "reads block 0 of the cluster, whose threads have all left",
+    EXPECT_ERROR(ErrorKind::kRun, "reads block 0 of the cluster, whose threads have all exited",
                  run_wrong(Wrong::no_last_barrier));
     run_wrong(Wrong::nothing);
   });
@@ -470,13 +470,13 @@ TEST(EmulatedCluster, ErrorsNameTheBlockOfTheCluster) {
             "called __trap()"),
         run_wrong(Wrong::traps, 2));
     EXPECT_ERROR(ErrorKind::kRun,
-                 "block (1,0,0) of grid 2x1x1, block 1 of its cluster of 2, 32 threads: something "
-                 "else was written where a barrier of phases stands",
+                 "block (1,0,0) of grid 2x1x1, block 1 of its cluster of 2, 32 threads: the memory "
+                 "of a phase barrier was overwritten",
                  run_wrong(Wrong::phases_written));
     EXPECT_ERROR(
         ErrorKind::kRun,
         cat("blocks ", reverse ? "(2,0,0) to (3,0,0)" : "(0,0,0) to (1,0,0)",
-            " of grid 4x1x1, one cluster, 32 threads each: some threads wait and can never go on: "
+            " of grid 4x1x1, one cluster, 32 threads each: deadlock: "
             "block 0 of the cluster: [0 to 31] wait in cluster_wait; block 1 of the cluster: "
             "[8 to 31] wait at __syncthreads; [0 to 7] have left the kernel"),
         run_wrong(Wrong::stays_away, 2));

@@ -271,7 +271,7 @@ TEST(Emulation, AShuffleFromALaneThatIsNotThereIsAnError) {
   const OnDevice<float> x(40);
   OnDevice<float> sums(1);
   expect_error([&] { launch(sum_of_blocks, {.block = dim3(40)}, x.data(), sums.data()); },
-               ErrorKind::kRun, {"__shfl_xor_sync reads lane 16, which takes no part"});
+               ErrorKind::kRun, {"__shfl_xor_sync reads lane 16, which does not participate"});
 }
 
 TEST(Emulation, DynamicSharedMemoryBelongsToTheBlockAndBeginsAsNaN) {
@@ -294,10 +294,9 @@ TEST(Emulation, AGridWithoutBlocksIsNoLaunch) {
 // ---- errors ----
 
 TEST(Emulation, ThreadsThatLeaveBeforeABarrierAreAnError) {
-  expect_error([] { launch(some_leave_before_the_barrier, {.block = dim3(64)}, 0); },
-               ErrorKind::kRun,
-               {"some threads wait and can never go on", "[0 to 47] wait at __syncthreads",
-                "[48 to 63] have left the kernel"});
+  expect_error(
+      [] { launch(some_leave_before_the_barrier, {.block = dim3(64)}, 0); }, ErrorKind::kRun,
+      {"deadlock: ", "[0 to 47] wait at __syncthreads", "[48 to 63] have left the kernel"});
   // The failed launch does not affect the next one.
   OnDevice<int> out(32);
   launch(halves_of_a_warp, {.block = dim3(32)}, out.data());
@@ -325,7 +324,7 @@ TEST(Emulation, WhatIsWrittenOverABarrierOfPhasesIsAnError) {
   launch(writes_beside_a_barrier_of_phases, shape, 9);
   for (const int first : {5, 6, 8}) {
     expect_error([&] { launch(writes_beside_a_barrier_of_phases, shape, first); }, ErrorKind::kRun,
-                 {"something else was written where a barrier of phases stands"});
+                 {"the memory of a phase barrier was overwritten"});
   }
   launch(writes_beside_a_barrier_of_phases, shape, 4);
 }

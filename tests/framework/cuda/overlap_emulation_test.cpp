@@ -204,7 +204,8 @@ TEST_F(EmulatedOverlap, MemoryMayEndAnywhere) {
 
 TEST_F(EmulatedOverlap, AnEarlyWriteOverWhatIsStillWrittenIsAnError) {
   launch(add_one, kPlain, Order::waits_first, x.data(), y.data());
-  EXPECT_ERROR(ErrorKind::kRun, "writes what a kernel before it, which may still run, has written",
+  EXPECT_ERROR(ErrorKind::kRun,
+               "writes memory that an earlier kernel, which may still run, has written",
                launch(write_before_waiting, kOverlaps, y.data(), 5));
   launch(write_before_waiting, kOverlaps, z.data(), 5);  // no other kernel writes there
   EXPECT_EQ(z.values(), std::vector<int>(64, 5));
