@@ -142,8 +142,7 @@ has_gpu() { [[ -e ${CONVSCOPE_DRIVER_FILE:-/dev/nvidiactl} || -e /dev/dxg ]]; }
 # build TESTS TARGET: configures with or without the tests, unless already configured so, and builds.
 build() {
   local tests=$1 target=$2 cache=build/$preset/CMakeCache.txt configured=""
-  # ninja itself notices later changes of CMake files; a failed first attempt leaves no build.ninja
-  # behind.
+  # ninja itself notices later changes of CMake files; a failed first attempt writes no build.ninja.
   if [[ -f build/$preset/build.ninja && ! CMakePresets.json -nt $cache ]]; then
     configured=$(<"$cache")
   fi
