@@ -36,7 +36,7 @@ TensorMap encode_tensor_map(const void* tensor, const TensorMapShape& shape) {
                         (shape.box[i] - 1) * shape.steps[i] < 256 &&
                         (i == 0 || shape.strides[i] % 8 == 0),
                     "tensor map", "expected a box of at most 256 elements, steps of 1 to 8 and ",
-                    "strides of multiples of 16 bytes, got a box of ", shape.box[i], ", steps of ",
+                    "strides of whole 16 bytes, got a box of ", shape.box[i], ", steps of ",
                     shape.steps[i], " and a stride of ", shape.strides[i], " in dimension ", i);
     map.sizes[i] = static_cast<int>(shape.sizes[i]);
     map.box[i] = shape.box[i];
@@ -59,7 +59,7 @@ PFN_cuTensorMapEncodeTiled_v12000 find_encode() {
                                                   cudaEnableDefault, &found));
   if (found != cudaDriverEntryPointSuccess || function == nullptr) {
     fail(ErrorKind::kUnavailable, "cuda",
-         "expected a driver that supports tensor maps (cuTensorMapEncodeTiled), got an older one");
+         "expected a driver that knows tensor maps (cuTensorMapEncodeTiled), got an older one");
   }
   return reinterpret_cast<PFN_cuTensorMapEncodeTiled_v12000>(function);
 }
@@ -90,7 +90,7 @@ TensorMap encode_tensor_map(const void* tensor, const TensorMapShape& shape) {
              CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (result != CUDA_SUCCESS) {
     fail(ErrorKind::kRun, "cuda",
-         cat("expected a tensor that the TMA can read, got sizes ", sizes[0], ",", sizes[1],
+         cat("expected a tensor that the copy engine can read, got sizes ", sizes[0], ",", sizes[1],
              ",", sizes[2], ",", sizes[3], ",", sizes[4], " with a box of ", box[0], ",", box[1],
              ",", box[2], ",", box[3], ",", box[4], " (error ", static_cast<int>(result), ")"));
   }

@@ -54,7 +54,7 @@ inline void start_phases(std::uint64_t* barrier, unsigned arrivals) {
         return p.arrivals == all && p.left >= 1 && p.left <= all &&
                p.bytes_and_parity >> 1 == kNoBytes;
       },
-      "the memory of a phase barrier was overwritten, or boxes are missing");
+      "something else was written where a barrier of phases stands, or boxes are missing");
 }
 inline void phases_are_started() {}
 inline void fetch_map(const TensorMap&) {}
@@ -63,7 +63,7 @@ inline void count_bytes(std::uint64_t* barrier, int bytes) {  // > 0: expected, 
 }
 inline void arrive(std::uint64_t* barrier) {
   Phases& p = phases_of(barrier);
-  if (p.left == 0) emulation::stop("more arrivals at a barrier than its phase expects");
+  if (p.left == 0) emulation::stop("more arrivals at a barrier than its round has");
   --p.left;
   end_round_if_complete(barrier);
 }
@@ -94,7 +94,7 @@ inline void load_box(unsigned char* shared, const TensorMap& map, std::uint64_t*
   std::memcpy(&z, map.bytes, sizeof(z));
   const int first[kTensorMapRank] = {c0, c1, c2, c3, c4};
   if (reinterpret_cast<std::uintptr_t>(shared) % 128 != 0) {
-    emulation::stop("a box begins at an address that is not a multiple of 128");
+    emulation::stop("a box begins at an address that is no multiple of 128");
   }
   const auto* const from = static_cast<const unsigned char*>(z.tensor);
   unsigned char* to = shared;

@@ -153,8 +153,8 @@ __global__ void __launch_bounds__(kThreads) pool_pixels(const CodesPool z) {
 
 void check_codes(const void* codes, const void* blocks) {
   CONVSCOPE_CHECK(is_aligned(codes, 16) && is_aligned(blocks, 16), "codes",
-                  "expected arrays at addresses that are multiples of 16, because a thread reads "
-                  "16 bytes at once, got another address");
+                  "expected arrays in blocks at addresses that 16 divides, because a thread reads "
+                  "16 bytes at once, got another one");
 }
 
 LaunchShape grid_of_fours(std::int64_t fours) { return grid_of_packs(ceil_div(fours, kUnroll)); }
