@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# From a fresh clone to a first experiment: installs what is missing (Debian 12, Ubuntu 24.04),
+# From a fresh clone to a first experiment: installs missing packages (Debian 12, Ubuntu 24.04),
 # configures, builds, and then runs, tests, packs, opens the notebooks or makes the site. A second
-# call repeats nothing that is done.
+# call skips finished work.
 set -euo pipefail
 
-# What the program needs. 'a|b': either will do, the first is installed.
+# Packages that the program needs. 'a
+# b': either will do, the first is installed.
 packages=(
   g++ cmake ninja-build
   libeigen3-dev libyaml-cpp-dev libcli11-dev libfmt-dev nlohmann-json3-dev zlib1g-dev
   "libcurl4-openssl-dev|libcurl4-gnutls-dev"
 )
-test_packages=(libgtest-dev libgmock-dev python3)  # and what the tests need
+test_packages=(libgtest-dev libgmock-dev python3)  # and those that the tests need
 notebook_packages=(python3 python3-venv python3-dev)
 package_packages=(dpkg-dev file patchelf)
 
@@ -135,14 +136,13 @@ install_packages() {
     apt-get install -y -qq --no-install-recommends "${missing[@]}"
 }
 
-# A driver is there; without one libconvscope_cuda would never be opened.
+# Tells whether a driver is installed; without one libconvscope_cuda would never be opened.
 has_gpu() { [[ -e ${CONVSCOPE_DRIVER_FILE:-/dev/nvidiactl} || -e /dev/dxg ]]; }
 
-# build TESTS TARGET: configures with or without the tests, unless they are there already, and builds.
+# build TESTS TARGET: configures with or without the tests, unless already configured so, and builds.
 build() {
   local tests=$1 target=$2 cache=build/$preset/CMakeCache.txt configured=""
-  # Later changes of CMake files are noticed by ninja itself; a broken first try leaves no
-  # build.ninja behind.
+  # ninja itself notices later changes of CMake files; a failed first attempt writes no build.ninja.
   if [[ -f build/$preset/build.ninja && ! CMakePresets.json -nt $cache ]]; then
     configured=$(<"$cache")
   fi
@@ -167,7 +167,7 @@ run_tests() {
   return "$status"
 }
 
-# Without dpkg there is no .deb, and the .tar.gz all the same.
+# Without dpkg only the .tar.gz is made.
 make_packages() {
   local kinds=TGZ
   if command -v dpkg-shlibdeps >/dev/null; then kinds="DEB;TGZ"; fi
@@ -181,7 +181,7 @@ make_packages() {
 if [[ $command == test ]]; then packages+=("${test_packages[@]}"); fi
 if [[ $command == notebooks ]]; then packages+=("${notebook_packages[@]}"); fi
 if [[ $command == package ]]; then packages+=("${package_packages[@]}"); fi
-# The notebooks are run for their pages; mandoc makes one of the manual.
+# The site's pages contain the executed notebooks; mandoc converts the manual.
 if [[ $command == site ]]; then packages+=("${notebook_packages[@]}" mandoc); fi
 install_packages
 case $command in

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-# What the stages of .ci/run and .ci/nightly do: installing what only they ask for, the sanitizers' tests, packages,
-# CUDA, Python, fuzzing, files compiled alone.
+# The stages of .ci/run and .ci/nightly: installing packages that only CI needs, the sanitizers' tests, packages, CUDA,
+# Python, fuzzing, files compiled one by one.
 export UBSAN_OPTIONS=${UBSAN_OPTIONS:-print_stacktrace=1}
 
-# install COMMAND PACKAGES...: what only CI asks for, where the command is missing.
+# install COMMAND PACKAGES...: installs packages that only CI needs, if the command is missing.
 install() {
   if command -v "$1" >/dev/null || ((EUID != 0)) || ! command -v apt-get >/dev/null; then return; fi
   [[ -n ${updated:-} ]] || apt-get update -qq >"$logs/apt.log" 2>&1
@@ -12,8 +12,8 @@ install() {
     >>"$logs/apt.log" 2>&1 || echo "ci: could not install ${*:2} ($logs/apt.log)"
 }
 
-# The sanitizers and the fuzzers take clang 16. The other tests skip what is not there: pages in a browser,
-# converters, shells, the reader of manual pages.
+# The sanitizers and the fuzzers need clang 16. The other tests skip what is missing: pages in a browser, converters,
+# shells, the reader of manual pages.
 install_tools() {
   install clang++-16 clang-16 libclang-rt-16-dev libomp-16-dev llvm-16 # llvm-symbolizer names lines
   install chromium chromium
@@ -29,17 +29,17 @@ install_tools() {
   if command -v clang++-16 >/dev/null; then address_preset=clang-asan-ubsan; fi
 }
 
-# The packages of the notebooks (experiments/notebooks/requirements.txt), once. Without a network, or with
+# Installs the packages of the notebooks (experiments/notebooks/requirements.txt), once. Without a network, or with
 # another version of Python, the tests that need them are skipped.
 install_notebooks() { python3 experiments/notebooks/set_up.py --packages --environment build/notebooks/env; }
-install_python() { # the parts of Python that Debian has apart
+install_python() {  # the parts of Python that Debian packages separately
   ((EUID == 0)) && command -v apt-get >/dev/null &&
     DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends python3-venv python3-dev
 }
 notebook_packages() { install_notebooks || { install_python && install_notebooks; }; }
 
-# The test programs of a preset, all of them, or those of the folders that are named, which are built without
-# experiments/. Ends with the counts of their cases.
+# Runs the test programs of a preset and prints the counts of their cases: all programs, or those of the given
+# folders, which are then built without experiments/.
 sanitized_tests() { # PRESET FILTER [FOLDER...]
   local preset=$1 filter=$2
   shift 2
@@ -59,11 +59,11 @@ sanitized_tests() { # PRESET FILTER [FOLDER...]
   return "$status"
 }
 
-# Under the address sanitizer and that of undefined behaviour .ci/run takes the programs of these folders. The commands
-# and readers under experiments, and the fuzzers, take longer to build than all of these: .ci/nightly runs them.
+# .ci/run tests these folders under the address sanitizer and the undefined-behaviour sanitizer. The commands and file
+# readers in experiments/ and the fuzzers take longer to build than these folders: .ci/nightly runs them.
 folders_under_address=(framework layers optim quant sparsity datasets)
-# Left out there is what takes minutes and runs code that others run too: layers of whole networks, long sums, wide
-# transforms, a bomb of 300 MiB, and the same numbers once more.
+# .ci/run skips tests that take minutes and whose code other tests run too: layers of whole networks, long sums, wide
+# transforms, a decompression bomb of 300 MiB, repeated values.
 long='*HostileBytes.ChangedBits*:*HoldTheirBoundWhereAllErrors*:*SparseConv.HoldsItsBound*:'
 long+='*SparseConv.HasTheGradients*:*SparseConv.HasTheSameBits*:Parsers/*EveryBeginning*/sweep'
 long+=':*UnpacksToVeryMuch*:*LongSumsOfOneSign'
@@ -73,7 +73,7 @@ long+=':BlockedCuts.OfThisMachine*:BlockedCuts.OfSmall*:BlockedLayout.Winograd*:
 long+=':BlockSparse.*OnManyChannels:BlockSparse.*OnFirstLayers:Int8.*OnLayersOfNetworks:Int8.CodesNextToTies*:Int8.*OfEveryWidth'
 long+=':IntegerExecution.Residual*:IntegerExecution.LeNet*:SparseLinear.OfChanging*:Optimizer.Follows*'
 long+=':Conv2dEpilogueOfEveryCard.*:MobileNetV2.GradientsOf*:Isas/GemmOnEachIsa*:DeformConv2d.HasTheGradients*'
-deform='' # its larger problems, and two that other tests of Deform run all the same
+deform=''  # its larger problems, and two that other tests of Deform cover
 for problem in 3 4 5 7 8 9 10 11 14; do deform+=":Small/Deform.*/$problem"; done
 long+="$deform:Small/DeformOutside.*/1"
 for list in gpu_ lenet mobilenet resnet resnext vgg googlenet pointwise depthwise large_kernels deform; do
@@ -83,17 +83,16 @@ done
 short_under_address=-$long
 where_threads_meet="*Thread*:*Parallel*:*Loader*:*Prefetch*:*Memory*:*Optimizer*-$deform"
 
-# The packages of what was built, looked into; tests/install/clean_root.sh installs them in a system of
-# their own, which takes longer.
+# Makes and checks the packages; tests/install/clean_root.sh installs them in a minimal system, which takes longer.
 packages() {
   ./bootstrap.sh package --yes --preset ci-units && python3 tests/install/check_packages.py build/ci-units/packages
 }
 
-# Without a driver the tests do not ask for CUDA. Nothing runs these kernels here, so they are compiled as far as PTX.
+# Without a driver the tests do not need CUDA. These kernels are not run here, so they are compiled only to PTX.
 cuda() { cmake --preset ci-units && cmake --build --preset ci-units --target convscope_cuda_ptx; }
 
-# The Python package against the library of the first stage, so that nothing is compiled twice, on the emulation
-# of CUDA; then two networks in ONNX Runtime. Without a network its packages are missing, and it is skipped.
+# The Python package with the library of the first stage, so that no file is compiled twice, on the emulation of CUDA;
+# then two networks in ONNX Runtime. Skipped if its packages cannot be installed.
 python=build/python/env
 python_packages() {
   [[ -x $python/bin/python ]] || python3 -m venv "$python" || return 1

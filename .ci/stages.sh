@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# What .ci/run and .ci/nightly share: stages with a log and a count each, and the clock. Both source this
-# file from the root of the repository. What the stages do is in jobs.sh.
+# Shared by .ci/run and .ci/nightly: stages with a log and counts, and the time limit. Both source this file from the
+# root of the repository. The stages' commands are in jobs.sh.
 logs=build/ci-logs
 mkdir -p "$logs"
 export CMAKE_BUILD_PARALLEL_LEVEL=${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}
@@ -16,14 +16,14 @@ skip() { # NAME REASON
   note skipped 0 "$1" "$2"
 }
 
-# count_of LOG: a stage that ends in '... passed, ... failed, ... skipped' counts with these numbers.
+# count_of LOG: reads the counts of a stage whose last line is '... passed, ... failed, ... skipped'.
 count_of() { # sets `counts`
   counts=$(tail -n 1 "$1")
   [[ $counts =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed,\ ([0-9]+)\ skipped$ ]] || counts=""
 }
 
-# stage NAME COMMAND...: its log goes to a file, and to the terminal when it fails. It counts with the numbers
-# of its last line, or as one case.
+# stage NAME COMMAND...: runs a stage with its output in a log, which is printed when it fails. The counts are those of
+# its last line; without them the stage counts as one case.
 stage() {
   local name=$1 log=$logs/$1.log start=$SECONDS status=0 counts
   shift
@@ -33,7 +33,7 @@ stage() {
     passed=$((passed + BASH_REMATCH[1]))
     failed=$((failed + BASH_REMATCH[2]))
     skipped=$((skipped + BASH_REMATCH[3]))
-    # Stopped for another reason than a counted case.
+    # The command failed for another reason than a counted case.
     if ((status != 0 && BASH_REMATCH[2] == 0)); then failed=$((failed + 1)); fi
   elif ((status == 0)); then passed=$((passed + 1)); else failed=$((failed + 1)); fi
   if [[ $counts == "0 passed, 0 failed, "* ]]; then
@@ -46,9 +46,9 @@ stage() {
   fi
 }
 
-# The clock: a slow machine must not lose a good change. `long_stage` is `stage` for what may be left out. It does
-# not begin after `begin_until` seconds, and is ended after `end_at` seconds; both count as skipped, with a line.
-# A test that had failed by then still fails.
+# The time limit: a slow machine must not reject a good change. `long_stage` is `stage` for optional stages. It does not
+# begin after `begin_until` seconds, and is stopped after `end_at` seconds; both count as skipped, with a line. A test
+# that failed before that still counts as failed.
 begin_until=${CONVSCOPE_CI_BEGIN_UNTIL:-3600}
 end_at=${CONVSCOPE_CI_END_AT:-4500}
 long_stage() {
@@ -60,7 +60,7 @@ long_stage() {
   cut_off=""
   stage "$name" until_end "$@"
 }
-# until_end NAME COMMAND...: the functions of this shell are known to the one that `timeout` begins.
+# until_end NAME COMMAND...: `timeout` starts a new shell, which must know the functions of this one.
 until_end() {
   local name=$1 status=0
   shift
@@ -74,7 +74,7 @@ until_end() {
   echo "0 passed, 0 failed, 1 skipped"
 }
 
-finish() { # the last lines, and the exit status
+finish() {  # prints the totals, and sets the exit status
   note total "$SECONDS" "" ""
   echo "$passed passed, $failed failed, $skipped skipped"
   ((failed == 0))

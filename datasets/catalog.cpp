@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // catalog.cpp: the MD5 sums are those that the authors of the sets publish for the archives
 // (CIFAR-10: https://www.cs.toronto.edu/~kriz/cifar.html; Fashion-MNIST: its README). The SHA-256
-// sums of MNIST are of the unpacked files, so they fit whichever way a copy was packed.
+// sums of MNIST are those of the unpacked files, so they are valid for any compression of a copy.
 #include "datasets/catalog.h"
 
 #include "framework/registry.h"
@@ -49,7 +49,7 @@ const std::vector<PublishedSet>& published_sets() {
 
 namespace {
 
-// Of sets that have no files of their own.
+// For sets without files.
 const char* remark_on(const std::string& name) {
   if (name == "mnist_points") return "; that set reads the files of mnist";
   const bool drawn =

@@ -14,7 +14,7 @@ namespace convscope {
 
 inline constexpr std::size_t kCifar10RecordBytes = 1 + 3 * 32 * 32;
 
-// Images and labels of one file; whole records only, labels 0..9. Errors are of kind kData.
+// Returns images and labels of a file. Requires whole records and labels 0..9; throws kData.
 CONVSCOPE_API Dataset parse_cifar10(Bytes file, const std::string& name);
 
 }  // namespace convscope

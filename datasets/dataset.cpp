@@ -32,7 +32,7 @@ void set_channel_statistics(Dataset& dataset) {
   dataset.mean.assign(static_cast<std::size_t>(channels), 0.0);
   dataset.std.assign(static_cast<std::size_t>(channels), 1.0);
   for (std::int64_t c = 0; c < channels; ++c) {
-    // A count of each value makes the sums exact, whatever their order.
+    // Counting each value makes the sums exact, whatever their order.
     std::array<std::int64_t, 256> count{};
     for (std::int64_t n = 0; n < images.dim(0); ++n) {
       const std::uint8_t* pixel = from + (n * channels + c) * pixels;
@@ -51,7 +51,7 @@ void set_channel_statistics(Dataset& dataset) {
     const double variance = squares / total - mean * mean;
     const auto at = static_cast<std::size_t>(c);
     dataset.mean[at] = mean;
-    // A channel of one colour carries nothing; 1 keeps it finite.
+    // A channel with a single value carries no information; 1 keeps it finite.
     dataset.std[at] = variance > 1e-12 ? std::sqrt(variance) : 1.0;
   }
 }

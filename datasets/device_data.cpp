@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// device_data.cpp: a whole data set in the memory of a device, as bytes, with the order of the
-// samples in the current epoch.
+// device_data.cpp: a whole data set as bytes in device memory, with the order of the samples in the
+// current epoch.
 #include "datasets/device_data.h"
 
 #include <cstring>
@@ -24,7 +24,7 @@ std::unique_ptr<DeviceData> DeviceData::make(const Loader& loader, Device device
   const Dataset& data = loader.dataset();
   if (data.points != nullptr) return refused("its samples are points, which the host packs");
   if (data.size() == 0) return refused("the data set is empty");
-  // Half of what is free is left to the network.
+  // Leaves half of the free memory to the network.
   const std::int64_t needed = data.images.size_bytes() + 2 * data.labels.size_bytes();
   const std::int64_t free = backend_of(device).facts(device.index).free_bytes;
   if (free > 0 && needed > free / 2) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // digit_strokes.cpp: the ten digits as pen strokes, several styles each, in a unit square (x to the
-// right, y down). synthetic_digits.cpp bends and draws them.
+// right, y down). synthetic_digits.cpp distorts and draws them.
 #include "datasets/digit_strokes.h"
 
 #include <array>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // digit_strokes.h: the ten digits as pen strokes, several styles each, in a unit square (x to the
-// right, y down). synthetic_digits.cpp bends and draws them.
+// right, y down). synthetic_digits.cpp distorts and draws them.
 #pragma once
 
 #include <vector>
@@ -19,7 +19,7 @@ struct PenStroke {
 
 using DigitStyle = std::vector<PenStroke>;
 
-// The styles of a digit, 0..9.
+// Returns the styles of a digit, 0..9.
 const std::vector<DigitStyle>& digit_styles(int digit);
 
 }  // namespace convscope

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// fashion_mnist.cpp: articles of clothing, in the same files and sizes as MNIST, and harder.
+// fashion_mnist.cpp: articles of clothing, in files and sizes like MNIST's, but harder to classify.
 // Source: H. Xiao, K. Rasul, R. Vollgraf: Fashion-MNIST: a Novel Image Dataset for Benchmarking
 // Machine Learning Algorithms, 2017, arXiv 1708.07747.
 #include "datasets/files/data_files.h"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// loader.cpp: a ring of preallocated batches that a background thread fills ahead of the caller.
+// loader.cpp: a ring of preallocated batches that a background thread fills in advance.
 //
-// Batch b lies in slot b % kSlots. The caller holds the batch it got last, so the thread may run at
-// most kSlots - 1 batches ahead. Nothing is allocated after construction.
+// Batch b is in slot b % kSlots. The caller holds the latest batch, so the thread may be at most
+// kSlots - 1 batches ahead. Nothing is allocated after construction.
 #include "datasets/loader.h"
 
 #include <array>
@@ -39,7 +39,7 @@ struct Loader::Impl {
   std::int64_t whole_of(std::int64_t b) const {
     return std::min(options.batch_size, dataset.size() - b * options.batch_size);
   }
-  // In batch b, of this part.
+  // Index of the first sample of this part in batch b.
   std::int64_t first_of(std::int64_t b) const {
     return first_of_part(whole_of(b), options.part, options.parts);
   }
@@ -54,12 +54,12 @@ struct Loader::Impl {
   Dataset dataset;
   LoaderOptions options;
   std::int64_t batches = 0;
-  std::vector<std::int32_t> order;  // sample of each position of the epoch
+  std::vector<std::int32_t> order;  // sample at each position of the epoch
   std::vector<PixelLevels> levels;  // normalised value of each pixel value, per channel
   std::array<Slot, kSlots> slots;
   std::int64_t epoch = -1;
 
-  std::mutex mutex;  // guards what follows; `order` and `epoch` change only while `!busy`
+  std::mutex mutex;  // guards the members below; `order` and `epoch` change only while `!busy`
   std::condition_variable changed;
   std::int64_t produced = 0;  // next batch to fill
   std::int64_t consumed = 0;  // next batch to hand out
@@ -114,7 +114,7 @@ Loader::Impl::Impl(Dataset dataset_in, const LoaderOptions& options_in)
     try {
       thread = std::thread([this] { work(); });
     } catch (const std::system_error&) {
-      // No more threads to be had: slower, but the same batches.
+      // No thread is available: slower, but the same batches.
     }
   }
 }
@@ -135,7 +135,7 @@ void Loader::Impl::start_epoch(std::int64_t epoch_in, std::int64_t first_batch) 
                   "expected a first batch of 0 to ", batches, ", got ", first_batch);
   {
     std::unique_lock lock(mutex);
-    produced = consumed = batches;  // the thread finishes its slot and then rests
+    produced = consumed = batches;  // the thread finishes its slot and then waits
     changed.wait(lock, [this] { return !busy; });
     epoch = epoch_in;
     if (options.shuffle) {
@@ -156,7 +156,7 @@ bool Loader::Impl::next(Batch& batch) {
     if (consumed == batches) return false;
     b = consumed;
     if (thread.joinable()) changed.wait(lock, [&] { return produced > b; });
-    consumed = b + 1;  // hands the slot of batch b - 1 back
+    consumed = b + 1;  // returns the slot of batch b - 1
   }
   changed.notify_all();
   const Slot& slot = slots[static_cast<std::size_t>(b % kSlots)];
@@ -179,7 +179,7 @@ void Loader::Impl::work() {
     fill(slots[static_cast<std::size_t>(b % kSlots)], b);
     lock.lock();
     busy = false;
-    if (produced == b) ++produced;  // unless start_epoch moved on meanwhile
+    if (produced == b) ++produced;  // unless start_epoch has advanced meanwhile
     changed.notify_all();
   }
 }
@@ -223,7 +223,7 @@ void Loader::Impl::write_sample(float* to, std::int64_t sample) const {
       for (std::int64_t w = 0; w < width; ++w) {
         const std::int64_t from_w = (mirrored ? width - 1 - w : w) + change.dx;
         const bool inside = row_inside && from_w >= 0 && from_w < width;
-        // Outside is a black pixel, as if the image had been padded before normalisation.
+        // Pixels outside are black, as if the image had been padded before normalisation.
         to[c * plane + h * width + w] =
             level[inside ? from[c * plane + from_h * width + from_w] : 0];
       }

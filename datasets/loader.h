@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // loader.h: batches from a Dataset: deterministic shuffle, normalisation, augmentation, prefetch.
-// Points are moved and mirrored by the same augmentation as the pixels of an image.
+// The same augmentation moves and mirrors points as it does pixels.
 #pragma once
 
 #include <cstdint>
@@ -17,29 +17,29 @@ struct LoaderOptions {
   bool drop_last = false;
   std::uint64_t seed = 0;
   bool prefetch = true;  // a background thread prepares the next batches
-  // Augmentation, training only: zero-padded random crop (pixels of padding), random mirror.
+  // Augmentation, training only: random crop with zero padding (in pixels), random mirror.
   std::int64_t crop_padding = 0;
   bool mirror = false;
-  // Of several processes that share each batch: this is part number `part` of `parts`. A batch of n
-  // samples gives it those from n * part / parts to n * (part + 1) / parts.
+  // Several processes share each batch: this is part number `part` of `parts`. A batch of n samples
+  // gives it the samples from n * part / parts to n * (part + 1) / parts.
   std::int64_t part = 0, parts = 1;
 };
 
 struct Batch {
-  Tensor x;                // f32 [N,C,H,W], normalised; of points [N,M,D+C]
+  Tensor x;                // f32 [N,C,H,W], normalised; points: [N,M,D+C]
   Tensor labels;           // i32 [N]
   std::int64_t index = 0;  // position in the epoch
   std::int64_t whole = 0;  // samples of all parts
 };
 
-// The first sample of part `part` of `parts` of n samples.
+// Returns the first sample of part `part` of `parts` of n samples.
 constexpr std::int64_t first_of_part(std::int64_t n, std::int64_t part, std::int64_t parts) {
   return n * part / parts;
 }
 
 // The batches of epoch e are a pure function of (dataset, options, e): the order of the samples and
-// every random number come from (seed, epoch, sample). So a run can go on in the middle of an
-// epoch.
+// every random number depend only on (seed, epoch, sample). So a run can continue in the middle of
+// an epoch.
 class CONVSCOPE_API Loader {
  public:
   Loader(Dataset dataset, const LoaderOptions& options);
@@ -50,10 +50,10 @@ class CONVSCOPE_API Loader {
   std::int64_t batches_per_epoch() const;
   const Dataset& dataset() const;
   const LoaderOptions& options() const;
-  // Starts epoch `epoch` (0, 1, ...) at batch `first_batch`; drops what was prefetched before.
+  // Starts epoch `epoch` (0, 1, ...) at batch `first_batch`; discards prefetched batches.
   void start_epoch(std::int64_t epoch, std::int64_t first_batch = 0);
-  // The next batch of the epoch, or false at its end. The tensors of the batch stay valid until the
-  // next call (they are reused, so a steady loop allocates nothing).
+  // Gets the next batch of the epoch; returns false at its end. The tensors of the batch are valid
+  // until the next call (they are reused, so a steady loop allocates nothing).
   bool next(Batch& batch);
 
  private:
@@ -61,16 +61,16 @@ class CONVSCOPE_API Loader {
   std::unique_ptr<Impl> impl_;
 };
 
-// What a loader of so many samples holds beside them: the batches that it prepares, and their
-// order.
+// Returns the memory of a loader for so many samples, in addition to the samples: the prepared
+// batches and the order.
 CONVSCOPE_API std::int64_t loader_bytes(std::int64_t samples, const Shape& sample,
                                         const LoaderOptions& options);
 
-// A part of the samples, in the given order.
+// Returns a part of the samples, in the given order.
 CONVSCOPE_API Dataset subset(const Dataset& from, const std::vector<std::int64_t>& indices);
-// The first `limit` samples of a seeded shuffle that keeps the classes balanced; 0 = all.
+// Returns the first `limit` samples of a seeded shuffle that keeps the classes balanced; 0 = all.
 CONVSCOPE_API Dataset limited(const Dataset& from, std::int64_t limit, std::uint64_t seed);
-// Splits off `count` samples for validation (seeded, balanced): {rest, validation}.
+// Returns {rest, validation} with `count` samples for validation (seeded, balanced).
 CONVSCOPE_API std::pair<Dataset, Dataset> split(const Dataset& from, std::int64_t count,
                                                 std::uint64_t seed);
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// pixel_levels.cpp: what a network sees instead of a pixel value: (value/255 - mean)/std, per
-// channel.
+// pixel_levels.cpp: the network's input for a pixel value: (value/255 - mean)/std, per channel.
 #include "datasets/pixel_levels.h"
 
 namespace convscope {

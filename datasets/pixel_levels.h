@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// pixel_levels.h: what a network sees instead of a pixel value: (value/255 - mean)/std, per
-// channel.
-// One table for the loader and for devices that normalise themselves, so that the bits are the
-// same.
+// pixel_levels.h: the network's input for a pixel value: (value/255 - mean)/std, per channel. One
+// table for the loader and for devices that normalise batches, so that the bits are the same.
 #pragma once
 
 #include <array>

@@ -11,7 +11,7 @@
 namespace convscope {
 namespace {
 
-// Streams of the run's seed that belong to the data, away from those of weights and dropout.
+// Streams of the run's seed for the data, distinct from those of weights and dropout.
 constexpr std::uint64_t kShuffleStream = 0xda7a'0001'0000'0000u;
 constexpr std::uint64_t kAugmentStream = 0xda7a'0002'0000'0000u;
 constexpr std::uint64_t kBalanceStream = 0xda7a'0003'0000'0000u;
@@ -50,7 +50,7 @@ std::vector<std::int64_t> balanced_order(const std::int32_t* labels, std::int64_
                     classes, ", got ", labels[i], " at index ", i);
     of_class[static_cast<std::size_t>(labels[i])].push_back(i);
   }
-  // The r-th of n samples of a class stands at (r + 1/2) / n of the way.
+  // The r-th of n samples of a class is placed at the fraction (r + 1/2) / n.
   struct Place {
     std::int64_t odd, twice;  // 2r + 1 and 2n: compared as fractions, without rounding
     std::int64_t index;

@@ -15,14 +15,14 @@ CONVSCOPE_API void shuffled_order(std::vector<std::int32_t>& order, std::uint64_
                                   std::int64_t epoch);
 
 struct Augmentation {
-  std::int64_t dy = 0, dx = 0;  // where the crop begins, -padding..padding pixels
+  std::int64_t dy = 0, dx = 0;  // start of the crop, -padding..padding pixels
   bool mirrored = false;
 };
 CONVSCOPE_API Augmentation augmentation(std::uint64_t seed, std::int64_t epoch, std::int64_t sample,
                                         std::int64_t padding);
 
-// Indices of all samples in an order whose every beginning holds the classes in about the
-// proportions of the whole: for limits and splits.
+// Returns the indices of all samples in an order whose every prefix has about the class proportions
+// of the whole: for limits and splits.
 CONVSCOPE_API std::vector<std::int64_t> balanced_order(const std::int32_t* labels,
                                                        std::int64_t count, int classes,
                                                        std::uint64_t seed);

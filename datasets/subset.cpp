@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// subset.cpp: parts of a data set. Mean and std stay those of the whole.
+// subset.cpp: parts of a data set. Mean and std remain those of the whole set.
 #include <algorithm>
 #include <cstring>
 

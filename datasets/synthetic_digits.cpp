@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// synthetic_digits.cpp: built without contraction to fused multiply-adds
-// (framework/cmake/library.cmake), and sine and cosine are those of random.h: so the bytes are the
-// same on every machine.
+// synthetic_digits.cpp: compiled without contraction to fused multiply-adds
+// (framework/cmake/library.cmake). Sine and cosine are those of random.h, so the bytes are the same
+// on every machine.
 #include "datasets/synthetic_digits.h"
 
 #include <algorithm>
@@ -18,10 +18,10 @@ namespace {
 
 constexpr std::uint64_t kTrainStream = 0xd161'0001'0000'0000u;
 constexpr std::uint64_t kTestStream = 0xd161'0002'0000'0000u;
-constexpr std::uint64_t kWarpStream = 0x0000'1000'0000'0000u;  // beside each part's own
-constexpr int kPiecesOfACurve = 6;  // straight pieces between two points of a curve
+constexpr std::uint64_t kWarpStream = 0x0000'1000'0000'0000u;  // added to each part's stream
+constexpr int kPiecesOfACurve = 6;  // line segments between two points of a curve
 
-// Cosine and sine of an angle in turns.
+// Returns cosine and sine of an angle in turns.
 NormalPair cos_sin(double turns) {
   const auto part = static_cast<float>(turns - std::floor(turns));
   return detail::cos_sin_turn(part < 1.0f ? part : 0.0f);
@@ -32,7 +32,7 @@ struct Wave {
   double push_x, push_y;
 };
 
-// An affine map about the centre of the image, stronger than what a hand does.
+// An affine map about the centre of the image, stronger than handwriting.
 class Warp {
  public:
   Warp() = default;
@@ -49,7 +49,7 @@ class Warp {
     yx_ = scale * s;
     yy_ = scale * (slant * s + c);
   }
-  // In the unit square.
+  // Maps a point in the unit square.
   StrokePoint placed(StrokePoint p) const {
     if (!is_there_) return p;
     const double x = p.x - 0.5, y = p.y - 0.5;
@@ -62,7 +62,7 @@ class Warp {
   double xx_ = 1, xy_ = 0, yx_ = 0, yy_ = 1;
 };
 
-// Everything about one image that is drawn by lot, in a fixed order.
+// All random numbers of one image, drawn in a fixed order.
 class Hand {
  public:
   Hand(Generator& random, double size, const Warp& warp)
@@ -96,7 +96,7 @@ class Hand {
     return {p.x + between(-shake_, shake_), p.y + between(-shake_, shake_)};
   }
 
-  // From the unit square to pixels.
+  // Maps a point from the unit square to pixels.
   StrokePoint placed(StrokePoint p) const {
     for (const Wave& wave : waves_) {
       const double height = cos_sin(wave.along_x * p.x + wave.along_y * p.y + wave.phase).a;
@@ -118,7 +118,7 @@ class Hand {
   std::array<Wave, 2> waves_;
 };
 
-// Catmull-Rom spline: through all points, smooth (E. Catmull, R. Rom 1974).
+// Returns a point of a Catmull-Rom spline: smooth, through all points (E. Catmull, R. Rom 1974).
 StrokePoint on_curve(const std::array<StrokePoint, 4>& p, double t) {
   const auto blend = [t](double a, double b, double c, double d) {
     return 0.5 * (2 * b + (c - a) * t + (2 * a - 5 * b + 4 * c - d) * t * t +
@@ -141,7 +141,7 @@ std::vector<StrokePoint> flattened(const PenStroke& stroke, Hand& hand) {
     for (int piece = 1; piece <= kPiecesOfACurve; ++piece) {
       const double t = static_cast<double>(piece) / kPiecesOfACurve;
       const StrokePoint a = at(i), b = at(i + 1);
-      // Straight strokes are cut up too, so that the waves bend them.
+      // Straight strokes are cut into segments, too, so that the waves bend them.
       out.push_back(hand.placed(stroke.form == PenStroke::Form::corners
                                     ? StrokePoint{a.x + (b.x - a.x) * t, a.y + (b.y - a.y) * t}
                                     : on_curve({at(i - 1), a, b, at(i + 2)}, t)));
@@ -150,7 +150,7 @@ std::vector<StrokePoint> flattened(const PenStroke& stroke, Hand& hand) {
   return out;
 }
 
-// Lowers the squared distance of the pixels near the segment a-b.
+// Lowers the squared distances of pixels near the segment a-b.
 void approach(std::vector<double>& squared_distance, std::int64_t size, StrokePoint a,
               StrokePoint b, double reach) {
   const auto first = [&](double low) {
@@ -187,7 +187,7 @@ void draw(std::uint8_t* pixels, std::int64_t size, int digit, Generator random, 
   }
   for (std::int64_t i = 0; i < size * size; ++i) {
     const double distance = std::sqrt(squared_distance[static_cast<std::size_t>(i)]);
-    // From 1 inside the pen to 0 outside, over twice the softness.
+    // From 1 inside of the pen to 0 outside, over twice the softness.
     const double cover = std::clamp((reach - distance) / (2 * hand.softness), 0.0, 1.0);
     const double level = cover * hand.ink + hand.noise * static_cast<double>(random.normal());
     pixels[i] = static_cast<std::uint8_t>(std::clamp(level, 0.0, 1.0) * 255.0 + 0.5);
@@ -206,7 +206,7 @@ Dataset draw_part(const SyntheticDigitsOptions& options, std::int64_t count, std
   std::int32_t* labels = out.labels.data<std::int32_t>();
   parallel_for(count, 64, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
-      const int digit = static_cast<int>(i % 10);  // as many of each
+      const int digit = static_cast<int>(i % 10);  // equal numbers
       labels[i] = digit;
       const std::uint64_t own = stream + static_cast<std::uint64_t>(i);
       draw(pixels + i * size * size, size, digit, Generator(options.seed, own),

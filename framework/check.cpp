@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// check.cpp: the one way to fail.
+// check.cpp: the error type and its exit codes.
 #include "framework/check.h"
 
 #include <cmath>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// check.h: the one way to fail. One exception type, one sentence: operation first, what was
-// expected, why, what came.
+// check.h: errors. One exception type; its message is one sentence: the operation, what was
+// expected, why, and what it got.
 #pragma once
 
 #include <stdexcept>
@@ -12,7 +12,7 @@
 
 namespace convscope {
 
-// What kind of trouble it is; the command line turns each kind into its exit code.
+// The kind of an error. The command line maps each kind to an exit code.
 enum class ErrorKind {
   kInvalid,      // a wrong argument, shape or call order
   kConfig,       // an experiment config that cannot be used
@@ -22,7 +22,7 @@ enum class ErrorKind {
   kRun,          // a run that failed: NaN, a missed `expect:`
 };
 
-// The only exception type of the project. what() is "[operation] sentence".
+// The only exception type that the project throws. what() is "[operation] sentence".
 class CONVSCOPE_API Error : public std::runtime_error {
  public:
   Error(ErrorKind kind, std::string_view operation, std::string_view sentence);
@@ -33,7 +33,7 @@ class CONVSCOPE_API Error : public std::runtime_error {
   ErrorKind kind_;
 };
 
-// Process exit code for a kind: 2 usage, 3 config, 4 data, 5 not available, 6 I/O, 1 run failed.
+// Returns the exit code for a kind: 2 usage, 3 config, 4 data, 5 unavailable, 6 I/O, 1 run failed.
 CONVSCOPE_API int exit_code(ErrorKind kind) noexcept;
 
 // Throws Error.
@@ -56,7 +56,7 @@ requires requires(const T& t) { t.str(); }
 void append(std::string& out, const T& value) { out.append(value.str()); }
 }  // namespace detail
 
-// Joins its arguments to one string: text, numbers, and anything that has a str() member.
+// Joins its arguments to one string. Takes text, numbers, and objects with a str() member.
 template <class... Args>
 std::string cat(const Args&... args) {
   std::string out;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// device.cpp: the table of device backends, and the opening of libconvscope_cuda.
+// device.cpp: the table of device backends; opens libconvscope_cuda.
 #include "framework/device.h"
 
 #include <dlfcn.h>
@@ -19,7 +19,7 @@ std::array<DeviceBackend, kDeviceTypeCount>& backends() {
   return table;
 }
 
-// The CUDA library lies beside the library that holds this function, or in CONVSCOPE_CUDA_LIBRARY.
+// Returns CONVSCOPE_CUDA_LIBRARY, or the CUDA library in the folder of the library with this code.
 std::string cuda_library_path() {
   if (const char* given = std::getenv("CONVSCOPE_CUDA_LIBRARY")) return given;
   Dl_info here{};
@@ -31,7 +31,7 @@ std::string cuda_library_path() {
 }
 
 DeviceStatus open_cuda() {
-  // A library that is named may be the emulation, which needs no driver.
+  // A library named by the user may be the emulation, which needs no driver.
   if (std::getenv("CONVSCOPE_CUDA_LIBRARY") == nullptr &&
       dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) == nullptr) {
     return {false, "no NVIDIA driver on this machine (libcuda.so.1 was not found)"};

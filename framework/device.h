@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// device.h: where tensors live. The CPU is always there; CUDA is a library that is opened when a
-// CUDA device is first asked for, so one build runs on machines with and without a GPU.
+// device.h: devices that hold tensors. The CPU is always available. The CUDA library is opened when
+// a CUDA device is first requested, so one build runs on machines with and without a GPU.
 #pragma once
 
 #include <cstddef>
@@ -23,13 +23,13 @@ struct Device {
   DeviceType type = DeviceType::cpu;
   std::uint8_t index = 0;
 
-  // "cpu", "cuda" or "cuda:1"; anything else is an error.
+  // Parses "cpu", "cuda" or "cuda:1". Throws for any other text.
   CONVSCOPE_API static Device parse(std::string_view text);
   CONVSCOPE_API std::string str() const;
   bool operator==(const Device&) const = default;
 };
 
-// What is known about one device; empty or 0 where it does not apply.
+// Facts about one device. A field that does not apply is empty or 0.
 struct DeviceFacts {
   std::string name;                // "NVIDIA H200"
   std::string compute_capability;  // "9.0"
@@ -40,39 +40,39 @@ struct DeviceFacts {
   std::int64_t total_bytes = 0, free_bytes = 0;  // memory
 };
 
-// What a kind of device must offer to the framework: plain function pointers, filled in by the CPU
-// here and by libconvscope_cuda when it is opened. Sizes are bytes. Work is queued in order and the
-// host goes on, except where a function says that it waits.
+// The functions that a kind of device provides. memory/memory_cpu.cpp fills in the CPU's functions,
+// and libconvscope_cuda fills in CUDA's when it is opened. Sizes are bytes. Work is queued in order
+// without waiting, except where a comment says that a function waits.
 struct DeviceBackend {
   const char* name = nullptr;
   void* (*system_allocate)(int index, std::size_t bytes) = nullptr;  // null on failure
   void (*system_free)(int index, void* pointer, std::size_t bytes) = nullptr;
-  // Waits until the bytes are there.
+  // Waits until the copy has finished.
   void (*copy_to_host)(int index, void* to, const void* from, std::size_t bytes) = nullptr;
-  // Does not wait when `from` is pinned: then leave it alone until a mark behind the copy is
-  // reached.
+  // Returns at once when `from` is pinned. Then `from` must not change before a mark that was set
+  // after the copy is reached.
   void (*copy_from_host)(int index, void* to, const void* from, std::size_t bytes) = nullptr;
-  // Does not wait; `to` is pinned, and holds the bytes once a mark behind the copy is reached.
+  // Returns at once. `to` is pinned; it is valid when a mark that was set afterwards is reached.
   void (*queue_copy_to_host)(int index, void* to, const void* from, std::size_t bytes) = nullptr;
   void (*copy_within)(int index, void* to, const void* from, std::size_t bytes) = nullptr;
   void (*fill_bytes)(int index, void* to, int value, std::size_t bytes) = nullptr;
   void (*synchronize)(int index) = nullptr;  // waits for all that is queued
   int (*device_count)() = nullptr;
 
-  // Host memory that the device reads and writes while the host goes on.
+  // Allocates pinned host memory, which the device can access asynchronously.
   void* (*allocate_pinned)(std::size_t bytes) = nullptr;
   void (*free_pinned)(void* pointer) = nullptr;
 
-  // Marks in the queue, for waiting and for timing. One that is set while recording is part of the
-  // recording, and each replay sets it.
+  // Marks (CUDA events) in the queue, for waiting and timing. A mark that is set during a recording
+  // becomes part of the recording, and each replay sets it.
   void* (*make_mark)(int index) = nullptr;
   void (*free_mark)(int index, void* mark) = nullptr;
   void (*set_mark)(int index, void* mark) = nullptr;
   void (*wait_for_mark)(int index, void* mark) = nullptr;           // waits
   double (*ms_between)(int index, void* from, void* to) = nullptr;  // waits for `to`
 
-  // What is queued between begin and end is not run but recorded, to be replayed as one. Null on
-  // devices without this. Nothing may be allocated or waited for while recording.
+  // Between begin and end, work is recorded (CUDA: a captured graph), and replayed as one unit.
+  // Null on devices without recording. Do not allocate or wait during a recording.
   void (*begin_recording)(int index) = nullptr;
   void* (*end_recording)(int index) = nullptr;
   void (*replay)(int index, void* recording) = nullptr;
@@ -81,18 +81,18 @@ struct DeviceBackend {
   DeviceFacts (*facts)(int index) = nullptr;
 };
 
-// Called by a backend's library while it is being loaded.
+// Registers a backend. A backend's library calls it while it is being loaded.
 CONVSCOPE_API void register_device_backend(DeviceType type, const DeviceBackend& backend);
 
-// The backend of a device; an error of kind kUnavailable, with the reason, when there is none.
+// Returns the backend of a device. Throws kUnavailable, with the reason, when there is none.
 CONVSCOPE_API const DeviceBackend& backend_of(Device device);
 
 struct DeviceStatus {
   bool available = false;
-  std::string reason;  // why not; empty when available
+  std::string reason;  // why it is unavailable; empty when available
 };
 
-// Tries to open the backend once and remembers the answer. Never throws.
+// Tries to open the backend on the first call and remembers the result. Never throws.
 CONVSCOPE_API const DeviceStatus& status_of(DeviceType type);
 
 }  // namespace convscope

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// device_cuda.cu: the CUDA DeviceBackend: memory, copies, marks in time, recorded graphs.
+// device_cuda.cu: the CUDA DeviceBackend: memory, copies, timing marks, recorded graphs.
 //
-// All work of a process goes to one stream of its own (not the legacy default stream, which cannot
-// be captured). So a block that is freed may be handed out again at once: what uses it next is
-// queued behind what used it last.
+// All work of a process goes to one custom stream, because the legacy default stream cannot be
+// captured. So a freed block may be reused at once: its next user is queued after its last user.
 #include <array>
 #include <cstring>
 
@@ -14,7 +13,7 @@ namespace convscope {
 
 void check_cuda(cudaError_t status, const char* what) {
   if (status == cudaSuccess) return;
-  (void)cudaGetLastError();  // an error of a call is reported once; a broken device reports again
+  (void)cudaGetLastError();  // reports an error once; a broken device reports it again
   fail(ErrorKind::kRun, "cuda",
        cat(what, " failed: ", cudaGetErrorName(status), ", ", cudaGetErrorString(status)));
 }
@@ -57,7 +56,7 @@ void* system_allocate(int, std::size_t bytes) {
   return out;
 }
 void system_free(int, void* pointer, std::size_t) {
-  // Not checked: it may run while the process ends and the driver is gone already.
+  // Not checked: at process exit the driver may be gone already.
   (void)cudaFree(pointer);
 }
 void copy_to_host(int, void* to, const void* from, std::size_t bytes) {
@@ -67,7 +66,7 @@ void copy_to_host(int, void* to, const void* from, std::size_t bytes) {
 }
 void copy_from_host(int, void* to, const void* from, std::size_t bytes) {
   if (bytes == 0) return;
-  // From pageable memory: returns when `from` has been read.
+  // Source is pageable memory: returns when `from` has been read.
   CONVSCOPE_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, cuda_stream()));
 }
 void queue_copy_to_host(int, void* to, const void* from, std::size_t bytes) {
@@ -90,7 +89,7 @@ int device_count() {
   return count;
 }
 
-// ---- host memory that the device can read while the host goes on ----
+// ---- pinned host memory: the device reads it asynchronously ----
 void* allocate_pinned(std::size_t bytes) {
   void* out = nullptr;
   CONVSCOPE_CUDA(cudaMallocHost(&out, bytes));
@@ -105,8 +104,8 @@ void* make_mark(int) {
   return event;
 }
 void free_mark(int, void* mark) { (void)cudaEventDestroy(static_cast<cudaEvent_t>(mark)); }
-// In a recording the mark becomes a part of it, set anew by each replay; an event that is recorded
-// without the flag would only order the streams.
+// Makes the mark an external event: in a recording it becomes a node that each replay sets again.
+// Without the flag, the event would only order the streams.
 void set_mark(int, void* mark) {
   cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
   CONVSCOPE_CUDA(cudaStreamIsCapturing(cuda_stream(), &status));

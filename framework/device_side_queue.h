@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// device_side_queue.h: a second queue of a device, for the work of another library (NCCL) that goes
-// on beside the first one.
+// device_side_queue.h: a second queue of a device. Another library's work (NCCL) runs there,
+// concurrently with the first queue.
 //
 // Usage   const SideQueues& queues = side_queues_kernel.get(device)();
 //         void* queue = queues.make(device.index);
-//         queues.fork(device.index, queue);  // behind what the first queue holds by now
+//         queues.fork(device.index, queue);  // waits for what the first queue holds now
 //         ...                                // work for the side queue, and for the first one
-//         queues.join(device.index, queue);  // what follows in the first queue finds it done
+//         queues.join(device.index, queue);  // later work in the first queue waits for it
 #pragma once
 
 #include "framework/kernel_slot.h"
@@ -16,11 +16,11 @@ namespace convscope {
 struct SideQueues {
   void* (*make)(int index) = nullptr;  // CUDA: a cudaStream_t
   void (*free)(int index, void* queue) = nullptr;
-  // What the side queue gets from now on waits for all that the first one holds by now. And the
-  // other way round. Both may be recorded; a recording ends with all side queues joined.
+  // fork: later work in the side queue waits for the present work in the first queue. join: the
+  // reverse. Both may be recorded. All side queues must be joined before a recording ends.
   void (*fork)(int index, void* queue) = nullptr;
   void (*join)(int index, void* queue) = nullptr;
-  bool is_emulated = false;  // the device is, by the CPU: any number of processes may have it
+  bool is_emulated = false;  // the CPU emulates the device: any number of processes may share it
 };
 
 extern CONVSCOPE_API KernelSlot<const SideQueues&()> side_queues_kernel;

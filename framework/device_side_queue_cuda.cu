@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// device_side_queue_cuda.cu: a second stream, tied to the first one by events. In a recording the
-// two become branches of its graph.
+// device_side_queue_cuda.cu: a second stream, ordered against the first by events. In a recording
+// the two streams become branches of the graph.
 #include "framework/cuda/launch.cuh"
 #include "framework/device_side_queue.h"
 
@@ -13,7 +13,7 @@ constexpr bool kEmulated = true;
 constexpr bool kEmulated = false;
 #endif
 
-// Its kernels are few and others wait for them: they go first where both queues have work.
+// Its few kernels have priority where both queues have work, because other kernels wait for them.
 void* make(int) {
   int least = 0;
   int greatest = 0;
@@ -23,10 +23,10 @@ void* make(int) {
   return made;
 }
 
-// Not checked: it may run while the process ends and the driver is gone already.
+// Not checked: at process exit the driver may be gone already.
 void free(int, void* queue) { (void)cudaStreamDestroy(static_cast<cudaStream_t>(queue)); }
 
-// One event serves all: a wait means what the event stands for when the wait is queued.
+// One event is enough: a wait refers to the event's state at the time when the wait is queued.
 void let_wait(cudaStream_t who, cudaStream_t for_whom) {
   static const cudaEvent_t event = [] {
     cudaEvent_t made = nullptr;

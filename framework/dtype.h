@@ -9,7 +9,7 @@
 
 namespace convscope {
 
-// f64 exists for gradient checks and references; networks use f32 and the 16-bit floats.
+// f64 is for gradient checks and references; networks use f32 and the 16-bit floats.
 enum class DType : std::uint8_t { f32, f64, f16, bf16, i32, i8, u8 };
 inline constexpr int kDTypeCount = 7;
 
@@ -54,7 +54,7 @@ struct BFloat16 {
   }
 };
 
-// IEEE 754 binary16: 1 sign, 5 exponent, 10 fraction bits; rounds to nearest, ties to even.
+// IEEE 754 binary16: 1 sign, 5 exponent, 10 fraction bits. Rounds to nearest, ties to even.
 struct Float16 {
   std::uint16_t bits = 0;
   Float16() = default;
@@ -64,9 +64,9 @@ struct Float16 {
     const std::uint32_t magnitude = u & 0x7fffffffu;
     if (magnitude > 0x7f800000u) {  // NaN stays NaN
       bits = static_cast<std::uint16_t>(sign | 0x7e00u);
-    } else if (magnitude >= 0x477ff000u) {  // rounds past the largest half, 65504
+    } else if (magnitude >= 0x477ff000u) {  // rounds past the largest fp16 number, 65504
       bits = static_cast<std::uint16_t>(sign | 0x7c00u);
-    } else if (magnitude < 0x38800000u) {  // subnormal half: let the float adder do the rounding
+    } else if (magnitude < 0x38800000u) {  // subnormal in fp16: the float adder does the rounding
       const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
       bits =
           static_cast<std::uint16_t>(sign | (std::bit_cast<std::uint32_t>(shifted) - 0x3f000000u));
@@ -85,7 +85,7 @@ struct Float16 {
   }
 };
 
-// The C++ type of an element <-> its DType.
+// Maps between the C++ type of an element and its DType.
 template <class T>
 struct DTypeOf;
 template <>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// error_phase.h: gives a refused argument the kind of the phase that it stopped. A library function
-// does not know who called it: the same refusal is a mistake of the config, of the data or a run
-// that failed.
+// error_phase.h: turns a refused argument into an error of the phase in which it occurred. A
+// library function does not know its caller: the same refusal can be a mistake in the config, a
+// mistake in the data, or a failed run.
 #pragma once
 
 #include <string_view>
@@ -10,7 +10,7 @@
 
 namespace convscope {
 
-// Throws the same operation and sentence as another kind of error.
+// Throws an Error of another kind with the same operation and sentence.
 [[noreturn]] inline void rethrow_as(ErrorKind kind, const Error& error) {
   const std::string_view text = error.what();  // "[operation] sentence"
   const std::size_t end = text.find("] ");
@@ -18,8 +18,8 @@ namespace convscope {
   fail(kind, text.substr(1, end - 1), text.substr(end + 2));
 }
 
-// Returns what `body` returns. A refused argument (ErrorKind::kInvalid) becomes an error of `kind`;
-// all other errors pass.
+// Returns the result of `body`. Rethrows a refused argument (ErrorKind::kInvalid) as an error of
+// `kind`. All other errors pass unchanged.
 template <class Body>
 decltype(auto) in_phase(ErrorKind kind, Body&& body) {
   try {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// export.h: CONVSCOPE_API marks what the shared library shows; everything else is hidden.
+// export.h: CONVSCOPE_API marks the exported symbols of the shared library; all others are hidden.
 #pragma once
 
 #define CONVSCOPE_API __attribute__((visibility("default")))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// host_device.h: marks small functions that both the CPU and the CUDA kernels use.
+// host_device.h: marks small functions that both CPU and CUDA kernels use.
 #pragma once
 
 #if defined(__CUDACC__)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel_slot.h: one function pointer for each kind of device. The front function of an operation
-// checks its arguments once and calls slot.get(device); `<op>_cpu.cpp` fills the cpu entry and,
-// when the CUDA library is opened, `<op>_cuda.cu` fills the cuda entry. Callers never change.
+// kernel_slot.h: one function pointer per kind of device. An operation's front function checks the
+// arguments once and calls slot.get(device). `<op>_cpu.cpp` fills the cpu entry; `<op>_cuda.cu`
+// fills the cuda entry when the CUDA library is opened. Callers never change.
 #pragma once
 
 #include "framework/check.h"
@@ -33,7 +33,7 @@ class KernelSlot {
 
 }  // namespace convscope
 
-// At the end of <op>_cpu.cpp: CONVSCOPE_KERNEL(relu_kernel, cpu, relu_cpu);
+// Usage, at the end of <op>_cpu.cpp: CONVSCOPE_KERNEL(relu_kernel, cpu, relu_cpu);
 #define CONVSCOPE_KERNEL(slot, device_type, function)             \
   namespace {                                                     \
   [[maybe_unused]] const bool registered_##slot##_##device_type = \

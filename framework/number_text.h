@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// number_text.h: a number from text and, for YAML, a real number as text. std::stod() and its like
-// throw at a number that is too small or too large, and depend on the locale; these do neither.
+// number_text.h: parses numbers and, for YAML, prints real numbers. std::stod() and similar
+// functions throw for numbers that are too small or too large, and depend on the locale.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +14,8 @@
 
 namespace convscope {
 
-// The number that the whole text is, or nothing: "12", "+3", "-1.5e-3"; a denormal number too. A
-// number outside of the type's range is nothing, as are blanks and "0x10".
+// Parses the whole text as a number: "12", "+3", "-1.5e-3", denormals. Returns nothing for a number
+// outside of the type's range, for blanks, and for "0x10".
 template <class T>
 std::optional<T> parse_number(std::string_view text) {
   if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
@@ -25,8 +25,8 @@ std::optional<T> parse_number(std::string_view text) {
   return value;
 }
 
-// The shortest text that both YAML 1.1 (PyYAML) and YAML 1.2 read back as this real number: with a
-// point, because YAML 1.1 takes 1e-5 for text.
+// Returns the shortest text that YAML 1.1 (PyYAML) and YAML 1.2 both read back as this number. It
+// always has a point, because YAML 1.1 reads 1e-5 as a string.
 inline std::string real_text(double value) {
   if (std::isnan(value)) return ".nan";
   if (std::isinf(value)) return value > 0 ? ".inf" : "-.inf";
@@ -35,18 +35,18 @@ inline std::string real_text(double value) {
     const auto [end, error] =
         std::to_chars(text, text + sizeof text, value, std::chars_format::general, digits);
     std::string out(text, end);
-    // 17 digits tell all numbers apart.
+    // 17 digits distinguish all doubles.
     if (error != std::errc() || (digits < 17 && parse_number<double>(out) != value)) continue;
     if (out.find('.') == std::string::npos) out.insert(std::min(out.find('e'), out.size()), ".0");
     return out;
   }
 }
 
-// "0 to 1", "at least 1", "above 0 and at most 1". A bound next to a shorter number, such as
-// nextafter(1, 0), stands for an open interval: "at least 0 and below 1". Limits of 1e300 are none.
+// Returns "0 to 1", "at least 1" or "above 0 and at most 1". A bound next to a shorter number, such
+// as nextafter(1, 0), is an open bound: "at least 0 and below 1". +-1e300 means no bound.
 inline std::string interval_text(double min, double max) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  constexpr double kMostDigits = 1e15;  // a larger integer is not written with all its digits
+  constexpr double kMostDigits = 1e15;  // larger integers are not written with all digits
   const auto text_of = [](double value) {
     char text[40];
     const bool whole = std::fabs(value) < kMostDigits && value == std::trunc(value);

@@ -13,13 +13,13 @@ namespace {
 
 std::string quoted(const OptionValue& value) { return "'" + to_text(value) + "'"; }
 
-// The value as it was given: 0.9999999, where six digits would say 1.
+// Prints the value as given: 0.9999999, where six digits would print 1.
 std::string range_refusal(const OptionField& field, const OptionValue& value, double number) {
   if (number >= field.min && number <= field.max) return "";
   return cat("expected ", interval_text(field.min, field.max), ", got ", to_text(value));
 }
 
-// Configs state numbers that kernels use in f32. One that becomes 0 or infinite there would train
+// Kernels use configured numbers in f32. A number that becomes 0 or infinite in f32 would train
 // with another value than the config says.
 std::string f32_refusal(double number) {
   const auto rounded = static_cast<float>(number);

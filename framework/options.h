@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// options.h: typed, documented settings. Layers, optimisers, schedules and data sets describe the
-// keys they understand as a list of OptionField; the config loader checks YAML against it and hands
-// over an Options with every key filled in. Nothing here knows YAML.
+// options.h: typed, documented settings. Layers, optimisers, schedules and data sets list the keys
+// that they accept as OptionFields. The config loader checks the YAML against this list and passes
+// an Options object with every key filled in. This file does not depend on YAML.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ CONVSCOPE_API std::string_view name_of(OptionType type);
 // std::monostate is YAML's null: "not given".
 using OptionValue = std::variant<std::monostate, bool, std::int64_t, double, std::string,
                                  std::vector<std::int64_t>, std::vector<std::string>>;
-CONVSCOPE_API std::string to_text(const OptionValue& value);  // as it would stand in YAML
+CONVSCOPE_API std::string to_text(const OptionValue& value);  // as written in YAML
 
 struct OptionField {
   std::string name;
@@ -30,15 +30,15 @@ struct OptionField {
   OptionValue default_value = {};  // monostate with required = false: may be left out
   std::string doc = {};            // one line, with the unit
   bool required = false;
-  std::vector<std::string> choices = {};  // for text: the words allowed
-  double min = -1e300;                    // for numbers (each entry of a list): the range allowed
+  std::vector<std::string> choices = {};  // text: the permitted words
+  double min = -1e300;                    // numbers (each entry of a list): the permitted range
   double max = 1e300;
 };
 
 class CONVSCOPE_API Options {
  public:
   Options() = default;
-  // All defaults of `fields`.
+  // Takes the default values of all `fields`.
   explicit Options(const std::vector<OptionField>& fields);
 
   void set(const std::string& name, OptionValue value) { values_[name] = std::move(value); }
@@ -46,7 +46,7 @@ class CONVSCOPE_API Options {
   const OptionValue& get(std::string_view name) const;
   bool flag(std::string_view name) const;
   std::int64_t integer(std::string_view name) const;
-  double number(std::string_view name) const;  // integers convert
+  double number(std::string_view name) const;  // also converts integers
   const std::string& text(std::string_view name) const;
   const std::vector<std::int64_t>& integers(std::string_view name) const;
   const std::vector<std::string>& texts(std::string_view name) const;
@@ -56,8 +56,8 @@ class CONVSCOPE_API Options {
   std::map<std::string, OptionValue, std::less<>> values_;
 };
 
-// Why `value` does not fit `field` ("expected an integer, got 'abc'"), or "" when it does. A whole
-// number fits a `number` field, one integer fits an `integers` field (as a list of one).
+// Returns why `value` does not fit `field` ("expected an integer, got 'abc'"), or "" if it fits. An
+// integer also fits a `number` field, and an `integers` field (as a list with one entry).
 CONVSCOPE_API std::string refusal_of(const OptionField& field, const OptionValue& value);
 
 }  // namespace convscope

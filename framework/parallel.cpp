@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// parallel.cpp: loops over independent chunks on OpenMP threads, handed out dynamically.
+// parallel.cpp: loops over independent chunks on OpenMP threads with dynamic scheduling.
 #include "framework/parallel.h"
 
 #include <omp.h>
@@ -31,7 +31,7 @@ std::atomic<int>& thread_setting() {
 
 thread_local bool inside_parallel = false;
 
-// Takes chunks until none is left; remembers the first exception.
+// Takes chunks until none is left; keeps the first exception.
 class ChunkLoop {
  public:
   ChunkLoop(std::int64_t chunks, FunctionRef<void(std::int64_t, int)> body)
@@ -64,11 +64,11 @@ class ChunkLoop {
   std::exception_ptr error_;
 };
 
-// Threads that wait for the loops of a region. A thread that is late (the machine is busy) is not
-// waited for: it finds the loop closed. Only threads that are inside a loop hold it open.
+// Threads that wait for the loops of a region. The first thread does not wait for a late thread (on
+// a busy machine): it finds the loop closed. Only threads inside a loop keep it open.
 class Team {
  public:
-  // Of each thread but the first, until close().
+  // Runs in each thread except the first, until close().
   void serve(int thread) {
     std::uint64_t seen = 0;
     for (;;) {
@@ -77,7 +77,7 @@ class Team {
         if (over_.load(std::memory_order_acquire)) return;
         pause(spins);
       }
-      // Announce, then look again: either the first thread sees us, or we see the loop closed.
+      // Announce, then check again: either the first thread sees us, or we see the loop closed.
       active_.fetch_add(1);
       if (open_.load() == now && thread < threads_) loop_->run(thread);
       active_.fetch_sub(1);
@@ -85,7 +85,7 @@ class Team {
     }
   }
 
-  // With at most `threads` of them.
+  // Runs a loop with at most `threads` threads.
   void run(ChunkLoop& loop, int threads) {
     loop_ = &loop;
     threads_ = threads;
@@ -99,7 +99,7 @@ class Team {
 
  private:
   static constexpr std::uint64_t kNone = 0;
-  // A few microseconds on the core, then others may have it.
+  // Spins for a few microseconds, then yields the core.
   static void pause(int spins) {
     if (spins < 500) {
 #if defined(__x86_64__)
@@ -110,10 +110,10 @@ class Team {
     }
   }
 
-  std::atomic<std::uint64_t> open_{kNone};  // the number of the loop that may be joined
+  std::atomic<std::uint64_t> open_{kNone};  // number of the loop that may be joined
   std::atomic<int> active_{0};
   std::atomic<bool> over_{false};
-  ChunkLoop* loop_ = nullptr;  // both written before open_, read after it
+  ChunkLoop* loop_ = nullptr;  // both are written before open_ and read after it
   int threads_ = 0;
   std::uint64_t number_ = kNone;
 };
@@ -161,7 +161,7 @@ namespace {
 // Runs work(thread) on each of `threads` threads and waits for all.
 void fork_join(int threads, FunctionRef<void(int)> work) {
   if constexpr (kThreadSanitizer) {
-    // ThreadSanitizer does not see libgomp's barriers; plain threads it understands.
+    // ThreadSanitizer does not understand libgomp's barriers, but it understands plain threads.
     std::vector<std::thread> others;
     for (int thread = 1; thread < threads; ++thread) {
       others.emplace_back([work, thread] { work(thread); });

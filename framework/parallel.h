@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// parallel.h: loops over independent chunks on OpenMP threads, handed out dynamically.
+// parallel.h: loops over independent chunks on OpenMP threads with dynamic scheduling.
 //
-// House rule: how a sum is cut into chunks depends on the problem and the machine's caches only,
-// never on the number of threads, and sums over chunks are taken in chunk order. So results have
-// the same bits with any number of threads. A cut that splits no sum may follow the threads.
+// Rule: the division of a sum into chunks depends only on the problem and the cache sizes, not on
+// the number of threads, and partial sums are added in chunk order. So results are bit-identical
+// for any number of threads. A division that splits no sum may depend on the number of threads.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace convscope {
 
-// A reference to a callable that outlives the call; never allocates.
+// A reference to a callable, which must outlive the call. Never allocates.
 template <class Signature>
 class FunctionRef;
 template <class R, class... Args>
@@ -34,20 +34,20 @@ class FunctionRef<R(Args...)> {
   R (*call_)(void*, Args...);
 };
 
-// Threads that parallel loops use; 0 resets to the number of cores this process may run on.
+// Sets the number of threads of parallel loops; 0 means all cores this process may run on.
 CONVSCOPE_API void set_num_threads(int threads);
 CONVSCOPE_API int num_threads();
 
-// Calls body(chunk, thread) once for each chunk in [0, chunks), thread in [0, num_threads()).
-// Runs in the calling thread when one chunk or one thread is there, or when called from inside a
-// parallel loop. An exception in a body is rethrown in the caller after all threads have stopped.
+// Calls body(chunk, thread) once for each chunk in [0, chunks), thread in [0, num_threads()). Runs
+// in the calling thread for one chunk or one thread, and inside another parallel loop. Rethrows an
+// exception of a body in the caller after all threads have stopped.
 CONVSCOPE_API void parallel_chunks(std::int64_t chunks, FunctionRef<void(std::int64_t, int)> body);
 
-// Runs body() with the threads of its parallel loops kept at hand: they are forked once, before,
-// and joined once, after; in between each loop only wakes them. For a phase of many short loops,
-// such as the forward pass of a planned step. While they wait they take processor time (they yield
-// it to others), so nothing slow belongs in here. Inside a parallel loop or another region: body()
-// alone.
+// Runs body() with a team of threads ready for its parallel loops. The team is forked once before
+// body() and joined once after it; each loop inside only wakes the threads. Use it for a phase of
+// many short loops, such as the forward pass of a compiled step. Waiting threads consume processor
+// time (they yield), so avoid slow work inside. Inside a parallel loop or another region, only
+// calls body().
 CONVSCOPE_API void parallel_region(FunctionRef<void()> body);
 
 // Calls body(begin, end) over [0, count) in pieces of at most `grain`.

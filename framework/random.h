@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// random.h: counter-based random numbers: number i of stream s under seed k is a pure function of
-// (k, s, i). So any thread and any device computes the same numbers, in any order, and saving a
-// generator is saving three integers.
+// random.h: counter-based random numbers. Number i of stream s under seed k is a pure function of
+// (k, s, i), so all threads and devices compute the same numbers in any order. The state of a
+// generator is three integers.
 //
 // Source: J. Salmon, M. Moraes, R. Dror, D. Shaw: Parallel Random Numbers: As Easy as 1, 2, 3,
 // SC 2011, doi 10.1145/2063384.2063405 (Philox4x32-10). The normal numbers use the Box-Muller
-// transform (1958) with polynomials of our own instead of the C library's log and cos, and every
-// product-and-sum is an explicit fma: so the bits do not depend on library or device.
+// transform (1958) with custom polynomials instead of the C library's log and cos, and explicit fma
+// for all multiply-adds. So the bits do not depend on library or device.
 #pragma once
 
 #include <array>
@@ -22,7 +22,7 @@ struct Philox4 {
   std::uint32_t x[4];
 };
 
-// Ten rounds of Philox on a 128-bit counter with a 64-bit key: four 32-bit words.
+// Applies ten rounds of Philox to a 128-bit counter with a 64-bit key; returns four 32-bit words.
 CONVSCOPE_HOST_DEVICE inline Philox4 philox4x32(Philox4 counter, std::uint64_t key) {
   auto key0 = static_cast<std::uint32_t>(key);
   auto key1 = static_cast<std::uint32_t>(key >> 32);
@@ -38,7 +38,7 @@ CONVSCOPE_HOST_DEVICE inline Philox4 philox4x32(Philox4 counter, std::uint64_t k
   return counter;
 }
 
-// The four words of block `index` of `stream` under `seed`.
+// Returns the four words of block `index` of `stream` under `seed`.
 CONVSCOPE_HOST_DEVICE inline Philox4 random_block(std::uint64_t seed, std::uint64_t stream,
                                                   std::uint64_t index) {
   return philox4x32(
@@ -47,20 +47,20 @@ CONVSCOPE_HOST_DEVICE inline Philox4 random_block(std::uint64_t seed, std::uint6
       seed);
 }
 
-// Uniform in [0, 1): the upper 24 bits, so every value is exact.
+// Returns a uniform number in [0, 1) from the upper 24 bits, so every value is exact.
 CONVSCOPE_HOST_DEVICE inline float uniform_from_bits(std::uint32_t bits) {
   return static_cast<float>(bits >> 8) * 0x1p-24f;
 }
 
-// Two standard normal numbers from two words.
+// Two standard normal numbers, made from two words.
 struct NormalPair {
   float a, b;
 };
 
 namespace detail {
 
-// log(x) for normal x > 0: x = m * 2^e with m in [sqrt(1/2), sqrt(2)), then the series of
-// 2 atanh(t), t = (m-1)/(m+1), |t| < 0.172: six terms leave less than 2^-30.
+// Computes log(x) for normal x > 0: x = m * 2^e with m in [sqrt(1/2), sqrt(2)), then the series of
+// 2 atanh(t), t = (m-1)/(m+1), |t| < 0.172. Six terms leave an error below 2^-30.
 CONVSCOPE_HOST_DEVICE inline float log_of(float x) {
   auto bits = std::bit_cast<std::uint32_t>(x);
   const std::uint32_t shifted = bits - 0x3f3504f3u;  // bits of sqrt(1/2)
@@ -77,8 +77,8 @@ CONVSCOPE_HOST_DEVICE inline float log_of(float x) {
   return std::fma(exponent, 0.693147180559945f, t * p);
 }
 
-// cos and sin of 2 pi u, u in [0, 1): the quarter turn nearest to u is taken off, and the rest,
-// |x| <= pi/4, goes through Taylor polynomials of degree 8 and 9.
+// Computes cos and sin of 2 pi u, u in [0, 1). Subtracts the nearest quarter turn and evaluates
+// Taylor polynomials of degree 8 and 9 at the remainder x, |x| <= pi/4.
 CONVSCOPE_HOST_DEVICE inline NormalPair cos_sin_turn(float u) {
   const auto quarter = static_cast<std::int32_t>(std::fma(u, 4.0f, 0.5f));
   const float x = std::fma(static_cast<float>(quarter), -0.25f, u) * 6.283185307179586f;
@@ -113,7 +113,7 @@ CONVSCOPE_HOST_DEVICE inline NormalPair normal_from_bits(std::uint32_t bits_a,
   return {radius * turn.a, radius * turn.b};
 }
 
-// A sequential view of one stream: hands out its numbers one after the other.
+// Hands out the numbers of one stream in sequence.
 class Generator {
  public:
   explicit Generator(std::uint64_t seed = 0, std::uint64_t stream = 0)
@@ -132,7 +132,7 @@ class Generator {
     const std::uint32_t a = next_bits();
     return normal_from_bits(a, next_bits()).a;
   }
-  // Uniform in [0, bound), bound >= 1, without bias (Lemire 2019, arXiv 1805.10941).
+  // Returns an unbiased uniform number in [0, bound), bound >= 1 (Lemire 2019, arXiv 1805.10941).
   std::uint32_t below(std::uint32_t bound) {
     std::uint64_t product = std::uint64_t{next_bits()} * bound;
     if (static_cast<std::uint32_t>(product) < bound) {

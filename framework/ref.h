@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ref.h: a counted pointer whose objects come from the small-object pool, so that building and
-// freeing an autograd graph costs no system allocation.
+// ref.h: a reference-counted pointer. Its objects come from the small-object pool, so building and
+// freeing an autograd graph makes no system allocation.
 #pragma once
 
 #include <atomic>
@@ -12,7 +12,7 @@
 
 namespace convscope {
 
-// Base of everything that Ref points to. Virtual destructor: a Ref<Base> frees a Derived.
+// Base of all objects that Ref points to. Its destructor is virtual: Ref<Base> may free a Derived.
 class RefCounted {
  public:
   RefCounted() = default;
@@ -26,7 +26,7 @@ class RefCounted {
   }
 
   void retain() const noexcept { count_.fetch_add(1, std::memory_order_relaxed); }
-  // True when the last owner has gone.
+  // Returns true when the last owner has released the object.
   bool release() const noexcept { return count_.fetch_sub(1, std::memory_order_acq_rel) == 1; }
   int use_count() const noexcept { return count_.load(std::memory_order_relaxed); }
 

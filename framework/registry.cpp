@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// registry.cpp: one generic named table: conv algorithms, layers, optimisers, schedules, data sets.
+// registry.cpp: a generic table by name: algorithms, layers, optimisers, schedules, data sets.
 #include "framework/registry.h"
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 namespace convscope {
 namespace {
 
-// Edit distance with swaps of neighbours (Damerau 1964, Levenshtein 1966).
+// Returns the edit distance with swaps of neighbours (Damerau 1964, Levenshtein 1966).
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   const std::size_t width = b.size() + 1;
   std::vector<std::size_t> d((a.size() + 1) * width);
@@ -28,8 +28,8 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 
 constexpr std::size_t kShortestBeginning = 4;
 
-// The shortest known word that begins much as `word` does: im2col_gemm for im2col. "" when none
-// does.
+// Returns the shortest known word that shares a beginning with `word` (im2col_gemm for im2col), or
+// "" when there is none.
 std::string with_beginning(std::string_view word, const std::vector<std::string>& known) {
   std::string shortest;
   for (const std::string& candidate : known) {
@@ -49,7 +49,7 @@ std::string with_beginning(std::string_view word, const std::vector<std::string>
 
 std::string nearest_word(std::string_view word, const std::vector<std::string>& known) {
   std::string nearest;
-  std::size_t best = std::max<std::size_t>(1, word.size() / 3) + 1;  // farther is no help
+  std::size_t best = std::max<std::size_t>(1, word.size() / 3) + 1;  // farther does not help
   for (const std::string& candidate : known) {
     const std::size_t distance = edit_distance(word, candidate);
     if (distance < best) {

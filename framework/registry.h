@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// registry.h: one generic named table: conv algorithms, layers, optimisers, schedules, data sets.
+// registry.h: a generic table by name: algorithms, layers, optimisers, schedules, data sets.
 //
-// An entry registers itself from its own file, so adding one edits no other file. Entries come out
-// sorted by name, never in link order. The table itself is a function in a .cpp file:
+// An entry registers itself from its own file, so adding one edits no other file. Entries are
+// sorted by name, never in link order. The table is a function in a .cpp file:
 //   Registry<LayerType>& layer_types() { static Registry<LayerType> table("layer"); return table; }
 #pragma once
 
@@ -15,10 +15,10 @@
 
 namespace convscope {
 
-// The known word nearest to `word` by edit distance, or "" when none is near.
+// Returns the known word nearest to `word` by edit distance, or "" when none is near.
 CONVSCOPE_API std::string nearest_word(std::string_view word,
                                        const std::vector<std::string>& known);
-// "a, b, c"
+// Returns "a, b, c".
 CONVSCOPE_API std::string join(const std::vector<std::string>& words,
                                std::string_view separator = ", ");
 
@@ -27,10 +27,10 @@ class Registry {
  public:
   explicit Registry(std::string kind) : kind_(std::move(kind)) {}
 
-  // `file` is the source file of the entry (__FILE__); a test compares them with the folder.
+  // Adds an entry. `file` is its source file (__FILE__); a test compares the files with the folder.
   bool add(const std::string& name, Entry entry, std::string file) {
     CONVSCOPE_CHECK(!entries_.contains(name), "registry", "expected one ", kind_, " named '", name,
-                    "', ", files_[name], " has it already and ", file, " adds it again");
+                    "', but ", files_[name], " adds it and ", file, " adds it again");
     entries_.emplace(name, std::move(entry));
     files_.emplace(name, std::move(file));
     return true;
@@ -41,7 +41,7 @@ class Registry {
     return it == entries_.end() ? nullptr : &it->second;
   }
 
-  // An error that names the choices when there is no such entry.
+  // Returns the entry. Throws an error that lists the choices when there is no such entry.
   const Entry& get(std::string_view name, ErrorKind kind = ErrorKind::kConfig) const {
     if (const Entry* entry = find(name)) return *entry;
     const std::string near = nearest_word(name, names());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// shape.h: the sizes of a tensor, row-major, held in place (no allocation), at most kMaxRank.
+// shape.h: the sizes of a tensor, row-major, stored in place (no allocation), at most kMaxRank.
 #pragma once
 
 #include <array>
@@ -24,7 +24,7 @@ class Shape {
   int rank() const { return rank_; }
   std::int64_t operator[](int axis) const { return sizes_[static_cast<std::size_t>(axis)]; }
 
-  // Size along an axis; negative axes count from the end.
+  // Returns the size along an axis; negative axes count from the end.
   std::int64_t at(int axis) const {
     const int from_start = axis < 0 ? axis + rank_ : axis;
     CONVSCOPE_CHECK(from_start >= 0 && from_start < rank_, "shape", "expected an axis in [-", rank_,
@@ -40,7 +40,7 @@ class Shape {
     sizes_[static_cast<std::size_t>(rank_++)] = size;
   }
 
-  // Number of elements; an error when it does not fit 63 bits.
+  // Returns the number of elements. Throws when it does not fit 63 bits.
   std::int64_t numel() const {
     std::int64_t count = 1;
     for (int i = 0; i < rank_; ++i) {
@@ -50,7 +50,7 @@ class Shape {
     return count;
   }
 
-  // Elements between neighbours along `axis` of a contiguous tensor of this shape.
+  // Returns the distance in elements between neighbours along `axis` of a contiguous tensor.
   std::int64_t stride(int axis) const {
     std::int64_t step = 1;
     for (int i = axis + 1; i < rank_; ++i) step *= sizes_[static_cast<std::size_t>(i)];

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// short_loops.h: work that is too short to wake other threads for.
+// short_loops.h: keeps loops with little work in the calling thread.
 //
-// To wake a thread and to wait for it takes a microsecond when it spins and ten and more when it
-// sleeps. A loop does not know how long its chunks take; who calls it often does:
+// Waking a thread and waiting for it takes 1 us when the thread spins and 10 us or more when it
+// sleeps. A loop does not know the duration of its chunks, but its caller often does:
 //
 //   const ShortLoops here(problem.nominal_flops());
-//   ...                       // parallel loops: of few operations they stay in this thread
+//   ...                       // parallel loops with few operations stay in this thread
 //
-// Chunks are the same ones in the same order, so results have the same bits.
+// Chunks and their order do not change, so results are bit-identical.
 #pragma once
 
 #include "framework/export.h"
@@ -16,7 +16,7 @@ namespace convscope {
 
 class CONVSCOPE_API ShortLoops {
  public:
-  // flops: floating-point operations of all loops in the scope together, roughly.
+  // Takes the approximate number of floating-point operations of all loops in the scope together.
   explicit ShortLoops(double flops);
   ~ShortLoops();
   ShortLoops(const ShortLoops&) = delete;
@@ -26,8 +26,8 @@ class CONVSCOPE_API ShortLoops {
   const bool before_;
 };
 
-// What is worth other threads: from so many operations on; a tenth of it inside parallel_region(),
-// where they are awake. Tests that compare numbers of threads on small problems set it to 0.
+// Operations from which other threads are used; a tenth of it inside parallel_region(), where the
+// threads are awake. Tests that compare thread counts on small problems set it to 0.
 inline constexpr double kFlopsWorthThreads = 5e5;
 CONVSCOPE_API void set_flops_worth_threads(double flops);
 

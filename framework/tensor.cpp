@@ -21,7 +21,7 @@ Storage::~Storage() {
 
 namespace {
 
-// Calls f(T*) with the tensor's elements; CPU only.
+// Calls f(T*) with the tensor's elements. CPU only.
 template <class F>
 void visit_elements(const Tensor& tensor, F&& f) {
   CONVSCOPE_CHECK(tensor.device().type == DeviceType::cpu, "tensor",
@@ -54,7 +54,7 @@ To convert(From value) {
   } else if constexpr (kIsHalf<To>) {
     return To(static_cast<float>(value));
   } else if constexpr (std::is_integral_v<To>) {
-    // Out of range or NaN would be undefined: saturate, NaN becomes 0.
+    // Conversion out of range or of NaN is undefined: saturate, and map NaN to 0.
     if (!(value == value)) return To{0};
     constexpr auto kLow = static_cast<double>(std::numeric_limits<To>::min());
     constexpr auto kHigh = static_cast<double>(std::numeric_limits<To>::max());

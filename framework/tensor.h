@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // tensor.h: a typed, shaped, contiguous (row-major) block of memory on a device.
 //
-// A Tensor is a handle: copying it shares the elements. Views exist only where the result stays
-// contiguous: reshape, and slices along the leading dimension. There is no arithmetic here; that is
-// framework/ops.
+// A Tensor is a handle: copies share the elements. Views exist only where the result stays
+// contiguous: reshape, and slices along the leading dimension. Arithmetic is in framework/ops.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +22,7 @@ namespace convscope {
 class CONVSCOPE_API Storage : public RefCounted {
  public:
   Storage(Device device, std::size_t bytes);
-  Storage(Device device, std::size_t bytes, void* block);  // takes over an allocated block
+  Storage(Device device, std::size_t bytes, void* block);  // takes ownership of an allocated block
   ~Storage() override;
   const Device device;
   const std::size_t bytes;
@@ -31,19 +30,19 @@ class CONVSCOPE_API Storage : public RefCounted {
 
  private:
   friend class Tensor;
-  bool is_borrowed_ = false;  // the block is somebody else's, who frees it
+  bool is_borrowed_ = false;  // somebody else owns and frees the block
 };
 
 class CONVSCOPE_API Tensor {
  public:
   Tensor() = default;  // undefined: no shape, no elements; defined() is false
 
-  // Elements are not initialised.
+  // Allocates a tensor without initialising its elements.
   static Tensor empty(const Shape& shape, DType dtype = DType::f32, Device device = {});
   static Tensor zeros(const Shape& shape, DType dtype = DType::f32, Device device = {});
   static Tensor full(const Shape& shape, double value, DType dtype = DType::f32,
                      Device device = {});
-  // Copies of host values, on the CPU.
+  // Copies host values to a new CPU tensor.
   template <class T>
   static Tensor from(std::span<const T> values, const Shape& shape) {
     CONVSCOPE_CHECK(static_cast<std::int64_t>(values.size()) == shape.numel(), "tensor",
@@ -57,13 +56,13 @@ class CONVSCOPE_API Tensor {
     return from(std::span<const float>(values.begin(), values.size()), shape);
   }
 
-  // Elements of somebody else, row-major, who keeps them while this tensor or a view of it lives:
-  // nothing is copied, counted or freed. Aligned as their type asks for.
+  // Wraps foreign row-major memory without copying, counting or freeing it. The memory must outlive
+  // this tensor and its views, and must be aligned for the element type.
   static Tensor borrow(void* elements, const Shape& shape, DType dtype = DType::f32,
                        Device device = {});
 
-  // A part of `storage`, from a byte on that suits the type; the caller sees to it that the part
-  // lies inside whenever elements are touched.
+  // Views a part of `storage` that begins at a byte suitably aligned for the type. The caller must
+  // ensure that the part is inside the storage whenever elements are accessed.
   static Tensor view(Ref<Storage> storage, std::size_t offset_bytes, const Shape& shape,
                      DType dtype);
 
@@ -76,8 +75,8 @@ class CONVSCOPE_API Tensor {
   Device device() const;
   std::int64_t size_bytes() const { return numel_ * static_cast<std::int64_t>(size_of(dtype_)); }
 
-  // First element. T must be the element type. A const Tensor still gives a mutable pointer, since
-  // a Tensor is a handle.
+  // Returns a pointer to the first element. T must be the element type. A const Tensor also gives a
+  // mutable pointer, because a Tensor is a handle.
   template <class T>
   T* data() const {
     CONVSCOPE_CHECK(dtype_of<T> == dtype_, "tensor", "expected elements of type ",
@@ -86,24 +85,24 @@ class CONVSCOPE_API Tensor {
   }
   void* raw_data() const;
 
-  // Same elements, other shape; one size may be -1 ("what is left").
+  // Returns a view with another shape. One size may be -1: it is computed from the others.
   Tensor reshape(std::initializer_list<std::int64_t> sizes) const;
   Tensor reshape(const Shape& shape) const;
-  // Rows [begin, begin + count) of the leading dimension; shares the elements.
+  // Returns rows [begin, begin + count) of the leading dimension; shares the elements.
   Tensor slice_rows(std::int64_t begin, std::int64_t count) const;
 
-  Tensor clone() const;            // own copy, same device
-  Tensor to(Device device) const;  // itself when it already lives there
+  Tensor clone() const;            // a deep copy, same device
+  Tensor to(Device device) const;  // itself when it is already on `device`
   Tensor to(DType dtype) const;    // converted copy, same device; itself when nothing changes
   void copy_from(const Tensor& from) const;  // same shape and dtype, any devices
   void zero() const;
   void fill(double value) const;
 
-  double item() const;                       // the value of a one-element tensor, any dtype
+  double item() const;                       // value of a one-element tensor, any dtype
   double at(std::int64_t flat_index) const;  // one element as double; for tests, not loops
   std::string str() const;                   // "f32[2,3] cpu"
 
-  // True when both handles share the same block of memory.
+  // Returns true when both handles share one block of memory.
   bool shares_memory_with(const Tensor& other) const { return storage_ == other.storage_; }
 
  private:

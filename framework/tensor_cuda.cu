@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // tensor_cuda.cu: fills and conversions. Every element type fits into double, so there is one
-// kernel for each type to read and the type to write is chosen inside.
+// kernel per source type; the destination type is chosen inside the kernel.
 #include <type_traits>
 
 #include "framework/cuda/launch.cuh"

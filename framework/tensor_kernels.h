@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// tensor_kernels.h: what Tensor itself computes, for each kind of device.
+// tensor_kernels.h: kernels that Tensor itself uses, one per kind of device.
 #pragma once
 
 #include "framework/kernel_slot.h"
@@ -7,9 +7,9 @@
 
 namespace convscope {
 
-// Every element becomes `value`, converted as by Tensor::to.
+// Sets every element to `value`, converted as by Tensor::to.
 extern CONVSCOPE_API KernelSlot<void(const Tensor& to, double value)> fill_kernel;
-// Same number of elements, any two types. To integers: saturates, NaN becomes 0.
+// Converts between any two types; element counts are equal. To integers: saturates, NaN becomes 0.
 extern CONVSCOPE_API KernelSlot<void(const Tensor& from, const Tensor& to)> convert_kernel;
 
 }  // namespace convscope

@@ -37,7 +37,7 @@ bool Adam::list_step(double lr, bool counts, UpdateTable& table, UpdateRule& rul
   table.clear();
   rule = {
       .adam = true, .sgd = {}, .adam_rule = {settings_.beta1, settings_.beta2, settings_.epsilon}};
-  // Nearly always all parameters share t, so the two powers are taken once for each change of t.
+  // Usually all parameters have the same t, so the two powers are computed once per change of t.
   std::int32_t t = 0;
   double mean_scale = 1;
   double v_scale = 1;

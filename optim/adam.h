@@ -19,10 +19,10 @@ namespace convscope {
 class UpdateTable;
 
 struct AdamSettings {
-  double beta1 = 0.9;    // memory of the mean of the gradient
-  double beta2 = 0.999;  // memory of the mean of its square
+  double beta1 = 0.9;    // decay of the mean of the gradient
+  double beta2 = 0.999;  // decay of the mean of its square
   double epsilon = 1e-8;
-  bool decoupled = false;  // AdamW: weight decay acts on w itself, not through the gradient
+  bool decoupled = false;  // AdamW: weight decay acts on w directly, not through the gradient
 };
 
 class CONVSCOPE_API Adam final : public Optimizer {
@@ -32,18 +32,18 @@ class CONVSCOPE_API Adam final : public Optimizer {
   std::string kind() const override { return settings_.decoupled ? "adamw" : "adam"; }
   void step(double lr) override;
   bool list_step(double lr, bool counts, UpdateTable& table, UpdateRule& rule) override;
-  // "mean.<parameter>" and "square.<parameter>" for each, and "steps": t, one for each parameter.
+  // Returns "mean.<parameter>", "square.<parameter>" for each, and "steps": t per parameter.
   std::vector<OptimState> state() override;
 
  private:
   AdamSettings settings_;
   Tensor steps_;                 // i32[parameters]
   std::vector<Tensor> means_;    // in the order of the groups
-  std::vector<Tensor> squares_;  // the same
+  std::vector<Tensor> squares_;  // in the order of the groups
   std::unique_ptr<UpdateTable> table_;
 };
 
-// The settings that `adam` and `adamw` share, and how to build one from them.
+// Returns the settings that `adam` and `adamw` share; build_adam() makes an optimiser from them.
 std::vector<OptionField> adam_fields();
 std::unique_ptr<Optimizer> build_adam(std::vector<ParameterGroup> groups, const Options& options,
                                       bool decoupled);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// adamw.cpp: Adam with decoupled weight decay, registered under its name; adam.cpp has the
+// adamw.cpp: Adam with decoupled weight decay, registered under its name; adam.cpp contains the
 // arithmetic.
 #include "optim/adam.h"
 

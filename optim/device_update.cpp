@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // device_update.cpp: an optimiser's steps on a device that runs ahead of the host: the update is
-// recorded once, together with the forward and backward pass, and replayed many times.
+// recorded once, together with the forward and backward passes, and replayed many times.
 #include "optim/device_update.h"
 
 #include <cstring>
@@ -10,7 +10,7 @@
 namespace convscope {
 namespace {
 
-// Uploads whose bytes may still be on their way while the host prepares the next.
+// Uploads that may still be pending while the host prepares the next one.
 constexpr int kBuffers = 4;
 
 constexpr const char* kName = "device_update";
@@ -21,8 +21,8 @@ struct DeviceUpdate::Parts {
   Optimizer& optimizer;
   Device device;
   int most_steps;
-  UpdateTable table;    // the rows as they were recorded
-  UpdateTable listing;  // the same for one step of an upload
+  UpdateTable table;    // the rows as recorded
+  UpdateTable listing;  // the same, for one step of an upload
   UpdateRule rule;
   std::size_t rows = 0;
   Tensor factors;  // UpdateFactors [most_steps][rows], as bytes
@@ -105,9 +105,10 @@ void DeviceUpdate::upload(const double* rates, int steps) {
   UpdateFactors* to = p.pinned[buffer];
   for (int step = 0; step < steps; ++step) {
     p.list(rates[step], /*counts=*/true, p.listing);
-    CONVSCOPE_CHECK(p.same_rows(), kName,
-                    "expected the parameters and gradients that were recorded, because a recording "
-                    "holds their addresses; they have moved");
+    CONVSCOPE_CHECK(
+        p.same_rows(), kName,
+        "expected the recorded parameters and gradients, because a recording holds their "
+        "addresses, got others");
     for (const UpdateRow& row : p.listing.rows()) {
       *to++ = {row.rate, row.decay, row.shrink, row.keep, row.gain, row.v_scale};
     }

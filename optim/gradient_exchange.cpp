@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gradient_exchange.cpp: sums the gradients of a network over all processes of a group while the
-// backward pass still runs.
+// gradient_exchange.cpp: sums the gradients of a network over all processes of a group during the
+// backward pass.
 #include "optim/gradient_exchange.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace convscope {
 namespace {
 
 constexpr const char* kName = "ranks";
-// Elements: gradients begin at 64 bytes, as tensors of their own do.
+// Elements: gradients are aligned to 64 bytes, like separate tensors.
 constexpr std::int64_t kAlignment = 16;
 
 std::int64_t padded(std::int64_t elements) { return round_up(elements, kAlignment); }
@@ -107,8 +107,8 @@ void GradientExchange::begin_backward(float weight) {
   send(packed_averages_, partial_averages_);
 }
 
-// Adds the terms of the step's chunks in the order of a tree: chunk i joins the sums of as many
-// chunks as it ends pairs, like a carry in a binary counter. Then the sum travels.
+// Adds the terms of the step's chunks in tree order, like carries in a binary counter: chunk i is
+// merged with as many partial sums as it completes pairs. Then the sum is sent.
 void GradientExchange::send(const Tensor& data, std::vector<Tensor>& partial) {
   if (options_.order == SumOrder::any) return reducer_->sum(data, weight_);
   scale_kernel.get(data.device())(weight_, data, data);
@@ -122,7 +122,7 @@ void GradientExchange::send(const Tensor& data, std::vector<Tensor>& partial) {
   partial[level].copy_from(data);
 }
 
-// The graph may have put another tensor there.
+// The graph may have replaced the tensor.
 void GradientExchange::take_gradient(Slot& slot) const {
   Variable::State& state = *slot.parameter.variable.state();
   slot.has_gradient = state.grad.defined() && !state.grad_is_zero;

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// gradient_exchange.h: sums the gradients of a network over all processes of a group while the
-// backward pass still runs.
+// gradient_exchange.h: sums the gradients of a network over all processes of a group during the
+// backward pass.
 //
 // Idea      The backward pass ends at the first layer, so the gradients of the last layers are
-//           there first. They lie side by side in one block of memory, in that order, cut into
-//           buckets; a bucket travels as soon as its last gradient is there.
+//           complete first. They are adjacent in one block of memory, in that order, cut into
+//           buckets. A bucket is sent when its last gradient is complete.
 //           Li et al. 2020, "PyTorch Distributed", arXiv:2006.15704
-// Gradients The block is the memory of the gradients themselves (Variable::grad), so nothing is
-//           copied. A step gives the gradient of the mean loss over this process's images; times
-//           its part of the batch, summed, it is that of the mean over all images.
-// Averages  Running statistics of batch norm, which each process takes of its own images, become
-//           their weighted mean in each step: so all processes hold the same network at any time.
-// Chunks    With SumOrder::tree a process computes several chunks of a batch one after the other,
-//           and adds them as the tree does (process_group.h).
+// Gradients The block is the memory of the gradients (Variable::grad), so nothing is copied. A step
+//           gives the gradient of the mean loss over this process's images. Weighted by its share
+//           of the batch and summed, it is that of the mean over all images.
+// Averages  Running statistics of batch norm, which each process computes from its images, become
+//           their weighted mean in each step. So all processes always have the same network.
+// Chunks    With SumOrder::tree, a process computes several chunks of a batch in sequence and adds
+//           them in tree order (process_group.h).
 //
 // A step    exchange.begin_step();
 //           for each chunk:  forward;  exchange.begin_backward(weight);
@@ -32,19 +32,19 @@
 namespace convscope {
 
 struct ExchangeOptions {
-  SumOrder order = SumOrder::any;  // of the reducer
-  // A bucket that is smaller starts earlier, and each costs the latency of the network once more.
+  SumOrder order = SumOrder::any;  // order of the reducer
+  // A smaller bucket starts earlier, but each bucket adds the latency of the network.
   std::int64_t bucket_bytes = std::int64_t{4} << 20;
-  int chunks = 1;  // of this process in each step, a power of two
+  int chunks = 1;  // of this process per step, a power of two
 };
 
-// Which parameters travel together: positions in `parameters`, from the last one to the first.
+// Returns which parameters are sent together: indices into `parameters`, from last to first.
 CONVSCOPE_API std::vector<std::vector<std::size_t>> gradient_buckets(
     const std::vector<OptimParameter>& parameters, std::int64_t bucket_bytes);
 
 class CONVSCOPE_API GradientExchange {
  public:
-  // Moves the gradients into the block: plans that were made before are not current any more.
+  // Moves the gradients into the block: compiled steps that were made before become invalid.
   // averages: f32 tensors on the same device.
   GradientExchange(std::unique_ptr<Reducer> reducer, std::vector<OptimParameter> parameters,
                    std::vector<Tensor> averages, const ExchangeOptions& options);
@@ -53,30 +53,30 @@ class CONVSCOPE_API GradientExchange {
   GradientExchange& operator=(const GradientExchange&) = delete;
 
   void begin_step();
-  // After the forward pass of a chunk, whose images are this part of the whole batch. The averages
-  // begin to travel.
+  // Begins sending the averages. Call it after the forward pass of a chunk; `weight` is the chunk's
+  // share of the whole batch.
   void begin_backward(float weight);
-  // The gradient of this parameter is complete. Others than those of the constructor are ignored.
+  // Reports that a parameter's gradient is complete. Ignores parameters unknown to the constructor.
   void ready(const Variable& parameter);
-  // Of a chunk. A parameter that was not ready has no gradient in this process.
+  // Ends a chunk. A parameter that was not ready has no gradient in this process.
   void end_backward();
-  // A process without images in this step: it takes part with zeros.
+  // Takes part in this step with zeros, for a process without images.
   void no_images();
   // Waits (on a device: queues the wait).
   void finish();
 
   const Reducer& reducer() const { return *reducer_; }
   Reducer& reducer() { return *reducer_; }
-  std::int64_t bytes() const { return block_.size_bytes(); }  // that travel in each step
+  std::int64_t bytes() const { return block_.size_bytes(); }  // sent per step
   std::size_t bucket_count() const { return buckets_.size(); }
 
  private:
-  struct Slot {  // of one parameter
+  struct Slot {  // per parameter
     OptimParameter parameter;
     Tensor view;  // its part of the block
     std::size_t bucket = 0;
     bool is_ready = false;
-    bool has_gradient = false;  // in the last step that this process had images in
+    bool has_gradient = false;  // in the last step in which this process had images
   };
   struct Bucket {
     Tensor data;
@@ -96,9 +96,9 @@ class CONVSCOPE_API GradientExchange {
   std::vector<Bucket> buckets_;
   Tensor block_;
   std::vector<Tensor> averages_;
-  Tensor packed_averages_, first_averages_;  // of this chunk; of the step's beginning
+  Tensor packed_averages_, first_averages_;  // of this chunk; of the start of the step
   std::vector<Tensor> partial_averages_;
-  std::size_t next_bucket_ = 0;  // they travel in their order, which is that of all processes
+  std::size_t next_bucket_ = 0;  // sent in this order, which all processes share
   int chunk_ = 0;
   float weight_ = 1;
   bool has_run_ = false;

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// loss_scale.h: keeps small gradients above the smallest binary16 number while they pass through
-// convolutions and linear layers that multiply in f16.
+// loss_scale.h: keeps small gradients above the smallest fp16 number in convolutions and linear
+// layers that multiply in fp16.
 //
-// The loss is multiplied by a power of two S before the backward pass and the gradients of the
-// parameters are divided by it before the update, which changes no bit of a gradient that neither
-// under- nor overflows. S is found by trying: when a gradient is infinite or NaN, that step's
-// update is left out and S is halved; after 2000 good steps in a row S is doubled. A step that is
-// left out counts all the same, for Adam's corrections too.
-// In recorded steps S and the counts lie on the device (DeviceLossScale): whoever makes the
-// gradients, or DeviceUpdate::unscale(), divides and looks; what stands behind the step chooses the
-// next S.
+// The loss is multiplied by a power of two S before the backward pass, and the parameters'
+// gradients are divided by S before the update. This changes no bit of a gradient that neither
+// under- nor overflows. S is adapted: when a gradient is infinite or NaN, that step's update is
+// skipped and S is halved; after 2000 good steps in a row, S is doubled. A skipped step counts as a
+// step, also for Adam's corrections. In recorded steps, S and the counts are on the device
+// (DeviceLossScale). The kernels that compute the gradients, or DeviceUpdate::unscale(), divide and
+// check; the end of the step chooses the next S.
 // Source: Micikevicius et al. 2018, "Mixed precision training", arXiv:1710.03740
 #pragma once
 
@@ -31,8 +30,8 @@ class CONVSCOPE_API LossScale {
   double scale() const { return state_.scale; }
   const State& state() const { return state_; }
   void restore(const State& state) { state_ = state; }
-  // Divides the gradients by the scale and chooses the next one. False: a gradient was not finite,
-  // the update must be left out.
+  // Divides the gradients by the scale and chooses the next scale. Returns false when a gradient
+  // was not finite: then the update must be skipped.
   bool unscale(const std::vector<OptimParameter>& parameters);
 
  private:

@@ -26,7 +26,7 @@ double scheduled_rate(const std::string& type, const Options& options, double lr
 
 namespace {
 
-// From `from` at 0 to `to` at 1 along half a cosine: flat at both ends.
+// Returns half a cosine from `from` at 0 to `to` at 1: flat at both ends.
 double half_cosine(double from, double to, double part) {
   return to + (from - to) * 0.5 * (1.0 + std::cos(std::numbers::pi * part));
 }

@@ -13,7 +13,7 @@
 namespace convscope {
 
 struct SchedulePoint {
-  std::int64_t step = 0;         // updates done before this one
+  std::int64_t step = 0;         // number of updates before this one
   std::int64_t total_steps = 1;  // of the whole run
   std::int64_t steps_per_epoch = 1;
 };
@@ -21,13 +21,13 @@ struct SchedulePoint {
 struct ScheduleType {
   std::string doc;
   std::vector<OptionField> fields;
-  // Learning rate at a point, for base rate `lr`.
+  // Returns the learning rate at a point, for base rate `lr`.
   std::function<double(const Options&, double lr, const SchedulePoint&)> rate;
 };
 CONVSCOPE_API Registry<ScheduleType>& schedule_types();
 
-// The rate of schedule `type`, multiplied by (step + 1) / warmup_steps in the first `warmup_steps`
-// updates: a linear rise to the full rate that wastes no update on a rate of 0.
+// Returns the rate of schedule `type`, multiplied by (step + 1) / warmup_steps in the first
+// `warmup_steps` updates: a linear rise to the full rate, without an update at rate 0.
 CONVSCOPE_API double scheduled_rate(const std::string& type, const Options& options, double lr,
                                     std::int64_t warmup_steps, const SchedulePoint& point);
 

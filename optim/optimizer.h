@@ -23,7 +23,7 @@ struct ParameterGroup {
   std::string name = "default";
   std::vector<OptimParameter> parameters;
   double lr_scale = 1.0;      // the group's rate is lr_scale times the schedule's
-  double weight_decay = 0.0;  // 1 / step unit of the method
+  double weight_decay = 0.0;  // its unit depends on the method
 };
 
 class UpdateTable;
@@ -38,16 +38,16 @@ class CONVSCOPE_API Optimizer {
  public:
   virtual ~Optimizer();
   virtual std::string kind() const = 0;
-  // One update of all parameters with learning rate `lr` (times each group's lr_scale), from the
-  // gradients that the backward passes since zero_grad() have accumulated. A parameter without a
-  // gradient is left alone, its momentum too.
+  // Updates all parameters with learning rate `lr` (times each group's lr_scale), from the
+  // gradients accumulated since zero_grad(). A parameter without a gradient does not change, nor
+  // does its momentum.
   virtual void step(double lr) = 0;
-  // Writes into `table` what step(lr) would do, row by row, and `rule`, what is common to the rows;
-  // with `counts` the step counts as done. For steps that are recorded (device_update.h). False:
-  // this optimiser cannot.
+  // Writes into `table` the rows, and into `rule` the common settings, of the update that step(lr)
+  // would do; with `counts` the step counts as done. For recorded steps (device_update.h). Returns
+  // false when this optimiser does not support it.
   virtual bool list_step(double lr, bool counts, UpdateTable& table, UpdateRule& rule);
-  // Everything beside the parameters that the next step depends on, for checkpoints. The tensors
-  // are the live ones: loading copies into them.
+  // Returns everything except the parameters on which the next step depends, for checkpoints. The
+  // tensors are the live ones: loading copies into them.
   virtual std::vector<OptimState> state() = 0;
   const std::vector<ParameterGroup>& groups() const { return groups_; }
 
@@ -56,7 +56,7 @@ class CONVSCOPE_API Optimizer {
   std::vector<ParameterGroup> groups_;
 };
 
-// Every parameter must be in exactly one group: an error names those in none or in two.
+// Throws unless every parameter is in exactly one group; the error names the others.
 CONVSCOPE_API void check_groups_cover(const std::vector<ParameterGroup>& groups,
                                       const std::vector<OptimParameter>& all);
 
@@ -64,12 +64,12 @@ struct OptimizerType {
   std::string doc;
   std::vector<OptionField> fields;  // momentum, nesterov, betas, ...; not lr and weight_decay
   std::function<std::unique_ptr<Optimizer>(std::vector<ParameterGroup>, const Options&)> build;
-  double lr = 0.01;  // where a config gives none: a small network learns with it
+  double lr = 0.01;  // default: a small network learns with it
 };
 CONVSCOPE_API Registry<OptimizerType>& optimizer_types();
 
-// Scales all gradients so that their joint L2 norm is at most max_norm; returns the norm before.
-// The sum is taken in double in a fixed order.
+// Clips all gradients to a joint L2 norm of at most max_norm; returns the norm before. The sum is
+// computed in double in a fixed order.
 CONVSCOPE_API double clip_gradient_norm(const std::vector<OptimParameter>& parameters,
                                         double max_norm);
 

@@ -5,8 +5,8 @@
 //   m = momentum * m + (1 - dampening) * d        (the first time: m = d)
 //   w = w - lr * m                                (Nesterov: lr * (d + momentum * m))
 //
-// These are PyTorch's formulas: the learning rate stands outside of m, so a change of the rate acts
-// at once. Sources: Polyak 1964; Nesterov 1983; Sutskever et al. 2013, "On the importance of
+// These are PyTorch's formulas: the learning rate is not part of m, so a change of the rate takes
+// effect at once. Sources: Polyak 1964; Nesterov 1983; Sutskever et al. 2013, "On the importance of
 // initialization and momentum in deep learning".
 #pragma once
 
@@ -31,7 +31,7 @@ class CONVSCOPE_API Sgd final : public Optimizer {
   std::string kind() const override { return "sgd"; }
   void step(double lr) override;
   bool list_step(double lr, bool counts, UpdateTable& table, UpdateRule& rule) override;
-  // "momentum.<parameter>" for each, and "steps": updates done, one count for each parameter.
+  // Returns "momentum.<parameter>" per parameter, and "steps": the number of updates per parameter.
   std::vector<OptimState> state() override;
 
  private:

@@ -29,8 +29,8 @@ void UpdateTable::clear() {
 }
 
 UpdateRow* UpdateTable::add(const Variable& parameter) {
-  // zero_grad() marks a gradient as empty without touching its memory. A parameter that the last
-  // backward pass did not reach is then skipped, as it is before the first backward pass.
+  // zero_grad() marks a gradient as empty without writing to its memory. A parameter that the last
+  // backward pass did not reach is then skipped, as before the first backward pass.
   const Variable::State& state = *parameter.state();
   if (!state.grad.defined() || (state.grad_is_zero && !takes_empty_)) return nullptr;
   const Tensor& w = state.value;

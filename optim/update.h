@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // update.h: one fused pass that updates all parameters of a network.
 //
-// A network has few big and many small tensors. One loop for each would pay for a parallel region
-// (or a kernel launch) ten times over and would split badly, so the optimisers list their tensors
-// in a table and the kernel cuts the joined element range [0, elements) into chunks. The table is
-// made once; a step only refills it, so it allocates nothing.
+// A network has few large and many small tensors. A loop per tensor would need a parallel region
+// (or a kernel launch) per tensor, and would be hard to balance. So the optimisers list their
+// tensors in a table, and the kernel cuts the joined element range [0, elements) into chunks. The
+// table is allocated once; a step only refills it.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ namespace convscope {
 // One parameter in one step. All tensors have `count` elements of type `dtype`.
 struct UpdateRow {
   DType dtype = DType::f32;
-  std::int64_t begin = 0;  // where this row starts in the joined element range
+  std::int64_t begin = 0;  // start of this row in the joined element range
   std::int64_t count = 0;
   void* w = nullptr;
   const void* dw = nullptr;
@@ -39,9 +39,9 @@ class CONVSCOPE_API UpdateTable {
  public:
   explicit UpdateTable(const std::vector<ParameterGroup>& groups);  // reserves the rows
   void clear();
-  // Adds a parameter with its gradient; null when it has none. Set the other fields of the row.
+  // Adds a parameter and its gradient; returns null without a gradient. Set the row's other fields.
   UpdateRow* add(const Variable& parameter);
-  // A gradient that zero_grad() has marked as empty counts as one too: for steps that are listed
+  // With `on`, accepts gradients that zero_grad() has marked as empty: for steps that are listed
   // before their backward pass has run (device_update.h).
   void take_empty_gradients(bool on) { takes_empty_ = on; }
   const std::vector<UpdateRow>& rows() const { return rows_; }
@@ -57,22 +57,22 @@ class CONVSCOPE_API UpdateTable {
 
 extern CONVSCOPE_API KernelSlot<void(const UpdateTable&, const SgdRule&)> sgd_update_kernel;
 extern CONVSCOPE_API KernelSlot<void(const UpdateTable&, const AdamRule&)> adam_update_kernel;
-// Joint L2 norm of the rows' gradients, and its use: dw *= factor.
+// Joint L2 norm of the rows' gradients, and scaling: dw *= factor.
 extern CONVSCOPE_API KernelSlot<double(const UpdateTable&)> gradient_norm_kernel;
 extern CONVSCOPE_API KernelSlot<void(const UpdateTable&, double factor)> scale_gradients_kernel;
 
-// The same updates for recordings: `factors` [rows] is read on the device when the kernel runs.
+// The same updates for recordings: the device reads `factors` [rows] when the kernel runs.
 extern CONVSCOPE_API KernelSlot<void(const UpdateTable&, const UpdateRule&,
                                      const UpdateFactors* factors, const UpdateGate& gate)>
     recorded_update_kernel;
 struct DeviceLossScale;  // loss_scale.h
-// Gradients are divided by the scale; a gradient that is not finite sets the word `overflow`.
+// Divides gradients by the scale; a gradient that is not finite sets the word `overflow`.
 extern CONVSCOPE_API KernelSlot<void(const UpdateTable&, DeviceLossScale*)> recorded_unscale_kernel;
-// norm[0] = the joint norm; gradients are scaled where it exceeds max_norm, and is finite.
+// norm[0] = the joint norm; scales gradients if it exceeds max_norm and is finite.
 extern CONVSCOPE_API KernelSlot<void(const UpdateTable&, double max_norm, double* norm)>
     recorded_clip_kernel;
 
-// The f32 loops for one piece of one row, elements [0, count) from the row's offset on.
+// The f32 loops for one part of a row: elements [0, count) from the row's offset.
 struct UpdateSpan {
   float* w;
   const float* dw;

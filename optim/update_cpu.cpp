@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// update_cpu.cpp: walks the table of parameters in chunks; f32 pieces go to the kernels of the
-// instruction set (update_simd.cpp), f64 pieces to the plain loops here, which are also the lesson.
+// update_cpu.cpp: processes the table of parameters in chunks. f32 parts use the kernels of the
+// instruction set (update_simd.cpp); f64 parts use the plain loops here, which are also the lesson.
 #include <algorithm>
 #include <cmath>
 
@@ -12,15 +12,15 @@
 namespace convscope {
 namespace {
 
-// One chunk is a few microseconds of work, about what it costs to wake a second thread: 64 Ki
-// elements x 20 bytes (w, dw, m read; w, m written) = 1.3 MB. LeNet-5 (44,426 elements) is one.
+// A chunk is a few microseconds of work, about the time to wake a second thread: 64 Ki elements x
+// 20 bytes (w, dw, m read; w, m written) = 1.3 MB. LeNet-5 (44,426 elements) is one chunk.
 constexpr std::int64_t kChunkElements = std::int64_t{1} << 16;
 
 std::int64_t chunk_count(const UpdateTable& table) {
   return ceil_div(table.elements(), kChunkElements);
 }
 
-// Calls piece(row, begin, count) for each part of a row that lies in the chunk, in order.
+// Calls piece(row, begin, count) for each part of a row that is inside the chunk, in order.
 template <class Piece>
 void for_each_piece(const UpdateTable& table, std::int64_t chunk, Piece&& piece) {
   const std::int64_t begin = chunk * kChunkElements;

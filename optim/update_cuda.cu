@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // update_cuda.cu: all parameters of a network in one launch.
 //
-// Plan      The rows of the table go to the device as kernel parameters, 64 at a time, so nothing
-//           is copied or kept there. A block has kChunk elements of one row and finds its row by
-//           bisection. The factors of a step (learning rate, corrections of Adam) are parameters
+// Plan      The rows of the table are kernel parameters, 64 per launch, so nothing is copied to or
+//           kept on the device. A block has kChunk elements of one row and finds its row by
+//           bisection. The values of a step (learning rate, corrections of Adam) are parameters
 //           too, or, for recordings, are read from device memory when the kernel runs.
 // Numerics  the formulas of update_simd.cpp with the same fused multiply-adds: the same bits as the
-//           CPU with AVX2 or AVX-512, up to the compiler's own contractions.
-// Choices   kChunk = 2048: 8 elements for each of 256 threads, two loads of 16 bytes for each
-//           operand in flight; LeNet-5 is 36 blocks.
+//           CPU with AVX2 or AVX-512, except for contractions by the compiler.
+// Choices   kChunk = 2048: 8 elements per thread (256 threads), two 16-byte loads in flight for
+//           each operand. LeNet-5 is 36 blocks.
 #include <algorithm>
 #include <cmath>
 
@@ -26,7 +26,7 @@ namespace {
 
 constexpr int kMostRows = 64;
 constexpr std::int64_t kChunk = 2048;
-constexpr std::int64_t kSumChunk = 8192;  // of the norm: fewer sums of blocks
+constexpr std::int64_t kSumChunk = 8192;  // for the norm: fewer partial sums
 
 struct DeviceRow {
   void* w;
@@ -36,7 +36,7 @@ struct DeviceRow {
   std::int64_t count;
   unsigned first_block;
   bool wide;     // f64
-  bool aligned;  // all of them to 16 bytes
+  bool aligned;  // all pointers, to 16 bytes
 };
 struct DeviceRows {
   int count;
@@ -68,11 +68,11 @@ __device__ int row_of_block(const DeviceRows& rows, unsigned block) {
   return low;
 }
 
-// Nothing is stored unless `open`: that is known when the loads have come.
+// Stores only if `open`, which is known when the loads have completed.
 template <int kWidth, class T, class Step>
 __device__ void update_range(const Step& step, bool open, const DeviceRow& row, std::int64_t begin,
                              std::int64_t end) {
-  constexpr int kHeld = 2;  // loads of so many pieces are under way together
+  constexpr int kHeld = 2;  // pieces whose loads are in flight together
   using P = Pack<T, kWidth>;
   T* const w = static_cast<T*>(row.w);
   const T* const dw = static_cast<const T*>(row.dw);
@@ -149,13 +149,13 @@ void for_batches(const UpdateTable& table, const Body& body, std::int64_t chunk 
       void* const dw = const_cast<void*>(from.dw);
       const bool aligned = is_aligned(from.w, 16) && is_aligned(dw, 16) && is_aligned(from.m, 16) &&
                            is_aligned(from.v, 16);
-      // Empty rows stay in place, without blocks, so that row r has the factors r.
+      // Empty rows stay in place, without blocks, so that row r uses `factors[r]`.
       rows.row[i - first] = {
           from.w, dw, from.m, from.v, from.count, blocks, from.dtype == DType::f64, aligned};
       blocks += static_cast<unsigned>(ceil_div(from.count, chunk));
     }
-    // The bisection goes to the last row that begins at or before a block: an empty row takes the
-    // place of the next one, so that it is never the last.
+    // The bisection finds the last row that begins at or before a block. An empty row begins where
+    // the next row begins, so it is never the result.
     rows.count = static_cast<int>(end - first);
     unsigned behind = blocks;
     for (int i = rows.count - 1; i >= 0; --i) {
@@ -202,7 +202,7 @@ void recorded_update_cuda(const UpdateTable& table, const UpdateRule& rule,
   });
 }
 
-// ---- the joint norm: partial sums by block, then one block adds them in order ----
+// ---- the joint norm: partial sums per block, then one block adds them in order ----
 
 template <int kWidth, class T>
 __device__ double square_sum(const DeviceRow& row, std::int64_t begin, std::int64_t end) {
@@ -238,7 +238,7 @@ __global__ void __launch_bounds__(kThreads) square_kernel(const DeviceRows rows,
   if (threadIdx.x == 0) part[blockIdx.x] = total;
 }
 
-// norm[0]; and factor[0], what gradients are multiplied by to have a norm of at most max_norm.
+// norm[0], and factor[0]: the factor that scales gradients to a norm of at most max_norm.
 __global__ void norm_kernel(const double* part, unsigned count, double max_norm, double* norm,
                             double* factor) {
   __shared__ double scratch[32];
@@ -291,12 +291,12 @@ __global__ void __launch_bounds__(kThreads)
   const bool finite = row.wide ? unscale_chunk<double>(row, begin, end, factor)
                                : unscale_chunk<float>(row, begin, end, factor);
   const bool all_finite = __syncthreads_and(finite) != 0;
-  if (!all_finite && threadIdx.x == 0) scale->overflow = 1;  // whoever writes, writes the same
+  if (!all_finite && threadIdx.x == 0) scale->overflow = 1;  // all writers write the same value
 }
 
 LaunchShape blocks_of(unsigned blocks) { return {.grid = dim3(blocks), .block = dim3(kThreads)}; }
 
-// Writes norm[0]; returns the factor. In scratch memory: the factor, then the partial sums.
+// Writes norm[0]; returns the factor. Scratch memory: the factor, then the partial sums.
 const double* queue_norm(const UpdateTable& table, double max_norm, double* norm) {
   std::int64_t all = 0;
   for (const UpdateRow& row : table.rows()) all += ceil_div(row.count, kSumChunk);

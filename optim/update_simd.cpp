@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// update_simd.cpp: the SGD and Adam updates of one run of elements, a vector at a time.
+// update_simd.cpp: the SGD and Adam updates of a range of elements, one vector at a time.
 //
-// Each element is independent and every lane does the same operations, the masked last vector too;
-// so the bits do not depend on how the work was cut. All loops are bound by memory: about 1 FLOP
-// for each 4 bytes.
+// Elements are independent, and every lane does the same operations, also in the masked last
+// vector. So the bits do not depend on the division of the work. All loops are memory-bound: about
+// 1 FLOP per 4 bytes.
 #include "framework/simd/simd.h"
 #include "optim/update.h"
 
 namespace convscope::CONVSCOPE_ISA {
 namespace {
 
-// body(offset, load, store) over whole vectors and then the rest.
+// Calls body(offset, load, store) for whole vectors and then for the rest.
 template <class Body>
 CONVSCOPE_INLINE void for_each_vector(std::int64_t count, Body body) {
   std::int64_t i = 0;
@@ -63,7 +63,7 @@ void adam(const UpdateSpan& s, const UpdateRow& row, const AdamRule& rule) {
   const Vec epsilon = broadcast(static_cast<float>(rule.epsilon));
   const Vec beta1 = broadcast(static_cast<float>(rule.beta1));
   const Vec beta2 = broadcast(static_cast<float>(rule.beta2));
-  // 1 - beta is taken in double: 1 - 0.999f would lose four digits.
+  // 1 - beta is computed in double: 1 - 0.999f would lose four digits.
   const Vec rest1 = broadcast(static_cast<float>(1 - rule.beta1));
   const Vec rest2 = broadcast(static_cast<float>(1 - rule.beta2));
   for_each_vector(s.count, [&](std::int64_t i, auto get, auto put) {
@@ -73,13 +73,13 @@ void adam(const UpdateSpan& s, const UpdateRow& row, const AdamRule& rule) {
     const Vec v = fma(beta2, get(s.v + i), rest2 * d * d);
     put(s.m + i, m);
     put(s.v + i, v);
-    // Lanes past the end divide 0 by epsilon: their result is not stored.
+    // Lanes past the end compute 0 / epsilon; their results are not stored.
     put(s.w + i, shrink * w - rate * m / fma(sqrt(v), v_scale, epsilon));
   });
 }
 
-// A square of a float is exact in double, so these sums have the same bits on every instruction
-// set. Sixteen partial sums, so that the additions do not wait for one another.
+// The square of a float is exact in double, so these sums have the same bits with every instruction
+// set. Sixteen partial sums, so that additions do not wait for one another.
 double square_sum(const float* x, std::int64_t count) {
   constexpr int kSums = 16;
   double sums[kSums] = {};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// data_files.cpp: where the files of a data set lie.
+// data_files.cpp: finds the files of a data set.
 #include "datasets/files/data_files.h"
 
 #include <cstdlib>
@@ -15,7 +15,7 @@ bool is_file(const std::string& path) {
   return std::filesystem::is_regular_file(path, ignored);
 }
 
-// Empty when there is none.
+// Returns "" when there is none.
 std::string first_file(const std::string& folder, const std::vector<std::string>& spellings) {
   for (const std::string& name : spellings) {
     const std::string path = folder + "/" + name;
@@ -44,7 +44,7 @@ std::vector<std::string> data_folders(const std::string& set, const std::string&
     if (data != nullptr && *data != '\0') folders.push_back(cat(data, "/", set));
     folders.push_back("./data/" + set);
   }
-  if (set == "cifar10") {  // its archive, unpacked by hand, makes a folder of its own
+  if (set == "cifar10") {  // its archive contains a folder with this name
     for (std::size_t i = 0, count = folders.size(); i < count; ++i) {
       folders.push_back(folders[i] + "/cifar-10-batches-bin");
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// download.cpp: one file over HTTP, resumed where an earlier attempt ended. libcurl and the twenty
-// libraries behind it are opened by name when the first file is fetched: no other command waits for
+// download.cpp: downloads a file over HTTP and resumes interrupted downloads. libcurl and its
+// twenty libraries are opened by name at the first download. So other commands do not wait for
 // them, and the program runs where they are not installed.
 #include "datasets/files/download.h"
 
@@ -19,18 +19,18 @@
 namespace convscope {
 namespace {
 
-constexpr std::int64_t kLargestBytes = std::int64_t{1} << 30;  // larger than any file we know
+constexpr std::int64_t kLargestBytes = std::int64_t{1} << 30;  // larger than all known files
 
 struct Transfer {
   int descriptor = -1;
-  std::int64_t begin = 0;    // bytes there before
+  std::int64_t begin = 0;    // bytes in the file before
   std::int64_t written = 0;  // bytes in the file now
   int write_error = 0;
   bool too_large = false;
   const DownloadProgress* progress = nullptr;
 };
 
-// The functions of libcurl that are used here; the types are those of its header.
+// The functions of libcurl in use; the types come from its header.
 struct Curl {
   decltype(&curl_global_init) global_init = nullptr;
   decltype(&curl_easy_init) init = nullptr;
@@ -52,7 +52,7 @@ void look_up(void* library, const char* name, Function& function) {
 Curl open_curl() {
   void* library = nullptr;
   std::string reason;
-  // The second is what Debian calls the one that encrypts by GnuTLS.
+  // The second is Debian's name of the version that uses GnuTLS.
   for (const char* const name : {"libcurl.so.4", "libcurl-gnutls.so.4"}) {
     library = ::dlopen(name, RTLD_NOW | RTLD_LOCAL);
     if (library != nullptr) break;
@@ -137,7 +137,7 @@ CURLcode transfer_once(const std::string& url, const std::string& part, Transfer
   set(handle, CURLOPT_FAILONERROR, 1L);
   set(handle, CURLOPT_NOSIGNAL, 1L);
   set(handle, CURLOPT_CONNECTTIMEOUT, 20L);
-  set(handle, CURLOPT_LOW_SPEED_LIMIT, 100L);  // bytes each second
+  set(handle, CURLOPT_LOW_SPEED_LIMIT, 100L);  // bytes per second
   set(handle, CURLOPT_LOW_SPEED_TIME, 30L);    // seconds
   set(handle, CURLOPT_USERAGENT, "convscope/" CONVSCOPE_VERSION);
   set(handle, CURLOPT_ERRORBUFFER, text);
@@ -150,14 +150,14 @@ CURLcode transfer_once(const std::string& url, const std::string& part, Transfer
     set(handle, CURLOPT_RESUME_FROM_LARGE, static_cast<curl_off_t>(transfer.begin));
   }
   const CURLcode code = curl().perform(handle);
-  (void)::fsync(transfer.descriptor);  // it gets its final name next
+  (void)::fsync(transfer.descriptor);  // it is renamed next
   if (::close(transfer.descriptor) != 0 && transfer.write_error == 0) transfer.write_error = errno;
   long answer = 0;
   curl().get(handle, CURLINFO_RESPONSE_CODE, &answer);
   if (transfer.write_error != 0) fail_writing(part, transfer.write_error);
   if (code == CURLE_HTTP_RETURNED_ERROR) {
     reason = cat("the server answered ", static_cast<int>(answer));
-    // 416 (libcurl mostly takes it as success): the part is as long as the file, or longer.
+    // 416 (libcurl usually treats it as success): the part is as long as the file, or longer.
     return answer == 416 ? CURLE_RANGE_ERROR : code;
   }
   if (transfer.too_large) {
@@ -174,17 +174,17 @@ CURLcode transfer_once(const std::string& url, const std::string& part, Transfer
 
 std::string download(const std::string& url, const std::string& part,
                      const DownloadProgress& progress) {
-  curl();  // an error of its own, when there is none
+  curl();  // throws if libcurl is missing
   std::string reason;
   std::int64_t best = -1;
-  // A cut connection is taken up again as long as each attempt brings something.
+  // Resumes a cut connection while each attempt makes progress.
   for (int attempt = 0; attempt < 20; ++attempt) {
     Transfer transfer;
     transfer.progress = &progress;
     reason.clear();
     const CURLcode code = transfer_once(url, part, transfer, reason);
     if (code == CURLE_OK) return "";
-    if (code == CURLE_RANGE_ERROR && transfer.begin > 0) {  // no ranges here: from the beginning
+    if (code == CURLE_RANGE_ERROR && transfer.begin > 0) {  // no ranges supported: start again
       if (::unlink(part.c_str()) != 0) fail_writing(part, errno);
       continue;
     }

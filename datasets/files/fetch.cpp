@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// fetch.cpp: gets a published data set from its mirrors, and checks what lies on the disk.
+// fetch.cpp: fetches a published data set from its mirrors, and checks the files on the disk.
 #include "datasets/files/fetch.h"
 
 #include <fcntl.h>
@@ -26,9 +26,9 @@
 namespace convscope {
 namespace {
 
-constexpr std::uint64_t kLargestMember = std::uint64_t{1} << 28;  // of what is unpacked
+constexpr std::uint64_t kLargestMember = std::uint64_t{1} << 28;  // unpacked size
 constexpr std::string_view kNoSum =
-    "structure fits; no published sum of the unpacked file is known to this program";
+    "valid structure; this program knows no published checksum of the unpacked file";
 
 bool exists(const std::string& path) {
   std::error_code ignored;
@@ -66,7 +66,7 @@ std::string md5_of(Bytes file) {
   return sum.hex();
 }
 
-// What fits, or an error of kind kData. `as_published`: the file has not been unpacked.
+// Returns the matching checksum, or throws kData. `as_published`: the file has not been unpacked.
 std::string check_sum(const PublishedFile& file, Bytes bytes, const std::string& path,
                       bool as_published) {
   const auto compare = [&](const std::string& kind, const std::string& expected,
@@ -74,7 +74,7 @@ std::string check_sum(const PublishedFile& file, Bytes bytes, const std::string&
     if (got != expected) {
       fail(ErrorKind::kData, "data", cat(path, ": expected ", kind, " ", expected, ", got ", got));
     }
-    return kind + " fits";
+    return kind + " matches";
   };
   if (!file.content_sha256.empty()) {
     return compare("SHA-256 of the content", file.content_sha256, sha256_of_content(bytes, path));
@@ -90,12 +90,12 @@ void make_folder(const std::string& folder) {
   std::filesystem::create_directories(folder, error);
   if (error) {
     fail(ErrorKind::kIo, "data fetch",
-         cat("expected to make the folder ", folder, ", got: ", error.message()));
+         cat("expected to create the folder ", folder, ", got: ", error.message()));
   }
 }
 
-// One process at a time fetches into a folder: two would append to the same part of a file. A file
-// system without locks has no turns.
+// Lets one process at a time fetch into a folder, because two would append to the same partial
+// file. Has no effect on a file system without locks.
 class Turn {
  public:
   Turn(const std::string& folder, const std::function<void(const std::string&)>& say)
@@ -120,13 +120,13 @@ void remove(const std::string& path) {
   std::filesystem::remove(path, ignored);
 }
 
-// Leaves a sound copy in `part` and says which sum fitted.
+// Stores a verified copy in `part` and returns which checksum matched.
 std::string fetch_file(const PublishedSet& set, const PublishedFile& file, const std::string& part,
                        const FetchEvents& events) {
   std::string reasons;
   for (const std::string& mirror : set.mirrors) {
     const std::string url = cat(mirror, mirror.ends_with('/') ? "" : "/", file.name);
-    // A part from an earlier attempt may be the beginning of something else: then once more.
+    // A part of an earlier attempt may belong to another file: then it tries once more.
     for (const bool may_retry : {true, false}) {
       const bool resumed = exists(part);
       std::string reason = download(url, part, [&](std::int64_t done, std::int64_t total) {
@@ -135,7 +135,7 @@ std::string fetch_file(const PublishedSet& set, const PublishedFile& file, const
       if (reason.empty()) {
         try {
           const std::string fits = check_sum(file, read_file(part), file.name, true);
-          return fits.empty() ? "no published sum is known to this program" : fits;
+          return fits.empty() ? "this program knows no published checksum" : fits;
         } catch (const Error& error) {
           if (error.kind() != ErrorKind::kData) throw;
           reason = error.what();
@@ -173,7 +173,7 @@ void unpack(const PublishedSet& set, const std::string& archive_path, const std:
   }
 }
 
-// The copy of an IDX file that loading would take, "" when there is none.
+// Returns the copy of an IDX file that loading would use, "" when there is none.
 std::string find_copy(const PublishedFile& file, const std::string& folder) {
   std::string stem = file.name;
   if (stem.ends_with(".gz")) stem.resize(stem.size() - 3);
@@ -186,7 +186,7 @@ std::string find_copy(const PublishedFile& file, const std::string& folder) {
   return "";
 }
 
-// The structure of one file of MNIST's kind, as an error when it is wrong.
+// Checks the structure of an MNIST-like file; throws when it is invalid.
 void check_idx_structure(const PublishedSet& set, Bytes bytes, const std::string& path,
                          const PublishedFile& file) {
   const Tensor tensor = parse_idx(bytes, path);

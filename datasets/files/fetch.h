@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// fetch.h: gets a published data set from its mirrors, and checks what lies on the disk.
+// fetch.h: fetches a published data set from its mirrors, and checks the files on the disk.
 #pragma once
 
 #include <functional>
@@ -11,16 +11,16 @@
 namespace convscope {
 
 struct FetchEvents {
-  std::function<void(const std::string& line)> say;  // one line about a file or a failed attempt
+  std::function<void(const std::string& line)> say;  // receives a line per file or failed attempt
   std::function<void(const std::string& file, std::int64_t done, std::int64_t total)> progress;
 };
 
-// Where `data fetch SET --root ROOT` puts the files: ROOT/SET, or ROOT itself when that is its name
-// or it holds files of the set; without a root $CONVSCOPE_DATA/SET or ./data/SET.
+// Returns the folder of `data fetch SET --root ROOT`: ROOT/SET, or ROOT itself if it has that name
+// or contains files of the set. Without a root: $CONVSCOPE_DATA/SET or ./data/SET.
 CONVSCOPE_API std::string fetch_folder(const PublishedSet& set, const std::string& root);
 
-// Files that are there and whole are left alone. A file appears under its name only after its sum
-// fitted. When no mirror gives a file: an error of kind kData with the reason of each mirror.
+// Fetches missing or incomplete files. A file gets its name only after its checksum has matched.
+// Throws kData with each mirror's error when no mirror provides a file.
 CONVSCOPE_API void fetch(const PublishedSet& set, const std::string& folder,
                          const FetchEvents& events);
 
@@ -28,9 +28,9 @@ struct FileReport {
   std::string file;
   std::int64_t bytes = 0;
   bool sound = false;
-  std::string remark;  // which sum fitted, or what is wrong
+  std::string remark;  // the matching checksum, or the problem
 };
-// One line for each file; never throws for what it finds in the folder.
+// Returns one entry per file; never throws because of the folder's content.
 CONVSCOPE_API std::vector<FileReport> check_files(const PublishedSet& set,
                                                   const std::string& folder);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// idx.cpp: the IDX format of MNIST and its relatives: u8 arrays, raw or gzip.
+// idx.cpp: the IDX format of MNIST and similar sets: u8 arrays, raw or gzip.
 #include "datasets/files/idx.h"
 
 #include <array>
@@ -18,7 +18,7 @@ void check(bool condition, const std::string& name, const Words&... words) {
   if (!condition) fail(ErrorKind::kData, "idx", cat(name, ": ", words...));
 }
 
-// Axes and sizes; `header` holds the first 4 + 4 * kMostAxes bytes or all that there are.
+// Returns axes and sizes; `header` holds the first 4 + 4 * kMostAxes bytes, or the whole file.
 Shape parse_header(Bytes header, const std::string& name) {
   check(header.size() >= 4, name, "expected an IDX header, got only ", header.size(), " bytes");
   check(header[0] == 0 && header[1] == 0, name, "expected the IDX magic 0 0 8 r, got ", +header[0],
@@ -40,7 +40,7 @@ Shape parse_header(Bytes header, const std::string& name) {
   return shape;
 }
 
-// Bytes of data that the header claims; no more than `most`.
+// Returns the number of data bytes that the header claims; at most `most`.
 std::size_t claimed_bytes(const Shape& shape, std::uint64_t most, const std::string& name) {
   std::int64_t bytes = 1;
   bool fits = true;
@@ -62,7 +62,7 @@ Tensor parse_gzip(Bytes file, const std::string& name) {
   Tensor out = Tensor::empty(shape, DType::u8);
   const std::size_t got = inflater.read(static_cast<std::uint8_t*>(out.raw_data()), bytes);
   check(got == bytes, name, "expected ", bytes, " bytes of data for ", shape, ", got ", got);
-  std::uint8_t extra = 0;  // reading on also makes zlib check the sum at the end
+  std::uint8_t extra = 0;  // reading further makes zlib check the checksum
   check(inflater.read(&extra, 1) == 0, name, "expected ", bytes, " bytes of data for ", shape,
         ", got more");
   check(inflater.left() == 0, name, "expected nothing after the gzip data, got ", inflater.left(),

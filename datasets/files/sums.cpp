@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// sums.cpp: SHA-256 and MD5, to see whether a downloaded file is the published one.
+// sums.cpp: SHA-256 and MD5, to verify downloaded files.
 #include "datasets/files/sums.h"
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 namespace convscope {
 namespace {
 
-// Both sums work on blocks of 64 bytes; `rest` keeps what is left over.
+// Both algorithms process blocks of 64 bytes; `rest` holds the incomplete block.
 template <class Block>
 void add_blocks(Bytes bytes, std::array<std::uint8_t, 64>& rest, std::uint64_t& length,
                 Block&& block) {
@@ -32,7 +32,7 @@ void add_blocks(Bytes bytes, std::array<std::uint8_t, 64>& rest, std::uint64_t& 
   }
 }
 
-// A one bit, zeros up to 8 bytes before the end of a block; the length in bits follows.
+// Appends a one bit and zeros up to 8 bytes before the end of a block; the length in bits follows.
 template <class Sum>
 void pad(Sum& sum, std::uint64_t length) {
   const std::array<std::uint8_t, 64> padding{0x80};

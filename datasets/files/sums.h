@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sums.h: SHA-256 and MD5, to see whether a downloaded file is the published one. MD5 finds damage,
-// not malice: it is used only where nothing better was published.
+// sums.h: SHA-256 and MD5, to verify downloaded files. MD5 detects damage, not attacks: it is used
+// only where the authors published nothing better.
 // Source: NIST FIPS 180-4, 2015 (SHA-256); R. Rivest: RFC 1321, 1992 (MD5).
 #pragma once
 
@@ -15,7 +15,7 @@ namespace convscope {
 class CONVSCOPE_API Sha256 {
  public:
   void add(Bytes bytes);
-  std::string hex();  // ends the sum: 64 lower-case digits
+  std::string hex();  // finishes: 64 lower-case digits
 
  private:
   void block(const std::uint8_t* bytes);
@@ -28,7 +28,7 @@ class CONVSCOPE_API Sha256 {
 class CONVSCOPE_API Md5 {
  public:
   void add(Bytes bytes);
-  std::string hex();  // ends the sum: 32 lower-case digits
+  std::string hex();  // finishes: 32 lower-case digits
 
  private:
   void block(const std::uint8_t* bytes);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// tar.cpp: reads the regular files of a tar archive from a stream, for the one data set that comes
-// as one.
+// tar.cpp: reads the regular files of a tar archive from a stream, for the only data set that is
+// published as an archive.
 #include "datasets/files/tar.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ void check(bool condition, const std::string& name, const Words&... words) {
   if (!condition) fail(ErrorKind::kData, "tar", cat(name, ": ", words...));
 }
 
-// Octal digits, ended by a space, a zero byte or the end of the field.
+// Parses octal digits, terminated by a space, a zero byte or the end of the field.
 std::uint64_t octal(const Block& block, std::size_t at, std::size_t bytes,
                     const std::string& name) {
   std::uint64_t value = 0;
@@ -33,7 +33,7 @@ std::uint64_t octal(const Block& block, std::size_t at, std::size_t bytes,
   return value;
 }
 
-// The sum of the header's bytes, its own field counted as spaces.
+// Returns the sum of the header's bytes; its checksum field counts as spaces.
 std::uint64_t header_sum(const Block& block) {
   std::uint64_t sum = 0;
   for (std::size_t i = 0; i < kBlockBytes; ++i) sum += i >= 148 && i < 156 ? ' ' : block[i];
@@ -57,11 +57,11 @@ void read_tar(const ByteSource& source, const std::string& name, std::uint64_t l
           "; the archive is cut short");
     if (std::all_of(block.begin(), block.end(), [](std::uint8_t b) { return b == 0; })) return;
     check(octal(block, 148, 8, name) == header_sum(block), name,
-          "expected headers whose checksum fits; this is no tar archive or it is damaged");
+          "expected headers with a matching checksum; this is not a tar archive, or it is damaged");
     const std::uint64_t bytes = octal(block, 124, 12, name);
     const bool is_file = block[156] == '0' || block[156] == 0;
     check(bytes <= largest, name, "expected files of at most ", largest, " bytes, got ", bytes);
-    // Grows with what really comes, so that a wrong size reserves nothing.
+    // Grows with the received data, so that a wrong size reserves no memory.
     std::vector<std::uint8_t> content;
     while (content.size() < bytes) {
       const std::size_t have = content.size();

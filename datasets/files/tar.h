@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// tar.h: reads the regular files of a tar archive from a stream, for the one data set that comes as
-// one. Nothing is written here, and folders in names are dropped: an archive cannot choose where
-// its files go.
+// tar.h: reads the regular files of a tar archive from a stream, for the only data set that is
+// published as an archive. It writes no files and drops folders in names: an archive cannot choose
+// where its files are stored.
 // Format: POSIX.1-1988 ustar.
 #pragma once
 
@@ -14,11 +14,11 @@
 
 namespace convscope {
 
-// Fills up to `bytes` bytes; fewer only at the end (Inflater::read fits).
+// Fills up to `bytes` bytes; fewer only at the end (compatible with Inflater::read).
 using ByteSource = std::function<std::size_t(std::uint8_t* to, std::size_t bytes)>;
 
-// Calls on_file(name without folders, content) for each regular file of at most `largest` bytes; a
-// larger one is an error, as is an archive that is cut or damaged (kind kData, with `name`).
+// Calls on_file(name without folders, content) for each regular file of at most `largest` bytes.
+// Throws kData, with `name`, for a larger file and for a truncated or damaged archive.
 CONVSCOPE_API void read_tar(
     const ByteSource& source, const std::string& name, std::uint64_t largest,
     const std::function<void(const std::string&, std::vector<std::uint8_t>)>& on_file);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cloud.cpp: from a cloud of points to the voxels that it becomes.
+// cloud.cpp: converts a cloud of points to voxels.
 #include "datasets/points/cloud.h"
 
 #include <algorithm>
@@ -31,7 +31,7 @@ void check_box(const VoxelBox& box, int axes) {
              box.grid.size()));
 }
 
-// The voxel of a point along each axis, x first; false: outside.
+// Sets the voxel of a point along each axis, x first; returns false outside of the box.
 bool voxel_of(const Cloud& cloud, const VoxelBox& box, std::int64_t point,
               std::array<std::int64_t, 3>& out) {
   bool inside = true;
@@ -52,8 +52,8 @@ bool voxel_of(const Cloud& cloud, const VoxelBox& box, std::int64_t point,
     if (box.outside == OutsidePoints::clip) continue;
     refuse(cat(cloud.name, ": expected ", kAxes[d], " from ", low, " to ",
                low + box.size * static_cast<double>(box.grid[axis]), " because the grid has ",
-               box.grid[axis], " voxels of ", box.size, " there, got ", at, " of point ", point,
-               "; make the grid larger, or leave such points out with 'outside: clip'"));
+               box.grid[axis], " voxels of size ", box.size, " there, got ", at, " of point ",
+               point, "; make the grid larger, or leave such points out with 'outside: clip'"));
   }
   return inside;
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// cloud.h: a cloud of points as a file has it, and the voxels that it becomes.
+// cloud.h: a cloud of points as stored in a file, and its conversion to voxels.
 //
 //   voxel of a point = floor((position - low) / size), x along w, y along h, z along t
 //
-// A voxel is there when a point lies in it; its features are the means of those of its points, in
-// double. A cloud without features gets one: 1.
+// A voxel is active when a point is inside. Its features are the means over its points, in double.
+// A cloud without features gets one feature: 1.
 #pragma once
 
 #include <array>
@@ -17,15 +17,15 @@
 namespace convscope {
 
 struct Cloud {
-  std::string name;                       // in errors: the file
+  std::string name;                       // the file, for errors
   int axes = 3;                           // 2: (x,y), 3: (x,y,z)
   std::vector<double> positions = {};     // [n, axes]
-  std::vector<std::string> names = {};    // of the features: "intensity"
+  std::vector<std::string> names = {};    // of the features, e.g. "intensity"
   std::vector<float> features = {};       // [n, names]
   std::vector<std::int32_t> labels = {};  // of the points, or none
 
   std::int64_t size() const { return static_cast<std::int64_t>(positions.size()) / axes; }
-  // With these features alone, in this order; an error of kind kData that names what is missing.
+  // Returns only these features, in this order; throws kData with the missing names.
   CONVSCOPE_API Cloud with_features(const std::vector<std::string>& wanted) const;
 };
 
@@ -33,9 +33,9 @@ enum class OutsidePoints { refuse, clip };
 
 struct VoxelBox {
   std::vector<std::int64_t> grid;         // voxels: [H,W] or [T,H,W]
-  std::array<double, 3> low = {0, 0, 0};  // x, y, z where the grid begins, in units of the file
+  std::array<double, 3> low = {0, 0, 0};  // x, y, z of the grid's origin, in units of the file
   double size = 1;                        // of a voxel, in the same units
-  OutsidePoints outside = OutsidePoints::refuse;  // clip: leave points outside out
+  OutsidePoints outside = OutsidePoints::refuse;  // clip: omit points outside
 };
 
 struct Voxels {
@@ -43,8 +43,8 @@ struct Voxels {
   std::vector<float> features;       // [places, max(1, names)]
 };
 
-// Errors of kind kData name file, point and value: a coordinate or feature that is no finite
-// number, a point outside of the box.
+// Converts a cloud. Throws kData with file, point and value for a coordinate or feature that is not
+// finite, and for a point outside of the box.
 CONVSCOPE_API Voxels voxels_of(const Cloud& cloud, const VoxelBox& box);
 
 }  // namespace convscope

@@ -6,12 +6,12 @@
 namespace convscope {
 namespace {
 
-// Above the noise that the digits are drawn with.
+// Above the noise of the drawn digits.
 constexpr std::int64_t kThreshold = 64;
 
 const DatasetType& digits() { return dataset_types().get("synthetic_digits"); }
 
-// All but what is said here is what synthetic_digits says.
+// All other options are those of synthetic_digits.
 Options of_images(const Options& options) {
   Options out(digits().fields);
   for (const OptionField& field : digits().fields) out.set(field.name, options.get(field.name));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ink_points.cpp: the pixels of grey images that hold ink, as points in 2-D.
+// ink_points.cpp: the ink pixels of grey images as points in 2-D.
 #include "datasets/points/ink_points.h"
 
 namespace convscope {

@@ -38,7 +38,7 @@ std::optional<Number> number_of(std::string_view word) {
 struct Property {
   std::string name;
   Number type = Number::f32;
-  std::optional<Number> count = {};  // of a list: the type of its length
+  std::optional<Number> count = {};  // for a list: the type of its length
 };
 
 struct Element {
@@ -46,7 +46,7 @@ struct Element {
   std::uint64_t rows = 0;
   std::vector<Property> properties = {};
 
-  // Bytes that a row takes at least: all of them where no list is.
+  // Returns the minimum size of a row: exact if there is no list.
   std::uint64_t least_bytes() const {
     std::uint64_t out = 0;
     for (const Property& p : properties) out += size_of(p.count ? *p.count : p.type);
@@ -88,7 +88,7 @@ class PlyReader {
     return {reinterpret_cast<const char*>(file_.data()) + at_, file_.size() - at_};
   }
 
-  // The next line without its end, which is \n or \r\n.
+  // Returns the next line without its end, \n or \r\n.
   std::string_view line() {
     constexpr std::size_t kMost = 1 << 16;
     const std::string_view text = rest().substr(0, kMost);
@@ -141,7 +141,7 @@ class PlyReader {
     is_ascii_ = format == "ascii";
     if ((is_ascii_ || format == "binary_little_endian") && version == "1.0") return;
     refuse(cat("expected format 'ascii 1.0' or 'binary_little_endian 1.0', got '", format, " ",
-               version, "'; write the file anew in one of them"));
+               version, "'; write the file again in one of them"));
   }
 
   std::uint64_t count_of(std::string_view word, std::string_view line_text) const {
@@ -185,8 +185,8 @@ class PlyReader {
     }
   }
 
-  // In ascii a row is a line of its own: the next one that is not empty. Its numbers never come
-  // from another line, or a row with one too few would move all that follow.
+  // In ascii, a row is a separate line: the next one that is not empty. Its numbers never come from
+  // another line; otherwise a row with a missing number would shift all later rows.
   void begin_row(const Element& element, std::uint64_t row) {
     element_ = &element;
     row_ = row;
@@ -195,7 +195,7 @@ class PlyReader {
     const std::size_t begin = text.find_first_not_of(kBlanks);
     if (begin == std::string_view::npos) {
       refuse(cat("expected ", element.rows, " rows of '", element.name, "', got ", row,
-                 "; the file seems to be cut, or the number in its header is too large"));
+                 "; the file seems to be cut short, or the number in its header is too large"));
     }
     const std::size_t end = std::min(text.find('\n', begin), text.size());
     line_ = text.substr(begin, end - begin);
@@ -209,7 +209,7 @@ class PlyReader {
                line_.substr(line_.find_first_not_of(kBlanks)).substr(0, 40), "'"));
   }
 
-  // Counted from 1, as editors count lines.
+  // Counts from 1, like line numbers in editors.
   std::string row_text() const {
     const auto line =
         std::count(file_.begin(), file_.begin() + static_cast<std::ptrdiff_t>(at_), '\n') + 1;
@@ -238,7 +238,7 @@ class PlyReader {
     line_.remove_prefix(begin);
     std::string_view word = line_.substr(0, line_.find_first_of(kBlanks));
     line_.remove_prefix(word.size());
-    if (word.starts_with('+')) word.remove_prefix(1);  // from_chars() knows no plus
+    if (word.starts_with('+')) word.remove_prefix(1);  // from_chars() does not accept a plus
     double out = 0;
     const auto [stop, error] = std::from_chars(word.data(), word.data() + word.size(), out);
     if (error != std::errc() || stop != word.data() + word.size()) {
@@ -252,15 +252,15 @@ class PlyReader {
     return is_ascii_ ? ascii_number(property) : binary_number(type);
   }
 
-  // The bytes that are left suffice for so many rows, at least.
+  // Checks that the remaining bytes can hold the claimed number of rows.
   void check_room(const Element& element) const {
-    // In ascii a number takes a digit and a blank.
+    // In ascii, a number takes at least a digit and a blank.
     const std::uint64_t row = is_ascii_ ? 2 * element.properties.size() : element.least_bytes();
     const std::uint64_t left = file_.size() - at_ + 1;
     if (row == 0 || element.rows <= left / row) return;
     refuse(cat("expected ", element.rows, " rows of '", element.name, "', at least ",
                static_cast<double>(element.rows) * static_cast<double>(row), " bytes, got ",
-               left - 1, "; the file seems to be cut"));
+               left - 1, "; the file seems to be cut short"));
   }
 
   void pass(const Element& element) {
@@ -335,7 +335,7 @@ class PlyReader {
   std::string name_;
   std::size_t at_ = 0;
   bool is_ascii_ = true;
-  std::string_view line_;  // what is left of the row that is read
+  std::string_view line_;  // the unread part of the current row
   const Element* element_ = nullptr;
   std::uint64_t row_ = 0;
   std::vector<Element> elements_;

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// point_files.cpp: a folder of clouds of points, one file for each sample, as a data set.
+// point_files.cpp: a folder of point clouds, one file per sample, as a data set.
 //
 //   <root>/train/<class>/*.ply, *.npz     <root>/test/<class>/...
 //
-// Classes are the folders below train, in the order of their names; samples are the files in the
-// order of theirs. Names that begin with '.' are passed over, and so are readmes and licences; a
-// class without a cloud and any other file are errors. Every cloud is cut into voxels of one size
-// in one box.
+// Classes are the folders below train, sorted by name; samples are the files, sorted by name. Skips
+// names that begin with '.', readmes and licences. A class without a cloud, and any other file, is
+// an error. All clouds are converted to voxels of one size in one box.
 #include <algorithm>
 #include <filesystem>
 
@@ -38,7 +37,7 @@ bool is_cloud(const fs::path& path) {
   return ending == ".ply" || ending == ".npz";
 }
 
-// Files about the data, from authors and from Windows.
+// Files about the data, by authors or by Windows.
 bool is_about_data(const fs::path& path) {
   std::string name = path.filename().string();
   for (char& c : name) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
@@ -54,7 +53,7 @@ fs::path find_root(const std::string& root) {
   }
   fail(ErrorKind::kData, kName,
        cat("expected a folder with train/<class>/*.ply or *.npz (and test/<class>/...), looked in ",
-           join(folders, " and "), "; name it with data.root"));
+           join(folders, " and "), "; set data.root to it"));
 }
 
 struct Sample {
@@ -142,7 +141,7 @@ class Reader {
       };
       fail(ErrorKind::kData, kName,
            cat(file.string(), ": expected the features of ", first_file_, ", ", text(names_),
-               ", got ", text(cloud.names), "; choose common ones with data.features"));
+               ", got ", text(cloud.names), "; choose common features with data.features"));
     }
     return voxels_of(cloud, box_);
   }

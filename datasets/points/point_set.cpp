@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// point_set.cpp: samples that are points of a grid.
+// point_set.cpp: samples that consist of points in a grid.
 #include "datasets/points/point_set.h"
 
 #include <algorithm>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// point_set.h: samples that are points: places of a grid, each with some numbers.
+// point_set.h: samples that consist of points: places in a grid, each with features.
 //
-// A sample holds as many points as it has; a batch is one tensor [N,M,D+C] all the same, so it
-// takes the ways of all batches. Row i of a sample is its point i: its place, (h,w) or (t,h,w), and
-// its C features. M is the same for all batches of a set. Rows behind the last point hold -1.
+// Samples have different numbers of points, but a batch is one tensor [N,M,D+C], like all other
+// batches. Row i of a sample is its point i: its place, (h,w) or (t,h,w), and its C features. M is
+// the same for all batches of a set. Rows after the last point hold -1.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace convscope {
 struct CONVSCOPE_API PointSet {
   std::vector<std::int64_t> grid;         // [H,W] or [T,H,W]
   std::int64_t channels = 1;              // C
-  std::int64_t most = 1;                  // M: points that a sample may have
+  std::int64_t most = 1;                  // M: maximum number of points in a sample
   std::vector<std::int64_t> begin = {0};  // [N+1]: the first point of each sample
   std::vector<std::int32_t> places;       // (t H + h) W + w, ascending in each sample
   std::vector<float> features;            // [points, C]
@@ -28,17 +28,17 @@ struct CONVSCOPE_API PointSet {
     return begin[static_cast<std::size_t>(sample + 1)] - begin[static_cast<std::size_t>(sample)];
   }
   std::int64_t places_of_grid() const;
-  // Points of all samples by places of all grids.
+  // Returns the points of all samples divided by the places of all grids.
   double density() const;
   Shape sample_shape() const;  // [M,D+C]
 
-  // Appends a sample; places need not be sorted. Errors, of kind kData, speak of `name`: more than
-  // M points, a place outside of the grid or given twice.
+  // Appends a sample; places need not be sorted. Throws kData with `name` for more than M points,
+  // and for a place that is outside of the grid or given twice.
   void add(std::vector<std::int32_t> places_in, std::vector<float> features_in,
            const std::string& name);
   PointSet subset(const std::vector<std::int64_t>& samples) const;
-  // A sample as rows [M,D+C], moved as an image of its grid would be: cut out from (dy,dx) on, then
-  // mirrored along w. Points that leave the grid are left out.
+  // Writes a sample as rows [M,D+C], augmented like an image of its grid: cropped from (dy,dx),
+  // then mirrored along w. Omits points that leave the grid.
   void write(std::int64_t sample, const Augmentation& change, float* to) const;
 };
 

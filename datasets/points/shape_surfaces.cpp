@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// shape_surfaces.cpp: built without contraction to fused multiply-adds, with the sine and cosine of
-// random.h: so the numbers are the same on every machine.
+// shape_surfaces.cpp: compiled without contraction to fused multiply-adds, with the sine and cosine
+// of random.h, so the numbers are the same on every machine.
 #include "datasets/points/shape_surfaces.h"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ double between(Generator& random, double low, double high) {
 struct Direction2 {
   double c, s;
 };
-// Cosine and sine of an angle in turns.
+// Returns cosine and sine of an angle in turns.
 Direction2 turn(double turns) {
   const auto part = static_cast<float>(turns - std::floor(turns));
   const NormalPair pair = detail::cos_sin_turn(part < 1.0f ? part : 0.0f);
@@ -40,7 +40,7 @@ struct Panel {
   }
 };
 
-// The sides of a box; without a bottom where it stands on something.
+// The sides of a box; without a bottom where it rests on something.
 struct Block {
   SpacePoint low, high;
 };
@@ -75,7 +75,7 @@ SpacePoint on_sphere(Generator& random) {
   return {r * d.c, r * d.s, z};
 }
 
-// A disc of radius r at height z.
+// Returns a random point on a disc of radius r at height z.
 SpacePoint on_disc(Generator& random, double r, double z) {
   const double out = r * std::sqrt(between(random, 0, 1));
   const Direction2 d = any_turn(random);
@@ -86,7 +86,7 @@ std::vector<SpacePoint> cylinder(int count, Generator& random) {
   const double half = between(random, 0.6, 1.0), r = between(random, 0.3, 0.7);
   std::vector<SpacePoint> out;
   for (int i = 0; i < count; ++i) {
-    // Side 4 pi r half, both ends 2 pi r^2.
+    // The side has area 4 pi r half, both ends together 2 pi r^2.
     if (between(random, 0, 2 * half + r) < r) {
       out.push_back(on_disc(random, r, random.below(2) == 0 ? -half : half));
       continue;
@@ -106,7 +106,7 @@ std::vector<SpacePoint> cone(int count, Generator& random) {
       out.push_back(on_disc(random, r, -half));
       continue;
     }
-    // From the tip, where little area is.
+    // Distance from the tip, near which there is little area.
     const double t = std::sqrt(between(random, 0, 1));
     const Direction2 d = any_turn(random);
     out.push_back({t * r * d.c, t * r * d.s, half - 2 * half * t});
@@ -139,7 +139,7 @@ std::vector<SpacePoint> stairs(int count, Generator& random) {
   return on_panels(panels, count, random);
 }
 
-// Boxes that stand on the floor z = `floor`.
+// Returns boxes on the floor z = `floor`.
 std::vector<Block> furniture(int count, double floor, double reach, Generator& random) {
   std::vector<Block> out;
   for (int i = 0; i < count; ++i) {
@@ -168,7 +168,7 @@ std::vector<SpacePoint> room(int count, Generator& random) {
   return on_panels(panels, count, random);
 }
 
-// Where a ray from `eye` along `d` enters the block: the distance, or none.
+// Returns the distance at which a ray from `eye` along `d` enters the block, or none.
 double distance_to(const Block& block, const SpacePoint& eye, const SpacePoint& d) {
   double near = 0, far = std::numeric_limits<double>::infinity();
   const std::array<std::array<double, 4>, 3> axes = {{{eye.x, d.x, block.low.x, block.high.x},
@@ -186,8 +186,8 @@ double distance_to(const Block& block, const SpacePoint& eye, const SpacePoint& 
   return near <= far ? near : std::numeric_limits<double>::infinity();
 }
 
-// A scanner above the ground turns once; each of its lasers draws a ring. What stands on the ground
-// is hit instead of it, and casts a shadow.
+// A scanner above the ground rotates once; each of its lasers draws a ring. Objects on the ground
+// block rays and cast shadows.
 std::vector<SpacePoint> scan(int count, Generator& random) {
   const double ground = -0.6, eye_height = between(random, 0.35, 0.6);
   const SpacePoint eye{between(random, -0.2, 0.2), between(random, -0.2, 0.2), ground + eye_height};
@@ -199,7 +199,7 @@ std::vector<SpacePoint> scan(int count, Generator& random) {
   }
   const int lasers = 10 + static_cast<int>(random.below(7));
   std::vector<SpacePoint> out;
-  // A ray that hits nothing in reach is drawn again, but not for ever.
+  // A ray that hits nothing in range is drawn again, up to a limit.
   for (int tries = 0; static_cast<int>(out.size()) < count && tries < 20 * count; ++tries) {
     const double laser = static_cast<double>(random.below(static_cast<std::uint32_t>(lasers)));
     const double slope = 0.15 - 1.4 * laser / lasers;
@@ -216,7 +216,7 @@ std::vector<SpacePoint> scan(int count, Generator& random) {
   return out;
 }
 
-// A turn about a random axis (a random unit quaternion), or about z alone.
+// A rotation about a random axis (a random unit quaternion), or only about z.
 class Rotation {
  public:
   Rotation(Generator& random, bool any_axis) {
@@ -278,7 +278,7 @@ std::vector<SpacePoint> points_of_shape(int shape, int count, Generator& random)
     default:
       out = scan(count, random);
   }
-  const bool stands = shape >= 5;  // z stays up
+  const bool stands = shape >= 5;  // z stays vertical
   const std::array<double, 3> stretch = {between(random, 0.7, 1.0), between(random, 0.7, 1.0),
                                          between(random, 0.7, 1.0)};
   const Rotation rotation(random, !stands);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// synthetic_shapes.cpp: built without contraction to fused multiply-adds, as synthetic_digits.cpp.
+// synthetic_shapes.cpp: compiled without contraction to FMA instructions, as synthetic_digits.cpp.
 #include "datasets/points/synthetic_shapes.h"
 
 #include <algorithm>
@@ -15,14 +15,14 @@ namespace {
 constexpr std::uint64_t kTrainStream = 0x5a4e'0001'0000'0000u;
 constexpr std::uint64_t kTestStream = 0x5a4e'0002'0000'0000u;
 
-// The places of one sample, ascending, each once.
+// Returns the distinct places of one sample, ascending.
 std::vector<std::int32_t> draw(int shape, const SyntheticShapesOptions& options, Generator random) {
   const auto between = [&random](double low, double high) {
     return low + (high - low) * static_cast<double>(random.uniform());
   };
   const auto size = static_cast<double>(options.size);
   std::vector<SpacePoint> points = points_of_shape(shape, static_cast<int>(options.points), random);
-  // The object fills the grid but for a border, is smaller by up to a third, and stands anywhere.
+  // The object fills the grid up to a border or is up to a third smaller; its position is random.
   const double scale = 0.5 * size * between(0.6, 0.9);
   const double room = 0.5 * size - scale;
   const double x = 0.5 * size + between(-room, room), y = 0.5 * size + between(-room, room);
@@ -56,7 +56,7 @@ Dataset draw_part(const SyntheticShapesOptions& options, std::int64_t count, std
   auto* const labels = out.labels.data<std::int32_t>();
   parallel_for(count, 8, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
-      const int shape = static_cast<int>(i % kShapeClasses);  // as many of each
+      const int shape = static_cast<int>(i % kShapeClasses);  // equal numbers
       labels[i] = shape;
       places[static_cast<std::size_t>(i)] =
           draw(shape, options, Generator(options.seed, stream + static_cast<std::uint64_t>(i)));
@@ -106,7 +106,7 @@ std::vector<OptionField> fields() {
           {.name = "points",
            .type = integer,
            .default_value = of.points,
-           .doc = "of a sample; it has at most as many sites",
+           .doc = "points per sample; points in one voxel form one site",
            .min = 16,
            .max = 1e6},
           {.name = "noise",

@@ -113,10 +113,10 @@ void show_rows(const Conv2dProblem& z, const std::vector<RaceRow>& rows,
 
 }  // namespace
 
-Tensor conv2d_by(const std::string& card, const Conv2dProblem& problem, const Tensor& first,
+Tensor conv2d_by(const std::string& chosen, const Conv2dProblem& problem, const Tensor& first,
                  const Tensor& second, Direction direction) {
   problem.check();
-  const Conv2dAlgorithm& algorithm = card_named(card);
+  const Conv2dAlgorithm& algorithm = card_named(chosen);
   const auto letters = letters_of(direction);
   const Shape read = direction == Direction::backward_data ? problem.y_shape() : problem.x_shape();
   const Shape other =
@@ -129,7 +129,7 @@ Tensor conv2d_by(const std::string& card, const Conv2dProblem& problem, const Te
                     tensor.defined() ? tensor.str() : std::string("no tensor"));
   }
   const Support support = support_of(algorithm, problem, direction);
-  if (!support.yes) fail(ErrorKind::kUnavailable, card, support.reason);
+  if (!support.yes) fail(ErrorKind::kUnavailable, chosen, support.reason);
   Operands operands;
   operands.in = {first, second, Operand{}, Operand{}};
   operands.out[0] = Tensor::empty(output_shape(problem, direction), problem.dtype);

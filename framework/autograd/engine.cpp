@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // engine.cpp: the backward pass.
 //
-// Nodes are numbered in the order in which they were made, and a node is always made after the
-// nodes it depends on. So the reverse pass is: collect every node that the loss depends on, sort by
-// number, highest first, and run each closure once; when its turn comes, all that used its output
-// have run, so the gradient of its output is complete.
+// Nodes are numbered in order of creation, and a node is created after all nodes that it depends
+// on. So the backward pass collects every node that the loss depends on, sorts by number in
+// descending order, and runs each closure once. When a closure runs, all users of its node's output
+// have run, so the gradient of the output is complete.
 #include <algorithm>
 #include <atomic>
 #include <unordered_map>
@@ -60,7 +60,8 @@ bool GradientSink::wants(int input) const {
 }
 
 void GradientSink::add(int input, Tensor gradient) {
-  CONVSCOPE_CHECK(wants(input), node_.name_, "no gradient of input ", input, " was asked for");
+  CONVSCOPE_CHECK(wants(input), node_.name_, "expected an input that needs a gradient, got input ",
+                  input);
   const Node::Edge& edge = node_.edges_[static_cast<std::size_t>(input)];
   const Shape& wanted = edge.leaf ? edge.leaf->value.shape() : edge.producer->shape_;
   CONVSCOPE_CHECK(gradient.shape() == wanted, node_.name_, "expected the gradient of input ", input,
@@ -81,7 +82,8 @@ void GradientSink::add(int input, Tensor gradient) {
 }
 
 GradientSink::Target GradientSink::target(int input) {
-  CONVSCOPE_CHECK(wants(input), node_.name_, "no gradient of input ", input, " was asked for");
+  CONVSCOPE_CHECK(wants(input), node_.name_, "expected an input that needs a gradient, got input ",
+                  input);
   const Node::Edge& edge = node_.edges_[static_cast<std::size_t>(input)];
   if (edge.leaf) {
     Variable::State& leaf = *edge.leaf;
@@ -102,10 +104,10 @@ GradientSink::Target GradientSink::target(int input) {
 
 class Engine {
  public:
-  // Runs every node that `root` depends on, once, and frees the graph.
+  // Runs every node that `root` depends on once, and frees the graph.
   static void run(const Ref<Node>& root, const Tensor& gradient) {
     check_not_freed(*root);
-    // Kept between passes, so a repeated training step does not grow it again.
+    // Kept between passes, so that a repeated training step does not reallocate it.
     thread_local std::vector<Ref<Node>> nodes;
     const Cleaner cleaner{nodes};
     collect(root, nodes);
@@ -131,7 +133,7 @@ class Engine {
   }
 
  private:
-  // However the pass ends, no half-summed gradient and no reference to the graph stays behind.
+  // Leaves no half-summed gradient and no reference to the graph, also when the pass throws.
   struct Cleaner {
     std::vector<Ref<Node>>& nodes;
     ~Cleaner() {
@@ -140,7 +142,7 @@ class Engine {
     }
   };
 
-  // How many operations of the pass use each leaf.
+  // For each leaf, the number of operations in the pass that use it.
   using LeafUses = std::unordered_map<const Variable::State*, int>;
   static LeafUses count_leaf_uses(const std::vector<Ref<Node>>& nodes) {
     LeafUses uses;
@@ -158,7 +160,7 @@ class Engine {
   }
 
   static void check_not_freed(const Node& node) {
-    CONVSCOPE_CHECK(!node.freed_, "backward", "expected a graph that is still there, but '",
+    CONVSCOPE_CHECK(!node.freed_, "backward", "expected a graph that still exists, but '",
                     node.name_, "' was freed by an earlier backward(); run the forward pass again");
   }
 
@@ -187,7 +189,7 @@ class Engine {
 void Variable::backward() const {
   CONVSCOPE_CHECK(value().numel() == 1, "backward",
                   "expected a variable of one element (the loss), got ", value().str(),
-                  "; give its gradient to backward(gradient)");
+                  "; for other shapes call backward(gradient)");
   backward(Tensor::full(shape(), 1.0, dtype(), device()));
 }
 
@@ -199,7 +201,7 @@ void Variable::backward(const Tensor& gradient) const {
   CONVSCOPE_CHECK(gradient.shape() == shape(), "backward", "expected a gradient of shape ", shape(),
                   ", got ", gradient.shape());
   const Ref<Node>& producer = state()->producer;
-  if (!producer) {  // a leaf is its own gradient's end
+  if (!producer) {  // a leaf: its gradient ends here
     if (state_->grad_is_zero) {
       state_->grad = gradient.clone();
       state_->grad_is_zero = false;
@@ -208,7 +210,7 @@ void Variable::backward(const Tensor& gradient) const {
     }
     return;
   }
-  Engine::run(producer, gradient.clone());  // closures may keep and change what they get
+  Engine::run(producer, gradient.clone());  // closures may keep and change it
 }
 
 }  // namespace convscope

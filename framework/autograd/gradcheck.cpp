@@ -10,7 +10,7 @@
 namespace convscope {
 namespace {
 
-// Weights in [0.5, 1.5) keep every output in the game.
+// Weights in [0.5, 1.5): every output contributes to the checked number.
 Tensor weights_like(const Variable& y, std::uint64_t seed) {
   Tensor weights = Tensor::empty(y.shape(), DType::f64);
   Generator random(seed);
@@ -37,7 +37,7 @@ std::string GradcheckResult::str() const {
 
 GradcheckResult gradcheck(const std::function<Variable(const std::vector<Variable>&)>& f,
                           const std::vector<Variable>& inputs, const GradcheckOptions& options) {
-  std::vector<Variable> leaves;  // copies, so that the caller's values and gradients stay
+  std::vector<Variable> leaves;  // copies: the caller's values and gradients do not change
   for (const Variable& input : inputs) {
     CONVSCOPE_CHECK(input.dtype() == DType::f64, "gradcheck", "expected inputs of type f64, got ",
                     input.value().str());
@@ -66,13 +66,13 @@ GradcheckResult gradcheck(const std::function<Variable(const std::vector<Variabl
       const double difference = (above - below) / (2 * h);
       const double tape = grad.defined() ? grad.at(i) : 0.0;
       const double error = std::abs(tape - difference) / std::max(1.0, std::abs(difference));
-      if (result.index >= 0 && error <= result.max_error) continue;  // a NaN error is taken
+      if (result.index >= 0 && error <= result.max_error) continue;  // a NaN error is recorded
       result.max_error = error;
       result.input = static_cast<int>(k);
       result.index = i;
       result.tape = tape;
       result.difference = difference;
-      if (error != error) return result;  // NaN: not ok, and nothing is larger
+      if (error != error) return result;  // NaN: not ok, and no error is larger
     }
   }
   result.ok = result.max_error <= options.tolerance;

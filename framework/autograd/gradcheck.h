@@ -3,8 +3,8 @@
 //
 //   d f / d v_i  ~  ( f(v + h e_i) - f(v - h e_i) ) / 2h,   h = step * max(1, |v_i|)
 //
-// The outputs of f are weighted with fixed random numbers, so one number, and so every entry of
-// every gradient, is checked for functions with any output shape.
+// The outputs of f are weighted with fixed random numbers and summed. So every entry of every
+// gradient is checked, for functions with any output shape.
 #pragma once
 
 #include <functional>
@@ -16,7 +16,7 @@
 namespace convscope {
 
 struct GradcheckOptions {
-  double step = 1e-5;       // rounding error eps/h and truncation error h^2 meet near 1e-5
+  double step = 1e-5;       // rounding error eps/h and truncation error h^2 balance near 1e-5
   double tolerance = 1e-7;  // on |tape - difference| / max(1, |difference|)
   std::uint64_t seed = 1;   // of the weights
 };
@@ -24,15 +24,15 @@ struct GradcheckOptions {
 struct CONVSCOPE_API GradcheckResult {
   bool ok = false;
   double max_error = 0;  // |tape - difference| / max(1, |difference|)
-  int input = -1;        // where it is: input number and flat index
+  int input = -1;        // its position: input number and flat index
   std::int64_t index = -1;
   double tape = 0;
   double difference = 0;
   std::string str() const;  // "input 1 index 7: tape 0.5, difference 0.25, error 0.25"
 };
 
-// `inputs`: f64 leaves; those with requires_grad are checked. f must be deterministic and compute
-// in f64. The values and gradients of the inputs are as before afterwards.
+// Checks f at `inputs`: f64 leaves, of which those with requires_grad are checked. f must be
+// deterministic and compute in f64. Restores the values and gradients of the inputs.
 CONVSCOPE_API GradcheckResult
 gradcheck(const std::function<Variable(const std::vector<Variable>&)>& f,
           const std::vector<Variable>& inputs, const GradcheckOptions& options = {});

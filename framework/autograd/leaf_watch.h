@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// leaf_watch.h: tells when the gradient of a leaf (a parameter) is complete, while the backward
-// pass still goes on: all operations that use the leaf have run backward.
+// leaf_watch.h: reports when the gradient of a leaf (a parameter) is complete during a backward
+// pass: all operations that use the leaf have run backward.
 #pragma once
 
 #include <functional>
@@ -9,7 +9,7 @@
 
 namespace convscope {
 
-// While one lives, backward passes of dynamic graphs in this thread tell it of each leaf once.
+// While a LeafWatch exists, backward passes of dynamic graphs in this thread report each leaf once.
 class CONVSCOPE_API LeafWatch {
  public:
   explicit LeafWatch(std::function<void(const Variable&)> ready);

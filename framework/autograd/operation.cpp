@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// operation.cpp: an operation, defined once: its kernels forward and backward, and what it keeps
-// for its gradients.
+// operation.cpp: an operation, defined once: its forward and backward kernels, and the tensors that
+// it keeps for its gradients.
 #include "framework/autograd/operation.h"
 
 #include <algorithm>

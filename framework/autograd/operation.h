@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// operation.h: an operation, defined once: its kernels forward and backward, and what it keeps for
-// its gradients. The dynamic graph runs it by apply(); the planned step runs the same definition
-// (layers/plan/operation_op.h). A whole one:
+// operation.h: an operation, defined once: its forward and backward kernels, and the tensors that
+// it keeps for its gradients. The dynamic graph runs it with apply(); the compiled step runs the
+// same definition (layers/plan/operation_op.h). A complete operation:
 //
 //   class Square final : public Operation {
 //    public:
@@ -23,8 +23,8 @@
 
 namespace convscope {
 
-// The number of the training step: `offset` and, when `base` is there, what it points to in the
-// memory of the device when the kernel runs.
+// The number of the training step: `offset`, plus the value in device memory that `base` points to
+// when the kernel runs (if `base` is not null).
 struct OperationStep {
   const std::int64_t* base = nullptr;
   std::int64_t offset = 0;
@@ -35,18 +35,18 @@ struct TensorSize {
   DType dtype = DType::f32;
 };
 
-// What the forward leaves for the backward, and memory that the backward needs beside.
+// What the forward pass keeps for the backward pass, and scratch memory for the backward pass.
 struct OperationKeeps {
   bool inputs = false;                   // x
   bool output = false;                   // y
-  std::vector<TensorSize> saved = {};    // tensors of its own, written by the forward
-  std::vector<TensorSize> scratch = {};  // of the backward
+  std::vector<TensorSize> saved = {};    // extra tensors, written by the forward
+  std::vector<TensorSize> scratch = {};  // for the backward
 };
 
 struct OperationForward {
   std::vector<Tensor> x;
-  Tensor y;                   // assigned
-  std::vector<Tensor> saved;  // assigned; undefined where no gradient will be asked for
+  Tensor y;                   // overwritten, not added to
+  std::vector<Tensor> saved;  // overwritten; undefined where no gradient will be needed
   OperationStep step;
   Device device() const { return y.device(); }
 };
@@ -56,7 +56,7 @@ struct OperationBackward {
   std::vector<Tensor> x;  // defined when keeps().inputs
   Tensor y;               // defined when keeps().output
   std::vector<Tensor> saved, scratch;
-  std::vector<Tensor> dx;  // assigned; undefined: not wanted
+  std::vector<Tensor> dx;  // overwritten; undefined: not needed
   OperationStep step;
   Device device() const { return dy.device(); }
 };
@@ -64,30 +64,30 @@ struct OperationBackward {
 class CONVSCOPE_API Operation : public RefCounted {
  public:
   virtual const char* name() const = 0;
-  virtual std::string text() const { return name(); }  // in a plan: "pad reflect"
+  virtual std::string text() const { return name(); }  // in a printed graph: "pad reflect"
   virtual Shape output_shape(const std::vector<Shape>& x) const { return x[0]; }
   virtual OperationKeeps keeps(const std::vector<Shape>&) const { return {}; }
   virtual void forward(const OperationForward& a) const = 0;
   virtual void backward(const OperationBackward& a) const = 0;
 
-  // Its kernels also take images stored as [N,C/16,H,W,16] (layers/dispatch/activation_layout.h).
+  // Returns true when the kernels also take NCHW16c (layers/dispatch/activation_layout.h).
   virtual bool takes_blocked() const { return false; }
-  // Its kernels on a GPU also take halves stored as [N,1,H,W,Cp], all images of the call alike.
+  // Returns true when the GPU kernels take fp16/bf16 NHWC images [N,1,H,W,Cp], all in this layout.
   virtual bool takes_channels_last() const { return false; }
 
-  // For operations that treat every element of x[0] alone, with f(0) = 0, and learn one number at
-  // most: others may run them on pieces of x[0], in any layout, on the CPU. keeps().inputs is set.
+  // Returns true for an element-wise operation on x[0] with f(0) = 0 and at most one learned
+  // number. It may run on pieces of x[0] in any layout, on the CPU. keeps().inputs must be set.
   virtual bool runs_on_pieces() const { return false; }
-  virtual void begin(const OperationForward&) const {}  // before the first piece
+  virtual void begin(const OperationForward&) const {}  // called before the first piece
   virtual void forward_piece(const OperationForward&, const float*, float*, std::int64_t) const {}
-  // Assigns dv (null: not wanted; never dy); returns the piece's part of the number's gradient.
+  // Writes dv (null: not needed; never dy); returns the piece's part of the number's gradient.
   virtual double backward_piece(const OperationBackward&, const float* dy, const float* v,
                                 float* dv, std::int64_t count) const;
   virtual void end(const OperationBackward&, double) const {}  // with the sum over all pieces
 
-  // Operations that do not wait for each other may run together where each launch of a kernel costs
-  // more than its work: `all` and `a` have `count` elements, and each does what its own forward()
-  // or backward() would. True: `other` may run together with this one.
+  // Returns true when `other` may run together with this operation. Independent operations may be
+  // merged where a kernel launch costs more than its work. `all` and `a` have `count` elements;
+  // each does what its own forward() or backward() would.
   virtual bool runs_with(const Operation& /*other*/) const { return false; }
   virtual void forward_together(const Operation* const* all, const OperationForward* a,
                                 int count) const;
@@ -95,7 +95,7 @@ class CONVSCOPE_API Operation : public RefCounted {
                                  int count) const;
 };
 
-// y of the dynamic graph; x of one device and element type, which are those of y.
+// Runs an operation in the dynamic graph. All x and y have one device and one element type.
 CONVSCOPE_API Variable apply(Ref<const Operation> operation, const std::vector<Variable>& x,
                              std::int64_t step = 0);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// variable.cpp: a tensor with a memory of how it was computed.
+// variable.cpp: a tensor that remembers how it was computed.
 #include "framework/autograd/variable.h"
 
 namespace convscope {
@@ -43,7 +43,7 @@ const Tensor& Variable::grad() const {
 
 Tensor& Variable::grad() {
   static_cast<const Variable*>(this)->grad();
-  // The caller may write into it, so it counts as holding something from now on.
+  // The caller may write into it, so from now on it counts as holding a gradient.
   if (state_->grad.defined()) state_->grad_is_zero = false;
   return state_->grad;
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// variable.h: a tensor with a memory of how it was computed.
+// variable.h: a tensor that remembers how it was computed.
 //
-// Every differentiable operation ends in record(): it keeps the inputs and a closure that turns the
-// gradient of the output into gradients of the inputs. backward() walks these closures from the
-// loss back to the leaves (engine.cpp). The graph is built anew in each forward pass and is freed
-// by the backward pass.
+// Every differentiable operation ends with record(), which keeps the inputs and a closure. The
+// closure maps the gradient of the output to gradients of the inputs. backward() calls these
+// closures from the loss to the leaves (engine.cpp). Each forward pass builds a new graph; the
+// backward pass frees it.
 #pragma once
 
 #include <array>
@@ -34,32 +34,32 @@ class CONVSCOPE_API Variable {
   Device device() const { return value().device(); }
   DType dtype() const { return value().dtype(); }
 
-  bool requires_grad() const;           // a leaf that wants one, or computed from such a leaf
+  bool requires_grad() const;           // a leaf that needs a gradient, or computed from one
   void set_requires_grad(bool wanted);  // leaves only
   bool is_leaf() const;
 
-  // The accumulated gradient of a leaf; undefined before the first backward. Parameter gradients
-  // accumulate over backward passes until zero_grad(); gradients in between are not kept.
+  // Returns the accumulated gradient of a leaf; undefined before the first backward pass. It
+  // accumulates over backward passes until zero_grad(). Intermediate gradients are not kept.
   const Tensor& grad() const;
   Tensor& grad();
   void zero_grad();  // keeps the memory; the next backward starts from zero
 
   void set_value(const Tensor& value);  // leaves: replaces the tensor (same shape and dtype)
 
-  // Gradients of this one-element variable with respect to every leaf that wants one. The graph is
-  // freed; a second backward through it is an error.
+  // Computes gradients of this one-element variable for every leaf with requires_grad. Frees the
+  // graph; throws when called again for the same graph.
   void backward() const;
-  // The same, with the gradient of this variable given (same shape).
+  // Does the same with a given gradient of this variable (same shape).
   void backward(const Tensor& gradient) const;
 
-  // The same tensor without a history.
+  // Returns the same tensor without a history.
   Variable detach() const { return Variable(value()); }
 
   struct State : RefCounted {
     Tensor value;
     Tensor grad;
     bool requires_grad = false;
-    bool grad_is_zero = true;  // grad holds nothing to add to (fresh, or after zero_grad)
+    bool grad_is_zero = true;  // nothing to add to (new, or after zero_grad)
     Ref<Node> producer;        // null for a leaf
   };
   State* state() const { return state_.get(); }
@@ -70,16 +70,16 @@ class CONVSCOPE_API Variable {
   Ref<State> state_;
 };
 
-// Where an operation's closure puts the gradients of its inputs.
+// Receives the gradients of an operation's inputs from its closure.
 class CONVSCOPE_API GradientSink {
  public:
-  // False: nobody asked for the gradient of input i; do not compute it.
+  // Returns false when the gradient of input i is not needed; then do not compute it.
   bool wants(int input) const;
-  // Adds `gradient` to what input i has received so far (the first one is taken as it is). The
-  // tensor must be the closure's own: it may be changed later.
+  // Adds `gradient` to the gradient of input i; takes over the first one without a copy. The
+  // closure must own the tensor exclusively, because it may be modified later.
   void add(int input, Tensor gradient);
-  // Kernels that can add into a buffer: the tensor that collects the gradient of input i, and
-  // whether it holds something already (then add to it; otherwise assign all of it).
+  // For kernels that can add into a buffer: the tensor that collects the gradient of input i, and
+  // whether it already holds a value (then add to it; otherwise overwrite it).
   struct Target {
     Tensor tensor;
     bool accumulate;
@@ -110,8 +110,8 @@ class CONVSCOPE_API Node : public RefCounted {
   friend class GradientSink;
   friend CONVSCOPE_API Variable attach(Tensor value, const Variable* inputs, int count,
                                        Ref<Node> node);
-  // Where the gradient of an input goes: to the node that computed it, or to a leaf. Both null: it
-  // is not wanted. The input's value is not kept alive here; a closure that needs it captures it.
+  // The destination of an input's gradient: the node that computed the input, or a leaf. Both are
+  // null when no gradient is needed. A closure that needs the input's value must capture it.
   struct Edge {
     Ref<Node> producer;
     Ref<Variable::State> leaf;
@@ -120,8 +120,8 @@ class CONVSCOPE_API Node : public RefCounted {
   int input_count_ = 0;
   bool freed_ = false;
   std::uint64_t sequence_ = 0;    // later nodes have higher numbers
-  std::uint64_t visit_ = 0;       // the backward pass that has collected this node
-  const void* worker_ = nullptr;  // who made it (framework/memory/work_clock.h)
+  std::uint64_t visit_ = 0;       // the last backward pass that collected this node
+  const void* worker_ = nullptr;  // the creator (framework/memory/work_clock.h)
   Shape shape_;                   // of the output
   DType dtype_ = DType::f32;
   Device device_;
@@ -131,7 +131,7 @@ class CONVSCOPE_API Node : public RefCounted {
 
 CONVSCOPE_API Variable attach(Tensor value, const Variable* inputs, int count, Ref<Node> node);
 
-// False inside a NoGrad scope: operations record nothing.
+// Returns false inside a NoGrad scope: operations record nothing.
 CONVSCOPE_API bool grad_enabled();
 
 class CONVSCOPE_API NoGrad {
@@ -145,13 +145,13 @@ class CONVSCOPE_API NoGrad {
   bool before_;
 };
 
-// True when an operation on these inputs must be recorded.
+// Returns true when an operation on these inputs must be recorded.
 template <class... Inputs>
 bool needs_record(const Inputs&... inputs) {
   return grad_enabled() && ((inputs.defined() && inputs.requires_grad()) || ...);
 }
 
-// Ends every differentiable operation:
+// Ends every differentiable operation. Example:
 //
 //   Variable square(const Variable& x) {
 //     Tensor y = ...;                                                // the forward
@@ -160,8 +160,8 @@ bool needs_record(const Inputs&... inputs) {
 //     });
 //   }
 //
-// What the closure captures is what the operation saves for the backward pass. Undefined inputs
-// (an absent bias) are allowed and never want a gradient.
+// The closure's captures are what the operation saves for the backward pass. Undefined inputs (an
+// absent bias) are allowed and never need a gradient.
 template <class Backward>
 Variable record(const char* name, Tensor value, std::initializer_list<Variable> inputs,
                 Backward&& backward) {

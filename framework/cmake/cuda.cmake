@@ -1,5 +1,5 @@
-# libconvscope_cuda: all *_cuda.cu files. libconvscope opens it at run time when a driver is there,
-# so nothing links against it. Without .cu files or without nvcc there is nothing to build.
+# libconvscope_cuda: all *_cuda.cu files. libconvscope opens it at run time when a driver is present, so nothing links
+# against it. Without .cu files or without nvcc there is nothing to build.
 set_property(CACHE CONVSCOPE_CUDA PROPERTY STRINGS AUTO ON OFF)
 set(convscope_cuda_state "off")
 if(CONVSCOPE_CUDA STREQUAL "OFF")
@@ -33,8 +33,8 @@ if(NOT convscope_cuda_sources)
 endif()
 
 if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-  # H100 and H200 as they are (90a has instructions of its own), and PTX that every other GPU from
-  # 8.0 on compiles when it first runs.
+  # H100 and H200 natively (90a has additional instructions), and PTX that all other GPUs from 8.0 on compile at the
+  # first run.
   set(CMAKE_CUDA_ARCHITECTURES 90a-real 80-virtual CACHE STRING
     "GPU architectures to compile for")
 endif()
@@ -49,12 +49,12 @@ if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 13.0)
 endif()
 find_package(CUDAToolkit REQUIRED)
 add_library(convscope_cuda SHARED ${convscope_cuda_sources})
-# For a machine without a GPU (.ci/run): every kernel as far as PTX, which takes a quarter of the time of a library. The
-# host's half is compiled by the emulation, and ptxas has its turn before a kernel runs on a GPU.
+# For a machine without a GPU (.ci/run): compiles every kernel to PTX only, in a quarter of the time of a library. The
+# emulation compiles the host code, and ptxas runs before a kernel is used on a GPU.
 add_library(convscope_cuda_ptx OBJECT EXCLUDE_FROM_ALL ${convscope_cuda_sources})
 set_target_properties(convscope_cuda_ptx PROPERTIES CUDA_PTX_COMPILATION ON CUDA_STANDARD_REQUIRED OFF)
 target_compile_options(convscope_cuda_ptx PRIVATE "SHELL:-Ofc mid")
-# CMake 3.25 does not know that nvcc 13 speaks C++20 and ignores CUDA_STANDARD 20: say it by flag.
+# CMake 3.25 does not know that nvcc 13 supports C++20 and ignores CUDA_STANDARD 20, so the flag is passed directly.
 foreach(target convscope_cuda convscope_cuda_ptx)
   target_compile_options(${target} PRIVATE
     "$<$<COMPILE_LANGUAGE:CUDA>:-std=c++20;--expt-relaxed-constexpr;-lineinfo>"
@@ -67,7 +67,7 @@ set_target_properties(convscope_cuda PROPERTIES CUDA_STANDARD_REQUIRED OFF
   INSTALL_RPATH "$ORIGIN" INSTALL_RPATH_USE_LINK_PATH ON BUILD_WITH_INSTALL_RPATH ON
   VERSION ${PROJECT_VERSION} SOVERSION 0)
 set(convscope_cuda_state "on, for ${CMAKE_CUDA_ARCHITECTURES}")
-# Nothing opens it where no driver is: then it is built when somebody asks for it.
+# Without a driver nothing opens the library: then it is built only on request.
 if(CONVSCOPE_CUDA STREQUAL "AUTO" AND NOT EXISTS /dev/nvidiactl AND NOT EXISTS /dev/dxg)
   set_target_properties(convscope_cuda PROPERTIES EXCLUDE_FROM_ALL ON)
   string(APPEND convscope_cuda_state ", with --target convscope_cuda (there is no driver here)")

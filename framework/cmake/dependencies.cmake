@@ -1,4 +1,4 @@
-# What must be installed; bootstrap.sh holds the list of Debian packages.
+# Required packages; bootstrap.sh lists the Debian packages.
 find_package(OpenMP REQUIRED COMPONENTS CXX)
 find_package(Eigen3 3.4 REQUIRED NO_MODULE)
 find_package(yaml-cpp REQUIRED)

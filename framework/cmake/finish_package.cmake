@@ -1,4 +1,4 @@
-# What CPack runs between installing the files into its own folder and packing them.
+# Runs in CPack after the files are installed into CPack's folder and before they are packed.
 cmake_policy(VERSION 3.25)
 set(root ${CPACK_TEMPORARY_DIRECTORY}${CPACK_PACKAGING_INSTALL_PREFIX})
 if(NOT EXISTS ${root}/bin/convscope)
@@ -11,7 +11,7 @@ if(NOT own)
   message(FATAL_ERROR "convscope: expected libconvscope.so.* in ${libraries}, found none")
 endif()
 
-# A package could not ask for the libraries that these need; they are built where those are.
+# Removes plug-ins for libraries on which a package cannot depend; they must be built on the target machine.
 file(GLOB others ${libraries}/libconvscope_*)
 if(others)
   file(REMOVE ${others})
@@ -19,8 +19,7 @@ if(others)
   message(STATUS "convscope: left out of the package: ${others}")
 endif()
 
-# The licences of what is compiled in, as the system that builds has them: header libraries, whose
-# notices a binary has to carry.
+# Licences of compiled-in header libraries, from the build system: a binary must include their notices.
 set(doc ${root}/share/doc/convscope)
 function(convscope_add_licence package)
   if(EXISTS /usr/share/doc/${package}/copyright)
@@ -42,7 +41,7 @@ function(convscope_run)
 endfunction()
 
 if(CPACK_GENERATOR STREQUAL "DEB")
-  # Where Debian looks for them.
+  # The locations that Debian expects.
   convscope_run(gzip -9n ${root}/share/man/man1/convscope.1)
   string(TIMESTAMP now "%a, %d %b %Y %H:%M:%S +0000" UTC)
   file(WRITE ${doc}/changelog.Debian "convscope (${CPACK_PACKAGE_VERSION}-\
@@ -56,9 +55,8 @@ compiled in from other projects: the folder licences beside this file.\n")
   return()
 endif()
 
-# The .tar.gz brings what a small system lacks, in a folder of its own, so that no other program
-# finds it. The C and C++ libraries and zlib are those of the system: they go together with its
-# other libraries.
+# The .tar.gz contains the libraries that a small system lacks, in a separate folder, so that no other program finds
+# them. The C and C++ libraries and zlib come from the system, because they must match its other libraries.
 find_program(patchelf patchelf)
 if(NOT patchelf)
   message(FATAL_ERROR "convscope: expected patchelf, because libraries in the .tar.gz find each "

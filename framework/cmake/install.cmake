@@ -1,4 +1,4 @@
-# What `cmake --install` puts where, and the package that find_package(convscope) finds.
+# Install locations of `cmake --install`, and the package for find_package(convscope).
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 set(convscope_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/convscope)
@@ -13,13 +13,13 @@ foreach(peer IN ITEMS onednn)  # opened the same way
   endif()
 endforeach()
 file(RELATIVE_PATH convscope_bin_to_lib ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR})
-# Relative to the program, in the build folder as in the installed tree. Without BUILD_WITH_INSTALL_RPATH
-# CMake fills the shorter path of the build folder up with ':', and an empty entry is the current folder.
+# Relative to the program, in the build folder and in the installed tree. Without BUILD_WITH_INSTALL_RPATH, CMake pads
+# the shorter path of the build folder with ':', and an empty entry means the current folder.
 set_target_properties(convscope_cli PROPERTIES BUILD_WITH_INSTALL_RPATH ON
   INSTALL_RPATH "$ORIGIN/${convscope_bin_to_lib};$ORIGIN/../lib")
 install(TARGETS convscope_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 
-# The manual page and the completions are what the program says of itself.
+# The program itself generates the manual page and the completions.
 set(convscope_guide ${PROJECT_BINARY_DIR}/guide)
 install(CODE "
   function(convscope_say name)
@@ -38,8 +38,7 @@ install(FILES ${convscope_guide}/_convscope DESTINATION ${CMAKE_INSTALL_DATADIR}
 install(FILES ${convscope_guide}/convscope.fish
   DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
 
-# <convscope/notebook.h>: the same in the build folder and where it is installed, but for the way to
-# the library.
+# <convscope/notebook.h>: the same in the build folder and after installation, except for the path to the library.
 file(RELATIVE_PATH convscope_notebook_to_library ${PROJECT_BINARY_DIR}/notebook/include/convscope
   ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/libconvscope.so)
 configure_file(framework/cmake/notebook.h.in notebook/include/convscope/notebook.h @ONLY)
@@ -52,7 +51,7 @@ install(DIRECTORY experiments/notebooks DESTINATION ${CMAKE_INSTALL_DATADIR}/con
   FILES_MATCHING PATTERN "*.ipynb" PATTERN "*.py" PATTERN "*.txt" PATTERN "*.md"
   PATTERN "cell_guard.inc" PATTERN ".ipynb_checkpoints" EXCLUDE PATTERN "__pycache__" EXCLUDE)
 
-# #include "framework/tensor.h" works as it does inside the repository.
+# Makes #include "framework/tensor.h" work as inside the repository.
 foreach(folder IN LISTS convscope_folders)
   if(IS_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR}/${folder})
     install(DIRECTORY ${folder} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/convscope
@@ -68,8 +67,8 @@ foreach(folder configs shapes schema)
 endforeach()
 install(FILES LICENSE README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
-# All libraries we use are private, so the consumer needs to find none of them.
-# The build folder is such a package too, so that plug-ins can be built against it.
+# All libraries that convscope uses are private, so a consumer need not find them. The build folder is such a package,
+# too, so that plug-ins can be built against it.
 export(EXPORT convscopeTargets NAMESPACE convscope::
   FILE ${PROJECT_BINARY_DIR}/convscopeTargets.cmake)
 install(EXPORT convscopeTargets NAMESPACE convscope:: DESTINATION ${convscope_package_dir})

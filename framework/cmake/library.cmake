@@ -1,7 +1,7 @@
-# libconvscope: one shared library from all folders. New files are found by themselves.
+# libconvscope: one shared library from all folders. New files are found automatically.
 #   *.cpp        compiled once
-#   *_simd.cpp   compiled once for each instruction set (framework/simd/cpu_isa.h); *_int8_simd.cpp
-#                also with VNNI
+#   *_simd.cpp   compiled once per instruction set (framework/simd/cpu_isa.h); *_int8_simd.cpp also
+#                with VNNI
 #   *_cuda.cu    go into libconvscope_cuda
 set(convscope_folders framework layers optim quant sparsity datasets experiments)
 set(convscope_globs ${convscope_folders})
@@ -11,7 +11,7 @@ file(GLOB_RECURSE convscope_sources CONFIGURE_DEPENDS ${convscope_globs})
 list(FILTER convscope_sources EXCLUDE REGEX
   "/(experiments/(cli/main\\.cpp|peers/|python/)|framework/cuda/emulation/)")
 if(NOT CONVSCOPE_EXPERIMENTS)
-  # All but the matrix, which the tests of the layers use.
+  # All except the test matrix, which the layers' tests use.
   set(convscope_matrix_sources ${convscope_sources})
   list(FILTER convscope_matrix_sources INCLUDE REGEX "/experiments/check/matrix/")
   list(FILTER convscope_sources EXCLUDE REGEX "^${CMAKE_CURRENT_SOURCE_DIR}/experiments/")
@@ -21,13 +21,13 @@ set(convscope_simd_sources ${convscope_sources})
 list(FILTER convscope_simd_sources INCLUDE REGEX "_simd\\.cpp$")
 list(FILTER convscope_sources EXCLUDE REGEX "_simd\\.cpp$")
 
-# What they draw is the same on every machine, so no compiler may fuse their products and sums.
+# The drawn data must be the same on every machine, so no compiler may fuse products and sums.
 set_source_files_properties(${CMAKE_CURRENT_SOURCE_DIR}/datasets/synthetic_digits.cpp
   ${CMAKE_CURRENT_SOURCE_DIR}/datasets/points/synthetic_shapes.cpp
   ${CMAKE_CURRENT_SOURCE_DIR}/datasets/points/shape_surfaces.cpp
   PROPERTIES COMPILE_OPTIONS -ffp-contract=off SKIP_PRECOMPILE_HEADERS ON)
 
-# env.json of a run names the commit that was configured; a new commit configures anew.
+# A run's env.json names the configured commit; a new commit triggers a new configuration.
 execute_process(COMMAND git -C ${CMAKE_CURRENT_SOURCE_DIR} rev-parse HEAD --git-path logs/HEAD
   OUTPUT_VARIABLE convscope_git ERROR_QUIET RESULT_VARIABLE convscope_git_failed)
 if(NOT convscope_git_failed AND convscope_git MATCHES "^([0-9a-f]+)\n([^\n]+)\n$")
@@ -40,7 +40,7 @@ if(NOT convscope_git_failed AND convscope_git MATCHES "^([0-9a-f]+)\n([^\n]+)\n$
   endif()
 endif()
 
-# Configs are known by their names, in the source tree and where `cmake --install` puts them.
+# Configs are found by name, in the source tree and in the install location.
 include(GNUInstallDirs)
 cmake_path(RELATIVE_PATH CMAKE_INSTALL_FULL_DATADIR BASE_DIRECTORY ${CMAKE_INSTALL_FULL_BINDIR}
   OUTPUT_VARIABLE convscope_bin_to_data)
@@ -48,7 +48,7 @@ set_source_files_properties(
   ${CMAKE_CURRENT_SOURCE_DIR}/experiments/config/shipped/shipped_configs.cpp PROPERTIES
   COMPILE_DEFINITIONS "CONVSCOPE_SOURCE_CONFIGS=\"${CMAKE_CURRENT_SOURCE_DIR}/experiments/configs\";\
 CONVSCOPE_CONFIGS_FROM_PROGRAM=\"${convscope_bin_to_data}/convscope/configs\"")
-# So is the CMake package, which `convscope new algorithm` names.
+# The same holds for the CMake package, which `convscope new algorithm` names.
 cmake_path(RELATIVE_PATH CMAKE_INSTALL_FULL_LIBDIR BASE_DIRECTORY ${CMAKE_INSTALL_FULL_BINDIR}
   OUTPUT_VARIABLE convscope_bin_to_package)
 set_source_files_properties(
@@ -56,7 +56,7 @@ set_source_files_properties(
   COMPILE_DEFINITIONS
   "CONVSCOPE_PACKAGE_FROM_PROGRAM=\"${convscope_bin_to_package}/cmake/convscope\"")
 
-# So are the notebooks. Their kernel includes what CMake writes into the build folder.
+# The same holds for the notebooks. Their kernel includes a header that CMake writes into the build folder.
 cmake_path(RELATIVE_PATH CMAKE_INSTALL_FULL_INCLUDEDIR BASE_DIRECTORY ${CMAKE_INSTALL_FULL_BINDIR}
   OUTPUT_VARIABLE convscope_bin_to_include)
 set_source_files_properties(${CMAKE_CURRENT_SOURCE_DIR}/experiments/notebooks/places.cpp PROPERTIES
@@ -65,29 +65,29 @@ CONVSCOPE_NOTEBOOKS_FROM_PROGRAM=\"${convscope_bin_to_data}/convscope/notebooks\
 CONVSCOPE_INCLUDE_FROM_PROGRAM=\"${convscope_bin_to_include}\";\
 CONVSCOPE_NOTEBOOK_INCLUDE=\"${PROJECT_BINARY_DIR}/notebook/include\"")
 
-# Commands, configs, tables and plots wait for files and people, not for the CPU: they are compiled
-# quickly instead of well, which takes more than half off their build.
+# Commands, configs, tables and plots wait for files and people, not for the CPU. Their compilation favours build time
+# over run time, which saves more than half of the build time.
 set(convscope_quick_sources ${convscope_sources})
 list(FILTER convscope_quick_sources INCLUDE REGEX
   "/experiments/(cli|compare|config|explain|export|launchers|look|notebooks|plugins|report|run_folder|sweep|watch)/")
 list(REMOVE_ITEM convscope_sources ${convscope_quick_sources})
 convscope_unite(quick convscope_quick_sources)
-# The precompiled header is for files that are optimised.
+# The precompiled header is for optimised files.
 function(convscope_compile_quickly)
   set_property(SOURCE ${ARGV} APPEND PROPERTY COMPILE_OPTIONS -O0)
   set_property(SOURCE ${ARGV} PROPERTY SKIP_PRECOMPILE_HEADERS ON)
 endfunction()
 convscope_compile_quickly(${convscope_quick_sources})
-# What takes time in a step is compiled by itself.
+# Files that take time in a training step are compiled separately.
 set(convscope_kernel_sources ${convscope_sources})
 list(FILTER convscope_kernel_sources INCLUDE REGEX
   "(_cpu\\.cpp|/layers/((deform_)?conv2d|sparse_conv)/.+/.*|/framework/simd/.*)$")
 list(REMOVE_ITEM convscope_sources ${convscope_kernel_sources})
 convscope_unite(core convscope_sources)
-# A sanitizer's checks multiply the code; what takes time in a test are the kernels, drawing digits, and most
-# of all the references: loops of calls that clang joins at -O2.
+# Sanitizer checks multiply the code size. Most test time goes to the kernels, to drawing digits, and above all to the
+# references: loops of calls that clang merges at -O2.
 if(CONVSCOPE_SANITIZE)
-  # Nobody times these kernels: they are compiled in units, too, but for the references.
+  # Nobody measures these kernels: they are compiled in units, too, except for the references.
   set(convscope_reference_sources ${convscope_kernel_sources})
   list(FILTER convscope_reference_sources INCLUDE REGEX "/reference/")
   list(REMOVE_ITEM convscope_kernel_sources ${convscope_reference_sources})
@@ -97,24 +97,24 @@ if(CONVSCOPE_SANITIZE)
   list(FILTER convscope_plain_sources EXCLUDE REGEX "/datasets/")
   convscope_compile_quickly(${convscope_plain_sources})
   set_property(SOURCE ${convscope_reference_sources} APPEND PROPERTY COMPILE_OPTIONS -O2)
-  set_property(SOURCE ${convscope_reference_sources} PROPERTY SKIP_PRECOMPILE_HEADERS ON)  # it is of -O1
+  set_property(SOURCE ${convscope_reference_sources} PROPERTY SKIP_PRECOMPILE_HEADERS ON)  # the header is for -O1
 endif()
-# libFuzzer follows the branches of what reads files, not those of the kernels.
+# libFuzzer instruments the branches of file readers, not those of the kernels.
 if(CONVSCOPE_FUZZERS)
   set(convscope_reading_sources ${convscope_sources} ${convscope_quick_sources})
   set_property(SOURCE ${convscope_reading_sources} APPEND PROPERTY COMPILE_OPTIONS -fsanitize=fuzzer-no-link)
   set_property(SOURCE ${convscope_reading_sources} PROPERTY SKIP_PRECOMPILE_HEADERS ON)
 endif()
 
-# The emulation of CUDA, without a kernel: cells of notebooks bring their own. Their compiler looks its
-# names up in the library, and the headers, which take CUDA's place, export nothing.
+# The emulation of CUDA, without kernels: notebook cells define kernels. The compiler of the cells looks its names up in
+# the library, and the headers, which replace CUDA's, export nothing.
 set(convscope_emulation_sources fiber threads cluster overlap host_api)
 list(TRANSFORM convscope_emulation_sources
   REPLACE "(.+)" "${CMAKE_CURRENT_SOURCE_DIR}/framework/cuda/emulation/\\1.cpp")
 set_source_files_properties(${convscope_emulation_sources} PROPERTIES
   COMPILE_OPTIONS -fvisibility=default SKIP_PRECOMPILE_HEADERS ON)
 
-# Pages show the lines of the lessons that run.
+# Pages show the lines of running lessons.
 if(CONVSCOPE_EXPERIMENTS)
   include(lesson_texts)
 endif()
@@ -134,13 +134,13 @@ target_compile_definitions(convscope PRIVATE CONVSCOPE_VERSION="${PROJECT_VERSIO
 target_link_libraries(convscope PRIVATE $<BUILD_INTERFACE:convscope_flags> OpenMP::OpenMP_CXX
   Eigen3::Eigen yaml-cpp::yaml-cpp CLI11::CLI11 fmt::fmt nlohmann_json::nlohmann_json ZLIB::ZLIB
   Threads::Threads ${CMAKE_DL_LIBS})
-# Its header alone: the library is opened when data is fetched (datasets/files/download.cpp).
+# Only its header: the library is opened when data is fetched (datasets/files/download.cpp).
 target_include_directories(convscope PRIVATE
   $<TARGET_PROPERTY:CURL::libcurl,INTERFACE_INCLUDE_DIRECTORIES>)
 convscope_precompile(convscope)
 
-# One object library for each instruction set; without a precompiled header, because these files hold
-# nothing of the standard library.
+# One object library per instruction set; without a precompiled header, because these files use nothing of the standard
+# library.
 set(convscope_isa_flags_scalar "")
 set(convscope_isa_flags_avx2 -mavx2 -mfma)
 set(convscope_isa_flags_avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma
@@ -149,7 +149,7 @@ set(convscope_isas scalar)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64" AND NOT CONVSCOPE_ISAS STREQUAL "scalar")
   list(APPEND convscope_isas avx2 avx512)
 endif()
-# For programs that run where they are built and nowhere else.
+# For programs that run only on the machine that builds them.
 if(CONVSCOPE_ISAS MATCHES "here|widest" AND EXISTS /proc/cpuinfo)
   file(STRINGS /proc/cpuinfo cpu_flags REGEX "^flags" LIMIT_COUNT 1)
   foreach(isa IN ITEMS avx2 avx512)
@@ -162,13 +162,13 @@ if(CONVSCOPE_ISAS MATCHES "here|widest" AND EXISTS /proc/cpuinfo)
   endforeach()
 endif()
 list(GET convscope_isas -1 convscope_widest_isa)
-# The copies between are the same source with other vectors.
+# The other copies are the same source with other vectors.
 set(convscope_isa_definitions CONVSCOPE_WIDEST_ISA=${convscope_widest_isa})
 if(CONVSCOPE_ISAS STREQUAL "widest" AND convscope_widest_isa STREQUAL "avx512")
   list(REMOVE_ITEM convscope_isas avx2)
   list(APPEND convscope_isa_definitions CONVSCOPE_LACKS_AVX2=1)
 endif()
-# Files that multiply bytes are compiled once more for each instruction set that may have VNNI.
+# Files that multiply bytes are compiled once more per instruction set that may have VNNI.
 set(convscope_isa_flags_avx2_vnni ${convscope_isa_flags_avx2} -mavxvnni)
 set(convscope_isa_flags_avx512_vnni ${convscope_isa_flags_avx512} -mavx512vnni)
 set(convscope_int8_simd_sources ${convscope_simd_sources})
@@ -185,26 +185,26 @@ foreach(isa IN ITEMS avx2 avx512)
 endforeach()
 set_source_files_properties(${CMAKE_CURRENT_SOURCE_DIR}/framework/simd/cpu_isa.cpp
   PROPERTIES COMPILE_DEFINITIONS "${convscope_isa_definitions}")
-# The sanitizers put checks at each of the many inlined loads, clang's even at each lane of a masked
-# load: one file takes minutes. A check of the address that is a call takes a third of that, and it
-# finds what those of null pointers, alignment and sizes would find here.
+# The sanitizers add checks to each of the many inlined loads, clang even to each lane of a masked load: one file takes
+# minutes. An address check by a call takes a third of that time, and finds the errors that the checks of null pointers,
+# alignment and sizes would find here.
 set(convscope_simd_optimize -O3)
 if(CONVSCOPE_SANITIZE)
   set(convscope_simd_optimize -O1)
-  set(checks -fno-sanitize=null,alignment,object-size,pointer-overflow)  # behind -fsanitize
+  set(checks -fno-sanitize=null,alignment,object-size,pointer-overflow)  # after -fsanitize
   if(CONVSCOPE_SANITIZE MATCHES "address" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     list(APPEND checks "SHELL:--param asan-instrumentation-with-call-threshold=0")
   elseif(CONVSCOPE_SANITIZE MATCHES "address")
     list(APPEND checks -fsanitize-address-outline-instrumentation)
   endif()
   set_property(SOURCE ${convscope_simd_sources} APPEND PROPERTY COMPILE_OPTIONS ${checks})
-  # Unrolled tiles, half a minute each to optimise; the tests that run them there take seconds.
+  # Unrolled tiles take half a minute each to optimise; the tests that run them take seconds.
   set(slow ${convscope_simd_sources})
   list(FILTER slow INCLUDE REGEX
     "/(block_sparse|depthwise_(forward|backward|blocked|blocked_weight)|batch_lanes_gradient)_simd")
   set_property(SOURCE ${slow} APPEND PROPERTY COMPILE_OPTIONS -O0)
 endif()
-# Its loop over pixels has conditions: GCC makes masks of them when both sides may be computed.
+# Its loop over pixels has conditions: GCC converts them to masks when both sides may be computed.
 set_property(SOURCE ${CMAKE_CURRENT_SOURCE_DIR}/layers/deform_conv2d/fused/cpu/deform_fused_simd.cpp
   APPEND PROPERTY COMPILE_OPTIONS -fno-trapping-math)
 foreach(isa IN LISTS convscope_isas)

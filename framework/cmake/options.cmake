@@ -1,4 +1,4 @@
-# Compiler flags that every target of ours shares: an interface library, no global state.
+# Compiler flags shared by all targets of the project: an interface library, no global state.
 if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
   set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
 endif()
@@ -9,8 +9,8 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
 
-# Headers of the standard library are parsed once for many files. Every file still includes what it
-# uses: .ci/run compiles what changed lately without this (tests/repo/compile_alone.py).
+# Headers of the standard library are parsed once for many files. Every file still includes what it uses: .ci/run
+# compiles recently changed files without the precompiled header (tests/repo/compile_alone.py).
 option(CONVSCOPE_PCH "Precompile the headers of the standard library (ON in the presets)" OFF)
 set(convscope_std_headers <algorithm> <array> <atomic> <bit> <cmath> <cstdint> <cstring> <functional>
   <initializer_list> <limits> <map> <memory> <optional> <span> <stdexcept> <string> <string_view>
@@ -24,7 +24,7 @@ function(convscope_precompile target)
   else()
     target_precompile_headers(${target} PRIVATE ${convscope_std_headers} ${ARGN})
   endif()
-  # Both for ccache, which compares texts and not times.
+  # Both options are for ccache, which compares file contents, not times.
   if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
     target_compile_options(${target} PRIVATE "SHELL:-Xclang -fno-pch-timestamp")
   else()
@@ -35,7 +35,7 @@ endfunction()
 find_program(CONVSCOPE_CCACHE ccache)
 if(CONVSCOPE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CONVSCOPE_CCACHE})
-  if(CONVSCOPE_PCH)  # what ccache asks for before it caches files that use a precompiled header
+  if(CONVSCOPE_PCH)  # ccache requires this to cache files with a precompiled header
     list(PREPEND CMAKE_CXX_COMPILER_LAUNCHER env CCACHE_SLOPPINESS=pch_defines,time_macros)
   endif()
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${CONVSCOPE_CCACHE})
@@ -54,8 +54,8 @@ if(CONVSCOPE_SANITIZE)
     "$<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${CONVSCOPE_SANITIZE};-fno-sanitize-recover=all>"
     $<$<COMPILE_LANGUAGE:CXX>:-fno-omit-frame-pointer>)
   target_link_options(convscope_flags INTERFACE -fsanitize=${CONVSCOPE_SANITIZE})
-  if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")  # GCC's macro, for both
-    # At -O1 not every loop is unrolled that asks for it, and clang would say so.
+  if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")  # GCC's macro, for both compilers
+    # At -O1, some loops with an unroll pragma are not unrolled, and clang would warn.
     target_compile_options(convscope_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-pass-failed>)
     foreach(kind IN ITEMS address thread)
       if(CONVSCOPE_SANITIZE MATCHES ${kind})

@@ -1,6 +1,6 @@
-# What `cpack` packs (./bootstrap.sh package): a .deb for the system that it is made on, and a
-# .tar.gz that runs from any folder. Both hold what framework/cmake/install.cmake installs, without
-# the CUDA library and the peers, whose own libraries a package could not ask for.
+# The packages that `cpack` makes (./bootstrap.sh package): a .deb for the system of the build, and a .tar.gz that runs
+# from any folder. Both contain what framework/cmake/install.cmake installs, without the CUDA library and the baseline
+# plug-ins, because a package cannot depend on their libraries.
 set(CPACK_GENERATOR DEB TGZ)
 set(CPACK_PACKAGE_NAME convscope)
 set(CPACK_PACKAGE_VENDOR Convscope)
@@ -11,7 +11,7 @@ set(CPACK_STRIP_FILES ON)
 string(TOLOWER "convscope-${PROJECT_VERSION}-${CMAKE_SYSTEM_NAME}-${CMAKE_SYSTEM_PROCESSOR}"
   CPACK_PACKAGE_FILE_NAME)
 
-# The libraries have other names on another release, so the file says which one it was made for.
+# Library names differ between releases, so the file name contains the release of the build.
 set(convscope_system "")
 if(EXISTS /etc/os-release)
   file(STRINGS /etc/os-release lines REGEX "^(ID|VERSION_ID)=")
@@ -26,7 +26,7 @@ set(CPACK_DEBIAN_PACKAGE_DESCRIPTION
 "Computes two-dimensional convolution by different algorithms, forward and
 backward, trains networks from YAML configs, and measures both. Holds the
 program, its configs, shapes and notebooks, the shared library and its headers.")
-# Computed from the files (dpkg-shlibdeps). libcurl is opened by name, when data is fetched.
+# Computed from the files (dpkg-shlibdeps). libcurl is opened by name when data is fetched.
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
 set(CPACK_DEBIAN_PACKAGE_DEPENDS "libcurl4t64 | libcurl4 | libcurl3-gnutls")

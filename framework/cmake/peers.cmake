@@ -1,5 +1,5 @@
-# Plug-ins that let `convscope bench --peer NAME` time another library beside ours, each built when
-# its library is found. Nothing links against them: experiments/bench/peer.h says how they are used.
+# Plug-ins with which `convscope bench --peer NAME` times another library as a baseline. Each is built when its library
+# is found. Nothing links against them: experiments/bench/peer.h describes their use.
 option(CONVSCOPE_PEERS "Build the plug-ins for other libraries that are found" ON)
 set(CONVSCOPE_PEERS_DIR "${PROJECT_SOURCE_DIR}/build/peers" CACHE PATH
   "Where experiments/peers/setup.py laid the other libraries; the system's are taken without it")
@@ -7,7 +7,7 @@ if(NOT CONVSCOPE_PEERS OR CONVSCOPE_SANITIZE)
   return()
 endif()
 
-# oneDNN 3.2 of that folder, even when an earlier configuration has found Debian's 2.6.3.
+# oneDNN 3.2 from that folder, even if an earlier configuration has found Debian's 2.6.3.
 if(EXISTS "${CONVSCOPE_PEERS_DIR}/lib/cmake/dnnl/dnnl-config.cmake")
   set(dnnl_DIR "${CONVSCOPE_PEERS_DIR}/lib/cmake/dnnl" CACHE PATH "oneDNN's CMake files" FORCE)
 endif()
@@ -15,7 +15,7 @@ find_package(dnnl CONFIG QUIET)
 if(dnnl_FOUND)
   add_library(convscope_peer_onednn MODULE
     ${CMAKE_CURRENT_SOURCE_DIR}/experiments/peers/onednn_peer.cpp)
-  # The folder is named because CMake gives no RPATH of itself for one below the project's.
+  # Names the folder, because CMake sets no RPATH for a folder below the project's.
   set_target_properties(convscope_peer_onednn PROPERTIES
     CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON BUILD_WITH_INSTALL_RPATH ON
     INSTALL_RPATH "$<TARGET_FILE_DIR:DNNL::dnnl>")

@@ -1,10 +1,10 @@
-# Files compiled together: their headers are parsed once, and what templates make of them is compiled
-# once. CONVSCOPE_UNITY is for builds that nobody debugs: a changed file compiles its whole unit again.
+# Files compiled together: their headers are parsed once, and shared template instances are compiled once.
+# CONVSCOPE_UNITY is for builds without edits: a changed file recompiles its whole unit.
 option(CONVSCOPE_UNITY "Compile files that are no kernels in units of several" OFF)
 set(CONVSCOPE_ALONE "" CACHE STRING
   "Files to compile alone all the same, a regular expression: the folder that one works in")
 
-# "using Ints = std::vector<int>" becomes "using alias_std__vector_int_::Ints".
+# Converts "using Ints = std::vector<int>" to "using alias_std__vector_int_::Ints".
 function(convscope_name_aliases lines out)
   string(REGEX MATCHALL "using [A-Za-z0-9_]+ = std::[a-z0-9_:<>]+" aliases "${lines}")
   list(REMOVE_DUPLICATES aliases)
@@ -17,12 +17,11 @@ function(convscope_name_aliases lines out)
   set(${out} "${lines}" PARENT_SCOPE)
 endfunction()
 
-# The names that a file declares at the outermost level, or rather all words of such lines that could
-# be one: namespaces are not indented here. A macro that registers an entry counts as a name, because
-# it declares the same one in each file; those left out make a new name of their arguments. `used` gets
-# what two files may both have, since it is the same: what is brought into sight by its whole name (using
-# testing::Each), and names of types of the standard library (using Ints = std::vector<int>), of which
-# convscope_name_aliases() makes such a whole name.
+# Collects the names that a file declares at the outermost level. It takes all words of such lines that could be a name,
+# because namespaces are not indented here. A registration macro counts as a name, because it declares the same name in
+# each file; exempted macros make a new name from their arguments. `used` gets names that two files may share, since
+# both mean the same. These are names imported with their full name (using testing::Each), and names of standard types
+# (using Ints = std::vector<int>), for which convscope_name_aliases() makes such a full name.
 function(convscope_declared_names file out used)
   file(STRINGS ${file} lines REGEX "^[A-Za-z_]")
   list(FILTER lines EXCLUDE REGEX
@@ -44,9 +43,9 @@ function(convscope_declared_names file out used)
   set(${out} "${names}" PARENT_SCOPE)
 endfunction()
 
-# A file that gives a name to a type of its own which a header uses too could not see both. `aliases`:
-# those of standard types, which both may have. Only kernels and tests of their emulation see its
-# headers and those of kernels.
+# A file that defines a type whose name a header also uses could not be compiled with it. `aliases`: names of standard
+# types, which both may define. Only kernels and the tests of their emulation include the headers of the emulation and
+# of kernels.
 function(convscope_header_types of_kernels out aliases)
   set(globs ${convscope_folders} tests)
   list(TRANSFORM globs APPEND /*.*h)  # .h, .cuh
@@ -75,14 +74,14 @@ function(convscope_header_types of_kernels out aliases)
   set(${aliases} "${all_aliases}" PARENT_SCOPE)
 endfunction()
 
-# Replaces the list `sources_variable` by one of files that include them. Two files that declare the
-# same name go into different units. A file with options or macros of its own stays as it is. A third
-# argument is the number of files in a unit.
+# Replaces the list `sources_variable` by a list of files that include its files. Two files that declare the same name
+# go into different units. A file with separate options or macros stays as it is. A third argument is the number of
+# files in a unit.
 function(convscope_unite name sources_variable)
   if(NOT CONVSCOPE_UNITY)
     return()
   endif()
-  set(most 12)  # so that all cores have work
+  set(most 12)  # enough units for all cores
   if(ARGN)
     set(most ${ARGN})
   endif()
@@ -99,7 +98,7 @@ function(convscope_unite name sources_variable)
     get_source_file_property(options ${source} COMPILE_OPTIONS)
     get_source_file_property(definitions ${source} COMPILE_DEFINITIONS)
     convscope_declared_names(${source} names used)
-    # What one's own headers have under the same name, too.
+    # Names that the project's headers declare, too.
     set(of_ours ${used})
     list(FILTER of_ours EXCLUDE REGEX "^(std|testing)::")
     set(other_aliases ${of_ours})
@@ -145,9 +144,9 @@ function(convscope_unite name sources_variable)
       cmake_path(GET first EXTENSION LAST_ONLY extension)
       set(files_${unit} ${PROJECT_BINARY_DIR}/units/${name}_${unit}${extension})
       file(CONFIGURE OUTPUT ${files_${unit}} CONTENT "${text}" @ONLY)
-      # Local names hide those of a neighbour, and a class may hold what its own file alone knows. GCC
-      # 12 sees copies beyond all bounds in std::string where it inlines much (GCC bug 105651).
-      # nvcc has not these options, nor these warnings.
+      # Local names hide names of another file in the unit, and a class may contain types that only its file knows. With
+      # much inlining, GCC 12 reports out-of-bounds copies in std::string (GCC bug 105651). nvcc has neither these
+      # options nor these warnings.
       if(NOT extension STREQUAL ".cu")
         set_source_files_properties(${files_${unit}} PROPERTIES COMPILE_OPTIONS "-Wno-shadow;\
 $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage;-Wno-stringop-overflow;-Wno-stringop-overread;-Wno-array-bounds>")
@@ -156,13 +155,13 @@ $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage;-Wno-stringop-overflow;-Wno-stri
     list(APPEND left ${files_${unit}})
     math(EXPR unit "${unit} + 1")
   endwhile()
-  # A change may declare a name that another file of its unit has.
+  # A change may declare a name that another file of its unit declares.
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${${sources_variable}})
   set(${sources_variable} ${left} PARENT_SCOPE)
 endfunction()
 
-# The first unit, of those of the caller, that has room (`most`) and none of the names, neither declared
-# nor brought into sight from elsewhere; else a new one.
+# Finds the first of the caller's units with fewer than `most` files and none of the names, neither declared nor
+# imported; else makes a new unit.
 function(convscope_unit_for names used out)
   foreach(unit RANGE ${units})
     list(LENGTH files_${unit} count)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// address.cuh: an address made in one instruction. The compiler likes to add indices first and then
-// needs three instructions for each sum; where one of two indices is shared by many loads, two
-// addresses, one behind the other, are cheaper.
+// address.cuh: an address computed in one instruction. The compiler tends to add indices first and
+// then needs three instructions per sum. Where many loads share one of two indices, two dependent
+// address computations are cheaper.
 #pragma once
 
 #include "framework/cuda/launch.cuh"

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// async_copy.cuh: copies from global to shared memory that pass no register (cp.async, sm_80).
+// async_copy.cuh: copies from global to shared memory that bypass registers (cp.async, sm_80).
 //
 //   async_copy<16>(&tile[i], &x[j], inside);   // 4, 8 or 16 bytes; zeros when not `inside`
 //   async_copy_commit();                       // all copies since the last commit are one group
-//   async_copy_wait<1>();                      // until at most 1 group of this thread is under way
-//   __syncthreads();                           // and what the other threads copied
+//   async_copy_wait<1>();                      // until at most 1 group of this thread is pending
+//   __syncthreads();                           // makes the copies of other threads visible
 // In the emulation a copy is done at once.
 //
-// Bulk copies (sm_90) move whole tiles without the other threads; a barrier in shared memory counts
-// their bytes:
+// Bulk copies (sm_90) move whole tiles and are issued by one thread. A barrier in shared memory
+// counts their bytes:
 //   if (thread == 0) start_barrier(&barrier);      // then __syncthreads()
 //   if (thread == 0) expect_bytes(&barrier, 8192); bulk_copy(tile, x, 8192, &barrier);
-//   wait_for_bytes(&barrier, parity);              // of all threads; parity 0, 1, 0, ... by round
+//   wait_for_bytes(&barrier, parity);              // all threads; parity 0, 1, 0, ... per round
 #pragma once
 
 #include <cstdint>
@@ -21,9 +21,9 @@
 
 namespace convscope {
 
-// Both addresses are multiples of kBytes. With `inside` false nothing is read, and kBytes of zeros
-// are written. 16 bytes go past L1 unless kKeepInL1: what other blocks of this multiprocessor or
-// later steps of this block read again.
+// Copies kBytes; both addresses are multiples of kBytes. With `inside` false it reads nothing and
+// writes zeros. 16-byte copies bypass L1 unless kKeepInL1, which is for data that other blocks of
+// this SM or later steps of this block read again.
 template <int kBytes, bool kKeepInL1 = true>
 __device__ inline void async_copy(void* shared, const void* global, bool inside = true) {
   static_assert(kBytes == 4 || kBytes == 8 || kBytes == 16);
@@ -61,7 +61,7 @@ __device__ inline void async_copy_wait() {
 #endif
 }
 
-// Whether device code can use bulk copies; host code does not ask.
+// Defined where device code can use bulk copies. Host code does not use it.
 #if defined(CONVSCOPE_CUDA_EMULATED) || (defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900)
 inline constexpr bool kBulkCopies = true;
 #else
@@ -78,7 +78,7 @@ __device__ inline void start_barrier(std::uint64_t* barrier) {
 #endif
 }
 
-// All bytes of this round, once, before its copies.
+// Sets the number of bytes of this round; call it once, before the round's copies.
 __device__ inline void expect_bytes(std::uint64_t* barrier, unsigned bytes) {
 #if !defined(CONVSCOPE_CUDA_EMULATED) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   const auto at = static_cast<unsigned>(__cvta_generic_to_shared(barrier));
@@ -89,7 +89,7 @@ __device__ inline void expect_bytes(std::uint64_t* barrier, unsigned bytes) {
 #endif
 }
 
-// Addresses and bytes are multiples of 16.
+// Addresses and sizes are multiples of 16.
 __device__ inline void bulk_copy(void* shared, const void* global, unsigned bytes,
                                  std::uint64_t* barrier) {
 #if defined(CONVSCOPE_CUDA_EMULATED)
@@ -123,8 +123,8 @@ __device__ inline void wait_for_bytes(std::uint64_t* barrier, unsigned parity) {
 #endif
 }
 
-// Between this thread's writes to shared memory (async_copy_wait included) and the barrier behind
-// which wgmma or bulk copies read them (sm_90).
+// Call it between this thread's writes to shared memory (async_copy_wait included) and the barrier
+// after which wgmma or bulk copies read them (sm_90).
 __device__ inline void order_shared_writes_for_matrix_unit() {
 #if !defined(CONVSCOPE_CUDA_EMULATED) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");

@@ -13,20 +13,20 @@ struct BlasGemm {
   const void* a = nullptr;  // op(A) is m x k; row-major [m][k], or [k][m] when transpose_a
   const void* b = nullptr;  // op(B) is k x n; row-major [k][n], or [n][k] when transpose_b
   void* c = nullptr;        // row-major [m][n]
-  std::int64_t lda = 0, ldb = 0, ldc = 0;  // elements between rows as they lie in memory
+  std::int64_t lda = 0, ldb = 0, ldc = 0;  // elements between rows in memory
   bool transpose_a = false, transpose_b = false;
   DType dtype = DType::f32;    // of A and B: f32, f64, f16, bf16
-  DType dtype_c = DType::f32;  // of C: the same, or f32 for half factors
-  double alpha = 1, beta = 0;  // beta = 0: C may hold anything, NaN too
+  DType dtype_c = DType::f32;  // of C: the same, or f32 for fp16/bf16 operands
+  double alpha = 1, beta = 0;  // beta = 0: C is not read, so it may hold NaN
   MathMode math = MathMode::f32;
   std::int64_t batch = 1;
   std::int64_t stride_a = 0, stride_b = 0, stride_c = 0;  // elements from one matrix to the next
 };
 
-// On cuda_stream(). k = 0 scales C by beta. Works inside a captured graph (its workspace is fixed).
+// Runs on cuda_stream(). K = 0 scales C by beta. Works in a captured graph: the workspace is fixed.
 void blas_gemm(const BlasGemm& gemm);
 
-// The same for complex f32 numbers (pairs re, im); alpha and beta real. conjugate_a/b: of op(A/B).
+// The same for complex f32 (pairs re, im) with real alpha and beta. conjugate_a/b: of op(A/B).
 struct BlasComplexGemm {
   std::int64_t m = 0, n = 0, k = 0;
   const float* a = nullptr;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// blas_cuda.cu: row-major products by cuBLAS, which is column-major: C^T = B^T A^T, so A and B swap
-// places and nothing is copied.
+// blas_cuda.cu: row-major products by cuBLAS, which is column-major: C^T = B^T A^T, so A and B are
+// swapped and nothing is copied.
 #include "framework/cuda/blas.cuh"
 #include "framework/cuda/launch.cuh"
 
@@ -19,8 +19,8 @@ void check_cublas(cublasStatus_t status, const char* what) {
   fail(ErrorKind::kRun, "cuda", cat(what, " failed: ", cublasGetStatusString(status)));
 }
 
-// One handle for each host thread and process life. Its workspace is ours, so that a call inside a
-// captured graph allocates nothing; 32 MiB is what NVIDIA recommends for Hopper.
+// One handle per host thread, for the life of the process. It has a custom workspace, so that calls
+// in a captured graph allocate nothing. NVIDIA recommends 32 MiB for Hopper.
 cublasHandle_t handle() {
   constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;
   static cublasHandle_t made = [] {
@@ -73,7 +73,7 @@ void blas_gemm(const BlasGemm& g) {
   const auto op = [](bool transpose) { return transpose ? CUBLAS_OP_T : CUBLAS_OP_N; };
   const auto type = type_of(g.dtype);
   const auto type_c = type_of(g.dtype_c);
-  // cuBLAS asks for leading dimensions of at least 1, also when K is 0.
+  // cuBLAS requires leading dimensions of at least 1, also when K is 0.
   const auto leading = [](std::int64_t ld) { return narrow(ld > 0 ? ld : 1); };
   if (g.batch == 1) {
     check_cublas(

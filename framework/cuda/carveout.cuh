@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// carveout.cuh: how a multiprocessor divides its memory between L1 and shared memory.
+// carveout.cuh: the division of an SM's memory between L1 and shared memory.
 //
-// A multiprocessor holds one division while blocks run on it. The driver chooses the smallest
-// shared memory that suits a kernel, so a kernel that needs more cannot begin beside it: with
-// programmatic dependent launch it then waits for a multiprocessor that is empty. Kernels that are
-// to overlap ask for the same division: all that can be shared memory.
+// An SM keeps one division while blocks run on it. The driver chooses the smallest shared memory
+// that suits a kernel, so a kernel that needs more cannot start on the same SM: with programmatic
+// dependent launch it waits for an empty SM. Kernels that should overlap request the same division:
+// the largest shared memory.
 // Source: CUDA C++ Programming Guide, "Shared Memory" of compute capability 9.0
 // Read next  launch.cuh
 #pragma once
@@ -15,7 +15,7 @@
 
 namespace convscope {
 
-// launch() for a kernel that shares multiprocessors with its neighbours.
+// Launches a kernel that shares SMs with the kernels before and after it.
 template <class... Parameters, class... Arguments>
 void launch_beside_others(void (*kernel)(Parameters...), const LaunchShape& shape,
                           Arguments&&... arguments) {

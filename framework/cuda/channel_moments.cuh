@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// channel_moments.cuh: the mean and the spread of each channel, collected in parts while images
-// with their channels last are written, and added in one order afterwards.
+// channel_moments.cuh: mean and variance of each channel, collected in parts while NHWC images are
+// written; the parts are added later in a fixed order.
 //
-// Parts     f32 [part][4][lanes]. A part is a set of pixels; of each channel it has
-//             0  how many numbers there are, at most 2^24
-//             1  a shift, which is near them
+// Parts     f32 [part][4][lanes]. A part is a set of pixels; for each channel it has
+//             0  the count of numbers, at most 2^24
+//             1  a shift, close to the numbers
 //             2  the sum of (number - shift)
 //             3  the sum of (number - shift)^2
-//           A kernel that merges sets has their mean for the shift, and 0 for the first sum.
-// Merging   two sets with counts m and n, means a and b, and sums of squares about them:
+//           A kernel that merges sets uses their mean as the shift, and 0 as the first sum.
+// Merging   two sets with counts m and n, means a and b, and sums of squared deviations A and B:
 //             mean = a + (b - a) n / (m + n),   squares = A + B + (b - a)^2 m n / (m + n)
-//           Nothing is subtracted that an offset of the data has made large.
-// Numerics  u = 2^-24, M the largest magnitude, L merges on the way of a number to its part. A mean
-//           is off by e <= (L + 2) u M. Squares about such a mean are too large by n e^2, and each
-//           merge takes the difference of two such means, so a part's squares S are off by at most
-//           (2 L + 4) u S + 4 e sqrt(n S) + n e^2. So the deviation of data with an offset of k
-//           deviations is off by about 2 (L + 2) k u of itself; sums of plain squares lose k^2 u.
-//           The parts are added in double, about the shift of the first.
+//           No subtraction has operands that an offset of the data makes large.
+// Numerics  u = 2^-24, M the largest magnitude, L merges between a number and its part. A mean has
+//           an error e <= (L + 2) u M. Squares about such a mean are too large by n e^2, and each
+//           merge takes the difference of two such means, so the error of a part's squares S is at
+//           most (2 L + 4) u S + 4 e sqrt(n S) + n e^2. So for data with an offset of k deviations
+//           the relative error of the deviation is about 2 (L + 2) k u; sums of plain squares lose
+//           k^2 u. The parts are added in double, about the shift of the first.
 // Paper     T. F. Chan, G. H. Golub, R. J. LeVeque: Updating Formulae and a Pairwise Algorithm for
 //           Computing Sample Variances, COMPSTAT 1982
 // Read next channel_sums.cuh
@@ -28,12 +28,12 @@ namespace convscope {
 
 inline constexpr int kMomentSums = 4;
 
-// What a merge takes of the set that comes: of the difference of the means, and of its square.
+// The weights of a merge: of the difference of the means, and of its square.
 struct MomentShares {
   float mean, squares;
 };
-// `own` becomes the count of both. The quotient may be off by two units: it is a part of a
-// difference, so no offset of the data makes that larger.
+// Sets `own` to the count of both sets. The quotient may be off by two units: it scales a
+// difference, so an offset of the data does not increase the error.
 __device__ inline MomentShares shares_of(float& own, float coming) {
   const float both = own + coming;
 #if defined(CONVSCOPE_CUDA_EMULATED)
@@ -52,9 +52,9 @@ __device__ inline void merge_moments(float& mean, float& squares, float coming_m
   squares = ::fmaf(difference * difference, shares.squares, squares + coming_squares);
 }
 
-// The sums over all parts of this thread's channel about the shift of the first part, which is
-// returned; sums[0] of differences, sums[1] of their squares. In kernels of walk.finish_shape():
-// all threads call it, is_finisher() gets the sums.
+// Returns the shift of the first part, and the sums over all parts of this thread's channel about
+// this shift: sums[0] of differences, sums[1] of squares. For kernels with walk.finish_shape(): all
+// threads call it, is_finisher() gets the sums.
 template <int kLanes>
 __device__ inline float add_moment_parts(const float* part, int parts,
                                          const PieceWalk<kLanes>& walk, double (&sums)[2]) {

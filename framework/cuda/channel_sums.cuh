@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// channel_sums.cuh: a walk over images with their channels last, [pixels][pieces], a piece being 16
-// bytes: eight channels of halves or four of f32. And sums over all pixels for each channel.
+// channel_sums.cuh: iterates over NHWC images [pixels][pieces], a piece being 16 bytes: eight
+// fp16/bf16 or four f32 channels. Also sums over all pixels for each channel.
 //
-// Plan      A block has 256 threads: up to eight pieces side by side, the rest of them pixels that
-//           follow each other. So a warp reads lines of 128 bytes and more. A thread keeps its
-//           piece and goes over at most 64 pixels (more only in tensors of a billion numbers),
-//           several loads under way at once. The threads of a piece add what they have; each block
-//           leaves its sums as a part, and a second, small launch adds the parts in their order.
-// Numerics  sums of 64 numbers in f32, of the threads in f32 pairwise, of the parts in double. Two
-//           runs give the same bits; the cuts depend on the sizes alone.
-// Choices   about 528 blocks, 4 for each multiprocessor of an H100 or H200, so that a thread has
-//           some pixels to pay for the sum of the block, and the parts stay few. They are added
-//           with 32 threads for each channel: some ten parts a thread, all loads under way at once
+// Plan      A block has 256 threads: up to eight adjacent pieces times consecutive pixels, so a
+//           warp reads lines of 128 bytes or more. A thread keeps its piece and processes at most
+//           64 pixels (more only in tensors with billions of elements), several loads in flight.
+//           The threads of a piece add their sums. Each block writes its sums as a part, and a
+//           second, small launch adds the parts in order.
+// Numerics  sums of 64 numbers in f32, across threads in f32 pairwise, across parts in double. Two
+//           runs give the same bits; the division of work depends only on the sizes.
+// Choices   about 528 blocks, 4 per SM of an H100 or H200: a thread has enough pixels to
+//           amortise the sum of the block, and there are few parts. 32 threads per channel add the
+//           parts: about ten parts per thread, all loads in flight
 #pragma once
 
 #include "framework/cuda/half_piece.cuh"
@@ -20,16 +20,16 @@
 
 namespace convscope {
 
-// kLanes: channels of a piece.
+// kLanes: channels per piece.
 template <int kLanes>
 struct PieceWalk {
-  static constexpr int kAtOnce = 4;  // pixels of a thread whose loads are under way together
+  static constexpr int kAtOnce = 4;  // pixels whose loads a thread has in flight
   static constexpr int kMostPixels = 64;
   static constexpr int kFinishers = 8;
 
   std::int64_t pixels = 0, split_pixels = 0;
   int pieces = 0;
-  int width_log2 = 0;  // of the pieces side by side in a block
+  int width_log2 = 0;  // adjacent pieces in a block
   int splits = 1;
 
   PieceWalk() = default;
@@ -49,14 +49,14 @@ struct PieceWalk {
   }
   __host__ __device__ int rows() const { return static_cast<int>(kThreads) >> width_log2; }
   int grid_width() const { return ceil_div(pieces, 1 << width_log2); }
-  __host__ __device__ int lanes() const { return pieces * kLanes; }  // of a pixel
+  __host__ __device__ int lanes() const { return pieces * kLanes; }  // per pixel
 
   LaunchShape shape() const {
     return {.grid = dim3(static_cast<unsigned>(grid_width()), static_cast<unsigned>(splits)),
             .block = dim3(kThreads),
             .overlaps_previous = true};
   }
-  // Of kernels that add the parts: kFinishers channels in a block.
+  // For kernels that add the parts: kFinishers channels per block.
   LaunchShape finish_shape() const {
     return {.grid = dim3(static_cast<unsigned>(ceil_div(lanes(), kFinishers))),
             .block = dim3(kThreads),
@@ -71,7 +71,7 @@ struct PieceWalk {
     return static_cast<int>(blockIdx.x << width_log2 | (threadIdx.x & ((1u << width_log2) - 1)));
   }
   __device__ bool is_idle() const { return piece() >= pieces; }
-  // For every pixel of this thread: use(pixel, load(pixel)).
+  // Calls use(pixel, load(pixel)) for every pixel of this thread.
   template <class Load, class Use>
   __device__ void run_pixels(const Load& load, const Use& use) const {
     if (is_idle()) return;
@@ -91,7 +91,7 @@ struct PieceWalk {
       }
     }
   }
-  // For every piece of this thread: use(place, load(place)).
+  // Calls use(place, load(place)) for every piece of this thread.
   template <class Load, class Use>
   __device__ void run(const Load& load, const Use& use) const {
     const int own = piece();
@@ -100,7 +100,7 @@ struct PieceWalk {
                [&](std::int64_t pixel, const auto& value) { use(place(pixel), value); });
   }
 
-  // part [split][sum][lane] = the sums of all threads of this block. All threads call it.
+  // Writes the sums of this block's threads to part [split][sum][lane]. All threads call it.
   template <int kSums>
   __device__ void put_part(float (&sums)[kSums][kLanes], float* part) const {
     __shared__ float scratch[kThreads / 32][kSums][8 * kLanes];
@@ -130,13 +130,13 @@ struct PieceWalk {
     }
   }
 
-  // The channel of this thread in a kernel of finish_shape().
+  // Returns the channel of this thread in a kernel with finish_shape().
   __device__ int channel() const {
     return static_cast<int>(blockIdx.x) * kFinishers + static_cast<int>(threadIdx.x) % kFinishers;
   }
-  // Of the threads of a channel the one that add_parts() gives the sums to.
+  // Returns true for the one thread per channel to which add_parts() returns the sums.
   __device__ static bool is_finisher() { return threadIdx.x < kFinishers; }
-  // Adds the parts of its channel. All threads call it.
+  // Adds the parts of this thread's channel. All threads call it.
   template <int kSums>
   __device__ void add_parts(const float* part, double (&out)[kSums]) const {
     constexpr int kRows = kThreads / kFinishers;
@@ -166,9 +166,9 @@ struct PieceWalk {
   }
 };
 
-// Of images that are stored as T.
+// For images stored as T.
 template <class T>
 using WalkOf = PieceWalk<kLanesOf<T>>;
-using ChannelWalk = PieceWalk<kPieceLanes>;  // of halves
+using ChannelWalk = PieceWalk<kPieceLanes>;  // fp16/bf16
 
 }  // namespace convscope

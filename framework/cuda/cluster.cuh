@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cluster.cuh: thread-block clusters (sm_90): blocks that run at the same time, wait for each other
-// and read each other's shared memory. They stand beside each other along x: LaunchShape::cluster.
+// cluster.cuh: thread-block clusters (sm_90): blocks that run at the same time, synchronise, and
+// read each other's shared memory. A cluster is adjacent blocks along x: LaunchShape::cluster.
 //
 //   auto* const mine = dynamic_shared<float4>();
 //   mine[threadIdx.x] = sums;                        // of this block
@@ -10,13 +10,12 @@
 //   }
 //   cluster_leave();                                 // no block reads mine any more
 //
-// - A block must not read others before the first barrier of the cluster: they may not have begun.
-// - A block must not leave while others read its memory. So such a kernel ends with a barrier.
-// - Work that needs no other block can stand between cluster_arrive() and cluster_wait().
-// - All threads of a warp call a barrier of the cluster together. Threads that have left the kernel
-//   count as arrived.
-// - Kernels of clusters keep everything in dynamic shared memory. In the emulation a `__shared__`
-//   array is one for all blocks, and the blocks of a cluster run in turns there.
+// - A block must not read other blocks before the cluster's first barrier: they may not have begun.
+// - A block must not exit while others read its memory. So such a kernel ends with a barrier.
+// - Work that needs no other block can be placed between cluster_arrive() and cluster_wait().
+// - All threads of a warp call a cluster barrier together. Exited threads count as arrived.
+// - Cluster kernels use dynamic shared memory only. In the emulation, all blocks share one copy
+//   of a `__shared__` array, and the blocks of a cluster run in turns.
 // Source: PTX ISA, "barrier.cluster", "mapa" and "ld"; CUDA C++ Programming Guide, "Thread Block
 // Clusters" and "Distributed Shared Memory"
 #pragma once
@@ -29,7 +28,7 @@
 
 namespace convscope {
 
-// The number of this block in its cluster, from 0 on.
+// Returns the index of this block in its cluster.
 __device__ inline unsigned cluster_rank() {
 #if defined(CONVSCOPE_CUDA_EMULATED)
   return emulation::cluster_rank();
@@ -43,7 +42,7 @@ __device__ inline unsigned cluster_rank() {
 #endif
 }
 
-// How many blocks it has: 1 where the launch asked for no clusters.
+// Returns the number of blocks in the cluster: 1 where the launch requested no clusters.
 __device__ inline unsigned cluster_size() {
 #if defined(CONVSCOPE_CUDA_EMULATED)
   return emulation::cluster_size();
@@ -57,7 +56,7 @@ __device__ inline unsigned cluster_size() {
 #endif
 }
 
-// "I am here": what this thread wrote before is seen by those that wait for it.
+// Signals arrival: threads that wait for it see this thread's earlier writes.
 __device__ inline void cluster_arrive() {
 #if defined(CONVSCOPE_CUDA_EMULATED)
   emulation::cluster_arrive();
@@ -68,7 +67,7 @@ __device__ inline void cluster_arrive() {
 #endif
 }
 
-// Until all threads of the cluster have arrived; once after each cluster_arrive().
+// Waits until all threads of the cluster have arrived; call it once after each cluster_arrive().
 __device__ inline void cluster_wait() {
 #if defined(CONVSCOPE_CUDA_EMULATED)
   emulation::cluster_wait();
@@ -84,8 +83,8 @@ __device__ inline void cluster_sync() {
   cluster_wait();
 }
 
-// The last barrier: this thread has used all that it read of other blocks. Nothing that it wrote is
-// waited for, so results may still be on their way to memory.
+// The last barrier: this thread has finished reading other blocks. It does not wait for this
+// thread's writes, so results may still be on their way to memory.
 __device__ inline void cluster_leave() {
 #if defined(CONVSCOPE_CUDA_EMULATED)
   cluster_sync();
@@ -99,7 +98,7 @@ __device__ inline void cluster_leave() {
 #endif
 }
 
-// What block `rank` of the cluster has where this block has `at` in its dynamic shared memory.
+// Reads block `rank`'s value at the place that has address `at` in this block's dynamic memory.
 __device__ inline float4 load_from_block(const float4* at, unsigned rank) {
 #if defined(CONVSCOPE_CUDA_EMULATED)
   return *static_cast<const float4*>(

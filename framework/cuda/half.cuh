@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// half.cuh: the 16-bit floats of dtype.h inside kernels: one instruction each way on the GPU, the
-// plain C++ of dtype.h in the emulation. Both round to nearest, ties to even.
+// half.cuh: the 16-bit floats of dtype.h in kernels. A conversion is one instruction on the GPU,
+// and the plain C++ of dtype.h in the emulation. Both round to nearest, ties to even.
 #pragma once
 
 #include "framework/check.h"
@@ -57,7 +57,7 @@ __device__ inline BFloat16 from_float<BFloat16>(float value) {
 #endif
 }
 
-// Two neighbours in memory as one word, and back.
+// Packs two floats into the word that two neighbours in memory form, and unpacks such a word.
 template <class Half>
 __device__ inline unsigned pair_from_floats(float first, float second) {
 #if defined(CONVSCOPE_CUDA_EMULATED)
@@ -81,9 +81,9 @@ __device__ inline float2 floats_from_pair(unsigned pair) {
   return make_float2(to_float(first), to_float(second));
 }
 
-// What a half holds of a value: the factor of a product in half precision, as an f32. A bf16 in the
-// upper half of a pair is an f32 already: one instruction of fixed latency. (Of a single bf16 and
-// back the compiler makes one of the conversion unit, whose result is waited for, and a shift.)
+// Returns a value rounded to half precision, as f32. A bf16 in the upper half of a word already is
+// an f32: one instruction of fixed latency. (For a single bf16 the compiler would emit a
+// conversion, whose latency varies, and a shift.)
 template <class Half>
 __device__ inline float rounded(float value) {
 #if !defined(CONVSCOPE_CUDA_EMULATED)
@@ -99,7 +99,7 @@ __device__ inline float rounded_to(DType factors, float value) {
   return value;
 }
 
-// Two products at once, and two sums of products, each rounded to a half once.
+// Two products, or two sums of products, at once; each is rounded to half precision once.
 __device__ inline unsigned multiply_halves(unsigned a, unsigned b) {
 #if defined(CONVSCOPE_CUDA_EMULATED)
   const float2 x = floats_from_pair<Float16>(a), y = floats_from_pair<Float16>(b);

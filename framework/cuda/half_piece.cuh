@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// half_piece.cuh: 16 bytes of images with their channels last, which a thread loads and stores at
-// once: eight halves that lie side by side, or four f32. And maps over arrays of halves: computed
-// in f32, rounded once.
+// half_piece.cuh: 16-byte pieces of NHWC images, loaded and stored as one: eight adjacent fp16/bf16
+// or four f32. Also maps over fp16/bf16 arrays: computed in f32, rounded once.
 #pragma once
 
 #include "framework/cuda/half.cuh"
@@ -9,7 +8,7 @@
 
 namespace convscope {
 
-inline constexpr int kPieceLanes = 8;  // of halves
+inline constexpr int kPieceLanes = 8;  // of fp16/bf16
 template <class T>
 inline constexpr int kLanesOf = 16 / static_cast<int>(sizeof(T));
 
@@ -48,14 +47,14 @@ void with_half_type(DType dtype, Body&& body) {
   body(BFloat16{});
 }
 
-// The same with f32 as well: what images with their channels last are stored as.
+// Also accepts f32: the element types of NHWC images.
 template <class Body>
 void with_stored_type(DType dtype, Body&& body) {
   if (dtype == DType::f32) return body(0.0f);
   with_half_type(dtype, body);
 }
 
-// An operation on floats, on halves: their values go in, what comes out is rounded once.
+// Applies an operation on floats to fp16/bf16 elements; the result is rounded once.
 template <class Half, int kInputs, class Op>
 struct OnHalves {
   Op op;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// launch.cuh: the one way to start a kernel, and the stream on which everything runs.
+// launch.cuh: launches kernels, and the stream that all work uses.
 //
 //   __global__ void double_kernel(const float* x, float* y, std::int64_t count) {
 //     for (std::int64_t i = global_thread(); i < count; i += global_threads()) y[i] = 2 * x[i];
 //   }
 //   launch(double_kernel, grid_for(count), x, y, count);
 //
-// launch() is an ordinary function instead of <<< >>>, so that the file is C++ for the emulation.
-// A grid without blocks is no launch. No launch waits; errors of the launch itself are thrown.
+// launch() is a function instead of <<< >>>, so that the file is valid C++ for the emulation. It
+// does nothing for a grid without blocks. Launches do not wait; launch errors are thrown.
 #pragma once
 
 #include <cstddef>
@@ -21,17 +21,17 @@
 
 namespace convscope {
 
-// Throws an Error of kind kRun when a call of the CUDA runtime fails: "what" names the call.
+// Throws an Error of kind kRun when a call of the CUDA runtime fails. `what` names the call.
 void check_cuda(cudaError_t status, const char* what);
 #define CONVSCOPE_CUDA(call) ::convscope::check_cuda((call), #call)
 
-// The stream of the current device: all kernels, copies and library calls go there, in order, so
-// memory may be reused as soon as its last user is queued.
+// Returns the stream of the current device: all kernels, copies and library calls use it in order,
+// so memory may be reused as soon as its last user is queued.
 cudaStream_t cuda_stream();
 
 struct CudaDeviceFacts {
   int multiprocessors = 1;
-  int shared_bytes_per_block = 48 * 1024;  // that a block can ask for
+  int shared_bytes_per_block = 48 * 1024;  // maximum per block
   int major = 0, minor = 0;                // compute capability
   std::size_t l2_bytes = 0;
 };
@@ -41,16 +41,16 @@ struct LaunchShape {
   dim3 grid{1, 1, 1};
   dim3 block{1, 1, 1};
   std::size_t shared_bytes = 0;  // dynamic; see dynamic_shared()
-  // Programmatic dependent launch: the kernel may start while the one before it still runs. Such a
-  // kernel must call wait_for_previous_kernel() before it touches anything that others wrote.
+  // Programmatic dependent launch: the kernel may start while its predecessor runs. Such a kernel
+  // must call wait_for_previous_kernel() before it accesses memory that other kernels write.
   bool overlaps_previous = false;
   unsigned cluster = 1;  // blocks of a thread-block cluster, along x (sm_90)
 };
 
 constexpr unsigned kThreads = 256;
 
-// One thread for each of `count` elements, at most about eight waves of blocks: kernels loop with
-// global_thread() and global_threads().
+// Returns a grid with one thread per element, at most about eight waves of blocks. Kernels loop
+// with global_thread() and global_threads().
 inline LaunchShape grid_for(std::int64_t count, unsigned threads = kThreads) {
   const std::int64_t blocks = ceil_div(count, threads);
   const std::int64_t most = std::int64_t{cuda_device_facts().multiprocessors} * 64;
@@ -65,7 +65,7 @@ void launch(void (*kernel)(Parameters...), const LaunchShape& shape, Arguments&&
   emulation::launch(kernel, shape.grid, shape.block, shape.shared_bytes, shape.cluster,
                     shape.overlaps_previous, static_cast<Parameters>(arguments)...);
 #else
-  // A block has 48 KiB without asking; what the kernel declares as __shared__ counts, too.
+  // A block may use 48 KiB without opting in, including the kernel's __shared__ variables.
   if (shape.shared_bytes > 32 * 1024) {
     CONVSCOPE_CUDA(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                         static_cast<int>(shape.shared_bytes)));
@@ -101,7 +101,7 @@ __device__ inline std::int64_t global_threads() {
   return static_cast<std::int64_t>(gridDim.x) * blockDim.x;
 }
 
-// The block's dynamic shared memory, 128-byte aligned.
+// Returns the block's dynamic shared memory, 128-byte aligned.
 template <class T>
 __device__ inline T* dynamic_shared() {
 #if defined(CONVSCOPE_CUDA_EMULATED)
@@ -112,7 +112,7 @@ __device__ inline T* dynamic_shared() {
 #endif
 }
 
-// With LaunchShape::overlaps_previous (nothing happens without it, or before sm_90).
+// Waits for LaunchShape::overlaps_previous; does nothing without it, or before sm_90.
 __device__ inline void wait_for_previous_kernel() {
 #if defined(CONVSCOPE_CUDA_EMULATED)
   emulation::wait_for_previous();
@@ -120,7 +120,7 @@ __device__ inline void wait_for_previous_kernel() {
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
-// "The next kernel may start now": after the last thing that it does not have to wait for.
+// Allows the next kernel to start; its wait_for_previous_kernel() still waits for this one's end.
 __device__ inline void let_next_kernel_start() {
 #if defined(CONVSCOPE_CUDA_EMULATED)
   emulation::let_next_start();
@@ -131,7 +131,7 @@ __device__ inline void let_next_kernel_start() {
 
 constexpr unsigned kAllLanes = 0xffffffffu;
 
-// Sums over the 32 lanes of a warp, in a fixed order: the same bits each time, in every lane.
+// Sums over the 32 lanes of a warp in a fixed order: the same bits on each run, in every lane.
 template <class T>
 __device__ inline T warp_sum(T value) {
   for (int offset = 16; offset > 0; offset /= 2) {
@@ -140,7 +140,7 @@ __device__ inline T warp_sum(T value) {
   return value;
 }
 
-// Sum over the block, valid in every thread; `scratch` is shared memory for 32 values. All threads
+// Sums over the block; valid in every thread. `scratch` is shared memory for 32 values. All threads
 // call it; it begins and ends with a barrier.
 template <class T>
 __device__ inline T block_sum(T value, T* scratch) {

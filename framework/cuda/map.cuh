@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// map.cuh: y[i] = op(a[i], b[i], ...) for every element, at the speed of memory.
+// map.cuh: y[i] = op(a[i], b[i], ...) for every element, at memory bandwidth.
 //
 //   struct Square { __device__ float operator()(const float* x) const { return x[0] * x[0]; } };
 //   map<1>(Square{}, {{x}}, y, count);
 //
-// Plan      A thread loads 16 bytes of each operand at once, several times before it uses the
-//           first:
-//           2048 threads on a multiprocessor keep 64 KiB in flight, more than 4.3 TB/s times 0.7 us
-//           of latency ask for. Operands that are not aligned to 16 bytes go element by element. y
-//           may be one of the operands: an element is read before it is written, by the same
-//           thread.
+// Plan      A thread issues several 16-byte loads per operand before it uses the first. 2048
+//           threads on an SM keep 64 KiB in flight, more than 4.3 TB/s times 0.7 us of latency
+//           require. Operands that are not aligned to 16 bytes are processed element by element. y
+//           may be one of the operands: the same thread reads an element before it writes it.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +16,7 @@
 
 namespace convscope {
 
-// kWidth neighbouring elements that are loaded or stored as one.
+// kWidth neighbouring elements, loaded or stored as one.
 template <class T, int kWidth>
 struct alignas(kWidth * sizeof(T)) Pack {
   T v[kWidth];
@@ -76,7 +74,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// One thread for each pack, in at most two waves of blocks.
+// Returns a grid with one thread per pack, at most two waves of blocks.
 inline LaunchShape grid_of_packs(std::int64_t packs) {
   const std::int64_t blocks = ceil_div(packs, kThreads);
   const std::int64_t most = std::int64_t{cuda_device_facts().multiprocessors} * 16;

@@ -30,7 +30,7 @@ struct MapRows {
   unsigned blocks = 0;
 
   void add(const MapRow<kInputs>& given) {
-    constexpr std::int64_t kOfBlock = 4 * kThreads;  // a thread has four elements at once
+    constexpr std::int64_t kOfBlock = 4 * kThreads;  // four elements per thread
     const std::int64_t most = std::int64_t{cuda_device_facts().multiprocessors} * 16;
     const std::int64_t wanted = ceil_div(given.count, kOfBlock);
     row[rows] = given;

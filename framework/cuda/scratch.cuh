@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // scratch.cuh: device memory for the partial sums of one operation.
 //
-// One block for the life of the process: all work is queued in order, so the next operation may use
-// it as soon as it is queued, and a recording that replays later finds it where it was.
+// One block for the life of the process. All work is queued in order, so the next operation may use
+// the block as soon as it is queued, and a replayed recording finds it at the same address.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@ namespace convscope {
 
 inline constexpr std::size_t kScratchBytes = std::size_t{8} << 20;
 
-// At most kScratchBytes. Holds nothing beyond the operation that asked.
+// Returns at most kScratchBytes. Its content is undefined after the calling operation.
 void* cuda_scratch(std::size_t bytes);
 
 template <class T>

@@ -8,13 +8,13 @@
 namespace convscope {
 namespace {
 
-// Never given back: the driver may be gone when the process ends.
+// Never freed: the driver may be gone when the process ends.
 void* make_scratch() {
 #if defined(CONVSCOPE_CUDA_EMULATED)
   return ::operator new(kScratchBytes, std::align_val_t{128});
 #else
   void* made = nullptr;
-  // The first call may come while a recording is made, which forbids allocations without this.
+  // The first call may happen during a recording, which forbids allocations without this mode.
   cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
   CONVSCOPE_CUDA(cudaThreadExchangeStreamCaptureMode(&mode));
   const cudaError_t status = cudaMalloc(&made, kScratchBytes);

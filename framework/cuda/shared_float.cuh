@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// shared_float.cuh: floats of shared memory by an address of 32 bits that a kernel keeps and adds
-// to. Of a pointer the compiler likes to work out where shared memory begins anew for each access,
-// three instructions, when registers are short.
+// shared_float.cuh: floats in shared memory, addressed by a 32-bit offset that a kernel keeps and
+// increments. For a pointer the compiler tends to recompute the base of shared memory on each
+// access, three instructions, when registers are scarce.
 #pragma once
 
 #include "framework/cuda/launch.cuh"

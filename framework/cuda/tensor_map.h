@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// tensor_map.h: what the copy engine of a GPU (TMA, sm_90) has to know of a tensor of halves: its
-// sizes and strides, and the box that one instruction moves.
+// tensor_map.h: the TMA description (sm_90) of an fp16/bf16 or f32 tensor: its sizes and strides,
+// and the box that one instruction moves.
 //
 //   TensorMapShape shape{.sizes = {channels, w, 1, h, n}, .strides = {0, ...}, .box = {64, ...}};
 //   const TensorMap map = encode_tensor_map(x, shape);   // then a __grid_constant__ parameter
 //
-// A tensor has five dimensions, the innermost first; those that it lacks have size 1. A row of a
-// box in shared memory is 64, 32 or 16 halves, whose 16-byte pieces are swizzled (swizzled_place).
-// What lies outside the tensor arrives as zeros. A tensor of f32 has rows of 32, 16 or 8 numbers,
+// A tensor has five dimensions, innermost first; unused dimensions have size 1. A row of a box in
+// shared memory has 64, 32 or 16 elements, whose 16-byte pieces are swizzled (swizzled_place).
+// Elements outside of the tensor arrive as zeros. f32 tensors have rows of 32, 16 or 8 elements,
 // which arrive rounded to tf32.
-// Read next  tma.cuh, which moves the boxes
+// Read next  tma.cuh: moves the boxes
 #pragma once
 
 #include <cstdint>
@@ -17,27 +17,27 @@
 namespace convscope {
 
 inline constexpr int kTensorMapRank = 5;
-inline constexpr int kTensorMapRow = 64;  // halves at most
+inline constexpr int kTensorMapRow = 64;  // elements at most
 
 struct TensorMapShape {
   std::int64_t sizes[kTensorMapRank] = {1, 1, 1, 1, 1};
-  // In elements, each a multiple of 8; that of dimension 0 is 1 and not read.
+  // In elements, each a multiple of 8; that of dimension 0 is 1 and ignored.
   std::int64_t strides[kTensorMapRank] = {1, 8, 8, 8, 8};
-  // Elements of the box in each dimension, at most 256 steps long; the innermost has 64, 32 or 16.
+  // Elements of the box per dimension, at most 256 steps long; the innermost has 64, 32 or 16.
   int box[kTensorMapRank] = {kTensorMapRow, 1, 1, 1, 1};
-  int steps[kTensorMapRank] = {1, 1, 1, 1, 1};  // from one element of the box to the next, 1..8
-  bool f32 = false;                             // elements: f32 in place of halves
+  int steps[kTensorMapRank] = {1, 1, 1, 1, 1};  // distance between elements of the box, 1..8
+  bool f32 = false;                             // elements are f32 instead of fp16/bf16
 };
 
-// The form that the hardware reads; in the emulation a TensorMapShape and a pointer.
+// The format that the hardware reads; in the emulation a TensorMapShape and a pointer.
 struct alignas(64) TensorMap {
   unsigned char bytes[128];
 };
-// One without a tensor is never read.
+// Makes the map of a tensor. A map without a tensor is never read.
 TensorMap encode_tensor_map(const void* tensor, const TensorMapShape& shape);
 
-// Where a byte stands in rows of 128, 64 or 32 bytes: each 128 bytes change the order of the pieces
-// of 16 bytes, so that the same piece of eight rows meets all banks.
+// Returns the place of a byte in rows of 128, 64 or 32 bytes. The order of the 16-byte pieces
+// changes every 128 bytes, so that the same piece of eight rows uses all banks.
 constexpr std::uint64_t swizzled_place(std::uint64_t address, int row_bytes) {
   const std::uint64_t pieces = static_cast<std::uint64_t>(row_bytes) / 16 - 1;  // 7, 3 or 1
   return address ^ (address >> 7 & pieces) << 4;

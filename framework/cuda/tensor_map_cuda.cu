@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// tensor_map_cuda.cu: tensors as the copy engine of a GPU reads them. The driver writes that form;
-// its function is asked for by name, so that nothing links against the driver.
+// tensor_map_cuda.cu: makes TMA descriptions of tensors with a function of the driver. The function
+// is looked up by name, so that nothing links against the driver.
 #include <cstring>
 
 #include "framework/check.h"
@@ -75,7 +75,7 @@ TensorMap encode_tensor_map(const void* tensor, const TensorMapShape& shape) {
   for (int i = 0; i < kTensorMapRank; ++i) {
     sizes[i] = static_cast<cuuint64_t>(shape.sizes[i]);
     if (i > 0) strides[i - 1] = static_cast<cuuint64_t>(shape.strides[i] * element_bytes(shape));
-    // Of the tensor, from the first to the last element that is taken.
+    // Extent in the tensor, from the first to the last element of the box.
     box[i] = static_cast<cuuint32_t>((shape.box[i] - 1) * shape.steps[i] + 1);
     steps[i] = static_cast<cuuint32_t>(shape.steps[i]);
   }

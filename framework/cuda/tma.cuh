@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// tma.cuh: boxes of tensors that the copy engine brings into shared memory (TMA, sm_90), and the
-// barriers there that say when a box has come and when its place is free again.
+// tma.cuh: TMA copies of tensor boxes into shared memory (sm_90), and the barriers that signal when
+// a box has arrived and when its buffer is free again.
 //
 //   if (thread == 0) start_phases(&full, 1);  phases_are_started();  __syncthreads();
 //   one thread:  expect(&full, bytes); load_box(tile, map, &full, c, w, 0, h, n);
-//   all others:  wait_phase(&full, parity);       // parity 0, 1, 0, ... by round
+//   all others:  wait_phase(&full, parity);       // parity 0, 1, 0, ... per round
 //                ... arrive(&empty) ...
-// A barrier's round ends when all its arrivals have been made (expect() is one) and all bytes that
-// were expected have come. In the emulation a box comes at once, and a wait lets other threads run.
+// A barrier's round ends when all its arrivals have been made (expect() is one) and all expected
+// bytes have come. In the emulation a box arrives at once, and a waiting thread lets others run.
 // Source: PTX ISA, "mbarrier" and "cp.async.bulk.tensor"
-// Read next  tensor_map.h; matrix_tile.cuh, which multiplies what has come
+// Read next  tensor_map.h; matrix_tile.cuh: multiplies the boxes
 #pragma once
 
 #include <cstdint>
@@ -26,8 +26,8 @@ namespace convscope::tma {
 
 #if defined(CONVSCOPE_CUDA_EMULATED)
 
-// The 64 bits of a barrier: arrivals of a round and those that are left, 2^20 + the bytes that are
-// missing, the parity of the round that goes on.
+// The 64 bits of a barrier: arrivals per round, arrivals left, 2^20 + the number of missing bytes,
+// and the parity of the current round.
 struct Phases {
   std::uint16_t arrivals, left;
   std::uint32_t bytes_and_parity;
@@ -45,7 +45,7 @@ inline void end_round_if_complete(std::uint64_t* barrier) {
 inline void start_phases(std::uint64_t* barrier, unsigned arrivals) {
   phases_of(barrier) = {static_cast<std::uint16_t>(arrivals), static_cast<std::uint16_t>(arrivals),
                         kNoBytes << 1};
-  // Its memory is the barrier's until the block ends (PTX would ask for mbarrier.inval first).
+  // The barrier owns its memory until the block ends (PTX would require mbarrier.inval first).
   emulation::watch(
       barrier, arrivals,
       [](const void* place, unsigned all) {
@@ -58,7 +58,7 @@ inline void start_phases(std::uint64_t* barrier, unsigned arrivals) {
 }
 inline void phases_are_started() {}
 inline void fetch_map(const TensorMap&) {}
-inline void count_bytes(std::uint64_t* barrier, int bytes) {  // expected, or come (negative)
+inline void count_bytes(std::uint64_t* barrier, int bytes) {  // > 0: expected, < 0: arrived
   phases_of(barrier).bytes_and_parity += static_cast<std::uint32_t>(bytes) << 1;
 }
 inline void arrive(std::uint64_t* barrier) {
@@ -79,8 +79,8 @@ inline void wait_phase(std::uint64_t* barrier, unsigned parity) {
 inline void group_sync(unsigned barrier, unsigned threads) {
   emulation::named_barrier(barrier, threads);
 }
-// A number of f32 with 10 bits of mantissa: to nearest, ties to even, as the copy engine of an H100
-// does (seen bit by bit). NaN stays NaN.
+// Rounds an f32 number to 10 bits of mantissa, to nearest, ties to even, as the TMA of an H100 does
+// (verified bit by bit). NaN stays NaN.
 inline void round_to_tf32(unsigned char* f32) {
   std::uint32_t bits;
   std::memcpy(&bits, f32, 4);
@@ -140,11 +140,11 @@ __device__ inline void start_phases(std::uint64_t* barrier, unsigned arrivals) {
                "r"(arrivals)
                : "memory");
 }
-// Before the first box of it, to have it at hand.
+// Prefetches the map; call it before the first box.
 __device__ inline void fetch_map(const TensorMap& map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
-// By the threads that started them, before the barrier of the block.
+// Called by the threads that started the barriers, before the barrier of the block.
 __device__ inline void phases_are_started() {
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
@@ -167,7 +167,7 @@ __device__ inline void wait_phase(std::uint64_t* barrier, unsigned parity) {
       "r"(parity)
       : "memory");
 }
-// __syncthreads of some of the block's warps; barrier 1 to 15.
+// A __syncthreads() of some of the block's warps; barrier 1 to 15.
 __device__ inline void group_sync(unsigned barrier, unsigned threads) {
   asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }

@@ -9,7 +9,7 @@
 
 namespace convscope {
 
-// All of it is read before any of it is looked at: one time to memory instead of three.
+// Reads all values before testing any: one memory latency instead of three.
 __device__ inline bool is_open(const UpdateGate& gate) {
   const float loss = gate.loss != nullptr ? *gate.loss : 0.0f;
   const std::int32_t halted = gate.halted != nullptr ? *gate.halted : 0;
@@ -20,7 +20,7 @@ __device__ inline bool is_open(const UpdateGate& gate) {
 
 __device__ inline float fused(float a, float b, float c) { return ::fmaf(a, b, c); }
 __device__ inline double fused(double a, double b, double c) { return ::fma(a, b, c); }
-// a b - c with both roundings, so that every kernel that updates gives the same bits.
+// Computes a b - c with two roundings, so that all update kernels give the same bits.
 __device__ inline float apart(float a, float b, float c) { return __fsub_rn(__fmul_rn(a, b), c); }
 __device__ inline double apart(double a, double b, double c) {
   return __dsub_rn(__dmul_rn(a, b), c);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// life_signs.cpp: the few bytes that process 0 and each other process of a group send each other
-// twice a second.
+// life_signs.cpp: the short status messages that process 0 and every other process exchange twice a
+// second.
 #include "framework/distributed/life_signs.h"
 
 #include <algorithm>
@@ -38,7 +38,7 @@ void LifeSigns::say(Kind kind, std::int32_t code, const std::string& text) {
   const std::size_t length = std::min(text.size(), sizeof(own_.text) - 1);
   std::memcpy(own_.text, text.data(), length);
   own_.text[length] = '\0';
-  for (Peer& peer : peers_) peer.sent_s = 0;  // at once
+  for (Peer& peer : peers_) peer.sent_s = 0;  // send at once
 }
 
 void LifeSigns::receive(Peer& peer, double now) {
@@ -69,7 +69,7 @@ void LifeSigns::send(Peer& peer, double now) {
   }
   if (peer.knows_end || now - peer.sent_s < kSendSeconds) return;
   peer.out = own_;
-  // Process 0 passes on what it has heard.
+  // Process 0 forwards the signal that it has received from another process.
   peer.out.signal = signal_ != 0 ? signal_ : rank_ == 0 ? heard_signal_ : 0;
   peer.sent_s = now;
   peer.is_sending = mpi_.isend(&peer.out, sizeof(Message), mpi_.type_byte, peer.rank, kTag,

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// life_signs.h: the few bytes that process 0 and each other process of a group send each other
-// twice a second: that they live, that one got a signal, that one has failed, that one leaves.
+// life_signs.h: the short status messages that process 0 and every other process exchange twice a
+// second: alive, signal received, failed, leaving.
 //
-// Clocks  Each process measures silence by its own clock, so clocks need not agree. A process that
-//         has slept itself begins to count anew: it cannot know who was silent.
+// Clocks  Each process measures silence with its own clock, so clocks need not agree. A process
+//         that was suspended restarts its count, because it cannot know who was silent.
 #pragma once
 
 #include <cstdint>
@@ -20,21 +20,21 @@ class LifeSigns {
 
   LifeSigns(const MpiLibrary& mpi, int rank, int size, double patience_s);
 
-  // Sends and receives what is due; returns quickly. To be called often.
+  // Sends and receives pending messages; returns quickly. Call it often.
   void tick();
-  // What this process says of itself from now on; sent by the next tick().
+  // Sets this process's status; the next tick() sends it.
   void say(Kind kind, std::int32_t code, const std::string& text);
   void say_signal(int signal) { signal_ = signal; }
 
-  // A process that was silent for longer than the patience; -1: none.
+  // Returns a process that was silent for longer than the patience; -1: none.
   int silent_rank() const { return silent_; }
-  // The first process that has failed; -1: none.
+  // Returns the first process that has failed; -1: none.
   int failed_rank() const { return failed_; }
   std::int32_t failed_code() const { return failed_code_; }
   const std::string& failed_text() const { return failed_text_; }
-  // A signal that another process has got; 0: none.
+  // Returns a signal that another process has received; 0: none.
   int heard_signal() const { return heard_signal_; }
-  // Whether all that this process listens to have failed or said goodbye, and its own word is out.
+  // Returns true when all partners have failed or said goodbye, and the own status has been sent.
   bool all_gone() const;
 
  private:
@@ -55,7 +55,7 @@ class LifeSigns {
   const MpiLibrary& mpi_;
   int rank_;
   double patience_s_, last_tick_s_ = 0;
-  std::vector<Peer> peers_;  // of process 0: all others; else process 0
+  std::vector<Peer> peers_;  // on process 0: all others; else process 0
   Message own_;
   int signal_ = 0, heard_signal_ = 0, silent_ = -1, failed_ = -1;
   std::int32_t failed_code_ = 0;

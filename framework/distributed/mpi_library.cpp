@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// mpi_library.cpp: MPI, opened when it is needed, and the constants of the two binary forms.
+// mpi_library.cpp: opens MPI on demand; contains the constants of the two binary interfaces.
 #include "framework/distributed/mpi_library.h"
 
 #include <dlfcn.h>
@@ -20,7 +20,7 @@ MpiLibrary::Word address(void* library, const char* name, std::string& missing) 
   return reinterpret_cast<MpiLibrary::Word>(at);
 }
 
-// A handle is the address of an object of the library.
+// A handle is the address of an object in the library.
 void set_open_mpi(MpiLibrary& mpi, void* library, std::string& missing) {
   mpi.world = address(library, "ompi_mpi_comm_world", missing);
   mpi.type_byte = address(library, "ompi_mpi_byte", missing);
@@ -98,7 +98,7 @@ const MpiLibrary& open_mpi_library(const std::string& wanted) {
   if (!mpi.name.empty()) return mpi;
   std::string tried;
   for (const std::string& file : candidates(wanted)) {
-    // Its own parts, which it opens later, look for its names: so they are global.
+    // The library's plug-ins, which it opens later, look up its symbols, so the symbols are global.
     void* const library = dlopen(file.c_str(), RTLD_NOW | RTLD_GLOBAL);
     const std::string why = library == nullptr ? dlerror() : fill(mpi, library);
     if (why.empty()) return mpi;
@@ -106,8 +106,8 @@ const MpiLibrary& open_mpi_library(const std::string& wanted) {
   }
   fail(ErrorKind::kUnavailable, "ranks",
        cat("expected an MPI library, because several processes train together, got none (", tried,
-           "); Debian and Ubuntu have it in the package openmpi-bin, and CONVSCOPE_MPI_LIBRARY "
-           "names a file elsewhere"));
+           "); install it (Debian and Ubuntu: openmpi-bin), or set CONVSCOPE_MPI_LIBRARY to its "
+           "file"));
 }
 
 }  // namespace convscope

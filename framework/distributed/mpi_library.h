@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// mpi_library.h: MPI, opened when it is needed. So one program runs with Open MPI, with MPICH, and
-// on machines without either.
+// mpi_library.h: opens MPI on demand. So one program runs with Open MPI, with MPICH, and on
+// machines without either.
 //
-// MPI fixes the names of functions, and leaves their binary form to each library: a communicator is
-// a pointer in Open MPI and a number in MPICH. Both fit into a word, and both pass a word in the
-// same register, so a table of the constants of each is all that is needed. The forms have been
+// MPI specifies the names of functions and leaves the binary interface to each library: a
+// communicator is a pointer in Open MPI and a number in MPICH. Both fit into a word and are passed
+// in the same register, so a table of the constants of each is enough. The interfaces have been
 // stable since Open MPI 1.10 and MPICH 3.1 (https://www.mpich.org/abi).
 #pragma once
 
@@ -21,7 +21,7 @@ struct MpiLibrary {
     Word word = 0;
   };
 
-  std::string name;  // "Open MPI v4.1.4, ..." as it says itself
+  std::string name;  // "Open MPI v4.1.4, ...", as the library reports it
 
   // Constants.
   Word world = 0, type_byte = 0, type_float = 0, type_double = 0, op_sum = 0, errors_return = 0;
@@ -29,7 +29,7 @@ struct MpiLibrary {
   void* status_ignore = nullptr;
   int thread_serialized = 2;
 
-  // Functions; every int is an error code, 0 = success.
+  // Functions; every int result is an error code, 0 = success.
   int (*init_thread)(int* argc, char*** argv, int required, int* provided) = nullptr;
   int (*finalize)() = nullptr;
   int (*abort)(Word comm, int code) = nullptr;
@@ -50,8 +50,8 @@ struct MpiLibrary {
                     Request* request) = nullptr;
 };
 
-// Opens the library that speaks with the launcher: "Open MPI", "MPICH" or "" (either).
-// CONVSCOPE_MPI_LIBRARY names another file. An error of kind kUnavailable says which files were
+// Opens the library that works with the launcher: "Open MPI", "MPICH" or "" (either).
+// CONVSCOPE_MPI_LIBRARY names another file. Throws kUnavailable with the list of files that it
 // tried. The library stays open.
 CONVSCOPE_API const MpiLibrary& open_mpi_library(const std::string& wanted);
 

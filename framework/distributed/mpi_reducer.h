@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// mpi_reducer.h: sums over processes of tensors in the memory of the host.
+// mpi_reducer.h: sums of host tensors over processes.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// nccl_library.cpp: NCCL, opened when it is needed.
+// nccl_library.cpp: opens NCCL on demand.
 #include "framework/distributed/nccl_library.h"
 
 #include <dlfcn.h>
@@ -14,7 +14,7 @@
 namespace convscope {
 namespace {
 
-// "" or what is wrong with the file.
+// Returns "" or the problem with the file.
 std::string fill(NcclLibrary& nccl, void* library) {
   std::string missing;
   find_function(library, "ncclGetVersion", nccl.get_version, missing);
@@ -31,7 +31,7 @@ std::string fill(NcclLibrary& nccl, void* library) {
   if (!missing.empty()) return cat("it has no ", missing);
   nccl.is_emulated = dlsym(library, "convscope_emulates_nccl") != nullptr;
   int version = 0;
-  if (nccl.get_version(&version) != NcclLibrary::kSuccess) return "it does not say its version";
+  if (nccl.get_version(&version) != NcclLibrary::kSuccess) return "it does not report its version";
   nccl.version = cat(version / 10000, ".", version / 100 % 100, ".", version % 100);
   return "";
 }
@@ -70,9 +70,10 @@ const NcclLibrary* open_nccl_library(std::string* why_not) {
     tried += cat(tried.empty() ? "" : "; ", library == nullptr ? "" : cat(file, ": "), why);
   }
   if (why_not != nullptr) {
-    *why_not = cat("NCCL could not be opened (", tried,
-                   "); CONVSCOPE_NCCL_LIBRARY names its file, as pip install nvidia-nccl-cu13 "
-                   "brings it");
+    *why_not =
+        cat("NCCL could not be opened (", tried,
+            "); install it (pip install nvidia-nccl-cu13), or set CONVSCOPE_NCCL_LIBRARY to its "
+            "file");
   }
   return nullptr;
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// nccl_library.h: NCCL, NVIDIA's sums over GPUs, opened when it is needed. So one program runs with
-// it and on machines without it, and the build needs neither its header nor its file.
+// nccl_library.h: opens NCCL, NVIDIA's collectives for GPUs, on demand. So one program runs on
+// machines with and without NCCL, and the build needs neither its header nor its library.
 //
-// The table holds what is called, as <nccl.h> declares it. A communicator and a stream are pointers
-// there, and its enumerations are ints. The names have been the same since NCCL 2.13 (2022).
+// The table holds the functions in use, as <nccl.h> declares them. Communicators and streams are
+// pointers, enumerations are ints. The names have been the same since NCCL 2.13 (2022).
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ namespace convscope {
 struct NcclLibrary {
   using Comm = void*;    // ncclComm_t
   using Stream = void*;  // cudaStream_t
-  struct UniqueId {      // ncclUniqueId: where the processes of a group meet
+  struct UniqueId {      // ncclUniqueId: the rendezvous of a group
     char bytes[128];
   };
   static constexpr int kSuccess = 0;              // ncclSuccess
@@ -24,12 +24,12 @@ struct NcclLibrary {
   static constexpr int kFloat32 = 7;              // ncclFloat32
   static constexpr int kScalarHostImmediate = 1;  // the scalar is read before the call returns
 
-  std::string file;     // that was opened
+  std::string file;     // the opened file
   std::string version;  // "2.28.9"
-  // The stand-in of the tests (framework/cuda/emulation/nccl.cpp).
+  // The replacement in tests (framework/cuda/emulation/nccl.cpp).
   bool is_emulated = false;
 
-  // Every int that is returned is an error code.
+  // Functions; every int result is an error code.
   int (*get_version)(int* version) = nullptr;
   int (*get_unique_id)(UniqueId* id) = nullptr;
   int (*comm_init_rank)(Comm* comm, int ranks, UniqueId id, int rank) = nullptr;
@@ -45,8 +45,8 @@ struct NcclLibrary {
   const char* (*get_last_error)(Comm comm) = nullptr;
 };
 
-// Opens CONVSCOPE_NCCL_LIBRARY, or libnccl.so.2 of the system, or that of PyTorch's packages in the
-// Python environment that is active. Null: none of them; `why_not` says why. It stays open.
+// Opens CONVSCOPE_NCCL_LIBRARY, or the system's libnccl.so.2, or that of PyTorch in the active
+// Python environment. Returns null, with the reason in `why_not`, when all fail. Stays open.
 CONVSCOPE_API const NcclLibrary* open_nccl_library(std::string* why_not);
 
 }  // namespace convscope

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// nccl_reducer.cpp: sums over the GPUs of a group by NCCL.
+// nccl_reducer.cpp: sums over the GPUs of a group with NCCL.
 #include "framework/distributed/nccl_reducer.h"
 
 #include <cstring>
@@ -12,17 +12,17 @@ namespace {
 constexpr const char* kName = "ranks";
 
 const SideQueues& side_queues_of(Device device) {
-  (void)backend_of(device);  // opens what brings them
+  (void)backend_of(device);  // opens the CUDA library, which registers them
   return side_queues_kernel.get(device)();
 }
 
-// "" or why this process cannot.
+// Returns "" or the reason why this process cannot use NCCL.
 std::string obstacle(const NcclLibrary* nccl, const SideQueues& queues,
                      const std::string& why_not_opened) {
   if (nccl == nullptr) return why_not_opened;
-  if (queues.is_emulated && !nccl->is_emulated) return "NCCL needs a GPU, and this one is emulated";
+  if (queues.is_emulated && !nccl->is_emulated) return "NCCL needs a GPU, but this one is emulated";
   if (!queues.is_emulated && nccl->is_emulated) {
-    return cat(nccl->file, " is the emulation of NCCL, and the GPU is none");
+    return cat(nccl->file, " emulates NCCL, but the GPU is not emulated");
   }
   return "";
 }
@@ -48,7 +48,7 @@ std::unique_ptr<NcclReducer> NcclReducer::make(ProcessGroup& group, Device devic
   if (group.rank() == 0) out->check(nccl->get_unique_id(&id), "ncclGetUniqueId");
   const std::string bytes = group.broadcast(std::string(id.bytes, sizeof(id.bytes)));
   CONVSCOPE_CHECK(bytes.size() == sizeof(id.bytes), kName, "expected ", sizeof(id.bytes),
-                  " bytes of an id of NCCL, got ", bytes.size());
+                  " bytes of an NCCL id, got ", bytes.size());
   std::memcpy(id.bytes, bytes.data(), sizeof(id.bytes));
   out->check(nccl->comm_init_rank(&out->comm_, group.size(), id, group.rank()), "ncclCommInitRank");
   return out;
@@ -63,7 +63,7 @@ NcclReducer::NcclReducer(const NcclLibrary& nccl, Device device)
 NcclReducer::~NcclReducer() {
   // Not checked: an error that ends the run may have left the device in any state.
   if (comm_ != nullptr) {
-    if (std::uncaught_exceptions() > 0) {  // the others may never come
+    if (std::uncaught_exceptions() > 0) {  // the other processes may never arrive
       (void)nccl_.comm_abort(comm_);
     } else {
       for (const auto& [weight, op] : ops_) (void)nccl_.red_op_destroy(op, comm_);
@@ -79,7 +79,7 @@ void NcclReducer::check(int status, const char* what) const {
   const std::string more = last != nullptr && last[0] != '\0' ? cat(" (", last, ")") : "";
   fail(ErrorKind::kRun, kName,
        cat("expected ", what, " of ", text(), " to succeed, got: ", nccl_.get_error_string(status),
-           more, "; NCCL_DEBUG=INFO makes NCCL say more"));
+           more, "; set NCCL_DEBUG=INFO for details"));
 }
 
 int NcclReducer::op_of(float weight) {
@@ -98,7 +98,7 @@ void NcclReducer::sum(const Tensor& data, float weight) {
   CONVSCOPE_CHECK(data.dtype() == DType::f32 && data.device() == device_, kName,
                   "expected f32 numbers on ", device_, ", got ", data.str());
   if (data.numel() == 0) return;
-  // What an earlier sum met on its way, such as a network that broke.
+  // An asynchronous error of an earlier sum, such as a broken network.
   int earlier = NcclLibrary::kSuccess;
   check(nccl_.comm_get_async_error(comm_, &earlier), "ncclCommGetAsyncError");
   check(earlier, "an earlier sum");

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// nccl_reducer.h: sums over the GPUs of a group by NCCL, each process having one GPU.
+// nccl_reducer.h: sums over the GPUs of a group with NCCL; each process has one GPU.
 //
-// Plan      The sums go to a side queue of the device (framework/device_side_queue.h): each waits
-//           for what the main queue holds when it is asked for, and runs beside what comes there
-//           later. join() lets the main queue wait for the sums. All of this is work of the device,
-//           so it is recorded like kernels are: a replayed step sums without the host.
-// Weights   A sum with pre-multiplied terms (ncclRedOpCreatePreMulSum), so no kernel scales first.
-// Processes A process that is lost leaves the others waiting in NCCL's kernels for ever. NCCL needs
-//           no watchdog here: the thread of the group notices, and ends the process.
-// Order     Recordings that hold sums must be freed before the reducer: NCCL waits for that.
+// Plan      The sums go to a side queue of the device (framework/device_side_queue.h). Each waits
+//           for the work that the main queue holds when sum() is called, and overlaps later work
+//           there. join() makes the main queue wait for the sums. All of this is device work, so it
+//           is recorded like kernels: a replayed step sums without the host.
+// Weights   A sum with pre-multiplied terms (ncclRedOpCreatePreMulSum): no kernel scales first.
+// Processes A lost process leaves the others waiting in NCCL's kernels forever. NCCL needs no
+//           watchdog here: the group's thread detects the loss and ends the process.
+// Order     Recordings that contain sums must be freed before the reducer: NCCL waits for that.
 #pragma once
 
 #include <map>
@@ -23,8 +23,8 @@ namespace convscope {
 
 class CONVSCOPE_API NcclReducer : public Reducer {
  public:
-  // Null when any of the processes cannot: then all of them get null, and why_not names the first
-  // one with its reason. All processes call it.
+  // Returns null on all processes when any process cannot use NCCL. Then why_not names the first
+  // such process and its reason. All processes call it.
   static std::unique_ptr<NcclReducer> make(ProcessGroup& group, Device device,
                                            std::string* why_not);
   ~NcclReducer() override;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// process_group.cpp: the processes that train one network together: what they ask for is done in
-// its order, by a thread beside the work, or by the thread that waits.
+// process_group.cpp: the processes that train one network together. A background thread, or a
+// thread that waits, executes requests in order.
 #include "framework/distributed/process_group.h"
 
 #include <sched.h>
@@ -27,13 +27,13 @@ namespace {
 constexpr const char* kName = "ranks";
 constexpr int kTreeTag = 8;
 constexpr std::int64_t kSumElements = std::int64_t{1} << 20;  // 4 MiB
-constexpr std::int64_t kMostBytes = std::int64_t{1} << 28;    // of one call: MPI counts with int
-// MPI moves data only while it is looked at. Who waits has no other use for the core; beside work
-// the thread looks several times in a row, and leaves the core to the work in between.
-constexpr int kSpins = 20000;  // looks of a wait, some milliseconds, before it sleeps between them
+constexpr std::int64_t kMostBytes = std::int64_t{1} << 28;    // per call: MPI counts with int
+// MPI moves data only while it is polled. A waiting thread has no other use for its core. In the
+// background, the thread polls several times in a row and leaves the core to other work in between.
+constexpr int kSpins = 20000;  // polls (some ms) before a waiting thread sleeps between polls
 constexpr int kLooksInARow = 16;
-// For process 0 to fail in the same way as another. The others wait longer: process 0 may have to
-// speak for one of them.
+// How long a process waits for process 0 to fail for the same reason. The others wait longer,
+// because process 0 may have to report for one of them.
 constexpr double kGraceSeconds = 1.5, kLongGraceSeconds = 5;
 
 std::atomic<ProcessGroup*> current_group{nullptr};
@@ -42,7 +42,7 @@ double now_s() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-// The cores that this process may run on, as bytes; "" where the system does not say.
+// Returns the set of cores that this process may run on, as bytes; "" when it is unknown.
 std::string own_cores() {
   cpu_set_t cores;
   CPU_ZERO(&cores);
@@ -75,9 +75,8 @@ struct ProcessGroup::Impl {
     int exit_code = 1;
     std::string sentence;
   };
-  // One thing that was asked for. `begin` does it all, or leaves `request` on its way: then either
-  // thread looks after it until it is done, and asks `next`, which leaves the next part on its way,
-  // or ends the job with false.
+  // A request. `begin` does all of it, or starts `request`. Then either thread polls until it
+  // completes and calls `next`, which starts the next part, or returns false to end the job.
   struct Job {
     std::function<void()> begin;
     std::function<bool()> next;  // null: begin() does it all
@@ -104,19 +103,19 @@ struct ProcessGroup::Impl {
 
   ProcessGroup& group;
   const MpiLibrary* mpi = nullptr;
-  // Who holds it makes MPI calls: the group's thread, beside work, or the one that waits. That one
-  // has the core already, and no thread has to be woken for the other.
+  // The holder makes MPI calls: the group's background thread, or a waiting thread. A waiting
+  // thread already has a core, so the background thread need not be woken.
   std::mutex turn;
   std::optional<LifeSigns> life;
   std::optional<Job> current;
   MpiLibrary::Request request;
   std::vector<float> tree_buffer;
-  bool may_share = false;  // MPI allows two threads that take turns
-  // More processes than cores: who spins keeps the core from the one that it waits for.
+  bool may_share = false;  // MPI allows two threads to call it in turns
+  // More processes than cores: a spinning process occupies the core that its partner needs.
   std::atomic<bool> is_crowded{false};
 
   std::atomic<Ticket> done{0};
-  std::mutex mutex;  // guards what follows; taken inside a turn, never the other way round
+  std::mutex mutex;  // guards the members below; lock order: turn, then mutex
   std::condition_variable changed;
   std::deque<Job> jobs;
   Ticket queued = 0;
@@ -139,7 +138,7 @@ void ProcessGroup::Impl::check(int status, const char* what) {
        cat("[ranks] expected ", what, " to succeed, got from ", group.library_, ": ", text));
 }
 
-// The calling process is not alone in this: whoever announces it prints one sentence, and ends all.
+// Other processes may see the same loss: the first to announce it prints one sentence and ends all.
 void ProcessGroup::Impl::lost(int exit_code, const std::string& sentence) {
   std::function<void(int, const std::string&)> call;
   {
@@ -170,20 +169,20 @@ void ProcessGroup::Impl::tick() {
   if (life->failed_rank() >= 0) follow_failure();
   const int silent = life->silent_rank();
   if (silent >= 0) {
-    // Process 0 sees all others. Where it is the silent one, the next process speaks for all.
+    // Process 0 hears all others. If process 0 is silent, the next process reports for all.
     if (group.rank() > 1) {
       std::this_thread::sleep_for(std::chrono::duration<double>(kGraceSeconds));
       _exit(kLostExitCode);
     }
     lost(kLostExitCode, cat("[ranks] expected a sign of life of ", group.name_of(silent),
                             " within ", kPatienceSeconds,
-                            " seconds, got none: it was stopped or its host is gone; the last "
-                            "checkpoint is kept, `convscope run --resume` goes on from it"));
+                            " seconds, got none: it was stopped or its host is gone; "
+                            "`convscope run --resume` continues from the last checkpoint"));
   }
 }
 
-// Between two looks at MPI. It never yields: Linux takes a yield for a turn that was had, and
-// whoever else wants the core keeps it for milliseconds; who sleeps is woken in time.
+// Waits between two polls of MPI. Never yields: Linux counts a yield as a used time slice, and then
+// another process keeps the core for milliseconds. A sleeping thread is woken in time.
 void ProcessGroup::Impl::rest(int looks) const {
   const bool is_urgent = is_waited_for.load(std::memory_order_relaxed);
   const int spins = !is_urgent ? 0 : is_crowded ? kLooksInARow : kSpins;
@@ -221,7 +220,7 @@ void ProcessGroup::Impl::exchange_tree(float* data, std::int64_t count) {
   }
 }
 
-// The thread: meets the others, then does what it is asked for.
+// Runs in the thread: joins the other processes, then executes requests.
 void ProcessGroup::Impl::work() {
   prctl(PR_SET_TIMERSLACK, 1000, 0, 0, 0);  // ns: its sleeps are short
   try {
@@ -282,7 +281,7 @@ bool ProcessGroup::Impl::has_work() {
   return queued != done;
 }
 
-// A look at the job that is on its way, or the beginning of the next one. False: nothing is left.
+// Polls the current job, or begins the next one. Returns false when no job is left.
 bool ProcessGroup::Impl::advance() {
   if (!current) {
     {
@@ -310,7 +309,7 @@ void ProcessGroup::Impl::finish_job() {
   changed.notify_all();
 }
 
-// The thread that waits makes the calls itself.
+// The waiting thread makes the calls itself.
 void ProcessGroup::Impl::wait_here(Ticket ticket) {
   is_waited_for = true;
   for (int looks = 0; done < ticket; ++looks) {
@@ -324,7 +323,7 @@ void ProcessGroup::Impl::wait_here(Ticket ticket) {
   if (has_work()) changed.notify_all();
 }
 
-// All leave together: MPI must not be left while another still talks.
+// All processes leave together: MPI must not be finalised while another process still communicates.
 void ProcessGroup::Impl::say_goodbye() {
   const std::scoped_lock lock(turn);
   life->say(LifeSigns::kBye, 0, "");
@@ -335,7 +334,7 @@ void ProcessGroup::Impl::say_goodbye() {
   mpi->finalize();
 }
 
-// This process has failed. Where all others fail, too, they leave in order.
+// Ends this process after its failure. When all others fail, too, they leave in order.
 void ProcessGroup::Impl::fail_together(const Failure& failure) {
   life->say(LifeSigns::kFailed, failure.exit_code, failure.sentence);
   const double start = now_s();
@@ -347,8 +346,8 @@ void ProcessGroup::Impl::fail_together(const Failure& failure) {
   end(failure.exit_code, life->all_gone());
 }
 
-// Another process has failed. It may be that all fail for the same reason: then this one says so
-// itself, soon.
+// Handles the failure of another process. All processes may fail for the same reason: then this one
+// reports its own failure soon.
 void ProcessGroup::Impl::follow_failure() {
   const double start = now_s();
   while (now_s() - start < kGraceSeconds) {
@@ -356,7 +355,7 @@ void ProcessGroup::Impl::follow_failure() {
     usleep(1000);
     if (const std::optional<Failure> own = own_failure()) fail_together(*own);
   }
-  // Process 0 speaks for one that has failed alone; for process 0, it has spoken itself.
+  // Process 0 reports the failure of a single process; it has already reported its own failure.
   if (group.rank() != 0) _exit(life->failed_code());
   lost(life->failed_code(),
        cat(life->failed_text(), " (", group.name_of(life->failed_rank()), ")"));
@@ -367,7 +366,7 @@ std::optional<ProcessGroup::Impl::Failure> ProcessGroup::Impl::own_failure() {
   return failing;
 }
 
-// ---- what the process asks for ----
+// ---- requests of the process ----
 
 ProcessGroup::ProcessGroup(const RankEnvironment& environment)
     : environment_(environment), impl_(std::make_unique<Impl>(*this)) {}
@@ -387,7 +386,7 @@ std::unique_ptr<ProcessGroup> ProcessGroup::join(const RankEnvironment& environm
   const std::string host = host_name() + "\n";
   const std::string cores = own_cores();
   const auto pids = group->gather(cat(std::int64_t{getpid()}));
-  const auto places = group->gather(host + cores);  // which cores of which host
+  const auto places = group->gather(host + cores);  // the cores of each host in use
   const std::scoped_lock lock(impl.mutex);
   group->pids_ = pids;
   for (const std::string& place : places) {
@@ -457,7 +456,7 @@ ProcessGroup::Ticket ProcessGroup::queue_sum(float* data, std::int64_t count, fl
       impl.exchange_tree(data, count);
     });
   }
-  // In parts: large ones were seen to run at a quarter of the rate, out of the caches.
+  // In parts: large sums ran at a quarter of the rate, because they exceed the caches.
   const auto next = [&impl, scale, data, count, at = std::int64_t{0}]() mutable {
     if (at >= count) return false;
     const std::int64_t part = std::min(kSumElements, count - at);

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// process_group.h: the processes that train one network together, and what they say to each other.
+// process_group.h: the processes that train one network together, and their communication.
 //
-// What is asked for is done in its order: by a thread of the group while this one computes, and by
-// this one while it waits. So a sum travels while the backward pass still computes, and a process
-// that is silent is noticed whatever the others wait for.
+// Requests are executed in order: by a background thread while this thread computes, and by this
+// thread while it waits. So a sum overlaps the rest of the backward pass, and a silent process is
+// detected regardless of what the others wait for.
 //
-// Signs of life   Every process and process 0 send each other a few bytes twice a second. One that
-//                 is silent for kPatienceSeconds is lost: it was stopped, or its host is gone.
-//                 Process 0 says so in one sentence, and all end with exit code 8. A stop signal
-//                 (SIGTERM) at one process reaches the others in the same way.
-// Order           Every process asks for the same things in the same order.
+// Signs of life   Process 0 and every other process exchange a short message twice a second. A
+//                 process that is silent for kPatienceSeconds is lost: it was stopped, or its host
+//                 is gone. Process 0 reports it in one sentence, and all exit with code 8. A stop
+//                 signal (SIGTERM) at one process is forwarded to the others.
+// Order           Every process makes the same requests in the same order.
 // Usage           auto group = ProcessGroup::join(*rank_environment());
 //                 const std::string config = group->broadcast(text);    // process 0's
-//                 auto ticket = group->queue_sum(data, count, 0.5f);    // goes on beside the work
+//                 auto ticket = group->queue_sum(data, count, 0.5f);    // runs in the background
 //                 group->wait(ticket);
 #pragma once
 
@@ -28,26 +28,26 @@
 
 namespace convscope {
 
-// How sums over processes are taken.
+// The order in which sums over processes are computed.
 enum class SumOrder : std::uint8_t {
-  // As MPI finds quickest (a ring, say). The same bits in each process; others with another number
-  // of processes.
+  // The fastest for MPI (e.g. a ring). All processes get the same bits; the bits change with the
+  // number of processes.
   any,
-  // A tree of pairs: ((g0+g1)+(g2+g3))+... Each process that sums an aligned part of 2^k terms in
-  // the same way leaves the sum of all terms with the same bits for any number of processes that is
-  // a power of two. Sends log2(P) times the data; MPI's own sends less than twice.
+  // A tree of pairs: ((g0+g1)+(g2+g3))+... If each process sums an aligned part of 2^k terms in
+  // this order, the total has the same bits for any power of two of processes. Sends log2(P) times
+  // the data; MPI's own algorithm sends less than twice the data.
   tree,
 };
 
 class CONVSCOPE_API ProcessGroup {
  public:
   static constexpr double kPatienceSeconds = 5;
-  // Exit code of a process whose group has lost one.
+  // Exit code of a process whose group has lost a process.
   static constexpr int kLostExitCode = 8;
 
-  // Opens MPI and meets the others; errors of kind kUnavailable say what is missing.
+  // Opens MPI and joins the other processes. Throws kUnavailable with the missing component.
   static std::unique_ptr<ProcessGroup> join(const RankEnvironment& environment);
-  // Leaves: waits for the others to do the same.
+  // Leaves the group: waits for the others to do the same.
   ~ProcessGroup();
   ProcessGroup(const ProcessGroup&) = delete;
   ProcessGroup& operator=(const ProcessGroup&) = delete;
@@ -58,43 +58,43 @@ class CONVSCOPE_API ProcessGroup {
   int size() const { return environment_.size; }
   int local_rank() const { return environment_.local_rank; }
   int local_size() const { return environment_.local_size; }
-  // How many of them, this one included, may run on the same cores of this host. A launcher that
-  // binds each process to its own cores leaves 1.
+  // Returns how many processes, including this one, may run on the same cores of this host. It is 1
+  // when the launcher binds each process to separate cores.
   int sharers() const { return sharers_; }
   const std::string& library() const { return library_; }  // "Open MPI v4.1.4"
   const std::string& launcher() const { return environment_.launcher; }
-  // "process 1 of 4, host node2, pid 4711"
+  // Returns "process 1 of 4, host node2, pid 4711".
   std::string name_of(int rank) const;
   const std::string& host_of(int rank) const { return hosts_[static_cast<std::size_t>(rank)]; }
 
-  // These wait. Bytes of process 0 to all; bytes of each to all, by rank; sums of doubles, taken in
-  // the order of the ranks.
+  // Sends process 0's bytes to all; gathers bytes of all by rank; sums doubles in rank order. All
+  // three calls wait.
   std::string broadcast(const std::string& bytes);
   std::vector<std::string> gather(const std::string& bytes);
   void sum(double* values, std::int64_t count);
-  Ticket queue_sum(double* values, std::int64_t count);  // the same, beside the work
-  // The largest of all.
+  Ticket queue_sum(double* values, std::int64_t count);  // the same in the background
+  // Returns the maximum over all processes.
   double most(double value);
 
-  // data := the sum over all processes of weight * data, beside the work of this thread. The data
-  // belong to the group until wait().
+  // Sets data to the sum over all processes of weight * data, in the background. Do not access the
+  // data until wait().
   Ticket queue_sum(float* data, std::int64_t count, float weight, SumOrder order);
-  // Any other work that shall run in that thread, in this order: such as a copy from a device.
+  // Queues other work for the background thread, such as a copy from a device.
   Ticket queue(std::function<void()> work);
   void wait(Ticket ticket);
-  double waited_seconds() const { return waited_s_; }  // in wait(), so far
+  double waited_seconds() const { return waited_s_; }  // total time in wait()
 
-  // A stop signal that another process has got; 0: none.
+  // Returns a stop signal that another process has received; 0: none.
   int signal_of_others() const { return their_signal_.load(std::memory_order_relaxed); }
-  // Says which one this process has got, when the group's thread asks; the others learn of it.
+  // Sets the function that returns this process's signal; the group's thread forwards the signal.
   void watch_signal(int (*received)() noexcept) { received_signal_ = received; }
-  // Called in the group's thread when a process is lost or has failed alone, before this one ends:
-  // with the exit code that all of them get, and the sentence.
+  // Sets a function that the group's thread calls before this process exits because another process
+  // is lost or has failed. Its arguments are the common exit code and the sentence.
   void on_lost(std::function<void(int, const std::string&)> call);
 
-  // This process has failed, while others may go on: tells process 0 and ends all of them with this
-  // exit code. One sentence is printed for all of them: process 0's own if it fails, too, which is
-  // by far the most common case (a loss that is not finite is so everywhere). Does not return.
+  // Reports that this process has failed while others may continue: ends all of them with this exit
+  // code. One sentence is printed for all: process 0's own if it fails, too. This is by far the
+  // most common case (a non-finite loss is non-finite in all processes). Does not return.
   [[noreturn]] void fail_all(int exit_code, const std::string& sentence);
 
  private:
@@ -111,10 +111,10 @@ class CONVSCOPE_API ProcessGroup {
   std::unique_ptr<Impl> impl_;
 };
 
-// The group of this process, once it has joined one; null: it works alone.
+// Returns the group that this process has joined; null: it runs by itself.
 CONVSCOPE_API ProcessGroup* process_group();
 CONVSCOPE_API void set_process_group(ProcessGroup* group);
-// Rank 0 alone talks: to the terminal, into folders.
+// Returns true on the only process that writes to the terminal and to folders.
 inline bool is_first_process() {
   return process_group() == nullptr || process_group()->rank() == 0;
 }

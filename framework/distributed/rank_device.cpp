@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// rank_device.cpp: one GPU for each process of a group.
+// rank_device.cpp: assigns one GPU to each process of a group.
 #include "framework/distributed/rank_device.h"
 
 #include <algorithm>
@@ -19,8 +19,8 @@ bool is_one(const std::string& list) {
   return !list.empty() && list.find(',') == std::string::npos;
 }
 
-// Whether whoever started the processes has given each one a GPU already: each of this host sees
-// one, and they are not the same. Slurm may call all of them 0.
+// Returns true when the launcher has already assigned a GPU to each process: each process of this
+// host sees one GPU, and the GPUs differ. Slurm may number all of them 0.
 bool has_own_gpu(const ProcessGroup& group, const std::vector<std::string>& lists) {
   std::set<std::string> names;
   std::size_t processes = 0;
@@ -59,15 +59,14 @@ void check_device_of_rank(const ProcessGroup& group, Device device) {
   if (device.type != DeviceType::cuda) return;
   if (device.index != 0) {
     fail(ErrorKind::kConfig, kName,
-         cat("expected device cuda, because each process takes the GPU of its place on the host, "
-             "got ",
+         cat("expected device cuda, because each process uses the GPU of its local rank, got ",
              device.str()));
   }
   const DeviceStatus& status = status_of(DeviceType::cuda);
   if (!status.available) {
     fail(ErrorKind::kUnavailable, kName,
          cat("expected a GPU for each of the ", group.local_size(), " processes on host ",
-             group.host_of(group.rank()), ", because each process trains on one of its own, but ",
+             group.host_of(group.rank()), ", because each process needs a separate one, but ",
              group.name_of(group.rank()), " has none: ", status.reason,
              "; start fewer processes on this host, or use device=cpu"));
   }
@@ -75,10 +74,9 @@ void check_device_of_rank(const ProcessGroup& group, Device device) {
   const int count = backend_of(device).device_count();
   if (count != 1) {
     const char* const visible = std::getenv(kVariable);
-    fail(
-        ErrorKind::kRun, kName,
-        cat("expected to see one GPU, because ", kVariable, " is '",
-            visible == nullptr ? "" : visible, "' and CUDA starts after that is set, got ", count));
+    fail(ErrorKind::kRun, kName,
+         cat("expected one visible GPU, because ", kVariable, " is '",
+             visible == nullptr ? "" : visible, "' and was set before CUDA started, got ", count));
   }
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// rank_environment.cpp: whether this process is one of several that were started together.
+// rank_environment.cpp: detects whether this process is one of several that were started together.
 #include "framework/distributed/rank_environment.h"
 
 #include <charconv>
@@ -13,7 +13,7 @@ namespace {
 
 using Get = std::function<const char*(const char*)>;
 
-// -1: not set.
+// Returns -1 when it is not set.
 int number_of(const Get& get, const char* name) {
   const char* const text = get(name);
   if (text == nullptr || text[0] == '\0') return -1;
@@ -35,7 +35,7 @@ int first_of(const Get& get, std::initializer_list<const char*> names) {
   return -1;
 }
 
-// Slurm names how many tasks each host has: "4", "2(x3),1". The most of them is meant here.
+// Slurm lists the number of tasks per host: "4", "2(x3),1". This returns the maximum.
 int tasks_on_a_host(const Get& get) {
   const char* const text = get("SLURM_STEP_TASKS_PER_NODE");
   return text == nullptr ? -1 : std::atoi(text);
@@ -55,7 +55,7 @@ std::optional<RankEnvironment> rank_environment(const Get& given) {
     out.local_rank = number_of(get, "OMPI_COMM_WORLD_LOCAL_RANK");
     out.local_size = number_of(get, "OMPI_COMM_WORLD_LOCAL_SIZE");
   } else if (get("SLURM_STEP_ID") != nullptr && number_of(get, "SLURM_STEP_NUM_TASKS") >= 0) {
-    // srun. The script of a batch job has these variables, too, but it is no step of several tasks.
+    // srun. A batch script has these variables, too, but it is not a step with several tasks.
     out.launcher = "Slurm";
     out.mpi = get("PMIX_RANK") != nullptr ? "Open MPI" : get("PMI_FD") != nullptr ? "MPICH" : "";
     out.size = number_of(get, "SLURM_STEP_NUM_TASKS");

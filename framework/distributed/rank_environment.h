@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// rank_environment.h: whether this process is one of several that were started together, as the
-// variables say that mpirun (Open MPI), mpiexec (MPICH) and srun (Slurm) set.
+// rank_environment.h: detects whether this process is one of several that were started together,
+// from the variables that mpirun (Open MPI), mpiexec (MPICH) and srun (Slurm) set.
 #pragma once
 
 #include <functional>
@@ -14,15 +14,15 @@ namespace convscope {
 struct RankEnvironment {
   int rank = 0;  // 0 ... size - 1
   int size = 1;
-  int local_rank = 0;  // among the processes of this host
+  int local_rank = 0;  // index among the processes of this host
   int local_size = 1;
   std::string launcher;  // "Open MPI", "MPICH", "Slurm"
-  std::string mpi;       // which library speaks with it: "Open MPI", "MPICH", "" = either
+  std::string mpi;       // the matching library: "Open MPI", "MPICH", "" = either
 };
 
-// None: this process works alone. So it is, too, where CONVSCOPE_ALONE is set, and in a group of
-// one. `get` reads a variable; null: of this process. An error when the variables contradict each
-// other.
+// Returns nothing when this process runs by itself: also when CONVSCOPE_ALONE is set, and in a
+// group of one. `get` reads a variable; null: from this process. Throws when the variables
+// contradict each other.
 CONVSCOPE_API std::optional<RankEnvironment> rank_environment(
     const std::function<const char*(const char*)>& get = {});
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// reducer.cpp: which sums over processes a device gets.
+// reducer.cpp: chooses how a device's tensors are summed over processes.
 #include "framework/distributed/reducer.h"
 
 #include "framework/distributed/mpi_reducer.h"
@@ -12,7 +12,7 @@ Reducer::~Reducer() = default;
 
 std::unique_ptr<Reducer> make_reducer(ProcessGroup& group, Device device, SumOrder order) {
   if (device.type == DeviceType::cpu) return std::make_unique<MpiReducer>(group, order);
-  std::string why = "NCCL does not sum in the order of a tree";
+  std::string why = "NCCL cannot sum in the fixed order of a tree";
   if (order != SumOrder::tree) {
     if (auto nccl = NcclReducer::make(group, device, &why)) return nccl;
   }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// staged_reducer.cpp: sums over processes of what lies on a GPU, through the memory of the host.
+// staged_reducer.cpp: sums GPU tensors over processes through host memory.
 #include "framework/distributed/staged_reducer.h"
 
 #include <utility>
@@ -15,7 +15,7 @@ StagedReducer::StagedReducer(ProcessGroup& group, Device device, SumOrder order,
 
 StagedReducer::~StagedReducer() {
   while (used_ > 0) group_.wait(stages_[--used_].ticket);
-  if (!stages_.empty()) backend_.synchronize(device_.index);  // copies back may be on their way
+  if (!stages_.empty()) backend_.synchronize(device_.index);  // copies back may be pending
   for (const Stage& stage : stages_) {
     backend_.free_mark(device_.index, stage.copied);
     backend_.free_pinned(stage.host);
@@ -40,7 +40,7 @@ void StagedReducer::sum(const Tensor& data, float weight) {
     stage.bytes = bytes;
   }
   stage.data = data;
-  // The queue of the device keeps the order: this comes behind the last copy from this memory.
+  // The device's queue is in order: this runs after the last copy from this memory.
   backend_.queue_copy_to_host(device_.index, stage.host, data.raw_data(), bytes);
   backend_.set_mark(device_.index, stage.copied);
   group_.queue([this, mark = stage.copied] { backend_.wait_for_mark(device_.index, mark); });

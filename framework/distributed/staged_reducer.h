@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// staged_reducer.h: sums over processes of what lies on a GPU, through the memory of the host: it
-// is copied there, summed by MPI, and copied back. For machines without NCCL, for sums in the order
-// of a tree, and for the emulated GPU.
+// staged_reducer.h: sums GPU tensors over processes through host memory: copies them to the host,
+// sums them with MPI, and copies them back. For machines without NCCL, for sums in tree order, and
+// for the emulated GPU.
 //
-// Plan      sum() queues the copy to the host and a mark behind it. The thread of the group waits
-//           for the mark and then sums, while this thread queues more of the backward pass.
-//           join() waits for the sums and queues the copies back.
-// Cost      Twice over the bus of the GPU, and the host must wait in each step, so such steps are
-//           not recorded.
+// Plan      sum() queues the copy to the host and a mark after it. The group's thread waits for the
+//           mark and then sums, while this thread queues more of the backward pass. join() waits
+//           for the sums and queues the copies back.
+// Cost      Transfers the data twice over the GPU's bus. The host must wait in each step, so such
+//           steps are not recorded.
 #pragma once
 
 #include <string>
@@ -19,7 +19,7 @@ namespace convscope {
 
 class CONVSCOPE_API StagedReducer : public Reducer {
  public:
-  // why: no better one than this; text() says it.
+  // Takes in `why` the reason for not using a faster reducer; text() reports it.
   StagedReducer(ProcessGroup& group, Device device, SumOrder order, std::string why);
   ~StagedReducer() override;
   StagedReducer(const StagedReducer&) = delete;
@@ -30,7 +30,7 @@ class CONVSCOPE_API StagedReducer : public Reducer {
   std::string text() const override;
 
  private:
-  // One for each sum between two joins; the same ones serve the next step.
+  // One per sum between two joins; reused in the next step.
   struct Stage {
     float* host = nullptr;  // pinned
     std::size_t bytes = 0;

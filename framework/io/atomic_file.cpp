@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// atomic_file.cpp: a file that appears under its name whole, or not at all.
+// atomic_file.cpp: a file that appears under its name complete, or not at all.
 #include "framework/io/atomic_file.h"
 
 #include <dirent.h>
@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::string_view kPartial = ".partial";
 constexpr int kTries = 1000;
-constexpr std::size_t kMostOfName = 200;  // letters of a file's name in that of its temporary file
+constexpr std::size_t kMostOfName = 200;  // characters of the file's name in its temporary name
 
 std::string folder_of(const std::string& path) {
   const std::size_t slash = path.rfind('/');
@@ -42,8 +42,8 @@ std::string temporary_name(const std::string& path) {
 
 std::string proc_path(int descriptor) { return cat("/proc/self/fd/", descriptor); }
 
-// Where the file system can, the bytes go to a file without a name, which ends with its process,
-// however that ends. commit() names it by /proc.
+// Where the file system supports it, the bytes go to a nameless file, which disappears with the
+// process in any case. commit() names it through /proc.
 int open_nameless(const std::string& path, mode_t mode) {
   const int descriptor = ::open(folder_of(path).c_str(), O_WRONLY | O_TMPFILE | O_CLOEXEC, mode);
   if (descriptor < 0) return -1;
@@ -53,8 +53,8 @@ int open_nameless(const std::string& path, mode_t mode) {
   return -1;
 }
 
-// Temporary names of `path` that a killed process has left. A live one holds a lock on its file;
-// one on a host whose locks are not seen here has written to it lately.
+// Removes temporary names of `path` left by killed processes. A live process holds a lock on its
+// file; a process on a host whose locks are not visible here has written to it recently.
 void remove_left_ones(const std::string& path) {
   constexpr std::time_t kLately = 60;  // seconds
   const std::string begin = "." + name_of(path).substr(0, kMostOfName) + ".";
@@ -83,7 +83,7 @@ void remove_left_ones(const std::string& path) {
   ::closedir(folder);
 }
 
-// A killed process may have left such a name, and the numbers of processes repeat.
+// A killed process may have left such a name, and process ids are reused.
 int open_temporary(const std::string& path, mode_t mode, std::string& temporary) {
   for (int i = 0; i < kTries; ++i) {
     temporary = temporary_name(path);
@@ -94,7 +94,7 @@ int open_temporary(const std::string& path, mode_t mode, std::string& temporary)
   return -1;
 }
 
-// Names a file without one; false with errno: it cannot be.
+// Names a nameless file. Returns false, with errno, when this is not possible.
 bool name_temporary(int descriptor, const std::string& path, std::string& temporary) {
   for (int i = 0; i < kTries; ++i) {
     std::string name = temporary_name(path);
@@ -108,12 +108,12 @@ bool name_temporary(int descriptor, const std::string& path, std::string& tempor
   return false;
 }
 
-// What a link leads to, so that the link itself is not replaced; `path` when it is none.
+// Returns the target of a link, so that the link itself is not replaced; else `path`.
 std::string target_of(const std::string& path) {
   struct stat status {};
   if (::lstat(path.c_str(), &status) != 0 || !S_ISLNK(status.st_mode)) return path;
   char* const real = ::realpath(path.c_str(), nullptr);
-  if (real == nullptr) return path;  // it leads nowhere: the file takes its place
+  if (real == nullptr) return path;  // a dangling link: the file replaces it
   std::string out = real;
   std::free(real);
   return out;
@@ -129,7 +129,7 @@ AtomicFile::AtomicFile(std::string path) : path_(std::move(path)) {
   if (is_there && !S_ISREG(status.st_mode)) {  // never rename over /dev/null or a pipe
     descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CLOEXEC);
   } else {
-    // Nobody may read it in between who may not read it afterwards.
+    // In the meantime, nobody may read it who may not read the final file.
     const mode_t mode = is_there ? 0600 : 0666;
     descriptor_ = open_nameless(path_, mode);
     if (descriptor_ < 0) descriptor_ = open_temporary(path_, mode, temporary_);
@@ -164,7 +164,7 @@ void AtomicFile::commit() {
   CONVSCOPE_CHECK(descriptor_ >= 0, "write", "expected one commit of ", path_);
   struct stat status {};
   const bool is_file = ::fstat(descriptor_, &status) == 0 && S_ISREG(status.st_mode);
-  // A device or a pipe answers EINVAL: there is nothing to flush.
+  // A device or a pipe returns EINVAL: there is nothing to flush.
   if (is_file && ::fsync(descriptor_) != 0) fail_writing(errno);
   if (is_file && temporary_.empty() && !name_temporary(descriptor_, path_, temporary_)) {
     fail_writing(errno);
@@ -174,7 +174,7 @@ void AtomicFile::commit() {
   if (temporary_.empty()) return;
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) fail_writing(errno);
   temporary_.clear();
-  // The new name itself must survive a power cut too; a file system that cannot do it says so.
+  // The new name must survive a power cut, too. A file system without support returns an error.
   const int folder = ::open(folder_of(path_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder >= 0) {
     (void)::fsync(folder);

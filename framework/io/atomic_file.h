@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// atomic_file.h: a file that appears under its name whole, or not at all.
+// atomic_file.h: a file that appears under its name complete, or not at all.
 //
-// The bytes go to a file without a name, or, where the file system has none, to a temporary name in
-// the same folder; commit() flushes them to the disk and renames. So a crash or a full disk never
-// leaves half a file under the real name, and an older file stays as it was. A temporary name that
-// a killed process has left is removed by a later write. The new file has the access rights of the
-// older one; a link to a file stays one.
+// The bytes go to a nameless file, or, where the file system has none, to a temporary name in the
+// same folder. commit() flushes them to the disk and renames. So a crash or a full disk never
+// leaves a partial file under the final name, and an older file does not change. A later write
+// removes temporary names left by killed processes. The new file has the older file's access
+// rights, and a link to a file remains a link.
 //   AtomicFile file("run/summary.json");
 //   file.write(text);
 //   file.commit();
@@ -21,7 +21,7 @@ namespace convscope {
 
 class CONVSCOPE_API AtomicFile {
  public:
-  // Every error here is of kind kIo and names the path and the system's reason.
+  // Throws only errors of kind kIo, with the path and the system's reason.
   explicit AtomicFile(std::string path);
   ~AtomicFile();  // without commit(): removes the temporary file
   AtomicFile(const AtomicFile&) = delete;
@@ -40,11 +40,11 @@ class CONVSCOPE_API AtomicFile {
   int descriptor_ = -1;
 };
 
-// Throws, as writing would, when no file can be made in the folder of `path`. What stands there
-// stays as it is.
+// Throws, as writing would, when no file can be created in the folder of `path`. Does not change an
+// existing file.
 CONVSCOPE_API void check_writable(const std::string& path);
 
-// All three steps in one.
+// Does all three steps.
 CONVSCOPE_API void write_file(const std::string& path, std::string_view content);
 
 }  // namespace convscope

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// bytes.cpp: a file in memory, little-endian numbers in it, and a tensor with its name in the file.
+// bytes.cpp: files in memory, little-endian numbers, and tensors with their names in a file.
 #include "framework/io/bytes.h"
 
 #include <fcntl.h>
@@ -41,7 +41,7 @@ void read_into(int file, const std::string& path, std::vector<std::uint8_t>& byt
     const ssize_t got = ::read(file, bytes.data() + have, bytes.size() - have);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) fail_reading(path, errno);
-    if (got == 0) break;  // it became shorter meanwhile; the parser will say what is missing
+    if (got == 0) break;  // the file has shrunk; the parser reports the missing part
     have += static_cast<std::size_t>(got);
   }
   bytes.resize(have);
@@ -49,7 +49,7 @@ void read_into(int file, const std::string& path, std::vector<std::uint8_t>& byt
 
 constexpr int kPatienceMs = 2000;
 
-// Without waiting for the other end of a pipe.
+// Opens without waiting for the other end of a pipe.
 int open_to_read(const std::string& path, struct stat& status) {
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (file < 0) fail_reading(path, errno);
@@ -104,10 +104,10 @@ std::optional<std::string> text_if_there(const std::string& path, std::size_t mo
 std::vector<std::uint8_t> read_file(const std::string& path) {
   struct stat status {};
   const Descriptor file{open_to_read(path, status)};
-  if (!S_ISREG(status.st_mode)) {  // a device or a pipe has no size that could be trusted
+  if (!S_ISREG(status.st_mode)) {  // devices and pipes have no reliable size
     fail(ErrorKind::kIo, "read", cat("expected a regular file, got ", path));
   }
-  // A file with holes may claim terabytes.
+  // A sparse file may claim terabytes.
   const auto size = static_cast<std::uint64_t>(status.st_size);
   const auto memory = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
                       static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
@@ -146,7 +146,7 @@ std::uint64_t for_each_line(const std::string& path, std::uint64_t from,
   if (file.number < 0) return from;
   std::string line;
   bool too_long = false;
-  std::uint64_t at = from, next = from;  // what was read; behind the last whole line
+  std::uint64_t at = from, next = from;  // end of the read part; end of the last whole line
   std::vector<char> piece(1 << 16);
   while (true) {
     const ssize_t got = ::pread(file.number, piece.data(), piece.size(), static_cast<off_t>(at));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// bytes.h: a file in memory, little-endian numbers in it, and a tensor with its name in the file.
+// bytes.h: files in memory, little-endian numbers, and tensors with their names in a file.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@
 
 namespace convscope {
 
-// The content of a file. Every parser here takes Bytes, so that it can be tested without a disk;
-// its path twin reads the file first.
+// The content of a file. Every parser here takes Bytes, so that tests need no disk; an overload
+// with a path reads the file first.
 using Bytes = std::span<const std::uint8_t>;
 
 using NamedTensors = std::vector<NamedTensor>;
 
-// `count` bytes at `at`, lowest first, as one number; the caller has checked the range.
+// Returns `count` bytes at `at`, lowest first, as one number. The caller has checked the range.
 constexpr std::uint64_t little_endian(Bytes bytes, std::size_t at, std::size_t count) {
   std::uint64_t value = 0;
   for (std::size_t i = count; i-- > 0;) value = value << 8 | bytes[at + i];
@@ -29,16 +29,16 @@ inline void append_little_endian(std::string& out, std::uint64_t value, std::siz
   for (std::size_t i = 0; i < count; ++i) out += static_cast<char>(value >> (8 * i) & 0xff);
 }
 
-// The whole file; an error of kind kIo with the system's reason when it cannot be read, and with
-// the sizes when it is larger than the machine's memory.
+// Returns the whole file. Throws kIo with the system's reason when it cannot be read, and with the
+// sizes when it is larger than the machine's memory.
 CONVSCOPE_API std::vector<std::uint8_t> read_file(const std::string& path);
 
-// A text of at most `most_bytes`, from a file or a pipe. Errors of kind kIo: for a longer one with
-// both sizes, before it is read; with the system's reason, also for a pipe into which nobody writes
+// Returns a text of at most `most_bytes` from a file or a pipe. Throws kIo: for a longer text with
+// both sizes, before reading; with the system's reason otherwise, also for a pipe without a writer
 // for two seconds.
 CONVSCOPE_API std::string read_text(const std::string& path, std::size_t most_bytes);
-// The same of a file that need not be there; nothing when it cannot be read, is too long, or is no
-// regular file.
+// Does the same for an optional file: returns nothing when it cannot be read, is too long, or is
+// not a regular file.
 inline constexpr std::size_t kMostTextBytes = std::size_t{256} << 20;
 CONVSCOPE_API std::optional<std::string> text_if_there(const std::string& path,
                                                        std::size_t most_bytes = kMostTextBytes);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// clean_text.cpp: text before it reaches a terminal.
+// clean_text.cpp: makes text safe for a terminal.
 #include "framework/io/clean_text.h"
 
 #include <cstdint>
@@ -9,10 +9,10 @@ namespace {
 
 struct Letter {
   std::size_t bytes = 1;
-  std::uint32_t code = 0xFFFD;  // U+FFFD: no UTF-8
+  std::uint32_t code = 0xFFFD;  // U+FFFD: invalid UTF-8
 };
 
-// The letter that begins at `at`. Longer forms than needed and halves of pairs are none.
+// Decodes the character at `at`. Rejects overlong forms and surrogates.
 Letter letter_at(std::string_view text, std::size_t at) {
   const auto byte = [&](std::size_t i) { return static_cast<std::uint8_t>(text[at + i]); };
   const std::uint8_t head = byte(0);

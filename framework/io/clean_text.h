@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// clean_text.h: text of files, names and configs before it reaches a terminal, where control
-// characters would act: move, colour, overwrite what stands there, or rename the window.
+// clean_text.h: makes text of files, names and configs safe for a terminal. Control characters
+// there could move the cursor, change colours, overwrite text, or rename the window.
 #pragma once
 
 #include <string>
@@ -10,10 +10,10 @@
 
 namespace convscope {
 
-// U+FFFD in place of each control character but line end and tab, of each mark that turns the
-// direction of writing round, and of bytes that are no UTF-8.
+// Replaces by U+FFFD: control characters except line end and tab, marks that reverse the writing
+// direction, and bytes that are not valid UTF-8.
 CONVSCOPE_API std::string clean_text(std::string_view text);
-// The same in one line: line ends and tabs become spaces.
+// Does the same in one line: line ends and tabs become spaces.
 CONVSCOPE_API std::string clean_line(std::string_view text);
 
 }  // namespace convscope

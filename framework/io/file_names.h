@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// file_names.h: which entries of a folder its readers look at.
+// file_names.h: which entries of a folder are read.
 #pragma once
 
 #include <filesystem>
@@ -7,13 +7,13 @@
 
 namespace convscope {
 
-// Names that begin with '.' belong to editors, notebooks and file systems: readers of folders pass
-// them over.
+// Returns true for names that begin with '.': they belong to editors, notebooks and file systems,
+// so readers of folders skip them.
 inline bool is_hidden(const std::filesystem::path& path) {
   return path.filename().string().starts_with('.');
 }
 
-// ".ply" of "a/scan.PLY": file systems and scanners write endings in capitals, too.
+// Returns ".ply" for "a/scan.PLY": file systems and scanners also write extensions in capitals.
 inline std::string lower_extension(const std::filesystem::path& path) {
   std::string out = path.extension().string();
   for (char& c : out) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// inflater.cpp: reads deflated bytes (gzip files, entries of zip archives) piece by piece, so that
-// a caller can look at a header before it decides how much it is willing to unpack.
+// inflater.cpp: decompresses deflate streams (gzip files, entries of zip archives) piece by piece,
+// so that a caller can check a header before it decides how much to unpack.
 #include "framework/io/inflater.h"
 
 #include <zlib.h>
@@ -11,7 +11,7 @@ namespace convscope {
 
 struct Inflater::Impl {
   z_stream stream{};
-  Bytes rest;  // not yet handed to zlib, whose counters are 32 bits wide
+  Bytes rest;  // not yet passed to zlib, whose counters have 32 bits
   std::string name;
   bool is_gzip = false, ended = false;
 
@@ -26,7 +26,7 @@ struct Inflater::Impl {
 
   // A gzip file may consist of several members (RFC 1952, section 2.2): `cat a.gz b.gz` writes two.
   void end_member() {
-    const Bytes left(stream.next_in, stream.avail_in + rest.size());  // one piece of memory
+    const Bytes left(stream.next_in, stream.avail_in + rest.size());  // contiguous memory
     const bool more = is_gzip && convscope::is_gzip(left);
     ended = !more || inflateReset(&stream) != Z_OK;
   }
@@ -65,7 +65,7 @@ std::size_t Inflater::read(std::uint8_t* to, std::size_t bytes) {
       }
     } else if (code != Z_OK) {
       fail(ErrorKind::kData, "inflate",
-           cat(impl_->name, ": expected sound compressed data, got: ",
+           cat(impl_->name, ": expected valid compressed data, got: ",
                stream.msg != nullptr ? stream.msg : "an error of zlib"));
     }
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// inflater.h: reads deflated bytes (gzip files, entries of zip archives) piece by piece, so that a
-// caller can look at a header before it decides how much it is willing to unpack.
+// inflater.h: decompresses deflate streams (gzip files, entries of zip archives) piece by piece, so
+// that a caller can check a header before it decides how much to unpack.
 #pragma once
 
 #include <memory>
@@ -14,15 +14,14 @@ enum class DeflateFormat { raw, gzip };
 
 class CONVSCOPE_API Inflater {
  public:
-  // `name` stands in the errors, which are of kind kData. `compressed` must outlive the object.
+  // Reads `compressed`, which must outlive the object. Errors are of kind kData and contain `name`.
   Inflater(Bytes compressed, DeflateFormat format, std::string name);
   ~Inflater();
 
-  // Unpacks up to `bytes` bytes; returns fewer only at the end of the stream (of gzip, of its last
-  // member). A stream that is cut
-  // or damaged (checksum included) is an error.
+  // Unpacks up to `bytes` bytes. Returns fewer only at the end of the stream (for gzip, of its last
+  // member). Throws for a truncated or damaged stream (checksum included).
   std::size_t read(std::uint8_t* to, std::size_t bytes);
-  // Compressed bytes not used yet.
+  // Returns the number of unused compressed bytes.
   std::size_t left() const;
 
  private:
@@ -34,8 +33,8 @@ constexpr bool is_gzip(Bytes file) {
   return file.size() >= 2 && file[0] == 0x1f && file[1] == 0x8b;
 }
 
-// Deflate cannot pack tighter than this, so `bytes` compressed bytes never hold more than
-// largest_inflated(bytes): a claim above it is refused before memory is reserved for it.
+// Returns the most that `bytes` compressed bytes can hold: deflate cannot compress more. A larger
+// claim is refused before memory is reserved for it.
 constexpr std::uint64_t largest_inflated(std::uint64_t bytes) { return bytes * 1032; }
 
 }  // namespace convscope

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// json_text.h: JSON as the text of a file, and what is wrong with a text that is none.
+// json_text.h: JSON as the text of a file, and error texts for invalid JSON.
 #pragma once
 
 #include <cstdio>
@@ -8,15 +8,15 @@
 
 namespace convscope {
 
-// With a line end behind it. Names of files and arguments may hold any bytes; those that are no
-// UTF-8 become U+FFFD, because a JSON reader would refuse the whole file.
+// Returns the text with a final line end. File names and arguments may hold any bytes; invalid
+// UTF-8 becomes U+FFFD, because a JSON reader would refuse the whole file.
 template <class Json>
 std::string json_text(const Json& value, int indent = 2) {
   return value.dump(indent, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-// The sentence of the JSON library's error without the library's name and number, and with bytes
-// that are no printable ASCII as \xNN, because it quotes the file:
+// Returns the message of the JSON library's error without the library's name and number. Bytes that
+// are not printable ASCII become \xNN, because the message quotes the file:
 // "[json.exception.parse_error.101] parse error at line 1, column 2: ..." -> "parse error at ...".
 inline std::string json_problem(std::string_view what) {
   constexpr std::string_view kLibrary = "[json.exception.";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// npy.cpp: NumPy's file format for one array.
+// npy.cpp: NumPy's file format for a single array.
 #include "framework/io/npy.h"
 
 #include <bit>
@@ -166,7 +166,7 @@ std::string_view descr_of(const Tensor& tensor) {
   fail("npy", cat("expected a dtype that NumPy has, got ", tensor.str(), "; convert it to f32"));
 }
 
-// What stands before the data of a file, of which `file` may be the beginning only.
+// The part of a file before the data; `file` may be only the beginning of the file.
 struct NpyHeader {
   DType dtype = DType::f32;
   Shape shape;
@@ -181,7 +181,7 @@ void check(bool condition, const std::string& name, const Words&... sentence) {
 NpyHeader parse_header(Bytes file, const std::string& name) {
   check(file.size() >= 10 && std::memcmp(file.data(), kMagic.data(), kMagic.size()) == 0, name,
         "expected a .npy file, which begins with \\x93NUMPY, got ", file.size(),
-        " bytes that begin otherwise");
+        " bytes with another beginning");
   const int major = file[6];
   const int minor = file[7];
   check((major == 1 || major == 2) && minor == 0, name, "expected format version 1.0 or 2.0, got ",

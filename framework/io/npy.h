@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// npy.h: NumPy's file format for one array.
+// npy.h: NumPy's file format for a single array.
 //
-// Read: versions 1.0 and 2.0, little-endian f4 f8 f2 i4 i1 u1, C order. Refused with a sentence
-// that says what to do in NumPy: Fortran order, other dtypes, cut or too long files. bf16 tensors
-// have no NumPy dtype; convert them to f32 first.
+// Reads versions 1.0 and 2.0, little-endian f4 f8 f2 i4 i1 u1, C order. Refuses Fortran order,
+// other dtypes, and truncated or too long files; the message says what to do in NumPy. NumPy has no
+// dtype for bf16 tensors; convert them to f32 first.
 // Format: https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
 #pragma once
 
@@ -14,14 +14,14 @@
 namespace convscope {
 
 CONVSCOPE_API Tensor read_npy(const std::string& path);
-// `name` stands in the errors. Sizes are checked against the bytes before anything is allocated.
+// Parses a file; `name` appears in errors. Checks sizes against the bytes before any allocation.
 CONVSCOPE_API Tensor parse_npy(Bytes file, const std::string& name);
-// How many bytes a file has by its header, of which it is enough to have the `beginning`.
+// Returns the file size that the header specifies; the `beginning` of the file is enough.
 CONVSCOPE_API std::uint64_t npy_file_bytes(Bytes beginning, const std::string& name);
 
-// Version 1.0, data aligned to 64 bytes as NumPy does it. Written atomically.
+// Writes version 1.0, atomically, with data aligned to 64 bytes as NumPy does.
 CONVSCOPE_API void write_npy(const std::string& path, const Tensor& tensor);
-// All that stands before the data of `tensor`.
+// Returns all bytes before the data of `tensor`.
 CONVSCOPE_API std::string npy_header(const Tensor& tensor);
 
 }  // namespace convscope

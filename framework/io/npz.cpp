@@ -20,7 +20,7 @@ constexpr std::uint32_t kEndSignature = 0x06054b50;
 constexpr std::size_t kLocalBytes = 30, kCentralBytes = 46, kEndBytes = 22;
 constexpr std::uint64_t kZip64Mark = 0xffffffffu;
 constexpr int kStored = 0, kDeflated = 8;
-constexpr std::uint64_t kLongestHeader = 65536;  // of an array; NumPy writes 128 bytes
+constexpr std::uint64_t kLongestHeader = 65536;  // per array; NumPy writes 128 bytes
 
 template <class... Words>
 void check(bool condition, const std::string& file, const Words&... words) {
@@ -79,12 +79,12 @@ class ZipReader {
     uLong crc = crc32(0, nullptr, 0);
     crc = crc32_z(crc, out.data(), out.size());
     check(crc == entry.crc, name_, "expected the checksum of '", entry.name,
-          "' to fit its content; the file is damaged");
+          "' to match its content; the file is damaged");
     return out;
   }
 
  private:
-  // The record that ends the directory; only a comment, whose length it says, may follow it.
+  // Returns the record that ends the directory. Only a comment of the stated length may follow it.
   std::size_t end_record() const {
     constexpr std::size_t kMostComment = 0xffff;
     const std::size_t last = file_.size() - kEndBytes;
@@ -94,16 +94,16 @@ class ZipReader {
     }
     check(false, name_,
           "expected a .npz file, which ends with the directory of a zip archive; it is cut short "
-          "or something else");
+          "or not a .npz file");
     return 0;
   }
 
-  // Small archives may claim, and hold, very much: the header of the array must agree with the
-  // directory before the data are unpacked, and memory is taken for what is there.
+  // Small archives may claim, or contain, very much: the array's header must agree with the
+  // directory before the data are unpacked, and memory is reserved only for data that exists.
   std::vector<std::uint8_t> inflated(const Entry& entry, Bytes packed) const {
     const std::string name = cat(name_, ": ", entry.name);
     Inflater inflater(packed, DeflateFormat::raw, name);
-    const std::uint64_t most = entry.bytes + 1;  // one more, to see what is too long
+    const std::uint64_t most = entry.bytes + 1;  // one more, to detect excess data
     std::vector<std::uint8_t> out(std::min<std::uint64_t>(most, kLongestHeader));
     std::size_t got = inflater.read(out.data(), out.size());
     if (got == out.size() && got < most) {
@@ -141,7 +141,7 @@ class ZipReader {
     const std::uint64_t name_bytes = number(at + 28, 2);
     const std::uint64_t rest_bytes = number(at + 30, 2) + number(at + 32, 2);
     check(end - at - kCentralBytes >= name_bytes + rest_bytes, name_,
-          "expected the directory to hold its entries");
+          "expected complete entries in the directory");
     entry.name = text(at + kCentralBytes, name_bytes);
     at += kCentralBytes + name_bytes + rest_bytes;
     check((flags & 1u) == 0, name_, "expected entries without encryption");
@@ -171,7 +171,7 @@ class ZipReader {
           name_, "expected directory and data to agree about '", entry.name, "'");
   }
 
-  // Entries that share bytes are how a small archive unpacks to a huge one.
+  // Entries that share bytes would let a small archive unpack to a huge one.
   void check_overlaps(const std::vector<Entry>& entries) const {
     std::vector<std::pair<std::uint64_t, std::uint64_t>> ranges;
     for (const Entry& entry : entries) {
@@ -180,9 +180,7 @@ class ZipReader {
     std::sort(ranges.begin(), ranges.end());
     for (std::size_t i = 1; i < ranges.size(); ++i) {
       check(ranges[i].first >= ranges[i - 1].second, name_,
-            "expected entries side by side, got "
-            "an overlap at byte ",
-            ranges[i].first);
+            "expected entries that do not overlap, got an overlap at byte ", ranges[i].first);
     }
   }
 
@@ -191,7 +189,7 @@ class ZipReader {
   std::uint64_t directory_at_ = 0;
 };
 
-// What local and central headers have in common: version, flags, method, date, sums and sizes.
+// Returns fields shared by local and central headers: version, flags, method, date, sums, sizes.
 std::string common_fields(std::uint32_t crc, std::uint64_t bytes, const std::string& name) {
   std::string out;
   append_little_endian(out, 20, 2);  // needs version 2.0
@@ -203,7 +201,7 @@ std::string common_fields(std::uint32_t crc, std::uint64_t bytes, const std::str
   append_little_endian(out, bytes, 4);
   append_little_endian(out, bytes, 4);
   append_little_endian(out, name.size(), 2);
-  append_little_endian(out, 0, 2);  // nothing extra
+  append_little_endian(out, 0, 2);  // no extra field
   return out;
 }
 
@@ -232,7 +230,7 @@ void write_npz(const std::string& path, const NamedTensors& tensors) {
   for (const NamedTensor& entry : tensors) {
     const std::string name = entry.name + ".npy";
     CONVSCOPE_CHECK(!entry.name.empty() && name.size() < 0xffff && names.insert(name).second, "npz",
-                    "expected a name of its own for each tensor, got '", entry.name, "'");
+                    "expected a different name for each tensor, got '", entry.name, "'");
     const Tensor host = entry.tensor.to(Device{});
     const std::string npy = npy_header(host);
     const auto data_bytes = static_cast<std::size_t>(host.size_bytes());

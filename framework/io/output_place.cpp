@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// output_place.cpp: places to write to, checked before the work whose result goes there.
+// output_place.cpp: checks output paths before the work that produces the output.
 #include "framework/io/output_place.h"
 
 #include <unistd.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// output_place.h: places to write to, checked before the work whose result goes there.
+// output_place.h: checks output paths before the work that produces the output.
 #pragma once
 
 #include <initializer_list>
@@ -9,9 +9,9 @@
 
 namespace convscope {
 
-// Files: an error of kind kIo for the first of them that cannot be written; "" stands for none.
+// Throws kIo for the first file that cannot be written; "" means no file.
 CONVSCOPE_API void check_output_files(std::initializer_list<std::string> paths);
-// A folder that is there or will be made: the deepest folder of its path that is there takes files.
+// Throws unless files can be created in the deepest existing folder of the path.
 CONVSCOPE_API void check_output_folder(const std::string& path);
 
 }  // namespace convscope

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// safetensors.cpp: named tensors in one file: what checkpoints are made of.
+// safetensors.cpp: named tensors in one file: the format of checkpoints.
 #include "framework/io/safetensors.h"
 
 #include <algorithm>
@@ -36,7 +36,7 @@ void check(bool condition, const std::string& file, const Words&... words) {
   if (!condition) fail(ErrorKind::kData, "safetensors", cat(file, ": ", words...));
 }
 
-// JSON with names at most once in each object and nested no deeper than the format needs.
+// Parses JSON with unique names in each object and no deeper nesting than the format needs.
 nlohmann::json parse_json(std::string_view text, const std::string& file) {
   using Json = nlohmann::json;
   std::vector<std::set<std::string>> keys;
@@ -54,9 +54,9 @@ nlohmann::json parse_json(std::string_view text, const std::string& file) {
     }
     return true;
   };
-  // The parser takes a zero byte for the end of the text, and what stands behind it for nothing.
+  // The parser treats a zero byte as the end of the text, and ignores the text after it.
   check(text.find('\0') == std::string_view::npos, file,
-        "expected a header of text that is filled up with spaces, got a byte 0");
+        "expected a text header padded with spaces, got a byte 0");
   Json header;
   try {
     header = Json::parse(text.begin(), text.end(), watch);
@@ -112,7 +112,8 @@ std::map<std::string, std::string> parse_metadata(const nlohmann::json& value,
   check(value.is_object(), file, "expected an object for __metadata__");
   std::map<std::string, std::string> out;
   for (const auto& [key, text] : value.items()) {
-    check(text.is_string(), file, "expected only text in __metadata__, got '", key, "' otherwise");
+    check(text.is_string(), file, "expected only text in __metadata__, got another type for '", key,
+          "'");
     out[key] = text.get<std::string>();
   }
   return out;
@@ -129,13 +130,12 @@ const Tensor* SafetensorsFile::find(const std::string& name) const {
 
 namespace {
 
-// `file` is a whole one of `file_bytes` or as much of it as the header needs.
+// `file` is the whole file of `file_bytes`, or at least its header.
 SafetensorsHeader parse_header(Bytes file, std::uint64_t file_bytes, const std::string& name) {
   check(file.size() >= 8, name, "expected a safetensors file, got only ", file.size(), " bytes");
-  // Before the sizes: in a file of another kind they mean nothing.
-  check(
-      file.size() == 8 || static_cast<char>(file[8]) == '{', name,
-      "expected a safetensors file, whose header would begin with '{' at byte 8, got another kind");
+  // Checked before the sizes, which are meaningless in a file of another kind.
+  check(file.size() == 8 || static_cast<char>(file[8]) == '{', name,
+        "expected a safetensors file, whose header begins with '{' at byte 8, got another format");
   const std::uint64_t header_bytes = little_endian(file, 0, 8);
   check(header_bytes <= kLargestHeaderBytes, name, "expected a header of at most ",
         kLargestHeaderBytes, " bytes, got ", header_bytes);
@@ -156,7 +156,7 @@ SafetensorsHeader parse_header(Bytes file, std::uint64_t file_bytes, const std::
       entries.push_back(parse_entry(key, value, name));
     }
   }
-  // In order of their place, each begins where the one before ended.
+  // In order of position, each begins where the previous one ends.
   std::vector<std::size_t> order(entries.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
   std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
@@ -223,7 +223,7 @@ void write_safetensors(const std::string& path, const NamedTensors& tensors,
   std::sort(order.begin(), order.end(), [](const NamedTensor* a, const NamedTensor* b) {
     const std::size_t a_size = size_of(a->tensor.dtype());
     const std::size_t b_size = size_of(b->tensor.dtype());
-    return a_size != b_size ? a_size > b_size : a->name < b->name;  // so that all stay aligned
+    return a_size != b_size ? a_size > b_size : a->name < b->name;  // keeps all of them aligned
   });
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
   if (!metadata.empty()) header[std::string(kMetadata)] = metadata;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// safetensors.h: named tensors in one file: what checkpoints are made of. PyTorch and NumPy read it
+// safetensors.h: named tensors in one file: the format of checkpoints. PyTorch and NumPy read it
 // with one call of the `safetensors` package.
 //
 //   0      u64, length of the header H, little-endian
 //   8      JSON {"name": {"dtype": "F32", "shape": [2,3], "data_offsets": [begin, end]}, ...,
-//                "__metadata__": {text: text}}, filled up with spaces
+//                "__metadata__": {text: text}}, padded with spaces
 //   8 + H  the data of all tensors, one after the other
-// The reader is strict: header of at most 100 MB, names once each, known dtypes, offsets that lie
-// in the file, agree with the shapes and leave neither hole nor overlap.
+// The reader is strict: a header of at most 100 MB, unique names, known dtypes, and offsets that
+// are inside the file, agree with the shapes, and leave neither gap nor overlap.
 // Format: https://github.com/huggingface/safetensors
 #pragma once
 
@@ -22,10 +22,10 @@ struct CONVSCOPE_API SafetensorsFile {
   NamedTensors tensors;  // by name
   std::map<std::string, std::string> metadata;
 
-  const Tensor* find(const std::string& name) const;  // null when there is none
+  const Tensor* find(const std::string& name) const;  // null when not found
 };
 
-// What the header says. Its sizes agree with that of the file.
+// The content of the header. Its sizes agree with the size of the file.
 struct CONVSCOPE_API SafetensorsHeader {
   struct Entry {
     std::string name;
@@ -37,13 +37,13 @@ struct CONVSCOPE_API SafetensorsHeader {
   std::map<std::string, std::string> metadata;
   std::int64_t data_bytes = 0;
 };
-// The data are not read.
+// Reads only the header.
 CONVSCOPE_API SafetensorsHeader read_safetensors_header(const std::string& path);
 
-// Reads the data only of a file whose header is sound.
+// Reads a file; reads the data only when the header is valid.
 CONVSCOPE_API SafetensorsFile read_safetensors(const std::string& path);
 CONVSCOPE_API SafetensorsFile parse_safetensors(Bytes file, const std::string& name);
-// Same content, same bytes: tensors are written by size of their elements, then by name. Atomic.
+// Writes atomically, sorted by element size, then by name: the same content gives the same bytes.
 CONVSCOPE_API void write_safetensors(const std::string& path, const NamedTensors& tensors,
                                      const std::map<std::string, std::string>& metadata = {});
 

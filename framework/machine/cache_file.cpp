@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cache_file.cpp: a small text file in the cache folder to which several processes add.
+// cache_file.cpp: a small text file in the cache folder that several processes update.
 #include "framework/machine/cache_file.h"
 
 #include <fcntl.h>
@@ -19,7 +19,7 @@ namespace convscope {
 namespace {
 
 constexpr std::size_t kMostBytes = std::size_t{64} << 20;
-constexpr int kTries = 1000;  // each 10 ms after the other
+constexpr int kTries = 1000;  // 10 ms apart
 
 void warn(const std::string& sentence) {
   std::fprintf(stderr, "convscope: warning: [cache] %s\n", sentence.c_str());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cache_file.h: a small text file in the cache folder to which several processes add.
+// cache_file.h: a small text file in the cache folder that several processes update.
 #pragma once
 
 #include <functional>
@@ -10,17 +10,16 @@
 
 namespace convscope {
 
-// What stands in such a file.
+// The content of such a file.
 using CacheText = std::optional<std::string>;
 
-// Nothing when there is no such file. One that cannot be read (a folder, a pipe) is a warning and
-// nothing.
+// Returns nothing when there is no such file. For an unreadable one (a folder, a pipe) prints a
+// warning and returns nothing.
 CONVSCOPE_API CacheText read_cache_file(const std::string& path);
 
-// Replaces the text of a file by change(text). Others who do the same wait meanwhile (a lock on
-// <path>.lock), so nothing that anybody added is lost; after ten seconds of waiting it is done all
-// the same. A file that cannot be written is a warning that begins with `what`. An empty path,
-// where there is no cache folder: does nothing.
+// Replaces a file's text by change(text). A lock on <path>.lock serialises updates, so no addition
+// is lost; after waiting for ten seconds, it proceeds without the lock. An unwritable file causes a
+// warning that begins with `what`. Does nothing for an empty path (there is no cache folder).
 CONVSCOPE_API void change_cache_file(const std::string& path, const std::string& what,
                                      const std::function<std::string(const CacheText&)>& change);
 

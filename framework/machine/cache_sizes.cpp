@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cache_sizes.cpp: asks the system; sizes that no cache has are taken as unknown.
+// cache_sizes.cpp: queries the system; implausible sizes count as unknown.
 #include "framework/machine/cache_sizes.h"
 
 #include <unistd.h>
@@ -21,7 +21,7 @@ CacheSizes read_sizes() {
   CacheSizes out{.l1 = asked(_SC_LEVEL1_DCACHE_SIZE, 8 * kKiB, 32 * kKiB),
                  .l2 = asked(_SC_LEVEL2_CACHE_SIZE, 128 * kKiB, kKiB * kKiB),
                  .l3 = asked(_SC_LEVEL3_CACHE_SIZE, 0, 0)};
-  // Small sizes are fine here: tests force every cut on small problems.
+  // Small sizes are permitted: tests use them to divide small problems in every possible way.
   if (const char* const given = std::getenv("CONVSCOPE_CACHE_SIZES")) {
     char* end = nullptr;
     const unsigned long long l1 = std::strtoull(given, &end, 10);

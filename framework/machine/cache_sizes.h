@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cache_sizes.h: how much the data caches of a core hold, so that kernels cut their work to fit.
+// cache_sizes.h: the sizes of a core's data caches, to which kernels adapt their tilings.
 #pragma once
 
 #include <cstddef>
@@ -8,9 +8,9 @@
 
 namespace convscope {
 
-// In bytes: the first and second cache belong to a core, the third one is shared (0: none). What
-// the system does not say is taken as 32 KiB, 1 MiB and 0. Read once; CONVSCOPE_CACHE_SIZES=L1,L2
-// in the environment (bytes) takes the place of the first two, to try how kernels are cut for
+// Sizes in bytes. L1 and L2 belong to a core, L3 is shared (0: none). Unknown sizes count as 32
+// KiB, 1 MiB and 0. Read once. CONVSCOPE_CACHE_SIZES=L1,L2 (bytes) in the environment replaces the
+// first two, to try the tilings of another machine.
 // another machine.
 struct CacheSizes {
   std::size_t l1, l2, l3;

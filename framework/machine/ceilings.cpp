@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ceilings.cpp: what this machine can do at most, as `convscope info --measure` found it: the
-// height of the roofline.
+// ceilings.cpp: the measured peaks of this machine, found by `convscope info --measure`: the height
+// of the roofline.
 #include "framework/machine/ceilings.h"
 
 #include <sched.h>
@@ -24,14 +24,14 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// {"format": "convscope ceilings 1", "machines": {"<key>": {...}}}
+// `{"format": "convscope ceilings 1", "machines": {"<key>": {...}}}`
 constexpr const char* kFormat = "convscope ceilings 1";
 
 std::mutex given_mutex;
 MachineCeilings ceilings_given[kDeviceTypeCount];
 
 std::mutex known_mutex;
-std::map<std::string, Json> known_by_path;  // path -> "machines"; a file is read once
+std::map<std::string, Json> known_by_path;  // path -> "machines"; each file is read once
 
 int usable_cores() {
   cpu_set_t set;
@@ -44,7 +44,7 @@ std::string key_here() {
   return cat(kModel, " | ", name_of(current_isa()), " | cores=", usable_cores());
 }
 
-// What another version of this program has remembered is not for this one to throw away.
+// This version must not delete results that another version of the program has stored.
 void keep_newer_file(const CacheText& text) {
   const Json content = Json::parse(text.value_or(""), nullptr, /*allow_exceptions=*/false);
   if (!content.is_object() || !content.value("format", Json()).is_string()) return;
@@ -71,7 +71,7 @@ constexpr Field kFields[] = {
     {"dram_copy", &CpuCeilings::dram_copy},
 };
 
-// With VNNI and without it are two peaks; a file holds those that were measured.
+// Peaks with and without VNNI differ; a file holds the measured ones.
 constexpr const char* kInt8 = "int8";
 constexpr const char* kInt8Vnni = "int8_vnni";
 const char* int8_name() { return uses_vnni() ? kInt8Vnni : kInt8; }
@@ -89,7 +89,7 @@ Json to_json(const CpuCeilings& ceilings) {
   return out;
 }
 
-// Nothing when a field is missing or is no sensible number.
+// Returns nothing when a field is missing or implausible.
 std::optional<CpuCeilings> from_json(const Json& json) {
   CpuCeilings out;
   try {
@@ -100,7 +100,7 @@ std::optional<CpuCeilings> from_json(const Json& json) {
       const Json& pair = json.at(field.name);
       out.*field.member = {pair.at(0).get<double>(), pair.at(1).get<double>()};
     }
-    if (json.contains(int8_name())) {  // not in files of earlier versions
+    if (json.contains(int8_name())) {  // files of older versions lack it
       const Json& pair = json.at(int8_name());
       out.int8 = {pair.at(0).get<double>(), pair.at(1).get<double>()};
     }
@@ -126,9 +126,9 @@ Json& machines_of(const std::string& path) {
 void remember(const std::string& path, const std::string& key, const Json& ceilings) {
   const std::scoped_lock lock(known_mutex);
   machines_of(path)[key] = ceilings;
-  change_cache_file(path, "the ceilings are not remembered on disk", [&](const CacheText& text) {
+  change_cache_file(path, "the measured peaks are not stored on disk", [&](const CacheText& text) {
     keep_newer_file(text);
-    Json machines = parse_machines(text);  // another process may have added to it
+    Json machines = parse_machines(text);  // another process may have added entries
     machines[key] = ceilings;
     known_by_path[path] = machines;
     return json_text(Json{{"format", kFormat}, {"machines", machines}}, 1);
@@ -138,7 +138,7 @@ void remember(const std::string& path, const std::string& key, const Json& ceili
 struct GpuField {
   const char* name;
   double GpuCeilings::*member;
-  double least, most;  // of a sensible number
+  double least, most;  // limits of plausible numbers
 };
 constexpr GpuField kGpuFields[] = {
     {"f32_flops", &GpuCeilings::f32_flops, 1e6, 1e18},
@@ -150,9 +150,9 @@ constexpr GpuField kGpuFields[] = {
 
 }  // namespace
 
-// Without VNNI pairs of 16 bits are multiplied: as many products in four instructions as four FMAs
-// make. AVX-512 runs them on two ports as FMAs; AVX2 and SSE2 have a third one for the additions,
-// and SSE2 has no FMA.
+// Without VNNI, pairs of 16 bits are multiplied: four instructions make as many products as four
+// FMAs. AVX-512 runs them on two ports, as it does FMAs. AVX2 and SSE2 have a third port for the
+// additions, and SSE2 has no FMA.
 double peak_of_bytes() {
   if (uses_vnni()) return 4;
   return current_isa() == Isa::avx512 ? 1 : current_isa() == Isa::avx2 ? 1.5 : 2;
@@ -243,15 +243,15 @@ MachineCeilings machine_ceilings(DeviceType device) {
             .half_flops_per_second = believed(&GpuCeilings::half_flops),
             .launch_seconds = believed(&GpuCeilings::launch_seconds)};
   }
-  // Those of one thread times their number, though threads share the memory: the order of the
-  // estimates, and with it every bit of a result, must not depend on the number of threads.
+  // The peaks of one thread times the number of threads, although threads share the memory: the
+  // order of the estimates, and so every bit of a result, must not depend on the number of threads.
   const auto measured = remembered_cpu_ceilings();
   if (measured && believes_measured_ceilings()) {
     return {.flops_per_second = measured->flops.one_thread * num_threads(),
             .bytes_per_second = measured->dram_copy.one_thread * num_threads(),
             .int8_flops_per_second = measured->int8.one_thread * num_threads()};
   }
-  // 32 FLOPs a cycle with FMA vectors, 8 with SSE2, at 3.5 GHz; 25 GB/s for each core.
+  // 32 FLOPs per cycle with FMA vectors, 8 with SSE2, at 3.5 GHz; 25 GB/s per core.
   const double per_core = current_isa() == Isa::scalar ? 28e9 : 112e9;
   return {per_core * num_threads(), 25e9 * num_threads()};
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// machine.cpp: the names of this machine's processors, and the folder where what was measured on it
-// is kept.
+// machine.cpp: the names of this machine's processors, and the folder that stores measurements of
+// the machine.
 #include "framework/machine/machine.h"
 
 #include <sys/stat.h>
@@ -28,7 +28,7 @@ std::string gpu_name(Device device) {
     return cat(facts.name, " | driver ", facts.driver_api);
   };
   if (device.index != 0) return ask(device);
-  // Each estimate asks, and the driver takes its time.
+  // Cached, because every estimate asks and the driver is slow.
   static const std::string kFirst = ask(device);
   return kFirst;
 }

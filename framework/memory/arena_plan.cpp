@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// arena_plan.cpp: places tensors whose lifetimes are known in one block of memory, so that those
-// that never live at the same moment share bytes.
+// arena_plan.cpp: assigns tensors with known lifetimes to offsets in one block of memory. Tensors
+// that are never alive at the same time share bytes.
 #include "framework/memory/arena_plan.h"
 
 #include <algorithm>
@@ -35,7 +35,7 @@ ArenaPlan plan_arena(const std::vector<ArenaRequest>& requests) {
     std::size_t at = 0;
     for (std::size_t other : placed) {
       if (!meet(requests[i], requests[other])) continue;
-      if (plan.offsets[other] >= at + bytes) break;  // the gap in front of it is wide enough
+      if (plan.offsets[other] >= at + bytes) break;  // the gap before it is wide enough
       at = std::max(at, plan.offsets[other] + ScratchArena::round_up(requests[other].bytes));
     }
     plan.offsets[i] = at;
@@ -51,7 +51,7 @@ ArenaPlan plan_arena(const std::vector<ArenaRequest>& requests) {
 
 std::size_t arena_lower_bound(const std::vector<ArenaRequest>& requests) {
   std::size_t most = 0;
-  for (const ArenaRequest& moment : requests) {  // the peak begins where something begins
+  for (const ArenaRequest& moment : requests) {  // the peak begins where a request begins
     if (!lives(moment)) continue;
     std::size_t sum = 0;
     for (const ArenaRequest& request : requests) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// arena_plan.h: places tensors whose lifetimes are known in one block of memory, so that those that
-// never live at the same moment share bytes.
+// arena_plan.h: assigns tensors with known lifetimes to offsets in one block of memory. Tensors
+// that are never alive at the same time share bytes.
 //
-// Finding the smallest block is NP-hard (it is dynamic storage allocation). The greedy rule used
-// here, the largest tensor first, each at the lowest gap that is free during its whole life, comes
-// within a few percent of the lower bound on networks.
+// Finding the smallest block is NP-hard (dynamic storage allocation). This greedy rule places the
+// largest tensor first, each at the lowest gap that is free during its whole lifetime. On networks
+// the result is within a few percent of the lower bound.
 // Source   Y. Pisarchyk, J. Lee: Efficient Memory Management for Deep Neural Net Inference, 2020,
 //          arXiv 2001.03288 ("greedy by size")
 #pragma once
@@ -29,8 +29,8 @@ struct ArenaPlan {
 };
 CONVSCOPE_API ArenaPlan plan_arena(const std::vector<ArenaRequest>& requests);
 
-// Sum of what is alive in the call where it is largest, each request rounded up: no plan can do
-// with less.
+// Returns the largest sum of live requests over all calls, each request rounded up: a lower bound
+// of every plan.
 CONVSCOPE_API std::size_t arena_lower_bound(const std::vector<ArenaRequest>& requests);
 
 }  // namespace convscope

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// memory.cpp: size classes and counters. The system side of a device is its DeviceBackend.
+// memory.cpp: size classes and counters. The DeviceBackend of a device calls the system.
 #include "framework/memory/memory.h"
 
 #include <array>
@@ -17,8 +17,8 @@
 namespace convscope {
 namespace {
 
-// Classes: multiples of 64 B up to 512 B, then eight steps for each power of two, so a block is at
-// most 12.5 % larger than asked for.
+// Size classes: multiples of 64 B up to 512 B, then eight per power of two, so a block is at most
+// 12.5 % larger than requested.
 struct SizeClass {
   std::size_t index;
   std::size_t block_bytes;
@@ -35,11 +35,11 @@ SizeClass size_class(std::size_t bytes) {
 }
 
 constexpr std::size_t kClasses = 8 + 61 * 8;
-// Above this the rounding to a size class could overflow; nothing real is that large.
+// Rounding to a size class could overflow above this limit; no real request is that large.
 constexpr std::size_t kLargestBytes = std::size_t{1} << 60;
 
-// For tests: a block that is handed out is full of NaN, so that what nobody writes is seen, and no
-// number of an earlier tensor is taken for it.
+// For tests: new blocks are filled with NaN. So reads of unwritten elements are detected, and no
+// number of an earlier tensor is used by mistake.
 bool fills_with_nan() {
   static const bool wanted = std::getenv("CONVSCOPE_MEMORY_NAN") != nullptr;
   return wanted;
@@ -47,7 +47,7 @@ bool fills_with_nan() {
 
 class CachingAllocator {
  public:
-  // Null when there is no room.
+  // Returns null when memory is exhausted.
   void* allocate(Device device, std::size_t bytes, MemoryUse use) {
     if (bytes > kLargestBytes) return nullptr;
     const SizeClass wanted = size_class(bytes);
@@ -136,8 +136,8 @@ class CachingAllocator {
   std::mutex mutex_;
   std::array<std::vector<void*>, kClasses> free_;
   MemoryStats stats_;
-  std::int64_t held_bytes_ = 0;   // from the system, in use and cached
-  std::int64_t limit_bytes_ = 0;  // 0: none
+  std::int64_t held_bytes_ = 0;   // from the system, in use or cached
+  std::int64_t limit_bytes_ = 0;  // 0: unlimited
 };
 
 constexpr std::size_t kDevicesOfAKind = 16;
@@ -152,7 +152,7 @@ CachingAllocator& allocator_of(Device device) {
 }
 
 #if defined(__SANITIZE_ADDRESS__)
-constexpr bool kPoolSmallObjects = false;  // so that a use after free is seen
+constexpr bool kPoolSmallObjects = false;  // detects uses after free
 #elif defined(__has_feature)
 #if __has_feature(address_sanitizer)
 constexpr bool kPoolSmallObjects = false;
@@ -212,8 +212,8 @@ void fail_out_of_memory(Device device, std::size_t bytes, std::string_view what)
   const MemoryStats stats = memory_stats(device);
   fail(ErrorKind::kRun, "memory",
        cat("out of memory on ", device.str(), ": expected room for ", what, " of ", bytes,
-           " bytes, ", stats.live_bytes, " bytes are in use (at most ", stats.peak_bytes,
-           " were) and ", stats.cached_bytes, " are cached; use a smaller batch"));
+           " bytes, ", stats.live_bytes, " bytes are in use (peak ", stats.peak_bytes, ") and ",
+           stats.cached_bytes, " are cached; use a smaller batch"));
 }
 
 void set_memory_limit(Device device, std::int64_t bytes) { allocator_of(device).set_limit(bytes); }

@@ -21,7 +21,7 @@ void* allocate_pinned(std::size_t bytes) {
 }
 void free_pinned(void* pointer) { std::free(pointer); }
 
-// The CPU works while it is told to, so a mark is a moment.
+// The CPU works synchronously, so a mark is a time stamp.
 using Moment = std::chrono::steady_clock::time_point;
 void* make_mark(int) { return new Moment; }
 void free_mark(int, void* mark) { delete static_cast<Moment*>(mark); }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// memory_room.cpp: how much memory a process of this machine can ever have.
+// memory_room.cpp: the maximum memory of a process on this machine.
 #include "framework/memory/memory_room.h"
 
 #include <unistd.h>
@@ -16,7 +16,7 @@
 namespace convscope {
 namespace {
 
-constexpr std::size_t kMostBytes = 65536;  // of a file that the system writes
+constexpr std::size_t kMostBytes = 65536;  // for a file that the system writes
 
 std::string text_at(const std::string& path) {
   try {
@@ -26,7 +26,7 @@ std::string text_at(const std::string& path) {
   }
 }
 
-// The number in a file; 0 when there is none, or "max".
+// Returns the number in a file; 0 when there is no file, or for "max".
 std::int64_t number_at(const std::string& path) {
   const std::string text = text_at(path);
   std::int64_t value = 0;
@@ -34,7 +34,7 @@ std::int64_t number_at(const std::string& path) {
   return error == std::errc() && value > 0 ? value : 0;
 }
 
-// The smallest limit of a group and of those around it.
+// Lowers `room` to the smallest limit of a group and its ancestors.
 void lower_to(MemoryRoom& room, const std::string& folder, std::string group, const char* file) {
   while (true) {
     const std::string path = cat(folder, group == "/" ? "" : group, "/", file);
@@ -67,7 +67,7 @@ MemoryRoom host_memory_room(const ControlGroups& groups) {
   const long pages = sysconf(_SC_PHYS_PAGES);
   const long page = sysconf(_SC_PAGESIZE);
   if (pages > 0 && page > 0) room = {std::int64_t{pages} * page, "this machine has"};
-  // "<number>:<controllers>:/<group>"; version 2 has the number 0 and no controllers.
+  // "<number>:<controllers>:/<group>"; version 2 has number 0 and no controllers.
   std::istringstream lines(text_at(groups.own));
   for (std::string line; std::getline(lines, line);) {
     const std::size_t first = line.find(':');

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// memory_room.h: how much memory a process of this machine can ever have: what is built in, or less
-// where a control group (of a container, a batch system) sets a limit. CONVSCOPE_MEMORY_MIB says
-// another number, for machines whose memory grows while it is used; 0: do not ask.
+// memory_room.h: the maximum memory of a process on this machine: the installed memory, or less
+// where a control group (of a container, a batch system) sets a limit. CONVSCOPE_MEMORY_MIB
+// overrides it, for machines whose memory grows while in use; 0: unknown.
 #pragma once
 
 #include <cstdint>
@@ -13,21 +13,21 @@
 namespace convscope {
 
 struct MemoryRoom {
-  std::int64_t bytes = 0;  // 0: not known
+  std::int64_t bytes = 0;  // 0: unknown
   std::string whose;       // "this machine has", "/sys/fs/cgroup/job/memory.max allows"
 };
 
-// Where the system says what control group this process is in, and what the groups may take. Both
-// versions of the interface are read: memory.max, and memory/<group>/memory.limit_in_bytes. A limit
-// of a group holds for those inside it.
+// Where the system lists this process's control group and the limits of groups. Reads both versions
+// of the interface: memory.max, and memory/<group>/memory.limit_in_bytes. A group's limit also
+// applies to the groups inside it.
 struct ControlGroups {
   std::string own = "/proc/self/cgroup";
   std::string folder = "/sys/fs/cgroup";
 };
 CONVSCOPE_API MemoryRoom host_memory_room(const ControlGroups& groups = {});
 
-// What is free on a device now, together with what this process holds there already; of the CPU,
-// host_memory_room().
+// Returns the free memory of a device plus the memory that this process already holds there; for
+// the CPU, host_memory_room().
 CONVSCOPE_API MemoryRoom memory_room(Device device, const ControlGroups& groups = {});
 
 }  // namespace convscope

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// unbacked.cpp: tensors and workspace that have an address and a size, but no memory behind them.
-// The system gives addresses of a private mapping; a page of it takes memory once it is written.
+// unbacked.cpp: tensors and workspace with an address and a size, but without memory. The system
+// assigns addresses of a private mapping; a page consumes memory only when it is written.
 #include "framework/memory/unbacked.h"
 
 #include <sys/mman.h>

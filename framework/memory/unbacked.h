@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// unbacked.h: tensors and workspace that have an address and a size, but no memory behind them: to
-// build a network and plan its steps, and so learn what they would need, without paying for it.
+// unbacked.h: tensors and workspace with an address and a size, but without memory. They allow
+// building a network and compiling its steps to find the memory requirement, without allocating it.
 //
-//   UnbackedMemory nothing;                             // of this thread, until its end
-//   auto model = build_model(config, shape, classes);   // weights that nobody draws
-//   nothing.live_bytes(device);                         // what they would take
+//   UnbackedMemory nothing;                             // affects this thread while it exists
+//   auto model = build_model(config, shape, classes);   // weights are not initialised
+//   nothing.live_bytes(device);                         // memory that they would need
 //
-// Nothing is drawn, filled or copied meanwhile, but for small tensors of the CPU. Tensors made so
-// may outlive it; what they hold is nothing, and no kernel may run on them.
+// Meanwhile nothing is initialised, filled or copied, except small CPU tensors. The tensors may
+// outlive the object; they have no content, and no kernel may run on them.
 #pragma once
 
 #include <array>
@@ -26,7 +26,7 @@ class CONVSCOPE_API UnbackedMemory {
   UnbackedMemory(const UnbackedMemory&) = delete;
   UnbackedMemory& operator=(const UnbackedMemory&) = delete;
 
-  // Asked for since the beginning and not given back.
+  // Returns the bytes that were requested and not freed since the beginning.
   std::int64_t live_bytes(Device device) const;
 
  private:
@@ -37,14 +37,14 @@ class CONVSCOPE_API UnbackedMemory {
 };
 
 CONVSCOPE_API bool memory_is_unbacked();
-// Whether a tensor of `bytes` on `device` may be filled and copied now.
+// Returns true if a tensor of `bytes` on `device` may be filled and copied now.
 inline bool is_filled(Device device, std::size_t bytes) {
   return !memory_is_unbacked() || (device.type == DeviceType::cpu && bytes <= 65536);
 }
 
-// For the allocator. Null when the system gives no more addresses.
+// Returns addresses for the allocator; null when the system has no more.
 void* map_unbacked(Device device, std::size_t bytes);
-// False: the pointer is none of these.
+// Returns false for a pointer that map_unbacked() did not return.
 bool unmap_unbacked(Device device, void* pointer) noexcept;
 
 }  // namespace convscope

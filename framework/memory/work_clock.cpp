@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// work_clock.cpp: who works when: moments in a device's queue of work, each with who begins there.
+// work_clock.cpp: records which worker runs when, as time marks in a device's queue.
 #include "framework/memory/work_clock.h"
 
 #include <utility>

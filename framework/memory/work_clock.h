@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// work_clock.h: who works when: moments in a device's queue of work, each with who begins there.
+// work_clock.h: records which worker runs when, as time marks in a device's queue.
 //
 //   WorkClock clock(device);
 //   {
-//     const WorkWatch watch(&clock);    // the graphs that this thread computes tell the clock
-//     y = model.forward(x);             // Sequential says whose turn it is, by a WorkScope
+//     const WorkWatch watch(&clock);    // this thread's graphs report to the clock
+//     y = model.forward(x);             // Sequential sets the current worker with a WorkScope
 //   }
 //   for (const WorkClock::Share& share : clock.shares()) ...   // waits for the device
 //
-// A moment is a mark in the queue (device.h): on the CPU a reading of the clock, some 30 ns; on a
-// GPU an event, which may be part of a recording and is then set anew by each replay. The marks are
-// made once and used again.
+// A time mark is a mark in the queue (device.h): on the CPU a clock reading (about 30 ns), on a GPU
+// an event. An event may be part of a recording; each replay sets it again. Marks are created once
+// and reused.
 #pragma once
 
 #include <cstdint>
@@ -27,10 +27,10 @@ class CONVSCOPE_API WorkClock {
   WorkClock(const WorkClock&) = delete;
   WorkClock& operator=(const WorkClock&) = delete;
 
-  void start();                 // forgets what was; the marks that are there will be set again
-  void begin(const void* who);  // from here on `who` works; null: nobody in particular
+  void start();                 // discards all marks; they are reused
+  void begin(const void* who);  // `who` works from now on; null: no particular worker
 
-  // From one begin() to the next, in order; what comes behind the last one does not count.
+  // The time between two begin() calls, in order; time after the last one does not count.
   struct Share {
     const void* who;
     double seconds;
@@ -46,11 +46,11 @@ class CONVSCOPE_API WorkClock {
   };
   Device device_;
   const DeviceBackend& backend_;
-  std::vector<void*> marks_;  // at least as many as moments
+  std::vector<void*> marks_;  // at least one per moment
   std::vector<Moment> moments_;
 };
 
-// The clock that this thread's dynamic graphs tell; null: none.
+// Returns the clock to which this thread's dynamic graphs report; null: none.
 CONVSCOPE_API WorkClock* watching_clock();
 class CONVSCOPE_API WorkWatch {
  public:
@@ -63,7 +63,7 @@ class CONVSCOPE_API WorkWatch {
   WorkClock* before_;
 };
 
-// Whose turn it is on this thread. A graph's nodes remember it for their backward pass.
+// Returns this thread's current worker. Graph nodes remember it for their backward pass.
 CONVSCOPE_API const void* current_worker();
 class CONVSCOPE_API WorkScope {
  public:

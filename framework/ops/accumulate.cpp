@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// accumulate.cpp: to += from, element by element; the sum of gradients that meet at one variable.
+// accumulate.cpp: to += from, element by element; sums gradients that meet at one variable.
 #include "framework/ops/accumulate.h"
 
 namespace convscope {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// broadcast.h: walks over an output shape row by row, with the offsets of two operands that are
-// repeated along some axes. Neighbouring axes that all operands run through alike are one axis, so
-// equal shapes are one long row and a bias is a few.
+// broadcast.h: iterates over an output shape row by row, with the offsets of two operands that are
+// broadcast along some axes. Adjacent axes with the same broadcasting are merged, so equal shapes
+// are one long row, and a bias needs few rows.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// elementwise.cpp: operations that treat every element alone, with NumPy's broadcasting.
+// elementwise.cpp: element-wise operations with NumPy's broadcasting.
 #include "framework/ops/elementwise.h"
 
 #include <algorithm>
@@ -32,7 +32,7 @@ void check_real(const Tensor& x, const char* operation) {
                   "expected x of type f32 or f64, got ", x.str());
 }
 
-// The gradient of an activation that saves its output, not its input.
+// Applies an activation whose gradient needs the output, not the input.
 Variable activation(UnaryOp op, GradientOp gradient, const Variable& x) {
   Tensor y = elementwise(op, x.value());
   return record(name_of(op), y, {x}, [gradient, y](const Tensor& dy, GradientSink& out) {
@@ -119,7 +119,7 @@ Variable add(const Variable& a, const Variable& b) {
   Tensor y = elementwise(BinaryOp::add, a.value(), b.value());
   return record("add", y, {a, b},
                 [shape_a = a.shape(), shape_b = b.shape()](const Tensor& dy, GradientSink& out) {
-                  // add() may keep what it gets, and dy can go to one of them only.
+                  // add() may take over the tensor, and only one input can receive dy itself.
                   const bool both = out.wants(0) && out.wants(1);
                   if (out.wants(0)) out.add(0, sum_to(dy, shape_a));
                   if (!out.wants(1)) return;
@@ -141,7 +141,7 @@ Variable mul(const Variable& a, const Variable& b) {
   Tensor y = elementwise(BinaryOp::mul, a.value(), b.value());
   return record(
       "mul", y, {a, b},
-      // Saved: each factor, if the other one wants a gradient.
+      // Saves each operand if the other one needs a gradient.
       [a = b.requires_grad() ? a.value() : Tensor(), b = a.requires_grad() ? b.value() : Tensor(),
        shape_a = a.shape(), shape_b = b.shape()](const Tensor& dy, GradientSink& out) {
         if (out.wants(0)) {

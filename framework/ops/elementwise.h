@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// elementwise.h: operations that treat every element alone, with NumPy's broadcasting.
+// elementwise.h: element-wise operations with NumPy's broadcasting.
 //
-// Shapes are aligned at their last axis; an axis of size 1, or one that is missing, is repeated.
-// The gradient of a repeated input is the sum over its repetitions. Element types f32 and f64.
+// Shapes are aligned at the last axis. An axis of size 1, or a missing axis, is repeated. The
+// gradient of a repeated input is the sum over its repetitions. Element types f32 and f64.
 #pragma once
 
 #include "framework/autograd/variable.h"
@@ -30,7 +30,7 @@ inline Variable operator*(const Variable& a, const Variable& b) { return mul(a, 
 inline Variable operator/(const Variable& a, const Variable& b) { return div(a, b); }
 inline Variable operator-(const Variable& x) { return neg(x); }
 
-// The same without a history.
+// The same operations without a history.
 enum class BinaryOp { add, sub, mul, div };
 enum class UnaryOp {
   neg,
@@ -41,7 +41,7 @@ enum class UnaryOp {
   tanh,
   sigmoid,
 };
-// Gradients written in what the forward saved: z = f(saved, dy).
+// Gradients in terms of the tensor saved by the forward: z = f(saved, dy).
 enum class GradientOp {
   sqrt,     // dy / (2 y), saved y
   relu,     // dy where y > 0 or y is NaN, saved y
@@ -53,15 +53,15 @@ CONVSCOPE_API Tensor elementwise(UnaryOp op, const Tensor& x);
 CONVSCOPE_API Tensor elementwise(GradientOp op, const Tensor& saved, const Tensor& dy);
 CONVSCOPE_API Tensor scale(const Tensor& x, double factor);
 
-// The shape that a and b are repeated to; an error of `operation` when they do not fit.
+// Returns the common shape of a and b. Throws an error of `operation` when there is none.
 CONVSCOPE_API Shape broadcast_shape(const Shape& a, const Shape& b, const char* operation);
-// Sum over the axes along which `shape` was repeated to x's shape; x itself when none was.
+// Returns the sum over the axes along which x repeats `shape`; x itself if there are none.
 CONVSCOPE_API Tensor sum_to(const Tensor& x, const Shape& shape);
 
-// x repeated to `shape`, times factor: the gradient of a sum.
+// Repeats x to `shape` and multiplies it by factor: the gradient of a sum.
 CONVSCOPE_API Tensor expand(const Tensor& x, const Shape& shape, double factor = 1.0);
 
-// Kernels: y is assigned; a and b are repeated to its shape.
+// Kernels: they overwrite y; a and b are repeated to its shape.
 extern CONVSCOPE_API KernelSlot<void(BinaryOp, const Tensor& a, const Tensor& b, const Tensor& y)>
     binary_kernel;
 extern CONVSCOPE_API KernelSlot<void(UnaryOp, const Tensor& x, const Tensor& y)> unary_kernel;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// elementwise_cpu.cpp: cuts the work into chunks; f32 goes to elementwise_simd.cpp, f64 is here.
+// elementwise_cpu.cpp: divides the work into chunks. f32 is in elementwise_simd.cpp, f64 is here.
 #include <cmath>
 
 #include "framework/ops/broadcast.h"
@@ -13,7 +13,7 @@ constinit IsaTable<ElementwiseKernels> elementwise_kernels;
 
 namespace {
 
-// 32 Ki elements: 128 KiB, a few microseconds; starting threads costs about one.
+// 32 Ki elements: 128 KiB, a few microseconds. Starting threads takes about one.
 constexpr std::int64_t kGrain = 1 << 15;
 
 template <class Op>

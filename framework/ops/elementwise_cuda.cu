@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// elementwise_cuda.cu: operations on every element alone; all are bound by memory.
+// elementwise_cuda.cu: element-wise operations; all are memory-bound.
 //
-// Operands of one shape, or one element against many, are a plain map (map.cuh). Other broadcasts
-// find the place of each operand from the index of y, four elements at a time where the innermost
-// axis allows. Halves are operands of one shape only; they are computed in f32 and rounded once.
+// Operands of one shape, or one element against many, use a plain map (map.cuh). Other broadcasts
+// compute each operand's place from the index of y, four elements at a time where the innermost
+// axis permits. fp16/bf16 operands must have one shape; they are computed in f32 and rounded once.
 #include <cmath>
 
 #include "framework/cuda/half_piece.cuh"
@@ -34,7 +34,7 @@ struct Binary {
   __device__ T operator()(const T* x) const { return of(x[0], x[1]); }
 };
 
-// One of the two operands is a single element in device memory.
+// One operand is a single element in device memory.
 template <class T, bool kFirst>
 struct BinaryWithOne {
   Binary<T> binary;
@@ -44,7 +44,7 @@ struct BinaryWithOne {
   }
 };
 
-// Index has 32 bits where that is enough: a division costs a third then.
+// Index has 32 bits where possible: then a division takes a third of the time.
 template <int kWidth, class Index, class T>
 __global__ void __launch_bounds__(kThreads)
     broadcast_kernel(Binary<T> op, BroadcastWalk walk, const T* a, const T* b, T* y,
@@ -146,7 +146,7 @@ struct Unary {
       case UnaryOp::sqrt:
         return sqrt_of(x);
       case UnaryOp::relu:
-        return x <= T{0} ? T{0} : x;  // NaN passes
+        return x <= T{0} ? T{0} : x;  // NaN passes through
       case UnaryOp::tanh:
         return tanh_of(x);
       case UnaryOp::sigmoid:

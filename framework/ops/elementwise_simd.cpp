@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// elementwise_simd.cpp: plain loops that the compiler turns into vector code, once for each
-// instruction set. All are bound by memory, not by arithmetic.
+// elementwise_simd.cpp: plain loops that the compiler vectorises, once per instruction set. All are
+// memory-bound, not compute-bound.
 #include "framework/ops/elementwise_simd.h"
 
 #include "framework/simd/simd.h"
@@ -54,7 +54,7 @@ struct Sqrt {
   static CONVSCOPE_INLINE float of(float x) { return __builtin_sqrtf(x); }
 };
 struct Relu {
-  static CONVSCOPE_INLINE float of(float x) { return x <= 0.0f ? 0.0f : x; }  // NaN passes
+  static CONVSCOPE_INLINE float of(float x) { return x <= 0.0f ? 0.0f : x; }  // NaN passes through
 };
 struct Tanh {
   static CONVSCOPE_INLINE float of(float x) { return tanh_of(x); }
@@ -97,7 +97,7 @@ void add_into(const float* __restrict from, float* __restrict to, int64_t n) {
 
 }  // namespace
 
-// The order of the enums in elementwise.h.
+// In the order of the enums in elementwise.h.
 constexpr ElementwiseKernels kElementwise{
     .binary = {binary<Add>, binary<Sub>, binary<Mul>, binary<Div>},
     .unary = {unary<Neg>, unary<Exp>, unary<Log>, unary<Sqrt>, unary<Relu>, unary<Tanh>,

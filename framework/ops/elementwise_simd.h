@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// elementwise_simd.h: the f32 loops of elementwise.h, one table for each instruction set.
+// elementwise_simd.h: the f32 loops of elementwise.h, one table per instruction set.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace convscope {
 
-// Which operand stays the same along the loop (its first element is used).
+// The operand that is constant along the loop (only its first element is used).
 enum class Repeat { none, a, b, both };
 
 struct ElementwiseKernels {

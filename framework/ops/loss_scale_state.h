@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// loss_scale_state.h: the numbers of a loss scale (optim/loss_scale.h says what it is for) and how
-// the next one follows from a step: for the host, and for kernels of steps that a device does by
-// itself.
+// loss_scale_state.h: the state of loss scaling (purpose: optim/loss_scale.h) and its update after
+// a step: for the host, and for kernels of steps that a device runs autonomously.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +14,7 @@ struct LossScaleState {
 
   double scale = kFirst;
   std::int64_t good_steps = 0;  // since the scale last changed
-  std::int64_t skipped = 0;     // updates left out, in all
+  std::int64_t skipped = 0;     // skipped updates in total
 
   constexpr void advance(bool finite) {
     if (!finite) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// pad.cpp: puts a frame around images.
+// pad.cpp: pads images.
 #include "framework/ops/pad.h"
 
 namespace convscope {
@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::int64_t kLargestPadding = std::int64_t{1} << 31;
 
-// One axis: `size` pixels, `before` and `after` to be added.
+// Checks one axis: `size` pixels, to which `before` and `after` pixels are added.
 void check_axis(const char* axis, std::int64_t size, std::int64_t before, std::int64_t after,
                 PadMode mode, const Shape& x) {
   CONVSCOPE_CHECK(

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// pad.h: puts a frame around images. Element types f32 and f64.
+// pad.h: pads images. Element types f32 and f64.
 //
 //   zeros      0 0 | a b c | 0 0        reflect    c b | a b c | b a   (needs padding < size)
 //   replicate  a a | a b c | c c        circular   b c | a b c | a b   (needs padding <= size)
@@ -26,7 +26,7 @@ struct Padding2d {  // in pixels, at least 0
   bool operator==(const Padding2d&) const = default;
 };
 
-// x [N,C,H,W] -> [N,C,top+H+bottom,left+W+right]; x itself when there is nothing to add.
+// Pads x [N,C,H,W] -> [N,C,top+H+bottom,left+W+right]; returns x itself for zero padding.
 CONVSCOPE_API Variable pad2d(const Variable& x, const Padding2d& padding,
                              PadMode mode = PadMode::zeros);
 CONVSCOPE_API Tensor pad2d(const Tensor& x, const Padding2d& padding,
@@ -35,7 +35,7 @@ CONVSCOPE_API Ref<const Operation> pad2d_operation(const Padding2d& padding, Pad
 
 extern CONVSCOPE_API KernelSlot<void(const Tensor& x, const Padding2d&, PadMode, const Tensor& y)>
     pad_kernel;
-// dx = sum of dy over the places that a pixel was copied to; assigned.
+// Overwrites dx with the sum of dy over the places to which a pixel was copied.
 extern CONVSCOPE_API KernelSlot<void(const Tensor& dy, const Padding2d&, PadMode, const Tensor& dx)>
     pad_gradient_kernel;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// pad_cpu.cpp: each output row is a row of x (or zeros) with a margin left and right. The middle is
-// one copy; the margins, a few pixels, are looked up one by one.
+// pad_cpu.cpp: each output row is a row of x (or zeros) with left and right margins. The middle is
+// one copy; the few pixels of the margins are looked up one by one.
 #include <algorithm>
 
 #include "framework/ops/pad.h"
@@ -9,8 +9,8 @@
 namespace convscope {
 namespace {
 
-// Which of `size` pixels stands at place i of the padded axis, i = 0 at the first real pixel; -1:
-// none (zeros). The limits that pad.cpp checks make one fold enough.
+// Returns which of `size` pixels is at place i of the padded axis, i = 0 at the first real pixel;
+// -1: none (zeros). The limits that pad.cpp checks make one reflection enough.
 std::int64_t source_of(std::int64_t i, std::int64_t size, PadMode mode) {
   if (i >= 0 && i < size) return i;
   switch (mode) {
@@ -56,7 +56,7 @@ void pad_typed(const Tensor& x, const Padding2d& padding, PadMode mode, const Te
                });
 }
 
-// One image plane at a time, so that no two threads add to one pixel.
+// Processes one image plane at a time, so that no two threads add to one pixel.
 template <class T>
 void pad_gradient_typed(const Tensor& dy, const Padding2d& padding, PadMode mode,
                         const Tensor& dx) {

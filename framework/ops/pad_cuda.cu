@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// pad_cuda.cu: forward, each pixel of y looks up where it came from; backward, each pixel of x
-// looks up where it went to, at most three rows times three columns without replication, and adds
-// those in reading order, as the CPU does: no two threads write to one pixel.
+// pad_cuda.cu: forward, each pixel of y looks up its source. Backward, each pixel of x looks up its
+// destinations (at most three rows times three columns without replication) and adds them in
+// reading order, as on the CPU. No two threads write to one pixel.
 #include "framework/cuda/map.cuh"
 #include "framework/ops/pad.h"
 
@@ -12,8 +12,8 @@ struct PadSizes {
   std::int64_t h, w, p, q, top, left;
 };
 
-// As pad_cpu.cpp: which of `size` pixels stands at place i, i = 0 at the first real pixel; -1:
-// none.
+// As in pad_cpu.cpp: returns which of `size` pixels is at place i, i = 0 at the first real pixel;
+// -1: none.
 __device__ std::int64_t source_of(std::int64_t i, std::int64_t size, PadMode mode) {
   if (i >= 0 && i < size) return i;
   switch (mode) {
@@ -29,14 +29,14 @@ __device__ std::int64_t source_of(std::int64_t i, std::int64_t size, PadMode mod
   return -1;
 }
 
-// Where element `at` of images with rows of `width` and planes of `height` rows lies.
+// The place of element `at` in images with rows of `width` and planes of `height` rows.
 struct Place {
   std::int64_t plane;
   std::int64_t i, j;
 };
 __device__ Place place_of(std::int64_t at, std::int64_t height, std::int64_t width) {
   Place out{};
-  if (at < (std::int64_t{1} << 32)) {  // divisions of 32 bits cost a third
+  if (at < (std::int64_t{1} << 32)) {  // a 32-bit division takes a third of the time
     const auto w = static_cast<std::uint32_t>(width);
     const auto h = static_cast<std::uint32_t>(height);
     const std::uint32_t row = static_cast<std::uint32_t>(at) / w;
@@ -59,7 +59,7 @@ __device__ void step_right(Place& at, std::int64_t height, std::int64_t width) {
   ++at.plane;
 }
 
-// A thread has kWidth neighbouring elements of y, which it stores at once.
+// A thread has kWidth adjacent elements of y, and stores them as one.
 template <int kWidth, class T>
 __global__ void __launch_bounds__(kThreads)
     pad_elements(const T* x, PadSizes s, PadMode mode, T* y, std::int64_t count) {
@@ -77,7 +77,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// The places of the padded axis that hold pixel i: the ranges [begin, end) in rising order.
+// The places of the padded axis that hold pixel i: ranges [begin, end) in ascending order.
 struct Places {
   std::int64_t begin[3], end[3];
 };
@@ -111,7 +111,7 @@ __device__ Places places_of(std::int64_t i, std::int64_t size, std::int64_t befo
   return out;
 }
 
-// dx at one place: the sum over all that it went to, in reading order.
+// Computes dx at one place: the sum over all its destinations, in reading order.
 template <class T>
 __device__ T gathered(const T* dy, const PadSizes& s, PadMode mode, const Place& at) {
   const T* const in = dy + at.plane * s.p * s.q;

@@ -36,9 +36,9 @@ namespace {
 
 struct Reduced {
   Shape shape;      // of the result
-  Shape with_ones;  // the same with summed axes of size 1
+  Shape with_ones;  // the same, but summed axes have size 1
   unsigned mask = 0;
-  std::int64_t count = 1;  // elements of x for each element of the result
+  std::int64_t count = 1;  // elements of x per element of the result
 };
 
 Reduced reduced(const Tensor& x, const Axes& axes, bool keepdim, const char* operation) {

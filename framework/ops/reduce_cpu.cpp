@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// reduce_cpu.cpp: turns a set of axes into sums of rows or columns (reduce_simd.cpp) in f32; f64 is
-// a plain walk. Chunks depend on the sizes only, so any number of threads gives the same bits.
+// reduce_cpu.cpp: expresses a set of axes as sums of rows or columns (reduce_simd.cpp) in f32; f64
+// uses plain loops. Chunks depend only on the sizes, so any number of threads gives the same bits.
 #include <algorithm>
 
 #include "framework/int_math.h"
@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::int64_t kGrain = 1 << 15;
 
-// Neighbouring axes of one kind are one group; groups alternate between kept and summed.
+// Adjacent axes of one kind form a group; groups alternate between kept and summed.
 struct Groups {
   int count = 0;
   std::int64_t size[Shape::kMaxRank] = {};
@@ -40,7 +40,7 @@ struct Groups {
   }
 };
 
-// Some groups seen as one index.
+// Several groups, treated as one index.
 struct Part {
   int count = 0;
   std::int64_t size[Shape::kMaxRank] = {};
@@ -83,7 +83,7 @@ void sum_f32(const Shape& shape, unsigned mask, const float* x, float* y) {
   }
   const ReduceKernels& kernels = reduce_kernels.get();
   Part kept;
-  Part summed;  // beside the innermost summed group, which the kernels walk through
+  Part summed;  // without the innermost summed group, over which the kernels loop
   const int inner = groups.summed[last] ? last : last - 1;
   for (int i = 0; i < last; ++i) {
     if (i == inner) continue;

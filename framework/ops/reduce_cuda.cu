@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // reduce_cuda.cu: sums and maxima over axes.
 //
-// Plan      Neighbouring axes of one kind are one group; groups alternate between kept and summed.
-//           Innermost group summed ("rows"): a block adds one output, its threads run along the
-//           rows. Innermost group kept ("columns"): a warp holds 32 neighbouring columns, and the
-//           warps of a block share the rows. Where that gives too few blocks, the summed elements
-//           are cut into pieces, whose sums go to a workspace and are added by a second kernel, in
-//           order.
-// Numerics  Sums are taken in double, in an order that depends on the sizes alone.
-// Choices   kPiece = 8192 elements: 16 for each of 512 threads, four loads of 16 bytes. A block's
-//           sum costs as much as these, so there are no more than about 1024 pieces in all.
+// Plan      Adjacent axes of one kind form a group; groups alternate between kept and summed.
+//           Innermost group summed ("rows"): a block computes one output; its threads run along the
+//           rows. Innermost group kept ("columns"): a warp has 32 adjacent columns, and the warps
+//           of a block share the rows. Where there would be too few blocks, the summed elements are
+//           cut into pieces. Their sums go to a workspace, and a second kernel adds them in order.
+// Numerics  Sums are computed in double, in an order that depends only on the sizes.
+// Choices   kPiece = 8192 elements: 16 per thread (512 threads), four loads of 16 bytes. The sum
+//           over a block takes as long as these, so there are at most about 1024 pieces in total.
 #include <algorithm>
 
 #include "framework/cuda/launch.cuh"
@@ -24,7 +23,7 @@ namespace {
 
 constexpr std::int64_t kPiece = 1 << 13;
 
-// Some groups of axes seen as one index.
+// Several groups of axes, treated as one index.
 struct Part {
   int count = 0;
   std::int64_t size[Shape::kMaxRank] = {};
@@ -47,7 +46,7 @@ struct Part {
   }
 };
 
-// x as [kept...][summed...] beside one innermost group, which is kept or summed.
+// x as [kept...][summed...] and one innermost group, which is kept or summed.
 struct Geometry {
   Part kept, summed;
   std::int64_t inner = 1;  // size of the innermost group; its stride is 1
@@ -77,7 +76,7 @@ struct Geometry {
   }
 };
 
-// A division of 32 bits, where that is enough, costs a third.
+// A 32-bit division, where possible, takes a third of the time.
 __device__ std::int64_t divided(std::int64_t a, std::int64_t b) {
   if (a >= (std::int64_t{1} << 32) || b >= (std::int64_t{1} << 32)) return a / b;
   return static_cast<std::uint32_t>(a) / static_cast<std::uint32_t>(b);
@@ -88,8 +87,8 @@ __device__ void put(T* y, std::int64_t at, double sum, bool accumulate) {
   y[at] = static_cast<T>(accumulate ? static_cast<double>(y[at]) + sum : sum);
 }
 
-// Sum of elements [begin, end) of output k, by the whole block; in thread 0. kWidth neighbours of a
-// row are added in T first.
+// Sums elements [begin, end) of output k with the whole block; the result is in thread 0. kWidth
+// neighbours of a row are added in T first.
 template <int kWidth, class T>
 __device__ double sum_of_rows(const T* x, const Geometry& g, std::int64_t k, std::int64_t begin,
                               std::int64_t end, double* scratch) {
@@ -115,7 +114,7 @@ __device__ double sum_of_rows(const T* x, const Geometry& g, std::int64_t k, std
   return block_sum(total, scratch);
 }
 
-// Block (k, piece). With one piece y is written, else part[k][piece].
+// Block (k, piece). Writes y if there is one piece, else part[k][piece].
 template <int kWidth, class T>
 __global__ void row_kernel(const T* x, Geometry g, std::int64_t piece_size, int pieces,
                            double* part, T* y, bool accumulate) {
@@ -134,7 +133,7 @@ __global__ void row_kernel(const T* x, Geometry g, std::int64_t piece_size, int 
   }
 }
 
-// A warp for each output: many outputs with few elements each.
+// One warp per output: many outputs with few elements each.
 template <int kWidth, class T>
 __global__ void __launch_bounds__(kThreads)
     short_row_kernel(const T* x, Geometry g, T* y, bool accumulate) {
@@ -156,7 +155,7 @@ __global__ void __launch_bounds__(kThreads)
   if (here && lane == 0) put(y, k, total, accumulate);
 }
 
-// Many columns: a thread has kWidth neighbouring ones and all rows.
+// Many columns: a thread has kWidth adjacent columns and all rows.
 template <int kWidth, class T>
 __global__ void __launch_bounds__(kThreads)
     wide_column_kernel(const T* x, Geometry g, std::int64_t packs, T* y, bool accumulate) {
@@ -211,7 +210,7 @@ __global__ void column_kernel(const T* x, Geometry g, std::int64_t tiles,
   }
 }
 
-// y = the sum of the pieces, by one warp for each output.
+// Sets y to the sum of the pieces, one warp per output.
 template <class T>
 __global__ void piece_kernel(const double* part, int pieces, std::int64_t outputs, T* y,
                              bool accumulate) {
@@ -244,11 +243,11 @@ void sum_typed(const Tensor& x, unsigned mask, const Tensor& out, bool accumulat
   const T* const from = x.data<T>();
   T* const y = out.data<T>();
   const std::int64_t outputs = out.numel();
-  const std::int64_t all = x.numel() / outputs;  // for each output
+  const std::int64_t all = x.numel() / outputs;  // per output
   if (all == 1) {
     return map<2, T>(CopyOrAdd<T>{accumulate}, {{from, accumulate ? y : from}}, y, outputs);
   }
-  // Pieces only where there are fewer than some 500 blocks without them.
+  // Pieces only where there would be fewer than about 500 blocks without them.
   const std::int64_t wanted = std::min(ceil_div(all, kPiece), ceil_div(1024, outputs));
   if (g.inner_summed) {
     constexpr int kWidth = kPackWidth<T>;
@@ -297,7 +296,7 @@ void sum_typed(const Tensor& x, unsigned mask, const Tensor& out, bool accumulat
 
 void sum_cuda(const Tensor& x, unsigned mask, const Tensor& y) { sum_on_cuda(x, mask, y, false); }
 
-// ---- maxima: one block for each output ----
+// ---- maxima: one block per output ----
 
 template <class T>
 struct Place {

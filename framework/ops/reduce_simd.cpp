@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // reduce_simd.cpp: sums of rows and of columns.
 //
-// Numerics: float sums run over blocks of at most kBlock terms for each lane; the blocks of a row
-// are added in double, those of columns in float. So the error grows with
-// kBlock + (number of blocks), not with the number of terms. Sums of 16 columns (the channels of a
-// pixel): at most kFoldRows terms in float, those sums in double.
+// Numerics: float sums have blocks of at most kBlock terms per lane. The blocks of a row are added
+// in double, those of columns in float. So the error grows with kBlock + (number of blocks), not
+// with the number of terms. Sums of 16 columns (the channels of a pixel): at most kFoldRows terms
+// are added in float, and their sums in double.
 #include "framework/ops/reduce_simd.h"
 
 #include "framework/simd/row_folds.h"
@@ -15,8 +15,8 @@ namespace {
 
 using std::int64_t;
 
-constexpr int64_t kBlock = 64;  // terms of one lane before they go to the next level
-constexpr int kChains = 4;      // independent sums: an add takes 4 cycles, 1 or 2 start in each
+constexpr int64_t kBlock = 64;  // terms per lane before they go to the next level
+constexpr int kChains = 4;      // independent sums: an add takes 4 cycles, 1 or 2 start per cycle
 
 double row_sum(const float* x, int64_t n) {
   double total = 0;
@@ -36,7 +36,7 @@ double row_sum(const float* x, int64_t n) {
   return total + static_cast<double>(rest);
 }
 
-// kVectors * kLanes columns at once, the last vector with `last` lanes.
+// Sums kVectors * kLanes columns at once; the last vector has `last` lanes.
 template <int kVectors>
 CONVSCOPE_INLINE void column_tile(const float* x, int64_t rows, int64_t stride, int last, float* y,
                                   bool add) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// reshape.cpp: the same elements in another shape; nothing is copied.
+// reshape.cpp: the same elements in another shape, without a copy.
 #include "framework/ops/reshape.h"
 
 namespace convscope {

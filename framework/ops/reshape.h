@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// reshape.h: the same elements in another shape; nothing is copied.
+// reshape.h: the same elements in another shape, without a copy.
 #pragma once
 
 #include "framework/autograd/variable.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// softmax_cross_entropy.cpp: the loss of a classifier, and the count of right answers.
+// softmax_cross_entropy.cpp: the loss of a classifier, and the number of correct predictions.
 #include "framework/ops/softmax_cross_entropy.h"
 
 #include "framework/ops/elementwise.h"
@@ -27,7 +27,7 @@ void check_labels(const Tensor& logits, const Tensor& labels, const char* operat
                       labels.shape() == Shape{logits.dim(0)} && labels.device() == logits.device(),
                   operation, "expected labels i32[", logits.dim(0), "] because logits are ",
                   logits.str(), ", got ", labels.str());
-  if (labels.device().type != DeviceType::cpu) return;  // the device's kernel ignores wrong ones
+  if (labels.device().type != DeviceType::cpu) return;  // device kernels ignore invalid labels
   const std::int32_t* const label = labels.data<std::int32_t>();
   for (std::int64_t n = 0; n < labels.numel(); ++n) {
     CONVSCOPE_CHECK(label[n] >= 0 && label[n] < logits.dim(1), operation, "expected labels in [0,",
@@ -49,7 +49,7 @@ Variable softmax_cross_entropy(const Variable& logits, const Tensor& labels) {
   const Tensor losses = Tensor::empty({x.dim(0)}, x.dtype(), x.device());
   softmax_kernel.get(x.device())(x, labels, y, losses);
   return record("softmax_cross_entropy", scale(sum(losses), factor), {logits},
-                // The labels are copied: a loader may use their memory for the next batch.
+                // Copies the labels: a loader may reuse their memory for the next batch.
                 [y, labels = needs_record(logits) ? labels.clone() : Tensor(), factor](
                     const Tensor& dloss, GradientSink& out) {
                   const Tensor dx = Tensor::empty(y.shape(), y.dtype(), y.device());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// softmax_cross_entropy.h: the loss of a classifier, and the count of right answers.
+// softmax_cross_entropy.h: the loss of a classifier, and the number of correct predictions.
 //
 //   loss = mean over n of ( log sum_k exp(x[n,k]) - x[n, label[n]] )
 //   dx[n,k] = (softmax(x[n])[k] - [k = label[n]]) / N * dloss
@@ -12,21 +12,21 @@
 
 namespace convscope {
 
-// logits [N,K] f32 or f64, N >= 1; labels i32 [N], each in [0,K): the error names the first that is
-// not. One element.
+// Returns the loss, one element. logits [N,K] f32 or f64, N >= 1; labels i32 [N], each in [0,K).
+// Throws for the first label outside of this range.
 CONVSCOPE_API Variable softmax_cross_entropy(const Variable& logits, const Tensor& labels);
 
 CONVSCOPE_API Tensor softmax(const Tensor& logits);  // [N,K] -> [N,K], rows sum to 1
-// Index of the largest entry of each row, the first among equals, NaN before all: [N,K] -> i32 [N].
+// Returns the index of each row's largest entry, first among equals, NaN first: [N,K] -> i32 [N].
 CONVSCOPE_API Tensor argmax(const Tensor& logits);
-// How many rows have their largest entry at their label.
+// Returns the number of rows whose largest entry is at their label.
 CONVSCOPE_API std::int64_t count_correct(const Tensor& logits, const Tensor& labels);
 
-// y = softmax(x) by rows; `losses` [N] (undefined: not wanted) gets the loss of each row.
+// Computes y = softmax(x) by rows; `losses` [N] (undefined: not needed) gets the loss of each row.
 extern CONVSCOPE_API
     KernelSlot<void(const Tensor& x, const Tensor& labels, const Tensor& y, const Tensor& losses)>
         softmax_kernel;
-// dx = (y - onehot(labels)) factor.
+// Computes dx = (y - onehot(labels)) factor.
 extern CONVSCOPE_API
     KernelSlot<void(const Tensor& y, const Tensor& labels, double factor, const Tensor& dx)>
         softmax_gradient_kernel;

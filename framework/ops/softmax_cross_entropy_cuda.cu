@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// softmax_cross_entropy_cuda.cu: a warp has a row; the classes lie side by side in its lanes.
+// softmax_cross_entropy_cuda.cu: a warp processes a row; its lanes have adjacent classes.
 //
-// Numerics  as on the CPU: exp of x - max in T, their sum in double (lanes first, then a tree over
-//           the lanes). A label outside of [0,K) reads nothing and makes the loss of its row NaN.
+// Numerics  as on the CPU: exp of x - max in T, their sum in double (within lanes, then a tree over
+//           the lanes). A label outside of [0,K) causes no read and makes the row's loss NaN.
 #include <cmath>
 #include <limits>
 
@@ -17,13 +17,13 @@ constexpr unsigned kRowsPerBlock = 8;
 __device__ float exp_of(float x) { return ::expf(x); }
 __device__ double exp_of(double x) { return ::exp(x); }
 
-// Of two: the larger, NaN before all.
+// Returns the larger of two; NaN counts as the largest.
 template <class T>
 __device__ T larger(T a, T b) {
   return b > a || b != b ? b : a;
 }
 
-// At most 32 kMost classes: the row stays in registers.
+// At most 32 kMost classes: the row remains in registers.
 template <int kMost, class T>
 __global__ void __launch_bounds__(32 * kRowsPerBlock)
     short_softmax_rows(const T* x, const std::int32_t* labels, T* y, T* losses, std::int64_t rows,
@@ -73,7 +73,7 @@ __global__ void softmax_rows(const T* x, const std::int32_t* labels, T* y, T* lo
   const unsigned lane = threadIdx.x;
   const std::int64_t n = static_cast<std::int64_t>(blockIdx.x) * kRowsPerBlock + threadIdx.y;
   const bool here = n < rows;
-  const std::int64_t end = here ? k : 0;  // a warp behind the last row has nothing to add
+  const std::int64_t end = here ? k : 0;  // a warp after the last row adds nothing
   x += n * k;
   y += n * k;
   T most = lane < end ? x[lane] : -std::numeric_limits<T>::infinity();
@@ -89,7 +89,7 @@ __global__ void softmax_rows(const T* x, const std::int32_t* labels, T* y, T* lo
   }
   total = warp_sum(total);
   const T inverse = static_cast<T>(1 / total);
-  for (std::int64_t j = lane; j < end; j += 32) y[j] *= inverse;  // its own elements
+  for (std::int64_t j = lane; j < end; j += 32) y[j] *= inverse;  // this lane's elements
   if (here && losses != nullptr && lane == 0) {
     const std::int32_t label = labels[n];
     double loss = std::numeric_limits<double>::quiet_NaN();
@@ -127,7 +127,7 @@ void softmax_cuda(const Tensor& x, const Tensor& labels, const Tensor& y, const 
   softmax_typed<float>(x, labels, y, losses);
 }
 
-// A warp has a row.
+// A warp processes a row.
 template <class T>
 __global__ void gradient_rows(const T* y, const std::int32_t* labels, T factor, T* dx,
                               std::int64_t rows, std::int64_t k) {
@@ -153,7 +153,7 @@ void gradient_cuda(const Tensor& y, const Tensor& labels, double factor, const T
   gradient_typed<float>(y, labels, factor, dx);
 }
 
-// NaN before all, then the largest, then the first.
+// NaN before all others, then the largest, then the first.
 template <class T>
 __device__ bool comes_first(T a, std::int64_t at_a, T b, std::int64_t at_b) {
   const bool nan_a = a != a;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // softmax_simd.cpp: softmax and cross-entropy of rows; see softmax_cross_entropy.h.
 //
-// Numerics: with m the largest entry, the loss is log(sum exp(x - m)) - (x[label] - m): the sum is
+// Numerics: with m the largest entry, the loss is log(sum exp(x - m)) - (x[label] - m). The sum is
 // between 1 and K, so neither overflow nor the log of 0 can happen for finite entries.
 #include "framework/ops/softmax_simd.h"
 
@@ -25,7 +25,7 @@ void forward(const float* x, const int32_t* labels, int64_t rows, int64_t k, flo
   for (int64_t n = 0; n < rows; ++n, x += k, y += k) {
     const float m = largest(x, k);
     for (int64_t j = 0; j < k; ++j) y[j] = exp_of(x[j] - m);
-    double total = 0;  // K is the number of classes: short, and it decides the accuracy of all
+    double total = 0;  // the K classes are few, and the whole accuracy depends on it
     for (int64_t j = 0; j < k; ++j) total += static_cast<double>(y[j]);
     const auto inverse = static_cast<float>(1 / total);
     for (int64_t j = 0; j < k; ++j) y[j] *= inverse;

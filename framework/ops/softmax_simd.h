@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// softmax_simd.h: the f32 loops of softmax_cross_entropy.h, one table for each instruction set.
+// softmax_simd.h: the f32 loops of softmax_cross_entropy.h, one table per instruction set.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 namespace convscope {
 
 struct SoftmaxKernels {
-  // For `rows` rows of k entries: y = softmax(x); losses (may be null) by row, labels in range.
+  // For `rows` rows of k entries: y = softmax(x); losses (may be null) per row, labels in range.
   void (*forward)(const float* x, const std::int32_t* labels, std::int64_t rows, std::int64_t k,
                   float* y, float* losses);
   // dx = (y - onehot(labels)) factor

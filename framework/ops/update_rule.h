@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// update_rule.h: what an optimiser does to a parameter, in numbers: for the kernels of optim/, and
-// for kernels that make gradients and change the weights with them at once.
+// update_rule.h: the numbers of an optimiser's update of a parameter: for the kernels of optim/,
+// and for kernels that compute gradients and update the weights with them at once.
 #pragma once
 
 #include <cstdint>
@@ -26,41 +26,41 @@ struct UpdateRule {
   AdamRule adam_rule;
 };
 
-// The numbers of a row that change from step to step, as they lie in device memory.
+// The numbers of a row that change from step to step, in device memory.
 struct UpdateFactors {
   double rate, decay, shrink, keep, gain,
-      v_scale;  // UpdateRow in optim/update.h says what they are
+      v_scale;  // see UpdateRow in optim/update.h
 };
 
-// In device memory; null: nothing stands in the way.
+// Pointers in device memory to flags that prevent the update; null: no such flag.
 struct UpdateGate {
   const float* loss = nullptr;
   const std::int32_t* halted = nullptr;
   const std::int32_t* overflow = nullptr;  // of this step (DeviceLossScale)
 };
 
-// A weight as kernels multiply it: rounded to `factors`, a half type, and stored so or as f32. It
-// lies element by element as the weight does.
+// A copy of a weight as kernels multiply it: rounded to `factors` (fp16 or bf16), and stored in
+// this type or as f32, in the weight's element order.
 struct WeightCopy {
-  void* to = nullptr;  // null: there is none
+  void* to = nullptr;  // null: no copy
   DType factors = DType::f32;
   bool as_floats = false;
 };
 
-// The update of one step by those who make the gradients. They write dw as well.
+// The update of one step by kernels that compute the gradients. They write dw as well.
 struct JoinedRow {
-  const void* dw = nullptr;  // whose row it is
+  const void* dw = nullptr;  // identifies the row
   float* w = nullptr;
   float* m = nullptr;                      // SGD: null without momentum
-  float* v = nullptr;                      // Adam alone
+  float* v = nullptr;                      // Adam only
   const UpdateFactors* factors = nullptr;  // in device memory, read when the kernel runs
-  WeightCopy copy = {};  // of w behind the update; written where the gate is closed, too
+  WeightCopy copy = {};                    // of the updated w; written even if the gate is closed
 };
 struct JoinedUpdate {
   std::vector<JoinedRow> rows;
   UpdateRule rule;
   UpdateGate gate;
-  // With one, gradients are divided by it and looked at; the update stands behind.
+  // If set, gradients are divided by it and checked for overflow; the update comes later.
   DeviceLossScale* unscale = nullptr;
 };
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# install_deb.sh FILE.deb: installs the package with what it depends on and nothing else. As root.
-# The Dockerfile and tests/install/clean_root.sh both call this file.
+# install_deb.sh FILE.deb: installs the package with its dependencies and nothing else. Run as root. The Dockerfile and
+# tests/install/clean_root.sh both call this file.
 set -euo pipefail
 if (($# != 1)) || [[ ! -f $1 ]]; then
   echo "install_deb.sh: expected one file, the .deb of \`./bootstrap.sh package\`, got '$*'" >&2
@@ -9,6 +9,6 @@ if (($# != 1)) || [[ ! -f $1 ]]; then
 fi
 export DEBIAN_FRONTEND=noninteractive
 apt-get update -qq
-# ca-certificates: `convscope data fetch` loads over https.
+# ca-certificates: `convscope data fetch` downloads over https.
 apt-get install -y -qq --no-install-recommends "$(realpath "$1")" ca-certificates
 rm -rf /var/lib/apt/lists/*

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# use_from_cpp.sh SOURCE [PREFIX]: a program of somebody else is built by find_package(convscope)
-# and run, and so is what the first cell of a notebook does. SOURCE: tests/install/consumer. PREFIX:
-# where the .tar.gz was unpacked. Works in the current folder.
+# use_from_cpp.sh SOURCE [PREFIX]: builds and runs an external program with find_package(convscope), and the code of a
+# notebook's first cell. SOURCE: tests/install/consumer. PREFIX: the folder of the unpacked .tar.gz. Works in the
+# current folder.
 set -euo pipefail
 source=$1 prefix=${2:-}
 here=$PWD

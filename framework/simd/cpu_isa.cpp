@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cpu_isa.cpp: which instruction set the kernels run on, chosen at run time.
+// cpu_isa.cpp: chooses the instruction set of the kernels at run time.
 #include "framework/simd/cpu_isa.h"
 
 #include <atomic>
@@ -10,7 +10,7 @@
 
 #include "framework/error_phase.h"
 
-// The linker sets these around the section; null when no kernel file is there.
+// The linker sets these around the section; null when there is no kernel file.
 extern "C" {
 extern convscope::IsaEntry __start_convscope_isa[] __attribute__((weak, visibility("hidden")));
 extern convscope::IsaEntry __stop_convscope_isa[] __attribute__((weak, visibility("hidden")));
@@ -25,8 +25,7 @@ bool has_avx512() {
   return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
          __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
 }
-// Leaf 7, part 1, EAX bit 4 (Intel SDM, volume 2, CPUID). Clang 16 does not know the feature's
-// name.
+// Leaf 7, part 1, EAX bit 4 (Intel SDM, volume 2, CPUID). Clang 16 lacks a name for the feature.
 bool has_avx_vnni() {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 && (eax & (1u << 4)) != 0;
@@ -41,9 +40,9 @@ bool has_avx512() { return false; }
 bool has_vnni(Isa) { return false; }
 #endif
 
-// The widest one that is compiled in (CMake's CONVSCOPE_ISAS).
+// The widest instruction set that is compiled in (CMake's CONVSCOPE_ISAS).
 constexpr Isa kWidest = Isa::CONVSCOPE_WIDEST_ISA;
-#if defined(CONVSCOPE_LACKS_AVX2)  // builds for the sanitizers
+#if defined(CONVSCOPE_LACKS_AVX2)  // sanitizer builds
 constexpr bool is_compiled(Isa isa) { return isa != Isa::avx2; }
 #else
 constexpr bool is_compiled(Isa) { return true; }
@@ -65,7 +64,7 @@ void check_supported(Isa isa) {
 Isa initial_isa() {
   const char* forced = std::getenv("CONVSCOPE_ISA");
   if (forced == nullptr || *forced == '\0') return best_isa();
-  // The machine and its variables, not a config: whoever asks first, the exit code is the same.
+  // An error of the machine, not of a config: the exit code does not depend on the caller.
   return in_phase(ErrorKind::kUnavailable, [&] {
     const Isa isa = parse_isa(forced);
     check_supported(isa);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// cpu_isa.h: which instruction set the kernels run on, chosen at run time.
+// cpu_isa.h: chooses the instruction set of the kernels at run time.
 //
-// Kernels that depend on the instruction set stand in files named *_simd.cpp. CMake compiles each
-// such file once for each instruction set; inside, CONVSCOPE_ISA names the namespace and simd.h
-// gives the vectors. Each copy enters its table of kernels under its instruction set:
+// Kernels that depend on the instruction set are in files named *_simd.cpp. CMake compiles each
+// such file once per instruction set. In it, CONVSCOPE_ISA is the namespace, and simd.h provides
+// the vectors. Each copy adds its table of kernels under its instruction set:
 //
 //   // gemm_simd.cpp
 //   namespace convscope::CONVSCOPE_ISA { namespace { void tile(...) {...} } }
@@ -12,11 +12,11 @@
 //   // gemm_cpu.cpp: constinit IsaTable<GemmKernels> gemm_kernels;   use:
 //   gemm_kernels.get().tile(...)
 //
-// The entry is constant data in a section of its own, which current_isa() walks once. A start-up
-// function would itself be compiled for the instruction set and stop an older CPU while it loads.
+// The entry is constant data in a separate section, which current_isa() reads once. A start-up
+// function would be compiled for the instruction set, and would crash older CPUs at load time.
 //
 // Files named *_int8_simd.cpp multiply bytes. They are compiled twice for AVX2 and for AVX-512:
-// without and with VNNI, the instruction that adds four products of bytes. The table holds both.
+// without and with VNNI, whose instruction adds four byte products. The table holds both.
 #pragma once
 
 #include <string>
@@ -35,29 +35,29 @@ constexpr std::string_view name_of(Isa isa) {
   return kNames[static_cast<int>(isa)];
 }
 
-// The best one that this CPU runs, or the one that CONVSCOPE_ISA or set_isa() forces.
+// Returns the best one that this CPU supports, or the one set by CONVSCOPE_ISA or set_isa().
 CONVSCOPE_API Isa current_isa();
 CONVSCOPE_API bool supports_isa(Isa isa);
-// An error when this CPU does not run it. For tests and comparisons.
+// Forces an instruction set; throws when this CPU lacks it. For tests and comparisons.
 CONVSCOPE_API void set_isa(Isa isa);
 CONVSCOPE_API Isa parse_isa(std::string_view text);
-// Whether kernels of bytes use VNNI with this instruction set: the CPU has it, and neither
-// CONVSCOPE_VNNI=off nor set_vnni(false) forbids it.
+// Returns true if byte kernels use VNNI with this instruction set: the CPU has VNNI, and neither
+// CONVSCOPE_VNNI=off nor set_vnni(false) disables it.
 CONVSCOPE_API bool uses_vnni();
 CONVSCOPE_API bool supports_vnni(Isa isa);
-// For tests and comparisons; true has no effect where the CPU has none.
+// Allows or forbids VNNI, for tests and comparisons; true has no effect on a CPU without VNNI.
 CONVSCOPE_API void set_vnni(bool allowed);
-// "sse4_2 avx2 fma avx512f avx512vnni ...": what the CPU offers, for `convscope info`.
+// Returns "sse4_2 avx2 fma avx512f avx512vnni ...": the CPU's features, for `convscope info`.
 CONVSCOPE_API std::string cpu_features();
 
-// One table of kernels for each instruction set. constinit, so registration order does not matter.
+// One table of kernels per instruction set. constinit, so registration order does not matter.
 template <class Kernels>
 class IsaTable {
  public:
   constexpr IsaTable() = default;
   const Kernels& get() const { return get(current_isa()); }
   const Kernels& get(Isa isa) const {
-    current_isa();  // enters the tables on its first call
+    current_isa();  // fills the tables on its first call
     const void* const with_vnni = vnni_[static_cast<int>(isa)];
     const bool use = with_vnni != nullptr && uses_vnni();
     return *static_cast<const Kernels*>(use ? with_vnni : tables_[static_cast<int>(isa)]);
@@ -71,7 +71,7 @@ class IsaTable {
   const void* vnni_[kIsaCount]{};  // null: one table serves both
 };
 
-// What a *_simd.cpp file leaves in the section: put `kernels` into `slot`.
+// The entry of a *_simd.cpp file in the section: store `kernels` in `slot`.
 struct IsaEntry {
   const void** slot;
   const void* kernels;

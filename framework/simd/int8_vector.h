@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// int8_vector.h: vectors for products of bytes; include it in *_int8_simd.cpp files only. They are
+// int8_vector.h: vectors for byte products; include it in *_int8_simd.cpp files only. They are
 // compiled without and with VNNI (cpu_isa.h).
 //
-//   Ints         kLanes sums, i32
-//   Quad         four neighbouring bytes x0 x1 x2 x3 of activations, 0..255, in every lane
-//   WeightQuad   four bytes of weights, -128..127, of each lane's own
+//   Ints         kLanes accumulators, i32
+//   Quad         four adjacent bytes x0 x1 x2 x3 of activations, 0..255, in every lane
+//   WeightQuad   four bytes of weights, -128..127, different in each lane
 //   dot(sums, x, w)   sums[l] + x0 w0[l] + x1 w1[l] + x2 w2[l] + x3 w3[l], exact
-// The lanes may change places: load_quads() gives each lane bytes of its own, broadcast_weights()
-// all lanes the same weights.
+// The lanes may exchange roles: load_quads() loads different bytes into each lane,
+// broadcast_weights() the same weights into all lanes.
 //
-// VNNI has one instruction for it. Without it `vpmaddubsw` would be next, but that saturates: two
-// products of 255 * 127 do not fit into 16 bits. So the bytes are spread to 16 bits, even and odd
-// ones apart, and multiplied by `vpmaddwd`, which adds two products exactly. Weights are stored
-// spread (kSpread), activations are spread once for all lanes.
+// VNNI does this with one instruction. Without VNNI, `vpmaddubsw` is unsuitable, because it
+// saturates: two products of 255 * 127 exceed 16 bits. So the bytes are extended to 16 bits, even
+// and odd ones separately, and multiplied by `vpmaddwd`, which adds two products exactly. Weights
+// are stored extended (kSpread); activations are extended once for all lanes.
 #pragma once
 
 #if defined(__GNUC__) && !defined(__clang__)
-// GCC 12 takes _mm512_undefined_epi32() of its own header for a variable that was forgotten.
+// GCC 12 warns that _mm512_undefined_epi32() in its own header is uninitialised.
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #endif
 
@@ -31,8 +31,8 @@ inline constexpr bool kVnni = CONVSCOPE_ISA_VNNI;
 
 #if defined(CONVSCOPE_ISA_IS_AVX512) || defined(CONVSCOPE_ISA_IS_AVX2)
 
-// The weights of one lane and four inputs: i8 w0 w1 w2 w3; spread, all lanes' i16 w0 w2 stand
-// first, then all lanes' w1 w3.
+// The weights of one lane and four inputs: i8 w0 w1 w2 w3. Extended: first all lanes' i16 w0 w2,
+// then all lanes' w1 w3.
 inline constexpr bool kSpread = !kVnni;
 
 CONVSCOPE_INLINE std::int32_t four_bytes(const std::uint8_t* p) {
@@ -63,7 +63,7 @@ CONVSCOPE_INLINE Ints operator|(Ints a, Ints b) { return {_mm512_or_si512(a.v, b
 CONVSCOPE_INLINE Ints shift_left(Ints a, int bits) {
   return {_mm512_slli_epi32(a.v, static_cast<unsigned>(bits))};
 }
-// The three low bytes of each lane, side by side.
+// Stores the three low bytes of each lane contiguously.
 CONVSCOPE_INLINE void store_three_bytes(std::uint8_t* p, Ints a) {
   const __m512i three =
       _mm512_broadcast_i32x4(_mm_setr_epi8(0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, -1, -1, -1, -1));
@@ -71,7 +71,7 @@ CONVSCOPE_INLINE void store_three_bytes(std::uint8_t* p, Ints a) {
   const __m512i bytes = _mm512_permutexvar_epi32(from, _mm512_shuffle_epi8(a.v, three));
   _mm512_mask_storeu_epi32(p, 0x0fff, bytes);
 }
-// Every second lane of a, then of b: from the first one on, or from the second.
+// Returns every second lane of a, then of b: the even ones, or the odd ones.
 CONVSCOPE_INLINE Ints even_lanes(Ints a, Ints b) {
   const __m512i from = _mm512_setr_epi32(0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
   return {_mm512_permutex2var_epi32(a.v, from, b.v)};
@@ -82,7 +82,7 @@ CONVSCOPE_INLINE Ints odd_lanes(Ints a, Ints b) {
 }
 
 CONVSCOPE_INLINE Vec to_floats(Ints a) { return {_mm512_cvtepi32_ps(a.v)}; }
-// Half to even; beyond 2^31 the least integer.
+// Rounds half to even; out of range gives the lowest integer.
 CONVSCOPE_INLINE Ints round_to_ints(Vec a) { return {_mm512_cvtps_epi32(a.v)}; }
 CONVSCOPE_INLINE Vec load_codes(const std::uint8_t* p) {
   return {_mm512_cvtepi32_ps(
@@ -92,16 +92,16 @@ CONVSCOPE_INLINE Vec load_signed_codes(const std::int8_t* p) {
   return {_mm512_cvtepi32_ps(
       _mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))))};
 }
-// The high halves of four vectors as bytes; what lies beyond 0..255 becomes 0 or 255.
+// Returns the high halves of four vectors as bytes, clamped to 0..255.
 CONVSCOPE_INLINE Bytes high_halves(const Ints (&a)[4]) {
-  // Words of two vectors by turns, a0 b0 a1 b1 ...: x | (y & high)
+  // Interleaves words of two vectors, a0 b0 a1 b1 ...: x | (y & high).
   const __m512i high = _mm512_set1_epi32(-65536);
   const __m512i words01 =
       _mm512_ternarylogic_epi32(_mm512_srli_epi32(a[0].v, 16), a[1].v, high, 0xf8);
   const __m512i words23 =
       _mm512_ternarylogic_epi32(_mm512_srli_epi32(a[2].v, 16), a[3].v, high, 0xf8);
-  // In each quarter of 4 lanes a0 b0 a1 b1 a2 b2 a3 b3 c0 d0 ... d3 become a0 a1 a2 a3 b0 ... d3;
-  // then [quarter, vector] is turned.
+  // In each quarter of 4 lanes, a0 b0 a1 b1 a2 b2 a3 b3 c0 d0 ... d3 become a0 a1 a2 a3 b0 ... d3.
+  // Then [quarter, vector] is transposed.
   const __m512i part =
       _mm512_broadcast_i32x4(_mm_setr_epi8(0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15));
   const __m512i turn = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
@@ -113,7 +113,7 @@ CONVSCOPE_INLINE Bytes less_down_to_zero(Bytes a, Bytes b) {  // max(a - b, 0), 
 }
 CONVSCOPE_INLINE Bytes operator+(Bytes a, Bytes b) { return {_mm512_add_epi8(a.v, b.v)}; }
 CONVSCOPE_INLINE Bytes set_bytes(int a) { return {_mm512_set1_epi8(static_cast<char>(a))}; }
-// The first `count` of the four vectors' bytes, `step` bytes apart.
+// Stores the first `count` of the four vectors' bytes, `step` bytes apart.
 CONVSCOPE_INLINE void store_bytes(std::uint8_t* p, std::int64_t step, Bytes a, int count) {
   if (__builtin_expect(step == kLanes, 1)) {
     if (count == 4) return _mm512_storeu_si512(p, a.v);
@@ -127,12 +127,12 @@ CONVSCOPE_INLINE void store_bytes(std::uint8_t* p, std::int64_t step, Bytes a, i
   for (int i = 0; i < count; ++i)
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p + i * step), parts[i]);
 }
-// Lane by lane the least of the low halves that it has seen, in the low halves; begin with
+// Returns per lane the minimum of the low halves seen so far, in the low halves; start with
 // set_ints(-1).
 CONVSCOPE_INLINE Ints least_low_halves(Ints least, Ints a) {
   return {_mm512_mask_min_epu16(least.v, 0x55555555, least.v, a.v)};
 }
-// A bit for each lane: its low half is at most `bound`.
+// Returns a bit per lane: its low half is at most `bound`.
 CONVSCOPE_INLINE unsigned lanes_up_to(Ints a, int bound) {
   const __m512i low = _mm512_and_si512(a.v, _mm512_set1_epi32(0xffff));
   return _mm512_cmple_epi32_mask(low, _mm512_set1_epi32(bound));
@@ -189,7 +189,7 @@ CONVSCOPE_INLINE WeightQuad broadcast_weights(const std::int8_t* p) {
   return {_mm512_set1_epi32(four_bytes(bytes)), _mm512_set1_epi32(four_bytes(bytes + 4))};
 #endif
 }
-// The bytes of each lane's channel in four pixels that lie 16 bytes apart.
+// Loads the bytes of each lane's channel in four pixels that are 16 bytes apart.
 CONVSCOPE_INLINE Quad quads_of_pixels(const std::uint8_t* p) {
   const __m512i turn = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
   const __m512i four_channels = _mm512_permutexvar_epi32(turn, _mm512_loadu_si512(p));
@@ -376,7 +376,7 @@ CONVSCOPE_INLINE Ints even_lanes(Ints a, Ints) { return a; }
 CONVSCOPE_INLINE Ints odd_lanes(Ints, Ints b) { return b; }
 
 CONVSCOPE_INLINE Vec to_floats(Ints a) { return {static_cast<float>(a.v)}; }
-// The others' rule: half to even; beyond 2^31, and of NaN, the least integer.
+// Rounds as the other versions: half to even; out of range, and NaN, give the lowest integer.
 CONVSCOPE_INLINE Ints round_to_ints(Vec a) {
   if (!(a.v >= -2147483648.0f && a.v < 2147483648.0f)) return {-2147483647 - 1};
   return {static_cast<std::int32_t>(__builtin_rintf(a.v))};
@@ -436,7 +436,7 @@ CONVSCOPE_INLINE Ints dot(Ints sums, Quad x, WeightQuad w) {
 
 inline constexpr int kWeightBytes = kSpread ? 8 : 4;  // of four inputs and one lane
 
-// Byte j of four rows, side by side, for 16 bytes of each: to[4 j + i] = rows[i][j].
+// Interleaves four rows of 16 bytes each: to[4 j + i] = rows[i][j].
 CONVSCOPE_INLINE void weave_rows(const std::uint8_t* const (&rows)[4], std::uint8_t* to) {
 #if defined(CONVSCOPE_ISA_IS_AVX512) || defined(CONVSCOPE_ISA_IS_AVX2)
   const auto row = [&](int i) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// lane_transpose.h: kLanes vectors as a square matrix, turned over; for *_simd.cpp files.
+// lane_transpose.h: transposes kLanes vectors as a square matrix; for *_simd.cpp files.
 #pragma once
 
 #include "framework/simd/simd.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lane_vector.h: the vectors of batch_lanes_simd.cpp: those of simd.h, four lanes instead of one
-// where there is no wider instruction set, comparisons, and pixels woven together.
+// lane_vector.h: the vectors of batch_lanes_simd.cpp: those of simd.h (four lanes instead of one
+// without a wider instruction set), comparisons, and interleaved pixels.
 //
 // kWide lanes of a vector hold one pixel of kWide samples, or Ratio pixels of kWide / Ratio
 // samples.
@@ -29,21 +29,21 @@ CONVSCOPE_INLINE WideMask is_nan(Wide a) { return _mm512_cmp_ps_mask(a.v, a.v, _
 CONVSCOPE_INLINE WideMask either_nan(Wide a, Wide b) {
   return _mm512_cmp_ps_mask(a.v, b.v, _CMP_UNORD_Q);
 }
-// b > a ? b : a
+// Returns b > a ? b : a.
 CONVSCOPE_INLINE Wide largest(Wide a, Wide b) { return {_mm512_maskz_max_ps(0xffff, b.v, a.v)}; }
 CONVSCOPE_INLINE bool any_lane(WideMask a) { return a != 0; }
 CONVSCOPE_INLINE WideMask or_mask(WideMask a, WideMask b) { return static_cast<WideMask>(a | b); }
 CONVSCOPE_INLINE WideMask all_lanes() { return 0xffff; }
-// mask ? b : a
+// Returns mask ? b : a.
 CONVSCOPE_INLINE Wide choose(WideMask mask, Wide a, Wide b) {
   return {_mm512_mask_blend_ps(mask, a.v, b.v)};
 }
-// The lanes that are not <= 0: larger, or NaN.
+// Returns the lanes that are not <= 0: positive, or NaN.
 CONVSCOPE_INLINE WideMask passes_relu(Wide a) {
   return _mm512_cmp_ps_mask(a.v, _mm512_setzero_ps(), _CMP_NLE_UQ);
 }
 CONVSCOPE_INLINE Wide keep(WideMask mask, Wide a) { return {_mm512_maskz_mov_ps(mask, a.v)}; }
-// below ? 2 + right_below : right_above; 4 where not `passes`.
+// Stores below ? 2 + right_below : right_above; 4 where not `passes`.
 CONVSCOPE_INLINE void store_winners(std::uint8_t* to, WideMask below, WideMask right_above,
                                     WideMask right_below, WideMask passes) {
   const __m128i above = _mm_maskz_set1_epi8(right_above, 1);
@@ -61,7 +61,7 @@ CONVSCOPE_INLINE Winners load_winners(const std::uint8_t* p) {
 CONVSCOPE_INLINE WideMask won(Winners winners, int tap) {
   return _mm_cmpeq_epi8_mask(winners.v, _mm_set1_epi8(static_cast<char>(tap)));
 }
-// The pixels 0 2 4 ... / 1 3 5 ... of a followed by b.
+// Returns the pixels 0 2 4 ... / 1 3 5 ... of a followed by b.
 template <int Ratio>
 CONVSCOPE_INLINE Wide even_pixels(Wide a, Wide b) {
   if constexpr (Ratio == 1) return a;
@@ -74,7 +74,7 @@ CONVSCOPE_INLINE Wide odd_pixels(Wide a, Wide b) {
   if constexpr (Ratio == 2) return {_mm512_maskz_shuffle_f32x4(0xffff, a.v, b.v, 0xee)};
   return {_mm512_maskz_shuffle_f32x4(0xffff, a.v, b.v, 0xdd)};
 }
-// The first and the second half of even0 odd0 even1 odd1 ...
+// Returns the first / second half of even0 odd0 even1 odd1 ...
 template <int Ratio>
 CONVSCOPE_INLINE Wide weave_first(Wide even, Wide odd) {
   if constexpr (Ratio == 1) return even;
@@ -151,7 +151,7 @@ CONVSCOPE_INLINE Wide odd_pixels(Wide a, Wide b) {
 }
 template <int Ratio>
 CONVSCOPE_INLINE Wide weave_first(Wide even, Wide odd) {
-  return even_pixels<Ratio>(even, odd);  // two pixels: the same exchange of halves
+  return even_pixels<Ratio>(even, odd);  // two pixels: both halves are exchanged
 }
 template <int Ratio>
 CONVSCOPE_INLINE Wide weave_second(Wide even, Wide odd) {
@@ -159,7 +159,7 @@ CONVSCOPE_INLINE Wide weave_second(Wide even, Wide odd) {
 }
 CONVSCOPE_INLINE float total(Wide a) { return sum(a); }
 
-#else  // four lanes that every x86-64 and most other machines have; plain C++ to the compiler
+#else  // four lanes (every x86-64 has them), in plain C++
 
 inline constexpr int kWide = 4;
 using FourFloats = float __attribute__((vector_size(16)));
@@ -241,7 +241,7 @@ CONVSCOPE_INLINE float total(Wide a) { return (a.v[0] + a.v[1]) + (a.v[2] + a.v[
 
 #endif
 
-// Keeps a value that was loaded in a register: GCC would load it again for each of its uses.
+// Keeps a loaded value in a register: GCC would load it again for each use.
 CONVSCOPE_INLINE void keep_in_register(Wide& a) {
 #if defined(CONVSCOPE_ISA_IS_AVX512)
   __asm__("" : "+v"(a.v));
@@ -254,11 +254,11 @@ CONVSCOPE_INLINE void keep_in_register(Wide& a) {
 
 CONVSCOPE_INLINE Wide no_wide() { return set_wide(0.0f); }
 CONVSCOPE_INLINE Wide rectified(Wide a) { return keep(passes_relu(a), a); }
-// b beats a: it is larger, or NaN.
+// Returns the lanes where b beats a: it is larger, or NaN.
 CONVSCOPE_INLINE WideMask beats(Wide b, Wide a) { return or_mask(greater(b, a), is_nan(b)); }
 
-// The largest of four pixels, ReLU, and who won. Without NaN among them: `ordered`, fewer
-// comparisons.
+// Stores the largest of four pixels (after ReLU if `relu`), and which one it is. `ordered`: there
+// is no NaN among them, so fewer comparisons are needed.
 CONVSCOPE_INLINE void store_largest(Wide a, Wide b, Wide c, Wide d, bool relu, bool ordered,
                                     float* y, std::uint8_t* winners) {
   const WideMask right_above = ordered ? greater(b, a) : beats(b, a);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// row_folds.h: sums over rows of 16 numbers, column by column, such as the 16 channels of a pixel
-// in [N,C/16,H,W,16]; for *_simd.cpp files.
+// row_folds.h: column sums over rows of 16 numbers, such as the 16 channels of a pixel in NCHW16c
+// ([N,C/16,H,W,16]); for *_simd.cpp files.
 //
-// At most kFoldRows numbers are added in float, those sums in double. Several rows are added side
-// by side, because an add takes 3 to 4 cycles and two can begin in each: eight sums at once.
+// At most kFoldRows numbers are added in float, and these sums in double. Several rows are summed
+// in parallel, because an add takes 3 to 4 cycles and two can start per cycle: eight sums at once.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,11 @@ namespace convscope::CONVSCOPE_ISA {
 inline constexpr int kRowLanes = 16;
 inline constexpr std::int64_t kFoldRows = 64;
 
-// total[k 16 + c] += the sum over the rows of what add() adds to part[k] in lane c, k < kSums.
-// add(part, at, lane) gets the place of one vector in the rows: at = 16 row + lane.
+// Adds to total[k 16 + c] the sum over the rows of the values that add() adds to part[k] in lane c,
+// k < kSums. add(part, at, lane) gets the place of one vector in the rows: at = 16 row + lane.
 template <int kSums, class Add>
 CONVSCOPE_INLINE void fold_rows(std::int64_t rows, double* total, const Add& add) {
-  constexpr int kVectors = kLanes == 1 ? 4 : kRowLanes / kLanes;  // of a row, at once
+  constexpr int kVectors = kLanes == 1 ? 4 : kRowLanes / kLanes;  // vectors of a row, at once
   constexpr int kSide = kVectors * kSums < 8 ? 8 / (kVectors * kSums) : 1;
   constexpr int kColumns = kVectors * kLanes;
   for (int first = 0; first < kRowLanes; first += kColumns) {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// simd.h: one float vector type for each instruction set; include it in *_simd.cpp files only.
+// simd.h: one float vector type per instruction set; include it in *_simd.cpp files only.
 //
 // The same source is compiled with 16 lanes (AVX-512), 8 lanes (AVX2 + FMA) and 1 lane (scalar).
-// Everything is forced inline and lives in the namespace of its instruction set, so the linker can
-// never put AVX-512 code into a path that an older CPU takes. For the same reason a *_simd.cpp file
-// uses no std templates and no Eigen.
+// Everything is forced inline and is in the namespace of its instruction set, so the linker can
+// never use AVX-512 code on a path that an older CPU executes. For the same reason, a *_simd.cpp
+// file uses no std templates and no Eigen.
 #pragma once
 
 #if !defined(CONVSCOPE_ISA) || !defined(CONVSCOPE_ISA_ENUM)
@@ -28,7 +28,7 @@ struct Vec {
 };
 CONVSCOPE_INLINE Vec load(const float* p) { return {_mm512_loadu_ps(p)}; }
 CONVSCOPE_INLINE void store(float* p, Vec a) { _mm512_storeu_ps(p, a.v); }
-// The first `count` lanes (0..kLanes); the others are zero / left alone.
+// Selects the first `count` lanes (0..kLanes). Loads set the others to 0; stores skip them.
 CONVSCOPE_INLINE __mmask16 first_lanes(int count) {
   return static_cast<__mmask16>((1u << count) - 1u);
 }
@@ -46,24 +46,24 @@ CONVSCOPE_INLINE Vec operator/(Vec a, Vec b) { return {_mm512_div_ps(a.v, b.v)};
 CONVSCOPE_INLINE Vec sqrt(Vec a) { return {_mm512_sqrt_ps(a.v)}; }
 CONVSCOPE_INLINE Vec max(Vec a, Vec b) { return {_mm512_max_ps(a.v, b.v)}; }
 CONVSCOPE_INLINE Vec min(Vec a, Vec b) { return {_mm512_min_ps(a.v, b.v)}; }
-// a * b + c, rounded once.
+// Returns a * b + c, rounded once.
 CONVSCOPE_INLINE Vec fma(Vec a, Vec b, Vec c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
-// where(x > 0, a, 0), lane by lane.
+// Returns where(x > 0, a, 0) by lane.
 CONVSCOPE_INLINE Vec keep_where_positive(Vec a, Vec x) {
   return {_mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x.v, _mm512_setzero_ps(), _CMP_GT_OQ), a.v)};
 }
-// A ReLU with an upper bound, which may be infinite: NaN stays NaN, -0 becomes 0.
+// Returns ReLU with an upper bound, which may be infinite: NaN stays NaN, -0 becomes 0.
 CONVSCOPE_INLINE Vec bounded_relu(Vec a, Vec most) {
   return {
       _mm512_maskz_min_ps(_mm512_cmp_ps_mask(a.v, _mm512_setzero_ps(), _CMP_NLE_UQ), most.v, a.v)};
 }
-// The compiler keeps `a` in a register, where it would rather load it for each use.
+// Forces the compiler to keep `a` in a register; otherwise it would reload it for each use.
 CONVSCOPE_INLINE Vec held(Vec a) {
   asm("" : "+v"(a.v));
   return a;
 }
 CONVSCOPE_INLINE float sum(Vec a) {
-  const __m256 eight =  // _maskz_: GCC 12 warns about the other forms
+  const __m256 eight =  // _maskz_: GCC 12 warns about the other versions
       _mm256_add_ps(_mm512_maskz_extractf32x8_ps(0xff, a.v, 0),
                     _mm512_maskz_extractf32x8_ps(0xff, a.v, 1));
   const __m128 four = _mm_add_ps(_mm256_castps256_ps128(eight), _mm256_extractf128_ps(eight, 1));
@@ -105,7 +105,7 @@ CONVSCOPE_INLINE Vec bounded_relu(Vec a, Vec most) {
   return {_mm256_min_ps(most.v,
                         _mm256_and_ps(a.v, _mm256_cmp_ps(a.v, _mm256_setzero_ps(), _CMP_NLE_UQ)))};
 }
-CONVSCOPE_INLINE Vec held(Vec a) { return a; }  // 16 registers have no room
+CONVSCOPE_INLINE Vec held(Vec a) { return a; }  // 16 registers are too few
 CONVSCOPE_INLINE float sum(Vec a) {
   const __m128 half = _mm_add_ps(_mm256_castps256_ps128(a.v), _mm256_extractf128_ps(a.v, 1));
   const __m128 pair = _mm_add_ps(half, _mm_movehl_ps(half, half));
@@ -133,7 +133,7 @@ CONVSCOPE_INLINE Vec operator/(Vec a, Vec b) { return {a.v / b.v}; }
 CONVSCOPE_INLINE Vec sqrt(Vec a) { return {__builtin_sqrtf(a.v)}; }
 CONVSCOPE_INLINE Vec max(Vec a, Vec b) { return {a.v > b.v ? a.v : b.v}; }
 CONVSCOPE_INLINE Vec min(Vec a, Vec b) { return {a.v < b.v ? a.v : b.v}; }
-// The scalar copy has no FMA instruction: product and sum are rounded one after the other.
+// Rounds product and sum separately: the scalar version has no FMA instruction.
 CONVSCOPE_INLINE Vec fma(Vec a, Vec b, Vec c) { return {a.v * b.v + c.v}; }
 CONVSCOPE_INLINE Vec keep_where_positive(Vec a, Vec x) { return {x.v > 0.0f ? a.v : 0.0f}; }
 CONVSCOPE_INLINE Vec bounded_relu(Vec a, Vec most) {

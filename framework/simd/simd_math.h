@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// simd_math.h: exp and tanh of one float without branches and without table, so that the compiler
-// turns a loop over them into vector code. For *_simd.cpp files only (see simd.h).
+// simd_math.h: exp and tanh of a float without branches or tables, so that the compiler vectorises
+// loops over them. For *_simd.cpp files only (see simd.h).
 //
-// exp: x = k ln2 + r with |r| <= ln2/2, exp(x) = 2^k exp(r). k is found by adding 1.5 * 2^23, which
-// pushes the fraction out of the float; ln2 is split in two so that k ln2 is exact in the first
-// part (Cody, Waite 1980). The Taylor series up to r^7 leaves less than 2^-27 of exp(r). Errors
-// stay below 2 units in the last place; overflow gives infinity, underflow rounds to 0, NaN stays.
+// exp: x = k ln2 + r with |r| <= ln2/2, exp(x) = 2^k exp(r). Adding 1.5 * 2^23 removes the fraction
+// and gives k. ln2 is split in two so that k times the first part is exact (Cody, Waite 1980). The
+// Taylor series up to r^7 has an error below 2^-27 of exp(r). Errors are below 2 units in the last
+// place; overflow gives infinity, underflow rounds to 0, NaN stays NaN.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ CONVSCOPE_INLINE std::uint32_t bits_of_float(float x) {
   return __builtin_bit_cast(std::uint32_t, x);
 }
 
-// condition ? yes : no, without a branch in any compiler: a branch in the loop stops vectorising.
+// Returns condition ? yes : no without a branch in any compiler: a branch prevents vectorisation.
 CONVSCOPE_INLINE float choose_if(bool condition, float yes, float no) {
   const std::uint32_t mask = 0u - static_cast<std::uint32_t>(condition);
   return float_of_bits((bits_of_float(yes) & mask) | (bits_of_float(no) & ~mask));
@@ -38,7 +38,7 @@ CONVSCOPE_INLINE Reduced reduce_by_ln2(float x) {
   return {r, static_cast<std::int32_t>(bits_of_float(shifted) - 0x4B400000u)};
 }
 
-// exp(r) - 1 for |r| <= ln2/2: r + r^2/2! + ... + r^7/7!, small terms first.
+// Returns exp(r) - 1 for |r| <= ln2/2: r + r^2/2! + ... + r^7/7!, small terms first.
 CONVSCOPE_INLINE float expm1_series(float r) {
   float p = 1.0f / 5040;
   p = p * r + 1.0f / 720;
@@ -54,22 +54,22 @@ CONVSCOPE_INLINE float power_of_two(std::int32_t k) {  // -126 <= k <= 127
 }
 
 CONVSCOPE_INLINE float exp_of(float x) {
-  x = choose_if(x > 89.0f, 89.0f, x);  // NaN passes
+  x = choose_if(x > 89.0f, 89.0f, x);  // NaN passes through
   x = choose_if(x < -104.0f, -104.0f, x);
   const Reduced reduced = reduce_by_ln2(x);
-  // Two factors, since 2^k alone may be outside of the floats where the product is inside.
+  // Two powers, because 2^k may be out of range where the product is in range.
   const std::int32_t half = reduced.k >> 1;
   return (1.0f + expm1_series(reduced.r)) * power_of_two(half) * power_of_two(reduced.k - half);
 }
 
-// tanh(|x|) = e / (e + 2) with e = exp(2|x|) - 1 = 2^k (exp(r) - 1) + (2^k - 1): for small x, k is
-// 0 and nothing cancels.
+// Returns tanh(|x|) = e / (e + 2) with e = exp(2|x|) - 1 = 2^k (exp(r) - 1) + (2^k - 1). For small
+// x, k is 0 and there is no cancellation.
 CONVSCOPE_INLINE float tanh_of(float x) {
   const std::uint32_t sign = bits_of_float(x) & 0x80000000u;
   float a = float_of_bits(bits_of_float(x) & 0x7fffffffu);
   a = choose_if(a > 10.0f, 10.0f, a);  // tanh(10) is 1 in float
   const Reduced reduced = reduce_by_ln2(2.0f * a);
-  const float power = power_of_two(reduced.k & 63);  // & 63: NaN must not shift out of range
+  const float power = power_of_two(reduced.k & 63);  // & 63: limits the shift for NaN
   const float e = power * expm1_series(reduced.r) + (power - 1.0f);
   const float t = e / (e + 2.0f);
   return float_of_bits(bits_of_float(t) | sign);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// transpose_16x16.h: 16 registers of AVX-512 as a matrix, turned over; for *_simd.cpp files.
+// transpose_16x16.h: transposes 16 AVX-512 registers as a matrix; for *_simd.cpp files.
 #pragma once
 
 #include "framework/simd/simd.h"
@@ -8,7 +8,7 @@
 
 namespace convscope::CONVSCOPE_ISA {
 
-// 16 rows of 16 become 16 columns: pairs, fours, then quarters of vectors.
+// Transposes 16 rows of 16: pairs, fours, then quarters of vectors.
 CONVSCOPE_INLINE void transpose_16x16(__m512 (&v)[16]) {
   __m512 t[16];
 #pragma GCC unroll 8

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// recorder.cpp: what somebody sees who watches a lesson: steps, reads, writes, sums and products.
+// recorder.cpp: records the execution of a lesson: steps, reads, writes, sums and products.
 #include "framework/watch/recorder.h"
 
 #include <algorithm>
@@ -48,14 +48,14 @@ void Recorder::note(Kind kind, int which, std::int64_t index, double value,
   keep(kind, which, index, value, place_of(at));
 }
 
-// Its numbers were read in the same line.
+// Its operands were read on the same line.
 void Recorder::note_sum(double value) { keep(Kind::sum, 0, 0, value, last_place_); }
 
 void Recorder::keep(Kind kind, int which, std::int64_t index, double value, int place) {
   ++event_count_;
   if (counts_) return;
   CONVSCOPE_CHECK(event_count_ <= most_events_, "watch", "expected a problem of at most ",
-                  most_events_, " reads and writes, because each one is kept, got more");
+                  most_events_, " reads and writes, because each one is stored, got more");
   events_.push_back({kind, which, index, value, place, products_, scalings_});
 }
 

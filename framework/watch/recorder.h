@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// recorder.h: what somebody sees who watches a lesson: each step by name, each read and each write
-// with the line of the lesson that made it, each sum as it grows, and the products so far.
+// recorder.h: records the execution of a lesson: each step by name, each read and write with the
+// lesson's line, each partial sum, and the number of products so far.
 //
 //   Recorder recorder;
 //   watch_conv2d("winograd_lesson", problem, Direction::forward, x, w, recorder);
-//   recorder.reads("x");                                  // how often an element of x was read
-//   recorder.products();                                  // how many multiplications there were
-//   for (const auto& event : recorder.events()) ...       // in the order in which it happened
+//   recorder.reads("x");                                  // number of reads of elements of x
+//   recorder.products();                                  // number of multiplications
+//   for (const auto& event : recorder.events()) ...       // in order of execution
 #pragma once
 
 #include <cstdint>
@@ -25,50 +25,50 @@ class Watched;
 
 class CONVSCOPE_API Recorder {
  public:
-  // sum: a number that no array holds was added to.
+  // sum: an addition to a number outside of all arrays.
   enum class Kind : std::uint8_t { step, read, write, sum };
-  // Where an array lies. What lies in memory passes the caches.
+  // Where an array is stored. Accesses to arrays in memory pass through the caches.
   enum class Lies : std::uint8_t { in_memory, in_shared_memory, in_registers };
   struct Array {
     std::string name;                 // "columns"
-    std::vector<std::int64_t> sizes;  // of its axes
+    std::vector<std::int64_t> sizes;  // per axis
     std::int64_t element_bytes = 4;
     Lies lies = Lies::in_memory;
     bool complex = false;  // the last axis, of 2, is the real and the imaginary part
   };
   struct Event {
     Kind kind;
-    int which;           // read, write: of arrays(); step: of steps()
-    std::int64_t index;  // of the element, row-major; step: how often it was begun before
+    int which;           // read, write: index in arrays(); step: in steps()
+    std::int64_t index;  // of the element, row-major; step: how often it began before
     double value;        // read, written or summed
-    int place;           // of places()
-    int products;        // of two numbers that were read, made before this event
-    int scalings;        // products with a number that stands in the program, made before it
+    int place;           // index in places()
+    int products;        // of two numbers that were read, before this event
+    int scalings;        // products with a constant of the program, before this event
   };
   struct Place {
-    std::string file;  // without its folders: "direct_lesson_cpu.cpp"
+    std::string file;  // without folders: "direct_lesson_cpu.cpp"
     int line;
   };
 
-  // Each event is kept, so a problem that makes more is refused with a sentence.
+  // Keeps every event, so it refuses, with an error, a problem with more events.
   explicit Recorder(std::int64_t most_events = 10'000'000) : most_events_(most_events) {}
-  // Keeps none and counts them, for who wants to know how many there would be.
+  // Counts events without keeping them.
   static Recorder that_counts() { return Recorder(0, true); }
 
-  // ---- for who watches
+  // ---- for readers of the record
   const std::vector<Array>& arrays() const { return arrays_; }
   const std::vector<std::string>& steps() const { return steps_; }
   const std::vector<Event>& events() const { return events_; }
   const std::vector<Place>& places() const { return places_; }
   std::int64_t event_count() const { return event_count_; }
-  // Multiplications of two numbers that came out of arrays, and those with a constant: a factor
-  // that stands in the program, or a 0 of the padding, which stands nowhere.
+  // Returns the number of products of two numbers from arrays. scalings(): of products with a
+  // constant of the program or a 0 of the padding, which is not stored.
   int products() const { return products_; }
   int scalings() const { return scalings_; }
-  // How many reads and writes of an array there were; 0 for a name that is not there.
+  // Returns the number of reads and writes of an array; 0 for an unknown name.
   std::int64_t reads(std::string_view array) const { return count(Kind::read, array); }
   std::int64_t writes(std::string_view array) const { return count(Kind::write, array); }
-  // The same inside one step, all its turns together.
+  // Returns the same number inside one step, over all its executions.
   std::int64_t reads(std::string_view array, std::string_view step) const {
     return count(Kind::read, array, step);
   }
@@ -76,19 +76,19 @@ class CONVSCOPE_API Recorder {
     return count(Kind::write, array, step);
   }
 
-  // ---- for who is watched
+  // ---- for the recorded program
   void step(std::string_view name, const std::source_location& at);
-  // A view of `data` whose reads and writes are noted under `name`.
+  // Returns a view of `data` whose reads and writes are recorded under `name`.
   template <class T, class... Sizes>
   View<Watched<T>> view(const char* name, T* data, Sizes... sizes) {
     const int array = add_array(
         {.name = name, .sizes = {static_cast<std::int64_t>(sizes)...}, .element_bytes = sizeof(T)});
     return {Watched<T>(*this, array, data), static_cast<std::int64_t>(sizes)...};
   }
-  // Of the array whose view was made last.
+  // Sets where the array of the latest view is stored.
   void lies(Lies where) { arrays_.back().lies = where; }
   void is_complex() { arrays_.back().complex = true; }
-  // Throws when the array has no such element.
+  // Records an access. Throws when the array has no such element.
   void note(Kind kind, int array, std::int64_t index, double value, const std::source_location& at);
   void note_sum(double value);
   void note_product() { ++products_; }
@@ -109,13 +109,13 @@ class CONVSCOPE_API Recorder {
   int last_place_ = 0;
   std::vector<Array> arrays_;
   std::vector<std::string> steps_;
-  std::vector<std::int64_t> turns_;  // of each step
+  std::vector<std::int64_t> turns_;  // per step
   std::vector<Event> events_;
   std::vector<Place> places_;
-  std::vector<std::pair<const char*, unsigned>> place_keys_;  // of each place
+  std::vector<std::pair<const char*, unsigned>> place_keys_;  // per place
 };
 
-// In place of a recorder when nobody watches: views are of plain pointers, and a step is nothing.
+// Replaces a recorder when nothing is recorded: views use plain pointers, and a step does nothing.
 struct Unwatched {
   static void step(std::string_view, const std::source_location&) {}
   template <class T, class... Sizes>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// watched.h: what stands in the place of pointers and numbers while somebody watches: a pointer
-// that notes reads and writes, and numbers that note when they are multiplied or summed. (A part
-// of recorder.h; include that.)
+// watched.h: replacements of pointers and numbers in recorded lessons: a pointer that records reads
+// and writes, and numbers that record multiplications and sums. (A part of recorder.h; include that
+// header.)
 #pragma once
 
 #include <type_traits>
@@ -10,14 +10,14 @@
 
 namespace convscope {
 
-// A number that was read or made of such numbers. Without a recorder it is a constant.
+// A number that was read, or computed from such numbers. Without a recorder it is a constant.
 template <class T>
 class WatchedNumber {
  public:
   constexpr WatchedNumber() = default;
   template <class N>
   requires std::is_arithmetic_v<N>
-  constexpr WatchedNumber(N value)  // NOLINT(google-explicit-constructor): it stands for the number
+  constexpr WatchedNumber(N value)  // NOLINT(google-explicit-constructor): acts as the number
       : value_(static_cast<T>(value)) {}
   constexpr WatchedNumber(T value, Recorder* recorder) : value_(value), recorder_(recorder) {}
   template <class N>
@@ -43,11 +43,11 @@ constexpr T plain(const WatchedNumber<T>& number) {
   return number.value();
 }
 
-// An index, or a value to fill an array with, and the line of the program that it stands in.
+// An index, or a value to fill an array with, and its line in the program.
 template <class N>
 struct WithLine {
   template <class Given>
-  constexpr WithLine(  // NOLINT(google-explicit-constructor): it stands for the number
+  constexpr WithLine(  // NOLINT(google-explicit-constructor): acts as the number
       const Given& given, const std::source_location& line = std::source_location::current())
       : number(static_cast<N>(given)), at(line) {}
   constexpr explicit operator N() const { return number; }
@@ -55,7 +55,7 @@ struct WithLine {
   std::source_location at;
 };
 
-// What stands behind pointer[i]: gives the number when read, takes one when assigned to.
+// The result of pointer[i]: records a read when converted, and a write when assigned to.
 template <class T>
 class WatchedElement {
  public:
@@ -66,7 +66,7 @@ class WatchedElement {
     recorder_->check_index(array_, index_);
   }
   WatchedElement(const WatchedElement&) = default;
-  operator Value() const {  // NOLINT(google-explicit-constructor): it stands for the number
+  operator Value() const {  // NOLINT(google-explicit-constructor): acts as the number
     const std::remove_const_t<T> value = data_[index_];
     recorder_->note(Recorder::Kind::read, array_, index_, static_cast<double>(value), at_);
     return {value, recorder_};
@@ -91,7 +91,7 @@ class WatchedElement {
   std::source_location at_;
 };
 
-// A pointer that tells a recorder what is read and written through it.
+// A pointer that reports reads and writes through it to a recorder.
 template <class T>
 class Watched {
  public:
@@ -111,7 +111,7 @@ class Watched {
   Recorder* recorder_;
   int array_;
   T* data_;
-  std::int64_t first_ = 0;  // where this pointer points to
+  std::int64_t first_ = 0;  // the element at which this pointer points
 };
 
 template <class T>
@@ -152,7 +152,7 @@ template <class A, class B>
 concept OneWatched = (kWatched<A> && (kWatched<B> || std::is_arithmetic_v<B>)) ||
                      (std::is_arithmetic_v<A> && kWatched<B>);
 
-// The type that C++ gives the result: two bytes make an int.
+// Has the type that C++ gives the result: two bytes become an int.
 template <class A, class B, class Operation>
 auto result(const WatchedNumber<A>& a, const WatchedNumber<B>& b, Operation operation) {
   const auto value = operation(a.value(), b.value());
@@ -190,7 +190,7 @@ auto operator-(const A& a, const B& b) {
   const auto right = watching::number(b);
   return watching::result(left, right, [](auto x, auto y) { return x - y; });
 }
-// Of two constants: no lesson divides numbers.
+// Divides two constants only: no lesson divides numbers.
 template <class A, class T>
 requires std::is_arithmetic_v<A>
 constexpr WatchedNumber<T> operator/(A a, const WatchedNumber<T>& b) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cifar10_test.cpp: reading CIFAR-10's batches, sound, cut and with wrong labels.
+// cifar10_test.cpp: reads CIFAR-10's batches: valid, truncated and with invalid labels.
 #include "datasets/cifar10.h"
 
 #include <filesystem>
@@ -43,7 +43,7 @@ TEST_F(Cifar10, JoinsTheFiveBatchesInOrder) {
     EXPECT_EQ(splits.train.labels.at(2 * i + 1), 9);
   }
   EXPECT_EQ(splits.train.class_names[3], "cat");
-  // Test images are normalised as the training images are.
+  // Test images are normalised with the statistics of the training images.
   Dataset test_alone = splits.test;
   set_channel_statistics(test_alone);
   EXPECT_NE(test_alone.mean, splits.train.mean);

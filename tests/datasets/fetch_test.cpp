@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// fetch_test.cpp: downloads from a server of our own on 127.0.0.1; nothing leaves the machine.
+// fetch_test.cpp: downloads from a local server on 127.0.0.1; nothing leaves the machine.
 #include "datasets/files/fetch.h"
 
 #include <fcntl.h>
@@ -37,13 +37,13 @@ std::string content_of(const std::string& path) {
   return {bytes.begin(), bytes.end()};
 }
 
-// A set of one file of labels, 5000 bytes long.
+// A set with one label file of 5000 bytes.
 class Fetch : public ::testing::Test {
  protected:
   Fetch() {
     ::setenv("no_proxy", "127.0.0.1", 1);
     ::unsetenv("CONVSCOPE_DATA");
-    std::string random;  // so that the packed file is long enough to be cut
+    std::string random;  // so that the packed file is long enough to truncate
     std::uint32_t state = 1;
     for (int i = 0; i < 5000; ++i) {
       state = state * 1664525u + 1013904223u;
@@ -68,7 +68,7 @@ class Fetch : public ::testing::Test {
     const auto files = check_files(set_, folder_.path());
     ASSERT_EQ(files.size(), 1u);
     EXPECT_TRUE(files[0].sound) << files[0].remark;
-    EXPECT_EQ(files[0].remark, "SHA-256 of the content fits");
+    EXPECT_EQ(files[0].remark, "SHA-256 of the content matches");
   }
   std::string part() const { return folder_ / "train-labels-idx1-ubyte.gz.part"; }
 
@@ -178,7 +178,7 @@ TEST_F(Fetch, ChecksAnArchiveByItsMd5AndKeepsOnlyItsMembers) {
   const std::string record = std::string(1, '\3') + std::string(3072, 'p');
   std::vector<std::pair<std::string, std::string>> files;
   for (int i = 1; i <= 5; ++i) files.emplace_back(cat("inner/data_batch_", i, ".bin"), record);
-  files.emplace_back("../../test_batch.bin", record);  // cannot leave the folder
+  files.emplace_back("../../test_batch.bin", record);  // must not leave the folder
   files.emplace_back("inner/readme.html", "not kept");
   const std::string archive = gzipped(testing::tar_of(files));
   Md5 md5;
@@ -196,7 +196,7 @@ TEST_F(Fetch, ChecksAnArchiveByItsMd5AndKeepsOnlyItsMembers) {
   EXPECT_EQ(count, 6u);
   for (const FileReport& file : check_files(set, folder_.path())) {
     EXPECT_TRUE(file.sound);
-    EXPECT_NE(file.remark.find("no published sum"), std::string::npos);
+    EXPECT_NE(file.remark.find("no published checksum"), std::string::npos);
   }
   set.test_size = 2;
   EXPECT_FALSE(check_files(set, folder_.path())[5].sound);
@@ -207,7 +207,7 @@ TEST_F(Fetch, PutsFilesWhereLoadingWillFindThem) {
   EXPECT_EQ(fetch_folder(set_, root), root + "/tiny");
   EXPECT_EQ(fetch_folder(set_, root + "/tiny/"), root + "/tiny");
   EXPECT_EQ(fetch_folder(set_, ""), "./data/tiny");
-  write_file(folder_ / "train-labels-idx1-ubyte", "damaged");  // loading takes it first
+  write_file(folder_ / "train-labels-idx1-ubyte", "damaged");  // loading prefers this file
   EXPECT_EQ(fetch_folder(set_, root), root);
 }
 
@@ -250,7 +250,7 @@ TEST_F(Fetch, CommandLineEndsWithTheCodeOfTheTrouble) {
   EXPECT_EQ(std::filesystem::file_size(root + "/sheet.pgm"), 15u + 560 * 280);
 }
 
-// 300 MB of zeros in 300 KB.
+// 300 KB unpack to 300 MB of zeros.
 TEST_F(Fetch, AFileThatUnpacksToVeryMuchIsLeftAfterALimit) {
   std::string packed;
   {

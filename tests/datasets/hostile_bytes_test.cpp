@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// hostile_bytes_test.cpp: a short, repeatable fuzzing of every parser: all beginnings, single
-// flipped bits, and random changes of sound files. The long runs are tests/fuzz/run.sh.
+// hostile_bytes_test.cpp: short, repeatable fuzzing of every parser: all prefixes, single flipped
+// bits, and random changes of valid files. The long runs are in tests/fuzz/run.sh.
 #include <gtest/gtest.h>
 
 #include "framework/random.h"
@@ -14,7 +14,7 @@ using testing::FuzzTarget;
 
 class HostileBytes : public ::testing::TestWithParam<FuzzTarget> {
  protected:
-  // Long inputs are sampled. A config costs about a millisecond, a folder with its pages and
+  // Long inputs are sampled. A config takes about a millisecond, a folder with its pages and
   // figures several.
   static std::size_t step(const std::string& seed) {
     const std::string_view name = GetParam().name;
@@ -36,7 +36,7 @@ TEST_P(HostileBytes, SoundInputsAreRead) {
 TEST_P(HostileBytes, EveryBeginningIsReadOrRefused) {
   for (const std::string& seed : GetParam().seeds()) {
     for (std::size_t bytes = 0; bytes < seed.size(); bytes += step(seed)) {
-      // A copy of its own, so that a sanitizer sees each byte beyond the end.
+      // A separate copy, so that a sanitizer detects a read of the first byte after the end.
       const std::vector<std::uint8_t> part(seed.begin(),
                                            seed.begin() + static_cast<std::ptrdiff_t>(bytes));
       testing::run_target(GetParam(), part);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// idx_test.cpp: reading the IDX format of MNIST, raw and gzip, sound and damaged.
+// idx_test.cpp: reads the IDX format of MNIST, raw and gzip, valid and damaged.
 #include "datasets/files/idx.h"
 
 #include <cstdlib>
@@ -35,7 +35,7 @@ TEST(Idx, ReadsRawAndGzip) {
   }
 }
 
-// As pigz and `cat a.gz b.gz` write them (RFC 1952, section 2.2).
+// As written by pigz and `cat a.gz b.gz` (RFC 1952, section 2.2).
 TEST(Idx, ReadsGzipFilesOfSeveralMembers) {
   const std::string file = header({2, 3}) + "abcdef";
   for (const std::size_t cut : {std::size_t{0}, std::size_t{2}, std::size_t{13}, file.size()}) {
@@ -74,7 +74,7 @@ TEST(Idx, RefusesAGzipFileThatIsCutDamagedOrFollowedByMore) {
     EXPECT_ERROR(ErrorKind::kData, "cut short", parse(file.substr(0, bytes)));
   }
   std::string damaged = file;
-  damaged[damaged.size() - 6] = static_cast<char>(damaged[damaged.size() - 6] ^ 1);  // its CRC
+  damaged[damaged.size() - 6] = static_cast<char>(damaged[damaged.size() - 6] ^ 1);  // in its CRC
   EXPECT_ERROR(ErrorKind::kData, "incorrect data check", parse(damaged));
   EXPECT_ERROR(ErrorKind::kData, "nothing after the gzip data", parse(file + "x"));
 }
@@ -95,7 +95,7 @@ TEST(Idx, RefusesOtherMagicTypesAndAxes) {
   EXPECT_ERROR(ErrorKind::kData, "1 to 4 axes, got 5", parse(header({1, 1, 1, 1, 1}) + "a"));
 }
 
-// The four files of a set, in every spelling.
+// The four files of a set, in all spellings.
 class IdxSplits : public ::testing::Test {
  protected:
   void write(const std::string& link, const std::string& ending) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// loader_test.cpp: the loader's order, batches, normalisation and augmentation.
+// loader_test.cpp: the loader's sample order, batches, normalisation and augmentation.
 #include "datasets/loader.h"
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace {
 
 using testing::numbered_dataset;
 
-// All values of the rest of an epoch, labels behind each batch.
+// Returns all values of the rest of an epoch; the labels follow each batch.
 std::vector<float> rest_of(Loader& loader) {
   std::vector<float> out;
   Batch batch;
@@ -55,7 +55,7 @@ TEST(Loader, IsAPureFunctionOfSeedAndEpoch) {
   EXPECT_NE(epoch_of(data, options, 0), first);
 }
 
-// Without crops, which would tell the epochs apart by themselves.
+// No crops: they would make the epochs differ, too.
 TEST(Loader, ShufflesAnewForEachEpochAndSeed) {
   const Dataset data = numbered_dataset(50);
   std::set<std::vector<float>> orders;
@@ -67,7 +67,7 @@ TEST(Loader, ShufflesAnewForEachEpochAndSeed) {
   EXPECT_EQ(orders.size(), 12u);
 }
 
-// The crops themselves: without a shuffle that would tell them apart.
+// Tests only the crops: no shuffle, which would make the epochs differ.
 TEST(Loader, CropsAnewForEachEpochAndSeed) {
   const Dataset data = numbered_dataset(20);
   std::set<std::vector<float>> crops;
@@ -81,7 +81,7 @@ TEST(Loader, CropsAnewForEachEpochAndSeed) {
 }
 
 TEST(Loader, EachOrderIsAsLikelyAsAnyOther) {
-  Dataset data = numbered_dataset(3, 1, 1, 3);  // its label names the sample
+  Dataset data = numbered_dataset(3, 1, 1, 3);  // the label identifies the sample
   std::map<std::vector<std::int32_t>, int> times;
   Loader loader(data, {.batch_size = 3});
   Batch batch;
@@ -97,7 +97,7 @@ TEST(Loader, EachOrderIsAsLikelyAsAnyOther) {
   for (const auto& [order, count] : times) EXPECT_NEAR(count, kEpochs / 6, 5 * deviation);
 }
 
-// What is cropped is normalised by its own channel, and what lies outside is black before that.
+// Crops are normalised per channel; pixels outside are black before the normalisation.
 TEST(Loader, CropsAreNormalisedByChannelWithBlackOutside) {
   Dataset data = numbered_dataset(1, 3, 4, 1);
   data.mean = {0.1, 0.4, 0.7};
@@ -123,7 +123,7 @@ TEST(Loader, CropsAreNormalisedByChannelWithBlackOutside) {
       }
     }
   }
-  EXPECT_GT(black, 100);  // most crops reach beyond the image
+  EXPECT_GT(black, 100);  // most crops exceed the image
 }
 
 TEST(Loader, GoesOnInTheMiddleOfAnEpoch) {
@@ -306,7 +306,7 @@ TEST(Subset, LimitsAndSplitsKeepTheClassesInProportion) {
 }
 
 TEST(Subset, SplitLosesAndRepeatsNothingAndDependsOnTheSeed) {
-  const Dataset data = numbered_dataset(200, 1, 1, 200);  // its label names the sample
+  const Dataset data = numbered_dataset(200, 1, 1, 200);  // the label identifies the sample
   const auto labels_of = [](const Dataset& part) {
     std::vector<int> out;
     for (std::int64_t i = 0; i < part.size(); ++i) {
@@ -346,10 +346,10 @@ TEST(Dataset, StatisticsAreThoseOfThePixels) {
   EXPECT_DOUBLE_EQ(data.mean[0], 0.5);
   EXPECT_DOUBLE_EQ(data.std[0], 0.5);
   EXPECT_DOUBLE_EQ(data.mean[1], 0.2);
-  EXPECT_EQ(data.std[1], 1.0);  // one colour
+  EXPECT_EQ(data.std[1], 1.0);  // a single value
 }
 
-// The parts of a batch are its samples in their order, whatever the number of processes.
+// The parts of a batch are its samples in order, for any number of processes.
 TEST(Loader, PartsOfABatchMakeTheWhole) {
   const Dataset dataset = numbered_dataset(23);
   for (const std::int64_t parts : {2, 3, 8}) {

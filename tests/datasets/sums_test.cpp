@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// sums_test.cpp: SHA-256 and MD5 against the sums of their standards.
+// sums_test.cpp: SHA-256 and MD5 against the test vectors of their standards.
 #include "datasets/files/sums.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ std::string sum_of(const std::string& text) {
   return sum.hex();
 }
 
-// Vectors of NIST's examples for FIPS 180-4.
+// NIST's example vectors for FIPS 180-4.
 TEST(Sha256, GivesTheSumsOfTheStandard) {
   EXPECT_EQ(sum_of<Sha256>(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
   EXPECT_EQ(sum_of<Sha256>("abc"),
@@ -29,7 +29,7 @@ TEST(Sha256, GivesTheSumsOfTheStandard) {
             "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
 }
 
-// Vectors of RFC 1321.
+// Test vectors of RFC 1321.
 TEST(Md5, GivesTheSumsOfTheStandard) {
   EXPECT_EQ(sum_of<Md5>(""), "d41d8cd98f00b204e9800998ecf8427e");
   EXPECT_EQ(sum_of<Md5>("abc"), "900150983cd24fb0d6963f7d28e17f72");

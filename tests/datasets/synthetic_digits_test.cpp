@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// synthetic_digits_test.cpp: the drawn digits: the same bytes everywhere, ink on every image.
+// synthetic_digits_test.cpp: the drawn digits: the same bytes on every machine, ink on every image.
 #include "datasets/synthetic_digits.h"
 
 #include <vector>
@@ -30,7 +30,7 @@ TEST(SyntheticDigits, AreTheSameBytesWithAnyNumberOfThreads) {
   EXPECT_EQ(hashes[0], hashes[2]);
 }
 
-// A change here changes every result that was measured on this data: then say so in CHANGELOG.md.
+// A change here changes every result measured on this data: then note it in CHANGELOG.md.
 TEST(SyntheticDigits, AreTheSameBytesOnEveryMachine) {
   EXPECT_EQ(hash_of(synthetic_digits({.train_size = 500, .test_size = 10}).train.images),
             13844213024841552018u);
@@ -71,7 +71,7 @@ TEST(SyntheticDigits, HoldAsManyOfEachDigitWithInkOnEveryImage) {
   }
 }
 
-// With a change here the figures of experiments/results/deform.md are others.
+// A change here changes the figures of experiments/results/deform.md.
 TEST(SyntheticDigits, AreWarpedByADrawOfTheirOwn) {
   const SyntheticDigitsOptions plain{.train_size = 500, .test_size = 10};
   SyntheticDigitsOptions warped = plain;
@@ -90,7 +90,7 @@ TEST(SyntheticDigits, AreWarpedByADrawOfTheirOwn) {
     }
     EXPECT_GE(most, 100) << "image " << i;
   }
-  EXPECT_LT(ink_b, ink_a);  // digits are smaller, and their pens thinner
+  EXPECT_LT(ink_b, ink_a);  // digits are smaller, and their strokes thinner
 }
 
 TEST(SyntheticDigits, RefuseSizesWithoutSense) {

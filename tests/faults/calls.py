@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Starts the program with bounds on memory, file size and time, and says how it ended."""
+"""Starts the program with limits on memory, file size and time, and reports how it ended."""
 import dataclasses
 import os
 import pathlib
@@ -9,22 +9,22 @@ import signal
 import subprocess
 import time
 
-MEMORY_BYTES = 2 << 30  # of addresses: far above what the small configs here need
+MEMORY_BYTES = 2 << 30  # of address space: far above the needs of the small configs here
 
 
 @dataclasses.dataclass
 class Outcome:
-    """How one call ended. `code` is what a shell sees: 128 + n after signal n."""
+    """How one call ended. `code` is the shell's exit code: 128 + n after signal n."""
     words: list
     code: int
-    by_signal: int  # the signal that ended the process; 0: it ended by itself
+    by_signal: int  # the signal that ended the process; 0: it ended without one
     out: str
     err: str
     seconds: float
     hung: bool = False
 
     def told(self):
-        """For a person: the call and all that came of it."""
+        """Returns a readable description: the call and everything that it produced."""
         how = "did not end" if self.hung else f"signal {self.by_signal}" if self.by_signal else \
             f"exit code {self.code}"
         return (f"$ {shlex.join(self.words)}\n{how}, {self.seconds:.2f} s\n"
@@ -32,14 +32,15 @@ class Outcome:
 
 
 class Call:
-    """A running call. Its output goes to files, so that no reader can hold it up; with a bound on
-    files to pipes, which have room for 64 KiB."""
+    """A running call. Its output goes to files, so that no reader can block it; with a limit on
+    files to pipes, which hold 64 KiB."""
     number = 0
 
     def __init__(self, words, folder, cwd=None, memory=MEMORY_BYTES, file_bytes=None, streams="",
                  env=None, before="", to=None, piped=False):
-        """streams: redirections of the shell, such as '<&- >&-'; before: commands of the shell that
-        run first; to: the file that stdout goes to; piped: stdout and stderr are pipes."""
+        """Starts the call. streams: redirections of the shell, such as '<&- >&-'; before: shell
+        commands that run first; to: the file that stdout goes to; piped: stdout and stderr are
+        pipes."""
         self.words = [str(word) for word in words]
         Call.number += 1
         self.at = pathlib.Path(folder) / f".call-{os.getpid()}-{Call.number}"
@@ -73,12 +74,12 @@ class Call:
             self.process.send_signal(number)
 
     def stop_reading_errors(self):
-        """Of a piped call: whoever read its stderr is gone."""
+        """Closes the reading end of a piped stderr."""
         self.process.stderr.close()
         self.process.stderr = None
 
     def kill_all(self):
-        """The process and those that it started."""
+        """Kills the process and the processes that it started."""
         try:
             os.killpg(self.process.pid, signal.SIGKILL)
         except ProcessLookupError:
@@ -86,7 +87,8 @@ class Call:
         self.process.wait()
 
     def outcome(self, seconds=60, stoppable=False):
-        """Waits. stoppable: a call that may take long by right, and then has to answer SIGINT."""
+        """Waits for the end. stoppable: the call may legitimately take long, and must then react to
+        SIGINT."""
         hung = not self.ended_within(seconds)
         if hung and stoppable:
             self.send(signal.SIGINT)

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""In the place of the program: calls the real one (FAKE_REAL) and does one thing wrong (FAKE_DOES).
+"""Replaces the program: calls the real one (FAKE_REAL) and makes one mistake (FAKE_DOES).
 
-self_test.py lets each part of the campaign meet it.
+self_test.py runs each part of the campaign against it.
 """
 import ctypes
 import os
@@ -16,7 +16,7 @@ REAL, DOES, WORDS = os.environ["FAKE_REAL"], os.environ["FAKE_DOES"], sys.argv[1
 
 
 def real():
-    """Exit code; the real program ends with this one."""
+    """Returns an exit code; the real program ends with the same code."""
     return subprocess.run([REAL, *WORDS], check=False,
                           preexec_fn=lambda: ctypes.CDLL(None).prctl(1, signal.SIGKILL)).returncode
 
@@ -69,7 +69,7 @@ def other_bits():
     if code == 0:
         path = newest("runs/*/2*/ckpt/last.safetensors")
         data = bytearray(path.read_bytes())
-        data[-1] = (data[-1] + 1) % 256  # twice is not as before: rivals that find a finished run end well, too
+        data[-1] = (data[-1] + 1) % 256  # not XOR: rivals of a finished run get here twice; the bits must still differ
         path.write_bytes(data)
     return code
 
@@ -87,7 +87,7 @@ def write_into_the_lock():
 
 
 def write_no_checkpoint():
-    """As a program does that does not watch signals, but ends with the right code."""
+    """Acts as a program that ignores signals but returns the right code."""
     child = subprocess.Popen([REAL, *WORDS])
 
     def stop(number, _):
@@ -106,7 +106,7 @@ def go_on_too():
 
 
 def write_an_old_summary():
-    """Of the run as it was before the call."""
+    """Restores the run's state from before the call."""
     path = newest("runs/*/2*") / "summary.json"
     before = path.read_text()
     time.sleep(1)

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Disks of many sizes, bounds on a file, a full stdout: exit code 6, and on again with room."""
+"""Disks of many sizes, limits on a file's size, a full stdout: exit code 6; with free space the
+run continues."""
 import shlex
 
 import run_files
@@ -10,10 +11,10 @@ from verdict import complaints
 
 NAME, SHORT, LONG = "disk", 10, 48
 TITLE = "small disks, bounds on a file's size, a full stdout"
-# Kilobytes: a run takes about 1 MB, its largest file is 360 KB.
+# KiB: a run takes about 1 MB, its largest file is 360 KB.
 DISKS = [4, 8, 12, 20, 28, 40, 64, 100, 180, 300, 420, 600, 780, 900, 1000, 1100]
 FILES = [0, 0.5, 1, 2, 4, 8, 16, 35, 64, 120, 177, 180, 200, 300, 350, 352]
-# What writes a result over an older one.
+# Commands that write a result over an older one.
 WRITERS = [["report", "runs", "-o", "out"], ["report", "runs", "-f", "json", "-o", "out"],
            ["compare", "RUN", "RUN2", "-o", "out"], ["index", "runs", "-o", "out"],
            ["bench", "net", "q.yaml", "--min-time", "0.001", "--rounds", "1", "--json", "out"],
@@ -33,7 +34,8 @@ def run(stage, number, folder):
 
 
 def on_again(stage, folder, first):
-    """The run goes on in a place with room, and ends as one that had it from the beginning."""
+    """The run continues where there is space, and ends like one that had enough space from the
+    beginning."""
     found = complaints(first, codes=(0, 6))
     if first.code == 0:
         return found + the_same(stage, folder, "q")
@@ -48,7 +50,7 @@ def small_disk(stage, folder, kilobytes):
     stage.copy(folder, "q.yaml")
     (folder / "disk").mkdir()
     words = shlex.join([str(stage.program), "run", "q.yaml", "-o", "disk/runs", "--threads", "1"])
-    # The disk ends with its namespace; what was on it is copied to the folder of the case.
+    # The disk disappears with its namespace, so its files are copied to the folder of the case.
     script = (f"mount -t tmpfs -o size={kilobytes}k none disk || exit {NO_MOUNT}; {words}; code=$?; "
               "cp -a disk/runs . 2>/dev/null; exit $code")
     first = stage.call(folder, before=shlex.join([*namespace_words(), "sh", "-c", script]) +
@@ -70,7 +72,7 @@ def full_output(stage, folder, words, place):
     places = {"RUN": "q", "RUN2": "rich", "PRUNED": "pruned"}
     words = [str(stage.newest(folder / "runs" / places[word])) if word in places else word
              for word in words]
-    if place % 2:  # the results have no room on stdout
+    if place % 2:  # stdout has no space for the results
         result = stage.call(folder, *[word for word in words[:2]] if words[0] == "report" else
                             ["info"], to="/dev/full")
         found = complaints(result, codes=(6,))

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Run folders that somebody has changed: rows with other lengths, links that lead elsewhere."""
+"""Run folders that somebody has changed: rows of other lengths, links that lead elsewhere."""
 import json
 
 import run_files
@@ -24,7 +24,7 @@ def run(stage, number, folder):
     return edited(stage, folder, target, number // 2)
 
 
-# What an editor does to a text: the rows stay, their bytes move.
+# Changes a text as an editor does: the rows stay, their bytes move.
 EDITS = [("metrics.jsonl", lambda text: text.replace(":", ":    ", 1)),
          ("epochs.csv", lambda text: text.replace("\n", "\n\n", 1)),
          ("metrics.jsonl", lambda text: "\n" + text),
@@ -41,7 +41,7 @@ def edited(stage, folder, target, place):
     path.write_text(text)
     done = stage.train(folder, "q", "--resume", "auto")
     found = complaints(done, codes=(0,))
-    rows = [line for line in path.read_text().splitlines() if line]  # empty ones are the editor's
+    rows = [line for line in path.read_text().splitlines() if line]  # empty rows come from the editor
     if name == "metrics.jsonl":
         for row in rows:
             try:
@@ -56,7 +56,7 @@ def edited(stage, folder, target, place):
 
 
 def linked(stage, folder, target, name):
-    """A resumed run, a note and a plot leave alone what the links lead to."""
+    """A resumed run, a note and a plot must not change the targets of the links."""
     outside = folder / "outside"
     outside.mkdir()
     link = target.parent / name if name == "latest" else target / name

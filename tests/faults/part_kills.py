@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""kill -9 at random moments of a run or a sweep: what goes on ends with the same bits."""
+"""kill -9 at random moments of a run or a sweep: the resumed one ends with the same bits."""
 import shutil
 import signal
 
@@ -19,17 +19,18 @@ def run(stage, number, folder):
 
 
 def kill_at_random(stage, random, folder, whole, words):
-    """False when the process was quicker than the hand that kills it."""
+    """Returns False when the program ended before the signal arrived."""
     call = stage.start(folder, *words)
     ended = call.ended_within(random.uniform(0, 1.2 * whole))
     call.send(signal.SIGKILL)
     call.process.wait()
-    is_sweep = words[0] == "sweep"  # some of its runs may be through
+    is_sweep = words[0] == "sweep"  # some runs of the sweep may be finished
     return not ended and (is_sweep or not run_files.finished(folder / "runs"))
 
 
 def kill_some(stage, random, folder, config, words, times):
-    """Kills a call and those that go on after it; at least one before its end, if that can be."""
+    """Kills a call and the calls that resume it; at least one kill comes before the end, if
+    possible."""
     for attempt in range(1, 11):
         killed = 0
         while killed < times and kill_at_random(stage, random, folder,
@@ -44,14 +45,14 @@ def killed_run(stage, random, folder, config):
     stage.copy(folder, f"{config}.yaml")
     words = ["run", f"{config}.yaml", "-o", "runs", "--threads", 1, "--resume", "auto"]
     kill_some(stage, random, folder, config, words, random.choice((1, 1, 2, 3)))
-    if random.random() < 0.25:  # what a killed run left can be read
+    if random.random() < 0.25:  # the files of a killed run are readable
         seen = stage.call(folder, "report", "runs", "-f", "json")
         found = complaints(seen, codes=(0, 6))
         if found:
             return found + [seen.told()]
     if run_files.finished(folder / "runs"):
-        # The last kill came after its end, while the page was written once more: nobody goes on
-        # with a finished run, so half of that page stays.
+        # The last kill came after the end of the run, while the page was rewritten. A finished run
+        # is not resumed, so the incomplete page stays.
         return the_same(stage, folder, config, half_a_page=True)
     done = stage.call(folder, *words)
     found = complaints(done, codes=(0,)) + the_same(stage, folder, config)
@@ -59,7 +60,8 @@ def killed_run(stage, random, folder, config):
 
 
 def the_same(stage, folder, config, runs_in="runs", half_a_page=False):
-    """Exactly one finished run, with the bits and the files of one that was left alone."""
+    """Checks that there is exactly one finished run, with the bits and files of an undisturbed
+    run."""
     runs = run_files.finished(folder / runs_in)
     if len(runs) != 1:
         return [f"{len(runs)} finished runs, expected one"]
@@ -77,7 +79,7 @@ def killed_sweep(stage, random, folder):
     stage.copy(folder, "s.yaml")
     words = ["sweep", "s.yaml", "-o", "runs", "--threads", 1]
     kill_some(stage, random, folder, "s", words, random.choice((1, 2)))
-    for _ in range(100):  # its members end by themselves, soon
+    for _ in range(100):  # its members end without a signal, soon
         done = stage.call(folder, *words)
         if done.code == 0 or "nobody works on" not in done.err:
             break

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""System calls that come late or fail (shim.cpp): notes at the same time, and each file of a run."""
+"""System calls that are late or fail (shim.cpp): concurrent notes, and each file of a run."""
 import json
 import signal
 import time
@@ -24,7 +24,7 @@ def run(stage, number, folder):
 
 
 def shim(stage, fault):
-    """The program restarts itself once; the counts begin in the one that works."""
+    """The program restarts itself once; counting begins in the second process."""
     return {"LD_PRELOAD": str(stage.shim), "FAULT_SHIM": fault, "GOMP_SPINCOUNT": "0"}
 
 
@@ -50,7 +50,7 @@ def two_notes(stage, folder):
 
 
 def note_and_run(stage, folder):
-    """A note that reads the summary before the run goes on, and writes after its end."""
+    """A note reads the summary before the run continues, and writes after the run's end."""
     stage.copy(folder, "paused/q", "q.yaml")
     (folder / "paused").rename(folder / "runs")
     run = stage.newest(folder / "runs/q")
@@ -70,13 +70,13 @@ def note_and_run(stage, folder):
 
 
 def killed_writer(stage, folder):
-    """Killed while the disk is slow: nothing but the older file is there."""
+    """Killed while the disk is slow: only the older file may be there."""
     stage.copy(folder, "runs/q")
     (folder / "out").mkdir()
     (folder / "out/old.md").write_text("an older result")
     call = stage.start(folder, "report", "runs", "-o", "out/old.md",
                        more_env=shim(stage, f"fsync any 0 {20 * SLOW_MS}"))
-    time.sleep(0.3)  # it is in its first fsync then
+    time.sleep(0.3)  # the program is in its first fsync then
     call.send(signal.SIGKILL)
     call.process.wait()
     left = sorted(path.name for path in (folder / "out").iterdir())
@@ -86,7 +86,7 @@ def killed_writer(stage, folder):
 
 
 def failed_rename(stage, folder, place):
-    """Whatever fails, exit code and status.json agree, and the run can go on."""
+    """Whichever call fails, exit code and status.json agree, and the run can continue."""
     name, nth = WRITTEN[place % len(WRITTEN)], 1 + place // len(WRITTEN)
     stage.copy(folder, "q.yaml")
     first = stage.train(folder, "q", more_env=shim(stage, f"rename {name} {nth} fail"))
@@ -94,7 +94,7 @@ def failed_rename(stage, folder, place):
     runs = run_files.runs_below(folder / "runs")
     status = run_files.read_json(runs[0] / "status.json") if runs else {}
     state, code = status.get("state"), status.get("exit_code")
-    # RUNNING: not even the end could be written; nobody takes such a run for a finished one.
+    # RUNNING: even the final status could not be written; nobody takes such a run for a finished one.
     if state in ("DONE", "FAILED") and code != first.code or state == "DONE" and first.code != 0:
         found.append(f"exit code {first.code}, but status.json says {json.dumps(status)}")
     if name == "report.html" and (first.code != 0 or state != "DONE"):

@@ -27,7 +27,7 @@ def run(stage, number, folder):
     data, how = damaged(path.read_bytes(), random, reader.text)
     path.write_bytes(data)
     if not any("sound" in word for word in command):
-        (path.parent / f"{path.name}.sound").unlink()  # no file that a run folder would not have
+        (path.parent / f"{path.name}.sound").unlink()  # only files that belong to a run folder
     before = run_files.snapshot(folder, reader.writes)
     server = Mirror(folder / "files") if reader.mirror else None
     words = [in_place(word, stage, folder, path, server) for word in command]
@@ -48,7 +48,7 @@ def run(stage, number, folder):
 
 
 def in_place(word, stage, folder, path, server):
-    """The words of readers.py that stand for paths."""
+    """Replaces the words of readers.py that denote paths."""
     run_folder = next((one for one in path.parents if (one / "ckpt").is_dir()), path)
     others = [one for one in sorted(folder.glob("runs/*/2*")) if one != run_folder]
     for name, value in {"FILE": path, "RUN": run_folder, "OTHER": (others or [path])[0],
@@ -58,7 +58,7 @@ def in_place(word, stage, folder, path, server):
 
 
 class Mirror:
-    """Serves a folder on a port of its own."""
+    """Serves a folder on a separate port."""
 
     class Quiet(http.server.SimpleHTTPRequestHandler):
         def log_message(self, *words):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Several processes that resume one run, or train one sweep: one goes on, the others refuse."""
+"""Several processes that resume one run, or train one sweep: one continues, the others refuse."""
 import signal
 import time
 
@@ -10,7 +10,7 @@ from verdict import complaints
 
 NAME, SHORT, LONG = "rivals", 3, 20
 TITLE = "four processes on one run, or on one sweep"
-JOBS = 1  # four processes a case are enough
+JOBS = 1  # four processes per case are enough
 RIVALS = 4
 
 
@@ -38,7 +38,7 @@ def run(stage, number, folder):
             found += complaints(one, codes=(0,))
         elif one.err.count("error:") != 1:
             found.append("a refusal of more than one sentence")
-    # The killed one may have been through already.
+    # The killed process may have finished already.
     if went_on > 1 or went_on == 0 and not all("is finished" in one.err or "nothing unf" in one.err
                                                for one in outcomes):
         found.append(f"{went_on} of {RIVALS} went on, expected one")
@@ -47,7 +47,7 @@ def run(stage, number, folder):
 
 
 def the_same_once(stage, folder):
-    """A rival that came after the end may have begun a run of its own; each has the same bits."""
+    """A rival that starts after the end may begin a separate run; all runs have the same bits."""
     runs = run_files.finished(folder / "runs")
     if not runs:
         return ["no finished run"]

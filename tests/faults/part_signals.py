@@ -19,9 +19,9 @@ def run(stage, number, folder):
     one = SIGNALS[number % 4]
     stage.copy(folder, f"{config}.yaml")
     words = ["run", f"{config}.yaml", "-o", "runs", "--threads", 1]
-    reader_goes = number % 8 == 3  # SIGPIPE as it comes in life: `convscope run ... 2>&1 | head`
+    reader_goes = number % 8 == 3  # SIGPIPE as in practice: `convscope run ... 2>&1 | head`
     call = stage.start(folder, *words, piped=reader_goes)
-    early = number % 10 == 9  # before there is anything to keep, the signal may end the process
+    early = number % 10 == 9  # before anything can be saved, the signal may end the process
     begun = True
     if early:
         call.ended_within(random.uniform(0, 0.5 * stage.seconds[config]))
@@ -36,8 +36,8 @@ def run(stage, number, folder):
     else:
         call.send(one)
     stopped = call.outcome(stage.patience)
-    # It may have come after the last step: when all is written, it may end the process. A pipe without a
-    # reader does so by what the program says last.
+    # The signal may arrive after the last step: when all files are written, it may end the process. A
+    # pipe without a reader ends it with the program's last message.
     through = bool(run_files.finished(folder / "runs"))
     by_itself = begun and not reader_goes and not through
     found = complaints(stopped, codes=(0, 128 + one), signals=() if by_itself else (one,))
@@ -50,7 +50,7 @@ def run(stage, number, folder):
 
 
 def has_begun(folder):
-    """The signals are watched from before the first step on; then status.json says RUNNING."""
+    """Signals are handled from before the first step on; status.json then says RUNNING."""
     return any(folder.glob("runs/*/2*/status.json"))
 
 

@@ -8,8 +8,8 @@ from part_kills import the_same
 from stage import NO_MOUNT, namespace_words
 from verdict import complaints
 
-# Variables (None: not set) and commands of the shell before the call, and codes other than 0 that
-# fit. The results of a call that ends with 0 are the same as ever.
+# Environment variables (None: not set), shell commands before the call, and accepted codes other
+# than 0. The results of a call that ends with 0 are as usual.
 NO_HOME = {"HOME": None, "XDG_CACHE_HOME": None, "CONVSCOPE_CACHE_DIR": None}
 CASES = [
     ("no HOME", NO_HOME, "", ()),
@@ -56,7 +56,7 @@ TITLE = "no HOME, odd locales, read-only folders, few descriptors"
 def run(stage, number, folder):
     what, variables, before, codes = CASES[number % len(CASES)]
     unwritable = before.startswith(("READONLY", "rm -rf runs"))
-    place = number // len(CASES)  # a run for each, then the other commands in turns
+    place = number // len(CASES)  # one run for each, then the other commands in turn
     words = COMMANDS[0] if place == 0 else COMMANDS[1:][(place - 1 + number) % (len(COMMANDS) - 1)]
     if before.startswith("READONLY") and not stage.namespaces:
         return None
@@ -82,7 +82,7 @@ def run(stage, number, folder):
 
 
 def read_only(stage, place, words):
-    """A command of the shell that calls the program where `place` cannot be written, and ends."""
+    """Returns a shell command that calls the program where `place` is read-only, and ends."""
     call = shlex.join([str(stage.program), *words])
     script = (f"mount --bind {place} {place} && mount -o remount,bind,ro {place} && cd . || "
               f"exit {NO_MOUNT}; {call}")

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which file of which format is damaged, and which commands then read it.
 
-A reader names the sound files that a case takes, the one that it damages (a pattern; one of the
-files that fit is drawn), and the commands. RUN stands for the run folder of the damaged file.
+A reader names the sound files that a case takes, the file that it damages (a pattern; one of the
+matching files is drawn), and the commands. RUN denotes the run folder of the damaged file.
 """
 import dataclasses
 
@@ -22,7 +22,7 @@ class Reader:
     writes: tuple = ()  # paths that the commands may change
     env: dict = dataclasses.field(default_factory=dict)
     mirror: bool = False  # a server offers the damaged file
-    goes_on: str = ""  # a run of this config goes on, and ends with the bits of one left alone
+    goes_on: str = ""  # a run of this config continues, and ends with the bits of an undisturbed run
 
 
 OF_RUNS = [["report", "runs"], ["report", "runs", "-f", "json"], ["report", "runs", "-f", "csv"],

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What a finished run left: its bits without the times, and whether two runs have the same."""
+"""Reads a finished run: its bits without the times, and whether two runs have the same bits."""
 import csv
 import hashlib
 import json
@@ -10,13 +10,13 @@ import struct
 
 RESULTS = ["epoch", "step", "lr", "train_loss", "train_acc", "val_loss", "val_acc", "test_loss",
            "test_acc"]
-# Of the progress in a checkpoint: what depends on time, or on how many processes a run took.
+# Entries of a checkpoint's progress that depend on time, or on the number of processes of a run.
 OF_TIME = ("run_steps.", "warmup_steps.", "epoch_steps.", "epoch_s", "run_s", "epoch_allocations",
            "metrics_bytes", "epochs_bytes")
 
 
 def read_checkpoint(path):
-    """The tensors by name, as (type, shape, bytes), and the metadata."""
+    """Returns the tensors by name, as (type, shape, bytes), and the metadata."""
     data = path.read_bytes()
     length, = struct.unpack("<Q", data[:8])
     head = json.loads(data[8:8 + length])
@@ -36,7 +36,7 @@ def read_json(path):
 
 
 def bits(run):
-    """All of a run folder that follows from its config alone."""
+    """Returns all of a run folder that follows from its config only."""
     tensors, metadata = read_checkpoint(run / "ckpt/last.safetensors")
     found = {f"tensor {name}": value for name, value in tensors.items()}
     progress = json.loads(metadata["progress"])
@@ -56,7 +56,7 @@ def bits(run):
 
 
 def difference(run, sound):
-    """The first thing in which a run differs from bits() of another; "" when there is none."""
+    """Returns the first difference between a run and bits() of another; "" when there is none."""
     try:
         got = bits(run)
     except (OSError, ValueError, KeyError, struct.error) as error:
@@ -69,7 +69,7 @@ def difference(run, sound):
 
 
 def runs_below(folder):
-    """All run folders, in the order of their names."""
+    """Returns all run folders, in the order of their names."""
     return sorted(path.parent for path in pathlib.Path(folder).rglob("config.yaml")
                   if not path.parent.is_symlink() and path.parent.name != "latest")
 
@@ -80,14 +80,14 @@ def finished(folder):
 
 
 def names_in(run):
-    """The files of a run folder without the numbers of its owners."""
+    """Returns the files of a run folder without the process numbers of its owners."""
     return sorted(str(path.relative_to(run)) for path in run.rglob("*")
                   if path.is_file() and not path.name.startswith(".owner-"))
 
 
 def snapshot(folder, without=()):
-    """Path and content of all files below a folder; without: paths, relative to it, that a call may
-    write."""
+    """Returns path and content of all files below a folder. without: paths, relative to it, that
+    a call may write."""
     found = {}
     for base, below, names in os.walk(folder):
         below[:] = sorted(name for name in below if not name.startswith(".call-"))
@@ -102,7 +102,7 @@ def snapshot(folder, without=()):
 
 
 def lost(before, after):
-    """One sentence for the first file that was there and is gone or another one; or ""."""
+    """Returns one sentence for the first older file that is missing or changed; else ""."""
     for name, digest in before.items():
         if name not in after:
             return f"{name} is gone"

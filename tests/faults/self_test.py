@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Each part of the campaign must be seen to fail: self_test.py PROGRAM SHIM
+"""Shows that each part of the campaign can fail: self_test.py PROGRAM SHIM
 
-A fake program (fake_program.py) does one thing wrong; the part has to say so. With a fake that does
-nothing wrong, the same cases pass.
+A fake program (fake_program.py) makes one mistake; the part must report it. With a fake program that
+makes no mistake, the same cases pass.
 """
 import contextlib
 import io
@@ -30,11 +30,11 @@ PROGRAM = pathlib.Path(sys.argv[1]).resolve()
 HERE = pathlib.Path(__file__).resolve().parent
 NPY = next(i for i, reader in enumerate(READERS) if reader.name == "npy")
 CHECKPOINT = next(i for i, one in enumerate(READERS) if one.name == "paused run: checkpoint")
-FULL_OUTPUT = 2  # report -o, with no room for a file
+FULL_OUTPUT = 2  # report -o, without space for a file
 SMALL_FILES = 1
 UNWRITABLE = [case[0] for case in part_surroundings.CASES].index("an output folder that is a file")
 
-# The part, the number of the case, what the fake program does, and what is said of it.
+# The part, the number of the case, the mistake of the fake program, and the expected complaint.
 MISTAKES = [
     (part_kills, 0, "other_bits", "other bits"),
     (part_kills, 1, "leave_a_file", "left over"),
@@ -84,7 +84,7 @@ class SelfTest(unittest.TestCase):
         cls.stage = Stage(fake, root / "stage", seed=3, maker=PROGRAM)
         cls.stage.patience = 8
         cls.stage.shim = pathlib.Path(sys.argv[2]).resolve()
-        part_mutated.SECONDS = 5  # a busy machine takes one to start the fake program and to let it crash
+        part_mutated.SECONDS = 5  # time that a busy machine needs to start the fake program and let it crash
         cls.count = 0
 
     @classmethod
@@ -109,7 +109,8 @@ class SelfTest(unittest.TestCase):
 
     def test_every_mistake_is_noticed(self):
         for part, number, does, said in MISTAKES:
-            # A kill or a signal may come after the end of a run: then at another moment, and sooner.
+            # A kill or a signal may come after the end of a run: then it is repeated at another, earlier
+            # moment.
             tries = 5 if part in (part_kills, part_signals) else 1
             usual = dict(self.stage.seconds)
             with self.subTest(part=part.NAME, number=number, does=does):

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// shim.cpp: loaded before the C library (LD_PRELOAD), makes one system call late or lets it fail.
+// shim.cpp: loaded before the C library (LD_PRELOAD), delays one system call or lets it fail.
 //
 // FAULT_SHIM="CALL NAME NUMBER WHAT": the NUMBERth call of `close` or `rename` for a file whose
-// name ends with NAME (rename: the new name), 0: every one; or of `fsync`, for any file. WHAT:
-// "fail", as on a broken disk, or the milliseconds to wait before it.
+// name ends with NAME (rename: the new name), 0: every call; or of `fsync`, for any file. WHAT:
+// "fail", as on a broken disk, or the milliseconds to wait before the call.
 #include <dlfcn.h>
 #include <unistd.h>
 
@@ -25,7 +25,7 @@ struct Fault {
   }
 };
 
-// True: the call fails.
+// Returns true when the call must fail.
 bool meets(const char* call, const char* path) {
   static const Fault fault;
   static std::atomic<int> seen{0};
@@ -56,7 +56,7 @@ __attribute__((visibility("default"))) int close(int file) {
   std::snprintf(link, sizeof link, "/proc/self/fd/%d", file);
   const ssize_t length = readlink(link, path, sizeof path - 1);
   path[length > 0 ? length : 0] = '\0';
-  meets("close", path);  // a file that cannot be closed is closed all the same
+  meets("close", path);  // the file is closed although close() reports an error
   return next<int (*)(int)>("close")(file);
 }
 

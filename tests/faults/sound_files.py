@@ -12,14 +12,14 @@ import tarfile
 from calls import Call
 
 CONFIGS = {
-    # The smallest network of a real kind.
+    # The smallest network of a real architecture.
     "q": """name: q
 data: {set: synthetic_digits, train_size: 320, test_size: 50, batch_size: 16}
 model: {type: lenet5}
 optim: {type: sgd, lr: 0.05, momentum: 0.9}
 train: {epochs: 2}
 """,
-    # Everything that keeps a state of its own: dropout, Adam, quantisers, masks, validation.
+    # Everything that has state: dropout, Adam, quantisers, masks, validation.
     "rich": """name: rich
 data: {set: synthetic_digits, train_size: 320, val_split: 32, test_size: 50, batch_size: 16,
        augment: {crop_padding: 1, mirror: true}}
@@ -95,7 +95,7 @@ def write_cifar(folder):
 
 
 def cifar_archive():
-    """What a mirror serves; its sum is not the published one."""
+    """Returns the archive as a mirror serves it; its checksum is not the published one."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as archive:
         for name in [f"data_batch_{i}" for i in range(1, 6)] + ["test_batch"]:
@@ -106,7 +106,8 @@ def cifar_archive():
 
 
 def ceilings(run):
-    """Of this machine, as `convscope info --measure` writes it, without the seconds that it takes."""
+    """Writes peaks of this machine as `convscope info --measure` does, without measuring for
+    seconds."""
     facts = json.loads((run / "env.json").read_text())
     cores = len(os.sched_getaffinity(0))
     one = {key: [1e10, 2e10] for key in ("l2_read", "l2_copy", "l3_read", "l3_copy", "dram_read",

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What all cases share: the program, the sound files, the surroundings of a call."""
+"""Shared by all cases: the program, the sound files, the environment of a call."""
 import os
 import pathlib
 import random
@@ -11,16 +11,16 @@ import run_files
 import sound_files
 from calls import MEMORY_BYTES, Call
 
-CALL_SECONDS = 60  # a call that is no training and takes longer hangs
+CALL_SECONDS = 60  # a call that does not train and takes longer counts as a hang
 
 
 class Stage:
     def __init__(self, program, folder, seed=1, maker=None):
-        """maker: the program that makes the sound files, where it is not the one under test."""
+        """maker: the program that makes the sound files, if it is not the one under test."""
         self.program, self.folder, self.seed = pathlib.Path(program), pathlib.Path(folder), seed
         self.sound = self.folder / "sound"
         self.folder.mkdir(parents=True, exist_ok=True)
-        # `auto` takes the built-in speeds, so that each run takes the same algorithms.
+        # `auto` uses the built-in speeds, so that each run chooses the same algorithms.
         self.env = {key: value for key, value in os.environ.items()
                     if not key.startswith(("CONVSCOPE_", "OMP_", "GOMP_"))}
         self.env |= {"CONVSCOPE_CACHE_DIR": str(self.folder / "cache"), "CONVSCOPE_MEASURE": "off",
@@ -42,7 +42,7 @@ class Stage:
 
     @staticmethod
     def sweep_bits(folder):
-        """By row and seed: several finished runs of one member are one too many."""
+        """Returns runs by row and seed; more than one finished run of a member is an error."""
         found = {}
         for run in run_files.finished(folder):
             found.setdefault(f"{run.parent.name} {run.name.split('-')[-1]}", []).append(
@@ -66,7 +66,7 @@ class Stage:
                          **options)
 
     def copy(self, folder, *names):
-        """Copies of sound files or folders, at the same places below the folder of a case."""
+        """Copies sound files or folders to the same places below the folder of a case."""
         for name in names:
             to = folder / name
             to.parent.mkdir(parents=True, exist_ok=True)
@@ -76,11 +76,11 @@ class Stage:
                 shutil.copy2(self.sound / name, to)
 
 
-NO_MOUNT = 77  # exit code of a script that may not mount here
+NO_MOUNT = 77  # exit code of a script that is not allowed to mount
 
 
 def namespace_words():
-    """How a process gets mounts of its own, which end with it."""
+    """Returns the command that gives a process private mounts, which end with it."""
     return ["unshare", "-m"] if os.geteuid() == 0 else ["unshare", "-Urm"]
 
 

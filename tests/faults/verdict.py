@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What no call of the program may do, whatever its input: each complaint is one sentence."""
+"""Checks what no call of the program may do, whatever its input: each complaint is one sentence."""
 import re
 import signal
 
 # README.md: ok, run failed, usage, config, data, device, input or output, slower than a baseline
 DOCUMENTED = {0, 1, 2, 3, 4, 5, 6, 7}
-# Words that come from a library or the compiler, and say nothing to a user.
+# Words of a library or the compiler, which tell a user nothing.
 RAW = re.compile(
     r"std::|json\.exception|terminate called|what\(\):|basic_string|vector::|map::at|\bstoi\b"
     r"|bad_alloc|bad_cast|bad_optional|bad_variant|yaml-cpp|YAML::|CLI::|nlohmann|filesystem error"
@@ -15,7 +15,7 @@ OUT_OF_MEMORY = re.compile(r"out of memory|cannot allocate", re.IGNORECASE)
 
 
 def complaints(outcome, codes=None, signals=()):
-    """codes: the exit codes that fit here; signals: those that may have ended the process."""
+    """codes: the accepted exit codes; signals: those that may have ended the process."""
     found = []
     if outcome.hung:
         return ["it hung"]

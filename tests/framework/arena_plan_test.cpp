@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// arena_plan_test.cpp: tensors that never live together share memory; others never do.
+// arena_plan_test.cpp: tensors share memory if and only if they are never alive at the same time.
 #include "framework/memory/arena_plan.h"
 
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ TEST(ArenaPlan, what_is_never_used_or_empty_takes_no_room) {
 }
 
 TEST(ArenaPlan, fills_a_gap_between_two_that_stay) {
-  // c fits into the place that b leaves while a stays.
+  // c fits into the place of b while a is alive.
   const ArenaPlan plan = plan_arena({{.bytes = 3 * kLine, .first = 0, .last = 9},
                                      {.bytes = 2 * kLine, .first = 0, .last = 4},
                                      {.bytes = 2 * kLine, .first = 5, .last = 9}});
@@ -42,15 +42,15 @@ TEST(ArenaPlan, fills_a_gap_between_two_that_stay) {
 }
 
 TEST(ArenaPlan, what_is_large_is_placed_first) {
-  // The other way round the second one stands above the first, and the large one above both.
+  // In the opposite order, the second is above the first, and the large one above both.
   const ArenaPlan plan = plan_arena({{.bytes = kLine, .first = 0, .last = 1},
                                      {.bytes = kLine, .first = 1, .last = 2},
                                      {.bytes = 7 * kLine, .first = 2, .last = 3}});
   EXPECT_EQ(plan.bytes, 8 * kLine);
 }
 
-// Random lives: no two that meet may overlap, offsets are aligned, and the block is between the
-// lower bound and the sum.
+// Random lifetimes: overlapping lifetimes must not share bytes, offsets are aligned, and the size
+// is between the lower bound and the sum.
 TEST(ArenaPlan, random_requests_never_overlap) {
   for (std::uint64_t seed = 0; seed < 50; ++seed) {
     std::vector<ArenaRequest> requests;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// autograd_gradcheck_test.cpp: the checker itself: it must find wrong gradients.
+// autograd_gradcheck_test.cpp: the gradient checker must detect wrong gradients.
 #include <gtest/gtest.h>
 
 #include "framework/autograd/gradcheck.h"
@@ -13,7 +13,7 @@ using testing::error_of;
 using testing::leaf;
 using testing::normal;
 
-// x^2 with a gradient that is wrong by `error` at index 2.
+// x^2 with a gradient whose error at index 2 is `error`.
 Variable square(const Variable& x, double error) {
   Tensor y = elementwise(BinaryOp::mul, x.value(), x.value());
   return record("square", y, {x}, [x = x.value(), error](const Tensor& dy, GradientSink& out) {

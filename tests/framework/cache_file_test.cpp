@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cache_file_test.cpp: several processes add to one file, and nothing is lost.
+// cache_file_test.cpp: several processes add to one file without losing an entry.
 #include "framework/machine/cache_file.h"
 
 #include <gtest/gtest.h>

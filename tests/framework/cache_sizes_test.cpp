@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cache_sizes_test.cpp: the sizes that kernels are cut by, from the system and the environment.
+// cache_sizes_test.cpp: the cache sizes for tilings, from the system and the environment.
 #include "framework/machine/cache_sizes.h"
 
 #include <gtest/gtest.h>
@@ -10,9 +10,9 @@
 namespace convscope {
 namespace {
 
-// What the environment gives is what kernels see; a text that is no two sizes changes nothing.
+// Kernels use the sizes from the environment; a text that is not two sizes has no effect.
 TEST(CacheSizes, AreGivenByTheEnvironment) {
-  GTEST_FLAG_SET(death_test_style, "threadsafe");  // a fresh process reads them anew
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // a new process reads them again
   const auto exits_with = [](const char* given, std::size_t l1, std::size_t l2) {
     EXPECT_EXIT(
         {

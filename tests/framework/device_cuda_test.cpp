@@ -86,7 +86,7 @@ TEST_F(CudaBackend, CopiesFromPinnedMemoryInOrder) {
     backend.copy_from_host(0, a.raw_data(), pinned, 4 * sizeof(float));
     backend.set_mark(0, mark);
     backend.copy_within(0, b.raw_data(), a.raw_data(), 4 * sizeof(float));
-    backend.wait_for_mark(0, mark);  // now `pinned` may be written
+    backend.wait_for_mark(0, mark);  // now `pinned` may be overwritten
   }
   EXPECT_THAT(values_of<float>(b), ElementsAre(20, 21, 22, 23));
   backend.free_mark(0, mark);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// dtype_test.cpp: the 16-bit floats, every one of them, against the definition of their formats in
+// dtype_test.cpp: compares all values of the 16-bit floats with the definition of their formats in
 // double.
 #include "framework/dtype.h"
 
@@ -12,7 +12,7 @@
 namespace convscope {
 namespace {
 
-// What the bits mean: sign, exponent field of `e` bits, fraction of `f` bits.
+// Returns the value of the bits: sign, exponent field of `e` bits, fraction of `f` bits.
 double value_of(std::uint32_t bits, int e, int f) {
   const int sign = (bits >> (e + f)) & 1;
   const int field = static_cast<int>((bits >> f) & ((1u << e) - 1));
@@ -47,8 +47,8 @@ void check_all() {
     ASSERT_EQ(Half(static_cast<float>(half)).bits, bits) << "there and back";
     if (bits < 0x8000 && std::isfinite(want)) values.push_back(want);
   }
-  // Rounding: between neighbours a < b the middle goes to the one with even bits, what lies below
-  // or above the middle to a or b.
+  // Rounding: between neighbours a < b, the middle goes to the one with even bits; numbers below or
+  // above the middle go to a or b.
   for (std::uint32_t bits = 0; bits + 1 < values.size(); ++bits) {
     const double middle = (values[bits] + values[bits + 1]) / 2;
     const auto at = static_cast<float>(middle);
@@ -62,7 +62,7 @@ void check_all() {
   const auto infinity = static_cast<std::uint32_t>(values.size());
   EXPECT_EQ(Half(INFINITY).bits, infinity);
   EXPECT_EQ(Half(-INFINITY).bits, infinity | 0x8000u);
-  // Half a step past the largest is a tie between it (odd bits) and infinity.
+  // Half a step past the largest value is a tie between it (odd bits) and infinity.
   const double step = values.back() - values[values.size() - 2];
   const auto edge = static_cast<float>(values.back() + step / 2);
   EXPECT_EQ(Half(edge).bits, infinity);

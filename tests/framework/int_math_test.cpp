@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// int_math_test.cpp: quotients rounded up and down, and the fast division at its edges.
+// int_math_test.cpp: quotients rounded up and down, and the limits of the fast division.
 #include "framework/int_math.h"
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ TEST(IntMath, QuotientsHaveTheWiderType) {
   static_assert(round_up(kLarge + 1, 64) == kLarge + 64);
 }
 
-// A quotient is wrong only where it steps, if anywhere: at a multiple of d and just below it.
+// A quotient can be wrong only near its steps: at a multiple of d and just below it.
 void expect_exact_at_steps(int d, const std::initializer_list<std::int64_t>& quotients) {
   constexpr std::int64_t kMost = 0x7fffffff;
   const FastDivisor by(d);
@@ -46,8 +46,8 @@ void expect_exact_at_steps(int d, const std::initializer_list<std::int64_t>& quo
   ASSERT_EQ(by.divide(0x7fffffff), 0x7fffffff / d) << d;
 }
 
-// The error of the multiplier grows with n, so the last steps below 2^31 decide: all divisors up
-// to 2^16, and those around each power of two and around each 2^31 / i, where the steps are few.
+// The error of the multiplier grows with n, so the last steps below 2^31 decide. Tests all divisors
+// up to 2^16, and those near each power of two and near each 2^31 / i, where the steps are few.
 TEST(IntMath, FastDivisionIsExactAtTheEdges) {
   const auto all_edges = [](std::int64_t d) {
     if (d < 1 || d > 0x7fffffff || HasFatalFailure()) return;

@@ -71,7 +71,7 @@ TEST(Memory, ABlockIsAtMostAnEighthLargerThanAskedFor) {
   }
 }
 
-// As ctest runs the tests (tests/CMakeLists.txt).
+// ctest runs the tests in this mode (tests/CMakeLists.txt).
 TEST(Memory, BeginsAsNaNWhereTheTestsAskForIt) {
   if (std::getenv("CONVSCOPE_MEMORY_NAN") == nullptr)
     GTEST_SKIP() << "CONVSCOPE_MEMORY_NAN is not set";
@@ -115,7 +115,7 @@ TEST(Memory, OutOfMemoryIsOneSentenceAndChangesNothing) {
                allocate(kCpu, std::size_t{1} << 59));
   EXPECT_ERROR(ErrorKind::kRun, "use a smaller batch", allocate(kCpu, ~std::size_t{0}));
   EXPECT_EQ(memory_stats(kCpu).live_bytes, before.live_bytes);
-  void* block = allocate(kCpu, 100);  // it still works
+  void* block = allocate(kCpu, 100);  // the allocator still works
   deallocate(kCpu, block, 100);
 }
 
@@ -126,11 +126,11 @@ TEST(Memory, OutOfMemoryNamesTheTensorThatFoundNoRoomAndSmallerOnesGoOn) {
   const std::int64_t live = memory_stats(kCpu).live_bytes;
   EXPECT_ERROR(ErrorKind::kRun, "a tensor f32[" + std::to_string(limit) + ",2] of ",
                Tensor::empty({limit, 2}));
-  EXPECT_ERROR(ErrorKind::kRun, " bytes are in use (at most ", Tensor::empty({limit, 2}));
+  EXPECT_ERROR(ErrorKind::kRun, " bytes are in use (peak ", Tensor::empty({limit, 2}));
   EXPECT_ERROR(ErrorKind::kRun, "expected room for workspace of ",
                Workspace(kCpu, static_cast<std::size_t>(2 * limit)));
   EXPECT_EQ(memory_stats(kCpu).live_bytes, live);
-  // The cache gives way to what is needed.
+  // The cache is released for new requests.
   for (const std::int64_t size : {100000, 120000, 140000}) EXPECT_NO_THROW(Tensor::empty({size}));
   set_memory_limit(kCpu, 0);
   EXPECT_NO_THROW(Tensor::empty({limit, 2}));

@@ -77,7 +77,7 @@ TEST(Options, ValuesAreWrittenAsInYaml) {
   EXPECT_EQ(to_text(1.0), "1.0");
   EXPECT_EQ(to_text(std::vector<std::int64_t>{1, 2}), "[1, 2]");
   EXPECT_EQ(parse_number<double>(to_text(1.0 / 3)), 1.0 / 3);
-  // As PyYAML reads real numbers, by YAML 1.1: with a point, and a sign in the exponent.
+  // PyYAML reads real numbers by YAML 1.1: with a point, and a sign in the exponent.
   const std::regex yaml_1_1("[-+]?([0-9][0-9_]*)\\.[0-9_]*([eE][-+][0-9]+)?|[-+]?\\.inf|\\.nan");
   for (const double value : {1e-5, 5e-4, 1e6, 1e20, 1.5e-7, 1e300, 1e-310, 4.9e-324, 0.1, 3.0, 1e16,
                              -0.0, -2.5e-9, 1.0 / 3, HUGE_VAL, -HUGE_VAL}) {
@@ -88,7 +88,7 @@ TEST(Options, ValuesAreWrittenAsInYaml) {
   EXPECT_EQ(to_text(1e-5), "1.0e-05");
 }
 
-// std::stod() throws at a denormal number.
+// std::stod() throws for a denormal number.
 TEST(Options, NumbersThatF32DoesNotHoldAreRefused) {
   const OptionField any{.name = "lr", .type = OptionType::number};
   for (const double value : {0.0, -0.0, 1.5e-45, 1e-40, -1e-39, 3.4e38}) {
@@ -125,7 +125,7 @@ TEST(Registry, FindsSuggestsAndRefusesDoubles) {
                table.get("hores"));
   EXPECT_ERROR(ErrorKind::kUnavailable,
                "unknown animal 'zebra' (known:", table.get("zebra", ErrorKind::kUnavailable));
-  EXPECT_ERROR(ErrorKind::kInvalid, "ant.cpp has it already and other.cpp adds it again",
+  EXPECT_ERROR(ErrorKind::kInvalid, "ant.cpp adds it and other.cpp adds it again",
                table.add("ant", 3, "other.cpp"));
 }
 
@@ -135,7 +135,7 @@ TEST(Registry, TheNearestWordAllowsSwapsAndKnowsItsLimits) {
   EXPECT_EQ(nearest_word("paddin", known), "padding");
   EXPECT_EQ(nearest_word("dilation", known), "");
   EXPECT_EQ(nearest_word("", known), "");
-  // A beginning, right or nearly so, of which the shortest word is meant.
+  // A correct or nearly correct prefix selects the shortest word.
   EXPECT_EQ(nearest_word("kernel", known), "kernel_size");
   EXPECT_EQ(nearest_word("kernal", {"kernel_size", "kernel_size_of_all"}), "kernel_size");
   EXPECT_EQ(nearest_word("str", known), "");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// parallel_test.cpp: parallel loops: every index once, exceptions, loops inside loops.
+// parallel_test.cpp: parallel loops: every index once, exceptions, nested loops.
 #include "framework/parallel.h"
 
 #include <gtest/gtest.h>
@@ -89,7 +89,7 @@ TEST(Parallel, SumsInChunkOrderHaveTheSameBitsForAnyNumberOfThreads) {
   }
 }
 
-// Many short loops of a region, some with fewer chunks than threads, and serial work in between.
+// Many short loops in a region, some with fewer chunks than threads, and serial work in between.
 TEST(Parallel, EveryLoopOfARegionVisitsEveryIndexOnce) {
   const testing::MachineScope scope;
   for (const int threads : {1, 2, 5}) {
@@ -103,7 +103,7 @@ TEST(Parallel, EveryLoopOfARegionVisitsEveryIndexOnce) {
           EXPECT_LT(thread, std::min<std::int64_t>(threads, chunks));
           ++visits[static_cast<std::size_t>(chunk)];
         });
-        serial += visits[0];  // sees what the threads of the loop have written
+        serial += visits[0];  // sees the writes of the loop's threads
       }
     });
     EXPECT_EQ(serial, 500 * 501 / 2);

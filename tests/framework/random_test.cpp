@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// random_test.cpp: Philox and what is drawn from it.
+// random_test.cpp: Philox and the numbers made from it.
 #include "framework/random.h"
 
 #include <gtest/gtest.h>
@@ -73,7 +73,7 @@ TEST(Random, NormalNumbersHaveTheRightMoments) {
     }
     tail += std::abs(x) > 3 ? 1 : 0;
   }
-  // Standard errors over 2^20 draws: 1/1024 times sqrt(1, 2, 15, 96); five of them.
+  // Standard errors for 2^20 draws: 1/1024 times sqrt(1, 2, 15, 96); the bound is five of them.
   EXPECT_NEAR(sum[1] / kCount, 0, 5 * 1.0 / 1024);
   EXPECT_NEAR(sum[2] / kCount, 1, 5 * 1.42 / 1024);
   EXPECT_NEAR(sum[3] / kCount, 0, 5 * 3.88 / 1024);
@@ -89,7 +89,7 @@ TEST(Random, NormalNumbersMatchBoxAndMullerInDouble) {
     const double v = static_cast<double>(uniform_from_bits(b));
     const double radius = std::sqrt(-2 * std::log(u));
     const NormalPair pair = normal_from_bits(a, b);
-    // u is rounded to float, which near 1 moves -log(u), and the square root enlarges that.
+    // u is rounded to float; near 1 this changes -log(u), and the square root amplifies the change.
     const double slack = 4e-6 + 6e-8 / std::max(radius, 1e-3);
     EXPECT_NEAR(pair.a, radius * std::cos(2 * M_PI * v), slack);
     EXPECT_NEAR(pair.b, radius * std::sin(2 * M_PI * v), slack);
@@ -99,7 +99,7 @@ TEST(Random, NormalNumbersMatchBoxAndMullerInDouble) {
 }
 
 TEST(Random, BelowIsUnbiased) {
-  // With 3 * 2^30 of 2^32 words, scaling alone would give every third number twice as often.
+  // With 3 * 2^30 of 2^32 words, mere scaling would return every third number twice as often.
   Generator random(4);
   constexpr std::uint32_t kBound = 3u << 30;
   int multiples = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// short_loops_test.cpp: loops of few operations stay in the thread that calls them.
+// short_loops_test.cpp: loops with few operations stay in the calling thread.
 #include "framework/short_loops.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 namespace convscope {
 namespace {
 
-// Whether a second thread takes a chunk while the first one waits for it.
+// Returns true if a second thread takes a chunk while the first one waits for it.
 bool threads_meet(double seconds) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
   std::atomic<int> threads{0};
@@ -22,7 +22,7 @@ bool threads_meet(double seconds) {
     ++threads;
     while (threads < 2 && std::chrono::steady_clock::now() < end) std::this_thread::yield();
   });
-  // Alone, the first thread takes both chunks after it has waited.
+  // Without a second thread, the first one takes both chunks after it has waited.
   return std::chrono::steady_clock::now() < end;
 }
 
@@ -44,7 +44,7 @@ TEST(ShortLoops, OfFewOperationsStayInTheirThreadAndOthersDoNot) {
     const ShortLoops few(0.99 * kFlopsWorthThreads);
     EXPECT_TRUE(stays_in_this_thread());
     {
-      const ShortLoops more_inside(2 * kFlopsWorthThreads);  // the outer scope holds
+      const ShortLoops more_inside(2 * kFlopsWorthThreads);  // the outer scope has priority
       EXPECT_TRUE(stays_in_this_thread());
     }
     EXPECT_TRUE(stays_in_this_thread());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// unbacked_memory_test.cpp: tensors without memory behind them, and how much memory there is.
+// unbacked_memory_test.cpp: tensors without memory, and the memory of the machine.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -37,7 +37,7 @@ TEST(UnbackedMemory, HugeTensorsAreCountedAndTakeNothing) {
   EXPECT_EQ(memory_stats({}).live_bytes, before.live_bytes);
   EXPECT_EQ(memory_stats({}).cached_bytes, before.cached_bytes);
   outlives = Tensor();
-  EXPECT_EQ(Tensor::full({2}, 3.0).at(1), 3.0);  // as ever
+  EXPECT_EQ(Tensor::full({2}, 3.0).at(1), 3.0);  // as usual
 }
 
 TEST(UnbackedMemory, SmallTensorsHoldWhatTheyShould) {

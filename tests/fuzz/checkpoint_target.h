@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// checkpoint_target.h: a run that resumes from a checkpoint of any bytes: as they are, and once
-// more with a checksum that fits, so that what stands behind the checksum is reached.
+// checkpoint_target.h: resumes a run from a checkpoint of arbitrary bytes: first unchanged, then
+// with a matching checksum, so that the code after the checksum test is reached.
 #pragma once
 
 #include <filesystem>
@@ -13,7 +13,7 @@
 
 namespace convscope::testing {
 
-// A run of a small network, in a folder that nobody else has.
+// A run of a small network, in a private folder.
 class ResumedRun {
  public:
   static ResumedRun& only() {
@@ -54,7 +54,7 @@ class ResumedRun {
         last_(folder_.file("ckpt/last.safetensors")) {}
 
   void resume() {
-    std::filesystem::resize_file(folder_.file("log.txt"), 0);  // a line for each input
+    std::filesystem::resize_file(folder_.file("log.txt"), 0);  // each input adds a line
     Progress progress(Progress::Mode::quiet);
     Trainer trainer(setup_, folder_, progress);
     trainer.resume();

@@ -12,7 +12,7 @@
 
 namespace convscope::testing {
 
-// The configs of the repository by file name; nothing else can be reached by `extends`.
+// Returns the configs of the repository by file name; `extends` can reach no other file.
 inline const std::map<std::string, std::string>& shipped_configs() {
   static const std::map<std::string, std::string> configs = [] {
     std::map<std::string, std::string> out;
@@ -27,7 +27,7 @@ inline const std::map<std::string, std::string>& shipped_configs() {
   return configs;
 }
 
-// What `extends: path` reads.
+// Returns the text that `extends: path` reads.
 inline std::string shipped_text(const std::string& path) {
   const auto found = shipped_configs().find(path);
   if (found == shipped_configs().end()) fail("fuzz", "no such file");
@@ -48,7 +48,7 @@ inline std::vector<FuzzTarget> config_targets() {
        [] {
          std::vector<std::string> out;
          for (const auto& [name, text] : shipped_configs()) {
-           // Those are only to be extended.
+           // Base configs are only extended.
            if (!name.starts_with("base_") && !is_sweep(text)) out.push_back(text);
          }
          return out;

@@ -27,7 +27,7 @@ inline NamedTensors some_tensors() {
           {"empty", Tensor::zeros({0, 2}, DType::i32)}};
 }
 
-inline std::string deflated_npz() {  // what np.savez_compressed writes, cut down to one entry
+inline std::string deflated_npz() {  // the output of np.savez_compressed, cut down to one entry
   const std::string npy = npy_header(Tensor::zeros({3})) + std::string(12, '\0');
   const std::string gzip = gzipped(npy);  // header of 10 bytes, data, CRC and size
   const std::string packed = gzip.substr(10, gzip.size() - 18);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// fuzz_main.cpp: one libFuzzer program for each target: CONVSCOPE_FUZZ_TARGET is its name
+// fuzz_main.cpp: one libFuzzer program for each target, named by CONVSCOPE_FUZZ_TARGET
 // (CMakeLists.txt).
 #include <cstddef>
 #include <cstdint>

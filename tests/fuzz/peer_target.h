@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// peer_target.h: the answers of a plug-in (experiments/bench/peer.h), drawn from bytes: the table,
-// its texts and numbers, what its functions return and write. A plug-in has no other input; one
-// that writes beyond what it is given cannot be held back. What else can be wrong with the file of
-// a plug-in is in tests/experiments/bench/bad_plugins_test.cpp.
+// peer_target.h: the answers of a plug-in (experiments/bench/peer.h), drawn from bytes: its table,
+// texts and numbers, and what its functions return and write. A plug-in has no other input. Writes
+// beyond its buffers cannot be prevented. tests/experiments/bench/bad_plugins_test.cpp covers other
+// defects.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 
 namespace convscope::testing {
 
-// The bytes, from the first on; 0 when they are used up.
+// The unused bytes; peer_byte() returns 0 when none are left.
 inline Bytes& peer_bytes() {
   static Bytes left;
   return left;
@@ -35,7 +35,7 @@ inline std::uint64_t peer_number() {
   for (int i = 0; i < 8; ++i) out = out << 8 | peer_byte();
   return out;
 }
-// One in eight answers is none.
+// Returns false for one byte in eight: the answer is missing.
 inline bool peer_has() { return peer_byte() % 8 != 7; }
 inline const char* peer_text() {
   static const char* const texts[] = {"direct", "", "\x1b[31m", "a,b|c\n", "\xff\xfe"};

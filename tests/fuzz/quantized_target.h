@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// quantized_target.h: a quantised model file of any bytes, into a network that stays: a file that
-// is refused half-way leaves it such that the next one can be read.
+// quantized_target.h: reads a quantised model file of arbitrary bytes into a reused network. After
+// a file that is refused half-way, the network must still read the next file.
 #pragma once
 
 #include "layers/layer_types.h"
@@ -25,7 +25,7 @@ inline Module& quantized_network() {
     QuantConfig config{.w_bits = 3, .a_bits = 4, .first_last_bits = 8, .per_channel = true};
     config.per_layer["block.conv2"] = {.w_bits = 2, .a_bits = {}};
     config.per_layer["f1"] = {.w_bits = 5, .a_bits = {}};
-    for (const NamedParameter& p : out->parameters()) {  // a weight with zeros that are left out
+    for (const NamedParameter& p : out->parameters()) {  // a weight with zeros that are not stored
       const Tensor& values = p.variable.value();
       for (std::int64_t i = 0; p.name == "f1.weight" && i < values.numel(); ++i) {
         if (i % 8 != 3) values.data<float>()[i] = 0;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// report_targets.h: what report, compare, plot, index and watch read: files of benchmarks, run
-// folders, sweep folders, lists of problems. Tables, figures and pages are made from all that is
-// read.
+// report_targets.h: the files that report, compare, plot, index and watch read: benchmarks, run
+// folders, sweep folders, lists of problems. Each target also makes the tables, figures and pages.
 #pragma once
 
 #include <filesystem>
@@ -26,7 +25,7 @@
 
 namespace convscope::testing {
 
-// One folder a process: the files in it are written again for each input.
+// One folder per process: its files are rewritten for each input.
 inline const std::string& fuzz_folder() {
   static const TemporaryFolder folder;
   return folder.path();
@@ -64,7 +63,7 @@ inline std::string bench_net_seed() {
          R"("median_ms":1.5,"p10_ms":1.4,"p90_ms":1.6}]})";
 }
 
-// A file may be read by one of the readers and refused by another.
+// One reader may accept a file that another one refuses.
 template <class Read>
 bool try_to(Read&& read) {
   try {
@@ -105,7 +104,7 @@ inline void read_bench_file(Bytes bytes) {
 
 // ---- runs --------------------------------------------------------------------------------------
 
-// The first byte of an input says which file of the run it is.
+// The first byte of an input selects the file of the run.
 inline const std::vector<std::pair<const char*, std::string>>& run_files() {
   static const std::vector<std::pair<const char*, std::string>> files = [] {
     const std::string run = write_run(fuzz_folder() + "/seed", {.name = "lenet"});
@@ -139,14 +138,14 @@ inline std::vector<std::string> run_seeds() {
 }
 
 struct DamagedRun {
-  std::string root, run, other;  // the folder of all runs, the damaged one, a sound one
+  std::string root, run, other;  // the folder of all runs, the damaged run, a sound run
 };
 
 inline const DamagedRun& damaged_run(Bytes bytes) {
   static const std::string root = fuzz_folder() + "/runs";
   static const DamagedRun out{root, write_run(root, {.name = "lenet"}),
                               write_run(root, {.name = "lenet", .seed = 2})};
-  static std::size_t before = run_files().size();  // all are to be written
+  static std::size_t before = run_files().size();  // all files must be rewritten
   for (std::size_t i = 0; i < run_files().size(); ++i) {
     if (before != i && before < run_files().size()) continue;
     put_file(out.run + "/" + run_files()[i].first, run_files()[i].second);
@@ -158,7 +157,7 @@ inline const DamagedRun& damaged_run(Bytes bytes) {
   return out;
 }
 
-// Only the comparison may refuse: what is broken in a run is said in its place.
+// Only the comparison may refuse: all other outputs show a broken run as such.
 inline void read_run_folder(Bytes bytes) {
   const DamagedRun& where = damaged_run(bytes);
   const RunData data = read_run(where.run);
@@ -178,7 +177,7 @@ inline void read_run_folder(Bytes bytes) {
   if (!data.problems.empty()) fail(ErrorKind::kData, "fuzz", data.problems[0]);
 }
 
-// The same through all figures and pages, which take a hundred times as long.
+// Makes all figures and pages of such a run, which takes a hundred times as long.
 inline void make_run_page(Bytes bytes) {
   const DamagedRun& where = damaged_run(bytes);
   html_report(where.run);
@@ -204,8 +203,7 @@ inline std::string sweep_state_seed() {
          R"("state":"failed","run":"","jobs":1,"error":"e"}]})";
 }
 
-// The state file, and the config and the summary of a member: as `sweep`, `watch` and `index` read
-// them.
+// Reads the state file, and config and summary of a member, as `sweep`, `watch` and `index` do.
 inline void read_sweep_folder(Bytes bytes) {
   const std::string folder = fuzz_folder() + "/sweep/s";
   static const SweepPlan plan = small_sweep();
@@ -251,7 +249,7 @@ inline std::vector<FuzzTarget> report_targets() {
          put_file(path, view_of(bytes));
          try {
            problems_of_file(path);
-         } catch (const Error&) {  // of another layer, perhaps
+         } catch (const Error&) {  // a list for another operator, perhaps
          }
          problems_of_file<DeformConv2dProblem>(path);
        },

@@ -17,14 +17,14 @@ cmake --preset fuzz -DCMAKE_CXX_COMPILER="$compiler" >/dev/null
 cmake --build $build --target fuzzers -- -j "${JOBS:-2}" >$build/fuzzers.log 2>&1 || {
   tail -n 40 $build/fuzzers.log; exit 1; }
 $build/bin/write_seeds $build/seeds
-# Some targets read folders: in memory where that can be.
+# Some targets read folders: in memory (/dev/shm) where possible.
 if [ -w /dev/shm ]; then export TMPDIR=/dev/shm; fi
-# One target; its line goes to a file, so that the lines come in the order of the list.
+# One target; its line goes to a file, so that lines are printed in the order of the list.
 run_target() {
   target=$1
   mkdir -p $build/corpus/$target $build/findings
   log=$build/fuzz_$target.log
-  # Inputs stay small, so a parser that reserves what a header claims is seen by the memory limit.
+  # Inputs stay small, so that the memory limit catches a parser that reserves the size a header claims.
   if $build/bin/fuzz_$target -max_total_time="$seconds" -rss_limit_mb=2048 -malloc_limit_mb=512 \
     -timeout=20 -max_len=16384 -print_final_stats=1 -artifact_prefix=$build/findings/$target- \
     $build/corpus/$target $build/seeds/$target >$log 2>&1; then
@@ -36,7 +36,7 @@ run_target() {
   printf '%-12s %4s s  %10s runs  %s\n' "$target" "$seconds" "${runs:-?}" "$verdict" >$log.line
 }
 status=0 running=0 waiting=
-# The oldest of the targets that run.
+# The oldest target that still runs.
 finish_one() {
   set -- $waiting
   wait "${1%%:*}" || true

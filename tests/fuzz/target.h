@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// target.h: a parser that reads files of others, as a function of bytes, with sound inputs to begin
-// from.
+// target.h: a parser of untrusted files as a function of bytes, with valid inputs to begin from.
 #pragma once
 
 #include <fstream>
@@ -20,7 +19,7 @@ struct FuzzTarget {
   std::vector<std::string> (*seeds)();
 };
 
-// Runs one input; an Error is an answer, anything else is a finding.
+// Runs one input; an Error is an accepted answer, anything else is a finding.
 inline void run_target(const FuzzTarget& target, Bytes bytes) {
   try {
     target.run(bytes);
@@ -28,7 +27,7 @@ inline void run_target(const FuzzTarget& target, Bytes bytes) {
   }
 }
 
-// For the libFuzzer programs, which need no more of all targets (all_targets.cpp).
+// Returns one target, for the libFuzzer programs, which do not need the others (all_targets.cpp).
 const FuzzTarget& fuzz_target_named(std::string_view name);
 
 inline std::string text_of(const std::vector<std::uint8_t>& bytes) {
@@ -45,7 +44,7 @@ std::string written(Write&& write) {
   return text_of(read_file(folder / "file"));
 }
 
-// Into a file that is there already or not, without the flush to the disk that others need.
+// Writes a new or existing file, without the flush to disk that other writers need.
 inline void put_file(const std::string& path, std::string_view content) {
   std::ofstream(path, std::ios::binary) << content;
 }

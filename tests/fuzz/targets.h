@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// targets.h: every parser that reads files of others. libFuzzer drives them (fuzz_main.cpp), and so
-// does a short test in every test run (tests/datasets/hostile_bytes_test.cpp). A parser may throw
+// targets.h: every parser of untrusted files. libFuzzer drives them (fuzz_main.cpp), and so does a
+// short test in every test run (tests/datasets/hostile_bytes_test.cpp). A parser may throw
 // convscope::Error and nothing else.
 #pragma once
 

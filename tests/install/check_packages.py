@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What ./bootstrap.sh package wrote is whole, finds itself from any folder, and asks for what it
-needs: check_packages.py FOLDER
+"""Checks that the output of ./bootstrap.sh package is complete, relocatable, and declares its
+dependencies: check_packages.py FOLDER
 
-Looks into the .deb and the .tar.gz, unpacks both into folders with a space, and starts the program
-there. tests/install/clean_root.sh installs and uses them in a system of their own.
+Inspects the .deb and the .tar.gz, unpacks both into folders with a space, and starts the program
+there. tests/install/clean_root.sh installs and uses them in a minimal system.
 """
 
 import hashlib
@@ -40,14 +40,14 @@ NEEDED_IN = {
     "deb": ["share/man/man1/convscope.1.gz", "share/doc/convscope/copyright"],
     "tar": ["share/man/man1/convscope.1", "share/doc/convscope/LICENSE"],
 }
-# What a small Debian or Ubuntu has without being asked.
+# Packages that a minimal Debian or Ubuntu already has.
 OF_THE_SYSTEM = re.compile(
     r"^(ld-linux-x86-64|ld-linux-aarch64|lib(c|m|dl|rt|pthread|stdc\+\+|gcc_s|z))\.so"
 )
 
 
 def runpath_problems(name, listing):
-    """Entries of a RUNPATH (output of `readelf -d`) that are not relative to the file."""
+    """Returns entries of a RUNPATH (output of `readelf -d`) that are not relative to the file."""
     return [
         f"{name}: RUNPATH [{path}] has '{entry}', which does not begin with $ORIGIN"
         for path in re.findall(r"Library (?:runpath|rpath): \[(.*)\]", listing)
@@ -57,7 +57,7 @@ def runpath_problems(name, listing):
 
 
 def needed_problems(listings):
-    """Libraries that no file of the .tar.gz brings and a small system lacks."""
+    """Returns libraries that neither the .tar.gz nor a minimal system contains."""
     brought = {pathlib.PurePosixPath(name).name for name in listings}
     return [
         f"{name}: needs {one}, which is neither in the package nor part of every system"
@@ -74,7 +74,7 @@ def file_problems(names, kind):
 
 
 def depends_problems(control, listings):
-    """Every library that is needed and not brought is asked for by a package."""
+    """A package dependency covers every library that is needed and not included."""
     depends = re.search(r"(?m)^Depends: (.*)$", control)
     found = [] if depends else ["expected Depends, computed from the libraries"]
     asked = depends[1] if depends else ""
@@ -106,7 +106,7 @@ def symlink_names(root):
 
 
 def text_problems(root, build):
-    """No text leads back into the folder that it was built in."""
+    """No text file contains a path of the build folder."""
     return [
         f"{path.relative_to(root)}: names the build folder {build}"
         for path in sorted(root.rglob("*"))
@@ -117,7 +117,7 @@ def text_problems(root, build):
 
 
 def run_problems(root, folder, version):
-    """The program of the unpacked tree, called from elsewhere."""
+    """Calls the program of the unpacked tree from another folder."""
     found = []
 
     def call(expected, *words):
@@ -160,7 +160,7 @@ def run_problems(root, folder, version):
 
 
 def newest_glibc(root):
-    """The newest version of the C library that a symbol asks for."""
+    """Returns the newest version of the C library that a symbol requires."""
     found = {(0,)}
     for name in elf_files(root):
         text = subprocess.run(

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Does it work where nothing is installed? Makes a minimal Debian (mmdebstrap), gets Convscope there
-# in the way that is named, uses it, and says what that took. The root is gone afterwards. Who is
-# not root needs the package uidmap (user namespaces); all need a network, for Debian's packages.
+# Tests the installation on an empty system: makes a minimal Debian (mmdebstrap), installs Convscope
+# there by the named method, uses it, and prints what that took. The root is deleted at the end.
+# Without root rights it needs the package uidmap (user namespaces); it always needs a network, for
+# Debian's packages.
 set -euo pipefail
 source=$(realpath "$(dirname "${BASH_SOURCE[0]}")/../..")
 
@@ -62,7 +63,7 @@ command -v mmdebstrap >/dev/null ||
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# one_file PATTERN: the package of that kind.
+# one_file PATTERN: the package that matches.
 one_file() {
   local found=("$packages"/$1)
   if ((${#found[@]} != 1)) || [[ ! -f ${found[0]} ]]; then
@@ -71,14 +72,14 @@ one_file() {
   echo "${found[0]}"
 }
 
-# source_files TO: the working tree as git knows it, changes included.
+# source_files TO: the working tree as git knows it, including changes.
 source_files() {
   git -C "$source" ls-files -z --cached --others --exclude-standard |
     (cd "$source" && xargs -0 sh -c 'for f; do [ -e "$f" ] && printf "%s\0" "$f"; done' _) |
     tar -C "$source" --null -T - -c | tar -x -C "$1"
 }
 
-# What a way gets: everything that it may use stands in /given.
+# Everything that a method may use is in /given.
 give() {
   local given=$work/tree/given package=""
   case $1 in
@@ -105,7 +106,7 @@ minimal() { mmdebstrap --quiet --variant=minbase --components=$components "$@"; 
 docker_way() {
   command -v buildah >/dev/null ||
     stop "skipped: buildah is not installed; on Debian and Ubuntu: apt-get install buildah" 77
-  # vfs and chroot ask the kernel for nothing, so that it works inside of a container too.
+  # vfs and chroot need no kernel features, so that the script works inside a container, too.
   local call=(buildah --root "$work/images" --runroot "$work/run" --storage-driver vfs)
   minimal "$suite" "$work/base.tar" "${mirror[@]}"
   printf 'FROM scratch\nADD base.tar /\n' >"$work/Basefile"

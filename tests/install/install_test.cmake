@@ -13,7 +13,7 @@ function(run)
 endfunction()
 
 run(${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${work}/prefix)
-# Moved, so that a path into the build folder or to the first prefix would not be found.
+# The prefix is moved, so that paths into the build folder or the first prefix would fail.
 file(RENAME ${work}/prefix ${work}/moved)
 run(${CMAKE_COMMAND} -S ${SOURCE_DIR}/tests/install/consumer -B ${work}/consumer -G ${GENERATOR}
   -DCMAKE_CXX_COMPILER=${CXX} -DCMAKE_PREFIX_PATH=${work}/moved)
@@ -28,8 +28,8 @@ if(NOT output MATCHES "${VERSION}")
   message(FATAL_ERROR "expected the installed program to print ${VERSION}, got '${output}'")
 endif()
 
-# The configs that came with it are found by name, from any folder; so are the manual page and the
-# completions, by man and the shells.
+# The shipped configs are found by name, from any folder; man and the shells find the manual page and
+# the completions.
 run(${CMAKE_COMMAND} -E chdir ${work} ${work}/moved/bin/convscope config show quickstart)
 if(NOT output MATCHES "# ${work}/moved/share/convscope/configs/quickstart.yaml:")
   message(FATAL_ERROR "expected the installed quickstart.yaml, got '${output}'")
@@ -42,8 +42,8 @@ foreach(file share/man/man1/convscope.1 share/bash-completion/completions/convsc
   endif()
 endforeach()
 
-# An algorithm of one's own, as its README tells it: written, built against the installed package,
-# checked, explained, timed, trained with.
+# A custom algorithm, following its README: written, built against the installed package, checked,
+# explained, timed, used in training.
 function(expect text)
   if(NOT output MATCHES "${text}")
     message(FATAL_ERROR "expected '${text}', got '${output}'")
@@ -75,7 +75,7 @@ run(${program} run quickstart conv.algorithm=mine train.epochs=1 data.train_size
   data.test_size=64 expect=null)
 expect("report: runs/quickstart/")
 
-# The build folder is a package too.
+# The build folder is a package, too.
 run(${CMAKE_COMMAND} -E chdir ${work} ${BUILD_DIR}/bin/convscope new algorithm other)
 run(${CMAKE_COMMAND} -S ${work}/other -B ${work}/other/build -G ${GENERATOR}
   -DCMAKE_CXX_COMPILER=${CXX})
@@ -83,7 +83,7 @@ file(STRINGS ${work}/other/build/CMakeCache.txt found REGEX "^convscope_DIR:PATH
 if(NOT found)
   message(FATAL_ERROR "expected the build folder as a package")
 endif()
-# Notebooks: they are there, and their one line of set-up finds the library from where it was moved to.
+# Notebooks: they are installed, and their one line of set-up finds the moved library.
 run(${CMAKE_COMMAND} -E chdir ${work} ${work}/moved/bin/convscope notebook --list)
 if(NOT output MATCHES "01_what_a_convolution_is\n")
   message(FATAL_ERROR "expected the installed notebooks, got '${output}'")
@@ -102,6 +102,6 @@ run(${CXX} -std=c++20 -I${work}/moved/include -I${work}/moved/include/convscope
 run(${work}/notebook_user)
 message(STATUS "notebook: ${output}")
 
-# The other way to use it: as a subfolder of a project; configuring shows that names do not clash.
+# The other use: as a subfolder of a project; configuring shows that names do not clash.
 run(${CMAKE_COMMAND} -S ${SOURCE_DIR}/tests/install/consumer -B ${work}/subfolder -G ${GENERATOR}
   -DCMAKE_CXX_COMPILER=${CXX} -DCONSUMER_SUBFOLDER=${SOURCE_DIR} -DCONVSCOPE_CUDA=OFF)

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The checks of packages must be seen to fail; the Dockerfile and the clean root do the same."""
+"""Shows that the checks of packages can fail; the Dockerfile and the clean root run the same
+steps."""
 
 import hashlib
 import pathlib
@@ -16,7 +17,7 @@ PACKAGES = ROOT / "framework/packages"
 
 
 def listing(runpath=None, needed=()):
-    """As `readelf -d` prints it."""
+    """Returns text in the format of `readelf -d`."""
     lines = [f" 0x1 (NEEDED)             Shared library: [{name}]" for name in needed]
     if runpath is not None:
         lines.append(f" 0x1d (RUNPATH)            Library runpath: [{runpath}]")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The lists of mutants in list/*.txt: reads them and says what is wrong with them."""
+"""Reads the lists of mutants in list/*.txt and reports what is wrong with them."""
 import dataclasses
 import hashlib
 import pathlib
@@ -13,7 +13,7 @@ PROGRAMS = ("framework", "layers", "optim", "quant", "sparsity", "datasets", "ex
 
 
 class ListError(Exception):
-    """A mutant that cannot be planted as it is written."""
+    """A mutant that cannot be planted as written."""
 
 
 @dataclasses.dataclass
@@ -28,12 +28,12 @@ class Mutant:
     new: str = ""
     what: str = ""
     tests: list = dataclasses.field(default_factory=list)  # (program, gtest filter)
-    only: str = ""  # the instruction set whose object alone has the mistake
-    objects: str = ""  # an expression: of the objects that include the header, these alone
+    only: str = ""  # the only instruction set whose object has the mistake
+    objects: str = ""  # an expression: only these of the objects that include the header
     equivalent: str = ""  # why no test can see it
 
     def planted(self, root):
-        """The text of the file with the mistake in it."""
+        """Returns the text of the file with the mistake in it."""
         path = pathlib.Path(root) / self.file
         if not path.is_file():
             raise ListError(f"{self.id}: there is no file {self.file}")
@@ -45,13 +45,13 @@ class Mutant:
         return text.replace(self.old, self.new)
 
     def key(self, root):
-        """Changes when the mutant or its file does."""
+        """Returns a hash that changes when the mutant or its file does."""
         text = "\0".join([self.planted(root), self.only, self.objects, repr(self.tests)])
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def read_list(path):
-    """The mutants of one file. A line is 'key: value'; a repeated old or new goes on in a new line."""
+    """Returns the mutants of one file. A line is 'key: value'; a repeated old or new adds a line."""
     mutants = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         if not line.strip() or line.startswith("#"):
@@ -75,12 +75,12 @@ def read_list(path):
 
 
 def read_all(folder=FOLDER):
-    """The mutants of all lists, in the order of the files."""
+    """Returns the mutants of all lists, in the order of the files."""
     return [m for path in sorted(folder.glob("*.txt")) for m in read_list(path)]
 
 
 def mistakes(mutants, root):
-    """What is wrong with the lists, a sentence each."""
+    """Returns what is wrong with the lists, one sentence per problem."""
     root = pathlib.Path(root)
     tests = "\n".join(p.read_text(encoding="utf-8", errors="replace")
                       for p in sorted(root.glob("tests/**/*.cpp")))

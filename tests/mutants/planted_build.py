@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds what one changed file changes, into a folder of its own, from a finished build (Ninja)."""
+"""Builds the targets that one changed file affects, into a separate folder, from a finished
+build (Ninja)."""
 import json
 import os
 import pathlib
@@ -15,7 +16,7 @@ class BuildError(Exception):
 
 
 def without_launcher(command):
-    """The compiler's own command: no ccache, no variables before it."""
+    """Returns the compiler's command, without ccache and without variables before it."""
     words = shlex.split(command)
     while words and (words[0] in ("env", ":") or "=" in words[0] or words[0].endswith("ccache")):
         words.pop(0)
@@ -23,7 +24,8 @@ def without_launcher(command):
 
 
 class FinishedBuild:
-    """Which objects a file goes into, and which libraries and programs those objects go into."""
+    """Knows which objects contain a file, and which libraries and programs contain those
+    objects."""
 
     def __init__(self, folder):
         self.folder = pathlib.Path(folder).resolve()
@@ -33,7 +35,7 @@ class FinishedBuild:
         self.root = pathlib.Path(self.cached("CMAKE_HOME_DIRECTORY"))
         self.compile = {}
         self.objects_of = {}  # source -> objects
-        self.sources_of = {}  # and the other way round
+        self.sources_of = {}  # object -> sources
         self.lock = threading.Lock()
         self.unit_of = {}  # object -> text of its unit
         for entry in json.loads((self.folder / "compile_commands.json").read_text()):
@@ -59,17 +61,17 @@ class FinishedBuild:
         self.by_gold = shutil.which("ld.gold") is not None
 
     def cached(self, name):
-        """A value of CMakeCache.txt."""
+        """Returns a value of CMakeCache.txt."""
         text = (self.folder / "CMakeCache.txt").read_text()
         return re.search(rf"^{name}:\w+=(.*)$", text, re.M)[1]
 
     def ninja(self, tool, *arguments):
-        """What `ninja -t TOOL` says."""
+        """Returns the output of `ninja -t TOOL`."""
         command = ["ninja", "-C", str(self.folder), "-t", tool, *arguments]
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
     def targets(self):
-        """The libraries and test programs that are built, relative to the folder."""
+        """Returns the libraries and test programs of the build, relative to the folder."""
         out = []
         for path in sorted(self.folder.glob("lib/*.so*")) + sorted(self.folder.glob("bin/test_*")):
             if not path.is_symlink() and "libconvscope_cuda.so" not in path.name:
@@ -77,7 +79,7 @@ class FinishedBuild:
         return out
 
     def objects(self, mutant):
-        """The objects that contain the mutant's file, which may be a header."""
+        """Returns the objects that contain the mutant's file, which may be a header."""
         path = str((self.root / mutant.file).resolve())
         if path.endswith((".h", ".cuh")):
             found = [o for o in self.including(path) if self.is_wanted(o, mutant)]
@@ -90,7 +92,7 @@ class FinishedBuild:
         return found
 
     def including(self, path):
-        """The objects that include a header."""
+        """Returns the objects that include a header."""
         with self.lock:
             if self.dependents is None:
                 self.dependents = {}
@@ -102,7 +104,8 @@ class FinishedBuild:
         return [o for o in self.dependents.get(path, []) if o in self.compile]
 
     def is_wanted(self, output, mutant):
-        """Of the test programs, only the files whose tests are tried first."""
+        """Tells whether an object is needed: of the test programs, only those with the first
+        tests are."""
         program = re.match(r"tests/CMakeFiles/test_(\w+)\.dir/", output)
         if not program:
             return True
@@ -113,7 +116,8 @@ class FinishedBuild:
         return any(w in sources for w in words)
 
     def plant(self, mutant, into):
-        """Compiles and links what the mutant changes, into a folder. Returns {target: new path}."""
+        """Compiles and links everything that the mutant changes, into a folder. Returns {target:
+        new path}."""
         file = mutant.file
         objects = self.objects(mutant)
         if not objects:
@@ -143,7 +147,7 @@ class FinishedBuild:
         return self.link(new_objects, into)
 
     def link(self, new_objects, into):
-        """Links each target that has one of the objects."""
+        """Links each target that contains one of the objects."""
         made = {}
         for target, command in self.linked.items():
             if not any(word in new_objects for word in command):
@@ -151,24 +155,25 @@ class FinishedBuild:
             path = into / pathlib.Path(target).name
             words = [word for word in command if word not in new_objects]
             words[words.index("-o") + 1] = str(path)
-            # In front: of functions that several objects hold, the linker takes the first.
+            # First in the list: of functions that several objects hold, the linker takes the first
+            # copy.
             words[1:1] = [new_objects[word] for word in command if word in new_objects]
             self.call_linker(words)
             made[target] = path
-            # Programs look for the name without the last numbers.
+            # Programs search for the name without the last version numbers.
             name = re.match(r"(.+\.so\.\d+)\.", path.name)
             if name:
                 (into / name[1]).symlink_to(path.name)
         return made
 
     def call_linker(self, words):
-        """By gold, which is quicker, where it can link what this compiler asks for."""
+        """Links with gold, which is faster, if it supports what this compiler needs."""
         if self.by_gold:
             try:
                 return self.call(words + ["-fuse-ld=gold"])
             except BuildError:
                 self.call(words)
-                self.by_gold = False  # only now: the mistake may be what cannot be linked
+                self.by_gold = False  # set only now: the mistake may cause the link error
                 return None
         return self.call(words)
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Plants small mistakes one at a time and says which the tests find. README.md tells how to use it."""
+"""Plants small mistakes one at a time and reports which of them the tests find. See README.md."""
 import argparse
 import concurrent.futures
 import json
@@ -18,7 +18,7 @@ import time
 import mutant_list
 import planted_build
 
-# What can notice a mistake in a folder, nearest first: who includes whom.
+# Test programs that can notice a mistake in a folder, nearest first (by includes).
 NOTICED_BY = {
     "framework": ("framework", "layers", "optim", "quant", "sparsity", "datasets", "experiments"),
     "layers": ("layers", "quant", "sparsity", "experiments"),
@@ -28,14 +28,14 @@ NOTICED_BY = {
     "datasets": ("datasets", "experiments"),
     "experiments": ("experiments",),
 }
-# Whole trainings of minutes, which the first filters name where they are needed.
+# Whole trainings take minutes; the first filters name them where needed.
 LONG = "Convergence.*:StarterConfig.*:KilledRun.*:Sweep.killed*"
-MEMORY_KIB = 24 << 20  # address space of a test: a mistake may ask for all there is
+MEMORY_KIB = 24 << 20  # address space of a test: a mistake may request unlimited memory
 SHARDS = 4
 
 
 class Runner:
-    """Runs test programs, each in a folder of its own."""
+    """Runs test programs, each in a separate folder."""
 
     def __init__(self, build, first_limit, whole_limit):
         self.build = build
@@ -45,7 +45,7 @@ class Runner:
         self.stopping = False
 
     def run(self, program, gtest_filter, made, folder, limit, environment=()):
-        """One program against the libraries in `made`: (status, what, output, seconds)."""
+        """Runs one program against the libraries in `made`. Returns (status, what, output, seconds)."""
         path = self.build.folder / "bin" / f"test_{program}"
         path = made.get(f"bin/test_{program}", path)
         env = dict(os.environ, OMP_WAIT_POLICY="passive", OMP_NUM_THREADS="2",
@@ -87,7 +87,7 @@ class Runner:
         return "killed", f"{running[-1] if running else program}: exit status {code}", text, seconds
 
     def baseline(self, program, gtest_filter):
-        """What is wrong with a filter when nothing is planted, or ''."""
+        """Returns what is wrong with a filter when nothing is planted, or ''."""
         with tempfile.TemporaryDirectory(prefix="mutants-") as name:
             status, what, text, seconds = self.run(program, gtest_filter, {}, pathlib.Path(name),
                                                    600)
@@ -100,7 +100,7 @@ class Runner:
         return ""
 
     def try_one(self, mutant, first_only):
-        """{'status', 'by', 'seconds'} of one mutant."""
+        """Returns {'status', 'by', 'seconds'} of one mutant."""
         start = time.monotonic()
         name = tempfile.mkdtemp(prefix="mutants-")
         try:
@@ -112,7 +112,8 @@ class Runner:
         return {"status": status, "by": by, "seconds": round(time.monotonic() - start, 1)}
 
     def noticed(self, mutant, first_only, folder):
-        """Which test notices it: its own first, then those of the folders that could."""
+        """Returns the test that notices the mutant: first its listed tests run, then those of related
+        folders."""
         made = self.build.plant(mutant, folder)
         if not made:
             raise planted_build.BuildError(f"no library or program holds {mutant.file}")
@@ -145,7 +146,7 @@ class Runner:
 
 
 def cpu_flags():
-    """The instruction sets of this CPU, as /proc/cpuinfo names them."""
+    """Returns the instruction sets of this CPU, as /proc/cpuinfo names them."""
     try:
         text = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8")
     except OSError:
@@ -155,7 +156,7 @@ def cpu_flags():
 
 
 def table(mutants, results):
-    """Markdown: counts for each area, then what was not killed."""
+    """Returns Markdown: counts for each area, then the mutants that were not killed."""
     lines = ["| area | mutants | killed | survived | equivalent | skipped | broken |",
              "|---|---|---|---|---|---|---|"]
 
@@ -176,7 +177,7 @@ def table(mutants, results):
 
 
 def chosen(mutants, only):
-    """Those whose area or whole name is in `only`; all without."""
+    """Returns the mutants whose area or whole name is in `only`; without `only`, all."""
     if not only:
         return mutants
     words = [w for o in only for w in o.split(",")]
@@ -184,7 +185,7 @@ def chosen(mutants, only):
 
 
 def arguments():
-    """The command line."""
+    """Parses the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("build", help="the folder of a finished build (Ninja)")
     parser.add_argument("--only", action="append", help="areas or names, with commas")
@@ -201,7 +202,7 @@ def arguments():
 
 
 def main():
-    """0: each mutant is killed or explained. 1: one survived. 2: a list or the build is wrong."""
+    """Returns 0: each mutant is killed or explained; 1: one survived; 2: a list or the build is wrong."""
     options = arguments()
     try:
         build = planted_build.FinishedBuild(options.build)

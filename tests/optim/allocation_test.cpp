@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// allocation_test.cpp: a repeated optimiser step asks the system for no memory: this program counts
+// allocation_test.cpp: a repeated optimiser step allocates no system memory: this program counts
 // operator new.
 #include <gtest/gtest.h>
 
@@ -47,7 +47,7 @@ TEST(Optimizer, AllocatesNothingInARepeatedStep) {
   step();
   step();
   EXPECT_EQ(news - before, 0);
-  ::operator delete(::operator new(1));  // the counter does count
+  ::operator delete(::operator new(1));  // checks that the counter counts
   EXPECT_GT(news - before, 0);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// gradient_exchange_test.cpp: gradients that travel in buckets: their order, and sums over chunks.
+// gradient_exchange_test.cpp: gradients sent in buckets: their order, and sums over chunks.
 #include "optim/gradient_exchange.h"
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ namespace {
 
 Tensor filled(const Shape& shape, double value) { return Tensor::full(shape, value, DType::f32); }
 
-// Notes what travels, and multiplies as if `processes` others had sent the same.
+// Records what is sent, and multiplies as if `processes` others had sent the same.
 class NotingReducer final : public Reducer {
  public:
   NotingReducer(std::vector<std::int64_t>& sizes, float factor) : sizes_(sizes), factor_(factor) {}
@@ -42,7 +42,7 @@ struct Network {
       parameters.push_back({cat("p", i), Variable(filled({sizes[i]}, 0), true)});
     }
   }
-  // As a backward pass does.
+  // Assigns a gradient as a backward pass does.
   void assign(std::size_t i, float value) {
     Variable::State& state = *parameters[i].variable.state();
     for (std::int64_t k = 0; k < state.grad.numel(); ++k) state.grad.data<float>()[k] = value;
@@ -54,7 +54,7 @@ struct Network {
 TEST(GradientBuckets, GoFromTheLastParameterToTheFirst) {
   const Network net({1000, 10, 1000, 10});
   const auto buckets = gradient_buckets(net.parameters, 4000);
-  // 16 numbers are the smallest part, so p3 and p2 fill a bucket of 4000 bytes.
+  // The smallest part has 16 numbers, so p3 and p2 fill a bucket of 4000 bytes.
   ASSERT_EQ(buckets.size(), 2u);
   EXPECT_EQ(buckets[0], (std::vector<std::size_t>{3, 2}));
   EXPECT_EQ(buckets[1], (std::vector<std::size_t>{1, 0}));
@@ -115,7 +115,7 @@ TEST(GradientExchange, NoGradientStaysNone) {
   exchange.finish();
   EXPECT_FALSE(net.parameters[0].variable.state()->grad_is_zero);
   EXPECT_TRUE(net.parameters[1].variable.state()->grad_is_zero);
-  // A process that has no images in a step has the gradients of the others.
+  // A process without images in a step gets the gradients of the others.
   exchange.begin_step();
   exchange.no_images();
   exchange.finish();
@@ -124,7 +124,7 @@ TEST(GradientExchange, NoGradientStaysNone) {
   EXPECT_EQ(net.gradient(0), 0);
 }
 
-// Terms of such sizes that each order of their sum has bits of its own.
+// The terms have such sizes that each order of summation gives different bits.
 TEST(GradientExchange, ChunksAreAddedAsATree) {
   const std::vector<float> terms = {1.0f, 3e7f, -2.7e7f, 0.1f, 5.5f, -3e6f, 1e-3f, 77.7f};
   Network net({4});
@@ -170,7 +170,7 @@ TEST(GradientExchange, RefusesWhatItCannotSum) {
 
 TEST(LeafWatch, TellsOfALeafWhenItsLastUseHasRun) {
   Variable a(filled({2}, 2), true), b(filled({2}, 3), true), c(filled({2}, 5), true);
-  // a is used twice, first and last in the forward pass.
+  // a is used twice: first and last in the forward pass.
   const Variable y = sum(mul(add(mul(a, b), c), a));
   std::vector<const Variable::State*> told;
   std::vector<float> seen;

@@ -41,7 +41,7 @@ TEST(Schedule, CosineGivesPyTorchsRates) {
   for (int step = 0; step <= 10; ++step) {
     EXPECT_NEAR(rate("cosine", options, 0.4, step, 10), expected[step], 1e-9) << step;
   }
-  EXPECT_EQ(rate("cosine", options, 0.4, 25, 10), 0.04);  // past the end it stays
+  EXPECT_EQ(rate("cosine", options, 0.4, 25, 10), 0.04);  // constant past the end
 }
 
 // OneCycleLR(o, max_lr=0.4, total_steps=20)

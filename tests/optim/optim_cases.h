@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// optim_cases.h: small networks' worth of parameters with given gradients, for the optimiser tests.
+// optim_cases.h: parameters of small networks with given gradients, for the optimiser tests.
 #pragma once
 
 #include <cmath>
@@ -11,10 +11,10 @@
 
 namespace convscope::optim_test {
 
-// Sizes around the vector widths, an empty one, and one that crosses the 64 Ki chunk border.
+// Sizes near the vector widths, an empty one, and one that crosses the 64 Ki chunk border.
 inline const std::vector<std::int64_t> kSizes = {1, 7, 8, 9, 15, 16, 17, 0, 31, 66000, 33};
 
-// A value in [-1, 1) that depends on its arguments only.
+// Returns a value in [-1, 1) that depends only on the arguments.
 inline double noise(std::uint64_t a, std::uint64_t b, std::uint64_t c) {
   std::uint64_t x = a * 0x9e3779b97f4a7c15u + b * 0xbf58476d1ce4e5b9u + c * 0x94d049bb133111ebu + 1;
   x ^= x >> 31;
@@ -50,7 +50,7 @@ inline OptimParameter parameter(const std::string& name, const std::vector<doubl
   return {name, Variable(w, true)};
 }
 
-// Parameters of kSizes, in two groups: the second has other decay and rate.
+// Returns parameters of kSizes in two groups; the second has another decay and rate.
 inline std::vector<ParameterGroup> noisy_groups(DType dtype) {
   std::vector<ParameterGroup> groups(2);
   groups[0] = {.name = "weights", .parameters = {}, .lr_scale = 1.0, .weight_decay = 0.01};
@@ -65,7 +65,7 @@ inline std::vector<ParameterGroup> noisy_groups(DType dtype) {
   return groups;
 }
 
-// The gradient of step `step` for each parameter: a float in double, the same for both types.
+// Returns the gradient of step `step` per parameter: floats in double, the same for both types.
 inline std::vector<double> noisy_gradient(std::size_t parameter, std::size_t count, int step) {
   std::vector<double> values(count);
   for (std::size_t i = 0; i < count; ++i) {

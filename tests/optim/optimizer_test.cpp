@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// optimizer_test.cpp: SGD, Adam and AdamW against the formulas written out in double, against
-// PyTorch, and against themselves: threads, instruction sets, checkpoints.
+// optimizer_test.cpp: SGD, Adam and AdamW against the formulas in double, against PyTorch, and
+// against themselves: threads, instruction sets, checkpoints.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -26,7 +26,7 @@ Make adam(const AdamSettings& settings) {
   return [=](Groups groups) { return std::make_unique<Adam>(std::move(groups), settings); };
 }
 
-// ---- the formulas once more, one element at a time, in double
+// ---- the formulas, one element at a time, in double
 struct Element {
   double w, m = 0, v = 0;
 };
@@ -126,7 +126,7 @@ TEST(Optimizer, FollowsTheFormulasInFloatOnEachInstructionSet) {
     for (int isa = 0; isa < kIsaCount; ++isa) {
       if (!supports_isa(static_cast<Isa>(isa))) continue;
       set_isa(static_cast<Isa>(isa));
-      // The same count with 6e-8 in place of 1.1e-16.
+      // The same estimate with 6e-8 instead of 1.1e-16.
       EXPECT_LT(greatest_difference(values_after(each.make, DType::f32), expected), 2.4e-5)
           << each.name << " " << name_of(static_cast<Isa>(isa));
     }
@@ -216,7 +216,7 @@ TEST(Optimizer, GivesPyTorchsValues) {
       set_gradient(group.parameters[0].variable, dw);
       optimizer->step(0.1);
     }
-    // Both sides round in float, four steps: a few units in the last place of 2.
+    // Both sides round in float for four steps: a few units in the last place of 2.
     for (std::int64_t i = 0; i < 3; ++i) {
       EXPECT_NEAR(w.at(i), golden.w[static_cast<std::size_t>(i)], 1e-6) << golden.name;
     }
@@ -245,8 +245,8 @@ TEST(Optimizer, LeavesParametersWithoutAGradientAlone) {
   }
 }
 
-// The bias correction counts each parameter's own steps. A gradient that stays the same makes both
-// corrected means equal to it, so that each step has the length of the rate.
+// The bias correction counts the steps of each parameter. With a constant gradient, both corrected
+// means equal it, so each step has the length of the rate.
 TEST(Optimizer, AdamCorrectsEachParameterForItsOwnSteps) {
   ParameterGroup group;
   group.parameters = {parameter("early", {0.0}, DType::f64), parameter("late", {0.0}, DType::f64)};
@@ -261,7 +261,7 @@ TEST(Optimizer, AdamCorrectsEachParameterForItsOwnSteps) {
   }
 }
 
-// Without a gradient that pulls, decoupled decay alone: w (1 - rate decay), rate of the group.
+// With a zero gradient, only decoupled decay acts: w (1 - rate decay), with the group's rate.
 TEST(Optimizer, DecoupledDecayFollowsTheRateOfTheGroup) {
   ParameterGroup group;
   group.lr_scale = 0.5;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// update_cuda_test.cpp: optimisers on `device cuda`: step by step and recorded, against the CPU.
+// update_cuda_test.cpp: optimisers on `device cuda`, step by step and recorded, against the CPU.
 #include "optim/adam.h"
 #include "optim/device_update.h"
 #include "optim/sgd.h"
@@ -12,7 +12,7 @@ namespace {
 using testing::normal;
 using UpdateOnCuda = testing::CudaTest;
 
-// Sizes around the pack, the chunk of a block, an empty one; more rows than one launch takes.
+// Sizes near the pack and the chunk of a block, an empty one, and more rows than one launch takes.
 std::vector<ParameterGroup> groups_on(Device device, DType dtype, int rows) {
   const std::int64_t sizes[] = {1, 3, 4, 5, 0, 2047, 2048, 2049, 4099, 17};
   std::vector<ParameterGroup> groups(2);
@@ -33,7 +33,7 @@ void give_gradients(const Optimizer& optimizer, int step) {
       const Tensor dw = normal(w.shape(), w.dtype(), ++seed);
       Variable::State& state = *p.variable.state();
       if (!state.grad.defined()) state.grad = Tensor::zeros(w.shape(), w.dtype(), w.device());
-      state.grad.copy_from(dw);  // the memory stays
+      state.grad.copy_from(dw);  // keeps the memory
       state.grad_is_zero = false;
     }
   }
@@ -77,7 +77,7 @@ void expect_same_weights(const Optimizer& got, const Optimizer& want, const test
   }
 }
 
-// Five steps, each with a handful of roundings; Adam's quotient is steep where v is near 0.
+// Five steps with a few roundings each; Adam's quotient is steep where v is near 0.
 testing::Bound bound_of(DType dtype) { return testing::few_ulp(dtype, 64); }
 
 TEST_F(UpdateOnCuda, MakesTheStepsOfTheCpu) {
@@ -107,7 +107,7 @@ TEST_F(UpdateOnCuda, TakesMoreParametersThanOneLaunchHolds) {
   expect_same_weights(*got, *want, bound_of(DType::f32));
 }
 
-// Recorded steps read their rates when they are replayed, and count in the optimiser.
+// Recorded steps read their rates when they are replayed, and count as steps of the optimiser.
 TEST_F(UpdateOnCuda, MakesTheSameStepsFromARecording) {
   const Device device = testing::cuda();
   const DeviceBackend& backend = backend_of(device);
@@ -122,7 +122,7 @@ TEST_F(UpdateOnCuda, MakesTheSameStepsFromARecording) {
     update.launch(0);
     update.launch(1);
     void* const recording = backend.end_recording(device.index);
-    want->step(0.4);  // a step without the recording, before and after
+    want->step(0.4);  // a step outside of the recording, before and after
     got->step(0.4);
     for (const double rate : {0.1, 0.05, 0.2, 0.01}) want->step(rate);
     for (const double* rates : {kRates, kRates + 2}) {
@@ -170,7 +170,7 @@ TEST_F(UpdateOnCuda, ClipsTheJointNorm) {
     }
     give_gradients(*recorded, 0);
     const DeviceUpdate update(*recorded, testing::cuda(), 1);
-    for (const double most : {1e9, 2.5}) {  // below and above
+    for (const double most : {1e9, 2.5}) {  // clips nothing / clips
       const double norm = clip_gradient_norm(parameters[0], most);
       EXPECT_NEAR(clip_gradient_norm(parameters[1], most), norm, 1e-6 * norm);
       update.clip(most);

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""bootstrap.sh against pretended dpkg-query, apt-get, sudo, cmake and ctest that only take notes."""
+"""Runs bootstrap.sh with stubs of dpkg-query, apt-get, sudo, cmake and ctest that only record calls."""
 import os
 import pathlib
 import shutil
@@ -141,7 +141,7 @@ class Bootstrap(unittest.TestCase):
         run = self.call("package", missing="patchelf", driver=str(self.root))
         self.assertEqual(run.returncode, 0, run.stderr)
         self.assertIn("apt-get install -y -qq --no-install-recommends patchelf", self.notes)
-        # Without the CUDA library, also where a driver is.
+        # The CUDA library is not built, even if a driver is installed.
         self.assertEqual(self.notes[-2:], [BUILD + "program", "cpack -G DEB;TGZ"])
         self.assertIn("a.deb", run.stdout)
         (self.bin / "dpkg-shlibdeps").unlink()

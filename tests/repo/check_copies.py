@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What was once copied into many files is defined in one: small arithmetic and vector types."""
+"""Small arithmetic and vector types are defined in one file, not copied into many."""
 import re
 
 from sources import code_files, main

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Every file is as clang-format leaves it."""
+"""Every file is formatted by clang-format."""
 import re
 import shutil
 import subprocess
@@ -15,7 +15,7 @@ def problems(root):
         return []
     run = subprocess.run(["clang-format", "--dry-run", "--Werror", "-style=file", *files],
                          cwd=root, capture_output=True, text=True)
-    # One line for each file; without one, clang-format itself failed.
+    # One line for each file; without any, clang-format itself failed.
     named = sorted(set(re.findall(r"^(\S+?):\d+:\d+: (?:error|warning)", run.stderr, re.MULTILINE)))
     found = [f"{name}: run clang-format -i on it" for name in named]
     return found or ([run.stderr] if run.returncode else [])

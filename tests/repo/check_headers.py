@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The head of each file, and what public headers and per-instruction-set files may include."""
+"""Checks the header comment of each file, and the includes of public headers and
+per-instruction-set files."""
 import re
 
 from sources import code_files, includes, main, public_headers
@@ -9,13 +10,13 @@ SPDX = "// SPDX-License-Identifier: Apache-2.0"
 # CONTRIBUTING.md: the header of a kernel file
 CARD_FIELDS = ["Formula", "Textbook", "Plan", "Shapes", "Supports", "Cost", "Numerics", "Backward",
                "Choices", "Source", "Read next"]
-# What every other file of kernels in a room needs: its first sentence, and where to read on.
+# Every other kernel file of an algorithm's folder needs: its first sentence, and where to read on.
 KERNELS = re.compile(r"_simd\.cpp$|\.cuh?$")
 CARD = re.compile(r"^CONVSCOPE_(REGISTER_)?(CONV2D|CONV|ALGORITHM)(?!\w*_(LADDER|LESSON)\()\w*\(",
                   re.MULTILINE)
 NOT_IN_PUBLIC = re.compile(r"^(fmt|Eigen|yaml-cpp|nlohmann|curl|CLI|cuda\w*|cublas\w*|cudnn\w*)(/|$)"
                            r"|^(omp|zlib|cuda\w*|immintrin|x86intrin|arm_neon)\.h")
-# Types that emit code or inline symbols of their own: std templates, which the linker merges.
+# Types that emit code or inline symbols: std templates, which the linker merges.
 NOT_IN_SIMD = re.compile(r"^(algorithm|array|cmath|deque|fstream|functional|iostream|list|map|memory"
                          r"|numeric|optional|set|span|sstream|string|string_view|tuple|type_traits"
                          r"|unordered_\w+|utility|variant|vector)$|^(Eigen|fmt|nlohmann)/")

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Each public header compiles alone, without warnings.
+"""Each public header compiles as the only include, without warnings.
 
-A header that its own .cpp file includes first is parsed alone by each build that compiles file by file
-(the preset `ci`, the fuzzers); all others are parsed here.
+A header that its .cpp file includes first is parsed by each build that compiles file by file (the preset `ci`, the
+fuzzers); this check parses all others.
 
 CONVSCOPE_PARSE_LATELY=N takes only the N headers that the newest commits changed, and those that include one of them
-directly: a minute less in each test run; .ci/nightly takes all.
+directly. It saves a minute in each test run; .ci/nightly takes all headers.
 
-CONVSCOPE_PARSE_CACHE may name a file that remembers the headers that did: a header is parsed again
-when it, one of our headers that it includes, the flags or the compiler have changed.
+CONVSCOPE_PARSE_CACHE may name a file that remembers the headers that passed. A header is parsed again when it, one
+of the project's headers that it includes, the flags or the compiler have changed.
 """
 import concurrent.futures
 import hashlib
@@ -28,7 +28,7 @@ SCALAR = ["-DCONVSCOPE_ISA=isa_scalar", "-DCONVSCOPE_ISA_ENUM=scalar"]
 
 
 def fingerprint(root, path, compiler):
-    """A hash of all that decides how the header parses."""
+    """Returns a hash of everything that decides how the header parses."""
     todo, seen = [str(path)], set()
     digest = hashlib.sha256(repr((compiler, FLAGS)).encode())
     while todo:
@@ -43,7 +43,7 @@ def fingerprint(root, path, compiler):
 
 
 def comes_first(root, path):
-    """Whether the .cpp file of the same name starts with this header."""
+    """Tells whether the .cpp file of the same name begins with this header."""
     own = (root / path).with_suffix(".cpp")
     return own.is_file() and [name for _, _, name in includes(own.read_text())][:1] == [str(path)]
 
@@ -55,10 +55,10 @@ def problems(root):
     known = set(json.loads(cache.read_text() or "[]")) if cache.is_file() else set()
 
     def parse(path):
-        # Headers of kernels are parsed as in the scalar copy (framework/simd/simd.h).
+        # Kernel headers are parsed as in the scalar copy (framework/simd/simd.h).
         text = (root / path).read_text()
         isa = SCALAR if "CONVSCOPE_ISA" in text and path.name != "cpu_isa.h" else []
-        # Included rather than compiled, so that #pragma once in a main file is no warning.
+        # Included rather than compiled, so that #pragma once in a main file causes no warning.
         run = subprocess.run([compiler, *FLAGS, *isa, f"-I{root}", "-"], input=f'#include "{path}"\n',
                              capture_output=True, text=True)
         return f"{path}: does not compile alone:\n{run.stderr}" if run.returncode else None

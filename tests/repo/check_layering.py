@@ -15,11 +15,13 @@ MAY_INCLUDE = {
     "experiments": set(FOLDERS) - {"tests"},
     "tests": set(FOLDERS),
 }
-# A heavy layer is a folder of rooms, one for each algorithm. What two rooms use stands in `shared`.
+# An operator is a folder with one subfolder per algorithm. Code that two algorithms use is in
+# `shared`.
 HEAVY = [("layers", "conv2d"), ("layers", "deform_conv2d"), ("layers", "sparse_conv")]
-# Another heavy layer may use it, too.
+# Another operator may use it, too.
 SHARED = "shared"
-# What all heavy layers share: it knows no layer, so of `layers` it includes itself alone.
+# Code that all operators share: it knows no layer, so the only folder of `layers` that it includes is
+# itself.
 DISPATCH = ("layers", "dispatch")
 
 
@@ -50,7 +52,8 @@ def inside(target, folder):
 
 
 def room_of(path):
-    """The heavy layer and the room in it of a file; (layer, "") for its core, else (None, "")."""
+    """Returns the operator of a file and the folder in it; (layer, "") for the operator's core,
+    else (None, "")."""
     layer = tuple(path.parts[:2])
     if layer not in HEAVY:
         return None, ""
@@ -58,7 +61,8 @@ def room_of(path):
 
 
 def room_problems(path, where, target):
-    """A room includes itself, `shared` and the core; nobody but itself and tests looks into a room."""
+    """An algorithm's folder includes itself, `shared` and the core; only it and tests include its
+    files."""
     layer, room = room_of(pathlib.PurePosixPath(target))
     own_layer, own_room = room_of(path)
     if layer is None or room in ("", SHARED) and own_layer in HEAVY or path.parts[0] == "tests":

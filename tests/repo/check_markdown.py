@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""No Markdown file went through clang-format, which takes it for code: the scars that it leaves."""
+"""Finds Markdown files that clang-format has reformatted as if they were code, by the traces it
+leaves."""
 import os
 import pathlib
 import re

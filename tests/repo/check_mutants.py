@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Every mistake that tests/mutants plants still fits its file exactly once, and names tests that there are."""
+"""Every mistake that tests/mutants plants fits its file exactly once, and names existing tests."""
 import pathlib
 import sys
 

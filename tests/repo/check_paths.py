@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every file that a document or a comment names exists.
 
-A name with a folder is looked for from the repository's root, beside the file that names it, and as
-the end of a path; a bare name anywhere. Names of files that a run writes are not looked for: only
-suffixes of sources and documents are. CHANGELOG.md and records tell what was, and are left out.
+A name with a folder is searched from the repository's root, from the folder of the file that names
+it, and as the end of a path; a bare name anywhere. Only suffixes of sources and documents are
+searched, so that files that a run writes are skipped. CHANGELOG.md and records describe the past,
+and are left out.
 """
 import os
 import pathlib
@@ -36,7 +37,7 @@ def all_files(root):
 
 
 def comments(text):
-    """(line number, text) of each comment line or end of line."""
+    """Yields (line number, text) of each comment line or trailing comment."""
     for number, line in enumerate(text.split("\n"), 1):
         match = re.search(r"(?:^|\s)//(.*)$", line)
         if match:

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The interface of plug-ins has the number that its headers were written down with.
+"""The recorded number of the plug-in interface matches its headers.
 
-A plug-in is built against headers of today and opened by a program of tomorrow. Sizes and offsets are
-compared when it is opened; a new meaning of an old member is not seen there. So whoever changes the
-code of one of these headers (comments do not count) looks here, raises kPluginInterface if a plug-in
-of before would be wrong, and writes the line that this check prints into plugin_interface.txt.
+A plug-in is built against today's headers and opened by a later program. Opening it compares sizes
+and offsets, but cannot see a new meaning of an old member. A change of these headers' code
+(comments do not count) therefore raises kPluginInterface if older plug-ins would be wrong, and updates
+plugin_interface.txt with the line that this check prints.
 """
 import hashlib
 import re
@@ -14,7 +14,7 @@ from sources import main
 
 NUMBER = re.compile(r"kPluginInterface = (\d+);")
 FACTS = "layers/dispatch/plugin/plugin_facts.h"
-# What a plug-in gets, gives, or compiles into itself.
+# Headers that a plug-in receives, implements or compiles.
 HEADERS = [FACTS, "layers/conv2d/plugin.h", "layers/conv2d/algorithm.h", "layers/conv2d/problem.h",
            "layers/conv2d/ladder.h", "layers/dispatch/card.h", "layers/dispatch/card_function.h",
            "layers/dispatch/direction.h", "layers/dispatch/elements.h",
@@ -26,7 +26,7 @@ COMMENTS = re.compile(r'//[^\n]*|/\*.*?\*/|("(?:[^"\\]|\\.)*")', re.DOTALL)
 
 
 def code(text):
-    """Without comments, and with one space wherever there is some."""
+    """Returns the text without comments, with single spaces."""
     return " ".join(COMMENTS.sub(lambda match: match.group(1) or " ", text).split())
 
 

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""No program or library looks for libraries in the folder where somebody happens to stand.
+"""No program or library searches for libraries in the current folder.
 
 The argument is a build folder or an installed tree. An empty entry of a RUNPATH is the current folder,
-and so is every entry that does not begin with / or $ORIGIN: a file with the name of a library, in a
-folder of data, would run its code in the program.
+and so is every entry that does not begin with / or $ORIGIN. A file with a library's name in a data
+folder would then run its code in the program.
 """
 import re
 import subprocess
@@ -13,7 +13,7 @@ from sources import main
 
 
 def entry_problems(name, listing):
-    """Problems in the output of `readelf -d` for one file."""
+    """Returns the problems in the output of `readelf -d` for one file."""
     found = []
     for path in re.findall(r"Library (?:runpath|rpath): \[(.*)\]", listing):
         for entry in path.split(":"):

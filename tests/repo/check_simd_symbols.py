@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The objects compiled for AVX2 and AVX-512 hold nothing that another path may run by accident.
+"""Objects compiled for AVX2 and AVX-512 contain no code that another path may run by accident.
 
-Two things would: a weak symbol outside their own namespace, of which the linker keeps any one copy;
-and a start-up function, which runs while the library is loaded, whatever the CPU.
-The argument is the build folder.
+Two kinds of symbols would: a weak symbol outside their namespace, of which the linker keeps an
+arbitrary copy, and a start-up function, which runs when the library is loaded, whatever the CPU. The
+argument is the build folder.
 """
 import re
 import subprocess
@@ -13,14 +13,14 @@ from sources import main
 
 
 def symbol_problems(name, isa, listing):
-    """Problems in the output of `nm -C` for one object."""
+    """Returns the problems in the output of `nm -C` for one object."""
     found = []
     for line in listing.splitlines():
         match = re.match(r"^[0-9a-f]*\s+([A-Za-z])\s+(.+)$", line)
         if not match:
             continue
         kind, symbol = match.groups()
-        # v, V, w, W: weak; u: unique. A weak reference without an address only asks.
+        # v, V, w, W: weak; u: unique. A weak reference without an address is only a query.
         defined = re.match(r"^[0-9a-f]", line) is not None
         if defined and kind in "vVwWu" and f"isa_{isa}::" not in symbol:
             found.append(f"{name}: weak symbol {symbol}: the linker may use it for every CPU")

@@ -13,7 +13,8 @@ FILES = 30
 
 
 def binary_files(root):
-    """What git tracks and is no text: data, pictures and packages are made or fetched, not kept."""
+    """Returns files in git that are not text: data, pictures and packages are generated or fetched,
+    not stored."""
     done = subprocess.run(["git", "-C", root, "ls-files", "-z"], capture_output=True)
     if done.returncode != 0:  # an unpacked archive
         return []

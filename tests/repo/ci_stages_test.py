@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The stages of .ci/run (.ci/stages.sh) between pretended commands: what counts as passed, failed and skipped, and the
-clock, which leaves out long stages on a slow machine."""
+"""Tests the stages of .ci/run (.ci/stages.sh) with stub commands: what counts as passed, failed and skipped, and the
+time limit, which skips long stages on a slow machine."""
 import pathlib
 import subprocess
 import tempfile
@@ -11,7 +11,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def run(script, **variables):
-    """The exit status and the lines of `script` after stages.sh."""
+    """Returns the exit status and the output lines of `script` after sourcing stages.sh."""
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run(
             ["bash", "-c", f"set -uo pipefail; source {ROOT}/.ci/stages.sh\n{script}\nfinish"], cwd=folder,

@@ -14,7 +14,8 @@ import xml.etree.ElementTree as xml
 
 
 def cases_of(report):
-    """(passed, failed, skipped) and the names of the failed cases of one GoogleTest program."""
+    """Returns (passed, failed, skipped) and the names of the failed cases of one GoogleTest
+    program."""
     counts, names = [0, 0, 0], []
     for suite in json.loads(report.read_text()).get("testsuites", []):
         for case in suite["testsuite"]:
@@ -29,7 +30,7 @@ def cases_of(report):
 
 
 def count(build):
-    """The sum over all ctest entries of one build folder."""
+    """Returns the totals over all ctest entries of one build folder."""
     folder = build / "test_results"
     total, failed = [0, 0, 0], []
     for entry in xml.parse(folder / "ctest.xml").getroot().iter("testcase"):
@@ -41,7 +42,7 @@ def count(build):
             counts = [int(status == "run"), int(status == "fail"),
                       int(status not in ("run", "fail"))]
             names = [name] if status == "fail" else []
-        if status == "fail" and counts[1] == 0:  # it failed outside of a case
+        if status == "fail" and counts[1] == 0:  # it failed outside a case
             counts[1] += 1
             names = [f"{name} (outside of its cases)"]
         total = [a + b for a, b in zip(total, counts)]

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a GPU check calls, without a GPU: nvidia-smi, compute-sanitizer, test_cuda and convscope in one file. Each
-is a copy of it with that name. fake.json beside the tree says what goes wrong:
+"""Stub of everything that a GPU check calls: nvidia-smi, compute-sanitizer, test_cuda and convscope in one file.
+Each program is a copy of it with that name. fake.json next to the tree says what fails:
 
     fail, crash, slow: [tests]; report: {tool: [tests]}; wrong, slow: [problems]; gpu: its name
 
-`slow` sleeps until somebody stops it. calls.log gets a line for each test and each problem.
+`slow` sleeps until it is killed. calls.log gets one line for each test and each problem.
 """
 import fnmatch
 import json
@@ -54,7 +54,7 @@ def compute_sanitizer(words):
         errors += line.startswith("========= Error")
         print(line, end="", flush=True)
     if done.wait() < 0:
-        sys.exit(1)  # no summary of a program that was killed
+        sys.exit(1)  # a killed program prints no summary
     print(f"========= RACECHECK SUMMARY: {errors} hazards displayed ({errors} errors, 0 warnings)"
           if tool == "racecheck" else f"========= ERROR SUMMARY: {errors} errors")
     sys.exit(9 if errors else done.returncode)
@@ -131,7 +131,7 @@ def convscope(words):
         print("| layer | 1 |")
     else:
         rows = []
-        for row in rows_of(words):  # the file is written anew after each problem
+        for row in rows_of(words):  # the file is rewritten after each problem
             rows.append(row)
             pathlib.Path(words[words.index("--json") + 1]).write_text(json.dumps({"rows": rows}))
         print("bench\nall right")

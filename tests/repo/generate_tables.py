@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of algorithms in documents, made from the cards: generate_tables.py ROOT [--write]
+"""Generates the tables of algorithms in documents from the algorithms' code: generate_tables.py
+ROOT [--write]
 
-A table stands between <!-- generated: NAME --> and <!-- /generated -->. What it says is read from
-the files that hold a card: name and idea from the card, 'takes' from the field Supports above it,
-whose sentences are those of the card's refusals. Without --write: a check that they agree.
+A table is between <!-- generated: NAME --> and <!-- /generated -->. Its content comes from the
+files that define an algorithm: name and idea from its fields, 'takes' from the field Supports in
+the header comment, whose sentences match the refusals. Without --write: checks that document and
+code agree.
 """
 import argparse
 import pathlib
@@ -24,7 +26,7 @@ DOCUMENTS = ["framework/docs/guide/choose-algorithms.md", "layers/conv2d/README.
 
 
 def literal(body, field):
-    """The string of .field = "..." "...", or ""."""
+    """Returns the string of .field = "..." "...", or ""."""
     match = re.search(rf'\.{field} =\s*((?:"(?:[^"\\]|\\.)*"\s*)+)', body)
     return "".join(re.findall(r'"((?:[^"\\]|\\.)*)"', match.group(1))) if match else ""
 
@@ -73,7 +75,7 @@ def table(name, all_cards):
 
 
 def changed(root):
-    """(document, its text, what it should be, problems)."""
+    """Returns (document, its text, its expected text, problems)."""
     all_cards = cards(root)
     lacking = [f"{card['path']}: its card or its field Supports says nothing for the tables"
                for card in all_cards if not (card["name"] and card["idea"] and card["takes"])]

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A GPU check without a GPU (gpu_tree.py): cut off, gone on, composed, verified; what fails; the pack."""
+"""Tests a GPU check without a GPU (gpu_tree.py): interruption, continuation, composition, verification, failures,
+the pack."""
 import json
 import os
 import pathlib
@@ -19,7 +20,7 @@ import gpu_tests
 class WholeCheck(Tree):
     def test_cut_off_gone_on_composed_verified(self):
         self.environment["CONVSCOPE_SANITIZER_FILTER"] = f"{RANDOM}:{FEW}"
-        # First a test hangs, in a process that has done two others.
+        # First a test hangs, in a process that has finished two others.
         self.fake(slow=["FewChannelOnCuda.Three"])
         out = self.stopped_when(lambda: all(self.rows(tool) == 8 for tool in TOOLS) and self.rows("huge") == 1
                                 and all(["FewChannelOnCuda.Three"] in self.calls(who) for who in ("plain", *TOOLS)))
@@ -32,7 +33,7 @@ class WholeCheck(Tree):
                          [f"FewChannelOnCuda.{name}" for name in ("One", "Two", "Three")])
         self.assertEqual(sorted(self.calls("racecheck")), sorted([[RANDOM, f"{i}/8"] for i in range(1, 9)] + [
             [f"FewChannelOnCuda.{name}"] for name in ("One", "Two", "Three")]))
-        # Next the second portion of a list of convolutions hangs.
+        # Next the second part of a list of convolutions hangs.
         self.fake(slow=[PROBLEMS[5]])
         out = self.stopped_when(lambda: [PROBLEMS[5]] in self.calls("bench"))
         self.assertEqual(self.calls("plain"), [["FewChannelOnCuda.Three"], ["ForwardMomentsPlanOnCuda.Bf16"],
@@ -65,8 +66,8 @@ class WholeCheck(Tree):
         self.assertTrue(all(entry["complete"] for entry in found["measured"].values()))
         out = self.record("verify")
         self.assertIn("NVIDIA H200, driver 580.1, 6 tests passed, 1 source files", out)
-        self.assertEqual(out.count("\n"), 1, out)  # no debts
-        # Done is done; and the record needs no GPU.
+        self.assertEqual(out.count("\n"), 1, out)  # no remark about unmeasured sources
+        # A finished check is not repeated, and making its record needs no GPU.
         self.fake(no_gpu=True)
         shutil.rmtree(self.records)
         self.record("write", str(self.root / "parts"))
@@ -118,7 +119,7 @@ class WholeCheck(Tree):
             self.fake(gpu=gpu, slow=[slow])
             self.stopped_when(lambda: [slow] in self.calls("bench"), *words)
             self.assertEqual([call[0] for call in self.calls("bench")][:4], PROBLEMS[:4])
-            self.assertEqual(self.calls("info"), [gpu.split()])  # its ceilings, once
+            self.assertEqual(self.calls("info"), [gpu.split()])  # its measured peaks, once
         self.assertEqual(self.part("conv2d_dense_f32.json")["device"], "NVIDIA H100")
         self.fake(gpu="NVIDIA H200")
         self.check(*words)
@@ -133,7 +134,7 @@ class WholeCheck(Tree):
 
 
 class Tests(Tree):
-    """What fails is said, stays said, and runs again."""
+    """A failure is reported, stays in the record, and is run again."""
 
     def compose(self):
         self.old_record()
@@ -244,7 +245,7 @@ class Tests(Tree):
         self.check("--only", "sanitizers")
         rows = (self.root / "parts/racecheck.rows").read_text().splitlines()
         self.assertEqual(len(rows), 8)
-        (self.root / "parts/racecheck.rows").write_text("\n".join(rows[:7]) + "\n" + rows[7][:30])  # half a line
+        (self.root / "parts/racecheck.rows").write_text("\n".join(rows[:7]) + "\n" + rows[7][:30])  # an incomplete line
         self.fake(slow=[RANDOM])
         out = self.check("--only", "sanitizers", "--seconds", "2", code=75)
         self.assertRegex(out, "this goes on: .*--only sanitizers --seconds 2 --parts")
@@ -267,7 +268,7 @@ class Tests(Tree):
         self.environment["CONVSCOPE_COMPARE"] = "dense_f32"
         self.fake(slow=[PROBLEMS[5]])
         self.stopped_when(lambda: [PROBLEMS[5]] in self.calls("bench"), "--only", "conv2d")
-        for text in ("int b;\n", "int c;\n"):  # after a list that was cut off, and after a whole one
+        for text in ("int b;\n", "int c;\n"):  # after an interrupted list, and after a complete one
             self.add("framework/a.cu", text)
             self.fake()
             self.check("--only", "conv2d")
@@ -275,7 +276,7 @@ class Tests(Tree):
 
 
 class Outcome(unittest.TestCase):
-    """gpu_tests.outcome, which reads what a process printed."""
+    """Tests gpu_tests.outcome, which reads the output of a process."""
 
     RAN = "[ RUN      ] A.a\n[       OK ] A.a (5 ms)\n[ RUN      ] A.b\n"
 

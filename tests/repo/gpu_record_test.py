@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Records of a GPU check, and the lists that they hold, without a GPU (gpu_tree.py)."""
+"""Tests the records of a GPU check, and the lists in them, without a GPU (gpu_tree.py)."""
 import json
 import shutil
 import subprocess
@@ -13,7 +13,7 @@ from gpu_tree import PROBLEMS, REPOSITORY, TORCH, Tree
 class Records(Tree):
     def test_what_was_not_run_is_taken_over_and_said(self):
         self.old_record(incomplete={"sparse": "of older sources"})
-        self.assertEqual(self.record("verify").count("\n"), 2)  # an old record is read as it was
+        self.assertEqual(self.record("verify").count("\n"), 2)  # an old record is read unchanged
         self.check("--only", "tests,sanitizers,conv2d")
         self.assertRegex(self.record("write", str(self.root / "parts")),
                          "taken over from the record of 2020-01-01T00:00:00Z: .*deform")
@@ -29,7 +29,7 @@ class Records(Tree):
         self.assertIn("on another GPU (NVIDIA A100, 2020-01-01): deform", out)
         self.assertIn("of other sources than today's (not known; NVIDIA A30, 2020-01-01): sparse_f32", out)
         self.assertIn("said of it: of older sources: sparse_f32", out)
-        # A second record on top keeps where things are from.
+        # A second record on top keeps the origin of each result.
         (self.root / "parts" / "huge.stamp").unlink(missing_ok=True)
         self.check("--only", "huge")
         self.record("write", str(self.root / "parts"))
@@ -58,7 +58,7 @@ class Records(Tree):
         self.record("verify", code=1)
         self.record("later", "c is better still")
         self.assertIn("b is the better name; c is better still", self.record("verify"))
-        # The tests anew; what was said of the sanitizers still holds, and only of these sources.
+        # The tests run again; the sanitizers' results still hold, because they belong to the same sources.
         self.check("--only", "tests")
         self.record("write", str(self.root / "parts"))
         self.assertIn("not measured as they are", self.record("verify"))
@@ -109,7 +109,7 @@ class Records(Tree):
         self.assertIn("WRONG: fft", self.check("--only", "conv2d", code=1))
         self.record("write", str(self.root / "parts"))
         self.assertIn(f"wrong results, conv2d_dense_f32: fft on {PROBLEMS[1]} forward", self.record("verify", code=1))
-        self.fake()  # mended
+        self.fake()  # the defect is fixed
         self.check("--only", "conv2d")
         self.record("write", str(self.root / "parts"))
         self.record("verify")
@@ -152,7 +152,7 @@ class Records(Tree):
 
 
 class Lists(Tree):
-    """conv2d_gpu_vs_pytorch.py by itself, and the scripts of whole networks."""
+    """Tests conv2d_gpu_vs_pytorch.py, and the scripts for whole networks."""
 
     def peer(self, *words, code=0, script="conv2d_gpu_vs_pytorch.py"):
         lists = ["--shapes", str(self.root / "experiments/shapes/gpu_dense.txt")] if "conv2d" in script else []
@@ -197,7 +197,7 @@ class Lists(Tree):
         for name in ("numpy", "torchvision"):
             self.add(f"python/{name}/__init__.py", TORCH)
         self.add("experiments/shapes/gpu_deform.txt", "# a list\nc=4\nc=8\nc=16\n")
-        # torchvision's times and its results are pretended.
+        # torchvision's times and results are stubs.
         self.add("experiments/peers/run.py", """import sys, deform
 deform.torchvision_us = lambda *_: (8000.0, 16000.0)
 deform.Results = lambda args: type("Good", (), {"run": lambda self: print("results") or True})()

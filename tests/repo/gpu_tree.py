@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small tree in which a GPU check runs without a GPU: its scripts and the peers', between pretended programs
-(fake_gpu.py) and a pretended PyTorch."""
+"""A small tree in which a GPU check runs without a GPU: the check's scripts and those of the baselines, with stub
+programs (fake_gpu.py) and a stub of PyTorch."""
 import json
 import os
 import pathlib
@@ -50,7 +50,7 @@ open(sys.argv[sys.argv.index("--json") + 1], "w").write(json.dumps({"rows": [row
 PROBLEMS = [f"n=32,c={c},h=8,w=8,k=16" for c in (1, 2, 3, 4, 5, 6)]
 RANDOM = "Conv2dOnCuda.AgreesWithTheReferenceOnRandomProblems"
 TOOLS = ["memcheck", "racecheck", "initcheck"]
-FEW = "FewChannel*"  # CONVSCOPE_SANITIZER_FILTER: three tests, two processes at most of each tool
+FEW = "FewChannel*"  # CONVSCOPE_SANITIZER_FILTER: three tests, at most two processes of each tool
 
 
 class Tree(unittest.TestCase):
@@ -88,7 +88,7 @@ class Tree(unittest.TestCase):
         (self.root / path).write_text(text)
 
     def fake(self, **orders):
-        """What goes wrong from now on; the list of calls begins anew."""
+        """Sets what fails from now on, and clears the list of calls."""
         self.add("fake.json", json.dumps(orders))
         self.add("calls.log", "")
 
@@ -106,7 +106,7 @@ class Tree(unittest.TestCase):
         return done.stdout
 
     def stopped_when(self, enough, *words):
-        """What a check printed that gets a signal then, as from a machine whose time is up."""
+        """Returns the output of a check that is then stopped by a signal, as when a machine's time is over."""
         process = subprocess.Popen(self.command(*words), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                    env=self.environment)
         end = time.monotonic() + 120
@@ -134,7 +134,7 @@ class Tree(unittest.TestCase):
         return json.loads((self.root / "parts" / name).read_text())
 
     def old_record(self, **more):
-        """As they were before `measured`, of today's sources."""
+        """Returns records as they were before the field `measured`, of today's sources."""
         rows = [{"problem": PROBLEMS[0] + ",groups=1", "direction": "forward", "precision": "f32", "wrong": []}]
         elsewhere = {"cuda": {"devices": [{"name": "NVIDIA A30"}]}}
         clean = {"errors": 0, "exit": 0, "tests": 3}

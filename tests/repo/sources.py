@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the repository checks share: the list of source files, and how a check reports."""
+"""Shared by the repository checks: the list of source files, and how a check reports."""
 import argparse
 import os
 import pathlib
@@ -13,7 +13,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 
 
 def code_files(root, folders=None):
-    """All C++ and CUDA files, sorted, as paths relative to root."""
+    """Returns all C++ and CUDA files, sorted, as paths relative to root."""
     found = []
     for folder in folders or FOLDERS:
         for base, below, names in os.walk(root / folder):
@@ -25,15 +25,15 @@ def code_files(root, folders=None):
 
 
 def public_headers(root):
-    """What `cmake --install` copies: all headers but those of the tests, the peers, the Python module and
-    the notebooks' kernel."""
+    """Returns the headers that `cmake --install` copies: all but those of the tests, the baselines, the Python
+    module and the notebooks' kernel."""
     return [path for path in code_files(root, [f for f in FOLDERS if f != "tests"])
             if path.suffix == ".h" and path.parts[:2] not in (("experiments", "peers"), ("experiments", "python"))
             and path.parts[:3] != ("experiments", "notebooks", "kernel")]
 
 
 def includes(text):
-    """(line, bracket, path) of each #include."""
+    """Yields (line, bracket, path) of each #include."""
     return [(text.count("\n", 0, match.start(2)) + 1, match.group(1), match.group(2))
             for match in INCLUDE.finditer(text)]
 

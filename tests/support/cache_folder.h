@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cache_folder.h: a test has the cache of measurements to itself: a fresh CONVSCOPE_CACHE_DIR.
+// cache_folder.h: gives a test a private cache of measurements: a new CONVSCOPE_CACHE_DIR.
 #pragma once
 
 #include "framework/machine/ceilings.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// call_program.h: the program `convscope`, or any command line, called as from a shell: exit code,
+// call_program.h: calls the program `convscope`, or any command line, as from a shell: exit code,
 // stdout and stderr.
 #pragma once
 
@@ -18,7 +18,7 @@ struct Called {
   std::string out, err;
 };
 
-// In `folder`; "": where the test runs.
+// Calls in `folder`; "": the current folder.
 inline Called call_shell(const std::string& line, const std::string& folder = "") {
   const TemporaryFolder results;
   const std::string command = (folder.empty() ? "" : "cd '" + folder + "' && ") + "{ " + line +
@@ -29,7 +29,7 @@ inline Called call_shell(const std::string& line, const std::string& folder = ""
           text_of(results / "err")};
 }
 
-// `environment`: "NAME=value", in front of the program.
+// Calls the program; `environment` is "NAME=value" before it.
 inline Called call_program(const std::string& arguments, const std::string& folder = "",
                            const std::string& environment = "") {
   return call_shell(environment + " " CONVSCOPE_BINARY_DIR "/bin/convscope " + arguments, folder);

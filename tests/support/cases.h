@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cases.h: convolution problems for tests: those of experiments/shapes, and the others that the
-// matrix has (experiments/check/matrix/check_problems.h).
+// cases.h: convolution problems for tests: those of experiments/shapes, and the additional ones of
+// the test matrix (experiments/check/matrix/check_problems.h).
 #pragma once
 
 #include <cstdlib>
@@ -20,13 +20,13 @@ inline std::int64_t number_from_environment(const char* name, std::int64_t other
   return text == nullptr || *text == '\0' ? otherwise : std::atoll(text);
 }
 
-// The repository; a program that was carried to another machine is told where it is there.
+// Returns the repository's folder; a program on another machine gets it from the environment.
 inline std::string source_folder() {
   const char* text = std::getenv("CONVSCOPE_SOURCE_DIR");
   return text == nullptr ? CONVSCOPE_SOURCE_DIR : text;
 }
 
-// The problems of experiments/shapes/<name>.txt.
+// Returns the problems of experiments/shapes/<name>.txt.
 inline std::vector<Conv2dProblem> shapes_of(const std::string& name) {
   std::vector<Conv2dProblem> out;
   const std::string path = source_folder() + "/experiments/shapes/" + name + ".txt";

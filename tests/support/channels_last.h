@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// channels_last.h: the problem of a layer of halves as planned steps on a GPU have it.
+// channels_last.h: fp16/bf16 layer problems as compiled steps on a GPU have them.
 #pragma once
 
 #include "experiments/check/matrix/convolution_case.h"
 
 namespace convscope::testing {
 
-// The form of the problem in `half` with its channels last; the problem itself when it has none.
+// Returns the NHWC version of the problem in `half`; the problem itself when there is none.
 inline Conv2dProblem halves_with_channels_last(const char* text, DType half) {
   Conv2dProblem problem = Conv2dProblem::parse(text);
   problem.dtype = half;

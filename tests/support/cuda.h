@@ -22,14 +22,14 @@ namespace convscope::testing {
 
 inline constexpr Device cuda() { return {DeviceType::cuda, 0}; }
 
-// On the emulation problems must be small: it makes some ten million products a second.
+// Problems on the emulation must be small: it computes about ten million products per second.
 inline bool is_emulated() {
   static const bool emulated =
       backend_of(cuda()).facts(0).name.find("emulated") != std::string::npos;
   return emulated;
 }
 
-// Under the sanitizers the emulation is several times slower again.
+// Under the sanitizers, the emulation is several times slower.
 inline constexpr bool is_sanitized() {
 #if defined(__SANITIZE_ADDRESS__)
   return true;
@@ -41,8 +41,8 @@ inline constexpr bool is_sanitized() {
   return false;
 }
 
-// Whether entry `i` of a long list of problems is taken. A GPU takes all: each change of device
-// code is tested on one (repo_gpu_record). The emulation takes every third, and all with
+// Returns true if entry `i` of a long list of problems is tested. A GPU tests all: each change of
+// device code is tested on one (repo_gpu_record). The emulation tests every third, and all with
 // CONVSCOPE_TEST_LISTS=long (.ci/nightly).
 inline bool takes_entry(std::size_t i) {
   const char* const lists = std::getenv("CONVSCOPE_TEST_LISTS");
@@ -57,7 +57,7 @@ class CudaTest : public ::testing::Test {
   }
 };
 
-// The elements of a tensor of any device.
+// Returns the elements of a tensor on any device.
 template <class T>
 std::vector<T> values_of(const Tensor& tensor) {
   const Tensor host = tensor.to(Device{});

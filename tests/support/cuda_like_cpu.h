@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuda_like_cpu.h: runs the same computation on the CPU and on `device cuda` and compares.
+// cuda_like_cpu.h: compares a computation on `device cuda` with the same computation on the CPU.
 #pragma once
 
 #include <vector>
@@ -16,7 +16,7 @@ struct Bound {
   double absolute = 0;
   double relative = 0;
 };
-// The same formula with the same number of roundings, in another order or with fused products.
+// For formulas with the same number of roundings, in another order or with fused products.
 inline Bound few_ulp(DType dtype, double ulps = 4) {
   const double eps = dtype == DType::f64 ? 0x1p-52 : 0x1p-23;
   return {ulps * eps, ulps * eps};
@@ -28,7 +28,7 @@ inline std::vector<Tensor> on(const std::vector<Tensor>& tensors, Device device)
   return out;
 }
 
-// compute(inputs) -> results; twice on the device: the second time must give the same bits.
+// compute(inputs) -> results; runs twice on the device: the second run must give the same bits.
 template <class Compute>
 void expect_like_cpu(Compute&& compute, const std::vector<Tensor>& inputs, const Bound& bound) {
   const std::vector<Tensor> want = compute(on(inputs, Device{}));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// empty_batch.h: what a convolution algorithm gives for a batch of no images, asked for as a layer
-// asks for it: by its name, with tensors, and through the differentiable operation.
+// empty_batch.h: the result of a convolution algorithm for a batch without images, in all ways that
+// a layer requests it: by name, with tensors, and through the differentiable operation.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@
 
 namespace convscope::testing {
 
-// "" when all elements are `value`, else a sentence about `name`.
+// Returns "" when all elements are `value`, else a sentence about `name`.
 inline std::string differs_from(double value, const Tensor& tensor, const std::string& name) {
   const Tensor host = tensor.to(Device{});
   for (std::int64_t i = 0; i < host.numel(); ++i) {
@@ -22,7 +22,7 @@ inline std::string differs_from(double value, const Tensor& tensor, const std::s
   return "";
 }
 
-// One direction by itself. Seven stands where something is to be assigned or added to.
+// Tests one direction by itself. Outputs to assign, or to add to, hold seven before.
 inline std::string fault_in_direction(const Conv2dAlgorithm& card, const Conv2dProblem& problem,
                                       Direction direction) {
   const Device device{card.device, 0};
@@ -44,10 +44,10 @@ inline std::string fault_in_direction(const Conv2dAlgorithm& card, const Conv2dP
     }
     return fault;
   }
-  return differs_from(7, w, "w");  // all outputs are empty: they have come through
+  return differs_from(7, w, "w");  // all outputs are empty: returning without an error is enough
 }
 
-// All directions as one operation; a direction that the card refuses is left to `auto`.
+// Tests all directions as one operation; `auto` does a direction that the algorithm refuses.
 inline std::string fault_in_operation(const Conv2dAlgorithm& card, const Conv2dProblem& problem) {
   const Device device{card.device, 0};
   const auto word = [&](Direction direction) {
@@ -65,7 +65,7 @@ inline std::string fault_in_operation(const Conv2dAlgorithm& card, const Conv2dP
       .padding = {problem.pad_top, problem.pad_bottom, problem.pad_left, problem.pad_right},
       .groups = problem.groups};
   std::string fault;
-  for (int pass = 0; pass < 2; ++pass) {  // the second one adds to the gradients of the first
+  for (int pass = 0; pass < 2; ++pass) {  // the second adds to the gradients of the first
     const Variable y = conv2d(x, w, b, params, policy);
     if (!(y.shape() == problem.y_shape())) return cat("y is ", y.shape(), "\n");
     y.backward(Tensor::empty(problem.y_shape(), DType::f32, device));
@@ -75,7 +75,7 @@ inline std::string fault_in_operation(const Conv2dAlgorithm& card, const Conv2dP
   return fault;
 }
 
-// Of block-sparse weights, or of halves with their channels last, one direction by itself.
+// Tests one direction with block-sparse weights, or with fp16/bf16 NHWC operands.
 inline std::string fault_of_operands(const Conv2dAlgorithm& card, const Conv2dProblem& problem,
                                      Direction direction) {
   Operands operands = random_operands(problem.operands(direction), Device{card.device, 0});
@@ -93,7 +93,7 @@ inline std::string fault_of_operands(const Conv2dAlgorithm& card, const Conv2dPr
   return fault;
 }
 
-// "" when outputs without images are empty and gradients of parameters 0, or as they were.
+// Returns "" if outputs without images are empty and parameter gradients are 0, or unchanged.
 inline std::string fault_with_no_images(const Conv2dAlgorithm& card) {
   int taken = 0;
   for (const Conv2dProblem& problem : small_problems(0)) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// environment_variable.h: an environment variable has another value until the end of a scope.
+// environment_variable.h: sets an environment variable until the end of a scope.
 #pragma once
 
 #include <cstdlib>
@@ -10,7 +10,7 @@ namespace convscope::testing {
 
 class EnvironmentVariable {
  public:
-  // `value` null: not set.
+  // Sets a variable; `value` null: unsets it.
   EnvironmentVariable(const char* name, const char* value) : name_(name) {
     if (const char* const before = std::getenv(name)) before_ = before;
     assign(value);

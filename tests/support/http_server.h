@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// http_server.h: a small HTTP server on 127.0.0.1 for tests of downloads: it serves what it is told
-// to, truncates, ignores ranges and answers with errors. One connection at a time.
+// http_server.h: a small HTTP server on 127.0.0.1 for tests of downloads. It serves given files,
+// truncates, ignores ranges and answers with errors. One connection at a time.
 #pragma once
 
 #include <arpa/inet.h>
@@ -22,7 +22,7 @@ namespace convscope::testing {
 
 struct ServedFile {
   std::string content;
-  std::size_t cut_after = std::string::npos;  // bytes sent of each answer; then it hangs up
+  std::size_t cut_after = std::string::npos;  // bytes of each answer, then it disconnects
   bool ranges = true;
 };
 
@@ -56,7 +56,7 @@ class HttpServer {
     const std::scoped_lock lock(mutex_);
     files_[path] = std::move(file);
   }
-  // "/a" or "/a from 100", one for each request, in order.
+  // Returns "/a" or "/a from 100" per request, in order.
   std::vector<std::string> requests() {
     const std::scoped_lock lock(mutex_);
     return requests_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// idx_files.h: small generated data sets and their files, gzip included.
+// idx_files.h: small generated data sets and their files, also in gzip.
 #pragma once
 
 #include <zlib.h>
@@ -16,7 +16,7 @@ inline Bytes bytes_of(const std::string& text) {
   return {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()};
 }
 
-// Images whose pixels tell sample and place apart, labels 0, 1, ..., classes-1, 0, ...
+// Returns images whose pixels identify sample and place, with labels 0, 1, ..., classes-1, 0, ...
 inline Dataset numbered_dataset(std::int64_t count, std::int64_t channels = 1,
                                 std::int64_t size = 4, int classes = 10) {
   Dataset out;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// isa_checks.h: one card on one problem, with every instruction set and several numbers of threads.
+// isa_checks.h: checks an algorithm with all instruction sets and several numbers of threads.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -11,8 +11,8 @@
 
 namespace convscope::testing {
 
-// All directions against the reference (numerics.h), on each instruction set; the bits of a result
-// are the same with every number of threads. Needs a MachineScope around it.
+// Compares all directions with the reference (numerics.h) on each instruction set. The bits of a
+// result must be the same for all numbers of threads. Needs a MachineScope around the call.
 inline void check_on_each_isa(const Conv2dAlgorithm& card, const Conv2dProblem& problem, Tier tier,
                               const std::vector<int>& threads = {1}) {
   ConvolutionCase one(problem, tier);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// kernel_tally.h: what was said would run against what the kernels say ran.
+// kernel_tally.h: compares the announced kernels with the kernels that ran.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ namespace convscope::testing {
 
 using KernelTally = std::map<KernelRun, std::int64_t>;
 
-// "lanes_chain: c1+c2" is run by the kernel lanes_chain, "a checked by b" by a and by b.
+// Counts "lanes_chain: c1+c2" for the kernel lanes_chain, and "a checked by b" for a and b.
 inline void add_said(KernelTally& tally, std::string kernel, const std::string& direction,
                      const std::string& problem, std::int64_t times) {
   static const std::string kChecked = " checked by ";
@@ -23,7 +23,7 @@ inline void add_said(KernelTally& tally, std::string kernel, const std::string& 
   tally[{kernel.substr(0, kernel.find(':')), direction, problem}] += times;
 }
 
-// One sentence for each kernel that was said to run and did not, or the other way round.
+// Returns a sentence per kernel that was announced but did not run, or the reverse.
 inline std::vector<std::string> differences(const KernelTally& said, const KernelTally& ran) {
   std::vector<std::string> out;
   const auto sentence = [&](const KernelRun& run, std::int64_t times, std::int64_t really) {

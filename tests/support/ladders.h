@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ladders.h: the checks that the ladders of every kind of device have to pass.
+// ladders.h: the checks that ladders must pass on every kind of device.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// numbers.h: random tensors, comparisons that say where, and a loop over everything that may change
-// the bits of a kernel: instruction sets and numbers of threads.
+// numbers.h: random tensors, comparisons that report the place, and a loop over everything that may
+// affect the bits of a kernel: instruction sets and thread counts.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ inline Tensor uniform(const Shape& shape, float low, float high, DType dtype = D
 
 inline Variable leaf(const Tensor& value) { return Variable(value, /*requires_grad=*/true); }
 
-// |got - want| <= absolute + relative |want| for every element; NaN matches NaN only.
+// Checks |got - want| <= absolute + relative |want| for every element; NaN matches only NaN.
 inline ::testing::AssertionResult near(const Tensor& got, const Tensor& want, double absolute,
                                        double relative) {
   if (got.shape() != want.shape()) {
@@ -62,7 +62,7 @@ inline ::testing::AssertionResult same_bits(const Tensor& got, const Tensor& wan
   return ::testing::AssertionFailure() << "bits differ in " << want.str();
 }
 
-// Restores the instruction set and the number of threads. Short work, too, goes to all threads.
+// Restores the instruction set and the number of threads. Even short work uses all threads.
 class MachineScope {
  public:
   MachineScope() : isa_(current_isa()), threads_(num_threads()) { set_flops_worth_threads(0); }
@@ -79,7 +79,7 @@ class MachineScope {
   int threads_;
 };
 
-// Runs compute() -> Tensor with each instruction set that this CPU has; check() looks at each
+// Runs compute() -> Tensor with each instruction set of this CPU and calls check() with each
 // result; 1 and 2 threads must give the same bits.
 template <class Compute, class Check>
 void on_every_machine(Compute&& compute, Check&& check) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// numerics.h: the check of the matrix (experiments/check/matrix/convolution_case.h), with the
-// command that shows a fault again.
+// numerics.h: the check of the test matrix (experiments/check/matrix/convolution_case.h), with the
+// command that reproduces a failure.
 #pragma once
 
 #include <cstdlib>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// periodic.h: tensors on a device that are too large for the host, and some elements of results.
+// periodic.h: device tensors that are too large for the host, and selected elements of results.
 #pragma once
 
 #include <algorithm>
@@ -17,8 +17,8 @@
 
 namespace convscope::testing {
 
-// Random numbers on the device that repeat after a prime period, so that the host knows each of
-// them without holding them, and no two rows or images are alike.
+// Random numbers on the device that repeat with a prime period. So the host can compute each of
+// them without storing them, and no two rows or images are equal.
 class Periodic {
  public:
   static constexpr std::int64_t kPeriod = 999983;
@@ -38,7 +38,7 @@ class Periodic {
     };
     auto* const data = static_cast<unsigned char*>(tensor_.raw_data());
     backend.copy_from_host(0, data, host.raw_data(), bytes(done));
-    while (done < all) {  // a multiple of the period until the last copy
+    while (done < all) {  // a multiple of the period, except for the last copy
       const std::int64_t more = std::min(done, all - done);
       backend.copy_within(0, data + bytes(done), data, bytes(more));
       done += more;
@@ -62,7 +62,7 @@ struct Sum {
   }
 };
 
-// Which elements are compared.
+// Returns the indices of the elements to compare.
 inline std::vector<std::int64_t> samples_of(std::int64_t count, std::int64_t anywhere) {
   std::vector<std::int64_t> out;
   const std::int64_t around = std::int64_t{1} << 31;
@@ -91,7 +91,7 @@ inline float read_element(const void* data, DType dtype, std::int64_t i) {
   return as(0.0f);
 }
 
-// Whether the device has so many bytes left, and a GiB for others.
+// Returns true if the device has this many free bytes, plus a GiB for other uses.
 inline bool fits(std::int64_t bytes) {
   release_cached(cuda());
   return bytes + (std::int64_t{1} << 30) < backend_of(cuda()).facts(0).free_bytes;

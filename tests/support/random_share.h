@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// random_share.h: the share of a test's random problems that this process has. Under a sanitizer
-// of a GPU they take minutes, so several processes divide them: CONVSCOPE_TEST_RANDOM_SHARE=2/6 is
-// the second of six. All shares together have the problems of one process without the variable.
+// random_share.h: this process's share of a test's random problems. Under a GPU sanitizer they take
+// minutes, so several processes divide them: CONVSCOPE_TEST_RANDOM_SHARE=2/6 is the second of six
+// shares. All shares together have the problems of one process without the variable.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// recorded_card.h: a convolution of one card, recorded and replayed on a GPU.
+// recorded_card.h: records and replays a convolution algorithm on a GPU.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 
 namespace convscope::testing {
 
-// A replay has the bits of a call, though the result was overwritten in between.
+// Expects the bits of a call from a replay, although the result was overwritten in between.
 inline void expect_replayed(const Conv2dAlgorithm& card, const Conv2dProblem& z,
                             Direction direction) {
   const Operands operands = random_operands(z.operands(direction), cuda());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// resident_memory.h: how much memory this process really takes, as the system counts it.
+// resident_memory.h: the memory in use by this process, as the system counts it.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace convscope::testing {
 
-// A line of /proc/self/status, in bytes.
+// Returns a value of /proc/self/status in bytes.
 inline std::int64_t status_bytes(const std::string& name) {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {
@@ -17,10 +17,10 @@ inline std::int64_t status_bytes(const std::string& name) {
   return 0;
 }
 
-// What a function takes at its highest beyond what is taken before it.
+// Returns the peak memory of a function minus the memory in use before it.
 template <class F>
 std::int64_t extra_resident_bytes(F&& run) {
-  std::ofstream("/proc/self/clear_refs") << "5";  // the highest value begins anew
+  std::ofstream("/proc/self/clear_refs") << "5";  // resets the peak
   const std::int64_t before = status_bytes("VmRSS");
   run();
   return status_bytes("VmHWM") - before;

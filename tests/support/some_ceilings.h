@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// some_ceilings.h: ceilings of a machine that tests make up: two cores, no third cache.
+// some_ceilings.h: invented peaks of a machine with two cores and without L3, for tests.
 #pragma once
 
 #include "framework/machine/ceilings.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// stored_integers.h: small integers as operands of a GPU's convolutions with channels last. Every
-// sum of a few of them is a number that halves have, so one rounding and two give the same.
+// stored_integers.h: small integers as operands of NHWC convolutions on a GPU. Sums of a few of
+// them are exact in fp16/bf16, so one rounding and two roundings give the same number.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace convscope::testing {
 
-// With channels last: f32 as tf32, halves with weights and sums of f32.
+// Returns an NHWC problem: f32 as tf32, fp16/bf16 with f32 weights and sums.
 inline Conv2dProblem channels_last_problem(const char* text, DType dtype) {
   Conv2dProblem z = Conv2dProblem::parse(text);
   z.layout = ActivationLayout::channels_last;
@@ -25,7 +25,7 @@ inline Conv2dProblem channels_last_problem(const char* text, DType dtype) {
   return z;
 }
 
-// -1, 0 and 1.
+// Returns random -1, 0 and 1.
 inline Tensor integers(const Shape& shape, DType dtype, int seed) {
   Tensor out = Tensor::empty(shape);
   auto* const to = out.data<float>();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// text_of.h: a file as text; "" when it is not there.
+// text_of.h: reads a file as text; "" when it does not exist.
 #pragma once
 
 #include <fstream>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// blas.cpp: each element of C is one sum in double, rounded once: no product of a real library is
-// closer. tf32 rounds the factors as the tensor cores do, so that its larger error shows.
+// blas.cpp: computes each element of C as one sum in double, rounded once. No library is more
+// accurate. tf32 rounds the operands as tensor cores do, so its larger error is visible.
 #include "framework/cuda/emulation/blas.h"
 
 #include <bit>
@@ -57,7 +57,7 @@ void store(void* data, DType dtype, std::int64_t i, double value) {
   }
 }
 
-// op(X) as a dense row-major matrix of doubles.
+// Copies op(X) to a dense row-major matrix of doubles.
 std::vector<double> unpack(const void* data, DType dtype, std::int64_t first, std::int64_t rows,
                            std::int64_t columns, std::int64_t ld, bool transpose, bool tf32) {
   std::vector<double> out(static_cast<std::size_t>(rows * columns));
@@ -137,7 +137,7 @@ void queue(const Gemm& gemm) {
 void blas_gemm(const BlasGemm& gemm) { queue(gemm); }
 
 void blas_gemm(const BlasComplexGemm& gemm) {
-  // As cuBLAS: there is no operation that conjugates without transposing.
+  // As in cuBLAS, no operation conjugates without transposing.
   CONVSCOPE_CHECK(
       (!gemm.conjugate_a || gemm.transpose_a) && (!gemm.conjugate_b || gemm.transpose_b), "cuda",
       "expected a conjugate only together with a transpose");

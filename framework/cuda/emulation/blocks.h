@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// blocks.h: what threads.cpp and cluster.cpp know of the blocks that run now. For no one else.
+// blocks.h: state of the running blocks, shared by threads.cpp and cluster.cpp only.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@
 #include "framework/cuda/emulation/fiber.h"
 #include "framework/cuda/emulation/threads.h"
 
-// Hidden: the library, the program of the tests and the emulated device have blocks of their own.
+// Hidden, because the library, the test program and the emulated device each have separate blocks.
 #pragma GCC visibility push(hidden)
 namespace emulation::now {
 
@@ -25,16 +25,16 @@ struct Block;
 struct Thread {
   uint3 index{};
   Block* block = nullptr;
-  unsigned number = 0;  // in the block; x runs first
+  unsigned number = 0;  // in the block; x varies fastest
   State state = State::running;
   Fiber* fiber = nullptr;
-  // in_warp, waiting: what it waits for, and its part in it
+  // in_warp, waiting: the object that the thread waits for, and its contribution
   unsigned mask = 0;
   const void* which = nullptr;
   const char* name = "";
   const void* argument = nullptr;
   void* result = nullptr;
-  // The round of the cluster's barrier that it arrived in and has not waited for; 0: none.
+  // The round of the cluster barrier in which it arrived and has not waited yet; 0: none.
   unsigned arrived_in = 0;
 };
 
@@ -49,43 +49,43 @@ struct Watched {  // see watch()
   const char* sentence;
 };
 
-constexpr unsigned kMostThreads = 1024;  // of a block
-constexpr unsigned kMostBlocks = 8;      // of a cluster
+constexpr unsigned kMostThreads = 1024;  // per block
+constexpr unsigned kMostBlocks = 8;      // per cluster
 
 struct Block {
   uint3 index{};
   unsigned rank = 0;  // in its cluster
   unsigned size = 0;
   std::vector<Thread> threads;
-  std::array<unsigned, 32> lanes_waiting{};  // of each warp
+  std::array<unsigned, 32> lanes_waiting{};  // per warp
   unsigned begun = 0, left = 0;
-  // the barrier that threads wait at
+  // the barrier at which threads wait
   unsigned at_barrier = 0, barrier_true = 0;
   Barrier barrier_kind = Barrier::plain;
   unsigned barrier_result = 0;
-  std::array<unsigned, 16> at_named{};  // threads at each barrier of some of the warps
+  std::array<unsigned, 16> at_named{};  // threads at each partial barrier
   std::vector<Watched> watched;
   std::unique_ptr<void, FreeMemory> shared;
 };
 
-// The blocks that run now: those of a cluster, or one. One grid runs at a time (`running`), so all
-// of it is plain data.
+// The running blocks: those of one cluster, or a single block. One grid runs at a time (`running`),
+// so no member is thread-local.
 struct Cluster {
   std::mutex running;
   void (*call)(const void*) = nullptr;
   const void* kernel = nullptr;
-  unsigned count = 1;            // of blocks
-  std::size_t shared_bytes = 0;  // of each block
-  Block* beginning = nullptr;    // whose threads begin now
+  unsigned count = 1;            // number of blocks
+  std::size_t shared_bytes = 0;  // per block
+  Block* beginning = nullptr;    // the block whose threads begin now
   Thread* current = nullptr;
   Fiber* current_fiber = nullptr;
   Fiber scheduler;
-  // A ring: who can go on, in this order. No thread is in it twice.
+  // A ring buffer of threads that can continue, in this order. Each thread is in it at most once.
   unsigned ready_first = 0, ready_count = 0;
-  unsigned ready_last_place = kMostThreads - 1;  // of the part that so many blocks need
-  // The barrier of the cluster. Rounds count from 1.
+  unsigned ready_last_place = kMostThreads - 1;  // of the part used by the running blocks
+  // The cluster barrier. Rounds count from 1.
   unsigned round = 1;
-  unsigned arrived = 0;  // in this round, of the threads that have not left
+  unsigned arrived = 0;  // in this round, among the threads that have not exited
 
   std::exception_ptr thrown;  // by a kernel
   std::string error;
@@ -95,20 +95,20 @@ struct Cluster {
   std::array<Thread*, kMostThreads * kMostBlocks> ready{};
 };
 
-// Made by the first launch and never freed: a destructor at the end of the process may launch too.
+// Created by the first launch and never freed: a destructor at process exit may launch too.
 extern Cluster* the_cluster;
 inline Cluster& cluster() { return *the_cluster; }
-// Of the thread that runs now.
+// The block of the running thread.
 extern Block* the_block;
 inline Block& block() { return *the_block; }
 
 bool reverse_order();
-// The place of what comes as number i of `count`.
+// Returns the place of item i of `count`.
 inline unsigned in_order(unsigned i, unsigned count) { return reverse_order() ? count - 1 - i : i; }
 
 void back_to_scheduler();
 
-// Ends the launch. The fiber is never continued, so nothing on its stack may hold memory.
+// Ends the launch. The fiber never continues, so nothing on its stack may own memory.
 template <class... Parts>
 [[noreturn, gnu::noinline, gnu::cold]] void stop_saying(const Parts&... parts) {
   Cluster& c = cluster();
@@ -132,7 +132,7 @@ inline void wake_in(Block& b, const void* which) {
 
 // ---- the barrier of the cluster, cluster.cpp ----
 void begin_rounds();  // before the blocks run
-// A thread that has left the kernel counts as arrived.
+// Counts a thread that has exited the kernel as arrived.
 void arrive_by_leaving(Thread& thread);
 
 }  // namespace emulation::now

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cluster.cpp: the barrier of a thread-block cluster, and reading what its other blocks have.
+// cluster.cpp: the barrier of a thread-block cluster, and reads of its other blocks' memory.
 #include <cstdint>
 
 #include "framework/cuda/emulation/blocks.h"
@@ -25,7 +25,7 @@ void end_round_if_complete() {
 
 void now::begin_rounds() {
   Cluster& c = cluster();
-  if (c.round == 1 && c.arrived == 0) return;  // nobody has arrived since it was called last
+  if (c.round == 1 && c.arrived == 0) return;  // nobody has arrived since the last call
   c.round = 1;
   c.arrived = 0;
   for (Block& b : c.blocks) {
@@ -49,7 +49,7 @@ void cluster_arrive() {
   Cluster& c = cluster();
   Thread& self = *c.current;
   if (self.arrived_in != 0) {
-    stop("arrives at the barrier of its cluster again, without cluster_wait() between");
+    stop("arrives at the barrier of its cluster again, without cluster_wait() in between");
   }
   self.arrived_in = c.round;
   ++c.arrived;
@@ -72,7 +72,7 @@ const void* in_block(const char* name, const void* at, std::size_t bytes, unsign
     stop_saying(name, " reads block ", rank, " of a cluster of ", c.count);
   }
   const Block& from = c.blocks[rank];
-  // Of one that lies before the memory, or far behind it, the difference is too large, too.
+  // An address before the memory, or far after it, gives too large a difference, too.
   const std::uintptr_t offset =
       reinterpret_cast<std::uintptr_t>(at) - reinterpret_cast<std::uintptr_t>(block().shared.get());
   if (c.shared_bytes < bytes || offset > c.shared_bytes - bytes) {
@@ -80,16 +80,16 @@ const void* in_block(const char* name, const void* at, std::size_t bytes, unsign
                 " on, outside the ", c.shared_bytes, " bytes of dynamic shared memory of a block");
   }
   if (offset % bytes != 0) {
-    stop_saying(name, " reads from byte ", offset, " on, which is no multiple of ", bytes);
+    stop_saying(name, " reads from byte ", offset, " on, which is not a multiple of ", bytes);
   }
   if (rank != block().rank) {
     if (c.round == 1) {
-      stop_saying(name, " reads block ", rank, " of the cluster, which may not have begun: ",
-                  "expected a barrier of the cluster before");
+      stop_saying(name, " reads block ", rank, " of the cluster, which may not have started: ",
+                  "expected a cluster barrier before the first read");
     }
     if (from.left == from.size) {
-      stop_saying(name, " reads block ", rank, " of the cluster, whose threads have all left: ",
-                  "expected a barrier of the cluster behind the last read");
+      stop_saying(name, " reads block ", rank, " of the cluster, whose threads have all exited: ",
+                  "expected a cluster barrier after the last read");
     }
   }
   return static_cast<const std::byte*>(from.shared.get()) + offset;

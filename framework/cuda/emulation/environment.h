@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// environment.h: variables of the environment that choose between two words. A word that is
-// mistyped must not look like the usual one: tests that ask for the other would pass and show
-// nothing.
+// environment.h: environment variables that choose between two words. A mistyped word must be an
+// error: otherwise tests that ask for the other word would pass without testing anything.
 #pragma once
 
 #include <cstdlib>
@@ -11,7 +10,7 @@
 
 namespace emulation {
 
-// Whether the variable is `word`; unset, empty or `other`: it is not. Anything else is an error.
+// Returns true if the variable is `word`, false if unset, empty or `other`. Throws for other text.
 inline bool environment_says(const char* name, std::string_view word, std::string_view other) {
   const char* const text = std::getenv(name);
   const std::string_view given = text == nullptr ? "" : text;

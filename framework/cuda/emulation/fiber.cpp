@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// fiber.cpp: a stack of its own for each emulated thread, and switching between them: one thread of
-// the machine, no scheduler of the system.
+// fiber.cpp: a separate stack for each emulated thread, and switches between stacks. All run on one
+// thread of the machine, without the system's scheduler.
 #include "framework/cuda/emulation/fiber.h"
 
 #include <sys/mman.h>
@@ -25,7 +25,7 @@
 
 #if defined(__x86_64__)
 extern "C" void convscope_emulation_switch(void** save_stack_pointer, void* load_stack_pointer);
-// What a called function must keep is pushed, the stacks are exchanged, and the same is popped.
+// Pushes the callee-saved registers, exchanges the stacks, and pops the same registers.
 asm(R"(
 .text
 .p2align 4
@@ -56,12 +56,12 @@ namespace emulation {
 namespace {
 
 #if defined(CONVSCOPE_ASAN)
-constexpr std::size_t kStackBytes = 512 << 10;  // its frames are several times larger
+constexpr std::size_t kStackBytes = 512 << 10;  // stack frames are several times larger
 #else
-constexpr std::size_t kStackBytes = 128 << 10;  // only the pages that are touched cost anything
+constexpr std::size_t kStackBytes = 128 << 10;  // only touched pages consume memory
 #endif
 
-// What the new stack and arrived() have to know of the switch.
+// Facts about the switch for the new stack and for arrived().
 Fiber* came_from = nullptr;
 Fiber* going_to = nullptr;
 
@@ -101,8 +101,8 @@ void Fiber::restart() {
 #endif
   fake_stack_ = nullptr;
 #if defined(__x86_64__)
-  // Six registers, then the address to which the switch "returns", at which the stack pointer must
-  // be 8 below a multiple of 16, as after a call.
+  // Six registers, then the address to which the switch "returns". There the stack pointer must be
+  // 8 below a multiple of 16, as after a call.
   auto* top = reinterpret_cast<void**>(memory_ + memory_bytes_ - first_line_ * 64);
   *--top = nullptr;
   *--top = reinterpret_cast<void*>(&fiber_begins);
@@ -117,8 +117,8 @@ void Fiber::restart() {
 #endif
 }
 
-// The first thing on a stack that goes on. The sanitizer tells where the stack left behind lies,
-// which for the scheduler's own stack is the only way to know.
+// Runs first on a stack that continues. The sanitizer reports the position of the previous stack;
+// for the scheduler's stack there is no other source for it.
 void Fiber::arrived([[maybe_unused]] Fiber& at) {
 #if defined(CONVSCOPE_ASAN)
   __sanitizer_finish_switch_fiber(at.fake_stack_, &came_from->stack_bottom_,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// fiber.h: a stack of its own for each emulated thread, and switching between them: one thread of
-// the machine, no scheduler of the system. The address sanitizer is told of every switch.
+// fiber.h: a separate stack for each emulated thread, and switches between stacks. All run on one
+// thread, without the system's scheduler. The address sanitizer is informed of every switch.
 #pragma once
 
 #include <cstddef>
@@ -11,18 +11,18 @@
 
 namespace emulation {
 
-// Where a fiber, or the scheduler's own stack, has stopped.
+// The point at which a fiber, or the scheduler, has stopped.
 class Fiber {
  public:
-  Fiber() = default;                // the stack of the caller: to switch back to
+  Fiber() = default;                // the stack of the caller, for switching back
   explicit Fiber(void (*entry)());  // a new stack; `entry` must never return
   ~Fiber();
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
-  // Stops `from`, which runs now, and goes on with `to`.
+  // Stops `from`, which is running, and continues `to`.
   static void switch_to(Fiber& from, Fiber& to);
-  // Forgets what ran on this stack; it begins with `entry` again.
+  // Discards the content of this stack; it begins with `entry` again.
   void restart();
 
  private:
@@ -32,8 +32,8 @@ class Fiber {
   void (*entry_)() = nullptr;
   std::byte* memory_ = nullptr;  // guard page, then the stack
   std::size_t memory_bytes_ = 0;
-  // Stacks begin at different cache lines of their pages: else the same few sets of the first cache
-  // would have to hold what all threads use.
+  // Stacks begin at different cache lines of their pages. Otherwise the same few L1 sets would hold
+  // the data of all threads.
   std::size_t first_line_ = 0;
   void* fake_stack_ = nullptr;  // of the address sanitizer
   const void* stack_bottom_ = nullptr;

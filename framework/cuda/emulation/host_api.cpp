@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// host_api.cpp: the functions of the CUDA runtime that the host calls: memory, copies, streams,
-// events, captured graphs, facts of the device.
+// host_api.cpp: the host functions of the CUDA runtime: memory, copies, streams, events, captured
+// graphs, device properties.
 #include "framework/cuda/emulation/host_api.h"
 
 #include <chrono>
@@ -20,8 +20,8 @@
 
 using Work = std::vector<std::function<void()>>;
 struct CUstream_st {
-  std::unique_ptr<Work> captured;  // while it is captured
-  bool broken = false;             // something came that cannot be captured
+  std::unique_ptr<Work> captured;  // during a capture
+  bool broken = false;             // an operation that cannot be captured occurred
 };
 struct CUevent_st {
   std::chrono::steady_clock::time_point at;
@@ -42,10 +42,10 @@ cudaError_t error(cudaError_t status) {
   return status;
 }
 
-// The stream that this thread captures; there is one stream, so one is enough.
+// The stream that this thread captures; one variable is enough for one stream.
 thread_local cudaStream_t capturing = nullptr;
 
-// What a captured stream must not do: CUDA breaks the capture off.
+// Operations that a captured stream must not do: CUDA invalidates the capture.
 bool breaks_capture() {
   if (capturing == nullptr) return false;
   capturing->broken = true;
@@ -77,7 +77,7 @@ Heap& heap() {
   static Heap& made = *new Heap;  // never freed: tensors may outlive every static object
   return made;
 }
-// CONVSCOPE_EMULATION_MEMORY_MIB: how much the imaginary device has.
+// CONVSCOPE_EMULATION_MEMORY_MIB: memory of the emulated device.
 std::size_t total_bytes() {
   static const std::size_t total = [] {
     const char* text = std::getenv("CONVSCOPE_EMULATION_MEMORY_MIB");
@@ -87,7 +87,7 @@ std::size_t total_bytes() {
   return total;
 }
 
-// CONVSCOPE_EMULATION_MULTIPROCESSORS: few, so that small grids are several waves.
+// CONVSCOPE_EMULATION_MULTIPROCESSORS: small by default, so that small grids need several waves.
 int multiprocessors() {
   static const int count = [] {
     const char* text = std::getenv("CONVSCOPE_EMULATION_MULTIPROCESSORS");
@@ -241,12 +241,12 @@ cudaError_t cudaMalloc(void** pointer, std::size_t bytes) {
   if (bytes == 0) return cudaSuccess;
   Heap& h = heap();
   const std::lock_guard lock(h.mutex);
-  // CUDA aligns to 256 bytes and no more may be relied on.
+  // CUDA aligns to 256 bytes; programs must not rely on more.
   if (bytes > total_bytes() - h.used || posix_memalign(pointer, 256, bytes) != 0) {
     *pointer = nullptr;
     return error(cudaErrorMemoryAllocation);
   }
-  std::memset(*pointer, 0xff, bytes);  // NaN in every type of float
+  std::memset(*pointer, 0xff, bytes);  // NaN in every float type
   h.blocks[reinterpret_cast<std::uintptr_t>(*pointer)] = {bytes, ++h.serial};
   h.used += bytes;
   return cudaSuccess;

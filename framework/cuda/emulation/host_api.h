@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// host_api.h: the functions of the CUDA runtime that the host calls: memory, copies, streams,
-// events, captured graphs, facts of the device. Names and meaning are CUDA's.
+// host_api.h: the host functions of the CUDA runtime: memory, copies, streams, events, captured
+// graphs, device properties. Names and semantics are CUDA's.
 //
-// Device memory is memory of the heap, so the address sanitizer watches it. Work that is queued is
-// done at once. While a stream is captured it is kept instead, and done by cudaGraphLaunch.
+// Device memory is heap memory, so the address sanitizer watches it. Queued work runs at once.
+// During a capture, work is recorded instead, and cudaGraphLaunch runs it.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,7 @@ const char* cudaGetErrorString(cudaError_t status);
 cudaError_t cudaGetLastError();
 cudaError_t cudaPeekAtLastError();
 
-// ---- devices: one, of the imagination ----
+// ---- devices: one emulated device ----
 struct cudaDeviceProp {
   char name[256];
   std::size_t totalGlobalMem;
@@ -83,7 +83,7 @@ cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from,
                               cudaMemcpyKind kind, cudaStream_t stream = nullptr);
 cudaError_t cudaMemsetAsync(void* to, int value, std::size_t bytes, cudaStream_t stream = nullptr);
 cudaError_t cudaMemset(void* to, int value, std::size_t bytes);
-// A __constant__ or __device__ variable is an ordinary one.
+// Treats a __constant__ or __device__ variable as an ordinary variable.
 template <class T>
 cudaError_t cudaMemcpyToSymbolAsync(T& symbol, const void* from, std::size_t bytes,
                                     std::size_t offset, cudaMemcpyKind,

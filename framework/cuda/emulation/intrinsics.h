@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// intrinsics.h: arithmetic, bits, atomics and loads of device code. The approximate functions
-// (__expf) are the exact ones here, so an error bound that holds here may not hold on a GPU.
+// intrinsics.h: arithmetic, bit operations, atomics and loads of device code. The approximate
+// functions (__expf) are exact here, so an error bound that holds here may not hold on a GPU.
 #pragma once
 
-#include <math.h>  // the names without std::, as kernels use them
+#include <math.h>  // names without std::, as kernels use them
 #include <stdlib.h>
 
 #include <algorithm>
@@ -60,7 +60,7 @@ inline void sincospi(double a, double* sine, double* cosine) {
   *sine = std::sin(angle);
   *cosine = std::cos(angle);
 }
-// The C library has functions of these names inside, so here they are macros.
+// The C library uses these names internally, so here they are macros.
 #define __expf(a) ::expf(a)
 #define __exp10f(a) ::powf(10.0f, a)
 #define __logf(a) ::logf(a)
@@ -182,7 +182,7 @@ inline void __threadfence_system() {}
 inline void __nanosleep(unsigned) {}
 inline long long clock64() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
 
-// ---- atomics: return the old value. No two threads run at the same time ----
+// ---- atomics: return the old value. Only one thread runs at a time ----
 
 template <class T>
 T atomicExch(T* p, std::type_identity_t<T> value) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// language.h: the words and the vector types that CUDA adds to C++.
+// language.h: the keywords and vector types that CUDA adds to C++.
 #pragma once
 
 #include <cstddef>
@@ -13,11 +13,11 @@
 #define __launch_bounds__(...)
 #define __forceinline__ inline __attribute__((always_inline))
 #define __align__(bytes) __attribute__((aligned(bytes)))
-// One block runs at a time, so one copy is enough. The blocks of a cluster would share it, so their
-// kernels use dynamic shared memory alone (cluster.cuh).
+// One block runs at a time, so one copy is enough. The blocks of a cluster would share it, so
+// cluster kernels use dynamic shared memory only (cluster.cuh).
 #define __shared__ static
 
-// As large and as aligned as in CUDA: the sanitizers see an access that is not aligned.
+// Size and alignment as in CUDA: the sanitizers detect misaligned accesses.
 #define CONVSCOPE_VECTOR_TYPES(name, T)                                        \
   struct name##1 {                                                             \
     T x;                                                                       \
@@ -54,7 +54,7 @@ struct dim3 {
   constexpr operator uint3() const { return {x, y, z}; }
 };
 
-// Of the thread that runs now; set by threads.cpp.
+// Built-in variables of the running thread; set by threads.cpp.
 extern uint3 threadIdx, blockIdx;
 extern dim3 blockDim, gridDim;
 inline constexpr int warpSize = 32;

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// nccl.cpp: in the place of NCCL: sums over the emulated GPUs of the processes of one host. So
-// steps of several processes, recorded ones too, are tested on a machine without a GPU:
+// nccl.cpp: replaces NCCL: sums over the emulated GPUs of the processes of one host. So steps of
+// several processes, also recorded ones, are tested on a machine without a GPU:
 //
 //   export CONVSCOPE_CUDA_LIBRARY=build/release/lib/libconvscope_cuda_emulated.so
 //   export CONVSCOPE_NCCL_LIBRARY=$CONVSCOPE_CUDA_LIBRARY
 //   mpirun -n 2 convscope run ... device=cuda
 //
-// Plan      The processes share a piece of memory with one slot for each of them. A sum goes
-//           through it in pieces: each writes its terms, all meet, each adds up all slots in the
-//           order of the processes, all meet again. While a stream is captured the sum becomes part
-//           of the capture.
-// A process that waits for one that is gone waits for ever, as with NCCL.
+// Plan      The processes share a memory segment with one slot per process. A sum passes through it
+//           in pieces: each process writes its terms, all synchronise, each adds all slots in rank
+//           order, and all synchronise again. During a stream capture, the sum becomes part of the
+//           capture.
+// A process that waits for a lost process waits forever, as with NCCL.
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/mman.h>
@@ -32,11 +32,11 @@ namespace {
 
 constexpr int kSuccess = 0, kSystemError = 2, kInvalidArgument = 4;
 constexpr int kFloat32 = 7;
-constexpr int kFirstOwnOp = 5;              // behind NCCL's own
+constexpr int kFirstOwnOp = 5;              // after NCCL's operations
 constexpr std::size_t kPiece = 64 << 10;    // numbers
 constexpr std::size_t kHeaderBytes = 4096;  // before the slots
 
-// In the shared memory, which begins as zeros.
+// Kept in the shared memory, which is zero at first.
 struct Meeting {
   std::atomic<int> arrived;
   std::atomic<int> round;
@@ -47,7 +47,7 @@ struct Comm {
   int ranks = 0, rank = 0;
   std::size_t bytes = 0;
   void* memory = nullptr;
-  std::vector<float> weights;  // of its own operations
+  std::vector<float> weights;  // of custom operations
 
   Meeting& meeting() const { return *static_cast<Meeting*>(memory); }
   float* slot(int of) const {
@@ -127,7 +127,7 @@ CONVSCOPE_EMULATED_NCCL int ncclCommInitRank(void** out, int ranks, UniqueId id,
   close(file);
   if (comm->memory == MAP_FAILED) return failed("mmap");
   comm->meet();
-  if (rank == 0) shm_unlink(id.bytes);  // all have it by now; it goes with the last of them
+  if (rank == 0) shm_unlink(id.bytes);  // all have opened it; freed with the last user
   *out = comm;
   return kSuccess;
 }

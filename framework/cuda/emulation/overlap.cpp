@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// overlap.cpp: the memory of the device as it was before the kernels that may still run, and as it
-// is.
+// overlap.cpp: keeps the device memory as it was before the kernels that may still be running, and
+// as it is now.
 #include "framework/cuda/emulation/overlap.h"
 
 #include <algorithm>
@@ -22,14 +22,14 @@ struct Copy {
   std::vector<std::vector<std::byte>> bytes;
 };
 
-// Bytes that the kernels that may still run have changed.
+// Bytes changed by the kernels that may still be running.
 struct Change {
   std::byte* at;
   std::vector<std::byte> before, after;
 };
 
-constexpr std::size_t kPiece = 4;    // a change is so many bytes, or several times
-constexpr std::size_t kPage = 4096;  // compared at once
+constexpr std::size_t kPiece = 4;    // size of a change, or of its parts
+constexpr std::size_t kPage = 4096;  // unit of comparison
 
 bool on_in_environment() {
   return environment_says("CONVSCOPE_EMULATION_OVERLAP", "latest", "none");
@@ -37,15 +37,15 @@ bool on_in_environment() {
 
 struct Progress {
   bool on = on_in_environment();
-  // Before the oldest kernel that may still run when the next one begins; none when all have ended.
+  // Memory before the oldest kernel that may overlap the next one; empty when all have ended.
   std::optional<Copy> oldest;
 
-  // Of the grid that runs now.
+  // State of the running grid.
   bool in_grid = false, overlaps = false, others_run = false;
   bool somebody_waited = false, starts_next_behind_wait = false;
   std::optional<Copy> at_begin;
   std::vector<Change> changes;
-  // Of the blocks that run now.
+  // State of the running blocks.
   bool behind_wait = true, let_next_early = false;
   unsigned waiting = 0;
 };
@@ -102,7 +102,7 @@ void show_before() {
     std::memcpy(change.at, change.before.data(), change.before.size());
   }
 }
-// False when somebody has written there meanwhile.
+// Returns false when another kernel has written to the same place meanwhile.
 bool show_after() {
   bool untouched = true;
   for (const Change& change : state().changes) {
@@ -115,7 +115,7 @@ bool show_after() {
 }
 
 constexpr const char* kWroteEarly =
-    "writes what a kernel before it, which may still run, has written, too: expected "
+    "writes memory that an earlier kernel, which may still run, has written, too: expected "
     "wait_for_previous_kernel() first";
 
 }  // namespace
@@ -178,8 +178,8 @@ const char* Grid::end() {
   if (!s.in_grid) return "";
   if (!s.others_run || s.starts_next_behind_wait) s.oldest = std::move(s.at_begin);
   return s.others_run && !s.somebody_waited
-             ? "expected wait_for_previous_kernel() in a kernel that overlaps the one before it: "
-               "whoever waits for this one does not wait for those before"
+             ? "expected wait_for_previous_kernel() in a kernel that overlaps the previous one: "
+               "without it, a wait for this kernel does not include earlier kernels"
              : "";
 }
 
@@ -206,7 +206,7 @@ const char* go_on() {
 const char* end_blocks() {
   Progress& s = state();
   if (!s.in_grid || !s.overlaps) return "";
-  if (!s.behind_wait) return show_after() ? "" : kWroteEarly;  // none of its threads has waited
+  if (!s.behind_wait) return show_after() ? "" : kWroteEarly;  // no thread has waited
   s.starts_next_behind_wait = s.starts_next_behind_wait || !s.let_next_early;
   for (Change& change : s.changes) {
     std::memcpy(change.after.data(), change.at, change.after.size());

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// overlap.h: kernels that begin before the one in front of them has ended (programmatic dependent
-// launch, LaunchShape::overlaps_previous), at the worst moment that a GPU may choose.
+// overlap.h: kernels that begin before the preceding kernel has ended (programmatic dependent
+// launch, LaunchShape::overlaps_previous), at the earliest moment that a GPU may choose.
 //
-// A GPU may begin kernel B when all blocks of the kernel before, A, have called
-// let_next_kernel_start() or have left. What A writes B finds behind wait_for_previous_kernel().
-// Where A lets it start before A itself has waited, the kernels in front of A may run as well. So
-// each block of B runs to its wait with the memory as it was before all these, and finds what they
-// wrote behind it: whoever reads too early reads what was there before.
+// A GPU may begin kernel B when all blocks of the preceding kernel A have called
+// let_next_kernel_start() or exited. B sees A's writes after wait_for_previous_kernel(). If A
+// allows B to start before A itself has waited, kernels before A may still run, too. So until its
+// wait, each block of B sees the memory as it was before all these kernels; after its wait, it sees
+// their results. A kernel that reads too early gets old values.
 //
-// On with CONVSCOPE_EMULATION_OVERLAP=latest, or set_overlap(). It copies the whole memory of the
-// device for each launch: for small problems.
+// Enable it with CONVSCOPE_EMULATION_OVERLAP=latest, or set_overlap(). It copies the whole device
+// memory for each launch, so it is for small problems.
 // Source     NVIDIA: CUDA C++ Programming Guide, Programmatic Dependent Launch and Synchronization
 #pragma once
 
@@ -20,14 +20,14 @@
 
 namespace emulation {
 
-// Returns what it was before.
+// Returns the previous setting.
 bool set_overlap(bool on);
 
-// In kernels.
+// Implements griddepcontrol, for kernels.
 void wait_for_previous();
 void let_next_start();
 
-// Device memory, by address. `serial` is another one when a place was freed and allocated again.
+// A block of device memory, by address. `serial` changes when a place is freed and allocated again.
 struct DeviceBlock {
   std::byte* at;
   std::size_t bytes;
@@ -38,10 +38,10 @@ std::vector<DeviceBlock> device_blocks();
 // ---- for the rest of the emulation ----
 namespace overlap {
 
-// A copy or another command that is no kernel: all before it has ended, and what follows begins
-// behind it.
+// Ends all earlier kernels: for a copy, or any other command except a kernel. Later commands begin
+// after it.
 void settle();
-// A kernel of a library, which overlaps nothing and lets no other start.
+// Runs a library kernel, which does not overlap and does not let another kernel start early.
 void run_library(const std::function<void()>& work);
 
 // A launch. Its destructor leaves the memory as the kernel has written it.
@@ -51,14 +51,14 @@ class Grid {
   ~Grid();
   Grid(const Grid&) = delete;
   Grid& operator=(const Grid&) = delete;
-  // An overlapping kernel in which no thread has waited while others were running: "" or the error.
+  // Returns "", or the error of an overlapping kernel that has not waited while others ran.
   const char* end();
 };
 
-// Of the blocks that run together.
+// Prepares the state of blocks that run together.
 void begin_blocks();
-// When nothing else can go on: what was written before is there now. False: nobody waits for it.
-// "" or the error.
+// Returns true if a thread waits. When nothing else can continue, go_on() makes the earlier writes
+// visible. go_on() and end_blocks() return "" or the error.
 bool somebody_waits();
 const char* go_on();
 const char* end_blocks();

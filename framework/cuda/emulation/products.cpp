@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// products.cpp: factors of halves become floats, and floats are multiplied, by the widest vectors
-// that the machine has.
+// products.cpp: converts fp16/bf16 operands to float and multiplies floats, with the widest vectors
+// of the machine.
 #include "framework/cuda/emulation/products.h"
 
 #include <bit>
 #include <cstring>
 
-// One copy for each instruction set, chosen when the library is opened. No product is fused with
-// its sum in any of them (-ffp-contract=off).
+// One copy per instruction set, chosen when the library is opened. No copy fuses a product with a
+// sum (-ffp-contract=off).
 #if defined(__x86_64__) && defined(__gnu_linux__) && !defined(__SANITIZE_ADDRESS__) && \
     !defined(__SANITIZE_THREAD__)
 #define CONVSCOPE_COPIES __attribute__((target_clones("arch=x86-64-v4", "avx2", "default")))
@@ -20,13 +20,13 @@ namespace {
 
 using convscope::DType;
 
-// Of static_cast<float>(Float16), without branches. An exponent of ones stays one of ones.
+// Returns the bits of static_cast<float>(Float16), without branches. Keeps an exponent of all ones.
 [[gnu::always_inline]] inline std::uint32_t bits_of_half(std::uint32_t half) {
   const std::uint32_t sign = (half & 0x8000u) << 16;
   const std::uint32_t rest = half & 0x7fffu;
   const float small = static_cast<float>(static_cast<std::int32_t>(rest)) * 0x1p-24f;
   const std::uint32_t normal = (rest << 13) + 0x38000000u;
-  // All ones or zeros: a condition would keep the compiler from making vectors.
+  // All ones or zeros: a condition would prevent vectorisation.
   const std::uint32_t is_small = 0u - static_cast<std::uint32_t>(rest < 0x0400u);
   const std::uint32_t is_special = 0u - static_cast<std::uint32_t>(rest >= 0x7c00u);
   const std::uint32_t magnitude = (std::bit_cast<std::uint32_t>(small) & is_small) |
@@ -34,7 +34,7 @@ using convscope::DType;
   return sign | magnitude;
 }
 
-// from[line][depth] to to[depth][line].
+// Copies from[line][k] to to[k][line].
 template <int kDepths>
 [[gnu::always_inline]] inline void turn(const std::uint32_t* from, int lines, float* to,
                                         int stride) {
@@ -45,12 +45,12 @@ template <int kDepths>
   }
 }
 
-// A vector of columns. Only within functions: how it is passed depends on the instruction set.
+// A vector of columns. Use it only inside functions: passing it depends on the instruction set.
 using Vector [[gnu::vector_size(4 * kColumnsAtOnce), gnu::aligned(4), gnu::may_alias]] = float;
 
 }  // namespace
 
-// In three passes, each of which the compiler makes of vectors.
+// Three passes, each of which the compiler vectorises.
 CONVSCOPE_COPIES
 bool decode(DType dtype, bool outer, const unsigned char* const* pieces, int lines, int depths,
             float* numbers, int stride) {
@@ -70,7 +70,7 @@ bool decode(DType dtype, bool outer, const unsigned char* const* pieces, int lin
   for (int i = 0; i < count; ++i) {
     special |= (bits[i] & 0x7f800000u) == 0x7f800000u ? 1u : 0u;
   }
-  if (outer) {  // bits[depth][line]
+  if (outer) {  // bits[k][line]
     for (int depth = 0; depth < depths; ++depth) {
       std::memcpy(numbers + depth * stride, bits + depth * lines, sizeof(float) * unsigned(lines));
     }
@@ -86,7 +86,7 @@ bool decode(DType dtype, bool outer, const unsigned char* const* pieces, int lin
   return special == 0;
 }
 
-// Where a problem is small, a tile is mostly padding, so lines of zeros are not multiplied.
+// A tile of a small problem is mostly padding, so lines of zeros are not multiplied.
 CONVSCOPE_COPIES
 void multiply(const float* a, int a_stride, bool a_finite, int row, const float* b, int b_stride,
               bool b_finite, int depths, float* sums) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// products.h: the factors of emulated tensor-core products, and their sums.
+// products.h: the operands of emulated tensor-core products, and their accumulators.
 #pragma once
 
 #include <cstdint>
@@ -9,33 +9,33 @@
 
 namespace emulation {
 
-// Columns are multiplied in vectors of so many.
+// Columns per vector.
 inline constexpr int kColumnsAtOnce = 16;
 
-// At most so many numbers are decoded at a time: 256 lines of 64 depths.
+// Maximum of numbers decoded at a time: 256 lines with 64 elements of K each.
 inline constexpr int kMostNumbers = 256 * 64;
 
-// kLines rows of A or columns of B, kDepths numbers of each. Lines behind the last are zeros.
+// kLines rows of A or columns of B, kDepths numbers each. Lines after the last are zeros.
 template <int kLines, int kDepths>
 struct Factor {
   static constexpr int kStride = convscope::round_up(kLines, kColumnsAtOnce);
   alignas(64) float numbers[kDepths][kStride] = {};
-  bool finite = true;  // all numbers of all lines: times zero they are zero
+  bool finite = true;  // all numbers of all lines: zero times them is zero
 
-  // Shared memory holds numbers in pieces of 16 bytes: several depths of a line, or, kOuter,
-  // several lines of a depth. place(line, depth) is where the piece begins whose first number
-  // that is.
+  // Decodes pieces of 16 bytes in shared memory: several elements of K of one line, or, kOuter,
+  // several lines of one element of K. place(line, k) is the start of the piece whose first element
+  // is (line, k).
   template <class Number, bool kOuter, class Place>
   void fill(const Place& place);
 };
 
-// Each piece becomes a column of `numbers`, or, `outer`, a part of a row. Rows are `stride` numbers
-// apart. Whether all are finite.
+// Decodes each piece to a column of `numbers`, or, `outer`, to a part of a row. Rows are `stride`
+// numbers apart. Returns true when all numbers are finite.
 bool decode(convscope::DType dtype, bool outer, const unsigned char* const* pieces, int lines,
             int depths, float* numbers, int stride);
 
-// sums[row][column] of rows `row` to row + 15 of A, without what is added to them. A sum has eight
-// parts, as vectors of the compiler would; so the bits are the same on each machine.
+// Computes sums[row][column] = A B for rows `row` to row + 15 of A. Each has eight partial sums, as
+// a compiler's vectors would have, so the bits are the same on all machines.
 void multiply(const float* a, int a_stride, bool a_finite, int row, const float* b, int b_stride,
               bool b_finite, int depths, float* sums);
 
@@ -55,7 +55,7 @@ void Factor<kLines, kDepths>::fill(const Place& place) {
       decode(convscope::dtype_of<Number>, kOuter, pieces, kLines, kDepths, numbers[0], kStride);
 }
 
-// The sums of 16 rows, from `row` on.
+// Computes the sums of 16 rows, beginning with `row`.
 template <int kRows, int kColumns, int kDepths>
 struct Sums {
   using Columns = Factor<kColumns, kDepths>;
@@ -67,8 +67,8 @@ struct Sums {
   }
 };
 
-// d[4 j + 2 half + e] of lane l = the sum of row l/4 + 8 half and column 8 j + 2 (l%4) + e, and
-// what it was where `add` is set.
+// Sets d[4 j + 2 half + e] of lane l to the sum of row l/4 + 8 half and column 8 j + 2 (l%4) + e,
+// plus its old value where `add` is set.
 template <int kColumns, class Rows>
 void give_out(const Rows& sums, unsigned lane, float* d, bool add) {
   for (unsigned i = 0; i < kColumns / 2; ++i) {

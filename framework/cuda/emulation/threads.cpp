@@ -56,7 +56,7 @@ void make_current(Thread& thread) {
   if (c.count > 1) enter(*thread.block);
 }
 
-// The block whose next thread begins; null when all threads have begun.
+// Returns the block whose next thread begins; null when all threads have begun.
 Block* next_to_begin() {
   Cluster& c = cluster();
   if (c.beginning->begun < c.beginning->size) return c.beginning;
@@ -65,8 +65,8 @@ Block* next_to_begin() {
   return c.beginning += reverse_order() ? -1 : 1;
 }
 
-// On a fiber: thread after thread, as long as there are threads that have not begun. So a kernel
-// without barriers needs one fiber, and no switch for each of its threads.
+// Runs on a fiber: begins thread after thread while there are threads that have not begun. So a
+// kernel without barriers needs one fiber, and no switch per thread.
 void fiber_main() {
   Cluster& c = cluster();
   for (;;) {
@@ -77,12 +77,12 @@ void fiber_main() {
       make_current(thread);
       try {
         c.call(c.kernel);
-      } catch (...) {  // nothing may leave this stack: run_blocks() throws it again on its own
+      } catch (...) {  // nothing may leave this stack: run_blocks() rethrows it
         c.thrown = std::current_exception();
       }
       if (c.thrown) {
         back_to_scheduler();
-        std::abort();  // the fiber is never continued
+        std::abort();  // the fiber never continues
       }
       thread.state = State::left;
       ++b->left;
@@ -109,7 +109,7 @@ Thread& next_ready() {
   return thread;
 }
 
-// Goes on with another thread at once when one can go on.
+// Continues with another thread at once when one is ready.
 void wait_as(State state) {
   Cluster& c = cluster();
   Thread& self = *c.current;
@@ -139,7 +139,7 @@ void release_barrier(Block& b) {
   for (unsigned i = 0; i < b.size; ++i) make_ready(b.threads[in_order(i, b.size)]);
 }
 
-// Whether there was one that all threads of its block wait at.
+// Returns true if all threads of a block waited at a barrier, which is then released.
 bool release_barriers() {
   Cluster& c = cluster();
   for (unsigned i = 0; i < c.count; ++i) {
@@ -149,7 +149,7 @@ bool release_barriers() {
   return c.ready_count > 0;
 }
 
-// "0 to 31, 64 to 95"
+// Returns "0 to 31, 64 to 95".
 std::string threads_where(const Block& b, const auto& holds) {
   std::string out;
   for (unsigned i = 0; i < b.size;) {
@@ -167,7 +167,7 @@ std::string threads_where(const Block& b, const auto& holds) {
   return out;
 }
 
-// Who waits for whom in a block.
+// Describes which threads of a block wait, and for what.
 std::string who_waits(const Block& b) {
   std::string what;
   const auto add = [&](std::string_view where, const std::string& who) {
@@ -194,10 +194,10 @@ std::string who_waits(const Block& b) {
   return what;
 }
 
-// Nothing can go on.
+// Describes a deadlock.
 std::string stuck() {
   const Cluster& c = cluster();
-  std::string what = "some threads wait and can never go on:";
+  std::string what = "deadlock:";
   for (unsigned i = 0; i < c.count; ++i) {
     if (c.count > 1) what += cat(" block ", i, " of the cluster:");
     what += who_waits(c.blocks[i]);
@@ -206,7 +206,7 @@ std::string stuck() {
   return what;
 }
 
-// What the fibers were doing is forgotten; their stacks begin anew.
+// Discards the state of all fibers; their stacks begin again.
 void forget_fibers() {
   Cluster& c = cluster();
   c.idle.clear();
@@ -220,7 +220,7 @@ void forget_fibers() {
 
 std::string in_brackets(uint3 v) { return cat("(", v.x, ",", v.y, ",", v.z, ")"); }
 
-// `all`: it is an error of all blocks that run, not of the one that ran last.
+// `all`: an error of all running blocks, not only of the block that ran last.
 [[noreturn]] void give_up(const std::string& sentence, bool all = false) {
   const Cluster& c = cluster();
   const std::string grid = cat(" of grid ", gridDim.x, "x", gridDim.y, "x", gridDim.z, ", ");
@@ -248,7 +248,7 @@ bool all_left() {
   return true;
 }
 
-// Those of a cluster, or one: blocks[0] to blocks[count - 1], from `first` on along x.
+// Runs the blocks of a cluster, or one block: blocks[0] to blocks[count - 1], from `first` along x.
 void run_blocks(uint3 first) {
   Cluster& c = cluster();
   for (unsigned rank = 0; rank < c.count; ++rank) {
@@ -329,7 +329,7 @@ void check_launch(dim3 grid, dim3 block_shape, std::size_t shared_bytes, unsigne
   CONVSCOPE_CHECK(cluster >= 1 && cluster <= kMostBlocks, "cuda emulation",
                   "expected a cluster of 1 to ", kMostBlocks, " blocks, got ", cluster);
   CONVSCOPE_CHECK(grid.x % cluster == 0, "cuda emulation", "expected a multiple of ", cluster,
-                  " blocks along x because a cluster has so many, got a grid of ", grid.x, "x",
+                  " blocks along x because a cluster has that many, got a grid of ", grid.x, "x",
                   grid.y, "x", grid.z);
 }
 
@@ -361,7 +361,7 @@ void run_grid(dim3 grid, dim3 block_shape, std::size_t shared_bytes, unsigned bl
         }
       }
     }
-    // Exactly the bytes that were asked for, so that the address sanitizer sees one more.
+    // Exactly the requested bytes, so that the address sanitizer detects an access to the next one.
     void* shared = nullptr;
     if (shared_bytes > 0 && posix_memalign(&shared, 128, shared_bytes) != 0) {
       convscope::fail(convscope::ErrorKind::kRun, "cuda emulation", "no memory for a block");
@@ -385,13 +385,13 @@ void* dynamic_shared() { return block().shared.get(); }
 void stop(const char* sentence) { stop_saying(sentence); }
 
 void stop_shuffle(const char* name, unsigned from) {
-  stop_saying(name, " reads lane ", from, ", which takes no part");
+  stop_saying(name, " reads lane ", from, ", which does not participate");
 }
 
 int barrier(Barrier kind, bool predicate) {
   Block& b = block();
   if (b.at_barrier > 0 && b.barrier_kind != kind) {
-    stop("expected all threads at the same barrier, came to another kind of __syncthreads");
+    stop("expected all threads at the same barrier, got another kind of __syncthreads");
   }
   b.barrier_kind = kind;
   ++b.at_barrier;
@@ -443,7 +443,7 @@ const Meeting* meet(unsigned mask, const void* which, const char* name, const vo
     wait_as(State::in_warp);
     return nullptr;
   }
-  static Meeting out;  // for the time until the results are given out
+  static Meeting out;  // used until the results are handed out
   out.lanes = expected;
   for (unsigned i = 0; i < 32; ++i) {
     if ((expected >> i & 1u) == 0) continue;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// threads.h: grids, clusters, blocks and warps. The blocks of a grid run one after another, and the
-// blocks of a cluster at the same time. Their threads are fibers that run in turns: each runs until
-// it waits at a barrier or for the other lanes of its warp.
+// threads.h: grids, clusters, blocks and warps. The blocks of a grid run one after another; the
+// blocks of a cluster run at the same time. Their threads are fibers that take turns: each runs
+// until it waits at a barrier or for the other lanes of its warp.
 #pragma once
 
 #include <array>
@@ -18,13 +18,13 @@ namespace emulation {
 // ---- launches ----
 
 // Calls `call(kernel)` once for each thread of the grid, and returns when all are done. `cluster`
-// blocks beside each other along x run at the same time. `overlaps`: overlap.h.
+// adjacent blocks along x run at the same time. `overlaps`: see overlap.h.
 void run_grid(dim3 grid, dim3 block, std::size_t shared_bytes, unsigned cluster, bool overlaps,
               void (*call)(const void* kernel), const void* kernel);
-// The errors that a launch itself finds, e.g. a block of 2000 threads.
+// Throws the errors that a launch itself detects, e.g. a block of 2000 threads.
 void check_launch(dim3 grid, dim3 block, std::size_t shared_bytes, unsigned cluster);
 
-// Work that is queued: done at once, or kept in the graph that is being captured.
+// Runs queued work at once, or adds it to the graph that is being captured.
 bool is_capturing();
 void capture(std::function<void()> work);
 
@@ -47,7 +47,7 @@ void launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, std::size_t sh
   }
 }
 
-// Of the calling thread's block; null when the launch asked for 0 bytes.
+// Returns the memory of the calling thread's block; null when the launch requested 0 bytes.
 void* dynamic_shared();
 
 // ---- inside kernels ----
@@ -59,35 +59,35 @@ void* dynamic_shared();
 enum class Barrier { plain, any, all, count };
 int barrier(Barrier kind, bool predicate);
 
-// Until wake(which) is called; `name` is what the thread says that it waits in.
+// Waits until wake(which) is called; `name` is the operation that an error message names.
 void wait_for(const void* which, const char* name);
 void wake(const void* which);
-// `whole(object, fact)` is asked when the block ends; false ends the launch with `sentence`. For
-// what stands in shared memory and must never be overwritten.
+// Calls `whole(object, fact)` when the block ends; false ends the launch with `sentence`. For
+// objects in shared memory that must never be overwritten.
 void watch(const void* object, unsigned fact, bool (*whole)(const void*, unsigned),
            const char* sentence);
-// Until `threads` threads have come to this barrier (bar.sync).
+// Waits until `threads` threads have reached this barrier (bar.sync).
 void named_barrier(unsigned barrier, unsigned threads);
 
-// Of a thread-block cluster (cluster.cuh). A block that belongs to none is a cluster of its own.
+// Implements cluster.cuh. A block without a cluster counts as a cluster of one block.
 unsigned cluster_rank();
 unsigned cluster_size();
 void cluster_arrive();
 void cluster_wait();
-// What block `rank` has where the calling thread's block has `at` in its dynamic shared memory:
-// `bytes` bytes, at a multiple of `bytes`. `name` is who reads: the error of a wrong read says it.
+// Returns block `rank`'s copy of the place `at` in the calling block's dynamic shared memory; `at`
+// is a multiple of `bytes`. `name` is the reader's name in the error of an invalid read.
 const void* in_block(const char* name, const void* at, std::size_t bytes, unsigned rank);
 
-unsigned lane();            // 0..31 of the calling thread in its warp
-unsigned existing_lanes();  // of its warp: fewer than 32 when the block ends within it
+unsigned lane();            // 0..31: place of the calling thread in its warp
+unsigned existing_lanes();  // of its warp: fewer than 32 at the end of a block
 
 struct Meeting {
   unsigned lanes = 0;
   std::array<const void*, 32> arguments{};
   std::array<void*, 32> results{};
 };
-// Waits for the lanes of `mask` that exist. Null, except for the lane that comes last: that one
-// writes all results and then lets the others go on with part().
+// Waits for the existing lanes of `mask`. Returns null, except in the last lane to arrive, which
+// writes all results and then releases the others with part().
 const Meeting* meet(unsigned mask, const void* which, const char* name, const void* argument,
                     void* result);
 void part(unsigned lanes);
@@ -95,18 +95,18 @@ void part(unsigned lanes);
 template <class T>
 using Lanes = std::array<T, 32>;
 
-// What the lanes of a warp do together. Each lane brings an argument; when all have come, the last
-// computes the results of all from the arguments of all, and each goes on with its own:
+// Runs an operation of all lanes of a warp. Each lane passes an argument. When all have arrived,
+// the last lane computes all results from all arguments, and each lane returns its result:
 //
 //   emulation::warp_collective<float>("my_mma", fragment,
 //       [](const emulation::Lanes<Fragment>& in, emulation::Lanes<float>& out) { ... });
 //
-// Lanes that the block does not have bring Argument{}. A lane that never comes is an error of the
-// launch, and so are lanes of one mask that meet in different collectives.
+// Lanes that do not exist in the block contribute Argument{}. A lane that never arrives is an error
+// of the launch; so are lanes of one mask in different collectives.
 template <class Result, class Argument, class Compute>
 Result warp_collective(const char* name, const Argument& argument, const Compute& compute,
                        unsigned mask = 0xffffffffu) {
-  static const char which = 0;  // one for each collective
+  static const char which = 0;  // one per collective
   Result result{};
   const Meeting* meeting = meet(mask, &which, name, &argument, &result);
   if (meeting != nullptr) {
@@ -144,7 +144,7 @@ inline void __syncwarp(unsigned mask = 0xffffffffu) {
 }
 
 namespace emulation {
-// Each lane reads the value of another: `source(lane)`, or its own when that is out of its segment.
+// Returns the value of lane `source(lane)`, or the own value when it is outside of the segment.
 template <class T, class Source>
 T shuffle(const char* name, unsigned mask, T value, const Source& source) {
   struct Argument {

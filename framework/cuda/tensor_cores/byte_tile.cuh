@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // byte_tile.cuh: D [64 x N] += A [64 x 128] B [128 x N] by one warp group (128 threads) on the
-// tensor cores: A bytes with or without a sign, B signed bytes, D exact sums of 32 bits. It is
-// matrix_tile.cuh for bytes: the same rows of 128 bytes, swizzled, depth inner; the same places of
-// the sums in registers; the same order of begin(), multiply(), commit() and wait().
+// tensor cores: A is u8 or i8, B is i8, D has exact 32-bit accumulators. The byte version of
+// matrix_tile.cuh: the same swizzled rows of 128 bytes (K-major), the same layout of the
+// accumulators in registers, the same order of begin(), multiply(), commit() and wait().
 //
 // wgmma on sm_90a, ldmatrix and mma.sync on every other GPU from sm_80 on, plain loops over the
 // same bytes in the emulation.
@@ -19,7 +19,7 @@ namespace convscope::byte_tile {
 
 inline constexpr int kDepth = kTileRowBytes;  // bytes in a row
 
-// Keeps the compiler from moving uses of d across begin() and wait().
+// Prevents the compiler from moving uses of d across begin() and wait().
 template <int kCount>
 __device__ inline void hold(int (&d)[kCount]) {
 #if defined(CONVSCOPE_WGMMA)
@@ -30,7 +30,7 @@ __device__ inline void hold(int (&d)[kCount]) {
 #endif
 }
 
-// d = A B + (add ? d : 0).
+// Computes d = A B + (add ? d : 0).
 template <bool kSigned, int kColumns>
 __device__ inline void multiply(int (&d)[kColumns / 2], const unsigned char* a,
                                 const unsigned char* b, bool add) {
@@ -55,13 +55,13 @@ __device__ inline void multiply(int (&d)[kColumns / 2], const unsigned char* a,
   const std::uint64_t from_a = wgmma_descriptor(a, kTileBlockBytes);
   const std::uint64_t from_b = wgmma_descriptor(b, kTileBlockBytes);
 #pragma unroll
-  for (unsigned k = 0; k < kDepth / 32; ++k) {  // 32 bytes further
+  for (unsigned k = 0; k < kDepth / 32; ++k) {  // 32 bytes per step
     wgmma_bytes<kSigned, kColumns>(d, from_a + 2 * k, from_b + 2 * k, add || k > 0);
   }
 #elif defined(__CUDA_ARCH__)
   const int warp = static_cast<int>(threadIdx.x % 128 / 32);
   const int lane = static_cast<int>(threadIdx.x % 32);
-  const int eight = lane / 8;  // which tile of 8 rows of 16 bytes this lane addresses
+  const int eight = lane / 8;  // the tile (8 rows of 16 bytes) that this lane addresses
   if (!add) {
 #pragma unroll
     for (int i = 0; i < kColumns / 2; ++i) d[i] = 0;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// gathered_tile.cuh: D [64 x N] += A [64 x 64] B [64 x N] by one warp group (128 threads), as
-// matrix_tile.cuh, but each row of A lies anywhere in shared memory. ldmatrix takes an address for
-// each row and brings A into registers, from where wgmma multiplies it (sm_90a), or mma.sync on
-// every other GPU from sm_80 on; plain loops in the emulation.
+// gathered_tile.cuh: D [64 x N] += A [64 x 64] B [64 x N] by one warp group (128 threads), as in
+// matrix_tile.cuh, but each row of A may be anywhere in shared memory. ldmatrix takes one address
+// per row and loads A into registers; wgmma (sm_90a) or mma.sync (other GPUs from sm_80) multiplies
+// it from there. Plain loops in the emulation.
 //
-// Rows       a warp has 16 rows. Lane l says where pieces (16 bytes) of row l % 16 are: at[k] bytes
-//            behind `base` is piece 2 k + l / 16 of the 64 depths
-// Columns    B as in matrix_tile.cuh, depth inner
-// Registers  D and the order of begin, multiply, commit and wait as in matrix_tile.cuh; A belongs
-//            to the unit until wait, too
+// Rows       a warp has 16 rows. Lane l gives the places of pieces (16 bytes) of row l % 16: piece
+//            2 k + l / 16 of the 64 elements in K is at[k] bytes after `base`
+// Columns    B as in matrix_tile.cuh, K-major
+// Registers  D and the order of begin, multiply, commit and wait as in matrix_tile.cuh; A must
+//            not change before wait either
 #pragma once
 
 #include "framework/cuda/tensor_cores/matrix_tile.cuh"
@@ -18,7 +18,7 @@ namespace convscope::gathered_tile {
 #if defined(CONVSCOPE_CUDA_EMULATED)
 template <class Half>
 struct Rows {
-  unsigned char pieces[4][16];  // that this lane loads
+  unsigned char pieces[4][16];  // loaded by this lane
 
   void load(const unsigned char* base, const int (&at)[4]) {
     for (int k = 0; k < 4; ++k) std::memcpy(pieces[k], base + at[k], sizeof pieces[k]);
@@ -27,7 +27,7 @@ struct Rows {
 #else
 template <class Half>
 struct Rows {
-  unsigned tiles[4][4];  // of 16 depths each
+  unsigned tiles[4][4];  // of 16 elements in K each
 
   __device__ void load(const unsigned char* base, const int (&at)[4]) {
 #pragma unroll
@@ -40,7 +40,7 @@ struct Rows {
 };
 #endif
 
-// d = A B + (add ? d : 0).
+// Computes d = A B + (add ? d : 0).
 template <class Half, int kColumns>
 __device__ inline void multiply(float (&d)[kColumns / 2], const Rows<Half>& rows,
                                 const unsigned char* columns, bool add) {
@@ -73,7 +73,7 @@ __device__ inline void multiply(float (&d)[kColumns / 2], const Rows<Half>& rows
   }
 #elif defined(__CUDA_ARCH__)
   const int lane = static_cast<int>(threadIdx.x % 32);
-  const int eight = lane / 8;  // which 8 x 8 tile this lane addresses
+  const int eight = lane / 8;  // the 8 x 8 tile that this lane addresses
   if (!add) {
 #pragma unroll
     for (int i = 0; i < kColumns / 2; ++i) d[i] = 0;

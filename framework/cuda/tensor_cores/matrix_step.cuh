@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// matrix_step.cuh: D [64 x N] += A [64 x 16] B [16 x N] by one warp group (128 threads), A and B
-// halves in shared memory: wgmma on sm_90a, loops over the same bytes in the emulation. Other GPUs
-// have no such instruction.
+// matrix_step.cuh: D [64 x N] += A [64 x 16] B [16 x N] by one warp group (128 threads), A and B in
+// fp16/bf16 in shared memory: wgmma on sm_90a, loops over the same bytes in the emulation. Other
+// GPUs have no such instruction.
 //
-// Factors are rows of 128, 64 or 32 bytes (kRow 64, 32, 16 halves), swizzled by the bits of their
-// address (swizzled_place). So
-// a factor may begin at any row of a larger tile: rows of an image that lies in shared memory are
-// read from where a tap begins.
-//   place(tile) + rows(shift)             a factor that begins `shift` rows further
-//   depth inner   + bytes(32)             16 depths further in the same rows
-//   depth outer   + rows(16)              16 depths further; more than 64 columns of B are blocks
-//   of
-//                                         64 depths, kTileBlockBytes apart
-// Registers and order are those of matrix_tile.cuh. Factors of f32 have the bits of tf32: then a
-// step has 8 depths, which are 32 bytes, too, and depths are inner.
+// Operands are rows of 128, 64 or 32 bytes (kRow: 64, 32, 16 elements), swizzled by the bits of
+// their address (swizzled_place). So an operand may begin at any row of a larger tile: rows of an
+// image in shared memory are read from the row where a filter tap begins.
+//   place(tile) + rows(shift)   an operand that begins `shift` rows further
+//   K-major     + bytes(32)     16 elements of K further in the same rows
+//   M/N-major   + rows(16)      16 elements of K further; more than 64 columns of B are blocks of
+//                               64 columns, kTileBlockBytes apart
+// Registers and order are those of matrix_tile.cuh. f32 operands are read as tf32: then a step has
+// 8 elements of K, also 32 bytes, and operands are K-major.
 #pragma once
 
 #include <array>
@@ -65,7 +63,7 @@ __device__ inline void give_registers() {
 }
 
 #if defined(CONVSCOPE_CUDA_EMULATED)
-// Where the piece begins that has element (line, depth) of a factor first.
+// Returns the piece that begins with element (line, K index `depth`) of an operand.
 template <class Half, bool kOuter, int kRow>
 inline const unsigned char* piece(Place factor, int line, int depth) {
   constexpr int kBytes = static_cast<int>(sizeof(Half));
@@ -76,11 +74,11 @@ inline const unsigned char* piece(Place factor, int line, int depth) {
 }
 #endif
 
-// Depths of a step.
+// Elements of K per step.
 template <class Half>
 inline constexpr int kDepths = 32 / static_cast<int>(sizeof(Half));
 
-// d = A B + (add ? d : 0). Half: of the factors; float: tf32.
+// Computes d = A B + (add ? d : 0). Half: type of the operands; float: tf32.
 template <class Half, int kColumns, bool kAOuter, bool kBOuter, int kARow = 64, int kBRow = 64>
 __device__ inline void multiply(float (&d)[kColumns / 2], Place a, Place b, bool add) {
   static_assert(sizeof(Half) == 2 || !(kAOuter || kBOuter));

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // matrix_tile.cuh: D [64 x N] += A [64 x 64] B [64 x N] by one warp group (128 threads) on the
-// tensor cores, A and B halves in shared memory: wgmma on sm_90a, ldmatrix and mma.sync on every
-// other GPU from sm_80 on, plain loops over the same bytes in the emulation.
+// tensor cores, A and B in fp16/bf16 in shared memory: wgmma on sm_90a, ldmatrix and mma.sync on
+// all other GPUs from sm_80, plain loops over the same bytes in the emulation.
 //
-// Shared memory   a tile is rows of 128 bytes; piece c (16 bytes, 8 halves) of row r stands at
-//                 place c ^ (r % 8), so that eight rows meet all banks (swizzle_tile). Bases are
-//                 multiples of 1024 bytes.
-//                 depth inner   row = a row of A or a column of B, 64 depths in it
-//                 depth outer   row = a depth, 64 rows of A or columns of B in it; more columns
-//                               are further blocks of 64 rows, kTileBlockBytes apart
+// Shared memory   a tile is rows of 128 bytes; piece c (16 bytes, 8 elements) of row r is stored
+//                 at place c ^ (r % 8), so that eight rows use all banks (swizzle_tile). Base
+//                 addresses are multiples of 1024 bytes.
+//                 depth inner   K-major: row = a row of A or a column of B, with 64 elements of K
+//                 depth outer   row = an index of K, with 64 rows of A or columns of B; further
+//                               columns are further blocks of 64 rows, kTileBlockBytes apart
 // Registers       thread t of the group (warp t/32, lane l = t%32) has D[row][column] for
 //                 row = 16 warp + l/4 + 8 i, column = 8 j + 2 (l%4) + e in d[4 j + 2 i + e]
-// Order           begin(); multiply()...; commit(); wait<groups>(): d and the tiles belong to the
-//                 unit until wait. Sums are f32; the unit rounds them towards zero.
+// Order           begin(); multiply()...; commit(); wait<groups>(): do not access d or the tiles
+//                 before wait. Accumulators are f32; the unit rounds them towards zero.
 #pragma once
 
 #include <cstdint>
@@ -33,16 +33,16 @@
 
 namespace convscope {
 
-inline constexpr int kTileDepth = 64;  // halves in a row
+inline constexpr int kTileDepth = 64;  // elements per row
 inline constexpr int kTileRowBytes = 128;
 inline constexpr int kTileBlockBytes = 64 * kTileRowBytes;  // 64 rows
 
-// Bytes from the tile's base to piece `piece` of row `row`.
+// Returns the offset in bytes from the tile's base to piece `piece` of row `row`.
 constexpr int swizzle_tile(int row, int piece) {
   return row * kTileRowBytes + ((piece ^ (row & 7)) << 4);
 }
 
-// The block's dynamic shared memory from its first multiple of 1024 bytes on: where tiles begin.
+// Returns the first multiple of 1024 bytes in the block's dynamic shared memory: tiles begin there.
 __device__ inline unsigned char* aligned_shared() {
   auto* const shared = dynamic_shared<unsigned char>();
   const auto address = reinterpret_cast<std::uintptr_t>(shared);
@@ -67,7 +67,7 @@ __device__ inline void wait() {
   wgmma_wait<kGroups>();
 #endif
 }
-// Keeps the compiler from moving uses of d across begin() and wait().
+// Prevents the compiler from moving uses of d across begin() and wait().
 template <int kCount>
 __device__ inline void hold(float (&d)[kCount]) {
 #if defined(CONVSCOPE_WGMMA)
@@ -79,12 +79,12 @@ __device__ inline void hold(float (&d)[kCount]) {
 }
 
 #if defined(CONVSCOPE_CUDA_EMULATED)
-// The numbers of a tile, decoded again only when its bytes are others: the warps of a block come
-// here one after another for the same tiles. The answer holds until the next call for the same
-// factor.
+// Returns the decoded elements of a tile; decodes again only when the tile's bytes have changed,
+// because the warps of a block request the same tiles one after another. The result is valid until
+// the next call for the same operand.
 template <class Half, int kRows, bool kDepthOuter, char kFactor>
 inline const emulation::Factor<kRows, kTileDepth>& decoded(const unsigned char* tile) {
-  constexpr int kCopies = 6;  // the tiles of one step, more or less
+  constexpr int kCopies = 6;  // about the number of tiles in one step
   struct Copy {
     const unsigned char* tile = nullptr;
     unsigned char bytes[kRows * kTileRowBytes];
@@ -108,7 +108,7 @@ inline const emulation::Factor<kRows, kTileDepth>& decoded(const unsigned char* 
 }
 #endif
 
-// d = A B + (add ? d : 0).
+// Computes d = A B + (add ? d : 0).
 template <class Half, int kColumns, bool kDepthOuter>
 __device__ inline void multiply(float (&d)[kColumns / 2], const unsigned char* a,
                                 const unsigned char* b, bool add) {
@@ -130,7 +130,7 @@ __device__ inline void multiply(float (&d)[kColumns / 2], const unsigned char* a
         }
       });
 #elif defined(CONVSCOPE_WGMMA)
-  // 16 depths further: 32 bytes in a row, or 16 rows.
+  // 16 elements of K further: 32 bytes in a row, or 16 rows.
   constexpr unsigned kStep = (kDepthOuter ? 16 * kTileRowBytes : 32) >> 4;
   const std::uint64_t from_a = wgmma_descriptor(a, kTileBlockBytes);
   const std::uint64_t from_b = wgmma_descriptor(b, kTileBlockBytes);
@@ -141,7 +141,7 @@ __device__ inline void multiply(float (&d)[kColumns / 2], const unsigned char* a
 #elif defined(__CUDA_ARCH__)
   const int warp = static_cast<int>(threadIdx.x % 128 / 32);
   const int lane = static_cast<int>(threadIdx.x % 32);
-  const int eight = lane / 8;  // which 8 x 8 tile this lane addresses
+  const int eight = lane / 8;  // the 8 x 8 tile that this lane addresses
   if (!add) {
 #pragma unroll
     for (int i = 0; i < kColumns / 2; ++i) d[i] = 0;

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// mma.cuh: matrix products of one warp on the tensor cores, factors in registers (sm_80), and the
-// loads that bring 8 x 8 tiles of halves from shared memory into the registers they need.
-// Only two files include this one: matrix_tile.cuh, for itself, byte_tile.cuh and
-// gathered_tile.cuh, where the emulation works on whole tiles, and warp_mma.cuh, which has an
-// emulated form of each function.
+// mma.cuh: matrix products of one warp on the tensor cores with operands in registers (sm_80), and
+// the loads of 8 x 8 tiles of 16-bit elements from shared memory into these registers. Only two
+// files include this one: matrix_tile.cuh (for itself, byte_tile.cuh and gathered_tile.cuh), where
+// the emulation works on whole tiles, and warp_mma.cuh, which has an emulated version of each
+// function.
 //
-//   lane l of a warp holds of A [16 x 16]: rows l/4 and l/4 + 8, depths 2 (l%4) + {0, 1, 8, 9}
-//                          of B [16 x 8]:  column l/4, the same depths
+//   lane l of a warp holds of A [16 x 16]: rows l/4 and l/4 + 8, k = 2 (l%4) + {0, 1, 8, 9}
+//                          of B [16 x 8]:  column l/4, the same k
 //                          of D [16 x 8]:  rows l/4 and l/4 + 8, columns 2 (l%4) + {0, 1}
 // Source: PTX ISA, "Warp level matrix instructions"
-// Read next  mma_bytes.cuh, the same for bytes
+// Read next  mma_bytes.cuh: bytes
 #pragma once
 
 #include "framework/dtype.h"
 
 namespace convscope {
 
-// Four 8 x 8 tiles; lanes 8i .. 8i+7 give the addresses of the eight rows (16 bytes) of tile i.
-// Transposed: rows in shared memory are columns in the registers.
+// Loads four 8 x 8 tiles; lanes 8i .. 8i+7 give the addresses of the eight rows (16 bytes) of tile
+// i. kTransposed: rows in shared memory become columns in the registers.
 template <bool kTransposed>
 __device__ inline void load_matrices(unsigned (&tiles)[4], const void* row) {
   const auto from = static_cast<unsigned>(__cvta_generic_to_shared(row));
@@ -34,7 +34,7 @@ __device__ inline void load_matrices(unsigned (&tiles)[4], const void* row) {
   }
 }
 
-// d[0..3] += A B, depth 16.
+// Computes d[0..3] += A B with K = 16.
 template <class Half>
 __device__ inline void mma(float* d, const unsigned (&a)[4], unsigned b0, unsigned b1) {
   if constexpr (dtype_of<Half> == DType::bf16) {

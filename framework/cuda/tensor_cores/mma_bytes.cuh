@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// mma_bytes.cuh: a product of one warp on the tensor cores with bytes in registers (sm_80), and
-// exact sums of 32 bits.
+// mma_bytes.cuh: a product of one warp on the tensor cores with bytes in registers (sm_80) and
+// exact 32-bit accumulators.
 //
-//   lane l of a warp holds of A [16 x 32]: rows l/4 and l/4 + 8, depths 4 (l%4) + {0, 1, 2, 3}, and
-//                                          16 more: a register has four depths of a row
-//                          of B [32 x 8]:  column l/4, the same depths
+//   lane l of a warp holds of A [16 x 32]: rows l/4 and l/4 + 8, k = 4 (l%4) + {0, 1, 2, 3} and
+//                                          16 more: a register has four k of a row
+//                          of B [32 x 8]:  column l/4, the same k
 //                          of D [16 x 8]:  rows l/4 and l/4 + 8, columns 2 (l%4) + {0, 1}
 //
 // Source: PTX ISA, "Warp level matrix instructions"
-// Read next  mma.cuh, the same for halves; mma_tf32.cuh
+// Read next  mma.cuh: fp16/bf16; mma_tf32.cuh
 #pragma once
 
 #include "framework/cuda/launch.cuh"
 
 namespace convscope {
 
-// d += A B of one warp: A with a sign or without, B with one. d[0], d[1] in row l/4, d[2], d[3] in
-// row l/4 + 8; a: {row l/4, row l/4 + 8} of the first depths, then of those 16 further.
+// Computes d += A B of one warp: A signed or unsigned, B signed. d[0], d[1] are in row l/4, d[2],
+// d[3] in row l/4 + 8; a: {row l/4, row l/4 + 8} for the first k, then for k + 16.
 template <bool kSigned>
 __device__ inline void mma_bytes(int* d, const unsigned (&a)[4], unsigned b0, unsigned b1) {
 #if defined(CONVSCOPE_CUDA_EMULATED)

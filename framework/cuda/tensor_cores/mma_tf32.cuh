@@ -1,31 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-// mma_tf32.cuh: a product of one warp on the tensor cores with factors of f32 in registers (sm_80):
-// rounded to TF32, or as a high and a low part that together keep 22 bits.
+// mma_tf32.cuh: a product of one warp on the tensor cores with f32 operands in registers (sm_80),
+// rounded to TF32, or split into a high and a low part that together keep 22 bits.
 //
-//   lane l of a warp holds of A [16 x 8]: rows l/4 and l/4 + 8, depths l%4 and l%4 + 4
-//                          of B [8 x 8]:  column l/4, the same depths
+//   lane l of a warp holds of A [16 x 8]: rows l/4 and l/4 + 8, k = l%4 and l%4 + 4
+//                          of B [8 x 8]:  column l/4, the same k
 //                          of D [16 x 8]: rows l/4 and l/4 + 8, columns 2 (l%4) + {0, 1}
 //
-// TF32 keeps 10 bits behind the leading one; the unit reads no more of a register.
+// TF32 keeps 10 bits after the leading one; the unit ignores the other bits of a register.
 // Source: PTX ISA, "Warp level matrix instructions"; H. Ootomo, R. Yokota 2022: Recovering single
 // precision accuracy from Tensor Cores, arXiv 2203.03341
-// Read next  mma.cuh, the same for halves and bytes
+// Read next  mma.cuh: fp16/bf16 and bytes
 #pragma once
 
 #include "framework/cuda/launch.cuh"
 
 namespace convscope {
 
-// To the nearest TF32, ties away from zero.
+// Rounds to the nearest TF32, ties away from zero.
 __device__ inline float rounded_tf32(float v) {
   return __uint_as_float((__float_as_uint(v) + 0x1000u) & 0xffffe000u);
 }
 
-// The same where v may be NaN: it stays NaN.
+// Rounds in the same way; NaN stays NaN.
 __device__ inline float to_tf32(float v) { return v == v ? rounded_tf32(v) : v; }
 
-// d += A B of one warp: d[0], d[1] in row l/4, d[2], d[3] in row l/4 + 8; a: {row l/4, row l/4 + 8}
-// of depth l%4, then of depth l%4 + 4.
+// Computes d += A B of one warp: d[0], d[1] in row l/4, d[2], d[3] in row l/4 + 8; a: {row l/4, row
+// l/4 + 8} for k = l%4, then for k = l%4 + 4.
 __device__ inline void mma_tf32(float (&d)[4], const float (&a)[4], float b0, float b1) {
 #if defined(CONVSCOPE_CUDA_EMULATED)
   struct Factors {
@@ -63,8 +63,8 @@ __device__ inline void mma_tf32(float (&d)[4], const float (&a)[4], float b0, fl
 #endif
 }
 
-// As the unit reads them, v = high + low + at most 2^-21 |v|: high is rounded, so low has either
-// sign, and what the unit cuts off from it has no bias. An infinity has the rest NaN.
+// As read by the unit, v = high + low with an error of at most 2^-21 |v|. high is rounded, so low
+// has either sign and the unit's truncation of low has no bias. For an infinity, low is NaN.
 struct HighLow {
   float high, low;
 };

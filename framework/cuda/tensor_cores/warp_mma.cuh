@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// warp_mma.cuh: mma.cuh and mma_tf32.cuh for kernels that keep their own fragments: products of one
-// warp on the tensor cores (sm_80) and the loads of 8 x 8 tiles, each with an emulated form.
+// warp_mma.cuh: mma.cuh and mma_tf32.cuh for kernels that manage fragments themselves: products of
+// one warp on the tensor cores (sm_80) and loads of 8 x 8 tiles, each with an emulated version.
 //
 //   unsigned a[4];
-//   load_matrices<false>(a, row_of_this_lane);    // rows of 16 bytes, wherever they lie
+//   load_matrices<false>(a, row_of_this_lane);    // rows of 16 bytes, at any address
 //   mma<BFloat16>(sums, a, b0, b1);               // sums[0..3] += A [16 x 16] B [16 x 8]
 //
-// Places in shared memory are SharedAddress here: 32 bits on a GPU, where sums of pointers take
-// three instructions for each one of these.
+// Places in shared memory are SharedAddress here: 32 bits on a GPU, where an addition of pointers
+// takes three instructions instead of one.
 //
-// A tile of rows of four f32 is loaded by the same instruction: lane l gets number l%4 of row l/4,
-// which is what mma_tf32() wants.
+// The same instruction loads a tile of rows of four f32: lane l gets number l%4 of row l/4, as
+// mma_tf32() requires.
 // Source: PTX ISA, "Warp level matrix instructions"
-// Read next  mma.cuh: which lane holds what
+// Read next  mma.cuh: the layout of fragments in lanes
 #pragma once
 
 #include <cstring>
@@ -59,8 +59,8 @@ __device__ inline uint2 load_two_words(SharedAddress from) {
 #endif
 }
 
-// As async_copy<16> past L1. With `inside` false 16 bytes of zeros are written, and `global` may be
-// any address.
+// Copies as async_copy<16> does, bypassing L1. With `inside` false it writes 16 bytes of zeros, and
+// `global` may be any address.
 __device__ inline void async_copy_piece(SharedAddress to, const void* global, bool inside) {
 #if defined(CONVSCOPE_CUDA_EMULATED)
   async_copy<16, false>(to.at, global, inside);
@@ -158,7 +158,7 @@ __device__ inline void load_matrices(unsigned (&tiles)[4], SharedAddress row) {
 
 #endif
 
-// d += A B, 32 bytes deep: 16 halves, or 8 f32 with the bits of TF32.
+// Computes d += A B over 32 bytes of K: 16 fp16/bf16 elements, or 8 f32 elements read as tf32.
 template <class T>
 __device__ inline void mma_step(float (&d)[4], const unsigned (&a)[4], unsigned b0, unsigned b1) {
   if constexpr (sizeof(T) == 4) {

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// warp_tile.cuh: D [16 x 8] += A [16 x 16] B [16 x 8] by one warp on the tensor cores, A and B
-// halves in shared memory: ldmatrix and mma.sync from sm_80 on, plain loops over the same bytes in
-// the emulation. For products so small that each warp has a few tiles of its own.
+// warp_tile.cuh: D [16 x 8] += A [16 x 16] B [16 x 8] by one warp on the tensor cores, A and B in
+// fp16/bf16 in shared memory: ldmatrix and mma.sync from sm_80, plain loops over the same bytes in
+// the emulation. For small products, where each warp has its own few tiles.
 //
-// Shared memory   A: rows of `pitch` halves, depth inner; turned: depths of `pitch` halves, rows
-//                 inner. B: columns of `pitch` halves, depth inner. Rows and columns begin at
-//                 multiples of 16 bytes; (pitch / 8) odd lets eight of them meet all banks.
+// Shared memory   A: rows of `pitch` elements, K inner; transposed: `pitch` elements per k, rows
+//                 inner. B: columns of `pitch` elements, K inner. Rows and columns begin at
+//                 multiples of 16 bytes; with (pitch / 8) odd, eight of them use all banks.
 // Registers       lane l has D[row][column] for row = l/4 + 8 i, column = 2 (l%4) + e in
 //                 d[2 i + e]
-// Numerics        products are exact, sums f32; the unit rounds them towards zero
-// Read next  matrix_tile.cuh, the larger product of four warps; mma.cuh, the instructions
+// Numerics        products are exact, accumulators f32; the unit rounds them towards zero
+// Read next  matrix_tile.cuh: the larger product of four warps; mma.cuh: the instructions
 #pragma once
 
 #include "framework/cuda/launch.cuh"
@@ -24,8 +24,8 @@ namespace convscope::warp_tile {
 
 inline constexpr int kRows = 16, kColumns = 8, kDepth = 16;
 
-// Halves from row to row: `count` rounded up to whole steps of depth, and to an odd number of
-// pieces of 16 bytes.
+// Returns the elements from row to row: `count` rounded up to whole K steps and to an odd number of
+// 16-byte pieces.
 constexpr int pitch_of(int count) { return round_up(count, kDepth) + 8; }
 
 template <class Half, bool kTurned>
@@ -42,7 +42,7 @@ __device__ inline void multiply(float (&d)[4], const Half* a, int a_pitch, const
     }
   }
 #elif defined(__CUDA_ARCH__)
-  const int eight = lane / 8;  // which 8 x 8 tile this lane addresses
+  const int eight = lane / 8;  // the 8 x 8 tile that this lane addresses
   unsigned rows[4];
   load_matrices<kTurned>(rows, kTurned ? a + (lane % 8 + eight / 2 * 8) * a_pitch + eight % 2 * 8
                                        : a + lane % 16 * a_pitch + lane / 16 * 8);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// wgmma.cuh: matrix products of a warp group (128 threads), B and mostly A in shared memory
+// wgmma.cuh: matrix products of a warp group (128 threads); B is in shared memory, A usually too
 // (sm_90a).
 //
-// One instruction multiplies [64 x 16] by [16 x N] halves. A factor is named by a descriptor of its
-// place in shared memory; both lie in rows of 128 bytes whose 16-byte pieces are swizzled
+// One instruction multiplies [64 x 16] by [16 x N] 16-bit elements. A descriptor specifies an
+// operand's place in shared memory: rows of 128 bytes whose 16-byte pieces are swizzled
 // (matrix_tile.cuh). Only matrix_tile.cuh includes this file.
 // Source: PTX ISA, "Asynchronous warpgroup level matrix instructions"
 #pragma once
@@ -20,9 +20,9 @@
 
 namespace convscope {
 
-// Rows of 128 (64, 32) bytes, 1024 (512, 256) bytes swizzled together: mode 1 (2, 3) in the top
-// bits. Depth inner: 1024 bytes from one eight of rows to the next. Depth outer: 1024 bytes from
-// one eight of the depth to the next, `block_bytes` from one block of 64 columns to the next.
+// Makes a descriptor. Rows of 128 (64, 32) bytes are swizzled in units of 1024 (512, 256) bytes:
+// mode 1 (2, 3) in the top bits. K-major: 1024 bytes between groups of 8 rows. M/N-major: 1024
+// bytes between groups of 8 in K, `block_bytes` between blocks of 64 columns.
 __device__ inline std::uint64_t wgmma_descriptor(const void* shared, unsigned block_bytes,
                                                  unsigned row_bytes = 128) {
   const auto address = static_cast<unsigned>(__cvta_generic_to_shared(shared));
@@ -113,7 +113,7 @@ __device__ inline std::uint64_t wgmma_descriptor(const void* shared, unsigned bl
       : CONVSCOPE_D32(0), CONVSCOPE_D32(32), CONVSCOPE_D32(64), CONVSCOPE_D32(96)                  \
       : "l"(a), "l"(b), "r"(add ? 1 : 0), "n"(kAOuter ? 1 : 0), "n"(kBOuter ? 1 : 0))
 
-// d = a b, or d += a b when `add`. All lanes of the warp group together.
+// Computes d = a b, or d += a b when `add`. All lanes of the warp group must call it together.
 template <class Half, int kColumns, bool kAOuter, bool kBOuter = kAOuter>
 __device__ inline void wgmma(float (&d)[kColumns / 2], std::uint64_t a, std::uint64_t b, bool add) {
   constexpr bool kBFloat = dtype_of<Half> == DType::bf16;
@@ -133,8 +133,7 @@ __device__ inline void wgmma(float (&d)[kColumns / 2], std::uint64_t a, std::uin
   if constexpr (kColumns == 256 && !kBFloat) CONVSCOPE_WGMMA_256("f16");
 }
 
-// The same with 16 rows of A in the registers of each warp, laid out as mma.cuh says; columns of B
-// have their depths inside.
+// The same with A in registers, 16 rows per warp, laid out as in mma.cuh. B is K-major.
 #define CONVSCOPE_WGMMA_ROWS_16(TYPE)                             \
   asm volatile(                                                   \
       "{\n.reg .pred p;\nsetp.ne.b32 p, %13, 0;\n"                \
@@ -179,8 +178,8 @@ __device__ inline void wgmma_rows(float (&d)[kColumns / 2], const unsigned (&a)[
   if constexpr (kColumns == 64 && !kBFloat) CONVSCOPE_WGMMA_ROWS_64("f16");
 }
 
-// The registers of a thread from here on, a multiple of 8: all warps of a warp group together, each
-// role one branch of an if/else. Takers wait until others have given.
+// Sets the registers per thread, a multiple of 8. All warps of a warp group call it together, each
+// role in one branch of an if/else. An increase waits until other groups have released enough.
 template <int kRegisters>
 __device__ inline void take_registers() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
@@ -190,7 +189,7 @@ __device__ inline void give_registers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 
-// Before the first wgmma that reads registers which this thread has written.
+// Call before the first wgmma that reads registers written by this thread.
 __device__ inline void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ inline void wgmma_commit() {
   asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");

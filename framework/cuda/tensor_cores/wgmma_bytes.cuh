@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// wgmma_bytes.cuh: products of bytes of a warp group (128 threads), factors in shared memory
-// (sm_90a): u8 or i8 times i8, sums of 32 bits.
+// wgmma_bytes.cuh: products of bytes by a warp group (128 threads), operands in shared memory
+// (sm_90a): u8 or i8 times i8, 32-bit accumulators.
 //
-// One instruction multiplies [64 x 32] by [32 x N] bytes. Both factors lie with the depth inner, in
-// rows of 128 bytes that are swizzled as in wgmma.cuh. Only byte_tile.cuh includes this file.
+// One instruction multiplies [64 x 32] by [32 x N] bytes. Both operands are K-major, in rows of 128
+// bytes that are swizzled as in wgmma.cuh. Only byte_tile.cuh includes this file.
 // Source: PTX ISA, "Asynchronous warpgroup level matrix instructions"
 #pragma once
 
@@ -62,7 +62,7 @@ namespace convscope {
       : CONVSCOPE_D32(0), CONVSCOPE_D32(32), CONVSCOPE_D32(64), CONVSCOPE_D32(96) \
       : "l"(a), "l"(b), "r"(add ? 1 : 0))
 
-// d = a b, or d += a b when `add`. All lanes of the warp group together.
+// Computes d = a b, or d += a b when `add`. All lanes of the warp group must call it together.
 template <bool kSigned, int kColumns>
 __device__ inline void wgmma_bytes(int (&d)[kColumns / 2], std::uint64_t a, std::uint64_t b,
                                    bool add) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// wgmma_tf32.cuh: matrix products of a warp group whose factors are f32 in shared memory, of which
-// the tensor cores read the bits of tf32 (sm_90a).
+// wgmma_tf32.cuh: matrix products of a warp group with f32 operands in shared memory, which the
+// tensor cores read as tf32 (sm_90a).
 //
-// One instruction multiplies [64 x 8] by [8 x N]; both factors have their depth inner, in rows as
-// wgmma.cuh says: for tf32 the hardware cannot turn a factor. Sums are those of wgmma.cuh.
+// One instruction multiplies [64 x 8] by [8 x N]. Both operands are K-major, in rows as in
+// wgmma.cuh: the hardware cannot transpose tf32 operands. Accumulators are as in wgmma.cuh.
 // Source: PTX ISA, "Asynchronous warpgroup level matrix instructions"
 // Read next  matrix_step.cuh
 #pragma once
@@ -67,7 +67,7 @@ namespace convscope {
       : CONVSCOPE_D32(0), CONVSCOPE_D32(32), CONVSCOPE_D32(64), CONVSCOPE_D32(96)                  \
       : "l"(a), "l"(b), "r"(add ? 1 : 0))
 
-// d = a b, or d += a b when `add`. All lanes of the warp group together.
+// Computes d = a b, or d += a b when `add`. All lanes of the warp group must call it together.
 template <int kColumns>
 __device__ inline void wgmma_tf32(float (&d)[kColumns / 2], std::uint64_t a, std::uint64_t b,
                                   bool add) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// bounded_relu.cpp: a ReLU with an upper bound, on every element alone: its gradient, and its form
-// for a GPU.
+// bounded_relu.cpp: an element-wise ReLU with an upper bound: its gradient, and its GPU version
+// made of other kernels.
 #include "framework/ops/bounded_relu/bounded_relu.h"
 
 #include "framework/ops/accumulate.h"
@@ -16,7 +16,7 @@ constinit KernelSlot<void(const Tensor&, const Tensor&, double, const Tensor&, c
 
 namespace {
 
-// The piece that one tensor of x's shape takes.
+// Returns the piece of the scratch memory that holds one tensor of x's shape.
 Tensor row_of(const Tensor& scratch, std::int64_t row, const Shape& shape) {
   return scratch.slice_rows(row, 1).reshape(shape);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// bounded_relu_cpu.cpp: cuts the work into chunks; f32 goes to bounded_relu_simd.cpp, f64 is here.
+// bounded_relu_cpu.cpp: divides the work into chunks. f32 is in bounded_relu_simd.cpp, f64 is here.
 #include "framework/ops/bounded_relu/bounded_relu.h"
 #include "framework/ops/bounded_relu/bounded_relu_simd.h"
 #include "framework/parallel.h"

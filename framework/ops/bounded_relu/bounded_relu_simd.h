@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// bounded_relu_simd.h: the f32 loops of bounded_relu.h, one table for each instruction set.
+// bounded_relu_simd.h: the f32 loops of bounded_relu.h, one table per instruction set.
 #pragma once
 
 #include <cstdint>

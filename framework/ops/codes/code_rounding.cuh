@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // code_rounding.cuh: f32 to codes in a kernel.
 //
-// Numerics   The codes of the CPU, bit by bit. v / step is computed in f32 as a product with
-//            1 / step, which is wrong by less than 3 units of 2^-24 of it. Where its fraction comes
-//            nearer to 1/2, it is computed once more in double, by a division.
+// Numerics   The codes are those of the CPU, bit by bit. v / step is computed in f32 as a product
+//            with 1 / step, with an error below 3 units of 2^-24 of it. Where its fraction is
+//            closer to 1/2, it is recomputed in double with a division.
 // Read next  codes_cuda.cu
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace convscope {
 
-// The code of one number after the other.
+// Computes codes one number at a time.
 class CodeRounding {
  public:
   __device__ CodeRounding(double step, std::int32_t low, std::int32_t high)
@@ -25,8 +25,8 @@ class CodeRounding {
     sure_ = static_cast<float>(0.5 - 6 * 0x1p-24 * top);
   }
   __device__ std::uint8_t operator()(float v) const {
-    constexpr float kShift = 12582912.0f;  // 1.5 * 2^23: pushes the fraction out
-    // Clipped first, so that integers cannot run over; a NaN becomes the lowest code.
+    constexpr float kShift = 12582912.0f;  // 1.5 * 2^23: removes the fraction
+    // Clipped first, so that integers cannot overflow; a NaN becomes the lowest code.
     const float real = clipped(v * inverse_, low_, high_);
     const float code = (real + kShift) - kShift;
     const float rest = real > code ? real - code : code - real;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// codes.h: arrays of codes, bytes that stand for real numbers (layers/dispatch/elements.h): rounded
-// from f32, turned back, and the largest of each window of an image.
+// codes.h: arrays of codes, bytes that represent real numbers (layers/dispatch/elements.h). Rounds
+// f32 to codes, converts codes to f32, and computes max pooling of codes.
 //
-// Codes of images lie in blocks of 16 channels, [N,C/16,H,W,16]. Lanes behind the last channel are
-// 0. On a device every pointer below is one of the device, the step's too: a kernel reads it when
-// it runs, so that a recording stays right when the step changes.
+// Codes of images are in NCHW16c, [N,C/16,H,W,16]. Lanes after the last channel are 0. On a device,
+// every pointer below is a device pointer, also that of the step. A kernel reads the step when it
+// runs, so a recording remains valid when the step changes.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,13 @@
 
 namespace convscope {
 
-inline constexpr int kCodeBlock = 16;  // channels of a block
+inline constexpr int kCodeBlock = 16;  // channels per block
 
-// Images f32 as codes clip(round(v / step), low, high), rounded half to even in double; a NaN gets
-// the lowest code. low <= 0 <= high.
+// Converts f32 images to codes clip(round(v / step), low, high), rounded half to even in double; a
+// NaN gets the lowest code. low <= 0 <= high.
 struct RoundedImages {
   std::int64_t images = 0, channels = 0, pixels = 0;
-  bool in_blocks = false;  // the numbers lie in blocks, too; else [N,C,pixels]
+  bool in_blocks = false;  // the numbers are NCHW16c, too; else [N,C,pixels]
   const float* from = nullptr;
   const double* step = nullptr;
   std::int32_t low = 0, high = 255;
@@ -28,10 +28,10 @@ struct RoundedImages {
 };
 extern CONVSCOPE_API KernelSlot<void(const RoundedImages&)> round_images_kernel;
 
-// The way back: step * code in double, rounded once.
+// Converts codes to real numbers: step * code in double, rounded once.
 struct RealImages {
   std::int64_t images = 0, channels = 0, pixels = 0;
-  bool in_blocks = false;  // of `to`; else [N,C,pixels]
+  bool in_blocks = false;  // `to` is NCHW16c; else [N,C,pixels]
   bool is_signed = false;
   const std::uint8_t* from = nullptr;
   const double* step = nullptr;
@@ -39,7 +39,7 @@ struct RealImages {
 };
 extern CONVSCOPE_API KernelSlot<void(const RealImages&)> real_images_kernel;
 
-// The largest code of each window.
+// Computes the largest code of each window.
 extern CONVSCOPE_API KernelSlot<void(const CodesPool&)> pool_codes_kernel;
 
 }  // namespace convscope

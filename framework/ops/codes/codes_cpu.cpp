@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// codes_cpu.cpp: arrays of codes: what threads share out.
+// codes_cpu.cpp: arrays of codes: divides the work between threads.
 #include <algorithm>
 #include <cstring>
 
@@ -16,9 +16,9 @@ constinit KernelSlot<void(const CodesPool&)> pool_codes_kernel{"pool_codes"};
 
 namespace {
 
-constexpr std::int64_t kPiece = 4096;  // numbers that a thread takes at once
+constexpr std::int64_t kPiece = 4096;  // numbers per chunk
 
-// [count] codes of [count] numbers that lie side by side.
+// Converts [count] adjacent numbers to [count] codes.
 void round_all(RoundedRow row, std::int64_t count) {
   const CodeKernels kernels = code_kernels.get();
   parallel_for(count, kPiece, [&](std::int64_t begin, std::int64_t end) {
@@ -47,7 +47,7 @@ void round_planes(const RoundedRow& row, const RoundedImages& a) {
   });
 }
 
-// One pixel each: rows [N,C] -> [N,C rounded up to 16].
+// One pixel per row: rows [N,C] -> [N,C rounded up to 16].
 void round_rows(const RoundedRow& row, std::int64_t rows, std::int64_t channels) {
   const CodeKernels kernels = code_kernels.get();
   const std::int64_t padded = round_up(channels, std::int64_t{kCodeBlock});
@@ -75,7 +75,7 @@ void round_cpu(const RoundedImages& a) {
   }
 }
 
-// [N,C/16,pixels,16] -> [N,C,pixels], some pixels of a block at once.
+// [N,C/16,pixels,16] -> [N,C,pixels], several pixels of a block at once.
 void real_planes(const RealImages& a) {
   constexpr std::int64_t kPixels = 64;
   const CodeKernels kernels = code_kernels.get();

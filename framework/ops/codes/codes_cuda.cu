@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// codes_cuda.cu: arrays of codes on a GPU: rounded from f32, turned back, and the largest of each
-// window, all at the speed of memory.
+// codes_cuda.cu: arrays of codes on a GPU: rounding from f32, conversion to f32, and max pooling,
+// all at memory bandwidth.
 //
-// Plan       Between planes [N,C,P] and blocks [N,C/16,P,16] a thread has one pixel of a block: it
-//            reads (or writes) 16 planes there, its neighbours the neighbouring pixels, and the 16
-//            codes are one access of 16 bytes. Between two arrays in blocks a thread has four
-//            neighbouring numbers, 16 bytes of f32 and 4 of codes, four times over.
-// Numerics   The codes of the CPU, bit by bit (code_rounding.cuh)
+// Plan       Between planes [N,C,P] and NCHW16c [N,C/16,P,16], a thread has one pixel of a block:
+//            it reads (or writes) 16 planes there, adjacent threads have adjacent pixels, and the
+//            16 codes are one access of 16 bytes. Between two NCHW16c arrays, a thread has four
+//            adjacent numbers, 16 bytes of f32 and 4 of codes, four times.
+// Numerics   The codes are those of the CPU, bit by bit (code_rounding.cuh)
 #include "framework/cuda/map.cuh"
 #include "framework/ops/codes/code_rounding.cuh"
 #include "framework/ops/codes/codes.h"
@@ -14,7 +14,7 @@
 namespace convscope {
 namespace {
 
-// The steps between two elements of what a thread has; see for_pixels().
+// The distances between elements of one thread; see for_pixels().
 struct BlockSizes {
   std::int64_t images, channels, pixels, blocks;
 };
@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// A code times the step is exact in double, and rounded once when it becomes f32.
+// A code times the step is exact in double, and is rounded once when converted to f32.
 template <bool kSigned>
 __device__ float real_of(std::uint8_t code, double step) {
   const int value = kSigned ? static_cast<int>(static_cast<std::int8_t>(code)) : code;
@@ -124,7 +124,7 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// A thread has one pixel of y: 16 bytes of each pixel of its window.
+// A thread has one pixel of y and reads 16 bytes per pixel of its window.
 template <class T>
 __global__ void __launch_bounds__(kThreads) pool_pixels(const CodesPool z) {
   using Codes = Pack<T, kCodeBlock>;

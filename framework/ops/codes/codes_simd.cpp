@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// codes_simd.cpp: arrays of codes: rounded from f32, turned back, and the largest of each window.
+// codes_simd.cpp: arrays of codes: rounding from f32, conversion to f32, and max pooling.
 //
-// Numerics   v / step is computed in f32 as a product with 1 / step, which is wrong by less than 3
-//            units of 2^-24 of it. Where its fraction comes nearer to 1/2, the vector is computed
-//            once more in double, by a division.
+// Numerics   v / step is computed in f32 as a product with 1 / step, with an error below 3 units of
+//            2^-24 of it. Where its fraction is closer to 1/2, the vector is recomputed in double
+//            with a division.
 #include "framework/ops/codes/codes_simd.h"
 
 #include "framework/simd/int8_vector.h"
@@ -11,7 +11,7 @@
 namespace convscope::CONVSCOPE_ISA {
 namespace {
 
-// The codes of up to kLanes numbers, plus the offset, as bytes 0..255.
+// Computes the codes of up to kLanes numbers, plus the offset, as bytes 0..255.
 class Rounding {
  public:
   CONVSCOPE_INLINE explicit Rounding(const RoundedRow& row)
@@ -25,7 +25,7 @@ class Rounding {
   }
 
   CONVSCOPE_INLINE Ints operator()(const float* from, int count) const {
-    // Clipped first, so that integers cannot run over; a NaN becomes the lowest code.
+    // Clipped first, so that integers cannot overflow; a NaN becomes the lowest code.
     const Vec number = count == kLanes ? load(from) : load_first(from, count);
     const Vec real = min(max(number * inverse_, low_), high_);
     Ints code = round_to_ints(real);
@@ -39,7 +39,7 @@ class Rounding {
 
  private:
   [[gnu::noinline]] void exactly(const float* from, int count, std::int32_t* to) const {
-    constexpr double kShift = 6755399441055744.0;  // 1.5 * 2^52: pushes the fraction out
+    constexpr double kShift = 6755399441055744.0;  // 1.5 * 2^52: removes the fraction
     for (int l = 0; l < count; ++l) {
       double real = static_cast<double>(from[l]) / row_.step;
       if (!(real > row_.low)) real = row_.low;
@@ -54,7 +54,7 @@ class Rounding {
   const Ints offset_;
 };
 
-// Each lane holds up to four bytes of a pixel, the first one lowest.
+// Each lane holds up to four bytes of a pixel, the first in the lowest byte.
 CONVSCOPE_INLINE void store_pixels(const std::int32_t* lanes, int count, int bytes,
                                    std::int64_t pixel, std::uint8_t* to) {
   if (bytes == 4) {
@@ -75,7 +75,7 @@ void round(const RoundedRow& row) {
   for (std::int64_t p = 0; p < row.pixels; p += kLanes) {
     const int count = row.pixels - p < kLanes ? static_cast<int>(row.pixels - p) : kLanes;
     std::uint8_t* const to = row.to + p * row.pixel;
-    for (int c = 0; c < bytes; c += 4) {  // four channels make a lane
+    for (int c = 0; c < bytes; c += 4) {  // four channels per lane
       Ints four = set_ints(0);
 #pragma GCC unroll 4
       for (int i = 0; i < 4; ++i) {
@@ -96,7 +96,7 @@ void flip(const std::uint8_t* from, std::int64_t count, std::uint8_t* to) {
   for (std::int64_t i = 0; i < count; ++i) to[i] = from[i] ^ 128;
 }
 
-// A code times the step is exact in double, and rounded once when it becomes f32.
+// A code times the step is exact in double, and is rounded once when converted to f32.
 void real_numbers(const std::uint8_t* from, bool is_signed, double step, std::int64_t count,
                   float* to) {
   if (is_signed) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// codes_simd.h: arrays of codes: what one thread of a CPU does at once.
+// codes_simd.h: arrays of codes: the work of a single CPU thread.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,9 @@
 
 namespace convscope {
 
-// to[p pixel + c] = clip(round(from[c plane + p] / step), low, high) + offset, rounded half to even
-// in double, for channels c < channels <= 16 and p < pixels. Where lanes > channels, the bytes of
-// the others become 0.
+// Computes to[p pixel + c] = clip(round(from[c plane + p] / step), low, high) + offset, rounded
+// half to even in double, for channels c < channels <= 16 and p < pixels. Where lanes > channels,
+// the bytes of the remaining lanes become 0.
 struct RoundedRow {
   int channels = 1, lanes = 1;
   std::int64_t pixels = 0, plane = 0;
@@ -21,8 +21,8 @@ struct RoundedRow {
   std::uint8_t* to = nullptr;
 };
 
-// Images in blocks of 16 channels, [planes, H, W, 16] -> [planes, P, Q, 16]: the largest code of
-// each window; padding is not counted.
+// NCHW16c images, [planes, H, W, 16] -> [planes, P, Q, 16]: the largest code of each window;
+// padding is ignored.
 struct CodesPool {
   std::int64_t planes = 0, h = 0, w = 0, p = 0, q = 0;
   std::int64_t kernel_h = 1, kernel_w = 1, stride_h = 1, stride_w = 1, pad_h = 0, pad_w = 0;
@@ -33,9 +33,9 @@ struct CodesPool {
 
 struct CodeKernels {
   void (*round)(const RoundedRow& row) = nullptr;
-  // to = from + 128 modulo 256: signed codes as 0..255.
+  // Computes to = from + 128 modulo 256: signed codes as 0..255.
   void (*flip)(const std::uint8_t* from, std::int64_t count, std::uint8_t* to) = nullptr;
-  // to = step * from, rounded once.
+  // Computes to = step * from, rounded once.
   void (*real_numbers)(const std::uint8_t* from, bool is_signed, double step, std::int64_t count,
                        float* to) = nullptr;
   void (*pool_row)(const CodesPool& pool, std::int64_t plane, std::int64_t row) = nullptr;

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// gemm_cpu.cpp: a whole matrix product from register tiles: blocks that fit the caches, packed
-// panels, threads.
+// gemm_cpu.cpp: a whole matrix product made of register tiles: cache-sized blocks, packed panels,
+// threads.
 //
 // Formula    C[i,j] (+)= sum over k of op(A)[i,k] op(B)[k,j]
 // Textbook   for i: for j: for k: c[i][j] += a[i][k] * b[k][j]
-// Plan       k is cut into blocks of kDepth, so that a tile's slice of A stays in L1; rows and
-//            columns into blocks so that one round of packing fits L2/L3. A operand is packed into
-//            panels (tile height or tile width wide, k running slowest) only when its layout is the
-//            wrong way round or its rows are far apart; otherwise tiles read it where it lies.
-//            Work is handed out as rectangles of tiles, chosen by the sizes alone.
-// Shapes     row-major f32, any leading dimension, no alignment asked for. Accumulates in f32.
+// Plan       K is cut into blocks of kDepth, so that a tile's slice of A stays in L1; rows and
+//            columns into blocks so that one round of packing fits L2/L3. An operand is packed into
+//            panels (tile height or tile width wide, k running slowest) only when it has the wrong
+//            layout or its rows are far apart; otherwise tiles read it in place. Threads get
+//            rectangles of tiles, which depend only on the sizes.
+// Shapes     row-major f32, any leading dimension, any alignment. Accumulates in f32.
 // Cost       FLOPs = 2 M N K; workspace = at most (kBlockRows + kBlockColumns) kDepth floats
 // Numerics   each element is summed in the order of k, in chains of at most kSumChain terms whose
 //            totals are added up in C; same bits on each run and with any number of threads; exact
@@ -17,7 +17,7 @@
 // Choices    kDepth 384: A tile 14 x 384 x 4 B = 21 KiB of a 32 KiB L1.
 //            A rectangle is at most 8 tiles x 12 panels: 168 KiB + 576 KiB of a 1 MiB L2.
 // Source     see gemm_simd.cpp
-// Read next  gemm_simd.cpp: the tile.
+// Read next  gemm_simd.cpp: the tile
 #include <algorithm>
 
 #include "framework/int_math.h"
@@ -35,10 +35,10 @@ namespace {
 constexpr std::int64_t kDepth = 384;
 constexpr std::int64_t kBlockRows = 2016;
 constexpr std::int64_t kBlockColumns = 2048;
-// An operand whose rows are farther apart than this is packed even if its layout would do: each
-// step of k would touch another page.
+// An operand whose rows are farther apart than this is packed even if its layout is suitable: each
+// step of k would access another page.
 constexpr std::int64_t kFarRow = 1024;
-// Work below this is not worth a second thread (about 2 us).
+// A second thread does not pay for less work than this (about 2 us).
 constexpr double kSmallFlops = 2e5;
 
 struct Operands {
@@ -136,7 +136,7 @@ class Product {
     const std::int64_t a_jobs = pack_a_ ? tiles.tiles : 0;
     const std::int64_t b_jobs = pack_b_ && block.i0 == 0 ? panels : 0;  // B serves all row blocks
     const std::int64_t jobs = a_jobs + b_jobs;
-    // Packing moves little: hand out several panels at a time.
+    // Packing moves little data: hand out several panels at a time.
     parallel_for(jobs, small ? jobs : std::max<std::int64_t>(2, ceil_div(jobs, 16)),
                  [&](std::int64_t begin, std::int64_t end) {
                    for (std::int64_t job = begin; job < end; ++job) {

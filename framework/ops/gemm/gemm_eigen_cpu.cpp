@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gemm_eigen_cpu.cpp: the same product by Eigen, one thread. See gemm.h for what it is good for.
-#define EIGEN_DONT_PARALLELIZE  // with OpenMP on, Eigen would start threads of its own
+// gemm_eigen_cpu.cpp: the same product with Eigen, one thread. gemm.h states its purpose.
+#define EIGEN_DONT_PARALLELIZE  // with OpenMP, Eigen would start more threads
 #include <Eigen/Core>
 #include <algorithm>
 

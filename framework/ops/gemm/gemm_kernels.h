@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// gemm_kernels.h: the parts of gemm that depend on the instruction set. A kernel that packs its own
-// panels (convolution by im2col) calls the tile directly.
+// gemm_kernels.h: the parts of gemm that depend on the instruction set. A kernel that packs panels
+// itself (convolution by im2col) calls the tile directly.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace convscope {
 // for i < rows, j < columns. start is c itself (accumulate), bias[i], or 0 (no bias).
 struct GemmTile {
   int rows = 0;            // 1 .. GemmKernels::rows
-  int columns = 0;         // 1 .. GemmKernels::columns; lanes beyond are neither read nor written
+  int columns = 0;         // 1 .. GemmKernels::columns; lanes beyond are not accessed
   std::int64_t depth = 0;  // 0 writes the start
   const float* a = nullptr;
   std::int64_t a_step = 0;
@@ -29,17 +29,17 @@ struct GemmTile {
 
 struct GemmKernels {
   int rows = 0;     // largest tile: rows of C ...
-  int columns = 0;  // ... and columns, two vectors wide (four on the scalar path)
+  int columns = 0;  // ... and columns, two vectors wide (four for the scalar code)
   void (*tile)(const GemmTile& tile) = nullptr;
-  // to[k * to_step + i] = from[i * from_row + k] for i < rows, k < depth; other places of `to` are
-  // left alone.
+  // Computes to[k * to_step + i] = from[i * from_row + k] for i < rows, k < depth. Does not change
+  // other elements of `to`.
   void (*transpose)(const float* from, std::int64_t from_row, std::int64_t rows, std::int64_t depth,
                     float* to, std::int64_t to_step) = nullptr;
 };
 
 CONVSCOPE_API extern IsaTable<GemmKernels> gemm_kernels;
 
-// M rows are cut into tiles of nearly equal height, so that no tile is left with one row.
+// Divides M rows into tiles of nearly equal height, so that no tile has a single row.
 struct RowTiles {
   std::int64_t rows, tiles;
   RowTiles(std::int64_t m, std::int64_t largest) : rows(m), tiles(ceil_div(m, largest)) {}

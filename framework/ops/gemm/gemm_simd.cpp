@@ -6,21 +6,21 @@
 // Textbook   for k: for i: for j: c[i][j] += a[k][i] * b[k][j]
 // Plan       c stays in Rows x Vectors registers over the whole k loop. Each k loads `Vectors`
 //            vectors of b and broadcasts one element of a for each row: an outer product.
-// Shapes     a: depth x rows, step a_step (packed: rows); b: depth x columns, step b_step
+// Shapes     a: K x rows, step a_step (packed: rows); b: K x columns, step b_step
 //            (packed: the full width); c: row-major. f32, accumulated in f32. No alignment needed.
-// Cost       FLOPs = 2 depth rows columns; per k: Vectors vector loads + rows broadcasts for
+// Cost       FLOPs = 2 K rows columns; per k: Vectors vector loads + rows broadcasts for
 //            rows x Vectors FMAs, so loads never limit a full tile.
 // Numerics   one rounding per FMA; chains of at most kSumChain products in the order of k, their
 //            totals added up in c (framework/simd/sum_chain.h); same bits on each run.
 // Choices    AVX-512: 14 x 2 vectors = 28 accumulators + 2 of b + 1 broadcast = 31 of 32 registers.
 //            AVX2: 6 x 2 = 12 + 2 + 1 = 15 of 16. Both hide the FMA latency (4 cycles x 2 ports = 8
-//            independent sums needed) down to a tile of 4 rows.
-//            Every loop over the accumulators is unrolled by pragma: GCC 12 keeps an array that an
-//            ordinary loop indexes on the stack, at a third of the speed.
+//            independent accumulators needed) down to a tile of 4 rows.
+//            Every loop over the accumulators is unrolled by pragma: GCC 12 stores an array on the
+//            stack if an ordinary loop indexes it, at a third of the speed.
 // Source     K. Goto, R. van de Geijn: Anatomy of High-Performance Matrix Multiplication, ACM TOMS
 //            34(3), 2008, doi 10.1145/1356052.1356053; F. Van Zee, R. van de Geijn: BLIS, ACM TOMS
 //            41(3), 2015, doi 10.1145/2764454.
-// Read next  gemm_cpu.cpp: how tiles make up a whole product.
+// Read next  gemm_cpu.cpp: how tiles form a whole product
 #include "framework/ops/gemm/gemm_kernels.h"
 #include "framework/simd/simd.h"
 #include "framework/simd/sum_chain.h"
@@ -39,11 +39,11 @@ constexpr int kRows = 3;
 constexpr int kVectors = 4;
 #endif
 
-// One chain of products: a and b move on behind it. `add`: its total goes to what stands in c.
+// One chain of products; advances a and b past it. `add`: adds its total to the content of c.
 template <int Rows, int Vectors, bool Partial>
 CONVSCOPE_INLINE void multiply_chain(const GemmTile& tile, const float*& a, const float*& b,
                                      std::int64_t depth, bool add) {
-  // Lanes of the last vector; the vectors before it are full.
+  // Lanes of the last vector; all vectors before it are full.
   const int last = tile.columns - (Vectors - 1) * kLanes;
   Vec acc[Rows][Vectors];  // [Rows, Vectors * kLanes]
 #pragma GCC unroll 16
@@ -154,7 +154,7 @@ void run_tile(const GemmTile& tile) {
 
 #if defined(CONVSCOPE_ISA_IS_AVX512) || defined(CONVSCOPE_ISA_IS_AVX2)
 
-// 8 rows x 8 columns become 8 columns x 8 rows: three rounds of pairwise shuffles.
+// Transposes 8 rows x 8 columns: three rounds of pairwise shuffles.
 CONVSCOPE_INLINE void transpose_8x8(const float* from, std::int64_t from_row, float* to,
                                     std::int64_t to_step) {
   __m256 r[8];
@@ -200,7 +200,7 @@ void transpose(const float* from, std::int64_t from_row, std::int64_t rows, std:
                float* to, std::int64_t to_step) {
   std::int64_t k = 0;
 #if defined(CONVSCOPE_ISA_IS_AVX512) || defined(CONVSCOPE_ISA_IS_AVX2)
-  // The last block of rows overlaps the one before it instead of being cut.
+  // The last block of rows overlaps the previous one instead of being partial.
   if (rows >= 8) {
     for (; k + 8 <= depth; k += 8) {
       for (std::int64_t i = 0; i < rows; i += 8) {

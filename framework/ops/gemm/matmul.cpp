@@ -27,7 +27,7 @@ void check_operands(const Tensor& a, const Tensor& b, const char* operation) {
                   a.shape(), " and ", b.shape());
 }
 
-// Adds op(a) op(b) into what the gradient of `input` collects.
+// Adds op(a) op(b) to the gradient of `input`.
 void product_into(GradientSink& out, int input, const Tensor& a, Transpose ta, const Tensor& b,
                   Transpose tb, MatmulEngine engine, bool tf32 = false) {
   const GradientSink::Target to = out.target(input);
@@ -67,10 +67,10 @@ Variable matmul(const Variable& a, const Variable& b, Transpose transpose_a, Tra
   Tensor c = matmul(a.value(), b.value(), transpose_a, transpose_b, engine);
   return record(
       "matmul", c, {a, b},
-      // Saved: each factor, if the other one wants a gradient.
+      // Saves each operand if the other one needs a gradient.
       [a = b.requires_grad() ? a.value() : Tensor(), b = a.requires_grad() ? b.value() : Tensor(),
        ta = transpose_a, tb = transpose_b, engine](const Tensor& dc, GradientSink& out) {
-        if (out.wants(0)) {  // d op(a) = dc op(b)^T, transposed back where a came transposed
+        if (out.wants(0)) {  // d op(a) = dc op(b)^T; transposed if a was transposed
           if (ta == Transpose::no) {
             product_into(out, 0, dc, Transpose::no, b, flip(tb), engine);
           } else {
@@ -100,7 +100,7 @@ Variable linear(const Variable& x, const Variable& w, const Variable& b,
   Tensor y = Tensor::empty({x.dim(0), w.dim(0)}, x.dtype(), x.device());
   if (has_bias) fill_rows_kernel.get(x.device())(b.value(), y);
   CONVSCOPE_CHECK(precision == ComputePrecision::f32 || x.dtype() == DType::f32, "linear",
-                  "expected x of type f32 because it multiplies in ", name_of(precision), ", got ",
+                  "expected x of type f32 because the product is in ", name_of(precision), ", got ",
                   x.value().str());
   const bool half = is_half(factor_type(precision));
   const Tensor factor_x = half ? x.value().to(factor_type(precision)) : x.value();

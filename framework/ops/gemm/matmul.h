@@ -12,7 +12,7 @@ namespace convscope {
 enum class Transpose : bool { no, yes };
 enum class MatmulEngine { tiled, eigen };
 
-// op(a) op(b) with op(a) [M,K], op(b) [K,N] -> [M,N].
+// Returns op(a) op(b) with op(a) [M,K], op(b) [K,N] -> [M,N].
 CONVSCOPE_API Variable matmul(const Variable& a, const Variable& b,
                               Transpose transpose_a = Transpose::no,
                               Transpose transpose_b = Transpose::no,
@@ -21,14 +21,14 @@ CONVSCOPE_API Tensor matmul(const Tensor& a, const Tensor& b, Transpose transpos
                             Transpose transpose_b = Transpose::no,
                             MatmulEngine engine = MatmulEngine::tiled);
 
-// y = x w^T + b with x [N,I], w [O,I], b [O] (may be undefined) -> y [N,O]. dw and db are added
-// into the gradients of the parameters, dx is assigned.
-// A half precision rounds x, w and dy to it (x and w are saved so); y and the gradients are f32.
+// Returns y = x w^T + b with x [N,I], w [O,I], b [O] (may be undefined) -> y [N,O]. Adds dw and db
+// to the gradients of the parameters; overwrites dx. Half precision rounds x, w and dy (x and w are
+// saved in this precision); y and the gradients are f32.
 CONVSCOPE_API Variable linear(const Variable& x, const Variable& w, const Variable& b,
                               ComputePrecision precision = ComputePrecision::f32);
 
-// c = op(a) op(b), or c += when `accumulate`. Shapes fit. a and b of one type, c of the same, or
-// f32 when they are of a half type. tf32: see framework/precision.h.
+// c = op(a) op(b), or c += when `accumulate`. Shapes must match. a and b have one type; c has the
+// same, or f32 if a and b are fp16/bf16. tf32: see framework/precision.h.
 struct MatmulArguments {
   Tensor a, b, c;
   Transpose transpose_a = Transpose::no;
@@ -38,7 +38,7 @@ struct MatmulArguments {
   bool tf32 = false;
 };
 extern CONVSCOPE_API KernelSlot<void(const MatmulArguments&)> matmul_kernel;
-// Every row of y [N,O] becomes b [O].
+// Sets every row of y [N,O] to b [O].
 extern CONVSCOPE_API KernelSlot<void(const Tensor& b, const Tensor& y)> fill_rows_kernel;
 
 }  // namespace convscope

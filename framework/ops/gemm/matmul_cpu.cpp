@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// matmul_cpu.cpp: matrix products on the CPU: Eigen in f64, our own kernels or Eigen in f32.
+// matmul_cpu.cpp: matrix products on the CPU: Eigen in f64; custom kernels or Eigen in f32.
 #include "framework/ops/gemm/gemm.h"
 #include "framework/ops/gemm/matmul.h"
 
@@ -37,7 +37,7 @@ void matmul_cpu(const MatmulArguments& arguments) {
           arguments.c.data<float>(), n, arguments.accumulate);
 }
 
-// Every row of y becomes b.
+// Sets every row of y to b.
 template <class T>
 void fill_rows(const Tensor& b, const Tensor& y) {
   const T* const from = b.data<T>();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// matmul_cuda.cu: products of matrices by cuBLAS: f32 proper (TF32 only when asked for), f64, and
-// half factors with f32 sums.
+// matmul_cuda.cu: matrix products by cuBLAS: true f32 (TF32 only on request), f64, and fp16/bf16
+// operands with f32 accumulation.
 #include "framework/cuda/blas.cuh"
 #include "framework/cuda/launch.cuh"
 #include "framework/ops/gemm/matmul.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// pack.cpp: many small tensors into one, side by side, and back.
+// pack.cpp: concatenates many small tensors into one, and splits it again.
 #include "framework/ops/pack/pack.h"
 
 namespace convscope {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// pack.h: many small tensors into one, side by side, and back: such as the running statistics of
-// all batch norm layers, which travel as one. Allocates nothing, and a device may record it.
+// pack.h: concatenates many small tensors into one, and splits it again. For example, the running
+// statistics of all batch norm layers are sent as one. Allocates nothing; a device may record it.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace convscope {
 
-// f32, all on one device; `packed` [n] has as many elements as all of `parts` together.
+// Concatenates f32 tensors on one device. `packed` [n] has the elements of all `parts` together.
 CONVSCOPE_API void pack(const std::vector<Tensor>& parts, const Tensor& packed);
 CONVSCOPE_API void unpack(const Tensor& packed, const std::vector<Tensor>& parts);
 

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// pack_cuda.cu: copies many small tensors into one block and back, up to 128 of them in a launch.
+// pack_cuda.cu: copies many small tensors into one block and back, up to 128 in a launch.
 //
-// Formula    packed[begin_p + i] = part_p[i], or the other way round
+// Formula    packed[begin_p + i] = part_p[i], or the reverse
 // Textbook   for each part: cudaMemcpyAsync(packed + begin, part, bytes); each is a launch of 2 us
-// Plan       The table of the parts is a parameter of the kernel, so a recording holds it. A row of
-//            blocks works on one part; its threads copy one element at a time.
+// Plan       The table of parts is a kernel parameter, so a recording contains it. A row of blocks
+//            processes one part; its threads copy one element at a time.
 // Shapes     parts f32, of any sizes; packed f32 [sum of the sizes]
-// Supports   any count of parts
-// Cost       bytes = 8 for each element; bound by the launch: ResNet-18 has 9600 of them
+// Supports   any number of parts
+// Cost       bytes = 8 per element; launch-bound: ResNet-18 has 9600 elements
 // Numerics   copies
 // Backward   none
-// Choices    kMostParts = 128: 128 * 16 bytes are half of the 4 KiB that parameters may have.
-//            kBlocks = 2 blocks of 256 threads for each part: a statistic has up to 512 numbers
+// Choices    kMostParts = 128: 128 * 16 bytes are half of the 4 KiB limit of parameters.
+//            kBlocks = 2 blocks of 256 threads per part: a statistic has up to 512 numbers
 // Source     as update_cuda.cu, whose table holds parameters
 // Read next  optim/update_cuda.cu
 #include <algorithm>
@@ -33,7 +33,7 @@ struct Parts {
   Part part[kMostParts];
 };
 
-// What lies before a part is added up by each of its blocks.
+// Each block computes its part's offset by adding the sizes of the parts before it.
 template <bool kInto>
 __global__ void __launch_bounds__(kThreads) copy_parts(const Parts parts, float* packed) {
   for (unsigned i = 0; i < blockIdx.y; ++i) packed += parts.part[i].count;
@@ -59,7 +59,7 @@ void copy_cuda(const std::vector<Tensor>& parts, const Tensor& packed) {
       table.part[i] = {part.data<float>(), part.numel()};
       elements += part.numel();
     }
-    // No overlap with the kernel before: it also is the one that meets a side queue (Reducer).
+    // Does not overlap the previous kernel: this kernel also joins a side queue (Reducer).
     launch(copy_parts<kInto>,
            {.grid = dim3(kBlocks, static_cast<unsigned>(count)), .block = dim3(kThreads)}, table,
            at);

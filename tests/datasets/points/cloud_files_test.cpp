@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cloud_files_test.cpp: clouds of points from PLY and npz files, their voxels, and the sentences
-// about files that are none.
+// cloud_files_test.cpp: point clouds from PLY and npz files, their voxels, and the error messages
+// for invalid files.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -48,14 +48,14 @@ TEST(Ply, AsciiAndBinaryGiveTheSamePoints) {
     dos.replace(at, 1, "\r\n");
   }
   expect_both_points(ply(dos));
-  std::string blank = kAscii;  // behind the words of the header
+  std::string blank = kAscii;  // after the words of the header
   blank.insert(blank.find("end_header") + 10, " \t");
   expect_both_points(ply(blank));
   std::string binary =
       "ply\nformat binary_little_endian 1.0\nelement face 2\n"
       "property list uchar int vertex_index\n" +
       kVertex + "end_header\n";
-  for (int face = 0; face < 2; ++face) {  // passed over
+  for (int face = 0; face < 2; ++face) {  // skipped
     append(binary, std::uint8_t(face + 1));
     for (int i = 0; i <= face; ++i) append(binary, 17);
   }
@@ -68,7 +68,7 @@ TEST(Ply, AsciiAndBinaryGiveTheSamePoints) {
     append(binary, static_cast<std::int16_t>(gain));
   }
   expect_both_points(ply(binary));
-  for (std::size_t size = 0; size < binary.size(); ++size) {  // every cut is noticed
+  for (std::size_t size = 0; size < binary.size(); ++size) {  // every truncation is detected
     EXPECT_THROW(ply(binary.substr(0, size)), Error) << size;
   }
 }
@@ -88,7 +88,7 @@ TEST(Ply, RefusesWithTheFileThePlaceAndWhatToDo) {
   refused("plx\n", "begins with a line 'ply'");
   refused("ply\nformat ascii 1.0\n", "expected a line 'end_header'");
   refused("ply\nend_header\n", "expected a line 'format'");
-  refused("ply\nformat binary_big_endian 1.0\nend_header\n", "write the file anew in one of them");
+  refused("ply\nformat binary_big_endian 1.0\nend_header\n", "write the file again in one of them");
   refused("ply\nformat ascii 1.0\nelement edge 0\nend_header\n", "an element 'vertex'");
   refused("ply\nformat ascii 1.0\nelement vertex x\nend_header\n", "a number of rows");
   refused("ply\nformat ascii 1.0\nelement vertex 1\nproperty vec3 x\nend_header\n",
@@ -109,7 +109,7 @@ TEST(Ply, RefusesWithTheFileThePlaceAndWhatToDo) {
       "the file seems to be cut");
 }
 
-// A row with a number too many or too few moved all that follow, and nothing was said.
+// A row with too many or too few numbers must not shift all later rows silently.
 TEST(Ply, NoRowTakesNumbersOfAnother) {
   const std::string head =
       "ply\nformat ascii 1.0\nelement vertex 3\nproperty float x\n"
@@ -209,10 +209,11 @@ TEST(Voxels, HoldTheMeanOfTheirPoints) {
 TEST(Voxels, PointsOutsideAreRefusedOrLeftOut) {
   VoxelBox box{.grid = {2, 2, 2}, .size = 0.5};
   const Cloud cloud = cloud_of({0.1, 0.1, 0.1, 0.2, 1.0, 0.3});
-  EXPECT_ERROR(ErrorKind::kData,
-               "a.ply: expected y from 0 to 1 because the grid has 2 voxels of 0.5 there, got 1 of "
-               "point 1",
-               voxels_of(cloud, box));
+  EXPECT_ERROR(
+      ErrorKind::kData,
+      "a.ply: expected y from 0 to 1 because the grid has 2 voxels of size 0.5 there, got 1 of "
+      "point 1",
+      voxels_of(cloud, box));
   EXPECT_ERROR(ErrorKind::kData, "'outside: clip'", voxels_of(cloud, box));
   box.outside = OutsidePoints::clip;
   EXPECT_EQ(voxels_of(cloud, box).places.size(), 1u);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// point_sets_test.cpp: samples that are points: drawn ones, ink, and their ways through subset,
-// split and the loader.
+// point_sets_test.cpp: samples that consist of points: drawn shapes and ink, and their use in
+// subset, split and the loader.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -38,9 +38,9 @@ TEST(SyntheticShapes, AreTheSameOnEveryMachineWithAnyNumberOfThreads) {
   set_num_threads(2);
   EXPECT_EQ(draw().train.points->places, one.train.points->places);
   set_num_threads(threads);
-  // What is measured on them depends on every place: a change here is a change of results.
+  // Results depend on every place: a change here changes results.
   EXPECT_EQ(hash_of(one.train.points->places), 12009659018299419680u);
-  // Not one sample of the test part is one of the training part.
+  // No sample of the test part is a sample of the training part.
   const auto sample = [](const Dataset& part, std::int64_t i) {
     return part.points->subset({i}).places;
   };
@@ -59,7 +59,7 @@ TEST(SyntheticShapes, HoldSomeHundredSitesOfEachClass) {
     EXPECT_LE(data.train.points->points(i), 1200);
   }
   EXPECT_LT(data.train.points->density(), 0.05);
-  // A sample of a larger grid is thinner.
+  // A sample in a larger grid is sparser.
   EXPECT_LT(synthetic_shapes({.train_size = 8, .test_size = 1, .size = 64}).train.points->density(),
             data.train.points->density() / 4);
 }
@@ -120,7 +120,7 @@ TEST(InkPoints, DigitPointsAreTheInkOfTheSyntheticDigits) {
   EXPECT_LT(points.train.points->density(), 0.4);
 }
 
-// Images with ink in some pixels, and the same as points.
+// Images with ink in some pixels, and the same samples as points.
 Dataset sparse_images(std::int64_t count) {
   Dataset out = testing::numbered_dataset(count, 1, 6);
   auto* pixel = out.images.data<std::uint8_t>();

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What must hold for a page of `convscope look`: each check returns a list of problems, empty when
-all is well. Results, cache and counts are computed here a second time, from what the page was given."""
+"""Checks of a page of `convscope look`: each returns a list of problems, empty when there are none.
+Results, cache and counts are computed here a second time, from the page's inputs."""
 import math
 import re
 
@@ -49,7 +49,7 @@ def click(page, name, times=1):
 
 
 def sizes_of(problem):
-    """The numbers of a problem's text, and P and Q."""
+    """Returns the numbers in a problem's text, and P and Q."""
     def two(text):
         parts = [int(part) for part in text.split("x")]
         return parts if len(parts) == 2 else parts * 2
@@ -68,7 +68,7 @@ def sizes_of(problem):
 
 
 def products_of(z):
-    """(element of x, of w, of y) of each product whose x lies in the image."""
+    """Returns (element of x, of w, of y) of each product whose x is inside the image."""
     depth, kernels = z["c"] // z["groups"], z["k"] // z["groups"]
     for n in range(z["n"]):
         for k in range(z["k"]):
@@ -87,7 +87,7 @@ def products_of(z):
 
 
 def stored_places(data, z):
-    """Of block-sparse weights: the element of the dense w that each stored number is."""
+    """Returns, for block-sparse weights, the element of the dense w of each stored number."""
     columns = z["c"] // z["groups"] * z["r"] * z["s"]
     _, rows, width, _ = next(a["sizes"] for a in data["arrays"] if a["name"] in ("w", "dw"))
     places = []
@@ -99,7 +99,7 @@ def stored_places(data, z):
 
 
 def expected_result(data):
-    """y, dx or dw of the page's own inputs, by the seven loops."""
+    """Returns y, dx or dw of the page's inputs, by the seven loops."""
     z = sizes_of(data["problem"])
     start = {a["name"]: a["start"] for a in data["arrays"]}
     elements = {"x": z["n"] * z["c"] * z["h"] * z["w"],
@@ -124,7 +124,7 @@ def expected_result(data):
 
 
 def end_problems(page):
-    """The result that the page shows at the end is that of the seven loops."""
+    """The result that the page shows at the end equals that of the seven loops."""
     data = data_of(page)
     click(page, "end")
     name, expected = expected_result(data)
@@ -144,7 +144,7 @@ def end_problems(page):
 
 
 def replay_problems(page):
-    """Steps forward and back are each other's opposite, wherever one is, and so is the slider."""
+    """A step forward and a step back cancel, wherever both exist; the slider reaches the same states."""
     total, bad = data_of(page)["total"], []
     if page.evaluate("look.wrong.length"):
         bad.append("the record does not fit: " + page.evaluate("look.wrong[0]"))
@@ -167,7 +167,8 @@ def replay_problems(page):
 
 
 def counted(page, events, arrays, at, size, ways):
-    """Misses and hits of the cache after `at` events: lines of 64 bytes, the oldest is thrown out."""
+    """Returns misses and hits of the cache after `at` events: lines of 64 bytes, the oldest line is
+    evicted."""
     lines = size // 64
     ways = min(ways or lines, lines)
     first, address = [], 0
@@ -212,7 +213,7 @@ def cache_problems(page):
 
 
 def line_problems(page):
-    """The marked line is the place of the last event, and holds code."""
+    """The marked line is the source line of the last event, and contains code."""
     data, bad = data_of(page), []
     for at in range(1, data["total"] + 1, max(1, data["total"] // 60)):
         go(page, at)

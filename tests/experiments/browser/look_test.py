@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The pages of `convscope look` in a real browser: look_test.py PROGRAM
+"""Tests the pages of `convscope look` in a real browser: look_test.py PROGRAM
 
-Every lesson in every direction: played to its end it shows the result of the seven loops, back and
-the slider return to what was seen, the cache counts as one computed here, the marked lines are code.
-The last class spoils pages on purpose and looks whether the checks notice. Skipped (77) without
-chromium.
+Every lesson in every direction: at the end it shows the result of the seven loops. Back steps and the
+slider restore earlier states, the cache counts match a second computation, and marked lines are code.
+The last class damages pages on purpose and tests that the checks notice. Skipped (77) without chromium.
 """
 import html
 import itertools
@@ -23,7 +22,7 @@ from chromium import Browser, find_chromium
 
 PROGRAM = pathlib.Path(sys.argv[1]).resolve()
 PHONE, DESKTOP = 390, 1200
-FIRST_SCREEN = 700  # the picture begins above this, on every screen
+FIRST_SCREEN = 700  # the picture begins above this height, on every screen
 DIRECTIONS = ("forward", "backward_data", "backward_weight")
 
 
@@ -53,7 +52,7 @@ def call(*words):
 
 
 def console_problems(page):
-    """What is on the console, and other files that were asked for."""
+    """Returns the messages on the console, and requests for other files."""
     return page.complaints()
 
 
@@ -63,8 +62,8 @@ class EveryLesson(unittest.TestCase):
                               "implicit_gemm", "block_sparse", "int8"}, {name for name, _ in pages})
 
     def test_replay_lines_result_cache_and_console(self):
-        # One visit for all: to open a page takes longer than to look at it. Each check goes where it
-        # wants to be, and the console is read last.
+        # All checks share one visit, because opening a page takes longer than checking it. Each check
+        # moves to the state that it needs, and the console is read last.
         for (name, direction), path in pages.items():
             checks = [look_checks.replay_problems, look_checks.line_problems]
             if name != "int8":
@@ -221,7 +220,7 @@ class Playing(unittest.TestCase):
 
 
 class TheChecksThemselves(unittest.TestCase):
-    """Pages that are spoiled on purpose."""
+    """Pages that are damaged on purpose."""
 
     def spoiled(self, old, new, name="gemm_1x1"):
         text = pages[name, "forward"].read_text()

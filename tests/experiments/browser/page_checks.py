@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What must hold for every page of ours: each check returns a list of problems, empty when all is
-well."""
+"""Checks for every generated page: each returns a list of problems, empty when there are none."""
 LEAST_LETTER_PX = 12
 LEAST_CURVE_PX = 60
 COLOR_TOLERANCE = 24  # the edges of a line are blurred
@@ -71,8 +70,8 @@ for (const field of document.querySelectorAll("input")) {
 return bad;
 """
 
-# The line of a series is a path whose title is the series' name. Marks and bands have its colour
-# too, so they go first.
+# The line of a series is a path whose title is the series' name. Marks and bands have the same colour,
+# so they are removed first.
 CURVE = """
 for (const mark of document.querySelectorAll('#curves path:not([fill="none"])')) mark.remove();
 const lines = [...document.querySelectorAll('#curves path[stroke][fill="none"]')].filter(path =>
@@ -104,13 +103,13 @@ def overflow(page, width):
 
 
 def late(page, selector, screen):
-    """What is looked for must begin within `screen` pixels from the top of the page."""
+    """The element must begin within `screen` pixels from the top of the page."""
     top = page.evaluate(f"document.querySelector('{selector}').getBoundingClientRect().top + scrollY")
     return [f"{selector} begins {top:.0f} px below the top, expected {screen}"] if top > screen else []
 
 
 def unseen_curves(page, name, count):
-    """The lines of `name` in the figure of the curves must be there, and in their colour."""
+    """The lines of `name` in the figure of the curves must be visible, in their colour."""
     lines = page.evaluate(CURVE.replace("NAME", repr(name)))
     if len(lines) != count:
         return [f"{len(lines)} lines of {name}, expected {count}"]

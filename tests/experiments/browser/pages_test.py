@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The pages that the program writes, in a real browser: pages_test.py PROGRAM ROOT
+"""Tests the pages that the program writes in a real browser: pages_test.py PROGRAM ROOT
 
-report.html of a fresh run and of two configs, and the index page: nothing on the console, curves
-that are seen, readable on a telephone and on a dark screen, search and sorting. The last class
-spoils pages on purpose and looks whether the checks notice. Skipped (77) without chromium.
-"""
+report.html of a fresh run and of two configs, and the index page: an empty console, visible curves,
+readable on a telephone and on a dark screen, search and sorting. The last class damages pages on
+purpose and tests that the checks notice. Skipped (77) without chromium."""
 import pathlib
 import subprocess
 import sys
@@ -153,7 +152,7 @@ class Index(unittest.TestCase):
         self.assertEqual(len(self.found("two words")), 1)
         self.assertEqual(len(self.found("beta gamma")), 0)
         self.assertEqual(len(self.found("-beta")), 5)
-        self.assertEqual(len(self.found("not finite")), 1)  # why a run failed
+        self.assertEqual(len(self.found("not finite")), 1)  # the reason why a run failed
         self.found("beta")
         self.assertEqual(self.count(), "1 of 6 runs")
 
@@ -234,7 +233,7 @@ class Index(unittest.TestCase):
                 return page.call("DOM.querySelectorAll", nodeId=root,
                                  selector=selector)["nodeIds"]
 
-            def height(node):  # throws when it is not drawn
+            def height(node):  # raises an error when it is not drawn
                 return page.call("DOM.getBoxModel", nodeId=node)["model"]["height"]
 
             rows = nodes("#runs tbody tr")
@@ -247,7 +246,7 @@ class Index(unittest.TestCase):
 
 
 class TheChecksThemselves(unittest.TestCase):
-    """Pages that are spoiled on purpose."""
+    """Pages that are damaged on purpose."""
 
     def spoiled(self, old, new, **look):
         text = (run / "report.html").read_text()

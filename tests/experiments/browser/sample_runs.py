@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run folders for pages: one that the program trains, and copies of it under other names."""
+"""Makes run folders for pages: one that the program trains, and copies of it under other names."""
 import json
 import pathlib
 import shutil
@@ -11,7 +11,7 @@ HOSTILE = '<script>hacked = true</script><img src=x onerror="hacked = true">'
 
 
 def train(program, root, folder, *settings):
-    """The run folder of a short training below folder/runs."""
+    """Returns the run folder of a short training below folder/runs."""
     config = root / "experiments/configs/quickstart.yaml"
     done = subprocess.run([str(program), "run", str(config), *SETTINGS, *settings], cwd=folder,
                           capture_output=True, text=True, timeout=600)
@@ -21,7 +21,7 @@ def train(program, root, folder, *settings):
 
 
 def copy_run(source, target, **changes):
-    """A run folder like another one but for values of its summary, status or config."""
+    """Copies a run folder, with some values of its summary, status or config changed."""
     target.mkdir(parents=True)
     for name in ("config.yaml", "env.json", "status.json", "summary.json", "epochs.csv",
                  "report.html", "layers.csv", "metrics.jsonl", "log.txt"):
@@ -40,8 +40,8 @@ def copy_run(source, target, **changes):
 
 
 def many_runs(source, folder):
-    """Six runs for the index: of several accuracies and rates, hostile names, one that cannot be
-    read, one that failed. Returns the accuracies of those that have one."""
+    """Makes six runs for the index: different accuracies and rates, hostile names, one
+    unreadable run, one failed run. Returns the accuracies of the runs that have one."""
     accuracies = {"alpha": 9.5, "beta": 98.25, "gamma": 100.0, HOSTILE.replace("/", "&"): 71.0}
     for number, (name, accuracy) in enumerate(accuracies.items()):
         run = f"2026-01-0{number + 1}_000000-s1"

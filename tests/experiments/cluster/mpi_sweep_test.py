@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`convscope sweep --launcher mpi` with a real mpirun: mpi_sweep_test.py PROGRAM. Exit code 77, for
-'skipped', where mpirun is not installed."""
+"""Tests `convscope sweep --launcher mpi` with a real mpirun: mpi_sweep_test.py PROGRAM. Exit
+code 77, for 'skipped', where mpirun is not installed."""
 import os
 import pathlib
 import shutil
@@ -21,7 +21,8 @@ def setUpModule():
     global SWEEPS, CONFIG, TABLE, BITS
     place = tempfile.TemporaryDirectory(prefix="convscope-mpi-")
     unittest.addModuleCleanup(place.cleanup)
-    # What a newcomer has: nothing that helps Open MPI in a container, where the tests may be root.
+    # A newcomer's environment: without the variables that Open MPI needs in a container where the
+    # tests run as root.
     env = {name: value for name, value in os.environ.items() if not name.startswith("OMPI_")}
     SWEEPS = Sweeps(PROGRAM, pathlib.Path(place.name) / "work", env)
     CONFIG = SWEEPS.config(seeds="1", images=6400, epochs=20)
@@ -66,14 +67,14 @@ class Mpi(unittest.TestCase):
         states = [state_of(run) for run in runs_in(folder)]
         self.assertNotIn("RUNNING", states)
         self.assertIn("INTERRUPTED", states)
-        # The next one loses a worker: as with a node, mpirun ends the others.
+        # The next sweep loses a worker: as after a node failure, mpirun ends the others.
         lost = SWEEPS.start(*self.words("-o", "stopped"))
         self.wait_for_runs(folder, 1)
         for worker in processes_with("sweep", str(folder), "--work")[-1:]:
             kill(worker)
         out, err = lost.communicate(timeout=PATIENCE_S)
-        self.assertIn(lost.returncode, (0, 1), err)  # 0: that worker was not needed any more
-        # And the last one is killed itself.
+        self.assertIn(lost.returncode, (0, 1), err)  # 0: that worker was no longer needed
+        # In the last sweep mpirun itself is killed.
         killed = SWEEPS.start(*self.words("-o", "stopped"))
         wait_until(lambda: killed.poll() is not None or claims_in(folder), "it has begun")
         killed.send_signal(signal.SIGKILL)

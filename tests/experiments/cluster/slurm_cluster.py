@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A whole Slurm on this machine, in a folder of its own and on ports of its own: one controller, and
-nodes that are slurmd processes. Nothing of an installed Slurm is touched; all of it ends with stop()."""
+"""Runs a complete Slurm on this machine, in a separate folder and on separate ports: one controller, and
+nodes that are slurmd processes. An installed Slurm is not touched; stop() ends everything."""
 import getpass
 import os
 import pathlib
@@ -13,7 +13,7 @@ import subprocess
 import time
 
 DAEMONS = ["munged", "slurmctld", "slurmd", "sbatch", "squeue", "scancel", "scontrol", "sinfo"]
-# Beyond this something hangs. A machine that compiles beside the tests is several times slower than an idle one.
+# A longer wait means a hang. A machine that compiles during the tests is several times slower than an idle one.
 PATIENCE_S = 180
 
 
@@ -22,7 +22,7 @@ def path_with_daemons():
 
 
 def missing():
-    """The first program that is not there; "" when all are."""
+    """Returns the first program that is missing; "" when there is none."""
     for name in DAEMONS:
         if not shutil.which(name, path=path_with_daemons()):
             return name
@@ -50,7 +50,7 @@ def wait_until(is_so, what, seconds=PATIENCE_S, pause=0.05):
 
 
 def descendants(pid):
-    """The process and all below it, the deepest last."""
+    """Returns the process and all its descendants, the deepest last."""
     below = {}
     for entry in pathlib.Path("/proc").iterdir():
         if not entry.name.isdigit():
@@ -82,7 +82,7 @@ class Cluster:
         self.env = dict(os.environ, SLURM_CONF=str(self.folder / "slurm.conf"),
                         PATH=path_with_daemons())
         self.processes = {}
-        self.pausing = {}  # since when, by job
+        self.pausing = {}  # the time of the first sighting, by job
         ports = free_ports(1 + len(nodes))
         self.write_config(ports, cpus)
         try:
@@ -146,12 +146,12 @@ class Cluster:
         return dict(line.split() for line in lines)
 
     def tasks(self, extra="%N"):
-        """(array, task, state, reason, ...) of all that is queued or runs."""
+        """Returns (array, task, state, reason, ...) of all jobs that wait or run."""
         out = self.ask("squeue", "-h", "-r", "-o", f"%F|%K|%T|%r|{extra}")
         return [tuple(line.split("|")) for line in out.splitlines()]
 
     def step_daemons(self, node):
-        """The processes that look after the tasks of a node: they outlive its slurmd."""
+        """Returns the processes that manage the tasks of a node: they outlive its slurmd."""
         wanted = {f"SLURM_CONF={self.folder}/slurm.conf".encode(), f"SLURMD_NODENAME={node}".encode()}
         found = set()
         for entry in pathlib.Path("/proc").iterdir():
@@ -166,7 +166,7 @@ class Cluster:
         return found
 
     def lose_node(self, name):
-        """All of it at once, as when a machine loses its power. Returns the killed processes."""
+        """Kills everything at once, as when a machine loses its power. Returns the killed processes."""
         killed = [self.processes[f"slurmd.{name}"].pid]
         for daemon in self.step_daemons(name):
             killed += descendants(daemon)
@@ -176,9 +176,9 @@ class Cluster:
         return killed
 
     def end_pauses(self):
-        """Slurm waits for two minutes before it begins a task again; this ends the pause after two seconds.
-        A node refuses what was begun in the second in which it ended the task ('Job credential revoked');
-        the controller would then fail the task for good."""
+        """Shortens the two minutes that Slurm waits before it restarts a task to two seconds. A node refuses
+        a task that restarts in the second in which it ended ('Job credential revoked'); the controller would
+        then fail the task for good."""
         now, pausing = time.monotonic(), {}
         for line in self.ask("squeue", "-h", "-r", "-o", "%A|%T|%r").splitlines():
             job, state, reason = line.split("|")
@@ -189,7 +189,7 @@ class Cluster:
         self.pausing = pausing
 
     def told_of(self, job):
-        """The lines of the controller's log about an array of jobs."""
+        """Returns the lines of the controller's log about an array of jobs."""
         lines = (self.folder / "slurmctld.log").read_text().splitlines()
         return "\n".join(line for line in lines if re.search(rf"\bJobId={job}(_|\b)", line))
 

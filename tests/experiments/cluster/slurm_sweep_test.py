@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`convscope sweep --launcher slurm` on a real Slurm of two nodes: slurm_sweep_test.py PROGRAM.
-Exit code 77, for 'skipped', where Slurm is not installed."""
+"""Tests `convscope sweep --launcher slurm` on a real Slurm of two nodes: slurm_sweep_test.py PROGRAM. Exit code
+77, for 'skipped', where Slurm is not installed."""
 import json
 import os
 import pathlib
@@ -24,7 +24,7 @@ ONE = [SEEDS_OF_ONE, "sweep.members=[{name: only}]"]
 
 
 class Pauses(threading.Thread):
-    """Ends the pauses of two minutes that Slurm makes before it begins a task again."""
+    """Ends the pauses of two minutes before Slurm restarts a task."""
 
     def __init__(self, cluster):
         super().__init__(daemon=True)
@@ -60,7 +60,7 @@ def setUpModule():
 
 
 class LimitedMember:
-    """A member that is put to sleep until its time is up, so that its limit hits in the middle."""
+    """Puts a member to sleep until its time limit, so that the limit hits in the middle."""
 
     def __init__(self):
         answer = SWEEPS.call(CONFIG, *ONE, "--name", "limited", "-o", "limited", "--threads", 1,
@@ -70,7 +70,7 @@ class LimitedMember:
         self.job = json.loads((self.folder / "sweep.slurm.json").read_text())["job"]
         run = wait_until(lambda: next((one for one in runs_in(self.folder) if steps_of(one) > 5), None),
                          "the limited member trains", pause=0.002)
-        # Of this test alone: another one may run on this machine.
+        # Only processes of this test: another one may run on this machine.
         self.pids = [pid for pid in processes_with("convscope", "run", "/limited/limited", "--color never")
                      if self.is_ours(pid)]
         self.steps, self.run, self.begin = steps_of(run), run, time.monotonic()
@@ -86,7 +86,8 @@ class LimitedMember:
             return False
 
     def wake_at_limit(self):
-        """A process that is gone, a short child of the member perhaps, leaves the others to be waked."""
+        """A process that has ended, such as a short child of the member, must not stop the loop that wakes the
+        others."""
         there = self.pids
         while there:
             time.sleep(0.1)
@@ -105,7 +106,7 @@ class LimitedMember:
                 return
 
     def tell(self):
-        """What there is to see of a member that does not end."""
+        """Returns diagnostics of a member that does not end."""
         logs = [f"{log.name}: {log.read_text()}" for log in sorted(self.folder.glob("sweep.slurm-*.log"))]
         states = [(pid, re.findall(r"(?:State|ShdPnd):.*", pathlib.Path(f"/proc/{pid}/status").read_text()))
                   for pid in self.pids if pathlib.Path(f"/proc/{pid}").exists()]
@@ -115,7 +116,7 @@ class LimitedMember:
 
 
 class LostNode:
-    """A sweep whose node b is lost in the middle; Slurm takes half a minute to find out."""
+    """A sweep loses node b in the middle; Slurm takes half a minute to notice."""
 
     def __init__(self):
         self.folder = SWEEPS.folder / "lost/small"
@@ -155,7 +156,7 @@ class Slurm(unittest.TestCase):
         return [LONG, "--threads", 1, "-f", "csv", "--launcher", "slurm", *words]
 
     def wait_for_tasks(self, folder, count=1):
-        """Until so many members train, with a checkpoint or without."""
+        """Waits until that many members train, with a checkpoint or without."""
         wait_until(lambda: sum(1 for run in runs_in(folder)
                                if state_of(run) == "RUNNING" and steps_of(run) > 3) >= count,
                    f"{count} members train", pause=0.01)
@@ -177,11 +178,11 @@ class Slurm(unittest.TestCase):
         first.communicate()
         arrays = self.arrays_of(folder)
         self.assertEqual(len(arrays), 1)
-        # Nor does one on this machine train beside the array.
+        # Nor does a command on this machine train at the same time as the array.
         local = SWEEPS.call(LONG, "-o", "followed", "--threads", 1)
         self.assertEqual(local.code, 2, local)
         self.assertIn(f"whose members job {arrays.copy().pop()} of Slurm trains", local.err)
-        # The note may not have been written yet when the command was killed.
+        # The command may have been killed before it wrote the note.
         (folder / "sweep.slurm.json").unlink()
         third = SWEEPS.call(*self.on_slurm("-o", "followed"))
         self.assertIn(f"follow job {arrays.pop()} of Slurm", third.err)
@@ -200,19 +201,19 @@ class Slurm(unittest.TestCase):
         states = [state_of(run) for run in runs_in(folder)]
         self.assertIn("INTERRUPTED", states)
         self.assertNotIn("RUNNING", states)
-        # Some members here, stopped in the middle ...
+        # Some members run here and are stopped in the middle ...
         local = SWEEPS.start(LONG, "-o", "cancelled", "--threads", 1, "-f", "csv")
         done = sum(state == "DONE" for state in states)
         wait_until(lambda: sum(state_of(run) == "DONE" for run in runs_in(folder)) > done, "one is done")
         local.send_signal(signal.SIGTERM)
         local.communicate(timeout=PATIENCE_S)
         self.assertEqual(local.returncode, 143)
-        # ... others by Slurm again, with nobody waiting, and cancelled from outside ...
+        # ... others run by Slurm again, without a waiting command, and are cancelled from outside ...
         answer = SWEEPS.call(*self.on_slurm("-o", "cancelled", "--detach"))
         self.assertEqual((answer.code, answer.out), (0, ""), answer)
         self.wait_for_tasks(folder)
         self.assertEqual(SWEEPS.call(folder, "--cancel").code, 0)
-        # ... and the rest by the same command, at once.
+        # ... and the same command runs the rest, at once.
         self.check_same(folder, SWEEPS.call(*self.on_slurm("-o", "cancelled")))
         refused = SWEEPS.call(folder, "--cancel")
         self.assertEqual(refused.code, 2, refused)

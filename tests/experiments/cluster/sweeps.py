@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of sweeps on several nodes share: a small sweep, calls of the program, and what two
+"""Shared by the tests of sweeps on several nodes: a small sweep, calls of the program, and what two
 sweeps must have in common: the table without its times, and the bits of every run."""
 import csv
 import io
@@ -78,14 +78,16 @@ class Answer:
 
 
 def without_times(text):
-    """The rows of a table in CSV without what differs between two runs of one member."""
+    """Returns the rows of a table in CSV without the columns that differ between two runs of one
+    member."""
     rows = list(csv.DictReader(io.StringIO(text)))
     return [{key: value for key, value in row.items() if not key.startswith("avg_") and key != "busy"}
             for row in rows]
 
 
 def bits_of(sweep):
-    """By row and seed, of a sweep's folder; each member must have been finished once."""
+    """Returns the runs of a sweep's folder by row and seed; each member must have finished exactly
+    once."""
     found = {}
     for run in run_files.finished(sweep):
         member = f"{run.parent.name} s{run.name.split('-s')[1].split('-')[0]}"
@@ -96,7 +98,7 @@ def bits_of(sweep):
 
 
 def first_difference(got, wanted):
-    """One sentence; "" when all members have the same bits."""
+    """Returns one sentence; "" when all members have the same bits."""
     if sorted(got) != sorted(wanted):
         return f"members {sorted(got)}, expected {sorted(wanted)}"
     for member, bits in wanted.items():
@@ -122,7 +124,7 @@ def steps_of(run):
 
 
 def claims_in(sweep):
-    """What the holders of members say of themselves, by member."""
+    """Returns, by member, what its owner file says."""
     found = {}
     for path in pathlib.Path(sweep).glob("*/.s*.claim/.owner-*"):
         try:
@@ -134,7 +136,7 @@ def claims_in(sweep):
 
 
 def processes_with(*words):
-    """Numbers of the processes whose command line holds all these words."""
+    """Returns the numbers of the processes whose command line holds all these words."""
     found = []
     for entry in pathlib.Path("/proc").iterdir():
         try:

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Workers of one sweep without a cluster: rivals, killed ones, a full disk, what is missing, and what
-must not stand together: workers_test.py PROGRAM"""
+"""Tests workers of one sweep without a cluster: rivals, killed workers, a full disk, missing files, and
+options that exclude each other: workers_test.py PROGRAM"""
 import json
 import os
 import pathlib
@@ -52,7 +52,7 @@ class Workers(unittest.TestCase):
     def test_three_of_them_train_each_member_once(self):
         folder = self.prepare("three")
         workers = [SWEEPS.start(folder, "--work", "--threads", 1) for _ in range(3)]
-        # One is killed in the middle: the others take its member over.
+        # One worker is killed in the middle: the others take its member over.
         claim = wait_until(lambda: next((one for one in claims_in(folder).values() if one["held"]
                                          and one["pid"] == workers[0].pid), None), "it has a member",
                            pause=0.002)
@@ -63,7 +63,7 @@ class Workers(unittest.TestCase):
             self.assertIn(worker.returncode, (0, -signal.SIGKILL), err)
         self.assertEqual(first_difference(bits_of(folder), BITS), "")
         self.assertEqual(len(runs_in(folder)), len(BITS))
-        # Nobody waits, so the last of them writes the table.
+        # No command waits, so the last worker writes the table.
         self.assertEqual(without_times((folder / "sweep.csv").read_text()), TABLE)
         self.assertEqual(json.loads((folder / "sweep.state.json").read_text())["state"], "DONE")
         status = SWEEPS.call(folder, "--status")

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`convscope launch -n N bench exchange`: its table, and that `explain --ranks` takes the words it ends with."""
+"""`convscope launch -n N bench exchange`: its table, and that `explain --ranks` accepts its last line."""
 import re
 import shlex
 

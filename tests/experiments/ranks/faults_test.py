@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A process of a group is killed, stopped, asked to stop, or is another one than the others: all end within ten
-seconds with one sentence, and the run goes on from its checkpoint with the bits of a run that nobody disturbed."""
+"""A process of a group is killed, stopped, asked to stop, or runs another program. All processes end within ten
+seconds with one sentence. The run then resumes from its checkpoint, with the bits of an undisturbed run."""
 import os
 import pathlib
 import shutil
@@ -40,7 +40,7 @@ class Faults(harness.Case):
         self.assertNotIn("Signal code", error)
 
     def goes_on(self):
-        """With one process more or less: the bits are those of a run that was never disturbed."""
+        """Resumes with one process more or less: the bits are those of an undisturbed run."""
         lost = self.newest("lost")
         self.call(["launch", "-n", "1", "--launcher", self.launcher, "run", "--resume", str(lost)])
         self.call(["run", *WORDS, "-o", "whole"])
@@ -107,12 +107,12 @@ class Faults(harness.Case):
         os.kill(ranks[0], signal.SIGKILL)
         run.communicate(timeout=LIMIT)
         wait_for(lambda: not any(pathlib.Path(f"/proc/{pid}").exists() for pid in [*mpirun, *ranks.values()]), LIMIT)
-        # A killed process leaves its scratch folder; the next group takes it away.
+        # A killed process leaves its scratch folder; the next group deletes it.
         self.call(["launch", "-n", "2", "--launcher", self.launcher, "run", *WORDS, "train.epochs=1", "-o", "next"])
         self.assertEqual(list(pathlib.Path("/tmp").glob("convscope-rank-*")), [])
 
     def mixed(self, first, second, env=None):
-        """Two programs in one group."""
+        """Two different programs in one group."""
         root = ["--oversubscribe"] if "openmpi" in os.path.realpath(self.launcher) or "orte" in os.path.realpath(
             self.launcher) else []
         now = time.monotonic()
@@ -122,7 +122,7 @@ class Faults(harness.Case):
         return out
 
     def test_another_version(self):
-        # The same program, with another number in its library.
+        # The same program, with another version number in its library.
         built = pathlib.Path(harness.PROGRAM).parent.parent
         (self.folder / "other/bin").mkdir(parents=True)
         (self.folder / "other/lib").mkdir()
@@ -185,7 +185,7 @@ class Faults(harness.Case):
 
 
 def write_mnist(folder, first_label):
-    """200 images of noise in the files of MNIST."""
+    """Writes 200 images of noise in the files of MNIST."""
     folder.mkdir(parents=True)
     for name, count in (("train", 200), ("t10k", 200)):
         images = bytes((i * 37) % 256 for i in range(count * 784))

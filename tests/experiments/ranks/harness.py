@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of several processes share: the program, its launchers, and a look into its runs.
+"""Shared by the tests of several processes: the program, its launchers, and readers of its runs.
 
-Each test file is called as: FILE_test.py PROGRAM. Without mpirun it exits with 77: skipped.
+Each test file is called as FILE_test.py PROGRAM. Without mpirun it exits with 77: skipped.
 """
 import contextlib
 import csv
@@ -32,7 +32,7 @@ def environment(**more):
 
 
 def mpirun(kind):
-    """The launcher of 'openmpi' or 'mpich', or None."""
+    """Returns the launcher of 'openmpi' or 'mpich', or None."""
     for name in (f"mpirun.{kind}", "mpirun"):
         path = shutil.which(name)
         if path is None:
@@ -58,7 +58,7 @@ class Case(unittest.TestCase):
         return out
 
     def train(self, name, processes, words, config="quickstart", code=0):
-        """Trains; processes 0: without a launcher. The newest folder of the run."""
+        """Trains (processes 0: without a launcher). Returns the newest folder of the run."""
         run = ["run", config, "expect=null", *words, "-o", name]
         if processes > 0:
             run = ["launch", "-n", str(processes), "--launcher", self.launcher, *run]
@@ -69,7 +69,7 @@ class Case(unittest.TestCase):
         return pathlib.Path(sorted(glob.glob(str(self.folder / name / "*" / "2*")))[-1])
 
     def start(self, processes, words, **options):
-        """Starts mpirun itself, so that a test knows the processes; returns it and their pids."""
+        """Starts mpirun, and returns it and the pids of the processes, so that a test can signal them."""
         run = subprocess.Popen(
             [PROGRAM, "launch", "-n", str(processes), "--launcher", self.launcher, "run", *words], cwd=self.folder,
             env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
@@ -99,7 +99,7 @@ def children(pid):
 
 
 def ranks_of(launch):
-    """{pid: rank} of the processes below `launch`."""
+    """Returns {pid: rank} of the processes below `launch`."""
     out, todo = {}, children(launch)
     while todo:
         pid = todo.pop()
@@ -124,7 +124,7 @@ def wait_for(what, seconds=60):
 
 
 def weights(run, name="last"):
-    """A checksum of all tensors of a checkpoint, the optimiser's too."""
+    """Returns a checksum of all tensors of a checkpoint, including the optimiser's."""
     data = (run / f"ckpt/{name}.safetensors").read_bytes()
     size = struct.unpack("<Q", data[:8])[0]
     header, rest = json.loads(data[8:8 + size]), data[8 + size:]
@@ -149,7 +149,7 @@ def tensors(run, name="last"):
 
 
 def largest_difference(a, b):
-    """By the largest weight of each tensor."""
+    """Returns the largest difference, relative to the largest weight of each tensor."""
     worst = 0.0
     for key, values in a.items():
         scale = max(map(abs, values), default=0) or 1

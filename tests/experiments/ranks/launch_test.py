@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""`convscope launch` and `run` under a launcher: both MPI libraries, mistakes, and what appears where."""
+"""`convscope launch` and `run` under a launcher: both MPI libraries, mistakes, and what is printed where."""
 import os
 import pathlib
 import shutil

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// launcher_test.cpp: the words for each launcher, and what becomes of what they say.
+// launcher_test.cpp: the command line for each launcher, and how their messages are interpreted.
 #include "experiments/launchers/launcher.h"
 
 #include <gtest/gtest.h>
@@ -108,8 +108,8 @@ TEST(LauncherOutput, Slurm) {
   EXPECT_EQ(say({"srun: error: node2: task 3: Exited with exit code 3"}).killed, "");
 }
 
-// However a launcher ends once it was asked to: with the code of a process, with that of a killed
-// one, or by a signal. One may forget the first wish.
+// After a stop signal a launcher may end with the code of a process, with that of a killed process,
+// or by a signal. One launcher may ignore the first signal.
 TEST(Launch, ThatIsStoppedEndsWithTheCodeOfItsSignal) {
   const testing::TemporaryFolder folder;
   const std::string ready = folder / "ready", launcher = folder / "mpirun";

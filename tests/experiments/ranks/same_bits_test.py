@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""One network on 1, 2 and 4 processes: the same bits where asked, else the same within rounding."""
+"""One network on 1, 2 and 4 processes: the same bits where requested, else equal within rounding."""
 import harness
 from harness import SMALL, epochs, largest_difference, status, summary, tensors, weights
 
 SAME = ["train.deterministic_ranks=true"]
-# A batch norm, a dropout and a residual sum, in few numbers.
+# A batch norm, a dropout and a residual sum, with few values.
 LAYERS = ["model=null",
           "layers=[{type: conv2d, out_channels: 6, kernel_size: 3}, {type: batch_norm2d}, {type: relu},"
           " {type: max_pool2d, kernel_size: 2}, {type: flatten}, {type: dropout, p: 0.3}, {type: linear, out_features: 10}]"]
@@ -49,8 +49,8 @@ class SameBits(harness.Case):
 
 
 class SameWithinRounding(harness.Case):
-    """Sums of other orders: a relative error of about eps in each gradient. Over the few steps of these runs it
-    grows by less than a factor of ten each step; larger differences mean that something else is summed."""
+    """Other orders of summation cause a relative error of about eps in each gradient. Over the few steps of these
+    runs it grows by less than a factor of ten per step; larger differences mean that different terms are summed."""
 
     STEPS = ["data={set: synthetic_digits, train_size: 240, test_size: 96, batch_size: 48}", "train.epochs=1", "threads=1"]
 
@@ -83,8 +83,8 @@ class SameWithinRounding(harness.Case):
 
 
 class Features(harness.Case):
-    """What looks at weights or batches beside the gradient. The processes compare their weights after each epoch
-    themselves, so a run that ends well had the same network everywhere."""
+    """Features that read weights or batches in addition to the gradient. The processes compare their weights after
+    each epoch, so a run that succeeds had the same network everywhere."""
 
     def check_runs(self, words, config="quickstart"):
         return self.train("run", 2, [*SMALL, *words], config)

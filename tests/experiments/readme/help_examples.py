@@ -31,7 +31,7 @@ SET_UP = [
     *(f"bench conv2d --problem n=1,c=8,h=8,w=8,k=8,r=3,s=3 --algorithm direct,im2col_gemm {QUICK} --json {name}.json"
       for name in ("before", "a1", "a2", "a3", "b1", "b2", "b3", "bench_1", "bench_2")),
 ]
-SHORTER = [  # (pattern, what is added)
+SHORTER = [  # (pattern, addition to the example)
     (r"run mnist_lenet5_baseline", " data.val_split=0 expect=null"),
     (r"run my_config", " data.train_size=128 data.test_size=32 expect=null"),
     (r"run quickstart \"sparsity", " expect=null"),
@@ -48,7 +48,7 @@ SHORTER = [  # (pattern, what is added)
 PARSED = (r"notebook( 04.*)?$|data (fetch|check)|.*mine/build/mine\.so|launch .*--hosts|check --plugin submissions|"
           r".*--against /usr/bin/convscope")
 MAY_LACK = r"device[= ]cuda|--peer|launch "
-ORDER = ["run", "sweep", "launch", "export"]  # first: others read what these write
+ORDER = ["run", "sweep", "launch", "export"]  # first: other examples read the files that these write
 
 
 def commands(call):

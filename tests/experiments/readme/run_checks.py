@@ -10,7 +10,7 @@ from readme_reader import NO_GPU, TABLE, check, expect, expect_text, table_of
 
 
 def trained(reader, done):
-    """The table of one run that is done; its row and its folder."""
+    """Checks the table of one finished run. Returns its row and its folder."""
     columns, rows = table_of(done.stdout)
     expect(columns[:len(TABLE)] == TABLE, f"expected the columns {TABLE}, got {columns}")
     expect(len(rows) == 1, f"expected one row, got {len(rows)}")
@@ -105,7 +105,7 @@ def sweeps(reader, words):
 
 @check(r"launch -n 2 run quickstart")
 def trains_on_two_processes(reader, words):
-    if shutil.which("mpirun") is None:  # then it says what is missing
+    if shutil.which("mpirun") is None:  # then the program says what is missing
         done = reader.call(*words)
         expect(done.returncode == 5, f"expected exit code 5 without mpirun, got {done.returncode}")
         expect_text(done.stderr, r"openmpi-bin")
@@ -125,7 +125,7 @@ def foretells_several_processes(reader, words):
 
 @check(r"sweep synthetic_sweep --launcher slurm --slurm time=30,at_once=4")
 def sweeps_on_slurm(reader, words):
-    done = reader.call(*words, "--dry-run")  # no cluster is needed to see the script
+    done = reader.call(*words, "--dry-run")  # no cluster is needed to print the script
     expect_text(done.stdout, r"#SBATCH --array=[\d,-]+%4\n[\s\S]*#SBATCH --time=30\n")
     expect_text(done.stdout, r"exec \S+ sweep \S+/runs/synthetic_sweep --work --member")
     return done

@@ -109,7 +109,7 @@ def plots_a_benchmark(reader, words):
         expect(any(name in path for path in files), f"expected a figure {name}, got {files}")
     for path in files:
         expect_text(reader.text(path), r"<svg")
-    deformable = reader.call("plot", "deform.json")  # of `bench deform_conv2d --json`
+    deformable = reader.call("plot", "deform.json")  # from `bench deform_conv2d --json`
     expect(deformable.returncode == 0 and "deform_plots/heatmap.svg" in deformable.stdout,
            "expected figures of a deformable convolution")
     return done
@@ -241,7 +241,7 @@ def prints_the_manual(reader, words):
 
 @check(r"notebook")
 def opens_the_notebooks(reader, words):
-    python = reader.folder / "pretended_python"  # says how it was called
+    python = reader.folder / "pretended_python"  # prints its usage
     python.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
     python.chmod(0o755)
     os.environ["CONVSCOPE_PYTHON"] = str(python)

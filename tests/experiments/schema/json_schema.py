@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks JSON against a schema (JSON Schema, draft 2020-12): the keywords that experiments/schema uses, and no others.
+"""Checks JSON against a schema (JSON Schema, draft 2020-12): only the keywords that experiments/schema uses.
 
     errors = Schema.load(folder / "summary.schema.json").errors(value)
 
-A keyword that is not known here is an error of the schema, so that none is skipped silently. `closed` also reports
-members that the schema does not list, for writers of our own: a reader of other versions takes them as they are."""
+An unknown keyword is an error of the schema, so that none is skipped silently. `closed` also reports members that
+the schema does not list. It is for this project's writers: a reader must accept files of other versions."""
 import json
 import pathlib
 
@@ -51,7 +51,7 @@ class Schema:
                     yield from self._keywords(one)
 
     def _target(self, reference):
-        """The schema that '#/$defs/load' or 'env.schema.json' means, and the Schema that it stands in."""
+        """Returns the schema that '#/$defs/load' or 'env.schema.json' denotes, and the Schema that contains it."""
         file, _, path = reference.partition("#")
         home = self
         if file:

@@ -29,7 +29,7 @@ __device__ unsigned block_number() { return blockIdx.y * gridDim.x + blockIdx.x;
 
 // ---- kernels ----
 
-// The sum of what thread t of each block of the cluster has, in thread t of all of them.
+// Thread t of every block gets the sum over the blocks' values of thread t.
 __global__ void sum_over_cluster(const float* x, float4* sums) {
   auto* const mine = dynamic_shared<float4>();
   const unsigned place = block_number() * blockDim.x + threadIdx.x;
@@ -44,7 +44,7 @@ __global__ void sum_over_cluster(const float* x, float4* sums) {
   sums[place] = sum;
 }
 
-// Values go from block to block, one place in each round, until each has come back to its own.
+// Values move from block to block, one place per round, until each is back in its first block.
 __global__ void around_the_cluster(int rounds, float* out) {
   auto* const mine = dynamic_shared<float4>();
   float4 value = four(static_cast<float>(global_thread()));
@@ -64,7 +64,7 @@ __device__ int who_am_i() {
   const unsigned thread = threadIdx.y * blockDim.x + threadIdx.x;
   return static_cast<int>(block_number() * 1000 + cluster_rank() * 100 + thread);
 }
-// What a thread takes itself for behind each barrier. Block: 16 x 4 threads.
+// The indices of a thread after each barrier. Block: 16 x 4 threads.
 __global__ void indices_behind_barriers(int* out) {
   auto* const phases = dynamic_shared<std::uint64_t>();
   const unsigned thread = threadIdx.y * blockDim.x + threadIdx.x;
@@ -87,8 +87,8 @@ __global__ void indices_behind_barriers(int* out) {
   mine[6] = who_am_i();
 }
 
-// Half of a block's threads come to a barrier of the block early. The others wait until all blocks
-// are there, so that early threads of several blocks are at that barrier at the same time.
+// Half of a block's threads reach a block barrier early. The others wait for all blocks, so early
+// threads of several blocks are at that barrier at the same time.
 enum class Meets { block, named, warp };
 __global__ void early_and_late(Meets meets, int* out) {
   auto* const phases = dynamic_shared<std::uint64_t>();
@@ -99,7 +99,7 @@ __global__ void early_and_late(Meets meets, int* out) {
   __syncthreads();
   cluster_arrive();
   if (meets == Meets::warp) {
-    // In blocks of odd rank the other half of warp 0 is early.
+    // In blocks of odd rank, the other half of warp 0 is early.
     if (thread >= 32) {
       cluster_wait();
       if (thread == 32) tma::arrive(phases);
@@ -125,7 +125,7 @@ __global__ void early_and_late(Meets meets, int* out) {
   }
 }
 
-// Only block 0 computes, with barriers of its own; the others wait for what it says.
+// Only block 0 computes, with block barriers; the other blocks wait for its result.
 __global__ void one_block_works(int* out) {
   auto* const values = dynamic_shared<int>();
   if (cluster_rank() == 0) {
@@ -147,8 +147,8 @@ __global__ void one_block_works(int* out) {
   out[global_thread()] = static_cast<int>(__float_as_uint(said.x));
 }
 
-// Threads 32 to 63 of each block leave: before they arrive, or (`arrive`) before they wait. Block 1
-// leaves as a whole, last in one order and first in the other.
+// Threads 32 to 63 of each block exit: before they arrive, or (`arrive`) before they wait. Block 1
+// exits as a whole: last in one order and first in the other.
 __global__ void some_leave(bool arrive, float* out) {
   auto* const mine = dynamic_shared<float4>();
   if (cluster_rank() == 1) return;
@@ -178,7 +178,7 @@ __global__ void fresh_shared(float* out) {
   mine[0] = 1;
 }
 
-// ---- kernels with errors ----
+// ---- kernels with mistakes ----
 
 enum class Wrong {
   nothing,
@@ -195,9 +195,9 @@ enum class Wrong {
   traps,
   throws,
 };
-// Block 1 of each cluster does it, and there thread 5 where one is enough.
+// Block 1 of each cluster makes the mistake, and only its thread 5 where one thread is enough.
 __global__ void goes_wrong(Wrong wrong, float* out) {
-  auto* const mine = dynamic_shared<float4>();  // 32 of them, then a barrier of phases
+  auto* const mine = dynamic_shared<float4>();  // 32 values, then an mbarrier
   auto* const phases = reinterpret_cast<std::uint64_t*>(mine + 32);
   const bool here = cluster_rank() == 1;
   const bool one = here && threadIdx.x == 5;
@@ -226,7 +226,7 @@ __global__ void goes_wrong(Wrong wrong, float* out) {
   if (does(Wrong::traps)) __trap();
   if (does(Wrong::throws)) throw std::out_of_range("thread 5 of block 1");
   if (wrong != Wrong::no_last_barrier) return cluster_sync();
-  // Block 0 leaves at once; block 1 reads it when others have had their turns.
+  // Block 0 exits at once; block 1 reads it after the turns of other blocks.
   if (here) {
     __syncthreads();
     if (one) out[0] = load_from_block(mine, 0).x;
@@ -252,7 +252,7 @@ __global__ void write_past_own_shared(int) {
 
 // ---- tests ----
 
-// Runs `test` with threads and blocks that begin with the first, then with the last.
+// Runs `test` with threads and blocks in ascending and in descending order.
 void in_both_orders(const auto& test) {
   for (const auto order :
        {emulation::ThreadOrder::first_first, emulation::ThreadOrder::last_first}) {
@@ -378,7 +378,7 @@ TEST(EmulatedCluster, ThreadsThatHaveLeftCountAsArrived) {
       }
     });
   }
-  // Nothing is left of it for the clusters that follow.
+  // The failed launch does not affect later clusters.
   in_both_orders([](bool) {
     launch(first_warp_arrives_and_leaves, {.grid = dim3(6), .block = dim3(64), .cluster = 2}, 0);
   });
@@ -451,18 +451,18 @@ TEST(EmulatedCluster, WrongReadsOfOtherBlocksAreErrors) {
                  run_wrong(Wrong::behind_the_memory));
     EXPECT_ERROR(ErrorKind::kRun, "reads 16 bytes from byte -16 on, outside the 528 bytes",
                  run_wrong(Wrong::before_the_memory));
-    EXPECT_ERROR(ErrorKind::kRun, "reads from byte 4 on, which is no multiple of 16",
+    EXPECT_ERROR(ErrorKind::kRun, "reads from byte 4 on, which is not a multiple of 16",
                  run_wrong(Wrong::between_places));
-    EXPECT_ERROR(ErrorKind::kRun, "reads block 0 of the cluster, which may not have begun",
+    EXPECT_ERROR(ErrorKind::kRun, "reads block 0 of the cluster, which may not have started",
                  run_wrong(Wrong::before_a_barrier));
-    EXPECT_ERROR(ErrorKind::kRun, "reads block 0 of the cluster, whose threads have all left",
+    EXPECT_ERROR(ErrorKind::kRun, "reads block 0 of the cluster, whose threads have all exited",
                  run_wrong(Wrong::no_last_barrier));
     run_wrong(Wrong::nothing);
   });
 }
 
 TEST(EmulatedCluster, ErrorsNameTheBlockOfTheCluster) {
-  in_both_orders([](bool reverse) {  // of the two clusters the first to run fails
+  in_both_orders([](bool reverse) {  // the cluster that runs first fails
     EXPECT_ERROR(
         ErrorKind::kRun,
         cat("block (", reverse ? 3 : 1,
@@ -476,7 +476,7 @@ TEST(EmulatedCluster, ErrorsNameTheBlockOfTheCluster) {
     EXPECT_ERROR(
         ErrorKind::kRun,
         cat("blocks ", reverse ? "(2,0,0) to (3,0,0)" : "(0,0,0) to (1,0,0)",
-            " of grid 4x1x1, one cluster, 32 threads each: some threads wait and can never go on: "
+            " of grid 4x1x1, one cluster, 32 threads each: deadlock: "
             "block 0 of the cluster: [0 to 31] wait in cluster_wait; block 1 of the cluster: "
             "[8 to 31] wait at __syncthreads; [0 to 7] have left the kernel"),
         run_wrong(Wrong::stays_away, 2));

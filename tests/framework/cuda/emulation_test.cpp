@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// emulation_test.cpp: the emulation of CUDA by itself: kernels of this file, compiled against it
-// (test_emulation).
+// emulation_test.cpp: the CUDA emulation without the library: kernels in this file, compiled
+// against it (test_emulation).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -34,7 +34,7 @@ __global__ void write_index(std::int64_t* out, std::int64_t count) {
   for (std::int64_t i = global_thread(); i < count; i += global_threads()) out[i] = 10 * i;
 }
 
-// Each thread reads what its neighbour wrote before the barrier.
+// Each thread reads the value that its neighbour wrote before the barrier.
 __global__ void rotate(const int* from, int* to) {
   __shared__ int tile[64];
   tile[threadIdx.x] = from[blockIdx.x * 64 + threadIdx.x];
@@ -77,7 +77,7 @@ __global__ void first_of_warp(int* out) {
   out[threadIdx.x] = static_cast<int>(__ballot_sync(kAllLanes, 1)) + seven;
 }
 
-// A product of two 32x32 matrices, one row per lane: what a tensor-core instruction looks like.
+// A product of two 32x32 matrices, one row per lane: the structure of a tensor-core instruction.
 struct RowPair {
   float a, b;
 };
@@ -153,7 +153,7 @@ __global__ void traps(int) {
   if (threadIdx.x == 3) __trap();
 }
 
-// A barrier of phases between numbers, and numbers written from place `first` on.
+// An mbarrier between numbers, and writes that begin at place `first`.
 __global__ void writes_beside_a_barrier_of_phases(int first) {
   auto* const numbers = dynamic_shared<std::uint64_t>();
   if (threadIdx.x == 0) tma::start_phases(numbers + 8, 1);
@@ -271,7 +271,7 @@ TEST(Emulation, AShuffleFromALaneThatIsNotThereIsAnError) {
   const OnDevice<float> x(40);
   OnDevice<float> sums(1);
   expect_error([&] { launch(sum_of_blocks, {.block = dim3(40)}, x.data(), sums.data()); },
-               ErrorKind::kRun, {"__shfl_xor_sync reads lane 16, which takes no part"});
+               ErrorKind::kRun, {"__shfl_xor_sync reads lane 16, which does not participate"});
 }
 
 TEST(Emulation, DynamicSharedMemoryBelongsToTheBlockAndBeginsAsNaN) {
@@ -294,11 +294,10 @@ TEST(Emulation, AGridWithoutBlocksIsNoLaunch) {
 // ---- errors ----
 
 TEST(Emulation, ThreadsThatLeaveBeforeABarrierAreAnError) {
-  expect_error([] { launch(some_leave_before_the_barrier, {.block = dim3(64)}, 0); },
-               ErrorKind::kRun,
-               {"some threads wait and can never go on", "[0 to 47] wait at __syncthreads",
-                "[48 to 63] have left the kernel"});
-  // The next launch is not disturbed.
+  expect_error(
+      [] { launch(some_leave_before_the_barrier, {.block = dim3(64)}, 0); }, ErrorKind::kRun,
+      {"deadlock: ", "[0 to 47] wait at __syncthreads", "[48 to 63] have left the kernel"});
+  // The failed launch does not affect the next one.
   OnDevice<int> out(32);
   launch(halves_of_a_warp, {.block = dim3(32)}, out.data());
   EXPECT_EQ(out.values()[0], 120);
@@ -339,7 +338,7 @@ TEST(Emulation, WhatAKernelThrowsLeavesTheLaunch) {
   launch(throws_behind_a_barrier, {.block = dim3(64)}, 64);
 }
 
-// A word that is mistyped would run the tests in the usual way and show nothing.
+// A mistyped word would run the tests in the usual mode and test nothing.
 TEST(Emulation, KnowsTheWordsOfItsVariables) {
   const char* const name = "CONVSCOPE_EMULATION_WORD_OF_A_TEST";
   const auto says = [&] { return emulation::environment_says(name, "reverse", "forward"); };
@@ -394,7 +393,7 @@ TEST(EmulationDeathTest, TheAddressSanitizerSeesKernelsPastTheirMemory) {
 }
 #endif
 
-// ---- the host's side ----
+// ---- host functions ----
 
 TEST(Emulation, CapturedWorkIsDoneByEachReplayAndNotBefore) {
   OnDevice<int> a(counted(64));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// on_device.h: numbers in the memory of the emulated device and recorded launches, for tests of the
+// on_device.h: arrays in the memory of the emulated device, and recorded launches, for tests of the
 // emulation itself.
 #pragma once
 
@@ -37,7 +37,7 @@ class OnDevice {
   std::size_t count_;
 };
 
-// What `body` launches, recorded; replay() launches it.
+// Records the launches of `body`; replay() launches them.
 class Recording {
  public:
   template <class Body>

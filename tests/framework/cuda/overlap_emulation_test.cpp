@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// overlap_emulation_test.cpp: kernels that begin before the one in front of them has ended, at the
-// worst moment (framework/cuda/emulation/overlap.h). In test_emulation.
+// overlap_emulation_test.cpp: kernels that begin before the preceding one has ended, at the
+// earliest permitted moment (framework/cuda/emulation/overlap.h). In test_emulation.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -14,7 +14,7 @@
 namespace convscope {
 namespace {
 
-// When a kernel waits for the one before, and when it lets the next one start.
+// When a kernel waits for its predecessor, and when it allows the next one to start.
 enum class Order { waits_first, starts_next_first, never_waits, never_starts_next };
 
 __device__ void begin(Order order) {
@@ -28,20 +28,20 @@ __global__ void add_one(Order order, const int* from, int* to) {
   begin(order);
   to[global_thread()] = from[global_thread()] + 1;
 }
-// out[i] = what stood in from[i] before the wait; out[64 + i]: behind it.
+// out[i] = from[i] before the wait; out[64 + i]: after the wait.
 __global__ void look(const int* from, int* out) {
   out[global_thread()] = from[global_thread()];
   wait_for_previous_kernel();
   out[64 + global_thread()] = from[global_thread()];
 }
-// The first thread of a block alone waits; the others stand at the barrier behind.
+// Only the first thread of a block waits; the others wait at the barrier after it.
 __global__ void look_behind_a_barrier(const int* from, int* out) {
   out[global_thread()] = from[global_thread()];
   if (threadIdx.x == 0) wait_for_previous_kernel();
   __syncthreads();
   out[64 + global_thread()] = from[global_thread()];
 }
-// Blocks look before they wait, and then change what the others look at.
+// Blocks read before they wait, and then change what the other blocks read.
 __global__ void look_and_change(int* x, int* out) {
   out[global_thread()] = x[63 - global_thread()];
   wait_for_previous_kernel();
@@ -77,7 +77,7 @@ class EmulatedOverlap : public ::testing::Test {
   EmulatedOverlap() : before_(emulation::set_overlap(true)) {}
   ~EmulatedOverlap() override { emulation::set_overlap(before_); }
 
-  // What look() has seen, before its wait and behind it.
+  // Checks what look() has read before and after its wait.
   void expect_seen(int early, int late) const {
     const std::vector<int> seen = out.values();
     for (std::size_t i = 0; i < 64; ++i) {
@@ -158,8 +158,8 @@ TEST_F(EmulatedOverlap, BlocksOfAClusterWaitTogether) {
   expect_seen(-1, 2);
 }
 
-// Blocks that come later see before their wait what was there before the kernel in front; what
-// other blocks have written behind theirs stays.
+// Before their wait, later blocks read the memory as it was before the preceding kernel. Data that
+// other blocks write after their wait is kept.
 TEST_F(EmulatedOverlap, EachBlockLooksBeforeTheOthersHaveWritten) {
   launch(add_one, kPlain, Order::waits_first, x.data(), y.data());
   launch(look_and_change, kOverlaps, y.data(), out.data());
@@ -181,20 +181,20 @@ TEST_F(EmulatedOverlap, ARecordingOverlapsWithinItself) {
   expect_seen(2, 4);
 }
 
-// What was freed is no one's, and new memory in its place has nothing of before.
+// Freed memory belongs to nobody, and new memory in its place must not get old values.
 TEST_F(EmulatedOverlap, FreedMemoryIsLeftAlone) {
   void* memory = nullptr;
   CONVSCOPE_CUDA(cudaMalloc(&memory, 256));
   CONVSCOPE_CUDA(cudaMemsetAsync(memory, 0, 256, cuda_stream()));
   launch(add_one, kPlain, Order::waits_first, x.data(), static_cast<int*>(memory));
   CONVSCOPE_CUDA(cudaFree(memory));
-  CONVSCOPE_CUDA(cudaMalloc(&memory, 256));  // in the same place, mostly
+  CONVSCOPE_CUDA(cudaMalloc(&memory, 256));  // usually in the same place
   launch(look, kOverlaps, static_cast<const int*>(memory), out.data());
   expect_seen(-1, -1);
   CONVSCOPE_CUDA(cudaFree(memory));
 }
 
-// The address sanitizer sees a byte behind the end.
+// The address sanitizer detects an access to the first byte after the end.
 TEST_F(EmulatedOverlap, MemoryMayEndAnywhere) {
   const OnDevice<char> bytes(std::vector<char>(5, 'a'));
   launch(write_bytes, {.block = dim3(5)}, bytes.data(), 'b');
@@ -204,9 +204,10 @@ TEST_F(EmulatedOverlap, MemoryMayEndAnywhere) {
 
 TEST_F(EmulatedOverlap, AnEarlyWriteOverWhatIsStillWrittenIsAnError) {
   launch(add_one, kPlain, Order::waits_first, x.data(), y.data());
-  EXPECT_ERROR(ErrorKind::kRun, "writes what a kernel before it, which may still run, has written",
+  EXPECT_ERROR(ErrorKind::kRun,
+               "writes memory that an earlier kernel, which may still run, has written",
                launch(write_before_waiting, kOverlaps, y.data(), 5));
-  launch(write_before_waiting, kOverlaps, z.data(), 5);  // nobody else writes that
+  launch(write_before_waiting, kOverlaps, z.data(), 5);  // no other kernel writes there
   EXPECT_EQ(z.values(), std::vector<int>(64, 5));
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// products_emulation_test.cpp: factors of emulated tensor cores and their sums, against plain loops
-// (test_emulation).
+// products_emulation_test.cpp: operands and accumulators of emulated tensor cores, against plain
+// loops (test_emulation).
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -20,7 +20,7 @@ namespace {
 
 std::uint32_t bits(float value) { return std::bit_cast<std::uint32_t>(value); }
 
-// Every half is one number of some factor, in each order of memory.
+// Every fp16 or bf16 number is an element of some operand, in each memory order.
 template <class Half, bool kOuter>
 void decode_every_half() {
   constexpr int kLines = 64, kDepths = 64, kNumbers = kLines * kDepths;
@@ -79,7 +79,7 @@ TEST(EmulatedProducts, DecodeFloats) {
   }
 }
 
-// Lines of zeros are left out, unless they meet numbers that are not finite.
+// Lines of zeros are skipped, unless they meet numbers that are not finite.
 template <int kRows, int kColumns, int kDepths>
 void compare_sums(float in_a, float in_b, int row) {
   using A = emulation::Factor<kRows, kDepths>;
@@ -130,7 +130,7 @@ TEST(EmulatedProducts, HaveTheBitsOfPlainLoops) {
   }
 }
 
-// Column 8 j + 2 (l%4) + e of row l/4 + 8 half, each of them once.
+// Each element of column 8 j + 2 (l%4) + e and row l/4 + 8 half occurs once.
 TEST(EmulatedProducts, AreGivenToTheLanesThatHoldThem) {
   float sums[16][16];
   for (int row = 0; row < 16; ++row) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// nccl_library_test.cpp: our table of functions is that of <nccl.h>, where the machine has it.
+// nccl_library_test.cpp: compares the table of functions with <nccl.h>, if installed.
 #include "framework/distributed/nccl_library.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ namespace convscope {
 namespace {
 
 #if defined(CONVSCOPE_HAS_NCCL_H)
-// They pass in the same way: handles are pointers, enumerations ints.
+// Both types are passed in the same way: handles are pointers, enumerations are ints.
 template <class A, class B>
 constexpr bool kSameForm =
     sizeof(A) == sizeof(B) && alignof(A) == alignof(B) &&
@@ -63,7 +63,7 @@ TEST(NcclLibrary, SaysWhichFilesWereTried) {
   std::string why;
   EXPECT_EQ(open_nccl_library(&why), nullptr);
   EXPECT_NE(why.find("/nowhere/libnccl.so.2"), std::string::npos) << why;
-  setenv("CONVSCOPE_NCCL_LIBRARY", "libm.so.6", 1);  // a library, but another one
+  setenv("CONVSCOPE_NCCL_LIBRARY", "libm.so.6", 1);  // another library
   EXPECT_EQ(open_nccl_library(&why), nullptr);
   EXPECT_NE(why.find("libm.so.6: it has no ncclGetVersion"), std::string::npos) << why;
   before == nullptr ? unsetenv("CONVSCOPE_NCCL_LIBRARY")

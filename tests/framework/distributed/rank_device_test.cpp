@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// rank_device_test.cpp: which GPU each process of a host takes.
+// rank_device_test.cpp: the GPU that each process of a host uses.
 #include "framework/distributed/rank_device.h"
 
 #include <gtest/gtest.h>

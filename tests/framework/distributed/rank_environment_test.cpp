@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// rank_environment_test.cpp: who this process is, as the variables of launchers say.
+// rank_environment_test.cpp: the rank of this process, from the variables of launchers.
 #include "framework/distributed/rank_environment.h"
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ const Variables kOpenMpi = {{"OMPI_COMM_WORLD_SIZE", "4"},
 TEST(RankEnvironment, NobodyElse) {
   EXPECT_FALSE(read({}));
   EXPECT_FALSE(read({{"OMPI_COMM_WORLD_SIZE", "1"}, {"OMPI_COMM_WORLD_RANK", "0"}}));
-  // The script of a batch job of Slurm is no step of srun.
+  // A Slurm batch script is not a step of srun.
   EXPECT_FALSE(read({{"SLURM_NTASKS", "4"}, {"SLURM_PROCID", "0"}, {"SLURM_JOB_ID", "17"}}));
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// atomic_file_test.cpp: a file shows its new content whole or not at all.
+// atomic_file_test.cpp: a file shows its new content completely or not at all.
 #include "framework/io/atomic_file.h"
 
 #include <fcntl.h>
@@ -66,7 +66,7 @@ TEST(AtomicFile, ReportsAFullDevice) {
   EXPECT_TRUE(std::filesystem::is_character_file("/dev/full"));
 }
 
-// A limit on file sizes stands for a full disk: the system refuses in the middle of the data.
+// A limit of file sizes simulates a full disk: the system refuses in the middle of the data.
 TEST(AtomicFile, KeepsTheOldFileAndRemovesTheHalfOneWhenTheDiskIsFull) {
   const testing::TemporaryFolder folder;
   const std::string path = folder / "a.bin";
@@ -105,7 +105,7 @@ TEST(AtomicFile, WritesThroughALinkAndLeavesItALink) {
   EXPECT_EQ(content_of(folder / "far/real.txt"), "new");
 }
 
-// The numbers of processes repeat, and a killed one cleans nothing up.
+// Process ids are reused, and a killed process does not clean up.
 TEST(AtomicFile, ANameThatAKilledProcessLeftIsNoObstacle) {
   const testing::TemporaryFolder folder;
   const std::string path = folder / "a.txt";
@@ -116,7 +116,7 @@ TEST(AtomicFile, ANameThatAKilledProcessLeftIsNoObstacle) {
   EXPECT_EQ(content_of(path), "new");
 }
 
-// Where the file system has files without names; elsewhere the next write cleans up.
+// For file systems with nameless files; elsewhere, the next write cleans up.
 TEST(AtomicFile, OfAKilledProcessLeavesNothing) {
   const testing::TemporaryFolder folder;
   const int nameless = ::open(folder.path().c_str(), O_WRONLY | O_TMPFILE, 0600);
@@ -183,7 +183,7 @@ TEST(ReadText, TakesFilesAndPipesAndRefusesLongerOnes) {
   longer.join();
 }
 
-// Not for ever, as opening it without care would.
+// Opening it without care would wait forever.
 TEST(ReadText, DoesNotWaitForAPipeThatNobodyWritesTo) {
   const testing::TemporaryFolder folder;
   const std::string pipe = folder / "pipe";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// clean_text_test.cpp: what a terminal is given.
+// clean_text_test.cpp: the text that a terminal gets.
 #include "framework/io/clean_text.h"
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ TEST(CleanText, TakesAwayWhatActs) {
   EXPECT_EQ(clean_text("over\rwrite\x7f\b"), "over" + kMark + "write" + kMark + kMark);
   EXPECT_EQ(clean_text("\xC2\x9B"
                        "31m"),
-            kMark + "31m");  // CSI as one letter
+            kMark + "31m");  // CSI as a single character
   EXPECT_EQ(clean_text("\xE2\x80\xAE"
                        "fdp.exe"),
             kMark + "fdp.exe");  // from right to left
@@ -34,8 +34,8 @@ TEST(CleanText, TakesAwayWhatIsNoUtf8) {
   EXPECT_EQ(clean_text("\x9B"
                        "31m \xC3"),
             kMark + "31m " + kMark);
-  EXPECT_EQ(clean_text("\xC0\x9B"), kMark + kMark);              // longer than needed
-  EXPECT_EQ(clean_text("\xED\xA0\x80"), kMark + kMark + kMark);  // half of a pair
+  EXPECT_EQ(clean_text("\xC0\x9B"), kMark + kMark);              // overlong
+  EXPECT_EQ(clean_text("\xED\xA0\x80"), kMark + kMark + kMark);  // a surrogate
   EXPECT_EQ(clean_text("\xF4\x90\x80\x80"), kMark + kMark + kMark + kMark);
 }
 

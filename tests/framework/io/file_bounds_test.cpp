@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // file_bounds_test.cpp: files of any size are refused or read in pieces, never as a whole by
-// chance. The large ones have holes and take no room on the disk.
+// mistake. The large ones are sparse and take no disk space.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::uintmax_t kTerabytes = std::uintmax_t{8} << 40;
 
-// `text` at the beginning; false where the file system has no such files.
+// Writes `text` at the beginning; returns false if the file system has no sparse files.
 bool write_sparse(const std::string& path, const std::string& text, std::uintmax_t size) {
   std::ofstream(path, std::ios::binary) << text;
   std::error_code error;
@@ -58,7 +58,7 @@ TEST(FileBounds, TheHeaderOfASafetensorsFileIsComparedBeforeTheDataAreRead) {
   EXPECT_ERROR(ErrorKind::kData,
                "expected 8 bytes of data because the header says so, got 87960930",
                read_safetensors(path));
-  // Nor is it read for the header alone, when all is right.
+  // A valid file is not read completely for its header either.
   const std::string text =
       R"({"a":{"dtype":"U8","shape":[1099511627776],"data_offsets":[0,1099511627776]}})";
   ASSERT_TRUE(

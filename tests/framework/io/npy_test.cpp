@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// npy_test.cpp: reading and writing .npy, sound, foreign and damaged.
+// npy_test.cpp: reads and writes .npy: valid, unsupported and damaged.
 #include "framework/io/npy.h"
 
 #include "framework/io/atomic_file.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// npz_test.cpp: reading and writing .npz, sound and damaged.
+// npz_test.cpp: reads and writes .npz: valid and damaged.
 #include "framework/io/npz.h"
 
 #include "framework/io/npy.h"
@@ -21,7 +21,7 @@ class Npz : public ::testing::Test {
   static NamedTensors parse(const std::string& file) {
     return parse_npz({reinterpret_cast<const std::uint8_t*>(file.data()), file.size()}, "t.npz");
   }
-  // The archive with one byte of its directory or headers changed.
+  // Parses the archive with one changed byte in its directory or headers.
   NamedTensors parse_with(std::size_t at, char value) const {
     std::string file = file_;
     file[at] = value;
@@ -46,7 +46,7 @@ TEST_F(Npz, ReadsWhatItWrote) {
   EXPECT_EQ(read_npz(path_).size(), 0u);
 }
 
-// `zip -z` writes one behind the directory, whose end says how long it is.
+// `zip -z` writes a comment after the directory, whose end record states the length.
 TEST_F(Npz, ReadsAnArchiveWithAComment) {
   std::string file = file_;
   file[file.size() - 2] = 7;
@@ -90,7 +90,7 @@ TEST_F(Npz, RefusesDirectoriesThatDoNotAddUp) {
 }
 
 TEST_F(Npz, RefusesEntriesThatShareBytes) {
-  std::string file = file_;  // the second entry becomes a copy of the first under its name
+  std::string file = file_;  // the second entry becomes a copy of the first
   const std::size_t first = directory(), second = second_entry();
   const std::string copy = file.substr(first, second - first);
   std::string directory_bytes = copy + copy;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// safetensors_test.cpp: reading and writing safetensors, sound and damaged.
+// safetensors_test.cpp: reads and writes safetensors: valid and damaged.
 #include "framework/io/safetensors.h"
 
 #include "tests/support/expect_error.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // bounded_relu_cuda_test.cpp: the ReLU with an upper bound on a GPU, made of other kernels: the
-// bits of the CPU.
+// same bits as on the CPU.
 #include <limits>
 
 #include "framework/ops/bounded_relu/bounded_relu.h"

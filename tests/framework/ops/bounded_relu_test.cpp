@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // bounded_relu_test.cpp: the ReLU with an upper bound: its values at every corner, its gradient,
-// and its form for a GPU, which runs on the CPU too.
+// and the version for a GPU, which also runs on the CPU.
 #include "framework/ops/bounded_relu/bounded_relu.h"
 
 #include <gtest/gtest.h>
@@ -52,7 +52,7 @@ TEST(BoundedRelu, LeavesNaN) {
     y.backward(Tensor::full(x.shape(), 2.0, dtype));
     for (std::int64_t i = 0; i < x.numel(); ++i) {
       EXPECT_TRUE(std::isnan(y.value().at(i))) << i;
-      EXPECT_EQ(v.grad().at(i), 2) << i;  // as relu does
+      EXPECT_EQ(v.grad().at(i), 2) << i;  // as in relu
     }
   }
 }
@@ -88,7 +88,7 @@ TEST(BoundedRelu, GradientMatchesDifferences) {
   EXPECT_TRUE(result.ok) << result.str();
 }
 
-// What runs on a GPU.
+// The version that runs on a GPU.
 TEST(BoundedRelu, ComposedOfOtherKernelsHasTheSameBits) {
   for (const DType dtype : {DType::f32, DType::f64}) {
     const Tensor random = uniform({2, 5003}, -10, 20, dtype);

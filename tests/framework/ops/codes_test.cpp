@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// codes_test.cpp: numbers rounded to codes are those of double arithmetic, on each instruction set.
+// codes_test.cpp: rounding to codes agrees with double arithmetic, on each instruction set.
 #include "framework/ops/codes/codes.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ class Codes : public ::testing::Test {
   testing::MachineScope scope_;
 };
 
-// Random numbers and, by turns, those that are hard to round.
+// Random numbers, alternating with numbers that are hard to round.
 std::vector<float> numbers(std::size_t count, double step) {
   const float infinity = std::numeric_limits<float>::infinity();
   const float odd[] = {std::nanf(""), infinity, -infinity, 3e38f, -3e38f, 0.0f, -0.0f, 1e-40f};
@@ -45,7 +45,7 @@ int expected_code(float number, const RoundedImages& a) {
   return static_cast<int>(std::nearbyint(real)) & 255;
 }
 
-// Blocks of 1 to 16 channels, rows of pixels that fill no vector.
+// Blocks of 1 to 16 channels; rows of pixels that do not fill a vector.
 TEST_F(Codes, OfImagesAreThoseOfDoubleArithmetic) {
   constexpr double kStep = 0.0137;
   struct Range {

@@ -52,7 +52,7 @@ TEST_F(ElementwiseOnCuda, HasTheCurvesOfTheCpuAndTheirSlopes) {
   for (const DType dtype : kTypes) {
     for (const std::int64_t n : {0, 1, 3, 4, 1021}) {
       SCOPED_TRACE(cat(n, " ", name_of(dtype)));
-      // The CPU's exp, tanh and sigmoid in f32 are polynomials of their own, good to a few ulp.
+      // On the CPU, exp, tanh and sigmoid in f32 are custom polynomials with errors of a few ulp.
       const Tensor x = normal({n}, dtype, 5);
       const Tensor positive = testing::uniform({n}, 0.1f, 9.0f, dtype, 6);
       const auto bound = few_ulp(dtype, 32);

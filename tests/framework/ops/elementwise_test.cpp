@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// elementwise_test.cpp: element-wise operations, their broadcasts and gradients.
+// elementwise_test.cpp: element-wise operations, their broadcasting and gradients.
 #include "framework/ops/elementwise.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ using testing::normal;
 using testing::on_every_machine;
 using testing::uniform;
 
-constexpr double kEps = 0x1p-24;  // largest relative rounding error of one f32 operation
+constexpr double kEps = 0x1p-24;  // maximum relative rounding error of an f32 operation
 constexpr float kInf = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
@@ -37,8 +37,8 @@ struct UnaryCase {
   const char* name;
   UnaryOp op;
   Variable (*f)(const Variable&);
-  float low, high;  // where the function is smooth
-  double ulps;      // error of the f32 kernel
+  float low, high;  // the interval where the function is smooth
+  double ulps;      // error bound of the f32 kernel
 };
 const UnaryCase kUnary[] = {{"neg", UnaryOp::neg, neg, -3, 3, 0},
                             {"exp", UnaryOp::exp, exp, -80, 80, 4},
@@ -134,7 +134,7 @@ TEST(Elementwise, FloatGradientsOfUnaryOperationsMatchDouble) {
       return v.grad();
     };
     const Tensor want = gradient(DType::f64);
-    // 1 - y^2 and y (1 - y) cancel where y is near 1: the error of y, a few eps, is then absolute.
+    // 1 - y^2 and y (1 - y) cancel where y is near 1: there, y's error of a few eps is absolute.
     on_every_machine(
         [&] { return gradient(DType::f32); },
         [&](const Tensor& dx) { EXPECT_TRUE(near(dx, want, 64 * kEps, 16 * kEps)) << c.name; });
@@ -147,8 +147,8 @@ TEST(Elementwise, SpecialValuesComeOutAsInTheCLibrary) {
   for (const UnaryCase& c : kUnary) {
     if (c.op == UnaryOp::log || c.op == UnaryOp::sqrt) continue;
     Tensor want = elementwise(c.op, x.to(DType::f64)).to(DType::f32);  // overflow becomes infinity
-    // The smallest subnormal is 2^-149: results there have an absolute error. Sigmoid is 0 where
-    // exp(-x) overflows.
+    // The smallest subnormal is 2^-149, so results of this size have an absolute error. Sigmoid is
+    // 0 where exp(-x) overflows.
     const double absolute = c.op == UnaryOp::sigmoid ? 0x1p-126 : 0x1p-148;
     on_every_machine(
         [&] { return elementwise(c.op, x); },

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// gemm_test.cpp: matrix products against a double sum, for each instruction set and number of
+// gemm_test.cpp: matrix products against a sum in double, for each instruction set and number of
 // threads.
 #include "framework/ops/gemm/gemm.h"
 
@@ -27,8 +27,8 @@ struct Sizes {
   std::int64_t m, n, k;
 };
 
-// Matrices whose rows are `gap` elements longer than needed, shifted by one element from the
-// allocation, so nothing is aligned.
+// Matrices whose rows are `gap` elements longer than needed, at an offset of one element from the
+// allocation, so no row is aligned.
 struct Case {
   Sizes sizes;
   bool transpose_a, transpose_b, accumulate;
@@ -64,14 +64,14 @@ struct Case {
     return out;
   }
 
-  // Chains of at most 160 products: 8 eps sum |a b| (framework/simd/sum_chain.h), for sums of any
-  // length here, and more where all roundings have one direction. One lost product of up to 2^20
-  // average ones is beyond the former.
+  // Chains of at most 160 products: the bound is 8 eps sum |a b| (framework/simd/sum_chain.h) for
+  // sums of any length here, and larger when all roundings have one direction. One lost product
+  // among up to 2^20 average ones exceeds the former.
   void check(const std::vector<float>& out, const char* what) const {
     for (std::int64_t i = 0; i < sizes.m; ++i) {
       for (std::int64_t j = 0; j < ldc; ++j) {
         const auto at = static_cast<std::size_t>(1 + i * ldc + j);
-        if (j >= sizes.n) {  // the gap between rows is not ours
+        if (j >= sizes.n) {  // the gap between rows must not change
           ASSERT_EQ(std::isnan(out[at]), std::isnan(c[at])) << what << " wrote into the gap";
           if (!std::isnan(c[at])) {
             ASSERT_EQ(out[at], c[at]) << what << " wrote into the gap";
@@ -123,7 +123,7 @@ class GemmOnEachIsa : public ::testing::TestWithParam<Isa> {
 TEST_P(GemmOnEachIsa, MatchesTheDoubleSumForEveryTranspose) {
   for (const Sizes& sizes : kSizes) {
     for (int bits = 0; bits < 8 * static_cast<int>(std::size(testing::kAllTiers)); ++bits) {
-      // The packing of the operands is seen with the first two kinds of numbers.
+      // The first two kinds of numbers are enough to test the packing of the operands.
       if (bits >= 16 && bits % 8 != 7 && (bits >= 32 || bits % 8 != 0)) continue;
       const Case one(sizes, bits & 1, bits & 2, bits & 4, testing::kAllTiers[bits / 8]);
       one.check(one.run(gemm), "gemm");

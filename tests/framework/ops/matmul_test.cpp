@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// matmul_test.cpp: matrix products and linear layers, with both engines, and their gradients.
+// matmul_test.cpp: matrix products and linear layers in both implementations, and their gradients.
 #include "framework/ops/gemm/matmul.h"
 
 #include <gtest/gtest.h>
@@ -113,7 +113,7 @@ TEST(Linear, OneWeightUsedTwiceCollectsBothGradients) {
   EXPECT_TRUE(result.ok) << result.str();
 }
 
-// 0: numbers around 0; 1: numbers around 1, whose sums do not cancel.
+// 0: numbers near 0; 1: numbers near 1, whose sums do not cancel.
 class LinearInFloat : public ::testing::TestWithParam<int> {};
 
 TEST_P(LinearInFloat, ResultsAndGradientsMatchDouble) {
@@ -134,7 +134,7 @@ TEST_P(LinearInFloat, ResultsAndGradientsMatchDouble) {
   };
   for (int which = 0; which < 4; ++which) {
     const Tensor want = run(DType::f64, which);
-    // K products of numbers of magnitude 1, K <= 256: 8 eps of their sum, eps = 2^-23
+    // K products of numbers of magnitude 1, K <= 256: the bound is 8 eps of their sum, eps = 2^-23
     // (framework/simd/sum_chain.h).
     on_every_machine(
         [&] { return run(DType::f32, which); },

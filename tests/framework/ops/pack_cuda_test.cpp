@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// pack_cuda_test.cpp: many tensors into one and back on a GPU, also as a part of a recording; and a
-// second queue beside it.
+// pack_cuda_test.cpp: concatenation and splitting of many tensors on a GPU, also in a recording;
+// and a side queue.
 #include <gtest/gtest.h>
 
 #include "framework/device_side_queue.h"
@@ -60,7 +60,7 @@ TEST_F(PackOnCuda, TheSizesMustFit) {
   EXPECT_THROW(pack(parts, Tensor::zeros({3})), Error);
 }
 
-// A recording that forks and joins a side queue ends well, and each replay does its work.
+// A recording may fork and join a side queue, and each replay does its work.
 TEST_F(PackOnCuda, IsRecordedBesideASideQueue) {
   const SideQueues& queues = side_queues_kernel.get(cuda())();
   EXPECT_EQ(queues.is_emulated, testing::is_emulated());
@@ -69,7 +69,7 @@ TEST_F(PackOnCuda, IsRecordedBesideASideQueue) {
   const std::vector<Tensor> parts = {Tensor::full({5}, 2, DType::f32, cuda()),
                                      Tensor::full({9}, 3, DType::f32, cuda())};
   const Tensor packed = Tensor::zeros({14}, DType::f32, cuda());
-  pack(parts, packed);  // kernels are loaded
+  pack(parts, packed);  // loads the kernels
   backend.begin_recording(0);
   queues.fork(0, queue);
   pack(parts, packed);

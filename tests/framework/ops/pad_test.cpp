@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// pad_test.cpp: the modes of padding and their gradients.
+// pad_test.cpp: the padding modes and their gradients.
 #include "framework/ops/pad.h"
 
 #include <gtest/gtest.h>

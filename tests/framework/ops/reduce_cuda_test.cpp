@@ -14,9 +14,9 @@ using ReduceOnCuda = testing::CudaTest;
 
 constexpr DType kTypes[] = {DType::f32, DType::f64};
 
-// Sums are taken in double, then rounded once; neighbours of a pack too. Against the CPU's own
-// order: 2^-23 of the sum of magnitudes, here at most a few hundred numbers of size 1 on the short
-// axes and 70 thousand on the long one.
+// Sums are computed in double and then rounded once, also for neighbours of a pack. The CPU uses
+// another order: the bound is 2^-23 of the sum of magnitudes. Here these are at most a few hundred
+// numbers of size 1 on the short axes and 70 thousand on the long one.
 testing::Bound bound_of(DType dtype, std::int64_t count) {
   const double eps = dtype == DType::f64 ? 0x1p-50 : 0x1p-23;
   return {eps * static_cast<double>(count), eps * 4};
@@ -47,7 +47,7 @@ TEST_F(ReduceOnCuda, SumsOverEverySetOfAxes) {
 
 TEST_F(ReduceOnCuda, SumsLongRowsAndColumnsInPieces) {
   for (const DType dtype : kTypes) {
-    const auto bound = bound_of(dtype, 300);  // sqrt(70000) magnitudes add up at random
+    const auto bound = bound_of(dtype, 300);  // sqrt(70000): the signs are random
     expect_gradients_like_cpu([](const auto& v) { return sum(v[0]); }, {normal({70001}, dtype, 2)},
                               bound);
     expect_gradients_like_cpu([](const auto& v) { return sum(v[0], {1}); },

@@ -20,7 +20,7 @@ using testing::on_every_machine;
 
 constexpr double kEps = 0x1p-24;
 
-// The textbook sum: every element goes to its place.
+// The textbook sum: adds every element to its output.
 Tensor sum_reference(const Tensor& x, unsigned mask) {
   Shape shape;
   for (int axis = 0; axis < x.rank(); ++axis) {
@@ -43,7 +43,7 @@ TEST(Reduce, SumsOverEverySetOfAxesMatchTheTextbook) {
   const Tensor x = normal(shape, DType::f32);
   for (unsigned mask = 1; mask < 16; ++mask) {
     const Tensor want = sum_reference(x, mask);
-    // Blocks of 64 terms for each lane, then at most 16 blocks: error below (64 + 16) eps sum|x|,
+    // Blocks of 64 terms per lane, then at most 16 blocks: the error is below (64 + 16) eps sum|x|,
     // and sum|x| is below the number of terms here.
     const double terms = static_cast<double>(x.numel() / want.numel());
     on_every_machine(
@@ -57,7 +57,7 @@ TEST(Reduce, SumsOverEverySetOfAxesMatchTheTextbook) {
 }
 
 TEST(Reduce, LongSumsStayAccurate) {
-  // 0.1 is not a float: a plain float loop over 3 million terms is off by a percent and more.
+  // 0.1 is not a float: the error of a plain float loop over 3 million terms is 1 percent and more.
   const Tensor x = Tensor::full({3, 1000003}, 0.1);
   const double want = 0.1f * 1000003.0;
   on_every_machine([&] { return sum(x, {1}); },

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// softmax_cross_entropy_test.cpp: the loss and its gradient, also of huge logits and NaN.
+// softmax_cross_entropy_test.cpp: the loss and its gradient, also for huge logits and NaN.
 #include "framework/ops/softmax_cross_entropy.h"
 
 #include <gtest/gtest.h>
@@ -67,8 +67,8 @@ TEST(SoftmaxCrossEntropy, FloatLossAndGradientMatchDouble) {
     const Tensor gradient = run(DType::f64, true);
     on_every_machine([&] { return run(DType::f32, false); },
                      [&](const Tensor& y) { EXPECT_TRUE(near(y, loss, 8 * kEps, 8 * kEps)); });
-    // Probabilities have a relative error of a few eps (exp, sum, reciprocal); at the label
-    // p - 1 cancels: absolute there.
+    // Probabilities have a relative error of a few eps (exp, sum, reciprocal). At the label, p - 1
+    // cancels, so the error is absolute there.
     on_every_machine(
         [&] { return run(DType::f32, true); },
         [&](const Tensor& dx) { EXPECT_TRUE(near(dx, gradient, 8 * kEps / 67, 12 * kEps)); });
@@ -85,7 +85,7 @@ TEST(SoftmaxCrossEntropy, HugeLogitsStayFinite) {
   const Tensor wrong =
       softmax_cross_entropy(Variable(logits.slice_rows(1, 1)), labels_of({1})).value();
   EXPECT_EQ(wrong.item(), 2000.0);
-  // The largest one need not stand first.
+  // The largest one need not be the first.
   const Tensor later = Tensor::from({-1000, 1000, 3e38f, 0, 500, 700}, {2, 3});
   on_every_machine(
       [&] {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// notebook_user.cpp: what the first cell of a notebook does, without a link to the library.
+// notebook_user.cpp: acts as the first cell of a notebook, without linking the library.
 #include <convscope/notebook.h>
 
 #include <cstdio>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// rank_probe.cpp: sums over GPUs and recorded steps that share their batches, checked by the
-// processes themselves: each one holds its result against what it must be, and all results against
-// each other. Process 0 prints a line for each check.
+// rank_probe.cpp: checks sums over GPUs and recorded steps with divided batches. Each process
+// compares its results with expected values and with those of the other processes. Process 0 prints
+// a line for each check.
 //
 //   mpirun -n 2 rank_probe            checks, on the GPUs or on the emulated one
 //   mpirun -n 2 rank_probe --speed    and the bytes per second of a sum
@@ -26,11 +26,11 @@ namespace {
 constexpr Device kCuda{DeviceType::cuda, 0};
 constexpr int kClasses = 5;
 constexpr std::int64_t kBatch = 8;
-constexpr std::int64_t kImages = 41;  // 5 full batches and one of 1: a process has no image of it
+constexpr std::int64_t kImages = 41;  // 5 full batches, and one image that only one process gets
 
 int failures = 0;
 
-// All processes call it; the worst of them counts.
+// Every process calls it; the check passes if it passes in all of them.
 void check(ProcessGroup& group, const std::string& what, bool ok, const std::string& detail = "") {
   const bool all = group.most(ok ? 0 : 1) == 0;
   if (!all) ++failures;
@@ -49,7 +49,7 @@ Tensor terms(int rank, std::int64_t count) {
   return out;
 }
 
-// Small integers times a half: exact in any order.
+// Small integers times 0.5: exact in any order.
 bool is_sum(const ProcessGroup& group, const Tensor& data, float weight) {
   const Tensor here = data.to(Device{});
   for (std::int64_t i = 0; i < here.numel(); ++i) {
@@ -272,7 +272,8 @@ void check_steps(ProcessGroup& group) {
     check(group, cat(name, ": losses of recorded steps"), losses < 1e-6, cat(losses));
     check(group, cat(name, ": correct answers of recorded steps"),
           shared.correct == recorded.correct);
-    // Sums of two have the same bits in any order; of more they may be grouped in other ways.
+    // With two processes any order of summation has the same bits; with more, the grouping may
+    // differ.
     const double weights = largest_difference(shared.state(), recorded.state());
     check(group, cat(name, ": weights of recorded steps"),
           group.size() == 2 ? weights == 0 : weights < 2e-5, cat(weights));
@@ -292,7 +293,7 @@ void time_sums(ProcessGroup& group) {
     void* const end = backend.make_mark(0);
     for (int sample = 0; sample < 6; ++sample) {
       backend.synchronize(0);
-      (void)group.most(0);  // all begin together
+      (void)group.most(0);  // all begin at the same time
       backend.set_mark(0, begin);
       for (int i = 0; i < kSums; ++i) {
         reducer->sum(data, 0.5f);

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Trainings on several processes with a GPU each: on the GPUs of this machine, or on the emulated
-one (--emulated names its library), whose NCCL is emulated, too.
+"""Trains on several processes with a GPU each: on the GPUs of this machine, or on the emulated GPU
+(--emulated names its library), whose NCCL is emulated, too.
 
-    probe       rank_probe.cpp: sums, and recorded steps beside those that the host starts
+    probe       rank_probe.cpp: sums, and recorded steps compared with steps that the host starts
     fallback    the same where one process, or no process, can open NCCL
-    runs        `convscope run` of two processes beside one; what its log says of its steps
+    runs        `convscope run` on two processes compared with one; what its log says of its steps
     stop        SIGTERM at one process: all stop after the same launch, and the run goes on later
 
 Without mpirun, or with fewer than two GPUs, it is skipped and says so (exit code 77)."""
@@ -79,7 +79,7 @@ def fallback(args):
           "through the memory of the host, because NCCL could not be opened" in done.stdout and
           "not recorded: the host takes part in the sums" in done.stdout,
           done.stdout + done.stderr)
-    # One process alone has no NCCL: all others say so.
+    # Only one process lacks NCCL: all others report it.
     one = [args.mpirun, "-n", "1", args.probe, ":", "-n", "1", "-x",
            "CONVSCOPE_NCCL_LIBRARY=/nowhere/libnccl.so.2", args.probe]
     done = subprocess.run(one, capture_output=True, text=True, env=environment(args), timeout=500)
@@ -144,7 +144,7 @@ def runs(args):
 
 def stop(args):
     with tempfile.TemporaryDirectory() as folder:
-        # A GPU does an epoch in a few milliseconds.
+        # A GPU finishes an epoch in a few milliseconds.
         config = write_config(folder, limit=2000, epochs=50 if args.emulated else 1000000)
         root = str(pathlib.Path(folder) / "stopped")
         process = subprocess.Popen(
@@ -172,7 +172,7 @@ def stop(args):
 
 
 def process_of_rank(parent, rank):
-    """The child of mpirun that is this rank."""
+    """Returns the child of mpirun that has this rank."""
     children = pathlib.Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
     for child in children:
         words = pathlib.Path(f"/proc/{child}/environ").read_bytes().split(b"\0")
