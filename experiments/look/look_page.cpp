@@ -259,8 +259,8 @@ Look look_at(const std::string& algorithm, const std::string& problem, Direction
   const Conv2dLesson& lesson = conv2d_lessons().get(look.lesson);
   look.problem = Conv2dProblem::parse(problem.empty() ? lesson.small_problem : problem);
   look.problem.check();
-  const Conv2dSupport support = support_of(conv2d_algorithms(DeviceType::cpu).get(look.lesson),
-                                           look.problem, direction);
+  const Conv2dSupport support =
+      support_of(conv2d_algorithms(DeviceType::cpu).get(look.lesson), look.problem, direction);
   if (!support.yes) {
     fail(ErrorKind::kUnavailable, "look",
          cat("expected a problem and a direction that ", look.lesson, " computes, but it ",

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Who may include whom (framework/docs/architecture.md, Folders), down to the rooms of a heavy layer."""
+"""Checks which folder may include which (framework/docs/architecture.md, Folders), down to the folders of an
+operator."""
 import pathlib
 
 from sources import FOLDERS, code_files, includes, main
