@@ -115,7 +115,7 @@ const Conv2dLadder kLadder{
     .problem = "n=1,c=64,h=28,w=28,k=64,r=3,s=3,pad=1",
     .rungs = {{.card = "direct_lesson", .threads = 1, .sentence = "the textbook"},
               {.card = "@NAME@", .threads = 1, .sentence = "what mine does that it does not"},
-              {.card = "direct", .threads = 1, .sentence = "a tile of sums stays in registers"}},
+              {.card = "direct", .threads = 1, .sentence = "accumulators stay in registers"}},
 };
 
 }  // namespace
