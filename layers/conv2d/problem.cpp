@@ -75,7 +75,7 @@ void set_key(Conv2dProblem& problem, std::string_view text, std::string_view key
         return;
       }
     }
-    refuse(text, cat("but '", value, "' is no element type"));
+    refuse(text, cat("but '", value, "' is not an element type"));
   }
   if (key == "precision") {
     if (value != "f32" && value != "tf32") {

@@ -55,7 +55,7 @@ std::unique_ptr<StepPlan> StepPlan::make(Module& model, const Shape& input, Plan
   if (graph.has_loss()) {
     const Shape& logits = graph.shape(plan->logits_);
     if (logits.rank() != 2)
-      return refused(cat("the result is ", logits, ", no logits [N,classes]"));
+      return refused(cat("the result is ", logits, ", not logits [N,classes]"));
     graph.set_result(graph.add(std::make_unique<LossOp>(), {plan->logits_}, {1}));
   }
   graph.fuse();

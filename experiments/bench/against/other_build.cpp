@@ -65,7 +65,7 @@ bool is_elf(const std::string& path) {
 OtherBuild of_library(const std::string& given, const std::string& scratch) {
   std::error_code error;
   const fs::path library = fs::canonical(given, error);
-  if (error || !is_elf(library)) refuse(given, "which is no shared library");
+  if (error || !is_elf(library)) refuse(given, "which is not a shared library");
   const std::vector<std::string> own = this_build().words;
   for (const fs::path& folder : {library.parent_path(), library.parent_path().parent_path()}) {
     const std::string program = (folder.parent_path() / "bin" / "convscope").string();

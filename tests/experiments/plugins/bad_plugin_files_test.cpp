@@ -35,8 +35,8 @@ TEST(BadPluginFile, ThatIsNoneIsRefused) {
   std::ofstream(folder / "cut.so") << "\177ELF";
   std::filesystem::create_directory(folder / "nothing");
   expect_refused(folder / "absent.so", "it does not exist");
-  expect_refused(folder / "text.so", "it is no shared library");
-  expect_refused(folder / "empty.so", "it is no shared library");
+  expect_refused(folder / "text.so", "it is not a shared library");
+  expect_refused(folder / "empty.so", "it is not a shared library");
   expect_refused(folder / "cut.so", "it holds none");
   expect_refused(folder / "nothing", "it is a folder without a file *.so");
   expect_refused("/dev/zero", "it is no file");
@@ -156,8 +156,8 @@ TEST(BadPluginFile, WithAPlaceOutsideOfItsCodeIsRefusedBeforeItRuns) {
     const char* sentence;
   } entries[] = {{DT_FINI_ARRAY, "it is damaged: its DT_FINI_ARRAY is outside of what is loaded"},
                  {DT_INIT_ARRAY, "it is damaged: its DT_INIT_ARRAY is outside of what is loaded"},
-                 {DT_FINI, "it is damaged: its DT_FINI is no place in its code"},
-                 {DT_INIT, "it is damaged: its DT_INIT is no place in its code"},
+                 {DT_FINI, "it is damaged: its DT_FINI is not in its code"},
+                 {DT_INIT, "it is damaged: its DT_INIT is not in its code"},
                  {DT_SYMTAB, "it is damaged: its DT_SYMTAB is outside of what is loaded"},
                  {DT_STRTAB, "it is damaged: its DT_STRTAB is outside of what is loaded"},
                  {DT_RELA, "it is damaged: its DT_RELA is outside of what is loaded"},
@@ -169,7 +169,7 @@ TEST(BadPluginFile, WithAPlaceOutsideOfItsCodeIsRefusedBeforeItRuns) {
   // Inside the file, but not code: the facts.
   const std::string elsewhere = with_entry(folder, DT_FINI_ARRAY, 64);
   ASSERT_FALSE(elsewhere.empty());
-  expect_refused(elsewhere, "it is damaged: its DT_FINI_ARRAY names no place in its code");
+  expect_refused(elsewhere, "it is damaged: its DT_FINI_ARRAY points outside of its code");
 }
 
 // Finished work stays finished, whatever happens at the end of the process.
@@ -187,7 +187,7 @@ TEST(PluginFolder, KeepsTheGoodOnesAndNamesTheOthers) {
   const Called called = call_program("info --plugin '" + folder.path() + "'");
   EXPECT_EQ(called.code, 0) << called.err;
   EXPECT_NE(called.out.find("the textbook, and something beside it"), std::string::npos);
-  EXPECT_NE(called.err.find("text.so, but it is no shared library; it is left out\n"),
+  EXPECT_NE(called.err.find("text.so, but it is not a shared library; it is left out\n"),
             std::string::npos)
       << called.err;
   EXPECT_NE(called.err.find("runs with your rights"), std::string::npos) << called.err;

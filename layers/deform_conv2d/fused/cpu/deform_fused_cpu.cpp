@@ -293,7 +293,9 @@ std::size_t workspace_bytes(const Problem& z, Direction direction) {
 const DeformConv2dAlgorithm kCard{
     .name = "fused",
     .device = DeviceType::cpu,
-    .idea = "samples of a few pixels in a panel in the cache, register tiles behind it; no columns",
+    .idea =
+        "the samples of a few pixels stay in a panel in the cache, read by register tiles; no "
+        "columns",
     .paper = "Dai et al. 2017, arXiv 1703.06211; Zhu et al. 2019, arXiv 1811.11168",
     .supports = supports,
     .cost = cost,
