@@ -147,12 +147,11 @@ std::string check_text(const CheckRow& row) {
   const std::string takes = takes_text(row);
   const std::string rest = (takes.empty() ? "" : cat("takes  ", takes, "\n")) + quoted(row);
   if (row.passes()) {
-    return cat("ok     ", row.algorithm, ": ", row.cases, " cases of ", join(row.directions),
-               " agree with the reference (", whole_seconds(row.seconds),
-               row.refused > 0
-                   ? cat("; ", row.refused, " more are not for it: its supports() says why)\n")
-                   : ")\n",
-               rest);
+    return cat(
+        "ok     ", row.algorithm, ": ", row.cases, " cases of ", join(row.directions),
+        " agree with the reference (", whole_seconds(row.seconds),
+        row.refused > 0 ? cat("; ", row.refused, " more are refused by its supports())\n") : ")\n",
+        rest);
   }
   const std::string name = row.algorithm.empty() ? row.plugin : row.algorithm;
   // How it failed is in the cause; the table and the JSON have a word for each status.

@@ -36,7 +36,7 @@ nb::object conv2d(const nb::object& x_in, const nb::object& w_in, const nb::obje
   if (b) check_beside(*b, x, kOperation, "b");
   const Conv2dParams params = params_of({stride, padding, dilation, groups, precision}, kOperation);
   const Conv2dProblem problem = problem_of(x, w, params);
-  if (b) check_shape(*b, {problem.k}, "w has so many kernels", kOperation, "b");
+  if (b) check_shape(*b, {problem.k}, "w has that many kernels", kOperation, "b");
   const Device device = device_of(device_in, x);
   check_device(x.dtype, params.precision, device, kOperation);
   Tensor y;

@@ -46,7 +46,7 @@ Inputs inputs_of(const nb::object& x, const nb::object& offset, const nb::object
     check(*in.mask, in.problem.mask_shape(),
           cat("it has a factor of ", in.problem.taps(), " taps for each pixel of y"), "mask");
   }
-  if (in.b) check(*in.b, {in.problem.k}, "w has so many kernels", "b");
+  if (in.b) check(*in.b, {in.problem.k}, "w has that many kernels", "b");
   if (in.dy) check(*in.dy, in.problem.y_shape(), "that is y", "dy");
   return in;
 }

@@ -106,7 +106,7 @@ OtherBuild find_other_build(const std::string& given, const std::string& scratch
   if (is_library(given) && fs::is_regular_file(given, error)) return of_library(given, scratch);
   const std::string program = find_program(given);
   if (program.empty() || fs::is_directory(program, error)) {
-    refuse(given, fs::exists(given, error) ? "which is no program" : "which is not there");
+    refuse(given, fs::exists(given, error) ? "which is not a program" : "which is not there");
   }
   const OutsideAnswer answer = ask_program({program, "--version"}, "", "it is timed");
   if (answer.exit_code != 0 || answer.out.find("convscope") == std::string::npos) {

@@ -73,7 +73,7 @@ TEST(BadPluginFile, OfAnotherVersionIsRefusedBeforeAnythingOfItRuns) {
                  "a pointer has 4 bytes there and 8 here");
   expect_refused(changed(folder, offsetof(PluginFacts, cxx11_abi), 0), "_GLIBCXX_USE_CXX11_ABI=0");
   expect_refused(changed(folder, offsetof(PluginFacts, layout), 1),
-                 "built with structs whose members stand elsewhere");
+                 "built with structs whose members have other offsets");
 }
 
 TEST(BadPluginFile, WithoutItsFunctionIsRefused) {
@@ -238,7 +238,7 @@ INSTANTIATE_TEST_SUITE_P(
         OddCard{"huge", "its workspace_bytes() answers 18446744073709551615 bytes"},
         OddCard{"ladder_name", "there is a ladder 'winograd' already"},
         OddCard{"ladder_card", "has a rung 'nobody', but no algorithm has this name"},
-        OddCard{"ladder_problem", "has a problem that is none"},
+        OddCard{"ladder_problem", "has an invalid problem"},
         OddCard{"ladder_isa", "has a rung with no instruction set"},
         OddCard{"ladder_rungs", "has fewer than two rungs"}),
     [](const auto& odd) { return std::string(odd.param.mistake); });
