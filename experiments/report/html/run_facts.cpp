@@ -37,7 +37,7 @@ std::vector<std::string> logged_warnings(const RunData& run) {
       ++more;
     }
   }
-  if (more > 0) out.push_back(cat(more, " more warnings stand in log.txt"));
+  if (more > 0) out.push_back(cat(more, " more warnings are in log.txt"));
   return out;
 }
 
