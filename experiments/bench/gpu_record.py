@@ -375,7 +375,7 @@ def debts_of(record):
         if "also_on" in entry:
             groups[f"partly on {', '.join(entry['also_on'])}"].append(item)
         if "cut_off" in entry:
-            groups["cut off the last time, so an older one stands here"].append(item)
+            groups["cut off the last time, so an older one is kept here"].append(item)
         if "remark" in entry and item not in record.get("incomplete", {}):
             groups[f"said of it: {entry['remark']}"].append(item)
     for what, names in groups.items():

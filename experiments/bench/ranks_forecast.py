@@ -108,7 +108,7 @@ def main():
     parser.add_argument("--processes", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="once")
-    parser.add_argument("--only", choices=sorted(CASES), help="this network alone")
+    parser.add_argument("--only", choices=sorted(CASES), help="only this network")
     args = parser.parse_args()
     args.program = str(pathlib.Path(args.program).resolve())
     if args.quick:

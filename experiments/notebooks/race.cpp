@@ -83,7 +83,7 @@ void show_rows(const Conv2dProblem& z, const std::vector<RaceRow>& rows,
   BarPanel panel{.x = {.label = "speed (GFLOP/s of the textbook's loops)", .log = true},
                  .series = {{.name = "GFLOP/s"}}};
   Figure figure{.title = options.title.empty() ? "Side by side" : options.title,
-                .subtitle = cat(z.text(), "; ", what, "cards on ", options.threads,
+                .subtitle = cat(z.text(), "; ", what, "algorithms on ", options.threads,
                                 options.threads == 1 ? " thread" : " threads")};
   Extent extent;
   double first = 0;

@@ -80,7 +80,7 @@ def closing(rows):
         some = [row for row in rows if row["threads"] == threads]
         ratios = [row["ratio"] for row in some]
         worst = min(some, key=lambda row: row["ratio"])
-        out.append(f"{threads} thread{'' if threads == 1 else 's'}: the best peer of each case by "
+        out.append(f"{threads} thread{'' if threads == 1 else 's'}: the best baseline of each case by "
                    f"Convscope: geometric mean {geometric_mean(ratios):.2f}, least {min(ratios):.2f} "
                    f"({worst['case']}, {worst['best_peer']}); ahead in "
                    f"{sum(ratio > 1 for ratio in ratios)} of {len(ratios)} cases")

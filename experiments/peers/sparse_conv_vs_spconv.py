@@ -332,7 +332,7 @@ def main():
     parser.add_argument("--algorithms", default="", help="ours, joined by commas; default: all")
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--min-time", type=float, default=0.3, help="seconds for each time")
-    parser.add_argument("--net", action="store_true", help="a network, by spconv alone")
+    parser.add_argument("--net", action="store_true", help="a network, only by spconv")
     parser.add_argument("--voxels", type=int, default=120000, help="of --net")
     parser.add_argument("--channels", default="16,32,32,64,64,64,64", help="of --net")
     parser.add_argument("--json", help="of --net: where to write what `bench sparse_net --peer` reads")

@@ -90,9 +90,9 @@ std::string problem_of_card(const Conv2dAlgorithm& card, const std::vector<std::
                {"function supports", card.supports != nullptr},
                {"function cost", card.cost != nullptr},
                {"function workspace_bytes", card.workspace_bytes != nullptr},
-               {"function prepare_weights beside prepared_bytes",
+               {"function prepare_weights to match prepared_bytes",
                 card.prepared_bytes == nullptr || card.prepare_weights != nullptr},
-               {"function prepared_bytes beside prepare_weights",
+               {"function prepared_bytes to match prepare_weights",
                 card.prepare_weights == nullptr || card.prepared_bytes != nullptr},
                {"direction: forward, backward_data or backward_weight",
                 std::ranges::any_of(kDirections, [&](Direction d) { return card.offers(d); })}};

@@ -204,13 +204,13 @@ Tensor rows_in_users_order(const Tensor& rows, const SparseMap& map, const Spars
 void add_sparse_map(nb::module_& module) {
   using namespace nb::literals;  // NOLINT(google-build-using-namespace): "x"_a
   nb::class_<MapOfPython>(module, "SparseMap",
-                          R"(Where rows are and which of them are neighbours, for one kernel.
+                          R"(The sites of rows and the pairs of neighbours, for one kernel.
 
-Made once, it stands in the place of `sites` in every call with these sites and this kernel, in each
-direction and with any number of channels; tables are made when first needed and kept.
+Made once, it replaces `sites` in every call with these sites and this kernel, in each direction and
+with any number of channels; tables are made when first needed and kept.
 
 sites        [n,3] (batch, h, w) or [n,4] (batch, t, h, w), int32, in any order, each place once; or
-             a SparseMap: the sites behind it
+             a SparseMap: its output sites
 kernel_size  one number, (R, S) or (T, R, S)
 stride, padding, dilation
              one number or one for each axis; padding None: 0

@@ -61,7 +61,7 @@ SweepMembers from_json(const Json& file, const std::string& folder) {
   for (const Json& entry : file.at("members")) {
     SweepMember member;
     member.row = entry.at("row").get<std::string>();
-    if (!is_row_name(member.row)) fail_damaged(folder, "names a row that is no folder");
+    if (!is_row_name(member.row)) fail_damaged(folder, "names a row that is not a folder");
     for (const Json& change : entry.at("overrides")) {
       member.overrides.emplace_back(change.at(0).get<std::string>(),
                                     change.at(1).get<std::string>());

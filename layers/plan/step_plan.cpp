@@ -28,7 +28,7 @@ std::string obstacle(const std::vector<NamedParameter>& parameters, const Shape&
   const Device device = device_of(parameters);
   for (const NamedParameter& parameter : parameters) {
     const Variable& p = parameter.variable;
-    if (p.dtype() != DType::f32) return cat(parameter.name, " is no f32 tensor");
+    if (p.dtype() != DType::f32) return cat(parameter.name, " is not an f32 tensor");
     if (!(p.device() == device)) return cat(parameter.name, " is not on ", device.str());
   }
   return "";

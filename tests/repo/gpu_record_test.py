@@ -95,7 +95,7 @@ class Records(Tree):
         found = self.written()
         self.assertEqual([len(part["rows"]) for part in found["conv2d"]], [1])
         self.assertEqual(found["measured"]["conv2d_dense_f32"]["cut_off"]["rows"], 12)
-        self.assertIn("cut off the last time, so an older one stands here: conv2d_dense_f32", self.record("verify"))
+        self.assertIn("cut off the last time, so an older one is kept here: conv2d_dense_f32", self.record("verify"))
         # A wrong result is never left out.
         rows = self.part("conv2d_dense_f32.json")
         rows["rows"][0]["wrong"] = ["fft"]
@@ -178,7 +178,7 @@ class Lists(Tree):
     def test_rows_of_another_gpu_or_setting_are_not_mixed(self):
         self.peer("--portion", "6")
         self.fake(gpu="NVIDIA H100")
-        self.assertIn("begins anew", self.peer("--go-on"))
+        self.assertIn("begins again", self.peer("--go-on"))
         self.assertEqual(len(self.calls("bench")), 6)
         self.fake(gpu="NVIDIA H100")
         self.assertIn("rows with batch 0", self.peer("--go-on", "--batch", "1"))

@@ -90,7 +90,7 @@ SparseNetPeer read_sparse_net_peer(const std::string& file, std::int64_t voxels,
   }
   SparseNetPeer out{.name = text_at(json, "peer"), .device = text_at(json, "device"), .rows = {}};
   for (const Json& row : json["rows"]) {
-    if (!row.is_object()) broken(file, "with a row that is no object");
+    if (!row.is_object()) broken(file, "with a row that is not an object");
     out.rows.push_back({text_at(row, "precision"), text_at(row, "algorithm"),
                         ms_at(row, "forward_ms"), ms_at(row, "backward_ms")});
     const SparseNetPeer::Row& last = out.rows.back();

@@ -42,7 +42,7 @@ std::vector<std::uint8_t> bytes_of(const std::string& path) {
   if (!fs::exists(status)) {
     refuse_plugin(path, "does not exist; `cmake --build` writes it into the build folder");
   }
-  if (!fs::is_regular_file(status)) refuse_plugin(path, "is no file");
+  if (!fs::is_regular_file(status)) refuse_plugin(path, "is not a file");
   if (fs::file_size(path, error) > kMostTextBytes) refuse_plugin(path, "is too large for one");
   try {
     return read_file(path);
@@ -84,7 +84,7 @@ std::string misfit_of(const PluginFacts& theirs, const PluginFacts& ours) {
     const char* what;
     std::int32_t theirs, ours;
   } sizes[] = {{"its facts have", theirs.bytes, ours.bytes},
-               {"a card has", theirs.card_bytes, ours.card_bytes},
+               {"an algorithm has", theirs.card_bytes, ours.card_bytes},
                {"a problem has", theirs.problem_bytes, ours.problem_bytes},
                {"a pointer has", theirs.pointer_bytes, ours.pointer_bytes}};
   for (const auto& size : sizes) {

@@ -39,7 +39,7 @@ TEST(BadPluginFile, ThatIsNoneIsRefused) {
   expect_refused(folder / "empty.so", "it is not a shared library");
   expect_refused(folder / "cut.so", "it holds none");
   expect_refused(folder / "nothing", "it is a folder without a file *.so");
-  expect_refused("/dev/zero", "it is no file");
+  expect_refused("/dev/zero", "it is not a file");
   const std::string program = std::string(CONVSCOPE_BINARY_DIR) + "/bin/convscope";
   expect_refused(program, "it holds none");
 }
@@ -65,7 +65,8 @@ TEST(BadPluginFile, OfAnotherVersionIsRefusedBeforeAnythingOfItRuns) {
                  "it was built for convscope 9, and this is 0.1: build it again");
   expect_refused(changed(folder, offsetof(PluginFacts, operation), 'p'),
                  "it holds algorithms of 'p', not of conv2d");
-  expect_refused(changed(folder, offsetof(PluginFacts, card_bytes), 8), "a card has 8 bytes there");
+  expect_refused(changed(folder, offsetof(PluginFacts, card_bytes), 8),
+                 "an algorithm has 8 bytes there");
   expect_refused(changed(folder, offsetof(PluginFacts, problem_bytes), 8),
                  "a problem has 8 bytes there");
   expect_refused(changed(folder, offsetof(PluginFacts, bytes), 1), "its facts have 1 bytes there");
@@ -227,7 +228,7 @@ INSTANTIATE_TEST_SUITE_P(
         OddCard{"growth_large", "has the error_growth 1e+30: a convolution may state 256 at most"},
         OddCard{"growth_of_chain",
                 "has the error_growth 100 and one_chain: a convolution may state 16 at most"},
-        OddCard{"half_prepared", "has no function prepare_weights beside prepared_bytes"},
+        OddCard{"half_prepared", "has no function prepare_weights to match prepared_bytes"},
         OddCard{"supports_throws", "its supports() throws an exception (on purpose)"},
         OddCard{"supports_crashes",
                 "it ends the process by signal 11 (Segmentation fault) when supports(), cost() or "

@@ -69,9 +69,10 @@ Support supports(const Problem& z, Direction) {
   if (z.layout != ActivationLayout::nchw &&
       !(whole(z.groups, z.c_per_group()) && whole(z.groups, z.k_per_group()) &&
         whole(z.offset_groups, z.c_per_offset_group()))) {
-    return Support::no(cat("expects groups of a multiple of 16 channels in blocks, got ", z.groups,
-                           " groups of ", z.c_per_group(), " and ", z.k_per_group(), ", and ",
-                           z.offset_groups, " offset groups of ", z.c_per_offset_group()));
+    return Support::no(cat("expects groups of a multiple of 16 channels in layout blocked, got ",
+                           z.groups, " groups of ", z.c_per_group(), " and ", z.k_per_group(),
+                           ", and ", z.offset_groups, " offset groups of ",
+                           z.c_per_offset_group()));
   }
   return {};
 }
