@@ -80,7 +80,7 @@ std::vector<OptionField> fields(SparseKind kind) {
   for (const char* direction : {"backward_data", "backward_weight"}) {
     out.push_back({.name = direction,
                    .type = text,
-                   .doc = cat("the algorithm of ", direction, "; left out: as 'algorithm'")});
+                   .doc = cat("the algorithm of ", direction, "; default: that of 'algorithm'")});
   }
   out.push_back(init_field());
   return out;
