@@ -99,7 +99,7 @@ inline constexpr const char* kConv2dPluginEntry = "convscope_conv2d_plugin";
 #ifndef CONVSCOPE_VERSION  // defined only inside libconvscope
 #undef CONVSCOPE_CONV2D_ALGORITHM
 #define CONVSCOPE_CONV2D_ALGORITHM(card) \
-  static_assert(false, "a plug-in names its algorithms in CONVSCOPE_CONV2D_PLUGIN(card)")
+  static_assert(false, "a plug-in names its cards in CONVSCOPE_CONV2D_PLUGIN(card)")
 #endif
 
 #define CONVSCOPE_CONV2D_PLUGIN(...)                                                \
