@@ -118,8 +118,8 @@ def main():
     if not pathlib.Path(args.program).exists():
         parser.error(f"expected --program to be there, got {args.program}; build it first")
     print(f"{os.cpu_count()} cores; medians of {args.repeats}\n")
-    print("| network | processes | link | foretold ms | measured ms | foretold : measured "
-          "| exposed, foretold | waited, measured |\n|---|---|---|---|---|---|---|---|")
+    print("| network | processes | link | predicted ms | measured ms | predicted : measured "
+          "| exposed, predicted | waited, measured |\n|---|---|---|---|---|---|---|---|")
     others = 0
     with tempfile.TemporaryDirectory() as folder:
         (pathlib.Path(folder) / "wide.yaml").write_text(WIDE)
@@ -127,7 +127,7 @@ def main():
             for processes in args.processes:
                 others = max(others, compare(args, name, processes, folder))
     if others > 0.5:
-        print(f"\nOther programs kept {others:.1f} cores busy: the times are not to be trusted.")
+        print(f"\nOther programs kept {others:.1f} cores busy: the times are not reliable.")
     return 0
 
 

@@ -65,7 +65,7 @@ def load_remark(others, threads, cores):
     if others <= cores - threads + 0.3:
         return ""
     return (f"other programs kept {others:.1f} of {cores} cores busy, so {threads} "
-            f"thread{'' if threads == 1 else 's'} had not one each: take the ratios of "
+            f"thread{'' if threads == 1 else 's'} did not have one core each: use the ratios of "
             "--threads 1 --clock cpu")
 
 

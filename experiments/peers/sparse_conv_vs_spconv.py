@@ -328,7 +328,7 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--clock", default="wall", choices=("wall", "cpu"))
     parser.add_argument("--shapes", default=str(SHAPES), help="lines of clouds, 3x3x3, submanifold")
-    parser.add_argument("--problem", action="append", help="such a line; in place of --shapes")
+    parser.add_argument("--problem", action="append", help="such a line, instead of --shapes")
     parser.add_argument("--algorithms", default="", help="ours, joined by commas; default: all")
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--min-time", type=float, default=0.3, help="seconds for each time")

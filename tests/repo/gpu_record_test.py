@@ -52,7 +52,7 @@ class Records(Tree):
                       self.record("verify", code=1))
         self.record("later", "b is the better name")
         out = self.record("verify")
-        self.assertIn("not measured as they are: b is the better name", out)
+        self.assertIn("not measured in their present form: b is the better name", out)
         self.assertRegex(out, r"of other sources than today's \(.*\): .*huge")
         self.add("framework/a.cu", "int c;\n")
         self.record("verify", code=1)
@@ -61,7 +61,7 @@ class Records(Tree):
         # The tests anew; what was said of the sanitizers still holds, and only of these sources.
         self.check("--only", "tests")
         self.record("write", str(self.root / "parts"))
-        self.assertIn("not measured as they are", self.record("verify"))
+        self.assertIn("not measured in their present form", self.record("verify"))
         self.add("framework/a.cu", "int d;\n")
         self.check("--only", "tests")
         self.record("write", str(self.root / "parts"))
@@ -84,7 +84,7 @@ class Records(Tree):
         self.add("framework/a.cu", "int b;\n")
         self.record("verify", code=1)
         self.record("later", "a name")
-        self.assertIn("not measured as they are: a name", self.record("verify"))
+        self.assertIn("not measured in their present form: a name", self.record("verify"))
 
     def test_a_list_that_was_cut_off_does_not_replace_a_whole_one(self):
         self.old_record()

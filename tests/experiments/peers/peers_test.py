@@ -194,7 +194,7 @@ class Table(unittest.TestCase):
     def test_a_busy_machine_is_remarked_on(self):
         self.assertEqual(net_table.load_remark(0.2, 2, 2), "")
         self.assertEqual(net_table.load_remark(1.1, 1, 2), "")
-        self.assertIn("kept 1.1 of 2 cores busy, so 2 threads had", net_table.load_remark(1.1, 2, 2))
+        self.assertIn("kept 1.1 of 2 cores busy, so 2 threads did not have", net_table.load_remark(1.1, 2, 2))
 
 
 PROGRAM = """import json, sys
