@@ -110,7 +110,7 @@ Plot draw_heatmap(const BenchSet& set) {
       panel.column_styles.push_back(algorithm_style(name));
     }
     const std::vector<std::string> shown = panel.columns;
-    if (!peer.empty()) panel.columns.push_back(peer + " (peer)");
+    if (!peer.empty()) panel.columns.push_back(peer + " (baseline)");
     for (const std::size_t problem : part.problems) {
       panel.rows.push_back(set.names[problem]);
       panel.cells.emplace_back();

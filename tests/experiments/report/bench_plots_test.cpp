@@ -52,7 +52,7 @@ TEST(BenchPlots, the_heat_map_holds_ratios_refusals_and_the_choice_of_auto) {
   const DrawnPlots drawn = draw_plots(read_text(root, file(kTwo)), {"heatmap"});
   ASSERT_EQ(drawn.plots.size(), 1u);
   const auto& panel = std::get<HeatPanel>(figure_of(drawn).panels.at(0));
-  EXPECT_EQ(panel.columns, (std::vector<std::string>{"direct", "fft", "onednn (peer)"}));
+  EXPECT_EQ(panel.columns, (std::vector<std::string>{"direct", "fft", "onednn (baseline)"}));
   EXPECT_EQ(panel.note, "not in the table, because it refuses this problem: depthwise");
   const std::vector<HeatCell>& cells = panel.cells.at(0);
   EXPECT_EQ(cells[0].text, "1.00");
@@ -307,7 +307,7 @@ TEST(BenchPlots, ThePeerIsNamedWithEveryVersionThatRan) {
   EXPECT_EQ(set.peer(), "onednn 2.6.3, onednn 3.2.0");
   const DrawnPlots drawn = draw_plots(set, {"heatmap"});
   EXPECT_EQ(std::get<HeatPanel>(figure_of(drawn).panels.at(0)).columns,
-            (std::vector<std::string>{"direct", "fft", "onednn 2.6.3, onednn 3.2.0 (peer)"}));
+            (std::vector<std::string>{"direct", "fft", "onednn 2.6.3, onednn 3.2.0 (baseline)"}));
 }
 
 TEST(BenchPlots, AnAlgorithmLooksTheSameInEveryKindAndWhateverStandsBesideIt) {
