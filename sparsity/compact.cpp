@@ -127,7 +127,7 @@ std::map<std::string, Tensor> by_name(const std::vector<NamedTensor>& tensors) {
 const Tensor& counterpart(const std::map<std::string, Tensor>& from, const std::string& name) {
   const auto found = from.find(name);
   CONVSCOPE_CHECK(found != from.end(), "compact", "expected a tensor '", name,
-                  "' beside the masked network because the compact one has it, got none");
+                  "' in the masked network because the compact one has it, got none");
   return found->second;
 }
 

@@ -43,7 +43,7 @@ std::vector<float> strengths(const PrunableNetwork& network, std::size_t l, Prun
 void check_structured(const PrunableNetwork& network) {
   if (!network.in_line()) {
     fail(ErrorKind::kConfig, "sparsity",
-         cat("expected layers in one line because filter and channel pruning cut the next layer "
+         cat("expected a chain of layers because filter and channel pruning cut the next layer "
              "too, got: ",
              network.why_no_line));
   }

@@ -198,7 +198,7 @@ def main():
     parser.add_argument("--layout", default="both", choices=("nchw", "blocked", "both", "channels_last"))
     parser.add_argument("--batch", type=int, nargs="+", default=[None], help="of all problems; several one after the other")
     parser.add_argument("--weights", choices=("once", "often"), help="prepared in each call, or before")
-    parser.add_argument("--device", help="cuda: with --layout nchw or, of halves, channels_last; and with gpu_dense\n"
+    parser.add_argument("--device", help="cuda: with --layout nchw or, in fp16/bf16, channels_last; and with gpu_dense\n"
                         "and gpu_depthwise too")
     parser.add_argument("--precision", nargs="+", default=["f32"],
                         choices=("f32", "tf32", "bf16", "f16"), help="with --device: of f32, tf32, bf16, f16")

@@ -252,9 +252,9 @@ std::string bench_summary(const ReportedGroups& groups) {
     const auto with_peer = std::ranges::find_if(
         groups, [](const ReportedGroup& group) { return !group.peer_rows.empty(); });
     out = fmt::format(
-        "ratio to {}, its median time / ours, geometric mean and least: its best way with its "
-        "own\nlayouts, its best way with row-major tensors, and each of its algorithms:\n{}",
-        with_peer == groups.end() ? "the peer" : with_peer->peer, aligned(lines));
+        "ratio to {}, its median time / ours, geometric mean and least: its fastest variant in its "
+        "own\nlayouts, its fastest variant with row-major tensors, and each of its algorithms:\n{}",
+        with_peer == groups.end() ? "the baseline" : with_peer->peer, aligned(lines));
   }
   if (choices > 0) {
     out += fmt::format("auto (*) chose within 10% of the fastest in {} of {} cases\n", good_choices,

@@ -211,7 +211,7 @@ def compose(folder, base):
                    "rows": len(value["rows"] if isinstance(value, dict) and "rows" in value else value or [])}
             if there:
                 measured[item]["cut_off"] = cut
-            remarks.append(f"{item} was cut off" + ("" if there else ", and nothing stands for it"))
+            remarks.append(f"{item} was cut off" + ("" if there else ", and no older record replaces it"))
             continue
         used.append(item)
         if isinstance(value, dict):
@@ -342,7 +342,7 @@ def debts_of(record):
     """Returns what is accepted today and has to be measured again."""
     today, items, measured = source_hash(), items_of(record), measured_of(record)
     if any(excuses(record, item, measured[item]["sources_sha256"], today) for item in CHECKS if item in measured):
-        yield f"not measured as they are: {record['later']['reason']}"
+        yield f"not measured in their present form: {record['later']['reason']}"
     if record["tests"].get("set_aside"):
         yield f"set aside: {record['tests']['set_aside']} failed tests"
     for tool, result in record["sanitizers"].items():
@@ -375,7 +375,7 @@ def debts_of(record):
         if "also_on" in entry:
             groups[f"partly on {', '.join(entry['also_on'])}"].append(item)
         if "cut_off" in entry:
-            groups["cut off the last time, so an older one stands here"].append(item)
+            groups["cut off the last time, so an older one is kept here"].append(item)
         if "remark" in entry and item not in record.get("incomplete", {}):
             groups[f"said of it: {entry['remark']}"].append(item)
     for what, names in groups.items():

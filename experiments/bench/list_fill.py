@@ -31,7 +31,7 @@ def masks_of(path):
         length = struct.unpack("<Q", data[:8])[0]
         header = json.loads(data[8:8 + length])
     except (OSError, struct.error, ValueError) as error:
-        sys.exit(f"expected a .safetensors checkpoint of ours, got {path} ({error})")
+        sys.exit(f"expected a .safetensors checkpoint of Convscope, got {path} ({error})")
     out = {}
     for name, entry in header.items():
         if not name.endswith(".mask.keep") or len(entry["shape"]) != 4:

@@ -108,7 +108,7 @@ def main():
     parser.add_argument("--processes", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="once")
-    parser.add_argument("--only", choices=sorted(CASES), help="this network alone")
+    parser.add_argument("--only", choices=sorted(CASES), help="only this network")
     args = parser.parse_args()
     args.program = str(pathlib.Path(args.program).resolve())
     if args.quick:
@@ -118,8 +118,8 @@ def main():
     if not pathlib.Path(args.program).exists():
         parser.error(f"expected --program to be there, got {args.program}; build it first")
     print(f"{os.cpu_count()} cores; medians of {args.repeats}\n")
-    print("| network | processes | link | foretold ms | measured ms | foretold : measured "
-          "| exposed, foretold | waited, measured |\n|---|---|---|---|---|---|---|---|")
+    print("| network | processes | link | predicted ms | measured ms | predicted : measured "
+          "| exposed, predicted | waited, measured |\n|---|---|---|---|---|---|---|---|")
     others = 0
     with tempfile.TemporaryDirectory() as folder:
         (pathlib.Path(folder) / "wide.yaml").write_text(WIDE)
@@ -127,7 +127,7 @@ def main():
             for processes in args.processes:
                 others = max(others, compare(args, name, processes, folder))
     if others > 0.5:
-        print(f"\nOther programs kept {others:.1f} cores busy: the times are not to be trusted.")
+        print(f"\nOther programs kept {others:.1f} cores busy: the times are not reliable.")
     return 0
 
 

@@ -80,7 +80,8 @@ class Run {
     integers();
     if (takes_real_numbers_) others();
     if (!failed() && report_.cases == 0) {
-      report_.sentence = "the card takes no problem of the matrix: its supports() refuses all";
+      report_.sentence =
+          "the algorithm accepts no problem of the matrix: its supports() refuses every one";
     }
   }
 
@@ -146,7 +147,7 @@ class Run {
   void answers() {
     options_.note("supports(), cost() and workspace_bytes()");
     const std::string wrong = problem_of_answers(card_);
-    if (!wrong.empty()) report_.sentence = cat("the card ", wrong);
+    if (!wrong.empty()) report_.sentence = cat("the algorithm ", wrong);
     for (const Conv2dProblem& problem : matrix::small_problems(0)) {  // the algorithm may refuse it
       for (const Direction direction : kDirections) support_of(card_, problem, direction);
     }

@@ -40,10 +40,9 @@ std::string first_of(const matrix::Fault& fault) {
 
 std::string where_of(const matrix::Fault& fault) {
   if (fault.kind == matrix::Fault::Kind::values && fault.problem.weight_format.is_dense()) {
-    return cat(
-        output_name(fault.direction), place_text(fault.problem, fault.direction, fault.at),
-        ": got ", short_number(fault.got), ", expected ", short_number(fault.expected),
-        fault.allowed > 0 ? cat(", allowed is an error of ", short_number(fault.allowed)) : "");
+    return cat(output_name(fault.direction), place_text(fault.problem, fault.direction, fault.at),
+               ": got ", short_number(fault.got), ", expected ", short_number(fault.expected),
+               fault.allowed > 0 ? cat(", allowed error: ", short_number(fault.allowed)) : "");
   }
   return fault.kind == matrix::Fault::Kind::bits ? fault.sentence : "";
 }
@@ -139,8 +138,7 @@ CheckRow row_of(const Conv2dAlgorithm& card, const CheckReport& report) {
     std::vector<std::string> said;
     for (const FeatureAnswer& one : report.unmet)
       said.push_back(cat(one.name, ": it ", one.reason));
-    out.cause =
-        cat("what it takes is right, but it does not take what is required: ", join(said, "; "));
+    out.cause = cat("its results are right, but it refuses what is required: ", join(said, "; "));
   }
   return out;
 }
@@ -149,12 +147,11 @@ std::string check_text(const CheckRow& row) {
   const std::string takes = takes_text(row);
   const std::string rest = (takes.empty() ? "" : cat("takes  ", takes, "\n")) + quoted(row);
   if (row.passes()) {
-    return cat("ok     ", row.algorithm, ": ", row.cases, " cases of ", join(row.directions),
-               " agree with the reference (", whole_seconds(row.seconds),
-               row.refused > 0
-                   ? cat("; ", row.refused, " more are not for it: its supports() says why)\n")
-                   : ")\n",
-               rest);
+    return cat(
+        "ok     ", row.algorithm, ": ", row.cases, " cases of ", join(row.directions),
+        " agree with the reference (", whole_seconds(row.seconds),
+        row.refused > 0 ? cat("; ", row.refused, " more are refused by its supports())\n") : ")\n",
+        rest);
   }
   const std::string name = row.algorithm.empty() ? row.plugin : row.algorithm;
   // How it failed is in the cause; the table and the JSON have a word for each status.

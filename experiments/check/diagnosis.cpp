@@ -111,7 +111,7 @@ class Doctor {
     if (fault_.threads == 1) {
       if (fault_.kind == Fault::Kind::values && passes(fault_.problem, kTimes)) {
         return cat(y_,
-                   " is wrong in some calls and right in others: it depends on what stands in "
+                   " is wrong in some calls and right in others: it depends on uninitialised "
                    "memory, or two threads write the same element");
       }
       return "";
@@ -128,23 +128,23 @@ class Doctor {
     constexpr int kTimes = 20;
     if (fault_.threads == 1) {
       return cat(y_,
-                 " has other bits in a second call with the same numbers: it depends on what "
-                 "stands in memory, or the card is not deterministic and should say so");
+                 " has different bits in a second call with the same numbers: it depends on "
+                 "uninitialised memory, or the algorithm should say deterministic = false");
     }
     ConvolutionCase integers(fault_.problem, card_.exact_on_integers ? Tier::exact : fault_.tier);
     for (int i = 0; i < kTimes; ++i) {
       if (!integers.check(card_, fault_.direction).empty()) return race();
     }
-    return cat(y_, " is within its bound, but has other bits with ", fault_.threads,
-               " threads than with one: the order of its sums depends on the threads (a sum that "
-               "they share, perhaps a race, or a cut by their number); or the card should say "
-               "deterministic = false");
+    return cat(y_, " is within its bound, but has different bits with ", fault_.threads,
+               " threads than with one: the order of its sums depends on the number of threads (a "
+               "shared sum, perhaps a race, or work divided by that number); or the algorithm "
+               "should say deterministic = false");
   }
 
   std::string race() const {
     return cat(y_, " is right with one thread and wrong with ", fault_.threads,
                ": two threads seem to write the same elements of ", y_,
-               " (a race); share out what is written, not what is read");
+               " (a race); divide the outputs among threads, not the inputs");
   }
 
   std::string of_isa() const {
@@ -214,7 +214,7 @@ class Doctor {
             fault_.direction == Direction::backward_weight ? " (accumulate is false here)" : "");
       }
       if (any) {
-        return cat(y_, " keeps what stood in memory before: ",
+        return cat(y_, " keeps the old contents of memory: ",
                    places_text(fault_.problem, fault_.direction, kept), " are never written");
       }
     }
@@ -248,8 +248,8 @@ class Doctor {
           std::memcmp(now.data(), before.data(), now.size() * sizeof(float)) == 0) {
         continue;
       }
-      return cat(input.name, " is read outside of its memory, and what stands there comes into ",
-                 y_, " (", wrong_places(), ")");
+      return cat(input.name, " is read outside of its memory, and the values there reach ", y_,
+                 " (", wrong_places(), ")");
     }
     return "";
   }
@@ -270,8 +270,8 @@ class Doctor {
     const auto number = [](double value) { return std::round(value * 10) / 10; };
     if (fault_.tier == Tier::exact) {
       return cat(y_,
-                 " of small integers is off by roundings, although the card says "
-                 "exact_on_integers: some product or sum in it is no integer");
+                 " of small integers has rounding errors, although the algorithm says "
+                 "exact_on_integers: some product or sum in it is not an integer");
     }
     const auto bound = [&](const Conv2dAlgorithm& card) {
       return matrix::rounds_one_way(fault_.tier) ? card.worst_growth(terms) : card.growth(terms);
@@ -287,8 +287,7 @@ class Doctor {
                  " terms (framework/simd/sum_chain.h), or say one_chain = true");
     }
     return cat(y_, " errs by ", number(grows),
-               " eps of the largest sum over magnitudes, and the card "
-               "allows ",
+               " eps of the largest sum over magnitudes, and the algorithm allows ",
                number(bound(card_)), ": error_growth is too small, or a sum loses digits");
   }
 
@@ -363,9 +362,8 @@ class Doctor {
     probes_.clear();
     add_probe(own);
     said = first_explanation(false);
-    return said.empty() || !others_wrong
-               ? said
-               : cat(said, "; other problems are wrong in other ways too");
+    return said.empty() || !others_wrong ? said
+                                         : cat(said, "; other problems show other errors too");
   }
 
   std::string first_explanation(bool pairs) {
@@ -397,11 +395,11 @@ class Doctor {
       const double error = std::abs(static_cast<double>(fault_.result[i]) - right[i]);
       wrong[i] = !(error <= one.allowed(card_, fault_.direction, fault_.extra, right[i]));
     }
-    return cat("wrong are ", places_text(fault_.problem, fault_.direction, wrong));
+    return cat("wrong: ", places_text(fault_.problem, fault_.direction, wrong));
   }
 
   std::string of_places() const {
-    return cat(y_, " agrees with no mistake that is known here; ", wrong_places());
+    return cat(y_, " agrees with no known mistake; ", wrong_places());
   }
 
   const Conv2dAlgorithm& card_;

@@ -23,16 +23,16 @@ std::string without_operation(const std::string& text) {
 const char* likely_cause_of_signal(int signal) {
   switch (signal) {
     case SIGABRT:
-      return ": abort(), a failed assert, or memory of the heap that was overwritten";
+      return ": abort(), a failed assert, or overwritten heap memory";
     case SIGFPE:
-      return ": integers are divided by zero";
+      return ": an integer is divided by zero";
     case SIGILL:
-      return ": this CPU has not the instruction, or a function ends without a return";
+      return ": this CPU lacks the instruction, or a function ends without a return";
     case SIGSEGV:
     case SIGBUS:
       return ": an index may lead far outside of an array";
     case SIGKILL:
-      return ": somebody ended it, perhaps the system for want of memory";
+      return ": it was ended from outside, perhaps by the system because memory ran out";
     default:
       return "";
   }
@@ -156,7 +156,7 @@ CheckRow run_check(const CheckTask& task, const CheckSettings& settings, const C
     out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   } else if (end.left_processes && out.passes()) {
     out.status = "wrong";
-    out.cause = "it starts processes that go on after its calls; they were ended";
+    out.cause = "it starts processes that continue after its calls; they were ended";
   }
   out.output = end.output;
   out.output_bytes = end.output_bytes;

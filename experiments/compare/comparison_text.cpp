@@ -71,24 +71,23 @@ std::vector<std::string> meanings(const CompareResult& comparison) {
           "samples do not overlap");
     }
     if (std::ranges::any_of(comparison.rows, &BenchResult::disturbed)) {
-      out.push_back("busy: other programs used the cores while one of both was measured");
+      out.push_back("busy: other programs used the cores while one of the two was measured");
     }
     if (any_unknown(comparison.rows)) out.push_back("unknown: the files say nothing about noise");
     if (!comparison.of_several_files) {
       out.push_back(
-          "noise is that inside each file: two calls of one program may differ by more; several "
-          "files for each side, a1.json,a2.json b1.json,b2.json, show that too");
+          "noise here is only that inside each file; two calls of one program may differ by more: "
+          "several files for each side, a1.json,a2.json b1.json,b2.json, show that too");
     }
     return out;
   }
   out.push_back("±: standard deviation (n - 1) over the n runs of each side");
-  out.push_back(
-      cat("p: two-sided test of Welch",
-          comparison.sides.size() > 2 ? ", with Holm's correction for "
-                                        "the sides"
-                                      : "",
-          "; better, worse: p < 0.05. Each metric is a test of its own: of twenty that do not "
-          "differ, about one shows p < 0.05"));
+  out.push_back(cat("p: two-sided test of Welch",
+                    comparison.sides.size() > 2 ? ", with Holm's correction for "
+                                                  "the sides"
+                                                : "",
+                    "; better, worse: p < 0.05. Each metric is a separate test: of twenty that do "
+                    "not differ, about one shows p < 0.05"));
   if (any_unknown(comparison.metrics)) {
     out.push_back("unknown: one run says nothing about noise; train both sides with more seeds");
   }

@@ -34,7 +34,8 @@ class Walk {
     shape_ = {1};
     for (const std::int64_t size : sample) shape_.push_back(size);
     for (const auto& [module, name] : names_) {
-      if (name == "images" || name == "logits") refuse(name, "the name of the network's own end");
+      if (name == "images" || name == "logits")
+        refuse(name, "the name of an input or output of the network");
     }
     graph.input = {"images", shape_};
     value_ = graph.input.name;
@@ -51,7 +52,7 @@ class Walk {
 
   [[noreturn]] void refuse(const std::string& name, const std::string& what) const {
     fail(ErrorKind::kConfig, kOperation,
-         cat("expected layers that have a form in ONNX, opset 17, got '", name, "': ", what));
+         cat("expected layers that ONNX, opset 17, can express, got '", name, "': ", what));
   }
 
   std::string constant(const std::string& name, const Tensor& tensor) {

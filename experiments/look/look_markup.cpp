@@ -70,7 +70,7 @@ font-size:12px;line-height:1.5;overflow-wrap:normal}
 .facts{grid-template-columns:repeat(2,minmax(0,1fr))}})";
 
 constexpr const char* kPlayer = R"(<noscript><p class="note">A script of this page plays the lesson;
-this browser runs none.</p></noscript>
+this browser does not run scripts.</p></noscript>
 <div id="player" role="group" aria-label="Play the lesson"><div class="row">
 <button id="start" type="button" title="Home">Start</button>
 <button id="back" type="button" title="arrow left">Back</button>
@@ -90,7 +90,7 @@ this browser runs none.</p></noscript>
 
 constexpr const char* kFacts = R"(<dl class="facts">
 <div><dt>multiplications so far</dt><dd id="products"></dd></div>
-<div><dt>those of the textbook</dt><dd id="textbook"></dd></div>
+<div><dt>multiplications of the textbook</dt><dd id="textbook"></dd></div>
 <div><dt>running sum</dt><dd id="sum"></dd></div>
 <div><dt>reads, writes so far</dt><dd id="touches"></dd></div>
 <div><dt>cache lines touched</dt><dd id="lines"></dd></div>
@@ -102,7 +102,7 @@ constexpr const char* kFacts = R"(<dl class="facts">
 <option value="1024">1 KiB</option><option value="2048">2 KiB</option>
 <option value="4096">4 KiB</option>
 <option value="32768">32 KiB</option></select></label>
-<label>its lines <select id="ways"><option value="0" selected>each at any place</option>
+<label>associativity <select id="ways"><option value="0" selected>fully associative</option>
 <option value="8">8-way</option><option value="2">2-way</option><option value="1">1-way</option>
 </select></label>
 <label>colour <select id="heat"><option value="all" selected>reads and writes</option>
@@ -121,19 +121,19 @@ constexpr const char* kWords = R"(<details id="words"><summary>How to read it</s
 <span class="key grid"><span class="w">3</span></span>is written now,
 <span class="key grid"><span class="o">3</span></span>was read since the last write.</li>
 <li><span class="key grid"><span class="h1">3</span></span><span class="key grid"><span
-class="h4">3</span></span>the stronger the colour, the more often the number was touched, beside
-the one of its array that is touched most. <span class="key
-grid"><span>&middot;</span></span>nobody has written it yet. <span class="key grid"><span
+class="h4">3</span></span>a stronger colour means more reads and writes, relative to
+the number of the same array with the most. <span class="key
+grid"><span>&middot;</span></span>is not written yet. <span class="key grid"><span
 class="k">3</span></span>its line is in the cache.</li>
-<li>Multiplications are those of two numbers that came out of arrays. Those with a constant are
-counted beside them: the factors of a transform, and 0 of the padding, which stands in no array.
-The textbook makes N K P Q C/G R S, those with padding included.</li>
-<li>The cache has lines of 64 bytes and throws out the one that was used longest ago. A write loads
-its line, too. Every array begins on a line of its own, and they lie one behind the other. What a
-GPU keeps in shared memory and in registers passes no cache.</li>
+<li>Multiplications count products of two numbers from arrays. Products with a constant are
+counted separately: the constants of a transform, and the 0 of the padding, which is in no array.
+The textbook makes N K P Q C/G R S multiplications, including those with padding.</li>
+<li>The cache has lines of 64 bytes and replaces the least recently used line. A write also loads
+its line. The arrays follow one another in memory, and each begins on a new line. Shared memory
+and registers of a GPU do not pass through this cache.</li>
 <li>Keys: arrow left and right (one read, write or sum), space (play), N and P (next and previous
-step of the lesson), Home and End. A click on a number tells its place and how often it was
-touched.</li></ul></details>
+step of the lesson), Home and End. A click on a number shows its index and how often it was
+read and written.</li></ul></details>
 )";
 
 }  // namespace

@@ -56,9 +56,9 @@ std::string idea_of(const std::string& name) {
 // winograd_f4x3 is explained by the lesson of winograd, which is F(2x2, 3x3).
 std::string remark_on_other(const std::string& algorithm, const std::string& lesson) {
   if (algorithm == lesson || algorithm + std::string(kEnding) == lesson) return "";
-  return cat(algorithm, " has no lesson of its own. What is played is ", lesson,
-             ", the lesson of its family, another algorithm: ", idea_of(lesson), ". ", algorithm,
-             " is: ", idea_of(algorithm));
+  return cat(algorithm, " has no lesson. The page plays ", lesson,
+             ", the lesson of its family, which is another algorithm: ", idea_of(lesson), ". ",
+             algorithm, " is: ", idea_of(algorithm));
 }
 
 std::string lesson_named(const std::string& algorithm) {
@@ -70,11 +70,10 @@ std::string lesson_named(const std::string& algorithm) {
   }
   const std::vector<std::string> known = lessons_to_look_at();
   if (!room.empty()) {
-    fail(
-        ErrorKind::kUnavailable, "look",
-        cat("expected an algorithm whose room has a lesson, because the lesson tells what it reads "
-            "and writes, got ",
-            algorithm, " of the room ", room, " (with a lesson: ", join(known), ")"));
+    fail(ErrorKind::kUnavailable, "look",
+         cat("expected an algorithm whose folder has a lesson, because the lesson tells what it "
+             "reads and writes, got ",
+             algorithm, " of the folder ", room, " (with a lesson: ", join(known), ")"));
   }
   const std::string near = nearest_word(algorithm, known);
   fail(ErrorKind::kUnavailable, "look",

@@ -105,7 +105,7 @@ void show_roofline(const std::vector<RooflinePoint>& points, int threads) {
                             .marks = false});
     figure.subtitle = cat("this machine, ", used, used == 1 ? " thread" : " threads");
   } else {
-    figure.subtitle = "without a roof: CONVSCOPE_MEASURE=off";
+    figure.subtitle = "without a measured peak: CONVSCOPE_MEASURE=off";
   }
   figure.panels.emplace_back(std::move(panel));
   show(figure);

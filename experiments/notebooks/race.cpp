@@ -83,7 +83,7 @@ void show_rows(const Conv2dProblem& z, const std::vector<RaceRow>& rows,
   BarPanel panel{.x = {.label = "speed (GFLOP/s of the textbook's loops)", .log = true},
                  .series = {{.name = "GFLOP/s"}}};
   Figure figure{.title = options.title.empty() ? "Side by side" : options.title,
-                .subtitle = cat(z.text(), "; ", what, "cards on ", options.threads,
+                .subtitle = cat(z.text(), "; ", what, "algorithms on ", options.threads,
                                 options.threads == 1 ? " thread" : " threads")};
   Extent extent;
   double first = 0;
@@ -107,7 +107,7 @@ void show_rows(const Conv2dProblem& z, const std::vector<RaceRow>& rows,
   panel.log_base = std::pow(10.0, std::floor(std::log10(extent.low)));
   panel.x.include = {panel.log_base, extent.high};
   figure.panels.emplace_back(std::move(panel));
-  figure.notes.emplace_back("\u00D7: the time of the first bar divided by this one's");
+  figure.notes.emplace_back("\u00D7: the time of the first bar divided by the time of this bar");
   show(figure);
 }
 

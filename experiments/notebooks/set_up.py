@@ -43,8 +43,8 @@ def check_python():
         import ensurepip  # noqa: F401
         import venv  # noqa: F401
     except ImportError:
-        raise Missing(f"expected the module venv of {sys.executable}, because the packages go into an "
-                      "environment of their own, got none; on Debian: apt-get install python3-venv") from None
+        raise Missing(f"expected the module venv of {sys.executable}, because the packages go into a "
+                      "separate environment, got none; on Debian: apt-get install python3-venv") from None
 
 
 def check_compiler():
@@ -147,7 +147,7 @@ def copy_course(course, fresh):
             there.rename(old)
         shutil.copy(path, there)
     if kept:
-        say(f"{len(kept)} notebooks of {course} stay as they are; --fresh copies them anew")
+        say(f"{len(kept)} notebooks of {course} stay as they are; --fresh copies them again")
 
 
 def start_lab(environment, course, name, browser):
@@ -170,8 +170,8 @@ def main():
     parser.add_argument("--library", default="", help="libconvscope.so")
     parser.add_argument("--course", type=pathlib.Path, help="folder for the reader's copy")
     parser.add_argument("--lab", action="store_true", help="install JupyterLab too, and start it")
-    parser.add_argument("--no-browser", action="store_true", help="print the address alone")
-    parser.add_argument("--fresh", action="store_true", help="copy all notebooks anew; old ones are kept")
+    parser.add_argument("--no-browser", action="store_true", help="print only the address")
+    parser.add_argument("--fresh", action="store_true", help="copy all notebooks again; old ones are kept")
     arguments = parser.parse_args()
     environment = arguments.environment.absolute()
     try:

@@ -331,7 +331,7 @@ def their_times(args, problem):
 def times(args):
     torch.set_num_threads(args.threads)
     problems = cases(args)
-    print(f"\n{args.algorithm} beside torchvision {torchvision.__version__}, {args.threads} "
+    print(f"\n{args.algorithm} compared with torchvision {torchvision.__version__}, {args.threads} "
           f"thread{'s' if args.threads > 1 else ''}, {args.clock} time, medians of {args.turns} turns, ms\n")
     print("| problem | forward ours | torchvision | ratio | backward ours | torchvision | ratio |")
     print("|---|---|---|---|---|---|---|")
@@ -439,7 +439,7 @@ def gpu_row(args, precision, problem):
 def gpu_times(args, deadline, out, done, rows):
     """Returns whether all cases are done. The file is written after each."""
     problems = cases(args)
-    print(f"\n{args.algorithm} beside torchvision {torchvision.__version__}, PyTorch {torch.__version__}, "
+    print(f"\n{args.algorithm} compared with torchvision {torchvision.__version__}, PyTorch {torch.__version__}, "
           f"{torch.cuda.get_device_name()}, microseconds; {len(done)} were there")
     wanted = [f"{precision} {problem}" for precision in args.precision for problem in problems]
     for precision in args.precision:

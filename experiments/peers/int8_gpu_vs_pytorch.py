@@ -111,7 +111,7 @@ def main():
     parser.add_argument("--program", default="build/release/bin/convscope")
     parser.add_argument("--shapes", action="append", required=True)
     parser.add_argument("--batch", type=int, default=32)
-    parser.add_argument("--density", help="shares of the weights that are kept: pruned layers alone")
+    parser.add_argument("--density", help="shares of the weights that are kept: only pruned layers")
     parser.add_argument("--json")
     arguments = parser.parse_args()
     if arguments.density:

@@ -146,7 +146,7 @@ def main():
                         help="of PyTorch, which takes longer (default: those of --seeds; none leaves it out)")
     parser.add_argument("--override", action="append", default=[], help="key=value for Convscope")
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"],
-                        help="of both sides; the data of PyTorch lie there")
+                        help="of both sides; PyTorch keeps the data there")
     parser.add_argument("--layout", default="contiguous", help=argparse.SUPPRESS)
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()

@@ -65,7 +65,7 @@ def load_remark(others, threads, cores):
     if others <= cores - threads + 0.3:
         return ""
     return (f"other programs kept {others:.1f} of {cores} cores busy, so {threads} "
-            f"thread{'' if threads == 1 else 's'} had not one each: take the ratios of "
+            f"thread{'' if threads == 1 else 's'} did not have one core each: use the ratios of "
             "--threads 1 --clock cpu")
 
 
@@ -80,7 +80,7 @@ def closing(rows):
         some = [row for row in rows if row["threads"] == threads]
         ratios = [row["ratio"] for row in some]
         worst = min(some, key=lambda row: row["ratio"])
-        out.append(f"{threads} thread{'' if threads == 1 else 's'}: the best peer of each case by "
+        out.append(f"{threads} thread{'' if threads == 1 else 's'}: the best baseline of each case by "
                    f"Convscope: geometric mean {geometric_mean(ratios):.2f}, least {min(ratios):.2f} "
                    f"({worst['case']}, {worst['best_peer']}); ahead in "
                    f"{sum(ratio > 1 for ratio in ratios)} of {len(ratios)} cases")

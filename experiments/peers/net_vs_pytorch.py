@@ -161,7 +161,7 @@ def main():
                     turns[layout].append(torch_run(args, case, layout, threads))
             if not rows:
                 machine = turns["ours"][0]["machine"]
-                print(f"Convscope {machine.get('version', '')} beside PyTorch "
+                print(f"Convscope {machine.get('version', '')} compared with PyTorch "
                       f"{turns['contiguous'][0]['version']}; {machine.get('cpu', '')}; "
                       f"{args.repeats} turns of {args.seconds} s, {args.clock} time")
                 print(header + "\n|" + "---|" * (header.count("|") - 1))

@@ -192,7 +192,7 @@ class Comparison:
                 print(remark)
         for system, version in self.versions.items():
             print(f"{system}: {version}")
-        print(f"{len(self.versions)} systems beside Convscope, {len(self.skipped)} skipped, "
+        print(f"{len(self.versions)} systems compared with Convscope, {len(self.skipped)} skipped, "
               f"{len(self.wrong)} wrong")
         return 1 if self.wrong else 0 if self.rows else 77
 
@@ -206,7 +206,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--program", default="build/release/bin/convscope")
     parser.add_argument("--python", default=default_python(),
-                        help="a Python that has the peers (default: build/peers/bin/python)")
+                        help="a Python that has the baselines (default: build/peers/bin/python)")
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--repeats", type=int, default=3, help="turns of each system")
     parser.add_argument("--seconds", type=float, default=2.0, help="counted time of a turn")

@@ -44,6 +44,6 @@ def rows_before(arguments, settings):
         return [], []
     others = [f"{key} {found.get(key)}" for key, value in settings.items() if found.get(key) != value]
     if others:
-        print(f"begins anew: {arguments.json} holds rows with {', '.join(others)}", flush=True)
+        print(f"begins again: {arguments.json} holds rows with {', '.join(others)}", flush=True)
         return [], []
     return found["done"], found["rows"]

@@ -195,7 +195,7 @@ def show(case, precision, system, one, many, gpus):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--program", help="ours; without it the peer alone")
+    parser.add_argument("--program", help="ours; without it only the baseline")
     parser.add_argument("--configs", type=pathlib.Path, help="folder of the shipped configs")
     parser.add_argument("--gpus", type=int, default=2)
     parser.add_argument("--cases", nargs="+", default=list(CASES), choices=list(CASES))

@@ -216,8 +216,8 @@ def main():
     parser.add_argument("--steps", type=int, default=0,
                         help="counted steps of a turn (default: 200 of LeNet-5, 15 of ResNet-18)")
     parser.add_argument("--quick", action="store_true", help="one turn of 3 steps")
-    parser.add_argument("--only", choices=sorted(CASES), help="this network alone")
-    parser.add_argument("--no-torch", action="store_true", help="ours alone")
+    parser.add_argument("--only", choices=sorted(CASES), help="only this network")
+    parser.add_argument("--no-torch", action="store_true", help="only ours")
     parser.add_argument("--layout", choices=["contiguous", "channels_last"], default="contiguous",
                         help="of PyTorch's images and weights")
     parser.add_argument("--override", action="append", default=[], help="key=value for Convscope")
@@ -264,7 +264,7 @@ def main():
     for name, what in written.items():
         others = what["facts"]["Convscope"]["others"] or 0
         if others > 0.5:
-            print(f"Other programs kept {others:.1f} cores busy beside {name}: no comparison.")
+            print(f"Other programs kept {others:.1f} cores busy during {name}: no comparison.")
     if args.json:
         pathlib.Path(args.json).write_text(json.dumps(written, indent=1) + "\n")
     return 0

@@ -114,7 +114,7 @@ def main(arguments=None, run=subprocess.run):
     parser.add_argument("--folder", type=pathlib.Path, default=FOLDER,
                         help="where all of it goes (default: build/peers)")
     parser.add_argument("--only", choices=sorted(GROUPS), action="append",
-                        help="this part alone; may be given again (default: all)")
+                        help="only this part; may be given again (default: all)")
     parser.add_argument("--list", action="store_true", help="print the versions and stop")
     args = parser.parse_args(arguments)
     groups = args.only or list(GROUPS)

@@ -66,13 +66,13 @@ std::string problem_of_card(const Conv2dAlgorithm& card, const std::vector<std::
   const std::string wrong_name = problem_of_name(card.name);
   if (!wrong_name.empty()) return cat("is named '", card.name, "': expected ", wrong_name);
   if (const auto& table = conv2d_algorithms(DeviceType::cpu); table.find(card.name) != nullptr) {
-    return cat("has a name that is taken: ", table.file_of(card.name), " has the card '", card.name,
-               "' already");
+    return cat("has a name that is taken: ", table.file_of(card.name), " has the algorithm '",
+               card.name, "' already");
   }
   if (std::ranges::count(others, card.name) > 0) {
-    return cat("has a name that is taken: the plug-in has two cards '", card.name, "'");
+    return cat("has a name that is taken: the plug-in has two algorithms '", card.name, "'");
   }
-  if (card.device != DeviceType::cpu) return "is not of the CPU: a plug-in computes there";
+  if (card.device != DeviceType::cpu) return "is not for the CPU, where plug-ins compute";
   if (!std::isfinite(card.error_growth) || card.error_growth <= 0) {
     return cat("has the error_growth ", card.error_growth);
   }
@@ -90,9 +90,9 @@ std::string problem_of_card(const Conv2dAlgorithm& card, const std::vector<std::
                {"function supports", card.supports != nullptr},
                {"function cost", card.cost != nullptr},
                {"function workspace_bytes", card.workspace_bytes != nullptr},
-               {"function prepare_weights beside prepared_bytes",
+               {"function prepare_weights to match prepared_bytes",
                 card.prepared_bytes == nullptr || card.prepare_weights != nullptr},
-               {"function prepared_bytes beside prepare_weights",
+               {"function prepared_bytes to match prepare_weights",
                 card.prepare_weights == nullptr || card.prepared_bytes != nullptr},
                {"direction: forward, backward_data or backward_weight",
                 std::ranges::any_of(kDirections, [&](Direction d) { return card.offers(d); })}};
@@ -115,7 +115,7 @@ std::string problem_of_ladder(const Conv2dLadder& ladder, const std::vector<std:
   try {
     Conv2dProblem::parse(ladder.problem).check();
   } catch (const Error& error) {
-    return cat("has a problem that is none: ", error.what());
+    return cat("has an invalid problem: ", error.what());
   }
   for (const Conv2dRung& rung : ladder.rungs) {
     if (rung.card == nullptr || rung.isa == nullptr || rung.sentence == nullptr) {
@@ -123,7 +123,7 @@ std::string problem_of_ladder(const Conv2dLadder& ladder, const std::vector<std:
     }
     if (conv2d_algorithms(DeviceType::cpu).find(rung.card) == nullptr &&
         std::ranges::count(cards, rung.card) == 0) {
-      return cat("has a rung '", rung.card, "', and no algorithm is named so");
+      return cat("has a rung '", rung.card, "', but no algorithm has this name");
     }
     try {
       if (*rung.isa != '\0') parse_isa(rung.isa);

@@ -99,7 +99,7 @@ void add_algorithms(nb::module_& module) {
                                 : nb::object(nb::str(status.reason.c_str()));
       },
       "device"_a, nb::sig("def device_status(device: str) -> str | None"),
-      "Why a device (\"cuda\") is not available; None: it is.");
+      "Returns why a device (\"cuda\") is not available, or None if it is.");
 }
 
 }  // namespace convscope::python

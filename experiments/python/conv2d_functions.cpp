@@ -36,7 +36,7 @@ nb::object conv2d(const nb::object& x_in, const nb::object& w_in, const nb::obje
   if (b) check_beside(*b, x, kOperation, "b");
   const Conv2dParams params = params_of({stride, padding, dilation, groups, precision}, kOperation);
   const Conv2dProblem problem = problem_of(x, w, params);
-  if (b) check_shape(*b, {problem.k}, "w has so many kernels", kOperation, "b");
+  if (b) check_shape(*b, {problem.k}, "w has that many kernels", kOperation, "b");
   const Device device = device_of(device_in, x);
   check_device(x.dtype, params.precision, device, kOperation);
   Tensor y;
@@ -124,16 +124,16 @@ void add_conv2d(nb::module_& module) {
 x [N,C,H,W], w [K,C/groups,R,S], b [K] -> y [N,K,P,Q] with
 P = (H + top + bottom - dilation (R - 1) - 1) // stride + 1, Q likewise.
 
-Arrays of NumPy, PyTorch or any library with __dlpack__; y is such an array, where x lies (of other
-libraries an object that their from_dlpack takes).
-float32 and float64; float16 and bfloat16 on CUDA. Elements are read where they lie; an array that
+Arrays of NumPy, PyTorch or any library with __dlpack__; y is such an array, on the device of x (for
+other libraries, an object that their from_dlpack takes).
+float32 and float64; float16 and bfloat16 on CUDA. Elements are read in place; an array that
 is not row-major is copied first (copy_reason() says so).
 
 stride, dilation  one number or (h, w)
 padding           one number, (h, w) or (top, bottom, left, right); zeros
 algorithm         a name of algorithms(), "auto" (least estimated time), "measure" (fastest when
                   timed), "a,b,auto" (the first that accepts) or "check:a,b" (both, compared)
-device            where it is computed, "cpu" or "cuda"; None: where x lies. Else x, w, b are copied
+device            where it is computed, "cpu" or "cuda" (x, w, b are copied there); None: that of x
 precision         of float32 arrays: "f32"; on CUDA also "tf32", "bf16", "f16"
 )");
   module.def(

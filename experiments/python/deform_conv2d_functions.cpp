@@ -46,7 +46,7 @@ Inputs inputs_of(const nb::object& x, const nb::object& offset, const nb::object
     check(*in.mask, in.problem.mask_shape(),
           cat("it has a factor of ", in.problem.taps(), " taps for each pixel of y"), "mask");
   }
-  if (in.b) check(*in.b, {in.problem.k}, "w has so many kernels", "b");
+  if (in.b) check(*in.b, {in.problem.k}, "w has that many kernels", "b");
   if (in.dy) check(*in.dy, in.problem.y_shape(), "that is y", "dy");
   return in;
 }
@@ -154,12 +154,12 @@ void add_deform_conv2d(nb::module_& module) {
               "b: ArrayT | None = None, stride: Pair = 1, padding: Padding = 0, dilation: Pair = "
               "1, groups: int = 1, offset_groups: int = 1, *, algorithm: str = 'auto', device: str "
               "| None = None, precision: str = 'f32') -> ArrayT"),
-      R"(The deformable convolution (v1; v2 with a mask): each tap reads x where its offset says.
+      R"(The deformable convolution (v1; v2 with a mask): each tap reads x at its offset.
 
 x [N,C,H,W], offset [N,2 O R S,P,Q] with (v,u) of a tap side by side as in torchvision, w
 [K,C/groups,R,S], mask [N,O R S,P,Q], b [K] -> y [N,K,P,Q]; O is offset_groups.
 
-The other arguments, and what arrays may be, as of conv2d().
+The other arguments and the accepted arrays are those of conv2d().
 )");
   module.def(
       "_deform_conv2d_backward", deform_conv2d_backward, "dy"_a.none(), "x"_a.none(),

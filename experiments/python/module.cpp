@@ -16,7 +16,7 @@ NB_MODULE(_native, module) {
   using namespace nb::literals;       // NOLINT(google-build-using-namespace): "x"_a
   using namespace convscope;          // NOLINT(google-build-using-namespace)
   using namespace convscope::python;  // NOLINT(google-build-using-namespace)
-  module.doc() = "The compiled half of convscope; use the functions of the package itself.";
+  module.doc() = "The compiled part of convscope; use the functions of the package itself.";
   translate_errors(module);
   add_conv2d(module);
   add_deform_conv2d(module);
@@ -32,14 +32,15 @@ NB_MODULE(_native, module) {
                                         : nb::object(nb::str(taken.why_copied.c_str()));
       },
       "array"_a, nb::sig("def copy_reason(array: object) -> str | None"),
-      "Why a function would copy this array first; None: it is read where it lies.");
+      "Returns why a function would copy this array first, or None if it is read in place.");
   module.def("set_num_threads", &set_num_threads, "threads"_a,
-             "Threads that the CPU's algorithms use; 0: as many as there are cores.");
-  module.def("num_threads", &num_threads, "Threads that the CPU's algorithms use.");
+             "Sets the number of threads of the CPU's algorithms; 0: one for each core.");
+  module.def("num_threads", &num_threads, "Returns the number of threads of the CPU's algorithms.");
   module.def(
       "instruction_set", [] { return std::string(name_of(current_isa())); },
-      "That the CPU's kernels run with: scalar, avx2 or avx512.");
-  module.def("check_results", &check_lines,
-             "What algorithm=\"check:a,b\" has compared so far in this process, a line for each.");
-  module.def("forget_check_results", &forget_check_results, "Begins check_results() anew.");
+      "Returns the instruction set of the CPU's kernels: scalar, avx2 or avx512.");
+  module.def(
+      "check_results", &check_lines,
+      "Returns what algorithm=\"check:a,b\" has compared so far in this process, a line for each.");
+  module.def("forget_check_results", &forget_check_results, "Clears check_results().");
 }

@@ -30,7 +30,7 @@ Names run_folders(const Names& paths, const char* operation) {
       fail(ErrorKind::kIo, operation,
            cat("expected a run folder or a folder of runs, got ", path,
                std::filesystem::is_directory(path, error) ? ", which holds no run"
-                                                          : ", which is no folder"));
+                                                          : ", which is not a folder"));
     }
     for (const std::string& run : found) {
       if (seen.insert(run).second) out.push_back(run);

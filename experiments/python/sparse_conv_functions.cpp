@@ -35,7 +35,7 @@ Inputs inputs_of(const MapOfPython& map, const nb::object& x, const nb::object& 
   in.problem = sparse_conv_problem(map.map, in.x.shape, in.w.shape, precision, in.x.dtype);
   if (in.b) {
     check_beside(*in.b, in.x, kOperation, "b");
-    check_shape(*in.b, {in.problem.k}, "w has so many kernels", kOperation, "b");
+    check_shape(*in.b, {in.problem.k}, "w has that many kernels", kOperation, "b");
   }
   if (in.dy) {
     check_beside(*in.dy, in.x, kOperation, "dy");

@@ -39,8 +39,8 @@ Given sites_of(const nb::object& object, const MapWords& words) {
   if (nb::isinstance<MapOfPython>(object)) {
     const auto& before = nb::cast<const MapOfPython&>(object);
     if (!words.extent.is_none() || !words.batch.is_none()) {
-      fail(kOperation, cat("expected no extent and no batch because the sites are those behind a "
-                           "map, which knows its grid: ",
+      fail(kOperation, cat("expected no extent and no batch because the sites are those of a map, "
+                           "which knows its grid: ",
                            before.map->out_sites()->grid().text()));
     }
     return {before.map->out_sites(), before.library, before.device};
@@ -95,7 +95,7 @@ void check_unsaid(const MapWords& words, const SparseMap& map) {
     return;
   }
   fail(kOperation, cat("expected no stride, padding, dilation, submanifold, inverse, extent and "
-                       "batch beside a map because it has them: ",
+                       "batch together with a map, which has them: ",
                        name_of(map.kind()), ",", map.kernel().text(map.rank())));
 }
 
@@ -204,13 +204,13 @@ Tensor rows_in_users_order(const Tensor& rows, const SparseMap& map, const Spars
 void add_sparse_map(nb::module_& module) {
   using namespace nb::literals;  // NOLINT(google-build-using-namespace): "x"_a
   nb::class_<MapOfPython>(module, "SparseMap",
-                          R"(Where rows are and which of them are neighbours, for one kernel.
+                          R"(The sites of rows and the pairs of neighbours, for one kernel.
 
-Made once, it stands in the place of `sites` in every call with these sites and this kernel, in each
-direction and with any number of channels; tables are made when first needed and kept.
+Made once, it replaces `sites` in every call with these sites and this kernel, in each direction and
+with any number of channels; tables are made when first needed and kept.
 
 sites        [n,3] (batch, h, w) or [n,4] (batch, t, h, w), int32, in any order, each place once; or
-             a SparseMap: the sites behind it
+             a SparseMap: its output sites
 kernel_size  one number, (R, S) or (T, R, S)
 stride, padding, dilation
              one number or one for each axis; padding None: 0
@@ -248,7 +248,8 @@ batch        images or volumes; None: up to that of the last site
                                .device = self.device,
                                .used = self.used};
           },
-          "Of a strided map: from its outputs back to its sites, by the same pairs.")
+          "Returns the inverse of a strided map: from its outputs back to its sites, by the same "
+          "pairs.")
       .def_prop_ro(
           "kind", [](const MapOfPython& self) { return std::string(name_of(self.map->kind())); },
           "submanifold, strided or inverse.")
@@ -261,26 +262,26 @@ batch        images or volumes; None: up to that of the last site
       .def_prop_ro(
           "in_sites",
           [](const MapOfPython& self) { return coordinates(self, self.map->in_sites()); },
-          nb::sig("def in_sites(self) -> Any"), "Where the rows of x are, [n,1+D] int32.")
+          nb::sig("def in_sites(self) -> Any"), "The sites of the rows of x, [n,1+D] int32.")
       .def_prop_ro(
           "out_sites",
           [](const MapOfPython& self) { return coordinates(self, self.map->out_sites()); },
           nb::sig("def out_sites(self) -> Any"),
-          "Where the rows of y are, [m,1+D] int32; computed ones by batch, t, h, w.")
+          "The sites of the rows of y, [m,1+D] int32; computed sites are sorted by batch, t, h, w.")
       .def_prop_ro(
           "in_extent",
           [](const MapOfPython& self) {
             return sizes_of(self.map->in_sites()->grid().extent, self.map->rank());
           },
           nb::sig("def in_extent(self) -> tuple[int, ...]"),
-          "Sizes of the image or volume that x stands for, (H, W) or (T, H, W).")
+          "Sizes of the image or volume that x represents, (H, W) or (T, H, W).")
       .def_prop_ro(
           "out_extent",
           [](const MapOfPython& self) {
             return sizes_of(self.map->out_sites()->grid().extent, self.map->rank());
           },
           nb::sig("def out_extent(self) -> tuple[int, ...]"),
-          "Sizes of the image or volume that y stands for.")
+          "Sizes of the image or volume that y represents.")
       .def_prop_ro("pairs", pairs, "Products of a row of x by a tap: all pairs of neighbours.")
       .def("__repr__", text_of);
 }

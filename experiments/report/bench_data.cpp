@@ -76,7 +76,7 @@ std::optional<CpuCeilings> ceilings_of(const Json& json) {
   fail(ErrorKind::kData, kOperation,
        cat("expected a file of `convscope bench conv2d --json`, `bench deform_conv2d --json` or "
            "`bench sparse_conv --json` because ",
-           file, " is no folder of runs, got ", got));
+           file, " is not a folder of runs, got ", got));
 }
 
 std::optional<Direction> direction_named(const std::string& name) {

@@ -68,8 +68,8 @@ std::vector<std::string> BenchHead::warnings() const {
   std::vector<std::string> out;
   if (!complete) {
     out.push_back(cat(file,
-                      ": the benchmark did not end, and these are the rows that it had measured; "
-                      "call it again for the others"));
+                      ": the benchmark did not finish; these are the rows that it measured; run it "
+                      "again for the missing rows"));
   }
   if (disturbed()) {
     out.push_back(fmt::format(

@@ -41,7 +41,7 @@ std::vector<RunRow> read_rows(const Names& given) {
       fail(ErrorKind::kIo, "report",
            cat("expected a run folder or a folder of runs, because the table is made from them, "
                "got ",
-               word, ", which is no folder",
+               word, ", which is not a folder",
                word.ends_with(".json") ? "; convscope plot and compare read files of bench" : ""));
     }
     if (found.empty()) {

@@ -105,7 +105,7 @@ std::string load_warning(std::optional<double> others, int threads, int cores) {
   if (!is_disturbed(others, threads, cores)) return "";
   return fmt::format(
       "warning: other programs keep {:.1f} of {} cores busy: the times of {} thread{} here are not "
-      "to be trusted",
+      "reliable",
       *others, cores, threads, threads == 1 ? "" : "s");
 }
 

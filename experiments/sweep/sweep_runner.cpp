@@ -170,7 +170,7 @@ class Runner {
       while (active.process->running()) std::this_thread::sleep_for(kPoll);
       ledger_.outcome(active.member).state = ledger_.look_at(active.member);
     }
-    return ledger_.interrupt(signal, "stopped; the same command goes on");
+    return ledger_.interrupt(signal, "stopped; the same command resumes");
   }
 
   const SweepPlan& plan_;

@@ -166,7 +166,7 @@ SafetensorsFile read(const std::string& path, std::string* note = nullptr) {
     *note =
         checksum == Checksum::none && ours
             ? cat(path,
-                  " has no checksum, because an earlier version wrote it: damage is not noticed")
+                  " has no checksum, because an earlier version wrote it: damage is not detected")
             : "";
   }
   return file;
@@ -417,7 +417,7 @@ std::string checkpoint_config(const std::string& path) {
   if (it == metadata.end()) {
     fail(ErrorKind::kIo, "checkpoint",
          cat("expected a checkpoint of `convscope run`, which holds its config, got ", path,
-             ", which holds weights alone; name the run folder, or load weights of another program "
+             ", which holds only weights; name the run folder, or load weights of another program "
              "into a config's network with `convscope op net CONFIG --weights FILE`"));
   }
   return it->second;

@@ -84,7 +84,7 @@ void Trainer::resume() {
   if (!damaged.empty()) {
     fail(ErrorKind::kIo, "resume",
          cat("expected a checkpoint that can be read, got none: ", damaged,
-             "; `convscope run` with the config alone starts anew"));
+             "; `convscope run` with only the config starts again"));
   }
   folder_.log("resume: there is no checkpoint yet, starting from the beginning");
   if (!setup_.start_from.empty()) load_start_weights(setup_.start_from, *setup_.model);
@@ -405,13 +405,13 @@ void Trainer::check_expectations() const {
          cat("expected a test accuracy of at least ", *expect.test_acc_min, " % after epoch ",
              state_.epoch, ", because the config says expect.test_acc_min, got ",
              state_.test.accuracy,
-             " %; expect.test_acc_min=VALUE moves this gate, expect=null takes it away"));
+             " %; expect.test_acc_min=VALUE changes this limit, expect=null removes it"));
   }
   if (expect.test_loss_max && !(state_.test.loss <= *expect.test_loss_max)) {
     fail(ErrorKind::kRun, "expect",
          cat("expected a test loss of at most ", *expect.test_loss_max, " after epoch ",
              state_.epoch, ", because the config says expect.test_loss_max, got ", state_.test.loss,
-             "; expect.test_loss_max=VALUE moves this gate, expect=null takes it away"));
+             "; expect.test_loss_max=VALUE changes this limit, expect=null removes it"));
   }
 }
 

@@ -111,19 +111,19 @@ std::vector<OptionField> conv2d_fields() {
       {.name = "groups",
        .type = integer,
        .default_value = std::int64_t{1},
-       .doc = "independent parts that the channels fall into",
+       .doc = "number of independent groups of channels",
        .min = 1,
        .max = kMost},
       {.name = "bias", .type = boolean, .default_value = true, .doc = "add a bias"},
       {.name = "padding_mode",
        .type = text,
        .default_value = std::string("zeros"),
-       .doc = "what stands in the padding",
+       .doc = "values in the padding",
        .choices = modes},
       {.name = "algorithm",
        .type = text,
-       .doc = "auto, measure, check:<a>,<b>, a name, or a list 'a,b,auto'; left out: as the block "
-              "'conv' says"},
+       .doc = "auto, measure, check:<a>,<b>, a name, or a list 'a,b,auto'; default: that of the "
+              "block 'conv'"},
       init_field(),
   };
 }

@@ -138,18 +138,19 @@ constexpr SmallNetPlan plan_of(const SmallNet& net) {
 // Returns "", or why the kernel does not support this network.
 constexpr const char* refusal(const SmallNet& net) {
   if (net.stages < 2 || net.stages > kMostSmallNetStages)
-    return "it has fewer than 2 or many layers";
+    return "it has fewer than 2 layers or too many";
   for (int i = 0; i < net.stages; ++i) {
     const SmallNetStage& z = net.stage[i];
     if (z.is_linear && z.k > kThreads)
-      return "a linear layer has more outputs than a block threads";
+      return "a linear layer has more outputs than a block has threads";
     if (!z.is_linear && z.r != 3 && z.r != 5 && z.r != 7) return "a kernel is not 3x3, 5x5 or 7x7";
     if (!z.is_linear && i > 0 && net.stage[i - 1].is_linear)
-      return "a convolution follows a linear";
-    if (z.inputs() > 65536 || z.k > 1024) return "a layer is large";
-    if (z.y_is_codes == (i + 1 == net.stages)) return "the last layer gives codes, or another not";
+      return "a convolution follows a linear layer";
+    if (z.inputs() > 65536 || z.k > 1024) return "a layer is too large";
+    if (z.y_is_codes == (i + 1 == net.stages))
+      return "the last layer returns codes, or another layer does not";
   }
-  if (!net.stage[net.stages - 1].is_linear) return "the last layer is no linear one";
+  if (!net.stage[net.stages - 1].is_linear) return "the last layer is not linear";
   return plan_of(net).words <= kMostBytes / 4 ? "" : "it does not fit into shared memory";
 }
 

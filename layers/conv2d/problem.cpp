@@ -75,7 +75,7 @@ void set_key(Conv2dProblem& problem, std::string_view text, std::string_view key
         return;
       }
     }
-    refuse(text, cat("but '", value, "' is no element type"));
+    refuse(text, cat("but '", value, "' is not an element type"));
   }
   if (key == "precision") {
     if (value != "f32" && value != "tf32") {
@@ -259,7 +259,7 @@ Conv2dProblem Conv2dProblem::parse(std::string_view text) {
                                     : cat("; did you mean '", near, "'?")));
     }
     for (const std::string& k : seen) {
-      if (k == key) refuse(text, cat("but '", key, "' stands twice"));
+      if (k == key) refuse(text, cat("but '", key, "' occurs twice"));
     }
     seen.push_back(key);
     set_key(problem, text, key, word.substr(equals + 1));

@@ -27,7 +27,7 @@ Conv2dProblem parse_sizes(const std::string& text) {
     const std::string why = error.what();
     fail(error.kind(), kOperation,
          cat(why.substr(why.find("] ") + 2),
-             "; a deformable convolution has the keys offset_groups and mask, too"));
+             "; a deformable convolution also has the keys offset_groups and mask"));
   }
 }
 

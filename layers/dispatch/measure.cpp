@@ -68,7 +68,7 @@ void keep_newer_file(const char* operation, const CacheText& text) {
   const nlohmann::json content =
       nlohmann::json::parse(text.value_or(""), nullptr, /*allow_exceptions=*/false);
   if (!is_newer_file(operation, content)) return;
-  fail(ErrorKind::kIo, "measure", "the file is another version's and stays as it is");
+  fail(ErrorKind::kIo, "measure", "the file is of another version and is left unchanged");
 }
 
 Answers parse_answers(const char* operation, const std::string& path, const CacheText& text) {
@@ -85,7 +85,8 @@ Answers parse_answers(const char* operation, const std::string& path, const Cach
     return out;
   }
   if (!ours) {
-    warn(cat("expected measurements of ours in ", path, "; the file is ignored and written anew"));
+    warn(cat("expected measurements by convscope in ", path,
+             "; the file is ignored and written again"));
     return out;
   }
   for (const auto& [key, name] : content["fastest"].items()) {

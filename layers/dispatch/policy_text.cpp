@@ -36,11 +36,12 @@ void check_list(const char* operation, const std::string& policy,
                   "expected a word at each place of the list, like 'winograd_f4x3,auto', got '",
                   policy, "'");
   for (std::size_t i = 0; i < words.size(); ++i) {
-    CONVSCOPE_CHECK(!is_check(words[i]), operation,
-                    "expected check:<a>,<b> alone, because it takes both names, got the list '",
-                    policy, "'");
+    CONVSCOPE_CHECK(
+        !is_check(words[i]), operation,
+        "expected check:<a>,<b> as the only entry, because it takes both names, got the list '",
+        policy, "'");
     CONVSCOPE_CHECK(i + 1 == words.size() || !finds_itself(words[i]), operation, "expected '",
-                    words[i], "' at the end of the list, because nothing behind it is reached, ",
+                    words[i], "' at the end of the list, because no entry after it is reached, ",
                     "got '", policy, "'");
     CONVSCOPE_CHECK(std::count(words.begin(), words.end(), words[i]) == 1, operation,
                     "expected different words in the list, got '", policy, "'");

@@ -42,7 +42,7 @@ class LinearOp final : public PlanOp {
     std::string out =
         cat("linear", blocks_.run(Direction::forward) ? cat(" ", kernel(Direction::forward)) : "",
             relu_ ? " + relu" : "", loss_ ? " + softmax_cross_entropy" : "",
-            is_half(factors_) ? cat("; factors in ", name_of(factors_)) : "");
+            is_half(factors_) ? cat("; operands in ", name_of(factors_)) : "");
     for (const Direction direction : kDirections) {
       if (blocks_.why_dense(direction).empty()) continue;
       out += cat("; ", name_of(direction), " ", kernel(direction), ", dense, because ",

@@ -57,7 +57,7 @@ class LinearTailOp final : public PlanOp {
                  ";");
     }
     const DType factors = links_.front().parts.factors;
-    if (is_half(factors)) out += cat(" factors in ", name_of(factors), ";");
+    if (is_half(factors)) out += cat(" operands in ", name_of(factors), ";");
     return out + " sums in another order";
   }
 

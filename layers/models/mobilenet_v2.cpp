@@ -62,7 +62,7 @@ std::vector<OptionField> mobilenet_v2_fields() {
           {.name = "width_multiplier",
            .type = OptionType::number,
            .default_value = 1.0,
-           .doc = "all channels times this, as multiples of 8",
+           .doc = "factor on all channel counts, rounded to multiples of 8",
            .min = 0.01,
            .max = 16},
           {.name = "dropout",

@@ -28,7 +28,7 @@ std::string obstacle(const std::vector<NamedParameter>& parameters, const Shape&
   const Device device = device_of(parameters);
   for (const NamedParameter& parameter : parameters) {
     const Variable& p = parameter.variable;
-    if (p.dtype() != DType::f32) return cat(parameter.name, " is no f32 tensor");
+    if (p.dtype() != DType::f32) return cat(parameter.name, " is not an f32 tensor");
     if (!(p.device() == device)) return cat(parameter.name, " is not on ", device.str());
   }
   return "";
@@ -55,7 +55,7 @@ std::unique_ptr<StepPlan> StepPlan::make(Module& model, const Shape& input, Plan
   if (graph.has_loss()) {
     const Shape& logits = graph.shape(plan->logits_);
     if (logits.rank() != 2)
-      return refused(cat("the result is ", logits, ", no logits [N,classes]"));
+      return refused(cat("the result is ", logits, ", not logits [N,classes]"));
     graph.set_result(graph.add(std::make_unique<LossOp>(), {plan->logits_}, {1}));
   }
   graph.fuse();

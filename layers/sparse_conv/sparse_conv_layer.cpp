@@ -39,7 +39,7 @@ int level_to_undo(const Options& options, const RowsOfSites& rows) {
   if (rows.levels->finer(rows.level) < 0) {
     fail(ErrorKind::kConfig, kName,
          cat("expected a strided step to undo, got rows on the sites that '", rows.made_by,
-             "' makes; a 'sparse_conv' or a pool in front is such a step",
+             "' makes; a 'sparse_conv' or a pool before it is such a step",
              known.empty() ? "" : cat(" (undone already: ", join(known), ")")));
   }
   if (!options.has("undo")) return rows.levels->finer(rows.level);
@@ -80,7 +80,7 @@ std::vector<OptionField> fields(SparseKind kind) {
   for (const char* direction : {"backward_data", "backward_weight"}) {
     out.push_back({.name = direction,
                    .type = text,
-                   .doc = cat("the algorithm of ", direction, "; left out: as 'algorithm'")});
+                   .doc = cat("the algorithm of ", direction, "; default: that of 'algorithm'")});
   }
   out.push_back(init_field());
   return out;
@@ -192,7 +192,7 @@ std::unique_ptr<HeavyUse> SparseConv::heavy_use(const Shape& input) const {
 
 CONVSCOPE_REGISTER_LAYER(
     "submanifold_conv",
-    {.doc = "a convolution at the sites of its input alone: the rest of the grid stays empty",
+    {.doc = "a convolution only at the sites of its input: the rest of the grid stays empty",
      .fields = convscope::fields(convscope::SparseKind::submanifold),
      .build = convscope::build<convscope::SparseKind::submanifold>,
      .takes_rows = true})

@@ -156,15 +156,15 @@ CONVSCOPE_REGISTER_LAYER("to_dense",
                           .takes_rows = true})
 CONVSCOPE_REGISTER_LAYER(
     "to_sparse",
-    {.doc = "from an image to rows of the sites that hold something",
+    {.doc = "from an image to rows of its active sites",
      .fields = {{.name = "background",
                  .type = OptionType::number,
                  .default_value = 0.0,
-                 .doc = "what an empty place holds; pixels of data sets are normalised"},
+                 .doc = "value of an empty place; pixels of data sets are normalised"},
                 {.name = "threshold",
                  .type = OptionType::number,
                  .default_value = 0.0,
-                 .doc = "how far from it a channel of a site is at least",
+                 .doc = "least distance of some channel of a site from the background",
                  .min = 0}},
      .build = [](const Options& options, const Shape& input,
                  LayerContext& context) -> std::shared_ptr<Module> {

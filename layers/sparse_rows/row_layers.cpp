@@ -10,9 +10,9 @@ void expect_rows(const char* operation, const Shape& input, const LayerContext& 
   if (context.rows.levels != nullptr) return;
   fail(ErrorKind::kConfig, operation,
        cat("expected rows of sites, got ", input,
-           input.rank() == 3 ? ", a list of points; put 'sparse_points' in front"
-                             : "; put 'to_sparse' in front, which takes the places of an image "
-                               "that are not 0"));
+           input.rank() == 3
+               ? ", a list of points; put 'sparse_points' before it"
+               : "; put 'to_sparse' before it, which takes the places of an image that are not 0"));
 }
 
 Shape shape_of_rows(const SiteLevels& levels, int level, std::int64_t samples,
@@ -27,7 +27,7 @@ void check_shape_of_rows(const char* operation, const SiteLevels& levels, int le
   const bool has_axes = input.rank() >= 2;
   const std::int64_t wanted = channels < 0 && has_axes ? input[1] : channels;
   CONVSCOPE_CHECK(has_axes && input == shape_of_rows(levels, level, input[0], wanted), operation,
-                  "expected rows that stand for an image ",
+                  "expected rows that represent an image ",
                   shape_of_rows(levels, level, has_axes ? input[0] : 1, wanted < 0 ? 1 : wanted),
                   ", got ", input);
 }

@@ -275,7 +275,7 @@ TEST_F(LinearFusedOnCuda, PlansLayersOfHalfPrecision) {
     const auto plan = StepPlan::make(*planned, input, PlanMode::training, &why);
     ASSERT_NE(plan, nullptr) << why;
     EXPECT_EQ(plan->why_not_recordable(), "");
-    EXPECT_NE(plan->text().find(cat("linear + relu; factors in ", name_of(precision))),
+    EXPECT_NE(plan->text().find(cat("linear + relu; operands in ", name_of(precision))),
               std::string::npos)
         << plan->text();
     const Tensor x = normal(input, DType::f32, 4).to(cuda());

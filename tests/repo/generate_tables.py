@@ -61,11 +61,11 @@ def row(*cells):
 def table(name, all_cards):
     if name in ("algorithms-cpu", "algorithms-cuda"):
         device = "CPU" if name.endswith("cpu") else "CUDA"
-        lines = [row("name", "what it is", "takes"), "|---|---|---|\n"]
+        lines = [row("name", "idea", "accepts"), "|---|---|---|\n"]
         lines += [row(f"`{card['name']}`", card["idea"], card["takes"]) for card in all_cards
                   if card["device"] == device and not card["lesson"]]
     elif name == "which-when":
-        lines = [row("room", "card", "on", "chosen by `auto`", "takes"), "|---|---|---|---|---|\n"]
+        lines = [row("folder", "algorithm", "device", "chosen by `auto`", "accepts"), "|---|---|---|---|---|\n"]
         lines += [row(f"[{card['room']}]({card['room']}/README.md)", f"`{card['name']}`",
                       card["device"], "never" if card["by_name"] else "yes", card["takes"])
                   for card in all_cards]

@@ -52,7 +52,7 @@ class Records(Tree):
                       self.record("verify", code=1))
         self.record("later", "b is the better name")
         out = self.record("verify")
-        self.assertIn("not measured as they are: b is the better name", out)
+        self.assertIn("not measured in their present form: b is the better name", out)
         self.assertRegex(out, r"of other sources than today's \(.*\): .*huge")
         self.add("framework/a.cu", "int c;\n")
         self.record("verify", code=1)
@@ -61,7 +61,7 @@ class Records(Tree):
         # The tests run again; the sanitizers' results still hold, because they belong to the same sources.
         self.check("--only", "tests")
         self.record("write", str(self.root / "parts"))
-        self.assertIn("not measured as they are", self.record("verify"))
+        self.assertIn("not measured in their present form", self.record("verify"))
         self.add("framework/a.cu", "int d;\n")
         self.check("--only", "tests")
         self.record("write", str(self.root / "parts"))
@@ -84,7 +84,7 @@ class Records(Tree):
         self.add("framework/a.cu", "int b;\n")
         self.record("verify", code=1)
         self.record("later", "a name")
-        self.assertIn("not measured as they are: a name", self.record("verify"))
+        self.assertIn("not measured in their present form: a name", self.record("verify"))
 
     def test_a_list_that_was_cut_off_does_not_replace_a_whole_one(self):
         self.old_record()
@@ -95,7 +95,7 @@ class Records(Tree):
         found = self.written()
         self.assertEqual([len(part["rows"]) for part in found["conv2d"]], [1])
         self.assertEqual(found["measured"]["conv2d_dense_f32"]["cut_off"]["rows"], 12)
-        self.assertIn("cut off the last time, so an older one stands here: conv2d_dense_f32", self.record("verify"))
+        self.assertIn("cut off the last time, so an older one is kept here: conv2d_dense_f32", self.record("verify"))
         # A wrong result is never left out.
         rows = self.part("conv2d_dense_f32.json")
         rows["rows"][0]["wrong"] = ["fft"]
@@ -178,7 +178,7 @@ class Lists(Tree):
     def test_rows_of_another_gpu_or_setting_are_not_mixed(self):
         self.peer("--portion", "6")
         self.fake(gpu="NVIDIA H100")
-        self.assertIn("begins anew", self.peer("--go-on"))
+        self.assertIn("begins again", self.peer("--go-on"))
         self.assertEqual(len(self.calls("bench")), 6)
         self.fake(gpu="NVIDIA H100")
         self.assertIn("rows with batch 0", self.peer("--go-on", "--batch", "1"))

@@ -150,7 +150,7 @@ class Tree(unittest.TestCase):
         document = generate_tables.DOCUMENTS[0]
         marks = "<!-- generated: algorithms-cpu -->\n{}<!-- /generated -->\n"
         row = "| `fft` | tiles of spectra | f32; stride 1, any padding |\n"
-        head = "| name | what it is | takes |\n|---|---|---|\n"
+        head = "| name | idea | accepts |\n|---|---|---|\n"
         self.add(document, marks.format(head + row))
         self.expect(generate_tables.problems(self.root))
         self.add(document, marks.format(head + row.replace("stride 1", "every stride")))

@@ -283,10 +283,10 @@ TEST(SparseLinear, OfDenseGradientsKeepsBackwardWeightDense) {
     thin_out(*one, kFew);
     const auto plan = plan_of(*one, PlanMode::training);
     if (one == &sparse) {
-      EXPECT_EQ(count_of(*plan,
-                         "backward_weight linear, dense, because weights that are out want "
-                         "their gradient"),
-                2)
+      EXPECT_EQ(
+          count_of(*plan,
+                   "backward_weight linear, dense, because pruned weights need their gradient"),
+          2)
           << plan->text();
       EXPECT_EQ(kernels_of(*plan, "f2"), (Names{"block_sparse", "block_sparse", "linear"}));
     }
@@ -352,7 +352,7 @@ std::vector<Tensor> trained(const std::string& method, bool sparse) {
     }
     if (plan == nullptr) return {};
     in_blocks += count_of(*plan, "linear block_sparse") > 0 ? 1 : 0;
-    dense_gradients += count_of(*plan, "want their gradient") > 0 ? 1 : 0;
+    dense_gradients += count_of(*plan, "need their gradient") > 0 ? 1 : 0;
     plan->forward(testing::random_tensor(kInput, static_cast<std::uint64_t>(step)), labels());
     plan->backward();
     for (const auto& parameter : model->parameters()) {

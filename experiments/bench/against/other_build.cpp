@@ -65,7 +65,7 @@ bool is_elf(const std::string& path) {
 OtherBuild of_library(const std::string& given, const std::string& scratch) {
   std::error_code error;
   const fs::path library = fs::canonical(given, error);
-  if (error || !is_elf(library)) refuse(given, "which is no shared library");
+  if (error || !is_elf(library)) refuse(given, "which is not a shared library");
   const std::vector<std::string> own = this_build().words;
   for (const fs::path& folder : {library.parent_path(), library.parent_path().parent_path()}) {
     const std::string program = (folder.parent_path() / "bin" / "convscope").string();
@@ -106,7 +106,7 @@ OtherBuild find_other_build(const std::string& given, const std::string& scratch
   if (is_library(given) && fs::is_regular_file(given, error)) return of_library(given, scratch);
   const std::string program = find_program(given);
   if (program.empty() || fs::is_directory(program, error)) {
-    refuse(given, fs::exists(given, error) ? "which is no program" : "which is not there");
+    refuse(given, fs::exists(given, error) ? "which is not a program" : "which is not there");
   }
   const OutsideAnswer answer = ask_program({program, "--version"}, "", "it is timed");
   if (answer.exit_code != 0 || answer.out.find("convscope") == std::string::npos) {

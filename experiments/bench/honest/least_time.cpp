@@ -22,9 +22,8 @@ std::string impossible_time(const CpuCeilings& ceilings, double seconds, double 
   const double peak = with(ceilings.peak(factors));
   if (peak > 0 && flops > kSlack * peak * seconds) {
     return fmt::format(
-        "it says that it executes {:.4g} MFLOP, and in {:.3g} ms that is {:.4g} GFLOP/s, where "
-        "{:.4g} "
-        "are the measured peak of {} thread{}",
+        "it states {:.4g} MFLOP executed; in {:.3g} ms that is {:.4g} GFLOP/s, but {:.4g} is the "
+        "measured peak of {} thread{}",
         flops * 1e-6, seconds * 1e3, flops / seconds * 1e-9, peak * 1e-9, used,
         used == 1 ? "" : "s");
   }
@@ -36,8 +35,8 @@ std::string impossible_time(const CpuCeilings& ceilings, double seconds, double 
   if (bytes <= kL1Bytes * used) fastest *= kL1OverL2;
   if (fastest > 0 && bytes > kSlack * fastest * seconds) {
     return fmt::format(
-        "to read the inputs once and write the output once in {:.3g} ms takes {:.4g} GB/s, where "
-        "{:.4g} are the most that a cache can give",
+        "reading the inputs once and writing the output once in {:.3g} ms needs {:.4g} GB/s, but "
+        "{:.4g} is the most that a cache delivers",
         seconds * 1e3, bytes / seconds * 1e-9, fastest * 1e-9);
   }
   return "";

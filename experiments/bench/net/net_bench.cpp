@@ -131,7 +131,7 @@ void time_training(const ExperimentConfig& config, Module& model, const Batch& b
                    const NetBenchOptions& options, NetBenchRow& row) {
   std::string why = "the config says so";
   if (options.samples != nullptr) {
-    why = "its batch is one of points";
+    why = "its batch holds points";
   } else if (config.device.type != DeviceType::cpu && config.train.plan) {
     why = time_recorded_training(config, model, classes, options, row);
     if (why.empty()) return;
@@ -269,9 +269,9 @@ void check_layers_alone(Module& model) {
     fail(ErrorKind::kUnavailable, "bench net",
          cat("expected layers on images because each is timed alone on random numbers, got '",
              part.name, "' (", kind,
-             "), behind which layers take rows of sites of one batch; leave "
-             "out --layers: `convscope bench sparse_conv` times one of them, and layers.csv of a "
-             "run holds the time of each"));
+             "), after which layers take rows of the sites of one batch; leave out --layers: "
+             "`convscope bench sparse_conv` times one of them, and layers.csv of a run holds the "
+             "time of each"));
   }
 }
 

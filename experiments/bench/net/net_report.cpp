@@ -120,7 +120,7 @@ std::string net_layer_table(const NetBenchRow& row, const std::vector<NetLayerRo
       sum->backward += layer.backward_ms;
     }
   }
-  std::string out = fmt::format("Layers of {}, {}, batch {}, each alone:\n", row.net,
+  std::string out = fmt::format("Layers of {}, {}, batch {}, each timed alone:\n", row.net,
                                 name_of(row.mode), row.batch) +
                     to_markdown(table) + "\n";
   TextTable sums;
@@ -152,7 +152,7 @@ std::string net_operation_table(const NetBenchRow& row, const std::vector<NetOpR
   };
   for (const NetOpRow& op : operations) add(op);
   add({"all", "", forward, backward});
-  return fmt::format("Operations of {} as planned, {}, batch {}, in their places:\n", row.net,
+  return fmt::format("Operations of {} as planned, {}, batch {}, in order of execution:\n", row.net,
                      name_of(row.mode), row.batch) +
          to_markdown(table);
 }

@@ -311,9 +311,10 @@ void DrawnCloud::check() const {
   CONVSCOPE_CHECK(seed >= 0, kCloud, "expected a seed of at least 0, got ", seed);
   CONVSCOPE_CHECK(batch >= 1 && batch <= sites, kCloud,
                   "expected a batch from 1 to the number of sites, got ", batch);
-  CONVSCOPE_CHECK(shape != CloudShape::ink || batch == 1, kCloud,
-                  "expected no batch of ink because it has as many images as its sites take, got ",
-                  batch);
+  CONVSCOPE_CHECK(
+      shape != CloudShape::ink || batch == 1, kCloud,
+      "expected no batch with cloud=ink because its sites determine the number of images, got ",
+      batch);
   CONVSCOPE_CHECK(density > 0 && density <= 1, kCloud,
                   "expected a density above 0 and at most 1, got ", density);
   CONVSCOPE_CHECK(static_cast<double>(sites) / density <= 0x1p40, kCloud,

@@ -84,7 +84,7 @@ Words words_of(std::string_view text) {
                                     : cat("; did you mean '", near, "'?")));
     }
     if (std::ranges::count(out, key, &Words::value_type::first) > 0) {
-      refuse(text, cat("but '", key, "' stands twice"));
+      refuse(text, cat("but '", key, "' occurs twice"));
     }
     out.emplace_back(key, word.substr(equals + 1));
     if (comma == std::string_view::npos) return out;
@@ -133,7 +133,7 @@ CloudProblem CloudProblem::parse(std::string_view text) {
   out.kind = strides ? SparseKind::strided : SparseKind::submanifold;
   if (find("kind") != nullptr) out.kind = named<SparseKind>(text, "kind", *find("kind"), kKinds);
   if (out.kind == SparseKind::submanifold && strides) {
-    refuse(text, "but a submanifold convolution has no stride and no padding of its own");
+    refuse(text, "but a submanifold convolution takes neither stride nor padding");
   }
   if (find("dtype") != nullptr) {
     constexpr DType kTypes[] = {DType::f32, DType::f64, DType::f16, DType::bf16};

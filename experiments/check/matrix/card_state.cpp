@@ -109,13 +109,13 @@ std::string fault_of(const Conv2dAlgorithm& card, const Conv2dProblem& problem,
   const Floats once = place.call(card);
   std::this_thread::sleep_for(std::chrono::milliseconds(2));
   if (!same(once, place.out.values())) {
-    return cat(y, " still changes after the call has returned: a thread of its own goes on");
+    return cat(y, " still changes after the call has returned: a thread that it started goes on");
   }
   for (int i = 2; i <= kCalls; ++i) {
     if (same(place.call(card), once)) continue;
     return cat(y, " of call ", i,
-               " with the same numbers is another one: something is kept between "
-               "calls (a static variable, a counter, a cache)");
+               " with the same numbers differs: something is kept between calls (a static "
+               "variable, a counter, a cache)");
   }
   const char* const kept[] = {"x", "w"};
   const Array* const inputs[] = {&place.first, &place.second};
@@ -128,11 +128,9 @@ std::string fault_of(const Conv2dAlgorithm& card, const Conv2dProblem& problem,
     const char* const name = direction == Direction::backward_weight && i == 1 ? "dy"
                              : direction == Direction::backward_data && i == 0 ? "dy"
                                                                                : kept[i];
-    return cat(
-        y, " does not follow when the numbers of ", name, " change in place",
-        same(now, expected) ? cat(" and ", y, " still holds the last result") : "",
-        ": a result (or weights made ready) of an earlier call is kept and found again by its "
-        "address");
+    return cat(y, " is not updated when the numbers of ", name, " change in place",
+               same(now, expected) ? cat(" and ", y, " still holds the last result") : "",
+               ": a result (or prepared weights) of an earlier call is cached by its address");
   }
   place.first.fill(1);
   place.second.fill(2);

@@ -64,13 +64,14 @@ class GuardedBlock {
     return out;
   }
 
-  // Returns where a guard is no longer 0xff: "in front of" or "behind"; null when none is.
+  // Returns where a guard is no longer 0xff, before the start or past the end; null when none is.
   const char* damage() const {
     const std::vector<unsigned char> now = bytes();
     for (std::size_t i = 0; i < now.size(); ++i) {
       if (now[i] == 0xff) continue;
-      if (i < front_) return "in front of";
-      if (i >= front_ + static_cast<std::size_t>(count_) * size_of(dtype_)) return "behind";
+      if (i < front_) return "before the start of";
+      if (i >= front_ + static_cast<std::size_t>(count_) * size_of(dtype_))
+        return "past the end of";
     }
     return nullptr;
   }

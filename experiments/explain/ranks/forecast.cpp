@@ -33,7 +33,7 @@ std::vector<int> forecast_processes(const ExperimentConfig& config,
   if (fixed && (parts < 1 || (parts & (parts - 1)) != 0 || parts > batch)) {
     fail(ErrorKind::kConfig, "explain",
          cat("expected train.rank_parts to be a power of two and at most data.batch_size, ", batch,
-             ", because each part has an image at least, got ", parts));
+             ", because each part has at least one image, got ", parts));
   }
   std::vector<int> out;
   for (int p = 1; p < question.ranks; p *= 2) out.push_back(p);

@@ -73,7 +73,7 @@ Json json_of(const ForecastRow& row, const ShareTimes& share) {
 std::string limit_text(const Forecast& forecast) {
   const ForecastRow& one = forecast.rows.front();
   const ForecastRow& last = forecast.rows.back();
-  if (last.processes == 1) return "One process computes alone, so nothing but computing limits.";
+  if (last.processes == 1) return "One process exchanges nothing, so computing is the limit.";
   const std::string who = cat("With ", last.processes, " processes ");
   if (last.efficiency >= kGood) {
     return cat(who, "computing is the limit: ", percent(last.network_efficiency),
@@ -124,8 +124,8 @@ std::string forecast_text(const Forecast& forecast) {
   if (!forecast.stopped.empty()) out += wrapped_text(forecast.stopped, 0);
   out += wrapped_text(
       "compute: measured here, on random images. exchange: all sums, by the model; exposed: what "
-      "the backward pass does not hide. efficiency: images/s beside those of one process with the "
-      "whole batch, times the number of processes.",
+      "the backward pass does not hide. efficiency: images/s divided by the number of processes "
+      "and by the images/s of one process with the whole batch.",
       0);
   return out;
 }

@@ -48,16 +48,16 @@ Link parse_link(const std::string& option, const std::string& text) {
   Link out{.latency_s = kDefaultLatencySeconds};
   if (!parse_quantity(text.substr(0, comma), kRates, out.bytes_per_s) || out.bytes_per_s == 0) {
     fail("explain", cat("expected ", option,
-                        " with what passes in a second, as 25Gb (bits), 12.5GB (bytes; units Mb, "
+                        " with a bandwidth per second, as 25Gb (bits), 12.5GB (bytes; units Mb, "
                         "Gb, Tb, MB, GB, TB) or nvlink, got '",
                         text, "'"));
   }
   if (comma == std::string::npos) return out;
   if (!parse_quantity(text.substr(comma + 1), kTimes, out.latency_s)) {
-    fail("explain", cat("expected ", option,
-                        " with a latency behind the comma, as 25Gb,20us (units ns, us, ms, s), "
-                        "got '",
-                        text, "'"));
+    fail("explain",
+         cat("expected ", option,
+             " with a latency after the comma, as 25Gb,20us (units ns, us, ms, s), got '", text,
+             "'"));
   }
   return out;
 }

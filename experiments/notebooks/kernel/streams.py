@@ -19,7 +19,7 @@ MESSAGE = re.compile(r"^(?:cell \d+|input_line_\d+|/[^:\n]+|<[^>\n]+>):\d+:\d+: 
 THROWN = re.compile(r"^compilation failed(?:: (?P<what>.*)| with unknown error)$", re.DOTALL)
 STARTS = ("cell ", "input_line_", "/", "<", "In file ", "     ", "compilation failed", "Error importing",
           "IncrementalExecutor::", "You are probably missing ")
-UNKNOWN = "an exception that is no std::exception, so there is no text"
+UNKNOWN = "an exception that is not a std::exception, so there is no text"
 TICK_S = 0.01    # a pause of this length ends a message to the front end
 LONGEST_S = 0.1  # and this is the longest wait
 

@@ -14,14 +14,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kSource = R"(// @NAME@.cpp: a convolution algorithm of my own.
+constexpr std::string_view kSource = R"(// @NAME@.cpp: a custom convolution algorithm.
 //
 // Formula    y[n,k,p,q] = b[k] + sum over c < C/G, r < R, s < S of w[k,c,r,s] x[n,g C/G + c,h,v],
 //            h = p stride_h - pad_top + r dilation_h, v = q stride_w - pad_left + s dilation_w,
 //            g = k / (K/G); outside of the image x is 0
-// Plan       as it stands here: one product after the other, in all three directions. A product
-//            that carried a number from x to y carries a gradient from y back to x, and one to w.
-// Next       change one thing, build, `convscope check`. Ideas: keep sums in registers; a loop
+// Plan       initially one product after the other, in all three directions. A product that
+//            carried a number from x to y carries a gradient from y back to x, and one to w.
+// Next       change one thing, build, `convscope check`. Ideas: accumulators in registers; a loop
 //            order that reads x and w in rows; parallel_for (framework/parallel.h).
 #include <layers/conv2d/plugin.h>
 #include <layers/conv2d/shared/lesson.h>
@@ -38,7 +38,7 @@ struct Product {
   Index from, h, v;  // x[n,from,h,v]; v runs along the row
 };
 
-// Calls visit(product) for each product whose x lies inside the image; in the padding x is 0.
+// Calls visit(product) for each product whose x is inside the image; in the padding x is 0.
 void for_each_product(const Conv2dProblem& z, auto visit) {
   for (Index n = 0; n < z.n; ++n) {
     for (Index k = 0; k < z.k; ++k) {
@@ -88,7 +88,7 @@ struct Mine {
   }
 };
 
-// The card: what the algorithm is called, what it takes, what it costs, how exact it is. Each field
+// The algorithm's table entry: its name, what it accepts, its cost and its error bound. Each field
 // is explained in layers/dispatch/card.h.
 const Conv2dAlgorithm kCard{
     .name = "@NAME@",
@@ -108,14 +108,14 @@ const Conv2dAlgorithm kCard{
     .backward_weight = unwatched<Mine>,
 };
 
-// For `convscope bench conv2d --ladder @NAME@`: the steps from the lesson to the fastest form.
+// For `convscope bench conv2d --ladder @NAME@`: the steps from the lesson to the fastest algorithm.
 const Conv2dLadder kLadder{
     .name = "@NAME@",
     .device = DeviceType::cpu,
     .problem = "n=1,c=64,h=28,w=28,k=64,r=3,s=3,pad=1",
     .rungs = {{.card = "direct_lesson", .threads = 1, .sentence = "the textbook"},
-              {.card = "@NAME@", .threads = 1, .sentence = "what mine does that it does not"},
-              {.card = "direct", .threads = 1, .sentence = "a tile of sums stays in registers"}},
+              {.card = "@NAME@", .threads = 1, .sentence = "what mine adds to it"},
+              {.card = "direct", .threads = 1, .sentence = "accumulators stay in registers"}},
 };
 
 }  // namespace
@@ -132,15 +132,15 @@ endif()
 @FIND@
 add_library(@NAME@ MODULE @NAME@.cpp)
 target_link_libraries(@NAME@ PRIVATE convscope::convscope)
-# -march=native: vectors of this CPU, for a file that runs here alone.
+# -march=native: vectors of this CPU, for a file that runs only here.
 target_compile_options(@NAME@ PRIVATE -Wall -Wextra)
 set_target_properties(@NAME@ PROPERTIES PREFIX "" LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
 )";
 
 constexpr std::string_view kReadme = R"(# @NAME@
 
-A convolution algorithm of my own, outside of convscope's repository. `@NAME@.cpp` holds its card
-and its three directions.
+A custom convolution algorithm, outside of convscope's repository. `@NAME@.cpp` holds its table
+entry and its three directions.
 
 ```
 cmake -S . -B build && cmake --build build
@@ -151,7 +151,7 @@ convscope run quickstart conv.algorithm=@NAME@ --plugin build/@NAME@.so
 ```
 
 `check` compares it with the reference: every stride, dilation, padding and group, integers and
-rounded numbers, one thread and several. It says in a sentence what seems to be wrong. With
+rounded numbers, one thread and several. It reports in a sentence what seems to be wrong. With
 `--quick` it takes a second.
 
 In a config: `plugins: [build/@NAME@.so]`, relative to the config. Then no command needs `--plugin`.

@@ -25,10 +25,10 @@ using json = nlohmann::ordered_json;
 constexpr const char* kMeaning =
     "<p>avg_forward and avg_backward are mean wall seconds of a training step (forward includes "
     "the loss; the first steps of each process are left out); a step whose phases cannot be timed "
-    "apart has avg_step only. avg_inference is the median of a batch in inference, as it is really "
-    "executed, without loss and loader. avg_forward_mem is what a forward "
-    "leaves allocated, avg_backward_mem the highest amount in use during a backward (data sets "
-    "not counted), both in MiB; accuracies in percent, losses in nats.</p>\n";
+    "apart has avg_step only. avg_inference is the median of a batch in inference, as executed, "
+    "without loss and loader. avg_forward_mem is what a forward pass leaves allocated, "
+    "avg_backward_mem the peak in use during a backward pass (data sets not counted), both in MiB; "
+    "accuracies in percent, losses in nats.</p>\n";
 
 std::string cell_text(const json& value) {
   if (value.is_null()) return "-";

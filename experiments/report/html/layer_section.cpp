@@ -80,13 +80,13 @@ std::string rest_sentence(const RunSummary& summary, const LayerTimes& times) {
   if (!(forward + backward > kNoteworthy * times.step)) return "";
   std::string out = fmt::format(
       " A step's forward takes {:.3f} ms and its backward {:.3f} ms, {:.3f} and {:.3f} ms longer "
-      "than the layers: the rest is no layer's.",
+      "than the layers: the rest belongs to no layer.",
       1e3 * summary.avg_forward, 1e3 * summary.avg_backward, forward, backward);
-  if (summary.step == "dynamic") out += " A dynamic step makes its graph meanwhile.";
+  if (summary.step == "dynamic") out += " A dynamic step also builds its graph in that time.";
   if (summary.threads > 1) {
     out += cat(" It is the time to wake ", summary.threads,
                " threads and to wait for the last of them",
-               summary.disturbed() ? ", which other programs on the cores have made longer." : ".");
+               summary.disturbed() ? ", which other programs on the cores prolonged." : ".");
   }
   return out;
 }
@@ -106,8 +106,8 @@ std::string closing_sentence(const RunData& run, const LayerTimes& times) {
   if (run.summary) out += rest_sentence(*run.summary, times);
   if (run.summary && run.summary->device.starts_with("cuda")) {
     out +=
-        " The kernels of such a step do not overlap, so that the rows may take longer together "
-        "than a step.";
+        " The kernels of such a step do not overlap, so the rows together may take longer than a "
+        "step.";
   }
   return out + "</p>\n";
 }

@@ -37,7 +37,7 @@ std::vector<std::string> logged_warnings(const RunData& run) {
       ++more;
     }
   }
-  if (more > 0) out.push_back(cat(more, " more warnings stand in log.txt"));
+  if (more > 0) out.push_back(cat(more, " more warnings are in log.txt"));
   return out;
 }
 
@@ -87,15 +87,17 @@ std::vector<Fact> facts_of_summary(const RunSummary& s, const RunEnvironment& en
       {"Forward", seconds_text(measured(s.avg_forward)), "of a step, with the loss"},
       {"Backward", seconds_text(measured(s.avg_backward)),
        cat(s.avg_update > 0 ? "update " + seconds_text(s.avg_update) : "",
-           s.avg_exchange > 0 ? ", of it waiting for others " + seconds_text(s.avg_exchange) : "")},
+           s.avg_exchange > 0
+               ? ", of it waiting for other processes " + seconds_text(s.avg_exchange)
+               : "")},
       {"Inference", s.avg_inference ? seconds_text(*s.avg_inference) : "",
        cat("a batch of ", s.batch_size, ", without loss and loader")},
       {"Weights", s.weight_bytes ? count_text(*s.weight_bytes) + " bytes" : "", "as stored"},
       {"Speed", timed ? count_text(s.images_per_s) + " images/s" : "", ""},
       {"Memory", mib_text(measured(s.avg_backward_mem)),
        s.avg_forward_mem > 0
-           ? "at most in a backward; a forward leaves " + mib_text(s.avg_forward_mem)
-           : "at most in a backward"},
+           ? "peak of a backward pass; a forward pass leaves " + mib_text(s.avg_forward_mem)
+           : "peak of a backward pass"},
       {"Wall time", seconds_text(s.seconds), "evaluation included"},
       {"Seed", std::to_string(s.seed), ""},
       {"Tags", s.tags, ""},

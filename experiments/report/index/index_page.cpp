@@ -127,7 +127,7 @@ std::vector<Column> columns() {
       {"best_acc", "best", "%", true,
        [](const IndexedRun& r) { return fixed_cell(r.row.summary.best_acc, 2); }},
       {"epochs", "epochs", "", true, epochs_cell},
-      {"reason", "why it is not done", "", false,
+      {"reason", "why it did not finish", "", false,
        [](const IndexedRun& r) { return long_cell(r.row.reason); }},
       {"avg_step", "step", "ms", true,
        [](const IndexedRun& r) { return fixed_cell(1e3 * timed(r, &RunSummary::avg_step), 3); }},

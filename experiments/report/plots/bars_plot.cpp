@@ -30,7 +30,7 @@ Plot draw_bars(const RunPart& part) {
       rows.push_back(row);
       groups.push_back(&group);
     } else {
-      plot.remarks.push_back(cat(group.label, " is left out, because no step of it was timed"));
+      plot.remarks.push_back(cat(group.label, " is left out, because none of its steps was timed"));
     }
   }
   if (rows.empty()) {

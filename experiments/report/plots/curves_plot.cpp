@@ -166,8 +166,8 @@ Figure of_many(const std::vector<const RunGroup*>& groups) {
     if (split != "train") section.legend.push_back({.name = "train", .style = 1});
     figure.sections.push_back(std::move(section));
   }
-  figure.notes.push_back(
-      cat("grey: ", split, " of the others; all panels of a quantity have the ", "same axes"));
+  figure.notes.push_back(cat(
+      "grey: ", split, " of the other panels; all panels of a quantity have the ", "same axes"));
   return figure;
 }
 

@@ -110,7 +110,7 @@ Plot draw_heatmap(const BenchSet& set) {
       panel.column_styles.push_back(algorithm_style(name));
     }
     const std::vector<std::string> shown = panel.columns;
-    if (!peer.empty()) panel.columns.push_back(peer + " (peer)");
+    if (!peer.empty()) panel.columns.push_back(peer + " (baseline)");
     for (const std::size_t problem : part.problems) {
       panel.rows.push_back(set.names[problem]);
       panel.cells.emplace_back();
@@ -152,9 +152,8 @@ Plot draw_heatmap(const BenchSet& set) {
                                " choices are within 10 % of the fastest"));
   }
   if (!peer.empty()) {
-    figure.notes.push_back(cat(peer,
-                               ": in its fastest way, with its own layouts; below 1 it is "
-                               "faster than all of ours"));
+    figure.notes.push_back(cat(
+        peer, ": its fastest variant, in its own layouts; below 1 it is faster than all of ours"));
   }
   plot.figure = std::move(figure);
   return plot;
@@ -163,6 +162,6 @@ Plot draw_heatmap(const BenchSet& set) {
 }  // namespace
 }  // namespace convscope
 
-CONVSCOPE_REGISTER_PLOT("heatmap", {.summary = "time of algorithm by problem; who refuses",
+CONVSCOPE_REGISTER_PLOT("heatmap", {.summary = "time of each algorithm on each problem; refusals",
                                     .order = 100,
                                     .draw_bench = convscope::draw_heatmap})

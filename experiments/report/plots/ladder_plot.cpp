@@ -80,9 +80,9 @@ Plot draw_ladder(const LadderSet& set) {
     panel.x.include = {base, extent.high};
     figure.panels.emplace_back(std::move(panel));
   }
-  figure.notes = {"\u00D7: the time of the rung below divided by this one's.",
+  figure.notes = {"\u00D7: the time of the rung below divided by the time of this rung.",
                   "% of peak: of the measured peak of multiply-add with all threads; Winograd and "
-                  "FFT do fewer products and may pass it."};
+                  "FFT compute fewer products and may exceed it."};
   plot.figure = std::move(figure);
   return plot;
 }

@@ -41,7 +41,8 @@ Plot draw_memory(const RunPart& part) {
       row.push_back(spread_text(spreads.back()));
     }
     if (spreads[0].count == 0) {
-      plot.remarks.push_back(cat(group.label, " is left out, because no step of it was measured"));
+      plot.remarks.push_back(
+          cat(group.label, " is left out, because none of its steps was measured"));
       continue;
     }
     groups.push_back(&group);

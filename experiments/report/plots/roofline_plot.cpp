@@ -172,20 +172,20 @@ Plot draw_roofline(const BenchSet& set) {
   add_roof_entry("peak", " of multiply-add", kPeakStyle);
   for (const Level& level : kLevels) add_roof_entry(level.name, " bandwidth", level.style);
   figure.notes = {
-      "a mark: one algorithm on one problem; executed: FLOPs of the algorithm's card; effective: "
+      "a mark: one algorithm on one problem; executed: FLOPs that the algorithm states; effective: "
       "2 N K P Q (C/G) R S"};
   bool any_roof = false;
   for (const BenchSetting& setting : set.settings) {
     any_roof = any_roof || setting.ceilings.has_value();
     if (!setting.ceilings) {
       plot.remarks.push_back(
-          cat("no ceilings for ", setting.label, ", because the file's machine has none"));
+          cat("no measured peaks for ", setting.label, ", because the file's machine has none"));
     }
   }
   if (any_roof) {
     figure.notes.emplace_back(
         "lines: measured peak of multiply-add and copy bandwidths with as many threads; data in a "
-        "cache may pass the line of a slower level");
+        "cache may exceed the line of a slower level");
   }
   plot.figure = std::move(figure);
   return plot;
@@ -194,6 +194,6 @@ Plot draw_roofline(const BenchSet& set) {
 }  // namespace
 }  // namespace convscope
 
-CONVSCOPE_REGISTER_PLOT("roofline", {.summary = "GFLOP/s below the machine's ceilings",
+CONVSCOPE_REGISTER_PLOT("roofline", {.summary = "GFLOP/s below the machine's measured peaks",
                                      .order = 110,
                                      .draw_bench = convscope::draw_roofline})

@@ -36,7 +36,7 @@ Plot draw_speedup(const BenchSet& set) {
   Plot plot;
   const std::string peer = set.peer();
   if (peer.empty()) {
-    plot.why_not = "no row has a peer's time; measure with --peer";
+    plot.why_not = "no row has the time of a baseline; measure with --peer";
     return plot;
   }
   struct Kind {
@@ -46,7 +46,7 @@ Plot draw_speedup(const BenchSet& set) {
   const Kind kinds[] = {
       {cat("fastest of ours, ", peer, " with its own layouts"), false, false},
       {cat("choice of `auto`, ", peer, " with its own layouts"), true, false},
-      {cat("fastest of ours, ", peer, " from row-major to row-major, as ours"), false, true}};
+      {cat("fastest of ours, ", peer, " with row-major tensors, as ours"), false, true}};
   Figure figure{.title = cat("Speed-up over ", peer), .subtitle = set.text()};
   figure.data = {{"direction", "measured with", "problem", "algorithm",
                   cat("ratio to ", peer, ", own layouts"), cat("ratio to ", peer, ", row-major"),
@@ -121,6 +121,6 @@ Plot draw_speedup(const BenchSet& set) {
 }  // namespace
 }  // namespace convscope
 
-CONVSCOPE_REGISTER_PLOT("speedup", {.summary = "ratio to the peer's time",
+CONVSCOPE_REGISTER_PLOT("speedup", {.summary = "ratio to the baseline's time",
                                     .order = 120,
                                     .draw_bench = convscope::draw_speedup})

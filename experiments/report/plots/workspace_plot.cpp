@@ -83,7 +83,8 @@ Plot draw_workspace(const BenchSet& set) {
     figure.panels.emplace_back(std::move(panel));
   }
   figure.notes = {
-      "scratch beside x, w and y; tensors: those three together; -: refused or not measured"};
+      "scratch in addition to x, w and y; tensors: those three together; -: refused or not "
+      "measured"};
   plot.figure = std::move(figure);
   return plot;
 }

@@ -54,7 +54,7 @@ bool fits(const RowFilter& filter, const TableCell& cell) {
   const bool is_text = std::holds_alternative<std::string>(cell);
   if (std::isnan(b) && !is_text) {
     fail(ErrorKind::kInvalid, "report",
-         cat("--filter '", filter.text, "': expected a number behind '", filter.op, "' because ",
+         cat("--filter '", filter.text, "': expected a number after '", filter.op, "' because ",
              filter.key, " is ", exact_text(cell), " in a run, got '", filter.value, "'"));
   }
   if (!std::isnan(a) && !std::isnan(b)) return holds(filter.op, a, b);
@@ -72,17 +72,17 @@ RowFilter parse_filter(const std::string& text) {
             "'optim.lr<0.1' or 'name~lenet', got ", got));
   };
   const std::size_t at = text.find_first_of(kMarks);
-  if (at == std::string::npos) refuse("no such mark");
+  if (at == std::string::npos) refuse("no such operator");
   const std::size_t end = std::min(text.find_first_not_of(kMarks, at), text.size());
   RowFilter out{.text = text,
                 .key = trimmed(text.substr(0, at)),
                 .op = text.substr(at, end - at),
                 .value = trimmed(text.substr(end))};
   const std::vector<std::string> known = {"=", "==", "!=", "<", "<=", ">", ">=", "~", "!~"};
-  if (std::ranges::count(known, out.op) == 0) refuse(cat("the mark '", out.op, "'"));
-  if (out.key.empty()) refuse("nothing in front of the mark");
+  if (std::ranges::count(known, out.op) == 0) refuse(cat("the operator '", out.op, "'"));
+  if (out.key.empty()) refuse("nothing before the operator");
   const bool may_be_empty = out.op == "=" || out.op == "==" || out.op == "!=";
-  if (out.value.empty() && !may_be_empty) refuse("nothing behind the mark");
+  if (out.value.empty() && !may_be_empty) refuse("nothing after the operator");
   return out;
 }
 

@@ -74,7 +74,7 @@ const std::vector<RunColumn> kColumns = {
      .measured = true,
      .of = [](const RunSummary& s) { return maybe(s.best_acc); }},
     {.name = "execution",
-     .words = "what really runs: fake-quant multiplies rounded numbers in f32, masked multiplies "
+     .words = "what is executed: fake-quant multiplies rounded numbers in f32, masked multiplies "
               "the zeros",
      .of = [](const RunSummary& s) { return text_cell(s.execution); }},
     {.name = "algorithm",
@@ -154,16 +154,15 @@ const std::vector<RunColumn> kColumns = {
     {.name = "avg_inference",
      .digits = 4,
      .unit = "s",
-     .words = "seconds of a batch in inference, as it is really executed: median when the run ends",
+     .words = "seconds of a batch in inference, as executed: median, measured when the run ends",
      .measured = true,
      .is_time = true,
      .of = [](const RunSummary& s) { return maybe(s.avg_inference); }},
     {.name = "weight_bytes",
      .digits = kWhole,
      .unit = "bytes",
-     .words =
-         "bytes of the trained weights as they are really stored: of a quantised or sparse run "
-         "its model file, else the parameters in the checkpoint",
+     .words = "bytes of the trained weights as stored: of a quantised or sparse run its model "
+              "file, else the parameters in the checkpoint",
      .measured = true,
      .of = [](const RunSummary& s) { return maybe(s.weight_bytes); }},
     {.name = "ranks",
@@ -177,8 +176,8 @@ const std::vector<RunColumn> kColumns = {
      .is_time = true,
      .of = [](const RunSummary& s) { return measured(s, s.avg_exchange); }},
     {.name = "busy",
-     .words = "yes, or the number of runs: other programs used the cores meanwhile, and the times "
-              "may be too long",
+     .words = "yes, or the number of runs in which other programs used the cores: the times may be "
+              "too long",
      .of = [](const RunSummary& s) { return text_cell(s.disturbed() ? "yes" : ""); }},
     {.name = "cores_of_others",
      .digits = 2,

@@ -20,11 +20,10 @@ bool is_link(const std::string& path) {
 }
 
 [[noreturn]] void fail_at_link(const std::string& path) {
-  fail(
-      ErrorKind::kIo, "run folder",
-      cat("expected no symbolic link in a folder that is written to, because it may lead to a file "
-          "elsewhere, got the link ",
-          path, "; remove it, or put in its place what it leads to"));
+  fail(ErrorKind::kIo, "run folder",
+       cat("expected no symbolic link in a folder that is written to, because it may point to a "
+           "file elsewhere, got the link ",
+           path, "; remove it, or replace it by its target"));
 }
 
 }  // namespace

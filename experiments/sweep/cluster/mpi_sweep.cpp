@@ -69,9 +69,7 @@ class MpiSweep {
     view.settle();
     const std::set<std::size_t> left = view.left();
     for (const std::size_t member : left) {
-      view.give_up(member,
-                   "its worker ended before it was through (sweep.mpi.log); the same "
-                   "command goes on");
+      view.give_up(member, "its worker ended too early (sweep.mpi.log); the same command resumes");
     }
     return ledger_.finish();
   }
@@ -93,7 +91,7 @@ class MpiSweep {
         std::this_thread::sleep_for(kPoll);
       } while (std::chrono::steady_clock::now() < end);
     }
-    return ledger_.interrupt(signal, "stopped; the same command goes on");
+    return ledger_.interrupt(signal, "stopped; the same command resumes");
   }
 
   const SweepPlan& plan_;

@@ -193,7 +193,7 @@ class SlurmSweep {
           if (tasks->empty()) return true;
         } else if (Clock::now() - answered > kSilentSlurm) {
           answered = Clock::now();
-          ledger_.screen().line("wait   Slurm gives no answer; its jobs go on all the same");
+          ledger_.screen().line("wait   Slurm does not answer; its jobs continue");
         }
       }
       if (ledger_.screen().due()) ledger_.screen().live(live());
@@ -215,9 +215,9 @@ class SlurmSweep {
         again.push_back(member);
         continue;
       }
-      view.give_up(member, cat("task ", job_, "_", member, " of Slurm ended before it was through",
+      view.give_up(member, cat("task ", job_, "_", member, " of Slurm ended too early",
                                end == ends.end() ? "" : ", as " + std::string(end->second),
-                               " (sweep.slurm-", member, ".log); the same command goes on"));
+                               " (sweep.slurm-", member, ".log); the same command resumes"));
     }
     if (again.empty()) return false;
     const SweepMembers members = {plan_, new_call(), again, ledger_.retried()};
@@ -281,7 +281,7 @@ class SlurmSweep {
       ledger_.outcome(member).state = ledger_.look_at(member);
     }
     return ledger_.interrupt(signal,
-                             cat("stopped; job ", job_, " is cancelled, the same command goes on"));
+                             cat("stopped; job ", job_, " is cancelled, the same command resumes"));
   }
 
   const SweepPlan& plan_;
@@ -304,7 +304,7 @@ std::string cancel_slurm_sweep(const std::string& folder) {
       folder, holds_sweep_members(folder) ? read_sweep_members(folder).plan.name : name);
   if (job.empty()) {
     fail(ErrorKind::kInvalid, "sweep",
-         cat("expected a sweep that Slurm works on, got ", folder,
+         cat("expected a sweep that Slurm runs, got ", folder,
              ", which has no job in its queue; a command that trains members itself ends with "
              "Ctrl-C"));
   }

@@ -68,8 +68,8 @@ std::string remove_pruned(TrainingSetup& setup) {
   }
   const std::int64_t before = setup.facts.params;
   take_over(setup, smaller, std::move(small));
-  return cat("removed what the masks leave out; outputs that stay: ", kept, "; ",
-             setup.facts.params, " of ", before, " parameters");
+  return cat("removed pruned outputs; outputs that stay: ", kept, "; ", setup.facts.params, " of ",
+             before, " parameters");
 }
 
 bool rebuild_removed(TrainingSetup& setup, const std::string& config_yaml) {

@@ -13,25 +13,25 @@ const Conv2dLadder kCpu{
         {
             {.card = "block_sparse_lesson",
              .threads = 1,
-             .sentence = "a list of the weights: for each of them all pixels; nine in ten products "
-                         "of the dense loops are not made"},
+             .sentence = "a list of the nonzero weights: the loop over weights is outermost and "
+                         "skips nine in ten products of the dense loops"},
             {.card = "block_sparse",
              .isa = "scalar",
              .threads = 1,
-             .sentence = "the loops change places: the sums of a pixel stay in registers and walk "
-                         "along the list of 16 output channels"},
+             .sentence = "the loop over pixels is outermost: 16 accumulators of a pixel stay in "
+                         "registers while its loop reads the list"},
             {.card = "block_sparse",
              .isa = "avx2",
              .threads = 1,
-             .sentence = "vector lanes: 16 weights that share one (c,r,s) are two vectors, and six "
-                         "pixels share their load"},
+             .sentence = "vector lanes: the 16 weights of one (c,r,s) are two vectors, and six "
+                         "pixels share each load of them"},
             {.card = "block_sparse",
              .isa = "avx512",
              .threads = 1,
-             .sentence = "they are one vector, and 28 pixels share its load; the next one is "
-                         "loaded meanwhile"},
+             .sentence = "the 16 weights are one vector, 28 pixels share each load of it, and the "
+                         "next vector is loaded meanwhile"},
             {.card = "block_sparse",
-             .sentence = "all threads share out images, rows and output channels"},
+             .sentence = "all threads divide images, rows and output channels among them"},
         },
 };
 

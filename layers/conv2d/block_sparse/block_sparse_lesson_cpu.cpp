@@ -134,7 +134,7 @@ Conv2dCost cost(const Conv2dProblem& z, Direction) {
 const Conv2dAlgorithm kCard{
     .name = "block_sparse_lesson",
     .device = DeviceType::cpu,
-    .idea = "lesson: a list of the weights that are there, in place of loops over all",
+    .idea = "lesson: a list of the kept weights instead of loops over all weights",
     .paper = "Nishtala et al. 2007: When cache blocking of sparse matrix vector multiply works",
     .supports = supports,
     .cost = cost,

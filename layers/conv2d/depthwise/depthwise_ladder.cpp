@@ -17,8 +17,8 @@ const Conv2dLadder kCpu{
             {.card = "depthwise",
              .isa = "scalar",
              .threads = 1,
-             .sentence = "some rows of y at once: each element of x is loaded once for each column "
-                         "of the kernel, and the border is no test"},
+             .sentence = "several rows of y at once: each element of x is loaded once for each "
+                         "column of the kernel, and the border needs no test"},
             {.card = "depthwise",
              .isa = "avx2",
              .threads = 1,
@@ -26,8 +26,8 @@ const Conv2dLadder kCpu{
             {.card = "depthwise",
              .isa = "avx512",
              .threads = 1,
-             .sentence = "16 lanes, 32 registers for 7 rows of sums, and the shifts of a row are "
-                         "made in registers"},
+             .sentence = "16 lanes, 32 registers for 7 rows of accumulators, and a row is shifted "
+                         "in registers"},
             {.card = "depthwise", .sentence = "all threads take planes"},
         },
 };
@@ -42,8 +42,8 @@ const Conv2dLadder kCuda{
              .sentence = "a block loads its piece of a plane into shared memory once, and each "
                          "thread sums one output"},
             {.card = "depthwise",
-             .sentence = "a thread keeps several sums in registers, so that a number loaded from "
-                         "shared memory is used more than once, and copies run ahead"},
+             .sentence = "a thread keeps several accumulators in registers and reuses each load "
+                         "from shared memory; asynchronous copies load the next piece"},
         },
 };
 

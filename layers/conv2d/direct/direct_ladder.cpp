@@ -18,19 +18,19 @@ const Conv2dLadder kCpu{
             {.card = "direct",
              .isa = "scalar",
              .threads = 1,
-             .sentence = "a tile of sums stays in registers over all (c,r,s), and rows with zeros "
-                         "left and right need no test for the border"},
+             .sentence = "a tile of accumulators stays in registers over all (c,r,s), and rows "
+                         "padded with zeros need no test for the border"},
             {.card = "direct",
              .isa = "avx2",
              .threads = 1,
-             .sentence = "vector lanes: one instruction multiplies and adds in 8 of the sums"},
+             .sentence = "vector lanes: one instruction multiplies and adds in 8 accumulators"},
             {.card = "direct",
              .isa = "avx512",
              .threads = 1,
              .sentence = "16 lanes, and 32 registers hold a larger tile, so that each load feeds "
                          "more products"},
             {.card = "direct",
-             .sentence = "all threads share out images, rows and output channels"},
+             .sentence = "all threads divide images, rows and output channels among them"},
         },
 };
 

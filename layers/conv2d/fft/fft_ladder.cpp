@@ -13,13 +13,13 @@ const Conv2dLadder kCpu{
         {
             {.card = "fft_lesson",
              .threads = 1,
-             .sentence = "whole images: one complex product for each frequency, the spectra of all "
-                         "kernels kept"},
+             .sentence = "whole images: one complex product for each frequency; the spectra of all "
+                         "kernels are stored"},
             {.card = "fft",
              .isa = "scalar",
              .threads = 1,
-             .sentence = "tiles in place of whole images, transforms of real rows two at a time, "
-                         "and three real products for a complex one in a register tile"},
+             .sentence = "tiles instead of whole images, transforms of two real rows at a time, "
+                         "and a register tile with three real products for a complex one"},
             {.card = "fft",
              .isa = "avx2",
              .threads = 1,

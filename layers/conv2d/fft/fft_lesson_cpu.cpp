@@ -77,7 +77,7 @@ struct Lesson {
     const auto kernels = board.complex_array("W", z.k * depth, f.rows, f.columns);
     const auto gradients = board.complex_array("D", z.k, f.rows, f.columns);
     const auto sum = board.complex_array("DX", f.rows, f.columns);
-    board.step("W = F(w turned round)");
+    board.step("W = F(w flipped)");
     f.spectra(kernels, w.as(z.k * depth, z.r, z.s), 0, 0, -z.dilation_h, -z.dilation_w);
     for (Index n = 0; n < z.n; ++n) {
       board.step("D = F(dy)");

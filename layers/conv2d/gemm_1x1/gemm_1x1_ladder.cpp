@@ -13,12 +13,13 @@ const Conv2dLadder kCpu{
         {
             {.card = "gemm_1x1_lesson",
              .threads = 1,
-             .sentence = "the image is the matrix as it lies: three loops, one sum at a time"},
+             .sentence =
+                 "the image in memory already is the matrix: three loops, one output at a time"},
             {.card = "gemm_1x1",
              .isa = "scalar",
              .threads = 1,
-             .sentence = "a tile of sums stays in registers over all channels, and the weights are "
-                         "packed in the order in which the tile reads them"},
+             .sentence = "a tile of accumulators stays in registers over all channels, and the "
+                         "weights are packed in the order of reading"},
             {.card = "gemm_1x1",
              .isa = "avx2",
              .threads = 1,

@@ -16,17 +16,17 @@ const Conv2dLadder kCpu{
              .sentence = "the whole matrix of columns of an image, and three loops that multiply"},
             {.card = "im2col_gemm_eigen",
              .threads = 1,
-             .sentence = "the columns of some pixels at a time stay in the L2 cache, and a library "
+             .sentence = "columns are made for a few pixels at a time and stay in L2; a library "
                          "(Eigen, 4 lanes) multiplies the matrices"},
             {.card = "im2col_gemm",
              .isa = "avx2",
              .threads = 1,
-             .sentence = "our own product of 8 lanes: the weights are packed in tiles, the columns "
-                         "in panels, and the sums stay in registers"},
+             .sentence = "a custom product with 8 lanes: weights packed in tiles, columns in "
+                         "panels, accumulators in registers"},
             {.card = "im2col_gemm",
              .isa = "avx512",
              .threads = 1,
-             .sentence = "16 lanes, and 32 registers hold a larger tile of sums"},
+             .sentence = "16 lanes, and 32 registers hold a larger tile of accumulators"},
             {.card = "im2col_gemm", .sentence = "all threads take panels of pixels"},
         },
 };

@@ -14,12 +14,12 @@ const Conv2dLadder kCpu{
         {
             {.card = "implicit_gemm_lesson",
              .threads = 1,
-             .sentence = "what a GPU does with tiles of 16 x 16, one thread of it after the other: "
-                         "to be watched, not to be fast"},
+             .sentence = "the GPU's loops over tiles of 16 x 16, one GPU thread after the other: "
+                         "made to be watched, not to be fast"},
             {.card = "im2col_gemm",
              .threads = 1,
-             .sentence = "the tiles as a CPU wants them: columns packed in panels for its vectors, "
-                         "sums in registers"},
+             .sentence = "the tiles that suit a CPU: columns packed in panels for its vectors, "
+                         "accumulators in registers"},
         },
 };
 
@@ -30,18 +30,18 @@ const Conv2dLadder kCuda{
     .rungs =
         {
             {.card = "implicit_gemm_lesson",
-             .sentence = "tiles of 16 x 16 gathered into shared memory, each number used 16 times, "
-                         "one sum for each thread"},
+             .sentence = "tiles of 16 x 16 gathered into shared memory: each number is used 16 "
+                         "times, and each thread has one accumulator"},
             {.card = "im2col_gemm",
-             .sentence = "the matrix of columns is stored after all, so that a library (cuBLAS) "
-                         "can multiply with tiles of sums in registers"},
+             .sentence = "the matrix of columns is stored, so that a library (cuBLAS) can multiply "
+                         "it with tiles of accumulators in registers"},
             {.card = "implicit_gemm",
-             .sentence = "no stored matrix again: tiles are gathered by copies that run ahead, and "
-                         "the tensor cores multiply three pairs of halves for each product"},
+             .sentence = "no stored matrix: asynchronous copies gather the next tiles, and tensor "
+                         "cores compute three fp16 products for each f32 product"},
             {.card = "implicit_gemm",
              .math = MathMode::tf32,
-             .sentence = "tf32: factors rounded to 10 bits of mantissa, one product of halves in "
-                         "place of three"},
+             .sentence = "tf32: operands rounded to 10 bits of mantissa, one product on the tensor "
+                         "cores instead of three"},
         },
 };
 

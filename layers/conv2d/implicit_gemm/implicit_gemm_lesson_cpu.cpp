@@ -149,7 +149,7 @@ struct Lesson {
 const Conv2dAlgorithm kCard{
     .name = "implicit_gemm_lesson",
     .device = DeviceType::cpu,
-    .idea = "lesson: what the blocks and threads of a GPU do with tiles of 16 x 16, in turns",
+    .idea = "lesson: the blocks and threads of a GPU with tiles of 16 x 16, simulated in turns",
     .paper = "Chetlur et al. 2014: cuDNN: Efficient Primitives for Deep Learning, arXiv 1410.0759",
     .supports = [](const Conv2dProblem& z, Direction) { return lesson_takes(z.dtype); },
     .cost = one_product_in<8>,  // a sum in memory waits for its last store

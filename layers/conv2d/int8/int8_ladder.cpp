@@ -18,7 +18,8 @@ const Conv2dLadder kCpu{
             {.card = "int8_direct",
              .isa = "scalar",
              .threads = 1,
-             .sentence = "a tile of 32-bit sums stays in registers for the whole depth"},
+             .sentence =
+                 "a tile of 32-bit accumulators stays in registers over the whole K dimension"},
             {.card = "int8_direct",
              .isa = "avx2",
              .threads = 1,
@@ -29,7 +30,7 @@ const Conv2dLadder kCpu{
              .threads = 1,
              .sentence = "16 lanes, and 32 registers hold a larger tile"},
             {.card = "int8_direct",
-             .sentence = "all threads share out output channels, images and rows"},
+             .sentence = "all threads divide output channels, images and rows among them"},
         },
 };
 
@@ -40,12 +41,11 @@ const Conv2dLadder kCuda{
     .rungs =
         {
             {.card = "int8_lesson",
-             .sentence = "a thread for each y: one product of integers after the other, each with "
-                         "two loads from the caches"},
+             .sentence = "one thread for each y: one product of integers after the other, each "
+                         "with two loads through the caches"},
             {.card = "int8_gemm",
-             .sentence =
-                 "a block gathers tiles of bytes in shared memory while it multiplies those "
-                 "before on the tensor cores"},
+             .sentence = "a block gathers tiles of bytes in shared memory while it multiplies the "
+                         "previous tiles on the tensor cores"},
         },
 };
 

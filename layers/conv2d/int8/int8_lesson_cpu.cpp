@@ -160,7 +160,7 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
 const Conv2dAlgorithm kCard{
     .name = "int8_lesson",
     .device = DeviceType::cpu,
-    .idea = "lesson: integers inside, one real number and one rounding for each y",
+    .idea = "lesson: integer sums, then one scaling to a real number and one rounding for each y",
     .paper =
         "Jacob et al. 2018: Quantization and training of neural networks for efficient "
         "integer-arithmetic-only inference, arXiv 1712.05877",

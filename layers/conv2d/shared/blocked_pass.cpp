@@ -345,7 +345,7 @@ Conv2dSupport supports(const Conv2dProblem& z) {
   if (z.groups > 1 &&
       (z.c_per_group() % kChannelBlock != 0 || z.k_per_group() % kChannelBlock != 0)) {
     return Conv2dSupport::no(
-        cat("expects groups of a multiple of 16 channels in the blocked layout, got ", z.groups,
+        cat("expects groups of a multiple of 16 channels in layout blocked, got ", z.groups,
             " groups of ", z.c_per_group(), " and ", z.k_per_group()));
   }
   return {};

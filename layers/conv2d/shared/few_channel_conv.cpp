@@ -224,14 +224,14 @@ const char* few_channel_refusal(const FewChannelStage* stage, int stages, bool w
       return "expects kernels of 3x3, 5x5 or 7x7, the same in both stages";
     }
     if (z.pad_top >= z.r || z.pad_left >= z.r) return "expects padding below the kernel's size";
-    if (z.out_h() < 1 || z.out_w() < 1) return "expects at least one pixel behind the pooling";
+    if (z.out_h() < 1 || z.out_w() < 1) return "expects at least one pixel after the pooling";
     if (z.k > kBlockThreads || z.c > kBlockThreads || z.h > 1024 || z.w > 1024) {
       return "expects few channels and small images";
     }
   }
   if (stages == 2 && wants_dx) return "computes no gradient of the images of two stages";
   if (few_channel_backward_parts(stage, stages, 1 << 20) == 0) {
-    return "expects sums of the weights' gradients that fit into the registers of a block";
+    return "expects accumulators of the weights' gradients that fit into the registers of a block";
   }
   const auto bytes = [](int floats) { return floats * static_cast<int>(sizeof(float)); };
   forward.batch = backward.batch = 1 << 20;

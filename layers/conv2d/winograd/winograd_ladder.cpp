@@ -13,14 +13,14 @@ const Conv2dLadder kCpu{
         {
             {.card = "winograd_lesson",
              .threads = 1,
-             .sentence = "one tile of 2x2 outputs after the other: 16 products for each channel "
-                         "pair in place of 36"},
+             .sentence = "one tile of 2x2 outputs after the other: 16 products for each pair of "
+                         "channels instead of 36"},
             {.card = "winograd_f2x3",
              .isa = "scalar",
              .threads = 1,
              .prepare_each_call = true,
-             .sentence = "all tiles are transformed first; then each of the 16 points is a matrix "
-                         "product of its own, whose sums stay in registers"},
+             .sentence = "all tiles are transformed first; then each of the 16 points is a "
+                         "separate matrix product with accumulators in registers"},
             {.card = "winograd_f2x3",
              .isa = "avx2",
              .threads = 1,
@@ -36,7 +36,7 @@ const Conv2dLadder kCpu{
              .threads = 1,
              .prepare_each_call = true,
              .sentence = "larger tiles: 16 outputs from 36 products, 4 times fewer than the "
-                         "textbook's where F(2x2,3x3) saves 2.25 times"},
+                         "textbook; F(2x2,3x3) needs 2.25 times fewer"},
             {.card = "winograd_f4x3",
              .isa = "avx512",
              .threads = 1,
@@ -44,8 +44,8 @@ const Conv2dLadder kCpu{
             {.card = "winograd_f6x3",
              .isa = "avx512",
              .threads = 1,
-             .sentence = "36 outputs from 64 products, 5.06 times fewer; the transforms cost more "
-                         "and lose more digits"},
+             .sentence = "36 outputs from 64 products, 5.06 times fewer than the textbook; the "
+                         "transforms cost more and lose more digits"},
             {.card = "winograd_f4x3", .sentence = "all threads take strips of tiles"},
         },
 };
@@ -57,17 +57,17 @@ const Conv2dLadder kCuda{
     .rungs =
         {
             {.card = "winograd_lesson",
-             .sentence = "a thread for each tile of one channel, from the first number of x to the "
-                         "last of y; each tile is transformed K times"},
+             .sentence = "one thread computes one tile of one output channel from start to end, so "
+                         "each input tile is transformed K times"},
             {.card = "winograd_f2x3",
-             .sentence = "each tile and each kernel is transformed once, and each of the 16 points "
-                         "is one matrix product by cuBLAS"},
+             .sentence = "each tile and each kernel is transformed once, and cuBLAS computes one "
+                         "matrix product for each of the 16 points"},
             {.card = "winograd_f4x3",
              .sentence = "larger tiles: 16 outputs from 36 products, and less memory for the "
                          "transformed tiles of each output"},
             {.card = "winograd_f4x3_halves",
-             .sentence = "the products move to the tensor cores: three products of halves for each "
-                         "one of f32, fed by the copy engine"},
+             .sentence = "tensor cores compute three fp16 products for each f32 product, and TMA "
+                         "loads their operands"},
         },
 };
 

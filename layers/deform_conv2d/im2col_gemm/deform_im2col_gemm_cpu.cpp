@@ -191,7 +191,8 @@ void backward_weight(const DeformConv2dBackwardWeightArgs& args) {
 const DeformConv2dAlgorithm kCard{
     .name = "im2col_gemm",
     .device = DeviceType::cpu,
-    .idea = "all samples of an image in columns, then one product of matrices; the authors' form",
+    .idea =
+        "all samples of an image in columns, then one product of matrices, as in the authors' code",
     .paper = "Dai et al. 2017: Deformable Convolutional Networks, arXiv 1703.06211",
     .supports = [](const Problem& z, Direction) -> Support {
       if (z.dtype == DType::f32) return {};

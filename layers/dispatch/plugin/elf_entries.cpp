@@ -37,9 +37,9 @@ class Elf {
     if (!read(0, head)) return "is damaged: its header is cut";
     if (head.e_ident[EI_CLASS] != ELFCLASS64 || head.e_ident[EI_DATA] != ELFDATA2LSB ||
         head.e_machine != kMachine) {
-      return "is of another machine";
+      return "is for another machine";
     }
-    if (head.e_type != ET_DYN) return "is no shared library";
+    if (head.e_type != ET_DYN) return "is not a shared library";
     if (head.e_phentsize != sizeof(Elf64_Phdr)) return "is damaged: its segments have another size";
     for (int i = 0; i < head.e_phnum; ++i) {
       Elf64_Phdr segment;
@@ -51,7 +51,8 @@ class Elf {
     for (const Elf64_Phdr& segment : loaded_) {
       const bool inside = segment.p_filesz <= segment.p_memsz && segment.p_offset <= file_.size() &&
                           segment.p_filesz <= file_.size() - segment.p_offset;
-      if (!inside) return "is damaged: a segment ends behind the file, which is cut or was changed";
+      if (!inside)
+        return "is damaged: a segment ends after the end of the file, which is cut or was changed";
     }
     return damage_of_dynamic();
   }
@@ -117,7 +118,7 @@ class Elf {
     }
     for (const auto& [tag, name] : {std::pair(DT_INIT, "DT_INIT"), {DT_FINI, "DT_FINI"}}) {
       if (entries_.contains(tag) && value(tag) != 0 && !is_code(value(tag))) {
-        return cat("is damaged: its ", name, " is no place in its code");
+        return cat("is damaged: its ", name, " is not in its code");
       }
     }
     for (const auto& [table, bytes] : {std::pair(DT_RELA, DT_RELASZ), {DT_JMPREL, DT_PLTRELSZ}}) {
@@ -145,7 +146,7 @@ class Elf {
         return "is damaged: a relocation would write outside of what is loaded";
       }
       if (type == kIfunc && !is_code(addend)) {
-        return "is damaged: an IFUNC is no place in its code";
+        return "is damaged: an IFUNC is not in its code";
       }
       if (type == kRelative) {
         relative_[one.r_offset] = addend;
@@ -168,7 +169,7 @@ class Elf {
       } else if (!read_loaded(at, function)) {
         return cat("is damaged: its ", name, " is cut");
       }
-      if (!is_code(function)) return cat("is damaged: its ", name, " names no place in its code");
+      if (!is_code(function)) return cat("is damaged: its ", name, " points outside of its code");
     }
     return "";
   }

@@ -19,8 +19,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kBuildAgain =
-    "build it again against this convscope (cmake --build, in a build folder without what an older "
-    "one left)";
+    "build it again against this convscope (cmake --build, in a build folder without files of an "
+    "older build)";
 
 std::string hash_of(Bytes bytes) {
   std::uint64_t hash = 0xcbf29ce484222325u;
@@ -42,7 +42,7 @@ std::vector<std::uint8_t> bytes_of(const std::string& path) {
   if (!fs::exists(status)) {
     refuse_plugin(path, "does not exist; `cmake --build` writes it into the build folder");
   }
-  if (!fs::is_regular_file(status)) refuse_plugin(path, "is no file");
+  if (!fs::is_regular_file(status)) refuse_plugin(path, "is not a file");
   if (fs::file_size(path, error) > kMostTextBytes) refuse_plugin(path, "is too large for one");
   try {
     return read_file(path);
@@ -84,7 +84,7 @@ std::string misfit_of(const PluginFacts& theirs, const PluginFacts& ours) {
     const char* what;
     std::int32_t theirs, ours;
   } sizes[] = {{"its facts have", theirs.bytes, ours.bytes},
-               {"a card has", theirs.card_bytes, ours.card_bytes},
+               {"an algorithm has", theirs.card_bytes, ours.card_bytes},
                {"a problem has", theirs.problem_bytes, ours.problem_bytes},
                {"a pointer has", theirs.pointer_bytes, ours.pointer_bytes}};
   for (const auto& size : sizes) {
@@ -97,7 +97,7 @@ std::string misfit_of(const PluginFacts& theirs, const PluginFacts& ours) {
                ", and this program with ", ours.cxx11_abi, ": ", kBuildAgain);
   }
   return cat(
-      "was built with structs whose members stand elsewhere, although the interface is the "
+      "was built with structs whose members have other offsets, although the interface is the "
       "same: ",
       kBuildAgain);
 }
@@ -109,11 +109,11 @@ PluginFile check_plugin_file(const std::string& path, const PluginFacts& ours) {
   if (out.path.empty()) out.path = path;
   constexpr std::string_view kElf = "\177ELF";
   if (bytes.size() < kElf.size() || !std::equal(kElf.begin(), kElf.end(), bytes.begin())) {
-    refuse_plugin(path, "is no shared library");
+    refuse_plugin(path, "is not a shared library");
   }
   const std::optional<PluginFacts> theirs = facts_in(bytes);
   if (!theirs) {
-    refuse_plugin(path, "holds none: the source of one ends with CONVSCOPE_CONV2D_PLUGIN(card)");
+    refuse_plugin(path, "holds no plug-in: its source must end with CONVSCOPE_CONV2D_PLUGIN(card)");
   }
   const std::string misfit = misfit_of(*theirs, ours);
   if (!misfit.empty()) refuse_plugin(path, misfit);
@@ -131,7 +131,7 @@ void* load_plugin_file(const PluginFile& file, const char* entry) {
   void* const function = dlsym(library, entry);
   if (function == nullptr) {
     refuse_plugin(file.path, cat("exports no ", entry,
-                                 "(): the source of one ends with CONVSCOPE_CONV2D_PLUGIN(card)"));
+                                 "(): its source must end with CONVSCOPE_CONV2D_PLUGIN(card)"));
   }
   return function;
 }

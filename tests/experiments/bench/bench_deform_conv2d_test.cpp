@@ -254,7 +254,7 @@ TEST_F(BenchDeformCommand, MistakesAreOneSentenceAndACode) {
   expect("", 2, "[bench deform_conv2d] expected --shapes FILE or --problem");
   expect("--problem n=1,mask=2,c=1,h=1,w=1,k=1", 2, "expected 'mask' of a problem to be 0 or 1");
   expect("--problem n=1,masks=1,c=1,h=1,w=1,k=1", 2,
-         "; a deformable convolution has the keys offset_groups and mask, too");
+         "; a deformable convolution also has the keys offset_groups and mask");
   expect("--shapes " + at("absent.txt"), 6, "; those of the source are in experiments/shapes");
   expect("--problem c=1,h=4,w=4", 2, "[bench deform_conv2d] expected --problem with c, h, w and k");
   expect("--shapes " + at("bad.txt"), 2, "bad.txt:3: ");

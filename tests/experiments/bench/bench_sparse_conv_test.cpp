@@ -132,14 +132,14 @@ TEST(CloudProblems, MistakesAreOneSentence) {
   expect("cloud=shell,kernel=3,c=1,k=1", "'sites' has no default");
   expect("cloud=shel,sites=9,kernel=3,c=1,k=1", "did you mean 'shell'?");
   expect(base + ",sead=1", "did you mean 'seed'?");
-  expect(base + ",c=2", "'c' stands twice");
+  expect(base + ",c=2", "'c' occurs twice");
   expect(base + ",seed=x", "'seed=x' is not a number");
   expect(base + ",seed=-1", "a seed of at least 0, got -1");
   expect(base + ",dilation=1x2", "'dilation' takes one number or 3");
   expect(base + ",density=0.1", "'density' belongs to cloud=random");
-  expect(base + ",kind=submanifold,stride=2", "has no stride and no padding of its own");
+  expect(base + ",kind=submanifold,stride=2", "takes neither stride nor padding");
   expect("cloud=ink,sites=9,kernel=3x3x3,c=1,k=1", "'kernel' takes one number or 2");
-  expect("cloud=ink,sites=9,batch=2,kernel=3,c=1,k=1", "expected no batch of ink");
+  expect("cloud=ink,sites=9,batch=2,kernel=3,c=1,k=1", "expected no batch with cloud=ink");
   expect("cloud=shell,sites=0,kernel=3,c=1,k=1", "expected sites from 1 to");
   expect("cloud=shell,sites=99999999999,kernel=3,c=1,k=1", "expected sites from 1 to");
   expect("cloud=random,sites=9,density=2,kernel=3,c=1,k=1", "a density above 0 and at most 1");

@@ -108,7 +108,7 @@ TEST(ImpossibleTime, IsBelowTheArithmeticOrTheBytes) {
   EXPECT_EQ(impossible_time(here, 0.6e-3, 1e8, 0, 8), "") << "8 threads have 2 cores";
   // 100 MB at 100 GB/s: regardless of the stated FLOPs.
   EXPECT_EQ(impossible_time(here, 0.7e-3, 1, 1e8, 1), "");
-  EXPECT_NE(impossible_time(here, 0.6e-3, 1, 1e8, 1).find("that a cache can give"),
+  EXPECT_NE(impossible_time(here, 0.6e-3, 1, 1e8, 1).find("that a cache delivers"),
             std::string::npos);
   // 10 kB fit into L1.
   EXPECT_EQ(impossible_time(here, 2e-8, 1, 1e4, 1), "");

@@ -48,7 +48,7 @@ INSTANTIATE_TEST_SUITE_P(
     Check, CheatingPlugin,
     ::testing::Values(
         Cheat{"holds_last", "wrong  cheat: ", "y still holds the last result"},
-        Cheat{"by_address", "wrong  cheat: ", "is kept and found again by its address"},
+        Cheat{"by_address", "wrong  cheat: ", "is cached by its address"},
         Cheat{"every_ninth", "wrong  cheat: ", "something is kept between calls"},
         Cheat{"prior_problem", "wrong  cheat: ", "something is kept between calls"},
         Cheat{"late", "wrong  cheat: ", "still changes after the call has returned"},
@@ -57,7 +57,7 @@ INSTANTIATE_TEST_SUITE_P(
         Cheat{"aborts", "wrong  cheat: ", "abort(), a failed assert"},
         Cheat{"forges", "wrong  cheat: ", "y "},
         Cheat{"floods", "wrong  cheat: ", "writes more than 1048576 bytes"},
-        Cheat{"forks", "wrong  cheat: ", "it starts processes that go on after its calls"}),
+        Cheat{"forks", "wrong  cheat: ", "it starts processes that continue after its calls"}),
     [](const auto& cheat) { return std::string(cheat.param.name); });
 
 TEST(CheckOfCheats, PassesWhatIsHonestAndWhatClosesAllFiles) {

@@ -48,24 +48,24 @@ INSTANTIATE_TEST_SUITE_P(
         Planted{"wrong_flipped", "a convolution does not flip w", "first  forward of "},
         Planted{"wrong_bias", "y agrees with a convolution without its bias", ", with a bias"},
         Planted{"wrong_unwritten",
-                "y keeps what stood in memory before: 192 of 1728 elements, all with p = 8 (the "
+                "y keeps the old contents of memory: 192 of 1728 elements, all with p = 8 (the "
                 "last) are never written",
                 "y[n,k,p,q] = [0,0,8,0]: got nan"},
         Planted{"wrong_adds", "y is right only when it holds zeros before the call",
                 "first  forward of "},
-        Planted{"wrong_behind", "wrote behind the output: an index of y runs too far",
+        Planted{"wrong_behind", "wrote past the end of the output: an index of y runs too far",
                 "first  forward of "},
         Planted{"wrong_workspace", "y is right only when the workspace holds zeros",
                 "first  forward of "},
         Planted{"wrong_accumulate",
-                "dw agrees with a gradient that is not added to what dw held before: accumulate "
-                "seems to be ignored",
+                "dw agrees with a gradient that is not added to the previous value of dw: "
+                "accumulate seems to be ignored",
                 "first  backward_weight of "},
         Planted{"wrong_race", "race", "first  backward_weight of "},
         Planted{"wrong_crash", "it ends the process by signal 11 (Segmentation fault): an index",
                 " --problem n=3,c=4,h=9,w=8,k=8,r=3,s=3,stride=1,pad=1,dilation=1,groups=1\n"},
         Planted{"wrong_throws", "it ended with an exception", "first  forward of "},
-        Planted{"wrong_blocks", "wrong are ", "first  forward of "}),
+        Planted{"wrong_blocks", "wrong: ", "first  forward of "}),
     [](const auto& planted) { return std::string(planted.param.card); });
 
 TEST(Check, PassesWhatIsRightAndSaysHowMuchItLookedAt) {

@@ -32,14 +32,15 @@ TEST(RunRemarks, AMissedGateComesAfterTheTableAndSaysItsKey) {
   const Called accuracy = run("expect.test_acc_min=100");
   EXPECT_EQ(accuracy.code, 1);
   EXPECT_NE(accuracy.out.find("| acc "), std::string::npos) << accuracy.out;
-  EXPECT_NE(accuracy.err.find("expect.test_acc_min=VALUE moves this gate, expect=null takes it"),
-            std::string::npos)
+  EXPECT_NE(
+      accuracy.err.find("expect.test_acc_min=VALUE changes this limit, expect=null removes it"),
+      std::string::npos)
       << accuracy.err;
   EXPECT_NE(accuracy.err.find("at least 100 % after epoch 1"), std::string::npos) << accuracy.err;
   const Called loss = run("expect.test_loss_max=0.001");
   EXPECT_EQ(loss.code, 1);
   EXPECT_NE(loss.out.find("| acc "), std::string::npos) << loss.out;
-  EXPECT_NE(loss.err.find("expect.test_loss_max=VALUE moves"), std::string::npos) << loss.err;
+  EXPECT_NE(loss.err.find("expect.test_loss_max=VALUE changes"), std::string::npos) << loss.err;
 }
 
 TEST(RunRemarks, BestOnTestImagesIsAWarning) {
@@ -94,7 +95,7 @@ TEST(MachineLoad, WarnsWhenThreadsHaveNoCoreEach) {
   EXPECT_EQ(load_warning(0.9, 1, 2), "");
   EXPECT_EQ(load_warning(0.9, 2, 2),
             "warning: other programs keep 0.9 of 2 cores busy: the times of 2 threads here are not "
-            "to be trusted");
+            "reliable");
   EXPECT_NE(load_warning(15.5, 1, 16), "");
   EXPECT_EQ(load_warning(5, 4, 64), "");
 }

@@ -196,7 +196,7 @@ class Slurm(unittest.TestCase):
         waiting.send_signal(signal.SIGINT)
         out, err = waiting.communicate(timeout=PATIENCE_S)
         self.assertEqual((waiting.returncode, out), (130, ""), err)
-        self.assertIn("is cancelled, the same command goes on", err)
+        self.assertIn("is cancelled, the same command resumes", err)
         self.assertEqual(self.arrays_of(folder), set())
         states = [state_of(run) for run in runs_in(folder)]
         self.assertIn("INTERRUPTED", states)

@@ -357,7 +357,7 @@ TEST(Onnx, RefusesWhatItCannotSay) {
     EXPECT_ERROR(ErrorKind::kConfig, sentence, onnx_network(*network, sample, "net"));
   };
   refused("{type: gelu, name: g}", "",
-          "[onnx] expected layers that have a form in ONNX, opset 17, got 'g': gelu");
+          "[onnx] expected layers that ONNX, opset 17, can express, got 'g': gelu");
   refused("{type: deform_conv2d, name: d, out_channels: 2, kernel_size: 3}", "",
           "opset 17, got 'd': deform_conv2d, which ONNX has from opset 19 on");
   refused(
@@ -368,7 +368,8 @@ TEST(Onnx, RefusesWhatItCannotSay) {
           "got 'a': avg_pool2d whose last window reaches beyond the padding (ceil_mode)");
   refused("{type: adaptive_avg_pool2d, name: a, output_size: [2, 2]}", "",
           "got 'a': adaptive_avg_pool2d with windows of several sizes, [1,1,9,9] to [1,1,2,2]");
-  refused("{type: relu, name: logits}", "", "got 'logits': the name of the network's own end");
+  refused("{type: relu, name: logits}", "",
+          "got 'logits': the name of an input or output of the network");
   refused("{type: relu, name: r}", "\nquant: {}",
           "expected calibrated steps, because codes are counted in them, got 'f.input' whose "
           "quantiser has not begun");

@@ -133,7 +133,7 @@ TEST_F(Race, TheWaysBack) {
       race(problems[0], {{"dx", dx_by_reference}}, {"direct", "direct_lesson"},
            {.min_seconds = 0.001, .direction = Direction::backward_data});
   for (const RaceRow& row : rows) EXPECT_GT(row.median_ms, 0) << row.name << row.left_out;
-  EXPECT_TRUE(has(last_shown, "dx; cards on 1 thread"));
+  EXPECT_TRUE(has(last_shown, "dx; algorithms on 1 thread"));
 }
 
 TEST_F(Race, DifferencesOfNumbersThatAreNone) {

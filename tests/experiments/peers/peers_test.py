@@ -194,7 +194,7 @@ class Table(unittest.TestCase):
     def test_a_busy_machine_is_remarked_on(self):
         self.assertEqual(net_table.load_remark(0.2, 2, 2), "")
         self.assertEqual(net_table.load_remark(1.1, 1, 2), "")
-        self.assertIn("kept 1.1 of 2 cores busy, so 2 threads had", net_table.load_remark(1.1, 2, 2))
+        self.assertIn("kept 1.1 of 2 cores busy, so 2 threads did not have", net_table.load_remark(1.1, 2, 2))
 
 
 PROGRAM = """import json, sys
@@ -233,7 +233,7 @@ class Networks(unittest.TestCase):
     def test_all_systems_stand_in_the_table(self):
         run, written = self.call()
         self.assertEqual(run.returncode, 0, run.stderr)
-        self.assertIn("5 systems beside Convscope, 0 skipped, 0 wrong", run.stdout)
+        self.assertIn("5 systems compared with Convscope, 0 skipped, 0 wrong", run.stdout)
         self.assertEqual([row["case"] for row in written["rows"]], ["lenet5 N=1", "lenet5 N=8"])
         self.assertEqual(written["rows"][0]["ratio"], 1.5)
         self.assertEqual(written["versions"]["OpenVINO"], "9")
@@ -244,14 +244,14 @@ class Networks(unittest.TestCase):
         run, written = self.call(absent=["OpenVINO", "torch.compile"])
         self.assertEqual(run.returncode, 0, run.stderr)
         self.assertEqual(run.stderr.count("skipped: OpenVINO: No module named OpenVINO"), 1)
-        self.assertIn("3 systems beside Convscope, 2 skipped, 0 wrong", run.stdout)
+        self.assertIn("3 systems compared with Convscope, 2 skipped, 0 wrong", run.stdout)
         self.assertEqual(sorted(written["skipped"]), ["OpenVINO", "torch.compile"])
         self.assertNotIn("OpenVINO", written["rows"][0]["systems"])
 
     def test_without_pytorch_nothing_can_be_compared(self):
         run, _ = self.call(absent=["export"])
         self.assertEqual(run.returncode, 77)
-        self.assertIn("0 systems beside Convscope, 5 skipped, 0 wrong", run.stdout)
+        self.assertIn("0 systems compared with Convscope, 5 skipped, 0 wrong", run.stdout)
 
     def test_a_wrong_system_is_not_timed(self):
         run, written = self.call(broken=["ONNX Runtime"])
@@ -315,7 +315,7 @@ class Ranks(unittest.TestCase):
         self.assertIn("| 256.00 [256.00, 256.00] | 261.22 [261.22, 261.22] | 1000 | 980 "
                       "| 0.980 [0.980, 0.980] | yes |", rows[0])
         self.assertIn("| 64.00 [64.00, 64.00] |", rows[1])
-        self.assertIn("Other programs kept 1.0 cores busy beside lenet5", run.stdout)
+        self.assertIn("Other programs kept 1.0 cores busy during lenet5", run.stdout)
 
     def test_ratios_are_of_one_turn_and_below_the_wish_is_said(self):
         case = ranks_vs_pytorch.CASES["lenet5"]

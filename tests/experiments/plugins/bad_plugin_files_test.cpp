@@ -35,11 +35,11 @@ TEST(BadPluginFile, ThatIsNoneIsRefused) {
   std::ofstream(folder / "cut.so") << "\177ELF";
   std::filesystem::create_directory(folder / "nothing");
   expect_refused(folder / "absent.so", "it does not exist");
-  expect_refused(folder / "text.so", "it is no shared library");
-  expect_refused(folder / "empty.so", "it is no shared library");
+  expect_refused(folder / "text.so", "it is not a shared library");
+  expect_refused(folder / "empty.so", "it is not a shared library");
   expect_refused(folder / "cut.so", "it holds none");
   expect_refused(folder / "nothing", "it is a folder without a file *.so");
-  expect_refused("/dev/zero", "it is no file");
+  expect_refused("/dev/zero", "it is not a file");
   const std::string program = std::string(CONVSCOPE_BINARY_DIR) + "/bin/convscope";
   expect_refused(program, "it holds none");
 }
@@ -65,7 +65,8 @@ TEST(BadPluginFile, OfAnotherVersionIsRefusedBeforeAnythingOfItRuns) {
                  "it was built for convscope 9, and this is 0.1: build it again");
   expect_refused(changed(folder, offsetof(PluginFacts, operation), 'p'),
                  "it holds algorithms of 'p', not of conv2d");
-  expect_refused(changed(folder, offsetof(PluginFacts, card_bytes), 8), "a card has 8 bytes there");
+  expect_refused(changed(folder, offsetof(PluginFacts, card_bytes), 8),
+                 "an algorithm has 8 bytes there");
   expect_refused(changed(folder, offsetof(PluginFacts, problem_bytes), 8),
                  "a problem has 8 bytes there");
   expect_refused(changed(folder, offsetof(PluginFacts, bytes), 1), "its facts have 1 bytes there");
@@ -73,7 +74,7 @@ TEST(BadPluginFile, OfAnotherVersionIsRefusedBeforeAnythingOfItRuns) {
                  "a pointer has 4 bytes there and 8 here");
   expect_refused(changed(folder, offsetof(PluginFacts, cxx11_abi), 0), "_GLIBCXX_USE_CXX11_ABI=0");
   expect_refused(changed(folder, offsetof(PluginFacts, layout), 1),
-                 "built with structs whose members stand elsewhere");
+                 "built with structs whose members have other offsets");
 }
 
 TEST(BadPluginFile, WithoutItsFunctionIsRefused) {
@@ -156,8 +157,8 @@ TEST(BadPluginFile, WithAPlaceOutsideOfItsCodeIsRefusedBeforeItRuns) {
     const char* sentence;
   } entries[] = {{DT_FINI_ARRAY, "it is damaged: its DT_FINI_ARRAY is outside of what is loaded"},
                  {DT_INIT_ARRAY, "it is damaged: its DT_INIT_ARRAY is outside of what is loaded"},
-                 {DT_FINI, "it is damaged: its DT_FINI is no place in its code"},
-                 {DT_INIT, "it is damaged: its DT_INIT is no place in its code"},
+                 {DT_FINI, "it is damaged: its DT_FINI is not in its code"},
+                 {DT_INIT, "it is damaged: its DT_INIT is not in its code"},
                  {DT_SYMTAB, "it is damaged: its DT_SYMTAB is outside of what is loaded"},
                  {DT_STRTAB, "it is damaged: its DT_STRTAB is outside of what is loaded"},
                  {DT_RELA, "it is damaged: its DT_RELA is outside of what is loaded"},
@@ -169,7 +170,7 @@ TEST(BadPluginFile, WithAPlaceOutsideOfItsCodeIsRefusedBeforeItRuns) {
   // Inside the file, but not code: the facts.
   const std::string elsewhere = with_entry(folder, DT_FINI_ARRAY, 64);
   ASSERT_FALSE(elsewhere.empty());
-  expect_refused(elsewhere, "it is damaged: its DT_FINI_ARRAY names no place in its code");
+  expect_refused(elsewhere, "it is damaged: its DT_FINI_ARRAY points outside of its code");
 }
 
 // Finished work stays finished, whatever happens at the end of the process.
@@ -187,7 +188,7 @@ TEST(PluginFolder, KeepsTheGoodOnesAndNamesTheOthers) {
   const Called called = call_program("info --plugin '" + folder.path() + "'");
   EXPECT_EQ(called.code, 0) << called.err;
   EXPECT_NE(called.out.find("the textbook, and something beside it"), std::string::npos);
-  EXPECT_NE(called.err.find("text.so, but it is no shared library; it is left out\n"),
+  EXPECT_NE(called.err.find("text.so, but it is not a shared library; it is left out\n"),
             std::string::npos)
       << called.err;
   EXPECT_NE(called.err.find("runs with your rights"), std::string::npos) << called.err;
@@ -212,7 +213,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         OddCard{"throws", "ends convscope_conv2d_plugin() with an exception: on purpose"},
         OddCard{"throws_a_number", "ends convscope_conv2d_plugin() with an exception"},
-        OddCard{"null_name", "holds a card that has no name"},
+        OddCard{"null_name", "holds an algorithm that has no name"},
         OddCard{"bad_name", "is named 'No Name': expected a name of at most 40 small letters"},
         OddCard{"policy_name", "is named 'auto': expected another name"},
         OddCard{"taken_name", "has a name that is taken: "}, OddCard{"no_idea", "has no idea"},
@@ -227,18 +228,18 @@ INSTANTIATE_TEST_SUITE_P(
         OddCard{"growth_large", "has the error_growth 1e+30: a convolution may state 256 at most"},
         OddCard{"growth_of_chain",
                 "has the error_growth 100 and one_chain: a convolution may state 16 at most"},
-        OddCard{"half_prepared", "has no function prepare_weights beside prepared_bytes"},
+        OddCard{"half_prepared", "has no function prepare_weights to match prepared_bytes"},
         OddCard{"supports_throws", "its supports() throws an exception (on purpose)"},
         OddCard{"supports_crashes",
                 "it ends the process by signal 11 (Segmentation fault) when supports(), cost() or "
-                "workspace_bytes() of the card 'odd' is asked"},
+                "workspace_bytes() of the algorithm 'odd' is asked"},
         OddCard{"supports_exits", "it ends the process with status 3"},
         OddCard{"no_reason", "its supports() answers no without a sentence"},
         OddCard{"free", "its cost() answers flops = 0"},
         OddCard{"huge", "its workspace_bytes() answers 18446744073709551615 bytes"},
         OddCard{"ladder_name", "there is a ladder 'winograd' already"},
-        OddCard{"ladder_card", "has a rung 'nobody', and no algorithm is named so"},
-        OddCard{"ladder_problem", "has a problem that is none"},
+        OddCard{"ladder_card", "has a rung 'nobody', but no algorithm has this name"},
+        OddCard{"ladder_problem", "has an invalid problem"},
         OddCard{"ladder_isa", "has a rung with no instruction set"},
         OddCard{"ladder_rungs", "has fewer than two rungs"}),
     [](const auto& odd) { return std::string(odd.param.mistake); });

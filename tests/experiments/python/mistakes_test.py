@@ -24,7 +24,7 @@ class Mistakes(unittest.TestCase):
         self.refused(ValueError, "expected x of rank 4", X[0], W)
         self.refused(ValueError, "at most 6 axes, got 7", np.ones((1,) * 7, np.float32), W)
         self.refused(ValueError, "kernel", X[:, :, :2, :2], W)
-        self.refused(ValueError, r"expected b \[4\] because w has so many kernels, got \[3\]", X, W,
+        self.refused(ValueError, r"expected b \[4\] because w has that many kernels, got \[3\]", X, W,
                      np.ones(3, np.float32))
         self.refused(ValueError, "groups", X, W, groups=0)
         self.refused(ValueError, "stride", X, W, stride=0)

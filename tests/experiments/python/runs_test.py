@@ -159,7 +159,7 @@ class Runs(unittest.TestCase):
     def test_mistakes(self):
         nowhere = pathlib.Path(self.folder.name) / "nowhere"
         for function in (convscope.report, convscope.plot):
-            with self.assertRaisesRegex(OSError, "which is no folder"):
+            with self.assertRaisesRegex(OSError, "which is not a folder"):
                 function(nowhere)
         with self.assertRaisesRegex(ValueError, "did you mean"):
             convscope.report(self.runs, columns=["optim.lrr"])

@@ -233,7 +233,7 @@ class SparseMap(unittest.TestCase):
         self.assertIn("sparse_conv  submanifold,kernel=3x3", text)
         self.assertIn("c=16,k=32", text)
         self.assertIn("dtype=f64", convscope.explain(made, drawn((32, 16, 3, 3), float)))
-        with self.assertRaisesRegex(TypeError, "expected w beside a map"):
+        with self.assertRaisesRegex(TypeError, "expected w with a map"):
             convscope.explain(made)
         with self.assertRaisesRegex(TypeError, "expected no stride, padding"):
             convscope.explain(made, (32, 16, 3, 3), stride=2)
@@ -297,7 +297,7 @@ class Mistakes(unittest.TestCase):
         self.refused(ValueError, r"expected w \[K,5,R,S\] because x is \[60,5\]", x, PLANE, w[:, :3])
         self.refused(ValueError, r"expected w \[K,C,R,S\] because the sites have 2 axes, got w \[6,5,3,3,1\]",
                      x, PLANE, w[..., None])
-        self.refused(ValueError, r"expected b \[6\] because w has so many kernels", x, PLANE, w, x[0])
+        self.refused(ValueError, r"expected b \[6\] because w has that many kernels", x, PLANE, w, x[0])
         self.refused(ValueError, "one type on one device", x, PLANE, w.astype(float))
         self.refused(ValueError, "expected x of type f32", x.astype(np.int32), PLANE, w.astype(np.int32))
         made = convscope.SparseMap(PLANE, 3, submanifold=True)
@@ -320,7 +320,7 @@ class Mistakes(unittest.TestCase):
         made = convscope.SparseMap(PLANE, 3, submanifold=True)
         for words in ({"stride": 2}, {"padding": 0}, {"dilation": (1, 1)}, {"submanifold": True},
                       {"inverse": True}, {"extent": 9}, {"batch": 2}):
-            self.refused(ValueError, "beside a map because it has them: submanifold,kernel=3x3", x, made, w,
+            self.refused(ValueError, "together with a map, which has them: submanifold,kernel=3x3", x, made, w,
                          **words)
         with self.assertRaisesRegex(ValueError, "expected a strided map to invert"):
             made.inverse()

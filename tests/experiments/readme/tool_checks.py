@@ -87,7 +87,7 @@ def times_a_network(reader, words):
     expect([(row["mode"], row["batch"]) for row in rows] ==
            [("inference", "1"), ("inference", "8"), ("train", "1"), ("train", "8")],
            f"expected two modes by two batches, got {rows}")
-    expect_text(done.stdout, r"Layers of resnet18, train, batch 8, each alone:",
+    expect_text(done.stdout, r"Layers of resnet18, train, batch 8, each timed alone:",
                 r"\| layer +\| kind +\| output ", r"Operations of resnet18 as planned")
     return done
 

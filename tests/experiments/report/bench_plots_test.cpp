@@ -52,7 +52,7 @@ TEST(BenchPlots, the_heat_map_holds_ratios_refusals_and_the_choice_of_auto) {
   const DrawnPlots drawn = draw_plots(read_text(root, file(kTwo)), {"heatmap"});
   ASSERT_EQ(drawn.plots.size(), 1u);
   const auto& panel = std::get<HeatPanel>(figure_of(drawn).panels.at(0));
-  EXPECT_EQ(panel.columns, (std::vector<std::string>{"direct", "fft", "onednn (peer)"}));
+  EXPECT_EQ(panel.columns, (std::vector<std::string>{"direct", "fft", "onednn (baseline)"}));
   EXPECT_EQ(panel.note, "not in the table, because it refuses this problem: depthwise");
   const std::vector<HeatCell>& cells = panel.cells.at(0);
   EXPECT_EQ(cells[0].text, "1.00");
@@ -177,7 +177,7 @@ TEST(BenchPlots, RowsOfBytesAndOfF32AreNotMixed) {
   }
   expect_well_formed(int8.plots[0].svg);
   const DrawnPlots none = draw_plots(read_text(root, file(kTwo)), {"int8"});
-  EXPECT_NE(none.left_out.at(0).find("no layer has rows of bytes and of f32"), std::string::npos);
+  EXPECT_NE(none.left_out.at(0).find("no layer has rows of int8 and of f32"), std::string::npos);
   // Two kernel sizes, of which one is of bytes, are no line.
   const BenchSet other = read_text(
       root, file(row("direct", 2, 1) + "," +
@@ -307,7 +307,7 @@ TEST(BenchPlots, ThePeerIsNamedWithEveryVersionThatRan) {
   EXPECT_EQ(set.peer(), "onednn 2.6.3, onednn 3.2.0");
   const DrawnPlots drawn = draw_plots(set, {"heatmap"});
   EXPECT_EQ(std::get<HeatPanel>(figure_of(drawn).panels.at(0)).columns,
-            (std::vector<std::string>{"direct", "fft", "onednn 2.6.3, onednn 3.2.0 (peer)"}));
+            (std::vector<std::string>{"direct", "fft", "onednn 2.6.3, onednn 3.2.0 (baseline)"}));
 }
 
 TEST(BenchPlots, AnAlgorithmLooksTheSameInEveryKindAndWhateverStandsBesideIt) {

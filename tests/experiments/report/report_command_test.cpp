@@ -217,7 +217,7 @@ TEST_F(Report, says_who_reads_the_file_of_a_benchmark) {
   write_text(file, "{}");
   const Output called = run_here({"report", file});
   EXPECT_EQ(called.code, 6);
-  EXPECT_NE(called.err.find("bench.json, which is no folder; convscope plot and compare read "),
+  EXPECT_NE(called.err.find("bench.json, which is not a folder; convscope plot and compare read "),
             std::string::npos)
       << called.err;
 }

@@ -114,7 +114,7 @@ TEST(KeptChoices, ADamagedFileIsAnErrorThatSaysWhatToDo) {
   KeptChoices::take_over(root.path());  // a run of an earlier version
   for (const char* text : {"", "[]", "{\"format\": \"convscope choices 1\", \"measured\": 3}"}) {
     write_file(root / "choices.json", text);
-    EXPECT_ERROR(ErrorKind::kIo, "without this file the run goes on",
+    EXPECT_ERROR(ErrorKind::kIo, "without this file the run continues",
                  KeptChoices::take_over(root.path()));
   }
 }

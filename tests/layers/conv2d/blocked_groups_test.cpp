@@ -136,8 +136,8 @@ TEST(BlockedGroups, OtherGroupsAreRefusedWithTheirSizes) {
     return support_of(card(), problem, Direction::forward).reason;
   };
   const std::string expected =
-      "expects groups of a multiple of 16 channels in the blocked layout, or of 2, 4 or 8 with as "
-      "many kernels, got ";
+      "expects groups of a multiple of 16 channels in layout blocked, or of 2, 4 or 8 with as many "
+      "kernels, got ";
   EXPECT_EQ(reason("c=24,h=5,w=5,k=24,groups=2"), expected + "2 groups of 12 and 12");
   EXPECT_EQ(reason("c=48,h=5,w=5,k=48,groups=2"), expected + "2 groups of 24 and 24");
   EXPECT_EQ(reason("c=8,h=5,w=5,k=16,groups=2"), expected + "2 groups of 4 and 8");

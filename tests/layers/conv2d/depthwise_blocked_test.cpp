@@ -231,7 +231,7 @@ TEST(DepthwiseBlocked, RefusesAMultiplierAndGroupsOfSeveralChannels) {
     return support_of(card(), Conv2dProblem::parse(text), Direction::forward).reason;
   };
   EXPECT_EQ(reason("c=16,h=8,w=8,k=32,r=3,s=3,groups=16,layout=blocked"),
-            "expects one kernel for each channel in the blocked layout, got a multiplier of 2");
+            "expects one kernel for each channel in layout blocked, got a multiplier of 2");
   EXPECT_EQ(reason("c=16,h=8,w=8,k=16,r=3,s=3,groups=8,layout=blocked"),
             "expects one input channel for each group, got 2 in each of 8");
   EXPECT_EQ(reason("c=16,h=8,w=8,k=16,r=3,s=3,groups=16,layout=blocked"), "");

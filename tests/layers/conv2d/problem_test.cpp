@@ -47,7 +47,7 @@ TEST(Conv2dProblem, OutputSizeRoundsDown) {
 TEST(Conv2dProblem, RefusesTextItDoesNotUnderstand) {
   EXPECT_ERROR(ErrorKind::kInvalid, "no key 'strid'; did you mean 'stride'?",
                Conv2dProblem::parse("h=5,w=5,strid=2"));
-  EXPECT_ERROR(ErrorKind::kInvalid, "'h' stands twice", Conv2dProblem::parse("h=5,w=5,h=6"));
+  EXPECT_ERROR(ErrorKind::kInvalid, "'h' occurs twice", Conv2dProblem::parse("h=5,w=5,h=6"));
   EXPECT_ERROR(ErrorKind::kInvalid, "'h=five' is not a number", Conv2dProblem::parse("h=five"));
   EXPECT_ERROR(ErrorKind::kInvalid, "'h=5x' is not a number", Conv2dProblem::parse("h=5x,w=5"));
   EXPECT_ERROR(ErrorKind::kInvalid, "'h=' is not a number", Conv2dProblem::parse("h=,w=5"));
@@ -56,7 +56,7 @@ TEST(Conv2dProblem, RefusesTextItDoesNotUnderstand) {
   EXPECT_ERROR(ErrorKind::kInvalid, "'pad' takes one, two or four numbers",
                Conv2dProblem::parse("h=5,w=5,pad=1x2x3"));
   EXPECT_ERROR(ErrorKind::kInvalid, "'n' takes one number", Conv2dProblem::parse("n=1x2"));
-  EXPECT_ERROR(ErrorKind::kInvalid, "'f23' is no element type",
+  EXPECT_ERROR(ErrorKind::kInvalid, "'f23' is not an element type",
                Conv2dProblem::parse("h=5,w=5,dtype=f23"));
   EXPECT_ERROR(ErrorKind::kInvalid, "is not a number",
                Conv2dProblem::parse("h=99999999999999999999,w=5"));

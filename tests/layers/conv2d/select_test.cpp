@@ -236,7 +236,7 @@ TEST_F(Measure, IgnoresAndRewritesAFileThatIsNotOurs) {
     forget_measured();
     ::testing::internal::CaptureStderr();
     EXPECT_NE(chosen("measure"), "reference");
-    EXPECT_NE(::testing::internal::GetCapturedStderr().find("written anew"), std::string::npos);
+    EXPECT_NE(::testing::internal::GetCapturedStderr().find("written again"), std::string::npos);
     EXPECT_NE(content().find(kProblem.text()), std::string::npos) << content();
   }
 }

@@ -110,7 +110,7 @@ TEST_F(FewChannelChainPlan, joins_them_in_half_precision_too) {
     ASSERT_NE(plan, nullptr) << why;
     EXPECT_EQ(plan->why_not_recordable(), "");
     EXPECT_NE(plan->text().find(
-                  cat("c2 conv2d direct + relu + max_pool2d; factors in ", name_of(precision))),
+                  cat("c2 conv2d direct + relu + max_pool2d; operands in ", name_of(precision))),
               std::string::npos)
         << plan->text();
     const double unit = precision == ComputePrecision::bf16 ? 0x1p-8 : 0x1p-11;

@@ -559,7 +559,7 @@ std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
 const Conv2dAlgorithm kCard{
     .name = "block_sparse",
     .device = DeviceType::cpu,
-    .idea = "only the weights that are there: lists of (c,r,s), each with 16 output channels",
+    .idea = "only the kept weights: lists of (c,r,s), each with 16 output channels",
     .paper = "Elsen et al. 2020: Fast Sparse ConvNets, arXiv 1911.09723",
     .supports = supports,
     .cost = cost,

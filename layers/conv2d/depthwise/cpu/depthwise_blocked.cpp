@@ -165,7 +165,7 @@ void run(const Pass& pass, const Tensors& tensors) {
 Conv2dSupport supports(const Conv2dProblem& z) {
   if (z.k_per_group() != 1) {
     return Conv2dSupport::no(
-        cat("expects one kernel for each channel in the blocked layout, got a multiplier of ",
+        cat("expects one kernel for each channel in layout blocked, got a multiplier of ",
             z.k_per_group()));
   }
   return {};

@@ -350,8 +350,8 @@ Conv2dSupport supports(const Conv2dProblem& z) {
   const Index m = z.c_per_group();
   if (m != z.k_per_group() || (m != 2 && m != 4 && m != 8)) {
     return Conv2dSupport::no(
-        cat("expects groups of a multiple of 16 channels in the blocked layout, or of 2, 4 or 8 "
-            "with as many kernels, got ",
+        cat("expects groups of a multiple of 16 channels in layout blocked, or of 2, 4 or 8 with "
+            "as many kernels, got ",
             z.groups, " groups of ", m, " and ", z.k_per_group()));
   }
   return {};

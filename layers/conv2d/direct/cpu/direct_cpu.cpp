@@ -502,7 +502,9 @@ std::size_t workspace_bytes(const Conv2dProblem& problem, Direction direction) {
 const Conv2dAlgorithm kCard{
     .name = "direct",
     .device = DeviceType::cpu,
-    .idea = "direct convolution: a tile of sums stays in registers, and x is read where it lies",
+    .idea =
+        "direct convolution: a tile of accumulators stays in registers, and x is read without a "
+        "copy",
     .paper =
         "Georganas et al. 2018: Anatomy of High-Performance Deep Learning Convolutions on SIMD "
         "Architectures, arXiv 1808.05567",

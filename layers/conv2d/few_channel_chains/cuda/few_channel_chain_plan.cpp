@@ -49,7 +49,7 @@ class FewChannelChainOp final : public PlanOp {
                                                     : "",
                  z.pools() ? " + max_pool2d;" : ";");
     }
-    return cat(out, is_half(factors_) ? cat(" factors in ", name_of(factors_), ";") : "",
+    return cat(out, is_half(factors_) ? cat(" operands in ", name_of(factors_), ";") : "",
                " sums in another order");
   }
   std::vector<RanKernel> kernels(const PlanGraph& graph) const override {

@@ -29,9 +29,9 @@
 //            tf32: all of them f32. Operands are then f16 times a power of two (half_factors.h),
 //            given or made before the product, and the sums are scaled back. If not given, TMA may
 //            round f32 to tf32 instead
-// Supports   layout NHWC; f16, bf16, also with w and sums in f32; tf32; one group; kernels up to
-//            15x15; strides up to 8, in backward_data up to 4; every padding and dilation up to
-//            127; GPUs of compute capability 9.0
+// Supports   layout NHWC; f16, bf16, also with w and accumulators in f32; tf32; one group; kernels
+//            up to 15x15; strides up to 8, in backward_data up to 4; every padding and dilation up
+//            to 127; GPUs of compute capability 9.0
 // Cost       FLOPs = 2 N K P Q C R S; bytes = the tensors; workspace = the parts. Compute-bound
 //            above about 64 channels, where loading a tile from L2 takes less time than its
 //            products. tf32: two passes over each image whose operands are not given

@@ -215,7 +215,7 @@ Conv2dCost cost(const Conv2dProblem& z, Direction) {
 const Conv2dAlgorithm kCard{
     .name = "int8_block_sparse",
     .device = DeviceType::cpu,
-    .idea = "bytes times bytes of the weights that are there: lists of quads of input channels",
+    .idea = "int8 products of the kept weights only: lists of quads of input channels",
     .paper = "Elsen et al. 2020: Fast Sparse ConvNets, arXiv 1911.09723",
     .supports = with_workspace_limit<supports, workspace_bytes>,
     .cost = cost,

@@ -233,7 +233,7 @@ void forward(const Conv2dForwardArgs& args) {
 const Conv2dAlgorithm kCard{
     .name = "int8_depthwise",
     .device = DeviceType::cpu,
-    .idea = "four neighbouring pixels of a row in one product of bytes, 16 channels side by side",
+    .idea = "four neighbouring pixels of a row in one int8 dot product, 16 channels side by side",
     .paper =
         "Jacob et al. 2018: Quantization and training of neural networks for efficient "
         "integer-arithmetic-only inference, arXiv 1712.05877",

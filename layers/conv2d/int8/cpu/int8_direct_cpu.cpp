@@ -84,8 +84,7 @@ void forward(const Conv2dForwardArgs& args) {
 const Conv2dAlgorithm kCard{
     .name = "int8_direct",
     .device = DeviceType::cpu,
-    .idea =
-        "bytes times bytes, four products in one instruction, exact sums rounded on the way out",
+    .idea = "four int8 products in one instruction; sums are exact and rounded when stored",
     .paper =
         "Jacob et al. 2018: Quantization and training of neural networks for efficient "
         "integer-arithmetic-only inference, arXiv 1712.05877",

@@ -69,9 +69,10 @@ Support supports(const Problem& z, Direction) {
   if (z.layout != ActivationLayout::nchw &&
       !(whole(z.groups, z.c_per_group()) && whole(z.groups, z.k_per_group()) &&
         whole(z.offset_groups, z.c_per_offset_group()))) {
-    return Support::no(cat("expects groups of a multiple of 16 channels in blocks, got ", z.groups,
-                           " groups of ", z.c_per_group(), " and ", z.k_per_group(), ", and ",
-                           z.offset_groups, " offset groups of ", z.c_per_offset_group()));
+    return Support::no(cat("expects groups of a multiple of 16 channels in layout blocked, got ",
+                           z.groups, " groups of ", z.c_per_group(), " and ", z.k_per_group(),
+                           ", and ", z.offset_groups, " offset groups of ",
+                           z.c_per_offset_group()));
   }
   return {};
 }
@@ -293,7 +294,9 @@ std::size_t workspace_bytes(const Problem& z, Direction direction) {
 const DeformConv2dAlgorithm kCard{
     .name = "fused",
     .device = DeviceType::cpu,
-    .idea = "samples of a few pixels in a panel in the cache, register tiles behind it; no columns",
+    .idea =
+        "the samples of a few pixels stay in a panel in the cache, read by register tiles; no "
+        "columns",
     .paper = "Dai et al. 2017, arXiv 1703.06211; Zhu et al. 2019, arXiv 1811.11168",
     .supports = supports,
     .cost = cost,

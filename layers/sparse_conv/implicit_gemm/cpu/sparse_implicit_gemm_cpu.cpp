@@ -279,8 +279,8 @@ const SparseConvAlgorithm kCard{
     .name = "implicit_gemm",
     .device = DeviceType::cpu,
     .idea =
-        "a chunk of outputs stays in the cache; register tiles read neighbours' rows where they "
-        "lie",
+        "a chunk of outputs stays in the cache; register tiles read neighbours' rows without a "
+        "copy",
     .paper = "Graham et al. 2018, arXiv 1711.10275; Dukhan 2019, arXiv 1907.02129",
     .supports = [](const Problem& z, Direction) -> Support {
       if (z.dtype == DType::f32) return {};

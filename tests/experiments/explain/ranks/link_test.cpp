@@ -30,7 +30,7 @@ TEST(NetworkLink, HasTheLatencyBehindTheCommaOrTheDefault) {
 TEST(NetworkLink, RefusesWhatIsNoRate) {
   for (const char* const wrong : {"", "25", "25gb", "25 Gb", "Gb", "-1Gb", "0Gb", "nanGb", "infGb",
                                   "1e3Gb", "25Gbit", "25Gb/s", ",20us", "25Gb20us", "NVLINK"}) {
-    EXPECT_ERROR(ErrorKind::kInvalid, "expected --network with what passes in a second",
+    EXPECT_ERROR(ErrorKind::kInvalid, "expected --network with a bandwidth per second",
                  parse_link("--network", wrong));
   }
   EXPECT_ERROR(ErrorKind::kInvalid, "got '25gb'", parse_link("--network", "25gb"));
@@ -40,7 +40,7 @@ TEST(NetworkLink, RefusesWhatIsNoRate) {
 TEST(NetworkLink, RefusesWhatIsNoLatency) {
   for (const char* const wrong :
        {"25Gb,", "25Gb,20", "25Gb,us", "25Gb,-1us", "25Gb,20us,", "25Gb,20 us"}) {
-    EXPECT_ERROR(ErrorKind::kInvalid, "with a latency behind the comma",
+    EXPECT_ERROR(ErrorKind::kInvalid, "with a latency after the comma",
                  parse_link("--network", wrong));
   }
 }
