@@ -141,27 +141,28 @@ void print_help(const CommandLine& program) {
 }
 
 void declare_globals(CommandLine& program, GlobalOptions& globals) {
-  program.set_help_flag("-h,--help", "print this help, or that of a command");
-  program.set_version_flag("-V,--version", "convscope " CONVSCOPE_VERSION, "print the version");
+  program.set_help_flag("-h,--help", "help of the program or of a command");
+  program.set_version_flag("-V,--version", "convscope " CONVSCOPE_VERSION,
+                           "version of the program");
   program.add_flag_function(
       "-v,--verbose",
       [&globals](std::int64_t count) { globals.verbosity = static_cast<int>(count); },
-      "say more (-vv: still more)");
+      "more messages (-vv: still more)");
   program.add_flag_function(
-      "-q,--quiet", [&globals](std::int64_t) { globals.verbosity = -1; }, "print errors only");
+      "-q,--quiet", [&globals](std::int64_t) { globals.verbosity = -1; }, "errors only");
   program
       .add_option_function(
           "--threads",
           [&globals](const std::string& word) {
             globals.threads = parse_number<int>(word).value_or(-1);
           },
-          "threads to compute with; 0 = all cores; beats the config")
+          "number of threads; 0: all cores; replaces the config's value")
       ->type_name("N")
       ->range(0, 1024);
   program
       .add_option("--plugin", globals.plugins,
-                  "an algorithm of your own (convscope new algorithm): the file of a plug-in, or a "
-                  "folder of them; may be given several times. It is code and runs with your "
+                  "plug-in with a custom algorithm (convscope new algorithm), or a folder of "
+                  "plug-ins; may be given several times. A plug-in is code that runs with your "
                   "rights: open only files that you trust")
       ->type_name("FILE")
       ->one_at_a_time();
@@ -173,7 +174,7 @@ void declare_globals(CommandLine& program, GlobalOptions& globals) {
                             : word == "never" ? ColorMode::never
                                               : ColorMode::automatic;
           },
-          "auto, always or never; NO_COLOR=1 in the environment means never")
+          "use of colours: auto, always or never; NO_COLOR=1 in the environment means never")
       ->type_name("WHEN")
       ->suggest({"auto", "always", "never"})
       ->check([](const std::string& word) -> std::string {

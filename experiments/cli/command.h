@@ -7,7 +7,7 @@
 //     app.add_option("--root", *root, "folder that holds the data sets");
 //     return [root] { ...; return 0; };                       // runs after parsing; exit code
 //   }
-//   CONVSCOPE_REGISTER_COMMAND("data", {.summary = "fetch and check data sets",
+//   CONVSCOPE_REGISTER_COMMAND("data", {.summary = "Download and check data sets.",
 //                                       .usage = "data fetch NAME [--root DIR]",
 //                                       .examples = {"data fetch mnist"},
 //                                       .order = 40,
@@ -33,6 +33,7 @@ struct Command {
   std::string usage;                  // "run CONFIG [KEY=VALUE...]", without the program's name
   std::vector<std::string> examples;  // without the program's name
   int order = 100;                    // place in the list of commands; small comes first
+  std::string group = "";             // heading in the list of commands; "": "More commands"
   // Adds options, positionals and nested subcommands to `app`, returns what is to be run. The
   // values that the parser fills in belong into a shared_ptr that the returned closure holds.
   std::function<std::function<int()>(CommandLine& app)> declare;

@@ -117,20 +117,21 @@ int list(const Arguments& arguments) {
 std::function<int()> declare(CommandLine& app) {
   auto arguments = std::make_shared<Arguments>();
   CommandLine* show_app =
-      app.add_subcommand("show", "print the resolved config, with the origin of each value");
+      app.add_subcommand("show", "Print the resolved config, with the origin of each value.");
   CommandLine* check_app =
-      app.add_subcommand("check", "say whether the config can be run: exit code 0 or 3");
+      app.add_subcommand("check", "Check whether the config can be run: exit code 0 or 3.");
   CommandLine* keys_app =
-      app.add_subcommand("keys", "list every key: meaning, type, range, default");
-  CommandLine* list_app = app.add_subcommand("list", "the shipped configs that one runs by name");
-  list_app->add_option("TEXT", arguments->filter, "only lines that hold this text");
+      app.add_subcommand("keys", "List every key: meaning, type, range, default.");
+  CommandLine* list_app =
+      app.add_subcommand("list", "List the shipped configs, which run by name.");
+  list_app->add_option("TEXT", arguments->filter, "only lines that contain this text");
   for (CommandLine* sub : {show_app, check_app}) {
-    sub->add_option("CONFIG", arguments->config,
-                    "experiment: a file, or the name of a shipped config")
+    sub->add_option("CONFIG", arguments->config, "config: file, or name of a shipped config")
         ->required();
-    sub->add_option("KEY=VALUE", arguments->overrides, "values that replace those of the file");
+    sub->add_option("KEY=VALUE", arguments->overrides,
+                    "values that replace those of the config (optim.lr=0.1)");
   }
-  keys_app->add_option("TEXT", arguments->filter, "only keys that hold this text");
+  keys_app->add_option("TEXT", arguments->filter, "only keys that contain this text");
   app.require_subcommand(1);
   return [=] {
     if (show_app->parsed()) return show(*arguments);
@@ -143,7 +144,7 @@ std::function<int()> declare(CommandLine& app) {
 }  // namespace convscope
 
 CONVSCOPE_REGISTER_COMMAND(
-    "config", {.summary = "show, check or document experiment configs",
+    "config", {.summary = "Show, check or list configs and their keys.",
                .usage = "config show|check CONFIG [KEY=VALUE...]\nconfig list|keys [TEXT]",
                .examples = {"config list mnist", "config show quickstart train.epochs=2",
                             "config check my_config.yaml", "config keys optim"},

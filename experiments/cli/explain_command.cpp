@@ -122,38 +122,40 @@ int explain(const Arguments& arguments) {
 std::function<int()> declare(CommandLine& app) {
   auto arguments = std::make_shared<Arguments>();
   app.add_option("CONFIG", arguments->config,
-                 "experiment: a file, a shipped config's name, or a network's (resnet18, on images "
-                 "of ImageNet)")
+                 "config: file or name of a shipped config; or the name of a model (resnet18, with "
+                 "images of ImageNet)")
       ->required();
-  app.add_option("KEY=VALUE", arguments->overrides, "values that replace those of the file");
-  app.add_option("--layer", arguments->layers,
-                 "every algorithm of this convolution, and why not; may be given several times")
+  app.add_option("KEY=VALUE", arguments->overrides,
+                 "values that replace those of the config (optim.lr=0.1)");
+  app.add_option(
+         "--layer", arguments->layers,
+         "every algorithm for this layer, with time or refusal reason; may be given several times")
       ->type_name("NAME")
       ->one_at_a_time();
-  app.add_flag("--all", arguments->all, "every algorithm of every convolution, and the operations");
-  app.add_flag("--steps", arguments->steps, "also the operations that the steps consist of");
-  app.add_flag("--json", arguments->json, "all of it as one JSON object");
+  app.add_flag("--all", arguments->all, "every algorithm for every layer, and the operations");
+  app.add_flag("--steps", arguments->steps, "the operations of the compiled steps");
+  app.add_flag("--json", arguments->json, "output as one JSON object");
   app.add_option("--ranks", arguments->ranks,
-                 "instead: what a step would take on 1, 2, 4, .. N processes (launch -n N), from "
-                 "steps timed here and a model of the network")
+                 "forecast of a step's time on 1, 2, 4, .. N processes (launch -n N), from steps "
+                 "timed here and a network model")
       ->type_name("N")
       ->range(1, 65536);
-  app.add_option("--network", arguments->network,
-                 "between hosts: bits (25Gb) or bytes (12.5GB) in a second, or nvlink, and a "
-                 "latency behind a comma, default 50us (TCP; InfiniBand has about 3us); default: "
-                 "25Gb")
+  app.add_option(
+         "--network", arguments->network,
+         "network between hosts: bits (25Gb) or bytes (12.5GB) per second, or nvlink; then a comma "
+         "and a latency (default 50us for TCP; InfiniBand has about 3us) (default 25Gb)")
       ->type_name("RATE[,LATENCY]");
   app.add_option("--ranks-per-host", arguments->per_host,
-                 "processes that share a host, its cores (unless threads=N) and its network")
+                 "processes per host, which share its cores (unless threads=N) and network")
       ->type_name("N")
       ->range(1, 65536)
       ->capture_default_str();
   app.add_option("--inside", arguments->inside,
-                 "between two processes of a host, as --network; default on the CPU: what one "
-                 "thread copies here into shared memory and out of it")
+                 "link between two processes of a host, written as for --network (default on the "
+                 "CPU: measured copies through shared memory)")
       ->type_name("RATE[,LATENCY]");
   app.add_flag("--keep-share", arguments->keep_share,
-               "data.batch_size is of each process: the whole batch grows with N");
+               "data.batch_size per process: the whole batch grows with N");
   return [arguments] { return explain(*arguments); };
 }
 
@@ -162,11 +164,12 @@ std::function<int()> declare(CommandLine& app) {
 
 CONVSCOPE_REGISTER_COMMAND(
     "explain",
-    {.summary = "algorithm of each convolution, and why; what more processes gain",
+    {.summary = "Explain which algorithm each layer uses, and why.",
      .usage = "explain CONFIG [KEY=VALUE...] [--layer NAME]... [--all] [--steps] [--json] "
               "[--ranks N]",
      .examples = {"explain quickstart conv.algorithm=im2col_gemm", "explain quickstart --layer c1",
                   "explain resnet18",
                   "explain quickstart data.batch_size=512 --ranks 64 --network 25Gb"},
      .order = 55,
+     .group = "Study algorithms",
      .declare = convscope::declare})

@@ -69,9 +69,9 @@ std::function<int()> declare(CommandLine& app) {
         arguments->text = text;
         arguments->has_text = true;
       },
-      "the note, in place of the one before; one line");
+      "note, one line; replaces the previous note");
   app.add_option("--tag", arguments->add, "add a tag")->type_name("WORD");
-  app.add_option("--untag", arguments->remove, "take a tag away")->type_name("WORD");
+  app.add_option("--untag", arguments->remove, "tag to remove")->type_name("WORD");
   return [arguments] { return note(*arguments); };
 }
 
@@ -79,7 +79,7 @@ std::function<int()> declare(CommandLine& app) {
 }  // namespace convscope
 
 CONVSCOPE_REGISTER_COMMAND(
-    "note", {.summary = "tags and a note for a run; without them, prints those that it has",
+    "note", {.summary = "Add a note and tags to a run, or print them.",
              .usage = "note RUN [TEXT] [--tag WORD]... [--untag WORD]...",
              .examples = {"note runs/quickstart \"first run on the new machine\" --tag baseline"},
              .order = 36,

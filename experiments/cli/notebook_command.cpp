@@ -144,20 +144,21 @@ std::function<int()> declare_notebook(CommandLine& app) {
     names = notebook_names(notebook_places().folder);
   } catch (const Error&) {  // the command says so when it runs
   }
-  app.add_option("NAME", arguments->name, "the notebook to open, by number or name (04_winograd)")
+  app.add_option("NAME", arguments->name, "notebook to open, by number or name (04_winograd)")
       ->type_name("")
       ->suggest(names);
-  app.add_flag("--no-browser", arguments->no_browser, "print the address, open no window");
-  app.add_option("--folder", arguments->folder,
-                 "where your copy of the notebooks lies; files that are there stay as they are "
-                 "(default: ~/.local/share/convscope/notebooks/course; of a source tree: "
-                 "build/notebooks/course)")
+  app.add_flag("--no-browser", arguments->no_browser,
+               "print the address instead of opening a window");
+  app.add_option(
+         "--folder", arguments->folder,
+         "folder of your copy of the notebooks; existing files are kept (default "
+         "~/.local/share/convscope/notebooks/course; in a source tree build/notebooks/course)")
       ->type_name("DIR");
   app.add_flag("--fresh", arguments->fresh,
-               "copy all notebooks anew; your old ones get other names");
-  app.add_flag("--list", arguments->list, "the notebooks with their questions; starts nothing");
+               "new copies of all notebooks; your old ones are renamed");
+  app.add_flag("--list", arguments->list, "list of the notebooks with their questions");
   app.add_flag("--paths", arguments->paths,
-               "print the include path and the library, for other engines (xeus-cpp)");
+               "include path and library, for other engines (xeus-cpp)");
   return [arguments] { return open_notebooks(*arguments); };
 }
 
@@ -166,7 +167,7 @@ std::function<int()> declare_notebook(CommandLine& app) {
 
 CONVSCOPE_REGISTER_COMMAND(
     "notebook",
-    {.summary = "the course: algorithms in notebooks, in JupyterLab",
+    {.summary = "Open the course: algorithms in C++ notebooks.",
      .usage = "notebook [NAME] [--no-browser] [--folder DIR] [--fresh] | --list | --paths",
      .examples = {"notebook", "notebook 04 --no-browser", "notebook --list"},
      .order = 60,

@@ -288,7 +288,7 @@ std::function<int()> declare_plot(CommandLine& app) {
          "conv2d --json, bench deform_conv2d --json or bench sparse_conv --json")
       ->required()
       ->type_name("");
-  std::string kinds = "all that the files permit, or some of, from runs:";
+  std::string kinds = "figures (default: all that the files permit), from runs:";
   std::string bench_kinds = "\nfrom bench files:";
   std::string ladder_kinds = "\nfrom bench --ladder files:";
   for (const std::string& name : plot_kind_names()) {
@@ -299,28 +299,29 @@ std::function<int()> declare_plot(CommandLine& app) {
   kinds += bench_kinds + ladder_kinds;
   app.add_option("-k,--kind", arguments->kinds, kinds)->type_name("K,...")->delimiter(',');
   app.add_option("-o,--output", arguments->output,
-                 "folder for the figures, or one file.svg, .png or .pdf (default: RUN/plots; of "
+                 "folder for the figures, or one file .svg, .png or .pdf (default: RUN/plots; for "
                  "bench.json: bench_plots)")
       ->type_name("PATH");
-  app.add_option("--format", arguments->formats,
-                 "svg, png, pdf or some of them (default svg); png and pdf need the program "
-                 "rsvg-convert (package librsvg2-bin); LaTeX takes the PDF as it is: "
-                 "\\includegraphics{curves.pdf}")
+  app.add_option(
+         "--format", arguments->formats,
+         "formats: svg, png, pdf, joined by commas (default svg); png and pdf need the program "
+         "rsvg-convert (package librsvg2-bin); for LaTeX: \\includegraphics{curves.pdf}")
       ->type_name("F,...")
       ->delimiter(',');
   app.add_option("--width", arguments->width,
-                 cat("pixels of a figure, 96 to an inch (default ", kFigureWidth,
-                     "); a narrow one has fewer columns, its letters stay as large"))
+                 cat("width of a figure in pixels, 96 per inch (default ", kFigureWidth,
+                     "); a narrow figure has fewer columns, with letters of the same size"))
       ->type_name("N")
       ->range(kNarrowest, 4000);
   app.add_flag("--paper", arguments->paper,
-               cat("one column of a paper: ", kPaperMillimetres,
-                   " mm wide, letters of 8 points; title and notes go to stderr, for the caption"));
-  app.add_option("--dpi", arguments->dpi, "pixels of a PNG for an inch (default 192)")
+               cat("figures for one column of a paper: ", kPaperMillimetres,
+                   " mm wide, 8-point letters; title and notes go to stderr, for the caption"));
+  app.add_option("--dpi", arguments->dpi, "resolution of a PNG in pixels per inch (default 192)")
       ->type_name("N")
       ->range(48, 1200);
-  app.add_option("--html", arguments->html,
-                 "the page with all plots and tables (default: report.html in RUN or bench_plots)")
+  app.add_option(
+         "--html", arguments->html,
+         "output page with all plots and tables (default: report.html in RUN or bench_plots)")
       ->type_name("FILE");
   return [arguments] { return plot(*arguments); };
 }
@@ -329,11 +330,12 @@ std::function<int()> declare_plot(CommandLine& app) {
 }  // namespace convscope
 
 CONVSCOPE_REGISTER_COMMAND(
-    "plot", {.summary = "figures (SVG, PNG, PDF) and a page (HTML) from runs or benchmarks",
+    "plot", {.summary = "Draw figures and an HTML report from runs or benchmarks.",
              .usage = "plot RUN...|BENCH.json... [--kind K,...] [-o DIR|FILE] [--format F,...]",
              .examples = {"plot runs/quickstart", "plot runs/a runs/b --kind pareto -o pareto.svg",
                           "plot runs/quickstart --format svg,pdf --width 480",
                           "plot runs/quickstart --format pdf --paper",
                           "plot bench_1.json bench_2.json --kind heatmap"},
              .order = 35,
+             .group = "See results",
              .declare = convscope::declare_plot})

@@ -266,18 +266,19 @@ std::function<int()> declare_run(CommandLine& app) {
   auto arguments = std::make_shared<RunArguments>();
   app.add_option(
          "CONFIG", arguments->words,
-         "a file, or the name of a shipped config (config list); then KEY=VALUE to change it")
+         "config: file, or name of a shipped config (config list); then KEY=VALUE to change it")
       ->type_name("");
   app.add_option("-o,--output", arguments->root, "folder of all runs")
       ->type_name("DIR")
       ->capture_default_str();
-  app.add_option("--name", arguments->name, "name of the run; beats the config")->type_name("N");
+  app.add_option("--name", arguments->name, "name of the run; replaces the config's name")
+      ->type_name("N");
   app.add_option("--resume", arguments->resume,
-                 "go on with this run folder; auto: the newest unfinished run of this name")
+                 "run folder to continue; auto: the newest unfinished run of this name")
       ->type_name("RUN");
-  app.add_flag("-n,--dry-run", arguments->dry_run, "print the resolved config and stop");
+  app.add_flag("-n,--dry-run", arguments->dry_run, "only print the resolved config");
   app.add_option("--epochs-limit", arguments->epochs_limit,
-                 "stop after so many epochs of the run; --resume goes on")
+                 "number of epochs after which the run pauses; --resume continues it")
       ->type_name("N")
       ->range(1, 1000000000);
   return [arguments] { return run(*arguments); };
@@ -288,10 +289,11 @@ std::function<int()> declare_run(CommandLine& app) {
 
 CONVSCOPE_REGISTER_COMMAND(
     "run",
-    {.summary = "train and evaluate what a config describes",
+    {.summary = "Train a network from a config.",
      .usage = "run CONFIG|NAME [KEY=VALUE...] [-o DIR] [--name N] [--resume RUN|auto]",
      .examples = {"run quickstart", "run mnist_lenet5_baseline train.epochs=3 seed=7",
                   "run quickstart \"sparsity={method: magnitude, target: 0.9}\"",
                   "run my_config.yaml device=cuda precision=bf16", "run --resume runs/quickstart"},
      .order = 10,
+     .group = "Train",
      .declare = convscope::declare_run})

@@ -172,60 +172,58 @@ int sweep(const Arguments& arguments) {
 
 std::function<int()> declare_sweep(CommandLine& app) {
   auto arguments = std::make_shared<Arguments>();
-  app.add_option(
-         "CONFIG", arguments->words,
-         "a file, or the name of a shipped config (config list); then KEY=VALUE to change it; with "
-         "--status, --cancel and --work also the folder of a sweep")
+  app.add_option("CONFIG", arguments->words,
+                 "config: file, or name of a shipped config (config list); then KEY=VALUE to "
+                 "change it; with --status, --cancel and --work also the folder of a sweep")
       ->type_name("");
   app.add_option("-o,--output", arguments->root, "folder of all runs")
       ->type_name("DIR")
       ->capture_default_str();
-  app.add_option("--name", arguments->name, "name of the sweep; beats the config")->type_name("N");
+  app.add_option("--name", arguments->name, "name of the sweep; replaces the config's name")
+      ->type_name("N");
   app.add_option_function(
          "-j,--jobs",
          [arguments](const std::string& word) {
            arguments->jobs = parse_number<int>(word).value_or(1);
            arguments->jobs_given = true;
          },
-         "members side by side; they share the threads; with --launcher mpi: workers (1; mpi: one "
-         "for each slot)")
+         "number of members that train at a time and share the threads; with --launcher mpi: "
+         "number of workers (default 1; mpi: one per slot)")
       ->type_name("N")
       ->range(1, 1024);
   app.add_option("--launcher", arguments->launcher,
-                 "who trains the members: local (this machine), slurm (an array of jobs) or mpi "
-                 "(workers that mpirun starts)")
+                 "place where members are trained: local (this machine), slurm (job array) or mpi "
+                 "(workers started by mpirun)")
       ->type_name("L")
       ->capture_default_str()
       ->one_of({"local", "slurm", "mpi"});
-  app.add_option("--slurm", arguments->slurm,
-                 "what to ask Slurm for, such as partition=gpu,time=30,mem=8G,gpus=1,cpus=4,"
-                 "at_once=20; beats the config's sweep.slurm")
+  app.add_option(
+         "--slurm", arguments->slurm,
+         "resources for Slurm, such as partition=gpu,time=30,mem=8G,gpus=1,cpus=4,at_once=20; "
+         "replaces the config's sweep.slurm")
       ->type_name("K=V,...")
       ->one_at_a_time();
-  app.add_option("--hosts", arguments->hosts, "hosts for mpirun, one a line")->type_name("FILE");
-  app.add_flag("--detach", arguments->detach, "submit the array to Slurm, and do not wait for it");
-  app.add_flag("--status", arguments->status,
-               "print the members with state, host and epoch, and stop");
+  app.add_option("--hosts", arguments->hosts, "file of hosts for mpirun, one per line")
+      ->type_name("FILE");
+  app.add_flag("--detach", arguments->detach, "submit the job array to Slurm without waiting");
+  app.add_flag("--status", arguments->status, "only print the members with state, host and epoch");
   app.add_flag("--cancel", arguments->cancel,
-               "cancel the array that Slurm works on; its members write checkpoints");
+               "cancel the Slurm job array; its members write checkpoints");
   app.add_flag("--work", arguments->work,
-               "be a worker: train members that a sweep has prepared in its folder and that nobody "
-               "has begun");
+               "work as a worker: train members of a prepared sweep folder that are not taken yet");
   app.add_option("--member", arguments->member,
-                 "with --work: this one alone; its number is that of "
-                 "--status")
+                 "with --work: number of the only member to train, as in --status")
       ->type_name("I")
       ->range(0, 9999);
-  app.add_option("-f,--format", arguments->format, "of the table on stdout: md, csv, json or latex")
+  app.add_option("-f,--format", arguments->format,
+                 "format of the table on stdout: md, csv, json or latex")
       ->type_name("F")
       ->capture_default_str()
       ->one_of({"md", "csv", "json", "latex"});
   app.add_flag("--retry-failed", arguments->retry_failed,
-               "train again what diverged or missed its gate");
-  app.add_flag(
-      "-n,--dry-run", arguments->dry_run,
-      "list the members, one a line, and stop; a member that cannot be trained is named with the "
-      "reason");
+               "train members again that diverged or missed their gate");
+  app.add_flag("-n,--dry-run", arguments->dry_run,
+               "only list the members, one per line, with the reason why one cannot be trained");
   return [arguments] { return sweep(*arguments); };
 }
 
@@ -234,7 +232,7 @@ std::function<int()> declare_sweep(CommandLine& app) {
 
 CONVSCOPE_REGISTER_COMMAND(
     "sweep",
-    {.summary = "train every member of a config's sweep, end with one table",
+    {.summary = "Train every member of a sweep and print one table.",
      .usage = "sweep CONFIG|NAME [KEY=VALUE...] [--dry-run] [--jobs N] [--launcher L] [-o DIR]",
      .examples = {"sweep synthetic_sweep --dry-run", "sweep synthetic_sweep sweep.seeds=[1,2,3]",
                   "sweep synthetic_sweep --launcher slurm --slurm time=30,at_once=4",

@@ -132,10 +132,10 @@ int watch(const WatchArguments& arguments) {
 std::function<int()> declare_watch(CommandLine& app) {
   auto arguments = std::make_shared<WatchArguments>();
   app.add_option("RUN", arguments->run,
-                 "a run folder, runs/<name> (its latest run), the folder of a sweep, or runs/")
+                 "run folder, runs/<name> (its latest run), folder of a sweep, or runs/")
       ->type_name("")
       ->capture_default_str();
-  app.add_option("--interval", arguments->interval, "seconds between two looks")
+  app.add_option("--interval", arguments->interval, "seconds between two frames")
       ->type_name("S")
       ->capture_default_str()
       ->check([](const std::string& word) {
@@ -144,15 +144,16 @@ std::function<int()> declare_watch(CommandLine& app) {
                    ? std::string()
                    : cat("expected seconds from 0.05 to 3600, got '", word, "'");
       });
-  app.add_flag("--once", arguments->once, "print one frame and end");
+  app.add_flag("--once", arguments->once, "only one frame");
   return [arguments] { return watch(*arguments); };
 }
 
 }  // namespace
 }  // namespace convscope
 
-CONVSCOPE_REGISTER_COMMAND("watch", {.summary = "how far a run is, in the terminal, until it ends",
+CONVSCOPE_REGISTER_COMMAND("watch", {.summary = "Watch a run in the terminal until it ends.",
                                      .usage = "watch [RUN] [--interval S] [--once]",
                                      .examples = {"watch runs/quickstart", "watch runs/ --once"},
                                      .order = 25,
+                                     .group = "Train",
                                      .declare = convscope::declare_watch})

@@ -89,10 +89,11 @@ void forget_calls(Facts& environment) {
 
 void add_against_options(CommandLine& app, AgainstOptions& options) {
   app.add_option("--against", options.other,
-                 "another convscope program or libconvscope.so: both builds are timed in turns and "
+                 "another convscope program or libconvscope.so; both builds are timed in turns and "
                  "compared")
       ->type_name("OTHER");
-  app.add_option("--turns", options.turns, "with --against: calls of each build for each case")
+  app.add_option("--turns", options.turns,
+                 "number of calls of each build for each case (with --against)")
       ->range(3, 1000)
       ->capture_default_str();
   add_gate_options(app, options.gate);

@@ -217,42 +217,42 @@ int bench(const Arguments& arguments) {
 
 std::function<int()> declare(CommandLine& app) {
   auto arguments = std::make_shared<Arguments>();
-  CommandLine* const conv = app.add_subcommand("conv2d", "convolution algorithms");
+  CommandLine* const conv = app.add_subcommand("conv2d", "Time the algorithms of convolution.");
   app.require_subcommand(1);
-  conv->add_option(
-          "--shapes", arguments->shapes,
-          "file with one problem in a line, or the name of one that comes with the program")
+  conv->add_option("--shapes", arguments->shapes,
+                   "file with one problem per line, or the name of a shipped file")
       ->type_name("FILE");
-  conv->add_option("--problem", arguments->problems,
-                   "n=8,c=64,h=56,w=56,k=64,r=3,s=3,stride=1,pad=1,dilation=1,groups=1; c, h, w "
-                   "and k must be there")
+  conv->add_option(
+          "--problem", arguments->problems,
+          "one problem: n=8,c=64,h=56,w=56,k=64,r=3,s=3,stride=1,pad=1,dilation=1,groups=1; c, h, "
+          "w and k are required")
       ->type_name("TEXT");
   conv->add_option("--direction", arguments->direction,
-                   "all, or some of forward,backward_data,backward_weight (default: all; of a "
-                   "ladder: forward)");
-  conv->add_option("--ladder", arguments->ladder,
-                   "rungs of one algorithm from its lesson to the fastest, on the ladder's own "
-                   "problem unless one is given; all, or names joined by commas")
+                   "directions: all, or some of forward,backward_data,backward_weight (default "
+                   "all; for a ladder: forward)");
+  conv->add_option(
+          "--ladder", arguments->ladder,
+          "ladder to climb: versions of one algorithm from its lesson to the fastest kernel, on "
+          "the ladder's own problem unless one is given; all, or names joined by commas")
       ->type_name("NAME,...");
-  conv->add_option("--algorithm", arguments->algorithm, "all, auto or names joined by commas")
+  conv->add_option("--algorithm", arguments->algorithm,
+                   "algorithms: all, auto or names joined by commas")
       ->capture_default_str();
-  conv->add_option("--precision", arguments->precision,
-                   "of all problems: f32, tf32, bf16 or f16 (the last three: cuda)")
+  conv->add_option(
+          "--precision", arguments->precision,
+          "precision for all problems: f32, tf32, bf16 or f16 (tf32, bf16 and f16: cuda only)")
       ->one_of({"f32", "tf32", "bf16", "f16"});
-  conv->add_option(
-          "--layout", arguments->layout,
-          "of all images in memory: nchw, blocked (16 channels of a pixel side by side), blocked_y "
-          "(blocked y, x as nchw), channels_last (all channels of a pixel side by side; halves "
-          "have weights of "
-          "f32, as a step has them), or both: nchw and blocked")
+  conv->add_option("--layout", arguments->layout,
+                   "memory layout of all images: nchw, blocked (NCHW16c), blocked_y (y in NCHW16c, "
+                   "x in NCHW), channels_last (NHWC; with fp16/bf16 images the weights are f32, as "
+                   "in a training step), or both: nchw and blocked")
       ->one_of({"nchw", "blocked", "blocked_y", "channels_last", "both"});
-  conv->add_option(
-          "--types", arguments->types,
-          "of all problems: of x, w, the sums and y, as u8:i8:i32:u8, in the layout that "
-          "integers have; on the CPU layers of at most 4 channels take f32 images. Forward alone")
+  conv->add_option("--types", arguments->types,
+                   "integer types of x, w, the accumulators and y, such as u8:i8:i32:u8; forward "
+                   "only; on the CPU, layers with at most 4 channels take f32 images")
       ->type_name("TEXT");
-  conv->add_option("--batch", arguments->batch, "of all problems, instead of their own");
-  conv->add_option("--peer", arguments->peer, "another library to time beside ours: onednn");
+  conv->add_option("--batch", arguments->batch, "batch size for all problems (default: their own)");
+  conv->add_option("--peer", arguments->peer, "baseline: another library to time, onednn");
   add_timing_options(*conv, arguments->timing);
   add_against_options(*conv, arguments->against);
   auto other = std::make_shared<std::function<int()>>();
@@ -269,7 +269,7 @@ std::function<int()> declare(CommandLine& app) {
 
 CONVSCOPE_REGISTER_COMMAND(
     "bench",
-    {.summary = "time convolution algorithms, another library, or whole networks",
+    {.summary = "Time algorithms, other libraries or whole networks.",
      .usage = "bench conv2d --shapes FILE|--problem TEXT|--ladder NAME [options]\n"
               "bench deform_conv2d|sparse_conv --shapes FILE|--problem TEXT [options]\n"
               "bench net CONFIG|MODEL|RUN [KEY=VALUE...] [options]\n"
@@ -287,4 +287,5 @@ CONVSCOPE_REGISTER_COMMAND(
                   "bench sparse_net --device cuda --precision f32,f16 --json sparse_net.json",
                   "bench net resnet18 --batch 1,8 --mode inference"},
      .order = 52,
+     .group = "Study algorithms",
      .declare = convscope::declare})

@@ -80,11 +80,11 @@ int bench(const Arguments& arguments) {
 void declare_bench_exchange(CommandLine& app, std::function<int()>& run) {
   auto arguments = std::make_shared<Arguments>();
   CommandLine* const exchange = app.add_subcommand(
-      "exchange", "sums over processes, by their size: launch -n 2 bench exchange");
-  exchange->add_flag("--tree", arguments->tree, "in pairs, as train.deterministic_ranks sums");
-  exchange->add_option("--min-time", arguments->min_time, "seconds that each size is timed for")
+      "exchange", "Time sums over processes by size: launch -n 2 bench exchange.");
+  exchange->add_flag("--tree", arguments->tree, "sums in pairs, as with train.deterministic_ranks");
+  exchange->add_option("--min-time", arguments->min_time, "seconds of timing for each size")
       ->capture_default_str();
-  exchange->add_option("--most", arguments->most_mib, "the largest sum")
+  exchange->add_option("--most", arguments->most_mib, "largest size")
       ->type_name("MIB")
       ->range(1, 1024)
       ->capture_default_str();

@@ -291,36 +291,40 @@ int bench(const Arguments& arguments) {
 
 void declare_bench_net(CommandLine& app, std::function<int()>& run) {
   auto arguments = std::make_shared<Arguments>();
-  CommandLine* const net =
-      app.add_subcommand("net", "a whole network on random images, or on points of its data set");
+  CommandLine* const net = app.add_subcommand(
+      "net", "Time a whole network on random images or on points of its data set.");
   net->add_option("CONFIG|MODEL|RUN", arguments->net,
-                  "experiment: a file or a shipped config's name; a model's name; or a trained "
-                  "network: a run folder or a .safetensors checkpoint")
+                  "config: file or name of a shipped config; or the name of a model; or a trained "
+                  "network: run folder or .safetensors checkpoint")
       ->required();
-  net->add_option("KEY=VALUE", arguments->overrides, "values that replace those of the config");
+  net->add_option("KEY=VALUE", arguments->overrides,
+                  "values that replace those of the config (optim.lr=0.1)");
   net->add_option("--device", arguments->device,
-                  "cpu, cuda or cuda:<index>; default: the config's");
-  net->add_option("--batch", arguments->batch, "sizes joined by commas; default: the config's");
-  net->add_option("--mode", arguments->mode, "inference (forward alone), train (a whole step)")
+                  "device: cpu, cuda or cuda:<index> (default: the config's)");
+  net->add_option("--batch", arguments->batch,
+                  "batch sizes, joined by commas (default: the config's)");
+  net->add_option("--mode", arguments->mode,
+                  "inference (forward only), train (a whole step), or both joined by a comma")
       ->capture_default_str();
-  net->add_option("--image", arguments->image, "CxHxW; default: the data set's");
-  net->add_option("--classes", arguments->classes, "outputs; default: the data set's");
-  net->add_flag("--layers", arguments->layers, "also each layer alone, and the plan's operations");
-  net->add_option(
-         "--execute", arguments->execute,
-         "quantised: fake (numbers rounded, multiplied in f32), int8 (codes multiplied where "
-         "that is faster) or int8_always; a network without quantisers gets those of 8 bits")
+  net->add_option("--image", arguments->image, "image size CxHxW (default: the data set's)");
+  net->add_option("--classes", arguments->classes, "number of outputs (default: the data set's)");
+  net->add_flag("--layers", arguments->layers,
+                "times of each layer, and of the operations of the compiled step");
+  net->add_option("--execute", arguments->execute,
+                  "execution of a quantised network: fake (rounded values, f32 products), int8 "
+                  "(integer products where they are faster) or int8_always; a network without "
+                  "quantisers gets 8-bit quantisers")
       ->one_of({"fake", "int8", "int8_always"});
-  net->add_option("--clock", arguments->clock,
-                  "wall, or cpu: time on the core, for --threads 1 on a busy machine")
+  net->add_option(
+         "--clock", arguments->clock,
+         "wall: elapsed time; cpu: CPU time of one thread, for --threads 1 on a busy machine")
       ->capture_default_str();
-  net->add_option("--min-time", arguments->min_time, "seconds that each case is timed for")
+  net->add_option("--min-time", arguments->min_time, "seconds of timing for each case")
       ->capture_default_str();
-  net->add_option("--rounds", arguments->rounds, "least number of timings of each case")
+  net->add_option("--rounds", arguments->rounds, "minimum number of timings of each case")
       ->capture_default_str();
   net->add_option("--json", arguments->json, kJsonHelp)->output_file();
-  net->add_option("--csv", arguments->csv, "where to write the rows as CSV; - is stdout")
-      ->output_file();
+  net->add_option("--csv", arguments->csv, "file for the rows as CSV; -: stdout")->output_file();
   add_against_options(*net, arguments->against);
   net->callback([arguments, &run] { run = [arguments] { return bench(*arguments); }; });
 }

@@ -172,24 +172,27 @@ int bench_net(const SparseNetArguments& arguments) {
 
 void declare_bench_sparse_net(CommandLine& bench, std::function<int()>& run) {
   auto arguments = std::make_shared<SparseNetArguments>();
-  CommandLine* const net = bench.add_subcommand(
-      "sparse_net", "submanifold layers on one map, forward and backward, by each algorithm");
-  net->add_option("--voxels", arguments->voxels, "sites of the cloud")->capture_default_str();
+  CommandLine* const net =
+      bench.add_subcommand("sparse_net", "Time each algorithm on a stack of submanifold layers.");
+  net->add_option("--voxels", arguments->voxels, "number of sites of the cloud")
+      ->capture_default_str();
   net->add_option("--cloud", arguments->cloud,
-                  "what is drawn: shell, room, lidar, random, full or ink")
+                  "shape of the cloud: shell, room, lidar, random, full or ink")
       ->one_of({"shell", "room", "lidar", "random", "full", "ink"})
       ->capture_default_str();
   net->add_option("--channels", arguments->channels,
-                  "before the first layer, and behind each; joined by commas")
+                  "channels before the first layer and after each layer, joined by commas")
       ->capture_default_str();
-  net->add_option("--precision", arguments->precision,
-                  "some of f32, tf32, bf16, f16 (the last three: cuda), joined by commas")
+  net->add_option(
+         "--precision", arguments->precision,
+         "precisions, joined by commas: f32, tf32, bf16, f16 (tf32, bf16 and f16: cuda only)")
       ->capture_default_str();
-  net->add_option("--algorithm", arguments->algorithm,
-                  "names joined by commas; auto: what it chooses for each layer and direction")
+  net->add_option(
+         "--algorithm", arguments->algorithm,
+         "algorithms, joined by commas; auto: the automatic choice for each layer and direction")
       ->capture_default_str();
   net->add_option("--peer", arguments->peer,
-                  "times of another library on this network: a file of "
+                  "baseline: times of another library on this network, a file of "
                   "experiments/peers/sparse_conv_vs_spconv.py --net")
       ->type_name("FILE");
   add_timing_options(*net, arguments->timing);

@@ -89,29 +89,27 @@ int run(const ExportArguments& arguments) {
 std::function<int()> declare_export(CommandLine& app) {
   auto arguments = std::make_shared<ExportArguments>();
   app.add_option("RUN", arguments->run,
-                 "run folder; or, but for --compact, a .safetensors checkpoint of ours")
+                 "run folder; or (except for --compact) a .safetensors checkpoint of convscope")
       ->required()
       ->type_name("");
   app.add_option("--compact", arguments->compact,
-                 "checkpoint to write: what the masks leave out is removed")
+                 "output checkpoint without the channels that the masks remove")
       ->type_name("OUT");
   app.add_option("--quantised", arguments->quantised,
-                 "model file to write: a quantised network as integer codes and steps")
+                 "output model of a quantised network: integer codes and steps")
       ->type_name("OUT");
   app.add_option("--sparse", arguments->sparse,
-                 "model file to write: a pruned network without the weights that its masks leave "
-                 "out")
+                 "output model of a pruned network, without the pruned weights")
       ->type_name("OUT");
   app.add_option("--onnx", arguments->onnx,
-                 "ONNX file to write; of a quantised network with QuantizeLinear and "
-                 "DequantizeLinear")
+                 "output ONNX file; quantised networks get QuantizeLinear and DequantizeLinear")
       ->type_name("OUT");
   app.add_flag("--fold-batch-norm", arguments->fold_batch_norm,
-               "of --onnx: batch norms become part of the convolutions in front of them");
+               "with --onnx: batch norms folded into the convolutions before them");
   app.add_flag("--reduce-range", arguments->reduce_range,
-               "of --onnx: quantised weights of 8 bits with 7 bits, so that integer kernels of x64 "
+               "with --onnx: 8-bit weights written with 7 bits, so that integer kernels of x64 "
                "CPUs without VNNI do not saturate");
-  app.add_option("--weights", arguments->weights, "last or best")
+  app.add_option("--weights", arguments->weights, "weights: last or best")
       ->type_name("W")
       ->capture_default_str()
       ->one_of({"last", "best"});
@@ -123,7 +121,7 @@ std::function<int()> declare_export(CommandLine& app) {
 
 CONVSCOPE_REGISTER_COMMAND(
     "export",
-    {.summary = "a trained network as compact, integer, sparse or ONNX file",
+    {.summary = "Export a trained network: compact, integer, sparse or ONNX.",
      .usage = "export RUN|FILE [--compact OUT] [--quantised OUT] [--sparse OUT] [--onnx OUT "
               "[--fold-batch-norm] [--reduce-range]] [--weights last|best]",
      .examples = {"export runs/pruned --compact small.safetensors",

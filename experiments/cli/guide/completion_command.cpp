@@ -119,8 +119,8 @@ std::function<int()> declare_completion(CommandLine& app) {
   CommandLine* const zsh = app.add_subcommand("zsh", "source <(convscope completion zsh)");
   app.add_subcommand("fish", "convscope completion fish | source");
   CommandLine* const asked =
-      app.add_subcommand("words", "what the scripts ask for: words that the last one may become");
-  asked->add_option("WORD", *words, "the command line so far, with a ':' before each word");
+      app.add_subcommand("words", "Print the completions of a command line, for the scripts.");
+  asked->add_option("WORD", *words, "command line so far, with a ':' before each word");
   app.require_subcommand(1);
   return [=, &app] {
     if (asked->parsed()) return print_words(*app.outer(), *words);
@@ -133,7 +133,7 @@ std::function<int()> declare_completion(CommandLine& app) {
 }  // namespace convscope
 
 CONVSCOPE_REGISTER_COMMAND("completion",
-                           {.summary = "a script for the shell: Tab completes commands and keys",
+                           {.summary = "Print a completion script for bash, zsh or fish.",
                             .usage = "completion bash|zsh|fish",
                             .examples = {"completion bash > ~/.convscope_completion",
                                          "completion fish > ~/.config/fish/completions/"

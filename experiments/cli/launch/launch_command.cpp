@@ -218,17 +218,17 @@ int launch(const Arguments& arguments, const std::vector<std::string>& rest) {
 std::function<int()> declare_launch(CommandLine& app) {
   auto arguments = std::make_shared<Arguments>();
   app.add_option("-n,--processes", arguments->processes,
-                 "how many; each takes its share of every batch")
+                 "number of processes; each takes its share of every batch")
       ->type_name("N")
       ->range(1, 65536);
   app.add_option("--hosts", arguments->hosts,
-                 "a file with one host a line, as mpirun reads it; default: this host")
+                 "file with one host per line, as mpirun reads it (default: this host)")
       ->type_name("FILE");
-  app.add_option(
-         "--launcher", arguments->launcher,
-         "mpirun, mpiexec or srun, or a path; default: srun inside a Slurm job, else mpirun")
+  app.add_option("--launcher", arguments->launcher,
+                 "launcher: mpirun, mpiexec, srun or a path (default: srun inside a Slurm job, "
+                 "else mpirun)")
       ->type_name("PROGRAM");
-  app.add_flag("--dry-run", arguments->dry_run, "print the launcher's command line and stop");
+  app.add_flag("--dry-run", arguments->dry_run, "only print the launcher's command line");
   app.take_rest();
   return [arguments, line = &app] { return launch(*arguments, line->remaining()); };
 }
@@ -237,7 +237,7 @@ std::function<int()> declare_launch(CommandLine& app) {
 }  // namespace convscope
 
 CONVSCOPE_REGISTER_COMMAND(
-    "launch", {.summary = "train one network on several processes, cores, GPUs or hosts",
+    "launch", {.summary = "Train one network on several processes, GPUs or hosts.",
                .usage = "launch -n N [--hosts FILE] run CONFIG|NAME [KEY=VALUE...]",
                .examples = {"launch -n 2 run quickstart",
                             "launch -n 4 --hosts hosts.txt run my_config.yaml device=cuda",

@@ -49,10 +49,13 @@ int write(const Arguments& arguments) {
 std::function<int()> declare(CommandLine& app) {
   auto arguments = std::make_shared<Arguments>();
   CommandLine* const algorithm =
-      app.add_subcommand("algorithm", "a convolution algorithm of your own, as a plug-in");
+      app.add_subcommand("algorithm", "Create a custom convolution algorithm as a plug-in.");
   app.require_subcommand(1);
-  algorithm->add_option("NAME", arguments->name, "small letters, digits and _")->required();
-  algorithm->add_option("--dir", arguments->folder, "where to make the folder NAME")
+  algorithm
+      ->add_option("NAME", arguments->name,
+                   "name of the algorithm: lower-case letters, digits and _")
+      ->required();
+  algorithm->add_option("--dir", arguments->folder, "parent of the new folder NAME")
       ->type_name("DIR")
       ->capture_default_str();
   return [arguments] { return write(*arguments); };
@@ -62,7 +65,7 @@ std::function<int()> declare(CommandLine& app) {
 }  // namespace convscope
 
 CONVSCOPE_REGISTER_COMMAND("new",
-                           {.summary = "begin an algorithm of your own, outside of the repository",
+                           {.summary = "Create the source of a custom algorithm (a plug-in).",
                             .usage = "new algorithm NAME [--dir DIR]",
                             .examples = {"new algorithm mine",
                                          "new algorithm mine --dir ~/algorithms"},

@@ -97,7 +97,7 @@ int run(const OpConv2d& op) {
 
 std::function<int()> declare(CommandLine& app) {
   auto op = std::make_shared<OpConv2d>();
-  CommandLine* const conv = app.add_subcommand("conv2d", "convolution and its gradients");
+  CommandLine* const conv = app.add_subcommand("conv2d", "Run a convolution or its gradients.");
   app.require_subcommand(1);
   conv->add_option("--x", op->x, "input [N,C,H,W], .npy, f4 or f8")->required();
   conv->add_option("--w", op->w, "weights [K,C/groups,R,S]")->required();
@@ -105,13 +105,14 @@ std::function<int()> declare(CommandLine& app) {
   conv->add_option("--dy", op->dy, "gradient of the output [N,K,P,Q]");
   add_conv_sizes(*conv, op->sizes);
   conv->add_option("--algorithm", op->algorithm,
-                   "auto, measure, check:<a>,<b>, a name, or a list <a>,<b>,auto")
+                   "algorithm: auto, measure, check:<a>,<b>, a name, or a list <a>,<b>,auto")
       ->capture_default_str();
-  conv->add_option("--device", op->device, "cpu, cuda or cuda:<index>")->capture_default_str();
-  conv->add_option("--out-y", op->out_y, "where to write the output, .npy");
-  conv->add_option("--out-dx", op->out_dx, "where to write the gradient of x");
-  conv->add_option("--out-dw", op->out_dw, "where to write the gradient of w");
-  conv->add_option("--out-db", op->out_db, "where to write the gradient of b");
+  conv->add_option("--device", op->device, "device: cpu, cuda or cuda:<index>")
+      ->capture_default_str();
+  conv->add_option("--out-y", op->out_y, "output file for y, .npy");
+  conv->add_option("--out-dx", op->out_dx, "output file for the gradient of x");
+  conv->add_option("--out-dw", op->out_dw, "output file for the gradient of w");
+  conv->add_option("--out-db", op->out_db, "output file for the gradient of b");
   auto other = std::make_shared<std::function<int()>>();
   declare_op_deform_conv2d(app, *other);
   declare_op_lsq(app, *other);
@@ -124,7 +125,7 @@ std::function<int()> declare(CommandLine& app) {
 }  // namespace convscope
 
 CONVSCOPE_REGISTER_COMMAND(
-    "op", {.summary = "run one operation on NumPy files",
+    "op", {.summary = "Run one operator on NumPy files.",
            .usage = "op conv2d|deform_conv2d|sparse_conv --x X.npy --w W.npy [options]\n"
                     "op lsq --v V.npy --step S.npy [options]\n"
                     "op net CONFIG [KEY=VALUE...] --x X.npy [options]",

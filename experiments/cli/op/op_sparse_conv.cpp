@@ -304,50 +304,50 @@ int run_sparse(const OpSparse& op) {
 
 void declare_op_sparse_conv(CommandLine& op, std::function<int()>& run) {
   auto sparse = std::make_shared<OpSparse>();
-  CommandLine* const app =
-      op.add_subcommand("sparse_conv", "sparse convolution at given sites and its gradients");
-  app->add_option(
-         "--sites", sparse->sites,
-         "where the rows of x are, .npy, i4: [n,3] (batch, h, w) or [n,4] (batch, t, h, w)")
+  CommandLine* const app = op.add_subcommand(
+      "sparse_conv", "Run a sparse convolution at given sites, or its gradients.");
+  app->add_option("--sites", sparse->sites,
+                  "sites of the rows of x, .npy, i4: [n,3] (batch, h, w) or [n,4] (batch, t, h, w)")
       ->required();
   app->add_option("--x", sparse->x, "input [n,C], a row for each site, f4, f8 or f2")->required();
   app->add_option("--w", sparse->w, "weights [K,C,R,S] or [K,C,T,R,S]")->required();
   app->add_option("--b", sparse->b, "bias [K]");
   app->add_option("--dy", sparse->dy, "gradient of the output");
   app->add_flag("--submanifold", sparse->submanifold,
-                "outputs are at the sites; without: wherever the kernel meets a site");
+                "outputs only at the sites (default: wherever the kernel covers a site)");
   app->add_flag("--inverse", sparse->inverse,
-                "from the outputs of the strided convolution of --sites back to --sites: x is at "
-                "its outputs, y at --sites");
+                "inverse convolution: x is at the outputs of the strided convolution of --sites, y "
+                "at --sites");
   app->add_option("--stride", sparse->stride, "one number, H,W or T,H,W")->capture_default_str();
-  app->add_option("--padding", sparse->padding, "one number, H,W or T,H,W; without: 0");
+  app->add_option("--padding", sparse->padding, "one number, H,W or T,H,W (default 0)");
   app->add_option("--dilation", sparse->dilation, "one number, H,W or T,H,W")
       ->capture_default_str();
   app->add_option("--extent", sparse->extent,
-                  "sizes of the whole image or volume, H,W or T,H,W; without: of its sites");
-  app->add_option("--batch", sparse->batch, "images or volumes; without: of the sites");
+                  "size of the image or volume, H,W or T,H,W (default: from the sites)");
+  app->add_option("--batch", sparse->batch,
+                  "number of images or volumes (default: from the sites)");
   app->add_option("--algorithm", sparse->algorithm,
-                  "auto, measure, check:<a>,<b>, a name, or a list <a>,<b>,auto")
+                  "algorithm: auto, measure, check:<a>,<b>, a name, or a list <a>,<b>,auto")
       ->capture_default_str();
-  app->add_option("--device", sparse->device, "cpu, cuda or cuda:<index>")->capture_default_str();
+  app->add_option("--device", sparse->device, "device: cpu, cuda or cuda:<index>")
+      ->capture_default_str();
   app->add_option("--precision", sparse->precision,
-                  "how f4 files are multiplied: f32, tf32, bf16 or f16 (the last three: cuda); "
-                  "results are f4 again")
+                  "precision of products for f4 files: f32, tf32, bf16 or f16 (tf32, bf16 and f16: "
+                  "cuda only); results are f4")
       ->one_of({"f32", "tf32", "bf16", "f16"});
   app->add_flag("--explain", sparse->explain,
-                "runs nothing: says what each algorithm would cost, which is taken and why");
+                "estimated cost of each algorithm, and the choice with its reason; nothing is run");
   app->add_option("--repeats", sparse->repeats,
-                  "run each part so many times more and print the median time: reading and sorting "
-                  "the sites, the map, each direction");
+                  "number of timed repetitions; prints the median time of reading and sorting the "
+                  "sites, the map and each direction");
   app->add_option("--clock", sparse->clock,
-                  "of --repeats: wall, or cpu, the time of the processor, for one thread on a busy "
-                  "machine")
+                  "clock of --repeats: wall, or cpu (CPU time, for one thread on a busy machine)")
       ->capture_default_str();
-  app->add_option("--out-sites", sparse->out_sites, "where to write the sites of the rows of y");
-  app->add_option("--out-y", sparse->out_y, "where to write the output, .npy");
-  app->add_option("--out-dx", sparse->out_dx, "where to write the gradient of x");
-  app->add_option("--out-dw", sparse->out_dw, "where to write the gradient of w");
-  app->add_option("--out-db", sparse->out_db, "where to write the gradient of b");
+  app->add_option("--out-sites", sparse->out_sites, "output file for the sites of the rows of y");
+  app->add_option("--out-y", sparse->out_y, "output file for y, .npy");
+  app->add_option("--out-dx", sparse->out_dx, "output file for the gradient of x");
+  app->add_option("--out-dw", sparse->out_dw, "output file for the gradient of w");
+  app->add_option("--out-db", sparse->out_db, "output file for the gradient of b");
   app->callback([sparse, &run] { run = [sparse] { return run_sparse(*sparse); }; });
 }
 

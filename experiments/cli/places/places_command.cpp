@@ -240,21 +240,21 @@ int places(const PlacesArguments& arguments) {
 
 std::function<int()> declare_places(CommandLine& app) {
   auto arguments = std::make_shared<PlacesArguments>();
-  app.add_option("RUN", arguments->run, "run folder, or runs/<name>: its latest run")
+  app.add_option("RUN", arguments->run, "run folder, or runs/<name> for its latest run")
       ->required()
       ->type_name("");
-  app.add_option("--layer", arguments->layer,
-                 "a layer of type deform_conv2d (default: the last one)")
+  app.add_option("--layer", arguments->layer, "layer of type deform_conv2d (default: the last one)")
       ->type_name("NAME");
-  app.add_option("-n,--images", arguments->images, "test images, of each class in turn")
+  app.add_option("-n,--images", arguments->images,
+                 "number of test images, taken from each class in turn")
       ->type_name("N")
       ->range(1, 64)
       ->capture_default_str();
-  app.add_option("--weights", arguments->weights, "last or best")
+  app.add_option("--weights", arguments->weights, "weights: last or best")
       ->type_name("W")
       ->capture_default_str()
       ->one_of({"last", "best"});
-  app.add_option("-o,--output", arguments->output, "the figure, SVG, or a folder for it")
+  app.add_option("-o,--output", arguments->output, "output figure (SVG), or its folder")
       ->type_name("FILE")
       ->capture_default_str();
   return [arguments] { return places(*arguments); };
@@ -263,10 +263,10 @@ std::function<int()> declare_places(CommandLine& app) {
 }  // namespace
 }  // namespace convscope
 
-CONVSCOPE_REGISTER_COMMAND(
-    "places", {.summary = "a figure (SVG) of where a deformable convolution reads test images",
-               .usage = "places RUN [--layer NAME] [--images N] [-o FILE]",
-               .examples = {"places runs/deform_digits/deformable",
-                            "places runs/deform_digits/deformable --layer d2"},
-               .order = 36,
-               .declare = convscope::declare_places})
+CONVSCOPE_REGISTER_COMMAND("places",
+                           {.summary = "Draw where a deformable convolution samples test images.",
+                            .usage = "places RUN [--layer NAME] [--images N] [-o FILE]",
+                            .examples = {"places runs/deform_digits/deformable",
+                                         "places runs/deform_digits/deformable --layer d2"},
+                            .order = 36,
+                            .declare = convscope::declare_places})

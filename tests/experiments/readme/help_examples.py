@@ -53,7 +53,7 @@ ORDER = ["run", "sweep", "launch", "export"]  # first: others read what these wr
 
 def commands(call):
     page = call("--help").stdout
-    return re.findall(r"(?m)^  ([a-z]+) ", page[page.index("Commands:"):page.index("Examples:")])
+    return re.findall(r"(?m)^  ([a-z]+) ", page[page.index("Train:"):page.index("Examples:")])
 
 
 def examples(call, command):
