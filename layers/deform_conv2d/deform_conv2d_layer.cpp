@@ -49,23 +49,23 @@ std::vector<OptionField> fields() {
     if (field.name != "algorithm") continue;
     field.default_value = std::string("auto");
     field.doc =
-        "of the sampling: auto, measure, check:<a>,<b>, a name, or a list 'a,b,auto'; the "
-        "branch follows the block 'conv'";
+        "algorithm of the sampling: auto, measure, check:<a>,<b>, a name, or a list 'a,b,auto'; "
+        "the offset branch uses the block 'conv'";
   }
   out.push_back({.name = "offset_groups",
                  .type = integer,
                  .default_value = std::int64_t{1},
-                 .doc = "parts that the input channels fall into, each with places of its own",
+                 .doc = "number of input channel groups with their own offsets",
                  .min = 1,
                  .max = 1 << 20});
   out.push_back({.name = "mask",
                  .type = boolean,
                  .default_value = true,
-                 .doc = "learn a factor of each sample, too (version 2 of the paper)"});
+                 .doc = "learn a factor of each sample (version 2 of the paper)"});
   out.push_back({.name = "offset_lr_scale",
                  .type = number,
                  .default_value = 0.1,
-                 .doc = "factor on the learning rate, for the branch that gives the places",
+                 .doc = "factor on the learning rate of the offset branch",
                  .min = 0});
   return out;
 }
@@ -148,7 +148,6 @@ std::unique_ptr<HeavyUse> DeformConv2d::heavy_use(const Shape& input) const {
 }  // namespace convscope
 
 CONVSCOPE_REGISTER_LAYER("deform_conv2d",
-                         {.doc = "a convolution that learns where to look: its samples move with "
-                                 "the image",
+                         {.doc = "a convolution that learns its sampling offsets from the image",
                           .fields = convscope::fields(),
                           .build = convscope::build})

@@ -62,13 +62,13 @@ std::vector<OptionField> mobilenet_v2_fields() {
           {.name = "width_multiplier",
            .type = OptionType::number,
            .default_value = 1.0,
-           .doc = "all channels times this, as multiples of 8",
+           .doc = "factor on all channels, rounded to multiples of 8",
            .min = 0.01,
            .max = 16},
           {.name = "dropout",
            .type = OptionType::number,
            .default_value = 0.2,
-           .doc = "probability of dropping an input of the last layer while training",
+           .doc = "dropout probability before the last layer",
            .min = 0,
            .max = 0.999999}};
 }

@@ -143,7 +143,7 @@ Shape ToSparse::output_shape(const Shape& input) const {
 }
 
 CONVSCOPE_REGISTER_LAYER("to_dense",
-                         {.doc = "from rows of sites to an image, 0 where no site is",
+                         {.doc = "rows of sites to a dense image, 0 where there is no site",
                           .fields = {},
                           .build = [](const Options&, const Shape& input,
                                       LayerContext& context) -> std::shared_ptr<Module> {
@@ -156,15 +156,15 @@ CONVSCOPE_REGISTER_LAYER("to_dense",
                           .takes_rows = true})
 CONVSCOPE_REGISTER_LAYER(
     "to_sparse",
-    {.doc = "from an image to rows of the sites that hold something",
+    {.doc = "image to rows of its non-empty sites",
      .fields = {{.name = "background",
                  .type = OptionType::number,
                  .default_value = 0.0,
-                 .doc = "what an empty place holds; pixels of data sets are normalised"},
+                 .doc = "value of an empty pixel; pixels of data sets are normalised"},
                 {.name = "threshold",
                  .type = OptionType::number,
                  .default_value = 0.0,
-                 .doc = "how far from it a channel of a site is at least",
+                 .doc = "smallest difference from this value that makes a pixel a site",
                  .min = 0}},
      .build = [](const Options& options, const Shape& input,
                  LayerContext& context) -> std::shared_ptr<Module> {

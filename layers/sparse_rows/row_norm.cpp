@@ -162,15 +162,15 @@ Shape SparseBatchNorm::output_shape(const Shape& input) const {
   return input;
 }
 
-CONVSCOPE_REGISTER_LAYER(
-    "sparse_batch_norm",
-    {.doc = "batch norm over the sites that are there, then a scale and a shift",
-     .fields = BatchNormOptions::fields(),
-     .build = [](const Options& options, const Shape& input,
-                 LayerContext& context) -> std::shared_ptr<Module> {
-       expect_rows(kName, input, context);
-       return std::make_shared<SparseBatchNorm>(input[1], BatchNormOptions::of(options), context);
-     },
-     .takes_rows = true})
+CONVSCOPE_REGISTER_LAYER("sparse_batch_norm",
+                         {.doc = "batch norm over the active sites, then a scale and a shift",
+                          .fields = BatchNormOptions::fields(),
+                          .build = [](const Options& options, const Shape& input,
+                                      LayerContext& context) -> std::shared_ptr<Module> {
+                            expect_rows(kName, input, context);
+                            return std::make_shared<SparseBatchNorm>(
+                                input[1], BatchNormOptions::of(options), context);
+                          },
+                          .takes_rows = true})
 
 }  // namespace convscope

@@ -154,7 +154,8 @@ INSTANTIATE_TEST_SUITE_P(
              "version reads, got 2"},
         Case{"name that is a path", cat(kRest, "name: ../../etc\n"),
              "exp.yaml:3:7: error: name: expected at most 100 letters, digits and any of '._-', a "
-             "letter or digit first, because the folder of the runs is named so, got '../../etc'"},
+             "letter or digit first, because the folder of the runs gets this name, got "
+             "'../../etc'"},
         Case{"unknown algorithm", cat(kRest, "conv: {per_layer: {c1: {forward: im2col_gem}}}\n"),
              "exp.yaml:3:34: error: conv.per_layer.c1.forward: expected auto, measure, "
              "check:<a>,<b> "

@@ -60,16 +60,17 @@ const SlurmKey* find_key(const std::string& name) {
 const std::vector<SlurmKey>& slurm_keys() {
   static const char* const kNames = "letters, digits, '_', '.' and '-'";
   static const std::vector<SlurmKey> keys = {
-      {"partition", "of the cluster, in which the members run", kNames, is_name},
-      {"time", "limit for one member; at the limit it writes a checkpoint and is queued again",
+      {"partition", "partition in which the members run", kNames, is_name},
+      {"time", "time limit of one member; at the limit it writes a checkpoint and is queued again",
        "minutes, hours:minutes:seconds, or days-hours", is_time},
       {"mem", "memory of one member", "a number such as 8G (K, M, G or T; M without a unit)",
        is_memory},
       {"gpus", "GPUs of one member", "a number such as 1, or a type and a number such as a100:1",
        is_gpus},
-      {"cpus", "cores of one member, which are its threads", "a number from 1", is_count},
-      {"at_once", "members that run at the same time, at most", "a number from 1", is_count},
-      {"account", "that pays for the hours", kNames, is_name},
+      {"cpus", "cores of one member, equal to its threads", "a number from 1", is_count},
+      {"at_once", "largest number of members that run at the same time", "a number from 1",
+       is_count},
+      {"account", "account that pays for the hours", kNames, is_name},
       {"qos", "the cluster's quality of service", kNames, is_name},
       {"constraint", "features that the nodes must have",
        "features of nodes, such as avx512 or a100|h100", is_constraint}};
