@@ -107,7 +107,7 @@ int list(const Arguments& arguments) {
   }
   if (!any) {
     fail_usage("config list",
-               all.empty() ? "expected configs beside the program, got none"
+               all.empty() ? "expected configs next to the program, got none"
                            : cat("expected a part of a name or of a description, none holds '",
                                  arguments.filter, "'"));
   }

@@ -38,17 +38,17 @@ void check_words(const Arguments& arguments) {
   if (arguments.ranks == 0 && of_ranks) {
     fail_usage("explain",
                "expected --ranks N with --network, --ranks-per-host, --inside and --keep-share, "
-               "because they say what lies between N processes, got no --ranks");
+               "because these options describe N processes, got no --ranks");
   }
   if (arguments.ranks > 0 && (!arguments.layers.empty() || arguments.all || arguments.steps)) {
     fail_usage("explain",
-               "expected --ranks without --layer, --all and --steps, because it answers another "
-               "question, got both");
+               "expected --ranks without --layer, --all and --steps, because the forecast has no "
+               "such details, got both");
   }
   if (!arguments.inside.empty() && arguments.per_host == 1) {
     fail_usage("explain",
-               "expected --inside with --ranks-per-host of 2 at least, because one process has "
-               "nobody in its host, got --inside alone");
+               "expected --inside with --ranks-per-host of at least 2, because it describes the "
+               "link inside a host, got only --inside");
   }
 }
 
@@ -61,7 +61,7 @@ ForecastQuestion question_of(const Arguments& arguments, const ExperimentConfig&
   if (arguments.per_host > 1 && arguments.inside.empty()) {
     if (config.device.type != DeviceType::cpu) {
       fail_usage("explain",
-                 cat("expected --inside with what lies between two GPUs of a host, such as nvlink "
+                 cat("expected --inside with the link between two GPUs of a host, such as nvlink "
                      "or 25GB,10us, because only memory is measured, got --ranks-per-host ",
                      arguments.per_host, " and device ", config.device.str()));
     }
@@ -82,7 +82,7 @@ int foresee(const Arguments& arguments, const ExperimentConfig& config) {
   const int wanted = num_threads() * std::min(arguments.per_host, arguments.ranks);
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
   if (config.device.type == DeviceType::cpu && wanted > cores) {
-    print_remark(cat("the table is of hosts with ", wanted,
+    print_remark(cat("the table assumes hosts with ", wanted,
                      " cores, because so many threads share "
                      "one; this machine has ",
                      cores));

@@ -57,7 +57,9 @@ bool measure_once(const MeasureOnce& how) {
           path, " (CONVSCOPE_MEASURE=off: never)"));
   const CpuCeilings found = how.measure();
   if (how.cores_of_others().value_or(0) > kQuietCores) {
-    how.say("other programs kept the cores busy: not remembered, the next command measures anew");
+    how.say(
+        "other programs kept the cores busy: the peaks are not stored, the next command measures "
+        "again");
     return false;
   }
   remember_cpu_ceilings(found);

@@ -159,7 +159,8 @@ void write_figures(const PlotArguments& arguments, const std::vector<std::string
       if (std::ranges::find(arguments.formats, format) != arguments.formats.end()) {
         write_figure(arguments, svg, path);
       } else if (fs::exists(path, error)) {
-        remark(cat(path.string(), " is not drawn again, because --format does not name ", format));
+        remark(
+            cat(path.string(), " is not drawn again, because --format does not include ", format));
       }
     }
   }
@@ -235,7 +236,7 @@ int plot(PlotArguments arguments) {
   for (const char* other : {".jpg", ".jpeg", ".gif", ".webp", ".eps", ".ps", ".tiff", ".html"}) {
     if (type != other) continue;
     fail_usage("plot", cat("expected -o FILE.svg, FILE.png, FILE.pdf or a folder, because figures "
-                           "have these forms, got '",
+                           "have these formats, got '",
                            arguments.output, "'; --html names the page"));
   }
   for (const std::string& format : arguments.formats) {
@@ -273,9 +274,9 @@ int plot(PlotArguments arguments) {
   const auto files = std::count_if(arguments.runs.begin(), arguments.runs.end(), is_file);
   if (files == 0) return plot_runs(arguments);
   if (static_cast<std::size_t>(files) != arguments.runs.size()) {
-    fail_usage("plot",
-               "expected run folders or benchmark files, because one page shows one of "
-               "them, got both");
+    fail_usage(
+        "plot",
+        "expected run folders or benchmark files, because one page shows one kind, got both");
   }
   return plot_bench(arguments);
 }

@@ -61,7 +61,7 @@ std::optional<std::string> run_to_resume(const RunArguments& arguments,
     }
   };
   std::optional<std::string> run = newest_unfinished_run(folder, fits);
-  if (!run) print_remark(cat("resume nothing unfinished in ", folder, ", starting a new run"));
+  if (!run) print_remark(cat("resume no unfinished run in ", folder, ", starting a new run"));
   return run;
 }
 
@@ -166,16 +166,16 @@ int run_first(const RunArguments& arguments) {
     // A run goes on with the config that it was started with; only what cannot change its results,
     // the number of threads, may be said anew.
     if (!config && !arguments.words.empty()) {
-      fail_usage("run",
-                 cat("expected no KEY=VALUE with --resume RUN, because a run goes on with the "
-                     "config that it was started with, got '",
-                     arguments.words[0], "'"));
+      fail_usage("run", cat("expected no KEY=VALUE with --resume RUN, because a run continues with "
+                            "its own config, got '",
+                            arguments.words[0], "'"));
     }
     const ExperimentConfig stored = load_config(*resumed + "/config.yaml", global_overrides());
     if (config && to_yaml(*config) != to_yaml(stored)) {
       fail(ErrorKind::kConfig, "resume",
            cat("expected the config that ", *resumed, " was started with, got another one from ",
-               request.config, "; leave the config out to go on, or --resume to start anew"));
+               request.config,
+               "; leave out the config to continue, or leave out --resume to start a new run"));
     }
     config = stored;
   }

@@ -66,7 +66,7 @@ void check_options(const Arguments& arguments) {
   if (slurm && arguments.jobs_given) {
     fail_usage(
         "sweep",
-        "expected --slurm at_once=N in place of --jobs N, because Slurm hands the members out");
+        "expected --slurm at_once=N instead of --jobs N, because Slurm distributes the members");
   }
   if (arguments.status + arguments.cancel + arguments.work + arguments.dry_run > 1) {
     fail_usage("sweep", "expected one of --status, --cancel, --work and --dry-run, got several");
@@ -106,7 +106,7 @@ int work(const Arguments& arguments) {
 
 int cancel(const Arguments& arguments) {
   const std::string job = cancel_slurm_sweep(folder_of(arguments));
-  print_remark(cat("cancel job ", job, " of Slurm; its members write their checkpoints"));
+  print_remark(cat("cancel job ", job, " of Slurm; its members write checkpoints"));
   return 0;
 }
 

@@ -31,7 +31,7 @@ def run(stage, number, folder):
     outcomes = race(stage, folder, words)
     found, went_on = [], 0
     for one in outcomes:
-        finished = "is finished already" in one.err or "nothing unfinished" in one.err
+        finished = "is finished already" in one.err or "no unfinished run" in one.err
         went_on += one.code == 0 and "done   report" in one.err and not finished
         refused = one.code == 2 and "nobody works on" in one.err
         if not refused:
@@ -39,7 +39,7 @@ def run(stage, number, folder):
         elif one.err.count("error:") != 1:
             found.append("a refusal of more than one sentence")
     # The killed one may have been through already.
-    if went_on > 1 or went_on == 0 and not all("is finished" in one.err or "nothing unf" in one.err
+    if went_on > 1 or went_on == 0 and not all("is finished" in one.err or "no unfinished" in one.err
                                                for one in outcomes):
         found.append(f"{went_on} of {RIVALS} went on, expected one")
     found += the_same_once(stage, folder)

@@ -57,10 +57,9 @@ void check(const Arguments& arguments) {
                "its rungs say what is timed, got more than --ladder");
   }
   if (!arguments.types.empty() && no_problem) {
-    fail_usage(
-        kCommand,
-        "expected --types with --problem or --shapes because the problem of a ladder has its "
-        "own types, got --ladder alone");
+    fail_usage(kCommand,
+               "expected --types with --problem or --shapes because the problem of a ladder has "
+               "its own types, got only --ladder");
   }
   const bool says_types = !arguments.precision.empty() || !arguments.layout.empty();
   if (!arguments.types.empty() && says_types) {
@@ -114,8 +113,8 @@ void set_types(const std::string& text, Device device, std::vector<Conv2dProblem
   if (first_layers == 0) return;
   types.x = DType::f32;
   remark(cat(first_layers, first_layers == 1 ? " layer" : " layers",
-             " of at most 4 channels taken for the first of a network: ", types.text(),
-             " in layout blocked_y, its images are rounded in each call"));
+             " with at most 4 channels treated as the first of a network: ", types.text(),
+             " in layout blocked_y; images are rounded in each call"));
 }
 
 std::vector<Conv2dProblem> problems_of(const Arguments& arguments) {
@@ -152,7 +151,7 @@ void warn_of_unmeasured_bytes(const Tasks& tasks, const CpuCeilings& ceilings) {
   const bool bytes =
       std::ranges::any_of(tasks, [](const auto& task) { return is_code(factors_of(task.first)); });
   if (!bytes || ceilings.int8.one_thread > 0) return;
-  remark(cat("the peak of products of bytes was not measured on this machine; roof takes ",
+  remark(cat("the peak of int8 products was not measured on this machine; roof assumes ",
              peak_of_bytes(), " times that of f32 (convscope info --measure)"));
 }
 

@@ -26,8 +26,8 @@ void check(const Arguments& arguments, int processes) {
   }
   if (processes < 2) {
     fail_usage(kCommand,
-               "expected 2 processes at least, because sums over them are timed, got one; start "
-               "them by convscope launch -n 2 bench exchange");
+               "expected at least 2 processes, because sums over processes are timed, got one; "
+               "start them with convscope launch -n 2 bench exchange");
   }
   if (arguments.tree && (processes & (processes - 1)) != 0) {
     fail_usage(kCommand,
@@ -84,7 +84,7 @@ void declare_bench_exchange(CommandLine& app, std::function<int()>& run) {
   exchange->add_flag("--tree", arguments->tree, "sums in pairs, as with train.deterministic_ranks");
   exchange->add_option("--min-time", arguments->min_time, "seconds of timing for each size")
       ->capture_default_str();
-  exchange->add_option("--most", arguments->most_mib, "largest size")
+  exchange->add_option("--most", arguments->most_mib, "largest size, in MiB")
       ->type_name("MIB")
       ->range(1, 1024)
       ->capture_default_str();

@@ -48,7 +48,7 @@ std::vector<std::int64_t> channels_of(const std::string& text) {
   }
   if (out.size() < 2) {
     fail_usage(kCommand,
-               cat("expected --channels of two at least, before and behind a layer, got ", text));
+               cat("expected at least two --channels, before and after a layer, got ", text));
   }
   return out;
 }
@@ -117,7 +117,8 @@ int bench_net(const SparseNetArguments& arguments) {
                "expected --against without --peer because it compares two builds, got both");
   }
   if (arguments.timing.weights != "once") {
-    fail_usage(kCommand, "expected --weights once because a step of training prepares them anew");
+    fail_usage(kCommand,
+               "expected --weights once because a training step prepares the weights in each call");
   }
   SparseNetOptions options{.cloud = cloud_of(arguments),
                            .channels = channels_of(arguments.channels),

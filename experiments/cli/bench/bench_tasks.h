@@ -16,8 +16,7 @@
 namespace convscope {
 
 inline constexpr const char* kJsonHelp =
-    "where to write all of it as JSON, when all is measured; what is measured until then is in "
-    "NAME.unfinished.json; - is stdout";
+    "file for all results as JSON (rows so far: NAME.unfinished.json); -: stdout";
 
 // The JSON and the CSV file that a benchmark is asked for. They are made when something is written.
 struct BenchFiles {

@@ -73,10 +73,10 @@ int run(const ExportArguments& arguments) {
                "them");
   }
   if (arguments.fold_batch_norm && arguments.onnx.empty()) {
-    fail_usage("export", "expected --onnx OUT beside --fold-batch-norm, got none");
+    fail_usage("export", "expected --onnx OUT with --fold-batch-norm, got none");
   }
   if (arguments.reduce_range && arguments.onnx.empty()) {
-    fail_usage("export", "expected --onnx OUT beside --reduce-range, got none");
+    fail_usage("export", "expected --onnx OUT with --reduce-range, got none");
   }
   check_output_files({arguments.compact, arguments.quantised, arguments.sparse, arguments.onnx});
   if (!arguments.compact.empty()) export_compact(arguments);

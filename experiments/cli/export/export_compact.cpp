@@ -147,9 +147,8 @@ std::string widths_text(const SparsityReport& report, const CompactPlan& plan) {
   text += "\n";
   if (constants) {
     text +=
-        "            kept but not alive: nothing reaches these outputs any more, but their "
-        "constants "
-        "count further on\n";
+        "            kept but not alive: no input reaches these outputs, but later layers "
+        "need their constants\n";
   }
   return text;
 }
@@ -165,17 +164,16 @@ void export_compact(const ExportArguments& arguments) {
   const std::unique_ptr<Pruner> pruner = build_pruner(config, *model, nullptr, sample.shape, 0);
   if (pruner == nullptr) {
     fail(ErrorKind::kConfig, "export",
-         cat("expected a run with a block 'sparsity', because --compact removes what its masks "
-             "leave out, got ",
+         cat("expected a run with a block 'sparsity', because --compact removes pruned channels, "
+             "got ",
              run, " without"));
   }
   const std::string checkpoint = cat(run, "/ckpt/", arguments.weights, ".safetensors");
   if (parse_config_text(checkpoint_config(checkpoint), checkpoint).sparsity.values().empty()) {
-    fail(
-        ErrorKind::kConfig, "export",
-        cat("expected a network with masks, because --compact removes what they leave out, got one "
-            "whose filters were removed while it was trained; it is compact already: ",
-            checkpoint));
+    fail(ErrorKind::kConfig, "export",
+         cat("expected a network with masks, because --compact removes pruned channels, got a "
+             "network whose filters were removed during training; it is compact already: ",
+             checkpoint));
   }
   const TrainingState state = load_checkpoint(checkpoint, *model, nullptr);
 
@@ -211,8 +209,8 @@ void export_compact(const ExportArguments& arguments) {
   const Times times = measure(*model, *compact, batch, config.device);
   std::string text = widths_text(pruner->report(state.step), plan);
   if (quantised) {
-    text += codes ? "execution   int8 in inference, else fake-quant f32, in both\n"
-                  : "execution   fake-quant f32 in both\n";
+    text += codes ? "execution   both: int8 in inference, otherwise fake-quant f32\n"
+                  : "execution   both: fake-quant f32\n";
   }
   text += fmt::format("{:<34} {:>14} {:>14} {:>8}\n", "", "masked dense", "compact dense", "ratio");
   const auto line = [&](const char* name, double a, double b, int digits) {

@@ -33,8 +33,7 @@ void export_sparse(const ExportArguments& arguments) {
   const TrainedNetwork trained = trained_network(arguments);
   if (trained.pruner == nullptr) {
     fail(ErrorKind::kConfig, "export",
-         cat("expected a run with masks, because --sparse leaves out the weights that they leave "
-             "out, got ",
+         cat("expected a run with masks, because --sparse leaves out pruned weights, got ",
              trained.run, " without"));
   }
   if (trained.config.quant) {

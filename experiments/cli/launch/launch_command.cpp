@@ -158,7 +158,7 @@ std::vector<std::string> command_of(const std::vector<std::string>& rest) {
     fail_usage("launch", "expected a command for the processes, such as run CONFIG");
   const bool measures = rest.size() > 1 && rest[0] == "bench" && rest[1] == "exchange";
   if (rest[0] != "run" && !measures) {
-    fail_usage("launch", cat("expected the command run or bench exchange, because they alone work "
+    fail_usage("launch", cat("expected the command run or bench exchange, because only these work "
                              "in several processes, got '",
                              rest[0], "'"));
   }

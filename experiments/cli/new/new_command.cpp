@@ -26,8 +26,8 @@ int write(const Arguments& arguments) {
   std::error_code error;
   if (fs::exists(fs::symlink_status(folder, error))) {
     fail(ErrorKind::kIo, "new algorithm",
-         cat("expected a name without a folder, because nothing is written over, but ",
-             folder.string(), " is there; take another name or --dir"));
+         cat("expected a new name, because no file is overwritten, but ", folder.string(),
+             " exists; choose another name or --dir"));
   }
   fs::create_directories(folder, error);
   if (error) {

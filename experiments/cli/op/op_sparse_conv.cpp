@@ -52,7 +52,8 @@ void check(const OpSparse& op) {
     fail_usage(kCommand, "expected --dy because a gradient is asked for");
   }
   if (op.explain && op.wants_outputs()) {
-    fail_usage(kCommand, "expected --explain without --out-y and the like because it runs nothing");
+    fail_usage(kCommand,
+               "expected --explain without --out-y and other outputs because it runs nothing");
   }
   if (op.repeats < 0) {
     fail_usage(kCommand, cat("expected --repeats of at least 0, got ", op.repeats));
@@ -65,8 +66,8 @@ void check(const OpSparse& op) {
                              op.precision, "; --device cuda may have"));
   }
   if (op.clock == "cpu" && op.repeats > 0 && !op.device.starts_with("cpu")) {
-    fail_usage(kCommand, cat("expected --clock wall because a device works by itself, got --clock "
-                             "cpu with --device ",
+    fail_usage(kCommand, cat("expected --clock wall because a GPU works asynchronously, got "
+                             "--clock cpu with --device ",
                              op.device));
   }
   if (!op.explain && !op.wants_outputs()) {
@@ -156,8 +157,8 @@ Inputs read_inputs(const OpSparse& op, Device device) {
                       .dtype = type};
   z.check();
   CONVSCOPE_CHECK(t.x.shape() == z.x_shape(), kCommand, "expected x ", z.x_shape(),
-                  op.inverse ? " because the strided convolution has so many outputs, got "
-                             : " because --sites has so many rows, got ",
+                  op.inverse ? " because the strided convolution has that many outputs, got "
+                             : " because --sites has that many rows, got ",
                   t.x.str());
   t.x = z.map->in_sites()->in_key_order(t.x);
   if (!op.b.empty()) {
@@ -254,9 +255,9 @@ int explain_sparse(const OpSparse& op, const Inputs& inputs, Device device) {
       ", ", number_text("%.4g", z.nominal_flops() * 1e-6), " MFLOP\n");
   for (const Direction direction : kDirections) out += explained(op, z, direction, device);
   print_screen(out +
-               "* is taken: of auto the least estimate. ms are estimates; limit: what most of "
-               "them is;\nproducts: executed / those of pairs; workspace and prepared "
-               "weights are in MiB.\n");
+               "*: chosen (auto: the least estimate). ms are estimates; limit: what dominates the "
+               "estimate;\nproducts: executed products / products of pairs; workspace and prepared "
+               "weights in MiB.\n");
   return 0;
 }
 

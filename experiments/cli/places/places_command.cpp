@@ -186,10 +186,11 @@ Figure figure_of(const PlacesArguments& arguments, const ExperimentConfig& confi
   const Tensor offset = places.offset.value().to(Device{});
   const Tensor mask = places.mask.defined() ? places.mask.value().to(Device{}) : Tensor();
 
-  Figure figure{.title = cat("Where ", found.name, " reads, ", config.name),
-                .subtitle = cat("The samples of one output pixel, at the middle of the ink, on ",
-                                some.size(), " test images; seed ", config.seed),
-                .columns = 4};
+  Figure figure{
+      .title = cat("Where ", found.name, " reads, ", config.name),
+      .subtitle = cat("Sampling positions of one output pixel at the centre of the ink, on ",
+                      some.size(), " test images; seed ", config.seed),
+      .columns = 4};
   figure.data.push_back({"image", "class", "tap", "row", "column", "mask"});
   for (std::int64_t n = 0; n < some.size(); ++n) {
     const auto label = static_cast<std::size_t>(some.labels.data<std::int32_t>()[n]);
@@ -210,12 +211,13 @@ Figure figure_of(const PlacesArguments& arguments, const ExperimentConfig& confi
     figure.panels.emplace_back(std::move(panel));
   }
   figure.legend = {
-      {.name = "a sample; its area is the mask", .style = 1, .form = LegendEntry::Form::mark},
-      {.name = "where a convolution would read",
+      {.name = "one sample; its area is the mask", .style = 1, .form = LegendEntry::Form::mark},
+      {.name = "positions of a plain convolution",
        .style = 1,
        .form = LegendEntry::Form::hollow_mark}};
-  figure.notes = {cat("In pixels of the image: the layer reads ", x.shape()[2], "x", x.shape()[3],
-                      " pixels of its input. Samples beyond the border are drawn on it.")};
+  figure.notes = {cat("Units: pixels of the image. The layer reads ", x.shape()[2], "x",
+                      x.shape()[3],
+                      " pixels of its input. Samples outside the image are drawn on its border.")};
   return figure;
 }
 

@@ -112,7 +112,7 @@ TEST(CompactInt8, AnExportedNetworkIsEvaluatedTimedAndExportedFurther) {
   ASSERT_EQ(run.code, 0) << run.err;
   const Called made = call_program("export runs/masked --compact c.safetensors", folder.path());
   ASSERT_EQ(made.code, 0) << made.err;
-  EXPECT_NE(made.out.find("execution   int8 in inference"), std::string::npos) << made.out;
+  EXPECT_NE(made.out.find("execution   both: int8 in inference"), std::string::npos) << made.out;
   EXPECT_NE(made.out.find("\ninference, batch 32, ms"), std::string::npos) << made.out;
   const std::string file = folder.path() + "/c.safetensors";
   EXPECT_EQ(read_safetensors(file).metadata.at("execution"), "int8, compact dense");

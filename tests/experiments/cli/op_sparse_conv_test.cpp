@@ -216,7 +216,7 @@ TEST_F(OpSparseCommand, AnswersMistakesWithTheirExitCodes) {
   expect({"--submanifold", "--out-y", y, "--precision", "f16"}, 2, "the CPU has no units for f16");
   expect({"--submanifold", "--out-y", y, "--device", "tpu"}, 2, "tpu");
   expect({"--submanifold", "--out-y", y, "--device", "cuda", "--clock", "cpu", "--repeats", "1"}, 2,
-         "because a device works by itself");
+         "because a GPU works asynchronously");
   for (const char* out : {"--out-dx", "--out-dw", "--out-db"}) {
     expect({"--submanifold", out, y}, 2, "expected --dy because a gradient is asked for");
   }
@@ -236,7 +236,7 @@ TEST_F(OpSparseCommand, AnswersMistakesWithTheirExitCodes) {
   expect({"--submanifold", "--out-y", y, "--b", at("absent.npy")}, 6, "absent.npy");
   expect({"--submanifold", "--dy", at("x.npy"), "--out-dw", y}, 2, "because that is y");
   expect({"--inverse", "--stride", "2", "--padding", "1", "--out-y", y}, 2,
-         "because the strided convolution has so many outputs");
+         "because the strided convolution has that many outputs");
 
   Tensor sites = sites_.clone();
   sites.data<std::int32_t>()[3 * 5 + 1] = -2;
@@ -248,7 +248,7 @@ TEST_F(OpSparseCommand, AnswersMistakesWithTheirExitCodes) {
   write_npy(at("sites.npy"), Tensor::zeros({4, 2}, DType::i32));
   expect({"--submanifold", "--out-y", y}, 2, "expected coordinates [n,3] (batch, h, w) or [n,4]");
   write_npy(at("sites.npy"), sites_.slice_rows(0, 7));
-  expect({"--submanifold", "--out-y", y}, 2, "because --sites has so many rows");
+  expect({"--submanifold", "--out-y", y}, 2, "because --sites has that many rows");
   write_npy(at("sites.npy"), sites_);
   write_npy(at("w.npy"), Tensor::zeros({16, 4, 3, 3, 3}));
   expect({"--submanifold", "--out-y", y}, 2, "expected w [K,C,R,S] of the type of x");

@@ -87,8 +87,8 @@ TEST(SparseExport, RefusesWhatHasNoMasksOfItsOwn) {
   run_in(folder, "--name plain");
   const Called dense = call_program("export runs/plain --sparse s.safetensors", folder.path());
   EXPECT_EQ(dense.code, 3);
-  EXPECT_NE(dense.err.find("[export] expected a run with masks, because --sparse leaves out the "
-                           "weights that they leave out, got "),
+  EXPECT_NE(dense.err.find("[export] expected a run with masks, because --sparse leaves out "
+                           "pruned weights, got "),
             std::string::npos)
       << dense.err;
   run_in(folder, "\"quant={w_bits: 4}\" " + kBlocks + " --name both");

@@ -154,7 +154,7 @@ class Workers(unittest.TestCase):
                 (["--detach"], "expected --launcher slurm beside --detach"),
                 (["--hosts", "x"], "expected --launcher mpi beside --hosts"),
                 (["--member", "1"], "expected --work beside --member"),
-                (["--launcher", "slurm", "--jobs", "2"], "expected --slurm at_once=N in place of --jobs"),
+                (["--launcher", "slurm", "--jobs", "2"], "expected --slurm at_once=N instead of --jobs"),
                 (["--status", "--cancel"], "expected one of --status, --cancel, --work and --dry-run"),
                 (["--launcher", "slurm", "--slurm", "tim=5"], "did you mean 'time'?")):
             answer = SWEEPS.call(CONFIG, *words)

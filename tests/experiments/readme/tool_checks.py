@@ -155,7 +155,7 @@ def begins_an_algorithm(reader, words):
     expect(max(map(len, lines)) <= 100, "expected lines of at most 100 columns")
     expect_text(reader.text("mine/CMakeLists.txt"), r"(?m)^find_package\(convscope ")
     again = reader.call(*words)
-    expect(again.returncode == 6 and "nothing is written over" in again.stderr,
+    expect(again.returncode == 6 and "no file is overwritten" in again.stderr,
            "expected nothing to be written over")
     bad = reader.call("new", "algorithm", "My-Own")
     expect(bad.returncode == 2 and "small letters" in bad.stderr, "expected a bad name to be refused")
