@@ -68,8 +68,8 @@ std::vector<std::string> BenchHead::warnings() const {
   std::vector<std::string> out;
   if (!complete) {
     out.push_back(cat(file,
-                      ": the benchmark did not end, and these are the rows that it had measured; "
-                      "call it again for the others"));
+                      ": the benchmark did not end; only its measured rows are here; run it again "
+                      "for the others"));
   }
   if (disturbed()) {
     out.push_back(fmt::format(

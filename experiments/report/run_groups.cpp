@@ -171,7 +171,7 @@ RunSet group_runs(std::vector<RunData> runs) {
     // A later run that came to nothing does not displace one that did.
     if (run.epochs.empty() && !twin->epochs.empty()) std::swap(run, *twin);
     set.remarks.push_back(cat(twin->path, ": left out, because ", run.path,
-                              " has the same config and seed and counts in its place"));
+                              " has the same config and seed and replaces it"));
     *twin = std::move(run);
   }
   tell_apart(set.groups, facts);

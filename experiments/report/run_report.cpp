@@ -172,7 +172,7 @@ std::string readable(const ReportQuery& query, TextTable table, const Names& swe
       return column.is_mean && column.is_time;
     });
     legend += cat("- n: runs in the group; mean ± standard deviation (n - 1) over them",
-                  times ? "; of times the median ± the median distance from it" : "", "\n");
+                  times ? "; for times the median ± the median distance from it" : "", "\n");
   }
   return to_markdown(table) + shared + (legend.empty() ? "" : "\n" + legend);
 }

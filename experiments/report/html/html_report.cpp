@@ -25,10 +25,10 @@ using json = nlohmann::ordered_json;
 constexpr const char* kMeaning =
     "<p>avg_forward and avg_backward are mean wall seconds of a training step (forward includes "
     "the loss; the first steps of each process are left out); a step whose phases cannot be timed "
-    "apart has avg_step only. avg_inference is the median of a batch in inference, as it is really "
-    "executed, without loss and loader. avg_forward_mem is what a forward "
-    "leaves allocated, avg_backward_mem the highest amount in use during a backward (data sets "
-    "not counted), both in MiB; accuracies in percent, losses in nats.</p>\n";
+    "separately has only avg_step. avg_inference is the median time of a batch in inference, as "
+    "executed, without loss and loader. avg_forward_mem is the memory allocated at the end of a "
+    "forward, avg_backward_mem the peak memory during a backward (data sets not counted), both in "
+    "MiB; accuracies in percent, losses in nats.</p>\n";
 
 std::string cell_text(const json& value) {
   if (value.is_null()) return "-";
@@ -175,8 +175,8 @@ std::string refusals(const BenchSet& set) {
     const std::string count = names.size() == 1 ? names[0] : cat(names.size(), " problems");
     table.push_back({key[0], key[1], key[2], count, key[3]});
   }
-  return cat("<details><summary>algorithms that do not take some problems, and why</summary>\n",
-             html_table(table), "</details>\n");
+  return cat("<details><summary>refused problems, and why</summary>\n", html_table(table),
+             "</details>\n");
 }
 
 // A sentence, and who is ahead in what.
@@ -199,7 +199,7 @@ std::string lead_of(const RunSet& set, const std::vector<RunRow>& rows) {
           "Shortest inference of a batch", set, false, true,
           [](const RunSummary& s) { return s.avg_inference.value_or(std::nan("")); }, seconds_text),
       extreme(
-          "Least memory of a step", set, false, false,
+          "Lowest memory of a step", set, false, false,
           [](const RunSummary& s) { return s.timed_steps > 0 ? s.avg_backward_mem : std::nan(""); },
           mib_text)};
   // Of all runs, when they agree.

@@ -82,7 +82,7 @@ std::string rest_sentence(const RunSummary& summary, const LayerTimes& times) {
       " A step's forward takes {:.3f} ms and its backward {:.3f} ms, {:.3f} and {:.3f} ms longer "
       "than the layers: the rest is no layer's.",
       1e3 * summary.avg_forward, 1e3 * summary.avg_backward, forward, backward);
-  if (summary.step == "dynamic") out += " A dynamic step makes its graph meanwhile.";
+  if (summary.step == "dynamic") out += " A dynamic step also builds its graph.";
   if (summary.threads > 1) {
     out += cat(" It is the time to wake ", summary.threads,
                " threads and to wait for the last of them",

@@ -37,7 +37,7 @@ std::vector<std::string> logged_warnings(const RunData& run) {
       ++more;
     }
   }
-  if (more > 0) out.push_back(cat(more, " more warnings stand in log.txt"));
+  if (more > 0) out.push_back(cat(more, " more warnings are in log.txt"));
   return out;
 }
 
@@ -94,8 +94,8 @@ std::vector<Fact> facts_of_summary(const RunSummary& s, const RunEnvironment& en
       {"Speed", timed ? count_text(s.images_per_s) + " images/s" : "", ""},
       {"Memory", mib_text(measured(s.avg_backward_mem)),
        s.avg_forward_mem > 0
-           ? "at most in a backward; a forward leaves " + mib_text(s.avg_forward_mem)
-           : "at most in a backward"},
+           ? "peak in a backward; at the end of a forward " + mib_text(s.avg_forward_mem)
+           : "peak in a backward"},
       {"Wall time", seconds_text(s.seconds), "evaluation included"},
       {"Seed", std::to_string(s.seed), ""},
       {"Tags", s.tags, ""},
@@ -117,7 +117,7 @@ std::vector<std::string> run_warnings(const RunData& run) {
   if (run.state != "DONE" && !run.reason.empty()) out.push_back(run.reason);
   if (run.state == "RUNNING") {
     out.emplace_back(
-        "the run was going on when this page was written; its numbers are those so far");
+        "the run was not finished when this page was written; its numbers are preliminary");
   }
   for (std::string& sentence : logged_warnings(run)) out.push_back(std::move(sentence));
   if (run.summary && run.summary->disturbed()) {
@@ -133,10 +133,9 @@ std::vector<std::string> run_warnings(const RunData& run) {
            sentence.find("other programs") != std::string::npos;
   });
   if (busy >= kBusyLoad && !told) {
-    out.push_back(
-        fmt::format("the machine was busy when the run began (load {:.2f}), so its times "
-                    "may be longer than on an idle one",
-                    busy));
+    out.push_back(fmt::format(
+        "the machine was busy when the run began (load {:.2f}), so its times may be too long",
+        busy));
   }
   if (run.summary && run.summary->step == "dynamic") {
     out.emplace_back("the steps ran as a dynamic graph, which is slower than a planned step");

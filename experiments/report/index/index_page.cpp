@@ -257,8 +257,8 @@ std::string index_page(const std::string& title, const RunIndex& index,
       "<span id=\"count\" role=\"status\">" +
       runs +
       "</span><button id=\"more\" type=\"button\" hidden></button><small>All words must be found. "
-      "key:value looks in one column or setting, acc&gt;98 "
-      "compares, -word must not be there. A click on a head sorts.</small></div>\n";
+      "key:value searches one column or setting, acc&gt;98 "
+      "compares, -word excludes. Click a heading to sort.</small></div>\n";
   Page page{.title = title,
             .lead = cat("<p>", runs, ", ", count_of(index.sweeps.size(), "sweep"), ".</p>\n")};
   page.sections = {

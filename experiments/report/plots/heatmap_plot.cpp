@@ -96,8 +96,7 @@ Plot draw_heatmap(const BenchSet& set) {
     const bool ours = name != "all" && (peer.empty() || !name.starts_with(library));
     if (ours && std::ranges::find(algorithms, name) == algorithms.end()) algorithms.push_back(name);
   }
-  Figure figure{.title = "Time of each algorithm, as a multiple of the fastest",
-                .subtitle = set.text()};
+  Figure figure{.title = "Time of each algorithm relative to the fastest", .subtitle = set.text()};
   figure.data = {{"direction", "measured with", "problem"}};
   for (std::size_t i = 0; i < measured; ++i) figure.data[0].push_back(algorithms[i]);
   if (!peer.empty()) figure.data[0].push_back(peer);
@@ -145,16 +144,16 @@ Plot draw_heatmap(const BenchSet& set) {
     figure.panels.emplace_back(std::move(panel));
   }
   figure.notes = {
-      "time as a multiple of the fastest of ours, which is 1.00; refused (r in narrow cells): the "
-      "algorithm does not take the problem; -: not measured"};
+      "time relative to our fastest (1.00); refused (r in narrow cells): the algorithm does not "
+      "accept the problem; -: not measured"};
   if (choices > 0) {
     figure.notes.push_back(cat("framed: what `auto` chooses; ", right, " of ", choices,
                                " choices are within 10 % of the fastest"));
   }
   if (!peer.empty()) {
-    figure.notes.push_back(cat(peer,
-                               ": in its fastest way, with its own layouts; below 1 it is "
-                               "faster than all of ours"));
+    figure.notes.push_back(cat(
+        peer,
+        ": its fastest algorithm, with its own layouts; below 1 it is faster than all of ours"));
   }
   plot.figure = std::move(figure);
   return plot;
@@ -163,6 +162,6 @@ Plot draw_heatmap(const BenchSet& set) {
 }  // namespace
 }  // namespace convscope
 
-CONVSCOPE_REGISTER_PLOT("heatmap", {.summary = "time of algorithm by problem; who refuses",
+CONVSCOPE_REGISTER_PLOT("heatmap", {.summary = "time by algorithm and problem; refusals",
                                     .order = 100,
                                     .draw_bench = convscope::draw_heatmap})

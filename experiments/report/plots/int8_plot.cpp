@@ -48,15 +48,14 @@ Plot draw_int8(const BenchSet& set) {
     return row.peer_median_ms > 0 && !is_code(factors_of(set.problems[row.problem]));
   });
   if (both) kinds.push_back({peer + ", own layouts", &BenchedRow::peer_median_ms});
-  Figure figure{.title = "Bytes against f32", .subtitle = set.text()};
+  Figure figure{.title = "int8 speed-up over f32", .subtitle = set.text()};
   figure.data = {{"measured with", "problem", "system", "f32 ms", "bytes ms", "f32 / bytes"}};
   Extent extent;
   std::vector<BarPanel> panels;
   for (const BenchPart& part : set.parts()) {
     if (!part.bytes) continue;
-    BarPanel panel{
-        .title = part.title,
-        .x = {.label = "time of f32 / time of bytes; above 1 bytes are faster", .log = true}};
+    BarPanel panel{.title = part.title,
+                   .x = {.label = "f32 time / int8 time; above 1 int8 is faster", .log = true}};
     for (const Kind& kind : kinds) panel.series.push_back({.name = kind.name});
     for (const std::size_t at : part.problems) {
       const Conv2dProblem& problem = set.problems[at];
@@ -93,8 +92,7 @@ Plot draw_int8(const BenchSet& set) {
   }
   if (panels.empty()) {
     plot.why_not =
-        "no layer has rows of bytes and of f32 with one setting; measure both, the one with "
-        "--types";
+        "no layer has rows of int8 and of f32 with one setting; measure both, int8 with --types";
     plot.remarks.clear();
     return plot;
   }
@@ -113,6 +111,6 @@ Plot draw_int8(const BenchSet& set) {
 }  // namespace
 }  // namespace convscope
 
-CONVSCOPE_REGISTER_PLOT("int8", {.summary = "time of f32 / time of bytes, layer by layer",
+CONVSCOPE_REGISTER_PLOT("int8", {.summary = "int8 speed-up: f32 time / int8 time, by layer",
                                  .order = 125,
                                  .draw_bench = convscope::draw_int8})

@@ -36,14 +36,14 @@ std::string title_of(const MeasuredLadder& ladder) {
 
 Plot draw_ladder(const LadderSet& set) {
   Plot plot;
-  Figure figure{.title = "From the lesson to the fastest"};
+  Figure figure{.title = "From the lesson to the fastest kernel"};
   figure.data = {{"ladder", "problem", "direction", "rung", "adds", "median (ms)", "GFLOP/s",
-                  "% of peak", "factor over the rung below"}};
+                  "% of peak", "speed-up over the rung below"}};
   Extent extent;
   std::vector<BarPanel> panels;
   for (const MeasuredLadder& ladder : set.ladders) {
     BarPanel panel{.title = title_of(ladder),
-                   .x = {.label = "speed (GFLOP/s of the textbook's loops)", .log = true},
+                   .x = {.label = "speed (GFLOP/s, textbook FLOPs)", .log = true},
                    .series = {{.name = "GFLOP/s"}}};
     for (const LadderRung& rung : ladder.rungs) {
       if (!(rung.median_ms > 0)) {
@@ -80,9 +80,9 @@ Plot draw_ladder(const LadderSet& set) {
     panel.x.include = {base, extent.high};
     figure.panels.emplace_back(std::move(panel));
   }
-  figure.notes = {"\u00D7: the time of the rung below divided by this one's.",
-                  "% of peak: of the measured peak of multiply-add with all threads; Winograd and "
-                  "FFT do fewer products and may pass it."};
+  figure.notes = {"\u00D7: time of the rung below / time of this rung.",
+                  "% of peak: relative to the measured multiply-add peak with all threads; "
+                  "Winograd and FFT need fewer products and may exceed it."};
   plot.figure = std::move(figure);
   return plot;
 }
@@ -90,6 +90,6 @@ Plot draw_ladder(const LadderSet& set) {
 }  // namespace
 }  // namespace convscope
 
-CONVSCOPE_REGISTER_PLOT("ladder", {.summary = "one algorithm from its lesson to the fastest",
+CONVSCOPE_REGISTER_PLOT("ladder", {.summary = "one algorithm from its lesson to the fastest kernel",
                                    .order = 150,
                                    .draw_ladders = convscope::draw_ladder})

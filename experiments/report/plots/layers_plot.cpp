@@ -86,7 +86,7 @@ Plot draw_layers(const RunPart& part) {
     if (layers.empty()) {
       plot.remarks.push_back(
           cat(member.group->label, " is left out, because its layers.csv has ",
-              "no times of layers; a new run of some more steps writes them (log.layers: true)"));
+              "no times of layers; a new, longer run writes them (log.layers: true)"));
       continue;
     }
     for (const TimedLayer& layer : layers) {
@@ -99,8 +99,8 @@ Plot draw_layers(const RunPart& part) {
     timed.push_back(std::move(layers));
   }
   if (members.empty()) {
-    plot.why_not = any_table ? "no layers.csv has times of layers (forward_ms, backward_ms); a new "
-                               "run of some more steps writes them (log.layers: true)"
+    plot.why_not = any_table ? "no layers.csv has times of layers (forward_ms, backward_ms); a "
+                               "new, longer run writes them (log.layers: true)"
                              : "no run has a layers.csv";
     plot.remarks.clear();
     return plot;

@@ -12,9 +12,9 @@ struct Quantity {
   double RunSummary::*mib;
 };
 constexpr Quantity kQuantities[] = {
-    {"forward: left allocated", &RunSummary::avg_forward_mem},
-    {"backward: highest in use", &RunSummary::avg_backward_mem},
-    {"scratch: highest of any step", &RunSummary::peak_workspace},
+    {"forward: allocated at its end", &RunSummary::avg_forward_mem},
+    {"backward: peak", &RunSummary::avg_backward_mem},
+    {"scratch: peak of any step", &RunSummary::peak_workspace},
 };
 
 Plot draw_memory(const RunPart& part) {

@@ -157,15 +157,15 @@ Plot draw_pareto(const RunPart& part) {
     return plot;
   }
   LinePanel size = panel_of("Size as stored", "parameters (KiB)", stored, accuracy, false);
-  LinePanel wish = panel_of("Nominal size: bits alone, no places of zeros",
-                            "weights that are left, in their bits (KiB)", nominal, accuracy, true);
+  LinePanel wish = panel_of("Nominal size: bits only, no indices",
+                            "unpruned weights, in their bits (KiB)", nominal, accuracy, true);
   for (const auto* points : {&stored, &nominal}) {  // one scale for both
     for (const Point& point : *points) {
       size.x.include.push_back(point.cost.mean);
       wish.x.include.push_back(point.cost.mean);
     }
   }
-  key.entries.push_back({.name = "Pareto front: joins configs that none beats in both",
+  key.entries.push_back({.name = "Pareto front: configs that no other beats in both",
                          .style = 7,
                          .form = LegendEntry::Form::plain_line});
   LinePanel step =
@@ -176,17 +176,15 @@ Plot draw_pareto(const RunPart& part) {
                               accuracy, false),
                      std::move(size), std::move(step), std::move(wish), std::move(key)};
     figure.notes.emplace_back(
-        "inference: as it was executed (integer codes, blocks of weights, a smaller dense "
-        "network), "
-        "in batches as large as those of training");
+        "inference: as executed (integer codes, blocks of weights, a smaller dense network), with "
+        "the batch size of training");
   } else {
     figure.panels = {std::move(step), std::move(key), std::move(size), std::move(wish)};
   }
-  for (const char* const note :
-       {"stored: of a quantised or sparse run its model file, else the parameters in the "
-        "checkpoint",
-        "nominal: weights that are not pruned times their bits, biases in 32 bits; places "
-        "of the zeros and step sizes are not counted"}) {
+  for (const char* const note : {"stored: the model file of a quantised or sparse run, else the "
+                                 "parameters in the checkpoint",
+                                 "nominal: unpruned weights times their bits, biases in 32 bits; "
+                                 "indices and step sizes are not counted"}) {
     figure.notes.emplace_back(note);
   }
   if (const std::string note = spread_note(groups); !note.empty()) figure.notes.push_back(note);

@@ -103,7 +103,7 @@ LinePanel panel_of(const BenchSet& set, const BenchPart& part, const Range& rang
       .x = {.label = "intensity (FLOP per byte of the tensors, each once)",
             .log = true,
             .include = {low, high}},
-      .y = {.label = executed ? "speed (GFLOP/s executed)" : "speed (GFLOP/s of the textbook)",
+      .y = {.label = executed ? "speed (GFLOP/s executed)" : "speed (GFLOP/s, textbook FLOPs)",
             .log = true,
             .include = {range.gflops.low / 1.2, range.gflops.high * 1.2}},
       .height = 340};
@@ -172,20 +172,20 @@ Plot draw_roofline(const BenchSet& set) {
   add_roof_entry("peak", " of multiply-add", kPeakStyle);
   for (const Level& level : kLevels) add_roof_entry(level.name, " bandwidth", level.style);
   figure.notes = {
-      "a mark: one algorithm on one problem; executed: FLOPs of the algorithm's card; effective: "
+      "mark: one algorithm on one problem; executed: FLOPs that the algorithm executes; effective: "
       "2 N K P Q (C/G) R S"};
   bool any_roof = false;
   for (const BenchSetting& setting : set.settings) {
     any_roof = any_roof || setting.ceilings.has_value();
     if (!setting.ceilings) {
       plot.remarks.push_back(
-          cat("no ceilings for ", setting.label, ", because the file's machine has none"));
+          cat("no measured peaks for ", setting.label, ", because the file's machine has none"));
     }
   }
   if (any_roof) {
     figure.notes.emplace_back(
-        "lines: measured peak of multiply-add and copy bandwidths with as many threads; data in a "
-        "cache may pass the line of a slower level");
+        "lines: measured multiply-add peak and copy bandwidths with as many threads; cached data "
+        "may exceed the line of a slower level");
   }
   plot.figure = std::move(figure);
   return plot;
@@ -194,6 +194,6 @@ Plot draw_roofline(const BenchSet& set) {
 }  // namespace
 }  // namespace convscope
 
-CONVSCOPE_REGISTER_PLOT("roofline", {.summary = "GFLOP/s below the machine's ceilings",
+CONVSCOPE_REGISTER_PLOT("roofline", {.summary = "GFLOP/s under the machine's measured peaks",
                                      .order = 110,
                                      .draw_bench = convscope::draw_roofline})

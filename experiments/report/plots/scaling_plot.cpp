@@ -132,7 +132,7 @@ LinePanel panel_of(const BenchSet& set, const Family& family, Over over,
     panel.series.push_back(std::move(s));
   }
   if (over == Over::threads) {
-    panel.series.push_back({.name = "as many times as fast as threads",
+    panel.series.push_back({.name = "linear scaling",
                             .x = {first, last},
                             .y = {best_at_first, best_at_first * last / first},
                             .marks = false,
@@ -167,8 +167,8 @@ Plot draw_scaling(const BenchSet& set) {
   }
   if (figure.panels.empty()) {
     plot.why_not =
-        "no two rows differ in nothing but the number of threads, the batch or the kernel's size; "
-        "measure at least three (--threads N, --batch N, other files of shapes) and plot all files";
+        "no two rows differ only in the number of threads, the batch or the kernel size; measure "
+        "at least three (--threads N, --batch N, other files of shapes) and plot all files";
     return plot;
   }
   if (left_out > 0) {
@@ -192,9 +192,7 @@ Plot draw_scaling(const BenchSet& set) {
   }
   figure.notes = {"effective: FLOPs of the textbook loops, 2 N K P Q (C/G) R S"};
   if (threads) {
-    figure.notes.emplace_back(
-        "grey line: the fastest at the fewest threads, were it as many times as fast as it has "
-        "threads");
+    figure.notes.emplace_back("grey line: linear scaling of the fastest at the fewest threads");
   }
   plot.figure = std::move(figure);
   return plot;

@@ -36,7 +36,7 @@ Plot draw_speedup(const BenchSet& set) {
   Plot plot;
   const std::string peer = set.peer();
   if (peer.empty()) {
-    plot.why_not = "no row has a peer's time; measure with --peer";
+    plot.why_not = "no row has a baseline's time; measure with --peer";
     return plot;
   }
   struct Kind {
@@ -121,6 +121,6 @@ Plot draw_speedup(const BenchSet& set) {
 }  // namespace
 }  // namespace convscope
 
-CONVSCOPE_REGISTER_PLOT("speedup", {.summary = "ratio to the peer's time",
+CONVSCOPE_REGISTER_PLOT("speedup", {.summary = "speed-up over a baseline",
                                     .order = 120,
                                     .draw_bench = convscope::draw_speedup})

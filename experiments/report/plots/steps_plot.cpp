@@ -109,7 +109,7 @@ Plot draw_steps(const RunPart& part) {
   for (std::size_t i = 0; layers.size() > 10 && i < layers.size(); ++i) {
     figure.legend.push_back({.name = layers[i], .style = static_cast<int>(i)});
   }
-  figure.notes = {"band of a single run: from the smallest to the largest step of the channels"};
+  figure.notes = {"band of a single run: smallest to largest step over the channels"};
   if (const std::string note = spread_note(groups); !note.empty()) figure.notes.push_back(note);
   plot.figure = std::move(figure);
   return plot;

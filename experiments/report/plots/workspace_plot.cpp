@@ -83,7 +83,8 @@ Plot draw_workspace(const BenchSet& set) {
     figure.panels.emplace_back(std::move(panel));
   }
   figure.notes = {
-      "scratch beside x, w and y; tensors: those three together; -: refused or not measured"};
+      "scratch in addition to x, w and y; tensors: x, w and y together; -: refused or not "
+      "measured"};
   plot.figure = std::move(figure);
   return plot;
 }
@@ -91,6 +92,6 @@ Plot draw_workspace(const BenchSet& set) {
 }  // namespace
 }  // namespace convscope
 
-CONVSCOPE_REGISTER_PLOT("workspace", {.summary = "MiB of scratch of algorithm by problem",
+CONVSCOPE_REGISTER_PLOT("workspace", {.summary = "scratch memory by algorithm and problem, MiB",
                                       .order = 130,
                                       .draw_bench = convscope::draw_workspace})

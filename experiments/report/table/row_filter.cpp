@@ -54,7 +54,7 @@ bool fits(const RowFilter& filter, const TableCell& cell) {
   const bool is_text = std::holds_alternative<std::string>(cell);
   if (std::isnan(b) && !is_text) {
     fail(ErrorKind::kInvalid, "report",
-         cat("--filter '", filter.text, "': expected a number behind '", filter.op, "' because ",
+         cat("--filter '", filter.text, "': expected a number after '", filter.op, "' because ",
              filter.key, " is ", exact_text(cell), " in a run, got '", filter.value, "'"));
   }
   if (!std::isnan(a) && !std::isnan(b)) return holds(filter.op, a, b);
@@ -80,9 +80,9 @@ RowFilter parse_filter(const std::string& text) {
                 .value = trimmed(text.substr(end))};
   const std::vector<std::string> known = {"=", "==", "!=", "<", "<=", ">", ">=", "~", "!~"};
   if (std::ranges::count(known, out.op) == 0) refuse(cat("the mark '", out.op, "'"));
-  if (out.key.empty()) refuse("nothing in front of the mark");
+  if (out.key.empty()) refuse("nothing before the operator");
   const bool may_be_empty = out.op == "=" || out.op == "==" || out.op == "!=";
-  if (out.value.empty() && !may_be_empty) refuse("nothing behind the mark");
+  if (out.value.empty() && !may_be_empty) refuse("nothing after the operator");
   return out;
 }
 

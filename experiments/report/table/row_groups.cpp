@@ -70,7 +70,7 @@ GroupedRuns group_rows(const std::vector<RunRow>& rows, const std::vector<std::s
     if (known == nullptr || !known->measured) continue;
     fail(ErrorKind::kInvalid, "report",
          cat("expected --group with keys that runs share, such as optim.lr, got '", key,
-             "', which each run measures anew"));
+             "', which each run measures itself"));
   }
   std::vector<std::pair<Cells, Group>> groups;
   for (const RunRow& row : rows) {

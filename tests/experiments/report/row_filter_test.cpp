@@ -81,13 +81,13 @@ TEST(RowFilter, a_run_without_a_value_is_neither_above_nor_below) {
 
 TEST(RowFilter, says_what_is_wrong_with_an_expression) {
   EXPECT_NE(refusal("acc").find("--filter 'acc': expected KEY=VALUE"), std::string::npos);
-  EXPECT_NE(refusal("=3").find("nothing in front of the mark"), std::string::npos);
-  EXPECT_NE(refusal("acc<").find("nothing behind the mark"), std::string::npos);
+  EXPECT_NE(refusal("=3").find("nothing before the operator"), std::string::npos);
+  EXPECT_NE(refusal("acc<").find("nothing after the operator"), std::string::npos);
   EXPECT_NE(refusal("acc=<3").find("the mark '=<'"), std::string::npos);
   EXPECT_NE(refusal("optim.lt<1").find("did you mean 'optim.lr'?"), std::string::npos);
   EXPECT_NE(refusal("ac<1").find("did you mean 'acc'?"), std::string::npos);
   EXPECT_NE(refusal("optim<1").find("'optim' is a whole block of the config"), std::string::npos);
-  EXPECT_NE(refusal("acc<high").find("expected a number behind '<' because acc is 98"),
+  EXPECT_NE(refusal("acc<high").find("expected a number after '<' because acc is 98"),
             std::string::npos)
       << refusal("acc<high");
 }
