@@ -61,7 +61,7 @@ void check_takes(const LayerSpec& spec, const LayerType& type, const RowsOfSites
   fail(ErrorKind::kConfig, spec.type,
        cat("expected an image or a vector for each sample, got the rows of sites that '",
            rows.made_by,
-           "' makes; put 'to_dense' in front, which makes an image of them, or "
+           "' makes; insert 'to_dense' before, which makes an image of them, or "
            "'sparse_global_pool', which makes a vector of each sample"));
 }
 

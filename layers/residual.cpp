@@ -32,7 +32,7 @@ Residual::Residual(const std::vector<std::pair<std::string, std::shared_ptr<Modu
 
 void Residual::add_shortcut_transform(const std::string& name, std::shared_ptr<Module> transform) {
   CONVSCOPE_CHECK(shortcut_ != nullptr, "residual", "expected a shortcut of layers because '", name,
-                  "' stands behind them, got x itself");
+                  "' follows them, got x itself");
   shortcut_transforms_.push_back(add_child(name, std::move(transform)));
 }
 

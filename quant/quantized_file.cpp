@@ -162,7 +162,7 @@ std::vector<std::int8_t> taken_codes(std::map<std::string, Tensor>& found, const
     }
     for (std::int64_t i = shape.numel(); i < 8 * places.numel(); ++i) {
       if (is_set(i)) {
-        damaged(path, "expected zeros behind the last of ", shape.numel(), " bits of '", name,
+        damaged(path, "expected zeros after the last of ", shape.numel(), " bits of '", name,
                 ".kept', got a 1 at ", i);
       }
     }
@@ -238,7 +238,7 @@ std::vector<std::int8_t> unpack_codes(const Tensor& packed, int bits, const Shap
   for (std::size_t i = out.size(); i < room; ++i) {
     if (code_at(i) == 0) continue;
     fail(ErrorKind::kData, kOperation,
-         cat(name, ": expected zeros behind the last of ", out.size(), " codes, got ", code_at(i)));
+         cat(name, ": expected zeros after the last of ", out.size(), " codes, got ", code_at(i)));
   }
   return out;
 }

@@ -141,7 +141,7 @@ class PlyReader {
     is_ascii_ = format == "ascii";
     if ((is_ascii_ || format == "binary_little_endian") && version == "1.0") return;
     refuse(cat("expected format 'ascii 1.0' or 'binary_little_endian 1.0', got '", format, " ",
-               version, "'; write the file anew in one of them"));
+               version, "'; write the file again in one of them"));
   }
 
   std::uint64_t count_of(std::string_view word, std::string_view line_text) const {

@@ -16,7 +16,7 @@ Judgement judge_outputs(const Operands& operands, const OperandSpecs& specs,
     const Tensor got = real_numbers(operands.out[o], specs.outputs[o]);
     if (!has_clean_lanes(operands.out[o].values.to(Device{}), specs.outputs[o].shape,
                          specs.outputs[o].layout)) {
-      out.wrong = cat("expected zeros behind the last channel of ", specs.outputs[o].name);
+      out.wrong = cat("expected zeros after the last channel of ", specs.outputs[o].name);
       out.error_ratio = INFINITY;
       return out;
     }

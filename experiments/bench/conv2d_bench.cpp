@@ -165,7 +165,7 @@ class Measurement {
   void ask_for_peer(BenchRows& rows) {
     if (holds_codes(group_.problem) && direction_ != Direction::forward) {
       return group_.refusals.push_back(
-          {peer_title(*options_.peer), "computes the forward pass alone of integers"});
+          {peer_title(*options_.peer), "computes only the forward pass of integers"});
     }
     check_peer(rows);
   }

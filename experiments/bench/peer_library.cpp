@@ -39,7 +39,7 @@ std::filesystem::path plugin_folder() {
 }
 
 [[noreturn]] void fail_unavailable(const std::string& name, const std::string& sentence) {
-  fail(ErrorKind::kUnavailable, "peer", cat("expected the peer '", name, "', ", sentence));
+  fail(ErrorKind::kUnavailable, "peer", cat("expected the baseline '", name, "', ", sentence));
 }
 
 }  // namespace
@@ -51,7 +51,8 @@ const ConvscopePeer& open_peer(const std::string& name) {
     if (name == known.name) how = cat(known.how, known.package);
   }
   if (how.empty()) {
-    fail(ErrorKind::kUnavailable, "peer", cat("expected a peer (", names, "), got '", name, "'"));
+    fail(ErrorKind::kUnavailable, "peer",
+         cat("expected a baseline (", names, "), got '", name, "'"));
   }
   const std::filesystem::path path = plugin_folder() / cat("libconvscope_peer_", name, ".so");
   if (!std::filesystem::exists(path)) {
@@ -87,7 +88,7 @@ std::string age_remark(const ConvscopePeer& peer) {
   for (const KnownPeer& known : kKnownPeers) {
     if (known.name != std::string(peer.name) || here >= std::pair{known.major, known.minor})
       continue;
-    return cat("the peer is only ", peer_title(peer), ", older than ", known.major, ".",
+    return cat("the baseline is only ", peer_title(peer), ", older than ", known.major, ".",
                known.minor, ": ", known.how);
   }
   return "";

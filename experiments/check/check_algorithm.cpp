@@ -80,7 +80,7 @@ class Run {
     integers();
     if (takes_real_numbers_) others();
     if (!failed() && report_.cases == 0) {
-      report_.sentence = "the card takes no problem of the matrix: its supports() refuses all";
+      report_.sentence = "the algorithm takes no problem of the matrix: its supports() refuses all";
     }
   }
 

@@ -139,8 +139,8 @@ CheckRow row_of(const Conv2dAlgorithm& card, const CheckReport& report) {
     std::vector<std::string> said;
     for (const FeatureAnswer& one : report.unmet)
       said.push_back(cat(one.name, ": it ", one.reason));
-    out.cause =
-        cat("what it takes is right, but it does not take what is required: ", join(said, "; "));
+    out.cause = cat("what it accepts is right, but it does not accept a required feature: ",
+                    join(said, "; "));
   }
   return out;
 }

@@ -111,7 +111,7 @@ class Doctor {
     if (fault_.threads == 1) {
       if (fault_.kind == Fault::Kind::values && passes(fault_.problem, kTimes)) {
         return cat(y_,
-                   " is wrong in some calls and right in others: it depends on what stands in "
+                   " is wrong in some calls and right in others: it depends on the content of "
                    "memory, or two threads write the same element");
       }
       return "";
@@ -127,16 +127,16 @@ class Doctor {
     constexpr int kTimes = 20;
     if (fault_.threads == 1) {
       return cat(y_,
-                 " has other bits in a second call with the same numbers: it depends on what "
-                 "stands in memory, or the card is not deterministic and should say so");
+                 " has other bits in a second call with the same numbers: it depends on the "
+                 "content of memory, or the algorithm needs deterministic = false");
     }
     ConvolutionCase integers(fault_.problem, card_.exact_on_integers ? Tier::exact : fault_.tier);
     for (int i = 0; i < kTimes; ++i) {
       if (!integers.check(card_, fault_.direction).empty()) return race();
     }
     return cat(y_, " is within its bound, but has other bits with ", fault_.threads,
-               " threads than with one: the order of its sums depends on the threads (a sum that "
-               "they share, perhaps a race, or a cut by their number); or the card should say "
+               " threads than with one: the order of its sums depends on the threads (a shared "
+               "sum, perhaps a race, or work split by their number), or the algorithm needs "
                "deterministic = false");
   }
 
@@ -208,8 +208,8 @@ class Doctor {
       if (adds && is_right(with_zero)) {
         return cat(
             y_,
-            " is right only when it holds zeros before the call: it is added to where it "
-            "should be assigned",
+            " is right only when it holds zeros before the call: values are added instead of "
+            "assigned",
             fault_.direction == Direction::backward_weight ? " (accumulate is false here)" : "");
       }
       if (any) {
@@ -221,8 +221,8 @@ class Doctor {
     clean.dirty_workspace = false;
     if (card_.workspace_bytes(fault_.problem, fault_.direction) > 0 && is_right(run(clean))) {
       return cat(y_,
-                 " is right only when the workspace holds zeros before the call: it is read "
-                 "before it is written, and it may hold anything");
+                 " is right only when the workspace holds zeros before the call: the workspace is "
+                 "read before it is written");
     }
     return "";
   }
@@ -247,8 +247,8 @@ class Doctor {
           std::memcmp(now.data(), before.data(), now.size() * sizeof(float)) == 0) {
         continue;
       }
-      return cat(input.name, " is read outside of its memory, and what stands there comes into ",
-                 y_, " (", wrong_places(), ")");
+      return cat(input.name, " is read outside of its memory, and the values there reach ", y_,
+                 " (", wrong_places(), ")");
     }
     return "";
   }
@@ -269,8 +269,8 @@ class Doctor {
     const auto number = [](double value) { return std::round(value * 10) / 10; };
     if (fault_.tier == Tier::exact) {
       return cat(y_,
-                 " of small integers is off by roundings, although the card says "
-                 "exact_on_integers: some product or sum in it is no integer");
+                 " of small integers has rounding errors, although the algorithm says "
+                 "exact_on_integers: some product or sum is not an integer");
     }
     const auto bound = [&](const Conv2dAlgorithm& card) {
       return matrix::rounds_one_way(fault_.tier) ? card.worst_growth(terms) : card.growth(terms);

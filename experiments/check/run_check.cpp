@@ -32,7 +32,7 @@ const char* likely_cause_of_signal(int signal) {
     case SIGBUS:
       return ": an index may lead far outside of an array";
     case SIGKILL:
-      return ": somebody ended it, perhaps the system for want of memory";
+      return ": it was killed, perhaps by the system for lack of memory";
     default:
       return "";
   }
@@ -57,7 +57,7 @@ std::string cause_of(const ChildEnd& end) {
     case ChildEnd::Kind::loud:
       return cat("it ", end.cause, ": an algorithm prints nothing");
     case ChildEnd::Kind::finished:
-      return "its process ended without a verdict: the memory of the check was changed";
+      return "its process ended without a result: the memory of the check was changed";
   }
   return "";
 }
@@ -156,7 +156,7 @@ CheckRow run_check(const CheckTask& task, const CheckSettings& settings, const C
     out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   } else if (end.left_processes && out.passes()) {
     out.status = "wrong";
-    out.cause = "it starts processes that go on after its calls; they were ended";
+    out.cause = "it starts processes that continue after its calls; they were ended";
   }
   out.output = end.output;
   out.output_bytes = end.output_bytes;

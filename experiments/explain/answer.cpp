@@ -60,8 +60,8 @@ std::string problem_text(const std::shared_ptr<const HeavyUse>& use, Device devi
         names.second.empty() ? names.first : cat(names.first, " checked by ", names.second),
         cat("on ", device.str())};
   }
-  return "* runs; ! is named, and refuses. Milliseconds are estimates;\n"
-         "workspace and prepared weights are in MiB.\n\n" +
+  return "*: runs; !: named by the config, but refused. Milliseconds are estimates;\nworkspace and "
+         "prepared weights are in MiB.\n\n" +
          layer_text(layer);
 }
 

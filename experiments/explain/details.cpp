@@ -63,7 +63,7 @@ std::string what_runs(const ExplainedLayer& layer, const ExplainedDirection& of)
     return cat("runs ", of.ran->kernel, ", ", of.ran->execution,
                of.ran->layout == "nchw" ? "" : ", images " + of.ran->layout);
   }
-  if (!of.asked) return "not run: nobody asks for this gradient";
+  if (!of.asked) return "not run: this gradient is not needed";
   return layer.is_refused() ? "nothing runs: an algorithm refuses this layer"
                             : "nothing runs: an algorithm refuses another layer";
 }
@@ -71,10 +71,9 @@ std::string what_runs(const ExplainedLayer& layer, const ExplainedDirection& of)
 }  // namespace
 
 std::string marks_text() {
-  return "* the training step runs it; + the config chooses it, and the step runs something else, "
-         "or nothing;\n! the config names it, and it refuses.\nMilliseconds are estimates; "
-         "workspace and "
-         "prepared weights are in MiB.\n";
+  return "*: the training step runs it; +: the config chooses it, but the step runs something else "
+         "or nothing;\n!: the config names it, but it refuses.\nMilliseconds are estimates; "
+         "workspace and prepared weights are in MiB.\n";
 }
 
 std::string layer_text(const ExplainedLayer& layer) {

@@ -83,19 +83,18 @@ Contents contents_of(const Explanation& explanation) {
 }
 
 std::string legend(const Contents& contents) {
-  std::string out =
-      "Of a layer: C x H x W -> K, kernel, s stride, p padding, g groups, d dilation.";
-  if (contents.unasked) out += " -: nobody asks for this gradient.";
+  std::string out = "Layers: C x H x W -> K, kernel, s stride, p padding, g groups, d dilation.";
+  if (contents.unasked) out += " -: this gradient is not needed.";
   if (contents.refused) out += " !: it refuses this layer.";
-  if (contents.unrun) out += " +: chosen, but a refusal elsewhere lets nothing run.";
+  if (contents.unrun) out += " +: chosen, but not run because another layer is refused.";
   if (contents.sparse) {
     out +=
-        " Of a sparse layer: its map, with the sites of an assumed sample, a ring or a sphere's "
-        "shell as wide as the grid, because no batch was seen; auto chooses anew for each batch.";
+        " Sparse layers: the map of an assumed sample (a ring or a spherical shell as wide as the "
+        "grid), because no batch was seen; auto chooses again for each batch.";
   }
   if (contents.estimates) {
     out += " ms: estimated for all directions";
-    out += contents.no_estimate ? "; of chains there is no estimate." : ".";
+    out += contents.no_estimate ? "; chains have no estimate." : ".";
   }
   return wrapped_text(out, 0);
 }

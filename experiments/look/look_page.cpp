@@ -70,11 +70,10 @@ std::string lesson_named(const std::string& algorithm) {
   }
   const std::vector<std::string> known = lessons_to_look_at();
   if (!room.empty()) {
-    fail(
-        ErrorKind::kUnavailable, "look",
-        cat("expected an algorithm whose room has a lesson, because the lesson tells what it reads "
-            "and writes, got ",
-            algorithm, " of the room ", room, " (with a lesson: ", join(known), ")"));
+    fail(ErrorKind::kUnavailable, "look",
+         cat("expected an algorithm whose folder has a lesson, because the lesson records reads "
+             "and writes, got ",
+             algorithm, " of the room ", room, " (with a lesson: ", join(known), ")"));
   }
   const std::string near = nearest_word(algorithm, known);
   fail(ErrorKind::kUnavailable, "look",

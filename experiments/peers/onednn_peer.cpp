@@ -212,7 +212,7 @@ dnnl::reorder rounding_reorder(const memory& from, const memory& to) {
 }
 #else
 Convolution code_convolution(const Sizes&, const ConvscopePeerProblem&, algorithm) {
-  throw std::runtime_error("codes are run by oneDNN 3.x alone");
+  throw std::runtime_error("integer types need oneDNN 3.x");
 }
 dnnl::reorder rounding_reorder(const memory& from, const memory& to) { return {from, to}; }
 #ifndef DNNL_ARG_ATTR_SCALES

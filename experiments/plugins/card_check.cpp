@@ -53,10 +53,10 @@ std::string problem_of_name(const std::string& name) {
   if (name.empty() || name.size() > kLongestName || !is_small(name[0]) ||
       !std::ranges::all_of(name, is_part)) {
     return cat("a name of at most ", kLongestName,
-               " small letters, digits and _, with a letter in front, such as my_direct");
+               " lower-case letters, digits and _, a letter first, such as my_direct");
   }
   if (finds_itself(name) || name == "check") {
-    return "another name, because this word chooses an algorithm by itself";
+    return "another name, because this word is a selection mode";
   }
   return "";
 }
@@ -66,13 +66,13 @@ std::string problem_of_card(const Conv2dAlgorithm& card, const std::vector<std::
   const std::string wrong_name = problem_of_name(card.name);
   if (!wrong_name.empty()) return cat("is named '", card.name, "': expected ", wrong_name);
   if (const auto& table = conv2d_algorithms(DeviceType::cpu); table.find(card.name) != nullptr) {
-    return cat("has a name that is taken: ", table.file_of(card.name), " has the card '", card.name,
-               "' already");
+    return cat("has a name that is taken: ", table.file_of(card.name), " has the algorithm '",
+               card.name, "' already");
   }
   if (std::ranges::count(others, card.name) > 0) {
-    return cat("has a name that is taken: the plug-in has two cards '", card.name, "'");
+    return cat("has a name that is taken: the plug-in has two algorithms '", card.name, "'");
   }
-  if (card.device != DeviceType::cpu) return "is not of the CPU: a plug-in computes there";
+  if (card.device != DeviceType::cpu) return "is not for the CPU, but plug-ins compute on the CPU";
   if (!std::isfinite(card.error_growth) || card.error_growth <= 0) {
     return cat("has the error_growth ", card.error_growth);
   }
@@ -90,9 +90,9 @@ std::string problem_of_card(const Conv2dAlgorithm& card, const std::vector<std::
                {"function supports", card.supports != nullptr},
                {"function cost", card.cost != nullptr},
                {"function workspace_bytes", card.workspace_bytes != nullptr},
-               {"function prepare_weights beside prepared_bytes",
+               {"function prepare_weights in addition to prepared_bytes",
                 card.prepared_bytes == nullptr || card.prepare_weights != nullptr},
-               {"function prepared_bytes beside prepare_weights",
+               {"function prepared_bytes in addition to prepare_weights",
                 card.prepare_weights == nullptr || card.prepared_bytes != nullptr},
                {"direction: forward, backward_data or backward_weight",
                 std::ranges::any_of(kDirections, [&](Direction d) { return card.offers(d); })}};
@@ -104,26 +104,26 @@ std::string problem_of_card(const Conv2dAlgorithm& card, const std::vector<std::
 
 std::string problem_of_ladder(const Conv2dLadder& ladder, const std::vector<std::string>& cards) {
   if (ladder.name == nullptr || !problem_of_name(ladder.name).empty()) {
-    return cat("has no name of small letters");
+    return cat("has an invalid name");
   }
   if (conv2d_ladders(DeviceType::cpu).find(ladder.name) != nullptr) {
     return cat("has a name that is taken: there is a ladder '", ladder.name, "' already");
   }
-  if (ladder.device != DeviceType::cpu) return "is not of the CPU";
+  if (ladder.device != DeviceType::cpu) return "is not for the CPU";
   if (ladder.rungs.size() < 2) return "has fewer than two rungs";
   if (ladder.problem == nullptr) return "has no problem";
   try {
     Conv2dProblem::parse(ladder.problem).check();
   } catch (const Error& error) {
-    return cat("has a problem that is none: ", error.what());
+    return cat("has an invalid problem: ", error.what());
   }
   for (const Conv2dRung& rung : ladder.rungs) {
     if (rung.card == nullptr || rung.isa == nullptr || rung.sentence == nullptr) {
-      return "has a rung without card, isa or sentence";
+      return "has a rung without algorithm, isa or sentence";
     }
     if (conv2d_algorithms(DeviceType::cpu).find(rung.card) == nullptr &&
         std::ranges::count(cards, rung.card) == 0) {
-      return cat("has a rung '", rung.card, "', and no algorithm is named so");
+      return cat("has a rung '", rung.card, "', but no algorithm has this name");
     }
     try {
       if (*rung.isa != '\0') parse_isa(rung.isa);

@@ -59,16 +59,16 @@ Conv2dPlugin load(const PluginFile& file) {
 }
 
 void check_parts(const PluginFile& file, const Conv2dPlugin& plugin, const ChildNote& note) {
-  if (plugin.cards.empty()) refuse_plugin(file.path, "holds no card");
+  if (plugin.cards.empty()) refuse_plugin(file.path, "holds no algorithm");
   std::vector<std::string> names;
   for (const Conv2dAlgorithm& card : plugin.cards) {
     std::string problem = problem_of_card(card, names);
-    if (!problem.empty()) refuse_plugin(file.path, cat("holds a card that ", problem));
-    note(
-        cat("when supports(), cost() or workspace_bytes() of the card '", card.name, "' is asked"));
+    if (!problem.empty()) refuse_plugin(file.path, cat("holds an algorithm that ", problem));
+    note(cat("when supports(), cost() or workspace_bytes() of the algorithm '", card.name,
+             "' is asked"));
     problem = problem_of_answers(card);
     if (!problem.empty()) {
-      refuse_plugin(file.path, cat("holds a card '", card.name, "' that ", problem));
+      refuse_plugin(file.path, cat("holds the algorithm '", card.name, "' that ", problem));
     }
     names.emplace_back(card.name);
   }
@@ -89,7 +89,7 @@ void try_out(const PluginFile& file) {
       {.note_seconds = kSecondsForAnswers});
   if (end.finished()) return;
   if (end.kind != ChildEnd::Kind::threw) {
-    refuse_plugin(file.path, cat(end.cause, " ", end.doing, ": build it again, or mend it"));
+    refuse_plugin(file.path, cat(end.cause, " ", end.doing, ": build it again or repair it"));
   }
   constexpr std::string_view kBefore = "[plugin] ";
   if (end.said.starts_with(kBefore)) {
@@ -108,7 +108,7 @@ OpenedPlugin register_all(const PluginFile& file, const Conv2dPlugin& plugin) {
   std::vector<std::string> names;
   for (const Conv2dAlgorithm& card : plugin.cards) {
     const std::string problem = problem_of_card(card, names);
-    if (!problem.empty()) refuse_plugin(file.path, cat("holds a card that ", problem));
+    if (!problem.empty()) refuse_plugin(file.path, cat("holds an algorithm that ", problem));
     names.emplace_back(card.name);
   }
   for (const Conv2dLadder& ladder : plugin.ladders) {

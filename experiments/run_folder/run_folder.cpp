@@ -258,8 +258,8 @@ RunFolder RunFolder::reopen(const std::string& path) {
     const bool trains = status.state == "RUNNING" && holder == trainer;
     if (trains || std::chrono::steady_clock::now() >= end) {
       fail(ErrorKind::kInvalid, "resume",
-           cat("expected a run that nobody works on, because two processes would mix their files, "
-               "got ",
+           cat("expected a run that no process works on, because two processes would mix their "
+               "files, got ",
                path, ", which ", holder.empty() ? "another process" : holder,
                trains ? " is running" : " has open", patience_text(path, status)));
     }

@@ -20,7 +20,7 @@ void check_word(const std::string& word, const std::string& also, const char* wh
 void check_tags(const std::vector<std::string>& tags) {
   std::set<std::string> seen;
   for (const std::string& tag : tags) {
-    check_word(tag, "._-:/+", "because tags stand in tables and are searched for");
+    check_word(tag, "._-:/+", "because tags appear in tables and searches");
     CONVSCOPE_CHECK(seen.insert(tag).second, "config", "expected each tag once, got '", tag,
                     "' twice");
   }

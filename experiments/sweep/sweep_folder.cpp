@@ -39,7 +39,7 @@ void make_folder(const std::string& path) {
 
 [[noreturn]] void refuse_busy(const std::string& path, const std::string& where) {
   fail(ErrorKind::kInvalid, "sweep",
-       cat("expected a sweep that nobody works on, got ", path,
+       cat("expected a sweep that no process works on, got ", path,
            ", which another `convscope sweep` is running", where,
            "; wait for it, or choose another --name"));
 }

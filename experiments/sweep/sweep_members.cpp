@@ -24,7 +24,7 @@ constexpr std::int64_t kUnknownEpochs = 0;  // in the files of earlier versions
 [[noreturn]] void fail_damaged(const std::string& folder, const std::string& what) {
   fail(ErrorKind::kIo, "sweep",
        cat("expected the members of a sweep in ", folder, "/", kFile, ", got a file that ", what,
-           "; `convscope sweep CONFIG` writes it anew"));
+           "; `convscope sweep CONFIG` writes it again"));
 }
 
 // It becomes a part of paths.
@@ -109,8 +109,8 @@ SweepMembers read_sweep_members(const std::string& folder) {
   const std::optional<std::string> text = text_if_there(cat(folder, "/", kFile));
   if (!text) {
     fail(ErrorKind::kIo, "sweep",
-         cat("expected the folder of a sweep, because the members stand in its file "
-             "sweep.members.json, got ",
+         cat("expected the folder of a sweep, because its file sweep.members.json lists the "
+             "members, got ",
              folder, ", which has none"));
   }
   try {

@@ -315,9 +315,9 @@ std::string sweep_markdown(const SweepPlan& plan, const std::vector<SweepOutcome
                "): the times may be too long.\n");
   }
   if (jobs > 1) {
-    out +=
-        cat("Times were taken with up to ", jobs,
-            " members side by side (column jobs): they are longer than those of a member alone.\n");
+    out += cat("Times were taken with up to ", jobs,
+               " members side by side (column jobs), which makes them longer than those of a "
+               "single member.\n");
   }
   return out;
 }

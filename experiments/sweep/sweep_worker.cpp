@@ -180,7 +180,9 @@ class Worker {
       return result_of(after);
     }
     if (claim.lost()) {
-      say_failure(index, "another worker has taken it over, because this one was silent too long");
+      say_failure(index,
+                  "another worker has taken it over, because this worker gave no sign of life for "
+                  "too long");
       return Result::busy;
     }
     if (stopped_by_ != 0) {
@@ -201,9 +203,8 @@ class Worker {
     if (!time_is_up()) return;  // cancelled, or killed by its user
     if (!moved) {
       const std::string sentence =
-          "expected a time limit in which it trains at least one step and writes a checkpoint, "
-          "because it is queued again with the same limit, got one without a step; raise --slurm "
-          "time";
+          "expected a time limit that allows at least one step and a checkpoint, because the "
+          "member is queued again with the same limit, got none; raise --slurm time";
       say_failure(index, sentence);
       claim.give_up(sentence);
       return;

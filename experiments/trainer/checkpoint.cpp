@@ -156,18 +156,16 @@ SafetensorsFile read(const std::string& path, std::string* note = nullptr) {
     const auto stored = file.metadata.find(kChecksumKey);
     fail(is_model_file(file) ? ErrorKind::kData : ErrorKind::kIo, "checkpoint",
          cat("expected the bytes of ", path,
-             " to be those that were written, got others: the "
-             "checksum in it is ",
-             stored == file.metadata.end() ? "damaged" : stored->second, ", that of its content ",
+             " to be unchanged, got a wrong checksum: the file says ",
+             stored == file.metadata.end() ? "damaged" : stored->second, ", its content has ",
              checksum_of(file)));
   }
   const bool ours = file.metadata.contains("format");
   if (note != nullptr) {
-    *note =
-        checksum == Checksum::none && ours
-            ? cat(path,
-                  " has no checksum, because an earlier version wrote it: damage is not noticed")
-            : "";
+    *note = checksum == Checksum::none && ours ? cat(path,
+                                                     " has no checksum, because an earlier version "
+                                                     "wrote it: damage cannot be detected")
+                                               : "";
   }
   return file;
 }
@@ -417,7 +415,7 @@ std::string checkpoint_config(const std::string& path) {
   if (it == metadata.end()) {
     fail(ErrorKind::kIo, "checkpoint",
          cat("expected a checkpoint of `convscope run`, which holds its config, got ", path,
-             ", which holds weights alone; name the run folder, or load weights of another program "
+             ", which holds only weights; name the run folder, or load weights of another program "
              "into a config's network with `convscope op net CONFIG --weights FILE`"));
   }
   return it->second;

@@ -84,7 +84,7 @@ void Trainer::resume() {
   if (!damaged.empty()) {
     fail(ErrorKind::kIo, "resume",
          cat("expected a checkpoint that can be read, got none: ", damaged,
-             "; `convscope run` with the config alone starts anew"));
+             "; `convscope run CONFIG` starts a new run"));
   }
   folder_.log("resume: there is no checkpoint yet, starting from the beginning");
   if (!setup_.start_from.empty()) load_start_weights(setup_.start_from, *setup_.model);

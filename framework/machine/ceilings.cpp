@@ -126,7 +126,7 @@ Json& machines_of(const std::string& path) {
 void remember(const std::string& path, const std::string& key, const Json& ceilings) {
   const std::scoped_lock lock(known_mutex);
   machines_of(path)[key] = ceilings;
-  change_cache_file(path, "the ceilings are not remembered on disk", [&](const CacheText& text) {
+  change_cache_file(path, "the measured peaks are not stored on disk", [&](const CacheText& text) {
     keep_newer_file(text);
     Json machines = parse_machines(text);  // another process may have added to it
     machines[key] = ceilings;

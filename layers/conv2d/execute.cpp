@@ -22,7 +22,7 @@ void HeavyLayer<Conv2dProblem>::run(const Call<Conv2dProblem>& call) {
     case Direction::forward: {
       const Epilogue& behind = at.epilogue;
       CONVSCOPE_CHECK(std::isinf(behind.most) || at.device().type == DeviceType::cpu, "conv2d",
-                      "expected a ReLU without an upper bound behind a convolution on ",
+                      "expected a ReLU without an upper bound after a convolution on ",
                       at.device().str(), ", because only kernels of the CPU know one, got ",
                       behind.most);
       card.forward({call.problem, at.input(0), at.input(1), at.input(2), at.output(0),

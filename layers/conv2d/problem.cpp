@@ -259,7 +259,7 @@ Conv2dProblem Conv2dProblem::parse(std::string_view text) {
                                     : cat("; did you mean '", near, "'?")));
     }
     for (const std::string& k : seen) {
-      if (k == key) refuse(text, cat("but '", key, "' stands twice"));
+      if (k == key) refuse(text, cat("but '", key, "' appears twice"));
     }
     seen.push_back(key);
     set_key(problem, text, key, word.substr(equals + 1));

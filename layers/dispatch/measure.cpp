@@ -85,7 +85,7 @@ Answers parse_answers(const char* operation, const std::string& path, const Cach
     return out;
   }
   if (!ours) {
-    warn(cat("expected measurements of ours in ", path, "; the file is ignored and written anew"));
+    warn(cat("expected measurements of ours in ", path, "; the file is ignored and written again"));
     return out;
   }
   for (const auto& [key, name] : content["fastest"].items()) {
@@ -105,7 +105,7 @@ void remember(const MeasureKey& key, const std::string& fastest) {
   const std::string path = measure_cache_path(key.operation, key.device);
   Answers& ours = answers_of(key.operation, path);
   ours[text_of(key)] = fastest;
-  change_cache_file(path, "the measurement is not remembered on disk", [&](const CacheText& text) {
+  change_cache_file(path, "the measurement is not stored on disk", [&](const CacheText& text) {
     keep_newer_file(key.operation, text);
     Answers all = parse_answers(key.operation, path, text);
     all[text_of(key)] = fastest;

@@ -37,10 +37,10 @@ void check_list(const char* operation, const std::string& policy,
                   policy, "'");
   for (std::size_t i = 0; i < words.size(); ++i) {
     CONVSCOPE_CHECK(!is_check(words[i]), operation,
-                    "expected check:<a>,<b> alone, because it takes both names, got the list '",
+                    "expected only check:<a>,<b>, because it takes both names, got the list '",
                     policy, "'");
     CONVSCOPE_CHECK(i + 1 == words.size() || !finds_itself(words[i]), operation, "expected '",
-                    words[i], "' at the end of the list, because nothing behind it is reached, ",
+                    words[i], "' at the end of the list, because no later entry is reached, ",
                     "got '", policy, "'");
     CONVSCOPE_CHECK(std::count(words.begin(), words.end(), words[i]) == 1, operation,
                     "expected different words in the list, got '", policy, "'");

@@ -138,7 +138,7 @@ std::vector<Verdict> ordered_verdicts(Question question, const Decision& decisio
     one.refused =
         std::ranges::count(decision.refusals, one.algorithm, &Decision::Refusal::word) > 0;
     if (one.accepts && !one.auto_ok) {
-      one.reason = "accepts it, but auto chooses it only when alone";
+      one.reason = "accepts it, but auto chooses it only if it is the only one";
     }
   }
   std::ranges::stable_sort(out, [](const Verdict& a, const Verdict& b) {

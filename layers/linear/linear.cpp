@@ -27,7 +27,7 @@ Variable Linear::forward(const Variable& x) {
 Shape Linear::output_shape(const Shape& input) const {
   CONVSCOPE_CHECK(input.rank() == 2 && input[1] == options_.in_features, "linear", "expected x [N,",
                   options_.in_features, "], got ", input,
-                  input.rank() > 2 ? "; a flatten layer in front makes it [N,I]" : "");
+                  input.rank() > 2 ? "; a flatten layer before it makes it [N,I]" : "");
   return {input[0], options_.out_features};
 }
 
@@ -47,7 +47,7 @@ CONVSCOPE_REGISTER_LAYER("linear",
                           .build = [](const Options& options, const Shape& input,
                                       LayerContext& context) -> std::shared_ptr<Module> {
                             CONVSCOPE_CHECK(input.rank() == 2, "linear", "expected x [N,I], got ",
-                                            input, "; a flatten layer in front makes it [N,I]");
+                                            input, "; a flatten layer before it makes it [N,I]");
                             return std::make_shared<Linear>(
                                 LinearOptions{.in_features = input[1],
                                               .out_features = options.integer("out_features"),

@@ -12,7 +12,7 @@
 namespace convscope {
 
 inline constexpr const char* kSparseCard = "block_sparse";
-inline constexpr const char* kWantsDenseGradient = "weights that are out want their gradient";
+inline constexpr const char* kWantsDenseGradient = "pruned weights need their gradient";
 
 struct SparseForm {
   const Conv2dAlgorithm* card = nullptr;  // null: the dense form runs

@@ -30,10 +30,10 @@ std::int64_t output_size(const char* operation, const char* axis, std::int64_t s
   CONVSCOPE_CHECK(
       kernel >= 1 && kernel <= kLargestWindow && stride >= 1 && stride <= kLargestWindow, operation,
       "expected a kernel and a stride of 1 to 2^20 pixels, got ", kernel, " and ", stride);
-  CONVSCOPE_CHECK(pad >= 0 && pad <= kernel / 2, operation,
-                  "expected a padding of 0 to kernel / 2 because no window may lie outside of the "
-                  "image, got ",
-                  pad, " for kernel ", kernel);
+  CONVSCOPE_CHECK(
+      pad >= 0 && pad <= kernel / 2, operation,
+      "expected a padding of 0 to kernel / 2 because no window may be outside of the image, got ",
+      pad, " for kernel ", kernel);
   const std::int64_t room = size + 2 * pad - kernel;
   CONVSCOPE_CHECK(size >= 1 && room >= 0, operation, "expected an image of at least ",
                   kernel - 2 * pad, " pixels along ", axis, " because the kernel has ", kernel,

@@ -68,7 +68,7 @@ SharedMap SiteLevels::submanifold(int level, const SparseKernel& kernel) {
 }
 
 SharedMap SiteLevels::strided(int level) {
-  CONVSCOPE_CHECK(level > 0, kLevels, "expected a level behind a strided step, got ", level);
+  CONVSCOPE_CHECK(level > 0, kLevels, "expected a level after a strided step, got ", level);
   return maps_.strided(sites(finer(level)), step(level));
 }
 

@@ -39,7 +39,7 @@ int level_to_undo(const Options& options, const RowsOfSites& rows) {
   if (rows.levels->finer(rows.level) < 0) {
     fail(ErrorKind::kConfig, kName,
          cat("expected a strided step to undo, got rows on the sites that '", rows.made_by,
-             "' makes; a 'sparse_conv' or a pool in front is such a step",
+             "' makes; a 'sparse_conv' or a pool before it is such a step",
              known.empty() ? "" : cat(" (undone already: ", join(known), ")")));
   }
   if (!options.has("undo")) return rows.levels->finer(rows.level);

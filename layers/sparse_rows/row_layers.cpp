@@ -10,8 +10,8 @@ void expect_rows(const char* operation, const Shape& input, const LayerContext& 
   if (context.rows.levels != nullptr) return;
   fail(ErrorKind::kConfig, operation,
        cat("expected rows of sites, got ", input,
-           input.rank() == 3 ? ", a list of points; put 'sparse_points' in front"
-                             : "; put 'to_sparse' in front, which takes the places of an image "
+           input.rank() == 3 ? ", a list of points; insert 'sparse_points' before it"
+                             : "; insert 'to_sparse' before it, which takes the pixels of an image "
                                "that are not 0"));
 }
 

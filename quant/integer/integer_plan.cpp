@@ -355,7 +355,7 @@ class IntegerRewrite {
     blocks.weight_format = parts.sparse->format();
     const Conv2dAlgorithm* const card = integer_card(blocks, graph_.device().type, layer.policy);
     if (card == nullptr) {
-      parts.why_dense = "no card of integers takes blocks here";
+      parts.why_dense = "no integer algorithm accepts blocks here";
       return;
     }
     if (!is_named(layer, card)) {

@@ -253,7 +253,7 @@ std::vector<bool> kept_by_bits(const Grid& grid, Found& found, const std::string
     if (i < kept.size()) {
       kept[i] = on;
     } else if (on) {
-      damaged(path, "expected zeros behind the last of ", kept.size(), " bits of '", name,
+      damaged(path, "expected zeros after the last of ", kept.size(), " bits of '", name,
               "', got a one");
     }
   }

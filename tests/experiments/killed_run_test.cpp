@@ -118,7 +118,7 @@ TEST_F(KilledRun, that_is_still_running_is_not_resumed) {
   ASSERT_TRUE(wait_for_steps("busy", 3)) << errors("busy");
   Program second({kProgram, "run", "--resume", latest("busy")}, root_.path() + "/second");
   EXPECT_EQ(second.wait(), 2);
-  EXPECT_NE(errors("second").find("nobody works on"), std::string::npos) << errors("second");
+  EXPECT_NE(errors("second").find("no process works on"), std::string::npos) << errors("second");
   running.send(SIGINT);
   EXPECT_EQ(running.wait(), 130);
 }

@@ -152,7 +152,7 @@ TEST(Resume, refuses_a_folder_that_a_process_works_on) {
     RunFolder::reopen(folder.path());
     FAIL() << "two owners of one folder";
   } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("nobody works on"), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("no process works on"), std::string::npos);
   }
 }
 

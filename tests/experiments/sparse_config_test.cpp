@@ -62,11 +62,11 @@ TEST(SparseConfig, TheGridIsThatOfTheDataSet) {
   EXPECT_ERROR(
       ErrorKind::kConfig, "expected 'layers' that begin with 'sparse_points'",
       model_of(parse_config_text("data: {set: digit_points}\nmodel: {type: lenet5}\n", "a.yaml")));
-  EXPECT_ERROR(ErrorKind::kConfig, "put 'sparse_points' in front",
+  EXPECT_ERROR(ErrorKind::kConfig, "insert 'sparse_points' before it",
                model_of(parse_config_text("data: {set: digit_points}\nlayers:\n  - {type: "
                                           "submanifold_conv, out_channels: 2, kernel_size: 3}\n",
                                           "a.yaml")));
-  EXPECT_ERROR(ErrorKind::kConfig, "put 'to_dense' in front",
+  EXPECT_ERROR(ErrorKind::kConfig, "insert 'to_dense' before",
                model_of(config_of("", "  - {type: flatten}\n")));
 }
 

@@ -67,7 +67,7 @@ TEST(Linear, AsksForAFlattenLayerInFrontOfImages) {
   EXPECT_EQ(error_of([] {
               build_layer("linear", options({{"out_features", std::int64_t{10}}}), {1, 16, 4, 4});
             }),
-            "[linear] expected x [N,I], got [1,16,4,4]; a flatten layer in front makes it [N,I]");
+            "[linear] expected x [N,I], got [1,16,4,4]; a flatten layer before it makes it [N,I]");
 }
 
 TEST(Activation, EachKindComputesItsFunction) {
@@ -193,7 +193,7 @@ TEST(BuildLayers, ErrorsNameTheLayerAndTheShapeThatReachedIt) {
                    .name = "f1",
                    .options = options({{"out_features", std::int64_t{5}}})}),
             "[layers] layer 'f1' (linear, input [1,1,28,28]): [linear] expected x [N,I], got "
-            "[1,1,28,28]; a flatten layer in front makes it [N,I]");
+            "[1,1,28,28]; a flatten layer before it makes it [N,I]");
   EXPECT_NE(build({.type = "linaer", .name = "f1", .options = {}}).find("did you mean 'linear'?"),
             std::string::npos);
   EXPECT_NE(

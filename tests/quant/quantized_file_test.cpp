@@ -236,7 +236,7 @@ TEST(QuantizedFile, SaysWhatIsWrongWithKeptCodes) {
   };
   with(0, 0, 0);
   EXPECT_ERROR(ErrorKind::kData,
-               "expected zeros behind the last of 315 bits of 'block.conv1.weight.kept', got a 1 "
+               "expected zeros after the last of 315 bits of 'block.conv1.weight.kept', got a 1 "
                "at 316",
                with(39, 0x10, 0));
   EXPECT_ERROR(ErrorKind::kData, "'block.conv1.weight.codes': expected i8[33]", with(0, 1, 0));
@@ -287,7 +287,7 @@ TEST(QuantizedFile, SaysWhatIsWrongWithABadOne) {
                "'block.conv1.weight.codes': expected codes from -4 to 3 because they have 3 bits, "
                "got -5 at 1",
                with([&](SafetensorsFile& f) { bytes(f, "block.conv1.weight.codes")[0] = 0xb0; }));
-  EXPECT_ERROR(ErrorKind::kData, "expected zeros behind the last of 315 codes, got 1",
+  EXPECT_ERROR(ErrorKind::kData, "expected zeros after the last of 315 codes, got 1",
                with([&](SafetensorsFile& f) {
                  std::uint8_t& last = bytes(f, "block.conv1.weight.codes")[157];
                  last = static_cast<std::uint8_t>((last & 15) | 0x10);

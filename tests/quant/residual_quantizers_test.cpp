@@ -199,8 +199,7 @@ TEST(ResidualQuantizers, AreKnownByName) {
 
 TEST(ResidualQuantizers, NeedAShortcutOfLayersToStandBehind) {
   EXPECT_ERROR(ErrorKind::kInvalid,
-               "[residual] expected a shortcut of layers because 'q' stands behind them, got x "
-               "itself",
+               "[residual] expected a shortcut of layers because 'q' follows them, got x itself",
                block_of(false, Residual::End::sum)
                    ->add_shortcut_transform("q", std::make_shared<Quantizer>(QuantizerOptions{})));
 }

@@ -217,7 +217,7 @@ TEST(SparseExecution, OfDenseGradientsKeepsBackwardWeightDense) {
   thin_out(sparse, 20);
   const auto plan = StepPlan::make(*sparse.model, kInput, PlanMode::training, nullptr);
   ASSERT_NE(plan, nullptr);
-  EXPECT_NE(plan->text().find("dense, because weights that are out want their gradient"),
+  EXPECT_NE(plan->text().find("dense, because pruned weights need their gradient"),
             std::string::npos)
       << plan->text();
 }

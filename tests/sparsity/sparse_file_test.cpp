@@ -192,7 +192,7 @@ TEST(SparseFile, RefusesDamageInOneSentence) {
         Tensor& bits = tensor(f, "c1.weight.bits");
         static_cast<std::uint8_t*>(bits.raw_data())[2] |= 0x80;
       },
-      "expected zeros behind the last of 18 bits of 'c1.weight', got a one");
+      "expected zeros after the last of 18 bits of 'c1.weight', got a one");
   refused(
       [&](SafetensorsFile& f) {
         f.tensors.push_back({"more", Tensor::zeros({2})});

@@ -283,10 +283,10 @@ TEST(SparseLinear, OfDenseGradientsKeepsBackwardWeightDense) {
     thin_out(*one, kFew);
     const auto plan = plan_of(*one, PlanMode::training);
     if (one == &sparse) {
-      EXPECT_EQ(count_of(*plan,
-                         "backward_weight linear, dense, because weights that are out want "
-                         "their gradient"),
-                2)
+      EXPECT_EQ(
+          count_of(*plan,
+                   "backward_weight linear, dense, because pruned weights need their gradient"),
+          2)
           << plan->text();
       EXPECT_EQ(kernels_of(*plan, "f2"), (Names{"block_sparse", "block_sparse", "linear"}));
     }

@@ -55,7 +55,7 @@ Tensor random_tensor(const Shape& shape, std::uint64_t seed, Device device) {
 Batch batch_of(const Dataset& samples, std::int64_t size) {
   if (samples.size() == 0) {
     fail(ErrorKind::kData, "bench net",
-         cat("expected a sample at least in the training part of ", samples.name, ", got none"));
+         cat("expected at least one sample in the training split of ", samples.name, ", got none"));
   }
   std::vector<std::int64_t> numbers(static_cast<std::size_t>(size));
   for (std::int64_t i = 0; i < size; ++i) {
@@ -131,7 +131,7 @@ void time_training(const ExperimentConfig& config, Module& model, const Batch& b
                    const NetBenchOptions& options, NetBenchRow& row) {
   std::string why = "the config says so";
   if (options.samples != nullptr) {
-    why = "its batch is one of points";
+    why = "its batch consists of points";
   } else if (config.device.type != DeviceType::cpu && config.train.plan) {
     why = time_recorded_training(config, model, classes, options, row);
     if (why.empty()) return;
@@ -266,12 +266,13 @@ void check_layers_alone(Module& model) {
   for (const NamedModule& part : model.modules()) {
     const std::string kind = part.module->kind();
     if (kind != "sparse_points" && kind != "to_sparse") continue;
-    fail(ErrorKind::kUnavailable, "bench net",
-         cat("expected layers on images because each is timed alone on random numbers, got '",
-             part.name, "' (", kind,
-             "), behind which layers take rows of sites of one batch; leave "
-             "out --layers: `convscope bench sparse_conv` times one of them, and layers.csv of a "
-             "run holds the time of each"));
+    fail(
+        ErrorKind::kUnavailable, "bench net",
+        cat("expected layers on images because each layer is timed separately on random numbers, "
+            "got '",
+            part.name, "' (", kind,
+            "), after which layers take rows of sites of one batch; leave out --layers: `convscope "
+            "bench sparse_conv` times one layer, and layers.csv of a run has the time of each"));
   }
 }
 

@@ -119,7 +119,7 @@ std::string net_layer_table(const NetBenchRow& row, const std::vector<NetLayerRo
       sum->backward += layer.backward_ms;
     }
   }
-  std::string out = fmt::format("Layers of {}, {}, batch {}, each alone:\n", row.net,
+  std::string out = fmt::format("Layers of {}, {}, batch {}, each timed separately:\n", row.net,
                                 name_of(row.mode), row.batch) +
                     to_markdown(table) + "\n";
   TextTable sums;
@@ -151,7 +151,7 @@ std::string net_operation_table(const NetBenchRow& row, const std::vector<NetOpR
   };
   for (const NetOpRow& op : operations) add(op);
   add({"all", "", forward, backward});
-  return fmt::format("Operations of {} as planned, {}, batch {}, in their places:\n", row.net,
+  return fmt::format("Operations of the compiled step of {}, {}, batch {}:\n", row.net,
                      name_of(row.mode), row.batch) +
          to_markdown(table);
 }

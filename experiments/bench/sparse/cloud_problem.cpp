@@ -84,7 +84,7 @@ Words words_of(std::string_view text) {
                                     : cat("; did you mean '", near, "'?")));
     }
     if (std::ranges::count(out, key, &Words::value_type::first) > 0) {
-      refuse(text, cat("but '", key, "' stands twice"));
+      refuse(text, cat("but '", key, "' appears twice"));
     }
     out.emplace_back(key, word.substr(equals + 1));
     if (comma == std::string_view::npos) return out;

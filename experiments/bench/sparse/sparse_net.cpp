@@ -163,7 +163,7 @@ FoundCards cards_of(const std::string& word, const std::vector<Problem>& layers,
   FoundCards out;
   const SparseCard* const named = word == "auto" ? nullptr : table.find(word);
   if (word != "auto" && named == nullptr) {
-    out.refusal = cat("there is no such card for ", name_of(device.type));
+    out.refusal = cat("there is no such algorithm for ", name_of(device.type));
     return out;
   }
   for (const Problem& z : layers) {
@@ -173,7 +173,7 @@ FoundCards cards_of(const std::string& word, const std::vector<Problem>& layers,
                                                 named->backward_weight != nullptr);
       const SparseCard* const card =
           by_name ? named : auto_choice_of(z, direction, device, WeightUse::once);
-      const Support support = card == nullptr ? Support::no("finds no card that accepts")
+      const Support support = card == nullptr ? Support::no("finds no algorithm that accepts")
                                               : support_of(*card, z, direction);
       if (!support.yes) {
         out.refusal = cat(support.reason, " (layer ", z.c, "-", z.k, ", ", name_of(direction), ")");

@@ -68,8 +68,8 @@ std::string fault_of_epilogue(const Conv2dAlgorithm& card) {
         if (std::memcmp(got.data(), right.data(), right.size() * sizeof(float)) == 0) continue;
         return cat("of ", problem.text(), " with ", add ? "a residual" : "no residual",
                    relu ? " and relu" : "",
-                   ": y has not the bits of y without an epilogue and a "
-                   "pass of its own, although the card says fuses_epilogue");
+                   ": y differs in bits from y with a separate epilogue, although the algorithm "
+                   "says fuses_epilogue");
       }
     }
   }

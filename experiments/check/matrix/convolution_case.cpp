@@ -363,14 +363,14 @@ std::string ConvolutionCase::call_on_host(const Conv2dAlgorithm& algorithm, Dire
     const Tensor blocks = Tensor::empty(stored_shape(shape, layout));
     std::memcpy(blocks.raw_data(), output, count * sizeof(float));
     if (!has_clean_lanes(blocks, shape, layout)) {
-      return "left lanes behind the last channel that are not 0";
+      return "left lanes after the last channel that are not 0";
     }
     const Tensor plain = plain_images(blocks, shape, layout);
     result.assign(plain.data<float>(), plain.data<float>() + plain.numel());
   }
   for (std::size_t i = 0; i < kGuard; ++i) {
-    if (guarded[i] != kGuardValue) return "wrote in front of the output";
-    if (guarded[kGuard + count + i] != kGuardValue) return "wrote behind the output";
+    if (guarded[i] != kGuardValue) return "wrote before the output";
+    if (guarded[kGuard + count + i] != kGuardValue) return "wrote after the output";
   }
   if (const char* where = workspace.damage()) return cat("wrote ", where, " the workspace");
   return "";
@@ -435,7 +435,7 @@ std::string ConvolutionCase::run_on_device(const Conv2dAlgorithm& algorithm, Dir
       const Tensor lanes = Tensor::empty(stored_shape(shape, problem_.layout));
       std::memcpy(lanes.raw_data(), to.data(), to.size() * sizeof(float));
       if (!has_clean_lanes(lanes, shape, problem_.layout)) {
-        return "left lanes behind the last channel that are not 0";
+        return "left lanes after the last channel that are not 0";
       }
       const Tensor plain = plain_images(lanes, shape, problem_.layout);
       to.assign(plain.data<float>(), plain.data<float>() + plain.numel());

@@ -171,7 +171,7 @@ class Int8Case {
                   views});
     y = y.to(Device{});
     if (!has_clean_lanes(y, problem_.y_shape(), layout_of_y(problem_.layout))) {
-      return cat(card.name, " of ", problem_.text(), ": lanes behind the last channel are not 0");
+      return cat(card.name, " of ", problem_.text(), ": lanes after the last channel are not 0");
     }
     const Tensor plain = plain_images(y, problem_.y_shape(), layout_of_y(problem_.layout));
     for (std::int64_t i = 0; i < plain.numel(); ++i) {

@@ -73,7 +73,7 @@ Json json_of(const ForecastRow& row, const ShareTimes& share) {
 std::string limit_text(const Forecast& forecast) {
   const ForecastRow& one = forecast.rows.front();
   const ForecastRow& last = forecast.rows.back();
-  if (last.processes == 1) return "One process computes alone, so nothing but computing limits.";
+  if (last.processes == 1) return "With one process, only computation limits.";
   const std::string who = cat("With ", last.processes, " processes ");
   if (last.efficiency >= kGood) {
     return cat(who, "computing is the limit: ", percent(last.network_efficiency),

@@ -55,10 +55,10 @@ Link parse_link(const std::string& option, const std::string& text) {
   }
   if (comma == std::string::npos) return out;
   if (!parse_quantity(text.substr(comma + 1), kTimes, out.latency_s)) {
-    fail("explain", cat("expected ", option,
-                        " with a latency behind the comma, as 25Gb,20us (units ns, us, ms, s), "
-                        "got '",
-                        text, "'"));
+    fail("explain",
+         cat("expected ", option,
+             " with a latency after the comma, such as 25Gb,20us (units ns, us, ms, s), got '",
+             text, "'"));
   }
   return out;
 }

@@ -193,7 +193,7 @@ class SlurmSweep {
           if (tasks->empty()) return true;
         } else if (Clock::now() - answered > kSilentSlurm) {
           answered = Clock::now();
-          ledger_.screen().line("wait   Slurm gives no answer; its jobs go on all the same");
+          ledger_.screen().line("wait   Slurm does not answer; its jobs continue");
         }
       }
       if (ledger_.screen().due()) ledger_.screen().live(live());
@@ -332,7 +332,8 @@ void refuse_array(const std::string& folder) {
   if (!tasks || tasks->empty()) return;
   if (slurm_job_in(folder, fs::path(absolute(folder)).filename().string()) != note.job) return;
   fail(ErrorKind::kInvalid, "sweep",
-       cat("expected a sweep that nobody works on, got ", folder, ", whose members job ", note.job,
+       cat("expected a sweep that no process works on, got ", folder, ", whose members job ",
+           note.job,
            " of Slurm trains; follow it with --launcher slurm, or end it with `convscope sweep ",
            folder, " --cancel`"));
 }

@@ -61,7 +61,7 @@ void KeptChoices::take_over(const std::string& run) {
   } catch (const std::exception& failure) {
     fail(ErrorKind::kIo, "resume",
          cat("expected the choices of a run in ", path, ", got: ", json_problem(failure.what()),
-             "; without this file the run goes on with algorithms that are chosen anew"));
+             "; without this file the run goes on and chooses its algorithms again"));
   }
 }
 

@@ -171,8 +171,7 @@ std::string check_memory(const ExperimentConfig& config, const DataFacts& data,
     count_network(config, data, need);
   } catch (const Error& error) {  // there are not even addresses for it
     if (!std::string_view(error.what()).starts_with("[memory]")) throw;
-    refuse(config, host, true, cat("more than the system gives addresses for: ", error.what()),
-           need);
+    refuse(config, host, true, cat("more than the address space allows: ", error.what()), need);
   }
   if (host.bytes > 0 && need.of_host() > host.bytes) {
     const bool loads = need.of_host() == need.loading_bytes;

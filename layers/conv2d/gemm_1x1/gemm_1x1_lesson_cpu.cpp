@@ -104,11 +104,11 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   if (z.dtype != DType::f32) return lesson_takes(z.dtype);
   if (z.r != 1 || z.s != 1) return no("expects a kernel of 1x1, got ", z.r, "x", z.s);
   if (z.stride_h != 1 || z.stride_w != 1) {
-    return no("expects stride 1, because only then x as it lies is the matrix, got ", z.stride_h,
-              "x", z.stride_w);
+    return no("expects stride 1, because only then x is the matrix in place, got ", z.stride_h, "x",
+              z.stride_w);
   }
   if (z.pad_top + z.pad_bottom + z.pad_left + z.pad_right != 0) {
-    return no("expects no padding, because only then x as it lies is the matrix, got ", z.pad_top,
+    return no("expects no padding, because only then x is the matrix in place, got ", z.pad_top,
               "x", z.pad_bottom, "x", z.pad_left, "x", z.pad_right);
   }
   return {};

@@ -51,7 +51,9 @@ class Elf {
     for (const Elf64_Phdr& segment : loaded_) {
       const bool inside = segment.p_filesz <= segment.p_memsz && segment.p_offset <= file_.size() &&
                           segment.p_filesz <= file_.size() - segment.p_offset;
-      if (!inside) return "is damaged: a segment ends behind the file, which is cut or was changed";
+      if (!inside)
+        return "is damaged: a segment ends after the end of the file, which is truncated or was "
+               "changed";
     }
     return damage_of_dynamic();
   }

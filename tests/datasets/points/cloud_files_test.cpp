@@ -88,7 +88,7 @@ TEST(Ply, RefusesWithTheFileThePlaceAndWhatToDo) {
   refused("plx\n", "begins with a line 'ply'");
   refused("ply\nformat ascii 1.0\n", "expected a line 'end_header'");
   refused("ply\nend_header\n", "expected a line 'format'");
-  refused("ply\nformat binary_big_endian 1.0\nend_header\n", "write the file anew in one of them");
+  refused("ply\nformat binary_big_endian 1.0\nend_header\n", "write the file again in one of them");
   refused("ply\nformat ascii 1.0\nelement edge 0\nend_header\n", "an element 'vertex'");
   refused("ply\nformat ascii 1.0\nelement vertex x\nend_header\n", "a number of rows");
   refused("ply\nformat ascii 1.0\nelement vertex 1\nproperty vec3 x\nend_header\n",

@@ -283,7 +283,7 @@ TEST(BenchPeer, AnOldVersionIsRemarkedOn) {
   for (const char* old : {"2.6.3", "3.1.9", "2.10"}) {
     peer.version = old;
     const std::string remark = age_remark(peer);
-    EXPECT_EQ(remark.find(cat("the peer is only onednn ", old, ", older than 3.2: run ")), 0u)
+    EXPECT_EQ(remark.find(cat("the baseline is only onednn ", old, ", older than 3.2: run ")), 0u)
         << remark;
   }
   for (const char* fresh : {"3.2.0", "3.10.1", "4.0.0", "unknown"}) {
@@ -296,7 +296,7 @@ TEST(BenchPeer, AnOldVersionIsRemarkedOn) {
 }
 
 TEST(BenchPeer, AnUnknownOrAbsentOneIsNotAvailable) {
-  EXPECT_ERROR(ErrorKind::kUnavailable, "expected a peer (onednn), got '../evil'",
+  EXPECT_ERROR(ErrorKind::kUnavailable, "expected a baseline (onednn), got '../evil'",
                open_peer("../evil"));
   const testing::TemporaryFolder folder;
   setenv("CONVSCOPE_PEER_DIR", folder.path().c_str(), 1);
@@ -418,7 +418,7 @@ TEST(BenchCommand, MistakesAreOneSentenceAndACode) {
   expect(kOne + "--clock sun", 2, "--clock wall or cpu");
   expect(kOne + "--clock cpu --threads 2", 2, "--threads 1");
   expect(kOne + "--rounds 0", 2, "--rounds from 1");
-  expect(kOne + "--peer cudn", 5, "expected a peer (onednn), got 'cudn'");
+  expect(kOne + "--peer cudn", 5, "expected a baseline (onednn), got 'cudn'");
   expect(kOne + "--device gpu", 2, "expected cpu, cuda or cuda:<index>");
   expect(kOne + "--json " + (folder / "no/such/b.json"), 6, "no/such");
   expect("--problem dtype=f64,c=1,h=1,w=1,k=1,r=1,s=1", 2, "expected elements of type f32");

@@ -290,7 +290,7 @@ TEST(BenchIntegers, APeerGetsTheSameCodesAndIsChecked) {
   const auto gradient =
       bench_conv2d(options, kBytes, Direction::backward_data, [](const std::string&) {});
   ASSERT_EQ(gradient.refusals.size(), 1u);
-  EXPECT_EQ(gradient.refusals[0].reason, "computes the forward pass alone of integers");
+  EXPECT_EQ(gradient.refusals[0].reason, "computes only the forward pass of integers");
 }
 
 // ---- the program -------------------------------------------------------------------------------

@@ -132,7 +132,7 @@ TEST(CloudProblems, MistakesAreOneSentence) {
   expect("cloud=shell,kernel=3,c=1,k=1", "'sites' has no default");
   expect("cloud=shel,sites=9,kernel=3,c=1,k=1", "did you mean 'shell'?");
   expect(base + ",sead=1", "did you mean 'seed'?");
-  expect(base + ",c=2", "'c' stands twice");
+  expect(base + ",c=2", "'c' appears twice");
   expect(base + ",seed=x", "'seed=x' is not a number");
   expect(base + ",seed=-1", "a seed of at least 0, got -1");
   expect(base + ",dilation=1x2", "'dilation' takes one number or 3");

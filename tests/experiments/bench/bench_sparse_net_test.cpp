@@ -53,7 +53,7 @@ TEST(BenchSparseNet, ChecksEachLayerAndTimesBothWays) {
   EXPECT_EQ(bench.rows[1].algorithm, "auto");
   ASSERT_EQ(bench.refusals.size(), 1u);
   EXPECT_EQ(bench.refusals[0].algorithm, "halo");
-  EXPECT_EQ(bench.refusals[0].reason, "there is no such card for cpu");
+  EXPECT_EQ(bench.refusals[0].reason, "there is no such algorithm for cpu");
 }
 
 // As many calls of each direction as there are layers, in each run.
@@ -86,7 +86,7 @@ TEST(BenchSparseNet, ARefusedPrecisionIsNamedWithItsReason) {
   EXPECT_NE(bench.refusals[0].reason.find("expects elements of type f32, got f16"),
             std::string::npos)
       << bench.refusals[0].reason;
-  EXPECT_NE(bench.refusals[1].reason.find("finds no card"), std::string::npos);
+  EXPECT_NE(bench.refusals[1].reason.find("finds no algorithm"), std::string::npos);
 }
 
 class BenchSparseNetCommand : public ::testing::Test {
@@ -133,7 +133,7 @@ TEST_F(BenchSparseNetCommand, PrintsATableAndSaysWhatItLeavesOut) {
   EXPECT_NE(out_.find("f32 auto (forward, dx, dw): 4-6: "), std::string::npos) << out_;
   EXPECT_TRUE(out_.ends_with(sparse_net_legend(false))) << out_;
   for (const char* name : {"split_mask", "halo"}) {
-    EXPECT_NE(errors_.find(cat("left out: f32 ", name, ": there is no such card for cpu")),
+    EXPECT_NE(errors_.find(cat("left out: f32 ", name, ": there is no such algorithm for cpu")),
               std::string::npos)
         << errors_;
   }

@@ -57,7 +57,7 @@ INSTANTIATE_TEST_SUITE_P(
         Cheat{"aborts", "wrong  cheat: ", "abort(), a failed assert"},
         Cheat{"forges", "wrong  cheat: ", "y "},
         Cheat{"floods", "wrong  cheat: ", "writes more than 1048576 bytes"},
-        Cheat{"forks", "wrong  cheat: ", "it starts processes that go on after its calls"}),
+        Cheat{"forks", "wrong  cheat: ", "it starts processes that continue after its calls"}),
     [](const auto& cheat) { return std::string(cheat.param.name); });
 
 TEST(CheckOfCheats, PassesWhatIsHonestAndWhatClosesAllFiles) {

@@ -53,7 +53,7 @@ INSTANTIATE_TEST_SUITE_P(
                 "y[n,k,p,q] = [0,0,8,0]: got nan"},
         Planted{"wrong_adds", "y is right only when it holds zeros before the call",
                 "first  forward of "},
-        Planted{"wrong_behind", "wrote behind the output: an index of y runs too far",
+        Planted{"wrong_behind", "wrote after the output: an index of y runs too far",
                 "first  forward of "},
         Planted{"wrong_workspace", "y is right only when the workspace holds zeros",
                 "first  forward of "},

@@ -114,7 +114,7 @@ TEST(QuantisedExport, ADamagedFileIsOneSentenceAndExitCodeFour) {
   eval_of(good.substr(0, 4000), "; the file is cut short");
   std::string flipped = good;
   flipped[flipped.size() - 50] = static_cast<char>(flipped[flipped.size() - 50] ^ 1);
-  eval_of(flipped, "the checksum in it is ");
+  eval_of(flipped, "a wrong checksum: the file says ");
   // With a checksum that fits.
   const auto with = [&](const std::function<void(SafetensorsFile&)>& damage) {
     std::ofstream(path, std::ios::binary) << good;

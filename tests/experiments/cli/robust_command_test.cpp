@@ -93,7 +93,7 @@ TEST_F(Unusual, ResumeAutoRefusesARunThatAnotherProcessWorksOn) {
     held.set_status({.state = "RUNNING"});
     const auto refused = call_program(run + " train.epochs=2 --resume auto");
     EXPECT_EQ(refused.code, 2) << refused.err;
-    EXPECT_NE(refused.err.find("expected a run that nobody works on"), std::string::npos);
+    EXPECT_NE(refused.err.find("expected a run that no process works on"), std::string::npos);
     // Another config of the same name is another run.
     EXPECT_EQ(call_program(run + " -q train.epochs=1 seed=5 --resume auto").code, 0);
   }

@@ -126,7 +126,7 @@ TEST(SparseExport, ADamagedFileIsOneSentenceAndExitCodeFour) {
   eval_of(good.substr(0, good.size() - 100), "bytes of data because the header says so, got ");
   std::string flipped = good;
   flipped[flipped.size() - 50] = static_cast<char>(flipped[flipped.size() - 50] ^ 1);
-  eval_of(flipped, "the checksum in it is ");
+  eval_of(flipped, "a wrong checksum: the file says ");
 }
 
 TEST(SparseExport, IsNoBeginningForTraining) {

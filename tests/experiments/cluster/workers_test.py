@@ -110,7 +110,7 @@ class Workers(unittest.TestCase):
         ends = []
         for one in both:
             out, err = one.communicate(timeout=PATIENCE_S)
-            ends.append((one.returncode, err.count("error:"), "nobody works on" in err))
+            ends.append((one.returncode, err.count("error:"), "no process works on" in err))
         self.assertIn((0, 0, False), ends)
         self.assertTrue(all(end in ((0, 0, False), (2, 1, True)) for end in ends), ends)
         self.assertEqual(first_difference(bits_of(SWEEPS.folder / "both/small"), BITS), "")

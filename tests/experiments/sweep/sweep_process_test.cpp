@@ -232,7 +232,7 @@ TEST_F(Sweep, that_another_process_runs_is_refused) {
   Program second({kProgram, "sweep", root_.path() + "/small.yaml", "-o", root_.path() + "/busy"},
                  root_.path() + "/second");
   EXPECT_EQ(second.wait(), 2);
-  EXPECT_NE(errors("second").find("expected a sweep that nobody works on"), std::string::npos)
+  EXPECT_NE(errors("second").find("expected a sweep that no process works on"), std::string::npos)
       << errors("second");
   first.send(SIGTERM);
   EXPECT_EQ(first.wait(), 143);

@@ -47,7 +47,7 @@ TEST(Conv2dProblem, OutputSizeRoundsDown) {
 TEST(Conv2dProblem, RefusesTextItDoesNotUnderstand) {
   EXPECT_ERROR(ErrorKind::kInvalid, "no key 'strid'; did you mean 'stride'?",
                Conv2dProblem::parse("h=5,w=5,strid=2"));
-  EXPECT_ERROR(ErrorKind::kInvalid, "'h' stands twice", Conv2dProblem::parse("h=5,w=5,h=6"));
+  EXPECT_ERROR(ErrorKind::kInvalid, "'h' appears twice", Conv2dProblem::parse("h=5,w=5,h=6"));
   EXPECT_ERROR(ErrorKind::kInvalid, "'h=five' is not a number", Conv2dProblem::parse("h=five"));
   EXPECT_ERROR(ErrorKind::kInvalid, "'h=5x' is not a number", Conv2dProblem::parse("h=5x,w=5"));
   EXPECT_ERROR(ErrorKind::kInvalid, "'h=' is not a number", Conv2dProblem::parse("h=,w=5"));

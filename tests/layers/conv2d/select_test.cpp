@@ -235,7 +235,7 @@ TEST_F(Measure, IgnoresAndRewritesAFileThatIsNotOurs) {
     forget_measured();
     ::testing::internal::CaptureStderr();
     EXPECT_NE(chosen("measure"), "reference");
-    EXPECT_NE(::testing::internal::GetCapturedStderr().find("written anew"), std::string::npos);
+    EXPECT_NE(::testing::internal::GetCapturedStderr().find("written again"), std::string::npos);
     EXPECT_NE(content().find(kProblem.text()), std::string::npos) << content();
   }
 }
@@ -268,7 +268,7 @@ TEST_F(Measure, AFolderThatCannotBeWrittenIsAWarningOnly) {
   setenv("CONVSCOPE_CACHE_DIR", (blocked + "/below").c_str(), 1);
   ::testing::internal::CaptureStderr();
   EXPECT_NE(chosen("measure"), "reference");
-  EXPECT_NE(::testing::internal::GetCapturedStderr().find("is not remembered on disk"),
+  EXPECT_NE(::testing::internal::GetCapturedStderr().find("is not stored on disk"),
             std::string::npos);
 }
 

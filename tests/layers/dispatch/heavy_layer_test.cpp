@@ -74,7 +74,7 @@ TEST_F(HeavyLayers, ExplainGivesAVerdictForEveryCard) {
   EXPECT_EQ(verdicts[0].workspace_bytes, 8 * sizeof(float));
   EXPECT_EQ(verdicts[0].prepared_bytes, 8 * 4 * 3 * sizeof(float));
   EXPECT_FALSE(verdicts[1].chosen);
-  EXPECT_EQ(verdicts[1].reason, "accepts it, but auto chooses it only when alone");
+  EXPECT_EQ(verdicts[1].reason, "accepts it, but auto chooses it only if it is the only one");
 }
 
 TEST_F(HeavyLayers, MeasureTimesOnceAndRemembersUnderTheOperation) {

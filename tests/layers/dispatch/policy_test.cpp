@@ -36,7 +36,7 @@ TEST(PolicyText, RefusesListsThatCannotBeMeant) {
   EXPECT_ERROR(ErrorKind::kInvalid, "a word at each place of the list", parse("a,"));
   EXPECT_ERROR(ErrorKind::kInvalid, "expected 'auto' at the end of the list", parse("auto,a"));
   EXPECT_ERROR(ErrorKind::kInvalid, "expected 'measure' at the end", parse("a,measure,auto"));
-  EXPECT_ERROR(ErrorKind::kInvalid, "expected check:<a>,<b> alone", parse("a,check:b,c"));
+  EXPECT_ERROR(ErrorKind::kInvalid, "expected only check:<a>,<b>", parse("a,check:b,c"));
   EXPECT_ERROR(ErrorKind::kInvalid, "expected different words", parse("a,b,a"));
   EXPECT_ERROR(ErrorKind::kInvalid, "two algorithms like 'check:", parse("check:a"));
   EXPECT_ERROR(ErrorKind::kInvalid, "two algorithms like 'check:", parse("check:a,b,c"));

@@ -193,19 +193,19 @@ TEST(RowNetworkMistakes, ADenseLayerBehindRowsNamesTheWayOut) {
     if (std::string(type) == "linear") options = {{"out_features", whole(2)}};
     const std::string sentence = refusal({points(), submanifold(), layer(type, options, "d2")});
     expect_refusal(sentence, cat("layer 'd2' (", type));
-    expect_refusal(sentence, "rows of sites that 'points' makes; put 'to_dense' in front");
+    expect_refusal(sentence, "rows of sites that 'points' makes; insert 'to_dense' before");
     expect_refusal(sentence, "'sparse_global_pool'");
   }
 }
 
 TEST(RowNetworkMistakes, ASparseLayerOnImagesNamesTheWayIn) {
-  expect_refusal(refusal({submanifold()}, {1, 3, 8, 8}), "put 'to_sparse' in front");
-  expect_refusal(refusal({submanifold()}), "put 'sparse_points' in front");
+  expect_refusal(refusal({submanifold()}, {1, 3, 8, 8}), "insert 'to_sparse' before it");
+  expect_refusal(refusal({submanifold()}), "insert 'sparse_points' before it");
   expect_refusal(refusal({points(), submanifold(), layer("to_dense", {}), submanifold()}),
                  "'c1' twice");
   expect_refusal(refusal({points(), layer("to_dense", {}),
                           layer("sparse_max_pool", {{"kernel_size", whole(2)}})}),
-                 "put 'to_sparse' in front");
+                 "insert 'to_sparse' before it");
   expect_refusal(refusal({layer("to_sparse", {})}), "expected an image [N,C,H,W] or a volume");
   expect_refusal(refusal({points(), layer("sparse_points", {}, "more")}),
                  "got the rows of sites that 'points' makes");

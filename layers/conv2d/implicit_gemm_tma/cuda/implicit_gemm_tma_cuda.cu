@@ -216,7 +216,7 @@ void run_forward(const Conv2dForwardArgs& args, float* moments) {
   // The statistics are counted for the plan of halves, and the workspace may have no room for them.
   CONVSCOPE_CHECK(moments == nullptr || !plans->reads_f32 || args.x_factors.given(),
                   "implicit_gemm_tma",
-                  "expected x as half factors where statistics of y are wanted");
+                  "expected x in fp16 or bf16 where statistics of y are requested");
   const Factor x =
       factor_of(z, Direction::forward, *plans, args.x, args.x_factors, args.w, args.prepared, work);
   run_gather(plans->as_run, Direction::forward, x.plan,

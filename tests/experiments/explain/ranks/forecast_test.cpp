@@ -55,7 +55,7 @@ TEST(Forecast, OfOneProcessIsTheMeasuredStep) {
   EXPECT_EQ(one.rows[0].exchange_s, 0);
   EXPECT_EQ(one.rows[0].exposed_s, 0);
   EXPECT_DOUBLE_EQ(one.rows[0].efficiency, 1);
-  EXPECT_NE(limit_text(one).find("One process computes alone"), std::string::npos);
+  EXPECT_NE(limit_text(one).find("With one process, only computation"), std::string::npos);
 }
 
 TEST(Forecast, WithAPerfectNetworkIsComputingAlone) {

@@ -40,7 +40,7 @@ TEST(NetworkLink, RefusesWhatIsNoRate) {
 TEST(NetworkLink, RefusesWhatIsNoLatency) {
   for (const char* const wrong :
        {"25Gb,", "25Gb,20", "25Gb,us", "25Gb,-1us", "25Gb,20us,", "25Gb,20 us"}) {
-    EXPECT_ERROR(ErrorKind::kInvalid, "with a latency behind the comma",
+    EXPECT_ERROR(ErrorKind::kInvalid, "with a latency after the comma",
                  parse_link("--network", wrong));
   }
 }
