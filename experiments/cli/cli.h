@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cli.h: the program `convscope`: one file for each subcommand, all of them in one registry.
+// cli.h: the program `convscope`; each subcommand is one file, and all are in one registry.
 #pragma once
 
 #include "framework/export.h"

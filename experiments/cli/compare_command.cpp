@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// compare_command.cpp: `convscope compare`: in what runs or benchmarks differ, and whether their
-// results differ by more than noise.
+// compare_command.cpp: `convscope compare`: differences between runs or benchmarks, and whether
+// their results differ beyond noise.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -27,7 +27,7 @@ struct CompareArguments {
 };
 
 CompareResult compared(const CompareArguments& arguments) {
-  const auto is_file = [](const std::string& given) {  // or several, joined by commas
+  const auto is_file = [](const std::string& given) {  // or several joined by commas
     const std::vector<std::string> files = files_in(given);
     return !files.empty() && std::ranges::all_of(files, [](const std::string& path) {
       std::error_code error;
@@ -69,7 +69,7 @@ int compare(const CompareArguments& arguments) {
   check_gate("compare", arguments.gate);
   const CompareResult comparison = compared(arguments);
   for (const std::string& text : comparison.remarks) print_remark("compare: " + text);
-  if (arguments.format == "csv") {  // it has no place for them
+  if (arguments.format == "csv") {  // CSV has no place for notes
     for (const std::string& text : comparison.warnings) print_remark("compare: " + text);
   }
   const std::string text = arguments.format == "csv"     ? comparison_csv(comparison)

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// config_command.cpp: `convscope config show|check|list|keys`: looks at configs, runs none.
+// config_command.cpp: `convscope config show|check|list|keys`: shows and checks configs without
+// running them.
 #include <algorithm>
 #include <iostream>
 #include <memory>
@@ -37,7 +38,7 @@ int show(const Arguments& arguments) {
 }
 
 void build_all(const ExperimentConfig& config) {
-  if (dataset_types().get(config.data.set).sample_shape) {  // else the files would be needed
+  if (dataset_types().get(config.data.set).sample_shape) {  // otherwise the files would be needed
     const SampleInfo sample = sample_info(config);
     const std::shared_ptr<Module> model = build_model(config, sample.shape, sample.classes);
     build_optimizer(config, *model);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// data_command.cpp: `convscope data fetch|check|synth`: get data sets, check them, draw one.
+// data_command.cpp: `convscope data fetch|check|synth`: downloads, checks and generates data sets.
 #include <unistd.h>
 
 #include <algorithm>
@@ -31,7 +31,7 @@ struct Arguments {
 
 constexpr double kMiB = 1024.0 * 1024.0;
 
-// A bar on stderr, only on a terminal; redrawn at most ten times a second.
+// A progress bar on stderr, only on a terminal, redrawn at most ten times per second.
 class ProgressBar {
  public:
   ~ProgressBar() { clear(); }
@@ -93,7 +93,7 @@ int run_fetch(const Arguments& arguments) {
 
 int run_check(const Arguments& arguments) {
   const PublishedSet& set = published_set(arguments.set);
-  // Of the folders where loading would look, the first that holds anything of the set.
+  // The first folder in loading order that contains anything of the set.
   const std::vector<std::string> folders = data_folders(set.name, arguments.root);
   for (const std::string& folder : folders) {
     const std::vector<FileReport> files = check_files(set, folder);
@@ -134,7 +134,7 @@ std::string contact_sheet(const Dataset& from) {
 int run_synth(const Arguments& arguments) {
   const std::string root = arguments.root.empty() ? "." : arguments.root;
   check_output_folder(root);
-  // It may be in the folder that is made here.
+  // The sheet may be in the folder that is created here.
   if (!arguments.sheet.empty()) {
     check_output_folder(std::filesystem::path(arguments.sheet).parent_path().string());
   }

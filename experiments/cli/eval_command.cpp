@@ -44,7 +44,7 @@ Target find_target(const EvalArguments& arguments) {
   const std::string run = resolve_run(arguments.target);
   Target target{load_config(run + "/config.yaml", overrides),
                 cat(run, "/ckpt/", arguments.weights, ".safetensors")};
-  // The network of the checkpoint is a smaller one when pruned filters were removed before it.
+  // The checkpoint has a smaller network if pruned filters were removed before it was written.
   if (target.config.sparsity.has("remove") && target.config.sparsity.flag("remove")) {
     target.config =
         parse_config_text(checkpoint_config(target.checkpoint), target.checkpoint, {}, overrides);
@@ -61,7 +61,7 @@ int evaluate_target(const EvalArguments& arguments) {
   Loader* loader = arguments.split == "test"  ? setup.test.get()
                    : arguments.split == "val" ? setup.val.get()
                                               : nullptr;
-  if (arguments.split == "train") {  // as it is: in order, without augmentation
+  if (arguments.split == "train") {  // in order, without augmentation
     train = std::make_unique<Loader>(
         setup.train->dataset(),
         LoaderOptions{.batch_size = target.config.data.batch_size, .shuffle = false});

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// explain_command.cpp: `convscope explain`: which algorithm each convolution of a config uses in
-// each direction, why not the others, and how a step is planned. Nothing is run, no data are read.
-// With --ranks: what a step would take on several processes. Then steps are timed, on random
-// images.
+// explain_command.cpp: `convscope explain`: the algorithm of each convolution and direction of a
+// config, reasons against the others, and the compiled step. Nothing is run, and no data are read.
+// With --ranks: a forecast for several processes, for which steps are timed on random images.
 #include <algorithm>
 #include <memory>
 #include <thread>
@@ -70,7 +69,7 @@ ForecastQuestion question_of(const Arguments& arguments, const ExperimentConfig&
   return out;
 }
 
-// Steps on this machine, which takes the place of each host.
+// Times steps on this machine, which represents each host.
 int foresee(const Arguments& arguments, const ExperimentConfig& config) {
   const ForecastQuestion question = question_of(arguments, config);
   backend_of(config.device);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// info_command.cpp: `convscope info`: what this build is, what this machine offers, and everything
-// that a config can name.
+// info_command.cpp: `convscope info`: version, machine, and all names that a config may use.
 #include <cstdio>
 #include <iostream>
 #include <memory>

@@ -26,7 +26,7 @@ Direction direction_named(const std::string& name) {
                          near.empty() ? "" : cat("; did you mean '", near, "'?")));
 }
 
-// "look-winograd.html"
+// Returns "look-winograd.html".
 std::string page_of(const std::string& algorithm) {
   std::string name = algorithm;
   constexpr std::string_view kEnding = "_lesson";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// notebook_command.cpp: `convscope notebook`: opens the course in JupyterLab. The work is that of
-// experiments/notebooks/set_up.py; this command knows where everything is, and finds a Python.
+// notebook_command.cpp: `convscope notebook`: opens the course in JupyterLab.
+// experiments/notebooks/set_up.py does the work; this command finds the files and a Python.
 #include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -21,7 +21,7 @@ struct NotebookArguments {
   bool no_browser = false, fresh = false, list = false, paths = false;
 };
 
-// `program` in a folder of PATH, or "".
+// Returns the path of `program` in PATH, or "".
 std::string in_path(const std::string& program) {
   if (program.find('/') != std::string::npos) {
     return access(program.c_str(), X_OK) == 0 ? program : "";
@@ -37,8 +37,8 @@ std::string in_path(const std::string& program) {
   return "";
 }
 
-// Whether this program runs and is a Python of a version that cppyy has packages for. A name in
-// PATH may be a script that finds no Python behind it.
+// Returns whether this program runs and is a Python version that cppyy has packages for. A name in
+// PATH may be a script that finds no Python.
 bool is_python(const std::string& program) {
   const pid_t child = fork();
   if (child == 0) {
@@ -72,7 +72,7 @@ std::string find_python() {
                          "python3-venv python3-dev; CONVSCOPE_PYTHON names one elsewhere"));
 }
 
-// The user's own folder for programs' data.
+// Returns the user's data folder.
 fs::path data_folder() {
   const char* const data = std::getenv("XDG_DATA_HOME");
   const char* const home = std::getenv("HOME");

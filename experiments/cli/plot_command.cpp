@@ -29,7 +29,7 @@ struct PlotArguments {
 
 const std::vector<std::string> kFormats = {"svg", "png", "pdf"};
 
-// "png" of "a/b.png"; "" when the name ends in no format.
+// Returns "png" for "a/b.png"; "" when the name ends in no format.
 std::string format_of(const std::string& path) {
   for (const std::string& format : kFormats) {
     if (path.ends_with("." + format)) return format;
@@ -63,7 +63,7 @@ std::vector<std::string> runs_in(const std::vector<std::string>& given) {
   return out;
 }
 
-// The deepest folder that holds all that was given.
+// Returns the deepest common folder of the arguments.
 fs::path folder_of(const std::vector<std::string>& given) {
   fs::path common = clean(given[0]);
   for (const std::string& path : given) {
@@ -97,16 +97,16 @@ void write(const fs::path& path, const std::string& text) {
   print_result(path.string() + "\n");
 }
 
-// Everything but folders and paths where nothing is.
+// Returns true for everything except folders and missing paths.
 bool is_file(const std::string& path) {
   std::error_code error;
   return fs::exists(path, error) && !fs::is_directory(path, error);
 }
 
-// One figure goes into the file that -o names, several into a folder.
+// Returns whether -o names one file; several figures need a folder.
 bool to_one_file(const PlotArguments& arguments) { return !format_of(arguments.output).empty(); }
 
-// In the wanted form; the name's end says which.
+// Writes a figure in the format of the path's extension.
 void write_figure(const PlotArguments& arguments, const std::string& svg, const fs::path& path) {
   if (format_of(path.string()) == "svg") return write(path, svg);
   make_folder_of(path);
@@ -114,7 +114,7 @@ void write_figure(const PlotArguments& arguments, const std::string& svg, const 
   print_result(path.string() + "\n");
 }
 
-// A figure that cannot be drawn any more would show old numbers beside the new ones.
+// Removes a figure that can no longer be drawn, because it would show old numbers next to new ones.
 void remove_old(const DrawnPlots& drawn, const std::string& sentence, const fs::path& folder) {
   const std::string kind = sentence.substr(0, sentence.find(':'));  // "steps: no run has ..."
   const auto is_it = [&](const DrawnPlot& plot) { return plot.kind == kind; };
@@ -126,7 +126,7 @@ void remove_old(const DrawnPlots& drawn, const std::string& sentence, const fs::
   }
 }
 
-// Remarks to stderr; figures to `folder`, unless -o names another place.
+// Prints remarks to stderr; writes figures to `folder` unless -o names another place.
 void write_figures(const PlotArguments& arguments, const std::vector<std::string>& remarks,
                    const DrawnPlots& drawn, const std::string& given, const fs::path& folder) {
   for (const std::string& sentence : remarks) remark(sentence);
@@ -166,12 +166,12 @@ void write_figures(const PlotArguments& arguments, const std::vector<std::string
   }
 }
 
-// A page of some kinds only is made when it is asked for.
+// A page of some kinds only is made on request.
 bool wants_page(const PlotArguments& arguments) {
   return !arguments.html.empty() || (!to_one_file(arguments) && arguments.kinds.empty());
 }
 
-// Of files, all of one sort.
+// Draws benchmark files of one kind.
 template <typename Set>
 int plot_files(const PlotArguments& arguments, const Set& set,
                const std::vector<std::string>& remarks) {
@@ -256,7 +256,7 @@ int plot(PlotArguments arguments) {
                            arguments.output, ", got ", join(arguments.formats, ",")));
   }
   if (arguments.formats.empty()) arguments.formats = {own.empty() ? "svg" : own};
-  // Said before runs are read, and before any file is written.
+  // Refused before runs are read and before any file is written.
   const bool converts = std::ranges::any_of(
       arguments.formats, [](const std::string& format) { return format != "svg"; });
   if (converts && svg_converter().empty()) {

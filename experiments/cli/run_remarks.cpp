@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// run_remarks.cpp: what `convscope run` says before the first step.
+// run_remarks.cpp: the messages of `convscope run` before the first step.
 #include "experiments/cli/run_remarks.h"
 
 #include "experiments/run_folder/machine_load.h"

@@ -53,7 +53,7 @@ std::string as_command(const std::vector<std::string>& words) {
   return out;
 }
 
-// Options that mean something together only.
+// Checks options that only make sense together.
 void check_options(const Arguments& arguments) {
   const auto only_with = [&](bool given, const char* option, bool fits, const char* other) {
     if (given && !fits) fail_usage("sweep", cat("expected ", other, " beside ", option));
@@ -73,7 +73,7 @@ void check_options(const Arguments& arguments) {
   }
 }
 
-// The folder that a folder or a config names.
+// Returns the folder that a folder name or a config names.
 std::string folder_of(const Arguments& arguments) {
   std::error_code error;
   if (arguments.words.size() == 1 && std::filesystem::is_directory(arguments.words[0], error)) {
@@ -110,7 +110,7 @@ int cancel(const Arguments& arguments) {
   return 0;
 }
 
-// What this machine lacks, nodes may have.
+// Returns rows that this machine cannot run; cluster nodes may.
 std::vector<RefusedRow> refused_here(const SweepPlan& plan, bool trains_elsewhere) {
   std::vector<RefusedRow> refused = refused_rows(plan);
   if (!trains_elsewhere) return refused;
@@ -124,7 +124,7 @@ std::vector<RefusedRow> refused_here(const SweepPlan& plan, bool trains_elsewher
 SweepResult train(const SweepPlan& plan, const SweepOptions& options, const std::string& launcher) {
   if (launcher == "slurm") return run_slurm_sweep(plan, options);
   if (launcher == "mpi") return run_mpi_sweep(plan, options);
-  measure_this_machine_once();  // not in each member, where others would keep the cores busy
+  measure_this_machine_once();  // not in each member, because others keep the cores busy
   return run_sweep(plan, options);
 }
 
@@ -149,7 +149,7 @@ int sweep(const Arguments& arguments) {
     print_screen(list_members(plan, arguments.root + "/" + plan.name, refused));
     if (arguments.launcher == "slurm") print_result("\n" + slurm_script_of(plan, options));
     if (arguments.launcher == "mpi") {
-      const Launcher mpirun = find_program("mpirun").empty()  // shown all the same
+      const Launcher mpirun = find_program("mpirun").empty()  // printed anyway
                                   ? Launcher{LauncherKind::open_mpi, "mpirun"}
                                   : find_launcher("mpirun");
       print_result("\n" + as_command(mpirun_words(plan, options, mpirun)) + "\n");
@@ -159,7 +159,7 @@ int sweep(const Arguments& arguments) {
   if (arguments.dry_run) return 0;
   check_output_folder(options.root + "/" + plan.name);
   const SweepResult result = train(plan, options, arguments.launcher);
-  if (result.exit_code > 128) return result.exit_code;  // not the end: no table yet
+  if (result.exit_code > 128) return result.exit_code;  // interrupted: no table yet
   if (options.detach && result.outcomes.empty()) return 0;
   const std::string text =
       arguments.format == "csv"     ? to_csv(sweep_table(plan, result.outcomes))

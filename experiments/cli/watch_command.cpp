@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// watch_command.cpp: `convscope watch`: how far a run, or a folder of runs, is, while it goes on.
+// watch_command.cpp: `convscope watch`: the progress of a run or of a folder of runs.
 #include <unistd.h>
 
 #include <cstdio>
@@ -37,15 +37,15 @@ void print(const std::vector<std::string>& lines) {
   std::fflush(stdout);
 }
 
-// The exit code of a run that has ended.
+// Returns the exit code of a finished run.
 int code_of(const RunStatus& status) {
   if (status.state == "UNREADABLE") return exit_code(ErrorKind::kIo);
   if (status.state == "KILLED") return exit_code(ErrorKind::kRun);
   return std::max(0, status.exit_code);
 }
 
-// `draw` gives a frame, `tell` the lines that are new; both after `look`, which says whether to go
-// on. Returns false when a signal ended it.
+// Calls `look`, which returns whether to go on, then `draw` for a frame or `tell` for new lines.
+// Returns false when a signal ended it.
 template <class Look, class Draw, class Tell>
 bool watch_until_end(const WatchArguments& arguments, Look look, Draw draw, Tell tell) {
   const StopSignals signals;
@@ -99,7 +99,7 @@ int watch_folder(const WatchArguments& arguments) {
   }
   if (arguments.once) {
     FrameLook look = look_now();
-    if (isatty(STDOUT_FILENO) != 1) look.rows = 1'000'000;  // a pipe has room for all
+    if (isatty(STDOUT_FILENO) != 1) look.rows = 1'000'000;  // a pipe has no limit
     print(reader.frame(look));
     return 0;
   }

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_command.cpp: `convscope bench conv2d`: how long each convolution algorithm takes, beside
-// another library and the machine's ceilings. `bench deform_conv2d` stands in
-// bench_deform_conv2d.cpp, `bench sparse_conv` in bench_sparse_conv.cpp, `bench net` in
-// bench_net.cpp, `bench sparse_net` in bench_sparse_net.cpp, `bench exchange` in
-// bench_exchange.cpp.
+// bench_command.cpp: `convscope bench conv2d`: times the convolution algorithms, next to another
+// library and the machine's peaks. `bench deform_conv2d` is in bench_deform_conv2d.cpp, `bench
+// sparse_conv` in bench_sparse_conv.cpp, `bench net` in bench_net.cpp, `bench sparse_net` in
+// bench_sparse_net.cpp, `bench exchange` in bench_exchange.cpp.
 #include <algorithm>
 #include <memory>
 
@@ -30,7 +29,7 @@ namespace {
 struct Arguments {
   std::vector<std::string> shapes, problems;
   std::string ladder;
-  std::string direction;  // "": all, of a ladder the forward
+  std::string direction;  // "": all; for a ladder: forward
   std::string algorithm = "all";
   std::string precision;
   std::string layout;
@@ -88,8 +87,9 @@ OperandTypes parsed_types(const std::string& text) {
                                  text, "'"));
 }
 
-// Codes lie in blocks of channels; f32 images of a first layer, which the kernel rounds, do not.
-// Layers of few channels are such first layers, on a CPU; returns how many there are.
+// Codes are stored in channel blocks. On a CPU, a layer of few channels counts as the first of a
+// network: its images are f32, not blocked, and the kernel rounds them. Returns the number of such
+// layers.
 int set_types(OperandTypes types, Device device, std::vector<Conv2dProblem>& problems) {
   constexpr std::int64_t kMostColours = 4;
   int first_layers = 0;
@@ -125,7 +125,7 @@ std::vector<Conv2dProblem> problems_of(const Arguments& arguments) {
   set_precision(arguments.precision, out);
   for (Conv2dProblem& problem : out) {
     if (arguments.batch > 0) problem.n = arguments.batch;
-    // As a planned step has them: its weights stay f32.
+    // As in a compiled step, weights stay f32.
     const bool last = problem.layout == ActivationLayout::channels_last;
     if (last && is_half(problem.dtype) && !problem.types) problem = with_channels_last(problem);
     check_can_be_timed(problem, device);
@@ -133,7 +133,7 @@ std::vector<Conv2dProblem> problems_of(const Arguments& arguments) {
   return out;
 }
 
-// Integers are computed forward alone; what is asked for is tried all the same.
+// Integer problems run forward only, but a requested direction is tried anyway.
 using Tasks = std::vector<std::pair<Conv2dProblem, Direction>>;
 Tasks tasks_of(const Conv2dBenchOptions& options, bool asked) {
   Tasks out;

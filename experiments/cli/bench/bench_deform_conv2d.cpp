@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_deform_conv2d.cpp: `convscope bench deform_conv2d`: how long each algorithm of deformable
-// convolution takes, on offsets that are normal numbers of pixels.
+// bench_deform_conv2d.cpp: `convscope bench deform_conv2d`: times the algorithms of deformable
+// convolution, with normally distributed offsets.
 #include "experiments/cli/bench/bench_deform_conv2d.h"
 
 #include <memory>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_exchange.cpp: `convscope launch -n 2 bench exchange`: how long sums over processes take.
+// bench_exchange.cpp: `convscope launch -n 2 bench exchange`: times sums over processes.
 #include "experiments/cli/bench/bench_exchange.h"
 
 #include <memory>
@@ -54,7 +54,7 @@ int bench_in(ProcessGroup& group, const Arguments& arguments) {
   return 0;
 }
 
-// One sentence for all of the group: that of process 0.
+// Process 0 reports an error for the whole group.
 int bench(const Arguments& arguments) {
   const std::optional<RankEnvironment> environment = rank_environment();
   if (!environment) {

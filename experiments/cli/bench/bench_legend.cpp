@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_legend.cpp: what the columns of a benchmark's table mean, in a few lines under it.
+// bench_legend.cpp: explains the columns of a benchmark's table.
 #include "experiments/cli/bench/bench_legend.h"
 
 namespace convscope {

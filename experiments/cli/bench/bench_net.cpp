@@ -53,7 +53,7 @@ std::vector<std::string> split(const std::string& text, char mark) {
   return out;
 }
 
-// Whole numbers from 1 to `most`, joined by `mark`.
+// Parses whole numbers from 1 to `most`, joined by `mark`.
 std::vector<std::int64_t> numbers(const char* option, const std::string& text, char mark,
                                   std::int64_t most, const char* example) {
   std::vector<std::int64_t> out;
@@ -81,15 +81,15 @@ std::vector<NetMode> modes_of(const std::string& text) {
   return out;
 }
 
-// The checkpoint or model file that was given, or the last one of a run folder; "": neither.
+// Returns the given checkpoint or model file, or the last one of a run folder; "": neither.
 std::string trained_file(const std::string& net) {
   if (net.ends_with(".safetensors") && std::filesystem::is_regular_file(net)) return net;
   if (!std::filesystem::is_directory(net)) return "";
   return resolve_run(net) + "/ckpt/last.safetensors";
 }
 
-// Of a trained network its weights, so that masks and steps are the trained ones; not where the
-// words of the command have added quantisers, or taken them away.
+// Loads the weights of a trained network, so that masks and steps are the trained ones; not when
+// the command's words have added or removed quantisers.
 void take_weights(const Arguments& arguments, const ExperimentConfig& config, Module& model) {
   const std::string file = trained_file(arguments.net);
   if (file.empty()) return;
@@ -97,7 +97,7 @@ void take_weights(const Arguments& arguments, const ExperimentConfig& config, Mo
   if (had_quantizers == config.quant.has_value()) load_checkpoint(file, model, nullptr);
 }
 
-// A config, the registered name of a model, or a trained network, which holds its config.
+// Returns the config of a config file, of a registered model, or of a trained network.
 ExperimentConfig config_of(const Arguments& arguments) {
   std::vector<std::string> overrides = arguments.overrides;
   for (const std::string& text : global_overrides()) overrides.push_back(text);
@@ -117,7 +117,7 @@ ExperimentConfig config_of(const Arguments& arguments) {
   return config_or_network(kCommand, arguments.net, overrides);
 }
 
-// Image and classes: as asked for, else as the data set or the named network has them.
+// Returns image size and classes as requested, else those of the data set or the named network.
 SampleInfo sample_of(const Arguments& arguments, const ExperimentConfig& config) {
   SampleInfo out;
   if (is_network_name(arguments.net)) {
@@ -137,7 +137,7 @@ SampleInfo sample_of(const Arguments& arguments, const ExperimentConfig& config)
   return out;
 }
 
-// Of a set of points the samples that make the batch: no random numbers are places of a grid.
+// Returns the samples of a point data set for the batch; random numbers cannot be grid positions.
 std::optional<Dataset> points_of(const Arguments& arguments, const ExperimentConfig& config) {
   const DatasetType& type = dataset_types().get(config.data.set);
   if (!type.point_grid || is_network_name(arguments.net)) return std::nullopt;
@@ -150,7 +150,7 @@ std::optional<Dataset> points_of(const Arguments& arguments, const ExperimentCon
   return type.load(config.data.options).train;
 }
 
-// One for each mode and batch.
+// Returns one case per mode and batch.
 std::vector<BenchWords> cases_of(const Arguments& arguments, const std::vector<NetMode>& modes,
                                  const std::vector<std::int64_t>& batches) {
   BenchWords common = {"bench", "net", arguments.net};

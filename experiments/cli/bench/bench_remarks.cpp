@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_remarks.cpp: what the benchmarks say on stderr while they work.
+// bench_remarks.cpp: messages of the benchmarks on stderr.
 #include "experiments/cli/bench/bench_remarks.h"
 
 #include <unistd.h>

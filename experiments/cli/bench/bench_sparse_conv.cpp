@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_sparse_conv.cpp: `convscope bench sparse_conv`: how long each algorithm of sparse
-// convolution takes, on clouds that a line of text draws.
+// bench_sparse_conv.cpp: `convscope bench sparse_conv`: times the algorithms of sparse convolution
+// on generated clouds.
 #include "experiments/cli/bench/bench_sparse_conv.h"
 
 #include <memory>
@@ -46,7 +46,7 @@ std::vector<CloudProblem> problems_of(const SparseArguments& arguments, Device d
   return out;
 }
 
-// The map of the last problem: those that follow one another often differ in channels alone.
+// Keeps the map of the last problem, because consecutive problems often differ only in channels.
 class LastMap {
  public:
   LastMap(bool cpu_clock, Device device) : cpu_clock_(cpu_clock), device_(device) {}

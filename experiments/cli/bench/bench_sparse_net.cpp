@@ -21,7 +21,7 @@ namespace convscope {
 namespace {
 
 constexpr const char* kCommand = "bench sparse_net";
-// Those of the field, and ours; what a device does not have is named.
+// Usual algorithms of the field and ours; those that a device lacks are reported.
 constexpr const char* kAlgorithms = "native,implicit_gemm,split_mask,halo,auto";
 
 struct SparseNetArguments {
@@ -70,7 +70,7 @@ std::vector<ComputePrecision> precisions_of(const std::string& text) {
   return out;
 }
 
-// A word that no device knows and that is none of the usual ones is a mistake.
+// A word that is neither an algorithm of a device nor a usual one is an error.
 std::vector<std::string> algorithms_of(const std::string& text, Device device) {
   std::vector<std::string> known = split_commas(kAlgorithms);
   for (const std::string& name : sparse_conv_algorithms(device.type).names()) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_tasks.cpp: what `convscope bench` does for every heavy layer: the options that say how to
-// time, the problems of a list, and the loop over them that prints tables and writes files.
+// bench_tasks.cpp: the common parts of `convscope bench` for all operators: timing options, the
+// problems of a list, and the loop that prints tables and writes files.
 #include "experiments/cli/bench/bench_tasks.h"
 
 #include <algorithm>
@@ -58,7 +58,7 @@ void check_timing(const char* command, const TimingArguments& arguments) {
 BenchSettings bench_settings(const TimingArguments& arguments) {
   BenchSettings out;
   out.device = Device::parse(arguments.device);
-  backend_of(out.device);  // an error when it is not there
+  backend_of(out.device);  // fails when it is not available
   out.cold = arguments.cache == "cold";
   out.cpu_clock = arguments.clock == "cpu";
   out.weights = arguments.weights == "often" ? WeightUse::often : WeightUse::once;

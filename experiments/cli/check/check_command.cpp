@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// check_command.cpp: `convscope check`: the tests' matrix on one algorithm, or on all of a folder
-// of plug-ins, and what seems to be wrong with each. Each runs in a process of its own.
+// check_command.cpp: `convscope check`: runs the tests' matrix on one algorithm, or on all of a
+// folder of plug-ins, and diagnoses errors. Each algorithm runs in a separate process.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -22,13 +22,13 @@ struct Arguments {
   CheckSettings settings;
 };
 
-// What shows a fault again, as one would type it.
+// Returns the command line that reproduces a fault.
 std::string command_for(const CheckTask& task, const std::string& problem) {
   return cat("convscope check conv2d ", task.algorithm,
              task.plugin.empty() ? "" : cat(" --plugin ", task.plugin), " --problem ", problem);
 }
 
-// Of every file of --plugin, those that do not fit included.
+// Returns one task per file of --plugin, including files that are refused.
 std::vector<CheckTask> tasks_of_plugins() {
   std::vector<std::string> files;
   std::vector<CheckTask> out;
@@ -42,7 +42,7 @@ std::vector<CheckTask> tasks_of_plugins() {
   return out;
 }
 
-// The algorithm that NAME means: one of the program, or of a plug-in.
+// Returns the algorithm NAME of the program or of a plug-in.
 CheckTask task_named(const std::string& name, const std::vector<CheckTask>& of_plugins) {
   const Registry<Conv2dAlgorithm>& ours = conv2d_algorithms(DeviceType::cpu);
   if (ours.find(name) != nullptr) return {.plugin = "", .algorithm = name, .refusal = ""};
@@ -110,7 +110,7 @@ int check(Arguments arguments) {
           }
         }));
     if (shows) std::fprintf(stderr, "\r\033[K");
-    // An interrupted check keeps what it has.
+    // An interrupted check keeps its results.
     if (!arguments.json.empty() && !to_stdout) {
       write_file(arguments.json, check_json(rows, settings, rows.size() == tasks.size()));
     }

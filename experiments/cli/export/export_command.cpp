@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// export_command.cpp: `convscope export RUN`: a trained network in other forms: the smaller dense
-// one that pruning has found, integer codes, the weights that masks leave, ONNX.
+// export_command.cpp: `convscope export RUN`: a trained network in other formats: the smaller dense
+// network of pruning, integer codes, unpruned weights, ONNX.
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -48,7 +48,7 @@ TrainedNetwork trained_network(const ExportArguments& arguments) {
   out.checkpoint =
       is_file ? arguments.run : cat(out.run, "/ckpt/", arguments.weights, ".safetensors");
   if (!is_file) out.config = load_config(out.run + "/config.yaml", global_overrides());
-  // The network of the checkpoint is a smaller one when pruned filters were removed before it.
+  // The checkpoint has a smaller network if pruned filters were removed before it was written.
   if (is_file || (out.config.sparsity.has("remove") && out.config.sparsity.flag("remove"))) {
     out.config = parse_config_text(checkpoint_config(out.checkpoint), out.checkpoint, {},
                                    global_overrides());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// completion_command.cpp: `convscope completion bash|zsh|fish`: a script that lets the shell
-// complete commands, options, names of configs and keys. The script asks the program itself
-// (`completion words`), so it is never older than the program.
+// completion_command.cpp: `convscope completion bash|zsh|fish`: a completion script for commands,
+// options, config names and keys. The script asks the program itself (`completion words`), so it is
+// never older than the program.
 #include <iostream>
 #include <memory>
 
@@ -11,8 +11,8 @@
 namespace convscope {
 namespace {
 
-// bash cuts words at '=' as well: they are put together again, and of a candidate only what stands
-// behind the '=' is given back.
+// bash also splits words at '='. The script joins them again and returns only the part of a
+// completion after the '='.
 constexpr const char* kBash =
     R"(# bash completion of convscope, from `convscope completion bash`. Use it with
 #   source <(convscope completion bash)      # in ~/.bashrc
@@ -99,8 +99,9 @@ end
 complete -c convscope -f -a '(__convscope_candidates)'
 )";
 
-// A line for each candidate, its description behind a tab; then :files or :folders where names of
-// files fit as well. Each word comes with a ':' in front, so that none is empty or an option here.
+// Prints one line per completion: the word, a tab, its description; then :files or :folders where
+// such names fit too. Each word of the command line has a ':' before it, so that none is empty or
+// looks like an option.
 int print_words(const CommandLine& program, const std::vector<std::string>& marked) {
   std::vector<std::string> words;
   for (const std::string& word : marked) words.push_back(word.substr(word.starts_with(':')));

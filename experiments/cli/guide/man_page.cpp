@@ -13,7 +13,7 @@
 namespace convscope {
 namespace {
 
-// As roff prints it: a backslash and a '-' of an option as they are, no line taken for a request.
+// Escapes text for roff: backslashes, '-', and line starts that look like requests.
 std::string escaped(const std::string& text) {
   std::string out;
   for (const char c : text) {
@@ -46,7 +46,7 @@ std::string terms(const CommandLine& line) {
   return out;
 }
 
-// The lines of a usage, each behind the program's name.
+// Returns the usage, one line per form, each after the program's name.
 std::string forms_of(const std::string& usage) {
   std::string out;
   for (std::size_t begin = 0; begin <= usage.size();) {
@@ -132,7 +132,7 @@ the file of MPI; default: that of the launcher
 width of text, where no terminal says it
 )";
 
-// Today; or, where a package is to have the same bytes each time, the day that it asks for
+// Returns today's date, or SOURCE_DATE_EPOCH for reproducible packages
 // (https://reproducible-builds.org/docs/source-date-epoch/).
 std::string date() {
   const char* const asked = std::getenv("SOURCE_DATE_EPOCH");

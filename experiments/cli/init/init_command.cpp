@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// init_command.cpp: `convscope init`: writes a config to begin with.
+// init_command.cpp: `convscope init`: writes a starter config.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>

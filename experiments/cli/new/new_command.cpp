@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// new_command.cpp: `convscope new algorithm`: writes the folder of a plug-in to begin with.
+// new_command.cpp: `convscope new algorithm`: writes the starter folder of a plug-in.
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -38,7 +38,7 @@ int write(const Arguments& arguments) {
     write_file((folder / file.name).string(), file.text);
     print_result(cat("wrote ", (folder / file.name).string(), "\n"));
   }
-  std::fflush(stdout);  // the files stand in front of what comes next
+  std::fflush(stdout);  // prints the file names before the next steps
   const std::string at = folder.string();
   print_remark(cat("next: cmake -S ", at, " -B ", at, "/build && cmake --build ", at, "/build"));
   print_remark(cat("then: convscope check conv2d ", arguments.name, " --plugin ", at, "/build/",

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// op_command.cpp: `convscope op`: one operation on NumPy files, to compare us with any other
-// system.
-// conv2d stands here, deform_conv2d in op_deform_conv2d.cpp, sparse_conv in op_sparse_conv.cpp, lsq
-// in op_lsq.cpp, a whole network in op_net.cpp.
+// op_command.cpp: `convscope op`: one operation on NumPy files, for comparison with any other
+// system. conv2d is here, deform_conv2d in op_deform_conv2d.cpp, sparse_conv in op_sparse_conv.cpp,
+// lsq in op_lsq.cpp, a whole network in op_net.cpp.
 #include <iostream>
 #include <memory>
 
@@ -40,7 +39,7 @@ int compute(const OpConv2d& op) {
     fail_usage("op conv2d", "expected --out-y, --out-dx, --out-dw or --out-db, got none");
   }
   const Device device = Device::parse(op.device);
-  backend_of(device);  // an error when it is not there
+  backend_of(device);  // fails when it is not available
   const Conv2dParams params = conv_params("op conv2d", op.sizes);
   check_conv2d_policy(op.algorithm, device);
   const Tensor x = read_npy(op.x).to(device);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// op_conv_sizes.cpp: the sizes of a convolution on the command line of `convscope op`: options, and
-// the numbers that they stand for.
+// op_conv_sizes.cpp: the sizes of a convolution on the command line of `convscope op`: options and
+// their values.
 #include "experiments/cli/op/op_conv_sizes.h"
 
 #include <algorithm>

@@ -47,8 +47,8 @@ void check(const OpDeform& op) {
   }
 }
 
-// What makes offsets of these sizes right: another option. "" when none alone does. A mask is read
-// when the offsets fit, so it is the mask that is wrong.
+// Returns the other option that would make offsets of this shape right, or "" when no single option
+// does. The offsets are checked first, so a wrong mask is wrong by itself.
 std::string option_for(const Shape& got, const Shape& expected, const DeformConv2dProblem& z) {
   if (expected != z.offset_shape() || got.rank() != 4 || got[0] != expected[0]) return "";
   if (got[2] != expected[2] || got[3] != expected[3]) {
@@ -60,7 +60,7 @@ std::string option_for(const Shape& got, const Shape& expected, const DeformConv
   return fits && groups != z.offset_groups ? cat("; it fits with --offset-groups ", groups) : "";
 }
 
-// The offsets or the mask: `what` stands there of each tap, offset group and pixel of y.
+// Reads the offsets or the mask: `what` is stored per tap, offset group and pixel of y.
 Tensor read_places(const char* name, const char* what, const std::string& path, const Shape& shape,
                    const DeformConv2dProblem& z, Device device) {
   const Tensor out = read_npy(path);
@@ -122,7 +122,7 @@ void write(const std::string& path, const Tensor& values) {
 int run_deform(const OpDeform& op) {
   check(op);
   const Device device = Device::parse(op.device);
-  backend_of(device);  // an error when it is not there
+  backend_of(device);  // fails when it is not available
   check_policy("deform_conv2d", op.algorithm, device,
                deform_conv2d_algorithms(device.type).names());
   const Inputs inputs = read_inputs(op, device);

@@ -16,7 +16,7 @@ struct OpLsq {
   std::string out_y, out_dv, out_dstep;
   int bits = 8;
   bool is_unsigned = false;
-  double g = 0;  // 0: the paper's
+  double g = 0;  // 0: the paper's value
 };
 
 int run_lsq(const OpLsq& op) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// op_net.cpp: `convscope op net`: a whole network on NumPy files: outputs, loss, every gradient.
+// op_net.cpp: `convscope op net`: a whole network on NumPy files: outputs, loss, all gradients.
 #include "experiments/cli/op/op_net.h"
 
 #include <iostream>
@@ -40,7 +40,7 @@ NamedTensors tensors_of(const Module& network) {
   return out;
 }
 
-// Every tensor of the network must be in the file, and nothing else.
+// Loads the weights; the file must hold exactly the tensors of the network.
 void load_weights(const Module& network, const std::string& path) {
   const SafetensorsFile file = read_safetensors(path);
   NamedTensors own;

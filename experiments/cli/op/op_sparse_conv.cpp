@@ -2,7 +2,7 @@
 // op_sparse_conv.cpp: `convscope op sparse_conv`: sparse convolution and its gradients on NumPy
 // files.
 //
-// Rows of x, y and their gradients stand in the order of their sites: those of --sites, or of
+// Rows of x, y and their gradients are in the order of their sites: those of --sites, or of
 // --out-sites where the outputs are computed.
 #include "experiments/cli/op/op_sparse_conv.h"
 
@@ -84,7 +84,7 @@ void check(const OpSparse& op) {
   }
 }
 
-// One number for all axes, or one for each: along T, H, W.
+// Parses one number for all axes, or one per axis T, H, W.
 std::array<std::int64_t, 3> per_axis(const char* option, const std::string& text, int rank,
                                      std::int64_t otherwise) {
   std::array<std::int64_t, 3> out = {otherwise, otherwise, otherwise};
@@ -126,7 +126,7 @@ struct Inputs {
   DType file_type = DType::f32;
 };
 
-// What is computed in: the type of the files, or what --precision says of f32 files.
+// Sets the compute type: the type of the files, or --precision for f32 files.
 void set_precision(const OpSparse& op, SparseConvProblem& z) {
   for (const ComputePrecision precision : kComputePrecisions) {
     if (name_of(precision) != op.precision) continue;
@@ -175,7 +175,7 @@ Inputs read_inputs(const OpSparse& op, Device device) {
   return {z, t, type};
 }
 
-// The median of some runs, behind one that does not count. `run` returns when its work is done.
+// Prints the median time of some runs after one warm-up run. `run` returns when its work is done.
 void print_ms(const OpSparse& op, const std::string& what, const std::function<void()>& run) {
   if (op.repeats <= 0) return;
   const auto now = [&] {
@@ -194,7 +194,7 @@ void print_ms(const OpSparse& op, const std::string& what, const std::function<v
   std::cout << what << " ms: " << ms[ms.size() / 2] << "\n";
 }
 
-// On the host, in the type of the files.
+// Returns the result on the host, in the type of the files.
 Tensor computed(const OpSparse& op, const Inputs& inputs, Direction direction) {
   const Device device = inputs.tensors.x.device();
   const auto choice = select_algorithm(op.algorithm, inputs.problem, direction, device);
@@ -220,7 +220,7 @@ Tensor bias_gradient(const Inputs& inputs) {
   return db.to(inputs.file_type);
 }
 
-// Every algorithm of the device, and why `auto` takes the one it takes.
+// Returns a table of all algorithms of the device, and the reason of the choice of `auto`.
 std::string explained(const OpSparse& op, const SparseConvProblem& problem, Direction direction,
                       Device device) {
   const std::vector<Verdict> verdicts = explain(op.algorithm, problem, direction, device);
@@ -264,7 +264,7 @@ int explain_sparse(const OpSparse& op, const Inputs& inputs, Device device) {
 int run_sparse(const OpSparse& op) {
   check(op);
   const Device device = Device::parse(op.device);
-  backend_of(device);  // an error when it is not there
+  backend_of(device);  // fails when it is not available
   const std::vector<std::string> names = sparse_conv_algorithms(device.type).names();
   if (names.empty()) {
     fail(ErrorKind::kUnavailable, kCommand,

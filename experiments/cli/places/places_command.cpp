@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// places_command.cpp: `convscope places`: where a deformable convolution of a trained network reads
-// test images, as a figure.
+// places_command.cpp: `convscope places`: a figure of where a deformable convolution of a trained
+// network samples test images.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -34,7 +34,7 @@ struct Found {
   DeformConv2d* layer;
 };
 
-// The layers of a network that is one list, as `layers:` gives it.
+// Returns the deformable layers of a network that is one list (`layers:`).
 std::vector<Found> deformable_layers(Module& model) {
   std::vector<Found> out;
   const auto* const list = dynamic_cast<Sequential*>(&model);
@@ -66,7 +66,7 @@ Found layer_named(Module& model, const std::string& name) {
            near.empty() ? "" : cat("; did you mean '", near, "'?")));
 }
 
-// Of `data`, the first of class 0, of class 1 and so on, then the second ones.
+// Returns indices of `data`: the first of class 0, of class 1 and so on, then the second ones.
 std::vector<std::int64_t> one_of_each_class(const Dataset& data, int count) {
   std::vector<std::vector<std::int64_t>> of_class(static_cast<std::size_t>(data.classes));
   for (std::int64_t i = 0; i < data.size(); ++i) {
@@ -85,7 +85,7 @@ std::vector<std::int64_t> one_of_each_class(const Dataset& data, int count) {
   return out;
 }
 
-// Grey of image n, 0 white to 1 black: ink is what differs from the image's commonest shade.
+// Returns the grey of image n, 0 white to 1 black: the distance from the commonest shade.
 std::vector<double> shades_of(const Tensor& images, std::int64_t n) {
   const std::int64_t channels = images.dim(1), pixels = images.dim(2) * images.dim(3);
   const std::uint8_t* const from = images.data<std::uint8_t>() + n * channels * pixels;
@@ -103,7 +103,7 @@ struct Point {
   double h, w;
 };
 
-// Where the ink is, in the mean.
+// Returns the mean position of the ink.
 Point centre_of(const std::vector<double>& shades, std::int64_t width) {
   double sum = 1e-9, h = 0, w = 0;
   for (std::size_t i = 0; i < shades.size(); ++i) {
@@ -115,7 +115,7 @@ Point centre_of(const std::vector<double>& shades, std::int64_t width) {
   return {h / sum, w / sum};
 }
 
-// The samples of one output pixel, the one that looks at the centre of the ink.
+// The samples of the output pixel whose receptive field is at the centre of the ink.
 class Samples {
  public:
   Samples(const DeformConv2dProblem& problem, const Shape& image)
@@ -157,7 +157,7 @@ class Samples {
                       static_cast<double>(stride);
     return std::clamp<std::int64_t>(std::llround(at), 0, count - 1);
   }
-  // A pixel of the layer's input covers several of the image: its middle.
+  // Returns the centre of the image area that a pixel of the layer's input covers.
   static double in_image(double pixel, double scale) { return (pixel + 0.5) * scale - 0.5; }
 
   DeformConv2dProblem z_;

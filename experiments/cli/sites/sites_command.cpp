@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sites_command.cpp: `convscope sites`: a cloud of points, from a file or drawn, and its active
-// sites through a network, as a table and as a figure.
+// sites_command.cpp: `convscope sites`: a point cloud, from a file or generated, and its active
+// sites in a network, as a table and a figure.
 #include <filesystem>
 #include <memory>
 
@@ -27,7 +27,7 @@ SharedSites read_sites(const SitesArguments& arguments) {
                              arguments.sites.empty() ? "none of them" : "both"));
   }
   if (!arguments.cloud.empty()) {
-    // The words of a benchmark's line; what it says of a layer does not count.
+    // The syntax of a benchmark's problem; its layer parameters are ignored.
     const bool whole = arguments.cloud.find("kernel=") != std::string::npos;
     return cloud_sites(
         CloudProblem::parse(whole ? arguments.cloud : arguments.cloud + ",kernel=1,c=1,k=1").cloud);
