@@ -31,7 +31,7 @@ class CommandOption {
   CommandOption* delimiter(char mark);                // "a,b" is two values
   CommandOption* one_at_a_time();  // an option with several values takes one per occurrence
   CommandOption* one_of(const std::vector<std::string>& words);
-  // Lists values that the shell completes; other values are accepted too.
+  // Sets values that the shell completes; other values are accepted too.
   CommandOption* suggest(const std::vector<std::string>& words);
   CommandOption* range(std::int64_t least, std::int64_t most);
   CommandOption* positive();     // above 0

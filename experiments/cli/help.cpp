@@ -83,7 +83,7 @@ std::string examples_text(const std::vector<std::string>& examples) {
   return out + "\n";
 }
 
-// Returns "Usage: convscope bench net ...", each form on its own lines.
+// Returns "Usage: convscope bench net ...", each usage on its own lines.
 std::string usage_text(const std::string& usage) {
   constexpr std::string_view kTitle = "Usage: ";
   std::string out;

@@ -132,8 +132,8 @@ int train(TrainingSetup& setup, RunFolder& folder, bool resume) {
   return code;
 }
 
-// Checks everything before the folder is created, so that bad data or an impossible batch size
-// leaves no run behind.
+// Checks everything before the folder is created: bad data or an impossible batch size must not
+// create a run.
 TrainingSetup setup_run(const ExperimentConfig& config, std::int64_t epochs_limit) {
   TrainingSetup setup = setup_training(config);
   check_batches(setup);

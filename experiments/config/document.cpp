@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// document.cpp: from the events of yaml-cpp's parser to nodes. Its own Node class is not used: it
-// keeps the first of two equal keys silently and forgets whether a scalar was quoted.
+// document.cpp: converts the events of yaml-cpp's parser to nodes. yaml-cpp's own Node class keeps
+// the first of two equal keys silently and forgets whether a scalar was quoted.
 #include "experiments/config/document.h"
 
 #include <yaml-cpp/eventhandler.h>
@@ -162,7 +162,7 @@ class TreeBuilder final : public YAML::EventHandler {
   int nodes_ = 0;
 };
 
-// Bytes that belong to the UTF-8 character at `text[i]`, 0 when they are no valid character.
+// Returns the bytes of the UTF-8 character at `text[i]`, or 0 when it is invalid.
 std::size_t utf8_length(std::string_view text, std::size_t i) {
   const auto byte = [&](std::size_t k) { return static_cast<unsigned char>(text[k]); };
   const unsigned char lead = byte(i);
@@ -180,7 +180,8 @@ std::size_t utf8_length(std::string_view text, std::size_t i) {
   return length;
 }
 
-// yaml-cpp guesses at encodings and treats some control characters as its own marks.
+// Refuses texts whose encoding yaml-cpp would guess, and control characters that it would
+// interpret.
 bool is_readable_text(std::string_view text, const Origin& origin, Mistakes& mistakes) {
   Origin here = origin;
   here.line = here.column = 1;
@@ -210,8 +211,8 @@ bool is_readable_text(std::string_view text, const Origin& origin, Mistakes& mis
   return true;
 }
 
-// Moves `place` to a tab in the indentation of its line or the line before: the usual reason for
-// an error there. False when there is none.
+// Moves `place` to a tab in the indentation of its line or of the previous line, the usual cause of
+// an error there. Returns false when there is none.
 bool move_to_tab(std::string_view text, Origin& place) {
   int line = 1;
   for (std::size_t begin = 0; begin < text.size() && line <= place.line; ++line) {
@@ -228,13 +229,13 @@ bool move_to_tab(std::string_view text, Origin& place) {
   return false;
 }
 
-// How far the flow value reaches that a text begins with.
+// The extent of the flow value at the beginning of a text.
 struct FlowExtent {
-  std::size_t end = std::string_view::npos;  // behind what closes it; npos: nothing does
+  std::size_t end = std::string_view::npos;  // after the closing mark; npos: it is not closed
   bool has_comment = false;
 };
 
-// Behind the quote that closes the one at `i`.
+// Returns the position after the quote that closes the one at `i`.
 std::size_t end_of_quotes(std::string_view text, std::size_t i) {
   const char quote = text[i];
   for (++i; i < text.size(); ++i) {
@@ -253,7 +254,7 @@ FlowExtent flow_extent(std::string_view text) {
   const auto is_blank = [](char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; };
   FlowExtent out;
   int depth = 0;
-  bool begins = true;  // a value may begin here; inside of plain text quotes are letters
+  bool begins = true;  // a value may begin here; quotes inside plain text are letters
   for (std::size_t i = 0; i < text.size();) {
     const char c = text[i];
     if (begins && (c == '"' || c == '\'')) {

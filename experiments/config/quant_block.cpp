@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// quant_block.cpp: the keys of the block `quant:` and of an entry of its `per_layer` (schema.h says
-// how they are used).
+// quant_block.cpp: the keys of the block `quant:` and of an entry of its `per_layer` (see schema.h
+// for their use).
 #include "experiments/config/quant_block.h"
 
 #include <utility>
@@ -39,7 +39,7 @@ Key<QuantConfig> number(const char* name, double QuantConfig::*member, const cha
           .get = [member](const QuantConfig& block) -> OptionValue { return block.*member; }};
 }
 
-// A word for each value of T; `get` and `set` move the value in and out of the block.
+// Returns a key with one word per value of T; `get` and `set` access the value in the block.
 template <class T>
 Key<QuantConfig> word(const char* name, const char* doc,
                       std::vector<std::pair<std::string, T>> words,
@@ -67,7 +67,7 @@ Key<QuantConfig> word(const char* name, const char* doc,
           .get = text_of};
 }
 
-// 0, or as many as bits() allows.
+// Returns a key that accepts 0 or the values of bits().
 Key<QuantConfig> residual_bits() {
   Key<QuantConfig> key = bits(
       "residual_bits", &QuantConfig::residual_bits,

@@ -69,7 +69,7 @@ OptionValue load(const T& member) {
 OptionValue load(const std::optional<std::int64_t>& member) {
   return member ? OptionValue(*member) : OptionValue();
 }
-// An empty list is none: it would only be noise in a resolved config.
+// An empty list counts as no value, to keep it out of resolved configs.
 OptionValue load(const std::vector<std::string>& member) {
   return member.empty() ? OptionValue() : OptionValue(member);
 }
@@ -82,7 +82,7 @@ struct Limits {
   bool required = false;
 };
 
-// The default is what a fresh Block holds.
+// The default is the value in a new Block.
 template <class Block, class T>
 Key<Block> key(const char* name, T Block::*member, const char* doc, Limits limits = {}) {
   Key<Block> out;
@@ -247,7 +247,7 @@ const Keys<OptimConfig>& optim_keys() {
     for (const auto& [name, type] : optimizer_types().entries()) {
       rates.push_back(cat(name, " ", type.lr));
     }
-    out[1].field.default_value = OptionValue();  // resolve.cpp: that of the optimiser
+    out[1].field.default_value = OptionValue();  // resolve.cpp uses the optimiser's
     out[1].field.doc += "; default: " + join(rates);
     return out;
   }();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// to_yaml.cpp: a resolved config as YAML with every key, which loads to the same config; and the
-// list of all keys.
+// to_yaml.cpp: writes a resolved config as YAML with every key, which loads to the same config, and
+// the list of all keys.
 #include <algorithm>
 
 #include "datasets/dataset.h"
@@ -38,7 +38,7 @@ class Writer {
   }
 
  private:
-  // `path` is that of the value; its last part is the key.
+  // `path` belongs to the value; its last part is the key.
   void line(const std::string& path, const std::string& key, const std::string& value) {
     std::string text = std::string(indent_, ' ') + (first_of_item_ ? "- " : "") + key + ":" +
                        (value.empty() ? "" : " " + value);
@@ -218,7 +218,7 @@ void list_options(const Registry<Entry>& table, const std::string& block,
   }
 }
 
-// Read by sweep_block_axes.cpp.
+// sweep_block_axes.cpp reads these keys.
 void list_sweep_keys(std::vector<ConfigKey>& out) {
   const auto add = [&](const std::string& path, OptionType type, const std::string& doc) {
     out.push_back({path, {.name = path.substr(path.rfind('.') + 1), .type = type, .doc = doc}});

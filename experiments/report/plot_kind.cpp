@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// plot_kind.cpp: the card of one kind of plot.
+// plot_kind.cpp: registration of a kind of plot.
 #include "experiments/report/plot_kind.h"
 
 #include <algorithm>

@@ -88,8 +88,7 @@ OperandTypes parsed_types(const std::string& text) {
 }
 
 // Codes are stored in channel blocks. On a CPU, a layer of few channels counts as the first of a
-// network: its images are f32, not blocked, and the kernel rounds them. Returns the number of such
-// layers.
+// network: its images are NCHW f32, and the kernel rounds them. Returns their number.
 int set_types(OperandTypes types, Device device, std::vector<Conv2dProblem>& problems) {
   constexpr std::int64_t kMostColours = 4;
   int first_layers = 0;

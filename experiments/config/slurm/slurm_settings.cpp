@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// slurm_settings.cpp: what Slurm is asked for when it trains a sweep.
+// slurm_settings.cpp: resources that a sweep requests from Slurm.
 #include "experiments/config/slurm/slurm_settings.h"
 
 #include <algorithm>
@@ -24,7 +24,7 @@ bool is_name(const std::string& text) {
   return consists_of(text, cat(kLetters, kDigits, "_.-")) && text.front() != '-';
 }
 
-// "a100&fast|v100": features of nodes, with Slurm's operators.
+// Accepts "a100&fast|v100": features of nodes with Slurm's operators.
 bool is_constraint(const std::string& text) {
   return consists_of(text, cat(kLetters, kDigits, "_.-&|*[]()")) && text.front() != '-';
 }
@@ -39,7 +39,7 @@ bool is_memory(const std::string& text) {
   return is_count(has_unit ? text.substr(0, text.size() - 1) : text);
 }
 
-// "2" or "a100:2".
+// Accepts "2" or "a100:2".
 bool is_gpus(const std::string& text) {
   const std::size_t colon = text.rfind(':');
   if (colon == std::string::npos) return is_count(text);
@@ -96,8 +96,8 @@ long seconds_of_slurm_time(const std::string& text) {
     at = colon + 1;
   }
   if (parts.size() > 3) return -1;
-  // days-hours:minutes:seconds counts from the left; without days the first is minutes when there
-  // are one or two.
+  // days-hours:minutes:seconds is read from the left. Without days, the first of one or two numbers
+  // is minutes.
   long seconds = 0;
   if (has_days) {
     constexpr long kUnits[] = {3600, 60, 1};

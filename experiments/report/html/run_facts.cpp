@@ -16,11 +16,11 @@
 namespace convscope {
 namespace {
 
-// From here on, the machine had other work when the run began: about half a core.
+// From this load on, the machine was busy when the run began: about half a core.
 constexpr double kBusyLoad = 0.5;
-constexpr std::size_t kShownWarnings = 8;  // of the log; the rest is counted
+constexpr std::size_t kShownWarnings = 8;  // from the log; the others are counted
 
-// Warnings of log.txt: "<time> warning: <sentence>".
+// Returns warnings of log.txt: "<time> warning: <sentence>".
 std::vector<std::string> logged_warnings(const RunData& run) {
   std::vector<std::string> out;
   std::istringstream lines(file_text(run.path + "/log.txt"));
@@ -159,7 +159,7 @@ std::string run_facts(const RunData& run) {
   facts.push_back({"Program", environment.version,
                    environment.commit.empty() ? "" : "built from " + environment.commit});
   facts.push_back({"Your project", environment.project, ""});
-  // The first look; the others wait, so that figures come soon on a small screen, too.
+  // Important facts come first, so that figures follow soon on small screens too.
   const auto is_first = [](const Fact& fact) {
     constexpr const char* kFirst[] = {"Test accuracy", "Data",      "Model", "Device",
                                       "Training step", "Inference", "Speed", "Memory"};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// heatmap_plot.cpp: problems by algorithms: how many times the fastest one's time each takes, who
-// refuses, and what `auto` chooses.
+// heatmap_plot.cpp: problems by algorithms: time relative to the fastest, refusals, and the choice
+// of `auto`.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace convscope {
 namespace {
 
-constexpr double kWhiteFrom = 16;  // so many times the fastest is white
+constexpr double kWhiteFrom = 16;  // this multiple of the fastest time is white
 
 std::string ratio_text(double ratio) {
   return ratio < 9.995  ? fmt::format("{:.2f}", ratio)
@@ -53,7 +53,7 @@ HeatCell cell_of(const BenchSet& set, const BenchPart& part, std::size_t problem
   return cell;
 }
 
-// The peer's best way beside ours; below 1 it is faster than all of them.
+// Returns the baseline's fastest time relative to ours; below 1 it is faster than all of ours.
 HeatCell peer_cell(const BenchSet& set, const BenchPart& part, std::size_t problem,
                    const std::string& peer) {
   const BenchedRow* best = set.fastest(part, problem);
@@ -64,8 +64,8 @@ HeatCell peer_cell(const BenchSet& set, const BenchPart& part, std::size_t probl
                cat(peer, ", ", set.problems[problem].text()));
 }
 
-// Those of which a row was measured have a column, in the order of `algorithms`; the names of the
-// others, which refuse all problems of the part, go to `refusing`.
+// Returns the measured algorithms in the order of `algorithms`; names of others, which refuse all
+// problems of the part, go to `refusing`.
 std::vector<std::string> columns_of(const BenchSet& set, const BenchPart& part,
                                     const std::vector<std::string>& algorithms,
                                     std::vector<std::string>& refusing) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// ladder_plot.cpp: the rungs of each ladder, from the lesson to the fastest: GFLOP/s, the factor
-// over the rung below, and what the rung adds. On the logarithmic axis equal factors are equal
-// lengths.
+// ladder_plot.cpp: the rungs of each ladder, from the lesson to the fastest kernel: GFLOP/s, the
+// speed-up over the rung below, and what the rung adds. On a logarithmic axis, equal speed-ups have
+// equal lengths.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -73,7 +73,7 @@ Plot draw_ladder(const LadderSet& set) {
     plot.remarks.clear();
     return plot;
   }
-  // One scale for all, from the power of ten below the slowest.
+  // One scale for all, from the power of ten below the slowest rung.
   const double base = std::pow(10.0, std::floor(std::log10(extent.low)));
   for (BarPanel& panel : panels) {
     panel.log_base = base;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// memory_plot.cpp: what a training step needs of memory, as the framework's allocator counts it.
+// memory_plot.cpp: memory of a training step, as counted by the framework's allocator.
 #include <cmath>
 
 #include "experiments/report/plots/run_parts.h"
@@ -19,7 +19,7 @@ constexpr Quantity kQuantities[] = {
 
 Plot draw_memory(const RunPart& part) {
   Plot plot;
-  std::vector<const RunGroup*> groups;  // those that are drawn
+  std::vector<const RunGroup*> groups;  // groups that are drawn
   Figure figure{.title = "Memory of a training step"};
   BarPanel panel{.x = {.label = "memory (MiB)"}};
   figure.data = {{"config"}};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// steps_plot.cpp: the quantisers' step sizes while they are trained, from quant.csv; with one step
-// for each channel, their mean, and a band from the smallest to the largest.
+// steps_plot.cpp: the quantisers' step sizes during training, from quant.csv; with one step per
+// channel, their mean, and a band from the smallest to the largest.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -29,8 +29,8 @@ std::vector<std::string> layers_of(const std::vector<const RunGroup*>& groups) {
 
 std::string text_of_cell(double value) { return value == 0 ? "-" : cat(value); }
 
-// Of one run: mean over the channels, and their range. Of several: mean over the runs and their
-// deviation.
+// Returns for one run the mean over the channels and their range; for several runs the mean over
+// the runs and their deviation.
 Series step_sizes(const RunGroup& group, const std::string& layer, const std::string& tensor) {
   struct At {
     std::vector<double> mean, low, high;

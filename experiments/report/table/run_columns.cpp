@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// run_columns.cpp: the columns that a table of runs may have.
+// run_columns.cpp: the columns of a table of runs.
 #include "experiments/report/table/run_columns.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ using Cell = TableCell;
 
 Cell text_cell(const std::string& text) { return text.empty() ? Cell{} : Cell{text}; }
 Cell maybe(const std::optional<double>& value) { return value ? Cell{*value} : Cell{}; }
-// Sums over no steps are no measurement.
+// Sums over no steps are not measurements.
 Cell measured(const RunSummary& s, double value) {
   return s.timed_steps > 0 ? Cell{value} : Cell{};
 }
@@ -144,7 +144,7 @@ const std::vector<RunColumn> kColumns = {
     {.name = "state"},
     {.name = "reason"},
     {.name = "path"},
-    // Columns that came later stand behind those that programs know.
+    // Later columns come last, after those that programs know.
     {.name = "step",
      .words = "recorded (CUDA graph), planned (compiled once, then replayed) or dynamic (a graph "
               "per step)",
@@ -211,7 +211,7 @@ Cell run_cell(const RunRow& row, const std::string& name) {
     const auto at = row.config.find(name);
     return at == row.config.end() ? Cell{} : cell_of_value(at->second);
   }
-  // A row without a summary knows its name only, from its folder.
+  // A row without a summary has only its name, from its folder.
   if (!row.has_summary && name != "name") return {};
   return column->of(row.summary);
 }
