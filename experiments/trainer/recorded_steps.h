@@ -10,7 +10,7 @@
 //              losses, running statistics and gradients over all processes are recorded too
 //              (optim/gradient_exchange.h). Every process records the same sums.
 // The data set is on the device (datasets/device_data.h), and so is everything that changes from
-// step to step: the start of the batch, the learning rate, Adam's factors, the step number for
+// step to step: the start of the batch, the learning rate, Adam's corrections, the step number for
 // dropout. The host sends these values for a whole launch, and reads the losses of a launch after
 // queueing the next one, so the device never waits for it.
 //
@@ -98,8 +98,8 @@ class CONVSCOPE_API RecordedSteps {
 
   const StepPlan& plan() const { return *full_.plan; }  // for a full batch
   std::int64_t data_bytes() const { return data_->bytes(); }
-  // Turns the overlap of adjacent kernels in recordings (programmatic dependent launch) on, the
-  // default, or off.
+  // Returns a description. Recordings overlap adjacent kernels (programmatic dependent launch) by
+  // default.
   std::string text() const;  // one line for the log
 
  private:
