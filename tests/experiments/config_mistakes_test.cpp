@@ -12,7 +12,7 @@ namespace {
 
 const char* kRest = "data: {set: mnist}\nmodel: {type: test_model, size: 3}\n";
 
-// The lines of the error that a text gives, "" when it loads.
+// Returns the lines of the error of a text, "" when it loads.
 std::string mistakes_of(const std::string& yaml, const std::vector<std::string>& overrides = {},
                         const std::map<std::string, std::string>& files = {}) {
   const ConfigReader reader = [&](const std::string& path) {
@@ -199,8 +199,8 @@ TEST(ConfigMistakes, OfOverridesNameTheOverride) {
             "error: override 'data.set=[': expected YAML, got: end of sequence flow not found");
 }
 
-// An override's value is one value: what YAML takes for comments, directives, tags, anchors and
-// document marks is text there.
+// An override's value is one value: YAML comments, directives, tags, anchors and document marks are
+// text there.
 TEST(ConfigMistakes, OfOverridesSeeTheWholeValue) {
   for (const char* value :
        {"#0.3", "0.1 # x", "0.1 #", "%5",   "!x", "!!int 3", "---", "...", "--- 1", "&a 1",
@@ -245,7 +245,7 @@ TEST(ConfigMistakes, OfNumbersThatNoFormatHolds) {
   EXPECT_EQ(mistakes_of(cat(kRest, "optim: {lr: 1e-40}\n")), "");
 }
 
-// Keys that are at odds: the one that the sentence names, not another of the block.
+// For conflicting keys, the error is at the key that the sentence names.
 TEST(ConfigMistakes, OfKeysAtOddsNameTheOneThatIsMeant) {
   const std::string text =
       mistakes_of(kRest, {"sparsity.exclude=[c1]", "sparsity.method=n_m", "sparsity.n=4"});
@@ -273,7 +273,7 @@ TEST(ConfigMistakes, InAnExtendedFileNameThatFile) {
             "a.yaml:2:7: error: seed: expected an integer, got 'x'");
 }
 
-// A block that two files fill lacks a key where the later one ends it.
+// In a block from two files, a missing key is reported at the end of the later one.
 TEST(ConfigMistakes, OfAMergedBlockNameTheLaterFile) {
   const std::string text =
       mistakes_of("extends: a.yaml\nname: x\nmodel: {type: lenet5}\ndata: {batch_size: 4}\n", {},

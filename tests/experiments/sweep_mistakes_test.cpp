@@ -13,7 +13,7 @@ namespace {
 
 const std::string kBase = "data: {set: synthetic_digits}\nmodel: {type: lenet5}\n";
 
-// The lines of the error, "" when there is none.
+// Returns the lines of the error, "" without one.
 std::string mistakes_of(const std::string& sweep, const std::vector<std::string>& overrides = {}) {
   try {
     check_members(parse_sweep_text(kBase + sweep, "s.yaml", {}, overrides));

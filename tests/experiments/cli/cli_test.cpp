@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cli_test.cpp: the program as it is called: exit codes, what goes to stdout and what to stderr.
+// cli_test.cpp: calls of the program: exit codes, and what goes to stdout and stderr.
 #include <gtest/gtest.h>
 
 #include <cstdio>

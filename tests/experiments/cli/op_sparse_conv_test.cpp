@@ -20,8 +20,7 @@ using Words = std::vector<std::string>;
 
 class OpSparseCommand : public OpFiles {
  protected:
-  // The files of a case. Sites stand in a random order, the rows of all files in that of their
-  // sites.
+  // Writes the files of a case. Sites are in a random order, and the rows of all files follow it.
   void write_case(const SparseCase& of, DType dtype = DType::f32) {
     problem_ = problem_of(of, dtype);
     tensors_ = sparse_tensors(problem_, /*integers=*/true);
@@ -52,7 +51,8 @@ class OpSparseCommand : public OpFiles {
     }
   }
 
-  // Exit code of `convscope op sparse_conv --sites sites.npy --x x.npy --w w.npy <more>`.
+  // Returns the exit code of `convscope op sparse_conv --sites sites.npy --x x.npy --w w.npy
+  // <more>`.
   int run(const Words& more) {
     return call_op(
         {"sparse_conv", "--sites", at("sites.npy"), "--x", at("x.npy"), "--w", at("w.npy")}, more);
@@ -174,7 +174,7 @@ TEST_F(OpSparseCommand, ExplainsWhatEachAlgorithmCosts) {
     EXPECT_NE(output_.find(cat(" ", verdicts.front().limit, " ")), std::string::npos) << output_;
   }
   EXPECT_NE(output_.find(" 1.00x "), std::string::npos) << output_;
-  // Half precision is refused by all, each with its reason; no file is needed for a result.
+  // Every algorithm refuses half precision with a reason; the result needs no file.
   write_npy(at("x.npy"), read_npy(at("x.npy")).to(DType::f16));
   write_npy(at("w.npy"), read_npy(at("w.npy")).to(DType::f16));
   ASSERT_EQ(run({"--explain", "--algorithm", "native,auto"}, sizes_), 0) << errors_;
