@@ -57,7 +57,7 @@ void read_tar(const ByteSource& source, const std::string& name, std::uint64_t l
           "; the archive is cut short");
     if (std::all_of(block.begin(), block.end(), [](std::uint8_t b) { return b == 0; })) return;
     check(octal(block, 148, 8, name) == header_sum(block), name,
-          "expected headers whose checksum fits; this is no tar archive or it is damaged");
+          "expected headers with a valid checksum; this is not a tar archive, or it is damaged");
     const std::uint64_t bytes = octal(block, 124, 12, name);
     const bool is_file = block[156] == '0' || block[156] == 0;
     check(bytes <= largest, name, "expected files of at most ", largest, " bytes, got ", bytes);

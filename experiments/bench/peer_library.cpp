@@ -68,7 +68,7 @@ const ConvscopePeer& open_peer(const std::string& name) {
   const auto entry = reinterpret_cast<Entry>(dlsym(library, "convscope_peer"));
   const auto refuse = [&](const std::string& problem) {
     fail_unavailable(name,
-                     cat("but ", path.string(), " is no plug-in of this version: it ", problem));
+                     cat("but ", path.string(), " is not a plug-in of this version: it ", problem));
   };
   if (entry == nullptr) refuse("exports no convscope_peer()");
   const ConvscopePeer* peer = nullptr;

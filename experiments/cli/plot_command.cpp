@@ -262,7 +262,7 @@ int plot(PlotArguments arguments) {
   if (converts && svg_converter().empty()) {
     fail(ErrorKind::kIo, "plot",
          cat("expected the program rsvg-convert in PATH, because it makes PNG and PDF, got none; "
-             "install the package librsvg2-bin, or ask for SVG alone"));
+             "install the package librsvg2-bin, or use only SVG"));
   }
   if (!arguments.output.empty()) {
     const fs::path parent = fs::path(arguments.output).parent_path();

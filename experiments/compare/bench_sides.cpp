@@ -146,7 +146,7 @@ class Reader {
 
 BenchSide side_of_file(const std::string& file) {
   const Json json = Json::parse(read_text(file, kMostBytes), nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) broken(file, "which is no JSON object");
+  if (!json.is_object()) broken(file, "which is not a JSON object");
   check_format(json, file);
   BenchSide side;
   side.given = file;

@@ -82,13 +82,12 @@ std::vector<std::string> meanings(const CompareResult& comparison) {
     return out;
   }
   out.push_back("±: standard deviation (n - 1) over the n runs of each side");
-  out.push_back(
-      cat("p: two-sided test of Welch",
-          comparison.sides.size() > 2 ? ", with Holm's correction for "
-                                        "the sides"
-                                      : "",
-          "; better, worse: p < 0.05. Each metric is a test of its own: of twenty that do not "
-          "differ, about one shows p < 0.05"));
+  out.push_back(cat("p: two-sided test of Welch",
+                    comparison.sides.size() > 2 ? ", with Holm's correction for "
+                                                  "the sides"
+                                                : "",
+                    "; better, worse: p < 0.05. Each metric is a separate test: of twenty equal "
+                    "ones, about one shows p < 0.05"));
   if (any_unknown(comparison.metrics)) {
     out.push_back("unknown: one run says nothing about noise; train both sides with more seeds");
   }

@@ -47,7 +47,7 @@ void check_per_layer(const ConvConfig& conv, const ModelConfig& model,
       if (spec.type != "conv2d") {
         fail(ErrorKind::kConfig, "conv.per_layer",
              cat("expected the name of a conv2d, got '", layer, "', a ", spec.type,
-                 ", whose algorithm is a key of its own: layers.<number>.algorithm"));
+                 ", whose algorithm is a separate key: layers.<number>.algorithm"));
       }
       fail(ErrorKind::kConfig, "conv.per_layer",
            cat("expected the algorithm of layer '", layer,
@@ -124,8 +124,7 @@ void check_execution(const ExperimentConfig& config, bool has_rows) {
   }
   if (is_half(factor_type(config.precision))) {
     fail(ErrorKind::kConfig, "quant.execute",
-         cat("expected precision f32 or tf32, because int8 stands in place of the products of f32, "
-             "got ",
+         cat("expected precision f32 or tf32, because int8 replaces f32 products, got ",
              name_of(config.precision)));
   }
   if (!config.train.plan) {

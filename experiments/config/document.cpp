@@ -35,9 +35,7 @@ class TreeBuilder final : public YAML::EventHandler {
   }
 
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
-    stop(mark,
-         "expected no alias (*name): a config says each value where it stands, or uses "
-         "'extends'");
+    stop(mark, "expected no alias (*name): a config contains each value, or uses 'extends'");
   }
 
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
@@ -92,9 +90,7 @@ class TreeBuilder final : public YAML::EventHandler {
   }
   void refuse_anchor(const YAML::Mark& mark, YAML::anchor_t anchor) {
     if (anchor != 0) {
-      stop(mark,
-           "expected no anchor (&name): a config says each value where it stands, or uses "
-           "'extends'");
+      stop(mark, "expected no anchor (&name): a config contains each value, or uses 'extends'");
     }
   }
   void refuse_tag(const YAML::Mark& mark) {
@@ -313,7 +309,7 @@ Node parse_override_value(std::string_view text, const Origin& origin, Mistakes&
   text = text.substr(0, text.find_last_not_of(kBlanks) + 1);
   if (!text.empty() && std::string_view("[{\"'").find(text[0]) != std::string_view::npos) {
     const FlowExtent extent = flow_extent(text);
-    constexpr std::string_view kQuotes = "; text with such characters stands in quotes of its own";
+    constexpr std::string_view kQuotes = "; text with such characters needs its own quotes";
     if (extent.has_comment) {
       mistakes.add(origin, cat("expected one value, got a comment ('#') in it", kQuotes));
       return {};

@@ -118,8 +118,9 @@ class BlockReader {
   bool refuse_own_key(const Node::Entry& entry, const std::string& path) {
     const std::string& key = entry.key;
     const char* instead = key == "seed"      ? "use sweep.seeds"
-                          : key == "extends" ? "'extends' stands at the top"
-                          : key == "sweep" || key.starts_with("sweep.") ? "a sweep holds no sweep"
+                          : key == "extends" ? "'extends' is allowed only at the top level"
+                          : key == "sweep" || key.starts_with("sweep.")
+                              ? "a sweep cannot contain a sweep"
                           : key == "name" ? "rows are named after their values, or in sweep.members"
                                           : nullptr;
     if (instead == nullptr) return false;

@@ -56,7 +56,7 @@ std::string idea_of(const std::string& name) {
 // winograd_f4x3 is shown by the lesson of winograd, which is F(2x2, 3x3).
 std::string remark_on_other(const std::string& algorithm, const std::string& lesson) {
   if (algorithm == lesson || algorithm + std::string(kEnding) == lesson) return "";
-  return cat(algorithm, " has no lesson of its own. What is played is ", lesson,
+  return cat(algorithm, " has no lesson of its own. This page plays ", lesson,
              ", the lesson of its family, another algorithm: ", idea_of(lesson), ". ", algorithm,
              " is: ", idea_of(algorithm));
 }

@@ -105,14 +105,14 @@ Figure sites_figure(const std::vector<SitesOfLayer>& submanifold,
   const int columns = std::clamp(static_cast<int>(submanifold.size()), 4, 7);
   Figure out{.title = "Active sites through a network",
              .subtitle = cat(grouped(first.count()), " sites in a grid of ", first.grid().text(),
-                             "; beside each layer its sites, and their part of the grid"),
+                             "; next to each layer: its sites, and their fraction of the grid"),
              .width = columns * kFigureWidth / 4};
   out.sections = {
       section_of("Submanifold: the sites stay where they are; a stride makes the grid coarser",
                  submanifold, batch),
       section_of("Plain: outputs wherever the kernel meets a site", plain, batch)};
   if (first.grid().rank == 3) {
-    out.notes.push_back("Seen along t: the darker, the more sites lie behind one another.");
+    out.notes.push_back("Seen along t: darker means more sites behind each other.");
   }
   if (first.grid().batch > 1) {
     out.notes.push_back(

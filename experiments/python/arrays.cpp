@@ -196,9 +196,9 @@ Array array_of(nb::handle object, const char* operation, const char* name,
   out.why_copied =
       row_major ? "its elements are not aligned" : "it is not row-major (C-contiguous)";
   if (out.device.type != DeviceType::cpu) {
-    fail(operation, cat("expected ", name, " that is row-major on ", out.device.str(),
-                        " because kernels read it as it lies there, got other strides; "
-                        "call .contiguous() on it"));
+    fail(operation,
+         cat("expected ", name, " that is row-major on ", out.device.str(),
+             " because kernels read it in place, got other strides; call .contiguous() on it"));
   }
   out.tensor = Tensor::empty(out.shape, out.dtype);
   auto* to = static_cast<std::byte*>(out.tensor.raw_data());

@@ -32,7 +32,7 @@ NB_MODULE(_native, module) {
                                         : nb::object(nb::str(taken.why_copied.c_str()));
       },
       "array"_a, nb::sig("def copy_reason(array: object) -> str | None"),
-      "Why a function would copy this array first; None: it is read where it lies.");
+      "Why a function would copy this array first; None: it is read in place.");
   module.def("set_num_threads", &set_num_threads, "threads"_a,
              "Threads that the CPU's algorithms use; 0: as many as there are cores.");
   module.def("num_threads", &num_threads, "Threads that the CPU's algorithms use.");
@@ -41,5 +41,5 @@ NB_MODULE(_native, module) {
       "That the CPU's kernels run with: scalar, avx2 or avx512.");
   module.def("check_results", &check_lines,
              "What algorithm=\"check:a,b\" has compared so far in this process, a line for each.");
-  module.def("forget_check_results", &forget_check_results, "Begins check_results() anew.");
+  module.def("forget_check_results", &forget_check_results, "Resets check_results().");
 }

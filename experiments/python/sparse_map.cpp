@@ -39,9 +39,9 @@ Given sites_of(const nb::object& object, const MapWords& words) {
   if (nb::isinstance<MapOfPython>(object)) {
     const auto& before = nb::cast<const MapOfPython&>(object);
     if (!words.extent.is_none() || !words.batch.is_none()) {
-      fail(kOperation, cat("expected no extent and no batch because the sites are those behind a "
-                           "map, which knows its grid: ",
-                           before.map->out_sites()->grid().text()));
+      fail(kOperation,
+           cat("expected no extent and no batch because the map knows the grid of its sites: ",
+               before.map->out_sites()->grid().text()));
     }
     return {before.map->out_sites(), before.library, before.device};
   }
@@ -95,7 +95,7 @@ void check_unsaid(const MapWords& words, const SparseMap& map) {
     return;
   }
   fail(kOperation, cat("expected no stride, padding, dilation, submanifold, inverse, extent and "
-                       "batch beside a map because it has them: ",
+                       "batch with a map because it has them: ",
                        name_of(map.kind()), ",", map.kernel().text(map.rank())));
 }
 
@@ -273,14 +273,13 @@ batch        images or volumes; None: up to that of the last site
             return sizes_of(self.map->in_sites()->grid().extent, self.map->rank());
           },
           nb::sig("def in_extent(self) -> tuple[int, ...]"),
-          "Sizes of the image or volume that x stands for, (H, W) or (T, H, W).")
+          "Size of the image or volume of x, (H, W) or (T, H, W).")
       .def_prop_ro(
           "out_extent",
           [](const MapOfPython& self) {
             return sizes_of(self.map->out_sites()->grid().extent, self.map->rank());
           },
-          nb::sig("def out_extent(self) -> tuple[int, ...]"),
-          "Sizes of the image or volume that y stands for.")
+          nb::sig("def out_extent(self) -> tuple[int, ...]"), "Size of the image or volume of y.")
       .def_prop_ro("pairs", pairs, "Products of a row of x by a tap: all pairs of neighbours.")
       .def("__repr__", text_of);
 }

@@ -232,7 +232,7 @@ void write_npz(const std::string& path, const NamedTensors& tensors) {
   for (const NamedTensor& entry : tensors) {
     const std::string name = entry.name + ".npy";
     CONVSCOPE_CHECK(!entry.name.empty() && name.size() < 0xffff && names.insert(name).second, "npz",
-                    "expected a name of its own for each tensor, got '", entry.name, "'");
+                    "expected a different name for each tensor, got '", entry.name, "'");
     const Tensor host = entry.tensor.to(Device{});
     const std::string npy = npy_header(host);
     const auto data_bytes = static_cast<std::size_t>(host.size_bytes());

@@ -27,7 +27,7 @@ void check_shape_of_rows(const char* operation, const SiteLevels& levels, int le
   const bool has_axes = input.rank() >= 2;
   const std::int64_t wanted = channels < 0 && has_axes ? input[1] : channels;
   CONVSCOPE_CHECK(has_axes && input == shape_of_rows(levels, level, input[0], wanted), operation,
-                  "expected rows that stand for an image ",
+                  "expected rows of an image ",
                   shape_of_rows(levels, level, has_axes ? input[0] : 1, wanted < 0 ? 1 : wanted),
                   ", got ", input);
 }

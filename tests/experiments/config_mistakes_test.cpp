@@ -58,8 +58,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"tab as indentation", "train:\n\tepochs: 3\n",
              "exp.yaml:2:1: error: expected spaces as indentation, got a tab"},
         Case{"anchor", "seed: &s 1\n",
-             "exp.yaml:1:7: error: expected no anchor (&name): a config says each value where it "
-             "stands, or uses 'extends'"},
+             "exp.yaml:1:7: error: expected no anchor (&name): a config contains each value, or "
+             "uses 'extends'"},
         Case{"tag", "seed: !!int 1\n",
              "exp.yaml:1:7: error: expected no tag (!name): the type of a value follows from its "
              "key"},
@@ -215,7 +215,7 @@ TEST(ConfigMistakes, OfOverridesSeeTheWholeValue) {
   EXPECT_EQ(mistakes_of(kRest, {"optim.lr= "}),
             "error: override 'optim.lr= ': expected a value, got nothing; optim.lr=null takes the "
             "default");
-  const auto quotes = "; text with such characters stands in quotes of its own";
+  const auto quotes = "; text with such characters needs its own quotes";
   EXPECT_EQ(
       mistakes_of(kRest, {"note=[a] b"}),
       cat("error: override 'note=[a] b': expected one value, got '[a]' and then ' b'", quotes));

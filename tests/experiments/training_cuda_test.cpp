@@ -532,7 +532,7 @@ TEST_F(TrainingOnCuda, OutOfMemoryNamesTheTensorAndASmallerBatchGoesOn) {
   constexpr std::int64_t kRoom = 1 << 20;
   set_memory_limit(cuda(), stats.live_bytes + kRoom);
   Batch large{.x = Tensor::zeros({4096, 1, 12, 12}), .labels = Tensor::zeros({4096}, DType::i32)};
-  EXPECT_ERROR(ErrorKind::kRun, "[memory] out of memory on cuda:0: expected room for a tensor ",
+  EXPECT_ERROR(ErrorKind::kRun, "[memory] out of memory on cuda:0: expected space for a tensor ",
                step.run(large, 0.01));
   EXPECT_ERROR(ErrorKind::kRun, "use a smaller batch", step.run(large, 0.01));
   const StepResult small = step.run(batch, 0.01);

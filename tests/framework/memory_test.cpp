@@ -111,7 +111,7 @@ TEST(Memory, NothingIsANullPointer) {
 
 TEST(Memory, OutOfMemoryIsOneSentenceAndChangesNothing) {
   const MemoryStats before = memory_stats(kCpu);
-  EXPECT_ERROR(ErrorKind::kRun, "[memory] out of memory on cpu: expected room for ",
+  EXPECT_ERROR(ErrorKind::kRun, "[memory] out of memory on cpu: expected space for ",
                allocate(kCpu, std::size_t{1} << 59));
   EXPECT_ERROR(ErrorKind::kRun, "use a smaller batch", allocate(kCpu, ~std::size_t{0}));
   EXPECT_EQ(memory_stats(kCpu).live_bytes, before.live_bytes);
@@ -127,7 +127,7 @@ TEST(Memory, OutOfMemoryNamesTheTensorThatFoundNoRoomAndSmallerOnesGoOn) {
   EXPECT_ERROR(ErrorKind::kRun, "a tensor f32[" + std::to_string(limit) + ",2] of ",
                Tensor::empty({limit, 2}));
   EXPECT_ERROR(ErrorKind::kRun, " bytes are in use (at most ", Tensor::empty({limit, 2}));
-  EXPECT_ERROR(ErrorKind::kRun, "expected room for workspace of ",
+  EXPECT_ERROR(ErrorKind::kRun, "expected space for workspace of ",
                Workspace(kCpu, static_cast<std::size_t>(2 * limit)));
   EXPECT_EQ(memory_stats(kCpu).live_bytes, live);
   // The cache gives way to what is needed.

@@ -352,7 +352,7 @@ std::vector<Tensor> trained(const std::string& method, bool sparse) {
     }
     if (plan == nullptr) return {};
     in_blocks += count_of(*plan, "linear block_sparse") > 0 ? 1 : 0;
-    dense_gradients += count_of(*plan, "want their gradient") > 0 ? 1 : 0;
+    dense_gradients += count_of(*plan, "pruned weights need their gradient") > 0 ? 1 : 0;
     plan->forward(testing::random_tensor(kInput, static_cast<std::uint64_t>(step)), labels());
     plan->backward();
     for (const auto& parameter : model->parameters()) {

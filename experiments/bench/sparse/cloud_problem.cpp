@@ -133,7 +133,7 @@ CloudProblem CloudProblem::parse(std::string_view text) {
   out.kind = strides ? SparseKind::strided : SparseKind::submanifold;
   if (find("kind") != nullptr) out.kind = named<SparseKind>(text, "kind", *find("kind"), kKinds);
   if (out.kind == SparseKind::submanifold && strides) {
-    refuse(text, "but a submanifold convolution has no stride and no padding of its own");
+    refuse(text, "but a submanifold convolution has fixed stride and padding");
   }
   if (find("dtype") != nullptr) {
     constexpr DType kTypes[] = {DType::f32, DType::f64, DType::f16, DType::bf16};

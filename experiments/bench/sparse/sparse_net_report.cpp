@@ -75,7 +75,7 @@ const SparseNetPeer::Row* SparseNetPeer::beside(const std::string& precision,
 SparseNetPeer read_sparse_net_peer(const std::string& file, std::int64_t voxels,
                                    const std::vector<std::int64_t>& channels) {
   const Json json = Json::parse(read_text(file, kMostTextBytes), nullptr, false);
-  if (json.is_discarded() || !json.is_object()) broken(file, "that is no JSON object");
+  if (json.is_discarded() || !json.is_object()) broken(file, "that is not a JSON object");
   if (text_at(json, "format") != "convscope peer sparse_net 1") {
     broken(file, cat("of the format '", text_at(json, "format"), "'"));
   }
@@ -90,7 +90,7 @@ SparseNetPeer read_sparse_net_peer(const std::string& file, std::int64_t voxels,
   }
   SparseNetPeer out{.name = text_at(json, "peer"), .device = text_at(json, "device"), .rows = {}};
   for (const Json& row : json["rows"]) {
-    if (!row.is_object()) broken(file, "with a row that is no object");
+    if (!row.is_object()) broken(file, "with a row that is not an object");
     out.rows.push_back({text_at(row, "precision"), text_at(row, "algorithm"),
                         ms_at(row, "forward_ms"), ms_at(row, "backward_ms")});
     const SparseNetPeer::Row& last = out.rows.back();

@@ -109,7 +109,8 @@ std::string fault_of(const Conv2dAlgorithm& card, const Conv2dProblem& problem,
   const Floats once = place.call(card);
   std::this_thread::sleep_for(std::chrono::milliseconds(2));
   if (!same(once, place.out.values())) {
-    return cat(y, " still changes after the call has returned: a thread of its own goes on");
+    return cat(y,
+               " still changes after the call has returned: a thread of the algorithm continues");
   }
   for (int i = 2; i <= kCalls; ++i) {
     if (same(place.call(card), once)) continue;

@@ -45,8 +45,8 @@ Recipe recipe_for(const StarterRequest& request) {
   const DatasetType& data = dataset_types().get(request.data, ErrorKind::kInvalid);
   if (data.point_grid) {
     fail("init", cat("expected a data set of images, got '", request.data,
-                     "', whose samples are points and want 'layers'; `convscope config show "
-                     "sparse_mnist_points` is a config to begin with"));
+                     "', whose samples are points and need 'layers'; start from `convscope config "
+                     "show sparse_mnist_points`"));
   }
   const Shape image =
       data.sample_shape ? data.sample_shape(Options(data.fields)) : Shape{3, 224, 224};

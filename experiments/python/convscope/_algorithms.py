@@ -84,9 +84,9 @@ def _problem_of(what: Any, w: Any, stride: Any, padding: Any, dilation: Any, gro
         return what
     if isinstance(what, _native.SparseMap):
         if w is None:
-            raise ArgumentError("[explain] expected w beside a map, as an array or as its sizes, got none")
+            raise ArgumentError("[explain] expected w with a map, as an array or as its sizes, got none")
         if (stride, padding, dilation, groups) != (1, 0, 1, 1):
-            raise ArgumentError("[explain] expected no stride, padding, dilation and groups beside a map "
+            raise ArgumentError("[explain] expected no stride, padding, dilation and groups with a map "
                                 "because it has them")
         return _native._sparse_problem(what, w, precision, _type_of(w))
     if w is None:

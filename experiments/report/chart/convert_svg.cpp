@@ -92,7 +92,7 @@ void convert_svg(const std::string& svg, const std::string& file, int dpi) {
   if (program.empty()) {
     fail(ErrorKind::kIo, "plot",
          cat("expected the program rsvg-convert in PATH, because it makes ", file,
-             ", got none; install the package librsvg2-bin, or ask for SVG alone"));
+             ", got none; install the package librsvg2-bin, or use only SVG"));
   }
   // The converter reads a name that begins with - as an option.
   const std::string path = fs::absolute(file).string();

@@ -70,8 +70,7 @@ class MpiSweep {
     const std::set<std::size_t> left = view.left();
     for (const std::size_t member : left) {
       view.give_up(member,
-                   "its worker ended before it was through (sweep.mpi.log); the same "
-                   "command goes on");
+                   "its worker ended before the member (sweep.mpi.log); the same command goes on");
     }
     return ledger_.finish();
   }

@@ -89,7 +89,7 @@ const void* in_block(const char* name, const void* at, std::size_t bytes, unsign
     }
     if (from.left == from.size) {
       stop_saying(name, " reads block ", rank, " of the cluster, whose threads have all left: ",
-                  "expected a barrier of the cluster behind the last read");
+                  "expected a barrier of the cluster after the last read");
     }
   }
   return static_cast<const std::byte*>(from.shared.get()) + offset;

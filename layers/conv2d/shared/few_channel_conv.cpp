@@ -223,7 +223,7 @@ const char* few_channel_refusal(const FewChannelStage* stage, int stages, bool w
       return "expects kernels of 3x3, 5x5 or 7x7, the same in both stages";
     }
     if (z.pad_top >= z.r || z.pad_left >= z.r) return "expects padding below the kernel's size";
-    if (z.out_h() < 1 || z.out_w() < 1) return "expects at least one pixel behind the pooling";
+    if (z.out_h() < 1 || z.out_w() < 1) return "expects at least one pixel after the pooling";
     if (z.k > kBlockThreads || z.c > kBlockThreads || z.h > 1024 || z.w > 1024) {
       return "expects few channels and small images";
     }

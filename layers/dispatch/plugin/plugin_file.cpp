@@ -96,10 +96,8 @@ std::string misfit_of(const PluginFacts& theirs, const PluginFacts& ours) {
     return cat("was built with _GLIBCXX_USE_CXX11_ABI=", theirs.cxx11_abi,
                ", and this program with ", ours.cxx11_abi, ": ", kBuildAgain);
   }
-  return cat(
-      "was built with structs whose members stand elsewhere, although the interface is the "
-      "same: ",
-      kBuildAgain);
+  return cat("was built with structs of another layout, although the interface is the same: ",
+             kBuildAgain);
 }
 
 PluginFile check_plugin_file(const std::string& path, const PluginFacts& ours) {

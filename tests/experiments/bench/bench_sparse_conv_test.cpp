@@ -137,7 +137,7 @@ TEST(CloudProblems, MistakesAreOneSentence) {
   expect(base + ",seed=-1", "a seed of at least 0, got -1");
   expect(base + ",dilation=1x2", "'dilation' takes one number or 3");
   expect(base + ",density=0.1", "'density' belongs to cloud=random");
-  expect(base + ",kind=submanifold,stride=2", "has no stride and no padding of its own");
+  expect(base + ",kind=submanifold,stride=2", "has fixed stride and padding");
   expect("cloud=ink,sites=9,kernel=3x3x3,c=1,k=1", "'kernel' takes one number or 2");
   expect("cloud=ink,sites=9,batch=2,kernel=3,c=1,k=1", "expected no batch of ink");
   expect("cloud=shell,sites=0,kernel=3,c=1,k=1", "expected sites from 1 to");

@@ -188,7 +188,7 @@ TEST_F(BenchSparseNetCommand, MistakesAreOneSentenceAndACode) {
   expect("--csv x.csv", 2, "has no CSV form");
   expect(kNet + "--peer " + at("none.json"), 6, "none.json");
   std::ofstream(at("peer.json")) << "[]";
-  expect(kNet + "--peer " + at("peer.json"), 4, "no JSON object");
+  expect(kNet + "--peer " + at("peer.json"), 4, "not a JSON object");
   std::ofstream(at("peer.json")) << "{\"format\": \"convscope bench conv2d 1\"}";
   expect(kNet + "--peer " + at("peer.json"), 4, "of the format 'convscope bench conv2d 1'");
   write_peer("", "");

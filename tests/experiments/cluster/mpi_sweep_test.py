@@ -90,7 +90,7 @@ class Mpi(unittest.TestCase):
         answer = SWEEPS.call(*self.words("-o", "told", "--hosts", hosts))
         self.assertEqual(answer.code, 1, answer)
         self.assertRegex(answer.err, r"end    mpirun ended with exit code \d+: ")
-        self.assertIn("its worker ended before it was through", answer.err)
+        self.assertIn("its worker ended before the member", answer.err)
 
 
 if __name__ == "__main__":

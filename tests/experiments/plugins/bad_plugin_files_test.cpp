@@ -73,7 +73,7 @@ TEST(BadPluginFile, OfAnotherVersionIsRefusedBeforeAnythingOfItRuns) {
                  "a pointer has 4 bytes there and 8 here");
   expect_refused(changed(folder, offsetof(PluginFacts, cxx11_abi), 0), "_GLIBCXX_USE_CXX11_ABI=0");
   expect_refused(changed(folder, offsetof(PluginFacts, layout), 1),
-                 "built with structs whose members stand elsewhere");
+                 "built with structs of another layout");
 }
 
 TEST(BadPluginFile, WithoutItsFunctionIsRefused) {
@@ -213,7 +213,7 @@ INSTANTIATE_TEST_SUITE_P(
         OddCard{"throws", "ends convscope_conv2d_plugin() with an exception: on purpose"},
         OddCard{"throws_a_number", "ends convscope_conv2d_plugin() with an exception"},
         OddCard{"null_name", "holds an algorithm that has no name"},
-        OddCard{"bad_name", "is named 'No Name': expected a name of at most 40 small letters"},
+        OddCard{"bad_name", "is named 'No Name': expected a name of at most 40 lower-case letters"},
         OddCard{"policy_name", "is named 'auto': expected another name"},
         OddCard{"taken_name", "has a name that is taken: "}, OddCard{"no_idea", "has no idea"},
         OddCard{"no_supports", "has no function supports"},

@@ -233,7 +233,7 @@ class SparseMap(unittest.TestCase):
         self.assertIn("sparse_conv  submanifold,kernel=3x3", text)
         self.assertIn("c=16,k=32", text)
         self.assertIn("dtype=f64", convscope.explain(made, drawn((32, 16, 3, 3), float)))
-        with self.assertRaisesRegex(TypeError, "expected w beside a map"):
+        with self.assertRaisesRegex(TypeError, "expected w with a map"):
             convscope.explain(made)
         with self.assertRaisesRegex(TypeError, "expected no stride, padding"):
             convscope.explain(made, (32, 16, 3, 3), stride=2)
@@ -320,7 +320,7 @@ class Mistakes(unittest.TestCase):
         made = convscope.SparseMap(PLANE, 3, submanifold=True)
         for words in ({"stride": 2}, {"padding": 0}, {"dilation": (1, 1)}, {"submanifold": True},
                       {"inverse": True}, {"extent": 9}, {"batch": 2}):
-            self.refused(ValueError, "beside a map because it has them: submanifold,kernel=3x3", x, made, w,
+            self.refused(ValueError, "with a map because it has them: submanifold,kernel=3x3", x, made, w,
                          **words)
         with self.assertRaisesRegex(ValueError, "expected a strided map to invert"):
             made.inverse()
