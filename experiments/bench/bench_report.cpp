@@ -252,8 +252,8 @@ std::string bench_summary(const ReportedGroups& groups) {
     const auto with_peer = std::ranges::find_if(
         groups, [](const ReportedGroup& group) { return !group.peer_rows.empty(); });
     out = fmt::format(
-        "ratio to {}, its median time / ours, geometric mean and least: its best way with its "
-        "own\nlayouts, its best way with row-major tensors, and each of its algorithms:\n{}",
+        "ratio to {}: its median time / ours, geometric mean and minimum; for its fastest with its "
+        "own\nlayouts, its fastest with row-major tensors, and each of its algorithms:\n{}",
         with_peer == groups.end() ? "the peer" : with_peer->peer, aligned(lines));
   }
   if (choices > 0) {

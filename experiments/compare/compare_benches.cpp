@@ -179,9 +179,8 @@ CompareResult compare_benches(const std::vector<BenchSide>& sides) {
     if (shared == 0) refuse_nothing_in_common(first, sides[i]);
     const std::size_t mine = first.rows.size() - shared, its = sides[i].rows.size() - shared;
     if (mine + its > 0) {
-      out.remarks.push_back(cat("compared are the ", shared, " rows that both have; ", mine,
-                                " stand in ", first.given, " alone and ", its, " in ",
-                                sides[i].given));
+      out.remarks.push_back(cat(shared, " common rows are compared; ", mine, " are only in ",
+                                first.given, " and ", its, " only in ", sides[i].given));
     }
   }
   judge(out.rows);

@@ -62,9 +62,8 @@ Gate gate_of(const CompareResult& comparison, double factor, bool both_ways) {
   }
   for (const UnmatchedRow& row : comparison.unmatched) {
     if (!row.only_first && !both_ways) continue;
-    out.missing.push_back(cat(join(row.key, " "), " stands in ",
-                              letter(row.only_first ? 0 : row.side), " and not in ",
-                              letter(row.only_first ? row.side : 0)));
+    out.missing.push_back(cat(join(row.key, " "), " is in ", letter(row.only_first ? 0 : row.side),
+                              " and not in ", letter(row.only_first ? row.side : 0)));
   }
   std::vector<bool> timed(comparison.sides.size());
   for (const MetricResult& result : comparison.metrics) {
@@ -75,7 +74,7 @@ Gate gate_of(const CompareResult& comparison, double factor, bool both_ways) {
   for (std::size_t i = 1; i < timed.size() && !comparison.of_benchmarks; ++i) {
     if (timed[i]) continue;
     out.missing.push_back(
-        cat("avg_step, the time of a step, is not known of both ", letter(0), " and ", letter(i)));
+        cat("avg_step, the time of a step, is unknown for one of ", letter(0), " and ", letter(i)));
   }
   for (auto* lines : {&out.slower, &out.undecided, &out.missing}) cut(*lines);
   return out;

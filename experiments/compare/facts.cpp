@@ -111,7 +111,7 @@ std::vector<std::string> machine_warnings(const std::vector<std::string>& names,
   }
   if (!setting.empty()) {
     out.push_back(
-        cat("the sides differ in ", join(setting), ": a difference in times may be theirs"));
+        cat("the sides differ in ", join(setting), ": this may explain a difference in times"));
   }
   for (std::size_t i = 0; i < sides.size(); ++i) {
     const double load = largest(*sides[i], "load"), threads = largest(*sides[i], "threads");

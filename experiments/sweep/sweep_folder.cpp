@@ -82,7 +82,7 @@ std::unique_ptr<Claim> claim_or_refuse(const std::string& path, const SweepFolde
     if (!for_a_moment && !said && say) {
       said = true;
       say(cat("wait   a `convscope sweep` on ", holder.host.empty() ? "another host" : holder.host,
-              " has begun this sweep; a minute for a sign of life of it"));
+              " has begun this sweep; waiting a minute for its sign of life"));
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
   }

@@ -215,8 +215,8 @@ void Trainer::finish_step(LossAlarm& alarm, const StepResult& result, double wai
   if (rings == Alarm::kNotLearning) {
     const std::string warning =
         cat("warning: the loss stays at ln(", setup_.train->dataset().classes,
-            "), that of guessing, for ", LossAlarm::kWindow, " steps up to step ", state_.step + 1,
-            " (learning rate ", lr,
+            "), the loss of guessing, for ", LossAlarm::kWindow, " steps up to step ",
+            state_.step + 1, " (learning rate ", lr,
             "); try another optim.lr, and check labels, normalisation and the last layer");
     warn(warning);
   }

@@ -96,9 +96,9 @@ class Compared(Case):
         b = self.write("b.json", {"direct": 1})
         self.call("compare", a, b)
         done = self.call("compare", a, b, "--fail-above", "1.5", code=7)
-        self.assertIn("missing: n=1,c=1,h=6,w=6,k=1,r=3,s=3 forward gone cpu 2 stands in A and not in B", done.stderr)
+        self.assertIn("missing: n=1,c=1,h=6,w=6,k=1,r=3,s=3 forward gone cpu 2 is in A and not in B", done.stderr)
         self.assertEqual(done.stderr.count("missing: "), 2)
-        self.assertIn("stands in B and not in A", self.call("compare", b, a, "--require-all", code=7).stderr)
+        self.assertIn("is in B and not in A", self.call("compare", b, a, "--require-all", code=7).stderr)
         self.call("compare", a, b, "--fail-above", "1.5", "--no-require-all")
         self.call("compare", a, b, "--require-all", "--no-require-all", code=2)
         # Of several files a side, what one of them lacks.
