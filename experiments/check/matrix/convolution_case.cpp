@@ -108,8 +108,8 @@ struct ConvolutionCase::HostBlock {
   }
   const char* damage() const {
     for (std::size_t i = 0; i < kCanaryBytes; ++i) {
-      if (all[i] != 0xff) return "in front of";
-      if (all[kCanaryBytes + bytes + i] != 0xff) return "behind";
+      if (all[i] != 0xff) return "before";
+      if (all[kCanaryBytes + bytes + i] != 0xff) return "after";
     }
     return nullptr;
   }

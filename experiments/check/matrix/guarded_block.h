@@ -64,13 +64,13 @@ class GuardedBlock {
     return out;
   }
 
-  // Where a guard is no longer 0xff: "in front of" or "behind"; null when all are.
+  // Where a guard is no longer 0xff: "before" or "after"; null when all are.
   const char* damage() const {
     const std::vector<unsigned char> now = bytes();
     for (std::size_t i = 0; i < now.size(); ++i) {
       if (now[i] == 0xff) continue;
-      if (i < front_) return "in front of";
-      if (i >= front_ + static_cast<std::size_t>(count_) * size_of(dtype_)) return "behind";
+      if (i < front_) return "before";
+      if (i >= front_ + static_cast<std::size_t>(count_) * size_of(dtype_)) return "after";
     }
     return nullptr;
   }

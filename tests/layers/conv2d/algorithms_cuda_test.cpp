@@ -393,9 +393,9 @@ TEST_F(Conv2dOnCuda, TheCheckCatchesADeliberatelyWrongKernel) {
       {Mistake::none, ""},
       {Mistake::one_sum, "first wrong element 629 of 630"},
       {Mistake::one_element, "first wrong element 315 of 630"},
-      {Mistake::behind, "wrote behind the output"},
-      {Mistake::in_front, "wrote in front of the output"},
-      {Mistake::workspace, "wrote behind the workspace"},
+      {Mistake::behind, "wrote after the output"},
+      {Mistake::in_front, "wrote before the output"},
+      {Mistake::workspace, "wrote after the workspace"},
       {Mistake::unwritten, "got nan"},
       {Mistake::input, "wrote to an input"},
   };
