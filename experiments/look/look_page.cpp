@@ -73,7 +73,7 @@ std::string lesson_named(const std::string& algorithm) {
     fail(ErrorKind::kUnavailable, "look",
          cat("expected an algorithm whose folder has a lesson, because the lesson records reads "
              "and writes, got ",
-             algorithm, " of the room ", room, " (with a lesson: ", join(known), ")"));
+             algorithm, " of the folder ", room, " (with a lesson: ", join(known), ")"));
   }
   const std::string near = nearest_word(algorithm, known);
   fail(ErrorKind::kUnavailable, "look",

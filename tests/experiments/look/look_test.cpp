@@ -81,7 +81,7 @@ TEST(Look, RefusesWithASentence) {
   EXPECT_ERROR(ErrorKind::kUnavailable,
                "unknown algorithm 'winogard'; did you mean 'winograd'? (with a lesson: ",
                look_at("winogard"));
-  EXPECT_ERROR(ErrorKind::kUnavailable, "got direct_batch_lanes of the room batch_lanes",
+  EXPECT_ERROR(ErrorKind::kUnavailable, "got direct_batch_lanes of the folder batch_lanes",
                look_at("direct_batch_lanes"));
   EXPECT_ERROR(ErrorKind::kUnavailable, "expects a kernel of 3x3 with stride 1",
                look_at("winograd", "n=1,c=1,h=8,w=8,k=1,r=5,s=5"));
