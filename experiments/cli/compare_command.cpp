@@ -46,7 +46,7 @@ CompareResult compared(const CompareArguments& arguments) {
     const auto file = std::ranges::find_if(arguments.sides, is_file);
     const auto other = std::ranges::find_if_not(arguments.sides, is_file);
     fail_usage("compare", cat("expected runs or benchmark files, not both, got the file ", *file,
-                              " beside ", *other));
+                              " and ", *other));
   }
   if (files == 0) {
     std::vector<RunSide> sides;

@@ -56,7 +56,7 @@ std::string as_command(const std::vector<std::string>& words) {
 // Checks options that only make sense together.
 void check_options(const Arguments& arguments) {
   const auto only_with = [&](bool given, const char* option, bool fits, const char* other) {
-    if (given && !fits) fail_usage("sweep", cat("expected ", other, " beside ", option));
+    if (given && !fits) fail_usage("sweep", cat("expected ", other, " with ", option));
   };
   const bool slurm = arguments.launcher == "slurm", mpi = arguments.launcher == "mpi";
   only_with(!arguments.slurm.empty(), "--slurm", slurm, "--launcher slurm");

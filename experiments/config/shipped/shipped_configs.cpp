@@ -86,7 +86,7 @@ std::string shipped_shapes() {
   }
   fail(ErrorKind::kIo, "shapes",
        "expected the folder of the problems that come with the program (shapes/edge_cases.txt), "
-       "found it neither beside the installed configs nor in the source tree");
+       "found it neither with the installed configs nor in the source tree");
 }
 
 std::string find_shapes(const std::string& word) {

@@ -150,10 +150,10 @@ class Workers(unittest.TestCase):
 
     def test_options_that_do_not_fit_together_are_refused(self):
         for words, sentence in (
-                (["--slurm", "time=5"], "expected --launcher slurm beside --slurm"),
-                (["--detach"], "expected --launcher slurm beside --detach"),
-                (["--hosts", "x"], "expected --launcher mpi beside --hosts"),
-                (["--member", "1"], "expected --work beside --member"),
+                (["--slurm", "time=5"], "expected --launcher slurm with --slurm"),
+                (["--detach"], "expected --launcher slurm with --detach"),
+                (["--hosts", "x"], "expected --launcher mpi with --hosts"),
+                (["--member", "1"], "expected --work with --member"),
                 (["--launcher", "slurm", "--jobs", "2"], "expected --slurm at_once=N instead of --jobs"),
                 (["--status", "--cancel"], "expected one of --status, --cancel, --work and --dry-run"),
                 (["--launcher", "slurm", "--slurm", "tim=5"], "did you mean 'time'?")):
