@@ -251,25 +251,25 @@ std::vector<OptionField> synthetic_digits_fields() {
           {.name = "image_size",
            .type = OptionType::integer,
            .default_value = std::int64_t{28},
-           .doc = "height and width, pixels",
+           .doc = "height and width, in pixels",
            .min = 8,
            .max = 256},
           {.name = "seed",
            .type = OptionType::integer,
            .default_value = std::int64_t{1},
-           .doc = "draws other digits; apart from the seed of the run",
+           .doc = "seed of the generated digits, independent of the run's seed",
            .min = 0},
           {.name = "warp",
            .type = OptionType::number,
            .default_value = 0.0,
-           .doc = "turns, shrinks and slants each digit; 1: by 60 degrees, to half, by 0.5",
+           .doc = "strength of rotation, shrinking and slant; 1: by 60 degrees, to half, by 0.5",
            .min = 0,
            .max = 1}};
 }
 
 CONVSCOPE_REGISTER_DATASET(
     "synthetic_digits",
-    {.doc = "digits drawn by the program from pen strokes; needs no files (not MNIST)",
+    {.doc = "generated digits from pen strokes; needs no files (not MNIST)",
      .fields = synthetic_digits_fields(),
      .load =
          [](const Options& options) {

@@ -22,7 +22,7 @@ int Flatten::describe(PlanGraph& graph, int x) {
 }
 
 CONVSCOPE_REGISTER_LAYER("flatten",
-                         {.doc = "all axes but the first become one: [N,C,H,W] -> [N, C H W]",
+                         {.doc = "merges all axes except the first: [N,C,H,W] -> [N, C H W]",
                           .fields = {},
                           .build = [](const Options&, const Shape&, LayerContext&)
                               -> std::shared_ptr<Module> { return std::make_shared<Flatten>(); }})

@@ -57,7 +57,7 @@ OptionField init_field() {
   return {.name = "init",
           .type = OptionType::text,
           .default_value = std::string("kaiming_uniform"),
-          .doc = "how the first weights are drawn",
+          .doc = "initialisation of the weights",
           .choices = init_schemes()};
 }
 

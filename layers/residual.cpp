@@ -134,25 +134,25 @@ std::shared_ptr<Residual> basic_block(std::int64_t in_channels, std::int64_t out
 }
 
 CONVSCOPE_REGISTER_LAYER(
-    "residual",
-    {.doc = "relu of two 3x3 convolutions with batch norm plus the input itself: a ResNet block",
-     .fields = {{.name = "out_channels",
-                 .type = OptionType::integer,
-                 .doc = "number of kernels of both convolutions",
-                 .required = true,
-                 .min = 1,
-                 .max = 1 << 20},
-                {.name = "stride",
-                 .type = OptionType::integer,
-                 .default_value = std::int64_t{1},
-                 .doc = "pixels between outputs of the block",
-                 .min = 1,
-                 .max = 1 << 20}},
-     .build = [](const Options& options, const Shape& input,
-                 LayerContext& context) -> std::shared_ptr<Module> {
-       CONVSCOPE_CHECK(input.rank() == 4, "residual", "expected x [N,C,H,W], got ", input);
-       return basic_block(input[1], options.integer("out_channels"), options.integer("stride"),
-                          context.layer_name, context);
-     }})
+    "residual", {.doc = "ResNet block: relu of the input plus two 3x3 convolutions with batch norm",
+                 .fields = {{.name = "out_channels",
+                             .type = OptionType::integer,
+                             .doc = "number of kernels of both convolutions",
+                             .required = true,
+                             .min = 1,
+                             .max = 1 << 20},
+                            {.name = "stride",
+                             .type = OptionType::integer,
+                             .default_value = std::int64_t{1},
+                             .doc = "stride of the block, in pixels",
+                             .min = 1,
+                             .max = 1 << 20}},
+                 .build = [](const Options& options, const Shape& input,
+                             LayerContext& context) -> std::shared_ptr<Module> {
+                   CONVSCOPE_CHECK(input.rank() == 4, "residual", "expected x [N,C,H,W], got ",
+                                   input);
+                   return basic_block(input[1], options.integer("out_channels"),
+                                      options.integer("stride"), context.layer_name, context);
+                 }})
 
 }  // namespace convscope

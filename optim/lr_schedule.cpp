@@ -78,7 +78,7 @@ CONVSCOPE_REGISTER_SCHEDULE(cosine, {"half a cosine from lr down to min_lr over 
                                      {{.name = "min_lr",
                                        .type = OptionType::number,
                                        .default_value = 0.0,
-                                       .doc = "rate at the end of the run",
+                                       .doc = "learning rate at the end of the run",
                                        .min = 0.0}},
                                      cosine_rate})
 
@@ -88,18 +88,18 @@ CONVSCOPE_REGISTER_SCHEDULE(
                 {{.name = "pct_start",
                   .type = OptionType::number,
                   .default_value = 0.3,
-                  .doc = "share of the run in which the rate rises, 0 to 1",
+                  .doc = "fraction of the run in which the rate rises, 0 to 1",
                   .min = 0.0,
                   .max = 1.0},
                  {.name = "div_factor",
                   .type = OptionType::number,
                   .default_value = 25.0,
-                  .doc = "lr over the first rate, at least 1",
+                  .doc = "ratio of lr to the first rate, at least 1",
                   .min = 1.0},
                  {.name = "final_div_factor",
                   .type = OptionType::number,
                   .default_value = 1e4,
-                  .doc = "the first rate over the last rate, at least 1",
+                  .doc = "ratio of the first rate to the last rate, at least 1",
                   .min = 1.0}},
                 one_cycle_rate})
 

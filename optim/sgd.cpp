@@ -83,7 +83,7 @@ CONVSCOPE_REGISTER_OPTIMIZER(
      {{.name = "momentum",
        .type = OptionType::number,
        .default_value = 0.9,
-       .doc = "share of the last update direction that is kept, 0 to 1",
+       .doc = "fraction of the last update direction that is kept, 0 to 1",
        .min = 0.0,
        .max = 1.0},
       {.name = "dampening",

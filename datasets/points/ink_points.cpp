@@ -35,7 +35,7 @@ OptionField ink_threshold_field(std::int64_t threshold) {
   return {.name = "threshold",
           .type = OptionType::integer,
           .default_value = threshold,
-          .doc = "pixels above it, of 255, are points",
+          .doc = "threshold: pixels above it (0 to 255) are points",
           .min = 0,
           .max = 254};
 }

@@ -194,16 +194,17 @@ std::vector<OptionField> fields() {
                    .min = -1e12,
                    .max = 1e12});
   }
-  out.push_back({.name = "outside",
-                 .type = text,
-                 .default_value = std::string("refuse"),
-                 .doc = "a point outside of the grid: refuse is an error, clip leaves it out",
-                 .choices = {"refuse", "clip"}});
+  out.push_back(
+      {.name = "outside",
+       .type = text,
+       .default_value = std::string("refuse"),
+       .doc = "treatment of a point outside the grid: refuse (an error), clip (leave it out)",
+       .choices = {"refuse", "clip"}});
   out.push_back({.name = "features",
                  .type = texts,
                  .default_value = std::vector<std::string>{},
-                 .doc = "properties to take, in this order; []: all of the file, or 1 where it has "
-                        "none"});
+                 .doc = "properties to read, in this order; []: all of the file, or a constant 1 "
+                        "if it has none"});
   return out;
 }
 
@@ -211,7 +212,7 @@ std::vector<OptionField> fields() {
 
 CONVSCOPE_REGISTER_DATASET(
     "point_files",
-    {.doc = "clouds of points from files (.ply, .npz), one file a sample, a folder for each class",
+    {.doc = "point clouds from files (.ply, .npz): one file per sample, one folder per class",
      .fields = fields(),
      .load = [](const Options& options) { return Reader(options).read(); },
      .point_grid = [](const Options& options) { return options.integers("grid"); }})

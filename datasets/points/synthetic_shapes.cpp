@@ -100,7 +100,7 @@ std::vector<OptionField> fields() {
           {.name = "size",
            .type = integer,
            .default_value = of.size,
-           .doc = "of the grid along each axis, voxels",
+           .doc = "size of the grid along each axis, in voxels",
            .min = 8,
            .max = 1024},
           {.name = "points",
@@ -112,13 +112,13 @@ std::vector<OptionField> fields() {
           {.name = "noise",
            .type = number,
            .default_value = of.noise,
-           .doc = "deviation of a point from its surface, voxels",
+           .doc = "standard deviation of a point from its surface, in voxels",
            .min = 0,
            .max = 10},
           {.name = "seed",
            .type = integer,
            .default_value = std::int64_t{1},
-           .doc = "draws other shapes; apart from the seed of the run",
+           .doc = "seed of the generated shapes, independent of the run's seed",
            .min = 0}};
 }
 
@@ -141,7 +141,7 @@ DatasetSplits synthetic_shapes(const SyntheticShapesOptions& options) {
 
 CONVSCOPE_REGISTER_DATASET(
     "synthetic_shapes",
-    {.doc = "surfaces, rooms and laser scans in 3-D, drawn by the program as points; no files",
+    {.doc = "generated 3-D points: surfaces, rooms and laser scans; needs no files",
      .fields = fields(),
      .load = [](const Options& options) { return synthetic_shapes(read(options)); },
      .sample_shape =

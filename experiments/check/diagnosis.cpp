@@ -209,8 +209,8 @@ class Doctor {
       if (adds && is_right(with_zero)) {
         return cat(
             y_,
-            " is right only when it holds zeros before the call: it is added to where it "
-            "should be assigned",
+            " is right only when it holds zeros before the call: values are added instead of "
+            "assigned",
             fault_.direction == Direction::backward_weight ? " (accumulate is false here)" : "");
       }
       if (any) {
@@ -222,8 +222,8 @@ class Doctor {
     clean.dirty_workspace = false;
     if (card_.workspace_bytes(fault_.problem, fault_.direction) > 0 && is_right(run(clean))) {
       return cat(y_,
-                 " is right only when the workspace holds zeros before the call: it is read "
-                 "before it is written, and it may hold anything");
+                 " is right only when the workspace holds zeros before the call: the workspace is "
+                 "read before it is written");
     }
     return "";
   }

@@ -57,7 +57,7 @@ std::string cause_of(const ChildEnd& end) {
     case ChildEnd::Kind::loud:
       return cat("it ", end.cause, ": an algorithm prints nothing");
     case ChildEnd::Kind::finished:
-      return "its process ended without a verdict: the memory of the check was changed";
+      return "its process ended without a result: the memory of the check was changed";
   }
   return "";
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // cli.cpp: parses the command line, runs one command, and turns every failure into one line on
-// stderr and an exit code. CLI11 does the parsing; its error texts and exit codes are replaced.
+// stderr and an exit code. CLI11 parses; its error texts and exit codes are replaced.
 #include "experiments/cli/cli.h"
 
 #include <unistd.h>
@@ -48,7 +48,7 @@ void print_error(std::string_view raw) {
   std::fprintf(stderr, "%s%.*s\n", before, static_cast<int>(text.size()), text.data());
 }
 
-// The innermost subcommand that was recognised, and its path: "config show".
+// Returns the innermost recognised subcommand, and its path: "config show".
 const CommandLine* innermost(const CommandLine& program, std::string& path) {
   const CommandLine* here = &program;
   while (const CommandLine* next = here->chosen()) {
@@ -80,7 +80,7 @@ std::string suggestion(std::string_view word, const std::vector<std::string>& kn
   return near.empty() ? "" : cat("; did you mean '", near, "'?");
 }
 
-// CLI11's sentences: "CONFIG is required", "--threads: 1 required INT missing".
+// Rewords CLI11's sentences: "CONFIG is required", "--threads: 1 required INT missing".
 std::string in_our_words(const CommandLine::Parsed& mistake) {
   const std::string& text = mistake.text;
   const std::size_t required = text.find(" is required");
@@ -101,7 +101,7 @@ std::string in_our_words(const CommandLine::Parsed& mistake) {
   return text;
 }
 
-// What is wrong with the command line.
+// Returns what is wrong with the command line.
 std::string explain_parse_error(const CommandLine& program, const CommandLine::Parsed& mistake) {
   std::string path;
   const CommandLine* here = innermost(program, path);
@@ -113,7 +113,7 @@ std::string explain_parse_error(const CommandLine& program, const CommandLine::P
     return cat(prefix, "unknown option '", name, "'", suggestion(name, option_names(*here)));
   }
   if (mistake.kind == "ConversionError" || mistake.kind == "ValidationError") {
-    return cat(prefix, in_our_words(mistake));  // what stands behind was not read
+    return cat(prefix, in_our_words(mistake));  // later words were not read
   }
   const std::vector<std::string> nested = nested_names(*here);
   if (!nested.empty() && (!rest.empty() || mistake.kind == "RequiredError")) {
@@ -141,27 +141,28 @@ void print_help(const CommandLine& program) {
 }
 
 void declare_globals(CommandLine& program, GlobalOptions& globals) {
-  program.set_help_flag("-h,--help", "print this help, or that of a command");
-  program.set_version_flag("-V,--version", "convscope " CONVSCOPE_VERSION, "print the version");
+  program.set_help_flag("-h,--help", "help of the program or of a command");
+  program.set_version_flag("-V,--version", "convscope " CONVSCOPE_VERSION,
+                           "version of the program");
   program.add_flag_function(
       "-v,--verbose",
       [&globals](std::int64_t count) { globals.verbosity = static_cast<int>(count); },
-      "say more (-vv: still more)");
+      "more messages (-vv: still more)");
   program.add_flag_function(
-      "-q,--quiet", [&globals](std::int64_t) { globals.verbosity = -1; }, "print errors only");
+      "-q,--quiet", [&globals](std::int64_t) { globals.verbosity = -1; }, "errors only");
   program
       .add_option_function(
           "--threads",
           [&globals](const std::string& word) {
             globals.threads = parse_number<int>(word).value_or(-1);
           },
-          "threads to compute with; 0 = all cores; beats the config")
+          "number of threads; 0: all cores; replaces the config's value")
       ->type_name("N")
       ->range(0, 1024);
   program
       .add_option("--plugin", globals.plugins,
-                  "an algorithm of your own (convscope new algorithm): the file of a plug-in, or a "
-                  "folder of them; may be given several times. It is code and runs with your "
+                  "plug-in with a custom algorithm (convscope new algorithm), or a folder of "
+                  "plug-ins; may be given several times. A plug-in is code that runs with your "
                   "rights: open only files that you trust")
       ->type_name("FILE")
       ->one_at_a_time();
@@ -173,7 +174,7 @@ void declare_globals(CommandLine& program, GlobalOptions& globals) {
                             : word == "never" ? ColorMode::never
                                               : ColorMode::automatic;
           },
-          "auto, always or never; NO_COLOR=1 in the environment means never")
+          "use of colours: auto, always or never; NO_COLOR=1 in the environment means never")
       ->type_name("WHEN")
       ->suggest({"auto", "always", "never"})
       ->check([](const std::string& word) -> std::string {
@@ -182,7 +183,7 @@ void declare_globals(CommandLine& program, GlobalOptions& globals) {
       });
 }
 
-// A word in front of --help that names no command here.
+// Returns whether a word before --help names no command.
 bool asks_for_help_of_nothing(const CommandLine& program) {
   std::string path;
   const CommandLine* const here = innermost(program, path);
@@ -191,7 +192,7 @@ bool asks_for_help_of_nothing(const CommandLine& program) {
          std::ranges::any_of(rest, [](const std::string& word) { return !word.starts_with("-"); });
 }
 
-// What no command can make out, whatever its name.
+// Refuses words that no command can understand.
 void refuse_missing_quotes(int argc, char** argv) {
   const std::vector<std::string> given(argv + std::min(argc, 1), argv + argc);
   const std::string sentence = missing_quotes(given);
@@ -213,7 +214,7 @@ int parse_and_run(int argc, char** argv) {
   std::map<std::string, std::function<int()>> actions;
   for (const auto& [name, command] : commands().entries()) {
     CommandLine* line = program.add_subcommand(name, command.summary);
-    line->fallthrough();  // commands inside it do the same
+    line->fallthrough();  // nested commands do the same
     actions[name] = command.declare(*line);
   }
   CommandLine::Parsed parsed = program.parse(argc, argv);
@@ -230,7 +231,7 @@ int parse_and_run(int argc, char** argv) {
     print_help(program);
     return 0;
   }
-  // Documents are checked so: is this command line one that the program takes?
+  // Tests of documents check in this way that the program accepts a command line.
   if (std::getenv("CONVSCOPE_PARSE_ONLY") != nullptr) return 0;
   if (globals.threads >= 0) set_num_threads(globals.threads);
   if (commands().get(command->name()).opens_plugins && !globals.plugins.empty()) {
@@ -242,7 +243,7 @@ int parse_and_run(int argc, char** argv) {
   return actions.at(command->name())();
 }
 
-// A full disk shows itself only when the last bytes are written.
+// A full disk is noticed only when the last bytes are written.
 int flush_results(int code) {
   std::cout.flush();
   if (std::fflush(stdout) == 0 && std::cout.good() && std::ferror(stdout) == 0) return code;
@@ -306,7 +307,7 @@ int report_failure(const std::exception_ptr& failure) {
     }
     return exit_code(error.kind());
   } catch (const std::filesystem::filesystem_error& error) {
-    // A path that no system call takes: too long a name, a folder that may not be read.
+    // No system call accepts the path: the name is too long, or a folder is not readable.
     print_error(cat("expected to use the path '", error.path1().string(),
                     "', got: ", error.code().message()));
     return exit_code(ErrorKind::kIo);

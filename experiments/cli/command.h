@@ -7,7 +7,7 @@
 //     app.add_option("--root", *root, "folder that holds the data sets");
 //     return [root] { ...; return 0; };                       // runs after parsing; exit code
 //   }
-//   CONVSCOPE_REGISTER_COMMAND("data", {.summary = "fetch and check data sets",
+//   CONVSCOPE_REGISTER_COMMAND("data", {.summary = "Download and check data sets.",
 //                                       .usage = "data fetch NAME [--root DIR]",
 //                                       .examples = {"data fetch mnist"},
 //                                       .order = 40,
@@ -33,41 +33,42 @@ struct Command {
   std::string usage;                  // "run CONFIG [KEY=VALUE...]", without the program's name
   std::vector<std::string> examples;  // without the program's name
   int order = 100;                    // place in the list of commands; small comes first
-  // Adds options, positionals and nested subcommands to `app`, returns what is to be run. The
-  // values that the parser fills in belong into a shared_ptr that the returned closure holds.
+  std::string group = "";             // heading in the list of commands; "": "More commands"
+  // Adds options, positionals and nested subcommands to `app` and returns the action. The values
+  // that the parser fills in must be in a shared_ptr that the returned closure holds.
   std::function<std::function<int()>(CommandLine& app)> declare;
-  // False: plug-ins that global options name are not opened in this process.
+  // False: plug-ins of global options are not opened in this process.
   bool opens_plugins = true;
 };
 CONVSCOPE_API Registry<Command>& commands();
 
 enum class ColorMode { automatic, always, never };
 
-// What the global options said.
+// The values of the global options.
 struct GlobalOptions {
   int verbosity = 0;  // -1 quiet: errors only; 0 normal; 1 and 2: more
-  int threads = -1;   // --threads; -1 = not given, so the config decides; 0 = all cores
+  int threads = -1;   // --threads; -1: not given, the config decides; 0: all cores
   ColorMode color = ColorMode::automatic;
   std::vector<std::string> plugins;  // --plugin: files and folders
 };
 CONVSCOPE_API const GlobalOptions& global_options();
-// What the global options change in a config, as overrides ("threads=2"). Commands that load a
-// config append it to the user's own overrides.
+// Returns the global options as overrides of a config ("threads=2"). Commands that load a config
+// append them to the user's overrides.
 CONVSCOPE_API std::vector<std::string> global_overrides();
-// Whether to write colours to this stream (1 stdout, 2 stderr): --color, NO_COLOR, a terminal.
+// Returns whether this stream (1 stdout, 2 stderr) gets colours: --color, NO_COLOR, a terminal.
 CONVSCOPE_API bool use_color(int file_descriptor);
 
-// All text goes out here: results to stdout, and remarks, a line each, to stderr, where -q leaves
-// them out. Control characters of names and files are cleaned (framework/io/clean_text.h). Text for
-// people (print_screen) is broken to fit a terminal; other results (CSV, YAML, paths) never are.
+// Prints text: results to stdout, remarks to stderr (one line each, none with -q). Control
+// characters in names and files are cleaned (framework/io/clean_text.h). print_screen() wraps text
+// for people to the terminal's width; other results (CSV, YAML, paths) are never wrapped.
 CONVSCOPE_API void print_result(std::string_view text);
 CONVSCOPE_API void print_screen(std::string_view text);
 CONVSCOPE_API void print_remark(std::string_view line);
 
-// Prints what was thrown, one line on stderr, and returns its exit code.
+// Prints the exception as one line on stderr and returns its exit code.
 CONVSCOPE_API int report_failure(const std::exception_ptr& failure);
 
-// A mistake in how the command was called: exit code 2, with a hint at `convscope <command> -h`.
+// Fails because of a wrong call: exit code 2, with a hint at `convscope <command> --help`.
 [[noreturn]] CONVSCOPE_API void fail_usage(std::string_view command, std::string_view sentence);
 
 }  // namespace convscope

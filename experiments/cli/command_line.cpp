@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// command_line.cpp: the options and arguments that a command declares, and their parsing.
+// command_line.cpp: declaration and parsing of options and arguments.
 #include "experiments/cli/command_line.h"
 
 #include <CLI/CLI.hpp>
@@ -87,7 +87,7 @@ CommandOption* CommandOption::check(const std::function<std::string(const std::s
 }
 
 namespace {
-// What the help prints for a value whose option names no type.
+// Returns the placeholder in the help for an option without a type name.
 std::string type_of(const std::string& type, const std::vector<std::string>& choices) {
   if (type == "INT" || type == "UINT") return "N";
   if (type == "FLOAT") return "X";
@@ -122,7 +122,7 @@ CommandOption* CommandLine::keep(CLI::Option* option, const std::string& names) 
 }
 
 namespace {
-// Newer versions of CLI11 refuse '=' in the name of a positional argument: KEY=VALUE.
+// Newer versions of CLI11 refuse '=' in the name of a positional argument (KEY=VALUE).
 std::string name_for_cli11(std::string names) {
   std::ranges::replace(names, '=', '_');
   return names;
@@ -136,8 +136,8 @@ CommandOption* CommandLine::add(const std::string& names, T& value,
 }
 
 namespace {
-// An option that is given says something: an empty text would be taken for an option that is not
-// given. An empty argument is for the command to judge.
+// Refuses an empty text as the value of an option, because it would count as an option that was not
+// given. Commands check empty arguments themselves.
 CommandOption* without_empty_texts(CommandOption* option) {
   if (option->facts().is_positional) return option;
   return option->check([](const std::string& word) -> std::string {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// compare_command.cpp: `convscope compare`: in what runs or benchmarks differ, and whether their
-// results differ by more than noise.
+// compare_command.cpp: `convscope compare`: differences between runs or benchmarks, and whether
+// their results differ beyond noise.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -27,7 +27,7 @@ struct CompareArguments {
 };
 
 CompareResult compared(const CompareArguments& arguments) {
-  const auto is_file = [](const std::string& given) {  // or several, joined by commas
+  const auto is_file = [](const std::string& given) {  // or several joined by commas
     const std::vector<std::string> files = files_in(given);
     return !files.empty() && std::ranges::all_of(files, [](const std::string& path) {
       std::error_code error;
@@ -46,7 +46,7 @@ CompareResult compared(const CompareArguments& arguments) {
     const auto file = std::ranges::find_if(arguments.sides, is_file);
     const auto other = std::ranges::find_if_not(arguments.sides, is_file);
     fail_usage("compare", cat("expected runs or benchmark files, not both, got the file ", *file,
-                              " beside ", *other));
+                              " and ", *other));
   }
   if (files == 0) {
     std::vector<RunSide> sides;
@@ -69,7 +69,7 @@ int compare(const CompareArguments& arguments) {
   check_gate("compare", arguments.gate);
   const CompareResult comparison = compared(arguments);
   for (const std::string& text : comparison.remarks) print_remark("compare: " + text);
-  if (arguments.format == "csv") {  // it has no place for them
+  if (arguments.format == "csv") {  // CSV has no place for notes
     for (const std::string& text : comparison.warnings) print_remark("compare: " + text);
   }
   const std::string text = arguments.format == "csv"     ? comparison_csv(comparison)
@@ -90,19 +90,18 @@ std::function<int()> declare_compare(CommandLine& app) {
   auto arguments = std::make_shared<CompareArguments>();
   app.add_option("SIDE", arguments->sides,
                  "run folders, names in runs/ (all seeds of the newest config), rows of sweeps, or "
-                 "files of bench --json (several calls of one program joined by commas); each is "
-                 "set against "
-                 "the first")
+                 "files of bench --json (several files of one program joined by commas); each side "
+                 "is compared with the first")
       ->required()
       ->type_name("");
-  app.add_option("-r,--root", arguments->root, "folder of all runs, where names are looked up")
+  app.add_option("-r,--root", arguments->root, "folder of all runs, in which names are searched")
       ->type_name("DIR")
       ->capture_default_str();
-  app.add_option("-f,--format", arguments->format, "md, csv, json or latex")
+  app.add_option("-f,--format", arguments->format, "format of the table: md, csv, json or latex")
       ->type_name("F")
       ->capture_default_str()
       ->one_of({"md", "csv", "json", "latex"});
-  app.add_option("-o,--output", arguments->output, "write to this file, not to stdout")
+  app.add_option("-o,--output", arguments->output, "output file (default: stdout)")
       ->type_name("FILE")
       ->output_file();
   add_gate_options(app, arguments->gate);
@@ -114,7 +113,7 @@ std::function<int()> declare_compare(CommandLine& app) {
 
 CONVSCOPE_REGISTER_COMMAND(
     "compare",
-    {.summary = "in what runs or benchmarks differ, and whether by more than noise",
+    {.summary = "Compare runs or benchmarks, with tests of significance.",
      .usage = "compare SIDE SIDE... [-f md|csv|json|latex] [-o FILE] [--fail-above FACTOR] "
               "[--require-all]",
      .examples = {"compare runs/synthetic_sweep/dense--batch_size-64 "

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// config_command.cpp: `convscope config show|check|list|keys`: looks at configs, runs none.
+// config_command.cpp: `convscope config show|check|list|keys`: shows and checks configs without
+// running them.
 #include <algorithm>
 #include <iostream>
 #include <memory>
@@ -37,7 +38,7 @@ int show(const Arguments& arguments) {
 }
 
 void build_all(const ExperimentConfig& config) {
-  if (dataset_types().get(config.data.set).sample_shape) {  // else the files would be needed
+  if (dataset_types().get(config.data.set).sample_shape) {  // otherwise the files would be needed
     const SampleInfo sample = sample_info(config);
     const std::shared_ptr<Module> model = build_model(config, sample.shape, sample.classes);
     build_optimizer(config, *model);
@@ -107,7 +108,7 @@ int list(const Arguments& arguments) {
   }
   if (!any) {
     fail_usage("config list",
-               all.empty() ? "expected configs beside the program, got none"
+               all.empty() ? "expected configs next to the program, got none"
                            : cat("expected a part of a name or of a description, none holds '",
                                  arguments.filter, "'"));
   }
@@ -117,20 +118,21 @@ int list(const Arguments& arguments) {
 std::function<int()> declare(CommandLine& app) {
   auto arguments = std::make_shared<Arguments>();
   CommandLine* show_app =
-      app.add_subcommand("show", "print the resolved config, with the origin of each value");
+      app.add_subcommand("show", "Print the resolved config, with the origin of each value.");
   CommandLine* check_app =
-      app.add_subcommand("check", "say whether the config can be run: exit code 0 or 3");
+      app.add_subcommand("check", "Check whether the config can be run: exit code 0 or 3.");
   CommandLine* keys_app =
-      app.add_subcommand("keys", "list every key: meaning, type, range, default");
-  CommandLine* list_app = app.add_subcommand("list", "the shipped configs that one runs by name");
-  list_app->add_option("TEXT", arguments->filter, "only lines that hold this text");
+      app.add_subcommand("keys", "List every key: meaning, type, range, default.");
+  CommandLine* list_app =
+      app.add_subcommand("list", "List the shipped configs, which run by name.");
+  list_app->add_option("TEXT", arguments->filter, "only lines that contain this text");
   for (CommandLine* sub : {show_app, check_app}) {
-    sub->add_option("CONFIG", arguments->config,
-                    "experiment: a file, or the name of a shipped config")
+    sub->add_option("CONFIG", arguments->config, "config: file, or name of a shipped config")
         ->required();
-    sub->add_option("KEY=VALUE", arguments->overrides, "values that replace those of the file");
+    sub->add_option("KEY=VALUE", arguments->overrides,
+                    "values that replace those of the config (optim.lr=0.1)");
   }
-  keys_app->add_option("TEXT", arguments->filter, "only keys that hold this text");
+  keys_app->add_option("TEXT", arguments->filter, "only keys that contain this text");
   app.require_subcommand(1);
   return [=] {
     if (show_app->parsed()) return show(*arguments);
@@ -143,7 +145,7 @@ std::function<int()> declare(CommandLine& app) {
 }  // namespace convscope
 
 CONVSCOPE_REGISTER_COMMAND(
-    "config", {.summary = "show, check or document experiment configs",
+    "config", {.summary = "Show, check or list configs and their keys.",
                .usage = "config show|check CONFIG [KEY=VALUE...]\nconfig list|keys [TEXT]",
                .examples = {"config list mnist", "config show quickstart train.epochs=2",
                             "config check my_config.yaml", "config keys optim"},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// data_command.cpp: `convscope data fetch|check|synth`: get data sets, check them, draw one.
+// data_command.cpp: `convscope data fetch|check|synth`: downloads, checks and generates data sets.
 #include <unistd.h>
 
 #include <algorithm>
@@ -31,7 +31,7 @@ struct Arguments {
 
 constexpr double kMiB = 1024.0 * 1024.0;
 
-// A bar on stderr, only on a terminal; redrawn at most ten times a second.
+// A progress bar on stderr, only on a terminal, redrawn at most ten times per second.
 class ProgressBar {
  public:
   ~ProgressBar() { clear(); }
@@ -93,7 +93,7 @@ int run_fetch(const Arguments& arguments) {
 
 int run_check(const Arguments& arguments) {
   const PublishedSet& set = published_set(arguments.set);
-  // Of the folders where loading would look, the first that holds anything of the set.
+  // The first folder in loading order that contains anything of the set.
   const std::vector<std::string> folders = data_folders(set.name, arguments.root);
   for (const std::string& folder : folders) {
     const std::vector<FileReport> files = check_files(set, folder);
@@ -134,7 +134,7 @@ std::string contact_sheet(const Dataset& from) {
 int run_synth(const Arguments& arguments) {
   const std::string root = arguments.root.empty() ? "." : arguments.root;
   check_output_folder(root);
-  // It may be in the folder that is made here.
+  // The sheet may be in the folder that is created here.
   if (!arguments.sheet.empty()) {
     check_output_folder(std::filesystem::path(arguments.sheet).parent_path().string());
   }
@@ -178,22 +178,23 @@ std::function<int()> declare(CommandLine& app) {
   auto arguments = std::make_shared<Arguments>();
   std::string names;
   for (const PublishedSet& set : published_sets()) names += (names.empty() ? "" : ", ") + set.name;
-  CommandLine* fetch_app = app.add_subcommand("fetch", "download a data set and check its sums");
+  CommandLine* fetch_app =
+      app.add_subcommand("fetch", "Download a data set and verify its checksums.");
   CommandLine* check_app =
-      app.add_subcommand("check", "check the files of a data set: presence, structure, sums");
+      app.add_subcommand("check", "Check the files of a data set: presence, structure, checksums.");
   CommandLine* synth_app =
-      app.add_subcommand("synth", "write the built-in synthetic digits to files");
+      app.add_subcommand("synth", "Write the built-in synthetic digits to files.");
   for (CommandLine* sub : {fetch_app, check_app}) {
     sub->add_option("SET", arguments->set, "one of " + names)->required();
     sub->add_option("--root", arguments->root,
-                    "folder of the data sets; default $CONVSCOPE_DATA, then ./data")
+                    "folder of the data sets (default $CONVSCOPE_DATA, then ./data)")
         ->type_name("DIR");
   }
   fetch_app
       ->add_option("--mirror", arguments->mirrors,
-                   "base URL of the files, instead of the built-in list; may be repeated")
+                   "base URL of the files, replacing the built-in list; may be given several times")
       ->type_name("URL");
-  synth_app->add_option("--root", arguments->root, "folder to write to; default: here")
+  synth_app->add_option("--root", arguments->root, "output folder (default: the current folder)")
       ->type_name("DIR");
   const auto whole = [&](const char* name, std::int64_t& value, const char* doc, std::int64_t least,
                          std::int64_t most) {
@@ -202,21 +203,23 @@ std::function<int()> declare(CommandLine& app) {
         ->capture_default_str()
         ->range(least, most);
   };
-  whole("--train-size", arguments->synth.train_size, "training images", 1, 1'000'000);
+  whole("--train-size", arguments->synth.train_size, "number of training images", 1, 1'000'000);
   whole("--test-size", arguments->synth.test_size, "test images", 1, 1'000'000);
-  whole("--image-size", arguments->synth.image_size, "height and width, pixels", 8, 256);
+  whole("--image-size", arguments->synth.image_size, "height and width, in pixels", 8, 256);
   synth_app
       ->add_option("--warp", arguments->synth.warp,
-                   "turns, shrinks and slants each digit: 0 as a hand writes, 1 most")
+                   "strength of rotation, shrinking and slant, from 0 (as written by hand) to 1")
       ->type_name("X")
       ->capture_default_str();
-  synth_app->add_option("--seed", arguments->synth.seed, "draws other digits")
+  synth_app->add_option("--seed", arguments->synth.seed, "seed of the generator")
       ->type_name("N")
       ->capture_default_str();
-  synth_app->add_option("--format", arguments->format, "idx (four files, as MNIST has) or npz")
+  synth_app
+      ->add_option("--format", arguments->format,
+                   "file format: idx (four files, as MNIST has) or npz")
       ->type_name("FORMAT")
       ->one_of({"idx", "npz"});
-  synth_app->add_option("--sheet", arguments->sheet, "also write an overview as a PGM picture")
+  synth_app->add_option("--sheet", arguments->sheet, "file for an overview picture (PGM)")
       ->type_name("FILE")
       ->output_file();
   app.require_subcommand(1);
@@ -231,7 +234,7 @@ std::function<int()> declare(CommandLine& app) {
 }  // namespace convscope
 
 CONVSCOPE_REGISTER_COMMAND(
-    "data", {.summary = "fetch, check or draw data sets",
+    "data", {.summary = "Download, check or generate data sets.",
              .usage = "data fetch|check SET [--root DIR] [--mirror URL]\ndata synth [--root DIR]",
              .examples = {"data fetch mnist", "data check mnist --root data",
                           "data synth --root /tmp/digits --sheet /tmp/digits/sheet.pgm"},

@@ -44,7 +44,7 @@ Target find_target(const EvalArguments& arguments) {
   const std::string run = resolve_run(arguments.target);
   Target target{load_config(run + "/config.yaml", overrides),
                 cat(run, "/ckpt/", arguments.weights, ".safetensors")};
-  // The network of the checkpoint is a smaller one when pruned filters were removed before it.
+  // The checkpoint has a smaller network if pruned filters were removed before it was written.
   if (target.config.sparsity.has("remove") && target.config.sparsity.flag("remove")) {
     target.config =
         parse_config_text(checkpoint_config(target.checkpoint), target.checkpoint, {}, overrides);
@@ -61,7 +61,7 @@ int evaluate_target(const EvalArguments& arguments) {
   Loader* loader = arguments.split == "test"  ? setup.test.get()
                    : arguments.split == "val" ? setup.val.get()
                                               : nullptr;
-  if (arguments.split == "train") {  // as it is: in order, without augmentation
+  if (arguments.split == "train") {  // in order, without augmentation
     train = std::make_unique<Loader>(
         setup.train->dataset(),
         LoaderOptions{.batch_size = target.config.data.batch_size, .shuffle = false});
@@ -101,21 +101,22 @@ int evaluate_target(const EvalArguments& arguments) {
 
 std::function<int()> declare_eval(CommandLine& app) {
   auto arguments = std::make_shared<EvalArguments>();
-  app.add_option("RUN", arguments->target,
-                 "run folder, or a .safetensors checkpoint, quantised or sparse model of ours")
+  app.add_option(
+         "RUN", arguments->target,
+         "run folder, or a .safetensors file of convscope (checkpoint, quantised or sparse model)")
       ->required()
       ->type_name("");
-  app.add_option("--split", arguments->split, "test, val or train")
+  app.add_option("--split", arguments->split, "split of the data set: test, val or train")
       ->type_name("S")
       ->capture_default_str()
       ->one_of({"test", "val", "train"});
-  app.add_option("--weights", arguments->weights, "last or best, of a run folder")
+  app.add_option("--weights", arguments->weights, "weights of a run folder: last or best")
       ->type_name("W")
       ->capture_default_str()
       ->one_of({"last", "best"});
   app.add_option("--execute", arguments->execute,
-                 "of a quantised run: fake (numbers rounded, multiplied in f32), int8 (codes "
-                 "multiplied where that is faster) or int8_always; default: what its config says")
+                 "execution of a quantised run: fake (rounded values, f32 products), int8 (integer "
+                 "products where they are faster) or int8_always (default: the config's)")
       ->type_name("E")
       ->one_of({"fake", "int8", "int8_always"});
   return [arguments] { return evaluate_target(*arguments); };
@@ -125,7 +126,7 @@ std::function<int()> declare_eval(CommandLine& app) {
 }  // namespace convscope
 
 CONVSCOPE_REGISTER_COMMAND("eval",
-                           {.summary = "loss and accuracy of a run's weights",
+                           {.summary = "Evaluate a trained network: loss and accuracy.",
                             .usage = "eval RUN|FILE [--split test|val|train]",
                             .examples = {"eval runs/quickstart",
                                          "eval runs/quickstart --split train --weights best",

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// explain_command.cpp: `convscope explain`: which algorithm each convolution of a config uses in
-// each direction, why not the others, and how a step is planned. Nothing is run, no data are read.
-// With --ranks: what a step would take on several processes. Then steps are timed, on random
-// images.
+// explain_command.cpp: `convscope explain`: the algorithm of each convolution and direction of a
+// config, reasons against the others, and the compiled step. Nothing is run, and no data are read.
+// With --ranks: a forecast for several processes, for which steps are timed on random images.
 #include <algorithm>
 #include <memory>
 #include <thread>
@@ -38,17 +37,17 @@ void check_words(const Arguments& arguments) {
   if (arguments.ranks == 0 && of_ranks) {
     fail_usage("explain",
                "expected --ranks N with --network, --ranks-per-host, --inside and --keep-share, "
-               "because they say what lies between N processes, got no --ranks");
+               "because these options describe N processes, got no --ranks");
   }
   if (arguments.ranks > 0 && (!arguments.layers.empty() || arguments.all || arguments.steps)) {
     fail_usage("explain",
-               "expected --ranks without --layer, --all and --steps, because it answers another "
-               "question, got both");
+               "expected --ranks without --layer, --all and --steps, because the forecast has no "
+               "such details, got both");
   }
   if (!arguments.inside.empty() && arguments.per_host == 1) {
     fail_usage("explain",
-               "expected --inside with --ranks-per-host of 2 at least, because one process has "
-               "nobody in its host, got --inside alone");
+               "expected --inside with --ranks-per-host of at least 2, because it describes the "
+               "link inside a host, got only --inside");
   }
 }
 
@@ -61,7 +60,7 @@ ForecastQuestion question_of(const Arguments& arguments, const ExperimentConfig&
   if (arguments.per_host > 1 && arguments.inside.empty()) {
     if (config.device.type != DeviceType::cpu) {
       fail_usage("explain",
-                 cat("expected --inside with what lies between two GPUs of a host, such as nvlink "
+                 cat("expected --inside with the link between two GPUs of a host, such as nvlink "
                      "or 25GB,10us, because only memory is measured, got --ranks-per-host ",
                      arguments.per_host, " and device ", config.device.str()));
     }
@@ -70,7 +69,7 @@ ForecastQuestion question_of(const Arguments& arguments, const ExperimentConfig&
   return out;
 }
 
-// Steps on this machine, which takes the place of each host.
+// Times steps on this machine, which represents each host.
 int foresee(const Arguments& arguments, const ExperimentConfig& config) {
   const ForecastQuestion question = question_of(arguments, config);
   backend_of(config.device);
@@ -82,7 +81,7 @@ int foresee(const Arguments& arguments, const ExperimentConfig& config) {
   const int wanted = num_threads() * std::min(arguments.per_host, arguments.ranks);
   const int cores = static_cast<int>(std::thread::hardware_concurrency());
   if (config.device.type == DeviceType::cpu && wanted > cores) {
-    print_remark(cat("the table is of hosts with ", wanted,
+    print_remark(cat("the table assumes hosts with ", wanted,
                      " cores, because so many threads share "
                      "one; this machine has ",
                      cores));
@@ -122,38 +121,40 @@ int explain(const Arguments& arguments) {
 std::function<int()> declare(CommandLine& app) {
   auto arguments = std::make_shared<Arguments>();
   app.add_option("CONFIG", arguments->config,
-                 "experiment: a file, a shipped config's name, or a network's (resnet18, on images "
-                 "of ImageNet)")
+                 "config: file or name of a shipped config; or the name of a model (resnet18, with "
+                 "images of ImageNet)")
       ->required();
-  app.add_option("KEY=VALUE", arguments->overrides, "values that replace those of the file");
-  app.add_option("--layer", arguments->layers,
-                 "every algorithm of this convolution, and why not; may be given several times")
+  app.add_option("KEY=VALUE", arguments->overrides,
+                 "values that replace those of the config (optim.lr=0.1)");
+  app.add_option(
+         "--layer", arguments->layers,
+         "every algorithm for this layer, with time or refusal reason; may be given several times")
       ->type_name("NAME")
       ->one_at_a_time();
-  app.add_flag("--all", arguments->all, "every algorithm of every convolution, and the operations");
-  app.add_flag("--steps", arguments->steps, "also the operations that the steps consist of");
-  app.add_flag("--json", arguments->json, "all of it as one JSON object");
+  app.add_flag("--all", arguments->all, "every algorithm for every layer, and the operations");
+  app.add_flag("--steps", arguments->steps, "the operations of the compiled steps");
+  app.add_flag("--json", arguments->json, "output as one JSON object");
   app.add_option("--ranks", arguments->ranks,
-                 "instead: what a step would take on 1, 2, 4, .. N processes (launch -n N), from "
-                 "steps timed here and a model of the network")
+                 "forecast of a step's time on 1, 2, 4, .. N processes (launch -n N), from steps "
+                 "timed here and a network model")
       ->type_name("N")
       ->range(1, 65536);
-  app.add_option("--network", arguments->network,
-                 "between hosts: bits (25Gb) or bytes (12.5GB) in a second, or nvlink, and a "
-                 "latency behind a comma, default 50us (TCP; InfiniBand has about 3us); default: "
-                 "25Gb")
+  app.add_option(
+         "--network", arguments->network,
+         "network between hosts: bits (25Gb) or bytes (12.5GB) per second, or nvlink; then a comma "
+         "and a latency (default 50us for TCP; InfiniBand has about 3us) (default 25Gb)")
       ->type_name("RATE[,LATENCY]");
   app.add_option("--ranks-per-host", arguments->per_host,
-                 "processes that share a host, its cores (unless threads=N) and its network")
+                 "processes per host, which share its cores (unless threads=N) and network")
       ->type_name("N")
       ->range(1, 65536)
       ->capture_default_str();
   app.add_option("--inside", arguments->inside,
-                 "between two processes of a host, as --network; default on the CPU: what one "
-                 "thread copies here into shared memory and out of it")
+                 "link between two processes of a host, written as for --network (default on the "
+                 "CPU: measured copies through shared memory)")
       ->type_name("RATE[,LATENCY]");
   app.add_flag("--keep-share", arguments->keep_share,
-               "data.batch_size is of each process: the whole batch grows with N");
+               "data.batch_size per process: the whole batch grows with N");
   return [arguments] { return explain(*arguments); };
 }
 
@@ -162,11 +163,12 @@ std::function<int()> declare(CommandLine& app) {
 
 CONVSCOPE_REGISTER_COMMAND(
     "explain",
-    {.summary = "algorithm of each convolution, and why; what more processes gain",
+    {.summary = "Explain which algorithm each layer uses, and why.",
      .usage = "explain CONFIG [KEY=VALUE...] [--layer NAME]... [--all] [--steps] [--json] "
               "[--ranks N]",
      .examples = {"explain quickstart conv.algorithm=im2col_gemm", "explain quickstart --layer c1",
                   "explain resnet18",
                   "explain quickstart data.batch_size=512 --ranks 64 --network 25Gb"},
      .order = 55,
+     .group = "Study algorithms",
      .declare = convscope::declare})

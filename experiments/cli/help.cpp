@@ -16,7 +16,7 @@ namespace {
 
 using Row = HelpRow;
 
-// The width of the screen; in a file that of most.
+// Returns the width of the screen, or the usual width where stdout is a file.
 std::size_t width_of_pages() {
   const std::size_t width = screen_width(STDOUT_FILENO);
   return width == 0 ? kUsualWidth : width;
@@ -46,7 +46,7 @@ std::string table(const std::string& title, const std::vector<Row>& rows) {
   return out + "\n";
 }
 
-// A command for a shell: a long one goes on in the next line, behind a backslash.
+// Returns a shell command; a long one continues on the next line after a backslash.
 std::string command_lines(const std::string& command) {
   constexpr std::size_t kIndent = 8;  // farther right than options
   const std::size_t width = width_of_pages();
@@ -54,7 +54,7 @@ std::string command_lines(const std::string& command) {
   char quote = '\0';
   bool begins = true;
   for (std::size_t begin = 0; begin < command.size();) {
-    std::size_t end = begin;  // of the word, with the blanks in its quotes
+    std::size_t end = begin;  // end of the word, including quoted blanks
     for (; end < command.size() && (command[end] != ' ' || quote != '\0'); ++end) {
       const char c = command[end];
       if (quote == c) {
@@ -83,7 +83,7 @@ std::string examples_text(const std::vector<std::string>& examples) {
   return out + "\n";
 }
 
-// "Usage: convscope bench net ...", each form in its own lines.
+// Returns "Usage: convscope bench net ...", each usage on its own lines.
 std::string usage_text(const std::string& usage) {
   constexpr std::string_view kTitle = "Usage: ";
   std::string out;
@@ -97,7 +97,7 @@ std::string usage_text(const std::string& usage) {
   return out + "\n";
 }
 
-// Whether a usage line names the option already.
+// Returns whether a usage line already names the option.
 bool is_named(const std::string& usage, const CommandOption::Facts& option) {
   const auto has = [&](const std::string& word) {
     for (std::size_t at = usage.find(word); at != std::string::npos;
@@ -167,8 +167,8 @@ std::string usage_of(const CommandLine& line, const std::string& path) {
 std::string program_help(const CommandLine& line) {
   std::string out = hanging_text(
       "",
-      "convscope: looks at convolution. It trains small networks from YAML configs with any of its "
-      "convolution algorithms and logs speed, memory and accuracy.",
+      "convscope: trains small networks from YAML configs with a choice of convolution algorithms, "
+      "and measures speed, memory and accuracy.",
       0, width_of_pages());
   out +=
       "\n"
@@ -178,20 +178,34 @@ std::string program_help(const CommandLine& line) {
       "Usage: convscope COMMAND ... [options]\n"
       "\n";
   std::vector<std::pair<int, std::string>> ordered;
-  for (const auto& [name, command] : commands().entries())
+  std::size_t left = 0;  // so that all lists have the same columns
+  for (const auto& [name, command] : commands().entries()) {
     ordered.emplace_back(command.order, name);
+    left = std::max(left, name.size());
+  }
   std::sort(ordered.begin(), ordered.end());
-  std::vector<Row> rows;
+  std::vector<std::pair<std::string, std::vector<Row>>> groups;
+  std::vector<Row> others;
   std::vector<std::string> examples;
   for (const auto& [order, name] : ordered) {
     const Command& command = commands().get(name);
-    rows.push_back({name, command.summary});
+    Row row{name, command.summary};
+    row.left.resize(left, ' ');
+    if (command.group.empty()) {
+      others.push_back(row);
+      continue;
+    }
     if (!command.examples.empty()) examples.push_back(command.examples[0]);
+    const std::string& title = command.group;
+    auto group = std::ranges::find_if(groups, [&](const auto& one) { return one.first == title; });
+    if (group == groups.end()) group = groups.emplace(group, title, std::vector<Row>());
+    group->second.push_back(row);
   }
-  out += table("Commands:", rows);
+  for (const auto& [title, rows] : groups) out += table(title + ":", rows);
+  out += table("More commands:", others);
   out += examples_text(examples);
   out += table("Options, for every command:", option_rows(line, false));
-  return out + "`convscope help COMMAND` or `convscope COMMAND --help` says more about one.\n";
+  return out + "`convscope help COMMAND` or `convscope COMMAND --help` shows its options.\n";
 }
 
 std::string command_help(const CommandLine& line, const std::string& path) {

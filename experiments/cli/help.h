@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// help.h: the texts that `convscope` and `convscope COMMAND --help` print.
+// help.h: the texts of `convscope` and `convscope COMMAND --help`.
 #pragma once
 
 #include <string>
@@ -9,11 +9,11 @@
 
 namespace convscope {
 
-std::string program_help(const CommandLine& line);  // what it is, what to type first, the commands
+std::string program_help(const CommandLine& line);  // summary, first command, list of commands
 std::string command_help(const CommandLine& line, const std::string& path);  // path: "config show"
 
-// What the texts are made of, for the manual page: a name with its short form and the type of its
-// value, and what it means.
+// Rows of the help, also for the manual page: a name with its short form and value type, and its
+// meaning.
 struct HelpRow {
   std::string left, right;
 };

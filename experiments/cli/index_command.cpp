@@ -58,7 +58,7 @@ std::function<int()> declare_index(CommandLine& app) {
   auto arguments = std::make_shared<IndexArguments>();
   app.add_option("DIR", arguments->folder, "folder of runs")->type_name("")->capture_default_str();
   app.add_option("-o,--output", arguments->output,
-                 "the page (default: index.html in DIR); its links to the runs are relative")
+                 "output page (default: index.html in DIR); its links to the runs are relative")
       ->type_name("FILE");
   return [arguments] { return write_index(*arguments); };
 }
@@ -66,8 +66,9 @@ std::function<int()> declare_index(CommandLine& app) {
 }  // namespace
 }  // namespace convscope
 
-CONVSCOPE_REGISTER_COMMAND("index", {.summary = "one page (HTML) that lists and searches all runs",
-                                     .usage = "index [DIR] [-o FILE]",
-                                     .examples = {"index", "index runs/my_sweep -o sweep.html"},
-                                     .order = 36,
-                                     .declare = convscope::declare_index})
+CONVSCOPE_REGISTER_COMMAND("index",
+                           {.summary = "Make an HTML page that lists and searches all runs.",
+                            .usage = "index [DIR] [-o FILE]",
+                            .examples = {"index", "index runs/my_sweep -o sweep.html"},
+                            .order = 36,
+                            .declare = convscope::declare_index})

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// info_command.cpp: `convscope info`: what this build is, what this machine offers, and everything
-// that a config can name.
+// info_command.cpp: `convscope info`: version, machine, and all names that a config may use.
 #include <cstdio>
 #include <iostream>
 #include <memory>
@@ -170,11 +169,10 @@ void print_text(const Json& all) {
 std::function<int()> declare(CommandLine& app) {
   auto json = std::make_shared<bool>(false);
   auto measure = std::make_shared<bool>(false);
-  app.add_flag("--json", *json, "as one JSON object");
-  app.add_flag(
-      "--measure", *measure,
-      "measure peak arithmetic and bandwidth (a few seconds) and remember them for `bench` "
-      "and conv.algorithm: auto");
+  app.add_flag("--json", *json, "output as one JSON object");
+  app.add_flag("--measure", *measure,
+               "measurement of peak arithmetic and bandwidth (a few seconds), kept for `bench` and "
+               "conv.algorithm: auto");
   return [json, measure] {
     if (*measure) {
       remember_cpu_ceilings(measure_cpu_ceilings());
@@ -193,8 +191,9 @@ std::function<int()> declare(CommandLine& app) {
 }  // namespace
 }  // namespace convscope
 
-CONVSCOPE_REGISTER_COMMAND("info", {.summary = "version, machine, and all that a config can name",
-                                    .usage = "info [--json] [--measure]",
-                                    .examples = {"info", "info --measure", "info --json"},
-                                    .order = 60,
-                                    .declare = convscope::declare})
+CONVSCOPE_REGISTER_COMMAND(
+    "info", {.summary = "Show version, machine, algorithms and every name a config may use.",
+             .usage = "info [--json] [--measure]",
+             .examples = {"info", "info --measure", "info --json"},
+             .order = 60,
+             .declare = convscope::declare})

@@ -26,7 +26,7 @@ Direction direction_named(const std::string& name) {
                          near.empty() ? "" : cat("; did you mean '", near, "'?")));
 }
 
-// "look-winograd.html"
+// Returns "look-winograd.html".
 std::string page_of(const std::string& algorithm) {
   std::string name = algorithm;
   constexpr std::string_view kEnding = "_lesson";
@@ -55,13 +55,14 @@ int look(const LookArguments& arguments) {
 std::function<int()> declare_look(CommandLine& app) {
   auto arguments = std::make_shared<LookArguments>();
   app.add_option("ALGORITHM", arguments->algorithm,
-                 cat("one with a lesson: ", join(lessons_to_look_at())))
+                 cat("algorithm with a lesson: ", join(lessons_to_look_at())))
       ->required()
       ->type_name("")
       ->suggest(lessons_to_look_at());
-  app.add_option("--problem", arguments->problem,
-                 cat("a small one, as n=1,c=2,h=5,w=5,k=2,r=3,s=3,pad=1; a page holds at most ",
-                     kMostLookEvents, " reads, writes and sums (default: the lesson's own)"))
+  app.add_option(
+         "--problem", arguments->problem,
+         cat("small problem, such as n=1,c=2,h=5,w=5,k=2,r=3,s=3,pad=1; a page holds at most ",
+             kMostLookEvents, " reads, writes and additions (default: the lesson's own)"))
       ->type_name("TEXT");
   std::vector<std::string> directions;
   for (const Direction direction : kDirections) directions.emplace_back(name_of(direction));
@@ -70,7 +71,7 @@ std::function<int()> declare_look(CommandLine& app) {
       ->capture_default_str()
       ->suggest(directions);
   app.add_option("-o,--output", arguments->output,
-                 "the page, or a folder for it (default: look-ALGORITHM.html)")
+                 "output page, or its folder (default: look-ALGORITHM.html)")
       ->type_name("FILE");
   return [arguments] { return look(*arguments); };
 }
@@ -79,10 +80,11 @@ std::function<int()> declare_look(CommandLine& app) {
 }  // namespace convscope
 
 CONVSCOPE_REGISTER_COMMAND(
-    "look", {.summary = "a page (HTML) that plays the lesson of an algorithm, step by step",
+    "look", {.summary = "Make an HTML page that plays an algorithm step by step.",
              .usage = "look ALGORITHM [--problem TEXT] [--direction D] [-o FILE]",
              .examples = {"look winograd",
                           "look direct --problem n=1,c=1,h=6,w=6,k=1,r=3,s=3,stride=2 -o look.html",
                           "look fft --direction backward_weight"},
              .order = 47,
+             .group = "Study algorithms",
              .declare = convscope::declare_look})

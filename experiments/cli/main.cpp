@@ -11,18 +11,17 @@
 #include "experiments/cli/cli.h"
 #include "experiments/plugins/plugins.h"
 
-// Threads of libgomp wait for work by spinning for up to about 10 ms. Where other programs want
-// the cores too, a spinning thread takes the core from the one that has the work: steps of a small
-// network were seen to run a hundred times slower. libgomp reads its setting while it is loaded,
-// before main, so the program starts itself once more with a short spin. Whoever sets
-// OMP_WAIT_POLICY or GOMP_SPINCOUNT keeps their choice.
+// Restarts the program once with a short spin of libgomp, which reads its setting while it is
+// loaded, before main. Idle threads spin for up to about 10 ms; when other programs use the cores,
+// a spinning thread takes the core from a working one. Steps of a small network became a hundred
+// times slower. OMP_WAIT_POLICY and GOMP_SPINCOUNT of the user are kept.
 static void restart_with_short_spin(char** argv) {
   if (std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv("GOMP_SPINCOUNT") != nullptr) return;
   setenv("GOMP_SPINCOUNT", "500", 1);
-  execv("/proc/self/exe", argv);  // comes back only when there is no /proc: then all is as before
+  execv("/proc/self/exe", argv);  // returns only without /proc; then nothing changes
 }
 
-// A file that is opened while 0, 1 or 2 is free would take its number, and messages would go into
+// A file that is opened while 0, 1 or 2 is free would get this number, and messages would go into
 // it.
 static void occupy_standard_streams() {
   for (int descriptor = 0; descriptor <= 2; ++descriptor) {
@@ -33,12 +32,11 @@ static void occupy_standard_streams() {
 
 int main(int argc, char** argv) {
   occupy_standard_streams();
-  // A file beyond `ulimit -f` is a full disk: the write fails, and its path is named.
+  // A file beyond `ulimit -f` acts as a full disk: the write fails, and the error names its path.
   std::signal(SIGXFSZ, SIG_IGN);
   restart_with_short_spin(argv);
   const int code = convscope::run_command_line(argc, argv);
-  // All is written. What a plug-in does at the end of a process is its own affair: a fault there
-  // must not change the exit code of work that is done.
+  // All work is done. A fault of a plug-in at the end of the process must not change the exit code.
   if (!convscope::opened_plugins().empty()) {
     std::fflush(stderr);
     _exit(code);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// measure_once.cpp: the first command that asks `auto` on a machine measures its ceilings.
+// measure_once.cpp: the first command that uses `auto` on a machine measures its peaks.
 #include "experiments/cli/measure_once.h"
 
 #include <fcntl.h>
@@ -16,9 +16,9 @@
 namespace convscope {
 namespace {
 
-constexpr double kQuietCores = 0.5;  // as load_warning()
+constexpr double kQuietCores = 0.5;  // same as load_warning()
 
-// Held by the process that measures; the system lets go of it when the process ends, however.
+// The lock of the measuring process; the system releases it when the process ends in any way.
 class Turn {
  public:
   explicit Turn(const std::string& path)
@@ -29,7 +29,7 @@ class Turn {
   Turn(const Turn&) = delete;
   Turn& operator=(const Turn&) = delete;
 
-  bool is_possible() const { return file_ >= 0; }  // else the folder cannot be written
+  bool is_possible() const { return file_ >= 0; }  // otherwise the folder is not writable
   bool take_at_once() const { return flock(file_, LOCK_EX | LOCK_NB) == 0; }
   bool wait() const { return flock(file_, LOCK_EX) == 0; }
 
@@ -57,7 +57,9 @@ bool measure_once(const MeasureOnce& how) {
           path, " (CONVSCOPE_MEASURE=off: never)"));
   const CpuCeilings found = how.measure();
   if (how.cores_of_others().value_or(0) > kQuietCores) {
-    how.say("other programs kept the cores busy: not remembered, the next command measures anew");
+    how.say(
+        "other programs kept the cores busy: the peaks are not stored, the next command measures "
+        "again");
     return false;
   }
   remember_cpu_ceilings(found);

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// measure_once.h: the first command that asks `auto` on a machine measures the machine's ceilings,
-// says so in one line, and remembers them; later commands find them.
+// measure_once.h: the first command that uses `auto` on a machine measures the machine's peaks,
+// announces this in one line and stores them; later commands read them.
 //
-// Nothing is measured when CONVSCOPE_MEASURE=off stands in the environment (ceilings.h), when there
-// is no cache folder, or while another process measures for the same folder: this one waits for
-// what the other finds. Where other programs keep the cores busy, what is found would be too low:
-// it is not measured, or not remembered, `auto` takes the built-in numbers, and the next command
-// tries again.
+// Nothing is measured with CONVSCOPE_MEASURE=off (ceilings.h), without a cache folder, or while
+// another process measures for the same folder; the command then waits for the other result. While
+// other programs keep the cores busy, peaks would be too low. They are then not measured or not
+// stored, `auto` uses the built-in numbers, and the next command tries again.
 #pragma once
 
 #include <functional>
@@ -22,11 +21,11 @@ struct MeasureOnce {
   std::function<std::optional<double>()> cores_of_others;  // since the program started
   std::function<void(const std::string&)> say;             // one line
 };
-// Whether something was measured and remembered.
+// Returns whether peaks were measured and stored.
 CONVSCOPE_API bool measure_once(const MeasureOnce& how);
 
-// For commands, when arguments and config are checked, before they ask `auto`: as above, with the
-// real machine.
+// Calls measure_once() with the real machine. Commands call it after checking arguments and config
+// and before asking `auto`.
 CONVSCOPE_API void measure_this_machine_once();
 
 }  // namespace convscope

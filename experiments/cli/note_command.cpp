@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// note_command.cpp: `convscope note`: tags and a note for a run that is there already. Those of a
-// run to come stand in its config (tags, note).
+// note_command.cpp: `convscope note`: tags and a note for an existing run. A future run gets them
+// from its config (tags, note).
 #include <algorithm>
 #include <memory>
 #include <optional>
@@ -34,8 +34,8 @@ int note(const Arguments& a) {
   const bool changes = a.has_text || !a.add.empty() || !a.remove.empty();
   RunSummary summary = summary_of_folder(folder);
   if (changes) {
-    // Refuses while another process works on the run: that one would write over it. The summary is
-    // read once more, because another process may have written it until now.
+    // Refuses while another process works on the run, which would overwrite the note. The summary
+    // is read again, because another process may have just written it.
     const RunFolder held = RunFolder::reopen(folder);
     summary = summary_of_folder(folder);
     std::vector<std::string> tags = tags_of_text(summary.tags);
@@ -69,9 +69,9 @@ std::function<int()> declare(CommandLine& app) {
         arguments->text = text;
         arguments->has_text = true;
       },
-      "the note, in place of the one before; one line");
+      "note, one line; replaces the previous note");
   app.add_option("--tag", arguments->add, "add a tag")->type_name("WORD");
-  app.add_option("--untag", arguments->remove, "take a tag away")->type_name("WORD");
+  app.add_option("--untag", arguments->remove, "tag to remove")->type_name("WORD");
   return [arguments] { return note(*arguments); };
 }
 
@@ -79,7 +79,7 @@ std::function<int()> declare(CommandLine& app) {
 }  // namespace convscope
 
 CONVSCOPE_REGISTER_COMMAND(
-    "note", {.summary = "tags and a note for a run; without them, prints those that it has",
+    "note", {.summary = "Add a note and tags to a run, or print them.",
              .usage = "note RUN [TEXT] [--tag WORD]... [--untag WORD]...",
              .examples = {"note runs/quickstart \"first run on the new machine\" --tag baseline"},
              .order = 36,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// notebook_command.cpp: `convscope notebook`: opens the course in JupyterLab. The work is that of
-// experiments/notebooks/set_up.py; this command knows where everything is, and finds a Python.
+// notebook_command.cpp: `convscope notebook`: opens the course in JupyterLab.
+// experiments/notebooks/set_up.py does the work; this command finds the files and a Python.
 #include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -21,7 +21,7 @@ struct NotebookArguments {
   bool no_browser = false, fresh = false, list = false, paths = false;
 };
 
-// `program` in a folder of PATH, or "".
+// Returns the path of `program` in PATH, or "".
 std::string in_path(const std::string& program) {
   if (program.find('/') != std::string::npos) {
     return access(program.c_str(), X_OK) == 0 ? program : "";
@@ -37,8 +37,8 @@ std::string in_path(const std::string& program) {
   return "";
 }
 
-// Whether this program runs and is a Python of a version that cppyy has packages for. A name in
-// PATH may be a script that finds no Python behind it.
+// Returns whether this program runs and is a Python version that cppyy has packages for. A name in
+// PATH may be a script that finds no Python.
 bool is_python(const std::string& program) {
   const pid_t child = fork();
   if (child == 0) {
@@ -72,7 +72,7 @@ std::string find_python() {
                          "python3-venv python3-dev; CONVSCOPE_PYTHON names one elsewhere"));
 }
 
-// The user's own folder for programs' data.
+// Returns the user's data folder.
 fs::path data_folder() {
   const char* const data = std::getenv("XDG_DATA_HOME");
   const char* const home = std::getenv("HOME");
@@ -144,20 +144,21 @@ std::function<int()> declare_notebook(CommandLine& app) {
     names = notebook_names(notebook_places().folder);
   } catch (const Error&) {  // the command says so when it runs
   }
-  app.add_option("NAME", arguments->name, "the notebook to open, by number or name (04_winograd)")
+  app.add_option("NAME", arguments->name, "notebook to open, by number or name (04_winograd)")
       ->type_name("")
       ->suggest(names);
-  app.add_flag("--no-browser", arguments->no_browser, "print the address, open no window");
-  app.add_option("--folder", arguments->folder,
-                 "where your copy of the notebooks lies; files that are there stay as they are "
-                 "(default: ~/.local/share/convscope/notebooks/course; of a source tree: "
-                 "build/notebooks/course)")
+  app.add_flag("--no-browser", arguments->no_browser,
+               "print the address instead of opening a window");
+  app.add_option(
+         "--folder", arguments->folder,
+         "folder of your copy of the notebooks; existing files are kept (default "
+         "~/.local/share/convscope/notebooks/course; in a source tree build/notebooks/course)")
       ->type_name("DIR");
   app.add_flag("--fresh", arguments->fresh,
-               "copy all notebooks anew; your old ones get other names");
-  app.add_flag("--list", arguments->list, "the notebooks with their questions; starts nothing");
+               "new copies of all notebooks; your old ones are renamed");
+  app.add_flag("--list", arguments->list, "list of the notebooks with their questions");
   app.add_flag("--paths", arguments->paths,
-               "print the include path and the library, for other engines (xeus-cpp)");
+               "include path and library, for other engines (xeus-cpp)");
   return [arguments] { return open_notebooks(*arguments); };
 }
 
@@ -166,7 +167,7 @@ std::function<int()> declare_notebook(CommandLine& app) {
 
 CONVSCOPE_REGISTER_COMMAND(
     "notebook",
-    {.summary = "the course: algorithms in notebooks, in JupyterLab",
+    {.summary = "Open the course: algorithms in C++ notebooks.",
      .usage = "notebook [NAME] [--no-browser] [--folder DIR] [--fresh] | --list | --paths",
      .examples = {"notebook", "notebook 04 --no-browser", "notebook --list"},
      .order = 60,

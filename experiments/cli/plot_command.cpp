@@ -29,7 +29,7 @@ struct PlotArguments {
 
 const std::vector<std::string> kFormats = {"svg", "png", "pdf"};
 
-// "png" of "a/b.png"; "" when the name ends in no format.
+// Returns "png" for "a/b.png"; "" when the name ends in no format.
 std::string format_of(const std::string& path) {
   for (const std::string& format : kFormats) {
     if (path.ends_with("." + format)) return format;
@@ -63,7 +63,7 @@ std::vector<std::string> runs_in(const std::vector<std::string>& given) {
   return out;
 }
 
-// The deepest folder that holds all that was given.
+// Returns the deepest common folder of the arguments.
 fs::path folder_of(const std::vector<std::string>& given) {
   fs::path common = clean(given[0]);
   for (const std::string& path : given) {
@@ -97,16 +97,16 @@ void write(const fs::path& path, const std::string& text) {
   print_result(path.string() + "\n");
 }
 
-// Everything but folders and paths where nothing is.
+// Returns true for everything except folders and missing paths.
 bool is_file(const std::string& path) {
   std::error_code error;
   return fs::exists(path, error) && !fs::is_directory(path, error);
 }
 
-// One figure goes into the file that -o names, several into a folder.
+// Returns whether -o names one file; several figures need a folder.
 bool to_one_file(const PlotArguments& arguments) { return !format_of(arguments.output).empty(); }
 
-// In the wanted form; the name's end says which.
+// Writes a figure in the format of the path's extension.
 void write_figure(const PlotArguments& arguments, const std::string& svg, const fs::path& path) {
   if (format_of(path.string()) == "svg") return write(path, svg);
   make_folder_of(path);
@@ -114,7 +114,7 @@ void write_figure(const PlotArguments& arguments, const std::string& svg, const 
   print_result(path.string() + "\n");
 }
 
-// A figure that cannot be drawn any more would show old numbers beside the new ones.
+// Removes a figure that can no longer be drawn, because it would show old numbers next to new ones.
 void remove_old(const DrawnPlots& drawn, const std::string& sentence, const fs::path& folder) {
   const std::string kind = sentence.substr(0, sentence.find(':'));  // "steps: no run has ..."
   const auto is_it = [&](const DrawnPlot& plot) { return plot.kind == kind; };
@@ -126,7 +126,7 @@ void remove_old(const DrawnPlots& drawn, const std::string& sentence, const fs::
   }
 }
 
-// Remarks to stderr; figures to `folder`, unless -o names another place.
+// Prints remarks to stderr; writes figures to `folder` unless -o names another place.
 void write_figures(const PlotArguments& arguments, const std::vector<std::string>& remarks,
                    const DrawnPlots& drawn, const std::string& given, const fs::path& folder) {
   for (const std::string& sentence : remarks) remark(sentence);
@@ -159,18 +159,19 @@ void write_figures(const PlotArguments& arguments, const std::vector<std::string
       if (std::ranges::find(arguments.formats, format) != arguments.formats.end()) {
         write_figure(arguments, svg, path);
       } else if (fs::exists(path, error)) {
-        remark(cat(path.string(), " is not drawn again, because --format does not name ", format));
+        remark(
+            cat(path.string(), " is not drawn again, because --format does not include ", format));
       }
     }
   }
 }
 
-// A page of some kinds only is made when it is asked for.
+// A page of some kinds only is made on request.
 bool wants_page(const PlotArguments& arguments) {
   return !arguments.html.empty() || (!to_one_file(arguments) && arguments.kinds.empty());
 }
 
-// Of files, all of one sort.
+// Draws benchmark files of one kind.
 template <typename Set>
 int plot_files(const PlotArguments& arguments, const Set& set,
                const std::vector<std::string>& remarks) {
@@ -235,7 +236,7 @@ int plot(PlotArguments arguments) {
   for (const char* other : {".jpg", ".jpeg", ".gif", ".webp", ".eps", ".ps", ".tiff", ".html"}) {
     if (type != other) continue;
     fail_usage("plot", cat("expected -o FILE.svg, FILE.png, FILE.pdf or a folder, because figures "
-                           "have these forms, got '",
+                           "have these formats, got '",
                            arguments.output, "'; --html names the page"));
   }
   for (const std::string& format : arguments.formats) {
@@ -255,13 +256,13 @@ int plot(PlotArguments arguments) {
                            arguments.output, ", got ", join(arguments.formats, ",")));
   }
   if (arguments.formats.empty()) arguments.formats = {own.empty() ? "svg" : own};
-  // Said before runs are read, and before any file is written.
+  // Refused before runs are read and before any file is written.
   const bool converts = std::ranges::any_of(
       arguments.formats, [](const std::string& format) { return format != "svg"; });
   if (converts && svg_converter().empty()) {
     fail(ErrorKind::kIo, "plot",
          cat("expected the program rsvg-convert in PATH, because it makes PNG and PDF, got none; "
-             "install the package librsvg2-bin, or ask for SVG alone"));
+             "install the package librsvg2-bin, or use only SVG"));
   }
   if (!arguments.output.empty()) {
     const fs::path parent = fs::path(arguments.output).parent_path();
@@ -273,9 +274,9 @@ int plot(PlotArguments arguments) {
   const auto files = std::count_if(arguments.runs.begin(), arguments.runs.end(), is_file);
   if (files == 0) return plot_runs(arguments);
   if (static_cast<std::size_t>(files) != arguments.runs.size()) {
-    fail_usage("plot",
-               "expected run folders or benchmark files, because one page shows one of "
-               "them, got both");
+    fail_usage(
+        "plot",
+        "expected run folders or benchmark files, because one page shows one kind, got both");
   }
   return plot_bench(arguments);
 }
@@ -288,7 +289,7 @@ std::function<int()> declare_plot(CommandLine& app) {
          "conv2d --json, bench deform_conv2d --json or bench sparse_conv --json")
       ->required()
       ->type_name("");
-  std::string kinds = "all that the files permit, or some of, from runs:";
+  std::string kinds = "figures (default: all that the files permit), from runs:";
   std::string bench_kinds = "\nfrom bench files:";
   std::string ladder_kinds = "\nfrom bench --ladder files:";
   for (const std::string& name : plot_kind_names()) {
@@ -299,28 +300,29 @@ std::function<int()> declare_plot(CommandLine& app) {
   kinds += bench_kinds + ladder_kinds;
   app.add_option("-k,--kind", arguments->kinds, kinds)->type_name("K,...")->delimiter(',');
   app.add_option("-o,--output", arguments->output,
-                 "folder for the figures, or one file.svg, .png or .pdf (default: RUN/plots; of "
+                 "folder for the figures, or one file .svg, .png or .pdf (default: RUN/plots; for "
                  "bench.json: bench_plots)")
       ->type_name("PATH");
-  app.add_option("--format", arguments->formats,
-                 "svg, png, pdf or some of them (default svg); png and pdf need the program "
-                 "rsvg-convert (package librsvg2-bin); LaTeX takes the PDF as it is: "
-                 "\\includegraphics{curves.pdf}")
+  app.add_option(
+         "--format", arguments->formats,
+         "formats: svg, png, pdf, joined by commas (default svg); png and pdf need the program "
+         "rsvg-convert (package librsvg2-bin); for LaTeX: \\includegraphics{curves.pdf}")
       ->type_name("F,...")
       ->delimiter(',');
   app.add_option("--width", arguments->width,
-                 cat("pixels of a figure, 96 to an inch (default ", kFigureWidth,
-                     "); a narrow one has fewer columns, its letters stay as large"))
+                 cat("width of a figure in pixels, 96 per inch (default ", kFigureWidth,
+                     "); a narrow figure has fewer columns, with letters of the same size"))
       ->type_name("N")
       ->range(kNarrowest, 4000);
   app.add_flag("--paper", arguments->paper,
-               cat("one column of a paper: ", kPaperMillimetres,
-                   " mm wide, letters of 8 points; title and notes go to stderr, for the caption"));
-  app.add_option("--dpi", arguments->dpi, "pixels of a PNG for an inch (default 192)")
+               cat("figures for one column of a paper: ", kPaperMillimetres,
+                   " mm wide, 8-point letters; title and notes go to stderr, for the caption"));
+  app.add_option("--dpi", arguments->dpi, "resolution of a PNG in pixels per inch (default 192)")
       ->type_name("N")
       ->range(48, 1200);
-  app.add_option("--html", arguments->html,
-                 "the page with all plots and tables (default: report.html in RUN or bench_plots)")
+  app.add_option(
+         "--html", arguments->html,
+         "output page with all plots and tables (default: report.html in RUN or bench_plots)")
       ->type_name("FILE");
   return [arguments] { return plot(*arguments); };
 }
@@ -329,11 +331,12 @@ std::function<int()> declare_plot(CommandLine& app) {
 }  // namespace convscope
 
 CONVSCOPE_REGISTER_COMMAND(
-    "plot", {.summary = "figures (SVG, PNG, PDF) and a page (HTML) from runs or benchmarks",
+    "plot", {.summary = "Draw figures and an HTML report from runs or benchmarks.",
              .usage = "plot RUN...|BENCH.json... [--kind K,...] [-o DIR|FILE] [--format F,...]",
              .examples = {"plot runs/quickstart", "plot runs/a runs/b --kind pareto -o pareto.svg",
                           "plot runs/quickstart --format svg,pdf --width 480",
                           "plot runs/quickstart --format pdf --paper",
                           "plot bench_1.json bench_2.json --kind heatmap"},
              .order = 35,
+             .group = "See results",
              .declare = convscope::declare_plot})

@@ -35,34 +35,34 @@ std::function<int()> declare_report(CommandLine& app) {
                  "run folders, folders of runs (runs/<name>), or runs/ as a whole")
       ->required()
       ->type_name("");
-  app.add_option("-f,--format", arguments->format, "md, csv, json or latex")
+  app.add_option("-f,--format", arguments->format, "format of the table: md, csv, json or latex")
       ->type_name("F")
       ->capture_default_str()
       ->one_of({"md", "csv", "json", "latex"});
-  app.add_option("-o,--output", arguments->output, "write to this file, not to stdout")
+  app.add_option("-o,--output", arguments->output, "output file (default: stdout)")
       ->type_name("FILE")
       ->output_file();
   app.add_option("--columns", arguments->columns,
-                 "columns or config keys with commas (id,optim.lr,acc); +KEY,... adds them to the "
-                 "usual ones; all (csv and json give all by default)")
+                 "columns or config keys, joined by commas (id,optim.lr,acc); +KEY,... adds to the "
+                 "usual columns; all: every column (default for csv and json)")
       ->type_name("A,B,...")
       ->delimiter(',')
       ->one_at_a_time();
-  app.add_option(
-         "--filter", arguments->filters,
-         "show runs that fit: 'optim.lr<0.1', 'acc>=98', 'name~lenet'; several must all fit")
+  app.add_option("--filter", arguments->filters,
+                 "condition on the runs: 'optim.lr<0.1', 'acc>=98', 'name~lenet'; of several, all "
+                 "must hold")
       ->type_name("EXPR")
       ->one_at_a_time();
-  app.add_option("--tag", arguments->tags, "show runs with this tag")
+  app.add_option("--tag", arguments->tags, "only runs with this tag")
       ->type_name("NAME")
       ->one_at_a_time();
   app.add_option("--group", arguments->group,
-                 "one row for the runs with the same values of these keys: mean ± deviation")
+                 "keys to group by: one row for equal values, with mean ± standard deviation")
       ->type_name("KEY,...")
       ->delimiter(',')
       ->one_at_a_time();
   app.add_option("--sort", arguments->sort, "column or config key to sort by")->type_name("COLUMN");
-  app.add_flag("--descending", arguments->descending, "largest first");
+  app.add_flag("--descending", arguments->descending, "sort order: largest first");
   return [arguments] { return report(*arguments); };
 }
 
@@ -70,11 +70,12 @@ std::function<int()> declare_report(CommandLine& app) {
 }  // namespace convscope
 
 CONVSCOPE_REGISTER_COMMAND(
-    "report", {.summary = "table of runs: speed, memory, accuracy, any key of their configs",
+    "report", {.summary = "Print a table of runs: speed, memory, accuracy, config keys.",
                .usage = "report RUN... [-f md|csv|json|latex] [--columns A,B] [--filter EXPR] "
                         "[--group KEY] [--sort COLUMN]",
                .examples = {"report runs/", "report runs/quickstart --sort acc --descending -f csv",
                             "report runs/ --columns +optim.lr --filter 'acc>=98' --sort optim.lr",
                             "report runs/ --group model.type,optim.lr -f latex"},
                .order = 30,
+               .group = "See results",
                .declare = convscope::declare_report})

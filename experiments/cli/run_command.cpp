@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// run_command.cpp: `convscope run`: trains and evaluates what a config describes.
+// run_command.cpp: `convscope run`: trains and evaluates the network of a config.
 #include <cstdio>
 #include <filesystem>
 #include <optional>
@@ -35,7 +35,7 @@ struct RunArguments {
   std::int64_t epochs_limit = 0;
 };
 
-// An empty config: --resume RUN.
+// The config is empty with --resume RUN.
 ConfigWords sort_words(const RunArguments& arguments) {
   ConfigWords request = split_config_words("run", arguments.words);
   if (request.config.empty() && (arguments.resume.empty() || arguments.resume == "auto")) {
@@ -46,7 +46,7 @@ ConfigWords sort_words(const RunArguments& arguments) {
   return request;
 }
 
-// The run to go on with; none: start a new one.
+// Returns the run to continue; none: start a new one.
 std::optional<std::string> run_to_resume(const RunArguments& arguments,
                                          const std::optional<ExperimentConfig>& config) {
   if (arguments.resume.empty()) return std::nullopt;
@@ -61,7 +61,7 @@ std::optional<std::string> run_to_resume(const RunArguments& arguments,
     }
   };
   std::optional<std::string> run = newest_unfinished_run(folder, fits);
-  if (!run) print_remark(cat("resume nothing unfinished in ", folder, ", starting a new run"));
+  if (!run) print_remark(cat("resume no unfinished run in ", folder, ", starting a new run"));
   return run;
 }
 
@@ -72,8 +72,8 @@ void print_row(const Trainer& trainer, const RunFolder& folder) {
   print_screen(to_markdown({row}, core_columns()));
 }
 
-// A failure of this process ends its group. While the trainer still stands: what its end would wait
-// for, such as a sum on a GPU, may need a process that has gone.
+// Ends the group after a failure of this process, while the trainer still exists. Its destructor
+// could wait for a process that is gone, such as in a sum on a GPU.
 [[noreturn]] void fail_group(ProcessGroup& group, const std::exception& failure) {
   const auto* const ours = dynamic_cast<const Error*>(&failure);
   if (group.rank() == 0) report_failure(std::current_exception());
@@ -113,7 +113,7 @@ int train(TrainingSetup& setup, RunFolder& folder, bool resume) {
   int code = 0;
   try {
     code = trainer.run();
-  } catch (const Error& failure) {  // such as a missed gate: what was trained is a result, too
+  } catch (const Error& failure) {  // such as a missed gate; training results are kept
     if (trainer.summary().epochs > 0) print_row(trainer, folder);
     if (group != nullptr) fail_group(*group, failure);
     throw;
@@ -132,8 +132,8 @@ int train(TrainingSetup& setup, RunFolder& folder, bool resume) {
   return code;
 }
 
-// What this run needs, checked before the folder is made: bad data and batches that no step takes
-// leave no run behind.
+// Checks everything before the folder is created: bad data or an impossible batch size must not
+// create a run.
 TrainingSetup setup_run(const ExperimentConfig& config, std::int64_t epochs_limit) {
   TrainingSetup setup = setup_training(config);
   check_batches(setup);
@@ -141,7 +141,7 @@ TrainingSetup setup_run(const ExperimentConfig& config, std::int64_t epochs_limi
   return setup;
 }
 
-// The other processes of a group learn what to do from this one.
+// The other processes of a group get their orders from this one.
 bool others_know = false;
 void tell_others(const ExperimentConfig& config, bool resumes, std::int64_t epochs_limit) {
   ProcessGroup* const group = process_group();
@@ -156,26 +156,26 @@ void tell_others(const ExperimentConfig& config, bool resumes, std::int64_t epoc
                        .epochs_limit = epochs_limit});
 }
 
-// Alone, or as process 0 of a group.
+// Runs as a single process, or as process 0 of a group.
 int run_first(const RunArguments& arguments) {
   const ConfigWords request = sort_words(arguments);
   std::optional<ExperimentConfig> config;
   if (!request.config.empty()) config = load_config(request.config, request.overrides);
   const std::optional<std::string> resumed = run_to_resume(arguments, config);
   if (resumed) {
-    // A run goes on with the config that it was started with; only what cannot change its results,
-    // the number of threads, may be said anew.
+    // A run continues with its own config; only the number of threads, which cannot change results,
+    // may be given again.
     if (!config && !arguments.words.empty()) {
-      fail_usage("run",
-                 cat("expected no KEY=VALUE with --resume RUN, because a run goes on with the "
-                     "config that it was started with, got '",
-                     arguments.words[0], "'"));
+      fail_usage("run", cat("expected no KEY=VALUE with --resume RUN, because a run continues with "
+                            "its own config, got '",
+                            arguments.words[0], "'"));
     }
     const ExperimentConfig stored = load_config(*resumed + "/config.yaml", global_overrides());
     if (config && to_yaml(*config) != to_yaml(stored)) {
       fail(ErrorKind::kConfig, "resume",
            cat("expected the config that ", *resumed, " was started with, got another one from ",
-               request.config, "; leave the config out to go on, or --resume to start anew"));
+               request.config,
+               "; leave out the config to continue, or leave out --resume to start a new run"));
     }
     config = stored;
   }
@@ -194,7 +194,7 @@ int run_first(const RunArguments& arguments) {
   measure_this_machine_once();
   if (resumed) {
     RunFolder folder = RunFolder::reopen(*resumed);
-    if (is_finished()) return 0;  // by the process that had it until now
+    if (is_finished()) return 0;  // finished by its previous process
     KeptChoices::take_over(folder.path());
     tell_others(*config, /*resumes=*/true, arguments.epochs_limit);
     TrainingSetup setup = setup_run(*config, arguments.epochs_limit);
@@ -213,7 +213,7 @@ int run_first(const RunArguments& arguments) {
   return train(setup, folder, false);
 }
 
-// Any other process of a group: trains beside process 0, and writes nothing that stays.
+// Runs as another process of a group: trains with process 0 and writes no lasting file.
 int run_other(ProcessGroup& group) {
   const RankOrder order = share_order(group, {});
   if (!order.trains) return 0;
@@ -240,7 +240,7 @@ int run_other(ProcessGroup& group) {
   }
 }
 
-// In a group that mpirun or srun has started, or alone.
+// Runs in a group that mpirun or srun has started, or as a single process.
 int run(const RunArguments& arguments) {
   const std::optional<RankEnvironment> environment = rank_environment();
   if (!environment) return run_first(arguments);
@@ -256,7 +256,7 @@ int run(const RunArguments& arguments) {
   } catch (const std::exception& failure) {
     fail_group(*group, failure);
   }
-  // Nothing to train (--dry-run, a finished run): the others wait for an order.
+  // Nothing to train (--dry-run, a finished run), but the others wait for an order.
   if (is_first && !others_know) share_order(*group, {});
   group.reset();
   return code;
@@ -266,18 +266,19 @@ std::function<int()> declare_run(CommandLine& app) {
   auto arguments = std::make_shared<RunArguments>();
   app.add_option(
          "CONFIG", arguments->words,
-         "a file, or the name of a shipped config (config list); then KEY=VALUE to change it")
+         "config: file, or name of a shipped config (config list); then KEY=VALUE to change it")
       ->type_name("");
   app.add_option("-o,--output", arguments->root, "folder of all runs")
       ->type_name("DIR")
       ->capture_default_str();
-  app.add_option("--name", arguments->name, "name of the run; beats the config")->type_name("N");
+  app.add_option("--name", arguments->name, "name of the run; replaces the config's name")
+      ->type_name("N");
   app.add_option("--resume", arguments->resume,
-                 "go on with this run folder; auto: the newest unfinished run of this name")
+                 "run folder to continue; auto: the newest unfinished run of this name")
       ->type_name("RUN");
-  app.add_flag("-n,--dry-run", arguments->dry_run, "print the resolved config and stop");
+  app.add_flag("-n,--dry-run", arguments->dry_run, "only print the resolved config");
   app.add_option("--epochs-limit", arguments->epochs_limit,
-                 "stop after so many epochs of the run; --resume goes on")
+                 "number of epochs after which the run pauses; --resume continues it")
       ->type_name("N")
       ->range(1, 1000000000);
   return [arguments] { return run(*arguments); };
@@ -288,10 +289,11 @@ std::function<int()> declare_run(CommandLine& app) {
 
 CONVSCOPE_REGISTER_COMMAND(
     "run",
-    {.summary = "train and evaluate what a config describes",
+    {.summary = "Train a network from a config.",
      .usage = "run CONFIG|NAME [KEY=VALUE...] [-o DIR] [--name N] [--resume RUN|auto]",
      .examples = {"run quickstart", "run mnist_lenet5_baseline train.epochs=3 seed=7",
                   "run quickstart \"sparsity={method: magnitude, target: 0.9}\"",
                   "run my_config.yaml device=cuda precision=bf16", "run --resume runs/quickstart"},
      .order = 10,
+     .group = "Train",
      .declare = convscope::declare_run})

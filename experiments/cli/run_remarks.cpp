@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// run_remarks.cpp: what `convscope run` says before the first step.
+// run_remarks.cpp: the messages of `convscope run` before the first step.
 #include "experiments/cli/run_remarks.h"
 
 #include "experiments/run_folder/machine_load.h"
@@ -12,15 +12,15 @@ namespace {
 std::string of_masks(const TrainingSetup& setup) {
   if (!setup.pruner) return "";
   if (setup.remove_when_final) {
-    return "runs   masked dense until the masks are final, then compact dense: what they leave out "
-           "is removed";
+    return "runs   masked dense until the masks are final, then compact dense without the pruned "
+           "outputs";
   }
   if (setup.form == Form::sparse) {
-    return "runs   block-sparse: convolutions skip the blocks that are out where that is estimated "
-           "to be faster; layers.csv says what runs";
+    return "runs   block-sparse: convolutions skip pruned blocks where this is estimated to be "
+           "faster; layers.csv names what runs";
   }
-  return "runs   masked dense: zeros are multiplied like other numbers; no time and no memory is "
-         "saved yet";
+  return "runs   masked dense: zeros are multiplied like other numbers; neither time nor memory is "
+         "saved";
 }
 
 std::string of_quantisers(const TrainingSetup& setup) {
@@ -28,15 +28,15 @@ std::string of_quantisers(const TrainingSetup& setup) {
   const std::int64_t begin = setup.quant->begin_step;
   if (setup.quant->on_integers && !uses_vnni() && setup.device.type == DeviceType::cpu) {
     return cat("runs   int8 in evaluations", begin > 0 ? cat(" after step ", begin) : "",
-               " if that is estimated to be faster than f32 on this CPU without VNNI, or demanded "
-               "(quant.execute=int8_always); `execution` in summary.json says what ran");
+               " if this is estimated to be faster than f32 on this CPU without VNNI, or required "
+               "(quant.execute=int8_always); `execution` in summary.json names what ran");
   }
   if (setup.quant->on_integers) {
     return cat("runs   int8 in evaluations", begin > 0 ? cat(" after step ", begin) : "",
-               ": codes are multiplied; training steps round numbers and multiply them in f32");
+               ": integer products; training steps round numbers and multiply them in f32");
   }
   return cat("runs   fake-quant f32", begin > 0 ? cat(" after step ", begin) : "",
-             ": numbers are rounded and multiplied in f32; no time and no memory is saved yet");
+             ": numbers are rounded and multiplied in f32; neither time nor memory is saved");
 }
 
 std::string of_best(const TrainingSetup& setup) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run_remarks.h: what `convscope run` says before the first step: how the network is executed, and
-// what weakens the numbers that will come out.
+// run_remarks.h: the messages of `convscope run` before the first step: how the network is
+// executed, and what weakens the resulting numbers.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace convscope {
 
-// Lines for the terminal and for log.txt.
+// Returns lines for the terminal and for log.txt.
 CONVSCOPE_API std::vector<std::string> remarks_before(const TrainingSetup& setup);
 
 }  // namespace convscope

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// shell_words.cpp: recognises KEY=VALUE that the shell has taken apart because quotes are missing.
+// shell_words.cpp: recognises KEY=VALUE that the shell has split because quotes are missing.
 #include "experiments/cli/shell_words.h"
 
 #include <string_view>
@@ -9,7 +9,7 @@
 namespace convscope {
 namespace {
 
-// "optim.lr" of "optim.lr=0.1"; "" when the word is no KEY=VALUE.
+// Returns "optim.lr" for "optim.lr=0.1"; "" when the word is not KEY=VALUE.
 std::string_view key_of(std::string_view word) {
   const std::size_t equals = word.find('=');
   if (equals == std::string_view::npos || word.starts_with('-')) return {};
@@ -19,7 +19,7 @@ std::string_view key_of(std::string_view word) {
   return is_path ? key : std::string_view();
 }
 
-// Brackets opened and not closed; those in quotes do not count.
+// Returns the number of open brackets minus closed ones, outside quotes.
 int open_brackets(std::string_view text) {
   int open = 0;
   char quote = 0;
@@ -50,7 +50,7 @@ std::string cut_at_spaces(const std::vector<std::string>& words) {
   return "";
 }
 
-// "method: magnitude" of "sparsity=method:magnitude"; "" when the value is no such pair.
+// Returns "method: magnitude" for "sparsity=method:magnitude"; "" when the value is no such pair.
 std::string pair_of(std::string_view word) {
   const std::string_view value = word.substr(word.find('=') + 1);
   const std::size_t colon = value.find(':');

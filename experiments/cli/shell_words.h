@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// shell_words.h: recognises KEY=VALUE that the shell has taken apart because quotes are missing.
+// shell_words.h: recognises KEY=VALUE that the shell has split because quotes are missing.
 #pragma once
 
 #include <string>
@@ -9,9 +9,9 @@
 
 namespace convscope {
 
-// quant={w_bits: 4, a_bits: 4} without quotes arrives as four words, and
-// sparsity={method:magnitude,target:0.9} as sparsity=method:magnitude and sparsity=target:0.9. A
-// sentence that says how to write it, or "" when no word looks like a piece.
+// Returns a sentence with the right spelling, or "" when no word looks like a split value. Without
+// quotes, quant={w_bits: 4, a_bits: 4} arrives as four words, and
+// sparsity={method:magnitude,target:0.9} as sparsity=method:magnitude and sparsity=target:0.9.
 CONVSCOPE_API std::string missing_quotes(const std::vector<std::string>& words);
 
 }  // namespace convscope

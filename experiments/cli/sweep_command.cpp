@@ -53,10 +53,10 @@ std::string as_command(const std::vector<std::string>& words) {
   return out;
 }
 
-// Options that mean something together only.
+// Checks options that only make sense together.
 void check_options(const Arguments& arguments) {
   const auto only_with = [&](bool given, const char* option, bool fits, const char* other) {
-    if (given && !fits) fail_usage("sweep", cat("expected ", other, " beside ", option));
+    if (given && !fits) fail_usage("sweep", cat("expected ", other, " with ", option));
   };
   const bool slurm = arguments.launcher == "slurm", mpi = arguments.launcher == "mpi";
   only_with(!arguments.slurm.empty(), "--slurm", slurm, "--launcher slurm");
@@ -66,14 +66,14 @@ void check_options(const Arguments& arguments) {
   if (slurm && arguments.jobs_given) {
     fail_usage(
         "sweep",
-        "expected --slurm at_once=N in place of --jobs N, because Slurm hands the members out");
+        "expected --slurm at_once=N instead of --jobs N, because Slurm distributes the members");
   }
   if (arguments.status + arguments.cancel + arguments.work + arguments.dry_run > 1) {
     fail_usage("sweep", "expected one of --status, --cancel, --work and --dry-run, got several");
   }
 }
 
-// The folder that a folder or a config names.
+// Returns the folder that a folder name or a config names.
 std::string folder_of(const Arguments& arguments) {
   std::error_code error;
   if (arguments.words.size() == 1 && std::filesystem::is_directory(arguments.words[0], error)) {
@@ -106,11 +106,11 @@ int work(const Arguments& arguments) {
 
 int cancel(const Arguments& arguments) {
   const std::string job = cancel_slurm_sweep(folder_of(arguments));
-  print_remark(cat("cancel job ", job, " of Slurm; its members write their checkpoints"));
+  print_remark(cat("cancel job ", job, " of Slurm; its members write checkpoints"));
   return 0;
 }
 
-// What this machine lacks, nodes may have.
+// Returns rows that this machine cannot run; cluster nodes may.
 std::vector<RefusedRow> refused_here(const SweepPlan& plan, bool trains_elsewhere) {
   std::vector<RefusedRow> refused = refused_rows(plan);
   if (!trains_elsewhere) return refused;
@@ -124,7 +124,7 @@ std::vector<RefusedRow> refused_here(const SweepPlan& plan, bool trains_elsewher
 SweepResult train(const SweepPlan& plan, const SweepOptions& options, const std::string& launcher) {
   if (launcher == "slurm") return run_slurm_sweep(plan, options);
   if (launcher == "mpi") return run_mpi_sweep(plan, options);
-  measure_this_machine_once();  // not in each member, where others would keep the cores busy
+  measure_this_machine_once();  // not in each member, because others keep the cores busy
   return run_sweep(plan, options);
 }
 
@@ -149,7 +149,7 @@ int sweep(const Arguments& arguments) {
     print_screen(list_members(plan, arguments.root + "/" + plan.name, refused));
     if (arguments.launcher == "slurm") print_result("\n" + slurm_script_of(plan, options));
     if (arguments.launcher == "mpi") {
-      const Launcher mpirun = find_program("mpirun").empty()  // shown all the same
+      const Launcher mpirun = find_program("mpirun").empty()  // printed anyway
                                   ? Launcher{LauncherKind::open_mpi, "mpirun"}
                                   : find_launcher("mpirun");
       print_result("\n" + as_command(mpirun_words(plan, options, mpirun)) + "\n");
@@ -159,7 +159,7 @@ int sweep(const Arguments& arguments) {
   if (arguments.dry_run) return 0;
   check_output_folder(options.root + "/" + plan.name);
   const SweepResult result = train(plan, options, arguments.launcher);
-  if (result.exit_code > 128) return result.exit_code;  // not the end: no table yet
+  if (result.exit_code > 128) return result.exit_code;  // interrupted: no table yet
   if (options.detach && result.outcomes.empty()) return 0;
   const std::string text =
       arguments.format == "csv"     ? to_csv(sweep_table(plan, result.outcomes))
@@ -172,60 +172,58 @@ int sweep(const Arguments& arguments) {
 
 std::function<int()> declare_sweep(CommandLine& app) {
   auto arguments = std::make_shared<Arguments>();
-  app.add_option(
-         "CONFIG", arguments->words,
-         "a file, or the name of a shipped config (config list); then KEY=VALUE to change it; with "
-         "--status, --cancel and --work also the folder of a sweep")
+  app.add_option("CONFIG", arguments->words,
+                 "config: file, or name of a shipped config (config list); then KEY=VALUE to "
+                 "change it; with --status, --cancel and --work also the folder of a sweep")
       ->type_name("");
   app.add_option("-o,--output", arguments->root, "folder of all runs")
       ->type_name("DIR")
       ->capture_default_str();
-  app.add_option("--name", arguments->name, "name of the sweep; beats the config")->type_name("N");
+  app.add_option("--name", arguments->name, "name of the sweep; replaces the config's name")
+      ->type_name("N");
   app.add_option_function(
          "-j,--jobs",
          [arguments](const std::string& word) {
            arguments->jobs = parse_number<int>(word).value_or(1);
            arguments->jobs_given = true;
          },
-         "members side by side; they share the threads; with --launcher mpi: workers (1; mpi: one "
-         "for each slot)")
+         "number of members that train at a time and share the threads; with --launcher mpi: "
+         "number of workers (default 1; mpi: one per slot)")
       ->type_name("N")
       ->range(1, 1024);
   app.add_option("--launcher", arguments->launcher,
-                 "who trains the members: local (this machine), slurm (an array of jobs) or mpi "
-                 "(workers that mpirun starts)")
+                 "place where members are trained: local (this machine), slurm (job array) or mpi "
+                 "(workers started by mpirun)")
       ->type_name("L")
       ->capture_default_str()
       ->one_of({"local", "slurm", "mpi"});
-  app.add_option("--slurm", arguments->slurm,
-                 "what to ask Slurm for, such as partition=gpu,time=30,mem=8G,gpus=1,cpus=4,"
-                 "at_once=20; beats the config's sweep.slurm")
+  app.add_option(
+         "--slurm", arguments->slurm,
+         "resources for Slurm, such as partition=gpu,time=30,mem=8G,gpus=1,cpus=4,at_once=20; "
+         "replaces the config's sweep.slurm")
       ->type_name("K=V,...")
       ->one_at_a_time();
-  app.add_option("--hosts", arguments->hosts, "hosts for mpirun, one a line")->type_name("FILE");
-  app.add_flag("--detach", arguments->detach, "submit the array to Slurm, and do not wait for it");
-  app.add_flag("--status", arguments->status,
-               "print the members with state, host and epoch, and stop");
+  app.add_option("--hosts", arguments->hosts, "file of hosts for mpirun, one per line")
+      ->type_name("FILE");
+  app.add_flag("--detach", arguments->detach, "submit the job array to Slurm without waiting");
+  app.add_flag("--status", arguments->status, "only print the members with state, host and epoch");
   app.add_flag("--cancel", arguments->cancel,
-               "cancel the array that Slurm works on; its members write checkpoints");
+               "cancel the Slurm job array; its members write checkpoints");
   app.add_flag("--work", arguments->work,
-               "be a worker: train members that a sweep has prepared in its folder and that nobody "
-               "has begun");
+               "work as a worker: train members of a prepared sweep folder that are not taken yet");
   app.add_option("--member", arguments->member,
-                 "with --work: this one alone; its number is that of "
-                 "--status")
+                 "with --work: number of the only member to train, as in --status")
       ->type_name("I")
       ->range(0, 9999);
-  app.add_option("-f,--format", arguments->format, "of the table on stdout: md, csv, json or latex")
+  app.add_option("-f,--format", arguments->format,
+                 "format of the table on stdout: md, csv, json or latex")
       ->type_name("F")
       ->capture_default_str()
       ->one_of({"md", "csv", "json", "latex"});
   app.add_flag("--retry-failed", arguments->retry_failed,
-               "train again what diverged or missed its gate");
-  app.add_flag(
-      "-n,--dry-run", arguments->dry_run,
-      "list the members, one a line, and stop; a member that cannot be trained is named with the "
-      "reason");
+               "train members again that diverged or missed their gate");
+  app.add_flag("-n,--dry-run", arguments->dry_run,
+               "only list the members, one per line, with the reason why one cannot be trained");
   return [arguments] { return sweep(*arguments); };
 }
 
@@ -234,7 +232,7 @@ std::function<int()> declare_sweep(CommandLine& app) {
 
 CONVSCOPE_REGISTER_COMMAND(
     "sweep",
-    {.summary = "train every member of a config's sweep, end with one table",
+    {.summary = "Train every member of a sweep and print one table.",
      .usage = "sweep CONFIG|NAME [KEY=VALUE...] [--dry-run] [--jobs N] [--launcher L] [-o DIR]",
      .examples = {"sweep synthetic_sweep --dry-run", "sweep synthetic_sweep sweep.seeds=[1,2,3]",
                   "sweep synthetic_sweep --launcher slurm --slurm time=30,at_once=4",

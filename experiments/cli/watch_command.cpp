@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// watch_command.cpp: `convscope watch`: how far a run, or a folder of runs, is, while it goes on.
+// watch_command.cpp: `convscope watch`: the progress of a run or of a folder of runs.
 #include <unistd.h>
 
 #include <cstdio>
@@ -37,15 +37,15 @@ void print(const std::vector<std::string>& lines) {
   std::fflush(stdout);
 }
 
-// The exit code of a run that has ended.
+// Returns the exit code of a finished run.
 int code_of(const RunStatus& status) {
   if (status.state == "UNREADABLE") return exit_code(ErrorKind::kIo);
   if (status.state == "KILLED") return exit_code(ErrorKind::kRun);
   return std::max(0, status.exit_code);
 }
 
-// `draw` gives a frame, `tell` the lines that are new; both after `look`, which says whether to go
-// on. Returns false when a signal ended it.
+// Calls `look`, which returns whether to go on, then `draw` for a frame or `tell` for new lines.
+// Returns false when a signal ended it.
 template <class Look, class Draw, class Tell>
 bool watch_until_end(const WatchArguments& arguments, Look look, Draw draw, Tell tell) {
   const StopSignals signals;
@@ -99,7 +99,7 @@ int watch_folder(const WatchArguments& arguments) {
   }
   if (arguments.once) {
     FrameLook look = look_now();
-    if (isatty(STDOUT_FILENO) != 1) look.rows = 1'000'000;  // a pipe has room for all
+    if (isatty(STDOUT_FILENO) != 1) look.rows = 1'000'000;  // a pipe has no limit
     print(reader.frame(look));
     return 0;
   }
@@ -132,10 +132,10 @@ int watch(const WatchArguments& arguments) {
 std::function<int()> declare_watch(CommandLine& app) {
   auto arguments = std::make_shared<WatchArguments>();
   app.add_option("RUN", arguments->run,
-                 "a run folder, runs/<name> (its latest run), the folder of a sweep, or runs/")
+                 "run folder, runs/<name> (its latest run), folder of a sweep, or runs/")
       ->type_name("")
       ->capture_default_str();
-  app.add_option("--interval", arguments->interval, "seconds between two looks")
+  app.add_option("--interval", arguments->interval, "seconds between two frames")
       ->type_name("S")
       ->capture_default_str()
       ->check([](const std::string& word) {
@@ -144,15 +144,16 @@ std::function<int()> declare_watch(CommandLine& app) {
                    ? std::string()
                    : cat("expected seconds from 0.05 to 3600, got '", word, "'");
       });
-  app.add_flag("--once", arguments->once, "print one frame and end");
+  app.add_flag("--once", arguments->once, "only one frame");
   return [arguments] { return watch(*arguments); };
 }
 
 }  // namespace
 }  // namespace convscope
 
-CONVSCOPE_REGISTER_COMMAND("watch", {.summary = "how far a run is, in the terminal, until it ends",
+CONVSCOPE_REGISTER_COMMAND("watch", {.summary = "Watch a run in the terminal until it ends.",
                                      .usage = "watch [RUN] [--interval S] [--once]",
                                      .examples = {"watch runs/quickstart", "watch runs/ --once"},
                                      .order = 25,
+                                     .group = "Train",
                                      .declare = convscope::declare_watch})

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// build.cpp: from a config to the network and its optimiser, through the tables of models, layers
+// build.cpp: builds the network and its optimiser from a config, by the tables of models, layers
 // and optimisers.
 #include "experiments/config/build.h"
 
@@ -16,7 +16,7 @@
 namespace convscope {
 namespace {
 
-// * stands for any text, ? for any one letter.
+// Matches * with any text and ? with any one letter.
 bool fits_glob(std::string_view pattern, std::string_view text) {
   std::size_t p = 0, t = 0, star = std::string_view::npos, resume = 0;
   while (t < text.size()) {
@@ -26,7 +26,7 @@ bool fits_glob(std::string_view pattern, std::string_view text) {
     } else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == text[t])) {
       ++p;
       ++t;
-    } else if (star != std::string_view::npos) {  // let the last star take one letter more
+    } else if (star != std::string_view::npos) {  // extend the last star by one letter
       p = star + 1;
       t = ++resume;
     } else {
@@ -47,7 +47,7 @@ void check_per_layer(const ConvConfig& conv, const ModelConfig& model,
       if (spec.type != "conv2d") {
         fail(ErrorKind::kConfig, "conv.per_layer",
              cat("expected the name of a conv2d, got '", layer, "', a ", spec.type,
-                 ", whose algorithm is a key of its own: layers.<number>.algorithm"));
+                 ", whose algorithm is a separate key: layers.<number>.algorithm"));
       }
       fail(ErrorKind::kConfig, "conv.per_layer",
            cat("expected the algorithm of layer '", layer,
@@ -59,7 +59,8 @@ void check_per_layer(const ConvConfig& conv, const ModelConfig& model,
                "'; write a list of algorithms with brackets, [a, b], or in quotes, 'a,b'"));
     }
     std::string near = nearest_word(layer, known);
-    // c1.forwrd: a layer's name may hold dots, so a mistyped direction looks like a part of it.
+    // c1.forwrd: names of layers may contain dots, so a mistyped direction looks like a part of
+    // one.
     const std::size_t dot = layer.rfind('.');
     if (dot != std::string::npos && std::ranges::count(known, layer.substr(0, dot)) > 0) {
       const std::string key =
@@ -73,7 +74,7 @@ void check_per_layer(const ConvConfig& conv, const ModelConfig& model,
   }
 }
 
-// Sizes that do not fit come from the config here, whatever function notices them.
+// Errors about sizes come from the config here, whatever function reports them.
 std::shared_ptr<Module> network_of(const ModelConfig& model, const Shape& input, int classes,
                                    LayerContext& context) {
   try {
@@ -91,8 +92,8 @@ std::shared_ptr<Module> network_of(const ModelConfig& model, const Shape& input,
   }
 }
 
-// A batch B times as large makes 1/B of the steps, each with a less noisy gradient: Goyal et al.
-// 2017 (arXiv:1706.02677) let the rate grow with B, others with its square root.
+// A batch that is B times larger makes 1/B of the steps, each with a less noisy gradient: Goyal et
+// al. 2017 (arXiv:1706.02677) scale the rate with B, others with its square root.
 double base_learning_rate(const ExperimentConfig& config) {
   const OptimConfig& optim = config.optim;
   if (optim.lr_batch_size == 0) return optim.lr;
@@ -112,8 +113,8 @@ void check_precision(const ExperimentConfig& config) {
 
 namespace {
 
-// Codes are multiplied by plans. In half precision what is not on integers would be neither the
-// trained numbers nor codes.
+// Only compiled steps multiply codes. In half precision, layers without integer execution would use
+// neither the trained numbers nor codes.
 void check_execution(const ExperimentConfig& config, bool has_rows) {
   if (config.quant->execute == QuantExecute::fake) return;
   if (has_rows) {
@@ -123,8 +124,7 @@ void check_execution(const ExperimentConfig& config, bool has_rows) {
   }
   if (is_half(factor_type(config.precision))) {
     fail(ErrorKind::kConfig, "quant.execute",
-         cat("expected precision f32 or tf32, because int8 stands in place of the products of f32, "
-             "got ",
+         cat("expected precision f32 or tf32, because int8 replaces f32 products, got ",
              name_of(config.precision)));
   }
   if (!config.train.plan) {
@@ -137,7 +137,7 @@ void check_execution(const ExperimentConfig& config, bool has_rows) {
 
 std::shared_ptr<Module> build_model(const ExperimentConfig& config, const Shape& sample_shape,
                                     int classes) {
-  backend_of(config.device);  // an error when the device is not there
+  backend_of(config.device);  // fails when the device is not available
   check_precision(config);
   if (sample_shape.rank() != 3 && sample_shape.rank() != 2) {
     fail(ErrorKind::kData, "model",
@@ -146,7 +146,7 @@ std::shared_ptr<Module> build_model(const ExperimentConfig& config, const Shape&
   Shape input = {1};
   for (std::int64_t size : sample_shape) input.push_back(size);
 
-  std::set<std::string> asked;  // every convolution asks for its policy
+  std::set<std::string> asked;  // every convolution requests its policy
   LayerContext context;
   context.seed = static_cast<std::uint64_t>(config.seed);
   context.device = config.device;
@@ -184,8 +184,8 @@ std::unique_ptr<Optimizer> build_optimizer(const ExperimentConfig& config, const
                       .lr_scale = group.lr_scale,
                       .weight_decay = group.weight_decay.value_or(optim.weight_decay)});
   }
-  // The steps of quantisers learn at their own rate, and are not pulled towards 0. A group of the
-  // config that names them comes first.
+  // Steps of quantisers have their own learning rate and no weight decay. Groups of the config that
+  // match them come first.
   const std::size_t steps = groups.size();
   groups.push_back({.name = "quantiser steps",
                     .parameters = {},
@@ -194,7 +194,7 @@ std::unique_ptr<Optimizer> build_optimizer(const ExperimentConfig& config, const
   groups.push_back(
       {.name = "default", .parameters = {}, .lr_scale = 1.0, .weight_decay = optim.weight_decay});
 
-  // Layers may ask for another rate of some parameters (Module::scale_learning_rate).
+  // Layers may request another rate for some parameters (Module::scale_learning_rate).
   const std::size_t rest = groups.size() - 1;
   const auto group_of_scale = [&](double scale) {
     for (std::size_t i = rest; i < groups.size(); ++i) {

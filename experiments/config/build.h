@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// build.h: from a config to the network and its optimiser, through the tables of models, layers
-// and optimisers.
+// build.h: builds the network and its optimiser from a config, by the tables of models, layers and
+// optimisers.
 #pragma once
 
 #include <memory>
@@ -12,27 +12,27 @@
 
 namespace convscope {
 
-// An error when the device does not multiply in the config's precision: the kernels of the CPU
-// multiply in f32 (and f64) only.
+// Fails when the device does not multiply in the config's precision: CPU kernels multiply only in
+// f32 (and f64).
 CONVSCOPE_API void check_precision(const ExperimentConfig& config);
 
-// The network for images of `sample_shape` [C,H,W]. An error when conv.per_layer names a
+// Returns the network for images of `sample_shape` [C,H,W]. Fails when conv.per_layer names a
 // convolution that the network does not have.
 CONVSCOPE_API std::shared_ptr<Module> build_model(const ExperimentConfig& config,
                                                   const Shape& sample_shape, int classes);
 
-// The optimiser over all parameters of `model`. Each parameter goes to the first group of
-// config.optim.groups whose `match` fits, the rest to the default group, or to one for the rate
-// that their layer asks for (Module::scale_learning_rate); a group of the config that gets nothing
-// is an error.
+// Returns the optimiser of all parameters of `model`. Each parameter goes to the first group of
+// config.optim.groups whose `match` fits. The others go to the default group, or to a group with
+// the rate of their layer (Module::scale_learning_rate). Fails when a group of the config stays
+// empty.
 CONVSCOPE_API std::unique_ptr<Optimizer> build_optimizer(const ExperimentConfig& config,
                                                          const Module& model);
 
-// Learning rate at a point of the run: batch size, schedule and warm-up of the config.
+// Returns the learning rate at a point of the run: batch size, schedule and warm-up of the config.
 CONVSCOPE_API double learning_rate(const ExperimentConfig& config, const SchedulePoint& point);
 
-// Shape [C,H,W] of one image of the config's data set and its number of classes, from the data
-// set's table entry when it knows them without loading, else by loading it.
+// Shape [C,H,W] and number of classes of the config's data set, from its table entry if they are
+// known there, else by loading the set.
 struct SampleInfo {
   Shape shape;
   int classes = 0;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// build_pruner.cpp: from the block `sparsity:` of a config to masks on a network.
+// build_pruner.cpp: builds masks on a network from the block `sparsity:` of a config.
 #include "experiments/config/build_pruner.h"
 
 #include "framework/error_phase.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// compact_config.cpp: the config of the smaller dense network that structured masks leave.
+// compact_config.cpp: the config of the smaller dense network after structured pruning.
 #include "experiments/config/compact_config.h"
 
 namespace convscope {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// compact_config.h: the config of the smaller dense network that structured masks leave.
+// compact_config.h: the config of the smaller dense network after structured pruning.
 #pragma once
 
 #include "experiments/config/experiment_config.h"
@@ -7,8 +7,8 @@
 
 namespace convscope {
 
-// `config` with plan.kept[l].size() outputs of layer l, called `name`, and without the block
-// `sparsity`. An error of kind kConfig when the widths of the model are no options of it.
+// Returns `config` with plan.kept[l].size() outputs of layer l, named `name`, without the block
+// `sparsity`. Fails with kConfig when the model has no options for widths.
 CONVSCOPE_API ExperimentConfig compact_config(const ExperimentConfig& config,
                                               const std::string& name,
                                               const PrunableNetwork& network,

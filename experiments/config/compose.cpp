@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// compose.cpp: one tree from a file, the files it extends, and the overrides.
+// compose.cpp: builds one tree from a file, its base files, and the overrides.
 #include "experiments/config/compose.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kMaxFiles = 64;
 
-// Later wins; maps are merged.
+// Merges maps; other values of `later` replace those of `base`.
 void merge(Node& base, Node&& later) {
   if (base.kind != Node::Kind::map || later.kind != Node::Kind::map) {
     base = std::move(later);
@@ -37,7 +37,7 @@ Node empty_map(const Origin& origin) {
   return node;
 }
 
-// The keys of "optim.schedule.type".
+// Returns the parts of "optim.schedule.type".
 std::vector<std::string> split_path(std::string_view dotted) {
   std::vector<std::string> path;
   for (std::size_t begin = 0; begin <= dotted.size();) {
@@ -48,8 +48,8 @@ std::vector<std::string> split_path(std::string_view dotted) {
   return path;
 }
 
-// A layer's name may hold dots: conv.per_layer.block1.conv2.forward=... names layer block1.conv2.
-// So does a key in the lists of a sweep: sweep.grid.optim.lr=[...].
+// Joins parts of a layer's name with dots: conv.per_layer.block1.conv2.forward=... names layer
+// block1.conv2. The same holds for keys in the lists of a sweep: sweep.grid.optim.lr=[...].
 void join_name_with_dots(std::vector<std::string>& path) {
   if (path.size() < 4) return;
   const bool of_sweep = path[0] == "sweep" && (path[1] == "grid" || path[1] == "zip");
@@ -65,7 +65,7 @@ void join_name_with_dots(std::vector<std::string>& path) {
   path = joined;
 }
 
-// conv.per_layer.c1: NAME is short for all directions; an override may replace one of them.
+// `conv.per_layer.c1: NAME` sets all directions; an override may then replace one direction.
 bool can_become_map(const std::string& walked) { return walked.starts_with("conv.per_layer."); }
 void replace_by_directions(Node& node) {
   Node map = empty_map(node.origin);
@@ -79,7 +79,7 @@ class Composer {
  public:
   Composer(const ConfigReader& reader, Mistakes& mistakes) : reader_(reader), mistakes_(mistakes) {}
 
-  // The file with all that it extends; `chain` holds the files on the way here.
+  // Returns the file merged with its base files; `chain` holds the files on the way here.
   Node file(std::string_view text, const std::string& name, std::vector<std::string> chain) {
     chain.push_back(name);
     ++files_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// compose.h: one tree from a file, the files it extends, and the overrides. Maps are merged key by
-// key, lists and scalars are replaced; what comes later wins. Every node keeps its own origin.
+// compose.h: builds one tree from a file, its base files (`extends`), and the overrides. Maps are
+// merged key by key; lists and scalars are replaced; later values win. Every node keeps its origin.
 #pragma once
 
 #include <string>
@@ -12,16 +12,16 @@
 
 namespace convscope::config {
 
-// `reader` gives the text of the files that `extends` names, relative to the file that names them.
+// Returns the tree. `reader` returns the text of files in `extends`, relative to the naming file.
 Node compose(std::string_view text, const std::string& file_name, const ConfigReader& reader,
              const std::vector<std::string>& overrides, Mistakes& mistakes);
 
-// Puts a value at a dotted path; maps are merged, what is missing on the way is made. A value
-// counts as later than those of lower layers.
+// Sets the value at a dotted path; maps are merged, and missing maps are created. A value counts as
+// later than values of lower layers.
 void assign(Node& root, std::string_view dotted_path, const Origin& origin, Node value,
             Mistakes& mistakes);
-// The same for the text "dotted.path=YAML value".
+// Sets a value from the text "dotted.path=YAML value".
 void apply_override(Node& root, const std::string& text, int layer, Mistakes& mistakes);
-void set_layer(Node& node, int layer);  // of the whole tree
+void set_layer(Node& node, int layer);  // for the whole tree
 
 }  // namespace convscope::config

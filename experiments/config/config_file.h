@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// config_file.h: reading a config's text from its file.
+// config_file.h: reads the text of config files.
 #pragma once
 
 #include <string>
@@ -7,14 +7,14 @@
 
 namespace convscope::config {
 
-// Throws Error of kind kConfig when there is no such file, of kind kIo when it cannot be read; the
-// sentence is the bare reason, such as "a folder".
+// Returns the text. Throws Error of kind kConfig when the file is missing, kIo when it cannot be
+// read; the sentence is only the reason, such as "a folder".
 std::string read_file(const std::string& path);
-// The same for the file that the user named: the sentence says so.
+// Returns the text of the file that the user named; the error sentence contains the name.
 std::string read_named_file(const std::string& path);
-// "experiments/configs/quickstart.yaml" -> "quickstart"
+// Returns "quickstart" for "experiments/configs/quickstart.yaml".
 std::string name_from_file(std::string_view file_name);
-// The text with '_' for what a folder's name may not hold.
+// Returns the text with '_' for characters that a folder name may not contain.
 std::string folder_name(std::string_view text);
 
 }  // namespace convscope::config

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// conv_layers.cpp: the convolutions of a network and the problem that each of them gets, found from
-// shapes alone: nothing is run.
+// conv_layers.cpp: the convolutions of a network and their problems, derived from shapes without
+// running anything.
 #include "experiments/config/conv_layers.h"
 
 #include <map>
@@ -9,7 +9,7 @@
 namespace convscope {
 namespace {
 
-// Inside a module that hides the way of the image, nobody knows the problems.
+// A module that hides the path of the image also hides the problems.
 [[noreturn]] void refuse(const std::string& name, const Module& around) {
   fail(ErrorKind::kUnavailable, "explain",
        cat("expected convolutions inside Sequential and Residual only, because the shape that "
@@ -17,7 +17,7 @@ namespace {
            name, "' inside a ", around.kind()));
 }
 
-// Weights of more axes than outputs and inputs slide over something.
+// Returns whether the weights have more axes than outputs and inputs, as in a convolution.
 bool slides(const Module& module) {
   return module.weight().defined() && module.weight().shape().rank() > 2;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// conv_layers.h: the convolutions of a network, of whatever kind (layers/dispatch/heavy_use.h), and
-// the problem that each of them gets, found from shapes alone: nothing is run.
+// conv_layers.h: the convolutions of a network, of any kind (layers/dispatch/heavy_use.h), and
+// their problems, derived from shapes without running anything.
 #pragma once
 
 #include <memory>
@@ -17,8 +17,8 @@ struct ConvLayer {
   std::shared_ptr<const HeavyUse> use;
 };
 
-// In the order in which an image passes them; `input` is [N,C,H,W]. An error when the network holds
-// convolutions inside a module that hides what reaches them (Module::walk).
+// Returns the layers in the order of an image's path; `input` is [N,C,H,W]. Fails when a module
+// with convolutions hides the shapes inside (Module::walk).
 CONVSCOPE_API std::vector<ConvLayer> conv_layers(Module& network, const Shape& input);
 
 }  // namespace convscope

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// document.cpp: from the events of yaml-cpp's parser to nodes. Its own Node class is not used: it
-// keeps the first of two equal keys silently and forgets whether a scalar was quoted.
+// document.cpp: converts the events of yaml-cpp's parser to nodes. yaml-cpp's own Node class keeps
+// the first of two equal keys silently and forgets whether a scalar was quoted.
 #include "experiments/config/document.h"
 
 #include <yaml-cpp/eventhandler.h>
@@ -35,9 +35,7 @@ class TreeBuilder final : public YAML::EventHandler {
   }
 
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
-    stop(mark,
-         "expected no alias (*name): a config says each value where it stands, or uses "
-         "'extends'");
+    stop(mark, "expected no alias (*name): a config contains each value, or uses 'extends'");
   }
 
   void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
@@ -92,9 +90,7 @@ class TreeBuilder final : public YAML::EventHandler {
   }
   void refuse_anchor(const YAML::Mark& mark, YAML::anchor_t anchor) {
     if (anchor != 0) {
-      stop(mark,
-           "expected no anchor (&name): a config says each value where it stands, or uses "
-           "'extends'");
+      stop(mark, "expected no anchor (&name): a config contains each value, or uses 'extends'");
     }
   }
   void refuse_tag(const YAML::Mark& mark) {
@@ -162,7 +158,7 @@ class TreeBuilder final : public YAML::EventHandler {
   int nodes_ = 0;
 };
 
-// Bytes that belong to the UTF-8 character at `text[i]`, 0 when they are no valid character.
+// Returns the bytes of the UTF-8 character at `text[i]`, or 0 when it is invalid.
 std::size_t utf8_length(std::string_view text, std::size_t i) {
   const auto byte = [&](std::size_t k) { return static_cast<unsigned char>(text[k]); };
   const unsigned char lead = byte(i);
@@ -180,7 +176,8 @@ std::size_t utf8_length(std::string_view text, std::size_t i) {
   return length;
 }
 
-// yaml-cpp guesses at encodings and treats some control characters as its own marks.
+// Refuses texts whose encoding yaml-cpp would guess, and control characters that it would
+// interpret.
 bool is_readable_text(std::string_view text, const Origin& origin, Mistakes& mistakes) {
   Origin here = origin;
   here.line = here.column = 1;
@@ -210,8 +207,8 @@ bool is_readable_text(std::string_view text, const Origin& origin, Mistakes& mis
   return true;
 }
 
-// Moves `place` to a tab in the indentation of its line or the line before: the usual reason for
-// an error there. False when there is none.
+// Moves `place` to a tab in the indentation of its line or of the previous line, the usual cause of
+// an error there. Returns false when there is none.
 bool move_to_tab(std::string_view text, Origin& place) {
   int line = 1;
   for (std::size_t begin = 0; begin < text.size() && line <= place.line; ++line) {
@@ -228,13 +225,13 @@ bool move_to_tab(std::string_view text, Origin& place) {
   return false;
 }
 
-// How far the flow value reaches that a text begins with.
+// The extent of the flow value at the beginning of a text.
 struct FlowExtent {
-  std::size_t end = std::string_view::npos;  // behind what closes it; npos: nothing does
+  std::size_t end = std::string_view::npos;  // after the closing mark; npos: it is not closed
   bool has_comment = false;
 };
 
-// Behind the quote that closes the one at `i`.
+// Returns the position after the quote that closes the one at `i`.
 std::size_t end_of_quotes(std::string_view text, std::size_t i) {
   const char quote = text[i];
   for (++i; i < text.size(); ++i) {
@@ -253,7 +250,7 @@ FlowExtent flow_extent(std::string_view text) {
   const auto is_blank = [](char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; };
   FlowExtent out;
   int depth = 0;
-  bool begins = true;  // a value may begin here; inside of plain text quotes are letters
+  bool begins = true;  // a value may begin here; quotes inside plain text are letters
   for (std::size_t i = 0; i < text.size();) {
     const char c = text[i];
     if (begins && (c == '"' || c == '\'')) {
@@ -312,7 +309,7 @@ Node parse_override_value(std::string_view text, const Origin& origin, Mistakes&
   text = text.substr(0, text.find_last_not_of(kBlanks) + 1);
   if (!text.empty() && std::string_view("[{\"'").find(text[0]) != std::string_view::npos) {
     const FlowExtent extent = flow_extent(text);
-    constexpr std::string_view kQuotes = "; text with such characters stands in quotes of its own";
+    constexpr std::string_view kQuotes = "; text with such characters needs its own quotes";
     if (extent.has_comment) {
       mistakes.add(origin, cat("expected one value, got a comment ('#') in it", kQuotes));
       return {};

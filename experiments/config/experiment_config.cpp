@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// experiment_config.cpp: the way in: text -> tree of nodes (compose) -> typed config (resolve).
+// experiment_config.cpp: loads a config: text -> tree of nodes (compose) -> typed config (resolve).
 #include "experiments/config/experiment_config.h"
 
 #include <cstring>
@@ -22,7 +22,7 @@ std::string read_file(const std::string& path) {
   try {
     return read_text(path, config::kMaxTextBytes);
   } catch (const Error& failure) {
-    // No file is a mistake in the config or its name; a file that cannot be read is none.
+    // A missing file is a mistake in the config or its name; an unreadable file is an I/O error.
     const std::filesystem::file_status status = std::filesystem::status(path, error);
     const bool is_there = status.type() == std::filesystem::file_type::regular ||
                           status.type() == std::filesystem::file_type::fifo ||
@@ -69,7 +69,7 @@ ExperimentConfig parse_config_text(std::string_view yaml, std::string_view file_
   config::Mistakes mistakes;
   const config::Node root =
       config::compose(yaml, std::string(file_name), reader, overrides, mistakes);
-  // A half-read tree would give misleading further mistakes.
+  // A half-read tree would cause misleading follow-up mistakes.
   if (!mistakes.all_harmless()) mistakes.throw_if_any();
   ExperimentConfig config = config::resolve(root, config::name_from_file(file_name), mistakes);
   mistakes.throw_if_any();

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// experiment_config.h: one experiment, as the trainer sees it: every key resolved, typed and in
-// range. The YAML behind it is read strictly; all mistakes of a file are reported together, as
+// experiment_config.h: one experiment for the trainer: every key resolved, typed and in range. The
+// YAML file is read strictly; all mistakes of a file are reported together, as
 //   mnist.yaml:12:3: error: unknown key 'train.epohcs'; did you mean 'epochs'?
 //   error: override 'train.epohcs=3': unknown key 'train.epohcs'; did you mean 'train.epochs'?
 // in one Error of kind kConfig. The keys of layers, models, data sets, optimisers and schedules
-// come from their own tables (layer_types.h, dataset.h, ...); those of the blocks below stand with
-// type, default and meaning in schema.cpp. `convscope config keys` lists them all.
+// come from their own tables (layer_types.h, dataset.h, ...); schema.cpp has type, default and
+// meaning of the keys below. `convscope config keys` lists all keys.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ namespace convscope {
 
 struct AugmentConfig {
   std::int64_t crop_padding = 0;  // pixels of zero padding before a random crop; 0 = no crop
-  bool mirror = false;            // left and right swapped in half of the samples
+  bool mirror = false;            // flips half of the samples horizontally
   bool operator==(const AugmentConfig&) const = default;
 };
 
@@ -44,15 +44,15 @@ struct DataConfig {
 
 // Either `type` with its options, or `layers`.
 struct ModelConfig {
-  std::string type;  // a name in model_types(); "" when `layers` says it all
+  std::string type;  // a name in model_types(); "" with `layers`
   Options options;
   std::vector<LayerSpec> layers;  // names filled in: conv2d_1, ...
 };
 
 struct ConvConfig {
-  Conv2dPolicy policy;                            // of every layer that per_layer does not name
+  Conv2dPolicy policy;                            // for every layer that per_layer does not name
   std::map<std::string, Conv2dPolicy> per_layer;  // whole policies, by layer name
-  std::string layout = "auto";                    // of images between layers; of every layer
+  std::string layout = "auto";                    // layout of images between layers, for all layers
   const Conv2dPolicy& of(const std::string& layer) const {
     const auto it = per_layer.find(layer);
     return it == per_layer.end() ? policy : it->second;
@@ -62,22 +62,22 @@ struct ConvConfig {
 struct ScheduleConfig {
   std::string type = "constant";  // a name in schedule_types()
   Options options;
-  double warmup_epochs = 0;  // linear from 0; only one of the two is above 0
+  double warmup_epochs = 0;  // linear from 0; at most one of the two is above 0
   std::int64_t warmup_steps = 0;
 };
 
-// Parameters whose name fits `match` ("*.bias", "c?.weight"); the first group that fits takes it.
+// Parameters whose name matches `match` ("*.bias", "c?.weight"); the first matching group wins.
 struct GroupConfig {
   std::string match;
   double lr_scale = 1.0;
-  std::optional<double> weight_decay;  // none: that of the optimiser
+  std::optional<double> weight_decay;  // none: the optimiser's value
   bool operator==(const GroupConfig&) const = default;
 };
 
 struct OptimConfig {
   std::string type = "sgd";  // a name in optimizer_types()
   Options options;
-  double lr = 0.05;                // none in the config: that of the optimiser (OptimizerType::lr)
+  double lr = 0.05;                // default: the optimiser's (OptimizerType::lr)
   std::int64_t lr_batch_size = 0;  // the batch size that lr is meant for; 0 = lr for every size
   double lr_batch_power = 1;       // lr grows with (batch size / lr_batch_size) to this power
   double weight_decay = 0.0;
@@ -89,8 +89,8 @@ struct OptimConfig {
 struct TrainConfig {
   std::int64_t epochs = 10;
   std::int64_t eval_every = 1;  // epochs between evaluations; the last epoch is always evaluated
-  bool plan = true;             // steps are planned once and replayed, where the network allows it
-  // Of a training on several processes (trainer/ranks/share.h).
+  bool plan = true;             // steps are compiled once and replayed where the network allows it
+  // Options for training on several processes (trainer/ranks/share.h).
   bool deterministic_ranks = false;
   std::int64_t rank_parts = 4;
   double bucket_mib = 4;
@@ -98,23 +98,23 @@ struct TrainConfig {
 };
 
 struct CheckpointConfig {
-  std::int64_t every_epochs = 1;  // 0 = none but the last one
-  bool best = true;               // also keep the weights with the best accuracy
+  std::int64_t every_epochs = 1;  // 0 = only the last one
+  bool best = true;               // also keeps the weights with the best accuracy
   bool operator==(const CheckpointConfig&) const = default;
 };
 
 struct LogConfig {
   std::int64_t every_steps = 50;  // steps between lines of metrics.jsonl
-  bool tensorboard = false;       // also write an event file for TensorBoard
-  bool layers = true;             // time single layers in some of the steps
+  bool tensorboard = false;       // also writes an event file for TensorBoard
+  bool layers = true;             // times single layers in some of the steps
   bool operator==(const LogConfig&) const = default;
 };
 
-// Ends a run whose validation images do not get better any more.
+// Ends a run whose validation results stop improving.
 struct EarlyStopConfig {
-  std::optional<std::int64_t> patience;  // evaluations without a better one; none: never
+  std::optional<std::int64_t> patience;  // evaluations without improvement; none: never
   std::string metric = "val_loss";       // or val_acc
-  double min_delta = 0;                  // what counts as better, in nats or percent
+  double min_delta = 0;                  // smallest improvement that counts, in nats or %
   bool operator==(const EarlyStopConfig&) const = default;
 };
 
@@ -129,9 +129,9 @@ struct ExperimentConfig {
   std::int64_t schema = 1;
   std::string name;
   std::int64_t seed = 1;
-  std::vector<std::string> tags;  // the user's words, for tables
+  std::vector<std::string> tags;  // words of the user, for tables
   std::string note;
-  std::vector<std::string> plugins;  // absolute files, which are open
+  std::vector<std::string> plugins;  // absolute paths; already opened
   Device device;
   ComputePrecision precision = ComputePrecision::f32;
   std::int64_t threads = 0;  // 0 = all cores
@@ -139,7 +139,7 @@ struct ExperimentConfig {
   ModelConfig model;
   ConvConfig conv;
   std::optional<QuantConfig> quant;  // none: weights and activations stay f32
-  Options sparsity;  // keys of sparsity_fields(), all of them; empty: nothing is pruned
+  Options sparsity;                  // all keys of sparsity_fields(); empty: no pruning
   OptimConfig optim;
   TrainConfig train;
   CheckpointConfig checkpoint;
@@ -147,25 +147,25 @@ struct ExperimentConfig {
   EarlyStopConfig early_stop;
   ExpectConfig expect;
 
-  // Where each value came from ("mnist.yaml:12", "override"), by dotted path ("train.epochs").
-  // Values that are not listed are defaults.
+  // Origins of the values ("mnist.yaml:12", "override") by dotted path ("train.epochs"). Values
+  // that are not listed are defaults.
   std::map<std::string, std::string> origins;
 };
 
-// Reads a file (or a shipped config: find_config()) and what it extends; overrides are
+// Reads a file (or a shipped config: find_config()) and its base files; overrides are
 // "dotted.path=YAML value", applied in order.
 CONVSCOPE_API ExperimentConfig load_config(const std::string& path,
                                            const std::vector<std::string>& overrides = {});
 
-// Gives the text of a file that `extends` names; throws Error when there is none.
+// Returns the text of a file that `extends` names; throws Error when there is none.
 using ConfigReader = std::function<std::string(const std::string& path)>;
-// The same from a text in memory. Never crashes, whatever the text.
+// Parses a text in memory. Never crashes, whatever the text.
 CONVSCOPE_API ExperimentConfig parse_config_text(std::string_view yaml, std::string_view file_name,
                                                  const ConfigReader& reader = {},
                                                  const std::vector<std::string>& overrides = {});
 
-// The resolved config as YAML that loads to the same config; with_origins adds a comment to each
-// value that is not a default.
+// Returns the resolved config as YAML that loads to the same config; with_origins adds a comment to
+// each value that is not a default.
 CONVSCOPE_API std::string to_yaml(const ExperimentConfig& config, bool with_origins = false);
 
 // One line of `convscope config keys`.

@@ -57,7 +57,7 @@ void Mistakes::throw_if_any() const {
     std::string line = mistake.origin.prefix() + mistake.sentence;
     if (std::find(lines.begin(), lines.end(), line) == lines.end()) lines.push_back(line);
   }
-  constexpr std::size_t kMostLines = 50;  // more do not help
+  constexpr std::size_t kMostLines = 50;  // more lines do not help
   const std::size_t all = lines.size();
   if (all > kMostLines) {
     lines.resize(kMostLines);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// quant_block.cpp: the keys of the block `quant:` and of an entry of its `per_layer` (schema.h says
-// how they are used).
+// quant_block.cpp: the keys of the block `quant:` and of an entry of its `per_layer` (see schema.h
+// for their use).
 #include "experiments/config/quant_block.h"
 
 #include <utility>
@@ -39,7 +39,7 @@ Key<QuantConfig> number(const char* name, double QuantConfig::*member, const cha
           .get = [member](const QuantConfig& block) -> OptionValue { return block.*member; }};
 }
 
-// A word for each value of T; `get` and `set` move the value in and out of the block.
+// Returns a key with one word per value of T; `get` and `set` access the value in the block.
 template <class T>
 Key<QuantConfig> word(const char* name, const char* doc,
                       std::vector<std::pair<std::string, T>> words,
@@ -67,11 +67,11 @@ Key<QuantConfig> word(const char* name, const char* doc,
           .get = text_of};
 }
 
-// 0, or as many as bits() allows.
+// Returns a key that accepts 0 or the values of bits().
 Key<QuantConfig> residual_bits() {
-  Key<QuantConfig> key = bits("residual_bits", &QuantConfig::residual_bits,
-                              "bits of what residual blocks add: their input, and what their "
-                              "shortcut gives; 0: the sums stay f32");
+  Key<QuantConfig> key = bits(
+      "residual_bits", &QuantConfig::residual_bits,
+      "bits of the two operands of a residual addition: input and shortcut; 0: additions stay f32");
   key.field.min = 0;
   key.set = [](QuantConfig& block, const OptionValue& value) {
     const auto given = std::get<std::int64_t>(value);
@@ -88,30 +88,31 @@ Key<QuantConfig> per_channel() {
   return {.field = {.name = "per_channel",
                     .type = OptionType::boolean,
                     .default_value = QuantConfig{}.per_channel,
-                    .doc = "a step for each output channel of a weight; false: one for all"},
+                    .doc = "one step per output channel of a weight; false: one step for all"},
           .set = [](QuantConfig& block,
                     const OptionValue& value) { block.per_channel = std::get<bool>(value); },
           .get = [](const QuantConfig& block) -> OptionValue { return block.per_channel; }};
 }
 
 Key<QuantConfig> calibration_batches() {
-  return {.field = {.name = "calibration_batches",
-                    .type = OptionType::integer,
-                    .default_value = QuantConfig{}.calibration_batches,
-                    .doc = "training batches that the first step of an activation is taken from",
-                    .min = 1,
-                    .max = 1e6},
-          .set =
-              [](QuantConfig& block, const OptionValue& value) {
-                block.calibration_batches = std::get<std::int64_t>(value);
-              },
-          .get = [](const QuantConfig& block) -> OptionValue { return block.calibration_batches; }};
+  return {
+      .field = {.name = "calibration_batches",
+                .type = OptionType::integer,
+                .default_value = QuantConfig{}.calibration_batches,
+                .doc = "number of training batches that calibrate the first step of an activation",
+                .min = 1,
+                .max = 1e6},
+      .set =
+          [](QuantConfig& block, const OptionValue& value) {
+            block.calibration_batches = std::get<std::int64_t>(value);
+          },
+      .get = [](const QuantConfig& block) -> OptionValue { return block.calibration_batches; }};
 }
 
 Key<QuantConfig> start_from() {
   return {.field = {.name = "start_from",
                     .type = OptionType::text,
-                    .doc = "checkpoint or run folder with the weights to begin with; null: none"},
+                    .doc = "checkpoint or run folder with the initial weights; null: none"},
           .set = [](QuantConfig& block,
                     const OptionValue& value) { block.start_from = std::get<std::string>(value); },
           .get = [](const QuantConfig& block) -> OptionValue {
@@ -137,7 +138,8 @@ Key<LayerBits> layer_bits(const char* name, std::optional<std::int64_t> LayerBit
 
 const Keys<QuantConfig>& quant_keys() {
   static const Keys<QuantConfig> keys = {
-      word<QuantMethod>("method", "lsq: steps learn; minmax, percentile: steps stay as calibrated",
+      word<QuantMethod>("method",
+                        "lsq: steps are learned; minmax, percentile: steps stay as calibrated",
                         {{"lsq", QuantMethod::lsq},
                          {"minmax", QuantMethod::minmax},
                          {"percentile", QuantMethod::percentile}},
@@ -149,31 +151,31 @@ const Keys<QuantConfig>& quant_keys() {
       residual_bits(),
       per_channel(),
       word<std::optional<StepRule>>(
-          "init", "the first step of lsq; auto: mse, the best or equal at 2, 4 and 8 bits",
+          "init",
+          "calibration of lsq's first step; auto: mse, the best or equal at 2, 4 and 8 bits",
           {{"auto", std::nullopt},
            {"max_abs", StepRule::max_abs},
            {"mean_abs", StepRule::mean_abs},
            {"mse", StepRule::mse}},
           [](QuantConfig& block) -> std::optional<StepRule>& { return block.init; }),
-      word<QuantStep>("step", "lsq learns log s, or s itself with a floor",
+      word<QuantStep>("step", "what lsq learns: log s, or s itself with a lower limit",
                       {{"log", QuantStep::log}, {"floored", QuantStep::floored}},
                       [](QuantConfig& block) -> QuantStep& { return block.step; }),
-      number("lr_scale", &QuantConfig::lr_scale, "factor on the learning rate, for the steps", 0,
+      number("lr_scale", &QuantConfig::lr_scale, "factor on the learning rate of the steps", 0,
              1e6),
       number("percentile", &QuantConfig::percentile,
              "percent of |x| that method percentile does not clip", 1, 100),
       calibration_batches(),
       number("begin", &QuantConfig::begin,
-             "share of all training steps; until then f32, then calibrated and quantised", 0, 1),
-      word<QuantExecute>(
-          "execute",
-          "what evaluations compute with: fake rounds numbers and multiplies them in f32; int8 "
-          "multiplies codes, in planned steps, unless a CPU without VNNI is estimated to be slower "
-          "with them; int8_always multiplies codes there, too",
-          {{"fake", QuantExecute::fake},
-           {"int8", QuantExecute::int8},
-           {"int8_always", QuantExecute::int8_always}},
-          [](QuantConfig& block) -> QuantExecute& { return block.execute; }),
+             "begin of quantisation, as a fraction of all training steps; f32 before", 0, 1),
+      word<QuantExecute>("execute",
+                         "execution of evaluations: fake (rounded values, f32 products); int8 "
+                         "(integer products in compiled steps, unless they are estimated to be "
+                         "slower on a CPU without VNNI); int8_always (integer products always)",
+                         {{"fake", QuantExecute::fake},
+                          {"int8", QuantExecute::int8},
+                          {"int8_always", QuantExecute::int8_always}},
+                         [](QuantConfig& block) -> QuantExecute& { return block.execute; }),
       start_from(),
   };
   return keys;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// resolve.cpp: from a tree of YAML nodes to a typed config, with every mistake noted.
+// resolve.cpp: converts a tree of YAML nodes to a typed config and notes every mistake.
 #include "experiments/config/resolve.h"
 
 #include <algorithm>
@@ -23,7 +23,7 @@ std::string joined(const std::string& path, const std::string& key) {
   return path.empty() ? key : path + "." + key;
 }
 
-// The sentence of an Error without its "[operation] ".
+// Returns the sentence of an Error without its "[operation] ".
 std::string sentence_of(const Error& error) {
   const std::string text = error.what();
   const std::size_t end = text.find("] ");
@@ -37,8 +37,8 @@ const OptionField* field_named(const std::vector<OptionField>& fields, std::stri
   return nullptr;
 }
 
-// Of what stands in a block, the latest value whose key the sentence names: several keys may be at
-// odds, and whoever spoke last can mend it. The block where it names none.
+// Returns the place of the latest value in a block whose key the sentence names: several keys may
+// conflict, and the latest can fix it. Returns the block's place when it names none.
 const Origin& blamed(const Node& block, const std::string& sentence) {
   const auto names = [&](const std::string& key) {
     constexpr std::string_view kLetters = "abcdefghijklmnopqrstuvwxyz_";
@@ -85,7 +85,7 @@ class Resolver {
   }
 
  private:
-  // One map while it is read: hands out its entries and knows which were never asked for.
+  // A map while it is read; it tracks which entries were requested.
   class Map {
    public:
     Map(Resolver& owner, const Node& node, std::string path, std::set<std::string> reserved = {})
@@ -100,7 +100,7 @@ class Resolver {
       }
       return entry;
     }
-    // The map under a key; null when it is absent, null or not a map.
+    // Returns the map under a key; null when it is absent, null or not a map.
     const Node* map_at(const std::string& key) {
       const Node::Entry* entry = take(key);
       if (entry == nullptr || entry->value.kind == Node::Kind::null) return nullptr;
@@ -136,7 +136,7 @@ class Resolver {
     bool all_allowed_ = false;
   };
 
-  // The types of a block that have such a key, "data[mnist].root".
+  // Returns the types of a block that have such a key, "data[mnist].root".
   static std::vector<std::string> types_with(const std::string& block, const std::string& key) {
     std::vector<std::string> out;
     for (const ConfigKey& known : config_keys()) {
@@ -211,14 +211,14 @@ class Resolver {
                   cat("missing key '", joined(map.path(), field.name), "' (", field.doc, ")"));
   }
 
-  // The own keys of the entry `type` of a table, which stand beside the common keys of the block.
+  // The own keys of the entry `type` of a table, next to the common keys of the block.
   template <class Entry>
   void read_options(Map& map, const Registry<Entry>& table, const std::string& type,
                     const std::string& type_key, Options& options) {
     const Entry* entry = table.find(type);
     const Node::Entry* named = map.node().find(type_key);
     if (entry == nullptr) {
-      map.allow_everything();  // whose keys they are is not known
+      map.allow_everything();  // the owner of the keys is unknown
       if (named != nullptr && named->value.kind != Node::Kind::scalar) return;  // reported already
       if (named == nullptr && type.empty()) return;
       try {
@@ -242,8 +242,8 @@ class Resolver {
     if (named != nullptr) forgive_replaced(map, table, named->value.origin.layer);
   }
 
-  // `optim.type=adam` on top of a file that says `type: sgd, momentum: 0.9`: what belongs to the
-  // replaced type only, and was said before, goes with it.
+  // `optim.type=adam` over a file with `type: sgd, momentum: 0.9`: earlier keys that belong only to
+  // the replaced type are removed.
   template <class Entry>
   void forgive_replaced(Map& map, const Registry<Entry>& table, int layer) {
     for (const Node::Entry& given : map.node().entries) {
@@ -254,8 +254,8 @@ class Resolver {
     }
   }
 
-  // Files and folders become absolute files, so that a run finds them again. They are opened here,
-  // because what follows may name their algorithms.
+  // Makes paths of files and folders absolute, so that a run finds them again. Opens them here,
+  // because later keys may name their algorithms.
   void open_plugins(Map& top) {
     const std::vector<std::string> words = std::exchange(config_.plugins, {});
     const auto take = [&](const std::string& file) {
@@ -316,7 +316,7 @@ class Resolver {
         mistakes_.add(layers->origin, "expected either 'model' or 'layers', got both");
         return;
       }
-      use_layers = layers->origin.layer > model->origin.layer;  // the later one replaces
+      use_layers = layers->origin.layer > model->origin.layer;  // the later one wins
     }
     if (use_layers) {
       read_layers(layers->value);
@@ -375,7 +375,7 @@ class Resolver {
     }
   }
 
-  // `algorithm` and the three directions; a later `algorithm` replaces earlier directions.
+  // Reads `algorithm` and the three directions; a later `algorithm` replaces earlier directions.
   void read_policy(Map& map, Conv2dPolicy& policy) {
     const Node::Entry* all = map.take("algorithm");
     const auto word =
@@ -389,7 +389,7 @@ class Resolver {
     }
   }
 
-  // The words of "a,b" or of the list [a, b], joined by commas.
+  // Returns the words of "a,b" or of the list [a, b], joined by commas.
   std::optional<std::string> read_words(const Node& node, const std::string& path) {
     std::vector<Node> items = {node};
     if (node.kind == Node::Kind::list) items = node.items;
@@ -405,8 +405,8 @@ class Resolver {
     return words.empty() ? std::nullopt : std::optional<std::string>(join(words, ","));
   }
 
-  // Algorithms that the config's device has, or words that choose one; see policy_text.h. Of a
-  // device that is not there nothing is known, and the run will say so.
+  // Accepts algorithms of the config's device, or selection words; see policy_text.h. If the device
+  // is not available, any name is accepted here, and the run reports it.
   std::optional<std::string> read_algorithm(const Node& node, const std::string& path) {
     const std::optional<std::string> given = read_words(node, path);
     if (!given || node.kind == Node::Kind::null) return std::nullopt;

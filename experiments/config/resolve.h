@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// resolve.h: from a tree of YAML nodes to a typed config, with every mistake noted.
+// resolve.h: converts a tree of YAML nodes to a typed config and notes every mistake.
 #pragma once
 
 #include "experiments/config/document.h"
@@ -9,11 +9,11 @@ namespace convscope::config {
 
 ExperimentConfig resolve(const Node& root, const std::string& default_name, Mistakes& mistakes);
 
-// The value of a node for a field; null when it does not fit, with the mistake noted.
+// Returns the value of a node for a field; null when it does not fit, with the mistake noted.
 std::optional<OptionValue> read_value(const Node& node, const OptionField& field,
                                       const std::string& path, Mistakes& mistakes);
 
-// A whole number as the number or the list of one that the field holds.
+// Returns a whole number as a number or as a list of one, as the field stores it.
 OptionValue in_form_of(const OptionField& field, const OptionValue& value);
 
 }  // namespace convscope::config

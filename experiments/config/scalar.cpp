@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// scalar.cpp: what a plain scalar means, by the core schema of YAML 1.2.2 (section 10.3.2), and how
-// a value is written so that it reads back. YAML 1.1 would turn `no` into false, `010` into 8 and
-// `12:30` into 750; here they are text, and where text does not fit, an error. What is written
-// reads back as the same value by either schema, because other programs (PyYAML) keep to YAML 1.1.
+// scalar.cpp: the meaning of a plain scalar by the core schema of YAML 1.2.2 (section 10.3.2), and
+// the writing of values. YAML 1.1 would turn `no` into false, `010` into 8 and `12:30` into 750;
+// here they are text, or an error where text does not fit. Written values are read back unchanged
+// by both schemas, because other programs (PyYAML) use YAML 1.1.
 #include <charconv>
 #include <limits>
 #include <optional>
@@ -24,7 +24,7 @@ bool all_digits(std::string_view text) {
   return true;
 }
 
-// [-+]?[0-9]+, but not with leading zeros: YAML 1.1 reads 010 as 8, YAML 1.2 as 10.
+// Accepts [-+]?[0-9]+ without leading zeros: YAML 1.1 reads 010 as 8, YAML 1.2 as 10.
 bool is_decimal_integer(std::string_view text) {
   if (text.starts_with('-') || text.starts_with('+')) text.remove_prefix(1);
   return all_digits(text) && (text.size() == 1 || text[0] != '0');
@@ -49,7 +49,7 @@ bool is_real(std::string_view text) {
                          : all_digits(before) && (after.empty() || all_digits(after)));
 }
 
-// Hexadecimal or octal digits, without a sign.
+// Parses hexadecimal or octal digits without a sign.
 std::optional<std::int64_t> integer_of_base(std::string_view digits, int base) {
   std::int64_t value = 0;
   const auto [end, error] =
@@ -81,7 +81,7 @@ OptionValue typed_plain(const std::string& text) {
   return text;
 }
 
-// What the schema of YAML 1.1 (PyYAML) takes for a boolean and ours for text.
+// Returns whether YAML 1.1 (PyYAML) reads a boolean where our schema reads text.
 bool is_boolean_of_yaml_1_1(std::string_view text) {
   if (text.size() > 3) return false;
   std::string word;
@@ -90,7 +90,8 @@ bool is_boolean_of_yaml_1_1(std::string_view text) {
          word == "off";
 }
 
-// 010, 1_000, 0b1, 1:30, 2024-01-31, -.5, .inf: numbers and dates of YAML 1.1, and other texts.
+// Returns whether the text is like a number or date of YAML 1.1: 010, 1_000, 0b1, 1:30, 2024-01-31,
+// -.5, .inf.
 bool is_like_a_number(std::string_view text) {
   const bool begins = is_digit(text[0]) || text[0] == '+' || text[0] == '-' || text[0] == '.';
   if (!begins) return false;
@@ -99,8 +100,9 @@ bool is_like_a_number(std::string_view text) {
          text.find_first_not_of("0123456789abcdefABCDEFxXoT_+-.:tZz ") == std::string_view::npos;
 }
 
-// The bytes at `i` of a character that YAML's readers take for a line break, a mark or no text: NEL
-// and other control characters, U+2028, U+2029, U+FEFF, U+FFFE, U+FFFF. 0: another character.
+// Returns the byte length of a character at `i` that YAML readers treat as a line break, a mark or
+// no text: NEL and other control characters, U+2028, U+2029, U+FEFF, U+FFFE, U+FFFF. 0: another
+// character.
 std::size_t unprintable_length(std::string_view text, std::size_t i) {
   const auto byte = [&](std::size_t k) {
     return i + k < text.size() ? static_cast<unsigned char>(text[i + k]) : 0;
@@ -113,7 +115,7 @@ std::size_t unprintable_length(std::string_view text, std::size_t i) {
   return 0;
 }
 
-// "\n", "\x1b", "\u2028": the character of `length` bytes.
+// Returns "\n", "\x1b" or "\u2028" for the character of `length` bytes.
 std::string escaped(std::string_view character) {
   if (character == "\n") return "\\n";
   if (character == "\t") return "\\t";
@@ -131,11 +133,11 @@ std::string escaped(std::string_view character) {
   return out;
 }
 
-// True when the text, without quotes, is this text for YAML 1.1 and 1.2, in a block and in a flow.
+// Returns whether the unquoted text is the same text in YAML 1.1 and 1.2, in block and flow style.
 bool reads_as_text(const std::string& text) {
   if (text.empty() || !std::holds_alternative<std::string>(typed_plain(text))) return false;
   if (is_boolean_of_yaml_1_1(text) || is_like_a_number(text)) return false;
-  // Characters that mean something to YAML somewhere; quoting too often does no harm.
+  // Characters with a meaning somewhere in YAML; unnecessary quotes do no harm.
   if (text.find_first_of(":#\"'\\,[]{}&*!|>%@`<=") != std::string::npos) return false;
   for (std::size_t i = 0; i < text.size(); ++i) {
     if (unprintable_length(text, i) > 0) return false;

@@ -69,7 +69,7 @@ OptionValue load(const T& member) {
 OptionValue load(const std::optional<std::int64_t>& member) {
   return member ? OptionValue(*member) : OptionValue();
 }
-// An empty list is none: it would only be noise in a resolved config.
+// An empty list counts as no value, to keep it out of resolved configs.
 OptionValue load(const std::vector<std::string>& member) {
   return member.empty() ? OptionValue() : OptionValue(member);
 }
@@ -82,7 +82,7 @@ struct Limits {
   bool required = false;
 };
 
-// The default is what a fresh Block holds.
+// The default is the value in a new Block.
 template <class Block, class T>
 Key<Block> key(const char* name, T Block::*member, const char* doc, Limits limits = {}) {
   Key<Block> out;
@@ -109,20 +109,20 @@ void check_schema(std::int64_t schema) {
 const Keys<ExperimentConfig>& top_keys() {
   static const Keys<ExperimentConfig> keys = [] {
     Keys<ExperimentConfig> out;
-    out.push_back(key("schema", &ExperimentConfig::schema, "format of this file; always 1"));
+    out.push_back(
+        key("schema", &ExperimentConfig::schema, "format version of this file; always 1"));
     out.back().set = [](ExperimentConfig& config, const OptionValue& value) {
       config.schema = std::get<std::int64_t>(value);
       check_schema(config.schema);
     };
     out.push_back(key("name", &ExperimentConfig::name,
-                      "name of the experiment and of its folder; default: that of the file"));
+                      "name of the experiment and of its folder (default: the file's name)"));
     out.back().set = [](ExperimentConfig& config, const OptionValue& value) {
       config.name = std::get<std::string>(value);
-      check_word(config.name, "._-", "because the folder of the runs is named so");
+      check_word(config.name, "._-", "because the folder of the runs gets this name");
     };
-    out.push_back(
-        key("seed", &ExperimentConfig::seed, "every random number follows from it", {.min = 0}));
-    out.push_back(key("tags", &ExperimentConfig::tags, "the user's own words, for `report --tag`"));
+    out.push_back(key("seed", &ExperimentConfig::seed, "seed of all random numbers", {.min = 0}));
+    out.push_back(key("tags", &ExperimentConfig::tags, "free words for `report --tag`"));
     out.back().set = [](ExperimentConfig& config, const OptionValue& value) {
       config.tags.clear();
       if (const auto* tags = std::get_if<std::vector<std::string>>(&value)) config.tags = *tags;
@@ -138,8 +138,8 @@ const Keys<ExperimentConfig>& top_keys() {
       return config.note.empty() ? OptionValue() : OptionValue(config.note);
     };
     out.push_back(key("plugins", &ExperimentConfig::plugins,
-                      "algorithms of your own: files of plug-ins, or folders of them, relative to "
-                      "this file; --plugin adds to them"));
+                      "custom algorithms: plug-in files or folders of them, relative to this file; "
+                      "--plugin adds more"));
     out.back().set = [](ExperimentConfig& config, const OptionValue& value) {
       const auto* words = std::get_if<std::vector<std::string>>(&value);
       config.plugins = words != nullptr ? *words : std::vector<std::string>();
@@ -155,12 +155,13 @@ const Keys<ExperimentConfig>& top_keys() {
     device.get = [](const ExperimentConfig& config) -> OptionValue { return config.device.str(); };
     out.push_back(device);
     Key<ExperimentConfig> precision;
-    precision.field = {.name = "precision",
-                       .type = OptionType::text,
-                       .default_value = std::string("f32"),
-                       .doc =
-                           "of the factors in convolutions and linear layers; sums, weights and "
-                           "all else stay f32. tf32, bf16 and f16 need device: cuda"};
+    precision.field = {
+        .name = "precision",
+        .type = OptionType::text,
+        .default_value = std::string("f32"),
+        .doc =
+            "precision of the operands of convolutions and linear layers; accumulators, weights "
+            "and all else stay f32. tf32, bf16 and f16 need device: cuda"};
     for (const ComputePrecision one : kComputePrecisions) {
       precision.field.choices.emplace_back(name_of(one));
     }
@@ -173,7 +174,7 @@ const Keys<ExperimentConfig>& top_keys() {
       return std::string(name_of(config.precision));
     };
     out.push_back(precision);
-    out.push_back(key("threads", &ExperimentConfig::threads, "CPU threads; 0 = all cores",
+    out.push_back(key("threads", &ExperimentConfig::threads, "number of CPU threads; 0 = all cores",
                       {.min = 0, .max = 1024}));
     return out;
   }();
@@ -183,13 +184,14 @@ const Keys<ExperimentConfig>& top_keys() {
 const Keys<DataConfig>& data_keys() {
   static const Keys<DataConfig> keys = {
       key("set", &DataConfig::set, "the data set", {.required = true}),
-      key("batch_size", &DataConfig::batch_size, "images in one step", {.min = 1, .max = 1e6}),
-      key("shuffle", &DataConfig::shuffle, "a new order of the training images in each epoch"),
-      key("val_split", &DataConfig::val_split, "training images set aside for validation",
+      key("batch_size", &DataConfig::batch_size, "batch size: images in one step",
+          {.min = 1, .max = 1e6}),
+      key("shuffle", &DataConfig::shuffle, "shuffle the training images before each epoch"),
+      key("val_split", &DataConfig::val_split, "number of training images set aside for validation",
           {.min = 0, .max = kMaxCount}),
-      key("limit", &DataConfig::limit, "training images used; 0 = all",
+      key("limit", &DataConfig::limit, "number of training images used; 0 = all",
           {.min = 0, .max = kMaxCount}),
-      key("prefetch", &DataConfig::prefetch, "a background thread prepares the next batches"),
+      key("prefetch", &DataConfig::prefetch, "prepare the next batches in a background thread"),
   };
   return keys;
 }
@@ -198,7 +200,7 @@ const Keys<AugmentConfig>& augment_keys() {
   static const Keys<AugmentConfig> keys = {
       key("crop_padding", &AugmentConfig::crop_padding,
           "pixels of zero padding before a random crop; 0 = no crop", {.min = 0, .max = 1024}),
-      key("mirror", &AugmentConfig::mirror, "left and right swapped in half of the images"),
+      key("mirror", &AugmentConfig::mirror, "flip half of the images horizontally"),
   };
   return keys;
 }
@@ -215,7 +217,7 @@ const Keys<LayerSpec>& layer_keys() {
     Keys<LayerSpec> out;
     out.push_back(key("type", &LayerSpec::type, "the kind of layer", {.required = true}));
     out.push_back(
-        key("name", &LayerSpec::name, "unique; default: type and number, such as conv2d_1"));
+        key("name", &LayerSpec::name, "unique name (default: type and number, such as conv2d_1)"));
     out.back().set = [](LayerSpec& layer, const OptionValue& value) {
       layer.name = std::get<std::string>(value);
       check_word(layer.name, "_-", "because parameters are named <layer>.<parameter>");
@@ -236,16 +238,16 @@ const Keys<OptimConfig>& optim_keys() {
         key("lr_batch_power", &OptimConfig::lr_batch_power,
             "lr times (data.batch_size / lr_batch_size) to this power: 1 (Goyal et al. 2017), 0.5",
             {.min = 0, .max = 2}),
-        key("weight_decay", &OptimConfig::weight_decay, "pull of the weights towards 0",
-            {.min = 0, .max = 1e6}),
+        key("weight_decay", &OptimConfig::weight_decay,
+            "weight decay: pull of the weights towards 0", {.min = 0, .max = 1e6}),
         key("clip_grad_norm", &OptimConfig::clip_grad_norm,
-            "largest joint L2 norm of all gradients; 0 = no clipping", {.min = 0}),
+            "largest L2 norm of all gradients together; 0 = no clipping", {.min = 0}),
     };
     std::vector<std::string> rates;
     for (const auto& [name, type] : optimizer_types().entries()) {
       rates.push_back(cat(name, " ", type.lr));
     }
-    out[1].field.default_value = OptionValue();  // resolve.cpp: that of the optimiser
+    out[1].field.default_value = OptionValue();  // resolve.cpp uses the optimiser's
     out[1].field.doc += "; default: " + join(rates);
     return out;
   }();
@@ -256,9 +258,10 @@ const Keys<ScheduleConfig>& schedule_keys() {
   static const Keys<ScheduleConfig> keys = {
       key("type", &ScheduleConfig::type, "learning rate over time"),
       key("warmup_epochs", &ScheduleConfig::warmup_epochs,
-          "epochs over which the rate rises from 0; fractions are allowed", {.min = 0, .max = 1e6}),
-      key("warmup_steps", &ScheduleConfig::warmup_steps, "the same in steps; give only one of them",
-          {.min = 0, .max = kMaxCount}),
+          "warm-up in epochs, during which the rate rises from 0; fractions are allowed",
+          {.min = 0, .max = 1e6}),
+      key("warmup_steps", &ScheduleConfig::warmup_steps,
+          "warm-up in steps; give this key or warmup_epochs", {.min = 0, .max = kMaxCount}),
   };
   return keys;
 }
@@ -266,32 +269,32 @@ const Keys<ScheduleConfig>& schedule_keys() {
 const Keys<GroupConfig>& group_keys() {
   static const Keys<GroupConfig> keys = {
       key("match", &GroupConfig::match,
-          "names of parameters, * for any text and ? for any letter: '*.bias'", {.required = true}),
+          "parameter names; * matches any text, ? any letter: '*.bias'", {.required = true}),
       key("lr_scale", &GroupConfig::lr_scale, "factor on the learning rate",
           {.min = 0, .max = 1e6}),
-      key("weight_decay", &GroupConfig::weight_decay, "instead of the optimiser's",
-          {.min = 0, .max = 1e6}),
+      key("weight_decay", &GroupConfig::weight_decay,
+          "weight decay of this group (default: the optimiser's)", {.min = 0, .max = 1e6}),
   };
   return keys;
 }
 
 const Keys<TrainConfig>& train_keys() {
   static const Keys<TrainConfig> keys = {
-      key("epochs", &TrainConfig::epochs, "passes over the training images",
+      key("epochs", &TrainConfig::epochs, "number of passes over the training images",
           {.min = 1, .max = 1e6}),
       key("eval_every", &TrainConfig::eval_every,
           "epochs between evaluations; the last epoch is always evaluated", {.min = 1, .max = 1e6}),
       key("plan", &TrainConfig::plan,
-          "plan each step once and replay it; false builds the dynamic graph in every step"),
+          "compile the step once and replay it; false: a dynamic graph in every step"),
       key("deterministic_ranks", &TrainConfig::deterministic_ranks,
-          "the same bits for 1, 2, 4, .. processes: each batch is computed in rank_parts parts, "
-          "whoever computes them; slower"),
+          "same bits for 1, 2, 4, .. processes: each batch is computed in rank_parts parts; "
+          "slower"),
       key("rank_parts", &TrainConfig::rank_parts,
-          "with deterministic_ranks: parts of a batch, a power of two; at most so many processes",
+          "with deterministic_ranks: parts of a batch, a power of two; also the largest number of "
+          "processes",
           {.min = 1, .max = 1024}),
       key("bucket_mib", &TrainConfig::bucket_mib,
-          "MiB of gradients that travel between processes together, while the backward pass goes "
-          "on",
+          "bucket size in MiB: gradients that are sent together during the backward pass",
           {.min = 0.01, .max = 1024}),
   };
   return keys;
@@ -310,7 +313,7 @@ const Keys<LogConfig>& log_keys() {
   static const Keys<LogConfig> keys = {
       key("every_steps", &LogConfig::every_steps, "steps between lines of metrics.jsonl",
           {.min = 1, .max = kMaxCount}),
-      key("tensorboard", &LogConfig::tensorboard, "also write an event file for TensorBoard"),
+      key("tensorboard", &LogConfig::tensorboard, "write an event file for TensorBoard"),
       key("layers", &LogConfig::layers,
           "time each layer in some of the steps, for layers.csv; costs less than 1 %"),
   };
@@ -321,11 +324,13 @@ const Keys<EarlyStopConfig>& early_stop_keys() {
   static const Keys<EarlyStopConfig> keys = [] {
     Keys<EarlyStopConfig> out = {
         key("patience", &EarlyStopConfig::patience,
-            "end after so many evaluations in a row without a better one; needs data.val_split",
+            "number of evaluations without improvement after which training stops; needs "
+            "data.val_split",
             {.min = 1, .max = 1e6}),
-        key("metric", &EarlyStopConfig::metric, "what must get better: val_loss or val_acc"),
+        key("metric", &EarlyStopConfig::metric, "monitored quantity: val_loss or val_acc"),
         key("min_delta", &EarlyStopConfig::min_delta,
-            "by how much at least, in nats or percentage points", {.min = 0, .max = 100}),
+            "smallest improvement that counts, in nats or percentage points",
+            {.min = 0, .max = 100}),
     };
     out[1].field.choices = {"val_loss", "val_acc"};
     return out;
@@ -357,10 +362,9 @@ const Keys<ConvConfig>& conv_keys() {
   static const Keys<ConvConfig> keys = [] {
     Keys<ConvConfig> out = {
         key("layout", &ConvConfig::layout,
-            "how images lie between layers of a planned step: nchw, on the CPU blocked (16 "
-            "channels "
-            "side by side, wherever a layer can) or auto (where it pays; of halves on a GPU the "
-            "channels come last)"),
+            "layout of images between layers of a compiled step: nchw; blocked (CPU: NCHW16c, "
+            "where a layer supports it); auto (CPU: NCHW16c where it is faster; GPU with "
+            "fp16/bf16: NHWC)"),
     };
     out[0].field.choices = {"auto", "nchw", "blocked"};
     return out;
@@ -374,8 +378,8 @@ const OptionField& algorithm_field() {
       .type = OptionType::text,
       .default_value = std::string("auto"),
       .doc =
-          "of all directions: a name, auto (least estimated time), measure, check:a,b, or a list "
-          "a,b,auto (the first that accepts)"};
+          "algorithm of all directions: a name, auto (least estimated time), measure, check:a,b, "
+          "or a list a,b,auto (the first that accepts)"};
   return field;
 }
 

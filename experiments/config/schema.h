@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // schema.h: the keys of each block of a config: name, type, default, range, meaning, and the member
-// that holds the value. Reading, writing and `convscope config keys` all walk these tables, so a
-// key is added in one place: a member in experiment_config.h and a line in schema.cpp.
+// that holds the value. Reading, writing and `convscope config keys` use these tables. A new key
+// needs a member in experiment_config.h and a line in schema.cpp.
 #pragma once
 
 #include <functional>
@@ -34,11 +34,11 @@ const Keys<CheckpointConfig>& checkpoint_keys();
 const Keys<LogConfig>& log_keys();
 const Keys<EarlyStopConfig>& early_stop_keys();
 const Keys<ExpectConfig>& expect_keys();
-// The three directions of a convolution; `algorithm` stands for all of them.
+// Returns the keys of the three directions of a convolution; `algorithm` sets all of them.
 const Keys<Conv2dPolicy>& policy_keys();
-const Keys<ConvConfig>& conv_keys();  // of all layers together
+const Keys<ConvConfig>& conv_keys();  // for all layers
 const OptionField& algorithm_field();
-// `type` and `name` of one entry of `layers`.
+// Returns the keys `type` and `name` of one entry of `layers`.
 const Keys<LayerSpec>& layer_keys();
 
 }  // namespace convscope::config

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// sweep_block.cpp: from the axes of a sweep to its members, each with a resolved config.
+// sweep_block.cpp: combines the axes of a sweep to members with resolved configs.
 #include "experiments/config/sweep_block.h"
 
 #include <algorithm>
@@ -40,7 +40,7 @@ const SweepSetting* find_setting(const Choices& choices, const std::string& key)
   return nullptr;
 }
 
-// "lenet_k5--batch_size-64", at most as long as a folder's name should be.
+// Returns "lenet_k5--batch_size-64", within the length limit of folder names.
 std::string row_name(const Choices& choices, const std::string& sweep_name) {
   std::string name;
   for (const SweepChoice* choice : choices) {
@@ -90,13 +90,13 @@ class Planner {
     std::vector<std::int64_t> seeds;  // empty: the config's own
   };
 
-  // Whose name does not depend on that of the file.
+  // Returns the text with a name that does not depend on the file's name.
   static std::string text_with_name(Node tree, const std::string& name) {
     std::erase_if(tree.entries, [](const Node::Entry& e) { return e.key == "name"; });
     return "name: " + quoted_if_needed(name) + "\n" + block_text(tree);
   }
 
-  // What is given on the command line holds for all members, so it cannot be what differs.
+  // Overrides of the command line hold for all members, so they cannot differ between members.
   void check_overrides() {
     for (const std::string& text : overrides_) {
       const std::string key = text.substr(0, text.find('='));
@@ -108,7 +108,7 @@ class Planner {
         mistakes_.add(origin, "expected sweep.seeds=[...], because the sweep sets the seeds");
       }
       for (const auto& [owned, owner] : block_.owners) {
-        if (owner == "sweep.members") continue;  // those may be overridden
+        if (owner == "sweep.members") continue;  // these may be overridden
         if (owned != key && !owned.starts_with(key + ".") && !key.starts_with(owned + "."))
           continue;
         mistakes_.add(
@@ -135,7 +135,7 @@ class Planner {
       }
       if (keep(row, used)) rows_.push_back(std::move(row));
       more = false;
-      for (std::size_t i = place.size(); i-- > 0 && !more;) {  // the last axis runs first
+      for (std::size_t i = place.size(); i-- > 0 && !more;) {  // the last axis varies fastest
         more = ++place[i] < block_.axes[i].size();
         if (!more) place[i] = 0;
       }
@@ -153,7 +153,7 @@ class Planner {
     }
   }
 
-  // Takes out of the row what is excluded; false when nothing is left.
+  // Removes excluded choices from the row; returns false when nothing is left.
   bool keep(Row& row, std::vector<bool>& used) {
     row.seeds = block_.seeds;
     bool all_gone = false;
@@ -236,7 +236,7 @@ class Planner {
         }
         plan.members.push_back(std::move(member));
       }
-      if (!mistakes_.empty()) return;  // the next seed would only repeat them
+      if (!mistakes_.empty()) return;  // the next seed would only repeat the mistakes
     }
     for (const Row& row : rows_) {
       SweepRow named{.name = row_name(row.choices, plan.name), .reference = {}};
@@ -275,7 +275,7 @@ bool is_of_sweep(const std::string& text) {
 
 SweepPlan parse_sweep_text(std::string_view yaml, std::string_view file_name,
                            const ConfigReader& reader, const std::vector<std::string>& overrides) {
-  // Those of the block hold before it is read; the others beat what the members say.
+  // Overrides of the block apply before it is read; other overrides replace values of the members.
   std::vector<std::string> of_sweep, of_members;
   for (const std::string& text : overrides) {
     (config::is_of_sweep(text) ? of_sweep : of_members).push_back(text);
@@ -291,7 +291,7 @@ SweepPlan parse_sweep_text(std::string_view yaml, std::string_view file_name,
 }
 
 bool holds_sweep(const std::string& path, const std::vector<std::string>& overrides) {
-  config::Mistakes mistakes;  // who loads the file names them
+  config::Mistakes mistakes;  // the loader of the file reports them
   const std::string file = find_config(path);
   const config::Node root =
       config::compose(config::read_named_file(file), file, config::read_file, overrides, mistakes);

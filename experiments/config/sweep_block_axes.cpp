@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// sweep_block_axes.cpp: the block `sweep:` as it is written, before anything is combined.
+// sweep_block_axes.cpp: the block `sweep:` as written, before combination.
 #include "experiments/config/sweep_block_axes.h"
 
 #include <algorithm>
@@ -18,14 +18,14 @@ const std::vector<std::string> kReferenceColumns = {"acc", "avg_forward", "avg_b
                                                     "avg_forward_mem", "avg_backward_mem"};
 
 constexpr std::size_t kMostKeys = 64,
-                      kMostValues = 1000;  // of zip or grid; keep hostile texts cheap
+                      kMostValues = 1000;  // limits for zip and grid; keep hostile texts cheap
 
 std::string did_you_mean(const std::string& word, const std::vector<std::string>& known) {
   const std::string near = nearest_word(word, known);
   return near.empty() ? cat(" (known: ", join(known), ")") : cat("; did you mean '", near, "'?");
 }
 
-// The last parts of each key, as few as keep the keys apart: optim.lr -> lr.
+// Returns the last parts of each key, as few as keep the keys distinct: optim.lr -> lr.
 std::map<std::string, std::string> short_names(const std::vector<std::string>& keys) {
   const auto tail = [](const std::string& key, int parts) {
     std::size_t begin = key.size();
@@ -47,7 +47,7 @@ std::map<std::string, std::string> short_names(const std::vector<std::string>& k
   return out;
 }
 
-// A value as a part of a folder's name: "lsq-w_bits-4" for {method: lsq, w_bits: 4}.
+// Returns a value as a part of a folder name: "lsq-w_bits-4" for {method: lsq, w_bits: 4}.
 std::string value_label(const Node& value) {
   std::string out;
   switch (value.kind) {
@@ -114,12 +114,13 @@ class BlockReader {
     return keys;
   }
 
-  // Keys that a sweep sets in another way, or cannot set.
+  // Refuses keys that a sweep sets in another way, or cannot set.
   bool refuse_own_key(const Node::Entry& entry, const std::string& path) {
     const std::string& key = entry.key;
     const char* instead = key == "seed"      ? "use sweep.seeds"
-                          : key == "extends" ? "'extends' stands at the top"
-                          : key == "sweep" || key.starts_with("sweep.") ? "a sweep holds no sweep"
+                          : key == "extends" ? "'extends' is allowed only at the top level"
+                          : key == "sweep" || key.starts_with("sweep.")
+                              ? "a sweep cannot contain a sweep"
                           : key == "name" ? "rows are named after their values, or in sweep.members"
                                           : nullptr;
     if (instead == nullptr) return false;
@@ -129,7 +130,7 @@ class BlockReader {
     return true;
   }
 
-  // A key takes its place among those that differ; it can do so only once.
+  // Adds a key to the differing keys; each key may appear only once.
   void claim(const Node::Entry& entry, const std::string& path) {
     const auto [old, is_first] = owners_.emplace(entry.key, path);
     if (is_first || old->second == path) return;
@@ -232,7 +233,7 @@ class BlockReader {
     return out;
   }
 
-  // The map of lists under `zip` or `grid`; false when it is none.
+  // Returns the map of lists under `zip` or `grid`; false when it is not a map of lists.
   bool is_map_of_lists(const Node& node, const std::string& path) {
     if (node.kind != Node::Kind::map || node.entries.empty()) {
       mistakes_.add(node.origin,
@@ -321,11 +322,11 @@ class BlockReader {
     choice.label += (choice.label.empty() ? "" : "--") + folder_name(name) + "-" +
                     folder_name(value_label(value));
     choice.origin = value.origin;
-    // The mistake of a value is shown at the value, that of a key at the key.
+    // A mistake of a value is reported at the value, a mistake of a key at the key.
     choice.settings.push_back(setting(entry.key, entry.origin, value));
   }
 
-  // Values may differ in what a folder's name cannot show.
+  // Values may differ in ways that a folder name cannot show.
   static void make_labels_differ(std::vector<SweepChoice>& axis) {
     std::set<std::string> seen;
     for (SweepChoice& choice : axis) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// sweep_block_axes.h: the block `sweep:` as it is written, before anything is combined.
+// sweep_block_axes.h: the block `sweep:` as written, before combination.
 #pragma once
 
 #include <map>
@@ -11,14 +11,14 @@
 
 namespace convscope::config {
 
-// One key that differs, with its value.
+// One differing key with its value.
 struct SweepSetting {
   std::string key;  // dotted
   Origin origin;
   Node value;
 };
 
-// One place on an axis: what it sets, and its part of the row's name.
+// One point of an axis: its settings and its part of the row's name.
 struct SweepChoice {
   std::string label;
   std::vector<SweepSetting> settings;
@@ -28,11 +28,11 @@ struct SweepChoice {
 
 struct SweepExclude {
   Origin origin;
-  std::vector<SweepSetting> settings;  // "name" and "seed" stand for those of the member
+  std::vector<SweepSetting> settings;  // "name" and "seed" refer to the member
 };
 
 struct SweepBlock {
-  // The members, the places of zip, and each key of grid: a row takes one choice of each.
+  // The members, the points of zip, and each key of grid; a row has one choice of each axis.
   std::vector<std::vector<SweepChoice>> axes;
   std::vector<SweepExclude> excludes;
   std::vector<std::int64_t> seeds;            // empty: the config's own
@@ -42,11 +42,11 @@ struct SweepBlock {
 
 SweepBlock read_sweep_block(const Node& node, Mistakes& mistakes);
 
-// "im2col_gemm", "[16, 1]", "{method: lsq, w_bits: 4}": one line, as it could stand in the file.
+// Returns "im2col_gemm", "[16, 1]" or "{method: lsq, w_bits: 4}": one line of YAML.
 std::string flow_text(const Node& node);
-// The tree as a file.
+// Returns the tree as the text of a file.
 std::string block_text(const Node& node);
-// Whether two values mean the same: 64 and 64.0 do, 64 and "64" do not.
+// Returns whether two values are equal: 64 equals 64.0, but not "64".
 bool same_value(const Node& a, const Node& b);
 
 }  // namespace convscope::config

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// sweep_block_text.cpp: nodes as text again, and compared by what they mean.
+// sweep_block_text.cpp: converts nodes to text, and compares them by meaning.
 #include <algorithm>
 
 #include "experiments/config/sweep_block_axes.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// to_yaml.cpp: a resolved config as YAML with every key, which loads to the same config; and the
-// list of all keys.
+// to_yaml.cpp: writes a resolved config as YAML with every key, which loads to the same config, and
+// the list of all keys.
 #include <algorithm>
 
 #include "datasets/dataset.h"
@@ -38,7 +38,7 @@ class Writer {
   }
 
  private:
-  // `path` is that of the value; its last part is the key.
+  // `path` belongs to the value; its last part is the key.
   void line(const std::string& path, const std::string& key, const std::string& value) {
     std::string text = std::string(indent_, ' ') + (first_of_item_ ? "- " : "") + key + ":" +
                        (value.empty() ? "" : " " + value);
@@ -218,17 +218,18 @@ void list_options(const Registry<Entry>& table, const std::string& block,
   }
 }
 
-// Read by sweep_block_axes.cpp.
+// sweep_block_axes.cpp reads these keys.
 void list_sweep_keys(std::vector<ConfigKey>& out) {
   const auto add = [&](const std::string& path, OptionType type, const std::string& doc) {
     out.push_back({path, {.name = path.substr(path.rfind('.') + 1), .type = type, .doc = doc}});
   };
   add("sweep.members", OptionType::texts,
-      "list of maps: a row's name, any keys, and 'reference' with the figures of others");
-  add("sweep.zip", OptionType::texts, "map of keys to lists of one length, taken side by side");
-  add("sweep.grid", OptionType::texts, "map of keys to lists: every value with every other");
-  add("sweep.exclude", OptionType::texts, "list of maps: members that have these values are out");
-  add("sweep.seeds", OptionType::integers, "each row is trained with each seed");
+      "list of maps: name of a row, any keys, and 'reference' with published figures");
+  add("sweep.zip", OptionType::texts,
+      "map of keys to lists of one length; member i takes value i of each list");
+  add("sweep.grid", OptionType::texts, "map of keys to lists; all combinations of their values");
+  add("sweep.exclude", OptionType::texts, "list of maps; members with these values are left out");
+  add("sweep.seeds", OptionType::integers, "seeds; each row is trained with each seed");
   for (const SlurmKey& key : slurm_keys()) {
     add("sweep.slurm." + key.name, OptionType::text,
         cat("--launcher slurm: ", key.doc, "; ", key.expected));
@@ -248,7 +249,7 @@ std::vector<ConfigKey> config_keys() {
   out.push_back({"extends",
                  {.name = "extends",
                   .type = OptionType::texts,
-                  .doc = "file or list of files to build on, relative to this one"}});
+                  .doc = "base file or list of base files, relative to this one"}});
   list_keys(top_keys(), "", out);
   list_keys(data_keys(), "data.", out);
   list_keys(augment_keys(), "data.augment.", out);

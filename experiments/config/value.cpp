@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// value.cpp: one YAML value for one field, and the sentence when it does not fit.
+// value.cpp: converts one YAML value for one field, and explains a value that does not fit.
 #include <cmath>
 
 #include "experiments/config/resolve.h"
@@ -27,7 +27,7 @@ bool is_too_long_integer(const std::string& text) {
          text.find_first_not_of("0123456789", first) == std::string::npos;
 }
 
-// 1e999, 1e-999: a number, but none of a double.
+// 1e999, 1e-999: numbers outside the range of double.
 bool is_beyond_double(const std::string& text) {
   const std::size_t exponent = text.find_first_of("eE");
   return exponent != std::string::npos &&
@@ -36,7 +36,7 @@ bool is_beyond_double(const std::string& text) {
          text.find_first_of("0123456789", exponent) != std::string::npos;
 }
 
-// What to write instead, for the traps of older YAML.
+// Returns the right spelling for traps of older YAML.
 std::string advice(const Node& scalar, OptionType type) {
   const std::string& text = scalar.text;
   const bool number =

@@ -53,10 +53,10 @@ std::string problem_of_name(const std::string& name) {
   if (name.empty() || name.size() > kLongestName || !is_small(name[0]) ||
       !std::ranges::all_of(name, is_part)) {
     return cat("a name of at most ", kLongestName,
-               " small letters, digits and _, with a letter in front, such as my_direct");
+               " lower-case letters, digits and _, a letter first, such as my_direct");
   }
   if (finds_itself(name) || name == "check") {
-    return "another name, because this word chooses an algorithm by itself";
+    return "another name, because this word is a selection mode";
   }
   return "";
 }
@@ -104,12 +104,12 @@ std::string problem_of_card(const Conv2dAlgorithm& card, const std::vector<std::
 
 std::string problem_of_ladder(const Conv2dLadder& ladder, const std::vector<std::string>& cards) {
   if (ladder.name == nullptr || !problem_of_name(ladder.name).empty()) {
-    return cat("has no name of small letters");
+    return cat("has an invalid name");
   }
   if (conv2d_ladders(DeviceType::cpu).find(ladder.name) != nullptr) {
     return cat("has a name that is taken: there is a ladder '", ladder.name, "' already");
   }
-  if (ladder.device != DeviceType::cpu) return "is not of the CPU";
+  if (ladder.device != DeviceType::cpu) return "is not for the CPU";
   if (ladder.rungs.size() < 2) return "has fewer than two rungs";
   if (ladder.problem == nullptr) return "has no problem";
   try {
@@ -119,7 +119,7 @@ std::string problem_of_ladder(const Conv2dLadder& ladder, const std::vector<std:
   }
   for (const Conv2dRung& rung : ladder.rungs) {
     if (rung.card == nullptr || rung.isa == nullptr || rung.sentence == nullptr) {
-      return "has a rung without card, isa or sentence";
+      return "has a rung without algorithm, isa or sentence";
     }
     if (conv2d_algorithms(DeviceType::cpu).find(rung.card) == nullptr &&
         std::ranges::count(cards, rung.card) == 0) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_data.cpp: what the files of `convscope bench conv2d --json`, `bench deform_conv2d --json`
-// and `bench sparse_conv --json` say, for plots.
+// bench_data.cpp: the contents of files of `convscope bench conv2d --json`, `bench deform_conv2d
+// --json` and `bench sparse_conv --json`, for plots.
 #include "experiments/report/bench_data.h"
 
 #include <algorithm>
@@ -36,7 +36,7 @@ const Json& child(const Json& object, const char* key) {
   return at == object.end() ? none : *at;
 }
 
-// NaN when it is missing, no number, or below `least`.
+// Returns NaN when it is missing, not a number, or below `least`.
 double number_at(const Json& object, const char* key, double least = 0) {
   const Json& value = child(object, key);
   if (!value.is_number()) return std::nan("");
@@ -44,7 +44,7 @@ double number_at(const Json& object, const char* key, double least = 0) {
   return number >= least ? number : std::nan("");
 }
 
-// Of times and rates: 0 is no measurement.
+// Reads times and rates, for which 0 means not measured.
 double positive_at(const Json& object, const char* key) {
   const double number = number_at(object, key);
   return number > 0 ? number : std::nan("");
@@ -57,7 +57,7 @@ Ceiling ceiling_at(const Json& ceilings, const char* key) {
   return {or_zero(positive_at(pair, "one_thread")), or_zero(positive_at(pair, "all_threads"))};
 }
 
-// None without the peak of multiply-add: nothing can be drawn below it.
+// Returns none without the multiply-add peak, because no roofline can be drawn.
 std::optional<CpuCeilings> ceilings_of(const Json& json) {
   CpuCeilings out;
   const double cores = number_at(json, "cores", 1);
@@ -68,7 +68,7 @@ std::optional<CpuCeilings> ceilings_of(const Json& json) {
   out.l2_copy = ceiling_at(json, "l2_copy_bytes_per_second");
   out.l3_copy = ceiling_at(json, "l3_copy_bytes_per_second");
   out.dram_copy = ceiling_at(json, "dram_copy_bytes_per_second");
-  out.int8 = ceiling_at(json, "int8_ops_per_second");  // none in older files
+  out.int8 = ceiling_at(json, "int8_ops_per_second");  // missing in older files
   return out;
 }
 
@@ -126,7 +126,7 @@ class Reader {
   }
 
  private:
-  // Files of earliest versions have none.
+  // The earliest versions have no format.
   void check_format(const Json& json) const {
     const std::string format = text_at(json, "format");
     const std::string problem =
@@ -137,7 +137,7 @@ class Reader {
     if (!problem.empty()) broken(file_, problem);
   }
 
-  // False when it takes the place of an earlier one.
+  // Returns false when the row replaces an earlier one.
   bool add_row(const Json& json, const Json& row, std::size_t number) {
     const auto need = [&](bool there, const char* what) {
       if (!there) broken(file_, cat("row ", number, " without ", what));
@@ -163,7 +163,7 @@ class Reader {
       need(flops > 0 && bytes > 0, "nominal_flops and nominal_bytes");
       its.set_nominal(flops, bytes);
     }
-    // Rates follow from the time, so an older file without them loses only what it executed.
+    // Rates follow from the time, so an older file without them only lacks executed FLOPs.
     out.gflops_effective = set_.problems[out.problem].nominal_flops() / (out.median_ms * 1e6);
     out.gflops_executed = positive_at(row, "gflops_executed");
     out.workspace_bytes = number_at(row, "workspace_bytes");
@@ -184,7 +184,7 @@ class Reader {
     return true;
   }
 
-  // What a broken one would say is missing in the plot, and nothing else.
+  // Ignores a broken refusal: the plot only lacks its text.
   void add_refusal(const Json& json, const Json& one) {
     const std::optional<Direction> direction = direction_named(text_at(one, "direction"));
     const double threads = number_at(child(json, "settings"), "threads", 1);
@@ -222,7 +222,7 @@ class Reader {
                      .cpu = text_at(machine, "cpu"),
                      .cache = text_at(settings, "cache"),
                      .clock = text_at(settings, "clock"),
-                     .weights = weights.empty() ? "once" : weights,  // older files: no other way
+                     .weights = weights.empty() ? "once" : weights,  // default of older files
                      .threads = threads};
     const auto key = [](const BenchSetting& s) {
       return std::tie(s.device, s.isa, s.cpu, s.cache, s.clock, s.weights, s.threads);
@@ -299,7 +299,7 @@ std::string short_name(const BenchedProblem& z, bool with_batch) {
   return out;
 }
 
-// Names that two problems would share become their whole text.
+// Replaces names that two problems share by their whole text.
 std::vector<std::string> names_of(const std::vector<BenchedProblem>& problems) {
   const bool batch = std::ranges::any_of(
       problems, [&](const BenchedProblem& problem) { return problem.n != problems[0].n; });
@@ -314,8 +314,8 @@ std::vector<std::string> names_of(const std::vector<BenchedProblem>& problems) {
 
 }  // namespace
 
-// Only the text of a deformable convolution has offset groups, and it always has them. That of a
-// cloud begins with it.
+// A deformable convolution's text always has offset groups, and only this text has them. A cloud's
+// text begins with "cloud".
 BenchedProblem::BenchedProblem(const std::string& text) {
   if (text.starts_with("cloud=")) {
     cloud_ = CloudProblem::parse(text);
@@ -437,7 +437,7 @@ std::string BenchSet::text() const {
   if (!first.cache.empty() && !differs(settings, &BenchSetting::cache)) {
     out += cat("; ", first.cache, " caches");
   }
-  // The usual way needs no words.
+  // The default is not named.
   if (first.weights != "once" && !differs(settings, &BenchSetting::weights)) {
     out += cat("; weights used ", first.weights);
   }

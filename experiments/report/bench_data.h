@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_data.h: what the files of `convscope bench conv2d --json`, `bench deform_conv2d --json` and
-// `bench sparse_conv --json` say, for plots. Several files are one set: measured with other numbers
-// of threads, instruction sets, caches or devices.
+// bench_data.h: the contents of files of `convscope bench conv2d --json`, `bench deform_conv2d
+// --json` and `bench sparse_conv --json`, for plots. Several files form one set, measured with
+// different threads, instruction sets, caches or devices.
 #pragma once
 
 #include <optional>
@@ -15,19 +15,19 @@
 
 namespace convscope {
 
-// What the rows of a set were measured with.
+// The settings of a set's rows.
 struct BenchSetting {
   std::string device, isa, cpu, cache, clock, weights;
   int threads = 1;
   std::optional<CpuCeilings> ceilings = {};
-  std::string label = {};  // "2 threads", and what else tells it from the others of its set
+  std::string label = {};  // "2 threads", and other differences from the set's other settings
 };
 
-// The problem of a convolution; of a deformable one, its sizes and what it has more; of a sparse
-// one its channels, kernel and type, and the cloud. What that costs stands in its rows.
+// The problem of a convolution. A deformable one adds its sizes; a sparse one has channels, kernel,
+// type and the cloud, and its cost is in its rows.
 class CONVSCOPE_API BenchedProblem : public Conv2dProblem {
  public:
-  // As a row names it; an error when it is no problem.
+  // Parses the text of a row; fails when it is not a problem.
   explicit BenchedProblem(const std::string& text);
   const std::optional<DeformConv2dProblem>& deformable() const { return deformable_; }
   const std::optional<CloudProblem>& cloud() const { return cloud_; }
@@ -40,7 +40,7 @@ class CONVSCOPE_API BenchedProblem : public Conv2dProblem {
            : deformable_ ? deformable_->nominal_bytes()
                          : Conv2dProblem::nominal_bytes();
   }
-  // Of a cloud: nobody draws it again.
+  // Sets the cost of a sparse problem from its rows, because its cloud is not generated again.
   void set_nominal(double flops, double bytes) { flops_ = flops, bytes_ = bytes; }
   bool operator==(const BenchedProblem& other) const { return text() == other.text(); }
 
@@ -50,15 +50,15 @@ class CONVSCOPE_API BenchedProblem : public Conv2dProblem {
   double flops_ = 0, bytes_ = 0;
 };
 
-// One algorithm on one problem; NaN: there is no such number.
+// One algorithm on one problem; NaN: no value.
 struct BenchedRow {
-  std::size_t setting = 0, problem = 0;  // places in BenchSet
+  std::size_t setting = 0, problem = 0;  // indices into BenchSet
   Direction direction = Direction::forward;
   std::string algorithm;
   double median_ms = 0, gflops_effective = 0, gflops_executed = 0, workspace_bytes = 0;
-  double peer_median_ms = 0, peer_plain_median_ms = 0;  // its own layouts; row-major, converting
+  double peer_median_ms = 0, peer_plain_median_ms = 0;  // own layouts; row-major
   bool auto_choice = false;
-  std::string peer, wrong;  // "onednn 3.2.0"; why it was not timed
+  std::string peer, wrong;  // "onednn 3.2.0"; why the row was not timed
 };
 
 struct BenchedRefusal {
@@ -67,40 +67,40 @@ struct BenchedRefusal {
   std::string algorithm, reason;
 };
 
-// What one panel shows: one direction, measured with one setting; products of bytes, or all others.
+// The content of one panel: one direction and one setting; integer products, or all others.
 struct BenchPart {
   std::size_t setting = 0;
   Direction direction = Direction::forward;
   bool bytes = false;
   std::string title;                  // "backward data, 2 threads"
-  std::vector<std::size_t> problems;  // those with a row
+  std::vector<std::size_t> problems;  // problems with a row
 };
 
 struct CONVSCOPE_API BenchSet {
   std::vector<BenchSetting> settings;
   std::vector<BenchedProblem> problems;
-  std::vector<std::string> names;  // of the problems, short: "64×56×56 → 64, 3×3"
+  std::vector<std::string> names;  // short texts of the problems: "64×56×56 → 64, 3×3"
   std::vector<BenchedRow> rows;
   std::vector<BenchedRefusal> refusals;
   std::vector<std::string> remarks;   // "b.json: 3 rows were measured again"
-  std::vector<BenchHead> heads = {};  // of each file
+  std::vector<BenchHead> heads = {};  // one per file
 
-  // The row, or null.
+  // Returns the row, or null.
   const BenchedRow* find(const BenchPart& part, std::size_t problem,
                          const std::string& algorithm) const;
   const BenchedRefusal* find_refusal(const BenchPart& part, std::size_t problem,
                                      const std::string& algorithm) const;
-  // The timed row with the least time, or null.
+  // Returns the fastest timed row, or null.
   const BenchedRow* fastest(const BenchPart& part, std::size_t problem) const;
-  // Those of which a row was timed, the ones that accept the most problems first.
+  // Returns the algorithms with a timed row, those that accept most problems first.
   std::vector<std::string> algorithms() const;
   std::vector<BenchPart> parts() const;
-  std::string peer() const;  // all that stand in the rows; "" when there was none
+  std::string peer() const;  // all baselines of the rows; "" without one
   std::string text() const;  // "11 problems, 9 algorithms; Intel Xeon, avx512; warm caches"
 };
 
-// An error with one sentence when a file cannot be read (kIo), is no benchmark, has no row or a row
-// without problem, direction, algorithm, threads or time (kData).
+// Reads the files. Fails with one sentence when a file cannot be read (kIo), is not a benchmark,
+// has no row, or has a row without problem, direction, algorithm, threads or time (kData).
 CONVSCOPE_API BenchSet read_bench(const std::vector<std::string>& files);
 
 }  // namespace convscope

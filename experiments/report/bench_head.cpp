@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_head.cpp: what a benchmark's JSON file says once for all of its rows.
+// bench_head.cpp: the part of a benchmark's JSON file that holds for all of its rows.
 #include "experiments/report/bench_head.h"
 
 #include <fmt/format.h>
@@ -35,7 +35,7 @@ std::string what_of(std::string format) {
   return format.substr(0, format.rfind(' '));
 }
 
-// Those that a value is named by elsewhere are left out.
+// Leaves out values that are shown elsewhere.
 std::string settings_text(const Json& settings) {
   std::vector<std::string> out;
   for (const auto& [key, value] : settings.items()) {
@@ -47,7 +47,7 @@ std::string settings_text(const Json& settings) {
   return join(out);
 }
 
-// Different values in the order of the files: "1 and 2".
+// Returns the different values in the order of the files: "1 and 2".
 template <class Value>
 std::string each(const std::vector<BenchHead>& heads, Value&& value) {
   std::vector<std::string> words;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// csv_table.cpp: a CSV file of a run (epochs.csv, layers.csv, sparsity.csv, quant.csv), read so
-// that a broken line costs that line only.
+// csv_table.cpp: a CSV file of a run (epochs.csv, layers.csv, sparsity.csv, quant.csv). A broken
+// line costs only that line.
 #include "experiments/report/csv_table.h"
 
 #include <algorithm>
@@ -13,9 +13,9 @@
 namespace convscope {
 namespace {
 
-constexpr std::size_t kReportedProblems = 3;  // of one file; the rest is counted
+constexpr std::size_t kReportedProblems = 3;  // per file; the others are counted
 
-// The cells of the record that starts at `at`, which is moved behind it; false when it has no end.
+// Reads the cells of the record at `at` and moves `at` after it; returns false when it has no end.
 bool next_record(std::string_view text, std::size_t& at, std::vector<std::string>& cells) {
   cells.assign(1, "");
   bool quoted = false;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// ladder_data.cpp: what the files of `convscope bench conv2d --ladder NAME --json` say, for plots.
+// ladder_data.cpp: the contents of files of `convscope bench conv2d --ladder NAME --json`, for
+// plots.
 #include "experiments/report/ladder_data.h"
 
 #include <nlohmann/json.hpp>
@@ -73,7 +74,7 @@ LadderSet read_ladders(const std::vector<std::string>& files) {
     const Json settings = part_of(json, "settings");
     const std::string cpu = text_at(machine, "cpu");
     const std::string device = text_at(settings, "device");
-    const double given = number_at(settings, "threads");  // of a file of others: any number
+    const double given = number_at(settings, "threads");  // a foreign file may have any number
     const long long threads = given >= 0 && given <= 1e6 ? static_cast<long long>(given) : 0;
     const std::string measured_on =
         cat(device, device == "cpu" && !cpu.empty() ? cat(": ", cpu) : "",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// ladder_data.h: what the files of `convscope bench conv2d --ladder NAME --json` say, for plots.
+// ladder_data.h: the contents of files of `convscope bench conv2d --ladder NAME --json`, for plots.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace convscope {
 
-// One rung; 0: there is no such number.
+// One rung; 0: no value.
 struct LadderRung {
   std::string name, adds;
   std::string left_out;  // why it was not timed, or ""
@@ -26,14 +26,15 @@ struct MeasuredLadder {
 
 struct LadderSet {
   std::vector<MeasuredLadder> ladders;
-  std::vector<BenchHead> heads = {};  // of each file
+  std::vector<BenchHead> heads = {};  // one per file
 };
 
-// Says whether the file is one of these. False for what cannot be read: another reader says why.
+// Returns whether the file is a ladder file; false when it cannot be read, because another reader
+// reports the reason.
 CONVSCOPE_API bool is_ladder_file(const std::string& file);
 
-// An error with one sentence when a file cannot be read (kIo) or is no such file, has no ladder or
-// a rung without a name (kData).
+// Reads the files. Fails with one sentence when a file cannot be read (kIo), is of another kind,
+// has no ladder or a rung without a name (kData).
 CONVSCOPE_API LadderSet read_ladders(const std::vector<std::string>& files);
 
 }  // namespace convscope

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// plot_kind.cpp: the card of one kind of plot.
+// plot_kind.cpp: registration of a kind of plot.
 #include "experiments/report/plot_kind.h"
 
 #include <algorithm>
@@ -84,9 +84,9 @@ std::string spread_text(const Spread& spread) {
 std::string spread_note(const std::vector<const RunGroup*>& groups) {
   const bool any = std::any_of(groups.begin(), groups.end(),
                                [](const RunGroup* group) { return group->runs.size() > 1; });
-  return any ? "n: runs that differ in the seed only; their mean, and \xC2\xB1 one standard "
-               "deviation of the sample as band or error bar; of times their median, and \xC2\xB1 "
-               "the median distance from it"
+  return any ? "n: runs that differ only in the seed; their mean, and \xC2\xB1 one sample standard "
+               "deviation as band or error bar; for times the median, and \xC2\xB1 the median "
+               "distance from it"
              : "";
 }
 

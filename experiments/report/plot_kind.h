@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// plot_kind.h: the card of one kind of plot. A kind is one file, plots/<name>_plot.cpp, which
-// registers itself in its last lines; `convscope plot` and every report.html pick it up:
+// plot_kind.h: registration of a kind of plot. A kind is one file, plots/<name>_plot.cpp, which
+// registers itself in its last lines; `convscope plot` and every report.html use it:
 //
 //   Plot draw_memory(const RunSet& set) {
 //     if (...) return {.why_not = "no run has finished a step"};
@@ -24,14 +24,14 @@
 namespace convscope {
 
 struct Plot {
-  std::optional<Figure> figure = {};      // none: why_not says why
+  std::optional<Figure> figure = {};      // none: see why_not
   std::string why_not = {};               // "no run has a sparsity.csv"
-  std::vector<std::string> remarks = {};  // groups that are not in it, and why
+  std::vector<std::string> remarks = {};  // groups that are left out, and why
 };
 
-// A kind is drawn from runs, from benchmarks or from ladders: one of the functions is there.
+// A kind is drawn from runs, from benchmarks or from ladders: one of the functions is set.
 struct PlotKind {
-  std::string summary;  // one line for help
+  std::string summary;  // one line for the help
   int order = 100;      // place on the page; small comes first
   std::function<Plot(const RunSet& set)> draw = {};
   std::function<Plot(const BenchSet& set)> draw_bench = {};
@@ -49,23 +49,23 @@ struct DrawnPlots {
   std::vector<DrawnPlot> plots;
   std::vector<std::string> left_out;  // "sparsity: no run has a sparsity.csv"
 };
-// The given kinds, or all of them; an unknown one is an error that names the nearest. One that is
-// drawn from the other sort of data is left out.
+// Draws the given kinds, or all of them; an unknown kind is an error that names the nearest one.
+// Kinds that need another sort of data are left out.
 CONVSCOPE_API DrawnPlots draw_plots(const RunSet& set, const std::vector<std::string>& kinds = {});
 CONVSCOPE_API DrawnPlots draw_plots(const BenchSet& set,
                                     const std::vector<std::string>& kinds = {});
 CONVSCOPE_API DrawnPlots draw_plots(const LadderSet& set,
                                     const std::vector<std::string>& kinds = {});
 
-// What several kinds need.
+// Helpers of several kinds. Returns "lenet (n=3)".
 std::string name_with_count(const RunGroup& group);  // "lenet (n=3)"
-// "1.2 ± 0.1"; "-" for no value.
+// Returns "1.2 ± 0.1"; "-" for no value.
 std::string spread_text(const Spread& spread);
-// About means, medians and error bars, or "" when each group is one run.
+// Returns a note on means, medians and error bars, or "" when each group is one run.
 std::string spread_note(const std::vector<const RunGroup*>& groups);
-// name_with_count(), with an asterisk where a run was disturbed: for figures of times.
+// Returns name_with_count(), with an asterisk where a run was disturbed, for figures of times.
 std::string name_with_load(const RunGroup& group);
-// What the asterisk means; "" without one.
+// Returns the meaning of the asterisk; "" without one.
 std::string load_note(const std::vector<const RunGroup*>& groups);
 std::string runs_text(const std::vector<const RunGroup*>& groups);  // "4 configs, 9 runs"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// run_data.cpp: all that the files of a run folder say, for plots and reports.
+// run_data.cpp: the contents of all files of a run folder, for plots and reports.
 #include "experiments/report/run_data.h"
 
 #include <cmath>
@@ -18,11 +18,11 @@ namespace {
 
 using json = nlohmann::ordered_json;
 
-// A file that is not there is "", and so is one that cannot be read, which becomes a problem.
+// Returns "" for a missing file, and for an unreadable file, which is added to the problems.
 std::string content_of(RunData& run, const std::string& name) {
   const std::string path = run.path + "/" + name;
   std::error_code error;
-  if (!std::filesystem::is_regular_file(path, error)) return "";  // opening a pipe would wait
+  if (!std::filesystem::is_regular_file(path, error)) return "";  // opening a pipe would block
   try {
     return read_text(path, most_bytes_of_run_file(name));
   } catch (const Error& failure) {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// run_groups.cpp: runs that differ in nothing but their seed, taken together as mean and standard
-// deviation.
+// run_groups.cpp: runs that differ only in their seed, combined as mean and standard deviation.
 #include "experiments/report/run_groups.h"
 
 #include <algorithm>
@@ -17,7 +16,7 @@ namespace {
 
 using Facts = std::map<std::string, std::string>;
 
-// Keys that say nothing about what is trained and measured.
+// Returns whether a key is independent of training and measurement.
 bool is_bookkeeping(const std::string& key) {
   for (const char* prefix : {"expect.", "log.", "checkpoint."}) {
     if (key.starts_with(prefix)) return true;
@@ -31,7 +30,7 @@ std::string seed_of(const RunData& run) {
   return run.summary ? std::to_string(run.summary->seed) : "?";
 }
 
-// A name that carries the seed ("lenet-s3") names the group without it.
+// Returns the group's name; a seed in the run's name ("lenet-s3") is removed.
 std::string name_of(const RunData& run) {
   const std::string tail = "-s" + seed_of(run);
   const bool carries = run.name.size() > tail.size() && run.name.ends_with(tail);
@@ -43,7 +42,7 @@ Facts facts_of(const RunData& run) {
   for (const auto& [key, value] : run.config) {
     if (!is_bookkeeping(key)) facts[key] = value;
   }
-  if (run.config.empty()) facts["folder"] = run.path;  // nothing known: a group for itself
+  if (run.config.empty()) facts["folder"] = run.path;  // nothing known: a separate group
   if (run.summary) {
     facts["device"] = run.summary->device;
     facts["isa"] = run.summary->isa;
@@ -53,7 +52,7 @@ Facts facts_of(const RunData& run) {
   return facts;
 }
 
-// "quant.w_bits" -> "8": what a config that does not name the key has.
+// Returns defaults ("quant.w_bits" -> "8") for configs without the key.
 const Facts& defaults() {
   static const Facts table = [] {
     Facts out;
@@ -69,7 +68,7 @@ const Facts& defaults() {
   return table;
 }
 
-// The kind of a block is never one: it says that the block is there.
+// The kind of a block is never a default: it says that the block exists.
 bool is_default(const std::string& key, const std::string& value) {
   if (key.ends_with(".method") || key.ends_with(".type")) return false;
   const auto known = defaults().find(key);
@@ -82,9 +81,9 @@ bool is_default(const std::string& key, const std::string& value) {
   return is_number(value, a) && is_number(known->second, b) && a == b;
 }
 
-// Groups of the same name get what tells them apart: "lenet data.batch_size=8". Of a block that
-// only some of them have, what is not the default: "lenet" beside
-// "lenet quant.method=lsq quant.w_bits=4".
+// Adds the differences to groups of the same name: "lenet data.batch_size=8". For a block that only
+// some groups have, these are the non-defaults: "lenet" and "lenet quant.method=lsq
+// quant.w_bits=4".
 void tell_apart(std::vector<RunGroup>& groups, const std::vector<Facts>& facts) {
   std::map<std::string, std::vector<std::size_t>> by_name;
   for (std::size_t i = 0; i < groups.size(); ++i) by_name[groups[i].label].push_back(i);
@@ -122,7 +121,7 @@ Spread spread_of(const std::vector<double>& values) {
   }
   Spread out = mean_std(finite);
   if (finite.empty()) out.mean = out.median = std::numeric_limits<double>::quiet_NaN();
-  if (out.std < 1e-12 * std::abs(out.mean)) out.std = out.mad = 0;  // equal values, rounded
+  if (out.std < 1e-12 * std::abs(out.mean)) out.std = out.mad = 0;  // equal values up to rounding
   return out;
 }
 
@@ -168,10 +167,10 @@ RunSet group_runs(std::vector<RunData> runs) {
       members.push_back(std::move(run));
       continue;
     }
-    // A later run that came to nothing does not displace one that did.
+    // A later run without results does not replace one with results.
     if (run.epochs.empty() && !twin->epochs.empty()) std::swap(run, *twin);
     set.remarks.push_back(cat(twin->path, ": left out, because ", run.path,
-                              " has the same config and seed and counts in its place"));
+                              " has the same config and seed and replaces it"));
     *twin = std::move(run);
   }
   tell_apart(set.groups, facts);

@@ -21,7 +21,7 @@ namespace {
 
 using Names = std::vector<std::string>;
 
-// What a terminal that is too narrow does without, first to last: times, memory and accuracy of the
+// Columns that a narrow terminal leaves out, first to last: times, memory and accuracy of the
 // training stay longest.
 const Names kLeastImportant = {
     "threads",          "kernel_size",  "algorithm",    "device", "execution",
@@ -29,8 +29,8 @@ const Names kLeastImportant = {
     "avg_inference",    "batch_size",   "state",        "name",   "avg_forward_mem",
     "avg_backward_mem", "avg_backward", "avg_forward"};
 
-constexpr std::size_t kMostSweptKeys = 4;     // more: the runs are of different experiments
-constexpr std::size_t kMostRowsToRead = 500;  // configs, which take a moment each
+constexpr std::size_t kMostSweptKeys = 4;     // more: the runs belong to different experiments
+constexpr std::size_t kMostRowsToRead = 500;  // number of configs; reading takes time
 
 std::vector<RunRow> read_rows(const Names& given) {
   std::vector<RunRow> rows;
@@ -52,7 +52,7 @@ std::vector<RunRow> read_rows(const Names& given) {
   return rows;
 }
 
-// Each takes a moment, so only when somebody asks for a key.
+// Reads configs only when a key is requested, because reading takes time.
 void read_configs(std::vector<RunRow>& rows, Names& remarks) {
   std::size_t broken = 0;
   for (RunRow& row : rows) {
@@ -64,11 +64,11 @@ void read_configs(std::vector<RunRow>& rows, Names& remarks) {
   }
 }
 
-// Keys of the configs that tell the rows apart, as a sweep's do; none where too many differ.
-// Keys with a column of their own do not count, nor do those that change nothing that is measured.
+// Returns config keys that differ between rows, as in a sweep; none if too many differ. Keys with a
+// separate column do not count, nor keys that change nothing measured.
 Names swept_keys(std::vector<RunRow>& rows) {
   if (rows.size() < 2 || rows.size() > kMostRowsToRead) return {};
-  Names unread;  // whoever asks for a key is told; here the table does without
+  Names unread;  // no remarks here: only requested keys are reported
   read_configs(rows, unread);
   std::map<std::string, std::set<std::string>> values;
   for (const RunRow& row : rows) {
@@ -81,7 +81,7 @@ Names swept_keys(std::vector<RunRow>& rows) {
                      key.starts_with("expect.") || key.starts_with("log.") ||
                      key.starts_with("checkpoint.");
     const auto has = [&name = key](const RunRow& row) { return row.config.contains(name); };
-    // Of a block that only some rows have, its kind says enough.
+    // For a block that only some rows have, its kind is enough.
     const bool differs =
         std::ranges::all_of(rows, has) ? found.size() > 1 : key.ends_with(".method");
     if (!own && differs) out.push_back(key);
@@ -89,7 +89,7 @@ Names swept_keys(std::vector<RunRow>& rows) {
   return out.size() <= kMostSweptKeys ? out : Names();
 }
 
-// "+optim.lr,tags": these and the ones that are there anyway.
+// Returns whether columns are added: "+optim.lr,tags".
 bool adds(const Names& columns) {
   return std::ranges::any_of(columns, [](const auto& name) { return name.starts_with("+"); });
 }
@@ -143,7 +143,8 @@ TextTable grouped_table(const ReportQuery& query, const std::vector<RunRow>& row
   return groups.table;
 }
 
-// For people: the table, what all rows share, and what the columns mean.
+// Returns the text for people: the table, values that all rows share, and the meaning of the
+// columns.
 std::string readable(const ReportQuery& query, TextTable table, const Names& swept,
                      Names& remarks) {
   const std::size_t width = query.width;
@@ -153,7 +154,7 @@ std::string readable(const ReportQuery& query, TextTable table, const Names& swe
     Names stay = with_added(query.group, query.columns), order = kLeastImportant;
     stay.insert(stay.end(), {"id", "acc"});
     if (width == kAnyWidth)
-      stay = with_added(core_columns(), stay);  // a file has the columns of every run
+      stay = with_added(core_columns(), stay);  // a file has the columns of all runs
     order.insert(std::ranges::find(order, "avg_forward_mem"), swept.begin(), swept.end());
     std::erase_if(order, [&](const auto& name) { return std::ranges::count(stay, name) > 0; });
     FittedTable fitted = fit_table(table, width, order, stay);
@@ -172,7 +173,7 @@ std::string readable(const ReportQuery& query, TextTable table, const Names& swe
       return column.is_mean && column.is_time;
     });
     legend += cat("- n: runs in the group; mean ± standard deviation (n - 1) over them",
-                  times ? "; of times the median ± the median distance from it" : "", "\n");
+                  times ? "; for times the median ± the median distance from it" : "", "\n");
   }
   return to_markdown(table) + shared + (legend.empty() ? "" : "\n" + legend);
 }

@@ -15,24 +15,24 @@ inline constexpr std::size_t kAnyWidth = std::numeric_limits<std::size_t>::max()
 
 struct ReportQuery {
   std::vector<std::string> runs;     // run folders, folders of runs, or runs/ as a whole
-  std::vector<std::string> columns;  // of the table; "+KEY" adds to the usual ones; "all"
+  std::vector<std::string> columns;  // "+KEY" adds to the usual columns; "all"
   std::vector<std::string> filters;  // "optim.lr<0.1"
   std::vector<std::string> group;    // one row for runs with the same values of these keys
   std::vector<std::string> tags;
   std::string format = "md";  // md, csv, json or latex
   std::string sort;           // a column or a config key
   bool descending = false;
-  // Columns of the terminal. kAnyWidth: nothing is left out, but what all rows share is below
-  // the table; 0: every column.
+  // Columns of the terminal. kAnyWidth: all columns are kept, but values that all rows share go
+  // below the table; 0: every column.
   std::size_t width = 0;
 };
 
 struct RunReport {
   std::string text;
-  std::vector<std::string> remarks;  // a line each: what was left out, what cannot be read
+  std::vector<std::string> remarks;  // one line each: rows left out, unreadable files
 };
 
-// An error of kind kIo when there is no run, of kind kInvalid for an unknown column.
+// Returns the report. Fails with kIo when there is no run, with kInvalid for an unknown column.
 CONVSCOPE_API RunReport run_report(const ReportQuery& query);
 
 }  // namespace convscope

@@ -74,7 +74,7 @@ std::vector<std::string> core_columns() {
 }
 
 void sort_rows(std::vector<RunRow>& rows, const std::string& column, bool descending) {
-  check_run_column(column, rows);  // an unknown column is an error, however few rows there are
+  check_run_column(column, rows);  // an unknown column is an error even without rows
   std::stable_sort(rows.begin(), rows.end(), [&](const RunRow& a, const RunRow& b) {
     return cell_before(run_cell(a, column), run_cell(b, column), descending);
   });

@@ -28,8 +28,8 @@ std::string markdown_cell(const Cell& cell, const TextTable::Column& column) {
   return out;
 }
 
-// A spreadsheet computes what begins so. An apostrophe makes it text there; a number and a dash
-// alone are what they are.
+// Spreadsheets evaluate texts that begin like a formula; an apostrophe prevents it. Numbers and a
+// single dash stay unchanged.
 std::string no_formula(const std::string& text) {
   const bool begins = text.size() > 1 && std::string_view("=+-@\t").find(text[0]) < 5;
   if (!begins || !std::isnan(number_in(text))) return text;
@@ -52,14 +52,14 @@ std::string csv_cell(const Cell& cell) {
   return out + "\"";
 }
 
-// What programs read: a column of means is two columns of numbers.
+// Splits a column of means into two columns of numbers, for programs.
 TextTable with_numbers_apart(const TextTable& table) {
   TextTable out;
   for (const TextTable::Column& column : table.columns) {
     out.columns.push_back(column);
     if (column.is_mean) out.columns.push_back({column.name + "_std", column.digits});
   }
-  for (const TextTable::Column& column : table.columns) {  // columns that came later stand last
+  for (const TextTable::Column& column : table.columns) {  // later columns come last
     if (!column.is_mean || !column.is_time) continue;
     for (const char* what : {"_median", "_mad"}) {
       out.columns.push_back({column.name + what, column.digits});
@@ -98,7 +98,7 @@ std::size_t shown_width(const std::string& text) {
 
 bool cell_before(const Cell& a, const Cell& b, bool descending) {
   if (a.index() == 0 || b.index() == 0) return a.index() != 0 && b.index() == 0;
-  // An integer is a number like any other: a key may be 1 in one config and 0.5 in another.
+  // Converts integers to double, because a key may be 1 in one config and 0.5 in another.
   const auto as_number = [](const Cell& cell) -> Cell {
     const auto* whole = std::get_if<std::int64_t>(&cell);
     return whole == nullptr ? cell : Cell(static_cast<double>(*whole));
@@ -207,7 +207,7 @@ MeanStd mean_std(const std::vector<double>& values) {
   std::vector<double> distances;
   for (const double value : values) distances.push_back(std::abs(value - out.median));
   out.mad = median_of(distances);
-  // Around the first value, so that equal values deviate by exactly 0.
+  // Relative to the first value, so that equal values deviate by exactly 0.
   for (double value : values) out.mean += value - values[0];
   out.mean = values[0] + out.mean / static_cast<double>(values.size());
   if (values.size() < 2) return out;

@@ -12,8 +12,8 @@
 
 namespace convscope {
 
-// Mean and standard deviation (n - 1) of repeated measurements; and what one disturbed measurement
-// does not move: their median, and the median distance from it.
+// Mean and standard deviation (n - 1) of repeated measurements; also the median and the median
+// distance from it, which one disturbed measurement does not change.
 struct MeanStd {
   std::int64_t count = 0;
   double mean = 0, std = 0;  // std is 0 for fewer than two values
@@ -24,42 +24,42 @@ struct MeanStd {
 
 inline constexpr int kWhole = -1;
 
-// One value of a table; monostate: there is none.
+// One value of a table; monostate: no value.
 using TableCell = std::variant<std::monostate, std::int64_t, double, std::string, bool, MeanStd>;
 
-// A table of anything: for people (Markdown, LaTeX: table/latex_table.h) and programs (CSV, JSON).
+// A table for people (Markdown, LaTeX: table/latex_table.h) and programs (CSV, JSON).
 struct TextTable {
   struct Column {
     std::string name;
-    int digits = 6;         // significant ones for people; 0 = two decimals (percent),
+    int digits = 6;         // significant digits for people; 0 = two decimals (percent),
                             // kWhole = no decimals
-    bool is_mean = false;   // of MeanStd: people read "0.99 ± 0.01", programs name and name_std
+    bool is_mean = false;   // a MeanStd: people read "0.99 ± 0.01", programs name and name_std
     std::string unit = {};  // in the head of a LaTeX table
-    // Times: people read median ± median distance, programs name_median and name_mad too.
+    // Times: people read median ± median distance; programs also get name_median and name_mad.
     bool is_time = false;
   };
   std::vector<Column> columns;
   std::vector<std::vector<TableCell>> rows;
 };
-// Columns padded to one width, so that it reads well in a terminal too.
+// Returns Markdown with columns padded to one width, readable in a terminal too.
 CONVSCOPE_API std::string to_markdown(const TextTable& table);
 CONVSCOPE_API std::string to_csv(const TextTable& table);  // RFC 4180
 CONVSCOPE_API std::string to_json(const TextTable& table);
 
-// A value as people read it; "-": there is none.
+// Returns a value for people; "-": no value.
 CONVSCOPE_API std::string cell_text(const TableCell& cell, int digits);
-// What people read of a cell: of a mean of times its median and the median distance.
+// Returns a cell for people: for a mean of times the median and the median distance.
 CONVSCOPE_API TableCell shown_cell(const TableCell& cell, const TextTable::Column& column);
-// The order of sorting: by value, and what has none comes last either way.
+// Compares for sorting: by value; cells without a value come last in both directions.
 CONVSCOPE_API bool cell_before(const TableCell& a, const TableCell& b, bool descending);
-// Places of a terminal that UTF-8 text takes: its bytes that do not continue a character.
+// Returns the terminal columns of UTF-8 text: bytes that do not continue a character.
 CONVSCOPE_API std::size_t shown_width(const std::string& text);
 
 CONVSCOPE_API MeanStd mean_std(const std::vector<double>& values);
-// "0.003614 ± 0.000012": the mean with `digits` significant digits (0: two decimals), both with as
-// many decimals.
+// Returns "0.003614 ± 0.000012": the mean with `digits` significant digits (0: two decimals), and
+// the deviation with the same decimals.
 CONVSCOPE_API std::string mean_std_text(const MeanStd& value, int digits = 4);
-// With the median in place of the mean, and the median distance in place of the deviation.
+// Returns the value with median and median distance in place of mean and deviation.
 CONVSCOPE_API MeanStd as_median(MeanStd value);
 
 }  // namespace convscope

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// weight_size.cpp: bytes of a trained network's parameters: those that were really stored, and
-// those that its bits and zeros would need.
+// weight_size.cpp: bytes of a trained network's parameters: as stored, and as its bits and zeros
+// would need.
 #include "experiments/report/weight_size.h"
 
 #include <algorithm>
@@ -23,10 +23,11 @@ using json = nlohmann::json;
 
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
-// The header alone of a safetensors file (framework/io/safetensors.h): names, types and shapes.
+// Reads only the header of a safetensors file (framework/io/safetensors.h): names, types and
+// shapes.
 json header_of(const std::string& path) {
   std::error_code error;
-  if (!std::filesystem::is_regular_file(path, error)) return {};  // opening a pipe would wait
+  if (!std::filesystem::is_regular_file(path, error)) return {};  // opening a pipe would block
   std::ifstream in(path, std::ios::binary);
   std::array<char, 8> length{};
   const auto size = std::filesystem::file_size(path, error);
@@ -40,14 +41,14 @@ json header_of(const std::string& path) {
   return json::parse(text, nullptr, /*allow_exceptions=*/false);
 }
 
-// State of the optimiser, masks and quantisers: no parameters of the network.
+// State of the optimiser, masks and quantisers are not parameters of the network.
 bool is_parameter(const std::string& name) {
   return !name.starts_with("__") && name.find('/') == std::string::npos &&
          name.find(".mask.") == std::string::npos && name.find("_quantizer.") == std::string::npos;
 }
 
-// Of a layer's `count` weights in the checkpoint, those that are not pruned. What was removed from
-// the network is in the file no more, though sparsity.csv still counts it: so at most `count`.
+// Returns the unpruned weights among a layer's `count` weights in the checkpoint. Removed weights
+// are not in the file, but sparsity.csv still counts them: so at most `count`.
 double weights_left(const RunData& run, const std::string& layer, double count) {
   for (std::size_t row = run.sparsity.rows.size(); row-- > 0;) {
     if (run.sparsity.text(row, "layer") != layer) continue;
@@ -65,8 +66,8 @@ double bits_of(const RunData& run, const std::string& layer) {
   return 32;
 }
 
-// Of a quantised or sparse model file, all of it: codes or kept weights, what stays f32, and the
-// header with the config. NaN: there is none.
+// Returns the size of a quantised or sparse model file: codes or kept weights, f32 parts, and the
+// header with the config. NaN: missing.
 double model_file_bytes(const RunData& run, const char* name) {
   const std::string path = cat(run.path, "/", name);
   if (!header_of(path).is_object()) return kUnknown;
@@ -87,7 +88,7 @@ WeightSize weight_size(const RunData& run) {
   WeightSize out{kUnknown, kUnknown};
   json header = header_of(run.path + "/ckpt/last.safetensors");
   if (!header.is_object()) header = header_of(run.path + "/ckpt/best.safetensors");
-  // Not a word of the bits in the files, though the config asks for few.
+  // The config asks for few bits, but no file says the bits.
   const bool unknown_bits = run.config.contains("quant.w_bits") && run.quant.empty();
   if (header.is_object()) {
     double stored = 0, nominal = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// weight_size.h: bytes of a trained network's parameters: those that were really stored, and those
-// that its bits and zeros would need.
+// weight_size.h: bytes of a trained network's parameters: as stored, and as its bits and zeros
+// would need.
 #pragma once
 
 #include "experiments/report/run_data.h"
@@ -8,14 +8,13 @@
 namespace convscope {
 
 struct WeightSize {
-  // Of a quantised run that has ended its model file of integer codes, as large as it is on disk
-  // (quant/quantized_file.h), of a pruned one its file of the weights that are left
-  // (sparsity/file/sparse_file.h). Else the parameters in the checkpoint, as they lie there.
-  // Without these files weight_bytes of summary.json, which was taken from them when the run
-  // ended. NaN: not known.
+  // The size of the model file on disk for a finished quantised run (quant/quantized_file.h) or
+  // pruned run (sparsity/file/sparse_file.h), else of the parameters in the checkpoint. Without
+  // these files: weight_bytes of summary.json, which had these sizes when the run ended. NaN:
+  // unknown.
   double stored_bytes = 0;
-  // Weights that are not pruned times their bits (quant.csv; 32 without), and all other parameters
-  // in 32 bits, in bytes. Without step sizes and without the places of the zeros. NaN: not known.
+  // Unpruned weights times their bits (quant.csv; 32 without), and all other parameters in 32 bits,
+  // in bytes. Step sizes and indices of zeros are not counted. NaN: unknown.
   double nominal_bytes = 0;
 };
 

@@ -35,7 +35,7 @@ void write_all(int descriptor, std::string_view text, const std::string& path) {
 }
 
 std::int64_t bytes_until_step(const std::string& path, std::int64_t step) {
-  // Too long a file is an error: as an empty one it would be cut to nothing.
+  // Too long a file is an error, because it would be truncated like an empty one.
   std::error_code error;
   const bool there = std::filesystem::is_regular_file(path, error);
   std::istringstream file(there ? read_text(path, kMostTextBytes) : "");
@@ -54,7 +54,7 @@ AppendFile::AppendFile(std::string path, std::int64_t keep_bytes) : path_(std::m
   if (descriptor_ < 0) fail_at(path_, "open", errno);
   struct stat facts {};
   if (fstat(descriptor_, &facts) == 0 && facts.st_size < keep_bytes) keep_bytes = facts.st_size;
-  // A device such as /dev/full cannot be cut; it has nothing to cut either.
+  // A device such as /dev/full cannot be truncated and needs no truncation.
   if (S_ISREG(facts.st_mode) && ftruncate(descriptor_, keep_bytes) != 0) {
     const int error = errno;
     close(descriptor_);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// append_file.h: a file of lines that only grows (metrics.jsonl, epochs.csv). Each line goes to the
-// system at once, so a killed process loses nothing, and appending allocates no memory.
+// append_file.h: a file of lines that only grows (metrics.jsonl, epochs.csv). Each line is passed
+// to the system at once, so a killed process loses nothing; appending allocates no memory.
 #pragma once
 
 #include <cstdint>
@@ -11,25 +11,25 @@
 
 namespace convscope {
 
-// All of `text`, or an error of kind kIo that names `path` and the system's reason.
+// Writes all of `text`, or fails with kIo and names `path` and the system's reason.
 CONVSCOPE_API void write_all(int descriptor, std::string_view text, const std::string& path);
 
-// Length of the rows of a CSV file up to this step, its header included. Each row begins with its
-// step; a row without its end was cut short and does not count.
+// Returns the length of a CSV file's rows up to this step, including the header. A row begins with
+// its step; a row without line end was cut short and does not count.
 CONVSCOPE_API std::int64_t bytes_until_step(const std::string& path, std::int64_t step);
 
 class CONVSCOPE_API AppendFile {
  public:
-  // Keeps the first `keep_bytes` of an existing file and drops what comes after; 0 starts anew.
-  // Rows behind the checkpoint that a run resumes from are written a second time, so they must go.
+  // Keeps the first `keep_bytes` of an existing file and drops the rest; 0 starts a new file. Rows
+  // after the checkpoint that a run resumes from are written again, so they must go.
   AppendFile(std::string path, std::int64_t keep_bytes);
   ~AppendFile();
   AppendFile(const AppendFile&) = delete;
   AppendFile& operator=(const AppendFile&) = delete;
 
-  void append(std::string_view line);  // the newline is the caller's
+  void append(std::string_view line);  // the caller adds the newline
   std::int64_t size_bytes() const { return size_bytes_; }
-  void flush_to_disk();  // before a checkpoint that counts on these bytes
+  void flush_to_disk();  // before a checkpoint that counts these bytes
 
  private:
   std::string path_;

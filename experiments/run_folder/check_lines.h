@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// check_lines.h: what check:a,b compared in this process, a line for each layer and direction:
+// check_lines.h: comparisons of check:a,b in this process, one line per layer and direction:
 //   check  c1 forward: direct against fft, largest difference 3.1e-06 of 1.2 (bound 2e-05), 9 calls
 #pragma once
 

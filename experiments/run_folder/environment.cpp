@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// environment.cpp: what a run's numbers depend on beside its config: env.json.
+// environment.cpp: the environment that a run's numbers depend on, in addition to its config:
+// env.json.
 #include "experiments/run_folder/environment.h"
 
 #include <cmath>
@@ -66,7 +67,8 @@ nlohmann::ordered_json cuda_devices() {
   return out;
 }
 
-// What conv.algorithm: auto estimates with: other ceilings may choose other algorithms.
+// Returns the origin of the peaks that conv.algorithm: auto uses: other peaks may choose other
+// algorithms.
 std::string ceilings_origin() {
   const auto measured = remembered_cpu_ceilings();
   if (!measured || !believes_measured_ceilings()) return "built-in";
@@ -86,7 +88,7 @@ nlohmann::ordered_json plugins_json() {
   return out;
 }
 
-// "mine 0123456789abcdef", of each plug-in
+// Returns "mine 0123456789abcdef" for each plug-in.
 std::string plugins_text(const nlohmann::json& plugins) {
   std::string out;
   if (!plugins.is_array()) return out;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// environment.h: what a run's numbers depend on beside its config: env.json.
+// environment.h: the environment that a run's numbers depend on, in addition to its config:
+// env.json.
 #pragma once
 
 #include <string>
@@ -9,15 +10,15 @@
 
 namespace convscope {
 
-// JSON text: version, compiler, build, CPU, instruction set, threads, how many cores other programs
-// keep busy, CUDA with its reason, and the command line.
+// Returns JSON text: version, compiler, build, CPU, instruction set, threads, cores kept busy by
+// other programs, CUDA with its reason, and the command line.
 CONVSCOPE_API std::string environment_json(const std::vector<std::string>& arguments);
 
-// What differs between the machine that wrote this env.json and this one such that a resumed run
-// may end with other bits: a sentence, or "".
+// Returns a sentence on differences between the machine of this env.json and this machine that can
+// change the bits of a resumed run, or "".
 CONVSCOPE_API std::string environment_change(const std::string& env_json_path);
 
-// The arguments of this process.
+// Returns the arguments of this process.
 CONVSCOPE_API std::vector<std::string> process_arguments();
 
 }  // namespace convscope

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// layer_costs.cpp: what each layer of a network costs in a training step: seconds and memory.
+// layer_costs.cpp: the cost of each layer in a training step: seconds and memory.
 #include "experiments/run_folder/layer_costs.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ std::string name_of(const StepPlan::Work& work) {
   return work.layers.front().empty() ? kLoss : work.layers.front();
 }
 
-// The row that a name belongs to: itself, or the longest of its beginnings that is one.
+// Returns the row of a name: itself, or its longest prefix that is a row.
 std::string row_of(const std::string& name, const std::set<std::string>& rows) {
   for (std::size_t end = name.size(); end != std::string::npos && end > 0;
        end = name.rfind('.', end - 1)) {
@@ -98,8 +98,8 @@ std::map<std::string, LayerCost> LayerCosts::means(const std::set<std::string>& 
     const std::string with = sum.timed_with.empty() ? "" : row_of(sum.timed_with, rows);
     if (!with.empty() && with != row_of(name, rows)) mean.timed_with = with;
   }
-  // What runs apart from the kernel of several layers, such as a quantiser of one of them, counts
-  // with that kernel: a row is the whole of its layers, or empty.
+  // Work outside of the kernel of several layers, such as a quantiser of one of them, counts with
+  // that kernel: a row contains its layers fully, or is empty.
   for (auto& [name, mean] : out) {
     if (mean.timed_with.empty() || !mean.timed) continue;
     LayerCost& whole = out[mean.timed_with];

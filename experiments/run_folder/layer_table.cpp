@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// layer_table.cpp: what a network consists of: layers.csv, and the words about it in a report.
+// layer_table.cpp: the layers of a network: layers.csv, and texts about them in a report.
 #include "experiments/run_folder/layer_table.h"
 
 #include <fmt/format.h>
@@ -20,21 +20,21 @@ void add_once(std::vector<std::string>& words, const std::string& word) {
   if (std::find(words.begin(), words.end(), word) == words.end()) words.push_back(word);
 }
 
-// CSV without quotes: shapes are written 64x6x28x28.
+// Writes CSV without quotes: shapes are 64x6x28x28.
 std::string sizes_text(const Shape& shape) {
   std::string text;
   for (std::int64_t size : shape) text += (text.empty() ? "" : "x") + std::to_string(size);
   return text;
 }
 
-// "lanes_chain" of "lanes_chain: c1+c2": the table's line says which layers.
+// Returns "lanes_chain" for "lanes_chain: c1+c2"; the row of the table names the layers.
 std::string short_name(const std::string& kernel) { return kernel.substr(0, kernel.find(':')); }
 
 struct Row {
   std::string name;
-  std::string cells;  // from `kind` to `backward_weight`
+  std::string cells;  // columns from `kind` to `backward_weight`
   std::string step;
-  std::string layout = "";  // of its images; "": it has no kernels of its own
+  std::string layout = "";  // of its images; "": no separate kernels
 };
 
 std::string cost_cells(const LayerCost& cost) {
@@ -43,7 +43,7 @@ std::string cost_cells(const LayerCost& cost) {
   return cat(cost.timed ? numbers : ",,", ",", cost.timed_with);
 }
 
-// The files of the plug-ins that a row's kernels came out of: "mine.so". CSV without quotes.
+// Returns the plug-in files of a row's kernels, "mine.so", as CSV without quotes.
 std::string plugins_in(const Row& row, const LayerKernel* inference) {
   std::string kernels = row.cells + (inference != nullptr ? "," + inference->kernel : "");
   std::ranges::replace(kernels, ' ', ',');  // "mine checked by reference"
@@ -59,7 +59,7 @@ std::string plugins_in(const Row& row, const LayerKernel* inference) {
   return join(files, "+");
 }
 
-// The whole table: rows that are layers, and what is timed beside them.
+// Returns the whole table: rows of layers, and other timed work.
 std::string with_costs(std::vector<Row> rows, const std::string& execution, const LayerCosts* costs,
                        const StepKernels* inference) {
   std::set<std::string> layers;
@@ -98,7 +98,7 @@ LayerTable layer_table(Module& model, const Shape& input, const StepKernels& ker
   std::vector<std::string> kernel_sizes, algorithms;
   std::map<const Module*, std::string> names;
   for (const NamedModule& part : model.modules()) names.emplace(part.module, part.name);
-  // Of a layer whose parts have rows of their own, the rest.
+  // For a layer whose parts have separate rows, the remainder.
   std::set<const Variable::State*> counted;
   const auto own_parameters = [&](const Module& layer) {
     std::int64_t count = 0;
@@ -111,8 +111,8 @@ LayerTable layer_table(Module& model, const Shape& input, const StepKernels& ker
   model.walk(input, [&](Module& layer, const Shape& arrives) {
     const std::string& name = names.at(&layer);
     const std::vector<NamedModule> parts = layer.modules();
-    // A layer with a weight is one row, whatever stands between it and its weight and input.
-    if (!layer.weight().defined() && parts.size() > 1) {  // its parts, in shapes that nobody knows
+    // A layer with a weight is one row, whatever surrounds its weight and input.
+    if (!layer.weight().defined() && parts.size() > 1) {  // its parts, with unknown shapes
       for (const NamedModule& part : parts) {
         if (part.module == &layer || part.module->modules().size() > 1) continue;
         rows.push_back(

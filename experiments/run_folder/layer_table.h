@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// layer_table.h: what a network consists of: layers.csv, and the words about it in a report.
+// layer_table.h: the layers of a network: layers.csv, and texts about them in a report.
 #pragma once
 
 #include <string>
@@ -12,23 +12,22 @@
 namespace convscope {
 
 struct LayerTable {
-  std::string csv;           // a row for each layer
-  std::string kernel_sizes;  // of the convolutions, each once, first layer first: "5", "7/3", "3x1"
+  std::string csv;           // one row per layer
+  std::string kernel_sizes;  // of the convolutions, each once, in layer order: "5", "7/3", "3x1"
   std::string algorithms;    // of the convolutions: "lanes_chain"; directions joined by '+'
 };
 
-// `input` is the shape of a batch, `kernels` are those of a step. The column `step` says how each
-// layer's step runs: planned, recorded or dynamic.
-// costs: of a training step; null: not known yet. Then forward_ms, backward_ms and kept_mib are
-// empty. They are also empty for a layer that runs inside the kernels of another, which
-// `timed_with` names. What is timed and is no layer, such as the loss, has a row at the end.
-// Where a kernel came out of a plug-in, the column `plugins` names its file. The last one,
-// `layout`, says how the images of its kernels lie in a training step.
-// inference: the kernels of an inference, for the column of that name, or null: not known yet.
+// Returns the table. `input` is the shape of a batch; `kernels` are those of a step. The column
+// `step` is planned, recorded or dynamic for each layer. `costs` are those of a training step;
+// null: unknown. Then forward_ms, backward_ms and kept_mib are empty. They are also empty for a
+// layer inside another layer's kernels, which `timed_with` names. Timed work outside of layers,
+// such as the loss, has a row at the end. The column `plugins` names the plug-in file of a kernel.
+// The last column, `layout`, is the image layout of its kernels in a training step. `inference`:
+// kernels of an inference for the column of that name, or null: unknown.
 CONVSCOPE_API LayerTable layer_table(Module& model, const Shape& input, const StepKernels& kernels,
                                      const LayerCosts* costs = nullptr,
                                      const StepKernels* inference = nullptr);
-// Of a training step; with `plans` false one that runs as a dynamic graph.
+// Returns the table of a training step; with `plans` false, of a dynamic graph.
 CONVSCOPE_API LayerTable layer_table(Module& model, const Shape& input, Device device,
                                      bool plans = true);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// machine_load.cpp: how busy other programs keep this machine.
+// machine_load.cpp: the load of this machine by other programs.
 #include "experiments/run_folder/machine_load.h"
 
 #include <fmt/format.h>
@@ -23,7 +23,7 @@ constexpr double kShortestSeconds = 0.1;
 constexpr double kQuietCores = 0.5;
 
 struct Counts {
-  double all = 0, own = 0;  // seconds on the cores: of all programs, of this one
+  double all = 0, own = 0;  // seconds on the cores: all programs, this program
   Clock::time_point at;
 };
 
@@ -31,7 +31,7 @@ double seconds_of(Clock::time_point at) {
   return std::chrono::duration<double>(at.time_since_epoch()).count();
 }
 
-// Other processes of this one's group on this host are no others.
+// Other processes of this group on this host are not foreign.
 bool has_neighbours() { return process_group() != nullptr && process_group()->local_size() > 1; }
 
 std::optional<Counts> counts_now() {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// machine_load.h: how busy other programs keep this machine: times that are measured beside them
-// are not to be trusted.
+// machine_load.h: the load of this machine by other programs, which makes measured times too long.
 //
-// The load average remembers the last minute, the program's own work included. So what is counted
-// is the time on the cores since the program started, less its own (/proc/stat, times()).
+// The load average covers the last minute and includes the program's own work. Therefore the time
+// on the cores since the program started is counted, minus its own (/proc/stat, times()).
 #pragma once
 
 #include <optional>
@@ -13,33 +12,33 @@
 
 namespace convscope {
 
-// Remembers where the counts stand. Called once, when the program starts; later calls do nothing.
+// Stores the present counts. Called once at the start of the program; later calls do nothing.
 CONVSCOPE_API void begin_load_watch();
 
-// How many cores other programs have kept busy since then, a mean; nothing where the system does
-// not say, or where other processes of this one's group work on this host: they are no others.
-// Waits until a tenth of a second is over: the counts are hundredths of a second.
+// Returns the mean number of cores that other programs have kept busy since begin_load_watch().
+// Returns nothing where the system does not tell, or while other processes of this group, which are
+// not foreign, work on this host. Waits until 0.1 s have passed (counts are in 0.01 s).
 CONVSCOPE_API std::optional<double> cores_of_others();
 CONVSCOPE_API int cores_online();
 
-// The same from its construction on: of one case of a benchmark, of one run of a sweep.
+// Measures the load from its construction on: for a case of a benchmark or a run of a sweep.
 class CONVSCOPE_API LoadSpan {
  public:
   LoadSpan();
-  std::optional<double> others() const;  // nothing before a tenth of a second is over
+  std::optional<double> others() const;  // nothing before 0.1 s have passed
 
  private:
-  double all_ = 0, own_ = 0, at_ = -1;  // seconds; at_ below 0: the system does not say
+  double all_ = 0, own_ = 0, at_ = -1;  // seconds; at_ below 0: unknown
 };
 
-// Whether `others` cores are taken so that `threads` threads have not one of `cores` each; where
-// `cores` is 0, nobody knows how many there are, and half a core of others is enough.
+// Returns whether `others` cores are taken so that `threads` threads do not have one of `cores`
+// each. If `cores` is 0 (unknown), half a core of others is enough.
 CONVSCOPE_API bool is_disturbed(std::optional<double> others, int threads, int cores);
 
-// As files hold it: to two decimals.
+// Returns the load as in files, rounded to two decimals.
 CONVSCOPE_API std::optional<double> rounded_load(std::optional<double> others);
 
-// A warning when is_disturbed(); "" when all is quiet.
+// Returns a warning when is_disturbed(), else "".
 CONVSCOPE_API std::string load_warning(std::optional<double> others, int threads, int cores);
 
 }  // namespace convscope

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// project_state.cpp: the state of the git repository that the user works in, by `git status`.
+// project_state.cpp: the git state of the user's folder, from `git status`.
 #include "experiments/run_folder/project_state.h"
 
 #include <fcntl.h>
@@ -22,7 +22,7 @@ namespace {
 constexpr int kMostMs = 2000;
 constexpr std::size_t kMostBytes = std::size_t{1} << 20;
 
-// Reads until the end, the limit or the deadline; false: it was not the end.
+// Reads until the end, the limit or the deadline; returns false before the end.
 bool read_all(int from, std::string& into) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(kMostMs);
   std::array<char, 4096> piece;
@@ -39,7 +39,7 @@ bool read_all(int from, std::string& into) {
   return false;
 }
 
-// What git prints; none when it fails.
+// Returns the output of git; none when it fails.
 std::optional<std::string> git(const std::string& folder, std::vector<std::string> words) {
   words.insert(words.begin(),
                {"git", "--no-optional-locks", "-c", "core.fsmonitor=false", "-C", folder});

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// project_state.h: the state of the git repository that the user works in, for env.json: which of
-// the user's own commits a run belongs to.
+// project_state.h: the git state of the user's folder for env.json: the user's own commit of a run.
 #pragma once
 
 #include <optional>
@@ -11,14 +10,15 @@
 namespace convscope {
 
 struct ProjectState {
-  std::string path;    // of the repository's top folder
+  std::string path;    // top folder of the repository
   std::string branch;  // "main"; "(detached)"
   std::string commit;  // forty hexadecimal digits; "(initial)" before the first commit
-  bool dirty = false;  // a file that git tracks was changed since
+  bool dirty = false;  // a tracked file has changed since
 };
 
-// Of the repository that holds `folder`; none outside of one, without the program git, and when git
-// does not answer within two seconds. Asks git to change nothing and to run no hook.
+// Returns the state of the repository that contains `folder`; none outside of a repository, without
+// the program git, or when git does not answer within two seconds. Git is told to change nothing
+// and to run no hook.
 CONVSCOPE_API std::optional<ProjectState> project_state(const std::string& folder);
 
 }  // namespace convscope

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run_file.h: how long a file of a run may be. A longer one is not what the program wrote: its
-// readers leave it out, and say so.
+// run_file.h: size limits of a run's files. A larger file was not written by the program; readers
+// leave it out with a message.
 #pragma once
 
 #include <cstddef>
@@ -8,13 +8,14 @@
 
 namespace convscope {
 
-// Bytes, by the end of the name. A config of more than 256 KiB is refused by its parser, too.
+// Returns the limit in bytes by the name's extension. The parser also refuses a config of more than
+// 256 KiB.
 constexpr std::size_t most_bytes_of_run_file(std::string_view path) {
   constexpr std::size_t kMebi = std::size_t{1} << 20;
   return path.ends_with(".yaml")    ? kMebi / 4
-         : path.ends_with(".json")  ? 4 * kMebi  // a few thousand
+         : path.ends_with(".json")  ? 4 * kMebi  // for a few thousand rows
          : path.ends_with(".jsonl") ? 1024 * kMebi
-                                    : 64 * kMebi;  // .csv, .txt: a hundred bytes for each row
+                                    : 64 * kMebi;  // .csv, .txt: a hundred bytes per row
 }
 
 }  // namespace convscope

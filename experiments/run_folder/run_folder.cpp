@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// run_folder.cpp: the folder that holds everything about one run.
+// run_folder.cpp: the folder of a run.
 #include "experiments/run_folder/run_folder.h"
 
 #include <fcntl.h>
@@ -36,8 +36,8 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr double kHeartbeatLimitSeconds = 120;  // older: nobody is there any more
-// A command that changes a file of a run, such as `note`, holds it for a moment.
+constexpr double kHeartbeatLimitSeconds = 120;  // an older heartbeat means that the process is gone
+// A command that changes a file of a run, such as `note`, holds the lock for a moment.
 constexpr std::chrono::seconds kPatience{3};
 
 [[noreturn]] void fail_io(const std::string& sentence, int error) {
@@ -50,7 +50,7 @@ std::string host_name() {
   return name;
 }
 
-// What a claim says of its holder.
+// Returns the text of a claim about its holder.
 std::string this_process() {
   return cat(static_cast<std::int64_t>(getpid()), " ", host_name(), "\n");
 }
@@ -69,7 +69,7 @@ std::string time_text(double unix_seconds, const char* format) {
   return {text, std::strftime(text, sizeof text, format, &parts)};
 }
 
-// The lock ends with the process, however that ends. Returns -1 when another process has it.
+// Locks the folder until the process ends in any way. Returns -1 when another process has the lock.
 int try_lock(const std::string& folder) {
   const std::string path = folder + "/.lock";
   const int lock = open_own(path, O_RDWR | O_CREAT | O_NONBLOCK);
@@ -92,14 +92,14 @@ bool is_locked(const std::string& folder) {
 
 bool is_alive(const std::string& folder, const RunStatus& status, bool exactly = false) {
   if (is_locked(folder)) return true;
-  // Locks are not seen across hosts on every file system; there the heartbeat has to do. On this
-  // host a free lock means that the process is gone, even when its number is in use again.
+  // Not every file system shows locks across hosts; there the heartbeat decides. On this host a
+  // free lock means that the process is gone, even if its number is in use again.
   if (status.state != "RUNNING" || status.host == host_name()) return false;
   return seconds_since_written(folder, "status.json", exactly) < kHeartbeatLimitSeconds;
 }
 
-// The process that has claimed the folder, "process 12 on a", as it wrote down itself; "" when it
-// did not, or is gone.
+// Returns the claiming process, "process 12 on a", from its own record; "" without a record, or
+// when it is gone.
 std::string holder_text(const std::string& folder) {
   const std::string claim = cat(folder, "/.owner-", newest_owner(folder));
   std::istringstream text(text_if_there(claim, 4096).value_or(""));
@@ -110,7 +110,7 @@ std::string holder_text(const std::string& folder) {
   return cat("process ", static_cast<std::int64_t>(pid), " on ", clean_line(host));
 }
 
-// When a run of another host may be taken over, for a sentence.
+// Returns, for a sentence, when a run of another host may be taken over.
 std::string patience_text(const std::string& folder, const RunStatus& status) {
   if (is_locked(folder) || status.host == host_name()) return "";
   return cat("; its last sign of life is ",
@@ -131,7 +131,7 @@ RunStatus parse_status(const std::string& folder) {
   }
   try {
     const json object = json::parse(*text);
-    if (object.contains("format")) {  // files of earlier versions have none
+    if (object.contains("format")) {  // missing in files of earlier versions
       const std::string problem = format_problem(object.at("format").get<std::string>(), {kStatus});
       if (!problem.empty()) {
         status.reason = "status.json has " + problem;
@@ -153,8 +153,7 @@ RunStatus parse_status(const std::string& folder) {
   return status;
 }
 
-// Points `latest` at the folder; a failure is no reason to give up a run (some file systems have no
-// links).
+// Points `latest` at the folder; a failure must not end a run (some file systems have no links).
 void link_latest(const fs::path& parent, const std::string& target) {
   const fs::path temporary = parent / cat(".latest-", static_cast<std::int64_t>(getpid()));
   std::error_code error;
@@ -163,7 +162,7 @@ void link_latest(const fs::path& parent, const std::string& target) {
   if (!error) fs::rename(temporary, parent / "latest", error);
 }
 
-// What a killed process was writing when it ended: never seen under its real name, of no use.
+// Removes unfinished files of a killed process, which never got their final names.
 void remove_partial_files(const std::string& folder) {
   std::error_code error;
   for (const std::string& inside : {folder, folder + "/ckpt"}) {
@@ -200,7 +199,8 @@ RunStatus read_run_status(const std::string& folder, bool exactly) {
   const auto is_gone = [&] {
     return status.state == "RUNNING" && !is_alive(folder, status, exactly);
   };
-  // It may have written its last word and ended between the two looks: then the word counts.
+  // The process may have written its status and ended between the two looks; then the status
+  // counts.
   if (is_gone()) status = parse_status(folder);
   if (is_gone()) {
     status.state = "KILLED";
@@ -241,7 +241,7 @@ RunFolder RunFolder::reopen(const std::string& path) {
   while (true) {
     const RunStatus status = parse_status(path);
     const std::int64_t number = newest_owner(path) + 1;
-    // The heartbeat first: the lock of this process must not be taken for another's.
+    // Checks the heartbeat first: this process's lock must not be taken for another's.
     int lock = is_alive(path, status, /*exactly=*/true) ? -1 : try_lock(path);
     if (lock >= 0 && !claim_ownership(path, number, this_process())) {
       close(lock);
@@ -258,8 +258,8 @@ RunFolder RunFolder::reopen(const std::string& path) {
     const bool trains = status.state == "RUNNING" && holder == trainer;
     if (trains || std::chrono::steady_clock::now() >= end) {
       fail(ErrorKind::kInvalid, "resume",
-           cat("expected a run that nobody works on, because two processes would mix their files, "
-               "got ",
+           cat("expected a run that no process works on, because two processes would mix their "
+               "files, got ",
                path, ", which ", holder.empty() ? "another process" : holder,
                trains ? " is running" : " has open", patience_text(path, status)));
     }
@@ -306,7 +306,7 @@ void RunFolder::set_status(const RunStatus& status) const {
   std::error_code error;
   const bool is_first = !fs::exists(file("status.json"), error);
   write("status.json", json_text(object));
-  // A run that `latest` leads to can be asked how it is.
+  // Once `latest` points to a run, its status can be read.
   const fs::path parent = fs::path(path_).parent_path();
   if (is_first && !parent.empty()) link_latest(parent, id());
 }
@@ -317,7 +317,7 @@ void RunFolder::log(std::string_view line) const {
 
 namespace {
 
-// Of a path that names no run: what it is.
+// Returns what a path is that names no run.
 std::string what_is_at(const std::string& path) {
   std::error_code error;
   if (!fs::exists(path, error)) return "which is not there";
@@ -335,7 +335,8 @@ std::string resolve_run(const std::string& run) {
   for (const std::string& candidate : {run, run + "/latest"}) {
     if (fs::exists(candidate + "/config.yaml", error)) {
       const fs::path real = fs::canonical(candidate, error);
-      // Keep the path short and as the user wrote it, but never end in the moving name `latest`.
+      // Keeps the path short and as written by the user, but without the moving name `latest` at
+      // its end.
       if (!error && fs::path(candidate).filename() == "latest") {
         return (fs::path(candidate).parent_path() / real.filename()).string();
       }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// run_owner.cpp: which process a run folder belongs to, also where several hosts share a file
-// system.
+// run_owner.cpp: ownership of a run folder by one process, also for hosts that share a file system.
 #include "experiments/run_folder/run_owner.h"
 
 #include <fcntl.h>
@@ -22,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 constexpr std::string_view kPrefix = ".owner-";
 
-// Of ".owner-12"; 0 for every other name.
+// Returns 12 for ".owner-12"; 0 for other names.
 std::int64_t number_of(const std::string& name) {
   if (!name.starts_with(kPrefix)) return 0;
   const std::string digits = name.substr(kPrefix.size());
@@ -49,7 +48,7 @@ bool write_text(int file, const std::string& text) {
   return pwrite(file, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size());
 }
 
-// False: it is there already. A process that is killed here may leave it without its text.
+// Returns false when the file exists. A process that is killed here may leave it without its text.
 bool make_file(const std::string& path, const std::string& text) {
   const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   if (file < 0 && errno == EEXIST) return false;
@@ -63,7 +62,7 @@ bool make_file(const std::string& path, const std::string& text) {
   fail_to_write(path);
 }
 
-// The same by a second name of a whole file, so that nobody ever sees it without its text.
+// Creates the file by linking a complete file, so that it never appears without its text.
 bool make_whole_file(const std::string& folder, const std::string& path, const std::string& text) {
   std::string begun = folder + "/.begun-XXXXXX";
   const int file = mkostemp(begun.data(), O_CLOEXEC);
@@ -74,7 +73,7 @@ bool make_whole_file(const std::string& folder, const std::string& path, const s
   close(file);
   unlink(begun.c_str());
   if (is_ours) return true;
-  if (written) return reason != EEXIST && make_file(path, text);  // a disk without such names
+  if (written) return reason != EEXIST && make_file(path, text);  // file systems without hard links
   errno = reason;
   fail_to_write(path);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// run_summary.cpp: what a run comes down to: summary.json, and one row of `convscope report`.
+// run_summary.cpp: the results of a run: summary.json, and one row of `convscope report`.
 #include "experiments/run_folder/run_summary.h"
 
 #include <nlohmann/json.hpp>
@@ -18,7 +18,7 @@ using json = nlohmann::ordered_json;
 
 constexpr const char* kFormat = "convscope summary 1";
 
-// One walk over the fields serves both directions, so they cannot drift apart.
+// Reading and writing use one walk over the fields, so they cannot differ.
 template <class Summary, class Visitor>
 void visit(Summary& s, Visitor&& field) {
   field("id", s.id);
@@ -65,7 +65,7 @@ void visit(Summary& s, Visitor&& field) {
   field("seconds", s.seconds);
   field("system_allocations", s.system_allocations);
   field("version", s.version);
-  // Fields that came later stand behind those that programs know.
+  // Later fields come last, after those that programs know.
   field("avg_inference", s.avg_inference);
   field("weight_bytes", s.weight_bytes);
   field("ranks", s.ranks);
@@ -102,7 +102,7 @@ struct Reader {
     }
     value = clean_line(in.at(name).get<std::string>());
   }
-  void operator()(const char* name, double& value) const {  // JSON has no NaN: it is null
+  void operator()(const char* name, double& value) const {  // JSON has no NaN: null
     for (const std::string_view recent : {"avg_step", "avg_exchange"}) {
       if (name == recent && !in.contains(name)) return;  // an older summary
     }
@@ -132,7 +132,7 @@ std::string execution_text(Arithmetic arithmetic, Form form) {
 }
 
 bool RunSummary::disturbed() const {
-  const bool on_gpu = device.starts_with("cuda");  // then one thread of each process feeds it
+  const bool on_gpu = device.starts_with("cuda");  // on a GPU, one thread per process feeds it
   return is_disturbed(cores_of_others, static_cast<int>((on_gpu ? 1 : threads) * ranks),
                       static_cast<int>(cores));
 }
@@ -148,7 +148,7 @@ RunSummary parse_summary(const std::string& json_text) {
   RunSummary summary;
   try {
     const json in = json::parse(json_text);
-    if (in.is_object() && in.contains("format")) {  // files of earlier versions have none
+    if (in.is_object() && in.contains("format")) {  // missing in files of earlier versions
       const std::string problem = format_problem(in.at("format").get<std::string>(), {kFormat});
       if (!problem.empty()) {
         fail(ErrorKind::kIo, "summary", cat("expected a run's summary, got ", problem));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// step_kernels.cpp: which kernel computes each layer in a step, in each direction: what `explain`,
-// layers.csv and `bench net --layers` name. tests/experiments/explained_kernels_test.cpp compares
-// it with what the kernels themselves say (layers/dispatch/kernel_runs.h).
+// step_kernels.cpp: the kernel of each layer and direction in a step, for `explain`, layers.csv and
+// `bench net --layers`. tests/experiments/explained_kernels_test.cpp compares it with the kernels
+// that run (layers/dispatch/kernel_runs.h).
 #include "experiments/run_folder/step_kernels.h"
 
 #include <algorithm>
@@ -24,8 +24,8 @@ bool trains(const Module& layer) {
                              [](const NamedParameter& p) { return p.variable.requires_grad(); });
 }
 
-// The layers that compute the gradient of their input, when the network can be written down as a
-// static graph: there each value knows whether anybody asks for its gradient.
+// Returns the layers that compute the gradient of their input, if the network can be compiled to a
+// static graph: there each value knows whether its gradient is needed.
 std::optional<std::set<std::string>> layers_with_dx(Module& model, const Shape& input,
                                                     Device device, PlanMode mode) {
   PlanGraph graph(input, mode, device);
@@ -95,13 +95,13 @@ StepKernels dynamic_kernels(Module& model, const Shape& input, Device device, Pl
   std::map<const Module*, std::string> names;
   for (const NamedModule& part : model.modules()) names.emplace(part.module, part.name);
   const auto with_dx = layers_with_dx(model, input, device, mode);
-  // Else: once a layer with parameters stands before, or a quantiser that learns its step.
+  // Otherwise: after a layer with parameters, or after a quantiser that learns its step.
   bool behind_parameters = false;
   std::set<std::string> quantised;
   for (const QuantizedTensor& tensor : quantized_tensors(model)) {
     if (!tensor.is_weight && tensor.quantizer->is_active()) quantised.insert(tensor.layer);
   }
-  // By the layer itself, or by the residual block that it is part of.
+  // By the layer itself, or by its residual block.
   const auto is_quantised = [&](const std::string& name) {
     return std::ranges::any_of(
         quantised, [&](const std::string& by) { return name == by || name.starts_with(by + "."); });

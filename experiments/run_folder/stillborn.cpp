@@ -28,7 +28,7 @@ bool is_of_a_beginning(const std::string& name) {
          name.starts_with(".begun-") || (name.starts_with(".") && name.ends_with(".partial"));
 }
 
-// "2026-11-21_054156-s1", then maybe "-2".
+// Matches "2026-11-21_054156-s1", possibly with "-2".
 bool is_run_name(const std::string& name) {
   constexpr std::string_view kTime = "dddd-dd-dd_dddddd-s";
   if (name.size() <= kTime.size()) return false;
@@ -39,7 +39,7 @@ bool is_run_name(const std::string& name) {
   return name.find_first_not_of("0123456789-", kTime.size()) == std::string::npos;
 }
 
-// No lock at all: it was killed before it had one.
+// Without a lock file the process was killed before it had a lock.
 bool is_free(const std::string& run) {
   const int lock = open((run + "/.lock").c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
   if (lock < 0) return true;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// stillborn.h: folders of runs that were killed before the first step: nothing was trained in them,
-// and nothing can go on there.
+// stillborn.h: folders of runs that were killed before the first step: they contain no training and
+// cannot be resumed.
 #pragma once
 
 #include <string>
@@ -9,11 +9,11 @@
 
 namespace convscope {
 
-// Neither a status nor a checkpoint, and no file but those that a run begins with.
+// Returns whether there is no status, no checkpoint, and no file except those of a new run.
 CONVSCOPE_API bool is_stillborn(const std::string& run);
 
-// Removes such folders among the runs in `parent` (runs/<name>) that nobody works on: their lock is
-// free, and nothing has changed there for a minute.
+// Removes such folders in `parent` (runs/<name>) if no process works on them: their lock is free,
+// and nothing has changed for a minute.
 CONVSCOPE_API void remove_stillborn_runs(const std::string& parent);
 
 }  // namespace convscope

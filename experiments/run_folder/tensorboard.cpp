@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// tensorboard.cpp: scalars as an event file that TensorBoard shows (config: log.tensorboard: true).
+// tensorboard.cpp: scalars as an event file for TensorBoard (config: log.tensorboard: true).
 #include "experiments/run_folder/tensorboard.h"
 
 #include <array>
@@ -79,7 +79,7 @@ void append_record(AppendFile& file, std::string_view data) {
   file.append(record.view());
 }
 
-// The step of an event as add() writes them: wall_time (9 bytes), then key 0x10 and a varint.
+// Returns the step of an event as add() writes it: wall_time (9 bytes), then key 0x10 and a varint.
 std::int64_t step_of(Bytes event) {
   std::uint64_t step = 0;
   if (event.size() < 11 || event[9] != 0x10) return 0;  // the first record has no step
@@ -90,7 +90,7 @@ std::int64_t step_of(Bytes event) {
   return static_cast<std::int64_t>(step);
 }
 
-// Length of the whole, sound records up to this step.
+// Returns the length of the complete, valid records up to this step.
 std::int64_t bytes_until(const std::string& path, std::int64_t steps) {
   if (steps == 0) return 0;
   std::error_code error;

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// tensorboard.h: scalars as an event file that TensorBoard shows (config: log.tensorboard: true).
+// tensorboard.h: scalars as an event file for TensorBoard (config: log.tensorboard: true).
 //
-// The file is a row of TFRecords, each with a message of Google's protocol buffers, both written
-// by hand here, since a few numbers need no library:
+// The file is a sequence of TFRecords, each with a protocol buffers message; a few numbers need no
+// library:
 //   u64 length of the data | u32 masked CRC-32C of these 8 bytes | data | u32 masked CRC of data
 //   data = Event   { 1: double wall_time, 2: int64 step, 3: string file_version or 5: Summary }
 //   Summary        { 1: Value, repeated }
 //   Value          { 1: string tag, 2: float simple_value }
 // All numbers little-endian. A field is a varint key, field number * 8 + wire type, then its value:
-// type 0 varint, 1 eight bytes, 2 a varint length and so many bytes, 5 four bytes.
-// Formats: tensorflow/core/lib/io/record_writer.h, tensorflow/core/util/event.proto; CRC-32C:
-// RFC 3720, appendix B.4.
+// type 0 varint, 1 eight bytes, 2 a varint length and that many bytes, 5 four bytes. Formats:
+// tensorflow/core/lib/io/record_writer.h, tensorflow/core/util/event.proto; CRC-32C: RFC 3720,
+// appendix B.4.
 #pragma once
 
 #include <cstdint>
@@ -22,13 +22,13 @@
 
 namespace convscope {
 
-// CRC-32C (Castagnoli): crc32c("123456789") is 0xe3069283.
+// Returns CRC-32C (Castagnoli): crc32c("123456789") is 0xe3069283.
 CONVSCOPE_API std::uint32_t crc32c(std::string_view bytes);
-// As TFRecords store it, so that a CRC over data that contains CRCs stays meaningful.
+// Returns the CRC as TFRecords store it, so that a CRC over data with CRCs stays meaningful.
 CONVSCOPE_API std::uint32_t masked_crc32c(std::string_view bytes);
 
 struct Scalar {
-  std::string_view tag;  // "loss/train": TensorBoard groups by what stands before the slash
+  std::string_view tag;  // "loss/train": TensorBoard groups by the part before the slash
   double value;
 };
 
@@ -36,11 +36,10 @@ inline constexpr const char* kTensorboardFile = "events.out.tfevents.convscope";
 
 class CONVSCOPE_API TensorboardLog {
  public:
-  // `steps`: training steps that are done. Events of later ones, behind the checkpoint that a run
-  // goes on from, are dropped, and so is a record that was cut short; a run that starts from the
-  // beginning (0) starts the file anew.
+  // Opens the log. `steps`: finished training steps. Events of later steps, after the checkpoint
+  // that a run resumes from, are dropped, as is a truncated record; 0 starts a new file.
   TensorboardLog(const std::string& path, std::int64_t steps);
-  // One event with all of them. Allocates nothing.
+  // Adds one event with all scalars. Allocates nothing.
   void add(std::int64_t step, std::initializer_list<Scalar> scalars);
 
  private:

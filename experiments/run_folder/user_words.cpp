@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// user_words.cpp: the words that users give to runs, for tables and searches: tags and a note.
+// user_words.cpp: words of users for runs, for tables and searches: tags and a note.
 #include "experiments/run_folder/user_words.h"
 
 #include <algorithm>

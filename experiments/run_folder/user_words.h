@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// user_words.h: the words that users give to runs, for tables and searches: tags and a note.
+// user_words.h: words of users for runs, for tables and searches: tags and a note.
 #pragma once
 
 #include <string>
@@ -10,14 +10,14 @@
 namespace convscope {
 
 // Throws Error of kind kInvalid unless each tag is a word of at most 100 letters, digits and any of
-// '._-:/+', and no tag stands twice.
+// '._-:/+', and no tag appears twice.
 CONVSCOPE_API void check_tags(const std::vector<std::string>& tags);
 // Throws Error of kind kInvalid unless the note is one line of at most 1000 bytes.
 CONVSCOPE_API void check_note(const std::string& note);
-// "a, b" as two tags; "": none.
+// Returns "a, b" as two tags; "": none.
 CONVSCOPE_API std::vector<std::string> tags_of_text(const std::string& text);
 
-// What `check_tags` asks of one word; `also`: marks that it may hold beside letters and digits.
+// Checks one word like check_tags(); `also`: allowed marks in addition to letters and digits.
 CONVSCOPE_API void check_word(const std::string& word, const std::string& also, const char* why);
 
 }  // namespace convscope

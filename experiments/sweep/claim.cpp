@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// claim.cpp: what only one process may work on at a time, on one host or on several.
+// claim.cpp: the right of one process to work on a sweep or a member, on one host or on several.
 #include "experiments/sweep/claim.h"
 
 #include <fcntl.h>
@@ -29,7 +29,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Always so long, and written in place: it needs no room on a disk that has become full.
+// Constant length, written in place: no space is needed on a disk that has become full.
 constexpr std::size_t kRecordBytes = 2048;
 constexpr std::size_t kLongestText = 700;
 
@@ -45,7 +45,7 @@ std::string text_of(const ClaimRecord& record) {
                     {"call", record.call},      {"task", record.task},
                     {"jobs", record.jobs},      {"error", cut(record.error)}};
   std::string text = out.dump(-1, ' ', true, Json::error_handler_t::replace);
-  if (text.size() >= kRecordBytes) {  // what is escaped is longer
+  if (text.size() >= kRecordBytes) {  // escaping makes the text longer
     Json shorter = out;
     shorter["error"] = "";
     text = shorter.dump(-1, ' ', true, Json::error_handler_t::replace);
@@ -54,7 +54,7 @@ std::string text_of(const ClaimRecord& record) {
   return text + "\n";
 }
 
-// -1: held by another process. `has_lock`: false where the file system has no locks.
+// Returns -1 when another process holds it. `has_lock`: false where the file system has no locks.
 int lock_file(const std::string& folder, bool& has_lock) {
   const std::string path = folder + "/.lock";
   const int lock = open_own(path, O_RDWR | O_CREAT | O_NONBLOCK);
@@ -90,7 +90,7 @@ ClaimRecord read_claim(const std::string& folder) {
   ClaimRecord out;
   out.number = newest_owner(folder);
   if (out.number == 0) return out;
-  out.held = true;  // until it says otherwise
+  out.held = true;  // until the record says otherwise
   const auto text = text_if_there(owner_file(folder, out.number), 1 << 16);
   const Json read = Json::parse(text.value_or(""), nullptr, /*allow_exceptions=*/false);
   if (!read.is_object()) return out;
@@ -103,7 +103,7 @@ ClaimRecord read_claim(const std::string& folder) {
     out.task = clean_line(read.value("task", ""));
     out.jobs = std::clamp(read.value("jobs", 1), 1, 1024);
     out.error = clean_line(read.value("error", ""));
-  } catch (const Json::exception&) {  // damaged: a holder that says nothing
+  } catch (const Json::exception&) {  // damaged: a holder without a record
   }
   return out;
 }
@@ -125,8 +125,8 @@ struct Claim::Beat {
   bool ending = false;
   std::thread thread;
 
-  // A disk that is full, or a server that does not answer, is no reason to end: the next count may
-  // get through.
+  // A full disk, or a server that does not answer, must not end the process: the next increment may
+  // succeed.
   bool write() {
     const std::string text = text_of(record);
     return pwrite(file, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size());
@@ -229,7 +229,7 @@ std::unique_ptr<Claim> ClaimWatch::try_take(const std::string& folder, const Cla
   }
   const std::string path = owner_file(folder, beat->record.number);
   beat->file = open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
-  if (beat->file < 0) return leave();  // taken over at once: it is not ours
+  if (beat->file < 0) return leave();  // taken over immediately: not ours
   // Signals are for the thread that waits for them.
   sigset_t all, before;
   sigfillset(&all);

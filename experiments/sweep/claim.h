@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// claim.h: what only one process may work on at a time, a sweep or one of its members, on one host
-// or on several that share a file system.
+// claim.h: a claim gives one process the right to work on a sweep or a member, on one host or on
+// several hosts that share a file system.
 //
-// A claim is a folder. Its holder has a lock on the file .lock in it, and a number of its own: the
-// file .owner-<number> (run_folder/run_owner.h), in which it counts upwards every few seconds. Who
-// wants the claim asks three things:
-//   is the lock taken?                         then the holder lives
-//   is the holder of this host, or did it let go?     then a free lock means that it is gone
-//   does its count stand still for a minute?   then it is gone, too
-// The process that trains a member keeps the lock, too: when its worker is killed, it still writes
-// its checkpoint, and nobody begins beside it.
-// Nobody compares times of two clocks, so hosts whose clocks differ by minutes agree. A holder that
-// was thought dead and wakes up again finds a higher number than its own, and stops.
+// A claim is a folder. Its holder has a lock on the file .lock in it, and a number: the file
+// .owner-<number> (run_folder/run_owner.h), in which it increments a counter every few seconds. A
+// process that wants the claim checks three things:
+//   is the lock taken?                                  then the holder lives
+//   is the holder on this host, or did it release?      then a free lock means that it is gone
+//   does its counter not change for a minute?           then it is gone, too
+// The process that trains a member also keeps the lock: when its worker is killed, it still writes
+// its checkpoint, and no other process begins meanwhile. Times of two clocks are never compared, so
+// hosts whose clocks differ by minutes agree. A holder that was considered dead and wakes up finds
+// a higher number than its own, and stops.
 #pragma once
 
 #include <chrono>
@@ -26,37 +26,38 @@
 namespace convscope {
 
 struct ClaimTimes {
-  std::chrono::milliseconds beat{5000};      // between two counts
-  std::chrono::milliseconds silence{60000};  // a holder that does not count for so long is gone
+  std::chrono::milliseconds beat{5000};      // between two increments
+  std::chrono::milliseconds silence{60000};  // a holder without increments for this long is gone
 };
 
-// What the holder says of itself.
+// The holder's record.
 struct ClaimRecord {
-  std::int64_t number = 0;  // 0: nobody ever held it
+  std::int64_t number = 0;  // 0: never held
   std::int64_t count = 0;
   bool held = false;
   std::string host = {};
   std::int64_t pid = 0;
   std::string call = {};   // the call of `convscope sweep` that it works for
   std::string task = {};   // "slurm 17_3", "rank 2"
-  int jobs = 1;            // members that run beside it on its host, itself included
+  int jobs = 1;            // members on its host at the same time, itself included
   std::string error = {};  // why it gave the member up, in this call
 };
-// The newest one; cheap, and only as true as the file: a killed holder still says `held`.
+// Returns the newest record. Cheap, but only as true as the file: a killed holder is still `held`.
 CONVSCOPE_API ClaimRecord read_claim(const std::string& folder);
 
 class CONVSCOPE_API Claim {
  public:
-  ~Claim();  // lets go, unless it was lost
+  ~Claim();  // releases the claim unless it was lost
   Claim(const Claim&) = delete;
   Claim& operator=(const Claim&) = delete;
 
-  // Another process took it over, because this one had been silent for too long.
+  // Returns whether another process took it over, because this one gave no sign of life for too
+  // long.
   bool lost() const;
-  // The open lock file. A child process that keeps it open holds the lock, too: whoever waits goes
-  // on when both have ended.
+  // Returns the open lock file. A child process that keeps it open also holds the lock: waiting
+  // processes continue when both have ended.
   int lock() const;
-  // Lets go, and leaves a sentence for those who wait.
+  // Releases the claim and leaves a sentence for waiting processes.
   void give_up(const std::string& error);
 
  private:
@@ -71,10 +72,10 @@ class CONVSCOPE_API ClaimWatch {
  public:
   explicit ClaimWatch(ClaimTimes times = {}) : times_(times) {}
 
-  // Null: another process holds it, or may do so; ask again. `self` without number and count.
-  // Throws when the folder cannot be written.
+  // Returns null when another process holds it, or may do so; ask again. `self` has no number and
+  // counter. Throws when the folder is not writable.
   std::unique_ptr<Claim> try_take(const std::string& folder, const ClaimRecord& self);
-  // Whether the holder is known to live: it has the lock, or it was seen counting.
+  // Returns whether the holder is known to live: it has the lock, or was seen counting.
   bool seen_alive(const std::string& folder) const;
 
  private:
@@ -91,7 +92,7 @@ class CONVSCOPE_API ClaimWatch {
   std::map<std::string, Seen> seen_;
 };
 
-// Whether somebody works on it now, as far as one look can tell without writing: a lock is held, or
+// Returns whether a process works on it now, judged by one look without writing: a lock is held, or
 // a holder of another host says so.
 CONVSCOPE_API bool is_claimed(const std::string& folder);
 

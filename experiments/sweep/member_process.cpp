@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// member_process.cpp: this program once more, as a child process that trains one member of a sweep.
+// member_process.cpp: a child process of this program that trains one member of a sweep.
 #include "experiments/sweep/member_process.h"
 
 #include <fcntl.h>
@@ -30,11 +30,11 @@ int open_file(const std::string& path, int flags) {
   return file;
 }
 
-// In the child, between fork and exec: system calls only.
+// Runs in the child between fork and exec: system calls only.
 [[noreturn]] void become(char** argv, char** environment, int nothing, int log, int lock,
                          pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGTERM);
-  if (getppid() != parent) _exit(1);  // it died before the line above
+  if (getppid() != parent) _exit(1);  // the parent died before the line above
   setpgid(0, 0);
   dup2(nothing, STDIN_FILENO);
   dup2(nothing, STDOUT_FILENO);
@@ -44,7 +44,7 @@ int open_file(const std::string& path, int flags) {
   _exit(127);
 }
 
-// What a launcher tells the processes of a group about themselves and each other.
+// Returns whether a variable describes a process of a group.
 bool is_of_a_group(std::string_view name) {
   constexpr std::string_view kBeginnings[] = {"OMPI_", "PMIX_",  "PMI_", "PRTE_",  "ORTE_", "MPI_",
                                               "HYDI_", "HYDRA_", "MV2_", "SLURM_", "I_MPI_"};
@@ -103,7 +103,7 @@ MemberProcess::MemberProcess(const std::vector<std::string>& arguments, std::str
     fail(ErrorKind::kRun, "sweep",
          cat("expected to start a process for a member, got: ", std::strerror(error)));
   }
-  setpgid(pid_, pid_);  // whoever comes first
+  setpgid(pid_, pid_);  // parent and child both try
 }
 
 MemberProcess::~MemberProcess() {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// member_process.h: this program once more, as a child process that trains one member of a sweep. A
-// crash or a leak of one member does not touch the others.
+// member_process.h: a child process of this program that trains one member of a sweep. A crash or
+// leak of one member does not affect the others.
 #pragma once
 
 #include <sys/types.h>
@@ -13,32 +13,33 @@
 
 namespace convscope {
 
-// The words behind `convscope` that train a member of the sweep in `folder`, or go on with `run`.
+// Returns the words after `convscope` that train a member of the sweep in `folder`, or continue
+// `run`.
 CONVSCOPE_API std::vector<std::string> member_words(const std::string& folder,
                                                     const SweepMember& member,
                                                     const std::string& run, std::int64_t threads);
 
-// "NAME=VALUE" of all that a member sees: this process's environment without what says that it is
-// one of several (variables of MPI, PMI and Slurm), and with CONVSCOPE_ALONE=1. A member is a run
-// of one process, wherever its worker was started.
+// Returns "NAME=VALUE" of a member's environment: this process's environment with CONVSCOPE_ALONE=1
+// and without variables of MPI, PMI and Slurm. A member is a run of one process, wherever its
+// worker was started.
 CONVSCOPE_API std::vector<std::string> member_environment();
 
 class CONVSCOPE_API MemberProcess {
  public:
-  // Starts the program with these arguments. What it prints on stderr goes to the file `log`, its
-  // table is dropped. It has its own process group, so a Ctrl-C of the terminal does not reach it
-  // directly; it is asked to stop (SIGTERM) when this process dies, however that happens. It keeps
-  // the file `lock` open: when this process is killed, the claim is free once the member has ended.
+  // Starts the program with these arguments. Its stderr goes to the file `log`; its table is
+  // dropped. It has a separate process group, so a Ctrl-C of the terminal does not reach it
+  // directly. It is asked to stop (SIGTERM) when this process ends in any way. It keeps the file
+  // `lock` open: when this process is killed, the claim is free once the member has ended.
   MemberProcess(const std::vector<std::string>& arguments, std::string log, int lock = -1);
-  ~MemberProcess();  // ends it, when it still runs
+  ~MemberProcess();  // ends it if it still runs
   MemberProcess(const MemberProcess&) = delete;
   MemberProcess& operator=(const MemberProcess&) = delete;
 
   bool running();  // does not wait
   void send(int signal);
-  // After the end: why it failed, from its log or its signal; "" when it went well.
+  // Returns why it failed, from its log or its signal, after its end; "" for success.
   std::string failure() const;
-  int exit_code() const { return exit_code_; }  // 128 + signal when one ended it
+  int exit_code() const { return exit_code_; }  // 128 + signal if a signal ended it
 
  private:
   std::string log_;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// member_state.cpp: how far a member of a sweep is, as its run folders tell.
+// member_state.cpp: the progress of a member of a sweep, read from its run folders.
 #include "experiments/sweep/member_state.h"
 
 #include <algorithm>
@@ -61,8 +61,8 @@ MemberState state_of_run(const std::string& run) {
   return state;
 }
 
-// Names of runs hold the time of the host that began them, so they alone do not say which of two
-// is the one to go on with: a run that failed is there only because it is not the last word.
+// Names of runs contain the time of their host, which does not tell which of two runs to
+// continue: a failed run is followed by another one.
 int rank_of(MemberProgress progress) {
   switch (progress) {
     case MemberProgress::missing:

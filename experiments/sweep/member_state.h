@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// member_state.h: how far a member of a sweep is, as its run folders tell. They are the only truth:
-// a sweep that was killed at any moment reads them and goes on.
+// member_state.h: the progress of a member of a sweep, read from its run folders. Only these
+// folders count: a sweep that was killed at any moment reads them and continues.
 #pragma once
 
 #include <optional>
@@ -16,7 +16,7 @@ enum class MemberProgress {
   missing,  // no run with this config
   partial,  // a run that can go on
   running,  // a run that another process works on
-  failed,   // a run that failed and would fail again: it diverged, or missed its gate
+  failed,   // a run that failed and would fail again: it diverged or missed its gate
   done,
 };
 CONVSCOPE_API std::string_view name_of(MemberProgress progress);
@@ -25,23 +25,22 @@ struct MemberState {
   MemberProgress progress = MemberProgress::missing;
   std::string run;                         // its folder; "" when missing
   std::string error;                       // why it failed, or stopped
-  std::int64_t pid = 0;                    // of the process that works on it
-  std::string host = {};                   // on which it ran last
+  std::int64_t pid = 0;                    // process that works on it
+  std::string host = {};                   // host of its last run
   std::int64_t epoch = 0, step = 0;        // finished ones
-  std::optional<RunSummary> summary = {};  // of the epochs done so far
+  std::optional<RunSummary> summary = {};  // over the finished epochs
 };
 
-// The state of a member of the sweep in `folder` (runs/<sweep>): of its run with the same resolved
-// config that is farthest (done, running, partial, failed), and of several such of the newest one.
-// The number of threads is no part of the config here, as it does not change results, unless the
-// sweep is about threads.
+// Returns the state of a member of the sweep in `folder` (runs/<sweep>). Among its runs with the
+// same resolved config, the farthest counts (done, running, partial, failed), then the newest. The
+// number of threads is ignored, because it does not change results, unless the sweep varies it.
 CONVSCOPE_API MemberState member_state(const std::string& folder, const SweepMember& member,
                                        bool threads_matter);
 
-// What a killed process left before its run had a status: of no use to anybody.
+// Removes folders of processes that were killed before their run had a status.
 CONVSCOPE_API void remove_stillborn_runs(const std::string& folder, const SweepMember& member);
 
-// "lenet_k5 seed 1"
+// Returns "lenet_k5 seed 1".
 CONVSCOPE_API std::string label_of(const SweepMember& member);
 
 }  // namespace convscope

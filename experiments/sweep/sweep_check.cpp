@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sweep_check.cpp: what a config alone cannot tell: whether the network of each member can be built
-// and trained.
+// sweep_check.cpp: checks that need more than the config: whether the network of each member can be
+// built and trained.
 #include "experiments/sweep/sweep_check.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@
 namespace convscope {
 namespace {
 
-// The algorithms that a training step asks; "measure" times some, so it is not asked here.
+// Asks the algorithms of a training step; "measure" times some, so it is not asked here.
 void check_algorithms(const ExperimentConfig& config, Module& model, const Shape& sample) {
   Shape input = {config.data.batch_size};
   for (const std::int64_t size : sample) input.push_back(size);
@@ -29,7 +29,7 @@ void check_algorithms(const ExperimentConfig& config, Module& model, const Shape
     const std::unique_ptr<HeavyUse> heavy = layer.heavy_use(arrives);
     if (heavy == nullptr) return;
     for (const Direction direction : kDirections) {
-      // Nobody asks for the gradient of the images.
+      // The gradient of the images is not needed.
       if (is_first && direction == Direction::backward_data) continue;
       if (heavy->policy().of(direction) == "measure") continue;
       heavy->choose(direction, config.device, WeightUse::once);
@@ -84,7 +84,7 @@ std::vector<RefusedRow> refused_rows(const SweepPlan& plan) {
   std::set<std::string> rows;
   std::vector<RefusedRow> out;
   for (const SweepMember& member : plan.members) {
-    if (!rows.insert(member.row).second) continue;  // the same with another seed
+    if (!rows.insert(member.row).second) continue;  // other seeds give the same result
     try {
       build(member.config);
     } catch (const Error& error) {
@@ -124,7 +124,7 @@ void check_data(const SweepPlan& plan, const std::vector<std::size_t>& members) 
     if (!tried.insert(key).second) continue;
     try {
       const std::int64_t images = dataset_types().get(data.set).load(data.options).train.size();
-      release_cached(Device{});  // the members need it
+      release_cached(Device{});  // the members need the memory
       check_sizes(plan, members, key, images);
       return;
     } catch (const Error& error) {

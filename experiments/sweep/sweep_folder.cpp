@@ -39,12 +39,12 @@ void make_folder(const std::string& path) {
 
 [[noreturn]] void refuse_busy(const std::string& path, const std::string& where) {
   fail(ErrorKind::kInvalid, "sweep",
-       cat("expected a sweep that nobody works on, got ", path,
+       cat("expected a sweep that no process works on, got ", path,
            ", which another `convscope sweep` is running", where,
            "; wait for it, or choose another --name"));
 }
 
-// Held as long as this process lives; a child does not inherit it. -1: another process has it.
+// Held while this process lives; a child does not inherit it. -1: another process has it.
 int lock_folder(const std::string& path) {
   const std::string name = path + "/.lock";
   const int lock = open_own(name, O_RDWR | O_CREAT | O_NONBLOCK);
@@ -59,15 +59,16 @@ int lock_folder(const std::string& path) {
   return lock;
 }
 
-// "command": it stays as long as members are trained. "refresh": a worker writes the table, which
-// takes a moment.
+// "command": held while members are trained. "refresh": a worker writes the table, which takes a
+// moment.
 ClaimRecord this_process(const std::string& task) {
   return {.host = name_of_this_host(), .pid = static_cast<std::int64_t>(getpid()), .task = task};
 }
 
 std::string claim_of_sweep(const std::string& path) { return path + "/.sweep.claim"; }
 
-// For a process of another host, whose lock is not seen here: until it counts, or does not.
+// Waits for a process of another host, whose lock is not visible here, until it counts or is
+// considered gone.
 std::unique_ptr<Claim> claim_or_refuse(const std::string& path, const SweepFolder::Say& say) {
   const std::string folder = claim_of_sweep(path);
   ClaimWatch watch;
@@ -87,7 +88,7 @@ std::unique_ptr<Claim> claim_or_refuse(const std::string& path, const SweepFolde
   }
 }
 
-// Nothing but a note is lost when the file cannot be read.
+// Only a note is lost when the file cannot be read.
 std::vector<std::pair<std::string, int>> read_jobs(const std::string& path) {
   std::vector<std::pair<std::string, int>> out;
   const std::optional<std::string> text = text_if_there(cat(path, "/", kStateFile));
@@ -189,7 +190,7 @@ void SweepFolder::write(const std::string& state, const SweepPlan& plan,
                     {"job", job_},
                     {"host", name_of_this_host()},
                     {"format", "convscope sweep 1"}};
-  // The state last: it says DONE only when all else is there.
+  // The state is written last: DONE appears only when all else is there.
   write_file(own_path(path_, "sweep.csv"), to_csv(sweep_table(plan, outcomes)));
   write_file(own_path(path_, "sweep.md"), sweep_markdown(plan, outcomes));
   write_file(own_path(path_, kStateFile), json_text(out));

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // sweep_folder.h: the folder of a sweep, runs/<name>:
-//   sweep.yaml         the sweep with what it extends: `convscope sweep` runs it again
+//   sweep.yaml         the sweep with its base files: `convscope sweep` runs it again
 //   sweep.members.json its members, for workers on other nodes (sweep_members.h)
 //   sweep.state.json   each member's state, run folder and error, as of the last change
 //   sweep.csv sweep.md the table
 //   sweep.slurm.*      the script, the job and the output of an array (cluster/slurm_sweep.h)
-//   <row>/s<seed>.yaml, .log                the resolved config of a member, and what it said
-//   <row>/.s<seed>.claim/                   who trains the member now (claim.h)
+//   <row>/s<seed>.yaml, .log                the resolved config of a member, and its messages
+//   <row>/.s<seed>.claim/                   the present owner of the member (claim.h)
 //   <row>/<UTC time>-s<seed>/               its run folder
 #pragma once
 
@@ -24,11 +24,11 @@ namespace convscope {
 class CONVSCOPE_API SweepFolder {
  public:
   using Say = std::function<void(const std::string&)>;
-  // Makes the folder where there is none; an error when another process works on it. Where one of
-  // another host did and said no farewell, it waits for a sign of life, and says so.
+  // Creates the folder if it is missing; fails when another process works on it. If the last owner
+  // was on another host and did not release it, waits for a sign of life and says so.
   SweepFolder(std::string path, const SweepPlan& plan, const std::vector<std::string>& overrides,
               const Say& say = {});
-  // Null: another process works on it. Writes nothing but the claim.
+  // Returns null when another process works on it. Writes only the claim.
   static std::unique_ptr<SweepFolder> open_if_free(const std::string& path);
   ~SweepFolder();
   SweepFolder(const SweepFolder&) = delete;
@@ -37,11 +37,12 @@ class CONVSCOPE_API SweepFolder {
   const std::string& path() const { return path_; }
   // Writes the config of a member; returns the path without ".yaml".
   std::string prepare(const SweepMember& member) const;
-  // The number of members side by side that an earlier call noted for a member; 1 when none did.
+  // Returns the number of simultaneous members that an earlier call noted for a member; 1 without a
+  // note.
   int jobs_before(const SweepMember& member) const;
-  // Who works on the members: "slurm" and the number of its job.
+  // Notes who trains the members: "slurm" and the number of its job.
   void set_launcher(const std::string& launcher, const std::string& job);
-  // State file and table. Throws when another process has taken the sweep over.
+  // Writes state file and table. Throws when another process has taken the sweep over.
   void write(const std::string& state, const SweepPlan& plan,
              const std::vector<SweepOutcome>& outcomes) const;
 

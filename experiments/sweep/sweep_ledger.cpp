@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// sweep_ledger.cpp: what each member of a sweep has come to, whoever trains it.
+// sweep_ledger.cpp: the state of each member of a sweep, for any launcher.
 #include "experiments/sweep/sweep_ledger.h"
 
 #include <algorithm>
@@ -99,7 +99,7 @@ void SweepLedger::report_failure(std::size_t member, const std::string& sentence
 void SweepLedger::started(std::size_t member) { active_.try_emplace(member, Clock::now()); }
 void SweepLedger::stopped(std::size_t member) { active_.erase(member); }
 
-// Of a member, by its row with another seed, else by the mean of all.
+// A member is estimated by its row with another seed, else by the mean of all.
 double SweepLedger::seconds_left() const {
   std::map<std::string, std::vector<double>> rows;
   std::vector<double> all;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sweep_ledger.h: what each member of a sweep has come to, whoever trains it: what earlier calls
-// have done, what is left, the lines that a call says about it, the state file and the table.
+// sweep_ledger.h: the state of each member of a sweep, for any launcher: results of earlier calls,
+// remaining members, messages of this call, state file and table.
 #pragma once
 
 #include <chrono>
@@ -17,7 +17,7 @@ namespace convscope {
 
 class CONVSCOPE_API SweepLedger {
  public:
-  // Takes the folder of the sweep; an error when another process works on it.
+  // Takes the folder of the sweep; fails when another process works on it.
   SweepLedger(const SweepPlan& plan, const SweepOptions& options);
 
   const SweepPlan& plan() const { return plan_; }
@@ -25,32 +25,32 @@ class CONVSCOPE_API SweepLedger {
   SweepFolder& folder() { return folder_; }
   SweepScreen& screen() { return screen_; }
   const std::vector<std::size_t>& queue() const { return queue_; }  // to train, in order
-  // Runs that failed before and are in the queue all the same (--retry-failed).
+  // Returns failed runs that are in the queue again (--retry-failed).
   const std::vector<std::string>& retried() const { return retried_; }
   SweepOutcome& outcome(std::size_t member) { return outcomes_[member]; }
   std::string label(std::size_t member) const;
 
-  // Looks at the run folders, and says in a line what is there. Fills the queue.
+  // Reads the run folders, prints a line about them, and fills the queue.
   void take_stock();
   MemberState look_at(std::size_t member) const;
   void write(const std::string& state) { folder_.write(state, plan_, outcomes_); }
 
-  // One line each. `seconds`: that it took in this call.
+  // Prints one line. `seconds`: duration in this call.
   void report_done(std::size_t member, double seconds);
   void report_failure(std::size_t member, const std::string& sentence);
-  // A member is at work since then; the estimate of the time left takes it off.
+  // Notes that a member is at work since now; the estimate of the remaining time subtracts it.
   void started(std::size_t member);
   void stopped(std::size_t member);
-  // "name seed 1 epoch 2/3 01:05; ..." of all that are at work.
+  // Returns "name seed 1 epoch 2/3 01:05; ..." for all members at work.
   std::string live_text() const;
-  // Members that work side by side, for the estimate.
+  // Sets the number of simultaneous members for the estimate.
   void set_side_by_side(int members) { side_by_side_ = members; }
 
-  // The end: state file, table, last line.
+  // Ends the sweep: state file, table, last line.
   SweepResult finish();
-  // The end after a signal: `sentence` is the last line.
+  // Ends after a signal: `sentence` is the last line.
   SweepResult interrupt(int signal, const std::string& sentence);
-  // The same while others work on.
+  // Ends after a signal while others work on.
   SweepResult leave(int signal, const std::string& sentence);
 
  private:
@@ -63,7 +63,7 @@ class CONVSCOPE_API SweepLedger {
   SweepScreen screen_;
   SweepFolder folder_;
   std::vector<SweepOutcome> outcomes_;
-  std::vector<double> took_;  // seconds of the members that this call has finished
+  std::vector<double> took_;  // seconds of the members finished by this call
   std::vector<std::size_t> queue_;
   std::vector<std::string> retried_;
   std::map<std::size_t, Clock::time_point> active_;

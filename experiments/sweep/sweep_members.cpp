@@ -27,14 +27,14 @@ constexpr std::int64_t kUnknownEpochs = 0;  // in the files of earlier versions
            "; `convscope sweep CONFIG` writes it again"));
 }
 
-// It becomes a part of paths.
+// The name becomes a part of paths.
 bool is_row_name(const std::string& row) {
   return !row.empty() && row.front() != '.' && row.find('/') == std::string::npos &&
          row.find('\0') == std::string::npos;
 }
 
-// As written when the member was prepared; the threads of a later call are none of its config. Of a
-// member that is still to be prepared only the name, the seed and the epochs are known.
+// Reads the config as written when the member was prepared; the number of threads of a later call
+// is not part of it. For a member that is not prepared yet, only name, seed and epochs are known.
 ExperimentConfig config_of(const std::string& folder, const std::string& row, std::int64_t seed,
                            std::int64_t epochs) {
   try {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sweep_members.h: the members of a sweep as a file in its folder, sweep.members.json. From it a
-// worker on another node, `sweep --status` and `sweep --cancel` know the sweep without its config.
+// sweep_members.h: the members of a sweep as a file in its folder, sweep.members.json. Workers on
+// other nodes, `sweep --status` and `sweep --cancel` read it instead of the config.
 #pragma once
 
 #include <string>
@@ -12,25 +12,24 @@ namespace convscope {
 
 struct SweepMembers {
   SweepPlan plan;                    // members and rows; without `yaml` and `slurm`
-  std::string call;                  // names the call of `convscope sweep` that wrote it
+  std::string call;                  // identifies the call of `convscope sweep` that wrote it
   std::vector<std::size_t> queue;    // the members that this call trains
-  std::vector<std::string> retried;  // runs that failed before this call, to be trained again
+  std::vector<std::string> retried;  // runs that failed before this call and are trained again
 };
 
-// The config of each member that is in the queue must be written already (SweepFolder::prepare).
+// Writes the file. The configs of all queued members must exist already (SweepFolder::prepare).
 CONVSCOPE_API void write_sweep_members(const std::string& folder, const SweepMembers& members);
 
-// Throws an Error of kind kIo when there is no such file, or it is damaged. The config of a member
+// Reads the file; throws an Error of kind kIo when it is missing or damaged. The config of a member
 // that was never begun may be missing; it is then an empty one with the member's name, seed and
 // epochs.
 CONVSCOPE_API SweepMembers read_sweep_members(const std::string& folder);
 CONVSCOPE_API bool holds_sweep_members(const std::string& folder);
 
-// Whether both have the same members in the same order: then the numbers of one mean those of the
-// other.
+// Returns whether both have the same members in the same order, so that their numbers agree.
 CONVSCOPE_API bool same_members(const SweepPlan& a, const SweepPlan& b);
 
-// The folder of a member's claim (claim.h): <folder>/<row>/.s<seed>.claim
+// Returns the folder of a member's claim (claim.h): <folder>/<row>/.s<seed>.claim
 CONVSCOPE_API std::string claim_folder(const std::string& folder, const SweepMember& member);
 
 }  // namespace convscope

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// sweep_refresh.cpp: the state file and the table of a sweep that no command waits for.
+// sweep_refresh.cpp: the state file and table of a sweep without a waiting command.
 #include "experiments/sweep/sweep_refresh.h"
 
 #include <signal.h>
@@ -29,7 +29,7 @@ std::string text_in(const json& object, const char* key) {
   return value.is_string() ? value.get<std::string>() : "";
 }
 
-// Whoever looks on asks every second; Slurm is asked less often.
+// Watchers ask every second; Slurm is asked less often.
 bool is_in_slurm(const std::string& job) {
   struct Answer {
     Clock::time_point when{};
@@ -86,7 +86,7 @@ void refresh_sweep(const std::string& folder) {
     own->set_launcher(job.empty() ? "mpi" : "slurm", job);
     own->write(state, members.plan, outcomes);
   } catch (const Error&) {
-    // The next one writes it; the run folders are the truth.
+    // The next one writes it; the run folders count.
   }
 }
 
@@ -100,7 +100,7 @@ bool sweep_is_going(const std::string& folder) {
   if (is_here && pid.is_number_integer() && (kill(pid.get<pid_t>(), 0) == 0 || errno != ESRCH)) {
     return true;
   }
-  // A command elsewhere, workers without one, an array that waits for nodes.
+  // A command elsewhere, workers without a command, an array that waits for nodes.
   if (is_claimed(folder + "/.sweep.claim")) return true;
   const std::string job = text_in(state, "job");
   return !job.empty() && is_in_slurm(job);

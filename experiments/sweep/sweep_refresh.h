@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// sweep_refresh.h: the state file and the table of a sweep that no command waits for.
+// sweep_refresh.h: the state file and table of a sweep without a waiting command.
 #pragma once
 
 #include <string>
@@ -10,15 +10,15 @@
 
 namespace convscope {
 
-// What its folder alone tells about each member: beside members.plan.members.
+// Returns the outcome of each member from its folder, indexed like members.plan.members.
 CONVSCOPE_API std::vector<SweepOutcome> outcomes_in(const std::string& folder,
                                                     const SweepMembers& members);
 
-// After a member has ended: writes sweep.state.json and the table, unless a command waits for the
-// sweep and does so itself. A disk without room is no reason to fail.
+// Writes sweep.state.json and the table after a member has ended, unless a waiting command does so.
+// A full disk is not a failure.
 CONVSCOPE_API void refresh_sweep(const std::string& folder);
 
-// Whether somebody trains members of it, or Slurm will: for those who look on. Asks Slurm at most
+// Returns whether a process trains members of it, or Slurm will, for watchers. Asks Slurm at most
 // every ten seconds.
 CONVSCOPE_API bool sweep_is_going(const std::string& folder);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sweep_runner.cpp: trains the members of a sweep that are not finished yet, each in a process of
-// its own, and goes on where an earlier call stopped.
+// sweep_runner.cpp: trains the unfinished members of a sweep, each in a separate process, and
+// continues where an earlier call stopped.
 #include "experiments/sweep/sweep_runner.h"
 
 #include <unistd.h>
@@ -23,7 +23,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr auto kPoll = std::chrono::milliseconds(10);
-constexpr double kPatienceSeconds = 60;  // for a member that an earlier, killed call left behind
+constexpr double kPatienceSeconds = 60;  // for a member left by an earlier, killed call
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -43,7 +43,7 @@ class Runner {
     ledger_.take_stock();
     const std::vector<std::size_t>& queue = ledger_.queue();
     if (!queue.empty()) check_data(plan_, queue);
-    // Until here a signal ends the process at once: data may take minutes, and nothing is lost.
+    // Until here a signal ends the process at once: loading may take minutes, and nothing is lost.
     const StopSignals signals;
     write_sweep_members(ledger_.path(), {plan_, "local", queue, ledger_.retried()});
     ledger_.write("RUNNING");
@@ -66,7 +66,7 @@ class Runner {
  private:
   struct Active {
     std::size_t member;
-    std::unique_ptr<Claim> claim;  // let go when the process has ended
+    std::unique_ptr<Claim> claim;  // released when the process has ended
     std::unique_ptr<MemberProcess> process;
     Clock::time_point start;
   };
@@ -87,7 +87,7 @@ class Runner {
     outcome.error.clear();
     remove_stillborn_runs(ledger_.path(), member);
     const std::string path = ledger_.folder().prepare(member);
-    ledger_.write("RUNNING");  // before it starts: the note must outlive a kill
+    ledger_.write("RUNNING");  // before it starts: the note must survive a kill
     const std::vector<std::string> words = member_words(
         ledger_.path(), member, resume ? outcome.state.run : "", threads_for(member.config));
     auto process = std::make_unique<MemberProcess>(words, path + ".log", claim->lock());
@@ -95,8 +95,8 @@ class Runner {
     ledger_.started(index);
   }
 
-  // A killed sweep's members were asked to stop, which takes them a moment. Null: it went on too
-  // long, or a signal came.
+  // A killed sweep's members were asked to stop, which takes a moment. Null: it took too long, or a
+  // signal came.
   std::unique_ptr<Claim> wait_until_free(std::size_t index) {
     const SweepMember& member = plan_.members[index];
     SweepOutcome& outcome = ledger_.outcome(index);
@@ -107,7 +107,7 @@ class Runner {
     const Clock::time_point begin = Clock::now();
     for (bool said = false;; said = true) {
       std::unique_ptr<Claim> claim = watch_.try_take(folder, self);
-      // A worker may have finished it before it let go.
+      // A worker may have finished it before the release.
       if (claim || said) outcome.state = ledger_.look_at(index);
       const bool running = outcome.state.progress == MemberProgress::running;
       if (claim && !running) {
@@ -149,7 +149,7 @@ class Runner {
     SweepOutcome& outcome = ledger_.outcome(ended.member);
     outcome.state = ledger_.look_at(ended.member);
     if (outcome.state.progress == MemberProgress::done) {
-      // With what the program needs to start: it will need that again.
+      // Includes the start of the program, which the next members need too.
       ledger_.report_done(ended.member, seconds_since(ended.start));
     } else {
       const std::string failure = ended.process->failure();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// sweep_screen.cpp: what a sweep says on stderr.
+// sweep_screen.cpp: messages of a sweep on stderr.
 #include "experiments/sweep/sweep_screen.h"
 
 #include <sys/ioctl.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sweep_screen.h: what a sweep says on stderr: lines, and on a terminal one more that is redrawn,
-// about the members at work.
+// sweep_screen.h: messages of a sweep on stderr: lines, and on a terminal a redrawn last line about
+// the members at work.
 #pragma once
 
 #include <chrono>

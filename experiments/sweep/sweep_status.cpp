@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// sweep_status.cpp: how far each member of a sweep is, and on which host.
+// sweep_status.cpp: progress and host of each member of a sweep.
 #include "experiments/sweep/sweep_status.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 namespace convscope {
 namespace {
 
-// Nothing where there is no Slurm: the files say what they can.
+// Returns nothing without Slurm: then only the files count.
 std::map<std::size_t, SlurmTask> tasks_in(const std::string& folder, const SweepMembers& members,
                                           std::string& job) {
   if (read_slurm_note(folder).job.empty() || find_program("squeue").empty()) return {};

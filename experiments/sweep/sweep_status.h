@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// sweep_status.h: `convscope sweep FOLDER --status`: how far each member is, and on which host.
+// sweep_status.h: `convscope sweep FOLDER --status`: progress and host of each member.
 #pragma once
 
 #include <string>
@@ -9,12 +9,12 @@
 namespace convscope {
 
 struct SweepStatus {
-  TextTable table;      // a row for each member
+  TextTable table;      // one row per member
   std::string summary;  // "12 members: 4 done, 2 running, 6 queued; job 17 of Slurm"
 };
 
-// From its files alone, and from Slurm where it is asked. States: done, failed, running, queued
-// (Slurm will begin it), stopped (it has a checkpoint, and nobody works on it), to do.
+// Returns the status from the sweep's files, and from Slurm if it is there. States: done, failed,
+// running, queued (Slurm will begin it), stopped (with a checkpoint, not at work), to do.
 CONVSCOPE_API SweepStatus sweep_status(const std::string& folder);
 
 }  // namespace convscope

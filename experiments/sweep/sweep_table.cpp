@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sweep_table.cpp: the table that a sweep ends with: a row for each row of the plan, with mean and
-// standard deviation over its seeds, of times for people the median.
+// sweep_table.cpp: the final table of a sweep: one row per row of the plan, with mean and standard
+// deviation over its seeds; for times, people read the median.
 #include "experiments/sweep/sweep_table.h"
 
 #include <algorithm>
@@ -16,14 +16,14 @@
 namespace convscope {
 namespace {
 
-// All that the table says about one row.
+// The table's values of one row.
 struct RowResult {
-  std::vector<const RunSummary*> runs;  // one for each seed that was trained to the end
+  std::vector<const RunSummary*> runs;  // one per seed that was trained to the end
   std::map<std::string, MeanStd> numbers;
   std::string kernel_size, execution, step;
   std::int64_t batch_size = 0, epochs = 0;
   int planned = 0, jobs = 1;
-  std::int64_t disturbed = 0;  // runs beside which other programs used the cores
+  std::int64_t disturbed = 0;  // runs during which other programs used the cores
   std::string state, error;
   bool has(const std::string& name) const { return numbers.at(name).count > 0; }
 };
@@ -37,7 +37,7 @@ bool is_complete(const SweepOutcome& outcome) {
          summary->epochs == summary->epochs_planned;
 }
 
-// Equal words once: "f32 dense", or "f32 dense / masked dense".
+// Lists equal words once: "f32 dense", or "f32 dense / masked dense".
 void add_word(std::string& words, const std::string& word) {
   if (words == word || words.starts_with(word + " / ") || words.ends_with(" / " + word)) return;
   words += (words.empty() ? "" : " / ") + word;
@@ -100,7 +100,7 @@ RowResult result_of(const std::string& row, const SweepPlan& plan,
   return out;
 }
 
-// The first ones by name, the others by their number.
+// Names the first ones and counts the others.
 std::string short_list(std::vector<std::string> words) {
   constexpr std::size_t kMost = 4;
   if (words.size() > kMost) {
@@ -110,7 +110,7 @@ std::string short_list(std::vector<std::string> words) {
   return join(words);
 }
 
-// What one row sets: "data.batch_size" -> 64.
+// Returns the keys that one row sets: "data.batch_size" -> 64.
 std::map<std::string, TableCell> settings_of(const std::string& row, const SweepPlan& plan) {
   std::map<std::string, TableCell> out;
   for (const SweepMember& member : plan.members) {
@@ -128,7 +128,7 @@ std::map<std::string, TableCell> settings_of(const std::string& row, const Sweep
   return out;
 }
 
-// The table as a list of columns; `people`: for reading, not for programs.
+// Builds the table by columns; `people`: for reading, not for programs.
 class TableBuilder {
  public:
   TableBuilder(const SweepPlan& plan, const std::vector<SweepOutcome>& outcomes, bool people)
@@ -192,7 +192,7 @@ class TableBuilder {
     if (!people_ || any([](const RowResult& row) { return !row.error.empty(); })) {
       add("error", [&](std::size_t i) { return text(results_[i].error); });
     }
-    if (!people_) {  // columns that came later stand last
+    if (!people_) {  // later columns come last
       for (const char* name : {"avg_forward_mem", "avg_backward_mem"}) add_std(name);
       add_step();
       for (const char* name : {"avg_inference", "weight_bytes"}) {
@@ -253,7 +253,7 @@ class TableBuilder {
       return at == settings_[i].end() ? TableCell() : at->second;
     });
   }
-  // Of a key that only some members set, the name of the member tells.
+  // A key that only some members set has no column; the member's name shows it.
   void add_axes() {
     for (const std::string& key : keys_) {
       const auto has = [&](const auto& settings) { return settings.contains(key); };
@@ -264,7 +264,7 @@ class TableBuilder {
       if (std::ranges::any_of(settings_, differs)) add_setting(key);
     }
   }
-  // Only where a member gives one.
+  // Only if a member has a reference.
   void add_reference(const std::string& name) {
     const auto has = [&](const SweepRow& row) { return row.reference.contains(name); };
     if (std::none_of(plan_.rows.begin(), plan_.rows.end(), has)) return;
@@ -280,8 +280,8 @@ class TableBuilder {
   const SweepPlan& plan_;
   bool people_;
   std::vector<RowResult> results_;
-  std::vector<std::map<std::string, TableCell>> settings_;  // beside results_
-  std::set<std::string> keys_;                              // of all of them
+  std::vector<std::map<std::string, TableCell>> settings_;  // indexed like results_
+  std::set<std::string> keys_;                              // of all rows
   TextTable table_;
 };
 

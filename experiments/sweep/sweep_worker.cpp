@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// sweep_worker.cpp: trains members of a sweep that another process has prepared.
+// sweep_worker.cpp: trains members of a prepared sweep.
 #include "experiments/sweep/sweep_worker.h"
 
 #include <unistd.h>
@@ -27,7 +27,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto kPoll = std::chrono::milliseconds(20);
 constexpr auto kLookAgain = std::chrono::milliseconds(500);
-// A run on another host is taken over after two minutes of silence; its claim after one.
+// A run on another host is taken over after two minutes without a sign of life; its claim after
+// one.
 constexpr double kPatienceSeconds = 600;
 
 double seconds_since(Clock::time_point start) {
@@ -169,18 +170,20 @@ class Worker {
       }
       std::this_thread::sleep_for(kPoll);
     }
-    // Slurm signals the member, too, which may be faster.
+    // Slurm also signals the member, which may be faster.
     if (stopped_by_ == 0) stopped_by_ = StopSignals::received();
     const MemberState after = look_at(index);
     if (is_settled(after)) {
-      stopped_by_ = 0;  // it was through before the signal came; the next look finds the signal
+      stopped_by_ = 0;  // it finished before the signal; the next look finds the signal
       screen_.line(cat(after.progress == MemberProgress::done ? "done   " : "failed ",
                        label_of(own), after.error.empty() ? "" : ": ", after.error));
       if (result_of(after) == Result::failed) claim.give_up(after.error);
       return result_of(after);
     }
     if (claim.lost()) {
-      say_failure(index, "another worker has taken it over, because this one was silent too long");
+      say_failure(index,
+                  "another worker has taken it over, because this worker gave no sign of life for "
+                  "too long");
       return Result::busy;
     }
     if (stopped_by_ != 0) {
@@ -201,9 +204,8 @@ class Worker {
     if (!time_is_up()) return;  // cancelled, or killed by its user
     if (!moved) {
       const std::string sentence =
-          "expected a time limit in which it trains at least one step and writes a checkpoint, "
-          "because it is queued again with the same limit, got one without a step; raise --slurm "
-          "time";
+          "expected a time limit that allows at least one step and a checkpoint, because the "
+          "member is queued again with the same limit, got none; raise --slurm time";
       say_failure(index, sentence);
       claim.give_up(sentence);
       return;

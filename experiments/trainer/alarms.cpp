@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// alarms.cpp: looks at the loss of every step and says when training has gone wrong.
+// alarms.cpp: checks the loss of every step and reports when training has gone wrong.
 #include "experiments/trainer/alarms.h"
 
 #include <cmath>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// alarms.h: looks at the loss of every step and says when training has gone wrong.
+// alarms.h: checks the loss of every step and reports when training has gone wrong.
 #pragma once
 
 #include <cstdint>
@@ -11,16 +11,16 @@ namespace convscope {
 
 enum class Alarm { kNone, kNotFinite, kNotLearning };
 
-// kNotFinite: the loss is NaN or infinite; the run must stop.
-// kNotLearning: over kWindow steps the mean loss stayed within 1 % of ln(classes), the loss of a
-// network that gives every class the same probability. Reported once.
+// kNotFinite: the loss is NaN or infinite; the run must stop. kNotLearning: over kWindow steps the
+// mean loss stayed within 1 % of ln(classes), the loss of a network that gives every class the same
+// probability. Reported once.
 class CONVSCOPE_API LossAlarm {
  public:
   static constexpr std::int64_t kWindow = 200;
   explicit LossAlarm(int classes);
   Alarm observe(double loss);
 
-  // For checkpoints: a resumed run raises the alarms that the uninterrupted one would.
+  // For checkpoints: a resumed run raises the same alarms as an uninterrupted run.
   struct State {
     double window_sum = 0;
     std::int64_t window_steps = 0;

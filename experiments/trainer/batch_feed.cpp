@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// batch_feed.cpp: brings the loader's batches to the device that trains.
+// batch_feed.cpp: sends the loader's batches to the training device.
 #include "experiments/trainer/batch_feed.h"
 
 #include <cstring>
@@ -16,9 +16,9 @@ BatchFeed::~BatchFeed() {
   const DeviceBackend& backend = backend_of(device_);
   for (Set& set : sets_) {
     if (set.sent) {
-      try {  // pinned memory must not go while it is read
+      try {  // pinned memory must not be freed while it is read
         backend.wait_for_mark(device_.index, set.arrived);
-      } catch (const Error&) {  // the device has failed: nothing is read any more
+      } catch (const Error&) {  // the device has failed and no longer reads
       }
     }
     backend.free_mark(device_.index, set.arrived);
@@ -38,7 +38,7 @@ Tensor BatchFeed::send(Lane& lane, const Tensor& from) {
     lane.pinned = backend.allocate_pinned(bytes);
     lane.pinned_bytes = bytes;
   }
-  // The last batch of an epoch is smaller: it lies in the first rows.
+  // The last batch of an epoch is smaller and uses the first rows.
   const bool fits = lane.there.defined() && lane.there.dtype() == from.dtype() &&
                     lane.there.numel() >= from.numel() && from.rank() == lane.there.rank() &&
                     lane.there.shape().stride(0) == from.shape().stride(0);

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// batch_feed.h: brings the loader's batches to the device that trains.
+// batch_feed.h: sends the loader's batches to the training device.
 //
-// There are two sets of memory, each pinned on the host and on the device, taken in turns: a batch
-// is copied into pinned memory and its way to the device is queued behind the work that is there,
-// so the host prepares the next batch while this one travels. A set is used again when its copy has
-// arrived; the step that read its tensors is ahead in the queue by then. On the CPU batches pass as
-// they are.
+// There are two sets of memory, each pinned on the host and on the device, used in turns. A batch
+// is copied to pinned memory, and its transfer is queued after earlier work, so the host prepares
+// the next batch meanwhile. A set is used again when its copy has arrived; the step that read its
+// tensors is then ahead in the queue. On the CPU batches are passed unchanged.
 #pragma once
 
 #include <array>
@@ -21,18 +20,18 @@ class CONVSCOPE_API BatchFeed {
   BatchFeed(const BatchFeed&) = delete;
   BatchFeed& operator=(const BatchFeed&) = delete;
 
-  // The same batch on the device; its tensors are good until the next call but one.
+  // Returns the batch on the device; its tensors are valid until the next call but one.
   Batch send(const Batch& batch);
 
  private:
-  struct Lane {  // a tensor's way
+  struct Lane {  // buffers of one tensor
     void* pinned = nullptr;
     std::size_t pinned_bytes = 0;
     Tensor there;
   };
   struct Set {
     Lane x, labels;
-    void* arrived = nullptr;  // mark behind the copies
+    void* arrived = nullptr;  // mark after the copies
     bool sent = false;
   };
   Tensor send(Lane& lane, const Tensor& from);

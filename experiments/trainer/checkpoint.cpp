@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// checkpoint.cpp: the state of a run in one safetensors file, written whole or not at all, so that
-// weights and counters always belong together.
+// checkpoint.cpp: the state of a run in one safetensors file, written atomically, so that weights
+// and counters always belong together.
 #include "experiments/trainer/checkpoint.h"
 
 #include <algorithm>
@@ -27,7 +27,7 @@ using json = nlohmann::json;
 constexpr const char* kFormat = "convscope-checkpoint-1";
 constexpr const char* kOptimizerPrefix = "optimizer/";
 
-// One walk over the numbers serves writing and reading.
+// Writing and reading use one walk over the numbers.
 template <class Totals, class Visitor>
 void visit_steps(Totals& t, const std::string& prefix, Visitor&& field) {
   field(prefix + ".steps", t.steps);
@@ -90,7 +90,7 @@ void visit(State& s, Visitor&& field) {
   field("epochs_bytes", s.epochs_bytes);
 }
 
-// Fields that checkpoints of earlier versions lack; their defaults are what was so then.
+// Fields that checkpoints of earlier versions lack; the defaults are their implicit values.
 bool is_recent(std::string_view name) {
   return name.ends_with(".whole_steps") || name.ends_with(".whole_s") ||
          name.ends_with(".exchange_s") || name.ends_with(".planned_steps") ||
@@ -107,21 +107,21 @@ std::string progress_text(const TrainingState& state) {
   fail(ErrorKind::kConfig, "checkpoint", cat(sentence, " (", path, ")"));
 }
 
-// Quantisers and masks are made for the run that begins; only weights are taken over.
+// Quantisers and masks belong to the new run; only weights are loaded.
 bool starts_anew(const std::string& name) {
   return belongs_to_quantizer(name) || belongs_to_mask(name);
 }
 
-// A quantised or a sparse one.
+// Returns whether it is a quantised or sparse model file.
 bool is_model_file(const SafetensorsFile& file) {
   return is_quantized_file(file) || is_sparse_file(file);
 }
 
-// Whether the bytes in front, of which a damaged file may have no more, name a model file.
+// Returns whether the first bytes name a model file; a damaged file may have no more.
 bool seems_model_file(const std::string& path) {
   constexpr std::size_t kMost = 1 << 20;
   std::error_code error;
-  if (!std::filesystem::is_regular_file(path, error)) return false;  // opening a pipe would wait
+  if (!std::filesystem::is_regular_file(path, error)) return false;  // opening a pipe would block
   std::ifstream in(path, std::ios::binary);
   std::string text(kMost, '\0');
   in.read(text.data(), static_cast<std::streamsize>(text.size()));
@@ -130,8 +130,8 @@ bool seems_model_file(const std::string& path) {
          text.find(kSparseFormats) != std::string::npos;
 }
 
-// A checkpoint that is damaged is a file that cannot be read (exit code 6), not a bad data set; a
-// model file is one that others may have made (exit code 4).
+// A damaged checkpoint is an unreadable file (exit code 6); a model file may come from others, so
+// its defects are bad data (exit code 4).
 [[noreturn]] void fail_reading(const std::string& path, const Error& error) {
   fail(seems_model_file(path) ? ErrorKind::kData : ErrorKind::kIo, "checkpoint", error.what());
 }
@@ -156,9 +156,8 @@ SafetensorsFile read(const std::string& path, std::string* note = nullptr) {
     const auto stored = file.metadata.find(kChecksumKey);
     fail(is_model_file(file) ? ErrorKind::kData : ErrorKind::kIo, "checkpoint",
          cat("expected the bytes of ", path,
-             " to be those that were written, got others: the "
-             "checksum in it is ",
-             stored == file.metadata.end() ? "damaged" : stored->second, ", that of its content ",
+             " to be unchanged, got a wrong checksum: the file says ",
+             stored == file.metadata.end() ? "damaged" : stored->second, ", its content has ",
              checksum_of(file)));
   }
   const bool ours = file.metadata.contains("format");
@@ -178,8 +177,8 @@ SafetensorsFile read(const std::string& path, std::string* note = nullptr) {
                           " because the config makes it so, got ", name_of(dtype), shape));
 }
 
-// A file with far more data than the network is refused by its header, before it is read. Others
-// are read first, so that the checksum tells a damaged header from one of another network.
+// Refuses a file with far more data than the network by its header, before it is read. Other files
+// are read first, so that the checksum distinguishes a damaged header from another network.
 void refuse_larger_network(const std::string& path, const Module& model) {
   constexpr std::int64_t kLittle = std::int64_t{16} << 20;
   std::map<std::string, Tensor> wanted;
@@ -195,9 +194,9 @@ void refuse_larger_network(const std::string& path, const Module& model) {
   try {
     header = read_safetensors_header(path);
   } catch (const Error&) {
-    return;  // read() says what is wrong
+    return;  // read() reports what is wrong
   }
-  // A state of an optimiser has up to two numbers for each parameter.
+  // An optimiser's state has at most two numbers per parameter.
   if (header.data_bytes <= kLittle + 4 * bytes) return;
   for (const SafetensorsHeader::Entry& entry : header.tensors) {
     if (entry.name.starts_with(kOptimizerPrefix) || starts_anew(entry.name)) continue;
@@ -213,7 +212,7 @@ void refuse_larger_network(const std::string& path, const Module& model) {
   }
 }
 
-// Copies the tensor called `name` out of `found` and takes it off the list.
+// Copies the tensor `name` out of `found` and removes it from the list.
 void restore(const std::string& path, std::map<std::string, Tensor>& found, const std::string& name,
              const Tensor& to) {
   const auto it = found.find(name);
@@ -253,15 +252,15 @@ void refuse_model_file(const SafetensorsFile& file, const std::string& path, boo
            " model file ", path));
 }
 
-// The codes hold what the masks have left.
+// The codes already contain the masks.
 std::string without_masks(const std::string& config_yaml) {
   ExperimentConfig config = parse_config_text(config_yaml, "config of the run");
   config.sparsity = {};
   return to_yaml(config);
 }
 
-// What a model file says of its training: how far it came and what it reached. Times would make the
-// same network a file of another size.
+// Returns the progress and results of a training for a model file, without times, which would
+// change the file's size for the same network.
 TrainingState without_times(const TrainingState& state) {
   TrainingState out;
   out.epoch = state.epoch;
@@ -284,7 +283,7 @@ void save_model_file(const std::string& path, SafetensorsFile file, const Traini
   write_safetensors(path, file.tensors, file.metadata);
 }
 
-// What a checkpoint holds of a network and its optimiser, which may be null.
+// Returns the tensors of a network and its optimiser, which may be null.
 std::vector<NamedTensor> checkpoint_tensors(const Module& model, Optimizer* optimizer) {
   std::vector<NamedTensor> out;
   for (const NamedParameter& parameter : model.parameters()) {
@@ -300,7 +299,7 @@ std::vector<NamedTensor> checkpoint_tensors(const Module& model, Optimizer* opti
   return out;
 }
 
-// The first value that is NaN or infinite; 0 where all are finite.
+// Returns the first value that is NaN or infinite; 0 if all are finite.
 template <class T>
 double first_not_finite(const Tensor& tensor) {
   const T* const values = tensor.data<T>();
@@ -374,7 +373,7 @@ TrainingState load_checkpoint(const std::string& path, Module& model, Optimizer*
                             tensor.str()));
   }
   if (!file.metadata.contains("progress")) {
-    if (optimizer == nullptr) return {};  // weights from elsewhere
+    if (optimizer == nullptr) return {};  // weights of another program
     fail(ErrorKind::kIo, "checkpoint",
          cat("expected the progress of a run in the metadata of ", path, ", got none"));
   }
@@ -407,7 +406,7 @@ void load_start_weights(const std::string& path, Module& model) {
 }
 
 std::string checkpoint_config(const std::string& path) {
-  // Of a large file the header suffices: whoever takes its weights checks the data.
+  // The header of a large file is enough: loading the weights checks the data.
   constexpr std::uintmax_t kLarge = std::uintmax_t{64} << 20;
   std::error_code error;
   const bool large = std::filesystem::file_size(path, error) > kLarge && !error;

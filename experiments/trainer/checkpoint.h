@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// checkpoint.h: the state of a run in one safetensors file, written whole or not at all, so that
-// weights and counters always belong together.
+// checkpoint.h: the state of a run in one safetensors file, written atomically, so that weights and
+// counters always belong together.
 //
-//   tensors   "c1.weight"                     parameters and buffers, by their names
+//   tensors   "c1.weight"                     parameters and buffers, by name
 //             "optimizer/momentum.c1.weight"  the optimiser's state
 //   metadata  "format", "config" (resolved YAML), "progress" (JSON: TrainingState), "version",
 //             "crc32" (checksum.h)
 //
 // The quantised model file (quant/quantized_file.h) has the same metadata, of a config without
-// masks, and its own format. load_checkpoint() and checkpoint_config() take it like a checkpoint;
-// whatever is wrong with it is an error of kind kData.
+// masks, and its own format. load_checkpoint() and checkpoint_config() accept it like a checkpoint;
+// defects are errors of kind kData.
 #pragma once
 
 #include <string>
@@ -24,8 +24,8 @@ namespace convscope {
 // "nan in 'bn1.running_var'"; "": all are finite. optimizer may be null.
 CONVSCOPE_API std::string not_finite(const Module& model, Optimizer* optimizer);
 
-// optimizer may be null (best.safetensors holds the network alone); `execution` is a word for the
-// metadata: what really runs, "": none. The file appears whole, in one step.
+// Writes the file atomically. optimizer may be null (best.safetensors holds only the network).
+// `execution` is a word for the metadata: what runs; "": none.
 CONVSCOPE_API void save_checkpoint(const std::string& path, const Module& model,
                                    Optimizer* optimizer, const TrainingState& state,
                                    const std::string& config_yaml,
@@ -40,15 +40,15 @@ CONVSCOPE_API void save_sparse_model(const std::string& path, Module& model,
 
 // Fills model, optimizer (unless null) and the returned state. Errors: kIo when the file cannot be
 // read or its checksum differs, kConfig when it belongs to another network or optimiser (names the
-// first difference). `note` (may be null): what to tell the user, or "".
+// first difference). `note` (may be null): a message for the user, or "".
 CONVSCOPE_API TrainingState load_checkpoint(const std::string& path, Module& model,
                                             Optimizer* optimizer, std::string* note = nullptr);
 
-// Fills the weights and buffers of the network itself from a checkpoint, or from the last one of a
-// run folder, to begin another run with them. Quantisers keep their own state: they calibrate anew.
+// Fills weights and buffers of the network from a checkpoint, or from the last one of a run folder,
+// as the start of another run. Quantisers keep their own state: they calibrate again.
 CONVSCOPE_API void load_start_weights(const std::string& path, Module& model);
 
-// The config that the checkpoint was trained with.
+// Returns the config of the training that wrote the checkpoint.
 CONVSCOPE_API std::string checkpoint_config(const std::string& path);
 
 }  // namespace convscope

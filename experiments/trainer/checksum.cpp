@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// checksum.cpp: whether a checkpoint is what was written: a CRC-32 over tensors and metadata.
+// checksum.cpp: the checksum of a checkpoint: a CRC-32 over tensors and metadata.
 #include "experiments/trainer/checksum.h"
 
 #include <zlib.h>
@@ -18,7 +18,7 @@ class Crc {
   void add(const void* data, std::size_t bytes) {
     value_ = crc32_z(value_, static_cast<const Bytef*>(data), bytes);
   }
-  // The length first, so that "ab" + "c" is not "a" + "bc".
+  // Adds the length first, so that "ab" + "c" differs from "a" + "bc".
   void add(std::string_view text) {
     add(static_cast<std::int64_t>(text.size()));
     add(text.data(), text.size());
@@ -58,7 +58,7 @@ std::string checksum_of(const SafetensorsFile& file) {
 }
 
 namespace {
-// A file of an earlier version has no such key. One whose key is damaged has another of one letter.
+// Files of earlier versions lack the key; a damaged key differs by one letter.
 bool is_damaged_key(std::string_view key) {
   const std::string_view right = kChecksumKey;
   if (key.size() != right.size()) return false;

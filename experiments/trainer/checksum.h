@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// checksum.h: whether a checkpoint is what was written: a CRC-32 over every tensor (name, type,
-// shape, bytes) and every entry of the metadata but its own.
+// checksum.h: the checksum of a checkpoint: a CRC-32 over every tensor (name, type, shape, bytes)
+// and every entry of the metadata except the checksum.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ namespace convscope {
 
 inline constexpr const char* kChecksumKey = "crc32";
 
-// Eight hexadecimal digits. The order of the tensors in the file does not count.
+// Returns eight hexadecimal digits, independent of the order of tensors in the file.
 CONVSCOPE_API std::string checksum_of(const SafetensorsFile& file);
 
 enum class Checksum { fits, none, differs };

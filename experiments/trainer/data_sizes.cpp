@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// data_sizes.cpp: whether a data set has the images that a config asks for.
+// data_sizes.cpp: checks that a data set has the images that a config asks for.
 #include "experiments/trainer/data_sizes.h"
 
 #include <algorithm>

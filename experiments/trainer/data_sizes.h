@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// data_sizes.h: whether a data set has the images that a config asks for.
+// data_sizes.h: checks that a data set has the images that a config asks for.
 #pragma once
 
 #include "experiments/config/experiment_config.h"
 
 namespace convscope {
 
-// Throws Error of kind kConfig when `data.val_split` leaves none of the training images, or when
-// `data.batch_size` is more than are left: a smaller batch would be timed and reported under its
-// name.
+// Throws Error of kind kConfig when `data.val_split` leaves no training images, or when
+// `data.batch_size` is larger than the remaining number: a smaller batch would be timed and
+// reported under its name.
 CONVSCOPE_API void check_data_sizes(const DataConfig& data, std::int64_t training_images);
 
 struct TrainingSetup;
-// Throws (kRun) when a layer cannot train on the batches of an epoch, the last one included, which
-// may be smaller.
+// Throws (kRun) when a layer cannot train on a batch of an epoch; the last one may be smaller.
 CONVSCOPE_API void check_batches(const TrainingSetup& setup);
 
 }  // namespace convscope

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// next_batch.h: the kernel between two recorded steps: it notes what the step before has left, and
-// gathers and normalises the next batch. The host is not asked: where a batch begins follows from
-// its number in the launch and from two numbers that are sent before the launch. A process that
-// shares its batches with others gathers its share.
+// next_batch.h: the kernel between two recorded steps: it stores the results of the previous step,
+// and gathers and normalises the next batch without the host. The start of a batch follows from its
+// number in the launch and from two numbers that are sent before the launch. A process that shares
+// batches with others gathers its part.
 #pragma once
 
 #include <cstdint>
@@ -12,23 +12,23 @@
 
 namespace convscope {
 
-// Of the first step of a launch, in device memory.
+// First step of a launch, in device memory.
 struct LaunchStart {
   std::int64_t step = 0;      // of the run
-  std::int64_t position = 0;  // of its first sample in the order of the epoch
+  std::int64_t position = 0;  // index of its first sample in the order of the epoch
 };
 
 struct StepOutcome {
   float loss = 0;
   std::int32_t correct = 0;
-  LossScale::State scale = {};  // behind the step; where the loss is scaled
+  LossScale::State scale = {};  // after the step; if the loss is scaled
 };
 
 // All pointers are to device memory.
 struct NextBatch {
   const LaunchStart* start = nullptr;
   std::int64_t offset = 0;  // samples from there
-  std::int64_t batch = 0;   // 0: only the note
+  std::int64_t batch = 0;   // 0: only stores results
   std::int64_t channels = 0, plane = 0;
 
   const std::uint8_t* images = nullptr;        // [N][channels][plane]
@@ -38,22 +38,22 @@ struct NextBatch {
   float* x = nullptr;                          // [batch][channels][plane]
   std::int32_t* labels = nullptr;              // [batch]
 
-  // Of the step before; outcome null: there was none in this launch.
+  // Results of the previous step; outcome null: it is the first of the launch.
   const float* loss = nullptr;
   const std::int32_t* correct = nullptr;
   StepOutcome* outcome = nullptr;
-  const float* shared_correct = nullptr;  // in the place of correct, where processes share a batch
-  std::int32_t* halted = nullptr;  // becomes 1 when the loss is not finite; null: nobody asks
-  DeviceLossScale* loss_scale = nullptr;  // becomes that of the next step; null: there is none
+  const float* shared_correct = nullptr;  // replaces `correct` where processes share a batch
+  std::int32_t* halted = nullptr;         // becomes 1 when the loss is not finite; null: unused
+  DeviceLossScale* loss_scale = nullptr;  // becomes the scale of the next step; null: none
 };
 extern CONVSCOPE_API KernelSlot<void(const NextBatch&)> next_batch_kernel;
 
-// Behind the forward pass, where processes share a batch: what this one adds to the mean loss and
-// to the count of correct answers. facts [2] is then summed over all of them.
+// After the forward pass, where processes share a batch: this process's part of the mean loss and
+// of the number of correct answers. facts [2] is then summed over all processes.
 struct ShareFacts {
-  const float* loss = nullptr;  // mean over the share; null: it has no images
+  const float* loss = nullptr;  // mean over the share; null: no images
   const std::int32_t* correct = nullptr;
-  float weight = 0;  // the share's part of the batch
+  float weight = 0;  // the share's fraction of the batch
   float* facts = nullptr;
 };
 extern CONVSCOPE_API KernelSlot<void(const ShareFacts&)> share_facts_kernel;

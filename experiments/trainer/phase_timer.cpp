@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// phase_timer.cpp: how long the phases of a step take, on the device that works.
+// phase_timer.cpp: times of the phases of a step, on the training device.
 #include "experiments/trainer/phase_timer.h"
 
 #include "framework/check.h"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// phase_timer.h: how long the phases of a step take, on the device that works.
+// phase_timer.h: times of the phases of a step, on the training device.
 //
 //   PhaseTimer timer(device);
 //   timer.start();
@@ -9,8 +9,8 @@
 //   timer.lap();   // ends phase 1
 //   timer.seconds(0), timer.seconds(1)
 //
-// Readings are marks in the device's queue of work (framework/device.h): the host goes on, and
-// seconds() waits for the mark. The CPU works while it is told to, so there a mark is a moment.
+// Readings are marks in the device's work queue (framework/device.h): the host continues, and
+// seconds() waits for the mark. The CPU works synchronously, so a mark there is a point in time.
 #pragma once
 
 #include <array>
@@ -29,7 +29,7 @@ class CONVSCOPE_API PhaseTimer {
 
   void start();
   void lap();
-  double seconds(int phase) const;  // of a phase that lap() has ended
+  double seconds(int phase) const;  // time of a phase that lap() has ended
 
  private:
   Device device_;

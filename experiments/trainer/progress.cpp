@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// progress.cpp: what a run says on stderr: a bar on a terminal, a line for each epoch everywhere.
+// progress.cpp: messages of a run on stderr: a bar on a terminal, a line per epoch everywhere.
 #include "experiments/trainer/progress.h"
 
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// progress.h: what a run says on stderr: a bar on a terminal, a line for each epoch everywhere.
+// progress.h: messages of a run on stderr: a bar on a terminal, a line per epoch everywhere.
 #pragma once
 
 #include <chrono>
@@ -18,9 +18,9 @@ struct ProgressPoint {
   double images_per_s = 0;
 };
 
-// "01:05", "1:02:03"
+// Returns "01:05" or "1:02:03".
 CONVSCOPE_API std::string duration_text(double seconds);
-// The text of the bar, without control characters, at most `width` columns.
+// Returns the text of the bar without control characters, at most `width` columns.
 CONVSCOPE_API std::string bar_text(const ProgressPoint& point, double seconds_left, int width);
 
 class CONVSCOPE_API Progress {
@@ -31,9 +31,9 @@ class CONVSCOPE_API Progress {
   explicit Progress(Mode mode) : mode_(mode) {}
   ~Progress();
   void start(std::int64_t steps_done, std::int64_t steps_in_all);
-  // Redraws the bar at most ten times a second; costs a clock reading otherwise.
+  // Redraws the bar at most ten times per second; otherwise costs a clock reading.
   void step(const ProgressPoint& point);
-  void line(std::string_view text);  // a line of its own; the bar goes first
+  void line(std::string_view text);  // a separate line; clears the bar first
   void clear();
 
  private:

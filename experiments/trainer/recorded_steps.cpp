@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// recorded_steps.cpp: steps that a device does by itself, several for each launch: the planned
-// kernel calls of the whole step are recorded once (DeviceBackend::begin_recording; a CUDA graph)
-// and then replayed.
+// recorded_steps.cpp: steps that a device runs by itself, several per launch: the compiled kernel
+// calls of a step are recorded once (DeviceBackend::begin_recording; a CUDA graph) and replayed.
 #include "experiments/trainer/recorded_steps.h"
 
 #include <algorithm>
@@ -28,7 +27,7 @@ T* as(const Tensor& bytes) {
   return static_cast<T*>(bytes.raw_data());
 }
 
-// Either all processes record their steps or none does: the first reason of any of them.
+// Returns the first reason of any process: either all processes record their steps, or none.
 std::string agreed(const std::string& why) {
   ProcessGroup* const group = process_group();
   if (group == nullptr) return why;
@@ -144,8 +143,8 @@ bool RecordedSteps::plan_form(Form& form, std::int64_t whole, std::string* why_n
   Shape input = {form.batch};
   for (const std::int64_t size : loader_.dataset().sample_shape()) input.push_back(size);
   const PlanMode mode = optimizer_ != nullptr ? PlanMode::training : PlanMode::evaluation;
-  // The forms never run at the same time, so they share their memory; but not those of an
-  // evaluation, whose folded weights stay in it from launch to launch.
+  // The batch sizes never run at the same time, so they share their memory; evaluations do not,
+  // because their folded weights stay in it between launches.
   const bool shares = optimizer_ != nullptr && full_.plan != nullptr;
   form.plan =
       StepPlan::make(model_, input, mode, why_not, shares ? full_.plan->arena() : Ref<Storage>());
@@ -182,7 +181,7 @@ void RecordedSteps::start_epoch(std::int64_t epoch, std::int64_t first_batch, st
   }
 }
 
-// Between two steps: what the one before has left, and the images of the next.
+// Queues the work between two steps: storing the previous results, and gathering the next images.
 void RecordedSteps::next_batch(const Form& form, int step, bool gathers) const {
   const Shape image = loader_.dataset().sample_shape();
   NextBatch a{.start = as<LaunchStart>(start_),
@@ -212,7 +211,7 @@ void RecordedSteps::next_batch(const Form& form, int step, bool gathers) const {
   next_batch_kernel.get(device_)(a);
 }
 
-// The same for the step's first kernel, where that can do it; without images: it cannot.
+// Returns the gather for the step's first kernel if that can do it; without images: it cannot.
 BatchGather RecordedSteps::batch_gather(const Form& form, int step) const {
   if (!form.plan || !form.plan->takes_gather() || exchange_ != nullptr) return {};
   BatchGather g{.images = data_->images().data<std::uint8_t>(),
@@ -237,12 +236,12 @@ BatchGather RecordedSteps::batch_gather(const Form& form, int step) const {
   return g;
 }
 
-// Of all processes, once their sums are there.
+// Returns the loss of all processes, once their sums are available.
 const float* RecordedSteps::loss_of(const Form& form) const {
   return exchange_ != nullptr ? facts_.data<float>() : form.plan->loss_tensor().data<float>();
 }
 
-// The same sums in every process, whether it has images or not.
+// Queues the same sums in every process, with or without images.
 void RecordedSteps::queue_shared_backward(const Form& form) const {
   const float weight = static_cast<float>(form.batch) / static_cast<float>(form.whole);
   ShareFacts facts{.weight = weight, .facts = facts_.data<float>()};
@@ -263,15 +262,16 @@ void RecordedSteps::queue_shared_backward(const Form& form) const {
   exchange_->finish();
 }
 
-// Where nothing is done to the gradients between, the backward may change the weights with them. It
-// may divide them by the scale of the loss; the update then waits until all have been looked at.
+// Returns whether the backward may update the weights, which is possible if nothing changes the
+// gradients in between. It may divide them by the loss scale; the update then waits until all
+// gradients were checked.
 bool RecordedSteps::joins_update(const Form& form, int step, const UpdateGate& gate,
                                  DeviceLossScale* scale) const {
   if (exchange_ != nullptr || (scale == nullptr && clip_norm_ > 0)) return false;
   const std::unique_ptr<JoinedUpdate> update = update_->joined(step, gate);
   if (!update || !form.plan->joins_update(*update)) return false;
   update->unscale = scale;
-  // Whoever changes the weights behind it makes copies of them useless.
+  // A later change of the weights makes copies of them useless.
   const bool copies = scale == nullptr && !after_update_ && form.plan->wants_copies(*update);
   form.plan->set_update(update.get());
   form.plan->backward();
@@ -281,7 +281,7 @@ bool RecordedSteps::joins_update(const Form& form, int step, const UpdateGate& g
 }
 
 void RecordedSteps::queue_calls(Form& form, int steps) const {
-  // Of what another launch has left nothing is known.
+  // The state left by another launch is unknown.
   if (form.plan) form.plan->set_copies_are_there(false);
   for (int i = 0; i < steps; ++i) {
     const BatchGather gather = batch_gather(form, i);
@@ -317,7 +317,7 @@ void RecordedSteps::queue_calls(Form& form, int steps) const {
 }
 
 void RecordedSteps::launch(Form& form, int steps, bool watched) {
-  // The first step of a form runs as it is: a recording must find kernels and libraries loaded.
+  // The first step of a batch size runs unrecorded: a recording needs loaded kernels and libraries.
   if (!form.ran) {
     form.ran = true;
     return queue_calls(form, steps);
@@ -329,7 +329,7 @@ void RecordedSteps::launch(Form& form, int steps, bool watched) {
     try {
       queue_calls(form, steps);
       if (form.plan) form.plan->tell(nullptr, nullptr);
-    } catch (...) {  // the queue must not stay in the state of recording
+    } catch (...) {  // the queue must leave the recording state
       form.recordings.erase(at);
       if (form.plan) form.plan->tell(nullptr, nullptr);
       try {
@@ -351,7 +351,7 @@ int RecordedSteps::queue(const std::function<double(std::int64_t)>& rate, int mo
   const std::int64_t full_left = batches_ - batch_ - (last_.whole > 0 ? 1 : 0);
   int steps = 1;
   if (!is_last && form.ran && !watched) {
-    // Powers of two, so that any number of steps takes few different recordings.
+    // Powers of two, so that any number of steps needs few different recordings.
     const auto wanted = static_cast<unsigned>(
         std::min<std::int64_t>({full_left, static_cast<std::int64_t>(most), kMostSteps}));
     steps = static_cast<int>(std::bit_floor(wanted));

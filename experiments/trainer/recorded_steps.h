@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// recorded_steps.h: steps that a device does by itself, several for each launch: the planned kernel
-// calls of the whole step are recorded once (DeviceBackend::begin_recording; a CUDA graph) and then
-// replayed.
+// recorded_steps.h: steps that a device runs by itself, several per launch: the compiled kernel
+// calls of a step are recorded once (DeviceBackend::begin_recording; a CUDA graph) and replayed.
 //
 //   training     next batch (next_batch.h) · forward · loss · backward · [division by the loss
 //   scale]
 //                · clipping · update
 //   evaluation   next batch · forward · loss
-//   shared     a training whose batches several processes share: each takes its part of a batch.
-//              The sums of losses, running statistics and gradients over all processes are part of
-//              the recording (optim/gradient_exchange.h). Every process records the same sums.
-// The data set lies on the device (datasets/device_data.h), and so does everything that changes
-// from step to step: where the batch begins, the learning rate, Adam's factors, the number of the
-// step for dropout. The host sends those for a whole launch, and reads the losses of a launch after
-// it has queued the next one, so the device never waits for it.
+//   shared     training with several processes: each computes its part of a batch. The sums of
+//              losses, running statistics and gradients over all processes are recorded too
+//              (optim/gradient_exchange.h). Every process records the same sums.
+// The data set is on the device (datasets/device_data.h), and so is everything that changes from
+// step to step: the start of the batch, the learning rate, Adam's corrections, the step number for
+// dropout. The host sends these values for a whole launch, and reads the losses of a launch after
+// queueing the next one, so the device never waits for it.
 //
-// After a loss that is not finite the weights keep their bits, in all steps to come: the update
-// looks at the loss on the device. The host notices when it reads that launch.
+// After a non-finite loss the weights keep their bits in all later steps, because the update checks
+// the loss on the device. The host notices it when it reads that launch.
 //
 // Usage   std::string why;
 //         auto steps = RecordedSteps::make(model, &optimizer, clip_norm, loader, device, &why);
@@ -39,7 +38,7 @@
 
 namespace convscope {
 
-// What may keep steps from being recorded, known before there is a network: "" or the reason.
+// Reasons against recording that are known before the network exists: "" or the reason.
 struct RecordingFacts {
   bool augments = false;  // images, on the host
 };
@@ -47,17 +46,16 @@ CONVSCOPE_API std::string recording_obstacle(const RecordingFacts& facts);
 
 class CONVSCOPE_API RecordedSteps {
  public:
-  // Steps of one launch. A launch costs the host some ten microseconds, once for all of them; and a
-  // signal, or a loss that is not finite, is noticed after two launches at the latest.
+  // Steps per launch. A launch costs the host some ten microseconds; a signal or a non-finite loss
+  // is noticed after two launches at the latest.
   static constexpr int kMostSteps = 32;
 
-  // after_update: queues what follows the update of each step, such as putting pruned weights back.
-  // optimizer null: evaluation. exchange: of the processes that share the batches (which part is
-  // this one's is among the loader's options); it outlives the steps; null: this process is alone.
-  // loss_scale: what the gradient of the loss is multiplied by; an epoch begins with its state, and
-  // it has that behind the last step of a launch when collect() returns; it outlives the steps;
-  // null: nothing.
-  // Null when the steps cannot be recorded, here or in another process; `why_not` says why.
+  // Returns the steps, or null when they cannot be recorded here or in another process; `why_not`
+  // says why. after_update: queues work after the update of each step, such as restoring pruned
+  // weights. optimizer null: evaluation. exchange: the processes that share the batches (the
+  // loader's options name this one's part); null: single process. loss_scale: factor on the
+  // gradient of the loss; an epoch begins with its state, and collect() sets it to the state after
+  // the last step of a launch; null: none. exchange and loss_scale must outlive the steps.
   static std::unique_ptr<RecordedSteps> make(Module& model, Optimizer* optimizer, double clip_norm,
                                              const Loader& loader, Device device,
                                              std::string* why_not,
@@ -68,54 +66,54 @@ class CONVSCOPE_API RecordedSteps {
   RecordedSteps(const RecordedSteps&) = delete;
   RecordedSteps& operator=(const RecordedSteps&) = delete;
 
-  // False when weights have moved or an optimiser's tensors have: make new ones.
+  // Returns false when weights or an optimiser's tensors have moved: then new steps are needed.
   bool is_current() const;
-  // Nothing may be in flight. `step`: updates done before the first batch.
+  // Begins an epoch; no launch may be in flight. `step`: updates before the first batch.
   void start_epoch(std::int64_t epoch, std::int64_t first_batch, std::int64_t step);
 
   // Queues the next steps of the epoch, at most kMostSteps and `most`, all of one batch size, and
-  // says how many: 0 at the end of the epoch, or when two launches are in flight. rate(step) is the
-  // learning rate; evaluation does not ask.
+  // returns their number: 0 at the end of the epoch, or when two launches are in flight. rate(step)
+  // is the learning rate; evaluation does not use it.
   int queue(const std::function<double(std::int64_t step)>& rate, int most = kMostSteps);
   int in_flight() const { return in_flight_; }  // launches
-  // The next launch, when it is one of full batches, is of one step in which these clocks are told
-  // who works when; they are the same in all calls. Read them after its collect().
+  // Records per-layer times in these clocks: the next launch of full batches is then a single step.
+  // The clocks must be the same in all calls. Read them after its collect().
   void watch(WorkClock* forward, WorkClock* backward) {
     forward_clock_ = forward;
     backward_clock_ = backward;
     watch_next_ = true;
   }
 
-  // Of one launch; valid until the next queue().
+  // Results of one launch; valid until the next queue().
   struct Launch {
     std::int64_t first_step = 0;
     int steps = 0;
-    std::int64_t images_per_step = 0;  // of all processes, like the outcomes
-    double seconds = 0;                // that the device took
+    std::int64_t images_per_step = 0;  // over all processes, like the outcomes
+    double seconds = 0;                // device time
     const StepOutcome* outcomes = nullptr;
     bool watched = false;
   };
-  // Waits for the oldest launch in flight.
+  // Waits for the oldest launch in flight and returns its results.
   Launch collect();
 
-  const StepPlan& plan() const { return *full_.plan; }  // of a full batch
+  const StepPlan& plan() const { return *full_.plan; }  // for a full batch
   std::int64_t data_bytes() const { return data_->bytes(); }
-  // Overlap of neighbouring kernels in recordings (programmatic dependent launch) is on by default.
+  // Returns a description. Recordings overlap adjacent kernels (programmatic dependent launch) by
+  // default.
   std::string text() const;  // one line for the log
 
  private:
   // Steps of one batch size.
   struct Form {
-    std::int64_t whole = 0;          // images of a batch; 0: there is no such form
-    std::int64_t first = 0;          // of them, of this process
+    std::int64_t whole = 0;          // images of a batch; 0: this batch size does not occur
+    std::int64_t first = 0;          // first image of this process
     std::int64_t batch = 0;          // images of this process
-    std::unique_ptr<StepPlan> plan;  // null: it has none of them
+    std::unique_ptr<StepPlan> plan;  // null: no images in this process
     Tensor x;
-    bool ran = false;                 // once without a recording: kernels and libraries are loaded
-    std::map<int, void*> recordings;  // by number of steps; 0: one step that is watched
+    bool ran = false;                 // ran once unrecorded: kernels and libraries are loaded
+    std::map<int, void*> recordings;  // by number of steps; 0: one timed step
   };
-  // What the host reads and writes while the device works; a few, so that it never waits for
-  // itself.
+  // Host memory of a launch in flight; there are several, so that the device never waits.
   struct Slot {
     LaunchStart* start = nullptr;     // pinned
     StepOutcome* outcomes = nullptr;  // pinned

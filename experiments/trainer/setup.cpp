@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// setup.cpp: from a config to everything that a run needs.
+// setup.cpp: makes everything that a run needs from a config.
 #include <algorithm>
 #include <tuple>
 
@@ -23,8 +23,8 @@ struct Splits {
   Dataset train, val, test;
 };
 
-// Checks that the config fits into memory, before the data set is made where that is possible;
-// `memory` becomes the line for the log.
+// Checks that the config fits into memory, if possible before the data set is made; `memory`
+// becomes the line for the log.
 DatasetSplits load_checked(const ExperimentConfig& whole, const Share& share, std::string& memory) {
   ExperimentConfig config = whole;  // as this process computes it
   config.data.batch_size = images_at_once(whole.data.batch_size, share);
@@ -47,7 +47,7 @@ DatasetSplits load_checked(const ExperimentConfig& whole, const Share& share, st
   return loaded;
 }
 
-// The held-out images are read by the network of the training images.
+// The network of the training images also reads the held-out images.
 void check_held_out(const Dataset& train, const Dataset& other, const char* name) {
   if (other.size() == 0 || other.sample_shape() == train.sample_shape()) return;
   fail(ErrorKind::kData, "data",
@@ -59,7 +59,7 @@ Splits load_splits(const ExperimentConfig& config, const Share& share, std::stri
   const auto seed = static_cast<std::uint64_t>(config.seed);
   DatasetSplits loaded = load_checked(config, share, memory);
   Splits splits{.train = std::move(loaded.train), .val = {}, .test = std::move(loaded.test)};
-  // The validation images are the same ones whatever `limit` says.
+  // The validation images do not depend on `limit`.
   if (config.data.val_split > 0) {
     std::tie(splits.train, splits.val) = split(splits.train, config.data.val_split, seed);
   }
@@ -89,7 +89,7 @@ TrainingSetup setup_training(const ExperimentConfig& config) {
     set_num_threads(std::max(1, num_threads() / process_group()->sharers()));
   }
   if (process_group() != nullptr) check_device_of_rank(*process_group(), config.device);
-  backend_of(config.device);  // not available: say so before the data are read
+  backend_of(config.device);  // fails before the data are read
   check_precision(config);
   TrainingSetup setup;
   setup.device = config.device;
@@ -97,7 +97,7 @@ TrainingSetup setup_training(const ExperimentConfig& config) {
   const std::int64_t before = memory_stats(config.device).live_bytes;
   Splits splits =
       in_phase(ErrorKind::kData, [&] { return load_splits(config, setup.share, setup.memory); });
-  release_cached(Device{});  // of what was split up
+  release_cached(Device{});  // memory of the data before the split
   const Shape sample = splits.train.sample_shape();
   const int classes = splits.train.classes;
   const LoaderOptions options{.batch_size = config.data.batch_size,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// signals.cpp: SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGUSR1 and SIGUSR2 ask a run to stop after its
-// step.
+// signals.cpp: signals that stop a run after its step: SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGUSR1
+// and SIGUSR2.
 #include "experiments/trainer/signals.h"
 
 #include <ctime>
@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::time_t kEchoSeconds = 2;
 
-// Launchers of several processes hand these two on, and end the processes at SIGTERM and SIGINT:
+// Launchers forward SIGUSR1 and SIGUSR2, but end the processes at SIGTERM and SIGINT. Therefore
 // `convscope launch` sends SIGUSR1 for SIGTERM and SIGUSR2 for SIGINT.
 constexpr int kSignals[] = {SIGINT, SIGTERM, SIGHUP, SIGPIPE, SIGUSR1, SIGUSR2};
 
@@ -26,15 +26,14 @@ extern "C" void remember_signal(int raised) {
     received_signal = number;
     return;
   }
-  // What is printed on the way out breaks the same pipe again. `convscope launch` repeats its wish,
-  // because a launcher forgets one that comes before its processes begin.
+  // Output during the exit breaks the same pipe again. `convscope launch` repeats its signal,
+  // because a launcher ignores one that comes before its processes begin.
   if (number == SIGPIPE || raised == SIGUSR1 || raised == SIGUSR2) return;
-  // A sweep that is killed has SIGTERM sent to its members once for each of its threads
-  // (PR_SET_PDEATHSIG), and a terminal that closes sends SIGHUP twice: these are echoes of one
-  // wish, not the impatience of a second one.
+  // A killed sweep sends SIGTERM to its members once per thread (PR_SET_PDEATHSIG), and a closing
+  // terminal sends SIGHUP twice: these are echoes, not a second request.
   const bool echo = number != SIGINT && number == received_signal;
   if (echo && now.tv_sec - received_at < kEchoSeconds) return;
-  std::signal(number, SIG_DFL);  // what it does by default: it ends the process
+  std::signal(number, SIG_DFL);  // the default: it ends the process
   std::raise(number);
 }
 
@@ -56,7 +55,7 @@ StopSignals::StopSignals() {
 StopSignals::~StopSignals() {
   for (int i = 0; i < kCount; ++i) {
     sigaction(kSignals[i], &before_[i], nullptr);
-    // A wish that was heard, and is repeated, must not end what is left to do.
+    // A repeated signal of a launcher must not end the remaining work.
     const bool is_of_launchers = kSignals[i] == SIGUSR1 || kSignals[i] == SIGUSR2;
     if (is_of_launchers && received_signal != 0) std::signal(kSignals[i], SIG_IGN);
   }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// signals.h: SIGINT (Ctrl-C), SIGTERM, SIGHUP (the terminal is gone), SIGPIPE (nobody reads the
-// output any more), SIGUSR1 and SIGUSR2 (of launchers; taken as SIGTERM and SIGINT) ask a run to
-// stop after the step it is in, with a checkpoint. A second SIGINT, or another SIGTERM or SIGHUP
-// after a moment, ends the process at once.
+// signals.h: signals that stop a run after the present step, with a checkpoint. These are SIGINT
+// (Ctrl-C), SIGTERM, SIGHUP (the terminal is gone), SIGPIPE (the output is closed), and SIGUSR1 and
+// SIGUSR2 from launchers, treated as SIGTERM and SIGINT. A second SIGINT, or another SIGTERM or
+// SIGHUP after a moment, ends the process at once.
 #pragma once
 
 #include <csignal>
@@ -11,16 +11,16 @@
 
 namespace convscope {
 
-// While one lives, these signals are remembered instead of ending the process. SIGHUP stays ignored
-// where it is (nohup).
+// During its lifetime these signals are remembered instead of ending the process. SIGHUP stays
+// ignored if it was (nohup).
 class CONVSCOPE_API StopSignals {
  public:
   StopSignals();
-  ~StopSignals();  // puts the earlier handlers back; after a stop, launchers are no longer heard
+  ~StopSignals();  // restores the earlier handlers; after a stop, signals of launchers are ignored
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
 
-  // The first one that came; 0: none.
+  // Returns the first received signal; 0: none.
   static int received() noexcept;
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// train_step.cpp: one step of training, timed and weighed.
+// train_step.cpp: one training step, with its times and memory.
 #include "experiments/trainer/train_step.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace convscope {
 namespace {
 
-// Shapes of batches in a run: the full one and the last of an epoch.
+// Number of batch shapes in a run: the full batch and the last one of an epoch.
 constexpr std::size_t kMostPlans = 4;
 
 void begin_watching(WorkClock* clock) {
@@ -47,13 +47,13 @@ void TrainStep::choose_plan(const Shape& input) {
     if (plan->input() == input && plan->is_current()) plan_ = plan.get();
   }
   if (plan_ != nullptr) return;
-  // One that is not current may be so again: a quantiser that counts does it for one step.
+  // A graph that is not current may become so again: a counting quantiser changes it for one step.
   if (plans_.size() == kMostPlans) {
     std::erase_if(plans_, [](const auto& plan) { return !plan->is_current(); });
   }
   if (plans_.size() == kMostPlans) plans_.clear();
   why_dynamic_.clear();
-  // They never run at the same time, so they share their memory.
+  // Graphs never run at the same time, so they share their memory.
   auto plan = StepPlan::make(model_, input, PlanMode::training, &why_dynamic_,
                              plans_.empty() ? Ref<Storage>() : plans_.front()->arena());
   if (!plan) return;
@@ -110,7 +110,7 @@ void TrainStep::backward() {
     for (const OptimParameter& p : parameters_) before.push_back(p.variable.state()->grad);
   }
   backward_of_graph();
-  // The graph may have put other tensors there. Plans hold the addresses of those before.
+  // The graph may have put other tensors there, but compiled steps hold the earlier addresses.
   for (std::size_t i = 0; i < before.size(); ++i) {
     Tensor& now = parameters_[i].variable.state()->grad;
     if (!before[i].defined() || now.raw_data() == before[i].raw_data()) continue;
@@ -126,7 +126,7 @@ std::string TrainStep::text() const {
              " bytes (at least ", memory.lower_bound_bytes, " are needed)");
 }
 
-// The next step of the plan multiplies the gradient of the loss by it.
+// The next compiled step multiplies the gradient of the loss by it.
 void TrainStep::send_scale() {
   if (loss_scale_ == nullptr) return;
   if (!scale_.defined()) scale_ = Tensor::empty({1}, DType::f64, device_);
@@ -134,7 +134,7 @@ void TrainStep::send_scale() {
   plan_->set_loss_scale(scale_.data<double>());
 }
 
-// False: a gradient is not finite. The step is left out, and counts.
+// Returns false when a gradient is not finite. The step is skipped, but counts.
 bool TrainStep::unscale(double lr) {
   if (loss_scale_ == nullptr || loss_scale_->unscale(parameters_)) return true;
   UpdateTable table(optimizer_.groups());
@@ -155,13 +155,13 @@ StepResult TrainStep::run(const Batch& batch, double lr) {
 StepResult TrainStep::run_alone(const Batch& batch, double lr) {
   StepResult result;
   result.images = batch.x.dim(0);
-  loss_ = Variable();  // of a step that failed
+  loss_ = Variable();  // left by a failed step
   model_.zero_grad();
   choose_plan(batch.x.shape());
   const Batch here = feed_.send(batch);
   reset_peak(device_);
   result.loss = forward(here, result);
-  if (!std::isfinite(result.loss)) {  // the weights stay as they were
+  if (!std::isfinite(result.loss)) {  // the weights stay unchanged
     loss_ = Variable();
     watch(nullptr, nullptr);
     return result;
@@ -199,7 +199,7 @@ Evaluation evaluate(Module& model, Loader& loader, bool (*stop)(), bool plans,
   for (const NamedParameter& parameter : model.parameters()) device = parameter.variable.device();
   Batch from_loader;
   BatchFeed feed(device);
-  std::unique_ptr<StepPlan> plan;  // of the shape seen last
+  std::unique_ptr<StepPlan> plan;  // of the last shape
   std::string why_dynamic;
   loader.start_epoch(0);
   while (loader.next(from_loader)) {

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// train_step.h: one step of training, timed and weighed.
+// train_step.h: one training step, with its times and memory.
 //
 //   forward   network and loss                        avg_forward, avg_forward_mem
 //   backward  gradients of the loss                   avg_backward, avg_backward_mem
 //   update    gradient clipping and the optimiser
-// Times are between marks in the device's queue of work (phase_timer.h). Forward
-// memory is what is allocated after the forward minus before it (what the graph keeps); backward
-// memory is the highest number of bytes in use at any moment of the backward. Both come from the
-// framework's allocator and hold tensors and workspace.
+// Times are between marks in the device's work queue (phase_timer.h). Forward memory is the memory
+// allocated after the forward minus before it (kept by the graph); backward memory is the peak
+// number of bytes in use during the backward. Both come from the framework's allocator and contain
+// tensors and workspace.
 //
-// A step is planned when its shapes are first seen, and replayed from then on (plan/step_plan.h).
-// Steps in which a quantiser calibrates or counts what it clips need the host and run as dynamic
-// graphs. A planned step holds one block of memory all the time: its
-// forward memory is the part of it that the forward keeps for the backward.
+// A step is compiled when its shapes are first seen, and then replayed (plan/step_plan.h). Steps in
+// which a quantiser calibrates or counts clipped values need the host and run as dynamic graphs. A
+// compiled step holds one memory block all the time; its forward memory is the part that the
+// forward keeps for the backward.
 #pragma once
 
 #include <cstdint>
@@ -31,51 +31,51 @@
 namespace convscope {
 
 struct StepResult {
-  double loss = 0;  // mean over the batch, in nats; not finite: nothing was updated
+  double loss = 0;  // mean over the batch, in nats; not finite: no update
   std::int64_t images = 0;
   std::int64_t correct = 0;
   double forward_s = 0, backward_s = 0, update_s = 0;
-  double whole_s = 0;  // of a step whose phases cannot be timed apart: then the three are 0
+  double whole_s = 0;                     // of a step without separate phases: then the three are 0
   std::int64_t forward_bytes = 0;         // kept by the forward
-  std::int64_t backward_peak_bytes = 0;   // all that is in use, at its highest, without base_bytes
-  std::int64_t workspace_peak_bytes = 0;  // of forward and backward
+  std::int64_t backward_peak_bytes = 0;   // all memory in use, at its peak, without base_bytes
+  std::int64_t workspace_peak_bytes = 0;  // peak over forward and backward
   bool skipped = false;                   // no update: a scaled gradient was not finite
-  double exchange_s = 0;                  // of the backward: waiting for other processes
-  int stop_signal = 0;                    // that a process of the group has got; 0: none
-  bool planned = false;                   // and run by the host: neither dynamic nor recorded
+  double exchange_s = 0;                  // part of the backward spent waiting for other processes
+  int stop_signal = 0;                    // received by a process of the group; 0: none
+  bool planned = false;                   // compiled, run by the host: not dynamic or recorded
 };
 
-// Phases of a step, as its timer counts them. Between forward and backward the loss is read.
+// Phases of a step for its timer. Between forward and backward the loss is read.
 enum StepPhase : int { kForwardPhase, kReadPhase, kBackwardPhase, kUpdatePhase };
 
 class CONVSCOPE_API TrainStep {
  public:
-  // clip_norm: joint L2 norm that the gradients are scaled down to; 0 = no clipping. base_bytes:
-  // memory that is no part of a step, such as the data sets; it is taken off the backward's peak.
-  // plans: false runs every step as a dynamic graph.
+  // Prepares steps. clip_norm: L2 norm of all gradients together, to which they are scaled down; 0
+  // = no clipping. base_bytes: memory outside of steps, such as data sets, which is subtracted from
+  // the backward's peak. plans: false runs every step as a dynamic graph.
   TrainStep(Module& model, Optimizer& optimizer, double clip_norm, Device device,
             std::int64_t base_bytes = 0, bool plans = true);
   // Multiplies the loss by `scale` before the backward pass (f16).
   void scale_loss(LossScale* scale) { loss_scale_ = scale; }
-  // Several processes share each batch, or this one takes it in chunks: the result is that of the
-  // whole batch. `signal` says which stop signal this process has got (0: none).
+  // Shares each batch with other processes, or computes it in chunks; the result is that of the
+  // whole batch. `signal` returns the stop signal of this process (0: none).
   void share(GradientExchange* exchange, const Share& share, int (*signal)()) {
     exchange_ = exchange;
     share_ = share;
     signal_ = signal;
   }
-  // Who works when in the next run() is told to these clocks; afterwards to nobody.
+  // Makes the next run() record per-layer times in these clocks; later runs do not.
   void watch(WorkClock* forward, WorkClock* backward) {
     forward_clock_ = forward;
     backward_clock_ = backward;
   }
-  // Allocates nothing from the system once the shapes have been seen.
+  // Runs one step. Allocates nothing from the system once its shapes have been seen.
   StepResult run(const Batch& batch, double lr);
 
-  // Of the last step: its plan, or null and why it ran as a dynamic graph.
+  // Returns the last step's graph, or null with the reason for a dynamic graph.
   const StepPlan* plan() const { return plan_; }
   const std::string& why_dynamic() const { return why_dynamic_; }
-  std::string text() const;  // one line on it, for the log
+  std::string text() const;  // one line for the log
 
  private:
   void choose_plan(const Shape& input);
@@ -100,14 +100,14 @@ class CONVSCOPE_API TrainStep {
   bool may_plan_;
   std::vector<std::unique_ptr<StepPlan>> plans_;
   StepPlan* plan_ = nullptr;
-  Variable loss_;  // of a dynamic step
+  Variable loss_;  // loss of a dynamic step
   std::string why_dynamic_;
   LossScale* loss_scale_ = nullptr;
-  Tensor scale_;                          // f64 [1], where a plan reads it
+  Tensor scale_;                          // f64 [1], read by a compiled step
   GradientExchange* exchange_ = nullptr;  // null: a batch is computed as a whole
   Share share_;
   int (*signal_)() = nullptr;
-  std::vector<double> facts_;  // losses by part, images that are right, signals
+  std::vector<double> facts_;  // losses by part, correct answers, signals
   ProcessGroup::Ticket facts_ticket_ = 0;
   WorkClock *forward_clock_ = nullptr, *backward_clock_ = nullptr;
   PhaseTimer timer_;
@@ -118,12 +118,12 @@ struct Evaluation {
   double loss = 0;      // mean over all images, in nats
   double accuracy = 0;  // percent
   std::int64_t images = 0;
-  bool complete = true;  // false: it was stopped
+  bool complete = true;  // false: stopped early
 };
 
-// The whole of `loader` once, in eval mode and without a graph; the mode is put back. `stop` is
-// asked after each batch. plans: as in TrainStep; a plan folds batch norm into the convolutions.
-// batch_loss_sums (may be null): the loss of each batch, summed over its images.
+// Evaluates all of `loader` once, in eval mode without a graph, and restores the mode. `stop` is
+// called after each batch. plans: as in TrainStep; a compiled step folds batch norm into the
+// convolutions. batch_loss_sums (may be null): the loss of each batch, summed over its images.
 CONVSCOPE_API Evaluation evaluate(Module& model, Loader& loader, bool (*stop)() = nullptr,
                                   bool plans = true,
                                   std::vector<double>* batch_loss_sums = nullptr);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// trainer.cpp: epochs, checkpoints and alarms. What is written where: trainer_files.cpp.
+// trainer.cpp: epochs, checkpoints and alarms. trainer_files.cpp writes the files.
 #include "experiments/trainer/trainer.h"
 
 #include <algorithm>
@@ -29,8 +29,8 @@ namespace {
 constexpr const char* kLastCheckpoint = "ckpt/last.safetensors";
 constexpr const char* kPreviousCheckpoint = "ckpt/previous.safetensors";
 
-// A second name for the file, which stays when the first one gets another file. Where there are no
-// hard links there is no second checkpoint.
+// Adds a second name for the file, which stays when the first name gets another file. Without hard
+// links there is no second checkpoint.
 void keep_as(const std::string& previous, const std::string& last) {
   std::error_code ignored;
   if (!std::filesystem::exists(last, ignored)) return;
@@ -57,8 +57,8 @@ double Trainer::learning_rate(std::int64_t step) const {
       {.step = step, .total_steps = per_epoch * setup_.epochs, .steps_per_epoch = per_epoch});
 }
 
-// From the newest checkpoint that is whole. A damaged one is named; the one before it has lost no
-// more than the steps in between, which are done again.
+// Resumes from the newest undamaged checkpoint. A damaged one is reported; the steps since the one
+// before it are repeated.
 void Trainer::resume() {
   take_over_words();
   std::string damaged;
@@ -115,7 +115,7 @@ void Trainer::warn(const std::string& sentence) {
   progress_.line(sentence);
 }
 
-// Tags and note may have been changed since the run began (`convscope note`).
+// `convscope note` may have changed tags and note since the run began.
 void Trainer::take_over_words() {
   const std::optional<std::string> text = text_if_there(folder_.file("summary.json"));
   if (!text) return;
@@ -123,7 +123,7 @@ void Trainer::take_over_words() {
     const RunSummary before = parse_summary(*text);
     setup_.facts.tags = before.tags;
     setup_.facts.note = before.note;
-  } catch (const Error&) {  // the summary is written anew anyway
+  } catch (const Error&) {  // the summary is rewritten anyway
   }
 }
 
@@ -139,7 +139,7 @@ int Trainer::run() {
   } catch (const std::exception& error) {
     const auto* ours = dynamic_cast<const Error*>(&error);
     progress_.clear();
-    try {  // the disk may be full: then the first failure is the one to report
+    try {  // the disk may be full: then the first failure is reported
       folder_.log(cat("failed: ", error.what()));
       if (!unwritten_summary_.empty()) folder_.write("summary.json", unwritten_summary_);
       folder_.set_status({.state = "FAILED",
@@ -177,7 +177,7 @@ int Trainer::run_epochs() {
   if (setup_.tensorboard) {
     tensorboard_ = std::make_unique<TensorboardLog>(folder_.file(kTensorboardFile), state_.step);
   }
-  // What is known already, for those who look at a run before its first epoch is over.
+  // Writes what is known already, for readers before the first epoch is over.
   if (state_.step == 0) folder_.write("summary.json", to_json_text(summary()));
   if (setup_.pruner && setup_.share.group != nullptr) {
     setup_.pruner->use_gradients_of_all([this](const Tensor& gradient) {
@@ -242,7 +242,7 @@ void Trainer::remove_when_due() {
   folder_.write("layers.csv", setup_.layers_csv);
   folder_.log(text);
   progress_.line(text);
-  // Means over two networks would be those of neither.
+  // Means over two networks would belong to neither.
   state_.run_steps = state_.warmup_steps = {};
   steps_in_process_ = 0;
 }
@@ -296,7 +296,7 @@ void Trainer::finish_epoch() {
   ++state_.epoch;
   write_epoch_row(evaluated);
   const Evaluation& deciding = setup_.val ? state_.val : state_.test;
-  // A network that is not yet as sparse as it shall be, or not yet quantised, is no candidate.
+  // A network that is not yet fully pruned or quantised cannot be the best.
   const bool is_final = (!setup_.pruner || setup_.pruner->finished(state_.step)) &&
                         (!setup_.quant || setup_.quant->has_begun(state_.step));
   const bool better =
@@ -341,7 +341,7 @@ bool Trainer::stops_early() const {
 }
 
 void Trainer::save(const char* name, bool with_optimizer) {
-  if (!is_first_process()) return;  // all hold the same
+  if (!is_first_process()) return;  // all processes hold the same
   Optimizer* const optimizer = with_optimizer ? setup_.optimizer.get() : nullptr;
   const std::string wrong = not_finite(*setup_.model, optimizer);
   if (!wrong.empty()) {
@@ -350,7 +350,7 @@ void Trainer::save(const char* name, bool with_optimizer) {
              state_.step, kept_checkpoint(),
              "; try a smaller optim.lr, a warm-up or optim.clip_grad_norm"));
   }
-  // The files that the checkpoint counts on reach the disk before it does.
+  // Files that the checkpoint counts reach the disk before it.
   metrics_->flush_to_disk();
   epochs_->flush_to_disk();
   state_.metrics_bytes = metrics_->size_bytes();
@@ -384,12 +384,12 @@ int Trainer::stop(int exit_code, const std::string& state, const std::string& re
                       .epoch = state_.epoch,
                       .step = state_.step};
   folder_.set_status(status);
-  // Once more: it says how the run ended.
+  // Writes the page again, now with the end of the run.
   const std::string problem = is_first_process() ? write_run_page(folder_) : "";
   if (!problem.empty()) {
     progress_.line(cat("warning: ", problem));
     status.reason += cat(reason.empty() ? "" : "; ", problem);
-    try {  // what the status says already stays true
+    try {  // the earlier status stays true
       folder_.log(cat("warning: ", problem));
       folder_.set_status(status);
     } catch (const Error&) {

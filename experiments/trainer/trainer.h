@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// trainer.h: the training loop, and all that it writes into the run folder.
+// trainer.h: the training loop, and all its files in the run folder.
 //
 //   TrainingSetup setup = setup_training(config);
 //   RunFolder folder = RunFolder::create("runs", config.name, seed);
@@ -34,38 +34,38 @@
 
 namespace convscope {
 
-// Everything that a run needs. Made from a config by setup_training(), or by hand in tests.
+// Everything that a run needs, from a config by setup_training(), or made by hand in tests.
 struct TrainingSetup {
   std::shared_ptr<Module> model;
   std::unique_ptr<Optimizer> optimizer;
   std::unique_ptr<Pruner> pruner;            // may be null
-  std::optional<QuantPlan> quant;            // none: the network has no quantisers
+  std::optional<QuantPlan> quant;            // none: no quantisers in the network
   std::unique_ptr<Loader> train, val, test;  // val and test may be null
   std::function<double(const SchedulePoint&)> learning_rate;
   Device device;
-  double clip_norm = 0;  // joint L2 norm of the gradients; 0 = no clipping
+  double clip_norm = 0;  // L2 norm of all gradients together; 0 = no clipping
   std::int64_t epochs = 1;
-  std::int64_t epochs_now = 0;        // stop, resumable, after so many epochs of the run; 0 = never
+  std::int64_t epochs_now = 0;        // pause, resumable, after this many epochs; 0 = never
   std::int64_t eval_every = 1;        // epochs
   std::int64_t checkpoint_every = 1;  // epochs; 0 = only at the end
   bool keep_best = true;
   std::int64_t log_every = 50;  // steps
-  bool tensorboard = false;     // also write an event file
-  bool log_layers = true;       // time single layers (layer_costs.h)
-  bool plan = true;             // plan the steps (train_step.h)
+  bool tensorboard = false;     // also writes an event file
+  bool log_layers = true;       // times single layers (layer_costs.h)
+  bool plan = true;             // compiles the steps (train_step.h)
   bool scale_loss = false;      // f16 (optim/loss_scale.h)
   EarlyStopConfig early_stop;
   ExpectConfig expect;
   std::string config_yaml;      // resolved; goes into checkpoints
-  std::int64_t data_bytes = 0;  // of the data sets, not counted as memory of a step
-  RunSummary facts;             // what is known before the first step: name, seed, params, ...
+  std::int64_t data_bytes = 0;  // memory of the data sets, not counted as memory of a step
+  RunSummary facts;             // known before the first step: name, seed, params, ...
   std::string layers_csv;
   bool remove_when_final = false;  // removal.h
   Form form = Form::dense;
-  std::string memory;      // what it needs, one line for the log
-  std::string start_from;  // checkpoint with the weights that a new run begins with; "": none
-  Share share;             // of each batch, among several processes
-  std::int64_t val_images = 0, test_images = 0;  // of all processes
+  std::string memory;      // memory needed, one line for the log
+  std::string start_from;  // checkpoint with the initial weights of a new run; "": none
+  Share share;             // part of each batch, with several processes
+  std::int64_t val_images = 0, test_images = 0;  // over all processes
 };
 
 // Loads the data, builds network, optimiser and loaders. Sets the number of threads.
@@ -76,15 +76,15 @@ class CONVSCOPE_API Trainer {
   Trainer(TrainingSetup& setup, RunFolder& folder, Progress& progress);
   ~Trainer();
 
-  // Takes over from ckpt/last.safetensors, or from previous.safetensors when that one is damaged; a
-  // run that never wrote one starts from the beginning.
+  // Continues from ckpt/last.safetensors, or from previous.safetensors if the former is damaged; a
+  // run without checkpoints starts from the beginning.
   void resume();
-  // Until the last epoch, a signal or a failure. Returns the exit code 0, 130 or 143; a failed run
-  // throws, after status.json says why.
+  // Runs until the last epoch, a signal or a failure. Returns the exit code 0, 130 or 143; a failed
+  // run throws, after the reason was written to status.json.
   int run();
 
   const TrainingState& state() const { return state_; }
-  // The checkpoint that resume() has taken; "": none.
+  // Returns the checkpoint that resume() has loaded; "": none.
   const std::string& resumed_from() const { return resumed_from_; }
   RunSummary summary() const;
 
@@ -99,7 +99,7 @@ class CONVSCOPE_API Trainer {
   bool train_batches(LossAlarm& alarm, std::int64_t most);
   bool train_recorded(LossAlarm& alarm, std::int64_t most);
   void prepare_steps();
-  // How steps run, from the slowest way to the quickest.
+  // How steps run, from the slowest to the fastest.
   enum class Execution { nothing, dynamic, planned, recorded };
   void report_steps(const StepPlan* plan, Execution execution);
   void write_layers(const LayerTable& table);
@@ -135,30 +135,30 @@ class CONVSCOPE_API Trainer {
   TrainingState state_;
   KeptChoices choices_;
   std::unique_ptr<AppendFile> metrics_, epochs_;
-  std::unique_ptr<TensorboardLog> tensorboard_;  // null when it is not wanted
+  std::unique_ptr<TensorboardLog> tensorboard_;  // null when off
   std::unique_ptr<Pruning> pruning_;             // null when nothing is pruned
   std::unique_ptr<Quantization> quantization_;   // null when nothing is quantised
-  LossScale loss_scale_;                         // used when setup_.scale_loss
+  LossScale loss_scale_;                         // used with setup_.scale_loss
   std::unique_ptr<GradientExchange> exchange_;   // null when batches are not shared
   std::unique_ptr<TrainStep> step_;              // null before the first epoch
   Execution steps_reported_ = Execution::nothing;
-  Execution single_steps_ = Execution::nothing;  // the last one that the host started
-  std::set<std::string> logged_steps_;           // how they run, each way once
-  std::unique_ptr<StepKernels> step_kernels_;    // of the steps reported; null before the first one
+  Execution single_steps_ = Execution::nothing;  // kind of the last step that the host started
+  std::set<std::string> logged_steps_;           // all kinds of steps so far
+  std::unique_ptr<StepKernels> step_kernels_;    // of the reported steps; null before the first one
   std::unique_ptr<LayerCosts> layer_costs_;      // of these steps
-  bool may_record_ = false;                      // the device may go through steps by itself
+  bool may_record_ = false;                      // the device may run steps by itself
   std::unique_ptr<RecordedSteps> recorded_;      // null: steps run one by one
   std::unique_ptr<Evaluator> val_, test_;        // null before the first evaluation
-  std::optional<InferenceTime> inference_;       // of the network that the run ends with
-  std::optional<double> weight_bytes_;           // likewise
+  std::optional<InferenceTime> inference_;       // of the final network
+  std::optional<double> weight_bytes_;           // of the final network
   std::string resumed_from_;
-  int stop_signal_ = 0;    // why training stops, the same in all processes
+  int stop_signal_ = 0;    // why training stops, equal in all processes
   double own_weight_ = 1;  // this process's part of the last batch
   std::int64_t steps_in_process_ = 0;
   std::int64_t allocations_at_epoch_start_ = 0;
-  std::string unwritten_summary_;  // of the last epoch, where its results were not due
-  double results_took_s_ = 0.01;   // a guess before the first time
-  double results_s_ = 0;           // of the run, when they were written
+  std::string unwritten_summary_;  // of the last epoch, if its results were not due
+  double results_took_s_ = 0.01;   // an estimate before the first time
+  double results_s_ = 0;           // run time when they were written
   double seconds_before_ = 0;      // of earlier processes of this run
   double start_s_ = 0, last_heartbeat_s_ = 0;
   LoadSpan load_;  // since the training began

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// trainer_files.cpp: the rows and files that a run writes. Rows are formatted in a buffer on the
-// stack: logging a step allocates nothing.
+// trainer_files.cpp: the rows and files of a run. Rows are formatted in a buffer on the stack:
+// logging a step allocates nothing.
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -36,7 +36,7 @@ class Line {
   std::size_t size_ = 0;
 };
 
-// Empty cell when there is nothing to say.
+// Adds an empty cell for a missing value.
 void add_cell(Line& line, bool there, double value) {
   if (there) {
     line.add(",%.9g", value);
@@ -139,7 +139,7 @@ void Trainer::write_epoch_row(bool evaluated) {
   folder_.log(shown.text());
 }
 
-// What the config asks for, or once it is known what of it ran.
+// Returns what the config asks for, or what ran once this is known.
 std::string Trainer::execution() const {
   Arithmetic arithmetic = setup_.quant ? setup_.quant->arithmetic(state_.step) : Arithmetic::f32;
   Form form = setup_.form;
@@ -155,7 +155,7 @@ std::string Trainer::execution() const {
 
 RunSummary Trainer::summary() const {
   RunSummary out = setup_.facts;
-  // A run so short that it is all warm-up is reported as it is.
+  // A run with only warm-up steps reports these.
   const StepTotals& steps = state_.run_steps.steps > 0 ? state_.run_steps : state_.warmup_steps;
   out.execution = execution();
   out.id = folder_.id();
@@ -193,14 +193,15 @@ RunSummary Trainer::summary() const {
   return out;
 }
 
-// What a run ends with: its model file, the real size of its weights, the time of an inference.
+// Measures the results of a run: its model file, the stored size of its weights, the time of an
+// inference.
 void Trainer::measure_result() {
   const std::string codes = folder_.file(kQuantizedModel);
   if (setup_.quant && setup_.quant->has_begun(state_.step) && !std::filesystem::exists(codes)) {
     save_quantized_model(own_path(folder_.path(), kQuantizedModel), *setup_.model, state_,
                          setup_.config_yaml);
   }
-  // Masks beside quantisers are in the codes: what is out has the code 0.
+  // With quantisers, the codes contain the masks: pruned weights have code 0.
   const std::string kept = folder_.file(kSparseModel);
   if (setup_.pruner && !setup_.quant && setup_.pruner->finished(state_.step) &&
       !std::filesystem::exists(kept)) {
@@ -220,8 +221,8 @@ void Trainer::measure_result() {
   const std::vector<CheckResult> compared = check_results();
   const double before = run_seconds();
   inference_ = evaluator->time();
-  start_s_ += run_seconds() - before;  // the run's clock stands still: nothing was learned
-  forget_check_results();              // of the batches that were timed
+  start_s_ += run_seconds() - before;  // the run's clock is stopped, because nothing was learned
+  forget_check_results();              // of the timed batches
   for (const CheckResult& one : compared) note_check(one);
   if (inference_ && setup_.quant && setup_.quant->has_begun(state_.step)) {
     const std::string why =
@@ -236,8 +237,8 @@ void Trainer::measure_result() {
   }
 }
 
-// Who looks at a run that goes on sees its results after each epoch, or later where they would take
-// more than a hundredth of its time. They are written when it ends, whatever they take.
+// Returns whether to write results after this epoch, for readers of a running run; later if they
+// would take more than a hundredth of its time. They are always written at its end.
 bool Trainer::results_are_due() const {
   return run_seconds() - results_s_ >= 100 * results_took_s_;
 }

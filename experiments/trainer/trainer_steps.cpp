@@ -20,7 +20,7 @@ double now_s() {
 
 }  // namespace
 
-// Chooses how the steps run, once in each process.
+// Chooses how the steps run, once per process.
 void Trainer::prepare_steps() {
   if (step_) return;
   step_ = std::make_unique<TrainStep>(*setup_.model, *setup_.optimizer, setup_.clip_norm,
@@ -42,7 +42,7 @@ void Trainer::prepare_steps() {
   if (!may_record_) folder_.log(cat("steps: not recorded, because ", why));
 }
 
-// Makes the recorded steps, anew when masks or quantisers have changed what a step does.
+// Makes the recorded steps, and makes them again when masks or quantisers change a step.
 bool Trainer::record_steps() {
   if (recorded_ && recorded_->is_current()) return true;
   const bool is_first = recorded_ == nullptr;
@@ -59,8 +59,8 @@ bool Trainer::record_steps() {
   return may_record_;
 }
 
-// How many of the epoch's next steps need nothing of the host: no mask changes, no quantiser
-// calibrates or counts.
+// Returns how many of the epoch's next steps need no work of the host: no mask changes, no
+// quantiser calibrates or counts.
 std::int64_t Trainer::steps_without_host() const {
   const std::int64_t left = setup_.train->batches_per_epoch() - state_.batch;
   std::int64_t steps = 0;
@@ -73,9 +73,8 @@ std::int64_t Trainer::steps_without_host() const {
   return steps;
 }
 
-// What really runs, once it is known, to layers.csv, where the plan made before the first step
-// stood until now. Single steps that run in a slower way, for the host's sake, are not what is
-// reported.
+// Writes what runs, once it is known, to layers.csv, which had the plan before the first step.
+// Single steps that run slower because of the host are not reported.
 void Trainer::report_steps(const StepPlan* plan, Execution execution) {
   if (execution <= steps_reported_) return;
   steps_reported_ = execution;
@@ -91,7 +90,7 @@ void Trainer::report_steps(const StepPlan* plan, Execution execution) {
   write_layers(table);
 }
 
-// At steps that run as reported, once the first ones are over.
+// Samples steps that run as reported, after the first ones.
 bool Trainer::looks_at(std::int64_t step, Execution execution) {
   return layer_costs_ != nullptr && execution == steps_reported_ && step > kTimingWarmupSteps &&
          layer_costs_->look(step);
@@ -123,7 +122,7 @@ bool Trainer::train_epoch() {
   return true;
 }
 
-// The loader prepares each batch, the host starts each step.
+// Runs steps one by one: the loader prepares each batch, the host starts each step.
 bool Trainer::train_batches(LossAlarm& alarm, std::int64_t most) {
   setup_.train->start_epoch(state_.epoch, state_.batch);
   Batch batch;
@@ -155,8 +154,7 @@ bool Trainer::train_batches(LossAlarm& alarm, std::int64_t most) {
   return true;
 }
 
-// The device goes through the next steps of the epoch by itself; the host reads what has come of
-// each launch.
+// Runs the next steps of the epoch on the device; the host reads the results of each launch.
 bool Trainer::train_recorded(LossAlarm& alarm, std::int64_t most) {
   const PlanMemory& memory = recorded_->plan().memory();
   const std::int64_t peak =
@@ -203,8 +201,8 @@ bool Trainer::train_recorded(LossAlarm& alarm, std::int64_t most) {
   }
 }
 
-// seconds: wall time since the step before. by_device: what masks and quantisers do after a step is
-// done already.
+// seconds: wall time since the previous step. by_device: the work of masks and quantisers after a
+// step is already done.
 void Trainer::finish_step(LossAlarm& alarm, const StepResult& result, double waited_s, double lr,
                           double seconds, bool by_device) {
   const Alarm rings = alarm.observe(result.loss);
@@ -269,7 +267,7 @@ void Trainer::before_step() {
   if (!quantization_->before_step(state_.step, ends_epoch)) return;
   steps_reported_ = Execution::nothing;
   logged_steps_.clear();
-  // Quantised steps take longer than those before: the averages are theirs alone.
+  // Quantised steps take longer than earlier ones, so the averages contain only quantised steps.
   state_.run_steps = state_.warmup_steps = {};
   steps_in_process_ = 0;
 }

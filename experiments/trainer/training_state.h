@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// training_state.h: everything beside tensors that a run must remember to go on with the same bits,
-// and the averages that it reports. A plain struct of numbers; checkpoint.cpp turns it into JSON.
+// training_state.h: everything except tensors that a run needs to resume with the same bits, and
+// its reported averages. A plain struct of numbers; checkpoint.cpp converts it to JSON.
 #pragma once
 
 #include <cstdint>
@@ -10,21 +10,21 @@
 
 namespace convscope {
 
-// The first steps of each process pay for cold caches, first allocations and choices of algorithms;
-// so many of them are left out of the averages (unless the run has no more than that).
+// Number of first steps per process that the averages leave out, because of cold caches, first
+// allocations and choices of algorithms (unless the run has no more steps).
 inline constexpr std::int64_t kTimingWarmupSteps = 5;
 
 // Sums over steps.
 struct StepTotals {
   std::int64_t steps = 0, images = 0;
-  std::int64_t whole_steps = 0;    // recorded ones, whose phases were not timed apart
-  std::int64_t planned_steps = 0;  // without those
+  std::int64_t whole_steps = 0;    // recorded ones, without separate times of phases
+  std::int64_t planned_steps = 0;  // without whole_steps
   double forward_s = 0, backward_s = 0, update_s = 0;
-  double whole_s = 0;     // of those
-  double wait_s = 0;      // for the loader
-  double exchange_s = 0;  // of backward_s: for other processes
+  double whole_s = 0;     // of whole_steps
+  double wait_s = 0;      // waiting for the loader
+  double exchange_s = 0;  // part of backward_s: waiting for other processes
   double forward_bytes = 0, backward_peak_bytes = 0;
-  std::int64_t workspace_peak_bytes = 0;  // the largest of all
+  std::int64_t workspace_peak_bytes = 0;  // largest over all steps
 
   void add(const StepResult& step, double waited_s) {
     ++steps;
@@ -43,9 +43,9 @@ struct StepTotals {
       workspace_peak_bytes = step.workspace_peak_bytes;
     }
   }
-  // Mean of a sum; 0 when there was no step.
+  // Returns the mean of a sum; 0 without steps.
   double mean(double sum) const { return steps == 0 ? 0 : sum / static_cast<double>(steps); }
-  // Mean time of a phase over the steps in which it was timed.
+  // Returns the mean time of a phase over the steps in which it was timed.
   double phase(double sum) const {
     return steps == whole_steps ? 0 : sum / static_cast<double>(steps - whole_steps);
   }
@@ -53,7 +53,7 @@ struct StepTotals {
   const char* phases() const {
     return whole_steps == 0 ? "timed apart" : whole_steps == steps ? "whole step" : "mixed";
   }
-  // How most of them ran; "" when there was none.
+  // Returns how most of them ran; "" without steps.
   const char* way() const {
     if (steps == 0) return "";
     const std::int64_t dynamic = steps - planned_steps - whole_steps;
@@ -66,7 +66,7 @@ struct StepTotals {
   }
 };
 
-// Mean loss and accuracy over a stretch of training steps.
+// Mean loss and accuracy over a range of training steps.
 struct LossTotals {
   double loss_sum = 0;  // weighted by images
   std::int64_t images = 0, correct = 0;
@@ -82,11 +82,11 @@ struct LossTotals {
 };
 
 struct TrainingState {
-  std::int64_t epoch = 0;  // the one being trained, from 0; = epochs when all is done
-  std::int64_t batch = 0;  // batches of it that are done; all of them = only the evaluation is left
-  std::int64_t step = 0;   // updates since the start of the run
-  LossTotals epoch_loss;   // of this epoch so far
-  LossTotals last_epoch;   // of the last finished epoch
+  std::int64_t epoch = 0;              // present epoch, from 0; = epochs at the end
+  std::int64_t batch = 0;              // its finished batches; if all, only the evaluation is left
+  std::int64_t step = 0;               // updates since the start of the run
+  LossTotals epoch_loss;               // of this epoch so far
+  LossTotals last_epoch;               // of the last finished epoch
   std::int64_t epoch_allocations = 0;  // system allocations during the last finished epoch
   LossTotals window_loss;              // since the last line of metrics.jsonl
   StepTotals epoch_steps;              // of this epoch so far, warm-up included
@@ -96,15 +96,14 @@ struct TrainingState {
   double run_s = 0;                    // wall time of the run so far, all included
   LossAlarm::State alarm;
   LossScale::State loss_scale;
-  // Of the last evaluation; images = 0: there was none yet.
+  // Last evaluation; images = 0: none yet.
   Evaluation val, test;
-  double best_accuracy = -1;  // percent, on the split that decides; -1 = none yet
+  double best_accuracy = -1;  // percent, on the deciding split; -1 = none yet
   std::int64_t best_epoch = 0;
-  // Of early stopping: the evaluations since the last better one, and that one's accuracy, or its
-  // loss times -1.
-  std::int64_t waited_evaluations = 0, waits_since_epoch = 0;  // epoch 0: there was none yet
+  // Early stopping: evaluations since the last improvement, and its accuracy, or its loss times -1.
+  std::int64_t waited_evaluations = 0, waits_since_epoch = 0;  // epoch 0: none yet
   double waits_for = 0;
-  // Length of the files at the moment of the checkpoint; what stands behind is written again.
+  // Length of the files at the checkpoint; later parts are written again.
   std::int64_t metrics_bytes = 0, epochs_bytes = 0;
 };
 

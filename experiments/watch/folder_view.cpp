@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// folder_view.cpp: all runs of a folder, one a line.
+// folder_view.cpp: all runs of a folder, one per line.
 #include "experiments/watch/folder_view.h"
 
 #include <fmt/format.h>
@@ -40,7 +40,7 @@ std::string row_text(const RunView& run, const std::string& root, int columns) {
   if (columns_of(name) > room && name.size() > id + kDate.size() && name[id + 10] == '_') {
     name.erase(id, kDate.size());
   }
-  if (columns_of(name) > room) {  // the end tells runs apart
+  if (columns_of(name) > room) {  // the end distinguishes runs
     name = cat("~", name.substr(name.size() - static_cast<std::size_t>(room) + 1));
   }
   name = fit_text(name, room);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// folder_view.h: all runs of a folder, one a line: those that are going on first, then the newest.
+// folder_view.h: all runs of a folder, one per line: running ones first, then the newest.
 #pragma once
 
 #include <map>
@@ -14,14 +14,14 @@ namespace convscope {
 class CONVSCOPE_API FolderReader {
  public:
   explicit FolderReader(std::string path) : path_(std::move(path)) {}
-  void look();  // also finds runs that are new
+  void look();  // also finds new runs
 
-  // Whether a run of it, or a sweep in it, is going on.
+  // Returns whether one of its runs, or a sweep in it, is going on.
   bool is_going() const;
-  bool any_failed() const;  // of those that were going on at some look
+  bool any_failed() const;  // of runs that were going on at some look
   std::size_t count() const { return runs_.size(); }
   std::vector<std::string> frame(const FrameLook& look) const;
-  // A line for each run whose line is another one than at the last call.
+  // Returns a line for each run whose line has changed since the last call.
   std::vector<std::string> changes();
 
  private:

@@ -14,7 +14,7 @@ namespace {
 
 using Points = std::vector<std::pair<double, double>>;
 
-constexpr int kSideBySide = 100;  // columns that two curves beside each other need
+constexpr int kSideBySide = 100;  // columns for two adjacent curves
 constexpr int kMostCurveRows = 10, kLeastCurveRows = 3;
 constexpr int kLogRows = 6;
 
@@ -22,7 +22,7 @@ std::string percent(double value) {
   return std::isfinite(value) ? fmt::format("{:.2f} %", value) : "-";
 }
 
-// "3/5", or "3" while nobody knows of how many.
+// Returns "3/5", or "3" while the total is unknown.
 std::string of_text(std::int64_t done, std::int64_t all) {
   return all > 0 ? cat(done, "/", all) : std::to_string(done);
 }
@@ -95,7 +95,7 @@ std::vector<std::string> beside(const std::vector<std::string>& left,
   return out;
 }
 
-// In `rows` lines: side by side where there is room, else below each other.
+// Returns curves in `rows` lines: side by side if space allows, else below each other.
 std::vector<std::string> curves(const RunView& run, int rows, const FrameLook& look) {
   const bool has_test = !run.test_accuracy.empty();
   const bool wide = look.columns >= kSideBySide && has_test;

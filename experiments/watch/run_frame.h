@@ -16,13 +16,13 @@ struct FrameLook {
   bool color = false;
 };
 
-// At most `rows` lines of at most `columns` columns.
+// Returns at most `rows` lines of at most `columns` columns.
 CONVSCOPE_API std::vector<std::string> run_frame(const RunView& run, const FrameLook& look);
 
-// "RUNNING  epoch 2/5  step 150/470  loss 0.2611  train 91.68 %  test 95.40 %  left 00:03"
+// Returns "RUNNING  epoch 2/5  step 150/470  loss 0.2611  train 91.68 %  test 95.40 %  left 00:03".
 CONVSCOPE_API std::string run_line(const RunView& run);
 
-// The state with its colour, "\033[32mDONE\033[0m", or plain.
+// Returns the state, coloured ("\033[32mDONE\033[0m") or plain.
 std::string state_text(const std::string& state, bool color);
 
 }  // namespace convscope

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// run_view.cpp: how far a run is, read from its files while another process writes them.
+// run_view.cpp: the progress of a run, read from its files while another process writes them.
 #include "experiments/watch/run_view.h"
 
 #include <algorithm>
@@ -26,9 +26,9 @@ using nlohmann::json;
 constexpr std::size_t kLogLines = 12;
 constexpr std::streamoff kLogTail = 16384;                         // bytes
 constexpr std::uintmax_t kMetricsTail = std::uintmax_t{64} << 20;  // half a million rows
-constexpr double kStartingSeconds = 120;  // a folder without a status is given up after these
+constexpr double kStartingSeconds = 120;  // time after which a folder without a status is given up
 
-// Whether the file is another one than at the last look.
+// Returns whether the file has changed since the last look.
 bool is_new(const std::string& path, fs::file_time_type& seen) {
   std::error_code error;
   const fs::file_time_type time = fs::last_write_time(path, error);
@@ -45,7 +45,7 @@ double seconds_since_change(const std::string& path) {
 
 std::vector<std::string> last_lines(const std::string& path) {
   std::error_code error;
-  if (!fs::is_regular_file(path, error)) return {};  // opening a pipe would wait
+  if (!fs::is_regular_file(path, error)) return {};  // opening a pipe would block
   std::ifstream in(path, std::ios::binary | std::ios::ate);
   if (!in) return {};
   const std::streamoff size = in.tellg();
@@ -60,7 +60,7 @@ std::vector<std::string> last_lines(const std::string& path) {
   return out;
 }
 
-// What a file says may be any number; no run has more steps or epochs than this.
+// A file may contain any number; no run has more steps or epochs than this.
 constexpr std::int64_t kMostSteps = std::int64_t{1} << 53;
 
 std::int64_t steps_in(double value) {
@@ -75,7 +75,8 @@ std::int64_t whole_number(const std::map<std::string, std::string>& settings, co
   return std::clamp<std::int64_t>(value, 0, kMostSteps);
 }
 
-// Until the first epoch is over nothing else says it; 0 for data sets whose size no config knows.
+// Returns the expected number until the first epoch has ended; 0 for data sets whose size the
+// config does not tell.
 std::int64_t expected_steps_per_epoch(const std::map<std::string, std::string>& settings) {
   std::int64_t images = whole_number(settings, "data.train_size");
   const std::int64_t limit = whole_number(settings, "data.limit");
@@ -103,7 +104,7 @@ const RunView& RunReader::look() {
     try {
       view_.summary = parse_summary(file_text(view_.path + "/summary.json"));
       if (!view_.summary->name.empty()) view_.name = view_.summary->name;
-    } catch (const Error&) {  // status and metrics still tell
+    } catch (const Error&) {  // status and metrics still show the progress
     }
   }
   if (view_.summary && view_.epochs == 0) view_.epochs = view_.summary->epochs_planned;
@@ -114,8 +115,8 @@ const RunView& RunReader::look() {
   return view_;
 }
 
-// A run that is not going on is looked at again only when its status is rewritten: to ask whether
-// its process is there takes its lock for a moment, if nobody holds it.
+// Reads a stopped run again only when its status is rewritten, because asking for its process takes
+// its lock for a moment.
 void RunReader::read_status() {
   std::error_code error;
   if (is_new(view_.path + "/status.json", status_time_) || view_.status.state == "RUNNING") {
@@ -135,11 +136,11 @@ void RunReader::read_metrics() {
   std::error_code error;
   const std::uintmax_t size = fs::file_size(path, error);
   if (error || !fs::is_regular_file(path, error) || size == metrics_read_) return;
-  if (size < metrics_read_) {  // a resumed run has cut it to its checkpoint
+  if (size < metrics_read_) {  // a resumed run has truncated it to its checkpoint
     metrics_read_ = 0;
     view_.losses.clear();
   }
-  // Of a long file the end; half a line at its beginning is no JSON.
+  // Only the end of a long file is read; half a line at its beginning is not JSON.
   metrics_read_ = std::max(metrics_read_, size > kMetricsTail ? size - kMetricsTail : 0);
   metrics_read_ = for_each_line(path, metrics_read_, [&](std::string_view line, bool whole) {
     if (!whole) return;
@@ -172,7 +173,7 @@ void RunReader::read_epochs() {
   }
   if (epochs.empty()) return;
   const std::size_t last = epochs.rows.size() - 1;
-  if (view_.losses.empty()) {  // epochs shorter than the steps between two lines of metrics.jsonl
+  if (view_.losses.empty()) {  // epochs shorter than the interval of metrics.jsonl
     view_.loss = epochs.number(last, "train_loss");
     view_.train_acc = epochs.number(last, "train_acc");
     view_.images_per_s = epochs.number(last, "images_per_s");
@@ -184,7 +185,7 @@ void RunReader::read_epochs() {
 void RunReader::estimate() {
   view_.step = std::max(view_.step, view_.status.step);
   view_.epoch = std::max(view_.epoch, view_.status.epoch);
-  // A run of so many epochs that its config no longer says, or an estimate that was too low.
+  // The run had more epochs than its config says now, or the estimate was too low.
   if (__builtin_mul_overflow(steps_per_epoch_, view_.epochs, &view_.steps) ||
       view_.steps < view_.step) {
     view_.steps = 0;

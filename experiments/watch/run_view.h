@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run_view.h: how far a run is, read from its files while another process writes them. Nothing is
-// written, and the run is not held up.
+// run_view.h: the progress of a run, read from its files while another process writes them. Nothing
+// is written, and the run is not delayed.
 #pragma once
 
 #include <filesystem>
@@ -19,11 +19,11 @@ inline constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
 struct RunView {
   std::string path, name, id;
-  RunStatus status;  // state STARTING: its folder is there, its first status is not
+  RunStatus status;  // state STARTING: the folder exists, but no status yet
   std::optional<RunSummary> summary;
-  std::int64_t epoch = 0, epochs = 0;            // the one it is in, from 1; planned, 0: unknown
-  std::int64_t step = 0, steps = 0;              // done so far; in all, 0: unknown
-  double loss = kUnknown, train_acc = kUnknown;  // of the last steps
+  std::int64_t epoch = 0, epochs = 0;            // current one, from 1; planned, 0: unknown
+  std::int64_t step = 0, steps = 0;              // finished; total, 0: unknown
+  double loss = kUnknown, train_acc = kUnknown;  // over the last steps
   double images_per_s = kUnknown;
   double seconds = kUnknown, seconds_left = kUnknown;
   double heartbeat_age = kUnknown;                       // s since the last sign of life
@@ -37,7 +37,7 @@ struct RunView {
 class CONVSCOPE_API RunReader {
  public:
   explicit RunReader(std::string path);
-  // Reads what is new since the last look.
+  // Reads what is new since the last call.
   const RunView& look();
 
  private:
@@ -47,9 +47,9 @@ class CONVSCOPE_API RunReader {
   void estimate();
 
   RunView view_;
-  std::int64_t steps_per_epoch_ = 0;  // as the config lets expect; 0: unknown
+  std::int64_t steps_per_epoch_ = 0;  // as expected from the config; 0: unknown
   std::uintmax_t metrics_read_ = 0;   // bytes
-  double last_row_s_ = kUnknown;      // run seconds of the last line of metrics.jsonl
+  double last_row_s_ = kUnknown;      // run seconds at the last line of metrics.jsonl
   std::filesystem::file_time_type status_time_{}, summary_time_{}, epochs_time_{}, log_time_{};
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// screen.cpp: frames on a terminal, and waiting for the next one.
+// screen.cpp: frames on a terminal, and waiting for the next frame.
 #include "experiments/watch/screen.h"
 
 #include <poll.h>
@@ -12,7 +12,7 @@
 namespace convscope {
 namespace {
 
-extern "C" void note_new_size(int) {}  // poll() ends early, and that is all
+extern "C" void note_new_size(int) {}  // only makes poll() return early
 
 }  // namespace
 
@@ -45,7 +45,7 @@ Screen::~Screen() {
 
 void Screen::show(const std::vector<std::string>& lines) {
   last_ = lines;
-  // Cleared first: after a letter in the last column, "clear to the end" would take that letter.
+  // Clears first: after a letter in the last column, "clear to the end" would erase that letter.
   std::string text = "\033[H\033[J";
   for (std::size_t i = 0; i < lines.size(); ++i) text += (i == 0 ? "" : "\n") + lines[i];
   std::fputs(text.c_str(), stdout);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// screen.h: frames on a terminal, and waiting for the next one. Whatever ends the watch, the
-// terminal is as it was before, with the last frame on it.
+// screen.h: frames on a terminal, and waiting for the next frame. At the end the terminal is
+// restored, with the last frame on it.
 #pragma once
 
 #include <csignal>
@@ -14,16 +14,16 @@ namespace convscope {
 struct TerminalSize {
   int columns = 80, rows = 24;
 };
-// Of the terminal on stdout; 80 x 24 when there is none.
+// Returns the size of the terminal on stdout; 80 x 24 without a terminal.
 CONVSCOPE_API TerminalSize terminal_size();
 
-// Waits so long, or until a signal comes: Ctrl-C, or another size of the terminal.
+// Waits this long, or until a signal comes: Ctrl-C, or a resize of the terminal.
 CONVSCOPE_API void wait_for_next_frame(double seconds);
 
 class CONVSCOPE_API Screen {
  public:
-  Screen();   // a screen of its own, without a cursor
-  ~Screen();  // the earlier screen; the last frame is printed on it
+  Screen();   // an alternate screen without a cursor
+  ~Screen();  // restores the screen and prints the last frame
   Screen(const Screen&) = delete;
   Screen& operator=(const Screen&) = delete;
   void show(const std::vector<std::string>& lines);

@@ -23,14 +23,14 @@ struct Grid {
   std::size_t at(int x, int y) const { return static_cast<std::size_t>(y * width + x); }
 };
 
-// How far `value` is from low to high, 0 to 1. Halves, because the difference of two finite numbers
-// may be none.
+// Returns the position of `value` between low and high, 0 to 1. Values are halved, because the
+// difference of two finite numbers may overflow.
 double share_of(double value, double low, double high) {
   const double share = (value / 2 - low / 2) / (high / 2 - low / 2);
   return std::isnan(share) ? 0.5 : std::clamp(share, 0.0, 1.0);
 }
 
-// The mean of the points of each column of dots; between points a straight line.
+// Returns the mean of the points in each dot column, interpolated linearly between points.
 std::vector<double> levels_of(const Points& points, int width) {
   const double first = points.front().first, last = points.back().first;
   std::vector<double> sum(static_cast<std::size_t>(width)), count(sum.size());
@@ -59,7 +59,7 @@ void draw(Grid& grid, const std::vector<double>& levels, double low, double high
   for (int x = 0; x < grid.width; ++x) {
     const double share = share_of(levels[static_cast<std::size_t>(x)], low, high);
     const int y = static_cast<int>(std::lround((1 - share) * (grid.height - 1)));
-    // Steep parts are joined from dot to dot.
+    // Steep parts are connected from dot to dot.
     const int from = last < 0 ? y : last < y ? last + 1 : last > y ? last - 1 : y;
     for (int k = std::min(from, y); k <= std::max(from, y); ++k) grid.on[grid.at(x, k)] = true;
     last = y;
@@ -115,7 +115,7 @@ std::vector<std::string> text_curve(const Points& points, int columns, int rows,
     if (std::isfinite(point.first) && std::isfinite(point.second)) finite.push_back(point);
   }
   if (finite.empty() || rows < 1) return {};
-  // The lines of a file may have been moved.
+  // The lines of a file may have been reordered.
   std::ranges::stable_sort(finite, {}, &Points::value_type::first);
   const auto by_y = [](const auto& a, const auto& b) { return a.second < b.second; };
   const auto [least, most] = std::minmax_element(finite.begin(), finite.end(), by_y);
@@ -127,7 +127,7 @@ std::vector<std::string> text_curve(const Points& points, int columns, int rows,
   const bool dots = ink == CurveInk::braille;
   Grid grid(dots ? 2 * cells : cells, dots ? 4 * rows : rows);
   double low = least->second, high = most->second;
-  if (!(high > low)) {  // a flat line runs in the middle
+  if (!(high > low)) {  // a flat line is in the middle
     low -= 1;
     high += 1;
   }
@@ -148,7 +148,7 @@ std::string fit_text(const std::string& text, int columns) {
     while (end < text.size() && !starts_character(text[end])) ++end;
     if (++used > columns) break;
     const auto c = static_cast<unsigned char>(text[at]);
-    // 0x80 to 0x9f as a character, U+0080 to U+009F, are control characters too.
+    // Control characters U+0080 to U+009F have second bytes 0x80 to 0x9f.
     const bool c1 = c == 0xC2 && end - at == 2 && static_cast<unsigned char>(text[at + 1]) < 0xA0;
     const bool broken = !starts_character(text[at]);
     out += c < 0x20 || c == 0x7F || c1 || broken ? "?" : text.substr(at, end - at);

@@ -116,7 +116,7 @@ void binary_cuda(BinaryOp op, const Tensor& a, const Tensor& b, const Tensor& y)
   if (y.dtype() == DType::f64) return binary_typed<double>(op, a, b, y);
   if (is_half(y.dtype())) {
     CONVSCOPE_CHECK(a.shape() == y.shape() && b.shape() == y.shape(), "elementwise",
-                    "expected halves of one shape, got ", a.str(), " and ", b.str());
+                    "expected fp16 or bf16 tensors of one shape, got ", a.str(), " and ", b.str());
     return map_halves<2>(y.dtype(), Binary<float>{op}, {{a.raw_data(), b.raw_data()}}, y.raw_data(),
                          y.numel());
   }
@@ -260,7 +260,7 @@ void accumulate_cuda(const Tensor& to, const Tensor& from) {
     return map_halves<2>(to.dtype(), Binary<float>{BinaryOp::add},
                          {{to.raw_data(), from.raw_data()}}, to.raw_data(), to.numel());
   }
-  CONVSCOPE_CHECK(to.dtype() == DType::f32, "accumulate", "expected f32, f64 or halves, got ",
+  CONVSCOPE_CHECK(to.dtype() == DType::f32, "accumulate", "expected f32, f64, fp16 or bf16, got ",
                   to.str());
   accumulate_typed<float>(to, from);
 }

@@ -190,13 +190,13 @@ std::vector<OptionField> BatchNormOptions::fields() {
   return {{.name = "momentum",
            .type = OptionType::number,
            .default_value = 0.1,
-           .doc = "share of the newest batch in the running statistics",
+           .doc = "weight of the newest batch in the running statistics",
            .min = 0,
            .max = 1},
           {.name = "eps",
            .type = OptionType::number,
            .default_value = 1e-5,
-           .doc = "added to the variance",
+           .doc = "constant added to the variance",
            .min = 0,
            .max = 1}};
 }
@@ -207,7 +207,7 @@ BatchNormOptions BatchNormOptions::of(const Options& options) {
 
 CONVSCOPE_REGISTER_LAYER(
     "batch_norm2d",
-    {.doc = "every channel gets mean 0 and deviation 1 over the batch, then a scale and a shift",
+    {.doc = "normalises each channel over the batch, then scales and shifts it",
      .fields = BatchNormOptions::fields(),
      .build = [](const Options& options, const Shape& input,
                  LayerContext& context) -> std::shared_ptr<Module> {

@@ -148,7 +148,6 @@ std::unique_ptr<HeavyUse> DeformConv2d::heavy_use(const Shape& input) const {
 }  // namespace convscope
 
 CONVSCOPE_REGISTER_LAYER("deform_conv2d",
-                         {.doc = "a convolution that learns where to look: its samples move with "
-                                 "the image",
+                         {.doc = "a convolution that learns its sampling offsets from the image",
                           .fields = convscope::fields(),
                           .build = convscope::build})

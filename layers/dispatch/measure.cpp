@@ -106,7 +106,7 @@ void remember(const MeasureKey& key, const std::string& fastest) {
   const std::string path = measure_cache_path(key.operation, key.device);
   Answers& ours = answers_of(key.operation, path);
   ours[text_of(key)] = fastest;
-  change_cache_file(path, "the measurement is not remembered on disk", [&](const CacheText& text) {
+  change_cache_file(path, "the measurement is not stored on disk", [&](const CacheText& text) {
     keep_newer_file(key.operation, text);
     Answers all = parse_answers(key.operation, path, text);
     all[text_of(key)] = fastest;

@@ -32,7 +32,7 @@ Shape Linear::output_shape(const Shape& input) const {
 }
 
 CONVSCOPE_REGISTER_LAYER("linear",
-                         {.doc = "every output is a weighted sum of all inputs: y = x W^T + b",
+                         {.doc = "fully connected layer: y = x W^T + b",
                           .fields = {{.name = "out_features",
                                       .type = OptionType::integer,
                                       .doc = "number of outputs",

@@ -28,7 +28,7 @@ std::vector<OptionField> fields() {
           {.name = "padding",
            .type = OptionType::integer,
            .default_value = std::int64_t{0},
-           .doc = "zeros around the image at the first convolution, pixels",
+           .doc = "padding of the first convolution, in pixels",
            .min = 0,
            .max = 1024},
           {.name = "activation",

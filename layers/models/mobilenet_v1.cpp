@@ -60,7 +60,7 @@ std::vector<OptionField> fields() {
           {.name = "width_multiplier",
            .type = OptionType::number,
            .default_value = 1.0,
-           .doc = "all channels times this",
+           .doc = "factor on all channels",
            .min = 0.01,
            .max = 16}};
 }

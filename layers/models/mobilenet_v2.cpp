@@ -68,7 +68,7 @@ std::vector<OptionField> mobilenet_v2_fields() {
           {.name = "dropout",
            .type = OptionType::number,
            .default_value = 0.2,
-           .doc = "probability of dropping an input of the last layer while training",
+           .doc = "dropout probability before the last layer",
            .min = 0,
            .max = 0.999999}};
 }

@@ -179,19 +179,19 @@ std::vector<OptionField> window_fields(PoolKind pool) {
   constexpr double kMost = 1 << 20;
   std::vector<OptionField> fields{{.name = "kernel_size",
                                    .type = OptionType::integers,
-                                   .doc = "window in pixels, one number or [h, w]",
+                                   .doc = "window in pixels: one number or [h, w]",
                                    .required = true,
                                    .min = 1,
                                    .max = kMost},
                                   {.name = "stride",
                                    .type = OptionType::integers,
-                                   .doc = "pixels between windows, default kernel_size",
+                                   .doc = "stride in pixels (default kernel_size)",
                                    .min = 1,
                                    .max = kMost},
                                   {.name = "padding",
                                    .type = OptionType::integers,
                                    .default_value = std::vector<std::int64_t>{0},
-                                   .doc = "pixels on each side, at most half the kernel",
+                                   .doc = "padding in pixels on each side, at most half the kernel",
                                    .min = 0,
                                    .max = kMost},
                                   {.name = "ceil_mode",
@@ -202,7 +202,7 @@ std::vector<OptionField> window_fields(PoolKind pool) {
     fields.push_back({.name = "count_include_pad",
                       .type = OptionType::boolean,
                       .default_value = true,
-                      .doc = "the divisor counts padding"});
+                      .doc = "count padding in the divisor"});
   }
   return fields;
 }
@@ -233,10 +233,10 @@ CONVSCOPE_REGISTER_LAYER("max_pool2d",
                          pool_type(PoolKind::max, "the largest element of each window"))
 CONVSCOPE_REGISTER_LAYER("avg_pool2d", pool_type(PoolKind::avg, "the mean of each window"))
 CONVSCOPE_REGISTER_LAYER("adaptive_avg_pool2d",
-                         {.doc = "means over windows that are chosen to give an output size",
+                         {.doc = "means over windows that yield a given output size",
                           .fields = {{.name = "output_size",
                                       .type = OptionType::integers,
-                                      .doc = "rows and columns of the output, one number or [h, w]",
+                                      .doc = "output size: one number or [h, w]",
                                       .required = true,
                                       .min = 1,
                                       .max = 1 << 20}},

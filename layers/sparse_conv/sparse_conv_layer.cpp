@@ -65,8 +65,7 @@ std::vector<OptionField> fields(SparseKind kind) {
   if (kind == SparseKind::inverse) {
     out.push_back({.name = "undo",
                    .type = text,
-                   .doc = "the layer whose strided step is undone, with its kernel; left out: the "
-                          "last one"});
+                   .doc = "strided layer to invert, with its kernel (default: the last one)"});
   } else {
     for (OptionField& field : kernel_fields(kind == SparseKind::strided)) {
       out.push_back(std::move(field));
@@ -76,7 +75,7 @@ std::vector<OptionField> fields(SparseKind kind) {
   out.push_back({.name = "algorithm",
                  .type = text,
                  .default_value = std::string("auto"),
-                 .doc = "auto, measure, check:<a>,<b>, a name, or a list 'a,b,auto'"});
+                 .doc = "algorithm: auto, measure, check:<a>,<b>, a name, or a list 'a,b,auto'"});
   for (const char* direction : {"backward_data", "backward_weight"}) {
     out.push_back({.name = direction,
                    .type = text,
@@ -197,13 +196,13 @@ CONVSCOPE_REGISTER_LAYER(
      .build = convscope::build<convscope::SparseKind::submanifold>,
      .takes_rows = true})
 CONVSCOPE_REGISTER_LAYER(
-    "sparse_conv", {.doc = "a strided convolution with outputs wherever its kernel meets a site",
+    "sparse_conv", {.doc = "a strided convolution with outputs wherever its kernel covers a site",
                     .fields = convscope::fields(convscope::SparseKind::strided),
                     .build = convscope::build<convscope::SparseKind::strided>,
                     .takes_rows = true})
-CONVSCOPE_REGISTER_LAYER(
-    "sparse_inverse_conv",
-    {.doc = "a convolution from coarse sites back to the finer ones that a strided step came from",
-     .fields = convscope::fields(convscope::SparseKind::inverse),
-     .build = convscope::build<convscope::SparseKind::inverse>,
-     .takes_rows = true})
+CONVSCOPE_REGISTER_LAYER("sparse_inverse_conv",
+                         {.doc = "an inverse convolution: from coarse sites back to the finer "
+                                 "input sites of a strided layer",
+                          .fields = convscope::fields(convscope::SparseKind::inverse),
+                          .build = convscope::build<convscope::SparseKind::inverse>,
+                          .takes_rows = true})

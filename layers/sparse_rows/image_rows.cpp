@@ -143,7 +143,7 @@ Shape ToSparse::output_shape(const Shape& input) const {
 }
 
 CONVSCOPE_REGISTER_LAYER("to_dense",
-                         {.doc = "from rows of sites to an image, 0 where no site is",
+                         {.doc = "rows of sites to a dense image, 0 where there is no site",
                           .fields = {},
                           .build = [](const Options&, const Shape& input,
                                       LayerContext& context) -> std::shared_ptr<Module> {

@@ -77,7 +77,7 @@ std::vector<OptionField> kernel_fields(bool strided) {
   constexpr double kMost = 1 << 20;
   std::vector<OptionField> out = {{.name = "kernel_size",
                                    .type = OptionType::integers,
-                                   .doc = "places: one number or one for each axis",
+                                   .doc = "kernel size in grid cells: one number or one per axis",
                                    .required = true,
                                    .min = 1,
                                    .max = kMost}};
@@ -85,20 +85,20 @@ std::vector<OptionField> kernel_fields(bool strided) {
     out.push_back({.name = "stride",
                    .type = OptionType::integers,
                    .default_value = Integers{2},
-                   .doc = "places between outputs: one number or one for each axis",
+                   .doc = "stride in grid cells: one number or one per axis",
                    .min = 1,
                    .max = kMost});
     out.push_back({.name = "padding",
                    .type = OptionType::integers,
                    .default_value = Integers{0},
-                   .doc = "places added around the grid: one number or one for each axis",
+                   .doc = "padding in grid cells: one number or one per axis",
                    .min = 0,
                    .max = kMost});
   }
   out.push_back({.name = "dilation",
                  .type = OptionType::integers,
                  .default_value = Integers{1},
-                 .doc = "places between kernel elements: one number or one for each axis",
+                 .doc = "dilation in grid cells: one number or one per axis",
                  .min = 1,
                  .max = kMost});
   return out;

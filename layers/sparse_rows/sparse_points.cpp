@@ -108,16 +108,17 @@ Shape SparsePoints::output_shape(const Shape& input) const {
 
 CONVSCOPE_REGISTER_LAYER(
     "sparse_points",
-    {.doc = "from lists of points [N,M,D+C], as data sets of points give them, to rows of sites",
-     .fields = {{.name = "grid",
-                 .type = OptionType::integers,
-                 .doc = "sizes of the image or volume, [H,W] or [T,H,W]; left out: the data set's",
-                 .min = 1,
-                 .max = 1 << 20},
-                {.name = "fill",
-                 .type = OptionType::boolean,
-                 .default_value = false,
-                 .doc = "every place is a site, 0 where no point is: as a dense network"}},
+    {.doc = "lists of points [N,M,D+C] of a point data set to rows of sites",
+     .fields =
+         {{.name = "grid",
+           .type = OptionType::integers,
+           .doc = "size of the image or volume, [H,W] or [T,H,W] (default: the data set's)",
+           .min = 1,
+           .max = 1 << 20},
+          {.name = "fill",
+           .type = OptionType::boolean,
+           .default_value = false,
+           .doc = "make every grid cell a site, 0 where there is no point, as in a dense network"}},
      .build = [](const Options& options, const Shape& input,
                  LayerContext& context) -> std::shared_ptr<Module> {
        CONVSCOPE_CHECK(context.rows.levels == nullptr, kName,

@@ -105,7 +105,7 @@ std::vector<OptionField> pool_fields() {
   for (OptionField& field : out) {
     if (field.name != "stride") continue;
     field.default_value = {};
-    field.doc = "places between outputs: one number or one for each axis; left out: kernel_size";
+    field.doc = "stride in grid cells: one number or one per axis (default kernel_size)";
   }
   return out;
 }
@@ -113,22 +113,22 @@ std::vector<OptionField> pool_fields() {
 }  // namespace
 
 CONVSCOPE_REGISTER_LAYER("sparse_max_pool",
-                         {.doc = "the largest of the sites in each window that meets one",
+                         {.doc = "the maximum over the sites in each window that has any",
                           .fields = pool_fields(),
                           .build = build_pool<PoolMode::max>,
                           .takes_rows = true})
 CONVSCOPE_REGISTER_LAYER("sparse_avg_pool",
-                         {.doc = "the mean of the sites in each window that meets one",
+                         {.doc = "the mean over the sites in each window that has any",
                           .fields = pool_fields(),
                           .build = build_pool<PoolMode::avg>,
                           .takes_rows = true})
 CONVSCOPE_REGISTER_LAYER(
     "sparse_global_pool",
-    {.doc = "a vector for each sample: the mean or the largest of its sites; 0 without sites",
+    {.doc = "one vector per sample: mean or maximum over its sites; 0 without sites",
      .fields = {{.name = "mode",
                  .type = OptionType::text,
                  .default_value = std::string("avg"),
-                 .doc = "max or avg",
+                 .doc = "pooling: max or avg",
                  .choices = {"max", "avg"}}},
      .build = [](const Options& options, const Shape& input,
                  LayerContext& context) -> std::shared_ptr<Module> {

@@ -71,7 +71,8 @@ std::shared_ptr<Module> build(const Options& options, const Shape& input, LayerC
 
 CONVSCOPE_REGISTER_LAYER(
     "sparse_residual",
-    {.doc = "relu of two sparse convolutions of size 3 with batch norm plus the input itself",
+    {.doc =
+         "residual block: relu of the input plus two sparse convolutions of size 3 with batch norm",
      .fields = {{.name = "out_channels",
                  .type = OptionType::integer,
                  .doc = "number of kernels of both convolutions",
@@ -81,13 +82,13 @@ CONVSCOPE_REGISTER_LAYER(
                 {.name = "stride",
                  .type = OptionType::integer,
                  .default_value = std::int64_t{1},
-                 .doc = "places between outputs of the block",
+                 .doc = "stride of the block, in grid cells",
                  .min = 1,
                  .max = 1 << 20},
                 {.name = "algorithm",
                  .type = OptionType::text,
                  .default_value = std::string("auto"),
-                 .doc = "of all its convolutions"}},
+                 .doc = "algorithm of all its convolutions"}},
      .build = build,
      .takes_rows = true})
 

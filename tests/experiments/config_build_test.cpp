@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// config_build_test.cpp: from a config to the network and its optimiser.
+// config_build_test.cpp: builds the network and its optimiser from a config.
 #include <gtest/gtest.h>
 
 #include "experiments/config/build.h"

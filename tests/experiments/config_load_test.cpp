@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// config_load_test.cpp: what a config resolves to: types, defaults, extends, overrides, and the way
-// back to YAML.
+// config_load_test.cpp: what a config resolves to: types, defaults, extends, overrides, and
+// conversion back to YAML.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -24,7 +24,7 @@ ExperimentConfig load(const std::string& yaml, const std::vector<std::string>& o
 
 TEST(Config, FillsInEveryDefault) {
   const ExperimentConfig config = load(kSmall);
-  EXPECT_EQ(config.name, "small");  // of the file
+  EXPECT_EQ(config.name, "small");  // from the file's name
   EXPECT_EQ(config.seed, 1);
   EXPECT_EQ(config.device, Device{});
   EXPECT_EQ(config.data.batch_size, 64);
@@ -68,7 +68,7 @@ TEST(Config, MergesMapsAndReplacesListsOfExtendedFiles) {
   const ExperimentConfig config =
       load("extends: [a.yaml, sub/b.yaml]\noptim: {weight_decay: 0.25, groups: []}\n" + kSmall, {},
            files);
-  EXPECT_EQ(config.name, "b");  // the last one that says it
+  EXPECT_EQ(config.name, "b");  // the last one that sets it
   EXPECT_EQ(config.seed, 5);
   EXPECT_EQ(config.optim.lr, 0.5);
   EXPECT_EQ(config.optim.weight_decay, 0.25);
@@ -123,8 +123,8 @@ TEST(Config, LaterLayersReplaceAnExtendedModel) {
   EXPECT_EQ(config.model.layers.size(), 1U);
 }
 
-// What YAML 1.1 (PyYAML) takes for a boolean, a number, a date or nothing stands in quotes; so does
-// what would be no text there. tests/experiments/readme/screens.py asks PyYAML.
+// Texts that YAML 1.1 (PyYAML) reads as boolean, number, date or null are quoted, and so are texts
+// that would not be texts. tests/experiments/readme/screens.py checks this with PyYAML.
 TEST(Config, WritesTextsThatEveryYamlReadsAsTexts) {
   const auto written = [](const std::string& text) {
     ExperimentConfig config = load(kSmall);
@@ -277,7 +277,7 @@ TEST(ConfigKeys, AreDocumentedAndDoNotCollide) {
     if (key.path.find("[test_") == std::string::npos) {
       EXPECT_FALSE(key.field.doc.empty()) << key.path;
     }
-    // A key of one data set must not hide a key that all data sets have, and so on.
+    // A key of one data set must not hide a key of all data sets, and so on.
     const std::size_t open = key.path.find('['), close = key.path.find("].");
     if (open == std::string::npos || close == open + 1 || close == std::string::npos) continue;
     const std::string block = key.path.substr(0, open);

@@ -12,7 +12,7 @@ namespace {
 
 const char* kRest = "data: {set: mnist}\nmodel: {type: test_model, size: 3}\n";
 
-// The lines of the error that a text gives, "" when it loads.
+// Returns the lines of the error of a text, "" when it loads.
 std::string mistakes_of(const std::string& yaml, const std::vector<std::string>& overrides = {},
                         const std::map<std::string, std::string>& files = {}) {
   const ConfigReader reader = [&](const std::string& path) {
@@ -58,8 +58,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"tab as indentation", "train:\n\tepochs: 3\n",
              "exp.yaml:2:1: error: expected spaces as indentation, got a tab"},
         Case{"anchor", "seed: &s 1\n",
-             "exp.yaml:1:7: error: expected no anchor (&name): a config says each value where it "
-             "stands, or uses 'extends'"},
+             "exp.yaml:1:7: error: expected no anchor (&name): a config contains each value, or "
+             "uses 'extends'"},
         Case{"tag", "seed: !!int 1\n",
              "exp.yaml:1:7: error: expected no tag (!name): the type of a value follows from its "
              "key"},
@@ -154,7 +154,8 @@ INSTANTIATE_TEST_SUITE_P(
              "version reads, got 2"},
         Case{"name that is a path", cat(kRest, "name: ../../etc\n"),
              "exp.yaml:3:7: error: name: expected at most 100 letters, digits and any of '._-', a "
-             "letter or digit first, because the folder of the runs is named so, got '../../etc'"},
+             "letter or digit first, because the folder of the runs gets this name, got "
+             "'../../etc'"},
         Case{"unknown algorithm", cat(kRest, "conv: {per_layer: {c1: {forward: im2col_gem}}}\n"),
              "exp.yaml:3:34: error: conv.per_layer.c1.forward: expected auto, measure, "
              "check:<a>,<b> "
@@ -198,8 +199,8 @@ TEST(ConfigMistakes, OfOverridesNameTheOverride) {
             "error: override 'data.set=[': expected YAML, got: end of sequence flow not found");
 }
 
-// An override's value is one value: what YAML takes for comments, directives, tags, anchors and
-// document marks is text there.
+// An override's value is one value: YAML comments, directives, tags, anchors and document marks are
+// text there.
 TEST(ConfigMistakes, OfOverridesSeeTheWholeValue) {
   for (const char* value :
        {"#0.3", "0.1 # x", "0.1 #", "%5",   "!x", "!!int 3", "---", "...", "--- 1", "&a 1",
@@ -214,7 +215,7 @@ TEST(ConfigMistakes, OfOverridesSeeTheWholeValue) {
   EXPECT_EQ(mistakes_of(kRest, {"optim.lr= "}),
             "error: override 'optim.lr= ': expected a value, got nothing; optim.lr=null takes the "
             "default");
-  const auto quotes = "; text with such characters stands in quotes of its own";
+  const auto quotes = "; text with such characters needs its own quotes";
   EXPECT_EQ(
       mistakes_of(kRest, {"note=[a] b"}),
       cat("error: override 'note=[a] b': expected one value, got '[a]' and then ' b'", quotes));
@@ -244,7 +245,7 @@ TEST(ConfigMistakes, OfNumbersThatNoFormatHolds) {
   EXPECT_EQ(mistakes_of(cat(kRest, "optim: {lr: 1e-40}\n")), "");
 }
 
-// Keys that are at odds: the one that the sentence names, not another of the block.
+// For conflicting keys, the error is at the key that the sentence names.
 TEST(ConfigMistakes, OfKeysAtOddsNameTheOneThatIsMeant) {
   const std::string text =
       mistakes_of(kRest, {"sparsity.exclude=[c1]", "sparsity.method=n_m", "sparsity.n=4"});
@@ -272,7 +273,7 @@ TEST(ConfigMistakes, InAnExtendedFileNameThatFile) {
             "a.yaml:2:7: error: seed: expected an integer, got 'x'");
 }
 
-// A block that two files fill lacks a key where the later one ends it.
+// In a block from two files, a missing key is reported at the end of the later one.
 TEST(ConfigMistakes, OfAMergedBlockNameTheLaterFile) {
   const std::string text =
       mistakes_of("extends: a.yaml\nname: x\nmodel: {type: lenet5}\ndata: {batch_size: 4}\n", {},

@@ -8,7 +8,7 @@
 
 namespace convscope::testing {
 
-// Holds one parameter `weight` and one `bias`, asks for a convolution policy, gives [1,10].
+// Holds one parameter `weight` and one `bias`, requests a convolution policy, returns [1,10].
 class NamedLayer final : public Module {
  public:
   explicit NamedLayer(LayerContext& context) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// convergence_test.cpp: a network learns the same whichever algorithm convolves, step by step or
-// planned.
+// convergence_test.cpp: a network learns equally with every algorithm, in dynamic and in compiled
+// steps.
 #include <cmath>
 
 #include "experiments/config/build.h"
@@ -34,7 +34,7 @@ Learned train(const std::string& conv, bool plan) {
     setup.train->start_epoch(epoch);
     while (setup.train->next(batch)) {
       const double left = 1 - static_cast<double>(losses.size()) / steps;
-      losses.push_back(step.run(batch, 0.06 * left).loss);  // down to 0: where runs meet again
+      losses.push_back(step.run(batch, 0.06 * left).loss);  // down to 0, where runs converge
     }
   }
   Learned out;
@@ -46,10 +46,10 @@ Learned train(const std::string& conv, bool plan) {
   return out;
 }
 
-// The first steps differ by rounding alone: 32-bit sums in another order, and for Winograd F(6,3)
+// The first steps differ only by rounding: the summation order of f32 sums, and for Winograd F(6,3)
 // up to a hundred eps, 1e-5 of the gradients; ten steps at rate 0.05 keep the loss within 1e-3.
-// Later a training run amplifies any difference, as it does one of seeds; what must hold is that
-// every run learns: nearly all digits, and as many as the others within 2 points (16 of 800).
+// Later, training amplifies any difference, like one of seeds. Then every run must learn: nearly
+// all digits, and as many as the others within 2 points (16 of 800).
 void expect_same(const Learned& a, const Learned& b, const std::string& name) {
   EXPECT_NEAR(a.first_loss, b.first_loss, 1e-3) << name;
   EXPECT_LT(a.last_loss, 0.2 * a.first_loss) << name;

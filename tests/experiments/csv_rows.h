@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// csv_rows.h: the rows of a CSV text by the names of its columns, for texts without quoted cells.
+// csv_rows.h: the rows of a CSV text by column name, for texts without quoted cells.
 #pragma once
 
 #include <gtest/gtest.h>

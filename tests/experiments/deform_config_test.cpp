@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // deform_config_test.cpp: configs with a deformable convolution: the learning rate of its branch,
-// quantisers and masks on its weight, its rows in tables, and a run that goes on.
+// quantisers and masks on its weight, its rows in tables, and resuming.
 #include <csignal>
 
 #include "experiments/config/build.h"
@@ -47,7 +47,7 @@ Variable parameter(const Module& model, const std::string& name) {
   return {};
 }
 
-// The values of a parameter behind one step of training.
+// Returns the values of a parameter after one training step.
 Tensor behind_a_step(const std::string& optimizer, const char* scale, const std::string& name) {
   const ExperimentConfig config =
       config_of(cat("optim: {type: ", optimizer, "}\n"), cat(", offset_lr_scale: ", scale));
@@ -58,8 +58,8 @@ Tensor behind_a_step(const std::string& optimizer, const char* scale, const std:
   return parameter(*model, name).value();
 }
 
-// The branch begins at 0, so one step leaves rate times direction, rounded once; the rates differ
-// by 1/4, which rounds nothing.
+// The branch begins at 0, so after one step it is rate times direction, rounded once; the rates
+// differ by 1/4, which rounds nothing.
 TEST(DeformConfig, TheBranchLearnsAtItsOwnRate) {
   for (const char* optimizer : {"sgd", "adam"}) {
     SCOPED_TRACE(optimizer);
@@ -144,7 +144,7 @@ TEST(DeformConfig, ItsTableCountsEachParameterOnce) {
   EXPECT_NE(all.find("\nd fused\n"), std::string::npos) << all;
 }
 
-// In the trainer: bright columns, a network of one deformable convolution.
+// Bright columns, and a network of one deformable convolution, in the trainer.
 TrainingSetup deformable_setup(const char* layout) {
   TrainingSetup setup = small_setup(7);
   const ExperimentConfig config = parse_config_text(

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// device_test.cpp: devices and precisions that this machine does not have: what the program says,
-// and exit code 5.
+// device_test.cpp: devices and precisions that this machine lacks: the error sentence and exit code
+// 5.
 #include <cstdlib>
 
 #include "tests/experiments/program.h"
@@ -12,7 +12,7 @@ namespace {
 const std::string kQuickstart =
     std::string(CONVSCOPE_SOURCE_DIR) + "/experiments/configs/quickstart.yaml";
 
-// Names a CUDA library for the processes that are started.
+// Sets the CUDA library of started processes.
 class CudaLibrary {
  public:
   explicit CudaLibrary(const char* path) {
@@ -66,7 +66,7 @@ TEST(Device, cuda_without_its_library_is_exit_code_5_and_one_sentence) {
         << ended.err;
     EXPECT_NE(ended.err.find("use device cpu"), std::string::npos) << ended.err;
   }
-  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));  // no run was begun
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));  // no run was created
 }
 
 TEST(Device, info_says_why_there_is_no_gpu) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// explained_kernels_cuda_test.cpp: on `device cuda` too, the kernels that a step names are those
-// that count themselves when it runs: cards, chains, and dynamic graphs.
+// explained_kernels_cuda_test.cpp: on `device cuda` too, the named kernels of a step are those that
+// run: algorithms, chains, and dynamic graphs.
 #include <algorithm>
 
 #include "experiments/config/build.h"
@@ -54,7 +54,7 @@ TEST_F(ExplainedKernelsOnCuda, APlannedStepRunsWhatItNames) {
     ASSERT_NE(plan, nullptr) << why;
     const StepKernels kernels = planned_kernels(*plan);
     const bool chained = kernels.name_of("c1", Direction::forward).starts_with("few_channel_chain");
-    EXPECT_EQ(chained, std::string(algorithm) == "auto");  // a named card runs itself
+    EXPECT_EQ(chained, std::string(algorithm) == "auto");  // a named algorithm runs itself
     const KernelCounter counter;
     plan->forward(x, labels);
     plan->backward();
@@ -77,8 +77,8 @@ TEST_F(ExplainedKernelsOnCuda, ADynamicStepRunsWhatItNames) {
   }
 }
 
-// A layer is described with [N,C,H,W]. Of halves, and of tf32 where its card takes nothing else, it
-// runs with its channels last: such a card must not be said to refuse it.
+// A layer is described in NCHW. In fp16/bf16, and in tf32 if its algorithm accepts nothing else, it
+// runs in NHWC: such an algorithm must not be reported as refused.
 TEST_F(ExplainedKernelsOnCuda, ACardOfChannelsLastAloneIsNotSaidToRefuse) {
   for (const char* precision : {"bf16", "tf32"}) {
     SCOPED_TRACE(precision);

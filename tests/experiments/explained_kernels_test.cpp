@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// explained_kernels_test.cpp: what `convscope explain` says runs is what runs. Every config of the
+// explained_kernels_test.cpp: `convscope explain` names the kernels that run. Every config of the
 // repository is explained by the program, trains two steps and evaluates two batches here, and the
 // kernels' own counters are compared with the explanation, layer by layer.
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ using testing::KernelTally;
 const std::filesystem::path kConfigs = CONVSCOPE_SOURCE_DIR "/experiments/configs";
 constexpr std::int64_t kSteps = 2;
 
-// Of a config as it is, with few images at a time; of a sweep its first member.
+// Returns a config with few images at a time; for a sweep its first member.
 ExperimentConfig config_of(const std::filesystem::path& path) {
   std::stringstream text;
   text << std::ifstream(path).rdbuf();
@@ -49,16 +49,16 @@ ExperimentConfig config_of(const std::filesystem::path& path) {
   return config;
 }
 
-// The text of a problem whose images lie so; the keys of a convolution stand first.
+// Returns the text of a problem with images in this layout; the keys of a convolution come first.
 std::string in_layout(std::string problem, const std::string& layout) {
   if (layout == "nchw") return problem;
   const std::size_t others = std::min(problem.find(",offset_groups="), problem.size());
   return problem.insert(others, ",layout=" + layout);
 }
 
-// Of a sparse convolution each batch has its own sites, and `explain` has seen none, so `auto` may
-// choose another card (sparse_config_test.cpp compares those that are named). What is compared is
-// the direction, the kind, the size of the kernel and the channels.
+// Each batch of a sparse convolution has its own sites, and `explain` has seen none, so `auto` may
+// choose another algorithm (sparse_config_test.cpp compares named ones). Compares direction, kind,
+// kernel size and channels.
 std::string without_sites(const std::string& problem) {
   const std::size_t grid = problem.find(",grid="), pairs = problem.find(",pairs=");
   if (grid == std::string::npos || pairs == std::string::npos) return problem;
@@ -75,7 +75,7 @@ KernelTally without_sites(const KernelTally& tally) {
   return out;
 }
 
-// What `explain` says of this config, in the given mode, for `times` steps.
+// Returns what `explain` predicts for this config, in the given mode, for `times` steps.
 KernelTally said_by(const Json& explained, const char* mode, std::int64_t times) {
   std::map<std::string, std::string> problems;
   for (const Json& conv : explained.at("convolutions")) {
@@ -95,7 +95,8 @@ KernelTally said_by(const Json& explained, const char* mode, std::int64_t times)
   return without_sites(tally);
 }
 
-// LeNet in a chain of two convolutions: named, because `auto` may choose otherwise on another CPU.
+// LeNet in a chain of two convolutions: named, because `auto` may choose differently on another
+// CPU.
 ExperimentConfig config_with_a_chain() {
   ExperimentConfig config = config_of(kConfigs / "quickstart.yaml");
   const char* const lanes = "direct_batch_lanes";
@@ -155,7 +156,7 @@ Dataset random_images(const ExperimentConfig& config, const SampleInfo& sample,
   return data;
 }
 
-// What the kernels say of two steps of training, and of two batches of evaluation.
+// The kernels' counts of two training steps and two batches of evaluation.
 struct Ran {
   KernelTally training, inference;
 };
@@ -170,7 +171,7 @@ Ran run_steps(const ExperimentConfig& config) {
   TrainStep step(*model, *optimizer, 0, config.device, 0, config.train.plan);
   Ran out;
   KernelCounter counter;
-  // The first step makes the plan; "measure" would time its candidates in it.
+  // The first step compiles; "measure" would time its candidates in it.
   for (const bool counted : {false, true}) {
     counter.forget();
     loader.start_epoch(0);
@@ -201,7 +202,7 @@ TEST(ExplainedKernels, EveryConfigRunsWhatExplainSays) {
     if (name.starts_with("base_")) continue;  // names no data set
     SCOPED_TRACE(name);
     const ExperimentConfig config = config_of(file.path());
-    // As a run does; `auto` looks at the threads, and another test may have left other ones.
+    // As in a run: `auto` depends on the number of threads, which another test may have changed.
     set_num_threads(static_cast<int>(config.threads));
     const Json said = explained(config);
     if (said.is_null()) continue;
@@ -214,14 +215,14 @@ TEST(ExplainedKernels, EveryConfigRunsWhatExplainSays) {
   EXPECT_GE(count, 20);
 }
 
-// The same comparison, with an explanation that lies: about the kernel, about a direction that does
-// not run, and by leaving a layer out.
+// The same comparison with a wrong explanation: of the kernel, of a direction that does not run,
+// and without a layer.
 TEST(ExplainedKernels, ALieIsFound) {
   const ExperimentConfig config = config_with_a_chain();
   const Json honest = explained(config);
   const Ran ran = run_steps(config);
   ASSERT_TRUE(differences(said_by(honest, "training", kSteps), ran.training).empty());
-  Json lie = honest;  // what the selection would choose alone, where a chain runs
+  Json lie = honest;  // what selection would choose for the single layer, where a chain runs
   for (Json& kernel : lie.at("steps").at(0).at("kernels")) {
     if (kernel.at("layer") == "c1") kernel["kernel"] = "depthwise";
   }
@@ -239,7 +240,7 @@ TEST(ExplainedKernels, ALieIsFound) {
   EXPECT_EQ(differences(said_by(lie, "training", kSteps), ran.training).size(), 1u);
 }
 
-// A named algorithm runs, or the config is refused; nothing else runs in its place.
+// A named algorithm runs, or the config is refused; no other algorithm replaces it.
 TEST(ExplainedKernels, ANamedAlgorithmIsHonouredOrRefused) {
   int honoured = 0, refused = 0;
   for (const std::string& name : conv2d_algorithms(DeviceType::cpu).names()) {
@@ -254,7 +255,7 @@ TEST(ExplainedKernels, ANamedAlgorithmIsHonouredOrRefused) {
         for (const KernelTally* tally : {&ran.training, &ran.inference}) {
           EXPECT_FALSE(tally->empty());
           for (const auto& [run, times] : *tally) {
-            // The lanes' chain is made of the kernels of its card.
+            // The lanes' chain consists of its algorithm's kernels.
             const bool chain = name == "direct_batch_lanes" && run.kernel == "lanes_chain";
             EXPECT_TRUE(run.kernel == name || chain) << run.kernel << " " << run.direction;
           }
@@ -268,7 +269,7 @@ TEST(ExplainedKernels, ANamedAlgorithmIsHonouredOrRefused) {
     }
   }
   EXPECT_GE(honoured, 8);
-  EXPECT_GE(refused, 4);  // kernels of 5x5 are none of gemm_1x1 and Winograd
+  EXPECT_GE(refused, 4);  // 5x5 kernels do not fit gemm_1x1 and Winograd
 }
 
 TEST(ExplainedKernels, TheProgramHonoursOrRefusesANamedAlgorithm) {

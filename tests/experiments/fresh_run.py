@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The report and the plots of a fresh run leave out no line of its own files: fresh_run.py PROGRAM ROOT
+"""The report and the plots of a fresh run leave out no line of its files: fresh_run.py PROGRAM ROOT
 
-A run that writes every file (validation, pruning and quantisers) is trained in a temporary folder;
-then its tables are compared with what the report and the SVG files show of them.
+A run that writes every file (validation, pruning and quantisers) is trained in a temporary folder.
+Its tables are then compared with the report and the SVG files.
 """
 import csv
 import json
@@ -71,7 +71,7 @@ class FreshRun(unittest.TestCase):
                 self.assertEqual(len(points), 4, f"points of epoch {epoch}")
             for split in ("train", "val", "test"):
                 self.assertTrue(re.search(rf">{split}<", text), f"no line of {split}")
-                # The path itself, in the panels of loss and accuracy: a point for each epoch.
+                # The path itself, in the panels of loss and accuracy: one point per epoch.
                 paths = re.findall(rf'<path d="([^"]*)"[^>]*><title>{split}</title></path>', text)
                 self.assertEqual(len(paths), 2, f"lines of {split}")
                 for path in paths:

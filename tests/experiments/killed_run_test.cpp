@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// killed_run_test.cpp: the program itself, stopped from outside in the middle of an epoch and
-// resumed, ends with the same bits as a run that was left alone.
+// killed_run_test.cpp: the program, stopped from outside in the middle of an epoch and resumed,
+// ends with the same bits as an undisturbed run.
 #include <chrono>
 #include <csignal>
 #include <thread>
@@ -41,7 +41,7 @@ class KilledRun : public ::testing::Test {
   std::string latest(const std::string& runs) const {
     return root_.path() + "/" + runs + "/small/latest";
   }
-  // Until `steps` steps have been logged; false when they never come.
+  // Waits until `steps` steps have been logged; returns false after a timeout.
   bool wait_for_steps(const std::string& runs, std::int64_t steps) const {
     for (int i = 0; i < 6000; ++i) {
       const std::string rows = text_of(latest(runs) + "/metrics.jsonl");
@@ -50,7 +50,7 @@ class KilledRun : public ::testing::Test {
     }
     return false;
   }
-  // Name and bytes of every tensor in the last checkpoint.
+  // Returns name and bytes of every tensor in the last checkpoint.
   std::map<std::string, std::string> tensors(const std::string& runs) const {
     std::map<std::string, std::string> out;
     for (const auto& [name, tensor] :
@@ -118,7 +118,7 @@ TEST_F(KilledRun, that_is_still_running_is_not_resumed) {
   ASSERT_TRUE(wait_for_steps("busy", 3)) << errors("busy");
   Program second({kProgram, "run", "--resume", latest("busy")}, root_.path() + "/second");
   EXPECT_EQ(second.wait(), 2);
-  EXPECT_NE(errors("second").find("nobody works on"), std::string::npos) << errors("second");
+  EXPECT_NE(errors("second").find("no process works on"), std::string::npos) << errors("second");
   running.send(SIGINT);
   EXPECT_EQ(running.wait(), 130);
 }

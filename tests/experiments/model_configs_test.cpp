@@ -61,8 +61,8 @@ TEST(ModelConfigs, TheLayerTableOfAResidualNetworkKnowsEveryShape) {
   EXPECT_EQ(table.kernel_sizes, "3/1");
 }
 
-// Steps on one batch must bring its loss down, planned and as a dynamic graph, and both must agree:
-// the plan may sum in another order (layers/plan/step_plan.h).
+// Steps on one batch must reduce its loss, compiled and as a dynamic graph, and both must agree: a
+// compiled step may use another summation order (layers/plan/step_plan.h).
 TEST(ModelConfigs, SmallNetworksLearnABatch) {
   const DatasetSplits digits = synthetic_digits({.train_size = 16, .test_size = 1});
   Loader loader(digits.train, {.batch_size = 16, .shuffle = false, .prefetch = false});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// program.h: the program `convscope` as a process of its own, for tests that stop it from outside.
+// program.h: the program `convscope` as a separate process, for tests that stop it from outside.
 #pragma once
 
 #include <fcntl.h>
@@ -19,7 +19,7 @@ inline const std::string kProgram = std::string(CONVSCOPE_BINARY_DIR) + "/bin/co
 
 class Program {
  public:
-  // stdout goes to <output>.out, stderr to <output>.err.
+  // Starts the program; stdout goes to <output>.out, stderr to <output>.err.
   Program(const std::vector<std::string>& arguments, const std::string& output) {
     std::vector<char*> argv;
     for (const std::string& word : arguments) argv.push_back(const_cast<char*>(word.c_str()));
@@ -33,7 +33,7 @@ class Program {
     posix_spawn_file_actions_destroy(&actions);
   }
   void send(int signal) const { kill(pid_, signal); }
-  // Exit code, or 1000 + signal.
+  // Returns the exit code, or 1000 + signal.
   int wait() {
     int status = 0;
     waitpid(pid_, &status, 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// pruned_run_test.cpp: the block `sparsity:` from the config to the run folder: what it writes, how
-// a run goes on after an interruption, what it refuses.
+// pruned_run_test.cpp: the block `sparsity:` from the config to the run folder: its files, resuming
+// after an interruption, refusals.
 #include <csignal>
 
 #include "experiments/config/build.h"
@@ -48,7 +48,7 @@ TEST(PrunedRun, interrupted_at_any_step_ends_with_the_same_bits_and_the_same_spa
     const TemporaryFolder root;
     RunFolder folder = RunFolder::create(root.path(), "whole", 1);
     const Ended whole = run(setup_of(sparsity), folder, false, 0);
-    for (const std::int64_t step : {0, 5, 13, 29, 35}) {  // 40 steps in all, 20 in an epoch
+    for (const std::int64_t step : {0, 5, 13, 29, 35}) {  // 40 steps in total, 20 per epoch
       RunFolder parts = RunFolder::create(root.path(), "parts", 1);
       TrainingSetup setup = setup_of(sparsity);
       setup.learning_rate = [step, rate = setup.learning_rate](const SchedulePoint& point) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// quantised_run_test.cpp: the block `quant:` from the config to the run folder: when quantisers
-// begin, what a run writes about them, how it goes on after an interruption.
+// quantised_run_test.cpp: the block `quant:` from the config to the run folder: the begin of
+// quantisers, their files, resuming after an interruption.
 #include <csignal>
 
 #include "experiments/config/build.h"
@@ -43,7 +43,7 @@ Ended run(TrainingSetup setup, RunFolder& folder, bool resume, int wanted_code) 
   return {weights_of(*setup.model), text_of(folder.file("quant.csv")), trainer.summary()};
 }
 
-// Parameters that are not the quantisers' own.
+// Returns the parameters except those of quantisers.
 std::vector<float> weights_alone(const Module& model) {
   std::vector<float> out;
   for (const NamedParameter& parameter : model.parameters()) {
@@ -55,7 +55,7 @@ std::vector<float> weights_alone(const Module& model) {
 }
 
 TEST(QuantisedRun, interrupted_at_any_step_ends_with_the_same_bits_and_the_same_quant_csv) {
-  // 40 steps, 20 in an epoch: begins within an epoch, at its end, at once.
+  // 40 steps, 20 per epoch: begins within an epoch, at its end, at once.
   for (const char* quant : {"w_bits: 4, a_bits: 4, begin: 0.35, calibration_batches: 3",
                             "w_bits: 2, a_bits: 2, begin: 0.5, per_channel: true, step: floored",
                             "method: minmax, begin: 0.3, calibration_batches: 4"}) {
@@ -150,7 +150,7 @@ TEST(QuantisedRun, is_the_f32_run_until_it_begins) {
   EXPECT_EQ(half.summary.best_acc, std::nullopt) << "an f32 network is no candidate";
   EXPECT_FALSE(std::filesystem::exists(folder.file("ckpt/best.safetensors")));
   EXPECT_EQ(std::count(half.csv.begin(), half.csv.end(), '\n'), 1) << half.csv;
-  // A checkpoint from before the beginning is evaluated as what it is.
+  // A checkpoint from before the beginning is evaluated without quantisation.
   load_checkpoint(folder.file("ckpt/last.safetensors"), *model, nullptr);
   for (const QuantizedTensor& tensor : quantized_tensors(*model)) {
     EXPECT_FALSE(tensor.quantizer->is_active());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// recorded_steps_cuda_test.cpp: steps that the device does by itself are those that the host would
-// have asked for.
+// recorded_steps_cuda_test.cpp: steps that the device runs by itself equal those that the host
+// would request.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -23,7 +23,7 @@ using RecordedStepsOnCuda = testing::CudaTest;
 constexpr std::int64_t kImages = 46, kBatch = 8;  // 5 full batches and one of 6
 constexpr int kClasses = 5;
 
-// Digits would do as well: a bright spot whose place is the class, in noise.
+// Digits would work too: a bright spot in noise, whose position is the class.
 Dataset spots(std::int64_t count) {
   Dataset data;
   data.name = "spots";
@@ -77,7 +77,7 @@ Network network(Device device, const std::vector<LayerSpec>& specs, const char* 
   return out;
 }
 
-// LeNet in small.
+// A small LeNet.
 std::vector<LayerSpec> lenet() {
   return {layer("conv2d", "c1", {{"out_channels", std::int64_t{3}}, {"kernel_size", Ints{3}}}),
           layer("relu", "r1"),
@@ -145,7 +145,7 @@ std::vector<StepOutcome> train_recorded(const Network& net, std::int64_t step, s
   return out;
 }
 
-// The same with the loader and a step at a time; stops before step `until`.
+// The same with the loader, one step at a time; stops before step `until`.
 std::vector<StepResult> train_stepwise(const Network& net, Device device, std::int64_t until,
                                        bool plans, double clip_norm = 0,
                                        LossScale* scale = nullptr) {
@@ -193,8 +193,8 @@ TEST_F(RecordedStepsOnCuda, follow_the_dynamic_graph_on_the_cpu) {
   const auto want = train_stepwise(dynamic, Device{}, 12, /*plans=*/false);
   ASSERT_EQ(got.size(), want.size());
   for (std::size_t i = 0; i < want.size(); ++i) {
-    // Sums of f32 in another order: some 1e-7 for each step, which 12 steps of a rate of 0.05 or
-    // less hardly make larger.
+    // Another summation order in f32: about 1e-7 per step, which 12 steps at a rate of 0.05 or less
+    // hardly increase.
     EXPECT_NEAR(static_cast<double>(got[i].loss), want[i].loss, 2e-5) << "step " << i;
     EXPECT_NEAR(got[i].correct, static_cast<double>(want[i].correct), 1) << "step " << i;
   }
@@ -204,8 +204,8 @@ TEST_F(RecordedStepsOnCuda, follow_the_dynamic_graph_on_the_cpu) {
   for (std::size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], 2e-5);
 }
 
-// Between the two kernels of the linear layers, and between the update and the first of them, stand
-// kernels alone that let the next one start before they have waited themselves.
+// Between the two kernels of the linear layers, and between the update and the first of them, are
+// kernels that let the next one start before they have waited themselves.
 TEST_F(RecordedStepsOnCuda, follow_the_cpu_where_kernels_let_the_next_one_start_at_once) {
   for (const char* algorithm : {"implicit_gemm", "implicit_gemm_tma_halves", "direct"}) {
     SCOPED_TRACE(algorithm);
@@ -267,7 +267,7 @@ TEST_F(RecordedStepsOnCuda, draw_the_dropout_and_the_statistics_of_the_step) {
   expect_same_weights(recorded, planned);
 }
 
-// Halves with their channels last, with dropout on planes of f32 between, and a chain.
+// fp16/bf16 in NHWC, with dropout on f32 NCHW images in between, and a chain.
 TEST_F(RecordedStepsOnCuda, give_the_bits_of_planned_steps_in_half_precision) {
   for (const auto& specs : {with_batch_norm_and_dropout(), lenet()}) {
     const Network recorded = network(cuda(), specs, "sgd", ComputePrecision::bf16);
@@ -312,7 +312,7 @@ bool same_state(const LossScale& a, const LossScale& b) {
          a.state().skipped == b.state().skipped;
 }
 
-// It begins beyond f32: the first steps are left out, and it is halved in each.
+// The scale begins beyond f32: the first steps are skipped, and each halves it.
 TEST_F(RecordedStepsOnCuda, scale_the_loss_as_the_host_does) {
   for (const char* optimizer : {"sgd", "adam"}) {
     SCOPED_TRACE(optimizer);
@@ -342,7 +342,7 @@ TEST_F(RecordedStepsOnCuda, scale_the_loss_as_the_host_does) {
   }
 }
 
-// A power of two changes no bit, and clipping sees the gradients without it.
+// A power of two changes no bit, and clipping sees unscaled gradients.
 TEST_F(RecordedStepsOnCuda, give_the_same_bits_with_any_loss_scale_that_fits) {
   const Network plain = network(cuda(), lenet());
   const Network scaled = network(cuda(), lenet());
@@ -409,7 +409,7 @@ TEST_F(RecordedStepsOnCuda, evaluate_like_the_cpu) {
   }
 }
 
-// Of the launches of full batches, with the kernels of the evaluation.
+// Times launches of full batches, with the kernels of the evaluation.
 TEST_F(RecordedStepsOnCuda, time_a_batch_of_an_inference) {
   const Network ours = network(cuda(), lenet());
   Loader loader(spots(kImages), {.batch_size = kBatch});
@@ -446,8 +446,8 @@ TEST_F(RecordedStepsOnCuda, say_why_they_are_not_recorded) {
   EXPECT_EQ(why, "cpu records no kernels");
 }
 
-// The kernel alone: batches of the loader, bit by bit; image sizes that are and are not multiples
-// of four pixels.
+// Only the gather kernel: batches equal the loader's bit by bit; image sizes that are multiples of
+// four pixels or not.
 TEST_F(RecordedStepsOnCuda, see_the_batches_of_the_loader) {
   for (const std::int64_t side : {5, 6, 40}) {
     Dataset data;

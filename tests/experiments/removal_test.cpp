@@ -12,8 +12,8 @@
 namespace convscope::testing {
 namespace {
 
-// 20 steps in an epoch; the masks are final after step 20 (end 0.33 of 60), the filters go at the
-// beginning of the second epoch.
+// 20 steps per epoch; the masks are final after step 20 (end 0.33 of 60), and the filters are
+// removed at the beginning of the second epoch.
 std::string yaml_of(const char* remove, const char* optim, const char* more = ", end: 0.33") {
   return cat(
       "name: removed\n"
@@ -31,7 +31,7 @@ constexpr const char* kSgd = "type: sgd, lr: 0.02, momentum: 0.9, weight_decay: 
 constexpr const char* kAdam = "type: adam, lr: 0.001";
 
 struct Ended {
-  std::vector<float> weights;  // of the last layer, which nothing is removed from
+  std::vector<float> weights;  // of the last layer, from which nothing is removed
   RunSummary summary;
 };
 
@@ -64,13 +64,13 @@ TEST(Removal, goes_on_as_the_masked_network_would_with_half_the_filters) {
     EXPECT_EQ(masked.summary.execution, "masked dense");
     EXPECT_EQ(removed.summary.execution, "compact dense");
     EXPECT_LT(removed.summary.params, masked.summary.params / 2);
-    // The same sums in another order for 40 steps. A forgotten momentum moves these biases by some
-    // 1e-3, a thousand times as much as rounding does.
+    // Another summation order for 40 steps. A forgotten momentum changes these biases by some 1e-3,
+    // a thousand times as much as rounding does.
     ASSERT_EQ(removed.weights.size(), masked.weights.size());
     for (std::size_t i = 0; i < masked.weights.size(); ++i) {
       EXPECT_NEAR(removed.weights[i], masked.weights[i], 1e-5f) << optim << " " << i;
     }
-    // Times and memory are those of the small network alone: of two epochs without warm-up steps.
+    // Times and memory are only those of the small network: of two epochs without warm-up steps.
     EXPECT_EQ(removed.summary.timed_steps, 40 - kTimingWarmupSteps);
     EXPECT_LT(removed.summary.avg_backward_mem, masked.summary.avg_backward_mem);
     EXPECT_NE(text_of(folder.file("layers.csv")).find("c1"), std::string::npos);

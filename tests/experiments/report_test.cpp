@@ -41,7 +41,7 @@ TEST(RunTable, markdown_has_the_agreed_columns_in_order) {
       "7.5              | 5           | -     |\n");
 }
 
-// Each number of a summary has a value of its own here; a column shows the field of its name.
+// Each number of a summary has a different value here; a column shows the field of its name.
 TEST(RunTable, every_column_holds_the_field_of_its_name) {
   nlohmann::json fields = nlohmann::json::parse(to_json_text(RunSummary{}));
   double next = 1;
@@ -56,7 +56,7 @@ TEST(RunTable, every_column_holds_the_field_of_its_name) {
   run.summary = parse_summary(fields.dump());
   int compared = 0;
   for (const RunColumn& column : run_columns()) {
-    if (column.of == nullptr || column.name == std::string("busy")) continue;  // no field
+    if (column.of == nullptr || column.name == std::string("busy")) continue;  // not a field
     const TableCell cell = run_cell(run, column.name);
     const nlohmann::json& field = fields.at(column.name);
     if (const auto* number = std::get_if<double>(&cell)) {
@@ -72,7 +72,7 @@ TEST(RunTable, every_column_holds_the_field_of_its_name) {
   EXPECT_GT(compared, 25);
 }
 
-// Summaries that were written before a field was there.
+// Summaries that were written before a field existed.
 TEST(RunTable, of_an_older_run_has_empty_cells_for_what_came_later) {
   RunRow old = row("a", 0.5, 90.0);
   old.summary.avg_inference = 0.25;

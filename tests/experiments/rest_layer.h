@@ -11,7 +11,7 @@
 
 namespace convscope::testing {
 
-// y = x, after a rest. Keeps `kept` bytes for its backward.
+// y = x after a sleep. Keeps `kept` bytes for its backward.
 class Rest final : public Operation {
  public:
   Rest(double forward_ms, double backward_ms, std::int64_t kept)

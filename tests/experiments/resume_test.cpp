@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// resume_test.cpp: a run that is stopped and goes on ends with the same bits as one that is not.
+// resume_test.cpp: a run that is stopped and resumed ends with the same bits as an uninterrupted
+// run.
 #include <csignal>
 
 #include "experiments/trainer/checkpoint.h"
@@ -16,7 +17,7 @@ struct Ended {
   double test_loss = 0;
 };
 
-// Everything of metrics.jsonl that does not depend on the clock.
+// Returns the content of metrics.jsonl that does not depend on the clock.
 std::string without_time(const std::string& metrics) {
   std::istringstream lines(metrics);
   std::string out;
@@ -45,7 +46,7 @@ Ended uninterrupted() {
   return run(small_setup(7), folder, false);
 }
 
-// The rate is asked for before each step, so it is the place to be interrupted from.
+// The rate is requested before each step, so it is the place of the interruption.
 TrainingSetup interrupted_at(std::int64_t step, std::function<void()> what) {
   TrainingSetup setup = small_setup(7);
   setup.learning_rate = [step, what](const SchedulePoint& point) {
@@ -57,7 +58,7 @@ TrainingSetup interrupted_at(std::int64_t step, std::function<void()> what) {
 
 TEST(Resume, after_sigterm_in_the_middle_of_an_epoch_gives_the_same_bits) {
   const Ended whole = uninterrupted();
-  for (const std::int64_t step : {0, 6, 12, 13, 38}) {  // 13 steps in an epoch
+  for (const std::int64_t step : {0, 6, 12, 13, 38}) {  // 13 steps per epoch
     const TemporaryFolder root;
     RunFolder folder = RunFolder::create(root.path(), "parts", 7);
     const Ended part = run(interrupted_at(step, [] { std::raise(SIGTERM); }), folder, false);
@@ -152,7 +153,7 @@ TEST(Resume, refuses_a_folder_that_a_process_works_on) {
     RunFolder::reopen(folder.path());
     FAIL() << "two owners of one folder";
   } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("nobody works on"), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("no process works on"), std::string::npos);
   }
 }
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// signals_test.cpp: how a run notices Ctrl-C, SIGTERM, a terminal that closes and a pipe that
-// breaks.
+// signals_test.cpp: a run notices Ctrl-C, SIGTERM, a closing terminal and a broken pipe.
 #include "experiments/trainer/signals.h"
 
 #include <gtest/gtest.h>
@@ -27,14 +26,14 @@ TEST(StopSignals, remember_a_closed_terminal_and_a_broken_pipe) {
         {
           const StopSignals signals;
           std::raise(signal);
-          std::raise(signal);  // the echo, and what is printed on the way out
+          std::raise(signal);  // the echo, and output during the exit
           std::_Exit(StopSignals::received() == signal ? 0 : 1);
         },
         ::testing::ExitedWithCode(0), "");
   }
 }
 
-// Launchers may hand one on more than once.
+// Launchers may forward a signal more than once.
 TEST(StopSignals, take_what_launchers_hand_on_for_sigterm_and_sigint) {
   for (const auto& [sent, meant] : {std::pair(SIGUSR1, SIGTERM), std::pair(SIGUSR2, SIGINT)}) {
     EXPECT_EXIT(

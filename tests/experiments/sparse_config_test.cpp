@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // sparse_config_test.cpp: configs of networks on points: what they build and refuse, their rows in
-// tables, quantisers and masks on their weights, and runs that train, go on and are evaluated.
+// tables, quantisers and masks on their weights, and runs that train, resume and are evaluated.
 #include <csignal>
 
 #include "datasets/loader.h"
@@ -86,7 +86,7 @@ TEST(SparseConfig, MistakesInKeysAreFoundWhereTheyStand) {
 TEST(SparseConfig, WhatRunsInPlannedStepsAloneIsRefused) {
   EXPECT_ERROR(ErrorKind::kConfig, "sites change from batch to batch, got int8",
                model_of(config_of("quant: {w_bits: 8, a_bits: 8, execute: int8_always}\n")));
-  EXPECT_ERROR(ErrorKind::kConfig, "whose algorithm is a key of its own",
+  EXPECT_ERROR(ErrorKind::kConfig, "whose algorithm is a separate key",
                model_of(config_of("conv: {per_layer: {c1: direct}}\n")));
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// steady_step_test.cpp: once the shapes have been seen, a training step asks the system for
-// nothing: no operator new, no block from the device's allocator.
+// steady_step_test.cpp: once its shapes have been seen, a training step allocates nothing from the
+// system: no operator new, no block from the device's allocator.
 #include <atomic>
 #include <cstdlib>
 #include <new>
@@ -9,8 +9,8 @@
 #include "framework/memory/memory.h"
 #include "tests/experiments/training_fixture.h"
 
-// The sanitizers bring an operator new of their own, and without the pool of small objects there is
-// nothing to prove.
+// Sanitizers have their own operator new, and without the pool of small objects the test makes no
+// sense.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define CONVSCOPE_COUNTS_NEW 0
 #else
@@ -27,7 +27,7 @@ namespace {
 void* counted(std::size_t bytes, std::size_t alignment) {
   if (counting.load(std::memory_order_relaxed)) {
     news.fetch_add(1, std::memory_order_relaxed);
-    // CONVSCOPE_TRAP_NEW=1 stops here, so that a debugger shows who asked.
+    // CONVSCOPE_TRAP_NEW=1 stops here, so that a debugger shows the caller.
     static const bool trap = std::getenv("CONVSCOPE_TRAP_NEW") != nullptr;
     if (trap) __builtin_trap();
   }
@@ -72,7 +72,7 @@ struct Counts {
   std::int64_t system_allocations = 0;
 };
 
-// Counts over steps of the second epoch; the first one has shown every shape.
+// Counts over steps of the second epoch; the first epoch has all shapes.
 Counts count_steady_steps(TrainingSetup& setup) {
   TrainStep step(*setup.model, *setup.optimizer, setup.clip_norm, setup.device);
   Batch batch;

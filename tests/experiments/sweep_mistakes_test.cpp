@@ -13,7 +13,7 @@ namespace {
 
 const std::string kBase = "data: {set: synthetic_digits}\nmodel: {type: lenet5}\n";
 
-// The lines of the error, "" when there is none.
+// Returns the lines of the error, "" without one.
 std::string mistakes_of(const std::string& sweep, const std::vector<std::string>& overrides = {}) {
   try {
     check_members(parse_sweep_text(kBase + sweep, "s.yaml", {}, overrides));
@@ -104,10 +104,11 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"one name twice", "sweep: {members: [{name: a}, {name: a}]}\n",
              "s.yaml:3:37: error: sweep.members.1.name: expected members with different names, got "
              "'a' twice, first in line 3"},
-        Case{"a name that is no folder", "sweep: {members: [{name: a/b}]}\n",
-             "s.yaml:3:26: error: sweep.members.0.name: expected at most 100 letters, digits and "
-             "any of '._-', a letter or digit first, because the folder of the runs is named so, "
-             "got 'a/b'"},
+        Case{
+            "a name that is no folder", "sweep: {members: [{name: a/b}]}\n",
+            "s.yaml:3:26: error: sweep.members.0.name: expected at most 100 letters, digits and "
+            "any of '._-', a letter or digit first, because the folder of the runs gets this name, "
+            "got 'a/b'"},
         Case{"a name of the sweep's own files", "sweep: {members: [{name: sweep.csv}]}\n",
              "s.yaml:3:19: error: sweep: expected a row's name that does not begin with 'sweep.', "
              "because the files of the sweep do, got 'sweep.csv'"},

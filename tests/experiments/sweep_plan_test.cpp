@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// sweep_plan_test.cpp: how the block `sweep:` becomes members.
+// sweep_plan_test.cpp: the members of the block `sweep:`.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -175,7 +175,7 @@ TEST(SweepPlan, of_the_cifar10_table_has_the_rows_of_the_original_with_its_accur
   for (std::size_t i = 0; i < original.size(); ++i) {
     EXPECT_EQ(plan.rows[i].name, original[i].first);
     EXPECT_EQ(plan.rows[i].reference.at("acc"), original[i].second);
-    // The name says what the config does.
+    // The name shows the config's values.
     const ExperimentConfig& config = plan.members[i].config;
     const std::string ending =
         cat("_k", config.model.options.integer("kernel_size"), "_b", config.data.batch_size);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// trainer_test.cpp: the trainer: it learns, writes its folder, stops at a loss that is no number.
+// trainer_test.cpp: the trainer learns, writes its folder, and stops at a non-finite loss.
 #include "experiments/trainer/trainer.h"
 
 #include <cmath>
@@ -95,7 +95,7 @@ TEST(Trainer, keeps_the_last_good_checkpoint_when_a_later_epoch_diverges) {
   setup.learning_rate = [](const SchedulePoint& point) { return point.step < 20 ? 0.05 : 1e30; };
   RunFolder folder = RunFolder::create(root.path(), "nan", 1);
   error_of([&] { run_quietly(setup, folder); }, ErrorKind::kRun);
-  // Epochs as short as these leave their results to the end, also to one like this.
+  // Epochs as short as these write their results only at the end, also for a reader like this.
   EXPECT_EQ(parse_summary(text_of(folder.file("summary.json"))).epochs, 1);
   TrainingSetup again = small_setup(2);
   RunFolder same = std::move(folder);
@@ -107,7 +107,7 @@ TEST(Trainer, keeps_the_last_good_checkpoint_when_a_later_epoch_diverges) {
   for (float weight : weights_of(*again.model)) EXPECT_TRUE(std::isfinite(weight));
 }
 
-// A loss that is finite says nothing of the running statistics: training steps do not read them.
+// A finite loss says nothing about the running statistics, because training steps do not read them.
 TEST(Trainer, keeps_the_checkpoint_before_one_with_a_number_that_is_not_finite) {
   for (const bool tested : {false, true}) {
     const TemporaryFolder root;
@@ -258,8 +258,8 @@ TEST(Trainer, weighs_the_memory_of_a_step) {
   setup.train->start_epoch(0);
   ASSERT_TRUE(setup.train->next(batch));
   const StepResult first = step.run(batch, 0.05);
-  // At least what the backward needs again: hidden layer before or after the ReLU, the
-  // probabilities; at most a few copies of all values.
+  // At least what the backward needs: hidden layer before or after the ReLU, the probabilities; at
+  // most a few copies of all values.
   const std::int64_t hidden_bytes = 16 * 16 * 4;
   const std::int64_t logits_bytes = 16 * 4 * 4;
   EXPECT_GE(first.forward_bytes, hidden_bytes + logits_bytes);

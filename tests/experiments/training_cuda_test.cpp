@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // training_cuda_test.cpp: training on `device cuda`: the same curve as on the CPU, the same bits
-// twice, checkpoints that go from device to device, failures that leave a run that can go on.
+// twice, checkpoints that move between devices, failures after which a run can resume.
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -29,7 +29,7 @@ using TrainingOnCuda = testing::CudaTest;
 using NetworksOnCuda = testing::CudaTest;
 using ModulesOnCuda = testing::CudaTest;
 
-// What an optimiser of `like`'s kind and momentum makes of the model where it is now.
+// Returns a new optimiser of `like`'s kind and momentum for the model on its present device.
 void renew_optimizer(TrainingSetup& setup) {
   ParameterGroup group;
   for (const NamedParameter& parameter : setup.model->parameters()) {
@@ -106,7 +106,7 @@ ExperimentConfig config_of(const std::string& model, const std::vector<std::stri
   return parse_config_text(model, "network.yaml", {}, all);
 }
 
-// A LeNet for small images: the emulation makes few products a second.
+// A LeNet for small images, because the emulation is slow.
 const char* const kLenet = R"(
 name: lenet
 seed: 3
@@ -154,10 +154,9 @@ Curve curve_of(const ExperimentConfig& config, int steps) {
   return curve;
 }
 
-// Both devices compute each sum in another order. A step moves a weight by lr times a gradient
-// whose relative error is some sqrt(terms) 2^-24, and a network that learns amplifies the gap from
-// step to step: at first 1e-5 of the loss, after s steps allowed to be 1e-5 1.4^s, but never above
-// 1e-2.
+// Both devices use different summation orders. A step changes a weight by lr times a gradient with
+// a relative error of some sqrt(terms) 2^-24. A learning network amplifies the difference from step
+// to step: at first 1e-5 of the loss, after s steps at most 1e-5 1.4^s, but never above 1e-2.
 void expect_same_curve(const Curve& got, const Curve& want) {
   ASSERT_EQ(got.losses.size(), want.losses.size());
   for (std::size_t s = 0; s < want.losses.size(); ++s) {
@@ -191,15 +190,15 @@ TEST_F(NetworksOnCuda, GiveTheSameBitsTwice) {
 }
 
 // Relative L2 error of each gradient: a sum of n terms in another order differs by about sqrt(n)
-// 2^-24; layers multiply that by the condition of what lies behind them, batch norm over few values
-// most of all: the last ones of the small network see 8 values. At CIFAR's size two algorithms of
-// the CPU differ by 3e-6.
+// 2^-24. Layers multiply this by the condition of the later layers, most of all batch norm over few
+// values: the last ones of the small network see 8 values. At CIFAR's size two algorithms of the
+// CPU differ by 3e-6.
 TEST_F(NetworksOnCuda, HaveTheGradientsOfTheCpuTensorByTensor) {
   struct Case {
     const char* model;
     double bound;
   };
-  // A GPU has the time for images and widths like CIFAR's.
+  // A GPU is fast enough for images and widths like CIFAR's.
   std::vector<std::string> sizes;
   if (!is_emulated()) {
     sizes = {"data.image_size=32", "data.batch_size=4"};
@@ -238,19 +237,19 @@ TEST_F(NetworksOnCuda, TrainInEachPrecisionLikeInF32) {
   const Curve exact = curve_of(config_of(kLenet, {"train.plan=false"}, cuda()), steps);
   struct Case {
     const char* precision;
-    double unit;  // relative error of a rounded factor
+    double unit;  // relative error of a rounded operand
   };
   for (const Case& one : {Case{"tf32", 0x1p-11}, Case{"bf16", 0x1p-8}, Case{"f16", 0x1p-11}}) {
     SCOPED_TRACE(one.precision);
     const Curve rounded = curve_of(
         config_of(kLenet, {"train.plan=false", cat("precision=", one.precision)}, cuda()), steps);
     for (int s = 0; s < steps; ++s) {
-      // Errors of factors average out in sums; what is left grows with the steps.
+      // Errors of operands average out in sums; the remainder grows with the steps.
       EXPECT_NEAR(rounded.losses[static_cast<std::size_t>(s)],
                   exact.losses[static_cast<std::size_t>(s)], 4 * one.unit * (1 + s))
           << "step " << s;
     }
-    // Really another arithmetic. The emulation multiplies TF32 as f32.
+    // The arithmetic really differs. The emulation multiplies TF32 as f32.
     if (!is_emulated() || std::string(one.precision) != "tf32") {
       EXPECT_NE(rounded.losses, exact.losses);
     }
@@ -342,7 +341,7 @@ TEST_F(ModulesOnCuda, MoveWithTheirGradientsAndBuffersAndStayTheSameVariables) {
   }
   EXPECT_EQ(weights_of(model), weights);
   for (const NamedTensor& buffer : model.buffers()) EXPECT_EQ(buffer.tensor.device(), cuda());
-  // The layers' own handles moved too.
+  // The layers' own handles have moved too.
   model.eval();
   EXPECT_EQ(model.forward(Variable(Tensor::zeros({1, 1, 16, 16}, DType::f32, cuda()))).shape(),
             (Shape{1, 10}));
@@ -395,10 +394,10 @@ TEST_F(TrainingOnCuda, AStoppedRunGoesOnWithTheSameBits) {
   EXPECT_EQ(run(small_setup_on(cuda(), 7), folder, true).weights, whole_run(cuda()).weights);
 }
 
-// What can happen to a network while it is trained: quantisers (per channel too, and not from the
-// first step on), masks that change, filters that are removed.
-// Not a calibration that puts the largest value on the last code (mse and minmax may) of a step
-// exp(t): whether that value counts as clipped would hang on the last bit of exp.
+// Quantisers (also per channel, and not from the first step on), masks that change, and filters
+// that are removed during training. Excluded is a calibration that puts the largest value on the
+// last code (mse and minmax may) of a step exp(t): whether that value counts as clipped would
+// depend on the last bit of exp.
 TEST_F(TrainingOnCuda, QuantisesAndPrunesLikeTheCpu) {
   const std::vector<std::vector<std::string>> ways = {
       {"quant={w_bits: 4, a_bits: 4, first_last_bits: 8, init: mean_abs}"},
@@ -422,8 +421,8 @@ TEST_F(TrainingOnCuda, QuantisesAndPrunesLikeTheCpu) {
     const Ended on_cuda = trained(cuda());
     EXPECT_EQ(on_cuda.code, 0);
     EXPECT_EQ(on_cuda.summary.params, on_cpu.summary.params);
-    // A value at the edge between two codes, or two weights of nearly one size, may go either way:
-    // one code of 4 bits in a layer of 16 values is some percent.
+    // A value between two codes, or two weights of nearly equal size, may go either way: one 4-bit
+    // code in a layer of 16 values is some percent.
     EXPECT_LT(distance(on_cuda.weights, on_cpu.weights), 0.05);
     if (way[0] == ways[0][0]) {
       EXPECT_EQ(trained(cuda()).weights, on_cuda.weights);
@@ -431,8 +430,8 @@ TEST_F(TrainingOnCuda, QuantisesAndPrunesLikeTheCpu) {
   }
 }
 
-// A step that counts what it clips runs alone, at the end of each epoch; those behind it are
-// recorded again. So are those behind a change of masks.
+// A step that counts clipped values runs unrecorded, at the end of each epoch; later steps are
+// recorded again. So are steps after a change of masks.
 TEST_F(TrainingOnCuda, CompressedStepsStayRecordedFromEpochToEpoch) {
   for (const char* way :
        {"quant={w_bits: 4, a_bits: 4}",
@@ -450,7 +449,7 @@ TEST_F(TrainingOnCuda, CompressedStepsStayRecordedFromEpochToEpoch) {
   }
 }
 
-// A named card runs instead of the chain; its images are halves with their channels last.
+// A named algorithm runs instead of the chain; its images are fp16/bf16 NHWC.
 TEST_F(TrainingOnCuda, HalfPrecisionIsRecordedAndNamesItsLayout) {
   const TemporaryFolder root;
   RunFolder folder = RunFolder::create(root.path(), "half", 3);
@@ -483,8 +482,7 @@ TEST_F(TrainingOnCuda, TheEnvironmentNamesTheDevice) {
 
 // ---- failures ----
 
-// The device's copies to the host fail from the n-th on: a driver that has died, for all we can
-// see.
+// The device's copies to the host fail from the n-th on, as if the driver had died.
 class FailingCopies {
  public:
   explicit FailingCopies(int good) : before_(backend_of(cuda())) {
@@ -534,7 +532,7 @@ TEST_F(TrainingOnCuda, OutOfMemoryNamesTheTensorAndASmallerBatchGoesOn) {
   constexpr std::int64_t kRoom = 1 << 20;
   set_memory_limit(cuda(), stats.live_bytes + kRoom);
   Batch large{.x = Tensor::zeros({4096, 1, 12, 12}), .labels = Tensor::zeros({4096}, DType::i32)};
-  EXPECT_ERROR(ErrorKind::kRun, "[memory] out of memory on cuda:0: expected room for a tensor ",
+  EXPECT_ERROR(ErrorKind::kRun, "[memory] out of memory on cuda:0: expected space for a tensor ",
                step.run(large, 0.01));
   EXPECT_ERROR(ErrorKind::kRun, "use a smaller batch", step.run(large, 0.01));
   const StepResult small = step.run(batch, 0.01);

@@ -81,7 +81,7 @@ def killed_sweep(stage, random, folder):
     kill_some(stage, random, folder, "s", words, random.choice((1, 2)))
     for _ in range(100):  # its members end without a signal, soon
         done = stage.call(folder, *words)
-        if done.code == 0 or "nobody works on" not in done.err:
+        if done.code == 0 or "no process works on" not in done.err:
             break
     found = complaints(done, codes=(0,)) + same_sweep(stage, folder)
     return found + [done.told()] if found else []

@@ -31,9 +31,9 @@ def run(stage, number, folder):
     outcomes = race(stage, folder, words)
     found, went_on = [], 0
     for one in outcomes:
-        finished = "is finished already" in one.err or "nothing unfinished" in one.err
+        finished = "is finished already" in one.err or "no unfinished run" in one.err
         went_on += one.code == 0 and "done   report" in one.err and not finished
-        refused = one.code == 2 and "nobody works on" in one.err
+        refused = one.code == 2 and "no process works on" in one.err
         if not refused:
             found += complaints(one, codes=(0,))
         elif one.err.count("error:") != 1:
@@ -61,7 +61,7 @@ def sweeps(stage, folder):
     outcomes = race(stage, folder, words)
     found = []
     for one in outcomes:
-        if not (one.code == 2 and "nobody works on" in one.err):
+        if not (one.code == 2 and "no process works on" in one.err):
             found += complaints(one, codes=(0,))
     if not any(one.code == 0 for one in outcomes):
         found.append("none of them trained the sweep")

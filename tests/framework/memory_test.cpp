@@ -111,7 +111,7 @@ TEST(Memory, NothingIsANullPointer) {
 
 TEST(Memory, OutOfMemoryIsOneSentenceAndChangesNothing) {
   const MemoryStats before = memory_stats(kCpu);
-  EXPECT_ERROR(ErrorKind::kRun, "[memory] out of memory on cpu: expected room for ",
+  EXPECT_ERROR(ErrorKind::kRun, "[memory] out of memory on cpu: expected space for ",
                allocate(kCpu, std::size_t{1} << 59));
   EXPECT_ERROR(ErrorKind::kRun, "use a smaller batch", allocate(kCpu, ~std::size_t{0}));
   EXPECT_EQ(memory_stats(kCpu).live_bytes, before.live_bytes);

@@ -55,7 +55,7 @@ Tensor random_tensor(const Shape& shape, std::uint64_t seed, Device device) {
 Batch batch_of(const Dataset& samples, std::int64_t size) {
   if (samples.size() == 0) {
     fail(ErrorKind::kData, "bench net",
-         cat("expected a sample at least in the training part of ", samples.name, ", got none"));
+         cat("expected at least one sample in the training split of ", samples.name, ", got none"));
   }
   std::vector<std::int64_t> numbers(static_cast<std::size_t>(size));
   for (std::int64_t i = 0; i < size; ++i) {

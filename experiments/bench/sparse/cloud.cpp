@@ -211,7 +211,7 @@ Keys drawn(const Scene& scene, const SiteGrid& grid, std::int64_t batch, std::in
   const SparseSites keyed(Keys(), grid);
   Keys out;
   for (int round = 0; static_cast<std::int64_t>(out.size()) < sites; ++round) {
-    CONVSCOPE_CHECK(round < 200, kCloud, "expected room for ", sites, " sites in ", grid.text(),
+    CONVSCOPE_CHECK(round < 200, kCloud, "expected space for ", sites, " sites in ", grid.text(),
                     ", found it for ", out.size());
     for (std::int64_t i = 0; i < 2 * sites; ++i) {
       const At at = scene.point(random);

@@ -38,13 +38,13 @@ std::vector<std::string> global_words() {
   return out;
 }
 
-// Both sides, and what they have measured so far.
+// Both sides with the rows measured so far.
 struct Side {
   OtherBuild build;
-  BenchSide rows;  // of all cases
+  BenchSide rows;  // rows of all cases
 };
 
-// The rows of one call: false when this build has no algorithm for the case.
+// Times one call; returns false when this build has no algorithm for the case.
 bool call(const char* command, const OtherBuild& build, const BenchWords& words,
           const std::string& file) {
   std::vector<std::string> line = build.words;
@@ -79,7 +79,7 @@ void add_rows(Side& side, BenchSide more, bool only_auto) {
   }
 }
 
-// What differs from call to call, and says nothing about the builds.
+// Removes facts that differ from call to call and are independent of the build.
 void forget_calls(Facts& environment) {
   for (const char* key : {"load", "cores_of_others"}) environment.erase(key);
   std::erase_if(environment, [](const auto& fact) { return fact.first.starts_with("variables."); });
@@ -89,10 +89,11 @@ void forget_calls(Facts& environment) {
 
 void add_against_options(CommandLine& app, AgainstOptions& options) {
   app.add_option("--against", options.other,
-                 "another convscope program or libconvscope.so: both builds are timed in turns and "
+                 "another convscope program or libconvscope.so; both builds are timed in turns and "
                  "compared")
       ->type_name("OTHER");
-  app.add_option("--turns", options.turns, "with --against: calls of each build for each case")
+  app.add_option("--turns", options.turns,
+                 "number of calls of each build for each case (with --against)")
       ->range(3, 1000)
       ->capture_default_str();
   add_gate_options(app, options.gate);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_against.h: `convscope bench ... --against OTHER`: this build and another one in turns, on
-// the same problems.
+// bench_against.h: `convscope bench ... --against OTHER`: times this build and another one in
+// turns, on the same problems.
 //
-// Each turn of a case calls both programs, one after the other, the first one in every second turn
-// the other: `PROGRAM bench ... --json FILE`. So whatever disturbs the machine disturbs both, and a
-// build of any version that knows the options can be timed. The medians of the calls are the sample
-// of each side, as those of several files of `convscope compare` are.
+// A turn of a case calls both programs as `PROGRAM bench ... --json FILE`; the order alternates
+// from turn to turn. A disturbance of the machine therefore affects both, and any version that
+// knows the options can be timed. The medians of the calls are the sample of each side, as with
+// several files of `convscope compare`.
 #pragma once
 
 #include <string>
@@ -17,22 +17,22 @@
 namespace convscope {
 
 struct AgainstOptions {
-  std::string other;  // "": this build is timed alone
+  std::string other;  // "": only this build is timed
   int turns = 6;
   GateOptions gate;
   bool asked() const { return !other.empty(); }
 };
 
 void add_against_options(CommandLine& app, AgainstOptions& options);
-// A usage error when --turns or a gate is given without --against.
+// Fails with a usage error when --turns or a gate is given without --against.
 void check_against(const char* command, const AgainstOptions& options);
 
-// One case: the words behind the program's global options, "bench", "conv2d", "--problem", ...
+// The words of one case after the program's global options: "bench", "conv2d", "--problem", ...
 using BenchWords = std::vector<std::string>;
-// --device, --cache, --clock, --weights and --rounds.
+// Returns --device, --cache, --clock, --weights and --rounds as words.
 BenchWords timing_words(const TimingArguments& arguments);
 
-// `bench LAYER` of one problem in one direction, and of all of them.
+// Returns the words of `bench LAYER` for one problem in one direction.
 template <class Problem>
 BenchWords heavy_case(const char* layer, const Problem& problem, Direction direction,
                       const std::string& algorithm, const TimingArguments& timing) {
@@ -57,8 +57,8 @@ std::vector<BenchWords> heavy_cases(const char* layer, const std::vector<Problem
 }
 
 // Prints the comparison, writes it to the files that `timing` names (the JSON of `convscope
-// compare`), and returns the exit code. --min-time is that of all turns of a case together.
-// `only_auto`: rows are what `auto` chose, whichever algorithm it was.
+// compare`) and returns the exit code. --min-time is shared by all turns of a case. `only_auto`: a
+// row is the choice of `auto`, whatever algorithm it was.
 int bench_against(const char* command, const AgainstOptions& options, const TimingArguments& timing,
                   const std::vector<BenchWords>& cases, bool only_auto);
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_command.cpp: `convscope bench conv2d`: how long each convolution algorithm takes, beside
-// another library and the machine's ceilings. `bench deform_conv2d` stands in
-// bench_deform_conv2d.cpp, `bench sparse_conv` in bench_sparse_conv.cpp, `bench net` in
-// bench_net.cpp, `bench sparse_net` in bench_sparse_net.cpp, `bench exchange` in
-// bench_exchange.cpp.
+// bench_command.cpp: `convscope bench conv2d`: times the convolution algorithms, next to another
+// library and the machine's peaks. `bench deform_conv2d` is in bench_deform_conv2d.cpp, `bench
+// sparse_conv` in bench_sparse_conv.cpp, `bench net` in bench_net.cpp, `bench sparse_net` in
+// bench_sparse_net.cpp, `bench exchange` in bench_exchange.cpp.
 #include <algorithm>
 #include <memory>
 
@@ -30,7 +29,7 @@ namespace {
 struct Arguments {
   std::vector<std::string> shapes, problems;
   std::string ladder;
-  std::string direction;  // "": all, of a ladder the forward
+  std::string direction;  // "": all; for a ladder: forward
   std::string algorithm = "all";
   std::string precision;
   std::string layout;
@@ -57,10 +56,9 @@ void check(const Arguments& arguments) {
                "its rungs say what is timed, got more than --ladder");
   }
   if (!arguments.types.empty() && no_problem) {
-    fail_usage(
-        kCommand,
-        "expected --types with --problem or --shapes because the problem of a ladder has its "
-        "own types, got --ladder alone");
+    fail_usage(kCommand,
+               "expected --types with --problem or --shapes because the problem of a ladder has "
+               "its own types, got only --ladder");
   }
   const bool says_types = !arguments.precision.empty() || !arguments.layout.empty();
   if (!arguments.types.empty() && says_types) {
@@ -89,8 +87,8 @@ OperandTypes parsed_types(const std::string& text) {
                                  text, "'"));
 }
 
-// Codes lie in blocks of channels; f32 images of a first layer, which the kernel rounds, do not.
-// Layers of few channels are such first layers, on a CPU; returns how many there are.
+// Codes are stored in channel blocks. On a CPU, a layer of few channels counts as the first of a
+// network: its images are NCHW f32, and the kernel rounds them. Returns their number.
 int set_types(OperandTypes types, Device device, std::vector<Conv2dProblem>& problems) {
   constexpr std::int64_t kMostColours = 4;
   int first_layers = 0;
@@ -114,8 +112,8 @@ void set_types(const std::string& text, Device device, std::vector<Conv2dProblem
   if (first_layers == 0) return;
   types.x = DType::f32;
   remark(cat(first_layers, first_layers == 1 ? " layer" : " layers",
-             " of at most 4 channels taken for the first of a network: ", types.text(),
-             " in layout blocked_y, its images are rounded in each call"));
+             " with at most 4 channels treated as the first of a network: ", types.text(),
+             " in layout blocked_y; images are rounded in each call"));
 }
 
 std::vector<Conv2dProblem> problems_of(const Arguments& arguments) {
@@ -126,7 +124,7 @@ std::vector<Conv2dProblem> problems_of(const Arguments& arguments) {
   set_precision(arguments.precision, out);
   for (Conv2dProblem& problem : out) {
     if (arguments.batch > 0) problem.n = arguments.batch;
-    // As a planned step has them: its weights stay f32.
+    // As in a compiled step, weights stay f32.
     const bool last = problem.layout == ActivationLayout::channels_last;
     if (last && is_half(problem.dtype) && !problem.types) problem = with_channels_last(problem);
     check_can_be_timed(problem, device);
@@ -134,7 +132,7 @@ std::vector<Conv2dProblem> problems_of(const Arguments& arguments) {
   return out;
 }
 
-// Integers are computed forward alone; what is asked for is tried all the same.
+// Integer problems run forward only, but a requested direction is tried anyway.
 using Tasks = std::vector<std::pair<Conv2dProblem, Direction>>;
 Tasks tasks_of(const Conv2dBenchOptions& options, bool asked) {
   Tasks out;
@@ -152,7 +150,7 @@ void warn_of_unmeasured_bytes(const Tasks& tasks, const CpuCeilings& ceilings) {
   const bool bytes =
       std::ranges::any_of(tasks, [](const auto& task) { return is_code(factors_of(task.first)); });
   if (!bytes || ceilings.int8.one_thread > 0) return;
-  remark(cat("the peak of products of bytes was not measured on this machine; roof takes ",
+  remark(cat("the peak of int8 products was not measured on this machine; roof assumes ",
              peak_of_bytes(), " times that of f32 (convscope info --measure)"));
 }
 
@@ -217,42 +215,42 @@ int bench(const Arguments& arguments) {
 
 std::function<int()> declare(CommandLine& app) {
   auto arguments = std::make_shared<Arguments>();
-  CommandLine* const conv = app.add_subcommand("conv2d", "convolution algorithms");
+  CommandLine* const conv = app.add_subcommand("conv2d", "Time the algorithms of convolution.");
   app.require_subcommand(1);
-  conv->add_option(
-          "--shapes", arguments->shapes,
-          "file with one problem in a line, or the name of one that comes with the program")
+  conv->add_option("--shapes", arguments->shapes,
+                   "file with one problem per line, or the name of a shipped file")
       ->type_name("FILE");
-  conv->add_option("--problem", arguments->problems,
-                   "n=8,c=64,h=56,w=56,k=64,r=3,s=3,stride=1,pad=1,dilation=1,groups=1; c, h, w "
-                   "and k must be there")
+  conv->add_option(
+          "--problem", arguments->problems,
+          "one problem: n=8,c=64,h=56,w=56,k=64,r=3,s=3,stride=1,pad=1,dilation=1,groups=1; c, h, "
+          "w and k are required")
       ->type_name("TEXT");
   conv->add_option("--direction", arguments->direction,
-                   "all, or some of forward,backward_data,backward_weight (default: all; of a "
-                   "ladder: forward)");
-  conv->add_option("--ladder", arguments->ladder,
-                   "rungs of one algorithm from its lesson to the fastest, on the ladder's own "
-                   "problem unless one is given; all, or names joined by commas")
+                   "directions: all, or some of forward,backward_data,backward_weight (default "
+                   "all; for a ladder: forward)");
+  conv->add_option(
+          "--ladder", arguments->ladder,
+          "ladder to climb: versions of one algorithm from its lesson to the fastest kernel, on "
+          "the ladder's own problem unless one is given; all, or names joined by commas")
       ->type_name("NAME,...");
-  conv->add_option("--algorithm", arguments->algorithm, "all, auto or names joined by commas")
+  conv->add_option("--algorithm", arguments->algorithm,
+                   "algorithms: all, auto or names joined by commas")
       ->capture_default_str();
-  conv->add_option("--precision", arguments->precision,
-                   "of all problems: f32, tf32, bf16 or f16 (the last three: cuda)")
+  conv->add_option(
+          "--precision", arguments->precision,
+          "precision for all problems: f32, tf32, bf16 or f16 (tf32, bf16 and f16: cuda only)")
       ->one_of({"f32", "tf32", "bf16", "f16"});
-  conv->add_option(
-          "--layout", arguments->layout,
-          "of all images in memory: nchw, blocked (16 channels of a pixel side by side), blocked_y "
-          "(blocked y, x as nchw), channels_last (all channels of a pixel side by side; halves "
-          "have weights of "
-          "f32, as a step has them), or both: nchw and blocked")
+  conv->add_option("--layout", arguments->layout,
+                   "memory layout of all images: nchw, blocked (NCHW16c), blocked_y (y in NCHW16c, "
+                   "x in NCHW), channels_last (NHWC; with fp16/bf16 images the weights are f32, as "
+                   "in a training step), or both: nchw and blocked")
       ->one_of({"nchw", "blocked", "blocked_y", "channels_last", "both"});
-  conv->add_option(
-          "--types", arguments->types,
-          "of all problems: of x, w, the sums and y, as u8:i8:i32:u8, in the layout that "
-          "integers have; on the CPU layers of at most 4 channels take f32 images. Forward alone")
+  conv->add_option("--types", arguments->types,
+                   "integer types of x, w, the accumulators and y, such as u8:i8:i32:u8; forward "
+                   "only; on the CPU, layers with at most 4 channels take f32 images")
       ->type_name("TEXT");
-  conv->add_option("--batch", arguments->batch, "of all problems, instead of their own");
-  conv->add_option("--peer", arguments->peer, "another library to time beside ours: onednn");
+  conv->add_option("--batch", arguments->batch, "batch size for all problems (default: their own)");
+  conv->add_option("--peer", arguments->peer, "baseline: another library to time, onednn");
   add_timing_options(*conv, arguments->timing);
   add_against_options(*conv, arguments->against);
   auto other = std::make_shared<std::function<int()>>();
@@ -269,7 +267,7 @@ std::function<int()> declare(CommandLine& app) {
 
 CONVSCOPE_REGISTER_COMMAND(
     "bench",
-    {.summary = "time convolution algorithms, another library, or whole networks",
+    {.summary = "Time algorithms, other libraries or whole networks.",
      .usage = "bench conv2d --shapes FILE|--problem TEXT|--ladder NAME [options]\n"
               "bench deform_conv2d|sparse_conv --shapes FILE|--problem TEXT [options]\n"
               "bench net CONFIG|MODEL|RUN [KEY=VALUE...] [options]\n"
@@ -287,4 +285,5 @@ CONVSCOPE_REGISTER_COMMAND(
                   "bench sparse_net --device cuda --precision f32,f16 --json sparse_net.json",
                   "bench net resnet18 --batch 1,8 --mode inference"},
      .order = 52,
+     .group = "Study algorithms",
      .declare = convscope::declare})

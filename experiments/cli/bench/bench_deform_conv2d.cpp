@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_deform_conv2d.cpp: `convscope bench deform_conv2d`: how long each algorithm of deformable
-// convolution takes, on offsets that are normal numbers of pixels.
+// bench_deform_conv2d.cpp: `convscope bench deform_conv2d`: times the algorithms of deformable
+// convolution, with normally distributed offsets.
 #include "experiments/cli/bench/bench_deform_conv2d.h"
 
 #include <memory>
@@ -87,32 +87,35 @@ int bench_deform(const DeformArguments& arguments) {
 void declare_bench_deform_conv2d(CommandLine& bench, std::function<int()>& run) {
   auto arguments = std::make_shared<DeformArguments>();
   CommandLine* const deform =
-      bench.add_subcommand("deform_conv2d", "algorithms of deformable convolution");
+      bench.add_subcommand("deform_conv2d", "Time the algorithms of deformable convolution.");
   deform
-      ->add_option(
-          "--shapes", arguments->shapes,
-          "file with one problem in a line, or the name of one that comes with the program")
+      ->add_option("--shapes", arguments->shapes,
+                   "file with one problem per line, or the name of a shipped file")
       ->type_name("FILE");
   deform
       ->add_option("--problem", arguments->problems,
-                   "n=8,c=64,h=56,w=56,k=64,r=3,s=3,stride=1,pad=1,dilation=1,groups=1,"
-                   "offset_groups=1,mask=1; c, h, w and k must be there")
+                   "one problem: "
+                   "n=8,c=64,h=56,w=56,k=64,r=3,s=3,stride=1,pad=1,dilation=1,groups=1,offset_"
+                   "groups=1,mask=1; c, h, w and k are required")
       ->type_name("TEXT");
   deform
       ->add_option("--direction", arguments->direction,
-                   "all, or some of forward,backward_data,backward_weight")
-      ->capture_default_str();
-  deform->add_option("--algorithm", arguments->algorithm, "all, auto or names joined by commas")
+                   "directions: all, or some of forward,backward_data,backward_weight")
       ->capture_default_str();
   deform
-      ->add_option("--precision", arguments->precision,
-                   "of all problems: f32, tf32, bf16 or f16 (the last three: cuda)")
+      ->add_option("--algorithm", arguments->algorithm,
+                   "algorithms: all, auto or names joined by commas")
+      ->capture_default_str();
+  deform
+      ->add_option(
+          "--precision", arguments->precision,
+          "precision for all problems: f32, tf32, bf16 or f16 (tf32, bf16 and f16: cuda only)")
       ->one_of({"f32", "tf32", "bf16", "f16"});
-  deform->add_option("--batch", arguments->batch, "of all problems, instead of their own");
+  deform->add_option("--batch", arguments->batch,
+                     "batch size for all problems (default: their own)");
   deform
       ->add_option("--layout", arguments->layout,
-                   "of all images in memory: nchw, blocked (16 channels of a pixel side by side), "
-                   "or both")
+                   "memory layout of all images: nchw, blocked (NCHW16c), or both")
       ->one_of({"nchw", "blocked", "both"});
   add_timing_options(*deform, arguments->timing);
   add_against_options(*deform, arguments->against);

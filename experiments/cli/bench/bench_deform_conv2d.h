@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_deform_conv2d.h: `convscope bench deform_conv2d`: how long each algorithm of deformable
-// convolution takes.
+// bench_deform_conv2d.h: `convscope bench deform_conv2d`: times the algorithms of deformable
+// convolution.
 #pragma once
 
 #include <functional>
@@ -9,7 +9,7 @@
 
 namespace convscope {
 
-// Adds the subcommand to `bench`; `run` is called with what to do when it was given.
+// Adds the subcommand to `bench`; sets `run` to the action when the subcommand was given.
 void declare_bench_deform_conv2d(CommandLine& bench, std::function<int()>& run);
 
 }  // namespace convscope

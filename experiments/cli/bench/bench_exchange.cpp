@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_exchange.cpp: `convscope launch -n 2 bench exchange`: how long sums over processes take.
+// bench_exchange.cpp: `convscope launch -n 2 bench exchange`: times sums over processes.
 #include "experiments/cli/bench/bench_exchange.h"
 
 #include <memory>
@@ -26,8 +26,8 @@ void check(const Arguments& arguments, int processes) {
   }
   if (processes < 2) {
     fail_usage(kCommand,
-               "expected 2 processes at least, because sums over them are timed, got one; start "
-               "them by convscope launch -n 2 bench exchange");
+               "expected at least 2 processes, because sums over processes are timed, got one; "
+               "start them with convscope launch -n 2 bench exchange");
   }
   if (arguments.tree && (processes & (processes - 1)) != 0) {
     fail_usage(kCommand,
@@ -54,7 +54,7 @@ int bench_in(ProcessGroup& group, const Arguments& arguments) {
   return 0;
 }
 
-// One sentence for all of the group: that of process 0.
+// Process 0 reports an error for the whole group.
 int bench(const Arguments& arguments) {
   const std::optional<RankEnvironment> environment = rank_environment();
   if (!environment) {
@@ -80,11 +80,11 @@ int bench(const Arguments& arguments) {
 void declare_bench_exchange(CommandLine& app, std::function<int()>& run) {
   auto arguments = std::make_shared<Arguments>();
   CommandLine* const exchange = app.add_subcommand(
-      "exchange", "sums over processes, by their size: launch -n 2 bench exchange");
-  exchange->add_flag("--tree", arguments->tree, "in pairs, as train.deterministic_ranks sums");
-  exchange->add_option("--min-time", arguments->min_time, "seconds that each size is timed for")
+      "exchange", "Time sums over processes by size: launch -n 2 bench exchange.");
+  exchange->add_flag("--tree", arguments->tree, "sums in pairs, as with train.deterministic_ranks");
+  exchange->add_option("--min-time", arguments->min_time, "seconds of timing for each size")
       ->capture_default_str();
-  exchange->add_option("--most", arguments->most_mib, "the largest sum")
+  exchange->add_option("--most", arguments->most_mib, "largest size, in MiB")
       ->type_name("MIB")
       ->range(1, 1024)
       ->capture_default_str();

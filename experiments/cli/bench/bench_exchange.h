@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_exchange.h: `convscope bench exchange`: how long sums over processes take.
+// bench_exchange.h: `convscope bench exchange`: times sums over processes.
 #pragma once
 
 #include <functional>
@@ -8,7 +8,7 @@
 
 namespace convscope {
 
-// Adds the subcommand to `bench`; `run` is called with what to do when it was given.
+// Adds the subcommand to `bench`; sets `run` to the action when the subcommand was given.
 void declare_bench_exchange(CommandLine& bench, std::function<int()>& run);
 
 }  // namespace convscope

@@ -14,10 +14,10 @@ struct LadderArguments {
   std::string ladders;                  // "all", or names joined by commas
   std::vector<Conv2dProblem> problems;  // none: each ladder's own
   std::vector<Direction> directions;
-  std::int64_t batch = 0;  // in place of that of a ladder's own problem; 0: as it is
+  std::int64_t batch = 0;  // replaces the batch of a ladder's own problem; 0: unchanged
 };
 
-// `settings` says how to time; the ceilings are filled in. Returns the exit code.
+// Returns the exit code. Times the rungs with `settings`, in which it stores the measured peaks.
 int bench_ladders(const LadderArguments& arguments, BenchFiles& files,
                   BenchReportSettings settings);
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_legend.h: what the columns of a benchmark's table mean, in a few lines under it. More:
+// bench_legend.h: explains the columns of a benchmark's table in a few lines below the table. More:
 // experiments/bench/README.md.
 #pragma once
 
@@ -9,11 +9,11 @@
 
 namespace convscope {
 
-CONVSCOPE_API std::string bench_legend(bool with_peer);       // of bench conv2d
-CONVSCOPE_API std::string sparse_legend();                    // of bench sparse_conv, more columns
-CONVSCOPE_API std::string sparse_net_legend(bool with_peer);  // of bench sparse_net
-CONVSCOPE_API std::string often_legend();                     // with --weights often
-CONVSCOPE_API std::string ladder_legend();                    // of bench conv2d --ladder
-CONVSCOPE_API std::string net_legend();                       // of bench net
+CONVSCOPE_API std::string bench_legend(bool with_peer);       // for bench conv2d
+CONVSCOPE_API std::string sparse_legend();                    // bench sparse_conv, extra columns
+CONVSCOPE_API std::string sparse_net_legend(bool with_peer);  // for bench sparse_net
+CONVSCOPE_API std::string often_legend();                     // for --weights often
+CONVSCOPE_API std::string ladder_legend();                    // for bench conv2d --ladder
+CONVSCOPE_API std::string net_legend();                       // for bench net
 
 }  // namespace convscope

@@ -53,7 +53,7 @@ std::vector<std::string> split(const std::string& text, char mark) {
   return out;
 }
 
-// Whole numbers from 1 to `most`, joined by `mark`.
+// Parses whole numbers from 1 to `most`, joined by `mark`.
 std::vector<std::int64_t> numbers(const char* option, const std::string& text, char mark,
                                   std::int64_t most, const char* example) {
   std::vector<std::int64_t> out;
@@ -81,15 +81,15 @@ std::vector<NetMode> modes_of(const std::string& text) {
   return out;
 }
 
-// The checkpoint or model file that was given, or the last one of a run folder; "": neither.
+// Returns the given checkpoint or model file, or the last one of a run folder; "": neither.
 std::string trained_file(const std::string& net) {
   if (net.ends_with(".safetensors") && std::filesystem::is_regular_file(net)) return net;
   if (!std::filesystem::is_directory(net)) return "";
   return resolve_run(net) + "/ckpt/last.safetensors";
 }
 
-// Of a trained network its weights, so that masks and steps are the trained ones; not where the
-// words of the command have added quantisers, or taken them away.
+// Loads the weights of a trained network, so that masks and steps are the trained ones; not when
+// the command's words have added or removed quantisers.
 void take_weights(const Arguments& arguments, const ExperimentConfig& config, Module& model) {
   const std::string file = trained_file(arguments.net);
   if (file.empty()) return;
@@ -97,7 +97,7 @@ void take_weights(const Arguments& arguments, const ExperimentConfig& config, Mo
   if (had_quantizers == config.quant.has_value()) load_checkpoint(file, model, nullptr);
 }
 
-// A config, the registered name of a model, or a trained network, which holds its config.
+// Returns the config of a config file, of a registered model, or of a trained network.
 ExperimentConfig config_of(const Arguments& arguments) {
   std::vector<std::string> overrides = arguments.overrides;
   for (const std::string& text : global_overrides()) overrides.push_back(text);
@@ -117,7 +117,7 @@ ExperimentConfig config_of(const Arguments& arguments) {
   return config_or_network(kCommand, arguments.net, overrides);
 }
 
-// Image and classes: as asked for, else as the data set or the named network has them.
+// Returns image size and classes as requested, else those of the data set or the named network.
 SampleInfo sample_of(const Arguments& arguments, const ExperimentConfig& config) {
   SampleInfo out;
   if (is_network_name(arguments.net)) {
@@ -137,7 +137,7 @@ SampleInfo sample_of(const Arguments& arguments, const ExperimentConfig& config)
   return out;
 }
 
-// Of a set of points the samples that make the batch: no random numbers are places of a grid.
+// Returns the samples of a point data set for the batch; random numbers cannot be grid positions.
 std::optional<Dataset> points_of(const Arguments& arguments, const ExperimentConfig& config) {
   const DatasetType& type = dataset_types().get(config.data.set);
   if (!type.point_grid || is_network_name(arguments.net)) return std::nullopt;
@@ -150,7 +150,7 @@ std::optional<Dataset> points_of(const Arguments& arguments, const ExperimentCon
   return type.load(config.data.options).train;
 }
 
-// One for each mode and batch.
+// Returns one case per mode and batch.
 std::vector<BenchWords> cases_of(const Arguments& arguments, const std::vector<NetMode>& modes,
                                  const std::vector<std::int64_t>& batches) {
   BenchWords common = {"bench", "net", arguments.net};
@@ -291,36 +291,40 @@ int bench(const Arguments& arguments) {
 
 void declare_bench_net(CommandLine& app, std::function<int()>& run) {
   auto arguments = std::make_shared<Arguments>();
-  CommandLine* const net =
-      app.add_subcommand("net", "a whole network on random images, or on points of its data set");
+  CommandLine* const net = app.add_subcommand(
+      "net", "Time a whole network on random images or on points of its data set.");
   net->add_option("CONFIG|MODEL|RUN", arguments->net,
-                  "experiment: a file or a shipped config's name; a model's name; or a trained "
-                  "network: a run folder or a .safetensors checkpoint")
+                  "config: file or name of a shipped config; or the name of a model; or a trained "
+                  "network: run folder or .safetensors checkpoint")
       ->required();
-  net->add_option("KEY=VALUE", arguments->overrides, "values that replace those of the config");
+  net->add_option("KEY=VALUE", arguments->overrides,
+                  "values that replace those of the config (optim.lr=0.1)");
   net->add_option("--device", arguments->device,
-                  "cpu, cuda or cuda:<index>; default: the config's");
-  net->add_option("--batch", arguments->batch, "sizes joined by commas; default: the config's");
-  net->add_option("--mode", arguments->mode, "inference (forward alone), train (a whole step)")
+                  "device: cpu, cuda or cuda:<index> (default: the config's)");
+  net->add_option("--batch", arguments->batch,
+                  "batch sizes, joined by commas (default: the config's)");
+  net->add_option("--mode", arguments->mode,
+                  "inference (forward only), train (a whole step), or both joined by a comma")
       ->capture_default_str();
-  net->add_option("--image", arguments->image, "CxHxW; default: the data set's");
-  net->add_option("--classes", arguments->classes, "outputs; default: the data set's");
-  net->add_flag("--layers", arguments->layers, "also each layer alone, and the plan's operations");
-  net->add_option(
-         "--execute", arguments->execute,
-         "quantised: fake (numbers rounded, multiplied in f32), int8 (codes multiplied where "
-         "that is faster) or int8_always; a network without quantisers gets those of 8 bits")
+  net->add_option("--image", arguments->image, "image size CxHxW (default: the data set's)");
+  net->add_option("--classes", arguments->classes, "number of outputs (default: the data set's)");
+  net->add_flag("--layers", arguments->layers,
+                "times of each layer, and of the operations of the compiled step");
+  net->add_option("--execute", arguments->execute,
+                  "execution of a quantised network: fake (rounded values, f32 products), int8 "
+                  "(integer products where they are faster) or int8_always; a network without "
+                  "quantisers gets 8-bit quantisers")
       ->one_of({"fake", "int8", "int8_always"});
-  net->add_option("--clock", arguments->clock,
-                  "wall, or cpu: time on the core, for --threads 1 on a busy machine")
+  net->add_option(
+         "--clock", arguments->clock,
+         "wall: elapsed time; cpu: CPU time of one thread, for --threads 1 on a busy machine")
       ->capture_default_str();
-  net->add_option("--min-time", arguments->min_time, "seconds that each case is timed for")
+  net->add_option("--min-time", arguments->min_time, "seconds of timing for each case")
       ->capture_default_str();
-  net->add_option("--rounds", arguments->rounds, "least number of timings of each case")
+  net->add_option("--rounds", arguments->rounds, "minimum number of timings of each case")
       ->capture_default_str();
   net->add_option("--json", arguments->json, kJsonHelp)->output_file();
-  net->add_option("--csv", arguments->csv, "where to write the rows as CSV; - is stdout")
-      ->output_file();
+  net->add_option("--csv", arguments->csv, "file for the rows as CSV; -: stdout")->output_file();
   add_against_options(*net, arguments->against);
   net->callback([arguments, &run] { run = [arguments] { return bench(*arguments); }; });
 }

@@ -8,7 +8,7 @@
 
 namespace convscope {
 
-// Adds the subcommand to `bench`; `run` is called with what to do when it was given.
+// Adds the subcommand to `bench`; sets `run` to the action when the subcommand was given.
 void declare_bench_net(CommandLine& bench, std::function<int()>& run);
 
 }  // namespace convscope

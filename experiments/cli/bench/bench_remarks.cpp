@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_remarks.cpp: what the benchmarks say on stderr while they work.
+// bench_remarks.cpp: messages of the benchmarks on stderr.
 #include "experiments/cli/bench/bench_remarks.h"
 
 #include <unistd.h>
@@ -45,13 +45,12 @@ std::string disturbed_cases(const std::vector<std::optional<double>>& loads, int
   if (count == 0) return "";
   return cat("warning: other programs used the cores in ", count, " of ", loads.size(),
              loads.size() == 1 ? " case" : " cases",
-             ": these times may be too long, and the files say so (cores_of_others)");
+             ": their times may be too long (cores_of_others in the files)");
 }
 
 CpuCeilings ceilings_here() {
-  return cpu_ceilings([] {
-    print_remark(cat("measuring this machine's ceilings, once, for ", cpu_ceilings_path()));
-  });
+  return cpu_ceilings(
+      [] { print_remark(cat("measuring this machine's peaks once, for ", cpu_ceilings_path())); });
 }
 
 }  // namespace convscope

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_remarks.h: what the benchmarks say on stderr while they work.
+// bench_remarks.h: messages of the benchmarks on stderr.
 #pragma once
 
 #include <optional>
@@ -10,7 +10,7 @@
 
 namespace convscope {
 
-// One line on stderr that is written over; only on a terminal, one line a step elsewhere.
+// Writes progress to stderr: a line that is overwritten on a terminal, else one line per step.
 class BenchRemarks {
  public:
   explicit BenchRemarks(std::size_t steps);
@@ -25,17 +25,17 @@ class BenchRemarks {
   std::string title_;
 };
 
-// The text as one line on stderr; nothing when it is empty.
+// Prints the text as one line on stderr; nothing when it is empty.
 void remark(const std::string& text);
 
-// One line on stderr when other programs keep the cores busy.
+// Prints a line on stderr when other programs keep the cores busy.
 void warn_of_load(int threads);
 
-// "warning: other programs used the cores in 3 of 36 cases ..."; "" when in none. A load for each
-// case.
+// Returns "warning: other programs used the cores in 3 of 36 cases ...", or "" when there is no
+// such case. `loads` has one load per case.
 std::string disturbed_cases(const std::vector<std::optional<double>>& loads, int threads);
 
-// Those of this machine; measured once, which is said.
+// Returns this machine's measured peaks; a first measurement is announced on stderr.
 CpuCeilings ceilings_here();
 
 }  // namespace convscope

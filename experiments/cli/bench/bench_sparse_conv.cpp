@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_sparse_conv.cpp: `convscope bench sparse_conv`: how long each algorithm of sparse
-// convolution takes, on clouds that a line of text draws.
+// bench_sparse_conv.cpp: `convscope bench sparse_conv`: times the algorithms of sparse convolution
+// on generated clouds.
 #include "experiments/cli/bench/bench_sparse_conv.h"
 
 #include <memory>
@@ -46,7 +46,7 @@ std::vector<CloudProblem> problems_of(const SparseArguments& arguments, Device d
   return out;
 }
 
-// The map of the last problem: those that follow one another often differ in channels alone.
+// Keeps the map of the last problem, because consecutive problems often differ only in channels.
 class LastMap {
  public:
   LastMap(bool cpu_clock, Device device) : cpu_clock_(cpu_clock), device_(device) {}
@@ -111,29 +111,31 @@ int bench_sparse(const SparseArguments& arguments) {
 
 void declare_bench_sparse_conv(CommandLine& bench, std::function<int()>& run) {
   auto arguments = std::make_shared<SparseArguments>();
-  CommandLine* const sparse =
-      bench.add_subcommand("sparse_conv", "algorithms of sparse convolution on clouds of points");
+  CommandLine* const sparse = bench.add_subcommand(
+      "sparse_conv", "Time the algorithms of sparse convolution on point clouds.");
   sparse
-      ->add_option(
-          "--shapes", arguments->shapes,
-          "file with one problem in a line, or the name of one that comes with the program")
+      ->add_option("--shapes", arguments->shapes,
+                   "file with one problem per line, or the name of a shipped file")
       ->type_name("FILE");
   sparse
       ->add_option("--problem", arguments->problems,
-                   "cloud=shell|room|lidar|random|full|ink,sites=100000,seed=1,kernel=3x3x3,c=64,"
-                   "k=64, and where they are meant batch=2, density=0.05 (of random), kind=strided|"
-                   "inverse, stride=2, pad=1, dilation=2; cloud, sites, kernel, c and k must be "
-                   "there")
+                   "one problem: "
+                   "cloud=shell|room|lidar|random|full|ink,sites=100000,seed=1,kernel=3x3x3,c=64,k="
+                   "64; optional: batch=2, density=0.05 (for random), kind=strided|inverse, "
+                   "stride=2, pad=1, dilation=2")
       ->type_name("TEXT");
   sparse
       ->add_option("--direction", arguments->direction,
-                   "all, or some of forward,backward_data,backward_weight")
-      ->capture_default_str();
-  sparse->add_option("--algorithm", arguments->algorithm, "all, auto or names joined by commas")
+                   "directions: all, or some of forward,backward_data,backward_weight")
       ->capture_default_str();
   sparse
-      ->add_option("--precision", arguments->precision,
-                   "of all problems: f32, tf32, bf16 or f16 (the last three: cuda)")
+      ->add_option("--algorithm", arguments->algorithm,
+                   "algorithms: all, auto or names joined by commas")
+      ->capture_default_str();
+  sparse
+      ->add_option(
+          "--precision", arguments->precision,
+          "precision for all problems: f32, tf32, bf16 or f16 (tf32, bf16 and f16: cuda only)")
       ->one_of({"f32", "tf32", "bf16", "f16"});
   add_timing_options(*sparse, arguments->timing);
   add_against_options(*sparse, arguments->against);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_sparse_conv.h: `convscope bench sparse_conv`: how long each algorithm of sparse convolution
-// takes.
+// bench_sparse_conv.h: `convscope bench sparse_conv`: times the algorithms of sparse convolution.
 #pragma once
 
 #include <functional>
@@ -9,7 +8,7 @@
 
 namespace convscope {
 
-// Adds the subcommand to `bench`; `run` is called with what to do when it was given.
+// Adds the subcommand to `bench`; sets `run` to the action when the subcommand was given.
 void declare_bench_sparse_conv(CommandLine& bench, std::function<int()>& run);
 
 }  // namespace convscope

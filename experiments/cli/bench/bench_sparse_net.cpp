@@ -21,7 +21,7 @@ namespace convscope {
 namespace {
 
 constexpr const char* kCommand = "bench sparse_net";
-// Those of the field, and ours; what a device does not have is named.
+// Usual algorithms of the field and ours; those that a device lacks are reported.
 constexpr const char* kAlgorithms = "native,implicit_gemm,split_mask,halo,auto";
 
 struct SparseNetArguments {
@@ -48,7 +48,7 @@ std::vector<std::int64_t> channels_of(const std::string& text) {
   }
   if (out.size() < 2) {
     fail_usage(kCommand,
-               cat("expected --channels of two at least, before and behind a layer, got ", text));
+               cat("expected at least two --channels, before and after a layer, got ", text));
   }
   return out;
 }
@@ -70,7 +70,7 @@ std::vector<ComputePrecision> precisions_of(const std::string& text) {
   return out;
 }
 
-// A word that no device knows and that is none of the usual ones is a mistake.
+// A word that is neither an algorithm of a device nor a usual one is an error.
 std::vector<std::string> algorithms_of(const std::string& text, Device device) {
   std::vector<std::string> known = split_commas(kAlgorithms);
   for (const std::string& name : sparse_conv_algorithms(device.type).names()) {
@@ -117,7 +117,8 @@ int bench_net(const SparseNetArguments& arguments) {
                "expected --against without --peer because it compares two builds, got both");
   }
   if (arguments.timing.weights != "once") {
-    fail_usage(kCommand, "expected --weights once because a step of training prepares them anew");
+    fail_usage(kCommand,
+               "expected --weights once because a training step prepares the weights in each call");
   }
   SparseNetOptions options{.cloud = cloud_of(arguments),
                            .channels = channels_of(arguments.channels),
@@ -172,24 +173,27 @@ int bench_net(const SparseNetArguments& arguments) {
 
 void declare_bench_sparse_net(CommandLine& bench, std::function<int()>& run) {
   auto arguments = std::make_shared<SparseNetArguments>();
-  CommandLine* const net = bench.add_subcommand(
-      "sparse_net", "submanifold layers on one map, forward and backward, by each algorithm");
-  net->add_option("--voxels", arguments->voxels, "sites of the cloud")->capture_default_str();
+  CommandLine* const net =
+      bench.add_subcommand("sparse_net", "Time each algorithm on a stack of submanifold layers.");
+  net->add_option("--voxels", arguments->voxels, "number of sites of the cloud")
+      ->capture_default_str();
   net->add_option("--cloud", arguments->cloud,
-                  "what is drawn: shell, room, lidar, random, full or ink")
+                  "shape of the cloud: shell, room, lidar, random, full or ink")
       ->one_of({"shell", "room", "lidar", "random", "full", "ink"})
       ->capture_default_str();
   net->add_option("--channels", arguments->channels,
-                  "before the first layer, and behind each; joined by commas")
+                  "channels before the first layer and after each layer, joined by commas")
       ->capture_default_str();
-  net->add_option("--precision", arguments->precision,
-                  "some of f32, tf32, bf16, f16 (the last three: cuda), joined by commas")
+  net->add_option(
+         "--precision", arguments->precision,
+         "precisions, joined by commas: f32, tf32, bf16, f16 (tf32, bf16 and f16: cuda only)")
       ->capture_default_str();
-  net->add_option("--algorithm", arguments->algorithm,
-                  "names joined by commas; auto: what it chooses for each layer and direction")
+  net->add_option(
+         "--algorithm", arguments->algorithm,
+         "algorithms, joined by commas; auto: the automatic choice for each layer and direction")
       ->capture_default_str();
   net->add_option("--peer", arguments->peer,
-                  "times of another library on this network: a file of "
+                  "baseline: times of another library on this network, a file of "
                   "experiments/peers/sparse_conv_vs_spconv.py --net")
       ->type_name("FILE");
   add_timing_options(*net, arguments->timing);

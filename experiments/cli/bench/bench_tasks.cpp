@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_tasks.cpp: what `convscope bench` does for every heavy layer: the options that say how to
-// time, the problems of a list, and the loop over them that prints tables and writes files.
+// bench_tasks.cpp: the common parts of `convscope bench` for all operators: timing options, the
+// problems of a list, and the loop that prints tables and writes files.
 #include "experiments/cli/bench/bench_tasks.h"
 
 #include <algorithm>
@@ -13,25 +13,26 @@
 
 namespace convscope {
 void add_timing_options(CommandLine& app, TimingArguments& arguments) {
-  app.add_option("--device", arguments.device, "cpu, cuda or cuda:<index>")->capture_default_str();
-  app.add_option("--cache", arguments.cache, "warm, or cold: flushed before each run")
+  app.add_option("--device", arguments.device, "device: cpu, cuda or cuda:<index>")
       ->capture_default_str();
-  app.add_option("--clock", arguments.clock,
-                 "wall, or cpu: time on the core, for --threads 1 on a busy machine")
+  app.add_option("--cache", arguments.cache, "caches: warm, or cold (flushed before each call)")
+      ->capture_default_str();
+  app.add_option(
+         "--clock", arguments.clock,
+         "wall: elapsed time; cpu: CPU time of one thread, for --threads 1 on a busy machine")
       ->capture_default_str();
   app.add_option("--weights", arguments.weights,
-                 "once: prepared in each call, as in training; often: before the timing, as in "
-                 "inference (another library's own layouts have them so, too)")
+                 "once: weights are prepared in each call, as in training; often: before the "
+                 "timing, as in inference (the other library too)")
       ->one_of({"once", "often"})
       ->capture_default_str();
   app.add_option("--min-time", arguments.min_time,
-                 "seconds that each algorithm is timed for on each problem")
+                 "seconds of timing for each algorithm and problem")
       ->capture_default_str();
-  app.add_option("--rounds", arguments.rounds, "least number of timings of each algorithm")
+  app.add_option("--rounds", arguments.rounds, "minimum number of timings of each algorithm")
       ->capture_default_str();
   app.add_option("--json", arguments.json, kJsonHelp)->output_file();
-  app.add_option("--csv", arguments.csv, "where to write the rows as CSV; - is stdout")
-      ->output_file();
+  app.add_option("--csv", arguments.csv, "file for the rows as CSV; -: stdout")->output_file();
 }
 
 void check_timing(const char* command, const TimingArguments& arguments) {
@@ -57,7 +58,7 @@ void check_timing(const char* command, const TimingArguments& arguments) {
 BenchSettings bench_settings(const TimingArguments& arguments) {
   BenchSettings out;
   out.device = Device::parse(arguments.device);
-  backend_of(out.device);  // an error when it is not there
+  backend_of(out.device);  // fails when it is not available
   out.cold = arguments.cache == "cold";
   out.cpu_clock = arguments.clock == "cpu";
   out.weights = arguments.weights == "often" ? WeightUse::often : WeightUse::once;

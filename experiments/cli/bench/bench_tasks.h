@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_tasks.h: what `convscope bench` does for every heavy layer: the options that say how to
-// time, the problems of a list, and the loop over them that prints tables and writes files.
+// bench_tasks.h: the common parts of `convscope bench` for all operators: timing options, the
+// problems of a list, and the loop that prints tables and writes files.
 #pragma once
 
 #include <functional>
@@ -16,13 +16,12 @@
 namespace convscope {
 
 inline constexpr const char* kJsonHelp =
-    "where to write all of it as JSON, when all is measured; what is measured until then is in "
-    "NAME.unfinished.json; - is stdout";
+    "file for all results as JSON (rows so far: NAME.unfinished.json); -: stdout";
 
-// The JSON and the CSV file that a benchmark is asked for. They are made when something is written.
+// The JSON and CSV files of a benchmark. They are created with the first row.
 struct BenchFiles {
   BenchFile json, csv;
-  // An error when one of them cannot be written.
+  // Fails when a file cannot be written.
   BenchFiles(const std::string& json_path, const std::string& csv_path)
       : json(json_path), csv(csv_path) {}
 
@@ -49,17 +48,17 @@ struct TimingArguments {
 };
 
 void add_timing_options(CommandLine& app, TimingArguments& arguments);
-// A usage error of `command` when they do not fit.
+// Fails with a usage error of `command` when the options contradict each other.
 void check_timing(const char* command, const TimingArguments& arguments);
-// The device must be there.
+// Returns the settings; fails when the device is not available.
 BenchSettings bench_settings(const TimingArguments& arguments);
 BenchReportSettings report_settings(const BenchSettings& settings, const char* operation);
 
-// Channels, image and outputs that are left out would be 1: numbers for a convolution that nobody
-// means. No kernel is one of 1x1, as in experiments/shapes; half a kernel is a mistake.
+// Fails when channels, image size or number of outputs are missing, because their default 1 is
+// never meant. A missing kernel size means 1x1, as in experiments/shapes; half a kernel size fails.
 void require_sizes(const char* command, const std::string& text);
 
-// Those of the files, then those of the texts.
+// Returns the problems of the files, then the problems of the texts.
 template <class Problem>
 std::vector<Problem> problems_given(const char* command, const std::vector<std::string>& files,
                                     const std::vector<std::string>& texts) {
@@ -75,7 +74,7 @@ std::vector<Problem> problems_given(const char* command, const std::vector<std::
   return out;
 }
 
-// "": their own. "both": each problem in nchw, then blocked.
+// Sets the layouts. "": no change. "both": each problem in nchw, then in blocked.
 template <class Problem>
 void set_layouts(const std::string& layout, std::vector<Problem>& problems) {
   if (layout.empty()) return;
@@ -93,7 +92,7 @@ void set_layouts(const std::string& layout, std::vector<Problem>& problems) {
   problems = std::move(out);
 }
 
-// "": their own.
+// Sets the precision. "": no change.
 template <class Problem>
 void set_precision(const std::string& name, std::vector<Problem>& problems) {
   for (const ComputePrecision precision : kComputePrecisions) {
@@ -110,8 +109,8 @@ struct BenchTask {
   std::function<ReportedGroup(const BenchProgress&)> run;
 };
 
-// Runs them all: a table on stdout for each, what there is to `files` after each, at the end the
-// summary and `legend`. Returns the exit code; an error when every algorithm refuses every problem.
+// Runs all tasks: prints one table per task, updates `files` after each, then prints the summary
+// and `legend`. Returns the exit code; fails when every algorithm refuses every problem.
 int run_bench_tasks(const char* command, const std::vector<BenchTask>& tasks, BenchFiles& files,
                     BenchReportSettings settings, const std::string& legend);
 

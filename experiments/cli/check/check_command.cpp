@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// check_command.cpp: `convscope check`: the tests' matrix on one algorithm, or on all of a folder
-// of plug-ins, and what seems to be wrong with each. Each runs in a process of its own.
+// check_command.cpp: `convscope check`: runs the tests' matrix on one algorithm, or on all of a
+// folder of plug-ins, and diagnoses errors. Each algorithm runs in a separate process.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -22,13 +22,13 @@ struct Arguments {
   CheckSettings settings;
 };
 
-// What shows a fault again, as one would type it.
+// Returns the command line that reproduces a fault.
 std::string command_for(const CheckTask& task, const std::string& problem) {
   return cat("convscope check conv2d ", task.algorithm,
              task.plugin.empty() ? "" : cat(" --plugin ", task.plugin), " --problem ", problem);
 }
 
-// Of every file of --plugin, those that do not fit included.
+// Returns one task per file of --plugin, including files that are refused.
 std::vector<CheckTask> tasks_of_plugins() {
   std::vector<std::string> files;
   std::vector<CheckTask> out;
@@ -42,7 +42,7 @@ std::vector<CheckTask> tasks_of_plugins() {
   return out;
 }
 
-// The algorithm that NAME means: one of the program, or of a plug-in.
+// Returns the algorithm NAME of the program or of a plug-in.
 CheckTask task_named(const std::string& name, const std::vector<CheckTask>& of_plugins) {
   const Registry<Conv2dAlgorithm>& ours = conv2d_algorithms(DeviceType::cpu);
   if (ours.find(name) != nullptr) return {.plugin = "", .algorithm = name, .refusal = ""};
@@ -110,7 +110,7 @@ int check(Arguments arguments) {
           }
         }));
     if (shows) std::fprintf(stderr, "\r\033[K");
-    // An interrupted check keeps what it has.
+    // An interrupted check keeps its results.
     if (!arguments.json.empty() && !to_stdout) {
       write_file(arguments.json, check_json(rows, settings, rows.size() == tasks.size()));
     }
@@ -127,29 +127,31 @@ std::function<int()> declare(CommandLine& app) {
   auto arguments = std::make_shared<Arguments>();
   CheckSettings& settings = arguments->settings;
   const auto add_options = [&](CommandLine& line) {
-    line.add_flag("--quick", settings.quick, "small problems, edge cases and some random ones");
-    line.add_option("--problem", settings.problem,
-                    "this one alone, with all kinds of numbers: n=2,c=3,h=9,w=9,k=4,r=3,s=3,pad=1")
+    line.add_flag("--quick", settings.quick,
+                  "fewer problems: small ones, edge cases and some random ones");
+    line.add_option(
+            "--problem", settings.problem,
+            "one problem only, with all kinds of numbers: n=2,c=3,h=9,w=9,k=4,r=3,s=3,pad=1")
         ->type_name("TEXT");
     line.add_option("--require", arguments->require,
-                    cat("what it has to take: all, or some of ", join(feature_names(), ","),
-                        " (default: what it takes is checked, and nothing is demanded)"))
+                    cat("features that the algorithm must accept: all, or some of ",
+                        join(feature_names(), ","), " (default: none; what it accepts is checked)"))
         ->type_name("NAME,...");
     line.add_option("--max-error-growth", settings.max_error_growth,
-                    "the largest error_growth that an algorithm is believed (default: its own)")
+                    "largest error_growth that is accepted (default: the algorithm's own)")
         ->type_name("X");
-    line.add_option("--timeout", settings.timeout,
-                    "seconds that the check of one algorithm may take (default: no limit; each of "
-                    "its cases has 120)")
+    line.add_option(
+            "--timeout", settings.timeout,
+            "time limit of one algorithm, in seconds (default: none; each case may take 120 s)")
         ->type_name("S");
     line.add_option("--json", arguments->json,
-                    "where to write the verdicts as JSON; -: to stdout, in place of the text")
+                    "file for the results as JSON; -: stdout, instead of the text")
         ->type_name("FILE");
   };
-  CommandLine* const conv = app.add_subcommand("conv2d", "algorithms of a convolution");
+  CommandLine* const conv = app.add_subcommand("conv2d", "Check algorithms of convolution.");
   app.require_subcommand(0, 1);
   conv->add_option("NAME", arguments->name,
-                   "the algorithm (convscope info); without it all of --plugin, in a table")
+                   "algorithm (convscope info); default: all algorithms of --plugin, in a table")
       ->suggest(conv2d_algorithms(DeviceType::cpu).names());
   add_options(*conv);
   add_options(app);
@@ -161,7 +163,7 @@ std::function<int()> declare(CommandLine& app) {
 
 CONVSCOPE_REGISTER_COMMAND(
     "check",
-    {.summary = "does an algorithm compute the right numbers? what seems wrong?",
+    {.summary = "Check the numbers of an algorithm and diagnose its errors.",
      .usage = "check [conv2d [NAME]] [--plugin FILE|FOLDER] [--quick] [--problem TEXT] [--require "
               "NAME,...] [--max-error-growth X] [--timeout S] [--json FILE|-]",
      .examples = {"check conv2d winograd_f4x3", "check conv2d mine --plugin mine/build/mine.so",

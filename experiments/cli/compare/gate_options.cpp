@@ -20,17 +20,17 @@ void say(const char* what, const std::vector<std::string>& lines) {
 }  // namespace
 
 void add_gate_options(CommandLine& app, GateOptions& options) {
-  app.add_option("--fail-above", options.fail_above,
-                 "end with exit code 7 when a time is longer by more than this factor and by more "
-                 "than noise: a benchmark's row, or a run's step; with 9 (undecided) when it was "
-                 "measured while other programs used the cores")
+  app.add_option(
+         "--fail-above", options.fail_above,
+         "largest ratio of times (a benchmark's row, a run's step); a larger ratio that is beyond "
+         "noise ends with exit code 7, or with 9 (undecided) when other programs used the cores")
       ->type_name("FACTOR")
       ->positive();
   app.add_flag("--require-all", options.require_all,
-               "end with exit code 7 when a row is missing on one side, or a file is not finished "
-               "(the default with --fail-above)");
+               "exit code 7 when a row is missing on one side or a file is not finished (default "
+               "with --fail-above)");
   app.add_flag("--no-require-all", options.no_require_all,
-               "compare the rows that both sides have, whatever is missing");
+               "comparison of the common rows only; missing rows are no failure");
 }
 
 void check_gate(const char* command, const GateOptions& options) {

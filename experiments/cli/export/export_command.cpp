@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// export_command.cpp: `convscope export RUN`: a trained network in other forms: the smaller dense
-// one that pruning has found, integer codes, the weights that masks leave, ONNX.
+// export_command.cpp: `convscope export RUN`: a trained network in other formats: the smaller dense
+// network of pruning, integer codes, unpruned weights, ONNX.
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -48,7 +48,7 @@ TrainedNetwork trained_network(const ExportArguments& arguments) {
   out.checkpoint =
       is_file ? arguments.run : cat(out.run, "/ckpt/", arguments.weights, ".safetensors");
   if (!is_file) out.config = load_config(out.run + "/config.yaml", global_overrides());
-  // The network of the checkpoint is a smaller one when pruned filters were removed before it.
+  // The checkpoint has a smaller network if pruned filters were removed before it was written.
   if (is_file || (out.config.sparsity.has("remove") && out.config.sparsity.flag("remove"))) {
     out.config = parse_config_text(checkpoint_config(out.checkpoint), out.checkpoint, {},
                                    global_overrides());
@@ -73,10 +73,10 @@ int run(const ExportArguments& arguments) {
                "them");
   }
   if (arguments.fold_batch_norm && arguments.onnx.empty()) {
-    fail_usage("export", "expected --onnx OUT beside --fold-batch-norm, got none");
+    fail_usage("export", "expected --onnx OUT with --fold-batch-norm, got none");
   }
   if (arguments.reduce_range && arguments.onnx.empty()) {
-    fail_usage("export", "expected --onnx OUT beside --reduce-range, got none");
+    fail_usage("export", "expected --onnx OUT with --reduce-range, got none");
   }
   check_output_files({arguments.compact, arguments.quantised, arguments.sparse, arguments.onnx});
   if (!arguments.compact.empty()) export_compact(arguments);
@@ -89,29 +89,27 @@ int run(const ExportArguments& arguments) {
 std::function<int()> declare_export(CommandLine& app) {
   auto arguments = std::make_shared<ExportArguments>();
   app.add_option("RUN", arguments->run,
-                 "run folder; or, but for --compact, a .safetensors checkpoint of ours")
+                 "run folder; or (except for --compact) a .safetensors checkpoint of convscope")
       ->required()
       ->type_name("");
   app.add_option("--compact", arguments->compact,
-                 "checkpoint to write: what the masks leave out is removed")
+                 "output checkpoint without the channels that the masks remove")
       ->type_name("OUT");
   app.add_option("--quantised", arguments->quantised,
-                 "model file to write: a quantised network as integer codes and steps")
+                 "output model of a quantised network: integer codes and steps")
       ->type_name("OUT");
   app.add_option("--sparse", arguments->sparse,
-                 "model file to write: a pruned network without the weights that its masks leave "
-                 "out")
+                 "output model of a pruned network, without the pruned weights")
       ->type_name("OUT");
   app.add_option("--onnx", arguments->onnx,
-                 "ONNX file to write; of a quantised network with QuantizeLinear and "
-                 "DequantizeLinear")
+                 "output ONNX file; quantised networks get QuantizeLinear and DequantizeLinear")
       ->type_name("OUT");
   app.add_flag("--fold-batch-norm", arguments->fold_batch_norm,
-               "of --onnx: batch norms become part of the convolutions in front of them");
+               "with --onnx: batch norms folded into the convolutions before them");
   app.add_flag("--reduce-range", arguments->reduce_range,
-               "of --onnx: quantised weights of 8 bits with 7 bits, so that integer kernels of x64 "
+               "with --onnx: 8-bit weights written with 7 bits, so that integer kernels of x64 "
                "CPUs without VNNI do not saturate");
-  app.add_option("--weights", arguments->weights, "last or best")
+  app.add_option("--weights", arguments->weights, "weights: last or best")
       ->type_name("W")
       ->capture_default_str()
       ->one_of({"last", "best"});
@@ -123,7 +121,7 @@ std::function<int()> declare_export(CommandLine& app) {
 
 CONVSCOPE_REGISTER_COMMAND(
     "export",
-    {.summary = "a trained network as compact, integer, sparse or ONNX file",
+    {.summary = "Export a trained network: compact, integer, sparse or ONNX.",
      .usage = "export RUN|FILE [--compact OUT] [--quantised OUT] [--sparse OUT] [--onnx OUT "
               "[--fold-batch-norm] [--reduce-range]] [--weights last|best]",
      .examples = {"export runs/pruned --compact small.safetensors",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// export_compact.cpp: `convscope export RUN --compact OUT`: the smaller dense network that a pruned
-// run has found, as a checkpoint that holds its own config.
+// export_compact.cpp: `convscope export RUN --compact OUT`: the smaller dense network of a pruned
+// run, as a checkpoint with its own config.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -25,11 +25,11 @@
 namespace convscope {
 namespace {
 
-constexpr double kTolerance = 1e-5;  // of the largest output, or of 1
+constexpr double kTolerance = 1e-5;  // relative to the largest output, or to 1
 
-// Sums in another order may fall on the other side of a rounding bound, and then a code differs by
-// one. So what must agree is compared with the activations unrounded (weights are masked and
-// rounded all the same); the steps of the activations are copies.
+// Turns rounding of activations on or off. A different summation order may cross a rounding
+// boundary and change a code by one, so outputs are compared with unrounded activations. Weights
+// stay masked and rounded; the steps of the activations are copied.
 void bypass_activations(Module& network, bool on) {
   for (const QuantizedTensor& tensor : quantized_tensors(network)) {
     if (!tensor.is_weight) tensor.quantizer->bypass(on);
@@ -43,7 +43,7 @@ bool is_quantised(Module& network) {
   return false;
 }
 
-// Median milliseconds of both networks, taken in turns so that a busy machine troubles both alike.
+// Median milliseconds of both networks, timed in turns so that a busy machine disturbs both alike.
 struct Times {
   double forward[2], both[2];
 };
@@ -89,8 +89,8 @@ Times measure(Module& a, Module& b, const Shape& batch, Device device) {
   return out;
 }
 
-// Median milliseconds of inference as it is really executed, in turns as above; 0 where one of the
-// networks is not planned.
+// Returns median milliseconds of inference as executed, timed in turns; 0 if one of the networks is
+// not compiled.
 std::array<double, 2> inference_ms(Module& a, Module& b, const Shape& batch, Device device) {
   constexpr int kWarmup = 3, kRounds = 50;
   constexpr double kLimitSeconds = 2;
@@ -130,8 +130,8 @@ std::array<double, 2> inference_ms(Module& a, Module& b, const Shape& batch, Dev
   return out;
 }
 
-// "c1 6 of 6 (4 alive), c2 8 of 16", in the words of the table that the run printed. What is kept
-// but not alive cannot go: later layers read its constant.
+// Returns "c1 6 of 6 (4 alive), c2 8 of 16", as in the table of the run. Outputs that are kept but
+// not alive cannot be removed, because later layers need their constants.
 std::string widths_text(const SparsityReport& report, const CompactPlan& plan) {
   std::string text;
   bool constants = false;
@@ -147,9 +147,8 @@ std::string widths_text(const SparsityReport& report, const CompactPlan& plan) {
   text += "\n";
   if (constants) {
     text +=
-        "            kept but not alive: nothing reaches these outputs any more, but their "
-        "constants "
-        "count further on\n";
+        "            kept but not alive: no input reaches these outputs, but later layers "
+        "need their constants\n";
   }
   return text;
 }
@@ -165,17 +164,16 @@ void export_compact(const ExportArguments& arguments) {
   const std::unique_ptr<Pruner> pruner = build_pruner(config, *model, nullptr, sample.shape, 0);
   if (pruner == nullptr) {
     fail(ErrorKind::kConfig, "export",
-         cat("expected a run with a block 'sparsity', because --compact removes what its masks "
-             "leave out, got ",
+         cat("expected a run with a block 'sparsity', because --compact removes pruned channels, "
+             "got ",
              run, " without"));
   }
   const std::string checkpoint = cat(run, "/ckpt/", arguments.weights, ".safetensors");
   if (parse_config_text(checkpoint_config(checkpoint), checkpoint).sparsity.values().empty()) {
-    fail(
-        ErrorKind::kConfig, "export",
-        cat("expected a network with masks, because --compact removes what they leave out, got one "
-            "whose filters were removed while it was trained; it is compact already: ",
-            checkpoint));
+    fail(ErrorKind::kConfig, "export",
+         cat("expected a network with masks, because --compact removes pruned channels, got a "
+             "network whose filters were removed during training; it is compact already: ",
+             checkpoint));
   }
   const TrainingState state = load_checkpoint(checkpoint, *model, nullptr);
 
@@ -211,8 +209,8 @@ void export_compact(const ExportArguments& arguments) {
   const Times times = measure(*model, *compact, batch, config.device);
   std::string text = widths_text(pruner->report(state.step), plan);
   if (quantised) {
-    text += codes ? "execution   int8 in inference, else fake-quant f32, in both\n"
-                  : "execution   fake-quant f32 in both\n";
+    text += codes ? "execution   both: int8 in inference, otherwise fake-quant f32\n"
+                  : "execution   both: fake-quant f32\n";
   }
   text += fmt::format("{:<34} {:>14} {:>14} {:>8}\n", "", "masked dense", "compact dense", "ratio");
   const auto line = [&](const char* name, double a, double b, int digits) {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// export_forms.h: the forms in which `convscope export` writes a trained network, and how it checks
-// what it has written.
+// export_forms.h: the formats of `convscope export`, and the check of a written file.
 #pragma once
 
 #include <memory>
@@ -15,20 +14,20 @@ namespace convscope {
 
 struct ExportArguments {
   std::string run, compact, quantised, sparse, onnx, weights = "last";
-  bool fold_batch_norm = false;  // of the ONNX file
-  bool reduce_range = false;     // of the ONNX file
+  bool fold_batch_norm = false;  // for the ONNX file
+  bool reduce_range = false;     // for the ONNX file
 };
 
-// Each writes its file and prints what it holds.
+// Writes the file and prints its contents.
 void export_compact(const ExportArguments& arguments);
 void export_quantised(const ExportArguments& arguments);
 void export_sparse(const ExportArguments& arguments);
 void export_onnx(const ExportArguments& arguments);
 
-// The network of a run, with its masks, as its checkpoint holds it.
+// The network of a run with its masks, from its checkpoint.
 struct TrainedNetwork {
   std::string run, checkpoint;
-  ExperimentConfig config;  // of the network that the checkpoint holds
+  ExperimentConfig config;  // config of the network in the checkpoint
   std::shared_ptr<Module> model;
   std::unique_ptr<Pruner> pruner;  // null: no masks
   TrainingState state;
@@ -37,14 +36,14 @@ struct TrainedNetwork {
 };
 TrainedNetwork trained_network(const ExportArguments& arguments);
 
-inline constexpr int kExportChecks = 4;  // batches of random images
+inline constexpr int kExportChecks = 4;  // number of batches of random images
 
 Tensor random_images(const Shape& shape, std::uint64_t seed);
 
 struct OutputDifference {
   double largest = 0, of_outputs_up_to = 0;
 };
-// Of the outputs of two networks in eval mode, on random images.
+// Returns the difference between the outputs of two networks in eval mode on random images.
 OutputDifference difference(Module& a, Module& b, const Shape& batch, Device device);
 
 }  // namespace convscope

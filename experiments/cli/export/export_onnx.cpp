@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // export_onnx.cpp: `convscope export RUN --onnx OUT`: a trained network as an ONNX file
-// (experiments/export/onnx_network.h says which layers become what).
+// (experiments/export/onnx_network.h maps layers to operators).
 #include <cstdio>
 #include <map>
 

@@ -14,7 +14,7 @@
 namespace convscope {
 namespace {
 
-// What a table of layers says of one weight.
+// Returns one row of the table of layers.
 std::string row_of(const std::string& name, const Quantizer& quantizer, std::int64_t bytes) {
   const QuantizerOptions& options = quantizer.options();
   return fmt::format("{:<28} {:>5} {:>9} {:>12}\n", name, options.bits,
@@ -27,7 +27,7 @@ std::string weight_table(Module& model, const SafetensorsFile& file) {
     if (!tensor.is_weight) continue;
     const std::string prefix = tensor.layer.empty() ? "" : tensor.layer + ".";
     if (const Tensor* const codes = file.find(prefix + "weight.codes"); codes != nullptr) {
-      const Tensor* const kept = file.find(prefix + "weight.kept");  // where zeros are left out
+      const Tensor* const kept = file.find(prefix + "weight.kept");  // where zeros are omitted
       text += row_of(tensor.layer, *tensor.quantizer,
                      codes->size_bytes() + (kept == nullptr ? 0 : kept->size_bytes()));
     }

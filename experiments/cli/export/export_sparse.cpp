@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// export_sparse.cpp: `convscope export RUN --sparse OUT`: a pruned run without the weights that its
-// masks leave out (sparsity/file/sparse_file.h), read back and compared.
+// export_sparse.cpp: `convscope export RUN --sparse OUT`: a pruned run without its pruned weights
+// (sparsity/file/sparse_file.h), read back and compared.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -33,8 +33,7 @@ void export_sparse(const ExportArguments& arguments) {
   const TrainedNetwork trained = trained_network(arguments);
   if (trained.pruner == nullptr) {
     fail(ErrorKind::kConfig, "export",
-         cat("expected a run with masks, because --sparse leaves out the weights that they leave "
-             "out, got ",
+         cat("expected a run with masks, because --sparse leaves out pruned weights, got ",
              trained.run, " without"));
   }
   if (trained.config.quant) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// candidates.cpp: what a shell may complete the last word of a command line to.
+// candidates.cpp: shell completion of the last word of a command line.
 #include "experiments/cli/guide/candidates.h"
 
 #include <algorithm>
@@ -18,7 +18,7 @@ namespace {
 
 using Facts = CommandOption::Facts;
 
-// Of the command or of one around it.
+// Finds an option of the command or of an outer one.
 std::optional<Facts> option_named(const CommandLine& line, const std::string& word) {
   for (const CommandLine* here = &line; here != nullptr; here = here->outer()) {
     for (const Facts& option : here->options()) {
@@ -38,7 +38,7 @@ const CommandLine* nested_named(const CommandLine& line, const std::string& word
   return found == line.nested().end() ? nullptr : &*found;
 }
 
-// "optim.momentum" of "optim[sgd].momentum"; "" where a number or a layer's name belongs.
+// Returns "optim.momentum" for "optim[sgd].momentum"; "" for keys with a number or a layer's name.
 std::string plain_key(const std::string& path) {
   const std::size_t open = path.find('['), close = path.find(']');
   if (path.find('<') != std::string::npos || path == "extends") return "";
@@ -132,7 +132,7 @@ class Finder {
     (option.type == "DIR" || option.type == "RUN" ? out_.folders : out_.files) = true;
   }
 
-  // What stands at this place: the positional argument, the last of which may take several words.
+  // Adds completions of a positional argument; the last one may take several words.
   void add_positional() {
     std::vector<Facts> places;
     for (const Facts& option : here_->options()) {

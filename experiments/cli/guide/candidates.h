@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// candidates.h: what a shell may complete the last word of a command line to, from the commands and
-// options that are declared, the shipped configs and the keys of configs.
+// candidates.h: shell completion of the last word of a command line, from the declared commands and
+// options, the shipped configs and the config keys.
 #pragma once
 
 #include <string>
@@ -15,12 +15,13 @@ struct Candidates {
   struct One {
     std::string text, about;
   };
-  std::vector<One> words;  // all begin with the last word; one that ends in '=' goes on
-  bool files = false;      // names of files and folders fit as well
-  bool folders = false;    // names of folders do
+  std::vector<One> words;  // all begin with the last word; a word that ends in '=' is continued
+  bool files = false;      // file and folder names fit too
+  bool folders = false;    // folder names fit too
 };
 
-// `words`: those behind the program's name; the last one is being typed and may be empty.
+// Returns the completions. `words` follow the program's name; the last one, which is being typed,
+// may be empty.
 CONVSCOPE_API Candidates candidates_for(const CommandLine& program,
                                         const std::vector<std::string>& words);
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// completion_command.cpp: `convscope completion bash|zsh|fish`: a script that lets the shell
-// complete commands, options, names of configs and keys. The script asks the program itself
-// (`completion words`), so it is never older than the program.
+// completion_command.cpp: `convscope completion bash|zsh|fish`: a completion script for commands,
+// options, config names and keys. The script asks the program itself (`completion words`), so it is
+// never older than the program.
 #include <iostream>
 #include <memory>
 
@@ -11,8 +11,8 @@
 namespace convscope {
 namespace {
 
-// bash cuts words at '=' as well: they are put together again, and of a candidate only what stands
-// behind the '=' is given back.
+// bash also splits words at '='. The script joins them again and returns only the part of a
+// completion after the '='.
 constexpr const char* kBash =
     R"(# bash completion of convscope, from `convscope completion bash`. Use it with
 #   source <(convscope completion bash)      # in ~/.bashrc
@@ -99,8 +99,9 @@ end
 complete -c convscope -f -a '(__convscope_candidates)'
 )";
 
-// A line for each candidate, its description behind a tab; then :files or :folders where names of
-// files fit as well. Each word comes with a ':' in front, so that none is empty or an option here.
+// Prints one line per completion: the word, a tab, its description; then :files or :folders where
+// such names fit too. Each word of the command line has a ':' before it, so that none is empty or
+// looks like an option.
 int print_words(const CommandLine& program, const std::vector<std::string>& marked) {
   std::vector<std::string> words;
   for (const std::string& word : marked) words.push_back(word.substr(word.starts_with(':')));
@@ -119,8 +120,8 @@ std::function<int()> declare_completion(CommandLine& app) {
   CommandLine* const zsh = app.add_subcommand("zsh", "source <(convscope completion zsh)");
   app.add_subcommand("fish", "convscope completion fish | source");
   CommandLine* const asked =
-      app.add_subcommand("words", "what the scripts ask for: words that the last one may become");
-  asked->add_option("WORD", *words, "the command line so far, with a ':' before each word");
+      app.add_subcommand("words", "Print the completions of a command line, for the scripts.");
+  asked->add_option("WORD", *words, "command line so far, with a ':' before each word");
   app.require_subcommand(1);
   return [=, &app] {
     if (asked->parsed()) return print_words(*app.outer(), *words);
@@ -133,7 +134,7 @@ std::function<int()> declare_completion(CommandLine& app) {
 }  // namespace convscope
 
 CONVSCOPE_REGISTER_COMMAND("completion",
-                           {.summary = "a script for the shell: Tab completes commands and keys",
+                           {.summary = "Print a completion script for bash, zsh or fish.",
                             .usage = "completion bash|zsh|fish",
                             .examples = {"completion bash > ~/.convscope_completion",
                                          "completion fish > ~/.config/fish/completions/"

@@ -35,14 +35,14 @@ int help(const CommandLine& program, const std::vector<std::string>& words) {
 
 std::function<int()> declare_help(CommandLine& app) {
   auto words = std::make_shared<std::vector<std::string>>();
-  app.add_option("COMMAND", *words, "the command to read about, such as run or config show");
+  app.add_option("COMMAND", *words, "command, such as run or config show");
   return [words, &app] { return help(*app.outer(), *words); };
 }
 
 }  // namespace
 }  // namespace convscope
 
-CONVSCOPE_REGISTER_COMMAND("help", {.summary = "this text, or that of a command",
+CONVSCOPE_REGISTER_COMMAND("help", {.summary = "Print this help, or the help of a command.",
                                     .usage = "help [COMMAND...]",
                                     .examples = {"help run", "help config show"},
                                     .order = 1,

@@ -18,7 +18,7 @@ std::function<int()> declare_man(CommandLine& app) {
 }  // namespace
 }  // namespace convscope
 
-CONVSCOPE_REGISTER_COMMAND("man", {.summary = "the manual page in roff, of all commands",
+CONVSCOPE_REGISTER_COMMAND("man", {.summary = "Print the manual page (roff).",
                                    .usage = "man",
                                    .examples = {"man | man -l -"},
                                    .order = 91,

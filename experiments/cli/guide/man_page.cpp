@@ -13,7 +13,7 @@
 namespace convscope {
 namespace {
 
-// As roff prints it: a backslash and a '-' of an option as they are, no line taken for a request.
+// Escapes text for roff: backslashes, '-', and line starts that look like requests.
 std::string escaped(const std::string& text) {
   std::string out;
   for (const char c : text) {
@@ -46,7 +46,7 @@ std::string terms(const CommandLine& line) {
   return out;
 }
 
-// The lines of a usage, each behind the program's name.
+// Returns the usage, one line per form, each after the program's name.
 std::string forms_of(const std::string& usage) {
   std::string out;
   for (std::size_t begin = 0; begin <= usage.size();) {
@@ -83,25 +83,28 @@ ok
 the run failed: a loss that is not finite, a missed gate, a wrong result
 .TP
 .B 2
-the command line
+wrong command line
 .TP
 .B 3
-the config
+invalid config
 .TP
 .B 4
-data that are missing or corrupt
+missing or corrupt data
 .TP
 .B 5
-a device or an algorithm that is not available
+a device or algorithm is not available
 .TP
 .B 6
-input or output
+input or output failed
 .TP
 .B 7
-a regression against a baseline
+slower than a baseline allows, or rows are missing
 .TP
 .B 8
 another process of the training is lost; its checkpoint is kept
+.TP
+.B 9
+a comparison is undecided because the machine was busy
 .TP
 .B 130, 143
 interrupted; a checkpoint is written
@@ -111,28 +114,28 @@ interrupted; a checkpoint is written
 folder of the data sets
 .TP
 .B CONVSCOPE_CACHE_DIR
-what was measured of this machine; default ~/.cache/convscope
+folder for measurements of this machine; default ~/.cache/convscope
 .TP
 .B CONVSCOPE_MEMORY_MIB
-memory that a config may need; 0: do not ask; default: what machine and control group allow
+largest memory of a config, MiB; 0: no limit; default: limit of machine and control group
 .TP
 .B CONVSCOPE_ISA
 instruction set: scalar, avx2 or avx512
 .TP
 .B CONVSCOPE_ALONE
-1: train alone, whatever a launcher of several processes says
+1: train in a single process, even under a launcher
 .TP
 .B CONVSCOPE_MPI_LIBRARY
-the file of MPI; default: that of the launcher
+path of the MPI library; default: that of the launcher
 .TP
 .B NO_COLOR
 1: no colours
 .TP
 .B COLUMNS
-width of text, where no terminal says it
+width of text without a terminal
 )";
 
-// Today; or, where a package is to have the same bytes each time, the day that it asks for
+// Returns today's date, or SOURCE_DATE_EPOCH for reproducible packages
 // (https://reproducible-builds.org/docs/source-date-epoch/).
 std::string date() {
   const char* const asked = std::getenv("SOURCE_DATE_EPOCH");
@@ -150,10 +153,10 @@ std::string man_page(const CommandLine& program) {
   std::string out =
       ".\\\" Made by `convscope man`.\n.TH CONVSCOPE 1 " + date() + " \"convscope " +
       std::string(CONVSCOPE_VERSION) + "\" \"User Commands\"\n" +
-      ".SH NAME\nconvscope \\- looks at convolution: trains small networks, measures "
-      "speed, memory and accuracy\n.SH SYNOPSIS\n.B convscope\n.I COMMAND\n[options]\n"
-      ".SH DESCRIPTION\nTrains small networks from YAML configs with any of its "
-      "convolution algorithms and logs speed, memory and accuracy. First command to "
+      ".SH NAME\nconvscope \\- trains small networks and measures their speed, "
+      "memory and accuracy\n.SH SYNOPSIS\n.B convscope\n.I COMMAND\n[options]\n"
+      ".SH DESCRIPTION\nTrains small networks from YAML configs with a choice of "
+      "convolution algorithms and measures speed, memory and accuracy. First command to "
       "type:\n.PP\n.nf\n    convscope run quickstart\n.fi\n.SH OPTIONS\nFor every "
       "command:\n" +
       terms(program) + ".SH COMMANDS\n";

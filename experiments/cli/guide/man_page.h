@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// man_page.h: the manual page convscope(1) in roff, from the commands and options that are
-// declared: the same words as in the help.
+// man_page.h: the manual page convscope(1) in roff, from the declared commands and options, with
+// the words of the help.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// init_command.cpp: `convscope init`: writes a config to begin with.
+// init_command.cpp: `convscope init`: writes a starter config.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -53,8 +53,7 @@ int init(const Arguments& arguments) {
 
 std::function<int()> declare_init(CommandLine& app) {
   auto arguments = std::make_shared<Arguments>();
-  app.add_option("FILE", arguments->file,
-                 "where to write it (default DATA_MODEL.yaml); - writes to stdout");
+  app.add_option("FILE", arguments->file, "output file (default DATA_MODEL.yaml); -: stdout");
   app.add_option("--data", arguments->data, join(dataset_types().names()))
       ->type_name("DATA")
       ->suggest(dataset_types().names())
@@ -63,7 +62,7 @@ std::function<int()> declare_init(CommandLine& app) {
       ->type_name("MODEL")
       ->suggest(model_types().names())
       ->capture_default_str();
-  app.add_flag("--force", arguments->force, "overwrite a file that is there");
+  app.add_flag("--force", arguments->force, "permission to overwrite an existing file");
   return [arguments] { return init(*arguments); };
 }
 
@@ -71,9 +70,10 @@ std::function<int()> declare_init(CommandLine& app) {
 }  // namespace convscope
 
 CONVSCOPE_REGISTER_COMMAND("init",
-                           {.summary = "write a commented config for a data set and a network",
+                           {.summary = "Write a commented config for a data set and a network.",
                             .usage = "init [FILE] [--data DATA] [--model MODEL] [--force]",
                             .examples = {"init my.yaml --data mnist --model lenet5",
                                          "init - --data cifar10 --model resnet18"},
                             .order = 8,
+                            .group = "Train",
                             .declare = convscope::declare_init})

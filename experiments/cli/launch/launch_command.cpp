@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // launch_command.cpp: `convscope launch`: starts a command in several processes that train one
-// network together. mpirun or srun do the work; this program chooses their options, passes signals
-// on so that a checkpoint is written, and makes one sentence of what they say about a failure.
+// network together, by mpirun or srun. This program chooses their options and passes signals on so
+// that a checkpoint is written. It turns their messages about a failure into one sentence.
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/prctl.h>
@@ -39,11 +39,11 @@ void ask_stop(int signal) {
   stops_asked = stops_asked + 1;
 }
 
-// Of the launcher, while it runs.
+// The launcher's process.
 class Child {
  public:
   explicit Child(const std::vector<std::string>& words) {
-    int ends[2][2] = {{-1, -1}, {-1, -1}};  // of stdout and stderr: Open MPI reports an end on the
+    int ends[2][2] = {{-1, -1}, {-1, -1}};  // for stdout and stderr: Open MPI reports an end on
                                             // one, MPICH on the other
     if (pipe2(ends[0], O_CLOEXEC) != 0 || pipe2(ends[1], O_CLOEXEC) != 0) {
       fail(ErrorKind::kRun, "launch", cat("expected a pipe, got: ", std::strerror(errno)));
@@ -55,11 +55,11 @@ class Child {
     const pid_t parent = getpid();
     pid_ = fork();
     if (pid_ == 0) {
-      prctl(PR_SET_PDEATHSIG, SIGUSR1);  // however this program dies, the processes stop in order
+      prctl(PR_SET_PDEATHSIG, SIGUSR1);  // however this program ends, the processes stop in order
       if (getppid() != parent) _exit(1);
-      // Whoever began this program may ignore them, and what is ignored stays so behind exec.
+      // The parent may ignore these signals, and exec keeps ignored signals ignored.
       for (const int signal : {SIGUSR1, SIGUSR2}) std::signal(signal, SIG_DFL);
-      setpgid(0, 0);  // a Ctrl-C of the terminal reaches this program, which passes it on
+      setpgid(0, 0);  // Ctrl-C of the terminal reaches this program, which passes it on
       const int nothing = open("/dev/null", O_RDONLY);
       dup2(nothing, STDIN_FILENO);
       dup2(ends[0][1], STDOUT_FILENO);
@@ -84,9 +84,8 @@ class Child {
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
 
-  // Passes its lines on until it closes both streams; SIGUSR1 and SIGUSR2, the signals that every
-  // launcher hands on to its processes, ask them to stop (trainer/signals.h), a second signal ends
-  // the launcher.
+  // Passes lines on until the launcher closes both streams. A signal asks the processes to stop by
+  // SIGUSR1 and SIGUSR2, which every launcher forwards (trainer/signals.h); a second one ends it.
   void read_lines(LauncherOutput& out, LauncherOutput& error) {
     LauncherOutput* const outputs[2] = {&out, &error};
     std::string lines[2];
@@ -94,9 +93,9 @@ class Child {
     Clock::time_point asked{};
     while (streams_[0] >= 0 || streams_[1] >= 0) {
       pollfd ready[2] = {{streams_[0], POLLIN, 0}, {streams_[1], POLLIN, 0}};
-      // Not for ever: a signal may come just before.
+      // With a timeout, because a signal may come just before.
       const int found = poll(ready, 2, 200);
-      // Once more each second: a launcher forgets a signal that comes before its processes begin.
+      // Repeated each second: a launcher ignores a signal that comes before its processes begin.
       if (stops_asked > sent || (sent == 1 && Clock::now() - asked >= std::chrono::seconds(1))) {
         kill(pid_, stops_asked > 1 ? SIGTERM : first_stop == SIGINT ? SIGUSR2 : SIGUSR1);
         sent = stops_asked;
@@ -152,13 +151,13 @@ void listen_for_signals() {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaction(signal, &action, nullptr);
 }
 
-// This program and its words, without those of `launch` itself.
+// Returns this program and its words without those of `launch` itself.
 std::vector<std::string> command_of(const std::vector<std::string>& rest) {
   if (rest.empty())
     fail_usage("launch", "expected a command for the processes, such as run CONFIG");
   const bool measures = rest.size() > 1 && rest[0] == "bench" && rest[1] == "exchange";
   if (rest[0] != "run" && !measures) {
-    fail_usage("launch", cat("expected the command run or bench exchange, because they alone work "
+    fail_usage("launch", cat("expected the command run or bench exchange, because only these work "
                              "in several processes, got '",
                              rest[0], "'"));
   }
@@ -201,8 +200,8 @@ int launch(const Arguments& arguments, const std::vector<std::string>& rest) {
       [](const std::string& line) { std::fprintf(stderr, "%s\n", clean_text(line).c_str()); });
   child.read_lines(out, error);
   const int code = child.wait_code();
-  // Launchers say it each in their own way: as the code of the first process to end, as one that
-  // was killed, or as their own end.
+  // Launchers report a stop in different ways: the code of the first process to end, a killed
+  // process, or their own end.
   if (first_stop != 0 && code != 0) return 128 + first_stop;
   const std::string& killed = error.killed().empty() ? out.killed() : error.killed();
   if (!killed.empty()) {
@@ -218,17 +217,17 @@ int launch(const Arguments& arguments, const std::vector<std::string>& rest) {
 std::function<int()> declare_launch(CommandLine& app) {
   auto arguments = std::make_shared<Arguments>();
   app.add_option("-n,--processes", arguments->processes,
-                 "how many; each takes its share of every batch")
+                 "number of processes; each takes its share of every batch")
       ->type_name("N")
       ->range(1, 65536);
   app.add_option("--hosts", arguments->hosts,
-                 "a file with one host a line, as mpirun reads it; default: this host")
+                 "file with one host per line, as mpirun reads it (default: this host)")
       ->type_name("FILE");
-  app.add_option(
-         "--launcher", arguments->launcher,
-         "mpirun, mpiexec or srun, or a path; default: srun inside a Slurm job, else mpirun")
+  app.add_option("--launcher", arguments->launcher,
+                 "launcher: mpirun, mpiexec, srun or a path (default: srun inside a Slurm job, "
+                 "else mpirun)")
       ->type_name("PROGRAM");
-  app.add_flag("--dry-run", arguments->dry_run, "print the launcher's command line and stop");
+  app.add_flag("--dry-run", arguments->dry_run, "only print the launcher's command line");
   app.take_rest();
   return [arguments, line = &app] { return launch(*arguments, line->remaining()); };
 }
@@ -237,7 +236,7 @@ std::function<int()> declare_launch(CommandLine& app) {
 }  // namespace convscope
 
 CONVSCOPE_REGISTER_COMMAND(
-    "launch", {.summary = "train one network on several processes, cores, GPUs or hosts",
+    "launch", {.summary = "Train one network on several processes, GPUs or hosts.",
                .usage = "launch -n N [--hosts FILE] run CONFIG|NAME [KEY=VALUE...]",
                .examples = {"launch -n 2 run quickstart",
                             "launch -n 4 --hosts hosts.txt run my_config.yaml device=cuda",

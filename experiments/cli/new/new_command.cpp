@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// new_command.cpp: `convscope new algorithm`: writes the folder of a plug-in to begin with.
+// new_command.cpp: `convscope new algorithm`: writes the starter folder of a plug-in.
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -26,8 +26,8 @@ int write(const Arguments& arguments) {
   std::error_code error;
   if (fs::exists(fs::symlink_status(folder, error))) {
     fail(ErrorKind::kIo, "new algorithm",
-         cat("expected a name without a folder, because nothing is written over, but ",
-             folder.string(), " is there; take another name or --dir"));
+         cat("expected a new name, because no file is overwritten, but ", folder.string(),
+             " exists; choose another name or --dir"));
   }
   fs::create_directories(folder, error);
   if (error) {
@@ -38,7 +38,7 @@ int write(const Arguments& arguments) {
     write_file((folder / file.name).string(), file.text);
     print_result(cat("wrote ", (folder / file.name).string(), "\n"));
   }
-  std::fflush(stdout);  // the files stand in front of what comes next
+  std::fflush(stdout);  // prints the file names before the next steps
   const std::string at = folder.string();
   print_remark(cat("next: cmake -S ", at, " -B ", at, "/build && cmake --build ", at, "/build"));
   print_remark(cat("then: convscope check conv2d ", arguments.name, " --plugin ", at, "/build/",
@@ -49,10 +49,13 @@ int write(const Arguments& arguments) {
 std::function<int()> declare(CommandLine& app) {
   auto arguments = std::make_shared<Arguments>();
   CommandLine* const algorithm =
-      app.add_subcommand("algorithm", "a convolution algorithm of your own, as a plug-in");
+      app.add_subcommand("algorithm", "Create a custom convolution algorithm as a plug-in.");
   app.require_subcommand(1);
-  algorithm->add_option("NAME", arguments->name, "small letters, digits and _")->required();
-  algorithm->add_option("--dir", arguments->folder, "where to make the folder NAME")
+  algorithm
+      ->add_option("NAME", arguments->name,
+                   "name of the algorithm: lower-case letters, digits and _")
+      ->required();
+  algorithm->add_option("--dir", arguments->folder, "parent of the new folder NAME")
       ->type_name("DIR")
       ->capture_default_str();
   return [arguments] { return write(*arguments); };
@@ -62,7 +65,7 @@ std::function<int()> declare(CommandLine& app) {
 }  // namespace convscope
 
 CONVSCOPE_REGISTER_COMMAND("new",
-                           {.summary = "begin an algorithm of your own, outside of the repository",
+                           {.summary = "Create the source of a custom algorithm (a plug-in).",
                             .usage = "new algorithm NAME [--dir DIR]",
                             .examples = {"new algorithm mine",
                                          "new algorithm mine --dir ~/algorithms"},

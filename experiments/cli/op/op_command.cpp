@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// op_command.cpp: `convscope op`: one operation on NumPy files, to compare us with any other
-// system.
-// conv2d stands here, deform_conv2d in op_deform_conv2d.cpp, sparse_conv in op_sparse_conv.cpp, lsq
-// in op_lsq.cpp, a whole network in op_net.cpp.
+// op_command.cpp: `convscope op`: one operation on NumPy files, for comparison with any other
+// system. conv2d is here, deform_conv2d in op_deform_conv2d.cpp, sparse_conv in op_sparse_conv.cpp,
+// lsq in op_lsq.cpp, a whole network in op_net.cpp.
 #include <iostream>
 #include <memory>
 
@@ -40,7 +39,7 @@ int compute(const OpConv2d& op) {
     fail_usage("op conv2d", "expected --out-y, --out-dx, --out-dw or --out-db, got none");
   }
   const Device device = Device::parse(op.device);
-  backend_of(device);  // an error when it is not there
+  backend_of(device);  // fails when it is not available
   const Conv2dParams params = conv_params("op conv2d", op.sizes);
   check_conv2d_policy(op.algorithm, device);
   const Tensor x = read_npy(op.x).to(device);
@@ -97,7 +96,7 @@ int run(const OpConv2d& op) {
 
 std::function<int()> declare(CommandLine& app) {
   auto op = std::make_shared<OpConv2d>();
-  CommandLine* const conv = app.add_subcommand("conv2d", "convolution and its gradients");
+  CommandLine* const conv = app.add_subcommand("conv2d", "Run a convolution or its gradients.");
   app.require_subcommand(1);
   conv->add_option("--x", op->x, "input [N,C,H,W], .npy, f4 or f8")->required();
   conv->add_option("--w", op->w, "weights [K,C/groups,R,S]")->required();
@@ -105,13 +104,14 @@ std::function<int()> declare(CommandLine& app) {
   conv->add_option("--dy", op->dy, "gradient of the output [N,K,P,Q]");
   add_conv_sizes(*conv, op->sizes);
   conv->add_option("--algorithm", op->algorithm,
-                   "auto, measure, check:<a>,<b>, a name, or a list <a>,<b>,auto")
+                   "algorithm: auto, measure, check:<a>,<b>, a name, or a list <a>,<b>,auto")
       ->capture_default_str();
-  conv->add_option("--device", op->device, "cpu, cuda or cuda:<index>")->capture_default_str();
-  conv->add_option("--out-y", op->out_y, "where to write the output, .npy");
-  conv->add_option("--out-dx", op->out_dx, "where to write the gradient of x");
-  conv->add_option("--out-dw", op->out_dw, "where to write the gradient of w");
-  conv->add_option("--out-db", op->out_db, "where to write the gradient of b");
+  conv->add_option("--device", op->device, "device: cpu, cuda or cuda:<index>")
+      ->capture_default_str();
+  conv->add_option("--out-y", op->out_y, "output file for y, .npy");
+  conv->add_option("--out-dx", op->out_dx, "output file for the gradient of x");
+  conv->add_option("--out-dw", op->out_dw, "output file for the gradient of w");
+  conv->add_option("--out-db", op->out_db, "output file for the gradient of b");
   auto other = std::make_shared<std::function<int()>>();
   declare_op_deform_conv2d(app, *other);
   declare_op_lsq(app, *other);
@@ -124,7 +124,7 @@ std::function<int()> declare(CommandLine& app) {
 }  // namespace convscope
 
 CONVSCOPE_REGISTER_COMMAND(
-    "op", {.summary = "run one operation on NumPy files",
+    "op", {.summary = "Run one operator on NumPy files.",
            .usage = "op conv2d|deform_conv2d|sparse_conv --x X.npy --w W.npy [options]\n"
                     "op lsq --v V.npy --step S.npy [options]\n"
                     "op net CONFIG [KEY=VALUE...] --x X.npy [options]",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// op_conv_sizes.cpp: the sizes of a convolution on the command line of `convscope op`: options, and
-// the numbers that they stand for.
+// op_conv_sizes.cpp: the sizes of a convolution on the command line of `convscope op`: options and
+// their values.
 #include "experiments/cli/op/op_conv_sizes.h"
 
 #include <algorithm>
@@ -37,12 +37,12 @@ std::vector<std::int64_t> whole_numbers(const char* command, const char* option,
 }
 
 void add_conv_sizes(CommandLine& app, OpConvSizes& sizes) {
-  app.add_option("--stride", sizes.stride, "H,W or one number")->capture_default_str();
-  app.add_option("--padding", sizes.padding, "all, H,W or top,bottom,left,right")
+  app.add_option("--stride", sizes.stride, "H,W or one number, in pixels")->capture_default_str();
+  app.add_option("--padding", sizes.padding, "one number, H,W or top,bottom,left,right, in pixels")
       ->capture_default_str();
-  app.add_option("--dilation", sizes.dilation, "H,W or one number")->capture_default_str();
-  app.add_option("--groups", sizes.groups, "independent parts of the channels")
+  app.add_option("--dilation", sizes.dilation, "H,W or one number, in pixels")
       ->capture_default_str();
+  app.add_option("--groups", sizes.groups, "number of channel groups")->capture_default_str();
 }
 
 Conv2dParams conv_params(const char* command, const OpConvSizes& sizes) {

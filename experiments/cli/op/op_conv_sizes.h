@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// op_conv_sizes.h: the sizes of a convolution on the command line of `convscope op`: options, and
-// the numbers that they stand for.
+// op_conv_sizes.h: the sizes of a convolution on the command line of `convscope op`: options and
+// their values.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace convscope {
 
-// "2" or "2,1": whole numbers joined by commas, as many as one of `lengths` says.
+// Parses "2" or "2,1": whole numbers joined by commas; `lengths` lists the allowed counts.
 std::vector<std::int64_t> whole_numbers(const char* command, const char* option,
                                         const std::string& text,
                                         std::initializer_list<std::size_t> lengths);
@@ -25,11 +25,11 @@ struct OpConvSizes {
 };
 
 void add_conv_sizes(CommandLine& app, OpConvSizes& sizes);
-// `command`: who asks, for errors ("op conv2d").
+// Returns the parameters. `command` is the caller's name for errors ("op conv2d").
 Conv2dParams conv_params(const char* command, const OpConvSizes& sizes);
 
-// One more array of an operation from a file on a device, of the shape and the type that the others
-// ask for; `why` ends the sentence when it is not ("that is y").
+// Reads a further array of an operation from a file to a device. Shape and type must be those of
+// the others; `why` ends the error sentence ("that is y").
 Tensor read_like(const char* command, const char* name, const std::string& path, const Shape& shape,
                  const Tensor& x, const char* why);
 

@@ -47,8 +47,8 @@ void check(const OpDeform& op) {
   }
 }
 
-// What makes offsets of these sizes right: another option. "" when none alone does. A mask is read
-// when the offsets fit, so it is the mask that is wrong.
+// Returns the other option that would make offsets of this shape right, or "" when no single option
+// does. The offsets are checked first, so a wrong mask is wrong by itself.
 std::string option_for(const Shape& got, const Shape& expected, const DeformConv2dProblem& z) {
   if (expected != z.offset_shape() || got.rank() != 4 || got[0] != expected[0]) return "";
   if (got[2] != expected[2] || got[3] != expected[3]) {
@@ -60,7 +60,7 @@ std::string option_for(const Shape& got, const Shape& expected, const DeformConv
   return fits && groups != z.offset_groups ? cat("; it fits with --offset-groups ", groups) : "";
 }
 
-// The offsets or the mask: `what` stands there of each tap, offset group and pixel of y.
+// Reads the offsets or the mask: `what` is stored per tap, offset group and pixel of y.
 Tensor read_places(const char* name, const char* what, const std::string& path, const Shape& shape,
                    const DeformConv2dProblem& z, Device device) {
   const Tensor out = read_npy(path);
@@ -122,7 +122,7 @@ void write(const std::string& path, const Tensor& values) {
 int run_deform(const OpDeform& op) {
   check(op);
   const Device device = Device::parse(op.device);
-  backend_of(device);  // an error when it is not there
+  backend_of(device);  // fails when it is not available
   check_policy("deform_conv2d", op.algorithm, device,
                deform_conv2d_algorithms(device.type).names());
   const Inputs inputs = read_inputs(op, device);
@@ -154,30 +154,31 @@ int run_deform(const OpDeform& op) {
 void declare_op_deform_conv2d(CommandLine& op, std::function<int()>& run) {
   auto deform = std::make_shared<OpDeform>();
   CommandLine* const app =
-      op.add_subcommand("deform_conv2d", "deformable convolution and its gradients");
+      op.add_subcommand("deform_conv2d", "Run a deformable convolution or its gradients.");
   app->add_option("--x", deform->x, "input [N,C,H,W], .npy, f4 or f8")->required();
   app->add_option("--offset", deform->offset,
-                  "where each tap moves, [N,2 O R S,P,Q] with O offset groups: (v, u) of one tap "
-                  "side by side, as in torchvision")
+                  "offset of each tap [N,2 O R S,P,Q] with O offset groups; (v, u) of a tap are "
+                  "adjacent, as in torchvision")
       ->required();
-  app->add_option("--mask", deform->mask, "factor of each tap [N,O R S,P,Q]; without: 1");
+  app->add_option("--mask", deform->mask, "factor of each tap [N,O R S,P,Q] (default 1)");
   app->add_option("--w", deform->w, "weights [K,C/groups,R,S]")->required();
   app->add_option("--b", deform->b, "bias [K]");
   app->add_option("--dy", deform->dy, "gradient of the output [N,K,P,Q]");
   add_conv_sizes(*app, deform->sizes);
   app->add_option("--offset-groups", deform->offset_groups,
-                  "parts of the channels that have places of their own")
+                  "number of channel groups with their own offsets")
       ->capture_default_str();
   app->add_option("--algorithm", deform->algorithm,
-                  "auto, measure, check:<a>,<b>, a name, or a list <a>,<b>,auto")
+                  "algorithm: auto, measure, check:<a>,<b>, a name, or a list <a>,<b>,auto")
       ->capture_default_str();
-  app->add_option("--device", deform->device, "cpu, cuda or cuda:<index>")->capture_default_str();
-  app->add_option("--out-y", deform->out_y, "where to write the output, .npy");
-  app->add_option("--out-dx", deform->out_dx, "where to write the gradient of x");
-  app->add_option("--out-doffset", deform->out_doffset, "where to write the gradient of offset");
-  app->add_option("--out-dmask", deform->out_dmask, "where to write the gradient of mask");
-  app->add_option("--out-dw", deform->out_dw, "where to write the gradient of w");
-  app->add_option("--out-db", deform->out_db, "where to write the gradient of b");
+  app->add_option("--device", deform->device, "device: cpu, cuda or cuda:<index>")
+      ->capture_default_str();
+  app->add_option("--out-y", deform->out_y, "output file for y, .npy");
+  app->add_option("--out-dx", deform->out_dx, "output file for the gradient of x");
+  app->add_option("--out-doffset", deform->out_doffset, "output file for the gradient of offset");
+  app->add_option("--out-dmask", deform->out_dmask, "output file for the gradient of mask");
+  app->add_option("--out-dw", deform->out_dw, "output file for the gradient of w");
+  app->add_option("--out-db", deform->out_db, "output file for the gradient of b");
   app->callback([deform, &run] { run = [deform] { return run_deform(*deform); }; });
 }
 

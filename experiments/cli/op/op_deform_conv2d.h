@@ -9,7 +9,7 @@
 
 namespace convscope {
 
-// Adds the subcommand to `op`; `run` is called with what to do when it was given.
+// Adds the subcommand to `op`; sets `run` to the action when the subcommand was given.
 void declare_op_deform_conv2d(CommandLine& op, std::function<int()>& run);
 
 }  // namespace convscope

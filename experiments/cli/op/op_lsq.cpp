@@ -16,7 +16,7 @@ struct OpLsq {
   std::string out_y, out_dv, out_dstep;
   int bits = 8;
   bool is_unsigned = false;
-  double g = 0;  // 0: the paper's
+  double g = 0;  // 0: the paper's value
 };
 
 int run_lsq(const OpLsq& op) {
@@ -49,17 +49,17 @@ int run_lsq(const OpLsq& op) {
 void declare_op_lsq(CommandLine& op, std::function<int()>& run) {
   auto lsq = std::make_shared<OpLsq>();
   CommandLine* const app =
-      op.add_subcommand("lsq", "rounding to steps (quant/lsq.h) and its gradients");
+      op.add_subcommand("lsq", "Run the LSQ quantiser (quant/lsq.h) or its gradients.");
   app->add_option("--v", lsq->v, "values, .npy, f4 or f8")->required();
   app->add_option("--step", lsq->step, "steps [1], or [K] for v [K,...]")->required();
   app->add_option("--dy", lsq->dy, "gradient of the output, like v");
   app->add_option("--bits", lsq->bits, "2 to 8")->capture_default_str();
-  app->add_flag("--unsigned", lsq->is_unsigned, "codes 0..2^bits-1, else -2^(bits-1)..");
-  app->add_option("--g", lsq->g, "scale of the step's gradient; 1/sqrt(N Qp) when not given")
-      ->positive();
-  app->add_option("--out-y", lsq->out_y, "where to write the rounded values, .npy");
-  app->add_option("--out-dv", lsq->out_dv, "where to write the gradient of v");
-  app->add_option("--out-dstep", lsq->out_dstep, "where to write the gradient of the steps");
+  app->add_flag("--unsigned", lsq->is_unsigned,
+                "unsigned codes, 0..2^bits-1 (default: signed, -2^(bits-1)..)");
+  app->add_option("--g", lsq->g, "scale of the step's gradient (default 1/sqrt(N Qp))")->positive();
+  app->add_option("--out-y", lsq->out_y, "output file for the rounded values, .npy");
+  app->add_option("--out-dv", lsq->out_dv, "output file for the gradient of v");
+  app->add_option("--out-dstep", lsq->out_dstep, "output file for the gradient of the steps");
   app->callback([lsq, &run] { run = [lsq] { return run_lsq(*lsq); }; });
 }
 

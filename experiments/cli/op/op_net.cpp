@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// op_net.cpp: `convscope op net`: a whole network on NumPy files: outputs, loss, every gradient.
+// op_net.cpp: `convscope op net`: a whole network on NumPy files: outputs, loss, all gradients.
 #include "experiments/cli/op/op_net.h"
 
 #include <iostream>
@@ -40,7 +40,7 @@ NamedTensors tensors_of(const Module& network) {
   return out;
 }
 
-// Every tensor of the network must be in the file, and nothing else.
+// Loads the weights; the file must hold exactly the tensors of the network.
 void load_weights(const Module& network, const std::string& path) {
   const SafetensorsFile file = read_safetensors(path);
   NamedTensors own;
@@ -120,21 +120,25 @@ int run_net(const OpNet& op) {
 
 void declare_op_net(CommandLine& op, std::function<int()>& run) {
   auto net = std::make_shared<OpNet>();
-  CommandLine* const app = op.add_subcommand("net", "a config's network: outputs, loss, gradients");
-  app->add_option("CONFIG", net->config, "experiment file (YAML)")->required();
-  app->add_option("KEY=VALUE", net->overrides, "values that replace those of the file");
+  CommandLine* const app =
+      op.add_subcommand("net", "Run the network of a config: outputs, loss, gradients.");
+  app->add_option("CONFIG", net->config, "config file (YAML)")->required();
+  app->add_option("KEY=VALUE", net->overrides,
+                  "values that replace those of the config (optim.lr=0.1)");
   app->add_option("--x", net->x, "images [N,C,H,W], .npy, f4")->required();
-  app->add_option("--labels", net->labels, "classes [N], i4: gives the loss");
+  app->add_option("--labels", net->labels, "classes [N], i4; required for the loss");
   app->add_option("--weights", net->weights,
-                  "parameters and buffers, .safetensors; drawn from the config's seed otherwise");
-  app->add_option("--classes", net->classes, "outputs; default: the data set's")->positive();
-  app->add_option("--mode", net->mode, "train or eval: batch norm, dropout")->capture_default_str();
-  app->add_option("--out-y", net->out_y, "where to write the outputs, .npy");
+                  "parameters and buffers, .safetensors (default: random, from the config's seed)");
+  app->add_option("--classes", net->classes, "number of outputs (default: the data set's)")
+      ->positive();
+  app->add_option("--mode", net->mode, "mode of batch norm and dropout: train or eval")
+      ->capture_default_str();
+  app->add_option("--out-y", net->out_y, "output file for the outputs, .npy");
   app->add_option("--out-gradients", net->out_gradients,
-                  "where to write the loss's gradients of all parameters, .safetensors");
-  app->add_option("--out-dx", net->out_dx, "where to write the gradient of the images, .npy");
+                  "output file for the gradients of all parameters, .safetensors");
+  app->add_option("--out-dx", net->out_dx, "output file for the gradient of the images, .npy");
   app->add_option("--out-weights", net->out_weights,
-                  "where to write parameters and buffers as they are afterwards");
+                  "output file for parameters and buffers after the run");
   app->callback([net, &run] { run = [net] { return run_net(*net); }; });
 }
 

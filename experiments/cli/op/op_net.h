@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// op_net.h: `convscope op net`: a whole network on NumPy files: outputs, loss, every gradient.
+// op_net.h: `convscope op net`: a whole network on NumPy files: outputs, loss, all gradients.
 #pragma once
 
 #include <functional>
@@ -8,7 +8,7 @@
 
 namespace convscope {
 
-// Adds the subcommand to `op`; `run` is called with what to do when it was given.
+// Adds the subcommand to `op`; sets `run` to the action when the subcommand was given.
 void declare_op_net(CommandLine& op, std::function<int()>& run);
 
 }  // namespace convscope

@@ -2,7 +2,7 @@
 // op_sparse_conv.cpp: `convscope op sparse_conv`: sparse convolution and its gradients on NumPy
 // files.
 //
-// Rows of x, y and their gradients stand in the order of their sites: those of --sites, or of
+// Rows of x, y and their gradients are in the order of their sites: those of --sites, or of
 // --out-sites where the outputs are computed.
 #include "experiments/cli/op/op_sparse_conv.h"
 
@@ -52,7 +52,8 @@ void check(const OpSparse& op) {
     fail_usage(kCommand, "expected --dy because a gradient is asked for");
   }
   if (op.explain && op.wants_outputs()) {
-    fail_usage(kCommand, "expected --explain without --out-y and the like because it runs nothing");
+    fail_usage(kCommand,
+               "expected --explain without --out-y and other outputs because it runs nothing");
   }
   if (op.repeats < 0) {
     fail_usage(kCommand, cat("expected --repeats of at least 0, got ", op.repeats));
@@ -65,8 +66,8 @@ void check(const OpSparse& op) {
                              op.precision, "; --device cuda may have"));
   }
   if (op.clock == "cpu" && op.repeats > 0 && !op.device.starts_with("cpu")) {
-    fail_usage(kCommand, cat("expected --clock wall because a device works by itself, got --clock "
-                             "cpu with --device ",
+    fail_usage(kCommand, cat("expected --clock wall because a GPU works asynchronously, got "
+                             "--clock cpu with --device ",
                              op.device));
   }
   if (!op.explain && !op.wants_outputs()) {
@@ -83,7 +84,7 @@ void check(const OpSparse& op) {
   }
 }
 
-// One number for all axes, or one for each: along T, H, W.
+// Parses one number for all axes, or one per axis T, H, W.
 std::array<std::int64_t, 3> per_axis(const char* option, const std::string& text, int rank,
                                      std::int64_t otherwise) {
   std::array<std::int64_t, 3> out = {otherwise, otherwise, otherwise};
@@ -125,7 +126,7 @@ struct Inputs {
   DType file_type = DType::f32;
 };
 
-// What is computed in: the type of the files, or what --precision says of f32 files.
+// Sets the compute type: the type of the files, or --precision for f32 files.
 void set_precision(const OpSparse& op, SparseConvProblem& z) {
   for (const ComputePrecision precision : kComputePrecisions) {
     if (name_of(precision) != op.precision) continue;
@@ -156,8 +157,8 @@ Inputs read_inputs(const OpSparse& op, Device device) {
                       .dtype = type};
   z.check();
   CONVSCOPE_CHECK(t.x.shape() == z.x_shape(), kCommand, "expected x ", z.x_shape(),
-                  op.inverse ? " because the strided convolution has so many outputs, got "
-                             : " because --sites has so many rows, got ",
+                  op.inverse ? " because the strided convolution has that many outputs, got "
+                             : " because --sites has that many rows, got ",
                   t.x.str());
   t.x = z.map->in_sites()->in_key_order(t.x);
   if (!op.b.empty()) {
@@ -174,7 +175,7 @@ Inputs read_inputs(const OpSparse& op, Device device) {
   return {z, t, type};
 }
 
-// The median of some runs, behind one that does not count. `run` returns when its work is done.
+// Prints the median time of some runs after one warm-up run. `run` returns when its work is done.
 void print_ms(const OpSparse& op, const std::string& what, const std::function<void()>& run) {
   if (op.repeats <= 0) return;
   const auto now = [&] {
@@ -193,7 +194,7 @@ void print_ms(const OpSparse& op, const std::string& what, const std::function<v
   std::cout << what << " ms: " << ms[ms.size() / 2] << "\n";
 }
 
-// On the host, in the type of the files.
+// Returns the result on the host, in the type of the files.
 Tensor computed(const OpSparse& op, const Inputs& inputs, Direction direction) {
   const Device device = inputs.tensors.x.device();
   const auto choice = select_algorithm(op.algorithm, inputs.problem, direction, device);
@@ -219,7 +220,7 @@ Tensor bias_gradient(const Inputs& inputs) {
   return db.to(inputs.file_type);
 }
 
-// Every algorithm of the device, and why `auto` takes the one it takes.
+// Returns a table of all algorithms of the device, and the reason of the choice of `auto`.
 std::string explained(const OpSparse& op, const SparseConvProblem& problem, Direction direction,
                       Device device) {
   const std::vector<Verdict> verdicts = explain(op.algorithm, problem, direction, device);
@@ -254,16 +255,16 @@ int explain_sparse(const OpSparse& op, const Inputs& inputs, Device device) {
       ", ", number_text("%.4g", z.nominal_flops() * 1e-6), " MFLOP\n");
   for (const Direction direction : kDirections) out += explained(op, z, direction, device);
   print_screen(out +
-               "* is taken: of auto the least estimate. ms are estimates; limit: what most of "
-               "them is;\nproducts: executed / those of pairs; workspace and prepared "
-               "weights are in MiB.\n");
+               "*: chosen (auto: the least estimate). ms are estimates; limit: what dominates the "
+               "estimate;\nproducts: executed products / products of pairs; workspace and prepared "
+               "weights in MiB.\n");
   return 0;
 }
 
 int run_sparse(const OpSparse& op) {
   check(op);
   const Device device = Device::parse(op.device);
-  backend_of(device);  // an error when it is not there
+  backend_of(device);  // fails when it is not available
   const std::vector<std::string> names = sparse_conv_algorithms(device.type).names();
   if (names.empty()) {
     fail(ErrorKind::kUnavailable, kCommand,
@@ -304,50 +305,50 @@ int run_sparse(const OpSparse& op) {
 
 void declare_op_sparse_conv(CommandLine& op, std::function<int()>& run) {
   auto sparse = std::make_shared<OpSparse>();
-  CommandLine* const app =
-      op.add_subcommand("sparse_conv", "sparse convolution at given sites and its gradients");
-  app->add_option(
-         "--sites", sparse->sites,
-         "where the rows of x are, .npy, i4: [n,3] (batch, h, w) or [n,4] (batch, t, h, w)")
+  CommandLine* const app = op.add_subcommand(
+      "sparse_conv", "Run a sparse convolution at given sites, or its gradients.");
+  app->add_option("--sites", sparse->sites,
+                  "sites of the rows of x, .npy, i4: [n,3] (batch, h, w) or [n,4] (batch, t, h, w)")
       ->required();
   app->add_option("--x", sparse->x, "input [n,C], a row for each site, f4, f8 or f2")->required();
   app->add_option("--w", sparse->w, "weights [K,C,R,S] or [K,C,T,R,S]")->required();
   app->add_option("--b", sparse->b, "bias [K]");
   app->add_option("--dy", sparse->dy, "gradient of the output");
   app->add_flag("--submanifold", sparse->submanifold,
-                "outputs are at the sites; without: wherever the kernel meets a site");
+                "outputs only at the sites (default: wherever the kernel covers a site)");
   app->add_flag("--inverse", sparse->inverse,
-                "from the outputs of the strided convolution of --sites back to --sites: x is at "
-                "its outputs, y at --sites");
+                "inverse convolution: x is at the outputs of the strided convolution of --sites, y "
+                "at --sites");
   app->add_option("--stride", sparse->stride, "one number, H,W or T,H,W")->capture_default_str();
-  app->add_option("--padding", sparse->padding, "one number, H,W or T,H,W; without: 0");
+  app->add_option("--padding", sparse->padding, "one number, H,W or T,H,W (default 0)");
   app->add_option("--dilation", sparse->dilation, "one number, H,W or T,H,W")
       ->capture_default_str();
   app->add_option("--extent", sparse->extent,
-                  "sizes of the whole image or volume, H,W or T,H,W; without: of its sites");
-  app->add_option("--batch", sparse->batch, "images or volumes; without: of the sites");
+                  "size of the image or volume, H,W or T,H,W (default: from the sites)");
+  app->add_option("--batch", sparse->batch,
+                  "number of images or volumes (default: from the sites)");
   app->add_option("--algorithm", sparse->algorithm,
-                  "auto, measure, check:<a>,<b>, a name, or a list <a>,<b>,auto")
+                  "algorithm: auto, measure, check:<a>,<b>, a name, or a list <a>,<b>,auto")
       ->capture_default_str();
-  app->add_option("--device", sparse->device, "cpu, cuda or cuda:<index>")->capture_default_str();
+  app->add_option("--device", sparse->device, "device: cpu, cuda or cuda:<index>")
+      ->capture_default_str();
   app->add_option("--precision", sparse->precision,
-                  "how f4 files are multiplied: f32, tf32, bf16 or f16 (the last three: cuda); "
-                  "results are f4 again")
+                  "precision of products for f4 files: f32, tf32, bf16 or f16 (tf32, bf16 and f16: "
+                  "cuda only); results are f4")
       ->one_of({"f32", "tf32", "bf16", "f16"});
   app->add_flag("--explain", sparse->explain,
-                "runs nothing: says what each algorithm would cost, which is taken and why");
+                "estimated cost of each algorithm, and the choice with its reason; nothing is run");
   app->add_option("--repeats", sparse->repeats,
-                  "run each part so many times more and print the median time: reading and sorting "
-                  "the sites, the map, each direction");
+                  "number of timed repetitions; prints the median time of reading and sorting the "
+                  "sites, the map and each direction");
   app->add_option("--clock", sparse->clock,
-                  "of --repeats: wall, or cpu, the time of the processor, for one thread on a busy "
-                  "machine")
+                  "clock of --repeats: wall, or cpu (CPU time, for one thread on a busy machine)")
       ->capture_default_str();
-  app->add_option("--out-sites", sparse->out_sites, "where to write the sites of the rows of y");
-  app->add_option("--out-y", sparse->out_y, "where to write the output, .npy");
-  app->add_option("--out-dx", sparse->out_dx, "where to write the gradient of x");
-  app->add_option("--out-dw", sparse->out_dw, "where to write the gradient of w");
-  app->add_option("--out-db", sparse->out_db, "where to write the gradient of b");
+  app->add_option("--out-sites", sparse->out_sites, "output file for the sites of the rows of y");
+  app->add_option("--out-y", sparse->out_y, "output file for y, .npy");
+  app->add_option("--out-dx", sparse->out_dx, "output file for the gradient of x");
+  app->add_option("--out-dw", sparse->out_dw, "output file for the gradient of w");
+  app->add_option("--out-db", sparse->out_db, "output file for the gradient of b");
   app->callback([sparse, &run] { run = [sparse] { return run_sparse(*sparse); }; });
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// op_sparse_conv.h: `convscope op sparse_conv`, declared among the operations of op_command.cpp.
+// op_sparse_conv.h: `convscope op sparse_conv`: sparse convolution and its gradients on NumPy
+// files.
 #pragma once
 
 #include <functional>
@@ -8,7 +9,7 @@
 
 namespace convscope {
 
-// `run` is set when the operation is named on the command line.
+// Adds the subcommand to `op`; sets `run` to the action when the subcommand was given.
 void declare_op_sparse_conv(CommandLine& op, std::function<int()>& run);
 
 }  // namespace convscope

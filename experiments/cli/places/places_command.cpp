@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// places_command.cpp: `convscope places`: where a deformable convolution of a trained network reads
-// test images, as a figure.
+// places_command.cpp: `convscope places`: a figure of where a deformable convolution of a trained
+// network samples test images.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -34,7 +34,7 @@ struct Found {
   DeformConv2d* layer;
 };
 
-// The layers of a network that is one list, as `layers:` gives it.
+// Returns the deformable layers of a network that is one list (`layers:`).
 std::vector<Found> deformable_layers(Module& model) {
   std::vector<Found> out;
   const auto* const list = dynamic_cast<Sequential*>(&model);
@@ -66,7 +66,7 @@ Found layer_named(Module& model, const std::string& name) {
            near.empty() ? "" : cat("; did you mean '", near, "'?")));
 }
 
-// Of `data`, the first of class 0, of class 1 and so on, then the second ones.
+// Returns indices of `data`: the first of class 0, of class 1 and so on, then the second ones.
 std::vector<std::int64_t> one_of_each_class(const Dataset& data, int count) {
   std::vector<std::vector<std::int64_t>> of_class(static_cast<std::size_t>(data.classes));
   for (std::int64_t i = 0; i < data.size(); ++i) {
@@ -85,7 +85,7 @@ std::vector<std::int64_t> one_of_each_class(const Dataset& data, int count) {
   return out;
 }
 
-// Grey of image n, 0 white to 1 black: ink is what differs from the image's commonest shade.
+// Returns the grey of image n, 0 white to 1 black: the distance from the commonest shade.
 std::vector<double> shades_of(const Tensor& images, std::int64_t n) {
   const std::int64_t channels = images.dim(1), pixels = images.dim(2) * images.dim(3);
   const std::uint8_t* const from = images.data<std::uint8_t>() + n * channels * pixels;
@@ -103,7 +103,7 @@ struct Point {
   double h, w;
 };
 
-// Where the ink is, in the mean.
+// Returns the mean position of the ink.
 Point centre_of(const std::vector<double>& shades, std::int64_t width) {
   double sum = 1e-9, h = 0, w = 0;
   for (std::size_t i = 0; i < shades.size(); ++i) {
@@ -115,7 +115,7 @@ Point centre_of(const std::vector<double>& shades, std::int64_t width) {
   return {h / sum, w / sum};
 }
 
-// The samples of one output pixel, the one that looks at the centre of the ink.
+// The samples of the output pixel whose receptive field is at the centre of the ink.
 class Samples {
  public:
   Samples(const DeformConv2dProblem& problem, const Shape& image)
@@ -157,7 +157,7 @@ class Samples {
                       static_cast<double>(stride);
     return std::clamp<std::int64_t>(std::llround(at), 0, count - 1);
   }
-  // A pixel of the layer's input covers several of the image: its middle.
+  // Returns the centre of the image area that a pixel of the layer's input covers.
   static double in_image(double pixel, double scale) { return (pixel + 0.5) * scale - 0.5; }
 
   DeformConv2dProblem z_;
@@ -186,10 +186,11 @@ Figure figure_of(const PlacesArguments& arguments, const ExperimentConfig& confi
   const Tensor offset = places.offset.value().to(Device{});
   const Tensor mask = places.mask.defined() ? places.mask.value().to(Device{}) : Tensor();
 
-  Figure figure{.title = cat("Where ", found.name, " reads, ", config.name),
-                .subtitle = cat("The samples of one output pixel, at the middle of the ink, on ",
-                                some.size(), " test images; seed ", config.seed),
-                .columns = 4};
+  Figure figure{
+      .title = cat("Where ", found.name, " reads, ", config.name),
+      .subtitle = cat("Sampling positions of one output pixel at the centre of the ink, on ",
+                      some.size(), " test images; seed ", config.seed),
+      .columns = 4};
   figure.data.push_back({"image", "class", "tap", "row", "column", "mask"});
   for (std::int64_t n = 0; n < some.size(); ++n) {
     const auto label = static_cast<std::size_t>(some.labels.data<std::int32_t>()[n]);
@@ -210,12 +211,13 @@ Figure figure_of(const PlacesArguments& arguments, const ExperimentConfig& confi
     figure.panels.emplace_back(std::move(panel));
   }
   figure.legend = {
-      {.name = "a sample; its area is the mask", .style = 1, .form = LegendEntry::Form::mark},
-      {.name = "where a convolution would read",
+      {.name = "one sample; its area is the mask", .style = 1, .form = LegendEntry::Form::mark},
+      {.name = "positions of a plain convolution",
        .style = 1,
        .form = LegendEntry::Form::hollow_mark}};
-  figure.notes = {cat("In pixels of the image: the layer reads ", x.shape()[2], "x", x.shape()[3],
-                      " pixels of its input. Samples beyond the border are drawn on it.")};
+  figure.notes = {cat("Units: pixels of the image. The layer reads ", x.shape()[2], "x",
+                      x.shape()[3],
+                      " pixels of its input. Samples outside the image are drawn on its border.")};
   return figure;
 }
 
@@ -240,21 +242,21 @@ int places(const PlacesArguments& arguments) {
 
 std::function<int()> declare_places(CommandLine& app) {
   auto arguments = std::make_shared<PlacesArguments>();
-  app.add_option("RUN", arguments->run, "run folder, or runs/<name>: its latest run")
+  app.add_option("RUN", arguments->run, "run folder, or runs/<name> for its latest run")
       ->required()
       ->type_name("");
-  app.add_option("--layer", arguments->layer,
-                 "a layer of type deform_conv2d (default: the last one)")
+  app.add_option("--layer", arguments->layer, "layer of type deform_conv2d (default: the last one)")
       ->type_name("NAME");
-  app.add_option("-n,--images", arguments->images, "test images, of each class in turn")
+  app.add_option("-n,--images", arguments->images,
+                 "number of test images, taken from each class in turn")
       ->type_name("N")
       ->range(1, 64)
       ->capture_default_str();
-  app.add_option("--weights", arguments->weights, "last or best")
+  app.add_option("--weights", arguments->weights, "weights: last or best")
       ->type_name("W")
       ->capture_default_str()
       ->one_of({"last", "best"});
-  app.add_option("-o,--output", arguments->output, "the figure, SVG, or a folder for it")
+  app.add_option("-o,--output", arguments->output, "output figure (SVG), or its folder")
       ->type_name("FILE")
       ->capture_default_str();
   return [arguments] { return places(*arguments); };
@@ -263,10 +265,10 @@ std::function<int()> declare_places(CommandLine& app) {
 }  // namespace
 }  // namespace convscope
 
-CONVSCOPE_REGISTER_COMMAND(
-    "places", {.summary = "a figure (SVG) of where a deformable convolution reads test images",
-               .usage = "places RUN [--layer NAME] [--images N] [-o FILE]",
-               .examples = {"places runs/deform_digits/deformable",
-                            "places runs/deform_digits/deformable --layer d2"},
-               .order = 36,
-               .declare = convscope::declare_places})
+CONVSCOPE_REGISTER_COMMAND("places",
+                           {.summary = "Draw where a deformable convolution samples test images.",
+                            .usage = "places RUN [--layer NAME] [--images N] [-o FILE]",
+                            .examples = {"places runs/deform_digits/deformable",
+                                         "places runs/deform_digits/deformable --layer d2"},
+                            .order = 36,
+                            .declare = convscope::declare_places})

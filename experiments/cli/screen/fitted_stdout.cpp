@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// fitted_stdout.cpp: std::cout in front of a terminal.
+// fitted_stdout.cpp: wraps std::cout to the terminal's width.
 #include "experiments/cli/screen/fitted_stdout.h"
 
 #include <unistd.h>
@@ -53,7 +53,7 @@ FittedStdout::~FittedStdout() {
   if (buffer_ == nullptr) return;
   std::cout.flush();
   const std::ios::iostate state = std::cout.rdstate();
-  std::cout.rdbuf(before_);  // which clears the state; a full disk is reported later
+  std::cout.rdbuf(before_);  // clears the state; a full disk is reported later
   std::cout.setstate(state);
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// fitted_stdout.h: while it stands, what goes to std::cout is broken so that it fits the terminal.
-// Texts for people are written there (print_screen()); print_result() writes files of any format as
-// they are.
+// fitted_stdout.h: wraps std::cout to the terminal's width during its lifetime. Only texts for
+// people go to std::cout (print_screen()); print_result() writes files of any format unchanged.
 #pragma once
 
 #include <memory>
@@ -12,7 +11,7 @@ namespace convscope {
 class FittedStdout {
  public:
   FittedStdout();   // does nothing where stdout has no width
-  ~FittedStdout();  // writes what is left
+  ~FittedStdout();  // writes the rest
   FittedStdout(const FittedStdout&) = delete;
   FittedStdout& operator=(const FittedStdout&) = delete;
 

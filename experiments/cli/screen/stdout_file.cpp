@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// stdout_file.cpp: a file on stdout.
+// stdout_file.cpp: a file that appears on stdout.
 #include "experiments/cli/screen/stdout_file.h"
 
 #include <unistd.h>
@@ -16,7 +16,7 @@ namespace {
 
 struct Taken {
   ScratchFolder folder;
-  int stdout_copy = -1;  // the real one
+  int stdout_copy = -1;  // the original stdout
 };
 std::unique_ptr<Taken>& taken() {
   static std::unique_ptr<Taken> one;
@@ -47,7 +47,7 @@ StdoutFile::~StdoutFile() {
   std::fflush(stdout);
   dup2(taken()->stdout_copy, STDOUT_FILENO);
   close(taken()->stdout_copy);
-  // Nothing is there when the command has failed before.
+  // The file is missing when the command failed before writing it.
   const std::string text = text_if_there(path_in(*taken())).value_or("");
   std::fwrite(text.data(), 1, text.size(), stdout);
   taken().reset();

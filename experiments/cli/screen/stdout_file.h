@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// stdout_file.h: the file that an option names by '-': what is written to it appears on stdout when
-// the command has ended. All else that the command prints to stdout goes to stderr, so that a pipe
-// gets the file alone.
+// stdout_file.h: the file that an option names by '-'. Its content appears on stdout when the
+// command has ended. All other output on stdout goes to stderr, so that a pipe gets only the file.
 #pragma once
 
 #include <string>
@@ -10,7 +9,7 @@ namespace convscope {
 
 class StdoutFile {
  public:
-  StdoutFile() = default;  // while it stands, take() may be called once
+  StdoutFile() = default;  // take() may be called once during its lifetime
   ~StdoutFile();
   StdoutFile(const StdoutFile&) = delete;
   StdoutFile& operator=(const StdoutFile&) = delete;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sites_command.cpp: `convscope sites`: a cloud of points, from a file or drawn, and its active
-// sites through a network, as a table and as a figure.
+// sites_command.cpp: `convscope sites`: a point cloud, from a file or generated, and its active
+// sites in a network, as a table and a figure.
 #include <filesystem>
 #include <memory>
 
@@ -27,7 +27,7 @@ SharedSites read_sites(const SitesArguments& arguments) {
                              arguments.sites.empty() ? "none of them" : "both"));
   }
   if (!arguments.cloud.empty()) {
-    // The words of a benchmark's line; what it says of a layer does not count.
+    // The syntax of a benchmark's problem; its layer parameters are ignored.
     const bool whole = arguments.cloud.find("kernel=") != std::string::npos;
     return cloud_sites(
         CloudProblem::parse(whole ? arguments.cloud : arguments.cloud + ",kernel=1,c=1,k=1").cloud);
@@ -89,23 +89,23 @@ std::function<int()> declare_sites(CommandLine& app) {
                  "coordinates, .npy, i4: [n,3] (batch, h, w) or [n,4] (batch, t, h, w)")
       ->type_name("");
   app.add_option("--cloud", arguments->cloud,
-                 "draws them: cloud=shell|room|lidar|random|full|ink,sites=2000,seed=1")
+                 "generated cloud: cloud=shell|room|lidar|random|full|ink,sites=2000,seed=1")
       ->type_name("TEXT");
-  app.add_option("--kernel", arguments->kernel, "size of all convolutions along each axis")
+  app.add_option("--kernel", arguments->kernel, "kernel size of all convolutions along each axis")
       ->capture_default_str();
-  app.add_option("--stride", arguments->stride, "of every second convolution; 1: of none")
+  app.add_option("--stride", arguments->stride, "stride of every second convolution")
       ->range(1, 64)
       ->capture_default_str();
   app.add_option("--stages", arguments->stages,
-                 "of the network: a convolution that keeps the grid, and one with the stride")
+                 "number of stages, each of a convolution that keeps the grid and a strided one")
       ->range(1, 8)
       ->capture_default_str();
-  app.add_option("--batch-index", arguments->batch, "which image or volume is drawn")
+  app.add_option("--batch-index", arguments->batch, "index of the image or volume to draw")
       ->capture_default_str();
-  app.add_option("-o,--out", arguments->figure, "where to write the figure, SVG; - is stdout")
+  app.add_option("-o,--out", arguments->figure, "file for the figure (SVG); -: stdout")
       ->type_name("FILE")
       ->output_file();
-  app.add_option("--out-sites", arguments->out_sites, "where to write the coordinates, .npy")
+  app.add_option("--out-sites", arguments->out_sites, "file for the coordinates, .npy")
       ->type_name("FILE");
   return [arguments] { return sites(*arguments); };
 }
@@ -114,7 +114,7 @@ std::function<int()> declare_sites(CommandLine& app) {
 }  // namespace convscope
 
 CONVSCOPE_REGISTER_COMMAND(
-    "sites", {.summary = "a cloud's sites through sparse convolutions: a table, a figure",
+    "sites", {.summary = "Show the active sites of a cloud after sparse convolutions.",
               .usage = "sites SITES.npy|--cloud TEXT [--kernel K] [--stride S] [-o FILE]",
               .examples = {"sites --cloud cloud=ink,sites=300,seed=4 -o ink.svg",
                            "sites --cloud cloud=shell,sites=20000 --stages 3 -o shell.svg",

@@ -11,25 +11,25 @@
 
 namespace convscope {
 
-// CONFIG and KEY=VALUE of a command that takes both in any order. A file whose name holds a '=' is
-// the config when it is the first word, or when no other word can be one. Without any, `config` is
-// empty; a second file is a mistake in the call of `command`.
+// CONFIG and KEY=VALUE in any order. A file whose name contains '=' is the config if it is the
+// first word, or if no other word can be the config. Without a config, `config` is empty; a second
+// file is a usage error of `command`.
 struct ConfigWords {
   std::string config;
   std::vector<std::string> overrides;
 };
 ConfigWords split_config_words(std::string_view command, const std::vector<std::string>& words);
 
-// "name=..." for --name: the text as it is, were it "1" or "yes".
+// Returns "name=..." for --name; the text is quoted where YAML would read a number or a boolean.
 std::string name_override(const std::string& name);
 
-// Whether the word is the registered name of a network (resnet18), of which sample_of_network()
-// gives the images: those of ImageNet or, for lenet5, of MNIST.
+// Returns whether the word is the registered name of a network (resnet18). sample_of_network() then
+// returns its images: those of ImageNet, or of MNIST for lenet5.
 bool is_network_name(const std::string& word);
 SampleInfo sample_of_network(const std::string& name);
 
-// The config that a word names: a file, a shipped config, or a network by its name. Another word,
-// such as an ONNX file, is a mistake in the call of `command`, which says what is expected.
+// Returns the config that a word names: a file, a shipped config, or a network. Any other word,
+// such as an ONNX file, is a usage error of `command`.
 ExperimentConfig config_or_network(std::string_view command, const std::string& word,
                                    const std::vector<std::string>& overrides);
 

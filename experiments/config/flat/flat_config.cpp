@@ -24,7 +24,7 @@ void flatten(const Node& node, const std::string& path, FlatConfig& out) {
       flatten(node.items[i], inside(std::to_string(i)), out);
     }
   } else if (path.empty()) {
-    return;  // a text that is one value has no key
+    return;  // a text that is a single value has no key
   } else if (node.kind == Node::Kind::list) {
     out[path] = config::flow_text(node);
   } else {
@@ -32,7 +32,7 @@ void flatten(const Node& node, const std::string& path, FlatConfig& out) {
   }
 }
 
-// "optim[sgd].momentum" -> "optim.momentum", as it stands in a file.
+// Returns "optim.momentum" for "optim[sgd].momentum", as written in a file.
 std::string plain_path(std::string path) {
   if (const std::size_t open = path.find('['); open != std::string::npos) {
     path.erase(open, path.find(']') + 1 - open);

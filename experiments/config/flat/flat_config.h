@@ -14,15 +14,15 @@ namespace convscope {
 // A list of values is one text, "[6, 16]"; the maps in a list are numbered: "layers.0.type".
 using FlatConfig = std::map<std::string, OptionValue>;
 
-// Read with the bounds of the config loader, but without its tables: the keys of another version
-// are there too. Throws Error of kind kConfig for a text that is no YAML.
+// Reads a config with the loader's limits but without its tables, so that keys of other versions
+// are kept. Throws Error of kind kConfig for a text that is not YAML.
 CONVSCOPE_API FlatConfig flat_config(std::string_view yaml, std::string_view file_name);
 
-// "optim.lr", "quant.w_bits", ...: the keys that a config may have, whatever it says. Keys of one
-// kind of layer are left out, because their places in `layers` are numbers.
+// Returns all keys that a config may have: "optim.lr", "quant.w_bits", ... Keys of one kind of
+// layer are left out, because their positions in `layers` are numbers.
 CONVSCOPE_API const std::vector<std::string>& known_config_keys();
 
-// Their defaults; keys without one are not there.
+// Returns the defaults of the keys that have one.
 CONVSCOPE_API const FlatConfig& default_config();
 
 }  // namespace convscope

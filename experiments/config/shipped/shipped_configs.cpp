@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// shipped_configs.cpp: the configs that come with the program, found by their names wherever one
-// stands.
+// shipped_configs.cpp: the configs of the program, which are found by name in any current folder.
 #include "experiments/config/shipped/shipped_configs.h"
 
 #include <dlfcn.h>
@@ -22,7 +21,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kEnding = ".yaml";
 
-// The folder of this library; in the Python package the configs are found from there.
+// Returns the folder of this library; the Python package finds the configs from there.
 fs::path library_folder() {
   Dl_info info;
   const bool known = dladdr(reinterpret_cast<const void*>(&library_folder), &info) != 0;
@@ -87,7 +86,7 @@ std::string shipped_shapes() {
   }
   fail(ErrorKind::kIo, "shapes",
        "expected the folder of the problems that come with the program (shapes/edge_cases.txt), "
-       "found it neither beside the installed configs nor in the source tree");
+       "found it neither with the installed configs nor in the source tree");
 }
 
 std::string find_shapes(const std::string& word) {
@@ -110,7 +109,7 @@ std::string find_config(const std::string& word) {
     known.push_back(config.name);
   }
   std::error_code error;
-  if (is_file_name || fs::is_directory(word, error)) return word;  // the reader says what is wrong
+  if (is_file_name || fs::is_directory(word, error)) return word;  // its reader reports the error
   const std::string near = nearest_word(word.substr(0, 100), known);
   fail(ErrorKind::kConfig, "config",
        cat("error: expected a config file or the name of a shipped config, got '",

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// shipped_configs.h: the configs that come with the program, found by their names wherever one
-// stands: `convscope run quickstart`.
+// shipped_configs.h: the configs of the program, which are found by name in any current folder:
+// `convscope run quickstart`.
 #pragma once
 
 #include <string>
@@ -11,26 +11,26 @@
 namespace convscope {
 
 struct ShippedConfig {
-  std::string name;   // "quickstart", of quickstart.yaml
-  std::string path;   // where it lies
+  std::string name;   // "quickstart" for quickstart.yaml
+  std::string path;   // path of the file
   std::string about;  // the first sentence of its first comment
 };
-// By name. Folders, a name of an earlier one wins: experiments/configs where one stands, that of
-// the installation, that of the source tree which the program was built from.
+// Returns the configs by name. A name in an earlier folder wins: experiments/configs of the current
+// folder, then the installation, then the source tree of the build.
 CONVSCOPE_API std::vector<ShippedConfig> shipped_configs();
 
-// The file that `word` means: a path, the name of a file in the current folder with or without
-// .yaml, or the name of a shipped config. A path with a folder in it is given back as it is. Throws
-// Error of kind kConfig when a bare name is none of these; the sentence is ready to print.
+// Returns the file that `word` names: a path, a file in the current folder with or without .yaml,
+// or a shipped config. A path with a folder is returned unchanged. Throws Error of kind kConfig
+// when a bare name is none of these; the sentence is ready to print.
 CONVSCOPE_API std::string find_config(const std::string& word);
 
-// The folder of the problems that come with the program, experiments/shapes of the source tree. An
-// error of kind kIo where it is gone.
+// Returns the folder of the shipped problems, experiments/shapes of the source tree. Fails with kIo
+// when it is missing.
 CONVSCOPE_API std::string shipped_shapes();
 
-// The file of problems that `word` means: a path; or, where no such file is, the name of one that
-// comes with the program, with or without .txt, also as experiments/shapes/NAME.txt, which is how
-// the documents call it. A word that is none of these is given back: the reader says what is wrong.
+// Returns the file of problems that `word` names: a path, or else a shipped file with or without
+// .txt, also as experiments/shapes/NAME.txt as in the documents. Any other word is returned
+// unchanged, and its reader reports the error.
 CONVSCOPE_API std::string find_shapes(const std::string& word);
 
 }  // namespace convscope

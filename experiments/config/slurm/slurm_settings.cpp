@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// slurm_settings.cpp: what Slurm is asked for when it trains a sweep.
+// slurm_settings.cpp: resources that a sweep requests from Slurm.
 #include "experiments/config/slurm/slurm_settings.h"
 
 #include <algorithm>
@@ -24,7 +24,7 @@ bool is_name(const std::string& text) {
   return consists_of(text, cat(kLetters, kDigits, "_.-")) && text.front() != '-';
 }
 
-// "a100&fast|v100": features of nodes, with Slurm's operators.
+// Accepts "a100&fast|v100": features of nodes with Slurm's operators.
 bool is_constraint(const std::string& text) {
   return consists_of(text, cat(kLetters, kDigits, "_.-&|*[]()")) && text.front() != '-';
 }
@@ -39,7 +39,7 @@ bool is_memory(const std::string& text) {
   return is_count(has_unit ? text.substr(0, text.size() - 1) : text);
 }
 
-// "2" or "a100:2".
+// Accepts "2" or "a100:2".
 bool is_gpus(const std::string& text) {
   const std::size_t colon = text.rfind(':');
   if (colon == std::string::npos) return is_count(text);
@@ -60,16 +60,17 @@ const SlurmKey* find_key(const std::string& name) {
 const std::vector<SlurmKey>& slurm_keys() {
   static const char* const kNames = "letters, digits, '_', '.' and '-'";
   static const std::vector<SlurmKey> keys = {
-      {"partition", "of the cluster, in which the members run", kNames, is_name},
-      {"time", "limit for one member; at the limit it writes a checkpoint and is queued again",
+      {"partition", "partition in which the members run", kNames, is_name},
+      {"time", "time limit of one member; at the limit it writes a checkpoint and is queued again",
        "minutes, hours:minutes:seconds, or days-hours", is_time},
       {"mem", "memory of one member", "a number such as 8G (K, M, G or T; M without a unit)",
        is_memory},
       {"gpus", "GPUs of one member", "a number such as 1, or a type and a number such as a100:1",
        is_gpus},
-      {"cpus", "cores of one member, which are its threads", "a number from 1", is_count},
-      {"at_once", "members that run at the same time, at most", "a number from 1", is_count},
-      {"account", "that pays for the hours", kNames, is_name},
+      {"cpus", "cores of one member, equal to its threads", "a number from 1", is_count},
+      {"at_once", "largest number of members that run at the same time", "a number from 1",
+       is_count},
+      {"account", "account that pays for the hours", kNames, is_name},
       {"qos", "the cluster's quality of service", kNames, is_name},
       {"constraint", "features that the nodes must have",
        "features of nodes, such as avx512 or a100|h100", is_constraint}};
@@ -95,8 +96,8 @@ long seconds_of_slurm_time(const std::string& text) {
     at = colon + 1;
   }
   if (parts.size() > 3) return -1;
-  // days-hours:minutes:seconds counts from the left; without days the first is minutes when there
-  // are one or two.
+  // days-hours:minutes:seconds is read from the left. Without days, the first of one or two numbers
+  // is minutes.
   long seconds = 0;
   if (has_days) {
     constexpr long kUnits[] = {3600, 60, 1};

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// slurm_settings.h: what Slurm is asked for when it trains a sweep. In a config:
+// slurm_settings.h: resources that a sweep requests from Slurm. In a config:
 //
 //   sweep:
 //     slurm: {partition: gpu, time: 2:00:00, mem: 8G, gpus: 1, cpus: 4, at_once: 20}
 //
-// and on the command line, where each key beats that of the config:
+// and on the command line, which replaces keys of the config:
 //
 //   convscope sweep CONFIG --launcher slurm --slurm time=30,at_once=4
 #pragma once
@@ -17,7 +17,7 @@
 
 namespace convscope {
 
-// A key of the block. What is valid for it is safe in a shell and in a line of #SBATCH, too.
+// A key of the block. Valid values are safe in a shell and in an #SBATCH line.
 struct SlurmKey {
   std::string name;
   std::string doc;
@@ -29,18 +29,18 @@ CONVSCOPE_API const std::vector<SlurmKey>& slurm_keys();
 struct SlurmSettings {
   std::vector<std::pair<std::string, std::string>> values;  // in the order of slurm_keys()
 
-  // "" when it was not given.
+  // Returns the value, or "" when it was not given.
   CONVSCOPE_API std::string of(const std::string& key) const;
-  // What is wrong with it, as the end of a sentence; "" when it was taken.
+  // Sets a value. Returns what is wrong with it as the end of a sentence; "" when it was accepted.
   CONVSCOPE_API std::string set(const std::string& key, const std::string& value);
-  // Those of `other` beat those here.
+  // Replaces values by those that `other` has.
   CONVSCOPE_API void take(const SlurmSettings& other);
 };
 
-// "partition=gpu,time=30": throws Error of kind kInvalid.
+// Parses "partition=gpu,time=30"; throws Error of kind kInvalid.
 CONVSCOPE_API SlurmSettings parse_slurm_settings(const std::vector<std::string>& texts);
 
-// Seconds of a time limit in one of Slurm's forms; -1: it is none.
+// Returns the seconds of a time limit in one of Slurm's formats; -1 for any other text.
 CONVSCOPE_API long seconds_of_slurm_time(const std::string& text);
 
 }  // namespace convscope

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// starter_config.cpp: a config to begin with, for a data set and a network, as text with every key.
+// starter_config.cpp: a starter config with every key for a data set and a network.
 #include "experiments/config/starter/starter_config.h"
 
 #include <algorithm>
@@ -45,8 +45,8 @@ Recipe recipe_for(const StarterRequest& request) {
   const DatasetType& data = dataset_types().get(request.data, ErrorKind::kInvalid);
   if (data.point_grid) {
     fail("init", cat("expected a data set of images, got '", request.data,
-                     "', whose samples are points and want 'layers'; `convscope config show "
-                     "sparse_mnist_points` is a config to begin with"));
+                     "', whose samples are points and need 'layers'; start from `convscope config "
+                     "show sparse_mnist_points`"));
   }
   const Shape image =
       data.sample_shape ? data.sample_shape(Options(data.fields)) : Shape{3, 224, 224};
@@ -64,9 +64,9 @@ Recipe recipe_for(const StarterRequest& request) {
                 {"optim.weight_decay", "5.0e-4"},
                 {"optim.schedule.type", "one_cycle"},
                 {"train.epochs", "5"}};
-  constexpr std::int64_t kSmall = 64;  // pixels: a stem for ImageNet's images would leave little
+  constexpr std::int64_t kSmall = 64;  // pixels: a stem for ImageNet would leave few pixels
   if (image[1] < kSmall && has_choice(model.fields, "stem", "cifar")) out["model.stem"] = "cifar";
-  // The text is not written when the network does not take the images.
+  // Nothing is written when the network does not accept the images.
   const std::string minimal = cat("data: {set: ", request.data, "}\nmodel: {type: ", request.model,
                                   out.contains("model.stem") ? ", stem: cifar" : "", "}\n");
   const ExperimentConfig config = parse_config_text(minimal, request.file);
@@ -75,8 +75,8 @@ Recipe recipe_for(const StarterRequest& request) {
   return out;
 }
 
-// "optim.momentum" of "optim[sgd].momentum"; "" for a key of another type, of a list and of what a
-// config to begin with has no use for.
+// Returns "optim.momentum" for "optim[sgd].momentum"; "" for keys of other types, of lists, and of
+// blocks that a starter config does not need.
 std::string plain_path(const std::string& path, const Recipe& recipe) {
   if (path == "extends" || path.starts_with("sweep.") || path.find('<') != std::string::npos) {
     return "";
@@ -90,7 +90,7 @@ std::string plain_path(const std::string& path, const Recipe& recipe) {
   return fits ? block + path.substr(close + 1) : "";
 }
 
-// The names that a key may hold: those of its table, or its choices.
+// Returns the names that a key may have: those of its table, or its choices.
 std::vector<std::string> choices_of(const Entry& entry) {
   if (entry.path == "data.set") return dataset_types().names();
   if (entry.path == "model.type") return model_types().names();
@@ -114,7 +114,7 @@ class Writer {
     return std::ranges::any_of(entry.inner, [this](const Entry& one) { return is_chosen(one); });
   }
 
-  // `mark`: the column of the '#' of what is around; -1: it is no comment.
+  // Writes an entry. `mark`: column of the enclosing '#'; -1: outside of a comment.
   void write(const Entry& entry, int indent, int mark) {
     if (mark < 0 && !is_chosen(entry)) mark = indent;
     std::string line = mark < 0 ? std::string(static_cast<std::size_t>(indent), ' ')

@@ -45,7 +45,7 @@ std::vector<int> forecast_processes(const ExperimentConfig& config,
   if (std::ranges::any_of(out, left_out)) {
     stopped = fixed ? cat("More processes than train.rank_parts, ", parts, ", cannot train.")
                     : cat("More processes than images in a batch, ", batch,
-                          ", cannot train; --keep-share gives each process a whole batch.");
+                          ", cannot train; with --keep-share each process has a whole batch.");
     std::erase_if(out, left_out);
   } else if (out.back() != question.ranks) {
     stopped = cat("train.deterministic_ranks takes 1, 2, 4, .. processes, so ", question.ranks,

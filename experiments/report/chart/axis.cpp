@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// axis.cpp: from values to pixels, with ticks at round numbers.
+// axis.cpp: converts values to pixels, with ticks at round numbers.
 #include "experiments/report/chart/axis.h"
 
 #include <fmt/format.h>
@@ -12,7 +12,7 @@
 namespace convscope {
 namespace {
 
-// Beyond these, differences and quotients of values overflow; no plot needs them.
+// Beyond these limits, differences and quotients overflow; no plot needs such values.
 constexpr double kLargest = 1e150, kSmallest = 1e-150;
 
 double round_step(double raw) {
@@ -21,14 +21,14 @@ double round_step(double raw) {
   return power * (rest <= 1.0001 ? 1.0 : rest <= 2.0001 ? 2.0 : rest <= 5.0001 ? 5.0 : 10.0);
 }
 
-// The largest of 1, 2 and 5 times a power of ten that is not above `value`.
+// Returns the largest of 1, 2 and 5 times a power of ten that is not above `value`.
 double round_below(double value) {
   const double power = std::pow(10.0, std::floor(std::log10(value)));
   const double rest = value / power;
   return power * (rest >= 4.9999 ? 5.0 : rest >= 1.9999 ? 2.0 : 1.0);
 }
 
-// One value, or values that differ in rounding only, get room around them.
+// Widens a span of one value, or of values that differ only by rounding.
 void widen(double& low, double& high) {
   if (high - low > 1e-9 * std::max(std::abs(low), std::abs(high))) return;
   const double pad = low == 0 && high == 0 ? 1.0 : std::max(std::abs(low), std::abs(high)) * 0.1;
@@ -36,7 +36,7 @@ void widen(double& low, double& high) {
   high += pad;
 }
 
-// The least span around the middle of the data, moved where it would pass the axis' limits.
+// Widens to the least span around the middle of the data, shifted inside the axis' limits.
 void widen_to_least(const AxisSpec& spec, bool log, double& low, double& high) {
   if (log) {
     const double missing = spec.least_ratio / (high / low);
@@ -89,7 +89,7 @@ std::vector<double> log_ticks(double low, double high, int wanted) {
     for (double tick : nice_ticks(low, high, wanted)) {
       if (tick > 0) ticks.push_back(tick);
     }
-    // The step below the lowest tick was 0: a round number takes its place.
+    // The step below the lowest tick was 0, so a round number replaces it.
     if (ticks.front() > low) ticks.insert(ticks.begin(), round_below(low));
     return ticks;
   }

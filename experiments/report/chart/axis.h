@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// axis.h: from values to pixels, with ticks at round numbers.
+// axis.h: converts values to pixels, with ticks at round numbers.
 #pragma once
 
 #include <limits>
@@ -12,39 +12,40 @@ namespace convscope {
 
 struct AxisSpec {
   std::string label = {};  // with its unit: "loss (nats)"
-  bool log = false;        // only when every value is above 0; otherwise the axis stays linear
+  bool log = false;        // only if all values are above 0; otherwise the axis is linear
   bool from_zero = false;
-  bool whole_numbers = false;  // epochs: no ticks between them
-  // What an axis shows at least, so that noise does not fill it: highest - lowest of a linear one,
-  // highest / lowest of a logarithmic one.
+  bool whole_numbers = false;  // for epochs: no ticks between them
+  // The smallest span of an axis, so that noise does not fill it: highest - lowest on a linear
+  // axis, highest / lowest on a logarithmic one.
   double least_span = 0, least_ratio = 1;
-  std::vector<double> include = {};  // values that the axis shows too: panels with the same axes
-  // Never beyond these, whatever the data say (percent: 0 and 100).
+  std::vector<double> include = {};  // further values to show, for panels with the same axes
+  // Limits of the axis for any data (percent: 0 and 100).
   double lowest = -std::numeric_limits<double>::infinity();
   double highest = std::numeric_limits<double>::infinity();
 };
 
-// Smallest and largest of the finite values that were added.
+// Smallest and largest of the added finite values.
 struct CONVSCOPE_API Extent {
   double low = 0, high = 0;
   bool any = false;
   void add(double value);
 };
 
-// Multiples of 1, 2 or 5 times a power of ten, about `wanted` of them, the first at or below `low`,
+// Returns about `wanted` multiples of 1, 2 or 5 times a power of ten, the first at or below `low`,
 // the last at or above `high`.
 CONVSCOPE_API std::vector<double> nice_ticks(double low, double high, int wanted,
                                              bool whole_numbers = false);
-// The same for a logarithmic axis; 0 < low <= high.
+// Returns ticks of a logarithmic axis; 0 < low <= high.
 CONVSCOPE_API std::vector<double> log_ticks(double low, double high, int wanted);
-// All with the decimals that the closest two need: "0.5", "1.0"; "10k"; "1e-5" on wide axes.
+// Returns texts with equal decimals, as many as the closest two need: "0.5", "1.0"; "10k"; "1e-5"
+// on wide axes.
 CONVSCOPE_API std::vector<std::string> tick_texts(const std::vector<double>& ticks, bool log);
 
 class CONVSCOPE_API Axis {
  public:
   Axis(const AxisSpec& spec, Extent extent, int wanted_ticks, double from_pixel, double to_pixel);
 
-  // Values beyond the ends are moved to the nearest end.
+  // Returns the pixel; values beyond the ends are moved to the nearest end.
   double pixel(double value) const;
   bool can_show(double value) const;  // finite, and above 0 on a logarithmic axis
   bool log() const { return log_; }

@@ -17,9 +17,9 @@ namespace {
 constexpr double kBottom = 42;
 constexpr double kBar = 12, kBetween = 10;  // height of a bar; space between categories
 constexpr double kDot = 8;
-constexpr double kNarrow = 400;    // width of a panel that may set names above their bars
+constexpr double kNarrow = 400;    // panels narrower than this may have names above their bars
 constexpr double kCaption = 14;    // height of a line
-constexpr double kMarkWidth = 12;  // in front of a number
+constexpr double kMarkWidth = 12;  // before a number
 constexpr BarLook kLooks[] = {
     {"#0b5a8a", "#0b5a8a"}, {"#f2b155", "#8a5a10"}, {"#ffffff", "#333333"}, {"#a9c6b4", "#2f6b4a"}};
 
@@ -29,20 +29,20 @@ double value_at(const std::vector<double>& values, std::size_t i) {
   return i < values.size() ? values[i] : std::nan("");
 }
 
-// The number at a bar's end, and what is said behind it.
+// Returns the number at a bar's end with its note.
 std::string end_text(const BarSeries& s, std::size_t i) {
   const std::string text = measured_text(value_at(s.values, i), value_at(s.std, i));
   return i < s.notes.size() && !s.notes[i].empty() ? text + " " + s.notes[i] : text;
 }
 
-// The mark between a bar and its number: of what the note names, or of the series.
+// Returns the mark between a bar and its number: the note's, or the series' mark.
 int mark_style(const BarSeries& s, std::size_t i) {
   return i < s.note_styles.size() ? s.note_styles[i] : s.style;
 }
 
 struct Layout {
   double left = 0, right = 0, bars = 0, category = 0;
-  double above = 0;  // height of names that stand above their bars
+  double above = 0;                                       // height of names above their bars
   std::vector<std::vector<std::string>> names, captions;  // in lines
 };
 
@@ -65,7 +65,7 @@ Layout layout_of(const BarPanel& panel, double width) {
   }
   const double mark = panel.category_styles.empty() ? 0 : kMarkWidth;
   out.left = names + 10 + mark;
-  // Names stand above the bars where they and the numbers would leave these no room.
+  // Names are above the bars where names and numbers would leave too little space for bars.
   if (width < kNarrow && width - out.left - texts < width / 3) {
     name_lines = 0;
     for (std::size_t i = 0; i < out.names.size(); ++i) {
@@ -74,9 +74,9 @@ Layout layout_of(const BarPanel& panel, double width) {
     }
     out.above = kNameLine * static_cast<double>(name_lines) + 2;
     name_lines = 0;
-    out.left = 12;  // for half of the first number below
+    out.left = 12;  // for half of the first number below the axis
   }
-  // Long texts go on a line of their own where bars would have no room.
+  // Long texts get a separate line where bars would have no space.
   out.right = width - std::clamp(texts, 6.0, (out.above > 0 ? 0.6 : 0.45) * width) - 16;
   for (const std::string& caption : panel.captions) {
     out.captions.push_back(wrap_text(caption, kLetter, width - out.left - 5, 4));
@@ -192,7 +192,7 @@ void draw(std::string& svg, const BarPanel& panel, const Cell& cell) {
       if (std > 0) {
         const double from_x = axis.pixel(value - std);
         const double to_x = axis.pixel(value + std);
-        // White around black: seen on dark bars and on light ones.
+        // White around black is visible on dark and on light bars.
         for (const char* stroke : {"#fff\" stroke-width=\"3", "#000\" stroke-width=\"1.1"}) {
           fmt::format_to(out,
                          "<path d=\"M{0:.1f} {1:.1f}v5m0 -2.5H{2:.1f}m0 -2.5v5\" fill=\"none\" "

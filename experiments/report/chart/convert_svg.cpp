@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// convert_svg.cpp: an SVG as PNG or PDF, by the program rsvg-convert where it is installed.
+// convert_svg.cpp: converts an SVG to PNG or PDF with the program rsvg-convert.
 #include "experiments/report/chart/convert_svg.h"
 
 #include <fcntl.h>
@@ -26,7 +26,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Files beside the picture, gone when they are no longer needed.
+// Temporary files next to the picture; removed at the end.
 struct TemporaryFiles {
   std::string svg, picture, errors;
   explicit TemporaryFiles(const std::string& file)
@@ -48,7 +48,7 @@ std::string first_line(const std::string& file) {
   return line;
 }
 
-// Exit code of the program, with its stderr in a file.
+// Returns the exit code of the program; its stderr goes to a file.
 int call(const std::vector<std::string>& words, const std::string& errors) {
   std::vector<char*> argv;
   for (const std::string& word : words) argv.push_back(const_cast<char*>(word.c_str()));
@@ -76,7 +76,7 @@ std::string svg_converter() {
   const char* path = std::getenv("PATH");
   std::istringstream folders(path == nullptr ? "" : path);
   for (std::string folder; std::getline(folders, folder, ':');) {
-    if (folder.empty() || folder[0] != '/') continue;  // a program of the current folder is not it
+    if (folder.empty() || folder[0] != '/') continue;  // never from the current folder
     const std::string program = folder + "/rsvg-convert";
     std::error_code error;
     if (fs::is_regular_file(program, error) && ::access(program.c_str(), X_OK) == 0) {
@@ -94,7 +94,7 @@ void convert_svg(const std::string& svg, const std::string& file, int dpi) {
          cat("expected the program rsvg-convert in PATH, because it makes ", file,
              ", got none; install the package librsvg2-bin, or ask for SVG only"));
   }
-  // The converter takes a name that begins with - for an option.
+  // The converter reads a name that begins with - as an option.
   const std::string path = fs::absolute(file).string();
   const TemporaryFiles files(path);
   write_file(files.svg, svg);

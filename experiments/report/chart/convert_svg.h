@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// convert_svg.h: an SVG as PNG or PDF, by the program rsvg-convert where it is installed.
+// convert_svg.h: converts an SVG to PNG or PDF with the program rsvg-convert.
 #pragma once
 
 #include <string>
@@ -8,11 +8,12 @@
 
 namespace convscope {
 
-// Absolute path of rsvg-convert in a folder of PATH, or "".
+// Returns the absolute path of rsvg-convert in a folder of PATH, or "".
 CONVSCOPE_API std::string svg_converter();
 
-// Writes `file`, whose end says which: .png with so many pixels for an inch (an SVG's pixel is 1/96
-// inch), or .pdf of the same size. Errors of kind kIo: no converter, and what the converter says.
+// Writes `file`; its extension selects .png with this many pixels per inch (an SVG pixel is 1/96
+// inch), or .pdf of the same size. Fails with kIo without a converter, or with the converter's
+// message.
 CONVSCOPE_API void convert_svg(const std::string& svg, const std::string& file, int dpi);
 
 }  // namespace convscope

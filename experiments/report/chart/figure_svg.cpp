@@ -14,10 +14,10 @@ namespace {
 
 constexpr double kGap = 18;
 constexpr double kLegendLine = 18, kNoteLine = 15;
-constexpr double kIndent = 14;  // of a legend in the grid
-constexpr double kSign = 34;    // width of an entry's line or mark, with the space behind
+constexpr double kIndent = 14;  // indentation of a legend in the grid
+constexpr double kSign = 34;    // width of an entry's line or mark with the following space
 
-// The legend's entries in lines of the page's width: which one starts each line.
+// Returns the legend's entries in lines of the page's width.
 std::vector<std::vector<const LegendEntry*>> legend_lines(const std::vector<LegendEntry>& entries,
                                                           double room) {
   std::vector<std::vector<const LegendEntry*>> lines;
@@ -34,7 +34,7 @@ std::vector<std::vector<const LegendEntry*>> legend_lines(const std::vector<Lege
   return lines;
 }
 
-// The signs behind "1" and "10" stand below each other.
+// Aligns the signs after "1" and "10".
 double tag_width(const LegendEntry& entry) {
   return entry.tag.empty() ? 0 : std::max(text_width(entry.tag, kLetter), 16.0) + 6;
 }
@@ -92,7 +92,7 @@ std::vector<std::string> legend_name(const LegendEntry& entry, double most) {
   return wrap_text(entry.name, kLetter, most - tag_width(entry) - kSign + 4.5, 3);
 }
 
-// Below the first line of an entry that is as wide as `most`.
+// Returns the height below the first line of an entry that is `most` wide.
 double more_lines(const LegendEntry& entry, double most) {
   const auto lines = static_cast<double>(legend_name(entry, most).size());
   return kNameLine * std::max(0.0, lines - 1);
@@ -154,8 +154,8 @@ std::vector<std::string> title_lines(const std::string& title, double width) {
 }
 
 void draw_title(std::string& svg, const std::string& title, double x, const Cell& cell) {
-  // A title that does not fit above the frame begins at the left edge of the panel.
-  constexpr double kSmall = 300;  // so that small panels side by side look alike
+  // A title that does not fit above the frame begins at the panel's left edge.
+  constexpr double kSmall = 300;  // so that adjacent small panels look alike
   if (cell.width < kSmall || x + text_width(title, 12 * kBold) > cell.x + cell.width) x = cell.x;
   double y = cell.y + 16;
   for (const std::string& line : title_lines(title, cell.width)) {
@@ -166,12 +166,12 @@ void draw_title(std::string& svg, const std::string& title, double x, const Cell
 
 namespace {
 
-// The page's text and grids stand between its margins.
+// Margins of the page's text and grids.
 struct Place {
   double margin = 14, width = 0;
 };
 
-// Lines of a page's text, one below the other; returns the last one's baseline.
+// Draws lines of text below each other; returns the last baseline.
 double draw_lines(std::string& svg, const std::string& text, double y, double line,
                   const Place& place, const char* attributes, double font_size,
                   double measured_size) {
@@ -182,11 +182,11 @@ double draw_lines(std::string& svg, const std::string& text, double y, double li
   return y;
 }
 
-// Panels row by row, then the legend; returns the y below them.
+// Draws panels row by row, then the legend; returns the y below them.
 double draw_grid(std::string& svg, const Section& section, double y, const Place& place) {
   const double width = place.width;
   const auto wanted = static_cast<std::size_t>(std::max(1, section.columns));
-  // Two thirds of a panel's width on a page of the usual width, so that its labels fit.
+  // Two thirds of a panel's width on a usual page, so that labels fit.
   const double usual = (kFigureWidth - 2 * Place().margin) / static_cast<double>(wanted) - kGap;
   const double least = std::max(210.0, 0.66 * usual);
   const std::size_t columns = std::clamp<std::size_t>(

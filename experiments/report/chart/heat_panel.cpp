@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// heat_panel.cpp: a table of shaded cells with the number in each: names of the columns are slanted
-// above it, so that long ones need no width, or upright where cells are narrow.
+// heat_panel.cpp: a table of shaded cells with numbers. Column names are slanted above it, so that
+// long names need no width, or upright where cells are narrow.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,8 +16,8 @@ namespace {
 
 constexpr double kRow = 19, kWidest = 84;
 constexpr double kSlope = 0.5;        // sine of the columns' 30 degrees
-constexpr double kLeastSlanted = 25;  // cell from which slanted names do not lie on each other
-constexpr double kLeastUpright = 15;  // the same for names that stand upright
+constexpr double kLeastSlanted = 25;  // cell width from which slanted names do not overlap
+constexpr double kLeastUpright = 15;  // the same for upright names
 constexpr double kLongestName = 180;
 constexpr double kScaleBar = 10, kScale = kScaleBar + 36;  // heights
 constexpr double kNoteLine = 15;
@@ -33,7 +33,7 @@ struct Layout {
   double block(std::size_t count) const { return head + row * static_cast<double>(count) + 8; }
 };
 
-// A word that does not fit is its first letter; a number is never cut.
+// A word that does not fit becomes its first letter; numbers are never cut.
 double needed_width(const HeatPanel& panel) {
   double widest = 0;
   for (const auto& row : panel.cells) {
@@ -60,7 +60,7 @@ Layout layout_of(const HeatPanel& panel, double width) {
       lines = std::max(lines, out.rows.back().size());
     }
   };
-  // The last column's name reaches to the right of it.
+  // The last column's name extends to the right of it.
   const double last = panel.columns.empty() ? 0 : text_width(panel.columns.back(), kLetter);
   const double least = needed_width(panel);
   out.left = std::min(names, most) + 10;
@@ -91,8 +91,8 @@ std::vector<std::string> note_lines(const HeatPanel& panel, double width) {
   return wrap_text(panel.note, kLetter, width, kNoteLines);
 }
 
-// From white over light blue to a dark one: darker with each step, so that grey prints read it too.
-// Below 0 over orange to brown.
+// Returns a colour from white over light blue to dark blue, darker with each step, also in grey
+// prints. Negative shades go over orange to brown.
 std::string color_of(double shade) {
   constexpr double kBlue[][3] = {{255, 255, 255}, {158, 196, 226}, {8, 63, 122}};
   constexpr double kBrown[][3] = {{255, 255, 255}, {247, 184, 120}, {127, 59, 8}};
@@ -108,7 +108,7 @@ std::string color_of(double shade) {
   return fmt::format("#{:02x}{:02x}{:02x}", rgb[0], rgb[1], rgb[2]);
 }
 
-// A bar of the shades, the meaning of some below it.
+// Draws a bar of the shades with the meaning of some below it.
 void draw_scale(std::string& svg, const HeatPanel& panel, double x, double y, double width) {
   const auto& scale = panel.scale;
   const double low = scale.front().first, high = scale.back().first;
@@ -134,10 +134,10 @@ void draw_scale(std::string& svg, const HeatPanel& panel, double x, double y, do
   draw_text(svg, panel.scale_label, x, y + kScaleBar + 28, width * 2);
 }
 
-// Names of the columns from `first` on: slanted, or upright where the cells are narrow.
+// Draws column names from `first` on: slanted, or upright where cells are narrow.
 void draw_heads(std::string& svg, const HeatPanel& panel, const Layout& layout, std::size_t first,
                 std::size_t end, double x, double top) {
-  // Of names that would lie on each other, every second or third is shown.
+  // If names would overlap, every second or third is shown.
   const double least = layout.upright ? kLeastUpright - 1.5 : kLeastSlanted - 1;
   const auto stride = static_cast<std::size_t>(std::max(1.0, std::ceil(least / layout.cell)));
   for (std::size_t c = first; c < end; ++c) {
@@ -205,7 +205,7 @@ void draw(std::string& svg, const HeatPanel& panel, const Cell& cell) {
     const std::size_t end = std::min(first + layout.per_block, panel.columns.size());
     y += layout.head;
     draw_heads(svg, panel, layout, first, end, left, y);
-    std::string frames;  // above all cells, or the next one would cover an edge
+    std::string frames;  // above all cells, because the next cell would cover an edge
     for (std::size_t r = 0; r < panel.rows.size(); ++r) {
       draw_row_name(svg, panel.rows[r], layout.rows[r], left - 6, y + layout.row / 2);
       for (std::size_t c = first; c < end; ++c) {
@@ -213,7 +213,7 @@ void draw(std::string& svg, const HeatPanel& panel, const Cell& cell) {
         const double x = left + layout.cell * static_cast<double>(c - first);
         draw_cell(svg, one, x, y, layout.cell, layout.row);
         if (!one.framed) continue;
-        // White within black: seen on dark cells and on light ones.
+        // White within black is visible on dark and on light cells.
         for (const char* stroke : {"#000\" stroke-width=\"3.4", "#fff\" stroke-width=\"1"}) {
           fmt::format_to(std::back_inserter(frames),
                          "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" "

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// image_panel.cpp: a grey image with dots on it. Pixels of one shade are one path, so that an image
-// costs few kilobytes and stays sharp in any size.
+// image_panel.cpp: a grey image with dots. Pixels of one shade form one path, so that an image
+// needs few kilobytes and stays sharp in any size.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace convscope {
 namespace {
 
-constexpr double kBorder = 2;  // pixels of the image around it, for dots that lie outside
+constexpr double kBorder = 2;  // pixels around the image, for dots outside of it
 constexpr double kLargest = 260;
 constexpr int kShades = 16;
 
@@ -21,7 +21,7 @@ double pixel_size(const ImagePanel& panel, double width) {
   return std::min(width, kLargest) / (panel.columns + 2 * kBorder);
 }
 
-// The darkest is no black, so that dots are seen on it.
+// The darkest shade is not black, so that dots are visible.
 std::string color_of(int shade) {
   const int grey = 255 - 170 * shade / (kShades - 1);
   return fmt::format("#{0:02x}{0:02x}{0:02x}", grey);
@@ -62,7 +62,7 @@ void draw(std::string& svg, const ImagePanel& panel, const Cell& cell) {
                  "fill=\"none\" stroke=\"#999\"/>\n",
                  left, top, size * panel.columns, size * panel.rows);
 
-  // Pixels of the figure, no farther out than the border.
+  // Converts to pixels of the figure, at most up to the border.
   const auto x_of = [&](double x) {
     return left + size * std::clamp(x + 0.5, -kBorder, panel.columns + kBorder);
   };

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// label_places.cpp: where a label fits in a panel: on no mark, on no other label, inside the frame.
+// label_places.cpp: finds places of labels in a panel: not on a mark or another label, inside the
+// frame.
 #include "experiments/report/chart/label_places.h"
 
 #include <algorithm>
@@ -33,8 +34,8 @@ Corners corners_of(const TurnedPlace& place, double width, double height) {
   return {at(-1, -1), at(1, -1), at(1, 1), at(-1, 1)};
 }
 
-// Whether two convex shapes of two corners (a line) or more have a point in common: no edge of
-// either has all of one on one side and all of the other on the other side.
+// Returns whether two convex shapes of two corners (a line) or more intersect: no edge of either
+// shape separates them.
 bool meet(std::span<const Corner> a, std::span<const Corner> b) {
   const auto apart = [](std::span<const Corner> edges, std::span<const Corner> other) {
     for (std::size_t i = 0; i < edges.size(); ++i) {
@@ -105,12 +106,12 @@ std::optional<TurnedPlace> LabelPlaces::at_line(const Points& line, double width
   for (std::size_t i = 1; i < line.size(); ++i) {
     double x = line[i - 1].first, y = line[i - 1].second;
     double to_x = line[i].first, to_y = line[i].second;
-    if (to_x < x) std::swap(x, to_x), std::swap(y, to_y);  // read from left to right
+    if (to_x < x) std::swap(x, to_x), std::swap(y, to_y);  // reads from left to right
     const double length = std::hypot(to_x - x, to_y - y);
     if (length < width) continue;
     const double right_x = (to_x - x) / length, right_y = (to_y - y) / length;
     const double degrees = std::atan2(right_y, right_x) * 180 / std::numbers::pi;
-    const double slack = (length - width) / 2;  // from the middle of the piece to either side
+    const double slack = (length - width) / 2;  // from the middle of the piece to both sides
     for (int step = 0; step <= 60; ++step) {
       const double along = length / 2 + (step % 2 == 0 ? 1 : -1) * slack * ((step + 1) / 2) / 30.0;
       for (const int side : {1, -1}) {  // above the line, below it
@@ -121,7 +122,7 @@ std::optional<TurnedPlace> LabelPlaces::at_line(const Points& line, double width
         };
         const TurnedPlace place = at(away);
         const Corners label = corners_of(place, width, height);
-        // Other lines keep at least three times the distance.
+        // Other lines must be at least three times as far.
         const Corners room = corners_of(at(away + side * kGap), width, height + 2 * kGap - 0.2);
         if (!free(label) || crossed(room)) continue;
         taken_.push_back(label);

@@ -17,10 +17,10 @@ namespace {
 
 constexpr double kLeast = 56, kBottom = 42;    // margins
 constexpr double kOneTitle = kTitleLine + 11;  // the part of LinePanel::height above the frame
-constexpr double kMarkRoom = 7;                // from a mark to the frame
+constexpr double kMarkRoom = 7;                // distance from a mark to the frame
 constexpr double kNarrowRight = 12;
 constexpr double kWidestLabel = 170;
-constexpr double kMarksOnLine = 11;  // about so many marks along a line with many points
+constexpr double kMarksOnLine = 11;  // about this many marks on a line with many points
 constexpr const char* kMutedColor = "#c8c8c8";
 
 struct Frame {
@@ -35,7 +35,7 @@ bool shown(const Frame& frame, const Series& s, std::size_t i) {
   return frame.x.can_show(s.x[i]) && frame.y.can_show(s.y[i]);
 }
 
-// On a logarithmic axis the lower edge of a band may be below 0: it ends at the axis.
+// The lower edge of a band may be below 0; a logarithmic axis cuts it at its end.
 double y_pixel(const Frame& frame, double value) {
   return frame.y.pixel(frame.y.can_show(value) ? value : frame.y.low());
 }
@@ -110,7 +110,7 @@ void draw_error_bars(std::string& svg, const Frame& frame, const Series& s, std:
                  style_color(s.style));
 }
 
-// The white edge keeps a text readable on a line.
+// A white edge keeps text readable on a line.
 void draw_label(std::string& svg, const std::string& text, double x, double y, double degrees = 0) {
   const std::string turned =
       degrees == 0 ? "" : fmt::format("transform=\"rotate({:.2f} {:.1f} {:.1f})\" ", degrees, x, y);
@@ -120,7 +120,7 @@ void draw_label(std::string& svg, const std::string& text, double x, double y, d
                  x, y, turned, escape_markup(text));
 }
 
-// Numbers beside marks and names along lines, where no mark is.
+// Draws numbers next to marks and names along lines, away from marks.
 void draw_labels(std::string& svg, const LinePanel& panel, const Frame& frame) {
   constexpr double kHeight = 12;
   const auto width = [](const std::string& text) { return text_width(text, kLetter * kBold) + 2; };
@@ -143,7 +143,7 @@ void draw_labels(std::string& svg, const LinePanel& panel, const Frame& frame) {
       if (!box) continue;
       const double to_x = std::clamp(x, box->left, box->right);
       const double to_y = std::clamp(y, box->top, box->bottom);
-      if (std::hypot(to_x - x, to_y - y) > 18) {  // too far to see whose it is
+      if (std::hypot(to_x - x, to_y - y) > 18) {  // too far from its line
         fmt::format_to(std::back_inserter(svg),
                        "<path d=\"M{:.1f} {:.1f}L{:.1f} {:.1f}\" stroke=\"#999\" "
                        "stroke-width=\"0.7\"/>",
@@ -158,7 +158,7 @@ void draw_labels(std::string& svg, const LinePanel& panel, const Frame& frame) {
     for (const std::string& text : {label, label.substr(0, label.find(' '))}) {
       const auto place = places.at_line(lines[k], width(text), kHeight);
       if (!place) continue;
-      // The baseline's left end, from the middle of the text.
+      // The left end of the baseline, from the middle of the text.
       const double turn = place->degrees * std::numbers::pi / 180;
       const double right = -width(text) / 2 + 1, down = kHeight / 2 - 2.5;
       draw_label(svg, text, place->x + right * std::cos(turn) - down * std::sin(turn),
@@ -170,7 +170,7 @@ void draw_labels(std::string& svg, const LinePanel& panel, const Frame& frame) {
 
 void draw_marks(std::string& svg, const Frame& frame, const Series& s) {
   const std::size_t points = points_of(s);
-  // Every one of single marks; on a line, some, and not those of its neighbours.
+  // Single marks are all drawn; a line has some, at other points than its neighbours.
   const bool all = !s.line || static_cast<double>(points) <= kMarksOnLine * 2;
   const std::size_t stride =
       all ? 1 : static_cast<std::size_t>(static_cast<double>(points) / kMarksOnLine);
@@ -188,7 +188,7 @@ void draw_marks(std::string& svg, const Frame& frame, const Series& s) {
 
 void draw_axes(std::string& svg, const LinePanel& panel, const Frame& f, const Cell& cell) {
   auto out = std::back_inserter(svg);
-  double free_below = 1e9;  // numbers must not lie on each other
+  double free_below = 1e9;  // numbers must not overlap
   for (std::size_t i = 0; i < f.y.ticks().size(); ++i) {
     const double y = f.y.pixel(f.y.ticks()[i]);
     fmt::format_to(out, "<path d=\"M{:.1f} {:.1f}H{:.1f}\" stroke=\"#e2e2e2\"/>", f.left, y,
@@ -218,7 +218,7 @@ void draw_axes(std::string& svg, const LinePanel& panel, const Frame& f, const C
             f.bottom - f.top + 40, turned.c_str());
 }
 
-// Names beside the last points, moved apart where lines end close together.
+// Draws names next to the last points, moved apart where lines end close together.
 void draw_end_labels(std::string& svg, const LinePanel& panel, const Frame& f, double room) {
   struct Label {
     const Series* series;
@@ -258,7 +258,7 @@ void draw_end_labels(std::string& svg, const LinePanel& panel, const Frame& f, d
 
 namespace {
 
-// Which ends of the axes have a mark on them or nearly: the frame would cut it.
+// The ends of the axes with a mark near them, which the frame would cut.
 struct Ends {
   bool left = false, right = false, top = false, bottom = false;
 };
@@ -294,7 +294,7 @@ void draw(std::string& svg, const LinePanel& panel, const Cell& cell) {
       if (!std::isfinite(s.x[i]) || !std::isfinite(s.y[i])) continue;
       x_extent.add(s.x[i]);
       y_extent.add(s.y[i]);
-      // Error bars count, but one that reaches below 0 must not forbid a logarithmic axis.
+      // Error bars count, but a bar that extends below 0 must not prevent a logarithmic axis.
       const auto add = [i](Extent& extent, const std::vector<double>& edge, bool log) {
         if (i < edge.size() && (!log || edge[i] > 0)) extent.add(edge[i]);
       };
@@ -304,7 +304,7 @@ void draw(std::string& svg, const LinePanel& panel, const Cell& cell) {
       add(x_extent, s.x_high, panel.x.log);
     }
   }
-  double room = 0;  // for the names at the ends
+  double room = 0;  // for names at the ends
   if (panel.end_labels) {
     for (const Series& s : panel.series) {
       if (!s.muted) room = std::max(room, text_width(s.name, kLetter) + 23);
@@ -322,7 +322,7 @@ void draw(std::string& svg, const LinePanel& panel, const Cell& cell) {
   }
   const double left = cell.x + margin;
   const int x_ticks = std::max(2, static_cast<int>((right - left) / 60));
-  // The last number reaches beyond the frame by half of its width.
+  // The last number extends beyond the frame by half of its width.
   const Axis first_try(panel.x, x_extent, x_ticks, left, right);
   if (!first_try.texts().empty()) {
     const double half = text_width(first_try.texts().back(), kLetter) / 2;

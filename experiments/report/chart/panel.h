@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// panel.h: how the panels of a figure are drawn into their cells of the grid.
+// panel.h: draws the panels of a figure into their cells of the grid.
 #pragma once
 
 #include <string>
@@ -10,14 +10,14 @@ namespace convscope {
 
 struct Cell {
   double x = 0, y = 0, width = 0;
-  double title_height = 0;  // of the highest title in the row, so that its panels begin together
+  double title_height = 0;  // of the highest title in the row, so that panels align
 };
 
-inline constexpr double kLetter = 11;    // font size of all but titles, pixels
-inline constexpr double kBold = 1.14;    // so much wider are bold letters
-inline constexpr double kNameLine = 13;  // from one line of a name to the next
+inline constexpr double kLetter = 11;    // font size of all text except titles, pixels
+inline constexpr double kBold = 1.14;    // width factor of bold letters
+inline constexpr double kNameLine = 13;  // distance between two lines of a name
 
-// Below the title.
+// Returns the height below the title.
 double height_of(const LinePanel& panel, double width);
 double height_of(const BarPanel& panel, double width);
 double height_of(const HeatPanel& panel, double width);
@@ -29,31 +29,31 @@ void draw(std::string& svg, const HeatPanel& panel, const Cell& cell);
 void draw(std::string& svg, const ImagePanel& panel, const Cell& cell);
 void draw(std::string& svg, const LegendPanel& panel, const Cell& cell);
 
-// Width of an entry's sign and of its name, in a legend of at most this width.
+// Returns the width of an entry's sign and name in a legend of at most this width.
 double legend_entry_width(const LegendEntry& entry, double most);
 // Returns the height of the lines below the first: a name that is wider than `most` is wrapped.
 double draw_legend_entry(std::string& svg, const LegendEntry& entry, double x, double y,
                          double most);
 
-// `text`, shortened to `width`; then the whole of it stands in its <title>. `attributes` are those
-// of <text> beside its place.
+// Draws `text`, shortened to `width`; a shortened text has the whole in its <title>. `attributes`
+// are added to <text>.
 void draw_text(std::string& svg, const std::string& text, double x, double y, double width,
                const char* attributes = "", double font_size = kLetter);
 
-// The lines of a panel's title, in bold letters of 12 pixels, and their height.
+// Returns the lines of a panel's title in bold letters of 12 pixels, and their height.
 inline constexpr double kTitleLine = 15;
 std::vector<std::string> title_lines(const std::string& title, double width);
 void draw_title(std::string& svg, const std::string& title, double x, const Cell& cell);
 
-// Fill and outline of the bars of a series: told apart by lightness too.
+// Fill and outline of the bars of a series, which also differ in lightness.
 struct BarLook {
   const char* fill;
   const char* outline;
 };
 BarLook bar_look(int series);
 
-// The label of a horizontal axis, in as many lines as its panel's width asks for, centred at x as
-// far as the panel's edges let it; and the height of the lines below the first.
+// Draws the label of a horizontal axis, wrapped to the panel's width and centred at x where the
+// panel's edges allow it; returns the height of the lines below the first.
 double more_label_lines(const AxisSpec& spec, double width);
 void draw_x_label(std::string& svg, const AxisSpec& spec, bool log, double x, double y,
                   const Cell& cell);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// series_style.cpp: what tells series apart: colour, dashes and the shape of the marks together, so
-// that colour-blind readers and black-and-white prints do not depend on the colour.
+// series_style.cpp: styles of series: colour, dashes and shape of marks together, so that
+// colour-blind readers and black-and-white prints do not depend on the colour.
 #include "experiments/report/chart/series_style.h"
 
 #include <fmt/format.h>
@@ -20,8 +20,7 @@ constexpr const char* kDashes[] = {"",    "7 3", "2 2",  "9 3 2 3",
                                    "4 2", "1 3", "12 4", "6 2 2 2 2 2"};
 constexpr int kShapes = 8;
 
-// The first eight have colours of their own. A name that is not here gets one of the styles behind
-// them, from its letters.
+// The first eight have fixed colours. Other names get a later style, hashed from their letters.
 constexpr std::string_view kAlgorithms[] = {"direct",
                                             "im2col_gemm",
                                             "winograd_f4x3",
@@ -55,7 +54,7 @@ constexpr std::string_view kAlgorithms[] = {"direct",
                                             "fused_lesson",
                                             "depthwise_channels_last"};
 
-// Path of a unit shape around (0, 0), scaled by r.
+// Returns the path of a unit shape around (0, 0), scaled by r.
 std::string shape_path(int shape, double x, double y, double r) {
   const auto polygon = [&](std::initializer_list<std::pair<double, double>> corners) {
     std::string path;

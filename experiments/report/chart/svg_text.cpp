@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// svg_text.cpp: text in SVG and HTML: what must be escaped, how wide it gets, how it is shortened.
+// svg_text.cpp: text in SVG and HTML: escaping, width, shortening.
 #include "experiments/report/chart/svg_text.h"
 
 #include <fmt/format.h>
@@ -13,7 +13,7 @@ namespace {
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
 constexpr std::string_view kEllipsis = "\xE2\x80\xA6";     // U+2026
 
-// Bytes of the UTF-8 character at `at`; 0 when there is none.
+// Returns the bytes of the UTF-8 character at `at`; 0 when there is none.
 std::size_t character_bytes(std::string_view text, std::size_t at) {
   const auto lead = static_cast<unsigned char>(text[at]);
   const std::size_t bytes = lead < 0x80                   ? 1
@@ -27,7 +27,7 @@ std::size_t character_bytes(std::string_view text, std::size_t at) {
   }
   if (bytes < 3) return bytes;
   const auto next = static_cast<unsigned char>(text[at + 1]);
-  // Longer than needed, surrogates, above U+10FFFF, and the two non-characters U+FFFE and U+FFFF.
+  // Overlong forms, surrogates, above U+10FFFF, and the two non-characters U+FFFE and U+FFFF.
   if ((lead == 0xE0 && next < 0xA0) || (lead == 0xED && next > 0x9F) ||
       (lead == 0xF0 && next < 0x90) || (lead == 0xF4 && next > 0x8F)) {
     return 0;
@@ -37,7 +37,7 @@ std::size_t character_bytes(std::string_view text, std::size_t at) {
   return non_character ? 0 : bytes;
 }
 
-// In parts of the font size; DejaVu Sans, which is wide, plus a little.
+// Returns a part of the font size; from DejaVu Sans, which is wide, plus a little.
 double character_width(std::string_view c) {
   if (c.size() >= 3) return 1.0;
   if (c.size() == 2) return 0.68;
@@ -92,7 +92,7 @@ double text_width(std::string_view text, double font_size) {
 std::string elide(std::string_view text, double font_size, double width) {
   if (text_width(text, font_size) <= width) return std::string(text);
   const std::vector<std::string_view> all = characters(text);
-  const double room = width - font_size;  // that of the ellipsis
+  const double room = width - font_size;  // width of the ellipsis
   double used = 0;
   std::size_t front = 0, back = 0;
   while (front + back < all.size()) {
@@ -116,7 +116,7 @@ std::vector<std::string> wrap_text(std::string_view text, double font_size, doub
   const std::vector<std::string_view> all = characters(text);
   std::size_t from = 0;
   while (from < all.size()) {
-    if (all[from] == " ") {  // no line begins with a space
+    if (all[from] == " ") {  // no line begins with a blank
       ++from;
       continue;
     }
@@ -136,7 +136,7 @@ std::vector<std::string> wrap_text(std::string_view text, double font_size, doub
         at_sign = end + 1;
       }
     }
-    // A word is cut where the line would be less than half full otherwise.
+    // A word is cut where the line would otherwise be less than half full.
     if (end < all.size() && all[end] != " ") {
       const std::size_t half = from + (end - from) / 2;
       if (at_space > from && (at_space >= half || at_sign <= from)) {
@@ -164,7 +164,7 @@ std::string measured_text(double value, double std) {
   if (!(std > 0) || !std::isfinite(std)) {
     return fmt::format("{:.{}f}", value, std::clamp(2 - place(size), 0, 9));
   }
-  // Not more than six digits of the value, however small the deviation is.
+  // At most six digits of the value, even for a very small deviation.
   const int decimals = std::clamp(std::min(1 - place(std), 5 - place(size)), 0, 9);
   return fmt::format("{:.{}f} \xC2\xB1 {:.{}f}", value, decimals, std, decimals);
 }

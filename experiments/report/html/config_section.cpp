@@ -22,7 +22,7 @@ namespace {
 // A value of the config, or a list of plain values.
 struct Leaf {
   std::string path;   // "optim.schedule.min_lr", "model.layers.0.kernel"
-  std::string key;    // as config_keys() names it: "optim.schedule[cosine].min_lr"
+  std::string key;    // as in config_keys(): "optim.schedule[cosine].min_lr"
   std::string value;  // "0.05", "[6, 16]"
   int line = 0;       // from 0
 };
@@ -41,7 +41,7 @@ std::string list_text(const YAML::Node& node) {
   return "[" + out + "]";
 }
 
-// The word that says which keys a block has: "lenet5" of a model.
+// Returns the word that selects the keys of a block: "lenet5" for a model.
 std::string kind_of(const YAML::Node& block) {
   for (const char* name : {"type", "set", "method"}) {
     if (block[name] && block[name].IsScalar()) return block[name].Scalar();
@@ -80,7 +80,7 @@ void collect(const YAML::Node& node, const std::string& path, const std::string&
 
 using Defaults = std::map<std::string, const OptionField*>;
 
-// By path, with the kind of the block ("data[mnist].root") and without ("data.root").
+// Returns keys by path, with the kind of the block ("data[mnist].root") and without ("data.root").
 const std::vector<ConfigKey>& all_keys() {
   static const std::vector<ConfigKey> keys = config_keys();
   return keys;
@@ -105,21 +105,21 @@ bool same_value(const std::string& a, const std::string& b) {
 const OptionField* field_of(const Leaf& leaf, const Defaults& defaults) {
   if (const auto it = defaults.find(leaf.key); it != defaults.end()) return it->second;
   if (const auto it = defaults.find(leaf.path); it != defaults.end()) return it->second;
-  std::string path = leaf.key;  // a key that all kinds of the block have
+  std::string path = leaf.key;  // a key of all kinds of the block
   const std::size_t open = path.rfind('[');
   if (open != std::string::npos) path.erase(open, path.find(']', open) + 1 - open);
   const auto it = defaults.find(path);
   return it == defaults.end() ? nullptr : it->second;
 }
 
-// "none" where there is no default: the key must be given, or may be left out.
+// Returns "none" without a default: the key is required or optional.
 std::string default_text(const OptionField* field) {
   if (field == nullptr || field->required) return "none";
   const std::string text = to_text(field->default_value);
   return text.empty() || text == "null" ? "none" : text;
 }
 
-// The rate that an optimiser begins with where the config says none.
+// Returns the optimiser's default rate, for configs without one.
 std::string default_rate(const std::vector<Leaf>& leaves) {
   for (const Leaf& leaf : leaves) {
     if (leaf.path != "optim.type") continue;
@@ -129,13 +129,13 @@ std::string default_rate(const std::vector<Leaf>& leaves) {
   return "none";
 }
 
-// What says nothing about the experiment.
+// Returns whether a key is independent of the experiment.
 bool is_label(const std::string& path) { return path == "schema" || path == "name"; }
 
 std::vector<Leaf> leaves_of(const std::string& yaml) {
   std::vector<Leaf> leaves;
   try {
-    flat_config(yaml, "config.yaml");  // refuses what is too large or refers to itself
+    flat_config(yaml, "config.yaml");  // refuses texts that are too large or refer to themselves
     collect(YAML::Load(yaml), "", "", leaves);
   } catch (const Error&) {
     leaves.clear();  // RunData names the problem

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// html_report.cpp: self-contained pages: facts, all plots with their numbers, and the tables.
+// html_report.cpp: self-contained pages: facts, all plots with their numbers, and tables.
 #include "experiments/report/html/html_report.h"
 
 #include <fmt/format.h>
@@ -50,7 +50,7 @@ std::string summary_table(const std::string& text) {
   return out + "</table></div></details>\n" + kMeaning;
 }
 
-// Without columns in which no row has a value; numbers rounded for reading.
+// Returns the table without empty columns, with rounded numbers.
 HtmlTable table_of_csv(const CsvTable& csv) {
   HtmlTable table(csv.rows.size() + 1);
   for (std::size_t column = 0; column < csv.columns.size(); ++column) {
@@ -107,7 +107,7 @@ HtmlTable table_of_groups(const RunSet& set) {
   return table;
 }
 
-// What the numbers of table_of_groups() are.
+// Explains the numbers of table_of_groups().
 std::string groups_note(const RunSet& set) {
   std::vector<const RunGroup*> groups;
   for (const RunGroup& group : set.groups) groups.push_back(&group);
@@ -118,7 +118,7 @@ std::string groups_note(const RunSet& set) {
   return html_list(notes);
 }
 
-// A narrow screen scrolls a figure in its own box, so that its letters stay readable.
+// A narrow screen scrolls a figure in its box, so that letters stay readable.
 PageSection figures(const DrawnPlots& drawn) {
   PageSection section{.id = "figures", .title = "Figures", .body = ""};
   for (const DrawnPlot& plot : drawn.plots) {
@@ -143,8 +143,8 @@ std::vector<std::string> with(std::vector<std::string> sentences,
   return sentences;
 }
 
-// The config with the largest mean (of a time: median), or the smallest; "" when no run has a
-// value above 0.
+// Returns the config with the largest mean (for a time: median), or the smallest; "" when no run
+// has a value above 0.
 Fact extreme(const char* name, const RunSet& set, bool largest, bool is_time,
              const std::function<double(const RunSummary&)>& value,
              const std::function<std::string(double)>& text) {
@@ -161,7 +161,7 @@ Fact extreme(const char* name, const RunSet& set, bool largest, bool is_time,
   return fact;
 }
 
-// Which algorithm refuses which problems, and why. One row for all problems with the same reason.
+// Returns which algorithm refuses which problems, and why; one row per reason.
 std::string refusals(const BenchSet& set) {
   std::map<std::vector<std::string>, std::vector<std::string>> problems;
   for (const BenchedRefusal& one : set.refusals) {
@@ -175,11 +175,11 @@ std::string refusals(const BenchSet& set) {
     const std::string count = names.size() == 1 ? names[0] : cat(names.size(), " problems");
     table.push_back({key[0], key[1], key[2], count, key[3]});
   }
-  return cat("<details><summary>algorithms that do not take some problems, and why</summary>\n",
-             html_table(table), "</details>\n");
+  return cat("<details><summary>refused problems, and why</summary>\n", html_table(table),
+             "</details>\n");
 }
 
-// A sentence, and who is ahead in what.
+// Returns a sentence, and the best config for some quantities.
 std::string lead_of(const RunSet& set, const std::vector<RunRow>& rows) {
   std::size_t undone = 0;
   for (const RunRow& row : rows) undone += row.state == "DONE" ? 0 : 1;
@@ -199,10 +199,10 @@ std::string lead_of(const RunSet& set, const std::vector<RunRow>& rows) {
           "Shortest inference of a batch", set, false, true,
           [](const RunSummary& s) { return s.avg_inference.value_or(std::nan("")); }, seconds_text),
       extreme(
-          "Least memory of a step", set, false, false,
+          "Lowest memory of a step", set, false, false,
           [](const RunSummary& s) { return s.timed_steps > 0 ? s.avg_backward_mem : std::nan(""); },
           mib_text)};
-  // Of all runs, when they agree.
+  // Adds a fact if all runs agree.
   const auto add_common = [&](const char* name, std::string RunSummary::*value) {
     std::string first;
     for (const RunRow& row : rows) {
@@ -219,8 +219,8 @@ std::string lead_of(const RunSet& set, const std::vector<RunRow>& rows) {
   return "<p>" + escape_markup(out) + ".</p>\n" + html_facts(facts);
 }
 
-// Of benchmarks: a sentence, what may be wrong with the figures, and for each file when and how it
-// was measured.
+// Returns the lead of benchmarks: a sentence, doubts about the numbers, and time and settings of
+// each file.
 std::string lead_of(const std::vector<BenchHead>& heads, const std::string& sentence) {
   std::string out = "<p>" + escape_markup(sentence) + ".</p>\n";
   std::vector<std::string> warnings;
@@ -256,7 +256,7 @@ std::string html_report(const std::string& run_folder) {
   Page page{.title = run.name, .subtitle = run.id, .lead = run_facts(run)};
   try {
     page.sections.push_back(figures(draw_plots(set)));
-  } catch (const std::exception& error) {  // a run must not end because of its picture
+  } catch (const std::exception& error) {  // a failed picture must not end a run
     page.sections.push_back({.id = "figures",
                              .title = "Figures",
                              .body = html_list({cat("no plots: ", error.what())})});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// html_report.h: self-contained pages: facts, all plots with their numbers, and the tables. No
-// script, no font, no other file; readable on a telephone.
+// html_report.h: self-contained pages: facts, all plots with their numbers, and tables. No script,
+// font or other file; readable on a phone.
 #pragma once
 
 #include <string>
@@ -11,15 +11,15 @@
 
 namespace convscope {
 
-// About one run: plots, summary, epochs, layers and config; what is missing is left out. Never
-// throws for what stands in the files: the trainer writes this page after each epoch.
+// Returns the page of one run: plots, summary, epochs, layers and config; missing parts are left
+// out. Never throws because of file contents: the trainer writes this page after each epoch.
 CONVSCOPE_API std::string html_report(const std::string& run_folder);
 
-// About several runs: plots, a table of the means of each config, a table of the runs.
+// Returns the page of several runs: plots, a table of means per config, a table of runs.
 CONVSCOPE_API std::string html_report(const std::string& title, const RunSet& set,
                                       const DrawnPlots& drawn, const std::vector<RunRow>& rows);
 
-// About benchmarks: plots with their numbers, what was left out.
+// Returns the page of benchmarks: plots with their numbers, and what was left out.
 CONVSCOPE_API std::string html_report(const BenchSet& set, const DrawnPlots& drawn);
 CONVSCOPE_API std::string html_report(const LadderSet& set, const DrawnPlots& drawn);
 

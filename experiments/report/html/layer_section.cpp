@@ -15,16 +15,16 @@ namespace convscope {
 namespace {
 
 constexpr double kWidestBar = 90;  // pixels
-// Columns with a form of their own; all others are shown as they stand in the file.
+// Columns with a special format; all others are shown as in the file.
 constexpr const char* kMeasured[] = {"forward_ms", "backward_ms", "kept_mib", "timed_with"};
 
 double at_least_0(double value) { return std::isfinite(value) && value > 0 ? value : 0; }
 
 struct LayerTimes {
   double forward = 0, backward = 0;  // ms, of all layers
-  double longest = 0;                // of one layer in one direction
-  double step = 0;                   // ms, that shares are shares of
-  bool of_step = false;              // step is the mean step, not the sum of the layers
+  double longest = 0;                // longest of one layer in one direction
+  double step = 0;                   // ms, the whole of the shares
+  bool of_step = false;              // whether step is the mean step, not a sum of layers
 };
 
 LayerTimes times_of(const RunData& run) {
@@ -70,10 +70,10 @@ std::string plain_table(const CsvTable& layers) {
   return html_table(table);
 }
 
-// Why a step's forward and backward take longer than their layers; "" when they hardly do. With one
-// thread the layers of a planned step add up to it.
+// Explains why a step's forward and backward take longer than their layers; "" for small
+// differences. With one thread, the layers of a compiled step add up to the step.
 std::string rest_sentence(const RunSummary& summary, const LayerTimes& times) {
-  constexpr double kNoteworthy = 0.1;  // of the step
+  constexpr double kNoteworthy = 0.1;  // fraction of the step
   if (summary.timed_steps == 0 || summary.phases != "timed apart") return "";
   const double forward = 1e3 * summary.avg_forward - times.forward;
   const double backward = 1e3 * summary.avg_backward - times.backward;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// layer_section.h: layers.csv on a run's page: the kernels of each layer and, where they were
-// measured, its times as numbers, bars and shares of the step.
+// layer_section.h: layers.csv on a run's page: the kernels of each layer and, if measured, its
+// times as numbers, bars and shares of the step.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace convscope {
 
-// Markup, or "" without layers.csv.
+// Returns markup, or "" without layers.csv.
 std::string layer_section(const RunData& run);
 
 }  // namespace convscope

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// markup.cpp: what pages are put together from: tables, lists, facts, and numbers with their units.
+// markup.cpp: the parts of pages: tables, lists, facts, and numbers with units.
 #include "experiments/report/html/markup.h"
 
 #include <fmt/format.h>
@@ -19,7 +19,7 @@ namespace {
 
 bool is_measured(double value) { return std::isfinite(value) && value > 0; }
 
-// Three significant digits without an exponent: "1.40", "152".
+// Returns three significant digits without an exponent: "1.40", "152".
 std::string three_digits(double value) {
   const int before = value > 0 ? static_cast<int>(std::floor(std::log10(value))) : 0;
   return fmt::format("{:.{}f}", value, before >= 2 ? 0 : before >= 0 ? 2 - before : 3);
@@ -108,7 +108,7 @@ std::string percent_text(const std::optional<double>& percent) {
 std::string count_text(double count) {
   if (!is_measured(count)) return "";
   std::string digits = fmt::format("{:.0f}", count);
-  // A narrow space between groups of three that no line breaks at: U+202F.
+  // U+202F, a narrow no-break space, separates groups of three digits.
   for (std::size_t at = digits.size(); at > 3 && digits.size() > 4;) {
     at -= 3;
     digits.insert(at, "\xE2\x80\xAF");

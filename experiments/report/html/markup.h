@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// markup.h: what pages are put together from: tables, lists, facts, and numbers with their units.
+// markup.h: the parts of pages: tables, lists, facts, and numbers with units.
 #pragma once
 
 #include <optional>
@@ -10,34 +10,34 @@
 
 namespace convscope {
 
-using HtmlTable = std::vector<std::vector<std::string>>;  // first row: head
+using HtmlTable = std::vector<std::vector<std::string>>;  // the first row is the head
 
-// The whole file of a run, or "" where there is none or it is too long (run_file.h).
+// Returns the whole file of a run, or "" if it is missing or too long (run_file.h).
 std::string file_text(const std::string& path);
 
-// The box that scrolls a wide table; the keyboard reaches it.
+// The scrolling box of a wide table; the keyboard can reach it.
 inline constexpr const char* kTableBox =
     "<div class=\"wide\" tabindex=\"0\" role=\"group\" aria-label=\"Table\">";
-// In a box of its own that scrolls sideways, so that the page does not. Known columns get their
-// unit below their name.
+// Returns a table in a box that scrolls sideways, so that the page does not. Known columns have
+// their unit below their name.
 std::string html_table(const HtmlTable& table);
-// "<ul>...", or "" for no sentence.
+// Returns "<ul>...", or "" for no sentence.
 std::string html_list(const std::vector<std::string>& sentences);
 
-// A name with its value, and what belongs to the value in small letters; nothing when it is empty.
+// A name, its value, and a remark on the value in small letters; omitted when the value is empty.
 struct Fact {
   std::string name, value, more = {};
 };
-// "<dl>..." without the facts that have no value, or "".
+// Returns "<dl>..." without facts that have no value, or "".
 std::string html_facts(const std::vector<Fact>& facts);
 
-// "1.40 ms"; "" for 0 and what is no number: it was not measured.
+// Returns "1.40 ms"; "" for 0 or a non-number: it was not measured.
 std::string seconds_text(double seconds);
 std::string mib_text(double mib);
 std::string percent_text(const std::optional<double>& percent);  // "98.70 %"
-// "44 426"
+// Returns "44 426".
 std::string count_text(double count);
-// The unit of a column of summary.json or epochs.csv: "s", "MiB"; "" for none.
+// Returns the unit of a column of summary.json or epochs.csv: "s", "MiB"; "" for none.
 std::string unit_of(const std::string& column);
 
 }  // namespace convscope

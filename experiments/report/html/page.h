@@ -8,7 +8,7 @@
 namespace convscope {
 
 struct PageSection {
-  std::string id, title, body;  // body is markup; a section without one is left out
+  std::string id, title, body;  // body is markup; a section with an empty body is left out
   std::vector<std::pair<std::string, std::string>> parts = {};  // id and title, for the contents
 };
 
@@ -16,8 +16,8 @@ struct Page {
   std::string title, subtitle = {};
   std::string lead = {};  // markup above the contents
   std::vector<PageSection> sections = {};
-  std::string style = {};   // beside that of every page
-  std::string script = {};  // none: the page says that it may run none
+  std::string style = {};   // in addition to the common style
+  std::string script = {};  // empty: the page forbids scripts
 };
 
 std::string to_html(const Page& page);

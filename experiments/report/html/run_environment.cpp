@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// run_environment.cpp: what pages show of env.json.
+// run_environment.cpp: the part of env.json that pages show.
 #include "experiments/report/html/run_environment.h"
 
 #include <cmath>
@@ -20,7 +20,7 @@ std::string text_in(const json& object, const char* key) {
              : "";
 }
 
-// 0 when it is no number of threads or cores.
+// Returns 0 when it is not a number of threads or cores.
 int count_in(const json& object, const char* key) {
   if (!object.is_object() || !object.contains(key) || !object[key].is_number()) return 0;
   const double number = object[key].get<double>();
@@ -37,7 +37,7 @@ std::string project_text(const json& project) {
   return cat(branch, branch.empty() ? "" : " ", commit, dirty ? ", with changes" : "");
 }
 
-// "2026-11-22T15:23:55Z" -> "2026-11-22 15:23:55"; another text stays as it is.
+// Returns "2026-11-22 15:23:55" for "2026-11-22T15:23:55Z"; other texts are unchanged.
 std::string readable_time(std::string text) {
   if (text.size() == 20 && text[10] == 'T' && text.back() == 'Z') {
     text[10] = ' ';
@@ -64,7 +64,7 @@ RunEnvironment parse_run_environment(const std::string& json_text) {
   if (std::isfinite(busy)) out.load = busy;
   out.threads = count_in(whole, "threads");
   out.cores = count_in(whole, "cores");
-  if (out.cores == 0 && whole.is_object() && whole.contains("ceilings")) {  // an older benchmark
+  if (out.cores == 0 && whole.is_object() && whole.contains("ceilings")) {  // an older file
     out.cores = count_in(whole["ceilings"], "cores");
   }
   if (whole.is_object() && whole.contains("cores_of_others") &&

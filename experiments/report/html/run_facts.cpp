@@ -16,11 +16,11 @@
 namespace convscope {
 namespace {
 
-// From here on, the machine had other work when the run began: about half a core.
+// From this load on, the machine was busy when the run began: about half a core.
 constexpr double kBusyLoad = 0.5;
-constexpr std::size_t kShownWarnings = 8;  // of the log; the rest is counted
+constexpr std::size_t kShownWarnings = 8;  // from the log; the others are counted
 
-// Warnings of log.txt: "<time> warning: <sentence>".
+// Returns warnings of log.txt: "<time> warning: <sentence>".
 std::vector<std::string> logged_warnings(const RunData& run) {
   std::vector<std::string> out;
   std::istringstream lines(file_text(run.path + "/log.txt"));
@@ -119,7 +119,7 @@ std::vector<std::string> run_warnings(const RunData& run) {
   if (run.state != "DONE" && !run.reason.empty()) out.push_back(run.reason);
   if (run.state == "RUNNING") {
     out.emplace_back(
-        "the run was going on when this page was written; its numbers are those so far");
+        "the run was not finished when this page was written; its numbers are preliminary");
   }
   for (std::string& sentence : logged_warnings(run)) out.push_back(std::move(sentence));
   if (run.summary && run.summary->disturbed()) {
@@ -135,10 +135,9 @@ std::vector<std::string> run_warnings(const RunData& run) {
            sentence.find("other programs") != std::string::npos;
   });
   if (busy >= kBusyLoad && !told) {
-    out.push_back(
-        fmt::format("the machine was busy when the run began (load {:.2f}), so its times "
-                    "may be longer than on an idle one",
-                    busy));
+    out.push_back(fmt::format(
+        "the machine was busy when the run began (load {:.2f}), so its times may be too long",
+        busy));
   }
   if (run.summary && run.summary->step == "dynamic") {
     out.emplace_back("the steps ran as a dynamic graph, which is slower than a planned step");
@@ -162,7 +161,7 @@ std::string run_facts(const RunData& run) {
   facts.push_back({"Program", environment.version,
                    environment.commit.empty() ? "" : "built from " + environment.commit});
   facts.push_back({"Your project", environment.project, ""});
-  // The first look; the others wait, so that figures come soon on a small screen, too.
+  // Important facts come first, so that figures follow soon on small screens too.
   const auto is_first = [](const Fact& fact) {
     constexpr const char* kFirst[] = {"Test accuracy", "Data",      "Model", "Device",
                                       "Training step", "Inference", "Speed", "Memory"};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run_facts.h: the head of a run's page: what ran, on what, how well, how fast, and what makes its
-// numbers doubtful.
+// run_facts.h: the head of a run's page: what ran, where, how well, how fast, and doubts about its
+// numbers.
 #pragma once
 
 #include <string>
@@ -10,14 +10,14 @@
 
 namespace convscope {
 
-// "<span class="state good">DONE</span>"
+// Returns "<span class="state good">DONE</span>".
 std::string state_badge(const std::string& state);
 
-// Markup: state, a sentence, warnings, facts.
+// Returns markup: state, a sentence, warnings, facts.
 std::string run_facts(const RunData& run);
 
-// Sentences: why the run ended early, what its log warned of, a busy machine, a slow kind of step,
-// files that could not be read.
+// Returns sentences: why the run ended early, warnings of its log, a busy machine, a slow kind of
+// step, unreadable files.
 std::vector<std::string> run_warnings(const RunData& run);
 
 }  // namespace convscope

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// run_page.cpp: report.html of a run that this process works on.
+// run_page.cpp: writes report.html of a run that this process works on.
 #include "experiments/report/html/run_page.h"
 
 #include "experiments/report/html/html_report.h"

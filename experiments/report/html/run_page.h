@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// run_page.h: report.html of a run that this process works on.
+// run_page.h: writes report.html of a run that this process works on.
 #pragma once
 
 #include <string>
@@ -8,9 +8,8 @@
 
 namespace convscope {
 
-// Writes the page. It can be made from the other files of the run at any time, so a failure of kind
-// kIo is no failure of the run: returns a sentence with the reason and the command that makes the
-// page, else "".
+// Writes the page. A failure of kind kIo does not fail the run, because the page can be made later:
+// returns a sentence with the reason and the command that makes the page, else "".
 CONVSCOPE_API std::string write_run_page(const RunFolder& folder);
 
 }  // namespace convscope

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// index_page.cpp: one self-contained page about all runs and sweeps below a folder.
+// index_page.cpp: one self-contained page of all runs and sweeps below a folder.
 #include "experiments/report/index/index_page.h"
 
 #include <fmt/format.h>
@@ -49,14 +49,14 @@ std::string relative_url(const std::string& path, const std::string& page_folder
 
 std::string text_cell(const std::string& text) { return "<td>" + escape_markup(text) + "</td>"; }
 
-// Two lines of it; the whole stands under the pointer.
+// Shows two lines of the text; the tooltip has all of it.
 std::string long_cell(const std::string& text) {
   if (text.empty()) return "<td></td>";
   const std::string markup = escape_markup(text);
   return fmt::format("<td class=\"long\"><div title=\"{0}\">{0}</div></td>", markup);
 }
 
-// `shown` with the exact value for sorting; an empty cell for what was not measured.
+// Returns a cell with `shown`, and the exact value for sorting; empty if not measured.
 std::string number_cell(double value, const std::string& shown) {
   if (!std::isfinite(value)) return "<td class=\"n\"></td>";
   return fmt::format("<td class=\"n\" data-v=\"{:.9g}\">{}</td>", value, escape_markup(shown));
@@ -78,7 +78,7 @@ std::string settings_text(const IndexedRun& run, const char* between) {
 struct Column {
   const char* key;
   const char* head;
-  const char* unit;  // below the head
+  const char* unit;  // below the heading
   bool number;
   std::function<std::string(const IndexedRun&)> cell;
 };
@@ -175,12 +175,12 @@ std::string name_cell(const IndexedRun& run, const std::string& page_folder) {
              escape_markup(fs::path(run.row.path).filename().string()), "</small></th>");
 }
 
-// "<td class="n"></td>"
+// Returns whether the cell is "<td class="n"></td>".
 bool is_empty(const std::string& cell) {
   return cell.find('>') + 1 == cell.size() - std::string_view("</td>").size();
 }
 
-// Columns in which no run has a value are left out.
+// Leaves out columns without a value.
 std::string runs_table(const RunIndex& index, const std::string& page_folder) {
   std::string head =
       "<div class=\"wide runs\" tabindex=\"0\" role=\"group\" aria-label=\"Runs\"><table "
@@ -257,8 +257,8 @@ std::string index_page(const std::string& title, const RunIndex& index,
       "<span id=\"count\" role=\"status\">" +
       runs +
       "</span><button id=\"more\" type=\"button\" hidden></button><small>All words must be found. "
-      "key:value looks in one column or setting, acc&gt;98 "
-      "compares, -word must not be there. A click on a head sorts.</small></div>\n";
+      "key:value searches one column or setting, acc&gt;98 "
+      "compares, -word excludes. Click a heading to sort.</small></div>\n";
   Page page{.title = title,
             .lead = cat("<p>", runs, ", ", count_of(index.sweeps.size(), "sweep"), ".</p>\n")};
   page.sections = {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// index_page.h: one self-contained page about all runs and sweeps below a folder. With a script it
-// searches and sorts; without one it is a plain table.
+// index_page.h: one self-contained page of all runs and sweeps below a folder. A script searches
+// and sorts; without it the page is a plain table.
 #pragma once
 
 #include <string>
@@ -9,11 +9,12 @@
 
 namespace convscope {
 
-// `page_folder` is where the page will lie: links to the runs' own pages are relative to it.
+// Returns the page. Links to the runs' pages are relative to `page_folder`, where it will be
+// stored.
 CONVSCOPE_API std::string index_page(const std::string& title, const RunIndex& index,
                                      const std::string& page_folder);
 
-// "a run/report.html" -> "a%20run/report.html".
+// Returns "a%20run/report.html" for "a run/report.html".
 CONVSCOPE_API std::string url_of_path(const std::string& path);
 
 }  // namespace convscope

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// index_rows.cpp: all runs and sweeps below a folder, read cheaply.
+// index_rows.cpp: all runs and sweeps below a folder, read fast.
 #include "experiments/report/index/index_rows.h"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ using nlohmann::json;
 
 constexpr const char* kSweepState = "sweep.state.json";
 
-// Keys with a column of their own, and such as say nothing about what is trained.
+// Returns whether a key has a separate column or is independent of training.
 bool is_shown_elsewhere(const std::string& key) {
   for (const char* prefix : {"expect.", "log.", "checkpoint.", "meta."}) {
     if (key.starts_with(prefix)) return true;
@@ -33,7 +33,7 @@ bool is_shown_elsewhere(const std::string& key) {
   return false;
 }
 
-// Without the checks of the full reader: a cell that is no number is a gap.
+// Reads without the checks of the full reader: a cell that is not a number is a gap.
 std::vector<double> test_accuracies(const std::string& run) {
   std::vector<double> out;
   std::istringstream lines(file_text(run + "/epochs.csv"));
@@ -51,12 +51,12 @@ std::vector<double> test_accuracies(const std::string& run) {
       if (std::isfinite(value)) out.push_back(value);
       break;
     }
-    if (wanted < 0) break;  // no such column in the head
+    if (wanted < 0) break;  // no such column
   }
   return out;
 }
 
-// A run whose config cannot be read makes no difference.
+// Removes shared settings; a run with an unreadable config is ignored here.
 void drop_shared_settings(std::vector<IndexedRun>& runs) {
   std::map<std::string, std::set<std::string>> values;
   std::map<std::string, std::size_t> counts;
@@ -103,8 +103,7 @@ IndexedSweep read_sweep(const fs::path& path) {
   return sweep;
 }
 
-// The folders between a run and the folder that was asked for may be sweeps; so may be those
-// without a run yet.
+// Folders between a run and the given folder may be sweeps, also those without a run yet.
 class Sweeps {
  public:
   explicit Sweeps(const fs::path& root) : root_(root) {
@@ -145,8 +144,8 @@ class Sweeps {
 
 std::map<std::string, std::string> plain_settings(const std::string& yaml) {
   std::map<std::string, std::string> out;
-  std::vector<std::pair<std::size_t, std::string>> blocks;  // indent and path of those around
-  std::size_t list = std::string::npos;                     // indent of the list that is skipped
+  std::vector<std::pair<std::size_t, std::string>> blocks;  // indent and path of outer blocks
+  std::size_t list = std::string::npos;                     // indentation of the skipped list
   std::istringstream lines(yaml);
   for (std::string line; std::getline(lines, line);) {
     const std::size_t indent = line.find_first_not_of(' ');

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// index_script.cpp: what makes the index page's table searched and sorted. Each column's head has
-// its key in data-k, each number its value in data-v, each row its settings in data-c.
+// index_script.cpp: the script that searches and sorts the table of the index page. A column's head
+// has its key in data-k, a number its value in data-v, a row its settings in data-c.
 #include "experiments/report/index/index_script.h"
 
 namespace convscope {

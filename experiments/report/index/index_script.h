@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// index_script.h: what makes the index page's table searched and sorted.
+// index_script.h: the script that searches and sorts the table of the index page.
 #pragma once
 
 namespace convscope {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparkline.cpp: a curve as small as a word.
+// sparkline.cpp: a word-sized curve.
 #include "experiments/report/index/sparkline.h"
 
 #include <fmt/format.h>
@@ -13,8 +13,8 @@ namespace convscope {
 namespace {
 
 constexpr double kWidth = 84, kHeight = 22, kEdge = 3;
-constexpr std::size_t kPoints = 40;  // more are not seen
-constexpr double kLeastSpan = 2;     // of the values: noise must not look like progress
+constexpr std::size_t kPoints = 40;  // more points are not visible
+constexpr double kLeastSpan = 2;     // span of the values: noise must not look like progress
 
 }  // namespace
 

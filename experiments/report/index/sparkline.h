@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparkline.h: a curve as small as a word.
+// sparkline.h: a word-sized curve.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace convscope {
 
-// An SVG of 84 x 22 pixels, in the colour of the page's style, or "" for no value. `title` is what
-// readers without eyes, and the pointer, are told.
+// Returns an SVG of 84 x 22 pixels in the colour of the page's style, or "" without a value.
+// `title` is for the tooltip and for screen readers.
 CONVSCOPE_API std::string sparkline(const std::vector<double>& values, const std::string& title);
 
 }  // namespace convscope

@@ -15,7 +15,7 @@ Plot draw_bars(const RunPart& part) {
     Spread forward, backward;
   };
   Plot plot;
-  std::vector<const RunGroup*> groups;  // those that are drawn
+  std::vector<const RunGroup*> groups;  // groups that are drawn
   std::vector<Row> rows;
   for (const PartMember& member : part.members) {
     const RunGroup& group = *member.group;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // curves_plot.cpp: loss and accuracy over the epochs. One config: train, validation and test in one
-// panel. Several: a panel for each split, a line for each config. Many: a small panel for each,
-// with the others in grey.
+// panel. Several: a panel per split, a line per config. Many: a small panel per config, with the
+// others in grey.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -12,8 +12,8 @@
 namespace convscope {
 namespace {
 
-constexpr std::size_t kInOnePanel = 8;    // more lines cannot be told apart
-constexpr std::size_t kMostPoints = 600;  // of a line of single steps; more are averaged
+constexpr std::size_t kInOnePanel = 8;    // more lines cannot be distinguished
+constexpr std::size_t kMostPoints = 600;  // per line of single steps; more are averaged
 
 const std::vector<std::string> kSplits = {"train", "val", "test"};
 
@@ -23,7 +23,7 @@ AxisSpec accuracy_axis() {
 }
 AxisSpec epoch_axis() { return {.label = "epoch", .whole_numbers = true}; }
 
-// A column of epochs.csv over the epochs, as mean of the group's runs with its band.
+// Returns a column of epochs.csv over the epochs: mean of the group's runs with a band.
 Series epoch_series(const RunGroup& group, const std::string& column) {
   std::map<double, std::vector<double>> by_epoch;
   for (const RunData& run : group.runs) {
@@ -48,7 +48,7 @@ Series epoch_series(const RunGroup& group, const std::string& column) {
   return s;
 }
 
-// Training loss or accuracy of one run between its epochs, from metrics.jsonl.
+// Returns training loss or accuracy of one run inside its epochs, from metrics.jsonl.
 Series step_series(const RunData& run, double steps_per_unit, bool accuracy) {
   Series s;
   s.marks = false;
@@ -144,7 +144,7 @@ Figure of_many(const std::vector<const RunGroup*>& groups) {
         const Series s = epoch_series(*group, drawn + quantity);
         for (const std::vector<double>* values : {&s.y, &s.low, &s.high}) {
           for (double value : *values) {
-            if (value > 0) axis.include.push_back(value);  // a band may reach below 0
+            if (value > 0) axis.include.push_back(value);  // a band may extend below 0
           }
         }
       }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// heatmap_plot.cpp: problems by algorithms: how many times the fastest one's time each takes, who
-// refuses, and what `auto` chooses.
+// heatmap_plot.cpp: problems by algorithms: time relative to the fastest, refusals, and the choice
+// of `auto`.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 namespace convscope {
 namespace {
 
-constexpr double kWhiteFrom = 16;  // so many times the fastest is white
+constexpr double kWhiteFrom = 16;  // this multiple of the fastest time is white
 
 std::string ratio_text(double ratio) {
   return ratio < 9.995  ? fmt::format("{:.2f}", ratio)
@@ -53,7 +53,7 @@ HeatCell cell_of(const BenchSet& set, const BenchPart& part, std::size_t problem
   return cell;
 }
 
-// The peer's best way beside ours; below 1 it is faster than all of them.
+// Returns the baseline's fastest time relative to ours; below 1 it is faster than all of ours.
 HeatCell peer_cell(const BenchSet& set, const BenchPart& part, std::size_t problem,
                    const std::string& peer) {
   const BenchedRow* best = set.fastest(part, problem);
@@ -64,8 +64,8 @@ HeatCell peer_cell(const BenchSet& set, const BenchPart& part, std::size_t probl
                cat(peer, ", ", set.problems[problem].text()));
 }
 
-// Those of which a row was measured have a column, in the order of `algorithms`; the names of the
-// others, which refuse all problems of the part, go to `refusing`.
+// Returns the measured algorithms in the order of `algorithms`; names of others, which refuse all
+// problems of the part, go to `refusing`.
 std::vector<std::string> columns_of(const BenchSet& set, const BenchPart& part,
                                     const std::vector<std::string>& algorithms,
                                     std::vector<std::string>& refusing) {
@@ -96,8 +96,7 @@ Plot draw_heatmap(const BenchSet& set) {
     const bool ours = name != "all" && (peer.empty() || !name.starts_with(library));
     if (ours && std::ranges::find(algorithms, name) == algorithms.end()) algorithms.push_back(name);
   }
-  Figure figure{.title = "Time of each algorithm, as a multiple of the fastest",
-                .subtitle = set.text()};
+  Figure figure{.title = "Time of each algorithm relative to the fastest", .subtitle = set.text()};
   figure.data = {{"direction", "measured with", "problem"}};
   for (std::size_t i = 0; i < measured; ++i) figure.data[0].push_back(algorithms[i]);
   if (!peer.empty()) figure.data[0].push_back(peer);
@@ -145,8 +144,8 @@ Plot draw_heatmap(const BenchSet& set) {
     figure.panels.emplace_back(std::move(panel));
   }
   figure.notes = {
-      "time as a multiple of the fastest of ours, which is 1.00; refused (r in narrow cells): the "
-      "algorithm does not take the problem; -: not measured"};
+      "time relative to our fastest (1.00); refused (r in narrow cells): the algorithm does not "
+      "accept the problem; -: not measured"};
   if (choices > 0) {
     figure.notes.push_back(cat("framed: what `auto` chooses; ", right, " of ", choices,
                                " choices are within 10 % of the fastest"));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// int8_plot.cpp: what integers are worth: the time of f32 divided by the time of bytes, layer by
-// layer, of our fastest algorithms, and of the peer's.
+// int8_plot.cpp: speed-up by integers: f32 time divided by int8 time, layer by layer, for our
+// fastest algorithms and for the baseline's.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -14,7 +14,7 @@
 namespace convscope {
 namespace {
 
-// The same layer in f32, whatever its layout: only sizes are left.
+// Returns the same layer in f32 and any layout: only the sizes.
 Conv2dProblem sizes_of(Conv2dProblem problem) {
   problem.dtype = DType::f32;
   problem.types.reset();
@@ -22,7 +22,7 @@ Conv2dProblem sizes_of(Conv2dProblem problem) {
   return problem;
 }
 
-// The least of `time` over the rows of one direction and setting whose problem `is` one of these.
+// Returns the smallest `time` over rows of one direction and setting whose problem matches `is`.
 double least(const BenchSet& set, const BenchPart& part,
              const std::function<bool(const Conv2dProblem&)>& is, double BenchedRow::*time) {
   double out = std::nan("");

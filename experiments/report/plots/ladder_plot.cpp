@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// ladder_plot.cpp: the rungs of each ladder, from the lesson to the fastest: GFLOP/s, the factor
-// over the rung below, and what the rung adds. On the logarithmic axis equal factors are equal
-// lengths.
+// ladder_plot.cpp: the rungs of each ladder, from the lesson to the fastest kernel: GFLOP/s, the
+// speed-up over the rung below, and what the rung adds. On a logarithmic axis, equal speed-ups have
+// equal lengths.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -36,14 +36,14 @@ std::string title_of(const MeasuredLadder& ladder) {
 
 Plot draw_ladder(const LadderSet& set) {
   Plot plot;
-  Figure figure{.title = "From the lesson to the fastest"};
+  Figure figure{.title = "From the lesson to the fastest kernel"};
   figure.data = {{"ladder", "problem", "direction", "rung", "adds", "median (ms)", "GFLOP/s",
-                  "% of peak", "factor over the rung below"}};
+                  "% of peak", "speed-up over the rung below"}};
   Extent extent;
   std::vector<BarPanel> panels;
   for (const MeasuredLadder& ladder : set.ladders) {
     BarPanel panel{.title = title_of(ladder),
-                   .x = {.label = "speed (GFLOP/s of the textbook's loops)", .log = true},
+                   .x = {.label = "speed (GFLOP/s, textbook FLOPs)", .log = true},
                    .series = {{.name = "GFLOP/s"}}};
     for (const LadderRung& rung : ladder.rungs) {
       if (!(rung.median_ms > 0)) {
@@ -73,7 +73,7 @@ Plot draw_ladder(const LadderSet& set) {
     plot.remarks.clear();
     return plot;
   }
-  // One scale for all, from the power of ten below the slowest.
+  // One scale for all, from the power of ten below the slowest rung.
   const double base = std::pow(10.0, std::floor(std::log10(extent.low)));
   for (BarPanel& panel : panels) {
     panel.log_base = base;
@@ -90,6 +90,6 @@ Plot draw_ladder(const LadderSet& set) {
 }  // namespace
 }  // namespace convscope
 
-CONVSCOPE_REGISTER_PLOT("ladder", {.summary = "one algorithm from its lesson to the fastest",
+CONVSCOPE_REGISTER_PLOT("ladder", {.summary = "one algorithm from its lesson to the fastest kernel",
                                    .order = 150,
                                    .draw_ladders = convscope::draw_ladder})

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// layers_plot.cpp: what each layer costs in a training step, in the order of the network: time of
-// its forward and backward, and the memory that its forward keeps. Layers that run as one kernel
-// are one bar with all their names.
+// layers_plot.cpp: cost of each layer in a training step, in network order: time of forward and
+// backward, and memory kept by forward. Layers that run as one kernel are one bar with all their
+// names.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -28,7 +28,7 @@ constexpr Quantity kQuantities[] = {
 struct TimedLayer {
   std::string name;                                         // "c1+r1+p1"
   double place = 0;                                         // of its first layer in the network
-  std::vector<double> values[std::size(kQuantities)] = {};  // of each seed
+  std::vector<double> values[std::size(kQuantities)] = {};  // one per seed
 };
 
 bool is_measured(const CsvTable& table, std::size_t row) {
@@ -37,8 +37,8 @@ bool is_measured(const CsvTable& table, std::size_t row) {
   });
 }
 
-// The measured rows of a run. A row without times that names another one adds its name to it; one
-// with times, such as those of its quantiser, is a bar of its own.
+// Adds the measured rows of a run. A row without times that names another row adds its name there;
+// a row with times, such as a quantiser's, is a separate bar.
 void add_layers(const CsvTable& table, std::vector<TimedLayer>& layers) {
   std::map<std::string, std::string> names;
   for (std::size_t row = 0; row < table.rows.size(); ++row) {
@@ -86,7 +86,7 @@ Plot draw_layers(const RunPart& part) {
     if (layers.empty()) {
       plot.remarks.push_back(
           cat(member.group->label, " is left out, because its layers.csv has ",
-              "no times of layers; a new run of some more steps writes them (log.layers: true)"));
+              "no times of layers; a new, longer run writes them (log.layers: true)"));
       continue;
     }
     for (const TimedLayer& layer : layers) {
@@ -99,8 +99,8 @@ Plot draw_layers(const RunPart& part) {
     timed.push_back(std::move(layers));
   }
   if (members.empty()) {
-    plot.why_not = any_table ? "no layers.csv has times of layers (forward_ms, backward_ms); a new "
-                               "run of some more steps writes them (log.layers: true)"
+    plot.why_not = any_table ? "no layers.csv has times of layers (forward_ms, backward_ms); a "
+                               "new, longer run writes them (log.layers: true)"
                              : "no run has a layers.csv";
     plot.remarks.clear();
     return plot;
@@ -144,7 +144,7 @@ Plot draw_layers(const RunPart& part) {
           {.name = name_with_load(*members[i].group), .style = members[i].style});
     }
   }
-  if (one) {  // forward and backward beside each other, the memory apart
+  if (one) {  // forward and backward side by side, memory separate
     panels[0].title = "Time";
     panels[0].x.label = "time in a training step (ms)";
     panels[0].series.push_back(std::move(panels[1].series[0]));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// memory_plot.cpp: what a training step needs of memory, as the framework's allocator counts it.
+// memory_plot.cpp: memory of a training step, as counted by the framework's allocator.
 #include <cmath>
 
 #include "experiments/report/plots/run_parts.h"
@@ -12,14 +12,14 @@ struct Quantity {
   double RunSummary::*mib;
 };
 constexpr Quantity kQuantities[] = {
-    {"forward: left allocated", &RunSummary::avg_forward_mem},
-    {"backward: highest in use", &RunSummary::avg_backward_mem},
-    {"scratch: highest of any step", &RunSummary::peak_workspace},
+    {"forward: allocated at its end", &RunSummary::avg_forward_mem},
+    {"backward: peak", &RunSummary::avg_backward_mem},
+    {"scratch: peak of any step", &RunSummary::peak_workspace},
 };
 
 Plot draw_memory(const RunPart& part) {
   Plot plot;
-  std::vector<const RunGroup*> groups;  // those that are drawn
+  std::vector<const RunGroup*> groups;  // groups that are drawn
   Figure figure{.title = "Memory of a training step"};
   BarPanel panel{.x = {.label = "memory (MiB)"}};
   figure.data = {{"config"}};

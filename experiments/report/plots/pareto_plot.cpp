@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// pareto_plot.cpp: accuracy against what it costs: time of inference and of a training step for
-// each image, bytes of the parameters as they were stored (of a quantised or sparse run its model
-// file), and the bytes that their bits and zeros would need. The last two stay apart: a simulated
-// saving is no saving.
+// pareto_plot.cpp: accuracy against cost: time of inference and of a training step per image, bytes
+// of the stored parameters, and nominal bytes. Stored bytes are those of the model file of a
+// quantised or sparse run; nominal bytes are those that bits and zeros would need. The two sizes
+// are separate panels, because a simulated saving saves nothing.
 #include <algorithm>
 #include <cmath>
 
@@ -17,7 +17,7 @@ struct Point {
   Spread accuracy, cost;
 };
 
-// Those that no other one beats in both, from cheap to dear.
+// Returns the points that no other beats in both, from cheap to expensive.
 std::vector<const Point*> front_of(const std::vector<Point>& points) {
   std::vector<const Point*> sorted;
   for (const Point& point : points) sorted.push_back(&point);
@@ -77,7 +77,7 @@ bool has_test(const RunGroup& group) {
          0;
 }
 
-// Accuracies of other images are another quantity.
+// Accuracies on different images are different quantities.
 std::vector<std::string> by_data_set_and_split(const RunGroup& group) {
   std::vector<std::string> facts = by_data_set(group);
   if (!has_test(group)) facts.emplace_back("validation images");
@@ -107,7 +107,7 @@ Costs costs_of(const RunGroup& group) {
 
 Plot draw_pareto(const RunPart& part) {
   Plot plot;
-  std::vector<const RunGroup*> groups;  // those that are drawn
+  std::vector<const RunGroup*> groups;  // groups that are drawn
   std::vector<Point> inference, time, stored, nominal;
   const bool knows_inference = std::ranges::any_of(part.members, [](const PartMember& member) {
     return costs_of(*member.group).inference_us.count > 0;
@@ -176,9 +176,8 @@ Plot draw_pareto(const RunPart& part) {
                               accuracy, false),
                      std::move(size), std::move(step), std::move(wish), std::move(key)};
     figure.notes.emplace_back(
-        "inference: as it was executed (integer codes, blocks of weights, a smaller dense "
-        "network), "
-        "in batches as large as those of training");
+        "inference: as executed (integer codes, blocks of weights, a smaller dense network), with "
+        "the batch size of training");
   } else {
     figure.panels = {std::move(step), std::move(key), std::move(size), std::move(wish)};
   }

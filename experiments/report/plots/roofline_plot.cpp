@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// roofline_plot.cpp: GFLOP/s against FLOPs per byte below the machine's measured ceilings. Bytes
-// are the floor: each tensor of the direction once. On the left the FLOPs that an algorithm
-// executes, which no roof lets through; on the right those of the textbook loops, where Winograd
-// and FFT may stand above the roof. Williams, Waterman, Patterson 2009, doi
-// 10.1145/1498765.1498785.
+// roofline_plot.cpp: GFLOP/s against FLOPs per byte under the machine's measured peaks. Bytes are
+// the lower bound: each tensor of the direction once. Left: executed FLOPs, which stay under the
+// roof. Right: FLOPs of the textbook loops, where Winograd and FFT may be above the roof. Williams,
+// Waterman, Patterson 2009, doi 10.1145/1498765.1498785.
 #include <algorithm>
 #include <cmath>
 
@@ -14,7 +13,7 @@
 namespace convscope {
 namespace {
 
-// Grey, because marks have the other colours first; each with dashes of its own.
+// Grey, because marks use the colours; each level has different dashes.
 struct Level {
   const char* name;
   Ceiling CpuCeilings::*bytes_per_second;
@@ -25,19 +24,20 @@ constexpr Level kLevels[] = {{"L2", &CpuCeilings::l2_copy, 23},
                              {"L3", &CpuCeilings::l3_copy, 31},
                              {"DRAM", &CpuCeilings::dram_copy, 39}};
 
-// Of bytes 0 in files that do not hold it: this machine's guess is not that of another.
+// Returns 0 for integers in files without their peak, because this machine's estimate does not hold
+// for another.
 double peak_of(const BenchSetting& setting, bool bytes) {
   const CpuCeilings& c = *setting.ceilings;
   return (bytes ? c.int8 : c.flops).with(std::min(setting.threads, c.cores), c.cores);
 }
 
-// The line of the peak and of each level's bandwidth, from the left end to their meeting point.
+// Adds the peak's line, and each level's bandwidth from the left end to its meeting point.
 void add_roof(LinePanel& panel, const BenchSetting& setting, bool bytes, double from, double to) {
   if (!setting.ceilings || !(peak_of(setting, bytes) > 0)) return;
   const CpuCeilings& c = *setting.ceilings;
   const int used = std::min(setting.threads, c.cores);
   const double peak = peak_of(setting, bytes) * 1e-9;
-  double flat = to;  // the peak's line begins where the first slanted one reaches it
+  double flat = to;  // the peak's line begins where the first bandwidth reaches it
   for (const Level& level : kLevels) {
     const double bandwidth = (c.*level.bytes_per_second).with(used, c.cores) * 1e-9;
     if (!(bandwidth > 0)) continue;
@@ -67,7 +67,7 @@ struct Range {
   Extent flops_per_byte, gflops;
 };
 
-// One scale for all panels, so that they can be compared.
+// One scale for all panels makes them comparable.
 Range range_of(const BenchSet& set) {
   Range range;
   for (const BenchedRow& row : set.rows) {
@@ -88,7 +88,7 @@ Range range_of(const BenchSet& set) {
     range.gflops.add(peak * 1e-9);
     for (const Level& level : kLevels) {
       const double bandwidth = (c.*level.bytes_per_second).with(used, c.cores);
-      // So much of the slanted line is seen that its name fits along it.
+      // A part of the slanted line is visible that is long enough for its name.
       if (bandwidth > 0) range.flops_per_byte.add(peak / bandwidth / 8);
     }
   }
@@ -103,7 +103,7 @@ LinePanel panel_of(const BenchSet& set, const BenchPart& part, const Range& rang
       .x = {.label = "intensity (FLOP per byte of the tensors, each once)",
             .log = true,
             .include = {low, high}},
-      .y = {.label = executed ? "speed (GFLOP/s executed)" : "speed (GFLOP/s of the textbook)",
+      .y = {.label = executed ? "speed (GFLOP/s executed)" : "speed (GFLOP/s, textbook FLOPs)",
             .log = true,
             .include = {range.gflops.low / 1.2, range.gflops.high * 1.2}},
       .height = 340};

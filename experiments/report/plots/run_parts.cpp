@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// run_parts.cpp: runs that may stand on one axis.
+// run_parts.cpp: runs that may share an axis.
 #include "experiments/report/plots/run_parts.h"
 
 #include <algorithm>
@@ -10,7 +10,8 @@
 namespace convscope {
 namespace {
 
-// The algorithm's style where each config has one of its own; else the places in the set.
+// Returns the algorithm's style if each config has a different algorithm; else the index in the
+// set.
 std::vector<int> styles_of(const RunSet& set) {
   std::vector<int> styles, places;
   for (const RunGroup& group : set.groups) {
@@ -32,7 +33,7 @@ void add_once(std::vector<std::string>& lines, const std::vector<std::string>& m
   }
 }
 
-// Tables with other columns become one; the part stands in front.
+// Joins tables with different columns; the part is the first column.
 void add_data(std::vector<std::vector<std::string>>& data, const std::string& part,
               const std::vector<std::vector<std::string>>& more) {
   if (more.empty()) return;

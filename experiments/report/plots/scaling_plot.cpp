@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// scaling_plot.cpp: effective GFLOP/s over the number of threads, the batch or the kernel's size,
-// for rows that differ in nothing else.
+// scaling_plot.cpp: effective GFLOP/s over the number of threads, the batch or the kernel size, for
+// rows that differ in nothing else.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -24,8 +24,8 @@ double value_of(Over over, const BenchSetting& setting, const Conv2dProblem& pro
                                                    : problem.r);
 }
 
-// The same text for rows that differ in `over` alone. A larger kernel has as much more padding, so
-// that the output stays as large.
+// Returns the same text for rows that differ only in `over`. A larger kernel has more padding, so
+// that the output size is equal.
 std::string rest_of(Over over, const BenchSetting& setting, BenchedProblem z) {
   std::string size = cat(z.r, "x", z.s);
   if (over == Over::batch) z.n = 0;
@@ -34,7 +34,7 @@ std::string rest_of(Over over, const BenchSetting& setting, BenchedProblem z) {
   }
   const std::string types = z.types ? z.types->text() : std::string(name_of(z.dtype));
   const auto& deformable = z.deformable();
-  // A cloud alone says all of its problem: it is drawn over threads, and over nothing else.
+  // A cloud determines the whole problem, so it is drawn only over threads.
   const std::string layer =
       z.cloud()    ? z.text()
       : deformable ? cat("deformable ", deformable->offset_groups, " ", deformable->mask)
@@ -49,7 +49,7 @@ std::string rest_of(Over over, const BenchSetting& setting, BenchedProblem z) {
                            : cat(z.pad_top, " ", z.pad_bottom, " ", z.pad_left, " ", z.pad_right));
 }
 
-// Rows of one panel: by algorithm, then by what it is drawn over.
+// Rows of one panel: by algorithm, then by the x value.
 struct Family {
   Direction direction;
   std::vector<const BenchedRow*> rows;
@@ -77,7 +77,7 @@ std::vector<Family> families_of(const BenchSet& set, Over over) {
       all[at->second].rows.push_back(&row);
     }
   }
-  // One value is no line.
+  // A single value makes no line.
   std::erase_if(all, [&](const Family& family) { return values_of(set, family, over).size() < 2; });
   return all;
 }

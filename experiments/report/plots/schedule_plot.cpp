@@ -8,10 +8,10 @@
 namespace convscope {
 namespace {
 
-constexpr std::size_t kMostPoints = 400;  // of a line
+constexpr std::size_t kMostPoints = 400;  // per line
 constexpr std::size_t kMostLines = 8;
 
-// Of the group's first run: seeds share their schedule, and speed is a matter of each machine.
+// Uses the group's first run: seeds share their schedule, and speed depends on the machine.
 Series series_of(const RunGroup& group, double TrainPoint::*value) {
   const std::vector<TrainPoint>& points = group.runs[0].train;
   Series s{.name = group.label};
@@ -26,7 +26,7 @@ Series series_of(const RunGroup& group, double TrainPoint::*value) {
 
 Plot draw_schedule(const RunPart& part) {
   Plot plot;
-  std::vector<const RunGroup*> groups;  // those that are drawn
+  std::vector<const RunGroup*> groups;  // groups that are drawn
   LinePanel rate{.title = "Learning rate",
                  .x = {.label = "training step"},
                  .y = {.label = "learning rate", .from_zero = true}};

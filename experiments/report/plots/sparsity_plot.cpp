@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparsity_plot.cpp: which share of the weights is not zero, by layer at the end, and over time.
+// sparsity_plot.cpp: density of the weights, by layer at the end, and over time.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -25,7 +25,7 @@ std::vector<std::string> layers_of(const std::vector<const RunGroup*>& groups) {
   return names;
 }
 
-// Percent of the layer's weights left after the last change of the masks.
+// Returns the percentage of the layer's weights after the last change of the masks.
 double last_density(const RunData& run, const std::string& layer) {
   for (std::size_t row = run.sparsity.rows.size(); row-- > 0;) {
     if (run.sparsity.text(row, "layer") == layer) return 100 * run.sparsity.number(row, "density");

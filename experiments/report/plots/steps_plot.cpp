@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// steps_plot.cpp: the quantisers' step sizes while they are trained, from quant.csv; with one step
-// for each channel, their mean, and a band from the smallest to the largest.
+// steps_plot.cpp: the quantisers' step sizes during training, from quant.csv; with one step per
+// channel, their mean, and a band from the smallest to the largest.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -29,8 +29,8 @@ std::vector<std::string> layers_of(const std::vector<const RunGroup*>& groups) {
 
 std::string text_of_cell(double value) { return value == 0 ? "-" : cat(value); }
 
-// Of one run: mean over the channels, and their range. Of several: mean over the runs and their
-// deviation.
+// Returns for one run the mean over the channels and their range; for several runs the mean over
+// the runs and their deviation.
 Series step_sizes(const RunGroup& group, const std::string& layer, const std::string& tensor) {
   struct At {
     std::vector<double> mean, low, high;
@@ -109,7 +109,7 @@ Plot draw_steps(const RunPart& part) {
   for (std::size_t i = 0; layers.size() > 10 && i < layers.size(); ++i) {
     figure.legend.push_back({.name = layers[i], .style = static_cast<int>(i)});
   }
-  figure.notes = {"band of a single run: from the smallest to the largest step of the channels"};
+  figure.notes = {"band of a single run: smallest to largest step over the channels"};
   if (const std::string note = spread_note(groups); !note.empty()) figure.notes.push_back(note);
   plot.figure = std::move(figure);
   return plot;

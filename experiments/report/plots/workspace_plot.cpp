@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// workspace_plot.cpp: scratch memory of each algorithm on each problem, beside the tensors.
+// workspace_plot.cpp: scratch memory of each algorithm on each problem, next to the tensors.
 #include <algorithm>
 #include <cmath>
 
@@ -29,7 +29,7 @@ Plot draw_workspace(const BenchSet& set) {
     plot.why_not = "no row has workspace_bytes";
     return plot;
   }
-  constexpr double kWhite = 1024;  // bytes that are white still
+  constexpr double kWhite = 1024;  // this many bytes are still white
   const auto shade_of = [&](double bytes) {
     return bytes <= kWhite || largest <= kWhite
                ? 0
@@ -92,6 +92,6 @@ Plot draw_workspace(const BenchSet& set) {
 }  // namespace
 }  // namespace convscope
 
-CONVSCOPE_REGISTER_PLOT("workspace", {.summary = "MiB of scratch of algorithm by problem",
+CONVSCOPE_REGISTER_PLOT("workspace", {.summary = "scratch memory by algorithm and problem, MiB",
                                       .order = 130,
                                       .draw_bench = convscope::draw_workspace})

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// fit_table.cpp: a table that fits a terminal.
+// fit_table.cpp: fits a table to a terminal.
 #include "experiments/report/table/fit_table.h"
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 namespace convscope {
 namespace {
 
-constexpr std::size_t kLongestText = 40;  // of a cell in a table that is too wide
+constexpr std::size_t kLongestText = 40;  // per cell of a table that is too wide
 
 std::size_t width_of(const TextTable& table) {
   const std::string text = to_markdown(table);
@@ -22,7 +22,7 @@ void remove_column(TextTable& table, std::size_t at) {
   for (std::vector<TableCell>& row : table.rows) row.erase(row.begin() + place);
 }
 
-// Cut between characters, not inside one.
+// Cuts between characters, not inside one.
 void shorten(std::string& text) {
   std::size_t end = kLongestText - 1;
   while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// fit_text.cpp: text for people, broken so that it fits a screen.
+// fit_text.cpp: wraps text for people to a screen.
 #include "experiments/report/table/fit_text.h"
 
 #include <sys/ioctl.h>
@@ -17,7 +17,7 @@ namespace convscope {
 namespace {
 
 constexpr std::size_t kNone = std::string_view::npos;
-constexpr std::size_t kLeastWidth = 40;  // a narrower screen breaks the lines by itself
+constexpr std::size_t kLeastWidth = 40;  // a narrower screen wraps the lines itself
 
 using Lines = std::vector<std::string>;
 
@@ -31,7 +31,7 @@ Lines lines_of(std::string_view text) {
   return out;
 }
 
-// Words, and the pieces behind the commas of those that are longer than `room`.
+// Returns words; words longer than `room` are split after commas.
 Lines words_of(std::string_view text, std::size_t room) {
   Lines out;
   for (std::size_t begin = text.find_first_not_of(' '); begin != kNone;) {
@@ -41,7 +41,7 @@ Lines words_of(std::string_view text, std::size_t room) {
     while (shown_width(std::string(word)) > room) {
       const std::size_t comma = word.substr(0, room).find_last_of(",;|");
       if (comma == kNone || comma + 1 == word.size()) break;
-      out.push_back(std::string(word.substr(0, comma + 1)) + '\b');  // goes on without a blank
+      out.push_back(std::string(word.substr(0, comma + 1)) + '\b');  // continues without a blank
       word.remove_prefix(comma + 1);
     }
     out.emplace_back(word);
@@ -49,8 +49,8 @@ Lines words_of(std::string_view text, std::size_t room) {
   return out;
 }
 
-// Where the second column of a line such as "  name   what it means" begins; its indentation and a
-// little more where it has none.
+// Returns the start of the second column of a line such as "  name   what it means"; its
+// indentation plus a little if it has none.
 std::size_t hanging_column(const std::string& line, std::size_t width) {
   const std::size_t indent = std::min(line.find_first_not_of(' '), line.size());
   const std::size_t gap = line.find("  ", indent);
@@ -58,7 +58,7 @@ std::size_t hanging_column(const std::string& line, std::size_t width) {
   return column != kNone && column <= width / 2 ? column : indent + 2;
 }
 
-// A line of a table that only divides it.
+// Returns whether a line of a table is only a rule.
 bool is_rule(const std::string& line) {
   return line.find('-') != kNone && line.find_first_not_of("- ") == kNone;
 }
@@ -67,7 +67,7 @@ std::string wrapped(const std::string& line, std::size_t width) {
   if (shown_width(line) <= width) return line + "\n";
   if (is_rule(line)) return line.substr(0, width) + "\n";
   const std::size_t column = hanging_column(line, width);
-  // What is before the second column keeps its blanks.
+  // Blanks before the second column are kept.
   const std::size_t indent = std::min(line.find_first_not_of(' '), line.size());
   const bool has_column =
       column > indent + 2 || line.substr(indent, column - indent).ends_with("  ");
@@ -75,7 +75,7 @@ std::string wrapped(const std::string& line, std::size_t width) {
   return hanging_text(line.substr(0, begin), std::string_view(line).substr(begin), column, width);
 }
 
-// Columns of tables with bars: "| a | b |"; each begins behind a bar.
+// Splits tables with bars: "| a | b |"; a column begins after a bar.
 std::vector<Lines> cells_of_bars(const Lines& block) {
   std::vector<Lines> out;
   for (const std::string& line : block) {
@@ -92,7 +92,7 @@ std::vector<Lines> cells_of_bars(const Lines& block) {
   return out;
 }
 
-// Columns that are set apart by two blanks or more in every line; one where there are none.
+// Splits columns that two blanks or more separate in every line; one column if there are none.
 std::vector<Lines> cells_of_blanks(const Lines& block) {
   std::size_t longest = 0;
   for (const std::string& line : block) longest = std::max(longest, line.size());
@@ -123,7 +123,7 @@ std::vector<Lines> cells_of_blanks(const Lines& block) {
   return out;
 }
 
-// Cells of a table with bars that no line holds, each as several rows.
+// Wraps cells of a table with bars that are too wide for a line.
 std::vector<Lines> with_broken_cells(const std::vector<Lines>& rows, std::size_t width) {
   const std::size_t count = rows.front().size();
   std::vector<std::size_t> widths(count, 0);
@@ -132,7 +132,7 @@ std::vector<Lines> with_broken_cells(const std::vector<Lines>& rows, std::size_t
     for (std::size_t k = 0; k < count; ++k) widths[k] = std::max(widths[k], shown_width(cells[k]));
   }
   if (count < 2 || widths[0] > width / 2) return rows;
-  const std::size_t room = width - widths[0] - 3;  // beside the first column and three bars
+  const std::size_t room = width - widths[0] - 3;  // width without the first column and three bars
   std::vector<Lines> out;
   for (const Lines& cells : rows) {
     std::vector<Lines> parts(count);
@@ -157,7 +157,8 @@ std::vector<Lines> with_broken_cells(const std::vector<Lines>& rows, std::size_t
   return out;
 }
 
-// Several tables below each other, each with the first column; "" where that does not fit, either.
+// Returns several tables below each other, each with the first column; "" if this does not fit
+// either.
 std::string split_table(const std::vector<Lines>& rows, std::size_t width, bool bars) {
   const std::size_t count = rows.front().size();
   const auto same = [&](const Lines& cells) { return cells.size() == count; };
@@ -182,7 +183,7 @@ std::string split_table(const std::vector<Lines>& rows, std::size_t width, bool 
       };
       const auto from = cells.begin() + static_cast<std::ptrdiff_t>(begin);
       const auto to = cells.begin() + static_cast<std::ptrdiff_t>(end);
-      if (blank(cells[0]) && std::all_of(from, to, blank)) continue;  // a cell elsewhere goes on
+      if (blank(cells[0]) && std::all_of(from, to, blank)) continue;  // a cell elsewhere continues
       std::string line = bars ? "|" : "";
       for (std::size_t k = 0; k < count; ++k) {
         if (k == 0 || (k >= begin && k < end)) line += cells[k] + (bars ? "|" : "");

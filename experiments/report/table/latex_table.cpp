@@ -14,7 +14,7 @@
 namespace convscope {
 namespace {
 
-// Characters, one or several bytes, that LaTeX would not print.
+// Characters of one or several bytes that LaTeX would not print.
 constexpr std::pair<std::string_view, std::string_view> kMarks[] = {
     {"\\", "\\textbackslash{}"},
     {"{", "\\{"},
@@ -42,7 +42,7 @@ bool is_number(const TableCell& cell) {
          std::holds_alternative<MeanStd>(cell);
 }
 
-// "1.2e-05" is 1.2 times a power of ten, "-3" has a minus and no hyphen.
+// "1.2e-05" becomes 1.2 times a power of ten; "-3" has a minus, not a hyphen.
 std::string number_text(const std::string& text) {
   const std::size_t mark = std::min(text.find('e'), text.size());
   const std::optional<int> power =

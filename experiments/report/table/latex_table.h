@@ -8,11 +8,11 @@
 
 namespace convscope {
 
-// Numbers to the right, words to the left, units in the head, "$\pm$" before a deviation, "--"
-// where there is no value. The first line is a comment that names the package.
+// Returns the table: numbers right-aligned, words left-aligned, units in the head, "$\pm$" before a
+// deviation, "--" for no value. The first line is a comment that names the package.
 CONVSCOPE_API std::string to_latex(const TextTable& table);
 
-// Text that LaTeX prints as it is.
+// Returns text that LaTeX prints unchanged.
 CONVSCOPE_API std::string latex_escaped(const std::string& text);
 
 }  // namespace convscope

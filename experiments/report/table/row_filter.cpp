@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// row_filter.cpp: which runs a table shows.
+// row_filter.cpp: selects the runs of a table.
 #include "experiments/report/table/row_filter.h"
 
 #include <algorithm>
@@ -21,10 +21,10 @@ std::string trimmed(const std::string& text) {
   return text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
 }
 
-// All digits of a number, so that what is compared is what stands in the files.
+// Returns all digits of a number, so that comparisons use the value in the files.
 std::string exact_text(const TableCell& cell) { return cell_text(cell, 17); }
 
-// NaN when the value is no number.
+// Returns NaN when the value is not a number.
 double number_of(const TableCell& cell) {
   if (const auto* whole = std::get_if<std::int64_t>(&cell)) return static_cast<double>(*whole);
   if (const auto* number = std::get_if<double>(&cell)) return *number;
@@ -58,7 +58,7 @@ bool fits(const RowFilter& filter, const TableCell& cell) {
              filter.key, " is ", exact_text(cell), " in a run, got '", filter.value, "'"));
   }
   if (!std::isnan(a) && !std::isnan(b)) return holds(filter.op, a, b);
-  // "7/3" is a kernel size, but no number: it lies neither below nor above one.
+  // "7/3" is a kernel size but not a number, so it is neither below nor above one.
   return std::isnan(b) && holds(filter.op, exact_text(cell), filter.value);
 }
 

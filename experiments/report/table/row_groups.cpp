@@ -14,9 +14,9 @@ namespace {
 using Cells = std::vector<TableCell>;
 using Group = std::vector<const RunRow*>;
 
-constexpr std::size_t kMostWords = 4;  // different values that a cell lists
+constexpr std::size_t kMostWords = 4;  // number of different values in a cell
 
-// Mean of the numbers, or the different values: "1 / 2 / 3".
+// Returns the mean of the numbers, or the different values: "1 / 2 / 3".
 TableCell joined(const Group& group, const std::string& column) {
   const RunColumn* const known = find_run_column(column);
   std::vector<double> numbers;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// run_columns.cpp: the columns that a table of runs may have.
+// run_columns.cpp: the columns of a table of runs.
 #include "experiments/report/table/run_columns.h"
 
 #include <algorithm>
@@ -15,7 +15,7 @@ using Cell = TableCell;
 
 Cell text_cell(const std::string& text) { return text.empty() ? Cell{} : Cell{text}; }
 Cell maybe(const std::optional<double>& value) { return value ? Cell{*value} : Cell{}; }
-// Sums over no steps are no measurement.
+// Sums over no steps are not measurements.
 Cell measured(const RunSummary& s, double value) {
   return s.timed_steps > 0 ? Cell{value} : Cell{};
 }
@@ -23,7 +23,7 @@ Cell phase(const RunSummary& s, double value) {
   return s.phases == "whole step" ? Cell{} : measured(s, value);
 }
 
-constexpr const char* kTestAcc = "% of the test images, after the last epoch that was evaluated";
+constexpr const char* kTestAcc = "% of the test images, after the last evaluated epoch";
 
 const std::vector<RunColumn> kColumns = {
     {.name = "id"},
@@ -48,17 +48,17 @@ const std::vector<RunColumn> kColumns = {
     {.name = "avg_forward_mem",
      .digits = 4,
      .unit = "MiB",
-     .words = "MiB that a step's forward leaves allocated",
+     .words = "MiB allocated at the end of a step's forward",
      .measured = true,
      .of = [](const RunSummary& s) { return measured(s, s.avg_forward_mem); }},
     {.name = "avg_backward_mem",
      .digits = 4,
      .unit = "MiB",
-     .words = "MiB in use at the highest moment of a step's backward",
+     .words = "peak MiB in a step's backward",
      .measured = true,
      .of = [](const RunSummary& s) { return measured(s, s.avg_backward_mem); }},
     {.name = "kernel_size",
-     .words = "of the convolutions, pixels",
+     .words = "kernel size of the convolutions, pixels",
      .of = [](const RunSummary& s) { return text_cell(s.kernel_size); }},
     {.name = "acc",
      .digits = 0,
@@ -69,8 +69,8 @@ const std::vector<RunColumn> kColumns = {
     {.name = "best_acc",
      .digits = 0,
      .unit = "%",
-     .words = "% of the validation images in the best epoch; of the test images where there is no "
-              "validation",
+     .words =
+         "% of the validation images in the best epoch; without validation, of the test images",
      .measured = true,
      .of = [](const RunSummary& s) { return maybe(s.best_acc); }},
     {.name = "execution",
@@ -78,7 +78,7 @@ const std::vector<RunColumn> kColumns = {
               "the zeros",
      .of = [](const RunSummary& s) { return text_cell(s.execution); }},
     {.name = "algorithm",
-     .words = "of the convolutions",
+     .words = "algorithms of the convolutions",
      .of = [](const RunSummary& s) { return text_cell(s.algorithm); }},
     {.name = "device", .of = [](const RunSummary& s) { return text_cell(s.device); }},
     {.name = "precision", .of = [](const RunSummary& s) { return text_cell(s.precision); }},
@@ -89,7 +89,7 @@ const std::vector<RunColumn> kColumns = {
     {.name = "images_per_s",
      .digits = 5,
      .unit = "1/s",
-     .words = "training images a second",
+     .words = "training images per second",
      .measured = true,
      .is_time = true,
      .of = [](const RunSummary& s) { return measured(s, s.images_per_s); }},
@@ -111,7 +111,7 @@ const std::vector<RunColumn> kColumns = {
     {.name = "peak_workspace",
      .digits = 4,
      .unit = "MiB",
-     .words = "MiB of scratch memory at the highest moment of any step",
+     .words = "peak MiB of scratch memory in any step",
      .measured = true,
      .of = [](const RunSummary& s) { return measured(s, s.peak_workspace); }},
     {.name = "data", .of = [](const RunSummary& s) { return text_cell(s.data); }},
@@ -119,35 +119,35 @@ const std::vector<RunColumn> kColumns = {
     {.name = "train_loss",
      .digits = 4,
      .unit = "nats",
-     .words = "nats, over the last epoch while it was trained",
+     .words = "training loss over the last epoch, nats",
      .measured = true,
      .of = [](const RunSummary& s) { return s.epochs > 0 ? Cell{s.train_loss} : Cell{}; }},
     {.name = "test_loss",
      .digits = 4,
      .unit = "nats",
-     .words = "nats, when acc was taken",
+     .words = "test loss at the epoch of acc, nats",
      .measured = true,
      .of = [](const RunSummary& s) { return maybe(s.test_loss); }},
     {.name = "val_acc",
      .digits = 0,
      .unit = "%",
-     .words = "% of the validation images, when acc was taken",
+     .words = "% of the validation images, at the epoch of acc",
      .measured = true,
      .of = [](const RunSummary& s) { return maybe(s.val_acc); }},
     {.name = "seconds",
      .digits = 4,
      .unit = "s",
-     .words = "seconds of the whole run with its evaluations, without those of avg_inference",
+     .words = "seconds of the whole run with evaluations, without avg_inference",
      .measured = true,
      .is_time = true,
      .of = [](const RunSummary& s) { return Cell{s.seconds}; }},
     {.name = "state"},
     {.name = "reason"},
     {.name = "path"},
-    // Columns that came later stand behind those that programs know.
+    // Later columns come last, after those that programs know.
     {.name = "step",
-     .words = "recorded (launched as one), planned (once, then replayed) or dynamic (a graph for "
-              "each step)",
+     .words = "recorded (CUDA graph), planned (compiled once, then replayed) or dynamic (a graph "
+              "per step)",
      .of = [](const RunSummary& s) { return text_cell(s.step); }},
     {.name = "tags", .of = [](const RunSummary& s) { return text_cell(s.tags); }},
     {.name = "note", .of = [](const RunSummary& s) { return text_cell(s.note); }},
@@ -166,12 +166,12 @@ const std::vector<RunColumn> kColumns = {
      .measured = true,
      .of = [](const RunSummary& s) { return maybe(s.weight_bytes); }},
     {.name = "ranks",
-     .words = "processes that trained together; threads are those of each",
+     .words = "number of processes; threads are per process",
      .of = [](const RunSummary& s) { return Cell{s.ranks}; }},
     {.name = "avg_exchange",
      .digits = 4,
      .unit = "s",
-     .words = "mean seconds of a step's backward in which it waited for other processes",
+     .words = "mean seconds of a step's backward spent waiting for other processes",
      .measured = true,
      .is_time = true,
      .of = [](const RunSummary& s) { return measured(s, s.avg_exchange); }},
@@ -181,7 +181,7 @@ const std::vector<RunColumn> kColumns = {
      .of = [](const RunSummary& s) { return text_cell(s.disturbed() ? "yes" : ""); }},
     {.name = "cores_of_others",
      .digits = 2,
-     .words = "cores that other programs kept busy while the run trained, mean",
+     .words = "mean number of cores that other programs kept busy during training",
      .of = [](const RunSummary& s) { return maybe(s.cores_of_others); }},
 };
 
@@ -212,7 +212,7 @@ Cell run_cell(const RunRow& row, const std::string& name) {
     const auto at = row.config.find(name);
     return at == row.config.end() ? Cell{} : cell_of_value(at->second);
   }
-  // A row without a summary knows its name only, from its folder.
+  // A row without a summary has only its name, from its folder.
   if (!row.has_summary && name != "name") return {};
   return column->of(row.summary);
 }

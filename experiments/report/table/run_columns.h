@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run_columns.h: the columns that a table of runs may have: what summary.json says, the run's
-// state, and every key of its config.
+// run_columns.h: the columns of a table of runs: values of summary.json, the run's state, and every
+// key of its config.
 #pragma once
 
 #include <string>
@@ -15,27 +15,27 @@ struct RunColumn {
   const char* name;
   int digits = 6;          // as TextTable::Column
   const char* unit = "";   // "s", "MiB", "%"
-  const char* words = "";  // what it means, for the legend; "": the name says it
-  bool measured = false;   // several runs have a mean; of anything else the different values count
-  bool is_time = false;    // and of this one people read the median
-  TableCell (*of)(const RunSummary&) = nullptr;  // null: not of the summary
+  const char* words = "";  // meaning for the legend; "": the name is enough
+  bool measured = false;   // groups show the mean; otherwise the different values
+  bool is_time = false;    // groups show the median to people
+  TableCell (*of)(const RunSummary&) = nullptr;  // null: not from the summary
 };
 
-// In the order of the table; null when the name is none of them.
+// Returns the columns in the order of the table; finding another name returns null.
 CONVSCOPE_API const std::vector<RunColumn>& run_columns();
 CONVSCOPE_API const RunColumn* find_run_column(const std::string& name);
 
-// The run's value of a column or of a config key; none when it has no such value.
+// Returns the run's value of a column or config key; empty when it has none.
 CONVSCOPE_API TableCell run_cell(const RunRow& row, const std::string& name);
 
-// An error that names the nearest column or config key, unless `name` is a column, a key that some
-// of the rows has (read_config() first), or one that a config may have.
+// Fails, naming the nearest column or config key, unless `name` is a column, a key of one of the
+// rows (after read_config()), or a known config key.
 CONVSCOPE_API void check_run_column(const std::string& name, const std::vector<RunRow>& rows);
 
-// Head of a table: these columns.
+// Returns the table head of the columns.
 CONVSCOPE_API TextTable::Column head_of(const std::string& name);
 
-// What the columns mean that need a word, a line each; "" when none does.
+// Returns one line per column that needs an explanation; "" when none does.
 CONVSCOPE_API std::string run_legend(const std::vector<std::string>& columns);
 
 }  // namespace convscope

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kept_rows.cpp: which rows of a file of lines a run keeps when it goes on from a checkpoint.
+// kept_rows.cpp: selects the rows of a file of lines that a run keeps when it resumes from a
+// checkpoint.
 #include "experiments/run_folder/files/kept_rows.h"
 
 #include <algorithm>
@@ -11,9 +12,9 @@
 namespace convscope {
 namespace {
 
-constexpr std::int64_t kLongestRow = 1 << 16;  // the program's own rows have at most 1 KiB
+constexpr std::int64_t kLongestRow = 1 << 16;  // rows of the program have at most 1 KiB
 
-// The row that ends before byte `end`, without its line end.
+// Returns the row that ends before byte `end`, without its line end.
 std::string row_before(std::ifstream& file, std::int64_t end) {
   const std::int64_t begin = std::max<std::int64_t>(0, end - kLongestRow);
   std::string text(static_cast<std::size_t>(end - begin), ' ');
@@ -23,7 +24,7 @@ std::string row_before(std::ifstream& file, std::int64_t end) {
   return text.substr(text.rfind('\n') + 1);
 }
 
-// Whether the rows before and after byte `counted` stand where the checkpoint says.
+// Returns whether byte `counted` is between the rows before and after the checkpoint.
 bool is_between_rows(std::ifstream& file, std::int64_t size, std::int64_t counted,
                      const std::function<RowPlace(std::string_view)>& place_of) {
   if (counted > size) return false;
@@ -43,7 +44,7 @@ bool is_between_rows(std::ifstream& file, std::int64_t size, std::int64_t counte
 RowPlace place_of_metrics_row(std::string_view row, std::int64_t epochs, std::int64_t steps) {
   const auto read = nlohmann::json::parse(row, nullptr, /*allow_exceptions=*/false);
   if (!read.is_object()) return RowPlace::unknown;
-  // An evaluation is of the step that the epoch ends with, and may come after a checkpoint of it.
+  // An evaluation belongs to the last step of its epoch and may follow a checkpoint of that step.
   const bool trains = read.value("split", nlohmann::json()) == "train";
   const nlohmann::json number = read.value(trains ? "step" : "epoch", nlohmann::json());
   if (!number.is_number_integer()) return RowPlace::unknown;
@@ -71,7 +72,7 @@ KeptRows kept_rows(const std::string& path, std::int64_t counted,
   KeptRows out{.as_counted = false};
   for (std::string row; std::getline(file, row);) {
     const RowPlace place = place_of(row);
-    // The last row may have lost its line end in an editor; one that was cut short says nothing.
+    // The last row may have lost its line end in an editor; a truncated row is unknown.
     out.lacks_line_end = file.eof() && place == RowPlace::before;
     if (place == RowPlace::after || (file.eof() && !out.lacks_line_end)) break;
     out.bytes += static_cast<std::int64_t>(row.size()) + (out.lacks_line_end ? 0 : 1);

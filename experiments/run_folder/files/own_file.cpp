@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// own_file.cpp: files that the program writes in a folder of a run or of a sweep.
+// own_file.cpp: files that the program writes in the folder of a run or sweep.
 #include "experiments/run_folder/files/own_file.h"
 
 #include <fcntl.h>

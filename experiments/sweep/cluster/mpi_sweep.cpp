@@ -75,7 +75,7 @@ class MpiSweep {
   }
 
  private:
-  // mpirun ends the workers, and with each of them its member is asked to stop.
+  // mpirun ends the workers, and each worker asks its member to stop.
   SweepResult stop(OutsideProcess& mpirun, WorkersView& view) {
     const int signal = StopSignals::received();
     ledger_.screen().line(

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // mpi_sweep.h: `convscope sweep CONFIG --launcher mpi`: workers on the nodes that mpirun reaches;
-// each takes the next member that nobody has. mpirun only starts them: nothing here uses a library
-// of MPI.
+// each takes the next free member. mpirun only starts them: nothing here uses an MPI library.
 #pragma once
 
 #include "experiments/launchers/launcher.h"
@@ -11,7 +10,7 @@ namespace convscope {
 
 CONVSCOPE_API SweepResult run_mpi_sweep(const SweepPlan& plan, const SweepOptions& options);
 
-// The words that start the workers.
+// Returns the words that start the workers.
 CONVSCOPE_API std::vector<std::string> mpirun_words(const SweepPlan& plan,
                                                     const SweepOptions& options,
                                                     const Launcher& mpirun);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// slurm_calls.cpp: what is asked of Slurm, by its own programs.
+// slurm_calls.cpp: calls of Slurm's programs.
 #include "experiments/sweep/cluster/slurm_calls.h"
 
 #include <filesystem>
@@ -42,7 +42,7 @@ bool is_unknown_job(const OutsideAnswer& answer) {
   return answer.err.find("Invalid job id") != std::string::npos;
 }
 
-// A path in which nothing stands for something else.
+// Returns a path without special characters for Slurm.
 std::string plain_path(const std::string& path) {
   std::error_code error;
   std::string out;
@@ -115,7 +115,7 @@ std::string slurm_job_in(const std::string& folder, const std::string& sweep) {
     const OutsideAnswer answer =
         ask_slurm({"squeue", "--noheader", "--jobs=" + note.job, "--format=%T|%Z"});
     if (answer.exit_code != 0 && !is_unknown_job(answer)) fail_silent(answer);
-    // Numbers of jobs begin anew when Slurm is set up anew.
+    // Job numbers begin again after a new installation of Slurm.
     std::istringstream lines(answer.exit_code == 0 ? answer.out : "");
     for (std::string line; std::getline(lines, line);) {
       const std::size_t bar = line.find('|');
@@ -137,7 +137,7 @@ std::string slurm_job_in(const std::string& folder, const std::string& sweep) {
 std::string submit_to_slurm(const std::string& folder, const std::string& script) {
   write_file(own_path(folder, kScriptFile), script);
   std::vector<std::string> words = {"sbatch", "--parsable"};
-  // Slurm expands % in the folder, too.
+  // Slurm also expands % in the folder.
   if (folder.find_first_of("%\\") != std::string::npos) {
     words.push_back("--output=" + plain_path(folder) + "/sweep.slurm-%a.log");
   }

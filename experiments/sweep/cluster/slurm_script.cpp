@@ -70,7 +70,7 @@ std::string slurm_script(const SlurmScript& script) {
   given("partition", "partition");
   given("account", "account");
   given("qos", "qos");
-  // Slurm takes the quotes away again; they keep '&' and '|' together.
+  // Slurm removes the quotes; they keep '&' and '|' together.
   if (!settings.of("constraint").empty()) {
     option("--constraint=\"" + settings.of("constraint") + "\"");
   }
@@ -85,7 +85,7 @@ std::string slurm_script(const SlurmScript& script) {
   if (!script.call.empty()) {
     out += cat("export CONVSCOPE_SWEEP_CALL=", shell_word(script.call), "\n");
   }
-  // The program in place of the shell: then the signal reaches it.
+  // The program replaces the shell, so that the signal reaches it.
   out += cat("exec ", shell_word(script.program), " sweep ", shell_word(script.folder),
              " --work --member \"$SLURM_ARRAY_TASK_ID\"");
   for (const std::string& plugin : script.plugins) out += " --plugin " + shell_word(plugin);

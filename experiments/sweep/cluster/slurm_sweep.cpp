@@ -32,7 +32,7 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kPoll = std::chrono::milliseconds(200);
 constexpr auto kAskSlurm = std::chrono::seconds(2);
 constexpr auto kSilentSlurm = std::chrono::minutes(5);  // then a remark, once
-constexpr int kTimesAgain = 3;                          // tasks that Slurm has lost
+constexpr int kTimesAgain = 3;                          // for tasks that Slurm has lost
 constexpr auto kEnding = std::chrono::minutes(3);       // for members to write their checkpoints
 
 std::string absolute(const std::string& path) {
@@ -51,7 +51,7 @@ std::string this_program() {
   return path.string();
 }
 
-// Slurm gives a member one core unless it is told otherwise: as many as its config has threads.
+// Slurm gives a member one core by default; requests as many as its config has threads.
 SlurmSettings settings_for(const SweepPlan& plan, const SweepOptions& options) {
   SlurmSettings out = plan.slurm;
   out.take(options.slurm);
@@ -86,7 +86,7 @@ std::string without_threads(ExperimentConfig config) {
   return to_yaml(config);
 }
 
-// An array that is at work has its members, and they are those of this call.
+// Refuses another array's members: an array at work must have the members of this call.
 void refuse_other_members(const std::string& folder, const std::string& job, const SweepPlan& plan,
                           const SweepMembers& theirs) {
   bool same = same_members(plan, theirs.plan);
@@ -122,11 +122,11 @@ class SlurmSweep {
     if (queue.empty() && !attached) return ledger_.finish();
     if (!attached) {
       check_data(plan_, queue);
-      const StopSignals signals;  // from here on the array must not be forgotten
+      const StopSignals signals;  // from here on the array must not be lost
       members = {plan_, new_call(), queue, ledger_.retried()};
       submit(members);
     } else {
-      // One that is known may be cancelled by now, by another command.
+      // A noted array may have been cancelled by another command.
       if (read_slurm_note(ledger_.path()).job != job_) {
         write_slurm_note(ledger_.path(), {.job = job_, .cancelled = false});
       }
@@ -146,7 +146,7 @@ class SlurmSweep {
   }
 
  private:
-  // An array that ends just now is nothing to follow.
+  // Waits for an array that is just ending, because it cannot be followed.
   void wait_for_cancelled() {
     const SlurmNote note = read_slurm_note(ledger_.path());
     for (bool said = false; !job_.empty() && note.cancelled && note.job == job_; said = true) {
@@ -159,7 +159,7 @@ class SlurmSweep {
   void submit(const SweepMembers& members) {
     for (const std::size_t index : members.queue) {
       ledger_.folder().prepare(plan_.members[index]);
-      refuse_link(cat(ledger_.path(), "/sweep.slurm-", index, ".log"));  // Slurm writes it
+      refuse_link(cat(ledger_.path(), "/sweep.slurm-", index, ".log"));  // written by Slurm
     }
     write_sweep_members(ledger_.path(), members);
     job_ = submit_to_slurm(ledger_.path(),
@@ -177,7 +177,7 @@ class SlurmSweep {
     }
   }
 
-  // False: a signal came.
+  // Returns false after a signal.
   bool wait_for_array(WorkersView& view) {
     Clock::time_point asked{}, answered = Clock::now();
     while (true) {
@@ -201,8 +201,8 @@ class SlurmSweep {
     }
   }
 
-  // Slurm queues the tasks of a lost node again, but not all of them: one that it began there
-  // before it knew of the loss ends as NODE_FAIL. Such members are submitted once more.
+  // Slurm queues the tasks of a lost node again, except tasks that it started there before it
+  // noticed the loss, which end as NODE_FAIL. Such members are submitted once more.
   bool begin_lost_ones_again(WorkersView& view, bool may) {
     static const std::set<std::string> kLost = {"NODE_FAIL", "BOOT_FAIL", "PREEMPTED", "TIMEOUT"};
     const std::map<std::size_t, std::string> ends =
@@ -231,7 +231,7 @@ class SlurmSweep {
     return true;
   }
 
-  // Why tasks wait, when it is more than their turn.
+  // Prints why tasks wait, if it is more than their turn.
   void tell(const std::map<std::size_t, SlurmTask>& tasks) {
     static const std::set<std::string> kHarmless = {"",         "None",       "Resources",
                                                     "Priority", "Dependency", "JobArrayTaskLimit"};
@@ -255,7 +255,7 @@ class SlurmSweep {
                members.substr(std::min<std::size_t>(7, members.size())));
   }
 
-  // SIGHUP and SIGPIPE: the terminal has gone, the array need not.
+  // SIGHUP and SIGPIPE: the terminal has gone, but the array may continue.
   SweepResult stop(WorkersView& view) {
     const int signal = StopSignals::received();
     if (signal == SIGHUP || signal == SIGPIPE) {
@@ -327,12 +327,13 @@ std::string slurm_script_of(const SweepPlan& plan, const SweepOptions& options) 
 
 void refuse_array(const std::string& folder) {
   const SlurmNote note = read_slurm_note(folder);
-  if (note.job.empty() || find_program("squeue").empty()) return;  // claims keep them apart
+  if (note.job.empty() || find_program("squeue").empty()) return;  // claims separate members
   const auto tasks = slurm_tasks(note.job);
   if (!tasks || tasks->empty()) return;
   if (slurm_job_in(folder, fs::path(absolute(folder)).filename().string()) != note.job) return;
   fail(ErrorKind::kInvalid, "sweep",
-       cat("expected a sweep that nobody works on, got ", folder, ", whose members job ", note.job,
+       cat("expected a sweep that no process works on, got ", folder, ", whose members job ",
+           note.job,
            " of Slurm trains; follow it with --launcher slurm, or end it with `convscope sweep ",
            folder, " --cancel`"));
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// surroundings.cpp: where a worker of a sweep was started: by Slurm, by mpirun, or by hand.
+// surroundings.cpp: how a worker of a sweep was started: by Slurm, by mpirun, or by hand.
 #include "experiments/sweep/cluster/surroundings.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// surroundings.h: where a worker of a sweep was started: by Slurm, by mpirun, or by hand.
+// surroundings.h: how a worker of a sweep was started: by Slurm, by mpirun, or by hand.
 #pragma once
 
 #include <string>
@@ -10,16 +10,16 @@ namespace convscope {
 
 struct WorkerSurroundings {
   std::string task = {};  // "slurm 17_3", "rank 2", "" by hand
-  std::string call = {};  // of sweep.members.json (slurm_script.h); "" by hand
-  int cores = 0;          // that Slurm gave it; 0: not said
+  std::string call = {};  // from sweep.members.json (slurm_script.h); "" by hand
+  int cores = 0;          // given by Slurm; 0: unknown
   int beside = 1;         // workers on this host, itself included
 };
 CONVSCOPE_API WorkerSurroundings worker_surroundings();
 
-// Whether Slurm has signalled this task because its time is up: a task that was cancelled, or is
-// queued again by somebody else, is no longer running for Slurm.
+// Returns whether Slurm has signalled this task because its time is up. A task that was cancelled
+// or queued again by another command is no longer running for Slurm.
 CONVSCOPE_API bool time_is_up();
-// "", or what Slurm said.
+// Returns "", or Slurm's message.
 CONVSCOPE_API std::string queue_this_task_again();
 
 }  // namespace convscope

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// workers_view.cpp: what workers on other nodes have done, as the folder of the sweep tells.
+// workers_view.cpp: the progress of workers on other nodes, from the folder of the sweep.
 #include "experiments/sweep/cluster/workers_view.h"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// workers_view.h: what workers on other nodes have done, as the folder of the sweep tells the
+// workers_view.h: the progress of workers on other nodes, from the folder of the sweep, for the
 // command that waits for them.
 #pragma once
 
@@ -12,21 +12,22 @@ namespace convscope {
 
 class CONVSCOPE_API WorkersView {
  public:
-  // `call`: of sweep.members.json; what a worker of an earlier call gave up does not count.
+  // Uses `call` from sweep.members.json; members that a worker of an earlier call gave up do not
+  // count.
   WorkersView(SweepLedger& ledger, std::string call);
 
-  // Looks at the claims, and at the run folders of those that have changed; a line for each member
+  // Reads the claims, and the run folders of those that have changed; prints a line for each member
   // that has ended.
   void look();
-  // Of members that are at work or to do.
+  // Returns whether a member is at work or to do.
   bool is_left(std::size_t member) const { return left_.contains(member); }
   const std::set<std::size_t>& left() const { return left_; }
-  // After the last worker has gone: each member once more, whatever its claim says. File systems
-  // may show the last words of another node late, so it looks for some seconds. What is left then
-  // is not through, and nobody says why.
+  // Reads each member once more after the last worker has gone, whatever its claim says. It looks
+  // for some seconds, because file systems may show changes of another node late. Members that are
+  // still left have ended without a reason.
   void settle();
   void give_up(std::size_t member, const std::string& sentence);
-  // The members that are left are trained for another call.
+  // Changes the call for which the remaining members are trained.
   void follow(const std::string& call) { call_ = call; }
   // Writes the state file when something has changed.
   void write();
@@ -36,7 +37,7 @@ class CONVSCOPE_API WorkersView {
   SweepLedger& ledger_;
   std::string call_;
   std::set<std::size_t> left_;
-  std::vector<ClaimRecord> seen_;  // beside the members of the plan
+  std::vector<ClaimRecord> seen_;  // indexed like the members of the plan
   bool changed_ = true;
 };
 

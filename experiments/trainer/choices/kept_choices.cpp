@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// kept_choices.cpp: by what a run chose its algorithms, in choices.json of its folder.
+// kept_choices.cpp: the basis of a run's algorithm choices, in choices.json of its folder.
 #include "experiments/trainer/choices/kept_choices.h"
 
 #include <filesystem>
@@ -26,7 +26,7 @@ constexpr std::size_t kMostBytes = std::size_t{64} << 20;
 struct Field {
   const char* name;
   double MachineCeilings::*member;
-  bool later = false;  // not in files of earlier versions
+  bool later = false;  // missing in files of earlier versions
 };
 constexpr Field kFields[] = {
     {"flops_per_second", &MachineCeilings::flops_per_second},
@@ -42,7 +42,7 @@ constexpr Field kFields[] = {
 void KeptChoices::take_over(const std::string& run) {
   const std::string path = cat(run, "/", kFile);
   std::error_code error;
-  if (!std::filesystem::exists(path, error)) return;  // of an earlier version
+  if (!std::filesystem::exists(path, error)) return;  // a run of an earlier version
   try {
     const Json content = Json::parse(read_text(path, kMostBytes));
     CONVSCOPE_CHECK(content.at("format") == kFormat, "choices", "expected the format '", kFormat,

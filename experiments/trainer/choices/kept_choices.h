@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// kept_choices.h: by what a run chose its algorithms, in choices.json of its folder, so that it
-// goes on with the same ones where the measurements of the machine are gone or are others: what
-// `measure` answered, and the ceilings by which `auto` orders.
+// kept_choices.h: the basis of a run's algorithm choices, in choices.json of its folder: the
+// answers of `measure`, and the measured peaks that `auto` uses. A resumed run then chooses the
+// same algorithms, even if the measurements of the machine are missing or different.
 #pragma once
 
 #include <string>
@@ -14,10 +14,10 @@ namespace convscope {
 class CONVSCOPE_API KeptChoices {
  public:
   explicit KeptChoices(Device device) : device_(device) {}
-  // Takes over what stands in a run's folder, for this process; nothing when there is no such file.
-  // Before the network is built. A file that is damaged is an error of kind kIo.
+  // Takes over the choices of a run's folder for this process, before the network is built; does
+  // nothing without the file. Fails with kIo for a damaged file.
   static void take_over(const std::string& run);
-  // Writes what holds now, when it is more than was written before.
+  // Writes the present choices if there are more than in the file.
   void write(const std::string& run);
 
  private:

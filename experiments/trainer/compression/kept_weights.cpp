@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// kept_weights.cpp: tells the quantisers of pruned weights how many values their masks leave.
+// kept_weights.cpp: tells the quantisers of pruned weights how many values their masks keep.
 #include "experiments/trainer/compression/kept_weights.h"
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 namespace convscope {
 namespace {
 
-// Values that share a step, as the mean of all steps that have any.
+// Returns the number of values that share a step, averaged over steps with any values.
 std::int64_t kept_for_each_step(const Tensor& mask, std::int64_t steps) {
   const Tensor keep = mask.to(Device{});
   const std::int64_t inner = keep.numel() / steps;

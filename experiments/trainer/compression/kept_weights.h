@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kept_weights.h: tells the quantisers of pruned weights how many values their masks leave: those
-// alone share a step (Quantizer::set_kept).
+// kept_weights.h: tells the quantisers of pruned weights how many values their masks keep: only
+// these share a step (Quantizer::set_kept).
 #pragma once
 
 #include <vector>
@@ -16,7 +16,7 @@ struct PrunedQuantizer {
 };
 
 CONVSCOPE_API std::vector<PrunedQuantizer> pruned_quantizers(Module& model);
-// To be called again when masks have changed.
+// Counts the kept values; must be called again when masks have changed.
 CONVSCOPE_API void count_kept(const std::vector<PrunedQuantizer>& pruned);
 
 }  // namespace convscope

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// pruning.cpp: what the trainer does around each step of a network that is pruned: lets the pruner
-// work and writes sparsity.csv, a row for each layer whenever the masks change.
+// pruning.cpp: work of the trainer around each step of a pruned network: runs the pruner and writes
+// sparsity.csv, one row per layer whenever the masks change.
 #include "experiments/trainer/compression/pruning.h"
 
 namespace convscope {
@@ -8,7 +8,7 @@ namespace convscope {
 Pruning::Pruning(Pruner& pruner, const RunFolder& folder, Progress& progress, std::int64_t steps)
     : pruner_(pruner), folder_(folder), progress_(progress) {
   const std::string path = folder.file("sparsity.csv");
-  // A run that starts from the beginning does the update at step 0 again.
+  // A run that starts from the beginning repeats the update at step 0.
   csv_ = std::make_unique<AppendFile>(path, steps == 0 ? 0 : bytes_until_step(path, steps));
   if (csv_->size_bytes() == 0) csv_->append(sparsity_csv_header());
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// pruning.h: what the trainer does around each step of a network that is pruned: lets the pruner
-// work and writes sparsity.csv, a row for each layer whenever the masks change.
+// pruning.h: work of the trainer around each step of a pruned network: runs the pruner and writes
+// sparsity.csv, one row per layer whenever the masks change.
 #pragma once
 
 #include <memory>
@@ -14,10 +14,10 @@ namespace convscope {
 
 class CONVSCOPE_API Pruning {
  public:
-  // `steps`: training steps that are done; rows of later ones, behind the checkpoint that a run
-  // goes on from, are dropped: they will be written again.
+  // Opens sparsity.csv. `steps`: finished training steps; later rows, after the checkpoint that a
+  // run resumes from, are dropped, because they will be written again.
   Pruning(Pruner& pruner, const RunFolder& folder, Progress& progress, std::int64_t steps);
-  // True when the masks have changed.
+  // Returns true when the masks have changed.
   bool before_step(std::int64_t steps);
   bool after_step(std::int64_t steps);
 

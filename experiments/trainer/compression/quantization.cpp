@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// quantization.cpp: what the trainer does around each step of a network with quantisers: lets them
-// begin at their step and writes quant.csv, a row for each of them when all are
-// calibrated and at the end of each epoch.
+// quantization.cpp: work of the trainer around each step of a network with quantisers. It starts
+// them at their step and writes quant.csv, one row per quantiser when all are calibrated and at the
+// end of each epoch.
 #include "experiments/trainer/compression/quantization.h"
 
 namespace convscope {
@@ -44,7 +44,8 @@ bool Quantization::step_needs_host(std::int64_t steps, bool ends_epoch) const {
 void Quantization::after_step(std::int64_t steps, std::int64_t epoch) {
   if (!observing_) return;
   csv_->append(quant_csv_rows(tensors_, steps, epoch));
-  // At once: a network that counts cannot be planned, so the steps behind could not be recorded.
+  // Ends counting at once, because a counting network cannot be compiled, and later steps could not
+  // be recorded.
   observe(false);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// removal.cpp: `sparsity: {remove: true}`: once the masks of a structured method are final, the
-// filters that they leave out are removed from the network, and the rest of the run trains the
-// smaller dense network: each step is really faster, and takes less memory.
+// removal.cpp: `sparsity: {remove: true}`: once the masks of a structured method are final, pruned
+// filters are removed from the network. The rest of the run trains the smaller dense network, which
+// is faster and needs less memory.
 #include "experiments/trainer/compression/removal.h"
 
 #include "experiments/config/build.h"
@@ -25,7 +25,7 @@ Network build(const ExperimentConfig& config, const Dataset& data) {
 }
 
 void take_over(TrainingSetup& setup, const ExperimentConfig& config, Network network) {
-  setup.pruner.reset();  // before the model that its masks belong to
+  setup.pruner.reset();  // before the model that owns its masks
   setup.model = std::move(network.model);
   setup.optimizer = std::move(network.optimizer);
   setup.config_yaml = to_yaml(config);

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// removal.h: `sparsity: {remove: true}`: once the masks of a structured method are final, the
-// filters that they leave out are removed from the network, and the rest of the run trains the
-// smaller dense network: each step is really faster, and takes less memory.
+// removal.h: `sparsity: {remove: true}`: once the masks of a structured method are final, pruned
+// filters are removed from the network, and the rest of the run trains the smaller dense network,
+// which is faster and needs less memory.
 //
-// Idea   train, prune, reconfigure, go on: Lym et al. 2019, "PruneTrain", arXiv:1901.09290
-// When   at the first epoch that begins with final masks. Weights, buffers and the optimiser's
-//        state are cut, so the run goes on where it was; only the order of sums differs from then
-//        on.
+// Idea   train, prune, reconfigure, continue: Lym et al. 2019, "PruneTrain", arXiv:1901.09290 When
+// at the first epoch that begins with final masks. Weights, buffers and the optimiser's
+//        state are cut, so the run continues; only the summation order differs from then on.
 #pragma once
 
 #include <string>
@@ -15,12 +14,12 @@
 
 namespace convscope {
 
-// Replaces network and optimiser of the setup by the smaller ones; says what stayed.
+// Replaces network and optimiser of the setup by the smaller ones; returns a text on what stayed.
 CONVSCOPE_API std::string remove_pruned(TrainingSetup& setup);
 
-// For a run that goes on from a checkpoint made after the removal: `config_yaml` is that of the
-// checkpoint. Network and optimiser get its sizes; their values are those of a new run. False, and
-// nothing changes, when the checkpoint was made before.
+// Prepares a run that resumes from a checkpoint after the removal; `config_yaml` is the
+// checkpoint's. Network and optimiser get its sizes, with values of a new run. Returns false, and
+// changes nothing, for a checkpoint before the removal.
 CONVSCOPE_API bool rebuild_removed(TrainingSetup& setup, const std::string& config_yaml);
 
 }  // namespace convscope

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// evaluator.cpp: evaluates one data set again and again: on a device that records steps
-// (recorded_steps.h) from its own memory with one read at the end, elsewhere by evaluate().
+// evaluator.cpp: evaluates one data set repeatedly: on a device that records steps
+// (recorded_steps.h) from device memory with one read at the end, elsewhere by evaluate().
 #include "experiments/trainer/evaluation/evaluator.h"
 
 namespace convscope {
 
-// Where the device can, anew when the network computes in another way than before.
+// Records the steps if the device can; again when the network computes differently.
 void Evaluator::record() {
   if (recorded_ && !recorded_->is_current()) recorded_.reset();
   const bool may = plans_ && device_.type != DeviceType::cpu && why_not_recorded_.empty();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// evaluator.h: evaluates one data set again and again: on a device that records steps
-// (recorded_steps.h) from its own memory with one read at the end, elsewhere by evaluate().
+// evaluator.h: evaluates one data set repeatedly: on a device that records steps (recorded_steps.h)
+// from device memory with one read at the end, elsewhere by evaluate().
 #pragma once
 
 #include <memory>
@@ -19,13 +19,13 @@ class CONVSCOPE_API Evaluator {
   Evaluator(Module& model, Loader& loader, Device device, bool plans)
       : model_(model), loader_(loader), device_(device), plans_(plans) {}
 
-  // The whole data set once, as evaluate() does.
+  // Evaluates the whole data set once, as evaluate() does.
   Evaluation run(bool (*stop)() = nullptr);
-  // Of the last run(): the loss of each batch, summed over its images.
+  // Returns the loss of each batch of the last run(), summed over its images.
   const std::vector<double>& batch_loss_sums() const { return batch_loss_sums_; }
-  // How long a batch takes in such a run, without the loader (inference_time.h).
+  // Returns the time of a batch in such a run, without the loader (inference_time.h).
   std::optional<InferenceTime> time();
-  // After run(): why batches were not recorded; "" when they were, or on the CPU.
+  // Returns why batches of the last run() were not recorded; "" when they were, or on the CPU.
   const std::string& why_not_recorded() const { return why_not_recorded_; }
 
  private:

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// inference_time.cpp: how long inference of a trained network takes as it is really executed.
+// inference_time.cpp: the time of inference of a trained network as executed.
 #include "experiments/trainer/evaluation/inference_time.h"
 
 #include <algorithm>
@@ -11,11 +11,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr int kWarmup = 3;           // batches left out
-constexpr int kLeast = 5;            // batches timed, however long they take
-constexpr int kMost = 200;           // more make the median no better
+constexpr int kWarmup = 3;           // number of warm-up batches
+constexpr int kLeast = 5;            // minimum number of timed batches
+constexpr int kMost = 200;           // more do not improve the median
 constexpr double kEnough_s = 0.25;   // of timed batches
-constexpr std::size_t kBatches = 4;  // different ones, in turn
+constexpr std::size_t kBatches = 4;  // number of different ones, in turn
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -42,7 +42,7 @@ double median_of_runs(const std::function<void(std::size_t)>& run) {
   return median(std::move(seconds));
 }
 
-// The first full batches, on the device.
+// Returns the first full batches, on the device.
 std::vector<Tensor> full_batches(Loader& loader, Device device) {
   std::vector<Tensor> out;
   Batch batch;
@@ -54,7 +54,7 @@ std::vector<Tensor> full_batches(Loader& loader, Device device) {
   return out;
 }
 
-// Of the launches of full batches, by the device's clock. The first pass makes the recordings.
+// Times launches of full batches by the device's clock. The first pass makes the recordings.
 std::optional<InferenceTime> of_recorded(RecordedSteps& steps, std::int64_t batch_size) {
   std::vector<double> seconds;
   double sum = 0;

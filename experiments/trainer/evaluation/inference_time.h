@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// inference_time.h: how long inference of a trained network takes as it is really executed (codes,
-// blocks of weights, a smaller dense network), and by which kernels.
+// inference_time.h: the time of inference of a trained network as executed (codes, blocks of
+// weights, a smaller dense network), and its kernels.
 //
-//   time      of one batch: the network alone, without loss and loader. On a device that records
-//             steps (recorded_steps.h) of a recorded evaluation step: gathering the batch and the
-//             loss are in it
-//   batches   full ones of the loader, a few of them in turn; they lie ready
-//   noise     the median of many batches after a few that are left out. Other work of the machine
-//             moves the mean and the smallest value may be luck; the median stays
+//   time      of one batch: only the network, without loss and loader. On a device that records
+//             steps (recorded_steps.h), of a recorded evaluation step, which includes gathering the
+//             batch and the loss
+//   batches   a few full batches of the loader in turn, loaded before
+//   noise     the median of many batches after a few warm-up batches. Other work on the machine
+//             changes the mean, and the minimum may be luck; the median is stable
 // Usage   if (const auto time = measure_inference(model, *test, device, /*plans=*/true)) ...
 #pragma once
 
@@ -24,9 +24,9 @@ struct InferenceTime {
   StepKernels kernels;
 };
 
-// In eval mode and without a graph; the mode is put back. plans: as in TrainStep. `recorded`: of an
-// evaluation with this loader, or null. Nothing when the loader has no full batch. About a quarter
-// of a second, or a few batches where they take longer.
+// Measures in eval mode without a graph and restores the mode. plans: as in TrainStep. `recorded`:
+// steps of an evaluation with this loader, or null. Returns nothing when the loader has no full
+// batch. Takes about 0.25 s, or a few batches if they take longer.
 CONVSCOPE_API std::optional<InferenceTime> measure_inference(Module& model, Loader& loader,
                                                              Device device, bool plans,
                                                              RecordedSteps* recorded = nullptr);

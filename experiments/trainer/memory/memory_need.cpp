@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// memory_need.cpp: what a config would take of memory, known before anything is taken.
+// memory_need.cpp: the memory that a config needs, computed before any is allocated.
 #include "experiments/trainer/memory/memory_need.h"
 
 #include <fmt/format.h>
@@ -23,7 +23,7 @@ std::string size_text(std::int64_t bytes) {
   return mib < 1024 ? fmt::format("{:.1f} MiB", mib) : fmt::format("{:.1f} GiB", mib / 1024);
 }
 
-// Of images and their labels.
+// Returns the bytes of images and their labels.
 std::int64_t bytes_of(std::int64_t images, const Shape& sample) {
   return images * (sample.numel() + 4);
 }
@@ -35,7 +35,7 @@ void count_data(const ExperimentConfig& config, const DataFacts& data, MemoryNee
   const auto bytes = [&](std::int64_t images) { return bytes_of(images, data.sample); };
   const std::int64_t loaded = bytes(data.train + data.test);
   need.loading_bytes = loaded;
-  // Splitting and limiting copy what is kept.
+  // Splitting and limiting copy the kept images.
   if (of.val_split > 0) need.loading_bytes = loaded + bytes(data.train);
   if (of.limit > 0) need.loading_bytes = std::max(need.loading_bytes, loaded + bytes(train));
   need.data_bytes = bytes(train + of.val_split + data.test);
@@ -45,7 +45,7 @@ void count_data(const ExperimentConfig& config, const DataFacts& data, MemoryNee
   }
 }
 
-// The masks that the training attaches, and the values that it holds for what is cut.
+// Adds the masks of the training, and the values that it keeps for pruned weights.
 std::int64_t add_masks(const ExperimentConfig& config, Module& model, const Shape& input) {
   if (config.sparsity.values().empty()) return 0;
   const SparsityOptions options = parse_sparsity(config.sparsity);
@@ -60,8 +60,7 @@ std::int64_t add_masks(const ExperimentConfig& config, Module& model, const Shap
   return held;
 }
 
-// Masks here have no values to make blocks of, so a layer that is ordered to compute from blocks is
-// counted as a dense one.
+// Masks have no values here, so a layer that must compute from blocks counts as a dense one.
 ExperimentConfig without_blocks(ExperimentConfig config) {
   const auto dense = [](Conv2dPolicy& policy) {
     for (std::string* word : {&policy.forward, &policy.backward_data, &policy.backward_weight}) {
@@ -88,7 +87,7 @@ void count_network(const ExperimentConfig& given, const DataFacts& data, MemoryN
   const auto plan = StepPlan::make(*model, input, PlanMode::training, nullptr, {}, true);
   need.step_bytes = plan ? plan->memory().arena_bytes : 0;
   need.update_bytes = nothing.live_bytes(device) - need.step_bytes - (need.network_bytes - held);
-  // A device keeps the plan of each split, the CPU has one at a time.
+  // A device keeps the compiled step of each split; the CPU has one at a time.
   const bool records = device.type != DeviceType::cpu;
   model->eval();
   const auto evaluation = StepPlan::make(
@@ -102,7 +101,7 @@ void count_network(const ExperimentConfig& given, const DataFacts& data, MemoryN
   if (config.data.val_split > 0) need.evaluation_bytes *= 2;
 }
 
-// The keys that lower it, the one with most behind it first.
+// Returns the keys that lower it, the most effective one first.
 std::string advice(const ExperimentConfig& config, const MemoryNeed& need, bool host) {
   const bool all = host && need.device.type == DeviceType::cpu;
   struct Way {
@@ -145,7 +144,7 @@ std::int64_t MemoryNeed::of_host() const {
 }
 
 std::string MemoryNeed::text() const {
-  // Of a step without a plan nobody knows it before it runs.
+  // The memory of a step that is not compiled is unknown before it runs.
   const auto planned = [](std::int64_t bytes) {
     return bytes > 0 ? size_text(bytes) : std::string("not counted (no plan)");
   };
@@ -169,7 +168,7 @@ std::string check_memory(const ExperimentConfig& config, const DataFacts& data,
   count_data(config, data, need);
   try {
     count_network(config, data, need);
-  } catch (const Error& error) {  // there are not even addresses for it
+  } catch (const Error& error) {  // the address space is too small
     if (!std::string_view(error.what()).starts_with("[memory]")) throw;
     refuse(config, host, true, cat("more than the system's address space: ", error.what()), need);
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// lost_note.h: what status.json of a run says when a process of its group is lost, or has failed
-// alone: that the run stopped, and why. After a loss the run can go on from its checkpoint.
+// lost_note.h: the note in a run's status.json when a process of its group is lost or has failed:
+// that the run stopped, and why. After a loss the run can resume from its checkpoint.
 #pragma once
 
 #include "experiments/run_folder/run_folder.h"
@@ -10,8 +10,8 @@ namespace convscope {
 
 class LostNote {
  public:
-  // group null: nothing can be lost. The note is written in the group's thread, while this one may
-  // hang; how far the run is stands in the file already.
+  // Writes nothing for a null group. The group's thread writes the note, because this one may hang;
+  // the file already has the run's progress.
   LostNote(ProcessGroup* group, const RunFolder& folder) : group_(group) {
     if (group_ == nullptr) return;
     group_->on_lost([&folder](int exit_code, const std::string& sentence) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// rank_order.cpp: what process 0 tells the others of its group before they train.
+// rank_order.cpp: what process 0 sends to the others of its group before training.
 #include "experiments/trainer/ranks/rank_order.h"
 
 #include <unistd.h>
@@ -52,7 +52,8 @@ namespace {
 
 constexpr std::string_view kScratchName = "convscope-rank-";
 
-// Of processes that were killed before they could take theirs away. The name begins with a pid.
+// Removes folders of processes that were killed before they could do so. The name begins with a
+// pid.
 void remove_left_behind(const std::filesystem::path& root) {
   std::error_code error;
   for (std::filesystem::directory_iterator it(root, error), end; !error && it != end;

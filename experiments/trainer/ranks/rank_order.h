@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// rank_order.h: what process 0 tells the others of its group before they train: what they need of
-// files that it alone has read. So the others need no file of the run: neither its folder nor the
-// config need lie where they can see them.
+// rank_order.h: what process 0 sends to the others of its group before training: everything from
+// files that only it has read. The others need no file of the run; neither its folder nor the
+// config must be visible to them.
 #pragma once
 
 #include <cstdint>
@@ -15,20 +15,20 @@ namespace convscope {
 struct RankOrder {
   bool trains = false;  // false: there is nothing to do, such as --dry-run
   std::string config;   // resolved YAML
-  std::string choices;  // choices.json: ceilings and what `measure` answered
+  std::string choices;  // choices.json: measured peaks and answers of `measure`
   bool resumes = false;
   std::int64_t epochs_limit = 0;
 };
 
-// Process 0 gives its order, all others get it.
+// Sends the order of process 0; all others receive it.
 CONVSCOPE_API RankOrder share_order(ProcessGroup& group, const RankOrder& order);
 
-// A file of process 0, whole: written to `to` in the other processes. `from` "": there is none,
-// and false comes back everywhere.
+// Copies a whole file of process 0 to `to` in the other processes. `from` "": no file, and all
+// processes return false.
 CONVSCOPE_API bool share_file(ProcessGroup& group, const std::string& from, const std::string& to);
 
-// A folder of its own for a process that writes no run folder: what it would write lands there, and
-// goes with the object.
+// A temporary folder for a process that writes no run folder: its files go there and are removed
+// with the object.
 class CONVSCOPE_API ScratchFolder {
  public:
   ScratchFolder();

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// share.h: which part of each batch a process computes, and in how many chunks.
+// share.h: the part of each batch that a process computes, and its number of chunks.
 //
 //   parts = processes * chunks        part p of a batch of n images: first_of_part(n, p, parts)
-//   a process computes `chunks` neighbouring parts, one after the other
+//   a process computes `chunks` adjacent parts, one after the other
 //
-// One process that shares with nobody is the case of one part. `train.deterministic_ranks` fixes
-// the number of parts: then the sums over parts are those of the same tree, whoever computes them.
+// A single process is the case of one part. `train.deterministic_ranks` fixes the number of parts:
+// the sums over parts then use the same tree for any number of processes.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +27,8 @@ struct Share {
   bool is_shared() const { return parts() > 1; }
 };
 
-// The step that dropout draws its mask by: other parts of the batch get other masks. Part 0 keeps
-// the number, so a single process draws as it always has.
+// Returns the step number that dropout draws its mask from; different parts of a batch get
+// different masks. Part 0 keeps the number, so a single process draws unchanged masks.
 constexpr std::int64_t step_of_part(std::int64_t step, std::int64_t part) {
   return step + (part << 40);
 }

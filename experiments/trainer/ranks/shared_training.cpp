@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// shared_training.cpp: what a training on several processes needs beside its steps.
+// shared_training.cpp: training on several processes, in addition to its steps.
 #include "experiments/trainer/ranks/shared_training.h"
 
 #include <algorithm>
@@ -21,15 +21,15 @@ bool is_power_of_two(std::int64_t n) { return n > 0 && (n & (n - 1)) == 0; }
 
 [[noreturn]] void refuse(const std::string& sentence) { fail(ErrorKind::kConfig, kName, sentence); }
 
-// One process that takes its batches in chunks has nobody to add to.
+// A single process that computes its batches in chunks has no partner to sum with.
 class AloneReducer final : public Reducer {
  public:
-  void sum(const Tensor&, float) override {}  // weights are in the terms already
+  void sum(const Tensor&, float) override {}  // the terms already contain the weights
   void join() override {}
   std::string text() const override { return "one process"; }
 };
 
-// What a batch norm takes of the images of one process.
+// Returns the batch norm statistics of one process's images.
 std::vector<Tensor> running_statistics(const Module& model) {
   std::vector<Tensor> out;
   for (const NamedTensor& buffer : model.buffers()) {
@@ -202,7 +202,7 @@ void average_quantizers(ProcessGroup& group, Module& model) {
   }
 }
 
-// Where there are fewer batches than processes, each evaluates all of them.
+// If there are fewer batches than processes, each process evaluates all of them.
 Dataset batches_of_rank(const Dataset& data, std::int64_t batch_size, const Share& share) {
   const std::int64_t batches = batches_of(data.size(), batch_size);
   if (share.size() == 1 || batches < share.size()) return data;
@@ -219,7 +219,7 @@ Evaluation combined_evaluation(ProcessGroup& group, const Evaluation& own,
                                std::int64_t whole_images, std::int64_t batch_size) {
   const std::int64_t batches = batches_of(whole_images, batch_size);
   const bool is_shared = batches >= group.size();
-  // Loss sums by batch, then what else is added up.
+  // Loss sums by batch, then the other sums.
   std::vector<double> values(static_cast<std::size_t>(batches) + 3);
   for (std::size_t i = 0; i < batch_loss_sums.size(); ++i) {
     const std::size_t batch = is_shared ? static_cast<std::size_t>(group.rank()) +

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// train_step_shared.cpp: a step of training whose batch several processes share, or that one
-// process takes in chunks. All of them end it with the same bits of loss, gradients and weights.
+// train_step_shared.cpp: a training step whose batch several processes share, or that one process
+// computes in chunks. All processes end it with the same bits of loss, gradients and weights.
 #include <algorithm>
 #include <cmath>
 
@@ -11,12 +11,12 @@
 namespace convscope {
 namespace {
 
-// Behind the losses of the parts.
+// Stored after the losses of the parts.
 enum Fact : std::size_t { kCorrect, kSignals, kSignalSum, kFacts };
 
 }  // namespace
 
-// The losses are known before the backward pass, so they travel beside it.
+// The losses are known before the backward pass, so they are exchanged during it.
 void TrainStep::queue_facts() {
   const auto parts = static_cast<std::size_t>(share_.parts());
   const int signal = signal_ != nullptr ? signal_() : 0;
@@ -39,8 +39,8 @@ void TrainStep::read_facts(StepResult& result) {
       signals > 0 ? static_cast<int>(std::lround(facts_[parts + kSignalSum] / signals)) : 0;
 }
 
-// Forward and backward of one chunk of this process. False: it has no images, or its loss is not
-// finite.
+// Runs forward and backward of one chunk of this process. Returns false without images, or when the
+// loss is not finite.
 bool TrainStep::run_part(const Batch& batch, int chunk, StepResult& result) {
   const auto part = static_cast<std::size_t>(share_.first_part() + chunk);
   const auto parts = static_cast<std::size_t>(share_.parts());
@@ -69,7 +69,7 @@ bool TrainStep::run_part(const Batch& batch, int chunk, StepResult& result) {
     result.workspace_peak_bytes = std::max(result.workspace_peak_bytes, own.workspace_peak_bytes);
   }
   if (is_last) queue_facts();
-  if (rows == 0 || !std::isfinite(loss)) {  // all others will see the loss, and nobody updates
+  if (rows == 0 || !std::isfinite(loss)) {  // all others will see the loss, and no process updates
     loss_ = Variable();
     exchange_->no_images();
     if (is_last) exchange_->finish();
@@ -96,7 +96,7 @@ bool TrainStep::run_part(const Batch& batch, int chunk, StepResult& result) {
   const MemoryStats peak = memory_stats(device_);
   result.backward_peak_bytes = std::max(result.backward_peak_bytes, peak.peak_bytes - base_bytes_);
   result.workspace_peak_bytes = std::max(result.workspace_peak_bytes, peak.workspace_peak_bytes);
-  if (!is_last) {  // the timer begins anew with the next chunk
+  if (!is_last) {  // the timer restarts with the next chunk
     result.forward_s += timer_.seconds(kForwardPhase);
     result.backward_s += timer_.seconds(kBackwardPhase);
   }

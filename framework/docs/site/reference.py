@@ -22,7 +22,7 @@ def say(program, *words):
 
 
 def command_names(program):
-    block = re.search(r"(?ms)^Commands:\n(.*?)\n\n", say(program, "--help"))[1]
+    block = re.search(r"(?ms)^Train:\n(.*?)^Examples:\n", say(program, "--help"))[1]
     return re.findall(r"(?m)^  (\S+)", block)
 
 

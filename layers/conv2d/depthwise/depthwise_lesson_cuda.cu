@@ -111,8 +111,7 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
   }
   if (direction == Direction::forward && tile_bytes(z) > kSharedBytes) {
     return Conv2dSupport::no(cat("expects a tile of x of at most ", kSharedBytes,
-                                 " bytes, because it stands in shared memory, got ",
-                                 tile_bytes(z)));
+                                 " bytes, because it is in shared memory, got ", tile_bytes(z)));
   }
   return takes(z.dtype);
 }

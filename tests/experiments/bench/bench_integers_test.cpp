@@ -318,11 +318,11 @@ TEST(BenchIntegersCommand, TypesAreThoseOfAWholeFile) {
   const Result result = call("--shapes " + (folder / "shapes.txt") +
                              " --types u8:i8:i32:u8 --json " + (folder / "b.json"));
   ASSERT_EQ(result.code, 0) << result.err;
-  EXPECT_NE(result.err.find("1 layer of at most 4 channels taken for the first of a network: "
+  EXPECT_NE(result.err.find("1 layer with at most 4 channels treated as the first of a network: "
                             "f32:i8:i32:u8 in layout blocked_y"),
             std::string::npos)
       << result.err;
-  EXPECT_NE(result.err.find("the peak of products of bytes was not measured"), std::string::npos)
+  EXPECT_NE(result.err.find("the peak of int8 products was not measured"), std::string::npos)
       << result.err;
   const Json rows = Json::parse(std::ifstream(folder / "b.json")).at("rows");
   ASSERT_EQ(rows.size(), 2u);  // only forward

@@ -176,7 +176,7 @@ TEST_F(BenchSparseNetCommand, MistakesAreOneSentenceAndACode) {
     EXPECT_NE(errors_.find("error: "), std::string::npos) << errors_;
     EXPECT_NE(errors_.find(part), std::string::npos) << errors_;
   };
-  expect("--channels 16", 2, "--channels of two at least");
+  expect("--channels 16", 2, "expected at least two --channels");
   expect("--channels 16,x", 2, "--channels from 1 to 4096");
   expect("--channels 16,,32", 2, "--channels from 1 to 4096");
   expect("--voxels 0", 2, "expected sites from 1 to");

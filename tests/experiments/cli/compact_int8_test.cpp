@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// compact_int8_test.cpp: a network whose filters were cut runs on integers like any other: in a
-// run, in `eval`, `bench net`, and in what `export` writes.
+// compact_int8_test.cpp: a network without its pruned filters runs on integers like any other: in a
+// run, in `eval`, in `bench net`, and in files of `export`.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -25,7 +25,7 @@ using testing::Called;
 constexpr const char* kRun =
     "run quickstart train.epochs=2 data.train_size=4000 data.test_size=1000 data.batch_size=32 "
     "expect=null threads=1 \"quant={w_bits: 8, a_bits: 8, begin: 0.6, execute: int8_always}\" ";
-// Odd numbers of channels are left: blocks of 16 are filled up.
+// Odd numbers of channels remain: blocks of 16 are padded.
 const std::string kFilters =
     "\"sparsity={method: filter, target: 0.4, start: 0, end: 0.4, every_steps: 1, exclude: [f5]";
 
@@ -35,7 +35,8 @@ double accuracy_of(const Called& evaluated) {
   return at == std::string::npos ? NAN : std::stod(evaluated.out.substr(at + 9));
 }
 
-// What both executions give for random images; how many images have another logit.
+// Returns the results of both executions for random images, and the number of images with another
+// logit.
 int images_that_differ(const std::string& checkpoint, const std::string& folder) {
   const ExperimentConfig config = parse_config_text(checkpoint_config(checkpoint), checkpoint);
   const SampleInfo sample = sample_info(config);
@@ -112,7 +113,7 @@ TEST(CompactInt8, AnExportedNetworkIsEvaluatedTimedAndExportedFurther) {
   ASSERT_EQ(run.code, 0) << run.err;
   const Called made = call_program("export runs/masked --compact c.safetensors", folder.path());
   ASSERT_EQ(made.code, 0) << made.err;
-  EXPECT_NE(made.out.find("execution   int8 in inference"), std::string::npos) << made.out;
+  EXPECT_NE(made.out.find("execution   both: int8 in inference"), std::string::npos) << made.out;
   EXPECT_NE(made.out.find("\ninference, batch 32, ms"), std::string::npos) << made.out;
   const std::string file = folder.path() + "/c.safetensors";
   EXPECT_EQ(read_safetensors(file).metadata.at("execution"), "int8, compact dense");

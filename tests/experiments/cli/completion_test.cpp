@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// completion_test.cpp: what shells complete: the scripts, and the words that they ask for.
+// completion_test.cpp: shell completion: the scripts, and the words that they ask for.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -26,7 +26,7 @@ std::vector<std::string> lines_of(const std::string& text) {
   return out;
 }
 
-// What bash would offer when the last of the words is completed.
+// Returns what bash would offer for the last word.
 std::vector<std::string> offered(const std::string& words, const std::string& folder = "") {
   const Called result = call_shell(
       "bash -c 'source <(" + kProgram + " completion bash); COMP_WORDBREAKS=\"=:\"; COMP_WORDS=(" +
@@ -59,7 +59,7 @@ TEST(Completion, BashOffersCommandsOptionsConfigsKeysAndValues) {
   EXPECT_EQ(offered("explain quickstart optim.mom"), (std::vector<std::string>{"optim.momentum="}));
   EXPECT_EQ(offered("run quickstart -o out seed = 3 optim.mom"),
             (std::vector<std::string>{"optim.momentum="}));
-  // bash has cut at the '=': what it replaces stands behind.
+  // bash has split at the '=' and replaces only the part after it.
   EXPECT_TRUE(holds(offered("run quickstart conv.algorithm = \"\""), "im2col_gemm"));
   EXPECT_EQ(offered("run quickstart data.set = cif"), (std::vector<std::string>{"cifar10"}));
   EXPECT_EQ(offered("init --model resn"), (std::vector<std::string>{"resnet18"}));
@@ -79,7 +79,7 @@ TEST(Completion, BashOffersRunFoldersAndFiles) {
             (std::vector<std::string>{"bench.json"}));
 }
 
-// Whatever is declared can be completed: each command and each option of the help.
+// Every declared command and option of the help can be completed.
 TEST(Completion, OffersEveryOptionOfTheHelp) {
   int options = 0;
   for (const std::string& line : lines_of(call_program("completion words :").out)) {
@@ -88,7 +88,7 @@ TEST(Completion, OffersEveryOptionOfTheHelp) {
         lines_of(call_program("completion words :" + command + " :--").out);
     for (const std::string& row : lines_of(call_program(command + " --help").out)) {
       const std::size_t at = row.find("--");
-      constexpr std::size_t kMost = 6;  // long texts go on farther right
+      constexpr std::size_t kMost = 6;  // longer texts continue farther right
       if (at == std::string::npos || at > kMost || row[0] != ' ') continue;
       const std::string name = row.substr(at, row.find_first_of(" ,", at) - at);
       ++options;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// hostile_text_test.cpp: text of files that acts on a terminal, in a spreadsheet or in a config
-// does so no more when it comes out of the program.
+// hostile_text_test.cpp: text in files that acts on a terminal, in a spreadsheet or in a config has
+// no effect in the program's output.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -84,7 +84,7 @@ TEST_F(HostileText, OfAConfigReachesNoTerminal) {
   }
 }
 
-// YAML knows an escape for each control character, so nothing of the text is lost either.
+// YAML has an escape for each control character, so no text is lost.
 TEST_F(HostileText, OfAConfigIsTheSameWhenItIsReadAgain) {
   write_file(root / "n.yaml",
              "name: small\ndata: {set: mnist, root: \"a\\tb\\e\\x01\"}\nmodel: {type: lenet5}\n");

@@ -13,7 +13,7 @@ using testing::call_program;
 using testing::call_shell;
 using testing::Called;
 
-// The text without roff's marks.
+// Returns the text without roff's marks.
 std::string plain(std::string text) {
   for (const std::string mark : {"\\-", "\\e", "\\&"}) {
     const std::string is = mark == "\\-" ? "-" : mark == "\\e" ? "\\" : "";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// measure_once_test.cpp: the machine is measured once, not where it is switched off, not without a
-// folder, not for ever when it was busy, and by one of two processes.
+// measure_once_test.cpp: the machine is measured once, by one of two processes; not when switched
+// off, not without a folder, and again later when it was busy.
 #include "experiments/cli/measure_once.h"
 
 #include <fcntl.h>
@@ -86,7 +86,7 @@ TEST_F(MeasureOnceTest, AnInterruptedMeasurementLeavesNothing) {
   EXPECT_TRUE(measure_once(how()));
 }
 
-// Another process that measures holds the lock; this one waits and takes what it found.
+// Another measuring process holds the lock; this one waits and uses its result.
 TEST_F(MeasureOnceTest, OneOfTwoMeasures) {
   const std::string path = cpu_ceilings_path();
   std::filesystem::create_directories(std::filesystem::path(path).parent_path());
@@ -108,7 +108,7 @@ TEST_F(MeasureOnceTest, OneOfTwoMeasures) {
   EXPECT_EQ(measured_, 0);
 }
 
-// Three seconds for a mistyped word would be long.
+// Three seconds would be long for a mistyped word.
 TEST(MeasureThisMachineOnce, ComesBehindTheChecks) {
   const testing::TemporaryFolder folder;
   for (const char* words :
@@ -119,7 +119,7 @@ TEST(MeasureThisMachineOnce, ComesBehindTheChecks) {
     const testing::Called answer = testing::call_program(
         words, folder.path(), "CONVSCOPE_MEASURE= CONVSCOPE_CACHE_DIR=" + folder.path());
     EXPECT_EQ(answer.err.find("measuring"), std::string::npos) << words << "\n" << answer.err;
-    // On a busy machine nothing is said, but the turn is taken all the same.
+    // On a busy machine nothing is printed, but the lock is taken anyway.
     EXPECT_FALSE(std::filesystem::exists(folder.path() + "/ceilings_cpu.json.measuring")) << words;
     EXPECT_EQ(answer.code == 0, std::string(words).ends_with("--dry-run")) << words;
   }

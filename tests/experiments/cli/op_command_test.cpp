@@ -23,7 +23,7 @@ class OpConv2dCommand : public testing::OpFiles {
     write_npy(at("dy.npy"), dy_);
   }
 
-  // Exit code of `convscope op conv2d --x x.npy --w w.npy <more>`.
+  // Returns the exit code of `convscope op conv2d --x x.npy --w w.npy <more>`.
   int run(const Words& more) {
     return call_op({"conv2d", "--x", at("x.npy"), "--w", at("w.npy")}, more);
   }
@@ -73,7 +73,7 @@ TEST_F(OpConv2dCommand, TakesListsAndSaysWhatACheckFound) {
 
 TEST_F(OpConv2dCommand, AnswersMistakesWithTheirExitCodes) {
   const std::string y = at("y.npy");
-  EXPECT_EQ(run({"--groups", "2"}), 2);  // no output asked for
+  EXPECT_EQ(run({"--groups", "2"}), 2);  // no output requested
   EXPECT_EQ(run({"--groups", "2", "--out-dx", y}), 2);
   EXPECT_NE(errors_.find("expected --dy because a gradient is asked for"), std::string::npos);
   EXPECT_EQ(run({"--groups", "2", "--out-y", y, "--padding", "1,2,3"}), 2);

@@ -18,7 +18,7 @@ namespace {
 using Problem = DeformConv2dProblem;
 using Words = std::vector<std::string>;
 
-// Everything that an option can say differs from its default.
+// Every option differs from its default.
 const Problem kProblem = Problem::parse(
     "n=2,c=8,h=9,w=7,k=6,r=3,s=2,stride=2x1,pad=1x2x0x3,dilation=1x2,groups=2,offset_groups=4");
 const Words kSizes = {"--stride", "2,1",      "--padding", "1,2,0,3",         "--dilation",
@@ -37,7 +37,8 @@ class OpDeformCommand : public OpFiles {
     write_npy(at("dy.npy"), t.dy);
   }
 
-  // Exit code of `convscope op deform_conv2d --x x.npy --offset offset.npy --w w.npy <more>`.
+  // Returns the exit code of `convscope op deform_conv2d --x x.npy --offset offset.npy --w w.npy
+  // <more>`.
   int run(const Words& more) {
     return call_op(
         {"deform_conv2d", "--x", at("x.npy"), "--offset", at("offset.npy"), "--w", at("w.npy")},
@@ -48,7 +49,7 @@ class OpDeformCommand : public OpFiles {
     return run(more);
   }
 
-  // All outputs of `z` with these files, computed by `algorithm`, are those of its card.
+  // All outputs of `z` from these files by `algorithm` equal those of the algorithm itself.
   void expect_outputs(const Problem& z, const DeformConv2dTensors& t, const Words& sizes,
                       const std::string& algorithm) {
     Words words = {"--b",      at("b.npy"),  "--dy",          at("dy.npy"),
@@ -85,7 +86,7 @@ class OpDeformCommand : public OpFiles {
         sum += value;
         size += std::abs(value);
       }
-      // One rounding at each addition and one of the result.
+      // One rounding per addition and one of the result.
       const double terms = static_cast<double>(z.n * pixels);
       EXPECT_NEAR(db.at(k), sum, terms * eps_of(z.dtype, z.math) * size) << k;
     }
@@ -181,7 +182,7 @@ TEST_F(OpDeformCommand, AnswersMistakesWithTheirExitCodes) {
   EXPECT_NE(errors_.find("expected offset groups that divide the input channels, got 3"),
             std::string::npos)
       << errors_;
-  EXPECT_EQ(run({"--out-y", y, "--groups", "2"}), 2);  // offset of other sizes
+  EXPECT_EQ(run({"--out-y", y, "--groups", "2"}), 2);  // offset of another size
   EXPECT_NE(errors_.find("expected offset [2,12,7,6] of the type of x because it has (v, u) of 6 "
                          "taps in 1 offset group"),
             std::string::npos)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// op_files.h: what tests of `convscope op` share: a folder for the arrays, and calls of the command
-// in their own process.
+// op_files.h: shared parts of tests of `convscope op`: a folder for arrays, and calls of the
+// command in a separate process.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ class OpFiles : public ::testing::Test {
 
   std::string at(const std::string& name) const { return folder_ / name; }
 
-  // Exit code of `convscope op <words> <more>`; output_ and errors_ are what it printed.
+  // Returns the exit code of `convscope op <words> <more>`; output_ and errors_ are its output.
   int call_op(const Words& words, const Words& more) {
     Words all = {"op"};
     all.insert(all.end(), words.begin(), words.end());

@@ -23,7 +23,7 @@ class OpLsqCommand : public testing::OpFiles {
     write_npy(at("dy.npy"), dy_);
   }
 
-  // Exit code of `convscope op lsq --v v.npy --step step.npy <more>`.
+  // Returns the exit code of `convscope op lsq --v v.npy --step step.npy <more>`.
   int run(const Words& more) {
     return call_op({"lsq", "--v", at("v.npy"), "--step", at("step.npy")}, more);
   }
@@ -44,7 +44,7 @@ TEST_F(OpLsqCommand, WritesRoundedValuesAndBothGradients) {
   EXPECT_TRUE(testing::same_bits(read_npy(at("y.npy")), y.value()));
   EXPECT_TRUE(testing::same_bits(read_npy(at("dv.npy")), v.grad()));
   EXPECT_TRUE(testing::same_bits(read_npy(at("ds.npy")), step.grad()));
-  for (std::int64_t i = 0; i < v_.numel(); ++i) {  // 3 bits without a sign: codes 0 to 7
+  for (std::int64_t i = 0; i < v_.numel(); ++i) {  // 3 unsigned bits: codes 0 to 7
     const double code = y.value().at(i) / step_.at(i / 12);
     EXPECT_NEAR(code, std::round(code), 1e-5);
     EXPECT_GE(code, 0);
@@ -54,7 +54,7 @@ TEST_F(OpLsqCommand, WritesRoundedValuesAndBothGradients) {
 
 TEST_F(OpLsqCommand, TakesThePapersScaleOfTheStepsGradient) {
   ASSERT_EQ(run({"--bits", "4", "--dy", at("dy.npy"), "--out-dstep", at("own.npy")}), 0);
-  // g = 1 / sqrt(N Qp) with 12 numbers for each step, codes up to 7.
+  // g = 1 / sqrt(N Qp) with 12 numbers per step, codes up to 7.
   ASSERT_EQ(run({"--bits", "4", "--g", std::to_string(1 / std::sqrt(12 * 7.0)), "--dy",
                  at("dy.npy"), "--out-dstep", at("given.npy")}),
             0);

@@ -34,7 +34,7 @@ class OpNetCommand : public testing::OpFiles {
     write_npy(at("labels.npy"), labels_);
   }
 
-  // Exit code of `convscope op net net.yaml --x x.npy <more>`.
+  // Returns the exit code of `convscope op net net.yaml --x x.npy <more>`.
   int run(const Words& more) { return call_op({"net", at("net.yaml"), "--x", at("x.npy")}, more); }
 
   const Tensor x_ = testing::normal({3, 2, 6, 6}, DType::f32, 1);

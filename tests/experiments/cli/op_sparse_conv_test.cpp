@@ -20,8 +20,7 @@ using Words = std::vector<std::string>;
 
 class OpSparseCommand : public OpFiles {
  protected:
-  // The files of a case. Sites stand in a random order, the rows of all files in that of their
-  // sites.
+  // Writes the files of a case. Sites are in a random order, and the rows of all files follow it.
   void write_case(const SparseCase& of, DType dtype = DType::f32) {
     problem_ = problem_of(of, dtype);
     tensors_ = sparse_tensors(problem_, /*integers=*/true);
@@ -52,7 +51,8 @@ class OpSparseCommand : public OpFiles {
     }
   }
 
-  // Exit code of `convscope op sparse_conv --sites sites.npy --x x.npy --w w.npy <more>`.
+  // Returns the exit code of `convscope op sparse_conv --sites sites.npy --x x.npy --w w.npy
+  // <more>`.
   int run(const Words& more) {
     return call_op(
         {"sparse_conv", "--sites", at("sites.npy"), "--x", at("x.npy"), "--w", at("w.npy")}, more);
@@ -174,7 +174,7 @@ TEST_F(OpSparseCommand, ExplainsWhatEachAlgorithmCosts) {
     EXPECT_NE(output_.find(cat(" ", verdicts.front().limit, " ")), std::string::npos) << output_;
   }
   EXPECT_NE(output_.find(" 1.00x "), std::string::npos) << output_;
-  // Half precision is refused by all, each with its reason; no file is needed for a result.
+  // Every algorithm refuses half precision with a reason; the result needs no file.
   write_npy(at("x.npy"), read_npy(at("x.npy")).to(DType::f16));
   write_npy(at("w.npy"), read_npy(at("w.npy")).to(DType::f16));
   ASSERT_EQ(run({"--explain", "--algorithm", "native,auto"}, sizes_), 0) << errors_;
@@ -216,7 +216,7 @@ TEST_F(OpSparseCommand, AnswersMistakesWithTheirExitCodes) {
   expect({"--submanifold", "--out-y", y, "--precision", "f16"}, 2, "the CPU has no units for f16");
   expect({"--submanifold", "--out-y", y, "--device", "tpu"}, 2, "tpu");
   expect({"--submanifold", "--out-y", y, "--device", "cuda", "--clock", "cpu", "--repeats", "1"}, 2,
-         "because a device works by itself");
+         "because a GPU works asynchronously");
   for (const char* out : {"--out-dx", "--out-dw", "--out-db"}) {
     expect({"--submanifold", out, y}, 2, "expected --dy because a gradient is asked for");
   }
@@ -236,7 +236,7 @@ TEST_F(OpSparseCommand, AnswersMistakesWithTheirExitCodes) {
   expect({"--submanifold", "--out-y", y, "--b", at("absent.npy")}, 6, "absent.npy");
   expect({"--submanifold", "--dy", at("x.npy"), "--out-dw", y}, 2, "because that is y");
   expect({"--inverse", "--stride", "2", "--padding", "1", "--out-y", y}, 2,
-         "because the strided convolution has so many outputs");
+         "because the strided convolution has that many outputs");
 
   Tensor sites = sites_.clone();
   sites.data<std::int32_t>()[3 * 5 + 1] = -2;
@@ -248,7 +248,7 @@ TEST_F(OpSparseCommand, AnswersMistakesWithTheirExitCodes) {
   write_npy(at("sites.npy"), Tensor::zeros({4, 2}, DType::i32));
   expect({"--submanifold", "--out-y", y}, 2, "expected coordinates [n,3] (batch, h, w) or [n,4]");
   write_npy(at("sites.npy"), sites_.slice_rows(0, 7));
-  expect({"--submanifold", "--out-y", y}, 2, "because --sites has so many rows");
+  expect({"--submanifold", "--out-y", y}, 2, "because --sites has that many rows");
   write_npy(at("sites.npy"), sites_);
   write_npy(at("w.npy"), Tensor::zeros({16, 4, 3, 3, 3}));
   expect({"--submanifold", "--out-y", y}, 2, "expected w [K,C,R,S] of the type of x");

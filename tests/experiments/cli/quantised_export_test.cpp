@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // quantised_export_test.cpp: `convscope export RUN --quantised FILE`, and `eval` of such a file:
-// the accuracy of the run, the bytes that the report shows, and what is refused.
+// the accuracy of the run, the bytes in the report, and refusals.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -50,7 +50,7 @@ TEST(QuantisedExport, IsEvaluatedLikeTheRun) {
     ASSERT_EQ(of_file.code, 0) << of_file.err;
     EXPECT_EQ(of_file.out, of_run.out);
     EXPECT_NE(of_file.out.find("accuracy"), std::string::npos);
-    // What the run itself has left at its end is the same file.
+    // The run has written the same file at its end.
     EXPECT_EQ(text_of(folder.path() + "/q.safetensors"), text_of(run + "/" + kQuantizedModel));
   }
 }
@@ -60,7 +60,7 @@ TEST(QuantisedExport, IsTheSizeThatTheReportShows) {
   const std::string run = run_in(folder, "\"quant={w_bits: 4, a_bits: 4}\"");
   const auto size = static_cast<double>(std::filesystem::file_size(run + "/" + kQuantizedModel));
   EXPECT_EQ(weight_size(read_run(run)).stored_bytes, size);
-  // Codes of 4 bits, of 8 in the first and the last layer; steps, biases and the header beside.
+  // 4-bit codes, 8-bit codes in the first and last layer; plus steps, biases and the header.
   const double codes = 150 + (2400 + 30720 + 10080) / 2.0 + 840;
   EXPECT_GT(size, codes);
   const SafetensorsFile file = read_safetensors(run + "/" + kQuantizedModel);
@@ -114,8 +114,8 @@ TEST(QuantisedExport, ADamagedFileIsOneSentenceAndExitCodeFour) {
   eval_of(good.substr(0, 4000), "; the file is cut short");
   std::string flipped = good;
   flipped[flipped.size() - 50] = static_cast<char>(flipped[flipped.size() - 50] ^ 1);
-  eval_of(flipped, "the checksum in it is ");
-  // With a checksum that fits.
+  eval_of(flipped, "a wrong checksum: the file says ");
+  // Damages the file but fixes its checksum.
   const auto with = [&](const std::function<void(SafetensorsFile&)>& damage) {
     std::ofstream(path, std::ios::binary) << good;
     SafetensorsFile file = read_safetensors(path);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// robust_command_test.cpp: the program where something around it is unusual: closed streams, names
-// that are no UTF-8, paths that no system call takes, another process on the same run, data and
-// configs that no run can use.
+// robust_command_test.cpp: unusual surroundings of the program: closed streams, names that are not
+// UTF-8, paths that no system call accepts, another process on the same run, unusable data and
+// configs.
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
@@ -35,7 +35,7 @@ class Unusual : public ::testing::Test {
   const std::string run = "run " + config + " -o " + (root / "runs");
 };
 
-// Else a file of the run would get the number of a stream, and messages would go into it.
+// Otherwise a file of the run would get the number of a stream, and messages would go into it.
 TEST_F(Unusual, ClosedStreamsLeaveTheFilesOfARunAlone) {
   call_program(run + " 2>&- 1>&- 0<&-");
   const std::string folder = resolve_run(root / "runs/small");
@@ -72,7 +72,7 @@ TEST_F(Unusual, APathThatNoSystemCallTakesIsAnErrorOfFiles) {
 TEST_F(Unusual, ABenchmarkThatIsStoppedLeavesTheOldFile) {
   const std::string file = root / "old.json";
   write_file(file, "old");
-  // Refused before anything is measured: the shapes file is not there.
+  // Refused before anything is measured: the shapes file is missing.
   EXPECT_NE(call_program("bench conv2d --shapes " + (root / "none.txt") + " --json " + file).code,
             0);
   EXPECT_EQ(text_of(file), "old");
@@ -93,7 +93,7 @@ TEST_F(Unusual, ResumeAutoRefusesARunThatAnotherProcessWorksOn) {
     held.set_status({.state = "RUNNING"});
     const auto refused = call_program(run + " train.epochs=2 --resume auto");
     EXPECT_EQ(refused.code, 2) << refused.err;
-    EXPECT_NE(refused.err.find("expected a run that nobody works on"), std::string::npos);
+    EXPECT_NE(refused.err.find("expected a run that no process works on"), std::string::npos);
     // Another config of the same name is another run.
     EXPECT_EQ(call_program(run + " -q train.epochs=1 seed=5 --resume auto").code, 0);
   }
@@ -101,7 +101,7 @@ TEST_F(Unusual, ResumeAutoRefusesARunThatAnotherProcessWorksOn) {
   EXPECT_EQ(read_run_status(folder).state, "DONE");
 }
 
-// Opening a pipe waits for somebody who writes into it.
+// Opening a pipe waits for a writer.
 TEST_F(Unusual, PipesInARunsFolderStopNobody) {
   EXPECT_EQ(call_program(run + " -q").code, 0);
   const std::string folder = resolve_run(root / "runs/small");
@@ -139,7 +139,7 @@ std::string big_endian(std::int64_t value) {  // big-endian
   return out;
 }
 
-// Images of one colour and their labels, as files of MNIST.
+// Writes images of one colour and their labels as files of MNIST.
 void write_digits(const std::string& folder, const std::string& part, std::int64_t count,
                   std::int64_t side) {
   std::filesystem::create_directories(folder);
@@ -152,7 +152,7 @@ void write_digits(const std::string& folder, const std::string& part, std::int64
   write_file(folder + "/" + part + "-labels-idx1-ubyte", labels);
 }
 
-// What stops a run has the exit code of its phase, whatever function noticed it: 3 a config, 4 the
+// A failed run has the exit code of its phase, whatever function noticed the failure: 3 config, 4
 // data, 1 training and evaluation.
 class ExitCodes : public ::testing::Test {
  protected:

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run_remarks_test.cpp: what `convscope run` says of a run's worth: gates, the choice of the best
-// weights, masks and quantisers, a busy machine.
+// run_remarks_test.cpp: remarks of `convscope run` on the value of its results: gates, the choice
+// of the best weights, masks and quantisers, a busy machine.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -78,7 +78,7 @@ TEST(RunRemarks, AnExportCountsInTheWordsOfTheRun) {
   const Called made =
       call_program("export runs/quickstart --compact small.safetensors", folder.path());
   ASSERT_EQ(made.code, 0) << made.err;
-  // "c1 ... 4 of 6 ..." in the table of the run is the "(4 alive)" of the export.
+  // "c1 ... 4 of 6 ..." in the table of the run equals "(4 alive)" of the export.
   const std::size_t row = run.err.find("\nc1 ");
   const std::size_t of = run.err.find(" of 6", row);
   ASSERT_NE(of, std::string::npos) << run.err;

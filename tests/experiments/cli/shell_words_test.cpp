@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// shell_words_test.cpp: KEY=VALUE that the shell has taken apart.
+// shell_words_test.cpp: KEY=VALUE that the shell has split.
 #include "experiments/cli/shell_words.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// shipped_configs_test.cpp: configs found by their names from anywhere, and their list.
+// shipped_configs_test.cpp: configs are found by name from any folder; their list.
 #include "experiments/config/shipped/shipped_configs.h"
 
 #include <gtest/gtest.h>
@@ -87,7 +87,7 @@ TEST(ShippedConfigs, TheListHasEachWithASentence) {
   EXPECT_EQ(call_program("config list nonsense", folder.path()).code, 2);
 }
 
-// As the documents call them, and by their names, from a folder without the repository.
+// As the documents name them, and by name, from a folder without the repository.
 TEST(ShippedConfigs, ShapesAreFoundByTheirNames) {
   const testing::TemporaryFolder folder;
   const std::string shipped = shipped_shapes() + "/lenet.txt";
@@ -105,7 +105,7 @@ TEST(ShippedConfigs, ShapesAreFoundByTheirNames) {
   EXPECT_NE(missing.err.find("lenett"), std::string::npos) << missing.err;
 }
 
-// Defaults may change; what a shipped config says that was seen holds for one recipe.
+// Defaults may change, but results in a shipped config hold for one recipe.
 TEST(ShippedConfigs, SayTheirWholeRecipe) {
   const auto check = [](const ExperimentConfig& config, const std::string& path) {
     EXPECT_TRUE(config.origins.contains("optim.lr")) << path;

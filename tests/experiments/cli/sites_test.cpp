@@ -25,7 +25,7 @@ Places set_of(const SparseSites& sites) {
   return {places.begin(), places.end()};
 }
 
-// Where a 3x3 kernel with padding 1 meets a site, from coordinates alone.
+// Returns where a 3x3 kernel with padding 1 covers a site, from the coordinates.
 Places met(const Places& sites, std::int64_t stride, std::int64_t height, std::int64_t width) {
   Places out;
   for (std::int64_t n = 0; n < 2; ++n) {
@@ -79,7 +79,7 @@ TEST(SitesThrough, CountWhereAKernelMeetsASite) {
   EXPECT_GT(plain[1].sites->count(), kept[1].sites->count());
   EXPECT_EQ(kept[0].pairs, 0);
   EXPECT_GT(plain[1].pairs, kept[1].pairs);
-  // Without a stride the grid stays as it is.
+  // Without a stride the grid does not change.
   EXPECT_EQ(sites_through(input, {.stride = 1, .stages = 3}, false).size(), 4u);
 }
 
@@ -93,7 +93,7 @@ TEST(SitesPanel, ShadesWhatLiesBehindOneAnother) {
   EXPECT_EQ(panel.columns, 5);
   EXPECT_EQ(panel.shades[1 * 5 + 2], 1);
   EXPECT_EQ(panel.shades[3 * 5 + 4], 0.25);
-  EXPECT_EQ(panel.shades[0], 0);  // that of the other volume
+  EXPECT_EQ(panel.shades[0], 0);  // site of the other volume
   EXPECT_EQ(sites_panel(sites, "t", 1).shades[0], 1);
   EXPECT_THROW(sites_panel(sites, "t", 2), Error);
   const SparseSites wide(coordinates_of({{0, 0, 0, 999}}, 2), {2, 1, {1, 10, 1000}});
@@ -128,7 +128,7 @@ TEST_F(SitesCommand, DrawsAClouds) {
       << errors_;
   EXPECT_EQ(read_npy(at("c.npy")).shape(), Shape({200, 4}));
   EXPECT_NE(out_.find("| 3x3x3 / 2 |"), std::string::npos) << out_;
-  // The line of a benchmark is one too.
+  // The problem of a benchmark is accepted too.
   ASSERT_EQ(call("--cloud cloud=ink,sites=99,seed=1,kernel=3x3,c=8,k=8"), 0) << errors_;
   EXPECT_TRUE(out_.starts_with("99 sites in ")) << out_;
 }

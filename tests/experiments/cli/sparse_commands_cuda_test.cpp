@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // sparse_commands_cuda_test.cpp: `bench sparse_conv`, `bench sparse_net` and `op sparse_conv` with
-// --device cuda: what is checked and timed, what is written, and the refusal of a build that has no
-// algorithm for it.
+// --device cuda: what is checked, timed and written, and the refusal of a build without algorithms.
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -37,7 +36,7 @@ class SparseCommandsOnCuda : public CudaTest {
     return code;
   }
   std::string at(const std::string& name) const { return folder_ / name; }
-  // Exit code 5 with a sentence, where there is no algorithm.
+  // Returns whether the call fails with exit code 5 and a sentence because there is no algorithm.
   bool has_none(const std::string& line) {
     if (!sparse_conv_algorithms(DeviceType::cuda).names().empty()) return false;
     EXPECT_EQ(call(line), 5) << errors_;
@@ -45,7 +44,7 @@ class SparseCommandsOnCuda : public CudaTest {
     return true;
   }
 
-  // Whether a card takes halves, or TF32.
+  // Returns whether an algorithm accepts half precision, or TF32.
   static bool takes(ComputePrecision precision) {
     SparseConvProblem z = problem_of(kSparseCases[0]);
     z.dtype = factor_type(precision);
@@ -125,7 +124,7 @@ TEST_F(SparseCommandsOnCuda, OpWritesWhatTheCpuComputes) {
         << name;
   }
   if (!takes(ComputePrecision::f16)) return;
-  // Halves hold the factors exactly, so only results are rounded; files stay f32.
+  // Half precision represents the operands exactly, so only results are rounded; files stay f32.
   ASSERT_EQ(call(cat(line, " --device cuda --precision f16 --out-y ", at("half"))), 0) << errors_;
   EXPECT_EQ(read_npy(at("half")).dtype(), DType::f32);
   EXPECT_TRUE(near(read_npy(at("half")), read_npy(at("cpuy")), 1e-3, 0.5));

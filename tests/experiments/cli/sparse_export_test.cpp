@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // sparse_export_test.cpp: `convscope export RUN --sparse FILE`, and `eval` of such a file: the
-// accuracy of the run, the bytes that the report shows, and what is refused.
+// accuracy of the run, the bytes in the report, and refusals.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -48,7 +48,7 @@ TEST(SparseExport, IsEvaluatedLikeTheRun) {
     ASSERT_EQ(of_file.code, 0) << of_file.err;
     EXPECT_EQ(of_file.out, of_run.out);
     EXPECT_NE(of_file.out.find("accuracy"), std::string::npos);
-    // What the run itself has left at its end is the same file, and as large as reports say.
+    // The run has written the same file at its end, with the size in the reports.
     EXPECT_EQ(text_of(folder.path() + "/s.safetensors"), text_of(run + "/" + kSparseModel));
     const auto size = static_cast<double>(std::filesystem::file_size(run + "/" + kSparseModel));
     EXPECT_EQ(weight_size(read_run(run)).stored_bytes, size);
@@ -59,7 +59,7 @@ TEST(SparseExport, IsEvaluatedLikeTheRun) {
   }
 }
 
-// A run that asked for blocks and ran dense says so.
+// A run with `execute: sparse` that ran dense reports this.
 TEST(SparseExport, TheRunSaysWhatWasExecuted) {
   const testing::TemporaryFolder folder;
   const RunData dense = read_run(run_in(folder, kBlocks + " conv.algorithm=direct --name dense"));
@@ -76,7 +76,7 @@ TEST(SparseExport, TheRunSaysWhatWasExecuted) {
   const RunData codes = read_run(run_in(folder, "\"quant={execute: int8_always}\" --name codes"));
   EXPECT_EQ(codes.summary->execution, "int8");
   EXPECT_EQ(codes.layers.text(0, "inference"), "int8_chain: c1+c2");
-  // An algorithm of real numbers was ordered, and the linear layers still multiply codes.
+  // An algorithm of real numbers was named, but the linear layers still multiply codes.
   const RunData named = read_run(
       run_in(folder, "\"quant={execute: int8_always}\" conv.algorithm=im2col_gemm --name named"));
   EXPECT_EQ(named.layers.text(0, "inference"), "im2col_gemm");
@@ -87,8 +87,8 @@ TEST(SparseExport, RefusesWhatHasNoMasksOfItsOwn) {
   run_in(folder, "--name plain");
   const Called dense = call_program("export runs/plain --sparse s.safetensors", folder.path());
   EXPECT_EQ(dense.code, 3);
-  EXPECT_NE(dense.err.find("[export] expected a run with masks, because --sparse leaves out the "
-                           "weights that they leave out, got "),
+  EXPECT_NE(dense.err.find("[export] expected a run with masks, because --sparse leaves out "
+                           "pruned weights, got "),
             std::string::npos)
       << dense.err;
   run_in(folder, "\"quant={w_bits: 4}\" " + kBlocks + " --name both");
@@ -126,7 +126,7 @@ TEST(SparseExport, ADamagedFileIsOneSentenceAndExitCodeFour) {
   eval_of(good.substr(0, good.size() - 100), "bytes of data because the header says so, got ");
   std::string flipped = good;
   flipped[flipped.size() - 50] = static_cast<char>(flipped[flipped.size() - 50] ^ 1);
-  eval_of(flipped, "the checksum in it is ");
+  eval_of(flipped, "a wrong checksum: the file says ");
 }
 
 TEST(SparseExport, IsNoBeginningForTraining) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sparse_linear_run_test.cpp: a run of linear layers alone that computes from the blocks which its
-// masks keep: the losses of the masked run, what tables say of it, and going on after a pause.
+// sparse_linear_run_test.cpp: a run of only linear layers that computes from unpruned blocks: the
+// losses of the masked run, its tables, and resuming.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -82,7 +82,7 @@ TEST(SparseLinearRun, TrainsLikeTheMaskedRunAndSaysWhatRan) {
   const Called steps = call_program("explain mlp.yaml --steps", folder.path());
   EXPECT_EQ(steps.code, 0) << steps.err;
   EXPECT_NE(steps.out.find("linear block_sparse + relu"), std::string::npos) << steps.out;
-  // Where much is kept it stays dense.
+  // With many unpruned weights it stays dense.
   const RunData full = run_in(folder, "full", "sparsity.target=0.1 train.epochs=1");
   EXPECT_EQ(full.summary->execution, "masked dense");
   EXPECT_EQ(cell(full, "f2", "forward"), "linear");

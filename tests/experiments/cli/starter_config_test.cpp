@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// starter_config_test.cpp: what `convscope init` writes: it loads, holds every key and learns.
+// starter_config_test.cpp: configs of `convscope init` load, contain every key and learn.
 #include "experiments/config/starter/starter_config.h"
 
 #include <gtest/gtest.h>
@@ -24,15 +24,15 @@ std::vector<StarterRequest> all_pairs() {
   std::vector<StarterRequest> out;
   for (const std::string& data : dataset_types().names()) {
     for (const std::string& model : model_types().names()) {
-      if (data.starts_with("test_") || model.starts_with("test_")) continue;  // of other tests
-      if (dataset_types().get(data).point_grid) continue;  // no model takes points
+      if (data.starts_with("test_") || model.starts_with("test_")) continue;  // from other tests
+      if (dataset_types().get(data).point_grid) continue;  // no model accepts points
       out.push_back({.data = data, .model = model, .file = data + "_" + model + ".yaml"});
     }
   }
   return out;
 }
 
-// Every comment that is a key becomes one.
+// Turns every comment that is a key into a key.
 std::string uncommented(const std::string& text) {
   return std::regex_replace(text, std::regex("(^|\n)( *)# ( *[a-z_0-9]+:)"), "$1$2$3");
 }
@@ -68,7 +68,7 @@ TEST(StarterConfig, HoldsEveryKeyWithItsDefault) {
       EXPECT_NE(text.find("# " + key.field.doc), std::string::npos) << key.path;
     }
     EXPECT_GT(keys, 50);
-    // Taking the # away changes nothing but the blocks that are absent by default.
+    // Removing the # changes only blocks that are absent by default.
     ExperimentConfig without = config;
     without.quant.reset();
     without.sparsity = chosen.sparsity;
@@ -110,14 +110,14 @@ RunSummary summary_of(const std::string& folder, const std::string& name) {
 
 TEST(StarterConfig, Learns) {
   const testing::TemporaryFolder folder;
-  // As written, and with smaller networks and data where the network is large.
+  // As written, but with smaller networks and data where the network is large.
   const std::pair<std::string, std::string> kCases[] = {
       {"lenet5", ""},
       {"resnet18", "model.widths=[4,8,16,32] data.train_size=1500 data.image_size=16"},
       {"mobilenet_v1", "model.width_multiplier=0.125 data.train_size=1500 data.image_size=16"},
       {"mobilenet_v2",
        "model.width_multiplier=0.125 data.train_size=1500 data.image_size=16 data.batch_size=16 "
-       "optim.lr=0.01"}};  // with the step of the wide network a narrow one of 17 layers wanders
+       "optim.lr=0.01"}};  // a narrow network of 17 layers diverges with the rate of the wide one
   for (const auto& [model, smaller] : kCases) {
     ASSERT_EQ(call_program("init " + model + ".yaml --model " + model, folder.path()).code, 0);
     const Called run = call_program(
@@ -129,7 +129,7 @@ TEST(StarterConfig, Learns) {
   }
 }
 
-// A config with the data set and the network alone learns with the defaults.
+// A config with only the data set and the network learns with the defaults.
 TEST(StarterConfig, TheDefaultsLearnInOneEpoch) {
   const testing::TemporaryFolder folder;
   std::ofstream(folder / "m.yaml") << "data: {set: synthetic_digits}\nmodel: {type: lenet5}\n";

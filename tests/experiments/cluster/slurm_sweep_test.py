@@ -172,7 +172,7 @@ class Slurm(unittest.TestCase):
         # A second command while the first one waits.
         second = SWEEPS.call(*self.on_slurm("-o", "followed"))
         self.assertEqual(second.code, 2, second)
-        self.assertIn("expected a sweep that nobody works on", second.err)
+        self.assertIn("expected a sweep that no process works on", second.err)
         self.assertEqual(second.err.count("error:"), 1, second)
         first.kill()
         first.communicate()

@@ -110,7 +110,7 @@ class Workers(unittest.TestCase):
         ends = []
         for one in both:
             out, err = one.communicate(timeout=PATIENCE_S)
-            ends.append((one.returncode, err.count("error:"), "nobody works on" in err))
+            ends.append((one.returncode, err.count("error:"), "no process works on" in err))
         self.assertIn((0, 0, False), ends)
         self.assertTrue(all(end in ((0, 0, False), (2, 1, True)) for end in ends), ends)
         self.assertEqual(first_difference(bits_of(SWEEPS.folder / "both/small"), BITS), "")
@@ -150,11 +150,11 @@ class Workers(unittest.TestCase):
 
     def test_options_that_do_not_fit_together_are_refused(self):
         for words, sentence in (
-                (["--slurm", "time=5"], "expected --launcher slurm beside --slurm"),
-                (["--detach"], "expected --launcher slurm beside --detach"),
-                (["--hosts", "x"], "expected --launcher mpi beside --hosts"),
-                (["--member", "1"], "expected --work beside --member"),
-                (["--launcher", "slurm", "--jobs", "2"], "expected --slurm at_once=N in place of --jobs"),
+                (["--slurm", "time=5"], "expected --launcher slurm with --slurm"),
+                (["--detach"], "expected --launcher slurm with --detach"),
+                (["--hosts", "x"], "expected --launcher mpi with --hosts"),
+                (["--member", "1"], "expected --work with --member"),
+                (["--launcher", "slurm", "--jobs", "2"], "expected --slurm at_once=N instead of --jobs"),
                 (["--status", "--cancel"], "expected one of --status, --cancel, --work and --dry-run"),
                 (["--launcher", "slurm", "--slurm", "tim=5"], "did you mean 'time'?")):
             answer = SWEEPS.call(CONFIG, *words)

@@ -220,7 +220,7 @@ INSTANTIATE_TEST_SUITE_P(
         OddCard{"no_supports", "has no function supports"},
         OddCard{"no_cost", "has no function cost"},
         OddCard{"no_workspace_bytes", "has no function workspace_bytes"},
-        OddCard{"no_direction", "has no direction"}, OddCard{"cuda", "is not of the CPU"},
+        OddCard{"no_direction", "has no direction"}, OddCard{"cuda", "is not for the CPU"},
         OddCard{"growth", "has the error_growth 0"},
         OddCard{"growth_nan", "has the error_growth nan"},
         OddCard{"growth_infinite", "has the error_growth inf"},

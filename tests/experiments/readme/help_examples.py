@@ -53,7 +53,7 @@ ORDER = ["run", "sweep", "launch", "export"]  # first: other examples read the f
 
 def commands(call):
     page = call("--help").stdout
-    return re.findall(r"(?m)^  ([a-z]+) ", page[page.index("Commands:"):page.index("Examples:")])
+    return re.findall(r"(?m)^  ([a-z]+) ", page[page.index("Train:"):page.index("Examples:")])
 
 
 def examples(call, command):

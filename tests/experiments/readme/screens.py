@@ -83,8 +83,8 @@ class Program(unittest.TestCase):
 class Help(Program):
     def pages(self):
         def nested(page):
-            part = page.split("Commands:\n")[1].split("\n\n")[0] if "Commands:\n" in page else ""
-            return re.findall(r"(?m)^  ([a-z_0-9]+) ", part)
+            parts = re.findall(r"(?ms)^(?:Train|See results|Study algorithms|More commands|Commands):\n(.*?)\n\n", page)
+            return re.findall(r"(?m)^  ([a-z_0-9]+) ", "\n".join(parts))
         yield (), self.call("--help").stdout
         for command in nested(self.call("--help").stdout):
             page = self.call("help", command).stdout

@@ -19,7 +19,7 @@ def times_convolutions(reader, words):
     for direction in ("forward", "backward_data", "backward_weight"):
         expect_text(done.stdout, rf"(?m)^n=1,c=3,h=28,\S+  {direction}  \S+ MFLOP  1 thread$")
     expect_text(done.stdout, r"(?m)^ +algorithm +median ms +p10 +p90 +min +prepare +GFLOP/s eff\. ",
-                r"(?m)^ +\* \w+ +\d", r"refuses: ", r"\*: what auto chooses\. median ms")
+                r"(?m)^ +\* \w+ +\d", r"refuses: ", r"\*: choice of auto\. median ms")
     rows = json.loads(reader.text("bench.json"))["rows"]
     expect({row["direction"] for row in rows} == {"forward", "backward_data", "backward_weight"},
            "expected rows of three directions in bench.json")
@@ -38,7 +38,7 @@ def times_deformable_convolutions(reader, words):
     done = reader.call(*words, *QUICK, "--json", "deform.json")
     for direction in ("forward", "backward_data", "backward_weight"):
         expect_text(done.stdout, rf"(?m)^n=1,c=32,h=7,\S+,mask=1  {direction}  \S+ MFLOP  1 thread$")
-    expect_text(done.stdout, r"(?m)^ +\* \w+ +\d", r"\*: what auto chooses\. median ms")
+    expect_text(done.stdout, r"(?m)^ +\* \w+ +\d", r"\*: choice of auto\. median ms")
     rows = json.loads(reader.text("deform.json"))["rows"]
     expect(all(row["median_ms"] > 0 and row["error_ratio"] <= 1 for row in rows),
            "expected checked times in deform.json")
@@ -164,10 +164,10 @@ def begins_an_algorithm(reader, words):
     expect(max(map(len, lines)) <= 100, "expected lines of at most 100 columns")
     expect_text(reader.text("mine/CMakeLists.txt"), r"(?m)^find_package\(convscope ")
     again = reader.call(*words)
-    expect(again.returncode == 6 and "nothing is written over" in again.stderr,
-           "expected nothing to be written over")
+    expect(again.returncode == 6 and "no file is overwritten" in again.stderr,
+           "expected no file to be overwritten")
     bad = reader.call("new", "algorithm", "My-Own")
-    expect(bad.returncode == 2 and "small letters" in bad.stderr, "expected a bad name to be refused")
+    expect(bad.returncode == 2 and "lower-case letters" in bad.stderr, "expected a bad name to be refused")
     return done
 
 
@@ -182,7 +182,7 @@ def checks_an_algorithm(reader, words):
 @check(r"config keys")
 def lists_keys(reader, words):
     done = reader.call(*words)
-    expect_text(done.stdout, r"(?m)^train\.epochs\n    passes over the training images\n"
+    expect_text(done.stdout, r"(?m)^train\.epochs\n    number of passes over the training images\n"
                 r"    an integer, 1 to 1000000; default 10$", r"(?m)^optim\[sgd\]\.momentum$")
     return done
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// bench_plots_test.cpp: the plots of benchmarks: what they show of their numbers.
+// bench_plots_test.cpp: the plots of benchmarks show the right numbers.
 #include <cmath>
 #include <filesystem>
 #include <map>
@@ -61,7 +61,7 @@ TEST(BenchPlots, the_heat_map_holds_ratios_refusals_and_the_choice_of_auto) {
   EXPECT_FALSE(cells[1].framed);
   EXPECT_GT(cells[0].shade, cells[1].shade);
   EXPECT_EQ(cells[2].text, "2.00");
-  // One that refuses some keeps its column.
+  // An algorithm that refuses some problems keeps its column.
   std::string text =
       file(kTwo + "," + row("depthwise", 2, 1, "", "n=8,c=16,h=9,w=9,k=16,r=3,s=3,stride=1,pad=1"));
   const DrawnPlots some = draw_plots(read_text(root, text), {"heatmap"});
@@ -115,7 +115,7 @@ TEST(BenchPlots, scaling_is_drawn_over_what_alone_differs) {
   const auto& panel = std::get<LinePanel>(figure_of(drawn).panels[0]);
   EXPECT_EQ(panel.series.at(0).x, (std::vector<double>{1, 2}));
   EXPECT_NEAR(panel.series[0].y.at(1) / panel.series[0].y.at(0), 2, 1e-12);
-  // Two points are no line, and the remark says what is missing.
+  // Two points make no line, and the remark says what is missing.
   EXPECT_FALSE(panel.series[0].line);
   EXPECT_TRUE(lines_called(drawn.plots[0].svg, "direct").empty());
   EXPECT_NE(join(drawn.left_out, " ")
@@ -129,7 +129,7 @@ TEST(BenchPlots, scaling_is_drawn_over_what_alone_differs) {
       {"scaling"});
   EXPECT_EQ(lines_called(three.plots.at(0).svg, "direct").size(), 1u);
   EXPECT_TRUE(three.left_out.empty());
-  // A larger kernel with as much more padding.
+  // A larger kernel with more padding.
   const BenchSet kernels =
       read_text(root, file(row("direct", 2, 1) + "," +
                            row("direct", 3, 1, "", "n=8,c=16,h=28,w=28,k=16,r=5,s=5,pad=2") + "," +
@@ -144,7 +144,7 @@ TEST(BenchPlots, scaling_is_drawn_over_what_alone_differs) {
 const std::string kBytesProblem =
     std::string(kProblem) + ",dtype=u8,types=u8:i8:i32:u8,layout=blocked";
 
-// The same sizes in other types are other problems, in panels of their own.
+// Equal sizes with other types are other problems, in separate panels.
 TEST(BenchPlots, RowsOfBytesAndOfF32AreNotMixed) {
   const TemporaryFolder root;
   const std::string peer = ",\"peer\":\"onednn\",\"peer_median_ms\":";
@@ -166,7 +166,7 @@ TEST(BenchPlots, RowsOfBytesAndOfF32AreNotMixed) {
   EXPECT_NEAR(of_f32.series[0].values.back(), std::sqrt(1.5 * 2), 1e-12);
   const auto& of_bytes = std::get<BarPanel>(figure_of(speedup).panels.at(1));
   EXPECT_NEAR(of_bytes.series[0].values.back(), 1.5, 1e-12);
-  // Beside each other: ours by its fastest f32, in any layout, and the peer's.
+  // Next to each other: our fastest f32 algorithm in any layout, and the baseline's.
   const DrawnPlots int8 = draw_plots(set, {"int8"});
   ASSERT_EQ(int8.plots.size(), 1u);
   const auto& panel = std::get<BarPanel>(figure_of(int8).panels.at(0));
@@ -203,13 +203,13 @@ TEST(BenchPlots, DeformableConvolutionsHaveTheirOwnSizes) {
   const auto& cells = std::get<HeatPanel>(figure_of(heat).panels.at(0)).cells;
   EXPECT_EQ(cells.at(0).at(1).text, "3.00");
   EXPECT_EQ(cells.at(1).at(1).text, "-");
-  // Offsets and mask are read, too.
+  // Offsets and mask are read too.
   const DrawnPlots roof = draw_plots(set, {"roofline"});
   const auto& points = std::get<LinePanel>(figure_of(roof).panels.at(0)).series.at(0);
   const double bytes = 4.0 * (2 * 8 * 16 * 28 * 28 + 16 * 16 * 9), place = 4.0 * 8 * 9 * 28 * 28;
   EXPECT_NEAR(points.x.at(0), 2e7 / (bytes + 3 * place), 1e-9);
   EXPECT_NEAR(points.x.at(1), 3e7 / (bytes + 2 * 2 * place), 1e-9);
-  // Batches of both kinds of layers are no line.
+  // Batches of both kinds of layers make no line.
   const std::string other = "n=4,c=16,h=28,w=28,k=16,r=3,s=3,stride=1,pad=1";
   const auto lines = [&](const std::string& of_four) {
     return draw_plots(read_text(root, file(row("fused", 2, 1, "", masked) + "," +
@@ -230,7 +230,7 @@ TEST(BenchPlots, TheRooflineOfBytesHasTheirPeak) {
     const auto& panel = std::get<LinePanel>(figure_of(drawn).panels.at(0));
     return panel.series.size() < 2 ? 0 : panel.series.back().y.at(0);
   };
-  EXPECT_EQ(peak_of(text), 0);  // an older file: none, rather than that of f32
+  EXPECT_EQ(peak_of(text), 0);  // an older file: none, instead of the f32 peak
   const std::string before = "\"dram_copy_bytes";
   text.insert(text.find(before),
               "\"int8_ops_per_second\":{\"one_thread\":4e11,\"all_threads\":8e11},");
@@ -242,7 +242,7 @@ TEST(BenchPlots, RowsOfWeightsUsedOnceAndOftenAreNotMixed) {
   write_text(root.path() + "/old.json", file(row("direct", 2, 1)));
   write_text(root.path() + "/once.json", file(row("direct", 2.5, 1), 1, "once"));
   write_text(root.path() + "/often.json", file(row("direct", 1, 2), 2, "often"));
-  // A file from before the option is one of weights used once.
+  // A file older than the option has weights used once.
   const BenchSet set = read_bench(
       {root.path() + "/old.json", root.path() + "/once.json", root.path() + "/often.json"});
   ASSERT_EQ(set.rows.size(), 2u);
@@ -258,7 +258,7 @@ TEST(BenchPlots, RowsOfWeightsUsedOnceAndOftenAreNotMixed) {
 
 TEST(BenchPlots, NoNameOfACeilingLiesOnAPoint) {
   const TemporaryFolder root;
-  // Points on both sides of the two lines, where their names stand when nothing is in the way.
+  // Points on both sides of the two lines, at the usual places of their names.
   std::string rows;
   int count = 0;
   const double bytes = 4.0 * (2 * 8 * 16 * 28 * 28 + 16 * 16 * 9);  // of kProblem
@@ -290,7 +290,7 @@ TEST(BenchPlots, NoNameOfACeilingLiesOnAPoint) {
   }
 }
 
-// A file without a version is of an earlier program; one title names all that ran.
+// A file without a version is of an earlier program; one title names all versions.
 TEST(BenchPlots, ThePeerIsNamedWithEveryVersionThatRan) {
   const TemporaryFolder root;
   const auto with = [](const std::string& version) {

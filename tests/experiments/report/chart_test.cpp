@@ -131,7 +131,7 @@ TEST(Figure, has_title_axes_with_units_a_legend_and_its_data) {
   EXPECT_EQ(svg.find("href"), std::string::npos);
 }
 
-// The path of the line that is called "s".
+// Returns the path of the line named "s".
 std::string line_of(const std::string& svg) {
   const std::size_t title = svg.find("<title>s</title></path>");
   const std::size_t path = svg.rfind("<path d=\"", title) + 9;
@@ -273,7 +273,7 @@ TEST(Figure, MarksStandInsideTheFrame) {
 }
 
 TEST(Figure, NoLabelLiesOnAMark) {
-  // A cloud around the line that is to be named, and numbers at its marks.
+  // A cloud around the line with a name, and numbers at its marks.
   Series cloud{.name = "cloud", .line = false}, line{.name = "roof", .marks = false};
   for (int i = 0; i < 40; ++i) {
     cloud.x.push_back(i % 8);
@@ -331,7 +331,7 @@ TEST(SeriesStyle, EachAlgorithmHasOneOfItsOwn) {
     EXPECT_EQ(style, algorithm_style(std::string(name)));
     EXPECT_TRUE(taken.emplace(style, name).second) << name << " looks like " << taken[style];
   }
-  // The ones that are compared most have colours of their own.
+  // Frequently compared algorithms have different colours.
   std::set<std::string> colors;
   for (const char* name : {"direct", "im2col_gemm", "winograd_f4x3", "fft", "depthwise",
                            "direct_batch_lanes", "winograd_f2x3", "gemm_1x1"}) {

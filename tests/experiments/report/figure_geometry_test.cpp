@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// figure_geometry_test.cpp: where the texts of all kinds of plots are, in pictures of several
-// widths and in one column of a paper: inside the picture, not on each other, at what they name.
+// figure_geometry_test.cpp: texts of all kinds of plots, in several widths and in a paper's column:
+// inside the picture, without overlaps, near what they name.
 #include <filesystem>
 #include <map>
 

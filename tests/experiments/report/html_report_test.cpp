@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// html_report_test.cpp: the report is one page that needs no other file and says first what
-// matters. How it looks in a browser: tests/experiments/browser/pages_test.py.
+// html_report_test.cpp: the report is one page that needs no other file, with the important facts
+// first. tests/experiments/browser/pages_test.py tests it in a browser.
 #include "experiments/report/html/html_report.h"
 
 #include <regex>
@@ -143,7 +143,7 @@ TEST(HtmlReport, marks_what_is_not_a_default) {
   EXPECT_NE(table.find("|model.kernel_size||7||5|"), std::string::npos) << table;
 }
 
-// Columns of layers.csv that say nothing about times; then those of the times.
+// Columns of layers.csv without times; then the time columns.
 constexpr const char* kLayersHead =
     "layer,kind,output,params,kernel,forward,backward_data,backward_weight,step";
 
@@ -165,7 +165,7 @@ TEST(HtmlReport, shows_times_of_layers_with_bars_and_shares) {
   EXPECT_NE(text.find("1.5000"), std::string::npos) << text;
   EXPECT_NE(text.find("|50.0 %|"), std::string::npos) << text;  // c1: 4 of 8 ms
   EXPECT_NE(text.find("|12.5 %|a part is in c1|"), std::string::npos) << text;
-  EXPECT_NE(text.find("|1.5 %|"), std::string::npos) << text;  // what is no layer
+  EXPECT_NE(text.find("|1.5 %|"), std::string::npos) << text;  // work outside of layers
   EXPECT_NE(text.find("in the time of c1"), std::string::npos) << text;
   EXPECT_NE(text.find("64 % of the mean step"), std::string::npos) << text;
   EXPECT_NE(section.find("class=\"bar b\" style=\"width:90px\""),

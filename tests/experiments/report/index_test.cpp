@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// index_test.cpp: the page about all runs: its rows, its links, its escaping. Searching and sorting
-// are tested in a browser: tests/experiments/browser/pages_test.py.
+// index_test.cpp: the page about all runs: its rows, links and escaping.
+// tests/experiments/browser/pages_test.py tests searching and sorting in a browser.
 #include <gtest/gtest.h>
 
 #include "experiments/report/index/index_page.h"

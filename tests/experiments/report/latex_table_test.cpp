@@ -55,7 +55,7 @@ TEST(FitTable, moves_below_what_all_rows_share) {
   ASSERT_EQ(fitted.table.columns.size(), 3u);
   EXPECT_EQ(fitted.table.columns[1].name, "acc");
   EXPECT_EQ(std::get<std::string>(fitted.table.rows[0][2]).size(), 60u);
-  // Of one row everything would be shared, and a column that must stay is shared nowhere.
+  // With one row everything would be shared; a column that must stay is never shared.
   TextTable one = wide();
   one.rows.resize(1);
   EXPECT_EQ(fit_table(one, 200, {}, {}).table.columns.size(), 5u);
@@ -135,7 +135,7 @@ TEST(FitTable, cuts_between_characters) {
   table.rows = {{std::string("1"), text}, {std::string("2"), std::string("a" + text)}};
   for (const auto& row : fit_table(table, 20, {}, {}).table.rows) {
     const std::string cut = std::get<std::string>(row[1]);
-    // Whole characters alone: a byte that continues one never stands first or last but one.
+    // Only whole characters: a continuation byte is never first or last but one.
     EXPECT_EQ((cut.size() - std::string("…").size() - (cut[0] == 'a' ? 1 : 0)) % 2, 0u) << cut;
   }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// long_files_test.cpp: files of a run that are far longer than the program writes them are left
-// out, each with its name and size; the run is shown without them. They have holes: no disk is
+// long_files_test.cpp: files of a run that are much longer than the program writes them are left
+// out, with their names and sizes; the run is shown without them. The files are sparse: no disk is
 // filled.
 #include <gtest/gtest.h>
 

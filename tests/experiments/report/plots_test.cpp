@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// plots_test.cpp: every kind of plot, drawn from run folders made here.
+// plots_test.cpp: every kind of plot, drawn from generated run folders.
 #include <algorithm>
 #include <filesystem>
 
@@ -113,7 +113,7 @@ TEST(Plots, a_run_without_a_finished_epoch_is_left_out_with_a_reason) {
   EXPECT_EQ(find(drawn, "curves")->svg.find("begun"), std::string::npos);
   EXPECT_NE(join(drawn.left_out, "\n").find("begun is left out, because it has not finished"),
             std::string::npos);
-  // Alone, it still shows the steps that it has logged.
+  // A single run still shows its logged steps.
   const DrawnPlots alone = draw_plots(runs_below(root.path() + "/begun"));
   ASSERT_NE(find(alone, "curves"), nullptr);
   EXPECT_NE(find(alone, "curves")->svg.find(">training step<"), std::string::npos);
@@ -139,7 +139,7 @@ TEST(Plots, the_pareto_front_holds_what_no_other_beats_in_both) {
   EXPECT_NEAR(front.x[0], 1000, 1e-9);  // microseconds for each of 64 images
   EXPECT_NEAR(front.x[1], 3000, 1e-9);
   EXPECT_EQ(front.y, (std::vector<double>{80, 90}));
-  // The line joins the two and comes near no other mark.
+  // The line connects the two and is not near another mark.
   const std::string& svg = drawn.plots[0].svg;
   const std::vector<std::string> lines = lines_called(svg, "Pareto front");
   ASSERT_FALSE(lines.empty());
@@ -176,7 +176,7 @@ TEST(Plots, the_pareto_plot_shows_the_time_of_inference_first_where_it_is_known)
   EXPECT_EQ(drawn.plots[0].figure.data[1].back(), "1000");
 }
 
-// Of another data set than the fixture's runs, or of another batch.
+// Changes the data set or batch size of a run.
 void change_summary(const std::string& folder, const std::string& data, int batch,
                     const std::string& algorithm = "") {
   RunSummary summary = *read_run(folder).summary;
@@ -207,7 +207,7 @@ TEST(Plots, OtherDataSetsGoToPanelsOfTheirOwn) {
       const std::string other = own == "mnist" ? "cifar10" : "mnist";
       EXPECT_TRUE(section.title.starts_with(own)) << section.title;
       EXPECT_NE(plot.svg.find(">" + section.title + "<"), std::string::npos) << section.title;
-      // Nothing of the other one's runs in its panels.
+      // Panels contain no numbers of the other one's runs.
       const std::string alone =
           to_svg({.title = "t", .panels = section.panels, .legend = section.legend});
       EXPECT_NE(alone.find("_" + own), std::string::npos);
@@ -295,7 +295,7 @@ TEST(Plots, LayersThatRunAsOneKernelAreOneBar) {
   EXPECT_EQ(time.series[1].values, (std::vector<double>{0.75, 0.125}));
   const auto& kept = std::get<BarPanel>(drawn.plots[0].figure.panels[1]);
   EXPECT_EQ(kept.series[0].values, (std::vector<double>{2, 1}));
-  // A second config stands beside it.
+  // A second config is next to it.
   add_layer_times(write_run(root.path(), {.name = "b"}));
   drawn = of();
   ASSERT_EQ(drawn.plots.size(), 1u);
@@ -316,7 +316,7 @@ TEST(Plots, LayersWithoutTimesSayWhatToDo) {
     const DrawnPlots drawn = draw_plots(runs_below(root.path()), {"layers"});
     EXPECT_TRUE(drawn.plots.empty());
     const std::string said = join(drawn.left_out, "\n");
-    EXPECT_NE(said.find("a new run of some more steps writes them"), std::string::npos) << said;
+    EXPECT_NE(said.find("a new, longer run writes them"), std::string::npos) << said;
   }
 }
 
@@ -358,7 +358,7 @@ TEST(PlotCommand, writes_a_file_for_each_kind_and_a_page) {
   for (const char* outside : {"src=", "href=\"h", "@import", "<script", "url("}) {
     EXPECT_EQ(page.find(outside), std::string::npos) << outside;
   }
-  // The folder of plots is no run: a second call sees what the first saw.
+  // The folder of plots is not a run: a second call sees the same runs.
   EXPECT_EQ(call({"plot", root.path(), "--kind", "bars,memory", "-o", root.path() + "/x/y"}), 0);
   EXPECT_FALSE(text_of(root.path() + "/x/y/memory.svg").empty());
   EXPECT_FALSE(std::filesystem::exists(root.path() + "/x/y/curves.svg"));
@@ -384,11 +384,11 @@ TEST(PlotCommand, bad_input_is_one_sentence_and_an_exit_code) {
   const std::string folder = write_run(root.path(), {});
   EXPECT_EQ(call({"plot", folder, "--kind", "sparsity"}, &err), 4);
   EXPECT_NE(err.find("no run has a sparsity.csv"), std::string::npos) << err;
-  // A broken line: named, and the rest is drawn.
+  // A broken line is reported, and the rest is drawn.
   write_text(folder + "/epochs.csv", text_of(folder + "/epochs.csv") + "3,oops\n");
   EXPECT_EQ(call({"plot", folder}, &err), 0);
   EXPECT_NE(err.find("epochs.csv:4: expected 8 cells, got 2"), std::string::npos) << err;
-  // A run of which there is nothing yet.
+  // A run without any results yet.
   for (const char* file : {"epochs.csv", "metrics.jsonl", "summary.json"}) {
     write_text(folder + "/" + file, "");
   }
@@ -396,7 +396,7 @@ TEST(PlotCommand, bad_input_is_one_sentence_and_an_exit_code) {
   EXPECT_NE(err.find("no run has finished an epoch"), std::string::npos) << err;
 }
 
-// PATH of one test.
+// Sets PATH during one test.
 class PathIs {
  public:
   explicit PathIs(const std::string& path) : before_(std::getenv("PATH")) {
@@ -439,7 +439,7 @@ TEST(PlotCommand, AConverterThatFailsIsOneSentenceAndLeavesNoFile) {
   EXPECT_TRUE(std::filesystem::is_empty(root.path() + "/out"));
 }
 
-// Width of a PNG, from its header.
+// Returns the width of a PNG from its header.
 int png_width(const std::string& png) {
   int out = 0;
   for (std::size_t i = 16; i < 20; ++i) out = out * 256 + static_cast<unsigned char>(png.at(i));

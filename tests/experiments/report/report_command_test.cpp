@@ -62,7 +62,7 @@ TEST_F(Report, adds_columns_to_the_usual_ones) {
   const std::string head = added.out.substr(0, added.out.find('\n'));
   EXPECT_NE(head.find("| id "), std::string::npos) << head;
   EXPECT_NE(head.find("| optim.lr | seed |"), std::string::npos) << head;
-  // What the runs' configs differ in is a usual one, behind the name.
+  // Config keys that differ between runs are usual columns, after the name.
   EXPECT_NE(usual.find("| name  | optim.lr | optim.nesterov | batch_size |"), std::string::npos);
   EXPECT_EQ(usual.find("| seed |"), std::string::npos);
   EXPECT_EQ(report({"--columns", "optim.lr,+seed"}).out, added.out);
@@ -75,7 +75,7 @@ TEST_F(Report, of_an_unknown_key_names_the_nearest_column_or_key) {
       << called.err;
   EXPECT_NE(report({"--sort", "avg_forwrad"}).err.find("did you mean 'avg_forward'?"),
             std::string::npos);
-  // A key that a config may have is known, whatever these runs say.
+  // Every possible config key is known, whatever these runs contain.
   EXPECT_EQ(report({"--columns", "id,sparsity.target"}).code, 0);
   EXPECT_EQ(report({"--group", "optim.lrr"}).code, 2);
 }
@@ -116,7 +116,7 @@ TEST_F(Report, groups_by_keys_with_mean_and_deviation) {
   EXPECT_EQ(all[0]["n"], 2);
   EXPECT_EQ(all[0]["acc"], 90.5);
   EXPECT_NEAR(all[0]["acc_std"].get<double>(), std::sqrt(0.5), 1e-12);
-  // Without --columns: what is measured.
+  // Without --columns: the measured columns.
   EXPECT_TRUE(rows({"--group", "optim.lr"})[0].contains("avg_forward_std"));
   EXPECT_FALSE(rows({"--group", "optim.lr"})[0].contains("device"));
 }
@@ -135,7 +135,7 @@ TEST_F(Report, of_a_group_shows_the_median_time_and_how_many_runs_were_disturbed
   const Output people = report({"--group", "name", "--columns", "avg_forward,acc"});
   EXPECT_NE(people.out.find("| 0.001005 ± 0.000015 |"), std::string::npos) << people.out;
   EXPECT_NE(people.out.find("| 1 of 4 |"), std::string::npos) << people.out;
-  EXPECT_NE(people.out.find("of times the median"), std::string::npos) << people.out;
+  EXPECT_NE(people.out.find("for times the median"), std::string::npos) << people.out;
   EXPECT_NE(people.err.find("other programs used the cores in 1 of 4 runs"), std::string::npos)
       << people.err;
   const json all = rows({"--group", "name", "--columns", "avg_forward"});
@@ -193,7 +193,7 @@ TEST_F(Report, writes_latex) {
 
 TEST_F(Report, is_complete_where_no_terminal_reads_it) {
   const std::string text = report({}).out;
-  // What the keys of the configs tell apart is a column; what all rows share is below the table.
+  // Keys that differ are columns; values that all rows share are below the table.
   for (const char* name : {"| batch_size", "| avg_backward_mem", "| kernel_size", "| optim.lr",
                            "images_per_s 0", "device -", "threads 0"}) {
     EXPECT_NE(text.find(name), std::string::npos) << name << "\n" << text;
@@ -207,7 +207,7 @@ TEST_F(Report, a_broken_config_costs_its_keys_only) {
   EXPECT_EQ(called.code, 0) << called.err;
   EXPECT_NE(called.out.find("broken,\n"), std::string::npos) << called.out;
   EXPECT_NE(called.err.find(run + "/config.yaml:"), std::string::npos) << called.err;
-  // Nobody asks for its keys: it is not read.
+  // Its keys are not requested, so it is not read.
   EXPECT_EQ(report({"-f", "csv"}).err, "");
   EXPECT_EQ(report({"--columns", "name,acc", "--filter", "acc>0", "--sort", "seed"}).err, "");
 }

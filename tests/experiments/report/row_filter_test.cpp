@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// row_filter_test.cpp: which runs a filter or a tag keeps, and what is said of a bad one.
+// row_filter_test.cpp: the runs that a filter or tag keeps, and errors of bad filters.
 #include "experiments/report/table/row_filter.h"
 
 #include <gtest/gtest.h>
@@ -66,7 +66,7 @@ TEST(RowFilter, compares_texts_and_finds_parts_of_them) {
   EXPECT_EQ(kept({"id>a"}), "bc");
   EXPECT_EQ(kept({"optim.nesterov=true"}), "abc");
   EXPECT_EQ(kept({"model.widths=[6, 16]"}), "abc");
-  EXPECT_EQ(kept({"kernel_size<6"}), "ab");  // 7/3 is no number
+  EXPECT_EQ(kept({"kernel_size<6"}), "ab");  // 7/3 is not a number
 }
 
 TEST(RowFilter, a_run_without_a_value_is_neither_above_nor_below) {

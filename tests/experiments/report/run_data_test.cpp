@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// run_data_test.cpp: reading the files of a run folder, sound and broken.
+// run_data_test.cpp: reads the files of a run folder, intact and broken.
 #include "experiments/report/run_data.h"
 
 #include <cmath>
@@ -85,7 +85,7 @@ TEST(RunData, reads_what_a_folder_has_and_names_what_is_broken) {
 
 TEST(RunData, reads_a_config_within_the_bounds_of_the_loader) {
   const TemporaryFolder root;
-  // Ten lists of ten aliases each: ten thousand million values, were they followed.
+  // Ten lists of ten aliases each would expand to ten thousand million values.
   std::string bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n";
   for (int i = 1; i <= 9; ++i) {
     bomb += cat("a", i, ": &a", i, " [");
@@ -98,7 +98,7 @@ TEST(RunData, reads_a_config_within_the_bounds_of_the_loader) {
   ASSERT_EQ(run.problems.size(), 1u);
   EXPECT_TRUE(run.problems[0].starts_with("config.yaml:3:5: error: expected no anchor"))
       << run.problems[0];
-  // A list of values is one value, so that a label names it once.
+  // A list of values is one value, so a label names it once.
   const std::string other =
       write_run(root.path(), {.name = "b", .config = "model: {widths: [6, 16]}\nquant: null\n"});
   EXPECT_EQ(read_run(other).config.at("model.widths"), "[6, 16]");
@@ -112,7 +112,7 @@ TEST(RunGroups, the_mean_and_deviation_are_those_of_the_sample) {
   EXPECT_NEAR(spread.std, std::sqrt((4 + 1 + 9) / 2.0), 1e-12);
   EXPECT_EQ(spread_of({5}).std, 0);
   EXPECT_TRUE(std::isnan(spread_of({}).mean));
-  EXPECT_EQ(spread_of({0.1 + 0.2, 0.3}).std, 0);  // equal but for rounding
+  EXPECT_EQ(spread_of({0.1 + 0.2, 0.3}).std, 0);  // equal except for rounding
 }
 
 RunSet groups_of(const std::vector<std::string>& folders) {
@@ -176,7 +176,7 @@ TEST(RunGroups, of_two_runs_with_one_config_and_seed_the_later_counts) {
   EXPECT_EQ(set.groups[0].runs[0].path, second);
   ASSERT_EQ(set.remarks.size(), 1u);
   EXPECT_TRUE(set.remarks[0].starts_with(first)) << set.remarks[0];
-  // A later one that came to nothing does not displace it.
+  // A later run without results does not replace it.
   write_text(second + "/epochs.csv", "");
   set = groups_of({first, second});
   EXPECT_EQ(set.groups[0].runs[0].path, first);

@@ -20,11 +20,11 @@ struct SampleRun {
   std::string name = "lenet";
   int seed = 1;
   double test_acc = 90;
-  std::string config = "data:\n  batch_size: 64\n";  // beside name and seed
+  std::string config = "data:\n  batch_size: 64\n";  // in addition to name and seed
   int epochs = 2;
 };
 
-// A finished run with epochs.csv, metrics.jsonl and summary.json; returns its folder.
+// Writes a finished run with epochs.csv, metrics.jsonl and summary.json; returns its folder.
 inline std::string write_run(const std::string& root, const SampleRun& run) {
   const std::string folder = cat(root, "/", run.name, "/2026-01-01_000000-s", run.seed);
   write_text(folder + "/config.yaml",

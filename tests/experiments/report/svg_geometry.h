@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// svg_geometry.h: where the marks, the labels and the lines of a drawn chart stand.
+// svg_geometry.h: positions of marks, labels and lines of a drawn chart.
 #pragma once
 
 #include <algorithm>
@@ -33,7 +33,7 @@ inline std::vector<SvgPoint> points_of_path(const std::string& path) {
   return out;
 }
 
-// The corners' middle of each mark (a path with the edge of style_mark); circles from their arcs.
+// Returns the centre of each mark (a path with the edge of style_mark); circles from their arcs.
 inline std::vector<SvgPoint> marks_in(const std::string& svg) {
   std::vector<SvgPoint> out;
   const std::regex mark(
@@ -58,7 +58,7 @@ inline std::vector<SvgPoint> marks_in(const std::string& svg) {
   return out;
 }
 
-// Labels inside a panel: those with a white edge.
+// Returns the labels inside a panel: those with a white edge.
 inline std::vector<SvgBox> labels_in(const std::string& svg) {
   std::vector<SvgBox> out;
   const std::regex label(
@@ -70,7 +70,7 @@ inline std::vector<SvgBox> labels_in(const std::string& svg) {
   return out;
 }
 
-// A text of a picture, with the corners of the box that it fills, turned as the text is.
+// A text of a picture, with the corners of its box, rotated like the text.
 struct SvgText {
   std::string text;
   bool label = false;  // inside a panel: with a white edge
@@ -87,7 +87,7 @@ inline std::string attribute_of(const std::string& element, const std::string& n
   return element.substr(from, element.find('"', from) - from);
 }
 
-// All texts; widths are a little below those of text_width, which is on the safe side.
+// Returns all texts; widths are a little below those of text_width, which overestimates.
 inline std::vector<SvgText> texts_in(const std::string& svg) {
   std::vector<SvgText> out;
   const std::regex text(R"x(<text( [^>]*)>(?:<title>[^<]*</title>)?([^<]*)</text>)x");
@@ -125,7 +125,7 @@ inline std::vector<SvgText> texts_in(const std::string& svg) {
   return out;
 }
 
-// Whether the boxes of two texts have a point in common: no edge has one on either side.
+// Returns whether the boxes of two texts intersect: no edge separates them.
 inline bool overlap(const SvgText& a, const SvgText& b) {
   for (const SvgText* edges : {&a, &b}) {
     for (std::size_t i = 0; i < 4; ++i) {
@@ -148,7 +148,7 @@ inline bool overlap(const SvgText& a, const SvgText& b) {
   return true;
 }
 
-// From a point to the straight piece between the first and the last point of a path.
+// Returns the distance of a point from the segment between a path's first and last point.
 inline double distance_to_line(SvgPoint at, const std::string& path) {
   const std::vector<SvgPoint> points = points_of_path(path);
   const double dx = points.back().x - points.front().x, dy = points.back().y - points.front().y;
@@ -158,7 +158,7 @@ inline double distance_to_line(SvgPoint at, const std::string& path) {
   return std::hypot(at.x - points.front().x - on_it * dx, at.y - points.front().y - on_it * dy);
 }
 
-// The path of each line that is called `name`.
+// Returns the path of each line named `name`.
 inline std::vector<std::string> lines_called(const std::string& svg, const std::string& name) {
   std::vector<std::string> out;
   const std::string title = "><title>" + name + "</title></path>";

@@ -16,7 +16,7 @@
 namespace convscope::testing {
 namespace {
 
-// What the program prints on a terminal as wide as this; "" where there are no terminals.
+// Returns the program's output on a terminal of this width; "" where there are no terminals.
 std::string on_terminal(std::vector<std::string> words, unsigned short columns) {
   winsize size{.ws_row = 24, .ws_col = columns, .ws_xpixel = 0, .ws_ypixel = 0};
   int terminal = -1, side = -1;
@@ -62,7 +62,7 @@ TEST(Terminal, of_80_columns_holds_every_line_of_the_table) {
     EXPECT_NE(text.find(name), std::string::npos) << name << "\n" << text;
   }
   EXPECT_NE(text.find("\nall rows: name lenet, batch_size 64"), std::string::npos) << text;
-  // Who names the columns gets them, however wide they are.
+  // Requested columns are shown, however wide they are.
   const std::string asked = on_terminal({kProgram, "report", root.path(), "--columns", "all"}, 80);
   EXPECT_NE(asked.find("| avg_backward_mem "), std::string::npos) << asked;
   EXPECT_EQ(asked.find("all rows:"), std::string::npos) << asked;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// xml_check.h: enough of XML to see that what the charts write is well-formed.
+// xml_check.h: a minimal check that the XML of charts is well-formed.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -11,8 +11,8 @@
 
 namespace convscope::testing {
 
-// Every tag is closed in the right order, every attribute is quoted and stands once, every & begins
-// an entity.
+// Checks that tags are closed in the right order, attributes are quoted and unique, and every &
+// begins an entity.
 inline void expect_well_formed(const std::string& xml) {
   std::vector<std::string> open;
   for (std::size_t at = xml.find('&'); at != std::string::npos; at = xml.find('&', at + 1)) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// library_words_test.cpp: what is said of a damaged JSON file names the place in it, in no words of
-// the JSON library, and brings no raw byte of the file.
+// library_words_test.cpp: an error about a damaged JSON file names the place, without words of the
+// JSON library and without raw bytes of the file.
 #include <gtest/gtest.h>
 
 #include <fstream>

@@ -38,7 +38,7 @@ TEST(UserWords, StandInTheResolvedConfigAndComeBackFromIt) {
   const ExperimentConfig again = parse_config_text(to_yaml(config), "b.yaml");
   EXPECT_EQ(again.tags, config.tags);
   EXPECT_EQ(again.note, "a: note # 1");
-  // A config without them says nothing of them.
+  // A config without them does not mention them.
   const std::string none = to_yaml(parse_config_text(kConfig, "a.yaml"));
   EXPECT_EQ(none.find("tags"), std::string::npos);
   EXPECT_EQ(none.find("note"), std::string::npos);
@@ -75,7 +75,7 @@ TEST(UserWords, AreChangedByTheCommandNote) {
   EXPECT_EQ(call_program(note + " --untag nothing").code, 2);
   EXPECT_EQ(call_program(note + " --tag 'a b'").code, 2);
   EXPECT_EQ(summary().tags, "paper");
-  const RunFolder held = RunFolder::reopen(folder);  // as a run that goes on would
+  const RunFolder held = RunFolder::reopen(folder);  // as a resumed run would
   held.set_status({.state = "RUNNING"});
   const auto refused = call_program(note + " late");
   EXPECT_EQ(refused.code, 2);
@@ -85,7 +85,7 @@ TEST(UserWords, AreChangedByTheCommandNote) {
   EXPECT_EQ(summary().note, "good one");
 }
 
-// What another process writes while this one waits for the run is there in the end.
+// A summary that another process writes during the wait is kept.
 TEST(UserWords, AreAddedToTheSummaryAsItIsWhenTheRunIsFree) {
   const TemporaryFolder root;
   RunSummary summary;

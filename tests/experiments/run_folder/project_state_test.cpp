@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// project_state_test.cpp: env.json says which commit of the user's own repository a run belongs to.
+// project_state_test.cpp: env.json names the commit of the user's own repository.
 #include "experiments/run_folder/project_state.h"
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// run_owner_test.cpp: one run has one owner, whichever host it is on.
+// run_owner_test.cpp: a run has one owner, on any host.
 #include "experiments/run_folder/run_owner.h"
 
 #include <fcntl.h>
@@ -18,7 +18,7 @@ namespace {
 
 using testing::TemporaryFolder;
 
-// A run that a process of another host works on, or worked on `seconds` ago.
+// Makes a run that a process of another host works on, or worked on `seconds` ago.
 std::string run_of_another_host(const std::string& root, int seconds) {
   std::string path;
   {
@@ -46,7 +46,7 @@ std::string refusal_of(const std::string& path) {
   return "";
 }
 
-// By the time of the file, not by what a clock that differs by minutes wrote into it.
+// The time of the file counts, not a time written into it by a wrong clock.
 TEST(RunOwner, OfAnotherHostIsThereAsLongAsItGivesSignsOfLife) {
   const TemporaryFolder root;
   const std::string path = run_of_another_host(root.path(), 60);
@@ -65,7 +65,7 @@ TEST(RunOwner, OfAnotherHostThatIsSilentIsReplacedOnce) {
   EXPECT_EQ(newest_owner(path), 2);
 }
 
-// Two that saw the same dead run at the same moment.
+// Two processes saw the same dead run at the same time.
 TEST(RunOwner, OnlyOneOfTwoGetsANumber) {
   const TemporaryFolder root;
   EXPECT_TRUE(claim_ownership(root.path(), 2));
@@ -75,8 +75,8 @@ TEST(RunOwner, OnlyOneOfTwoGetsANumber) {
   EXPECT_EQ(newest_owner(root.path()), 3);
 }
 
-// A process that slept for minutes, as in a suspended machine, must not write into a run that
-// another one has taken over.
+// A process that slept for minutes, as in a suspended machine, must not write to a run that another
+// process has taken over.
 TEST(RunOwner, ThatWasReplacedWritesNoStatusAnyMore) {
   const TemporaryFolder root;
   const RunFolder sleeper = RunFolder::create(root.path(), "sleeper", 1);

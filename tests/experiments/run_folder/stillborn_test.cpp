@@ -29,7 +29,7 @@ void make_old(const std::string& folder, int seconds) {
   ASSERT_EQ(utimensat(AT_FDCWD, folder.c_str(), times, 0), 0);
 }
 
-// What a run leaves that was killed right after its folder was made.
+// Makes the folder of a run that was killed right after creating it.
 std::string killed_run(const std::string& path, const std::vector<std::string>& files) {
   fs::create_directories(path + "/ckpt");
   for (const std::string& file : files) write_file(path + "/" + file, "");

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// claim_test.cpp: a member of a sweep has one worker, whichever hosts the workers are on and
-// whatever their clocks say.
+// claim_test.cpp: a member of a sweep has one worker, on any hosts and with any clocks.
 #include "experiments/sweep/claim.h"
 
 #include <fcntl.h>
@@ -33,7 +32,7 @@ ClaimRecord self(const std::string& host = name_of_this_host()) {
   return {.host = host, .pid = static_cast<std::int64_t>(getpid()), .call = "c1"};
 }
 
-// What a holder on another host leaves: its lock is not seen here.
+// Writes the claim of a holder on another host, whose lock is not visible here.
 void write_far_claim(const std::string& folder, std::int64_t count, bool held = true) {
   std::filesystem::create_directories(folder);
   std::ofstream(folder + "/.owner-3")
@@ -79,7 +78,7 @@ TEST(Claim, LeavesASentenceForThoseWhoWait) {
   EXPECT_LT(std::filesystem::file_size(folder + "/.owner-1"), 4096u);
 }
 
-// Threads stand for processes here: each takes its own lock.
+// Threads represent processes here: each takes its own lock.
 TEST(Claim, GoesToOneOfManyRivals) {
   const TemporaryFolder root;
   for (int round = 0; round < 20; ++round) {
@@ -110,7 +109,7 @@ TEST(Claim, OfAKilledProcessOfThisHostIsFreeAtOnce) {
   }
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);
-  ASSERT_TRUE(read_claim(folder).held);  // it said no farewell
+  ASSERT_TRUE(read_claim(folder).held);  // it did not release the claim
   ClaimWatch watch;                      // a minute of silence would be too long for this test
   EXPECT_NE(watch.try_take(folder, self()), nullptr);
 }
@@ -142,7 +141,7 @@ TEST(Claim, OfAnotherHostThatLetGoIsFreeAtOnce) {
   EXPECT_NE(watch.try_take(root.path() + "/c", self()), nullptr);
 }
 
-// The times of the files say that the holder is dead for hours, or writes in the future.
+// By the times of the files, the holder is dead for hours, or writes in the future.
 TEST(Claim, DoesNotAskWhatClocksSay) {
   for (const int minutes : {-90, -5, 5, 90}) {
     const TemporaryFolder root;
@@ -160,7 +159,7 @@ TEST(Claim, DoesNotAskWhatClocksSay) {
   }
 }
 
-// A host that was suspended: its lock is not seen elsewhere, and it wakes up.
+// A suspended host, whose lock is not visible elsewhere, wakes up.
 TEST(Claim, ThatWasTakenOverIsLostAndWritesNothing) {
   const TemporaryFolder root;
   const std::string folder = root.path() + "/c";
@@ -189,7 +188,7 @@ TEST(Claim, OfADamagedFileIsTakenAfterTheSilence) {
   }
 }
 
-// A holder whose file says nothing is waited for, so a kill must not leave such a file.
+// A holder with an empty file would be waited for, so a kill must not leave such a file.
 TEST(Claim, OfAKilledHolderIsFreeAtOnce) {
   const TemporaryFolder root;
   for (int kill_at = 0; kill_at < 60; ++kill_at) {
@@ -209,7 +208,7 @@ TEST(Claim, OfAKilledHolderIsFreeAtOnce) {
   }
 }
 
-// As a member does whose worker is killed.
+// As a member does when its worker is killed.
 TEST(Claim, IsHeldAsLongAsAChildKeepsItsLockOpen) {
   const TemporaryFolder root;
   const std::string folder = root.path() + "/c";
@@ -255,7 +254,7 @@ TEST(MemberOnAnotherHost, IsAliveByTheClockOfTheFileSystem) {
   };
   EXPECT_EQ(age(60), "RUNNING");
   EXPECT_EQ(age(300), "KILLED");
-  // No probe is left behind.
+  // The probe is removed.
   for (const auto& entry : std::filesystem::directory_iterator(path)) {
     EXPECT_FALSE(entry.path().filename().string().starts_with(".now-"));
   }

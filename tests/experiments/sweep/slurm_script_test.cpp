@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// slurm_script_test.cpp: what Slurm is asked for, and the script that it runs, without a Slurm.
+// slurm_script_test.cpp: resources for Slurm and the script, without a Slurm.
 #include "experiments/sweep/cluster/slurm_script.h"
 
 #include <gtest/gtest.h>
@@ -49,7 +49,7 @@ TEST(SlurmSettings, AreReadStrictly) {
   EXPECT_NE(refusal_of("zzzzzzzz=1").find("(known: partition, time, mem"), std::string::npos);
 }
 
-// A value that passes stands in the script without quotes.
+// Valid values are in the script without quotes.
 TEST(SlurmSettings, HoldNothingThatAShellReads) {
   for (const char* value : {"", "a b", "$(touch x)", "`x`", "a;b", "a\nb", "a'b", "-x", "a\"b",
                             "#a", "a\\b", "a/b", "%a", "ä"}) {
@@ -139,8 +139,7 @@ TEST(SlurmScript, GivesNoticeWithinAShortLimit) {
   EXPECT_EQ(notice_seconds({}), 60);
 }
 
-// A shell reads the script; whatever stands in names, the program gets them as they are, and
-// nothing else is run.
+// A shell runs the script; the program gets all names unchanged, and nothing else is run.
 TEST(SlurmScript, IsSafeWithEveryName) {
   const TemporaryFolder root;
   const std::string spy = root.path() + "/spy";
@@ -161,7 +160,7 @@ TEST(SlurmScript, IsSafeWithEveryName) {
     const std::string text = slurm_script(script);
     std::istringstream lines(text);
     for (std::string line; std::getline(lines, line);) {
-      if (line.starts_with("cd ")) break;  // Slurm reads no options behind the first command
+      if (line.starts_with("cd ")) break;  // Slurm reads no options after the first command
       EXPECT_EQ(line.find_first_of("'`$;"), std::string::npos) << line;
     }
     std::ofstream(root.path() + "/script.sh") << text;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// sweep_process_test.cpp: `convscope sweep` as a process: what it prints, that it goes on after a
-// kill at a random moment, and that a failing member ends nothing but itself.
+// sweep_process_test.cpp: `convscope sweep` as a process: its output, continuing after a kill at a
+// random moment, and a failing member, which ends only itself.
 #include <chrono>
 #include <random>
 #include <thread>
@@ -54,7 +54,7 @@ class Sweep : public ::testing::Test {
   std::string errors(const std::string& runs) const {
     return text_of(root_.path() + "/" + runs + ".err");
   }
-  // The cells of a table that are the same on every machine: all but times, memory and load.
+  // Returns the cells that are equal on every machine: without times, memory and load.
   static std::string without_times(const std::string& csv) {
     std::string out;
     std::istringstream lines(csv);
@@ -78,7 +78,7 @@ class Sweep : public ::testing::Test {
     }
     return out;
   }
-  // Until a run somewhere in the sweep has logged so many steps.
+  // Waits until a run of the sweep has logged this many steps.
   bool wait_for_steps(const std::string& runs, std::int64_t steps) const {
     for (int i = 0; i < 6000; ++i) {
       for (const std::string& run : find_runs(folder(runs))) {
@@ -138,7 +138,7 @@ TEST_F(Sweep, interrupted_writes_checkpoints_and_leaves_nobody_behind) {
 }
 
 TEST_F(Sweep, interrupted_while_it_makes_its_data_ends_at_once) {
-  // Many seconds of drawing digits, before the first member is started.
+  // Generating digits takes many seconds before the first member starts.
   Program drawing = start("drawing", {"data.test_size=400000"});
   for (int i = 0; i < 6000 && errors("drawing").find("to train") == std::string::npos; ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -175,9 +175,9 @@ TEST_F(Sweep, does_not_train_again_what_is_finished_and_only_what_a_change_touch
   const std::string table = output("again");
   const std::vector<std::string> runs = find_runs(folder("again"));
   ASSERT_EQ(runs.size(), 2u);
-  threads_ = "2";  // changes no result, so it is no reason to train again
+  threads_ = "2";  // changes no result, so nothing is trained again
   ASSERT_EQ(start("again", quick).wait(), 0);
-  EXPECT_EQ(output("again"), table);  // times too: they are the old ones
+  EXPECT_EQ(output("again"), table);  // including the earlier times
   EXPECT_EQ(find_runs(folder("again")), runs);
   EXPECT_NE(errors("again").find("2 members, 2 done already\n"), std::string::npos)
       << errors("again");
@@ -218,7 +218,7 @@ TEST_F(Sweep, with_a_failing_member_goes_on_and_ends_with_1) {
   EXPECT_NE(errors("failing").find("[1/3] gate seed 1   failed: [expect]"), std::string::npos)
       << errors("failing");
 
-  // What would fail in the same way is not tried again; what may have been put right is.
+  // Failures that would repeat are not tried again; others are.
   EXPECT_EQ(start("failing", words).wait(), 1);
   EXPECT_NE(errors("failing").find("1 done already, 1 failed before (--retry-failed trains them "
                                    "again), 1 to train\n"),
@@ -232,7 +232,7 @@ TEST_F(Sweep, that_another_process_runs_is_refused) {
   Program second({kProgram, "sweep", root_.path() + "/small.yaml", "-o", root_.path() + "/busy"},
                  root_.path() + "/second");
   EXPECT_EQ(second.wait(), 2);
-  EXPECT_NE(errors("second").find("expected a sweep that nobody works on"), std::string::npos)
+  EXPECT_NE(errors("second").find("expected a sweep that no process works on"), std::string::npos)
       << errors("second");
   first.send(SIGTERM);
   EXPECT_EQ(first.wait(), 143);

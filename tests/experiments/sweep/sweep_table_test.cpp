@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// sweep_table_test.cpp: the table at the end of a sweep.
+// sweep_table_test.cpp: the final table of a sweep.
 #include "experiments/sweep/sweep_table.h"
 
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ std::vector<SweepOutcome> all_done() {
   return {done(90, 0.1), done(50, 0.2), done(92, 0.2), done(50, 0.2), done(97, 0.3), done(50, 0.2)};
 }
 
-// A member that nobody has begun has no config in the folder yet.
+// A member that was never begun has no config in the folder.
 TEST(SweepStatus, shows_the_epochs_of_members_that_are_still_to_do) {
   const testing::TemporaryFolder folder;
   SweepMembers members;
@@ -72,7 +72,7 @@ TEST(SweepTable, has_mean_and_deviation_over_the_seeds) {
             "b,16,0.2,0,0.5,0,3,0,5,50,0,,3,f32 dense,4,1,done,,0,0,,,,,,0.2,0,0.5,0,,,0\n");
 }
 
-// One disturbed seed moves a mean and its deviation, not the median.
+// One disturbed seed changes a mean and its deviation, not the median.
 TEST(SweepTable, for_people_has_medians_of_times_and_marks_disturbed_seeds) {
   std::vector<SweepOutcome> outcomes = all_done();
   const double forward[] = {0.00098, 0.00295, 0.00099};
@@ -95,7 +95,7 @@ TEST(SweepTable, for_people_has_medians_of_times_and_marks_disturbed_seeds) {
   EXPECT_EQ(rows[1]["busy"], 0);
 }
 
-// Runs of earlier versions say nothing of them: then people see no such columns.
+// Runs of earlier versions lack the values: then people see no such columns.
 TEST(SweepTable, has_the_time_of_inference_and_the_stored_bytes_where_runs_know_them) {
   std::vector<SweepOutcome> outcomes = all_done();
   const double seconds[] = {0.001, 0.002, 0.003};
@@ -142,13 +142,13 @@ TEST(SweepTable, has_a_column_for_each_axis) {
   ASSERT_EQ(plan.rows.size(), 4u);
   const std::vector<SweepOutcome> outcomes(4, done(90, 0.1));
   const TextTable reading = sweep_reading_table(plan, outcomes);
-  // All rows set both keys of the grid, but only one differs; conv.algorithm is a matter of `a`.
+  // All rows set both keys of the grid, but only one differs; conv.algorithm differs only in `a`.
   EXPECT_EQ(reading.columns[0].name, "name");
   EXPECT_EQ(reading.columns[1].name, "optim.lr");
   EXPECT_EQ(reading.columns[2].name, "batch_size");
   EXPECT_EQ(reading.rows[0][1], TableCell(0.1));
   EXPECT_EQ(reading.rows[1][1], TableCell(0.25));
-  // Programs get every key that a row sets, behind all columns that were there before.
+  // Programs get every key that a row sets, after all earlier columns.
   const nlohmann::json rows = nlohmann::json::parse(to_json(sweep_table(plan, outcomes)));
   EXPECT_EQ(rows[1]["optim.lr"], 0.25);
   EXPECT_EQ(rows[1]["train.epochs"], 4);
@@ -196,7 +196,7 @@ TEST(SweepTable, shows_failed_and_missing_members_and_counts_the_seeds_that_it_h
   EXPECT_EQ(rows[0]["error"], "seed 2: [train] expected a finite loss, got nan");
   EXPECT_EQ(rows[1]["state"], "partial");
   EXPECT_EQ(rows[1]["seeds"], 1);
-  EXPECT_TRUE(rows[1]["acc_std"].is_null());  // of one value there is no deviation
+  EXPECT_TRUE(rows[1]["acc_std"].is_null());  // a single value has no deviation
   outcomes[1] = {};
   EXPECT_NE(to_csv(sweep_table(small_plan(), outcomes))
                 .find("b,16,,,,,,,,,,,0,,,,missing,,,,,,,,,,,,,,,\n"),

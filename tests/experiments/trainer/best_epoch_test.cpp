@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// best_epoch_test.cpp: which epoch is the best one, and that ckpt/best.safetensors is of it.
+// best_epoch_test.cpp: ckpt/best.safetensors belongs to the best epoch.
 #include <nlohmann/json.hpp>
 
 #include "experiments/trainer/checkpoint.h"
@@ -9,7 +9,7 @@
 namespace convscope::testing {
 namespace {
 
-// Labels moved on by one: who learns the columns gets worse on these images.
+// Returns labels shifted by one: learning the columns makes results on these images worse.
 Dataset against(Dataset data) {
   std::int32_t* const labels = data.labels.data<std::int32_t>();
   for (std::int64_t i = 0; i < data.size(); ++i) labels[i] = (labels[i] + 1) % kClasses;
@@ -24,7 +24,7 @@ std::unique_ptr<Loader> in_order(Dataset data) {
 constexpr int kEpochs = 5;
 
 // Learns until the last epoch, in which the network forgets everything. `turned`: the validation
-// images say so, and the test images the opposite.
+// images show this, and the test images the opposite.
 TrainingSetup forgetful_setup(bool with_validation) {
   TrainingSetup setup = small_setup(1, 0.1);
   if (with_validation) setup.val = in_order(bright_columns(60, 3));
@@ -43,7 +43,7 @@ TrainingSetup forgetful_setup(bool with_validation) {
 struct Ended {
   nlohmann::json summary;
   std::vector<CsvRow> epochs;
-  double accuracy_of_best = 0, accuracy_of_last = 0;  // on the images that decide
+  double accuracy_of_best = 0, accuracy_of_last = 0;  // on the deciding images
 };
 
 Ended run(TrainingSetup setup) {
@@ -62,7 +62,7 @@ Ended run(TrainingSetup setup) {
   return out;
 }
 
-// The first row with the largest number in a column.
+// Returns the first row with the largest number in a column.
 std::size_t first_best(const std::vector<CsvRow>& rows, const char* column) {
   std::size_t best = 0;
   for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -107,7 +107,7 @@ TEST(BestEpoch, TheLastEpochIsAlwaysEvaluated) {
     EXPECT_EQ(!done.epochs[i].at("val_acc").empty(), evaluated[i]) << i;
     EXPECT_EQ(!done.epochs[i].at("test_acc").empty(), evaluated[i]) << i;
   }
-  // With the weights of that epoch, not with those of the one before: they have forgotten more.
+  // With the weights of that epoch, not of the previous one, which have forgotten more.
   EXPECT_NE(done.epochs[4].at("val_loss"), done.epochs[3].at("val_loss"));
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// checkpoint_fields_test.cpp: every number of a run's progress comes back from its checkpoint.
+// checkpoint_fields_test.cpp: every number of a run's progress is restored from its checkpoint.
 #include <vector>
 
 #include "experiments/trainer/checkpoint.h"
@@ -8,7 +8,7 @@
 namespace convscope::testing {
 namespace {
 
-// Calls f(field) for every field of the struct but Evaluation::complete, which is not saved.
+// Calls f(field) for every field of the struct except Evaluation::complete, which is not saved.
 template <class F>
 void each_field(TrainingState& s, F&& f) {
   for (std::int64_t* field :
@@ -43,7 +43,7 @@ TEST(CheckpointFields, AllComeBack) {
     ++next;
     field = std::is_floating_point_v<T> ? static_cast<T>(next + 0.25) : static_cast<T>(next);
   });
-  // A field takes eight bytes, a flag with what fills it up too: a new one belongs above.
+  // A field takes eight bytes, a flag with its padding too: a new field must be added above.
   const double flags_not_saved = 2;
   ASSERT_EQ(next + flags_not_saved, sizeof(TrainingState) / 8.0);
   save_checkpoint(path, *setup.model, setup.optimizer.get(), saved, "name: small\n");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// damaged_checkpoint_test.cpp: a checkpoint that is not what was written is noticed, whatever bit
-// of it has changed, and the run goes on from the one before.
+// damaged_checkpoint_test.cpp: a changed bit anywhere in a checkpoint is noticed, and the run
+// resumes from the one before.
 #include <gtest/gtest.h>
 
 #include "experiments/trainer/checkpoint.h"
@@ -110,7 +110,7 @@ TEST(DamagedCheckpoint, WhenBothAreTheErrorNamesBoth) {
   EXPECT_NE(error.find("previous.safetensors"), std::string::npos) << error;
 }
 
-// A program that writes checkpoints may be wrong too: the checksum fits, the numbers do not.
+// A program that writes checkpoints may be wrong too: the checksum is right, the numbers are not.
 TEST(DamagedCheckpoint, ProgressThatCannotBeIsRefused) {
   const TemporaryFolder root;
   RunFolder folder = RunFolder::create(root.path(), "numbers", 1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// early_stop_test.cpp: a run ends when its validation images do not get better any more, and goes
-// on counting when it is resumed.
+// early_stop_test.cpp: a run ends when validation results stop improving, and keeps its count when
+// it is resumed.
 #include "experiments/trainer/checkpoint.h"
 #include "tests/experiments/training_fixture.h"
 
@@ -12,7 +12,7 @@ using testing::small_setup;
 using testing::TemporaryFolder;
 using testing::text_of;
 
-// The learning rate is 0 from the second epoch on, so nothing gets better after the first one.
+// The learning rate is 0 from the second epoch on, so results improve only in the first epoch.
 TrainingSetup setup_that_stands_still(std::int64_t patience) {
   TrainingSetup setup = small_setup(3);
   setup.val = std::make_unique<Loader>(bright_columns(50, 5),
@@ -46,7 +46,7 @@ TEST(EarlyStop, EndsAfterPatienceEvaluationsWithoutABetterOne) {
     TrainingSetup setup = setup_that_stands_still(3);
     setup.early_stop.metric = metric;
     const Ended ended = run(std::move(setup), folder);
-    EXPECT_EQ(ended.epoch, 4) << metric;  // the first one, and three that are no better
+    EXPECT_EQ(ended.epoch, 4) << metric;  // the first one, and three without improvement
     EXPECT_EQ(ended.status.state, "DONE");
     EXPECT_NE(ended.log.find(
                   cat("stopped early after epoch 4 of 20: ", metric, " was best after epoch 1")),
@@ -65,7 +65,7 @@ TEST(EarlyStop, ARunThatGetsBetterGoesOn) {
   EXPECT_EQ(run(std::move(setup), folder).epoch, 3);
 }
 
-// What counts as better is more than min_delta: no step of this training is that large.
+// An improvement must exceed min_delta; no step of this training is that large.
 TEST(EarlyStop, SmallGainsDoNotCount) {
   const TemporaryFolder root;
   RunFolder folder = RunFolder::create(root.path(), "small_gains", 1);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // joined_update_cuda_test.cpp: a recorded step of a LeNet gathers its images in its first kernel
-// and changes the weights in its last one, and gives the bits of steps whose batch comes from the
-// host and whose update is a launch of its own.
+// and updates the weights in its last one. It gives the same bits as steps with batches from the
+// host and a separate update launch.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,13 +25,13 @@ using Ints = std::vector<std::int64_t>;
 struct Case {
   std::int64_t images = 46, batch = 8;  // 5 full batches and one of 6
   std::int64_t channels = 1, side = 12;
-  bool pools_twice = false;  // the last linear layers then are the only ones to read rounded values
-  bool changes_weights = false;  // behind each update
+  bool pools_twice = false;  // the last linear layers are then the only readers of rounded values
+  bool changes_weights = false;  // after each update
   const char* optimizer = "sgd";
   ComputePrecision precision = ComputePrecision::f32;
   double clip_norm = 0;
-  float level = 0;   // what all weights of the first layer are; 0: they stay random
-  double scale = 0;  // of the loss, at first; 0: it is not scaled
+  float level = 0;   // value of all weights of the first layer; 0: random
+  double scale = 0;  // initial loss scale; 0: none
 };
 
 Dataset noise(const Case& c) {
@@ -130,7 +130,7 @@ std::vector<StepOutcome> train_recorded(const Case& c, const Network& net, bool 
   const auto update = DeviceUpdate(*net.optimizer, cuda(), 1).joined(0);
   EXPECT_TRUE(update != nullptr && steps->plan().joins_update(*update) == joins)
       << steps->plan().text();
-  // All weights of the net, and no bias.
+  // All weights of the net, no biases.
   EXPECT_EQ(steps->plan().wants_copies(*update), c.precision != ComputePrecision::f32);
   for (const JoinedRow& row : update->rows) {
     const bool is_weight = row.w != nullptr && is_weight_of(net, row.w);
@@ -210,8 +210,8 @@ TEST_F(JoinedUpdateOnCuda, GivesTheBitsOfAnUpdateOfItsOwn) {
   expect_same_bits({.optimizer = "adamw", .precision = ComputePrecision::bf16});
 }
 
-// Steps behind the first one of a launch multiply the copies of weights that the update before has
-// left: of a launch of one step none; of images that another kernel gathers only the weights' own.
+// Steps after the first one of a launch multiply the copies of weights from the previous update; a
+// launch of one step has none. Images that another kernel gathers have only copies of weights.
 TEST_F(JoinedUpdateOnCuda, GivesTheBitsOfWeightsThatEachKernelRounds) {
   for (const ComputePrecision half : {ComputePrecision::bf16, ComputePrecision::f16}) {
     expect_same_bits({.precision = half});
@@ -223,16 +223,16 @@ TEST_F(JoinedUpdateOnCuda, GivesTheBitsOfWeightsThatEachKernelRounds) {
   }
 }
 
-// Gradients are divided where they are made; the update is a launch behind. With 2^23 those of the
-// logits are beyond f16 at first: some steps are left out. With 2^12 none is.
+// The kernels that compute gradients divide them; the update is a separate launch. With 2^23 the
+// gradients of the logits first exceed f16, so some steps are skipped. With 2^12 none is.
 TEST_F(JoinedUpdateOnCuda, DividesByTheScaleOfTheLossAndLeavesOutWhatOverflows) {
   expect_same_bits({.precision = ComputePrecision::f16, .scale = 0x1p12});
   expect_same_bits({.optimizer = "adam", .precision = ComputePrecision::f16, .scale = 0x1p23});
   expect_same_bits({.precision = ComputePrecision::f16, .clip_norm = 0.3, .scale = 0x1p23});
 }
 
-// Pieces of a few, of some and of many blocks; several samples of a block; both kernels of a batch
-// for which one is too few.
+// Few, some and many blocks; several samples per block; both kernels for a batch that is too large
+// for one.
 TEST_F(JoinedUpdateOnCuda, GathersBatchesOfAllSizes) {
   expect_same_bits({.images = 7, .batch = 3, .channels = 3});
   expect_same_bits({.images = 100, .batch = 40, .channels = 2, .side = 16});
@@ -240,10 +240,10 @@ TEST_F(JoinedUpdateOnCuda, GathersBatchesOfAllSizes) {
   expect_same_bits({.images = 410, .batch = 300, .precision = ComputePrecision::bf16});
 }
 
-// Rows that are no whole number of four bytes are gathered by a kernel of their own.
+// Rows whose size is not a multiple of four bytes are gathered by a separate kernel.
 TEST_F(JoinedUpdateOnCuda, LeavesOtherImagesToTheirOwnKernel) { expect_same_bits({.side = 14}); }
 
-// The loss is no number from the first step on.
+// The loss is NaN from the first step on.
 TEST_F(JoinedUpdateOnCuda, LeavesTheWeightsAfterALossThatIsNotFinite) {
   const Case c{.level = NAN};
   const Network before = network(c), after = network(c);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// kept_choices_test.cpp: a run that goes on keeps its algorithms, whatever has become of the
-// machine's measurements.
+// kept_choices_test.cpp: a resumed run keeps its algorithms, even if the machine's measurements
+// have changed.
 #include "experiments/trainer/choices/kept_choices.h"
 
 #include <gtest/gtest.h>
@@ -39,7 +39,7 @@ class KeptMeasurements : public ::testing::Test {
         call_program("run " + words + " -q", root.path(), "CONVSCOPE_CACHE_DIR='" + cache + "'");
     EXPECT_EQ(done.code, 0) << done.err;
   }
-  // Each problem has another algorithm from now on.
+  // Gives each problem another algorithm from now on.
   void exchange_answers() const {
     Json content = Json::parse(text_of(cache + "/conv2d_cpu.json"));
     for (auto& [key, name] : content["fastest"].items()) {
@@ -47,7 +47,7 @@ class KeptMeasurements : public ::testing::Test {
     }
     write_file(cache + "/conv2d_cpu.json", content.dump());
   }
-  // "c1,conv2d,...,<forward>,<backward_data>,<backward_weight>,<step>" without what was timed.
+  // Returns "c1,conv2d,...,<forward>,<backward_data>,<backward_weight>,<step>" without times.
   static std::string kernels_of(const std::string& run) {
     const std::string text = text_of(run + "/layers.csv");
     const std::size_t begin = text.find("\nc1,");
@@ -66,7 +66,7 @@ TEST_F(KeptMeasurements, AreThoseOfTheRunThatGoesOn) {
   EXPECT_FALSE(chosen.empty());
   exchange_answers();
   call("c.yaml --name other --epochs-limit 1");
-  EXPECT_NE(kernels_of(resolve_run(root / "runs/other")), before);  // it would matter
+  EXPECT_NE(kernels_of(resolve_run(root / "runs/other")), before);  // the test would notice
   call("--resume " + run + " --epochs-limit 2");
   EXPECT_EQ(kernels_of(run), before);
   EXPECT_EQ(Json::parse(text_of(run + "/choices.json")).at("measured"), chosen);
@@ -90,7 +90,7 @@ TEST(KeptChoices, HoldTheCeilingsToo) {
   set_machine_ceilings({});
 }
 
-// Runs of earlier versions know no peak of bytes.
+// Runs of earlier versions have no int8 peak.
 TEST(KeptChoices, HoldThePeakOfBytesIfTheyKnowIt) {
   const testing::CacheFolder cache;
   const TemporaryFolder root;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// layer_costs_test.cpp: the times and the memory that a run reports, of whole steps and of single
-// layers, against layers that sleep for a known time and keep a known number of bytes.
+// layer_costs_test.cpp: reported times and memory of steps and layers, compared with layers that
+// sleep for a known time and keep a known number of bytes.
 #include "experiments/run_folder/layer_costs.h"
 
 #include <map>
@@ -30,7 +30,7 @@ std::shared_ptr<Module> linear(std::int64_t out, LayerContext& context) {
   return std::make_shared<Linear>(LinearOptions{.in_features = 16, .out_features = out}, context);
 }
 
-// 16 steps in an epoch: steps 8 and 16 are looked at.
+// 16 steps per epoch: steps 8 and 16 are sampled.
 TrainingSetup setup_with_rests(bool plan) {
   TrainingSetup setup;
   const auto model = std::make_shared<Sequential>();
@@ -64,7 +64,7 @@ std::vector<std::string> cells_of(const std::string& line) {
   return cells;
 }
 
-// layers.csv by the name of the layer.
+// Returns the rows of layers.csv by layer name.
 std::map<std::string, Row> layers_of(const std::string& folder) {
   std::istringstream in(text_of(folder + "/layers.csv"));
   std::string line;
@@ -101,7 +101,7 @@ Finished run(TrainingSetup setup) {
 
 class LayerCostsOfARun : public ::testing::TestWithParam<bool> {};
 
-// A layer that waits is the one whose row says so, forward and backward apart.
+// The row of a sleeping layer shows its time, forward and backward separately.
 TEST_P(LayerCostsOfARun, AreThoseOfTheLayerThatTookThem) {
   const Finished done = run(setup_with_rests(GetParam()));
   const auto number = [&](const char* layer, const char* column) {
@@ -112,7 +112,7 @@ TEST_P(LayerCostsOfARun, AreThoseOfTheLayerThatTookThem) {
   EXPECT_GE(number("r1", "forward_ms"), kShort);
   EXPECT_GE(number("r1", "backward_ms"), kLong);
   EXPECT_LT(number("r1", "forward_ms"), number("r1", "backward_ms"));
-  // A mean over the steps that were looked at, not their sum.
+  // A mean over the sampled steps, not their sum.
   EXPECT_LT(number("r1", "backward_ms"), 1.7e3 * done.summary.at("avg_backward").get<double>());
   for (const char* other : {"f1", "f2", "r2"}) {
     EXPECT_LT(number(other, "forward_ms"), kShort) << other;
@@ -124,7 +124,7 @@ TEST_P(LayerCostsOfARun, AreThoseOfTheLayerThatTookThem) {
   EXPECT_LT(number("loss", "forward_ms"), kShort);
 }
 
-// The columns that the instrument exists for, against a clock and a size that the test knows.
+// The reported columns, compared with a clock and a size that the test knows.
 TEST_P(LayerCostsOfARun, AgreeWithThePhasesOfTheSummary) {
   const Finished done = run(setup_with_rests(GetParam()));
   const auto seconds = [&](const char* key) { return done.summary.at(key).get<double>(); };
@@ -144,7 +144,7 @@ TEST(LayerCosts, LookingAtAStepChangesNoBit) {
   TrainingSetup looked_at = setup_with_rests(true);
   TrainingSetup alone = setup_with_rests(true);
   Finished done = run(std::move(looked_at));
-  // The same steps without a trainer, and so without anybody who looks.
+  // The same steps without a trainer, so without sampling.
   TrainStep step(*alone.model, *alone.optimizer, 0, alone.device);
   alone.model->train();
   alone.train->start_epoch(0);

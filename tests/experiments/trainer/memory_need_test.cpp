@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// memory_need_test.cpp: what a config needs of memory is known before a run, as it then is.
+// memory_need_test.cpp: the memory that a config needs is known before a run, and is right.
 #include "experiments/trainer/memory/memory_need.h"
 
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ DataFacts facts_of(const ExperimentConfig& config) {
   return {train, test, type.sample_shape(config.data.options), type.classes};
 }
 
-// What the allocator gave out at most in a whole run.
+// Returns the allocator's peak in a whole run.
 std::int64_t peak_of_a_run(const ExperimentConfig& config) {
   const TemporaryFolder root;
   release_cached({});
@@ -43,7 +43,7 @@ std::int64_t peak_of_a_run(const ExperimentConfig& config) {
   TrainingSetup setup = setup_training(config);
   RunFolder folder = RunFolder::create(root.path(), "run", 1);
   Progress progress(Progress::Mode::quiet);
-  // Each step sets the peak back; the last is that of the evaluation, and what is held then.
+  // Each step resets the peak; the last peak is that of the evaluation, with all memory held then.
   EXPECT_EQ(Trainer(setup, folder, progress).run(), 0);
   return memory_stats({}).peak_bytes - before;
 }
@@ -103,7 +103,7 @@ TEST(MemoryNeed, NamesTheKeyBehindTheLargestPart) {
           "; take a smaller model or ");
 }
 
-// 8 TiB of weights fit into no machine. Nothing is left behind, and nothing was tried.
+// 8 TiB of weights fit into no machine. No folder remains, and nothing was tried.
 TEST(MemoryNeed, ARunThatCannotFitLeavesNoFolder) {
   const TemporaryFolder root;
   write_file(root / "huge.yaml",

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Prints the scalars of a TensorBoard event file, one `step tag value` a line.
+"""Prints the scalars of a TensorBoard event file, one `step tag value` per line.
 
 Written from the format's description, without the package and without the code under test: the
 records' checksums are computed bit by bit.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// reported_numbers_test.cpp: what a run reports of its times, memory and images, against layers and
-// an optimiser that sleep for a known time and take a known number of bytes.
+// reported_numbers_test.cpp: reported times, memory and images of a run, compared with layers and
+// an optimiser that sleep for a known time and use a known number of bytes.
 #include <chrono>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -23,8 +23,8 @@ void rest(double ms) { std::this_thread::sleep_for(std::chrono::duration<double,
 constexpr double kForwardMs = 4, kBackwardMs = 16, kUpdateMs = 8;
 constexpr std::int64_t kMiBytes = 1 << 20;
 constexpr std::int64_t kKept = kMiBytes;
-// What the passes take for a moment: the forward more, the backward less, in workspace the other
-// way round.
+// Temporary memory of the passes: the forward uses more, the backward less; for workspace vice
+// versa.
 constexpr std::int64_t kForwardMoment = 32 * kMiBytes, kBackwardMoment = 8 * kMiBytes;
 constexpr std::size_t kForwardWork = 2 * kMiBytes, kBackwardWork = 3 * kMiBytes;
 
@@ -74,13 +74,13 @@ class SlowOptimizer final : public Optimizer {
 constexpr std::int64_t kImages = 50, kBatch = 16;  // 16, 16, 16 and 2: 12 steps in 3 epochs
 constexpr std::int64_t kTimedSteps = 7, kTimedImages = 16 + 16 + 2 + 16 + 16 + 16 + 2;
 
-// A network that is right for every image: a class is the brightest column.
+// A network that is right for every image: the class is the brightest column.
 TrainingSetup costly_setup(bool plan) {
   TrainingSetup setup;
   LayerContext context;
   const auto model = std::make_shared<Sequential>();
   model->add("flat", std::make_shared<Flatten>());
-  // Before it a layer with parameters, so that a gradient passes through it.
+  // A layer with parameters before it, so that a gradient passes through it.
   for (const char* name : {"columns", "same"}) {
     const bool first = name[0] == 'c';
     const auto layer = std::make_shared<Linear>(
@@ -145,8 +145,7 @@ TEST_P(ColumnsOfARun, HoldTheTimesOfTheirOwnPhase) {
     EXPECT_GE(done.summary.at(phase).get<double>(), 1e-3 * least) << phase;
     EXPECT_GE(std::stod(done.epochs[1].at(phase)), 1e-3 * least) << phase;
   }
-  // The order of the phases, which no busy machine turns over: they are medians of nothing, but
-  // each is far from the next.
+  // The order of the phases, which no busy machine changes: they are single values, but far apart.
   EXPECT_LT(std::stod(done.epochs[1].at("avg_forward")),
             std::stod(done.epochs[1].at("avg_backward")));
   EXPECT_LT(std::stod(done.epochs[1].at("avg_update")),
@@ -176,7 +175,7 @@ TEST_P(ColumnsOfARun, HoldTheMemoryInMebibytes) {
   const Reported done = report_of(costly_setup(GetParam()));
   const auto of = [&](const char* key) { return done.summary.at(key).get<double>(); };
   EXPECT_GE(of("avg_forward_mem"), 1);
-  EXPECT_LT(of("avg_forward_mem"), 1.04);  // 1.0486 are as many millions
+  EXPECT_LT(of("avg_forward_mem"), 1.04);  // 1.0486 would be millions instead of MiB
   EXPECT_GE(of("avg_backward_mem"), done.live_mib + 1 + 8 + 3);
   EXPECT_LT(of("avg_backward_mem"), done.live_mib + 1 + 8 + 3 + 0.2);
   EXPECT_EQ(of("peak_workspace"), 3);
@@ -186,19 +185,19 @@ TEST_P(ColumnsOfARun, HoldTheMemoryInMebibytes) {
   EXPECT_EQ(std::stod(row.at("peak_workspace")), 3);
 }
 
-// Of a full batch, without loss; all weights of the checkpoint in f32.
+// For a full batch, without loss; all weights of the checkpoint in f32.
 TEST_P(ColumnsOfARun, HoldTheTimeOfAnInferenceAndTheStoredBytes) {
   const Reported done = report_of(costly_setup(GetParam()));
   const auto of = [&](const char* key) { return done.summary.at(key).get<double>(); };
   EXPECT_GE(of("avg_inference"), 1e-3 * kForwardMs);
-  EXPECT_LT(of("avg_inference"), 1e-3 * (kForwardMs + kBackwardMs));  // no backward is in it
+  EXPECT_LT(of("avg_inference"), 1e-3 * (kForwardMs + kBackwardMs));  // contains no backward
   EXPECT_EQ(of("weight_bytes"), 4 * (16 * kClasses + kClasses + kClasses * kClasses + kClasses));
-  // Batches of 4 ms were timed until they took 0.25 s: no part of the run's own time.
+  // Batches of 4 ms were timed for 0.25 s, which is not part of the run's own time.
   EXPECT_GT(done.wall_s - of("seconds"), 0.25);
   EXPECT_GT(of("seconds"), 1e-3 * 12 * (kForwardMs + kBackwardMs + kUpdateMs));  // all 12 steps
 }
 
-// A run that is not over has no final weights to take the time with.
+// An unfinished run has no final weights to time.
 TEST_P(ColumnsOfARun, LeaveOutTheTimeOfAnInferenceUntilTheRunHasEnded) {
   TrainingSetup first = costly_setup(GetParam());
   first.epochs_now = 2;
@@ -214,7 +213,7 @@ TEST_P(ColumnsOfARun, LeaveOutTheTimeOfAnInferenceUntilTheRunHasEnded) {
   resumed.resume();
   EXPECT_EQ(resumed.run(), 0);
   EXPECT_GE(summary().at("avg_inference").get<double>(), 1e-3 * kForwardMs);
-  // Once more at the end of the run, with nothing left to train.
+  // Again at the end of the run, with nothing left to train.
   TrainingSetup again = costly_setup(GetParam());
   Trainer ended(again, folder, progress);
   ended.resume();
@@ -222,7 +221,7 @@ TEST_P(ColumnsOfARun, LeaveOutTheTimeOfAnInferenceUntilTheRunHasEnded) {
   EXPECT_GE(summary().at("avg_inference").get<double>(), 1e-3 * kForwardMs);
 }
 
-// The memory of the data sets is no memory of a step.
+// Memory of data sets is not memory of a step.
 TEST_P(ColumnsOfARun, LeaveOutTheData) {
   TrainingSetup setup = costly_setup(GetParam());
   setup.data_bytes = 2 * kMiBytes;
@@ -285,7 +284,7 @@ TEST(StepTotals, AreMeansOfWhatEachStepSaid) {
   EXPECT_DOUBLE_EQ(totals.mean(totals.forward_bytes), 75);
   EXPECT_DOUBLE_EQ(totals.mean(totals.backward_peak_bytes), 400);
   EXPECT_EQ(totals.workspace_peak_bytes, 70);  // the largest, not the last
-  // A recorded step has no phases of its own.
+  // A recorded step has no separate phases.
   totals.add({.images = 4, .whole_s = 0.4}, 0);
   EXPECT_DOUBLE_EQ(totals.phase(totals.forward_s), 0.2);
   EXPECT_DOUBLE_EQ(totals.mean(totals.busy_s()), 0.6);

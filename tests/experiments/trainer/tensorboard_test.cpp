@@ -11,8 +11,8 @@
 namespace convscope::testing {
 namespace {
 
-// The scalars of an event file, as a reader written apart from the writer sees them: "step tag
-// value" a line, or what it complains of.
+// Returns the scalars of an event file from an independent reader: one line "step tag value" each,
+// or its complaint.
 std::string read_events(const std::string& path) {
   const std::string command = cat("python3 ", CONVSCOPE_SOURCE_DIR,
                                   "/tests/experiments/trainer/read_events.py '", path, "' 2>&1");
@@ -106,7 +106,7 @@ TEST(Tensorboard, a_resumed_run_writes_the_events_of_an_uninterrupted_one) {
   EXPECT_NE(expected.find("5 learning_rate 0.05\n"), std::string::npos) << expected;
   RunFolder parts = RunFolder::create(root.path(), "parts", 5);
   train(parts, 2, false);
-  // As if it had been killed in the third epoch, behind the checkpoint.
+  // As if killed in the third epoch, after the checkpoint.
   { TensorboardLog(parts.file(kTensorboardFile), 26).add(30, {{"loss/train", 99}}); }
   EXPECT_EQ(train(parts, 0, true), expected);
 }

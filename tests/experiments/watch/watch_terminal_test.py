@@ -25,7 +25,7 @@ PATIENCE_S = 60
 
 
 class Terminal:
-    """The program in a terminal of its own; `seen` is all that it wrote."""
+    """The program in a separate terminal; `seen` is all of its output."""
 
     def __init__(self, columns, rows, *words):
         self.outer, inner = pty.openpty()
@@ -50,7 +50,7 @@ class Terminal:
             self.seen += os.read(self.outer, 65536).decode()
 
     def frames(self):
-        """The lines of each frame that another one follows."""
+        """Returns the lines of each frame except the last."""
         text = re.sub(r"\x1b\[[0-9;?]*[A-IK-Za-z]", "", self.seen)
         return [frame.split("\r\n") for frame in text.split(CLEAR)[1:-1]]
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// watch_test.cpp: what `convscope watch` reads and shows. The terminal itself is tested in
-// watch_terminal_test.py beside this file.
+// watch_test.cpp: what `convscope watch` reads and shows. watch_terminal_test.py in this folder
+// tests the terminal.
 #include <gtest/gtest.h>
 #include <sys/file.h>
 
@@ -23,7 +23,7 @@ std::string text_of_lines(const std::vector<std::string>& lines) {
   return out;
 }
 
-// Of a process on this host, where a free lock means that it is gone.
+// Sets the state of a process on this host, where a free lock means that it is gone.
 void set_state(const std::string& folder, const std::string& state, int exit_code = -1) {
   nlohmann::json status = nlohmann::json::parse(text_of(folder + "/status.json"));
   char host[256] = {};
@@ -31,10 +31,10 @@ void set_state(const std::string& folder, const std::string& state, int exit_cod
   status["host"] = host;
   status["state"] = state;
   status["exit_code"] = exit_code < 0 ? nlohmann::json() : nlohmann::json(exit_code);
-  write_file(folder + "/status.json", status.dump());  // whole, as a run does
+  write_file(folder + "/status.json", status.dump());  // whole, as a run writes it
 }
 
-// As a process that works on a run does.
+// The lock of a process that works on a run.
 class Lock {
  public:
   explicit Lock(const std::string& folder)
@@ -62,7 +62,7 @@ TEST(TextCurve, takes_points_in_any_order) {
     EXPECT_EQ(text_curve({{2, 3}, {0, 1}, {1, 2}}, 12, 3, ink),
               text_curve({{0, 1}, {1, 2}, {2, 3}}, 12, 3, ink));
   }
-  // Far outside of first and last, as in a file whose lines were moved.
+  // Far outside of the first and last values, as in a file with reordered lines.
   const auto lines =
       text_curve({{1000, 1}, {1e9, 2}, {-1e9, 3}, {1001, 4}}, 40, 3, CurveInk::stars);
   ASSERT_EQ(lines.size(), 3);
@@ -160,7 +160,7 @@ TEST(Watch, estimates_the_time_left_from_the_pace_so_far) {
   RunReader reader(folder);
   const RunView& run = reader.look();
   EXPECT_EQ(run.steps, 100);
-  EXPECT_NEAR(run.seconds_left, 4000, 60);  // 50 s a step, 80 to go; less what has passed since
+  EXPECT_NEAR(run.seconds_left, 4000, 60);  // 50 s per step, 80 to go; minus the elapsed time
 }
 
 TEST(Watch, takes_numbers_that_no_run_has) {
@@ -200,7 +200,7 @@ TEST(Watch, does_not_touch_the_lock_of_a_run_that_is_over_twice) {
   set_state(folder, "RUNNING");
   RunReader reader(folder);
   EXPECT_EQ(reader.look().status.state, "KILLED");
-  const Lock lock(folder);  // it goes on, but has not said so yet
+  const Lock lock(folder);  // it runs, but has not reported this yet
   EXPECT_EQ(reader.look().status.state, "KILLED");
   set_state(folder, "RUNNING");
   std::filesystem::last_write_time(folder + "/status.json",
@@ -233,7 +233,7 @@ TEST(Watch, a_folder_has_a_line_for_each_run_and_the_running_first) {
   EXPECT_EQ(reader.changes().size(), 1);
 }
 
-// What the program prints into a pipe, and how it ends.
+// The program's output into a pipe, and its end.
 struct Printed {
   int code;
   std::string out, err;
@@ -281,7 +281,7 @@ TEST(WatchCommand, without_a_folder_it_says_what_it_expected) {
   EXPECT_EQ(watch(root.path(), {root.path(), "--interval", "0"}).code, 2);
 }
 
-// Waits until the file holds the text; gives up after a minute.
+// Waits until the file contains the text; gives up after a minute.
 bool comes(const std::string& path, const std::string& text) {
   for (int tries = 0; tries < 6000; ++tries) {
     if (text_of(path).find(text) != std::string::npos) return true;

@@ -106,7 +106,7 @@ TEST_F(Npz, RefusesEntriesThatShareBytes) {
 
 TEST_F(Npz, RefusesOtherFilesAndNamesTwice) {
   EXPECT_ERROR(ErrorKind::kData, "expected a .npz file", parse(std::string(100, 'x')));
-  EXPECT_ERROR(ErrorKind::kInvalid, "name of its own",
+  EXPECT_ERROR(ErrorKind::kInvalid, "different name for each tensor",
                write_npz(path_, {{"a", Tensor::zeros({1})}, {"a", Tensor::zeros({1})}}));
 }
 

@@ -269,7 +269,7 @@ TEST_F(Measure, AFolderThatCannotBeWrittenIsAWarningOnly) {
   setenv("CONVSCOPE_CACHE_DIR", (blocked + "/below").c_str(), 1);
   ::testing::internal::CaptureStderr();
   EXPECT_NE(chosen("measure"), "reference");
-  EXPECT_NE(::testing::internal::GetCapturedStderr().find("is not remembered on disk"),
+  EXPECT_NE(::testing::internal::GetCapturedStderr().find("is not stored on disk"),
             std::string::npos);
 }
 

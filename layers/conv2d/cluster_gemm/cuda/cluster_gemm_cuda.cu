@@ -98,9 +98,9 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
   const OperandTypes types{.x = z.dtype, .w = DType::f32, .accumulator = DType::f32, .y = z.dtype};
   if (z.layout != ActivationLayout::channels_last || (!is_half(z.dtype) && !tf32) ||
       z.operand_types() != types) {
-    return Conv2dSupport::no(cat("expects halves, or f32 with precision tf32, with their channels ",
-                                 "last and weights of f32, got ", z.operand_types().text(),
-                                 " with layout ", name_of(z.layout)));
+    return Conv2dSupport::no(cat("expects fp16/bf16, or f32 with precision tf32, in NHWC and f32 ",
+                                 "weights, got ", z.operand_types().text(), " with layout ",
+                                 name_of(z.layout)));
   }
   if (cuda_device_facts().major < 9) {
     return Conv2dSupport::no(cat("expects a GPU of compute capability 9.0 or higher, for its ",

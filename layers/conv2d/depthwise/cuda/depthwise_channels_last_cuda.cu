@@ -381,7 +381,7 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   const OperandTypes halves{.x = z.dtype, .w = DType::f32, .accumulator = DType::f32, .y = z.dtype};
   if (z.layout != ActivationLayout::channels_last || !is_half(z.dtype) ||
       z.operand_types() != halves) {
-    return Conv2dSupport::no(cat("expects halves with their channels last and weights of f32, got ",
+    return Conv2dSupport::no(cat("expects fp16/bf16 in NHWC and f32 weights, got ",
                                  z.operand_types().text(), " with layout ", name_of(z.layout)));
   }
   if (z.groups != z.c || z.k != z.c) {

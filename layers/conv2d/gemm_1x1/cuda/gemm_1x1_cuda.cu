@@ -197,12 +197,12 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   }
   if (z.r != 1 || z.s != 1) return no("expects a 1x1 kernel, got ", z.r, "x", z.s);
   if (z.stride_h != 1 || z.stride_w != 1) {
-    return no("expects stride 1, because images are matrices as they lie, got ", z.stride_h, "x",
-              z.stride_w);
+    return no("expects stride 1, because images are used as matrices in place, got ", z.stride_h,
+              "x", z.stride_w);
   }
   if (z.pad_top != 0 || z.pad_bottom != 0 || z.pad_left != 0 || z.pad_right != 0) {
-    return no("expects no padding, because images are matrices as they lie, got ", z.pad_top, ", ",
-              z.pad_bottom, ", ", z.pad_left, ", ", z.pad_right);
+    return no("expects no padding, because images are used as matrices in place, got ", z.pad_top,
+              ", ", z.pad_bottom, ", ", z.pad_left, ", ", z.pad_right);
   }
   return {};
 }

@@ -273,8 +273,7 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
   if (z.layout != ActivationLayout::channels_last || (!is_half(z.dtype) && !tf32) ||
       z.operand_types() != types) {
     return Conv2dSupport::no(
-        cat("expects halves, or f32 with precision tf32, with their channels "
-            "last and weights of f32, got ",
+        cat("expects fp16/bf16, or f32 with precision tf32, in NHWC and f32 weights, got ",
             z.operand_types().text(), " with layout ", name_of(z.layout)));
   }
   if (cuda_device_facts().major < 8) {

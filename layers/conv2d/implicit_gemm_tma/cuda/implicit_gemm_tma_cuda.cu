@@ -218,7 +218,7 @@ void run_forward(const Conv2dForwardArgs& args, float* moments) {
   // small for the other one.
   CONVSCOPE_CHECK(moments == nullptr || !plans->reads_f32 || args.x_factors.given(),
                   "implicit_gemm_tma",
-                  "expected x as half factors where statistics of y are wanted");
+                  "expected x in fp16 or bf16 where statistics of y are requested");
   const Factor x =
       factor_of(z, Direction::forward, *plans, args.x, args.x_factors, args.w, args.prepared, work);
   run_gather(plans->as_run, Direction::forward, x.plan,
@@ -296,13 +296,13 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
 Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
   if (z.layout != ActivationLayout::channels_last) {
     return Conv2dSupport::no(
-        cat("expects images with their channels last, because the copy engine ",
-            "brings whole rows of channels, got layout ", name_of(z.layout)));
+        cat("expects images in NHWC, because TMA copies whole rows of channels, ", "got layout ",
+            name_of(z.layout)));
   }
   const bool tf32 = z.dtype == DType::f32 && z.math == MathMode::tf32;
   if (!is_half(z.dtype) && !tf32) {
     return Conv2dSupport::no(cat("expects images of f16 or bf16, or of f32 with precision tf32, ",
-                                 "because the tensor cores multiply halves, got ",
+                                 "because the tensor cores multiply fp16/bf16, got ",
                                  name_of(z.dtype)));
   }
   const OperandTypes types = z.operand_types();

@@ -490,7 +490,7 @@ Support supports(const Problem& z, Direction direction) {
   }
   if (direction == Direction::backward_data && z.offset_groups * z.taps() * z.n * out > kMost) {
     return Support::no(
-        cat("expects fewer than 2^31 samples of x, because they stand on lists, got ",
+        cat("expects fewer than 2^31 samples of x, because they are stored in lists, got ",
             z.offset_groups * z.taps() * z.n * out));
   }
   return {};

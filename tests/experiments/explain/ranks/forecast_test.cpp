@@ -190,7 +190,7 @@ TEST(ForecastCommand, RefusesWordsThatDoNotGoTogether) {
   refused("--keep-share", "expected --ranks N with --network");
   refused("--ranks 2 --all", "expected --ranks without --layer");
   refused("--ranks 2 --network fast", "got 'fast'");
-  refused("--ranks 2 --inside 1GB", "expected --inside with --ranks-per-host of 2 at least");
+  refused("--ranks 2 --inside 1GB", "expected --inside with --ranks-per-host of at least 2");
   refused("--ranks 0", "--ranks");
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// own_file_test.cpp: run folders that come from somebody else, or that an editor has changed.
+// own_file_test.cpp: run folders of another person, or changed by an editor.
 #include "experiments/run_folder/files/own_file.h"
 
 #include <gtest/gtest.h>
@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 using testing::TemporaryFolder;
 using testing::text_of;
 
-// A run that is over, and a file that is none of its.
+// A finished run, and a file outside of it.
 class OwnFile : public ::testing::Test {
  protected:
   OwnFile() {
@@ -94,7 +94,7 @@ TEST_F(OwnFile, OfAFolderThatIsReachedByALinkIsFine) {
   EXPECT_EQ(text_of(run_ + "/summary.json"), "{}\n");
 }
 
-// What commands do that change one file of a run.
+// As commands do that change one file of a run.
 TEST_F(OwnFile, IsWaitedForWhileAnotherHasTheRunForAMoment) {
   auto held = std::make_unique<RunFolder>(RunFolder::reopen(run_));
   std::thread other([&] {
@@ -160,8 +160,8 @@ TEST(KeptRows, OfAChangedFileAreThoseBeforeTheCheckpoint) {
     EXPECT_FALSE(found.as_counted) << kept;
     EXPECT_EQ(found.lacks_line_end, !ended) << kept;
   };
-  expect_kept("    " + before, after);             // the bytes end in the middle of a row
-  expect_kept("# a remark\n" + before, after);     // and behind a whole row
+  expect_kept("    " + before, after);             // the byte count ends in the middle of a row
+  expect_kept("# a remark\n" + before, after);     // and after a whole row
   expect_kept(metrics_row(20, 1, "test"), after);  // a row is gone, others follow
   expect_kept(metrics_row(20, 1, "test"), "");     // a row is gone, the file is shorter
   expect_kept(before.substr(0, before.size() - 1), "", /*ended=*/false);

@@ -275,8 +275,8 @@ TEST_F(ClusterGemmOnCuda, RefusesInASentence) {
   };
   const std::string tf32 = ",precision=tf32";
   EXPECT_EQ(reason("n=1,c=8,h=8,w=8,k=8"),
-            "expects halves, or f32 with precision tf32, with their channels last and weights of "
-            "f32, got f32:f32:f32:f32 with layout channels_last");
+            "expects fp16/bf16, or f32 with precision tf32, in NHWC and f32 weights, got "
+            "f32:f32:f32:f32 with layout channels_last");
   EXPECT_EQ(reason(cat("n=1,c=16,h=8,w=8,k=16,groups=2", tf32).c_str()),
             "expects one group of channels, got 2");
   EXPECT_EQ(reason(cat("n=1,c=8,h=32,w=32,k=8,r=9,s=9", tf32).c_str()),

@@ -278,8 +278,8 @@ TEST_F(GroupedGemmOnCuda, RefusesInASentence) {
   };
   const std::string halves = ",dtype=bf16,types=bf16:f32:f32:bf16";
   EXPECT_EQ(reason("n=1,c=8,h=8,w=8,k=8,groups=2"),
-            "expects halves, or f32 with precision tf32, with their channels last and weights of "
-            "f32, got f32:f32:f32:f32 with layout channels_last");
+            "expects fp16/bf16, or f32 with precision tf32, in NHWC and f32 weights, got "
+            "f32:f32:f32:f32 with layout channels_last");
   EXPECT_EQ(reason(cat("n=1,c=8,h=8,w=8,k=8", halves).c_str()),
             "expects several groups of at least 2 channels, because it is made for them, got 1 "
             "groups of 8 in and 8 out");

@@ -343,12 +343,11 @@ TEST_F(ImplicitGemmTmaOnCuda, RefusesInASentence) {
   };
   const std::string last = ",layout=channels_last";
   EXPECT_EQ(reason("n=1,c=8,h=8,w=8,k=8,dtype=bf16"),
-            "expects images with their channels last, because the copy engine brings whole rows of "
-            "channels, got layout nchw");
+            "expects images in NHWC, because TMA copies whole rows of channels, got layout nchw");
   EXPECT_EQ(
       reason(cat("n=1,c=8,h=8,w=8,k=8", last).c_str()),
       "expects images of f16 or bf16, or of f32 with precision tf32, because the tensor cores "
-      "multiply halves, got f32");
+      "multiply fp16/bf16, got f32");
   EXPECT_EQ(reason(cat("n=1,c=8,h=8,w=8,k=8,groups=2,dtype=f16", last).c_str()),
             "expects groups 1, got groups 2");
   EXPECT_EQ(reason(cat("n=1,c=8,h=32,w=32,k=8,r=16,s=16,dtype=f16", last).c_str()),
