@@ -46,10 +46,10 @@ inline std::string real_text(double value) {
 // as nextafter(1, 0), is an open bound: "at least 0 and below 1". +-1e300 means no bound.
 inline std::string interval_text(double min, double max) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  constexpr double kMostDigits = 1e15;  // larger integers are not written with all digits
+  constexpr double kMaxDigits = 1e15;  // larger integers are not written with all digits
   const auto text_of = [](double value) {
     char text[40];
-    const bool whole = std::fabs(value) < kMostDigits && value == std::trunc(value);
+    const bool whole = std::fabs(value) < kMaxDigits && value == std::trunc(value);
     const auto end = whole ? std::to_chars(text, text + sizeof text, std::llround(value)).ptr
                            : std::to_chars(text, text + sizeof text, value).ptr;
     return std::string(text, end);

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "layers/dispatch/heavy_use.h"
+#include "layers/dispatch/operator_use.h"
 #include "layers/plan/operation_op.h"
 
 namespace convscope {
@@ -19,7 +19,7 @@ Module::~Module() = default;
 
 int Module::describe(PlanGraph& graph, int x) { return describe_dynamic(graph, *this, x); }
 
-std::unique_ptr<HeavyUse> Module::heavy_use(const Shape&) const { return nullptr; }
+std::unique_ptr<OperatorUse> Module::operator_use(const Shape&) const { return nullptr; }
 
 void Module::train(bool on) {
   training_ = on;

@@ -14,7 +14,7 @@
 
 namespace convscope {
 
-class HeavyUse;
+class OperatorUse;
 class PlanGraph;
 
 struct NamedParameter {
@@ -82,8 +82,8 @@ class CONVSCOPE_API Module {
   virtual std::int64_t weight_groups() const { return 1; }
 
   // Returns the problem of an operator for an input of this shape, and what its policy chooses
-  // (dispatch/heavy_use.h). Null for all other layers.
-  virtual std::unique_ptr<HeavyUse> heavy_use(const Shape& input) const;
+  // (dispatch/operator_use.h). Null for all other layers.
+  virtual std::unique_ptr<OperatorUse> operator_use(const Shape& input) const;
 
   // Returns them in the order added, children after the module's own; names joined by dots.
   std::vector<NamedParameter> parameters() const;

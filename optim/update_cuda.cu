@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // update_cuda.cu: all parameters of a network in one launch.
 //
-// Plan      The rows of the table are kernel parameters, 64 per launch, so nothing is copied to or
+// Method    The rows of the table are kernel parameters, 64 per launch, so nothing is copied to or
 //           kept on the device. A block has kChunk elements of one row and finds its row by
 //           bisection. The values of a step (learning rate, corrections of Adam) are parameters
 //           too, or, for recordings, are read from device memory when the kernel runs.
@@ -24,7 +24,7 @@
 namespace convscope {
 namespace {
 
-constexpr int kMostRows = 64;
+constexpr int kMaxRows = 64;
 constexpr std::int64_t kChunk = 2048;
 constexpr std::int64_t kSumChunk = 8192;  // for the norm: fewer partial sums
 
@@ -40,10 +40,10 @@ struct DeviceRow {
 };
 struct DeviceRows {
   int count;
-  DeviceRow row[kMostRows];
+  DeviceRow row[kMaxRows];
 };
 struct GivenFactors {
-  UpdateFactors row[kMostRows];
+  UpdateFactors row[kMaxRows];
   __device__ bool open() const { return true; }
   __device__ const UpdateFactors& of(int r) const { return row[r]; }
 };
@@ -135,14 +135,14 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Calls body(rows, first row, blocks) for the rows of the table, at most kMostRows at a time.
+// Calls body(rows, first row, blocks) for the rows of the table, at most kMaxRows at a time.
 template <class Body>
 void for_batches(const UpdateTable& table, const Body& body, std::int64_t chunk = kChunk) {
   const std::vector<UpdateRow>& all = table.rows();
-  for (std::size_t first = 0; first < all.size(); first += kMostRows) {
+  for (std::size_t first = 0; first < all.size(); first += kMaxRows) {
     DeviceRows rows{};
     unsigned blocks = 0;
-    const std::size_t end = std::min(all.size(), first + kMostRows);
+    const std::size_t end = std::min(all.size(), first + kMaxRows);
     for (std::size_t i = first; i < end; ++i) {
       const UpdateRow& from = all[i];
       if (from.count == 0) continue;

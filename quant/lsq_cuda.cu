@@ -21,7 +21,7 @@ namespace convscope {
 namespace {
 
 // Tensors of one launch.
-constexpr int kMostParts = 16;
+constexpr int kMaxParts = 16;
 
 // The bounds of a step, as in put_into_bounds(). last null: none.
 struct Bounds {
@@ -115,7 +115,7 @@ struct Walk {
 
 template <class T>
 struct Parts {
-  Part<T> part[kMostParts];
+  Part<T> part[kMaxParts];
   int count;
   std::int64_t rows;  // of all parts
   bool has_end;       // the last block has more to do
@@ -274,12 +274,12 @@ Part<T> part_of(const Tensor& v, const Tensor& step, const LsqRule& rule) {
   return p;
 }
 
-// Launches all tensors, kMostParts at a time; fill(i) returns the part of tensor i.
+// Launches all tensors, kMaxParts at a time; fill(i) returns the part of tensor i.
 template <class T, class Fill>
 void launch_parts(void (*kernel)(const Parts<T>), int count, const Fill& fill) {
-  for (int begin = 0; begin < count; begin += kMostParts) {
+  for (int begin = 0; begin < count; begin += kMaxParts) {
     Parts<T> parts{};
-    parts.count = std::min(kMostParts, count - begin);
+    parts.count = std::min(kMaxParts, count - begin);
     for (int i = 0; i < parts.count; ++i) parts.part[i] = fill(begin + i);
     unsigned blocks = 0;
     for (int i = 0; i < parts.count; ++i) {

@@ -11,9 +11,9 @@ struct Rest {  // keep, value, held
 };
 
 void rest_cuda(const RestedTensor* all, int count) {
-  for (int begin = 0; begin < count; begin += kMostMapRows) {
+  for (int begin = 0; begin < count; begin += kMaxMapRows) {
     MapRows<3> rows;
-    for (int i = begin; i < count && i < begin + kMostMapRows; ++i) {
+    for (int i = begin; i < count && i < begin + kMaxMapRows; ++i) {
       const RestedTensor& a = all[i];
       float* const value = a.value.data<float>();
       const float* const held = a.held.defined() ? a.held.data<float>() : nullptr;

@@ -11,9 +11,9 @@ struct Keep {  // x, keep
 };
 
 void mask_cuda(const MaskedTensor* all, int count) {
-  for (int begin = 0; begin < count; begin += kMostMapRows) {
+  for (int begin = 0; begin < count; begin += kMaxMapRows) {
     MapRows<2> rows;
-    for (int i = begin; i < count && i < begin + kMostMapRows; ++i) {
+    for (int i = begin; i < count && i < begin + kMaxMapRows; ++i) {
       rows.add({{all[i].x.data<float>(), all[i].keep.data<float>()},
                 all[i].y.data<float>(),
                 all[i].y.numel()});

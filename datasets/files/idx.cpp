@@ -11,21 +11,21 @@
 namespace convscope {
 namespace {
 
-constexpr int kMostAxes = 4;
+constexpr int kMaxAxes = 4;
 
 template <class... Words>
 void check(bool condition, const std::string& name, const Words&... words) {
   if (!condition) fail(ErrorKind::kData, "idx", cat(name, ": ", words...));
 }
 
-// Returns axes and sizes; `header` holds the first 4 + 4 * kMostAxes bytes, or the whole file.
+// Returns axes and sizes; `header` holds the first 4 + 4 * kMaxAxes bytes, or the whole file.
 Shape parse_header(Bytes header, const std::string& name) {
   check(header.size() >= 4, name, "expected an IDX header, got only ", header.size(), " bytes");
   check(header[0] == 0 && header[1] == 0, name, "expected the IDX magic 0 0 8 r, got ", +header[0],
         " ", +header[1], " ", +header[2], " ", +header[3]);
   check(header[2] == 8, name, "expected IDX type code 8 (unsigned bytes), got ", +header[2]);
   const int axes = header[3];
-  check(axes >= 1 && axes <= kMostAxes, name, "expected 1 to ", kMostAxes, " axes, got ", axes);
+  check(axes >= 1 && axes <= kMaxAxes, name, "expected 1 to ", kMaxAxes, " axes, got ", axes);
   check(header.size() >= 4u + 4u * static_cast<std::size_t>(axes), name, "expected ", axes,
         " sizes in the header, got only ", header.size(), " bytes");
   Shape shape;
@@ -52,9 +52,9 @@ std::size_t claimed_bytes(const Shape& shape, std::uint64_t most, const std::str
 
 Tensor parse_gzip(Bytes file, const std::string& name) {
   Inflater inflater(file, DeflateFormat::gzip, name);
-  std::array<std::uint8_t, 4 + 4 * kMostAxes> header{};
+  std::array<std::uint8_t, 4 + 4 * kMaxAxes> header{};
   std::size_t have = inflater.read(header.data(), 4);
-  if (have == 4 && header[3] <= kMostAxes) {
+  if (have == 4 && header[3] <= kMaxAxes) {
     have += inflater.read(header.data() + 4, 4u * header[3]);
   }
   const Shape shape = parse_header(Bytes(header.data(), have), name);
@@ -109,8 +109,8 @@ Tensor parse_idx(Bytes file, const std::string& name) {
 Tensor read_idx(const std::string& path) { return parse_idx(read_file(path), path); }
 
 std::string idx_bytes(const Tensor& tensor) {
-  CONVSCOPE_CHECK(tensor.dtype() == DType::u8 && tensor.rank() >= 1 && tensor.rank() <= kMostAxes,
-                  "idx", "expected a u8 tensor of 1 to ", kMostAxes, " axes, got ", tensor.str());
+  CONVSCOPE_CHECK(tensor.dtype() == DType::u8 && tensor.rank() >= 1 && tensor.rank() <= kMaxAxes,
+                  "idx", "expected a u8 tensor of 1 to ", kMaxAxes, " axes, got ", tensor.str());
   std::string out{'\0', '\0', '\x08', static_cast<char>(tensor.rank())};
   for (std::int64_t size : tensor.shape()) {
     for (int shift = 24; shift >= 0; shift -= 8) out += static_cast<char>(size >> shift & 0xff);

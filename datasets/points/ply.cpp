@@ -90,8 +90,8 @@ class PlyReader {
 
   // Returns the next line without its end, \n or \r\n.
   std::string_view line() {
-    constexpr std::size_t kMost = 1 << 16;
-    const std::string_view text = rest().substr(0, kMost);
+    constexpr std::size_t kMax = 1 << 16;
+    const std::string_view text = rest().substr(0, kMax);
     const std::size_t end = text.find('\n');
     if (end == std::string_view::npos) refuse("expected a line 'end_header', got none");
     at_ += end + 1;

@@ -2,7 +2,7 @@
 // bench_rows.cpp: the rows of a benchmark of one operator's problem in one direction. Each
 // algorithm's result is checked, correct ones are timed interleaved, and the times are compared
 // with the measured peaks. conv2d_bench.h adds another library's rows; other operators call
-// bench_heavy().
+// bench_operator().
 #include "experiments/bench/bench_rows.h"
 
 #include <algorithm>
@@ -105,12 +105,12 @@ std::vector<BenchRow> BenchRows::measured() {
   return out;
 }
 
-std::vector<std::string> cards_in(const char* command, const std::string& text, Device device,
-                                  const std::vector<std::string>& names) {
+std::vector<std::string> algorithms_in(const char* command, const std::string& text, Device device,
+                                       const std::vector<std::string>& names) {
   std::vector<std::string> out;
   if (text == "all" || text == "auto") {
     std::ranges::copy_if(names, std::back_inserter(out), [](const std::string& name) {
-      return name != kOracleCard && !name.ends_with("_lesson");
+      return name != kOracleAlgorithm && !name.ends_with("_lesson");
     });
     return out;
   }

@@ -2,7 +2,7 @@
 // bench_rows.h: the rows of a benchmark of one operator's problem in one direction. Each
 // algorithm's result is checked, correct ones are timed interleaved, and the times are compared
 // with the measured peaks. conv2d_bench.h adds another library's rows; other operators call
-// bench_heavy().
+// bench_operator().
 #pragma once
 
 #include <functional>
@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "experiments/bench/card_oracle.h"
-#include "experiments/bench/heavy_contender.h"
+#include "experiments/bench/algorithm_oracle.h"
+#include "experiments/bench/operator_contender.h"
 #include "experiments/bench/statistics.h"
 #include "framework/machine/ceilings.h"
 #include "framework/parallel.h"
@@ -115,31 +115,30 @@ struct BenchGroup {
 
 // Returns what `auto` chooses, or null when no algorithm accepts the problem; the refusals say why.
 template <class Problem>
-const Card<Problem>* auto_choice_of(const Problem& problem, Direction direction, Device device,
-                                    WeightUse use) {
+const Algorithm<Problem>* auto_choice_of(const Problem& problem, Direction direction, Device device,
+                                         WeightUse use) {
   const Question question = question_of(problem, direction, device, use);
   const std::vector<std::string> names = candidates_of(question);
-  return names.empty() ? nullptr : &HeavyLayer<Problem>::algorithms(device.type).get(names.front());
+  return names.empty() ? nullptr : &Operator<Problem>::algorithms(device.type).get(names.front());
 }
 
 inline Switches switches_of(const BenchSettings& settings) {
   return {.prepares_each_call = settings.weights == WeightUse::once};
 }
 
-// Returns those of `cards` that are selected and accept the problem; others add to `refusals`.
+// Returns those of `algorithms` that are selected and accept the problem; others add to `refusals`.
 template <class Problem>
-std::vector<const Card<Problem>*> accepting_cards(const std::vector<const Card<Problem>*>& cards,
-                                                  const Problem& problem, Direction direction,
-                                                  const Card<Problem>* only,
-                                                  std::vector<BenchRefusal>& refusals) {
-  std::vector<const Card<Problem>*> out;
-  for (const Card<Problem>* card : cards) {
-    if (only != nullptr && card != only) continue;
-    const Support support = support_of(*card, problem, direction);
+std::vector<const Algorithm<Problem>*> accepting_algorithms(
+    const std::vector<const Algorithm<Problem>*>& algorithms, const Problem& problem,
+    Direction direction, const Algorithm<Problem>* only, std::vector<BenchRefusal>& refusals) {
+  std::vector<const Algorithm<Problem>*> out;
+  for (const Algorithm<Problem>* algorithm : algorithms) {
+    if (only != nullptr && algorithm != only) continue;
+    const Support support = support_of(*algorithm, problem, direction);
     if (support.yes) {
-      out.push_back(card);
+      out.push_back(algorithm);
     } else {
-      refusals.push_back({card->name, support.reason});
+      refusals.push_back({algorithm->name, support.reason});
     }
   }
   return out;
@@ -148,15 +147,15 @@ std::vector<const Card<Problem>*> accepting_cards(const std::vector<const Card<P
 // Returns the names that `text` stands for: "all" or "auto" (all but the reference, which checks
 // the others, and the lessons, which take seconds instead of milliseconds), or names joined by
 // commas. Throws an error of kind kUnavailable with the nearest name when one is not in `names`.
-CONVSCOPE_API std::vector<std::string> cards_in(const char* command, const std::string& text,
-                                                Device device,
-                                                const std::vector<std::string>& names);
+CONVSCOPE_API std::vector<std::string> algorithms_in(const char* command, const std::string& text,
+                                                     Device device,
+                                                     const std::vector<std::string>& names);
 template <class Problem>
-std::vector<const Card<Problem>*> cards_named(const char* command, const std::string& text,
-                                              Device device) {
-  const Registry<Card<Problem>>& table = HeavyLayer<Problem>::algorithms(device.type);
-  std::vector<const Card<Problem>*> out;
-  for (const std::string& name : cards_in(command, text, device, table.names())) {
+std::vector<const Algorithm<Problem>*> algorithms_named(const char* command,
+                                                        const std::string& text, Device device) {
+  const Registry<Algorithm<Problem>>& table = Operator<Problem>::algorithms(device.type);
+  std::vector<const Algorithm<Problem>*> out;
+  for (const std::string& name : algorithms_in(command, text, device, table.names())) {
     out.push_back(&table.get(name));
   }
   return out;
@@ -166,28 +165,28 @@ std::vector<const Card<Problem>*> cards_named(const char* command, const std::st
 template <class Oracle, class Problem>
 BenchGroup<Problem> bench_judged(const BenchSettings& settings, const Problem& problem,
                                  Direction direction,
-                                 const std::vector<const Card<Problem>*>& cards,
+                                 const std::vector<const Algorithm<Problem>*>& algorithms,
                                  const BenchProgress& progress) {
   BenchGroup<Problem> group{problem, direction, num_threads(), {}, {}, ""};
   if (problem.is_empty()) {
     group.skipped = "a batch of no samples leaves nothing to time";
     return group;
   }
-  const Card<Problem>* const chosen =
+  const Algorithm<Problem>* const chosen =
       auto_choice_of(problem, direction, settings.device, settings.weights);
-  const auto accepting = accepting_cards(cards, problem, direction,
-                                         settings.only_auto ? chosen : nullptr, group.refusals);
+  const auto accepting = accepting_algorithms(
+      algorithms, problem, direction, settings.only_auto ? chosen : nullptr, group.refusals);
   if (accepting.empty()) return group;
   const Operands operands = random_operands(problem.operands(direction), settings.device);
   progress("expected values");
   const Oracle oracle(problem, direction, operands);
   BenchRows rows(settings, problem.nominal_flops(), problem.nominal_bytes(), factors_of(problem));
-  for (const Card<Problem>* card : accepting) {
-    progress(cat("checking ", card->name));
-    rows.add(std::make_unique<HeavyContender<Problem>>(*card, problem, direction, operands,
-                                                       switches_of(settings)),
-             card->cost(problem, direction), card == chosen, [&](BenchContender& one) {
-               return one.check([&] { return oracle.judge(operands, card->error_growth); });
+  for (const Algorithm<Problem>* algorithm : accepting) {
+    progress(cat("checking ", algorithm->name));
+    rows.add(std::make_unique<OperatorContender<Problem>>(*algorithm, problem, direction, operands,
+                                                          switches_of(settings)),
+             algorithm->cost(problem, direction), algorithm == chosen, [&](BenchContender& one) {
+               return one.check([&] { return oracle.judge(operands, algorithm->error_growth); });
              });
   }
   progress("timing");
@@ -195,20 +194,21 @@ BenchGroup<Problem> bench_judged(const BenchSettings& settings, const Problem& p
   return group;
 }
 
-// Checks results with the reference (card_oracle.h).
+// Checks results with the reference (algorithm_oracle.h).
 template <class Problem>
-BenchGroup<Problem> bench_heavy(const BenchSettings& settings, const Problem& problem,
-                                Direction direction, const std::vector<const Card<Problem>*>& cards,
-                                const BenchProgress& progress) {
-  return bench_judged<CardOracle<Problem>>(settings, problem, direction, cards, progress);
+BenchGroup<Problem> bench_operator(const BenchSettings& settings, const Problem& problem,
+                                   Direction direction,
+                                   const std::vector<const Algorithm<Problem>*>& algorithms,
+                                   const BenchProgress& progress) {
+  return bench_judged<AlgorithmOracle<Problem>>(settings, problem, direction, algorithms, progress);
 }
 
 // Measures all algorithms that "all" stands for.
 template <class Problem>
-BenchGroup<Problem> bench_heavy(const BenchSettings& settings, const Problem& problem,
-                                Direction direction, const BenchProgress& progress) {
-  return bench_heavy(settings, problem, direction,
-                     cards_named<Problem>("bench", "all", settings.device), progress);
+BenchGroup<Problem> bench_operator(const BenchSettings& settings, const Problem& problem,
+                                   Direction direction, const BenchProgress& progress) {
+  return bench_operator(settings, problem, direction,
+                        algorithms_named<Problem>("bench", "all", settings.device), progress);
 }
 
 }  // namespace convscope

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// contender.h: a convolution algorithm in a benchmark (heavy_contender.h), with the tensors that
+// contender.h: a convolution algorithm in a benchmark (operator_contender.h), with the tensors that
 // SampledReference checks. Used by the table of algorithms (conv2d_bench.h) and by the ladders
 // (ladder_bench.h).
 #pragma once
 
-#include "experiments/bench/heavy_contender.h"
+#include "experiments/bench/operator_contender.h"
 #include "experiments/bench/sampled_reference.h"
 #include "framework/tensor.h"
 #include "layers/conv2d/algorithm.h"
@@ -64,15 +64,15 @@ class CONVSCOPE_API BenchData {
   mutable Plain plain_;
 };
 
-class CONVSCOPE_API Contender : public HeavyContender<Conv2dProblem> {
+class CONVSCOPE_API Contender : public OperatorContender<Conv2dProblem> {
  public:
   // Takes a problem with the sizes and types that `data` was made for; its weights may be dense
   // while those of `data` are sparse.
   Contender(const Conv2dAlgorithm& algorithm, const Conv2dProblem& problem, Direction direction,
             const BenchData& data, const Switches& switches = {}, std::string name = "")
-      : HeavyContender(algorithm, problem, direction,
-                       problem.weight_format.is_dense() ? data.operands() : data.sparse_operands(),
-                       switches),
+      : OperatorContender(
+            algorithm, problem, direction,
+            problem.weight_format.is_dense() ? data.operands() : data.sparse_operands(), switches),
         data_(data),
         name_(name.empty() ? algorithm.name : std::move(name)) {}
 

@@ -122,9 +122,9 @@ class Measurement {
     const auto chosen_for = [&](const Conv2dProblem& z) {
       return auto_choice_of(z, direction_, options_.device, options_.weights);
     };
-    const auto ms = [&](const Conv2dAlgorithm* card, const Conv2dProblem& z) {
-      return card == nullptr ? std::numeric_limits<double>::infinity()
-                             : estimated_ms(*card, z, direction_, options_.weights);
+    const auto ms = [&](const Conv2dAlgorithm* algorithm, const Conv2dProblem& z) {
+      return algorithm == nullptr ? std::numeric_limits<double>::infinity()
+                                  : estimated_ms(*algorithm, z, direction_, options_.weights);
     };
     const Conv2dAlgorithm* chosen = chosen_for(problem);
     const Conv2dAlgorithm* as_dense = nullptr;
@@ -134,25 +134,25 @@ class Measurement {
       (ms(as_dense, dense) < ms(chosen, problem) ? chosen : as_dense) = nullptr;
     }
     const bool all = !options_.only_auto;
-    check_cards(rows, problem, chosen, all || chosen != nullptr);
-    if (sparse) check_cards(rows, dense, as_dense, all || as_dense != nullptr);
+    check_algorithms(rows, problem, chosen, all || chosen != nullptr);
+    if (sparse) check_algorithms(rows, dense, as_dense, all || as_dense != nullptr);
   }
 
   // Checks the algorithms that take `problem`: the group's, or the same one with dense weights.
-  void check_cards(BenchRows& rows, const Conv2dProblem& problem, const Conv2dAlgorithm* chosen,
-                   bool any) {
+  void check_algorithms(BenchRows& rows, const Conv2dProblem& problem,
+                        const Conv2dAlgorithm* chosen, bool any) {
     if (!any) return;
     const bool beside = !(problem == group_.problem);
     std::vector<BenchRefusal> known;  // refusals of dense variants of sparse problems are expected
-    for (const Conv2dAlgorithm* card :
-         accepting_cards(options_.algorithms, problem, direction_,
-                         options_.only_auto ? chosen : nullptr, beside ? known : group_.refusals)) {
+    for (const Conv2dAlgorithm* algorithm : accepting_algorithms(
+             options_.algorithms, problem, direction_, options_.only_auto ? chosen : nullptr,
+             beside ? known : group_.refusals)) {
       const SampledReference& expected = reference();
-      const std::string name = beside ? cat(card->name, " (dense)") : card->name;
+      const std::string name = beside ? cat(algorithm->name, " (dense)") : algorithm->name;
       progress_(cat("checking ", name));
-      rows.add(std::make_unique<Contender>(*card, problem, direction_, data_, switches_of(options_),
-                                           name),
-               card->cost(problem, direction_), card == chosen,
+      rows.add(std::make_unique<Contender>(*algorithm, problem, direction_, data_,
+                                           switches_of(options_), name),
+               algorithm->cost(problem, direction_), algorithm == chosen,
                [&](BenchContender& one) { return static_cast<Contender&>(one).check(expected); });
     }
     if (beside) return;
@@ -307,7 +307,7 @@ const PeerBenchRow* PeerBenchRows::best_peer(bool plain) const {
 }
 
 std::vector<const Conv2dAlgorithm*> algorithms_named(const std::string& text, Device device) {
-  return cards_named<Conv2dProblem>(kOperation, text, device);
+  return algorithms_named<Conv2dProblem>(kOperation, text, device);
 }
 
 void check_can_be_timed(const Conv2dProblem& problem, Device device) {

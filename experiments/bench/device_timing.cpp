@@ -14,7 +14,7 @@ namespace {
 
 // So long that the overhead of the two marks, about a microsecond, does not matter.
 constexpr double kLongEnough = 500e-6;
-constexpr int kMostRepeats = 64;
+constexpr int kMaxRepeats = 64;
 
 class Mark {
  public:
@@ -99,7 +99,7 @@ void time_on_device(std::vector<TimedThing>& things, Device device,
                                   : std::make_unique<Burst>(
                                         backend, device, thing,
                                         static_cast<int>(std::clamp(
-                                            repeats, 1.0, static_cast<double>(kMostRepeats)))));
+                                            repeats, 1.0, static_cast<double>(kMaxRepeats)))));
     rounds =
         std::max(rounds, samples_of(thing, options.cold ? 1 : bursts.back()->repeats(), options));
   }

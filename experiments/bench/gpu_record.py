@@ -158,8 +158,8 @@ def device_of(value):
     """Returns the GPU that a part names, or None."""
     if not isinstance(value, dict):
         return None
-    cards = ((value.get("machine") or {}).get("cuda") or {}).get("devices") or [{}]
-    return value.get("device") or cards[0].get("name")
+    gpus = ((value.get("machine") or {}).get("cuda") or {}).get("devices") or [{}]
+    return value.get("device") or gpus[0].get("name")
 
 
 def measured_of(record):

@@ -33,9 +33,9 @@ SHARES = {"*.AgreesWithTheReferenceOnRandomProblems": 8}  # racecheck takes over
 # {tool: {tests: why their reports do not count}}. Such a test runs alone, and verify prints the sentence.
 SET_ASIDE = {"initcheck": {
     "ForwardMomentsPlanOnCuda.*":
-        "col2im of im2col_gemm in bf16 reads columns that a product of cuBLAS has written in front of it, of the "
+        "col2im of im2col_gemm in bf16 reads columns that a product of cuBLAS has written before, of the "
         "last of 24 channels. The numbers agree with the dynamic graph there, with the reference in all other "
-        "tests of that card, and with memory full of NaN on the emulation. Why the tool does not see these "
+        "tests of that algorithm, and with memory full of NaN on the emulation. Why the tool does not see these "
         "stores is not known"}}
 GROUP = 5  # tests in a process
 

@@ -21,7 +21,7 @@ constexpr double kShortestSample = 20e-6;  // seconds; a clock reading costs abo
 constexpr double kWarmUpPays = 0.05;
 
 // Flushing takes several milliseconds, however short the run.
-constexpr int kMostColdSamples = 40;
+constexpr int kMaxColdSamples = 40;
 
 // The schedule of one thing.
 struct Part {
@@ -41,7 +41,7 @@ Part part_of(const TimedThing& thing, const InterleaveOptions& options) {
     part.per_turn = one < 2e-3 ? 4 : one < kWarmUpPays ? 2 : 1;
   }
   const int most =
-      options.cold ? std::min(options.most_samples, kMostColdSamples) : options.most_samples;
+      options.cold ? std::min(options.most_samples, kMaxColdSamples) : options.most_samples;
   const double wanted = std::ceil(options.min_seconds / (one * part.repeats));
   part.samples =
       static_cast<int>(std::clamp(wanted, static_cast<double>(options.least_samples),

@@ -7,7 +7,7 @@
 namespace convscope {
 namespace {
 
-constexpr std::int32_t kMostVariants = 1000;  // oneDNN has six
+constexpr std::int32_t kMaxVariants = 1000;  // oneDNN has six
 
 std::string problem_of_variant(const ConvscopePeerVariant& variant, std::int32_t number) {
   if (variant.algorithm == nullptr) return cat("has no name for variant ", number);
@@ -45,7 +45,7 @@ std::string problem_of_peer(const ConvscopePeer* peer) {
     if (!part.there) return cat("has no ", part.name);
   }
   const std::int32_t count = peer->variant_count;
-  if (count < 0 || count > kMostVariants) return cat("has ", count, " variants");
+  if (count < 0 || count > kMaxVariants) return cat("has ", count, " variants");
   if (count > 0 && peer->variants == nullptr) return "has no variants";
   for (std::int32_t i = 0; i < count; ++i) {
     const std::string problem = problem_of_variant(peer->variants[i], i);

@@ -15,7 +15,7 @@ constexpr const char* kOperation = "bench";
 
 std::string text_of_file(const std::string& path) {
   try {
-    return read_text(path, kMostTextBytes);
+    return read_text(path, kMaxTextBytes);
   } catch (const Error& error) {
     fail(ErrorKind::kIo, kOperation,
          cat("expected a readable file of shapes: ", error.what(),

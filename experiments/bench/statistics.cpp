@@ -20,8 +20,8 @@ double quantile(const std::vector<double>& sorted, double q) {
 namespace {
 
 std::vector<double> block_medians_ms(const std::vector<double>& seconds) {
-  constexpr std::size_t kMostBlocks = 32;
-  const std::size_t blocks = std::min(seconds.size(), kMostBlocks);
+  constexpr std::size_t kMaxBlocks = 32;
+  const std::size_t blocks = std::min(seconds.size(), kMaxBlocks);
   std::vector<double> out;
   for (std::size_t i = 0; i < blocks; ++i) {
     const auto at = [&](std::size_t block) {

@@ -15,11 +15,11 @@
 
 #include "experiments/bench/problem_list.h"
 #include "experiments/check/diagnosis.h"
-#include "experiments/check/matrix/card_answers.h"
-#include "experiments/check/matrix/card_state.h"
+#include "experiments/check/matrix/algorithm_answers.h"
+#include "experiments/check/matrix/algorithm_state.h"
 #include "experiments/check/matrix/check_problems.h"
 #include "experiments/check/matrix/integer_case.h"
-#include "experiments/plugins/card_check.h"
+#include "experiments/plugins/algorithm_check.h"
 #include "framework/io/file_names.h"
 #include "framework/short_loops.h"
 
@@ -40,7 +40,8 @@ constexpr const char* kForThreads[] = {
 
 class Run {
  public:
-  Run(const Conv2dAlgorithm& card, const CheckOptions& options) : card_(card), options_(options) {}
+  Run(const Conv2dAlgorithm& algorithm, const CheckOptions& options)
+      : algorithm_(algorithm), options_(options) {}
 
   CheckReport go() {
     const auto begin = std::chrono::steady_clock::now();
@@ -96,22 +97,22 @@ class Run {
       report_.directions.push_back(direction);
     }
     const Isa best = current_isa();
-    const std::string wrong = numbers.check_everywhere(card_, direction, machines);
+    const std::string wrong = numbers.check_everywhere(algorithm_, direction, machines);
     if (wrong.empty()) return;
     const matrix::Fault fault = numbers.fault();
     set_isa(fault.isa);
     set_num_threads(fault.threads);
-    report_.sentence = diagnosis_of(card_, fault);
+    report_.sentence = diagnosis_of(algorithm_, fault);
     report_.fault = fault;
     set_isa(best);
   }
 
   void directions(const Conv2dProblem& problem, Tier tier, const Machines& machines) {
-    if (failed() || (tier == Tier::exact && !card_.exact_on_integers)) return;
+    if (failed() || (tier == Tier::exact && !algorithm_.exact_on_integers)) return;
     std::optional<ConvolutionCase> numbers;
     for (const Direction direction : kDirections) {
-      if (!card_.offers(direction)) continue;
-      if (!support_of(card_, problem, direction).yes) {
+      if (!algorithm_.offers(direction)) continue;
+      if (!support_of(algorithm_, problem, direction).yes) {
         ++report_.refused;
         continue;
       }
@@ -129,7 +130,7 @@ class Run {
   void in_turn(const Conv2dProblem& problem) {
     if (problem.is_empty() || failed()) return;
     std::vector<Conv2dProblem> forms = {problem};
-    if (card_.takes_sparse_weights && problem.weight_format.is_dense()) {
+    if (algorithm_.takes_sparse_weights && problem.weight_format.is_dense()) {
       for (const Conv2dProblem& sparse : matrix::sparse_problems(problem, turn_, 1)) {
         forms.push_back(sparse);
       }
@@ -146,10 +147,10 @@ class Run {
 
   void answers() {
     options_.note("supports(), cost() and workspace_bytes()");
-    const std::string wrong = problem_of_answers(card_);
+    const std::string wrong = problem_of_answers(algorithm_);
     if (!wrong.empty()) report_.sentence = cat("the algorithm ", wrong);
     for (const Conv2dProblem& problem : matrix::small_problems(0)) {  // the algorithm may refuse it
-      for (const Direction direction : kDirections) support_of(card_, problem, direction);
+      for (const Direction direction : kDirections) support_of(algorithm_, problem, direction);
     }
   }
 
@@ -165,7 +166,7 @@ class Run {
 
   // Required problems are also computed and compared.
   void required() {
-    report_.features = features_of(card_);
+    report_.features = features_of(algorithm_);
     for (const std::string& name : options_.require) {
       const auto found = std::ranges::find(report_.features, name, &FeatureAnswer::name);
       if (found != report_.features.end() && !found->takes) report_.unmet.push_back(*found);
@@ -179,9 +180,9 @@ class Run {
 
   void state() {
     for (const Direction direction : kDirections) {
-      if (failed() || !card_.offers(direction)) continue;
+      if (failed() || !algorithm_.offers(direction)) continue;
       options_.note(cat(name_of(direction), ": several calls in a row"));
-      report_.sentence = matrix::fault_of_state(card_, direction);
+      report_.sentence = matrix::fault_of_state(algorithm_, direction);
     }
   }
 
@@ -192,13 +193,13 @@ class Run {
     for (const Conv2dProblem& problem : matrix::small_problems(3)) {
       ConvolutionCase numbers(problem, Tier::bounded);
       for (const Direction direction : kDirections) {
-        if (!support_of(card_, problem, direction).yes) continue;
+        if (!support_of(algorithm_, problem, direction).yes) continue;
         std::vector<float> first;
         for (int i = 0; i < kIsaCount; ++i) {
           if (!supports_isa(static_cast<Isa>(i))) continue;
           set_isa(static_cast<Isa>(i));
           std::vector<float> bits;
-          numbers.check(card_, direction, &bits);
+          numbers.check(algorithm_, direction, &bits);
           if (first.empty()) first = bits;
           differs = differs || first.size() != bits.size() ||
                     std::memcmp(first.data(), bits.data(), bits.size() * sizeof(float)) != 0;
@@ -206,7 +207,7 @@ class Run {
       }
     }
     set_isa(best);
-    return differs || card_.takes_blocked_layout;
+    return differs || algorithm_.takes_blocked_layout;
   }
 
   void shapes() {
@@ -241,7 +242,7 @@ class Run {
   void on_codes(const Conv2dProblem& problem, const char* types) {
     if (failed()) return;
     const Conv2dProblem typed = matrix::with_types(problem, types);
-    if (!support_of(card_, typed, Direction::forward).yes) {
+    if (!support_of(algorithm_, typed, Direction::forward).yes) {
       ++report_.refused;
       return;
     }
@@ -251,11 +252,11 @@ class Run {
     matrix::Int8Case numbers(typed, beside, turn_++);
     ++report_.cases;
     report_.directions = {Direction::forward};
-    report_.sentence = numbers.check_everywhere(card_);
+    report_.sentence = numbers.check_everywhere(algorithm_);
   }
 
   void integers() {
-    if (!card_.takes_mixed_types || takes_real_numbers_) return;
+    if (!algorithm_.takes_mixed_types || takes_real_numbers_) return;
     std::vector<Conv2dProblem> problems = matrix::small_problems(3);
     for (const char* const text : kForThreads) problems.push_back(Conv2dProblem::parse(text));
     for (int i = 0; i < (options_.quick ? kRandomQuick : kRandom); ++i) {
@@ -264,7 +265,7 @@ class Run {
     }
     for (std::size_t i = 0; i < problems.size() && !failed(); ++i) {
       std::vector<Conv2dProblem> forms = {problems[i]};
-      if (card_.takes_sparse_weights) {
+      if (algorithm_.takes_sparse_weights) {
         for (const auto& sparse : matrix::sparse_problems(problems[i], i, 2)) {
           forms.push_back(sparse);
         }
@@ -278,7 +279,8 @@ class Run {
   // Threads that write the same elements (a race) give wrong results only sometimes.
   void threads() {
     for (const char* const text : kForThreads) {
-      directions(Conv2dProblem::parse(text), card_.exact_on_integers ? Tier::exact : Tier::bounded,
+      directions(Conv2dProblem::parse(text),
+                 algorithm_.exact_on_integers ? Tier::exact : Tier::bounded,
                  {.each_isa = false, .threads = {1, 4, 4, 2, 4, 3, 4, 4}});
     }
   }
@@ -286,15 +288,15 @@ class Run {
   void others() {
     if (failed()) return;
     options_.note("forward with a NaN in x");
-    std::string wrong = matrix::fault_of_nan(card_);
+    std::string wrong = matrix::fault_of_nan(algorithm_);
     if (wrong.empty()) {
       options_.note("forward with residual and relu");
-      wrong = matrix::fault_of_epilogue(card_);
+      wrong = matrix::fault_of_epilogue(algorithm_);
     }
     if (!wrong.empty()) report_.sentence = cat("forward ", wrong);
   }
 
-  const Conv2dAlgorithm& card_;
+  const Conv2dAlgorithm& algorithm_;
   const CheckOptions& options_;
   CheckReport report_;
   std::size_t turn_ = 0;
@@ -325,8 +327,8 @@ CheckLists check_lists(const std::string& folder) {
   return out;
 }
 
-CheckReport check_algorithm(const Conv2dAlgorithm& card, const CheckOptions& options) {
-  return Run(card, options).go();
+CheckReport check_algorithm(const Conv2dAlgorithm& algorithm, const CheckOptions& options) {
+  return Run(algorithm, options).go();
 }
 
 }  // namespace convscope

@@ -50,6 +50,7 @@ struct CheckReport {
 };
 
 // Changes the instruction set and the number of threads, and does not restore them.
-CONVSCOPE_API CheckReport check_algorithm(const Conv2dAlgorithm& card, const CheckOptions& options);
+CONVSCOPE_API CheckReport check_algorithm(const Conv2dAlgorithm& algorithm,
+                                          const CheckOptions& options);
 
 }  // namespace convscope

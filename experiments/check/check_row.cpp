@@ -117,8 +117,8 @@ std::string dumped(const Json& json, int indent) {
 
 }  // namespace
 
-CheckRow row_of(const Conv2dAlgorithm& card, const CheckReport& report) {
-  CheckRow out{.algorithm = card.name,
+CheckRow row_of(const Conv2dAlgorithm& algorithm, const CheckReport& report) {
+  CheckRow out{.algorithm = algorithm.name,
                .status = !report.passes()       ? "wrong"
                          : report.unmet.empty() ? "ok"
                                                 : "unmet",
@@ -129,7 +129,7 @@ CheckRow row_of(const Conv2dAlgorithm& card, const CheckReport& report) {
                .refused = report.refused,
                .features = report.features,
                .unmet = report.unmet,
-               .error_growth = card.error_growth,
+               .error_growth = algorithm.error_growth,
                .seconds = report.seconds};
   for (const Direction direction : report.directions) {
     out.directions.emplace_back(name_of(direction));

@@ -33,7 +33,7 @@ struct CheckRow {
   bool passes() const { return status == "ok"; }
 };
 
-CONVSCOPE_API CheckRow row_of(const Conv2dAlgorithm& card, const CheckReport& report);
+CONVSCOPE_API CheckRow row_of(const Conv2dAlgorithm& algorithm, const CheckReport& report);
 
 // Returns the lines of one row, or a table of many, one line each with the causes below.
 CONVSCOPE_API std::string check_text(const CheckRow& row);

@@ -8,7 +8,7 @@
 #include <deque>
 #include <vector>
 
-#include "experiments/check/matrix/card_state.h"
+#include "experiments/check/matrix/algorithm_state.h"
 #include "experiments/check/wrong_loops.h"
 #include "experiments/check/wrong_places.h"
 
@@ -43,7 +43,7 @@ constexpr const char* kProbes[] = {
     "n=3,c=29,h=3,w=4,k=31",
     "n=1,c=1,h=2,w=29,k=1,r=1,s=3,pad=0x1",
 };
-constexpr double kMostProducts = 2e6;  // of the fault's own problem
+constexpr double kMaxProducts = 2e6;  // of the fault's own problem
 
 // The algorithm's result for one problem, with zeros around its inputs.
 struct Probe {
@@ -55,14 +55,14 @@ struct Probe {
 
 class Doctor {
  public:
-  Doctor(const Conv2dAlgorithm& card, const Fault& fault)
-      : card_(card), fault_(fault), y_(output_name(fault.direction)) {}
+  Doctor(const Conv2dAlgorithm& algorithm, const Fault& fault)
+      : algorithm_(algorithm), fault_(fault), y_(output_name(fault.direction)) {}
 
   std::string say() {
     if (fault_.kind == Fault::Kind::exception || fault_.kind == Fault::Kind::memory) {
       return of_memory();
     }
-    const std::string kept = matrix::fault_of_state(card_, fault_.direction);
+    const std::string kept = matrix::fault_of_state(algorithm_, fault_.direction);
     if (!kept.empty()) return kept;
     const bool plain = fault_.problem.weight_format.is_dense();
     for (auto ask : {&Doctor::of_threads, &Doctor::of_isa, &Doctor::of_format}) {
@@ -88,7 +88,7 @@ class Doctor {
   bool passes(const Conv2dProblem& problem, int times = 1) const {
     ConvolutionCase one = case_of(problem);
     for (int i = 0; i < times; ++i) {
-      if (!one.check(card_, fault_.direction).empty()) return false;
+      if (!one.check(algorithm_, fault_.direction).empty()) return false;
     }
     return true;
   }
@@ -131,9 +131,10 @@ class Doctor {
                  " has different bits in a second call with the same numbers: it depends on "
                  "uninitialised memory, or the algorithm should say deterministic = false");
     }
-    ConvolutionCase integers(fault_.problem, card_.exact_on_integers ? Tier::exact : fault_.tier);
+    ConvolutionCase integers(fault_.problem,
+                             algorithm_.exact_on_integers ? Tier::exact : fault_.tier);
     for (int i = 0; i < kTimes; ++i) {
-      if (!integers.check(card_, fault_.direction).empty()) return race();
+      if (!integers.check(algorithm_, fault_.direction).empty()) return race();
     }
     return cat(y_, " is within its bound, but has different bits with ", fault_.threads,
                " threads than with one: the order of its sums depends on the number of threads (a "
@@ -162,14 +163,14 @@ class Doctor {
     Conv2dProblem plain = fault_.problem;
     const ActivationLayout layout = plain.layout;
     plain.layout = ActivationLayout::nchw;
-    if (layout != ActivationLayout::nchw && support_of(card_, plain, fault_.direction).yes &&
+    if (layout != ActivationLayout::nchw && support_of(algorithm_, plain, fault_.direction).yes &&
         passes(plain)) {
       return cat(y_, " is right for images [N,C,H,W] and wrong in the layout ", name_of(layout),
                  " (", wrong_places(), ")");
     }
     plain.weight_format = {};
     if (!fault_.problem.weight_format.is_dense() &&
-        support_of(card_, plain, fault_.direction).yes && passes(plain)) {
+        support_of(algorithm_, plain, fault_.direction).yes && passes(plain)) {
       return cat(y_, " is right with dense weights and wrong with ",
                  fault_.problem.weight_format.text(), " (", wrong_places(), ")");
     }
@@ -179,7 +180,7 @@ class Doctor {
   std::vector<float> run(const Surroundings& around) const {
     std::vector<float> out;
     const std::string damage =
-        case_of(fault_.problem).run(card_, fault_.direction, fault_.extra, out, around);
+        case_of(fault_.problem).run(algorithm_, fault_.direction, fault_.extra, out, around);
     return damage.empty() ? out : std::vector<float>();
   }
 
@@ -220,7 +221,7 @@ class Doctor {
     }
     Surroundings clean;
     clean.dirty_workspace = false;
-    if (card_.workspace_bytes(fault_.problem, fault_.direction) > 0 && is_right(run(clean))) {
+    if (algorithm_.workspace_bytes(fault_.problem, fault_.direction) > 0 && is_right(run(clean))) {
       return cat(y_,
                  " is right only when the workspace holds zeros before the call: the workspace is "
                  "read before it is written");
@@ -273,22 +274,23 @@ class Doctor {
                  " of small integers has rounding errors, although the algorithm says "
                  "exact_on_integers: some product or sum in it is not an integer");
     }
-    const auto bound = [&](const Conv2dAlgorithm& card) {
-      return matrix::rounds_one_way(fault_.tier) ? card.worst_growth(terms) : card.growth(terms);
+    const auto bound = [&](const Conv2dAlgorithm& algorithm) {
+      return matrix::rounds_one_way(fault_.tier) ? algorithm.worst_growth(terms)
+                                                 : algorithm.growth(terms);
     };
-    Conv2dAlgorithm chain = card_;
+    Conv2dAlgorithm chain = algorithm_;
     chain.one_chain = true;
-    if (!card_.one_chain && terms > kSumChain && grows <= bound(chain)) {
+    if (!algorithm_.one_chain && terms > kSumChain && grows <= bound(chain)) {
       return cat(y_, " errs by ", number(grows),
                  " eps of the largest sum over magnitudes, and "
                  "error_growth allows ",
-                 number(bound(card_)), ": ", terms,
+                 number(bound(algorithm_)), ": ", terms,
                  " terms seem to be added in one chain; cut sums into chains of ", kSumChain,
                  " terms (framework/simd/sum_chain.h), or say one_chain = true");
     }
     return cat(y_, " errs by ", number(grows),
                " eps of the largest sum over magnitudes, and the algorithm allows ",
-               number(bound(card_)), ": error_growth is too small, or a sum loses digits");
+               number(bound(algorithm_)), ": error_growth is too small, or a sum loses digits");
   }
 
   // Returns which elements differ from `right` by more than the algorithm's bound.
@@ -298,22 +300,22 @@ class Doctor {
     std::vector<std::size_t> out;
     for (std::size_t i = 0; i < std::min(result.size(), right.size()); ++i) {
       const double error = std::abs(static_cast<double>(result[i]) - right[i]);
-      const double bound =
-          4 * one.allowed(card_, fault_.direction, extra, right[i]) + 1e-6 * std::abs(right[i]);
+      const double bound = 4 * one.allowed(algorithm_, fault_.direction, extra, right[i]) +
+                           1e-6 * std::abs(right[i]);
       if (!(error <= bound)) out.push_back(i);
     }
     return out;
   }
 
   void add_probe(const Conv2dProblem& problem) {
-    if (!support_of(card_, problem, fault_.direction).yes) return;
+    if (!support_of(algorithm_, problem, fault_.direction).yes) return;
     Surroundings around;
     around.x = around.w = around.dy = around.b = 0;
     for (const bool extra : {false, true}) {
       if (extra && fault_.direction == Direction::backward_data) continue;
       Probe probe{case_of(problem), extra, {}};
       const std::string damage =
-          probe.numbers.run(card_, fault_.direction, extra, probe.result, around);
+          probe.numbers.run(algorithm_, fault_.direction, extra, probe.result, around);
       if (!damage.empty()) continue;
       probe.is_right = wrong_elements(probe.numbers, extra, probe.result,
                                       probe.numbers.expect(fault_.direction, extra).values)
@@ -355,7 +357,7 @@ class Doctor {
     if (!said.empty()) return said;
     // A mistake that only this problem shows, or one among several.
     Conv2dProblem own = fault_.problem;
-    if (own.nominal_flops() > 2 * kMostProducts) return "";
+    if (own.nominal_flops() > 2 * kMaxProducts) return "";
     own.layout = ActivationLayout::nchw;
     const bool others_wrong =
         std::ranges::any_of(probes_, [](const Probe& p) { return !p.is_right; });
@@ -393,7 +395,7 @@ class Doctor {
     std::vector<bool> wrong(right.size());
     for (std::size_t i = 0; i < wrong.size(); ++i) {
       const double error = std::abs(static_cast<double>(fault_.result[i]) - right[i]);
-      wrong[i] = !(error <= one.allowed(card_, fault_.direction, fault_.extra, right[i]));
+      wrong[i] = !(error <= one.allowed(algorithm_, fault_.direction, fault_.extra, right[i]));
     }
     return cat("wrong: ", places_text(fault_.problem, fault_.direction, wrong));
   }
@@ -402,7 +404,7 @@ class Doctor {
     return cat(y_, " agrees with no known mistake; ", wrong_places());
   }
 
-  const Conv2dAlgorithm& card_;
+  const Conv2dAlgorithm& algorithm_;
   const Fault& fault_;
   const std::string y_;
   std::deque<Probe> probes_;
@@ -416,8 +418,8 @@ const char* output_name(Direction direction) {
                                                  : "dw";
 }
 
-std::string diagnosis_of(const Conv2dAlgorithm& card, const Fault& fault) {
-  return Doctor(card, fault).say();
+std::string diagnosis_of(const Conv2dAlgorithm& algorithm, const Fault& fault) {
+  return Doctor(algorithm, fault).say();
 }
 
 }  // namespace convscope

@@ -16,7 +16,8 @@
 
 namespace convscope {
 
-CONVSCOPE_API std::string diagnosis_of(const Conv2dAlgorithm& card, const matrix::Fault& fault);
+CONVSCOPE_API std::string diagnosis_of(const Conv2dAlgorithm& algorithm,
+                                       const matrix::Fault& fault);
 
 // Returns "[n,k,p,q] = [0,2,0,4]" for element `at` of what the direction writes.
 CONVSCOPE_API std::string place_text(const Conv2dProblem& problem, Direction direction,

@@ -39,20 +39,20 @@ const std::vector<Feature>& features() {
   return kFeatures;
 }
 
-FeatureAnswer answer_of(const Conv2dAlgorithm& card, const Feature& feature) {
+FeatureAnswer answer_of(const Conv2dAlgorithm& algorithm, const Feature& feature) {
   FeatureAnswer out{.name = feature.name, .takes = true, .reason = ""};
   const auto refuse = [&](std::string why) {
     if (out.takes) out.reason = std::move(why);
     out.takes = false;
   };
   for (const Direction direction : feature.directions) {
-    if (!card.offers(direction)) refuse(cat("does not compute ", name_of(direction)));
+    if (!algorithm.offers(direction)) refuse(cat("does not compute ", name_of(direction)));
   }
   for (const char* const text : feature.problems) {
     const Conv2dProblem problem = Conv2dProblem::parse(text);
     for (const Direction direction : kDirections) {
-      if (direction != Direction::forward && !card.offers(direction)) continue;
-      const Conv2dSupport answer = support_of(card, problem, direction);
+      if (direction != Direction::forward && !algorithm.offers(direction)) continue;
+      const Conv2dSupport answer = support_of(algorithm, problem, direction);
       if (answer.yes) continue;
       refuse(cat("refuses ", name_of(direction), " of ", problem.text(), ": ", answer.reason));
     }
@@ -68,9 +68,9 @@ std::vector<std::string> feature_names() {
   return out;
 }
 
-std::vector<FeatureAnswer> features_of(const Conv2dAlgorithm& card) {
+std::vector<FeatureAnswer> features_of(const Conv2dAlgorithm& algorithm) {
   std::vector<FeatureAnswer> out;
-  for (const Feature& feature : features()) out.push_back(answer_of(card, feature));
+  for (const Feature& feature : features()) out.push_back(answer_of(algorithm, feature));
   return out;
 }
 

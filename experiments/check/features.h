@@ -21,7 +21,7 @@ struct FeatureAnswer {
 // Returns "kernels", "pointwise", "stride", "padding", ..., "backward".
 CONVSCOPE_API std::vector<std::string> feature_names();
 // Returns the answers in that order.
-CONVSCOPE_API std::vector<FeatureAnswer> features_of(const Conv2dAlgorithm& card);
+CONVSCOPE_API std::vector<FeatureAnswer> features_of(const Conv2dAlgorithm& algorithm);
 // Returns none for a feature of directions.
 CONVSCOPE_API std::vector<Conv2dProblem> problems_of_feature(const std::string& name);
 // Parses "stride,groups" or "all"; throws an error of kind kInvalid that names the nearest feature.

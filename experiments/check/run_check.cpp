@@ -83,7 +83,7 @@ std::vector<CheckTask> tasks_of_plugin(const std::string& file) {
   const ChildEnd end = run_in_child(
       [&](const ChildWork& work) {
         const OpenedPlugin plugin = open_plugin_here(file, work.note);
-        work.hand_over(nlohmann::json(plugin.cards).dump());
+        work.hand_over(nlohmann::json(plugin.algorithms).dump());
         return 0;
       },
       {.note_seconds = kSecondsToOpen});
@@ -91,14 +91,14 @@ std::vector<CheckTask> tasks_of_plugin(const std::string& file) {
     return std::vector<CheckTask>{{.plugin = file, .algorithm = "", .refusal = std::move(why)}};
   };
   if (end.kind == ChildEnd::Kind::threw) return refused(without_operation(end.said));
-  const nlohmann::json cards = nlohmann::json::parse(end.result, nullptr, false);
-  if (!end.finished() || !cards.is_array() || cards.empty()) {
+  const nlohmann::json algorithms = nlohmann::json::parse(end.result, nullptr, false);
+  if (!end.finished() || !algorithms.is_array() || algorithms.empty()) {
     return refused(cat("expected a plug-in in ", file, ", but it ",
                        end.finished() ? "names no algorithm" : cat(end.cause, " ", end.doing)));
   }
   std::vector<CheckTask> out;
-  for (const nlohmann::json& card : cards) {
-    out.push_back({.plugin = file, .algorithm = card.get<std::string>(), .refusal = ""});
+  for (const nlohmann::json& algorithm : algorithms) {
+    out.push_back({.plugin = file, .algorithm = algorithm.get<std::string>(), .refusal = ""});
   }
   return out;
 }
@@ -117,15 +117,15 @@ CheckRow run_check(const CheckTask& task, const CheckSettings& settings, const C
       [&](const ChildWork& work) {
         std::string hash;
         if (!task.plugin.empty()) hash = open_plugin_here(task.plugin, work.note).hash;
-        Conv2dAlgorithm card =
+        Conv2dAlgorithm algorithm =
             conv2d_algorithms(DeviceType::cpu).get(task.algorithm, ErrorKind::kUnavailable);
         if (settings.max_error_growth > 0) {
-          card.error_growth = std::min(card.error_growth, settings.max_error_growth);
+          algorithm.error_growth = std::min(algorithm.error_growth, settings.max_error_growth);
         }
         CheckOptions options = options_of(settings, lists);
         options.note = work.note;
-        const CheckReport report = check_algorithm(card, options);
-        CheckRow row = row_of(card, report);
+        const CheckReport report = check_algorithm(algorithm, options);
+        CheckRow row = row_of(algorithm, report);
         row.plugin = task.plugin;
         row.hash = hash;
         if (report.fault) {

@@ -18,7 +18,7 @@
 namespace convscope {
 namespace {
 
-constexpr std::size_t kMostSides = 26;
+constexpr std::size_t kMaxSides = 26;
 
 struct CompareArguments {
   std::vector<std::string> sides;
@@ -62,8 +62,8 @@ CompareResult compared(const CompareArguments& arguments) {
 
 int compare(const CompareArguments& arguments) {
   const std::size_t count = arguments.sides.size();
-  if (count < 2 || count > kMostSides) {
-    fail_usage("compare", cat("expected 2 to ", kMostSides, " sides to compare, got ", count));
+  if (count < 2 || count > kMaxSides) {
+    fail_usage("compare", cat("expected 2 to ", kMaxSides, " sides to compare, got ", count));
   }
   check_output_files({arguments.output});
   check_gate("compare", arguments.gate);

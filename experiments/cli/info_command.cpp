@@ -15,7 +15,7 @@
 #include "framework/io/json_text.h"
 #include "layers/conv2d/algorithm.h"
 #include "layers/deform_conv2d/algorithm.h"
-#include "layers/dispatch/plugin/plugin_cards.h"
+#include "layers/dispatch/plugin/plugin_algorithms.h"
 #include "layers/layer_types.h"
 #include "layers/sparse_conv/algorithm.h"
 #include "optim/lr_schedule.h"
@@ -36,13 +36,13 @@ Json docs_of(const Registry<Entry>& table) {
 template <class Problem>
 Json algorithms_of(DeviceType device) {
   Json out = Json::object();
-  for (const auto& [name, card] : HeavyLayer<Problem>::algorithms(device).entries()) {
+  for (const auto& [name, algorithm] : Operator<Problem>::algorithms(device).entries()) {
     Json directions = Json::array();
     for (Direction direction : kDirections) {
-      if (card.offers(direction)) directions.push_back(name_of(direction));
+      if (algorithm.offers(direction)) directions.push_back(name_of(direction));
     }
-    out[name] = {{"idea", card.idea}, {"directions", directions}, {"paper", card.paper}};
-    const PluginCard* const from = plugin_of_card(HeavyLayer<Problem>::kOperation, name);
+    out[name] = {{"idea", algorithm.idea}, {"directions", directions}, {"paper", algorithm.paper}};
+    const PluginAlgorithm* const from = plugin_of_algorithm(Operator<Problem>::kOperation, name);
     if (from != nullptr) out[name]["plugin"] = from->file;
   }
   return out;

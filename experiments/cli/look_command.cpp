@@ -62,7 +62,7 @@ std::function<int()> declare_look(CommandLine& app) {
   app.add_option(
          "--problem", arguments->problem,
          cat("small problem, such as n=1,c=2,h=5,w=5,k=2,r=3,s=3,pad=1; a page holds at most ",
-             kMostLookEvents, " reads, writes and additions (default: the lesson's own)"))
+             kMaxLookEvents, " reads, writes and additions (default: the lesson's own)"))
       ->type_name("TEXT");
   std::vector<std::string> directions;
   for (const Direction direction : kDirections) directions.emplace_back(name_of(direction));

@@ -19,8 +19,8 @@ namespace {
 using Json = nlohmann::json;
 using Names = std::vector<std::string>;
 
-constexpr std::size_t kMostBytes = std::size_t{256} << 20;  // a thousand rows have two million
-constexpr std::size_t kMostBlocks = 1000;                   // our own files hold some tens
+constexpr std::size_t kMaxBytes = std::size_t{256} << 20;  // a thousand rows have two million
+constexpr std::size_t kMaxBlocks = 1000;                   // our own files hold some tens
 
 const Json& child(const Json& object, const std::string& key) {
   static const Json none;
@@ -116,7 +116,7 @@ class Reader {
     out.p90_ms = time_of(child(row, "p90_ms"));
     for (const Json& value : child(row, "block_medians_ms")) {
       const double time = time_of(value);
-      if (time > 0 && out.blocks_ms.size() < kMostBlocks) out.blocks_ms.push_back(time);
+      if (time > 0 && out.blocks_ms.size() < kMaxBlocks) out.blocks_ms.push_back(time);
     }
     out.disturbed = disturbed(row, around, settings);
     const auto same = std::ranges::find(side_.rows, out.key, &TimedRow::key);
@@ -145,7 +145,7 @@ class Reader {
 };
 
 BenchSide side_of_file(const std::string& file) {
-  const Json json = Json::parse(read_text(file, kMostBytes), nullptr, /*allow_exceptions=*/false);
+  const Json json = Json::parse(read_text(file, kMaxBytes), nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) broken(file, "which is not a JSON object");
   check_format(json, file);
   BenchSide side;

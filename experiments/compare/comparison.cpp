@@ -27,13 +27,13 @@ std::string text_of(Outcome outcome) {
 namespace {
 
 constexpr int kRegression = 7, kUndecided = 9;  // exit codes
-constexpr std::size_t kMostNamed = 20;          // rows that are named individually
+constexpr std::size_t kMaxNamed = 20;           // rows that are named individually
 
 // Keeps the first lines, and adds how many were cut.
 void cut(std::vector<std::string>& lines) {
-  if (lines.size() <= kMostNamed) return;
-  const std::size_t more = lines.size() - kMostNamed;
-  lines.resize(kMostNamed);
+  if (lines.size() <= kMaxNamed) return;
+  const std::size_t more = lines.size() - kMaxNamed;
+  lines.resize(kMaxNamed);
   lines.push_back(cat("and ", more, " more"));
 }
 

@@ -14,15 +14,15 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int kDeepest = 8;            // objects in objects; our own files have three
-constexpr std::size_t kMostWords = 4;  // different values of one side that are listed
+constexpr int kDeepest = 8;           // objects in objects; our own files have three
+constexpr std::size_t kMaxWords = 4;  // different values of one side that are listed
 
 std::string values_of(const Facts& side, const std::string& key) {
   const auto at = side.find(key);
   if (at == side.end()) return "-";
   std::vector<std::string> words = at->second;
-  if (words.size() > kMostWords) {
-    words.resize(kMostWords);
+  if (words.size() > kMaxWords) {
+    words.resize(kMaxWords);
     words.push_back(cat("... (", at->second.size(), ")"));
   }
   return join(words, " / ");
@@ -99,8 +99,8 @@ std::vector<std::string> machine_warnings(const std::vector<std::string>& names,
                                           const std::vector<const Facts*>& sides) {
   std::vector<std::string> machine, setting, out;
   for (const FactRow& row : differing(sides)) {
-    const bool card = row.key.starts_with("cuda.devices.") && row.key.ends_with(".name");
-    if (row.key == "cpu" || row.key == "cpu_features" || card) machine.push_back(row.key);
+    const bool algorithm = row.key.starts_with("cuda.devices.") && row.key.ends_with(".name");
+    if (row.key == "cpu" || row.key == "cpu_features" || algorithm) machine.push_back(row.key);
     for (const char* key : {"isa", "threads", "ranks.processes", "build_type", "compiler"}) {
       if (row.key == key) setting.push_back(row.key);
     }

@@ -12,10 +12,10 @@ namespace {
 // The continued fraction of DLMF 8.17.22; it converges fast for x < (a + 1) / (a + b + 2).
 double beta_fraction(double a, double b, double x) {
   constexpr double kTiny = 1e-300;  // replaces 0, as Lentz's method requires
-  constexpr int kMostTerms = 100000;
+  constexpr int kMaxTerms = 100000;
   const auto nonzero = [](double value) { return std::abs(value) < kTiny ? kTiny : value; };
   double c = 1, d = 1 / nonzero(1 - (a + b) * x / (a + 1)), fraction = d;
-  for (int m = 1; m <= kMostTerms; ++m) {
+  for (int m = 1; m <= kMaxTerms; ++m) {
     const double even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m));
     d = 1 / nonzero(1 + even * d);
     c = nonzero(1 + even / c);

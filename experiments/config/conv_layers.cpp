@@ -29,7 +29,7 @@ std::vector<ConvLayer> conv_layers(Module& network, const Shape& input) {
   for (const NamedModule& part : network.modules()) names.emplace(part.module, part.name);
   std::vector<ConvLayer> out;
   network.walk(input, [&](Module& module, const Shape& shape) {
-    if (std::shared_ptr<const HeavyUse> use = module.heavy_use(shape)) {
+    if (std::shared_ptr<const OperatorUse> use = module.operator_use(shape)) {
       out.push_back({names.at(&module), std::move(use)});
       return;
     }

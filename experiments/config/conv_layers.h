@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// conv_layers.h: the convolutions of a network, of any kind (layers/dispatch/heavy_use.h), and
+// conv_layers.h: the convolutions of a network, of any kind (layers/dispatch/operator_use.h), and
 // their problems, derived from shapes without running anything.
 #pragma once
 
@@ -7,14 +7,14 @@
 #include <string>
 #include <vector>
 
-#include "layers/dispatch/heavy_use.h"
+#include "layers/dispatch/operator_use.h"
 #include "layers/module.h"
 
 namespace convscope {
 
 struct ConvLayer {
   std::string name;  // "c1"
-  std::shared_ptr<const HeavyUse> use;
+  std::shared_ptr<const OperatorUse> use;
 };
 
 // Returns the layers in the order of an image's path; `input` is [N,C,H,W]. Fails when a module

@@ -57,11 +57,11 @@ void Mistakes::throw_if_any() const {
     std::string line = mistake.origin.prefix() + mistake.sentence;
     if (std::find(lines.begin(), lines.end(), line) == lines.end()) lines.push_back(line);
   }
-  constexpr std::size_t kMostLines = 50;  // more lines do not help
+  constexpr std::size_t kMaxLines = 50;  // more lines do not help
   const std::size_t all = lines.size();
-  if (all > kMostLines) {
-    lines.resize(kMostLines);
-    lines.push_back(cat("... and ", all - kMostLines, " more"));
+  if (all > kMaxLines) {
+    lines.resize(kMaxLines);
+    lines.push_back(cat("... and ", all - kMaxLines, " more"));
   }
   fail(ErrorKind::kConfig, "config", join(lines, "\n"));
 }

@@ -15,7 +15,7 @@ namespace convscope {
 namespace config {
 namespace {
 
-constexpr std::size_t kMostMembers = 10000;
+constexpr std::size_t kMaxMembers = 10000;
 constexpr std::size_t kLongestName = 100;
 // Later than any file, earlier than the command line.
 constexpr int kMemberLayer = 1000;
@@ -120,8 +120,8 @@ class Planner {
   void combine(const Origin& origin) {
     std::size_t count = std::max<std::size_t>(1, block_.seeds.size());
     for (const auto& axis : block_.axes) {
-      if (count > kMostMembers / axis.size()) {
-        mistakes_.add(origin, cat("sweep: expected at most ", kMostMembers, " members in all"));
+      if (count > kMaxMembers / axis.size()) {
+        mistakes_.add(origin, cat("sweep: expected at most ", kMaxMembers, " members in all"));
         return;
       }
       count *= axis.size();

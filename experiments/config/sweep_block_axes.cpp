@@ -17,8 +17,8 @@ namespace {
 const std::vector<std::string> kReferenceColumns = {"acc", "avg_forward", "avg_backward",
                                                     "avg_forward_mem", "avg_backward_mem"};
 
-constexpr std::size_t kMostKeys = 64,
-                      kMostValues = 1000;  // limits for zip and grid; keep hostile texts cheap
+constexpr std::size_t kMaxKeys = 64,
+                      kMaxValues = 1000;  // limits for zip and grid; keep hostile texts cheap
 
 std::string did_you_mean(const std::string& word, const std::vector<std::string>& known) {
   const std::string near = nearest_word(word, known);
@@ -108,7 +108,7 @@ class BlockReader {
     std::vector<std::string> keys;
     for (const char* name : {"zip", "grid"}) {
       const Node* lists = given(node, name);
-      if (lists == nullptr || lists->entries.size() > kMostKeys) continue;
+      if (lists == nullptr || lists->entries.size() > kMaxKeys) continue;
       for (const Node::Entry& entry : lists->entries) keys.push_back(entry.key);
     }
     return keys;
@@ -241,9 +241,9 @@ class BlockReader {
                         node.kind == Node::Kind::map ? "an empty map" : describe(node)));
       return false;
     }
-    if (node.entries.size() > kMostKeys) {
-      mistakes_.add(node.origin, cat(path, ": expected at most ", kMostKeys, " keys, got ",
-                                     node.entries.size()));
+    if (node.entries.size() > kMaxKeys) {
+      mistakes_.add(node.origin,
+                    cat(path, ": expected at most ", kMaxKeys, " keys, got ", node.entries.size()));
       return false;
     }
     bool fits = true;
@@ -254,14 +254,13 @@ class BlockReader {
       }
       claim(entry, path);
       const Node& list = entry.value;
-      if (list.kind == Node::Kind::list && !list.items.empty() &&
-          list.items.size() <= kMostValues) {
+      if (list.kind == Node::Kind::list && !list.items.empty() && list.items.size() <= kMaxValues) {
         continue;
       }
       fits = false;
       if (list.kind == Node::Kind::list && !list.items.empty()) {
         mistakes_.add(list.origin, cat(path, ".", printable(entry.key), ": expected at most ",
-                                       kMostValues, " values, got ", list.items.size()));
+                                       kMaxValues, " values, got ", list.items.size()));
         continue;
       }
       mistakes_.add(

@@ -47,7 +47,7 @@ std::string answer_text(const Explanation& explanation, const ExplainQuestion& q
                    question.steps ? "" : ", --steps (operations)", "\n");
 }
 
-std::string problem_text(const std::shared_ptr<const HeavyUse>& use, Device device) {
+std::string problem_text(const std::shared_ptr<const OperatorUse>& use, Device device) {
   ExplainedLayer layer{{use->operation(), use}, {}};
   for (const Direction direction : kDirections) {
     ExplainedDirection& of = layer.directions[static_cast<std::size_t>(direction)];

@@ -26,6 +26,7 @@ CONVSCOPE_API std::string answer_text(const Explanation& explanation,
 
 // Returns every algorithm of one call, in each direction: what runs, and why not the others. Throws
 // an error for an invalid policy, not for a refusal.
-CONVSCOPE_API std::string problem_text(const std::shared_ptr<const HeavyUse>& use, Device device);
+CONVSCOPE_API std::string problem_text(const std::shared_ptr<const OperatorUse>& use,
+                                       Device device);
 
 }  // namespace convscope

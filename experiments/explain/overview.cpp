@@ -22,14 +22,14 @@ const std::string kChecked = " checked by ";
 // "lanes_chain" for a chain of this layer only, "lanes_chain: c1+c2"; a long chain shows its ends;
 // "direct (checked)" for "direct checked by reference".
 std::string short_kernel(const std::string& kernel, const std::string& layer) {
-  constexpr std::size_t kMost = 24;
+  constexpr std::size_t kMax = 24;
   const std::size_t checked = kernel.find(kChecked);
   if (checked != std::string::npos) return kernel.substr(0, checked) + " (checked)";
   const std::size_t colon = kernel.find(": ");
   if (colon == std::string::npos) return kernel;
   const std::string layers = kernel.substr(colon + 2);
   if (layers == layer) return kernel.substr(0, colon);
-  if (kernel.size() <= kMost) return kernel;
+  if (kernel.size() <= kMax) return kernel;
   return cat(kernel.substr(0, colon + 2), layers.substr(0, layers.find('+')), "..",
              layers.substr(layers.rfind('+') + 1));
 }

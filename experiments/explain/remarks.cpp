@@ -21,9 +21,9 @@ struct Remark {
 
   // "c1, c2 (forward)"; for many layers the first ones.
   std::string who() const {
-    constexpr std::size_t kMost = 6;
-    std::vector<std::string> some(layers.begin(), layers.begin() + std::min(kMost, layers.size()));
-    if (layers.size() > kMost) some.back() += cat(" and ", layers.size() - kMost, " more");
+    constexpr std::size_t kMax = 6;
+    std::vector<std::string> some(layers.begin(), layers.begin() + std::min(kMax, layers.size()));
+    if (layers.size() > kMax) some.back() += cat(" and ", layers.size() - kMax, " more");
     return join(some) + (directions.empty() ? "" : cat(" (", directions, ")"));
   }
 };
@@ -132,7 +132,7 @@ std::string remarks_text(const Explanation& explanation) {
 }
 
 void fail_if_refused(const Explanation& explanation) {
-  constexpr std::size_t kMost = 3;
+  constexpr std::size_t kMax = 3;
   const std::vector<Remark> refusals = remarks_of(explanation, [](const ExplainedDirection& of) {
     return of.decision.error.empty() ? "" : reasons(of.decision);
   });
@@ -144,13 +144,13 @@ void fail_if_refused(const Explanation& explanation) {
   if (refusals.empty()) return;
   std::vector<std::string> parts;
   for (const Remark& one : refusals) {
-    if (parts.size() < kMost)
+    if (parts.size() < kMax)
       parts.push_back(
           cat(one.layers.size() == 1 ? "layer " : "layers ", one.who(), ": ", one.sentence));
   }
-  if (refusals.size() > kMost) parts.back() += " (the table has the rest)";
+  if (refusals.size() > kMax) parts.back() += " (the table has the rest)";
   std::vector<std::string> ways = ways_out(explanation);
-  if (ways.size() > kMost) ways.resize(kMost);
+  if (ways.size() > kMax) ways.resize(kMax);
   fail(ErrorKind::kUnavailable, "explain",
        cat("expected algorithms that accept their layers, but ", join(parts, "; "),
            ways.empty() ? "; name others that accept them"

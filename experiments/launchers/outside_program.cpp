@@ -26,7 +26,7 @@
 namespace convscope {
 namespace {
 
-constexpr std::size_t kMostBytes = std::size_t{64} << 20;
+constexpr std::size_t kMaxBytes = std::size_t{64} << 20;
 
 struct Pipe {
   std::array<int, 2> ends = {-1, -1};
@@ -132,7 +132,7 @@ OutsideAnswer ask_program(const std::vector<std::string>& words, const std::stri
       std::array<char, 65536> buffer;
       const ssize_t got = read(files[i].fd, buffer.data(), buffer.size());
       std::string& text = i == 0 ? answer.out : answer.err;
-      if (got > 0 && text.size() < kMostBytes) text.append(buffer.data(), std::size_t(got));
+      if (got > 0 && text.size() < kMaxBytes) text.append(buffer.data(), std::size_t(got));
       if (got == 0 || (got < 0 && errno != EINTR)) files[i].fd = -1;
     }
   }

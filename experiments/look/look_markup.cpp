@@ -138,9 +138,10 @@ read and written.</li></ul></details>
 
 }  // namespace
 
-std::string look_markup(const Look& look, const Conv2dAlgorithm& card, const std::string& data) {
+std::string look_markup(const Look& look, const Conv2dAlgorithm& algorithm,
+                        const std::string& data) {
   constexpr std::string_view kPrefix = "lesson: ";
-  std::string idea = card.idea;
+  std::string idea = algorithm.idea;
   if (idea.starts_with(kPrefix)) idea.erase(0, kPrefix.size());
   if (!idea.empty()) idea[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(idea[0])));
   Page page{.title = look.lesson,
@@ -148,7 +149,7 @@ std::string look_markup(const Look& look, const Conv2dAlgorithm& card, const std
   page.lead = fmt::format(
       "<p>{}. ({})</p>\n<p>At the end the result differs by at most {:.3g} from the seven loops of "
       "<code>reference</code>{}.</p>\n",
-      escape_markup(idea), escape_markup(card.paper), look.largest_difference,
+      escape_markup(idea), escape_markup(algorithm.paper), look.largest_difference,
       look.step == 0 ? "" : fmt::format("; a step of its codes is {:.3g}", look.step));
   if (!look.other_algorithm.empty()) {
     page.lead =

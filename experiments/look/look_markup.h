@@ -11,7 +11,8 @@
 namespace convscope {
 
 // Returns the markup; `data` is the script from look_data().
-std::string look_markup(const Look& look, const Conv2dAlgorithm& card, const std::string& data);
+std::string look_markup(const Look& look, const Conv2dAlgorithm& algorithm,
+                        const std::string& data);
 
 // The script that replays the lesson (look_script.cpp).
 extern const char* const kLookScript;

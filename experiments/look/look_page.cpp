@@ -20,9 +20,9 @@ namespace {
 
 constexpr std::string_view kEnding = "_lesson";
 // The cells of a page; more do not fit on a screen, and an index has 16 bits.
-constexpr std::int64_t kMostCells = 6'000;
+constexpr std::int64_t kMaxCells = 6'000;
 // A larger problem is not even run to count its events.
-constexpr double kMostProducts = 5e6;
+constexpr double kMaxProducts = 5e6;
 
 // Returns "winograd" for "layers/conv2d/winograd/cpu/winograd_f4x3_cpu.cpp".
 std::string room_of(const std::string& file) {
@@ -34,20 +34,20 @@ std::string room_of(const std::string& file) {
 }
 
 // Returns "" when there is no such algorithm.
-std::string room_of_card(const std::string& name) {
+std::string room_of_algorithm(const std::string& name) {
   for (const DeviceType device : {DeviceType::cpu, DeviceType::cuda}) {
-    const auto& cards = conv2d_algorithms(device);
-    if (cards.find(name) != nullptr) return room_of(cards.file_of(name));
+    const auto& algorithms = conv2d_algorithms(device);
+    if (algorithms.find(name) != nullptr) return room_of(algorithms.file_of(name));
   }
   return "";
 }
 
 std::string idea_of(const std::string& name) {
   for (const DeviceType device : {DeviceType::cpu, DeviceType::cuda}) {
-    const Conv2dAlgorithm* const card = conv2d_algorithms(device).find(name);
-    if (card == nullptr) continue;
+    const Conv2dAlgorithm* const algorithm = conv2d_algorithms(device).find(name);
+    if (algorithm == nullptr) continue;
     constexpr std::string_view kBefore = "lesson: ";
-    const std::string_view idea = card->idea;
+    const std::string_view idea = algorithm->idea;
     return std::string(idea.starts_with(kBefore) ? idea.substr(kBefore.size()) : idea);
   }
   return "";
@@ -63,7 +63,7 @@ std::string remark_on_other(const std::string& algorithm, const std::string& les
 
 std::string lesson_named(const std::string& algorithm) {
   const Registry<Conv2dLesson>& lessons = conv2d_lessons();
-  const std::string room = room_of_card(algorithm);
+  const std::string room = room_of_algorithm(algorithm);
   for (const std::string& name :
        {algorithm, algorithm + std::string(kEnding), room + std::string(kEnding)}) {
     if (lessons.find(name) != nullptr) return name;
@@ -128,7 +128,7 @@ double difference_to_reference(const Conv2dProblem& problem, Direction direction
   for (std::size_t i = 0; i < specs.inputs.size(); ++i) {
     numbers.in.at(i) = real_numbers(operands.in.at(i), specs.inputs[i]);
   }
-  run_card(conv2d_algorithms(DeviceType::cpu).get("reference"), plain, direction, numbers);
+  run_algorithm(conv2d_algorithms(DeviceType::cpu).get("reference"), plain, direction, numbers);
   const Tensor expected = numbers.out[0].values;
   const Tensor seen = real_numbers(operands.out[0], specs.outputs[0]);
   double most = 0;
@@ -157,7 +157,7 @@ std::int64_t cells_of(const Recorder& recorder) {
 
 struct Count {
   std::int64_t events = 0, cells = 0;
-  bool fits() const { return events <= kMostLookEvents && cells <= kMostCells; }
+  bool fits() const { return events <= kMaxLookEvents && cells <= kMaxCells; }
 };
 
 Count count_of(const std::string& lesson, const Conv2dProblem& problem, Direction direction) {
@@ -168,7 +168,7 @@ Count count_of(const std::string& lesson, const Conv2dProblem& problem, Directio
 }
 
 bool is_countable(const Conv2dProblem& problem) {
-  return problem.nominal_flops() / 2 + problem.nominal_bytes() <= kMostProducts;
+  return problem.nominal_flops() / 2 + problem.nominal_bytes() <= kMaxProducts;
 }
 
 // Returns a problem one step smaller: fewer images, then channels, down to two, then rows and
@@ -200,13 +200,13 @@ Conv2dProblem smaller(Conv2dProblem z) {
 // Returns a similar problem, or the lesson's default, that fits on a page.
 Conv2dProblem one_that_fits(const std::string& lesson, const Conv2dProblem& problem,
                             Direction direction) {
-  const Conv2dAlgorithm& card = conv2d_algorithms(DeviceType::cpu).get(lesson);
+  const Conv2dAlgorithm& algorithm = conv2d_algorithms(DeviceType::cpu).get(lesson);
   Conv2dProblem z = problem;
   for (int steps = 0; steps < 60 && z.weight_format.is_dense(); ++steps) {
     z = smaller(z);
     if (z.h < 1 || z.w < 1) break;
     if (!is_countable(z)) continue;
-    if (!support_of(card, z, direction).yes) break;
+    if (!support_of(algorithm, z, direction).yes) break;
     if (count_of(lesson, z, direction).fits()) return z;
   }
   return Conv2dProblem::parse(conv2d_lessons().get(lesson).small_problem);
@@ -223,8 +223,8 @@ void refuse_too_large(const std::string& lesson, const Conv2dProblem& problem,
                               ? cat(count.events, " of ", count.cells)
                               : fmt::format("{:.0f} multiplications", problem.nominal_flops() / 2);
   fail(ErrorKind::kInvalid, "look",
-       cat("expected a problem of at most ", kMostLookEvents, " reads, writes and sums of at most ",
-           kMostCells, " numbers, because the page keeps each of them, got ", got, " for ",
+       cat("expected a problem of at most ", kMaxLookEvents, " reads, writes and sums of at most ",
+           kMaxCells, " numbers, because the page keeps each of them, got ", got, " for ",
            problem.text(), "; ", fits.text(), " would fit, with ", of_fit.events, " of ",
            of_fit.cells));
 }
@@ -268,13 +268,13 @@ Look look_at(const std::string& algorithm, const std::string& problem, Direction
   CONVSCOPE_CHECK(look.problem.n > 0, "look", "expected at least one image, got n=0");
   refuse_too_large(look.lesson, look.problem, direction);
   const Operands operands = small_operands(look.problem, direction);
-  Recorder recorder(kMostLookEvents);
+  Recorder recorder(kMaxLookEvents);
   watch_conv2d(look.lesson, look.problem, direction, operands, recorder);
   add_counts(look, recorder);
   look.largest_difference = difference_to_reference(look.problem, direction, operands);
   const Quantisation meaning = operands.out[0].quantisation();
   if (meaning.scales != nullptr) look.step = meaning.scale(0);
-  look.page = look_markup(look, card, look_data(look, recorder, operands));
+  look.page = look_markup(look, algorithm, look_data(look, recorder, operands));
   return look;
 }
 

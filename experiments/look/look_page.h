@@ -24,7 +24,7 @@
 namespace convscope {
 
 // A page holds every read and write, so the problem must be small.
-inline constexpr std::int64_t kMostLookEvents = 60'000;
+inline constexpr std::int64_t kMaxLookEvents = 60'000;
 
 // The recorded facts of one lesson, and its page.
 struct Look {

@@ -12,7 +12,7 @@
 namespace convscope {
 namespace {
 
-constexpr std::int64_t kMostRows = 24, kMostColumns = 32;
+constexpr std::int64_t kMaxRows = 24, kMaxColumns = 32;
 constexpr double kMargin = 14, kGap = 64, kWidth = 720, kTitle = 44, kFoot = 40;
 
 std::string rect(double x, double y, double size, const char* look) {
@@ -62,8 +62,8 @@ void check_picture(const Conv2dProblem& z, const OutputTile& tile, const Tensor&
   z.check();
   const std::int64_t rows = z.pad_top + z.h + z.pad_bottom,
                      columns = z.pad_left + z.w + z.pad_right;
-  CONVSCOPE_CHECK(rows <= kMostRows && columns <= kMostColumns, "draw_window",
-                  "expected a plane of at most ", kMostRows, "x", kMostColumns,
+  CONVSCOPE_CHECK(rows <= kMaxRows && columns <= kMaxColumns, "draw_window",
+                  "expected a plane of at most ", kMaxRows, "x", kMaxColumns,
                   " pixels with its frame, because they are drawn one by one, got ", rows, "x",
                   columns);
   CONVSCOPE_CHECK(tile.p >= 0 && tile.q >= 0 && tile.rows > 0 && tile.columns > 0 &&

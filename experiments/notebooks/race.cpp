@@ -26,7 +26,7 @@ namespace {
 constexpr std::string_view kCheck = "[check] ";
 constexpr double kOwnGrowth = 8;  // of one f32 sum, term by term
 
-const Conv2dAlgorithm& card_named(const std::string& name) {
+const Conv2dAlgorithm& algorithm_named(const std::string& name) {
   return conv2d_algorithms(DeviceType::cpu).get(name, ErrorKind::kUnavailable);
 }
 
@@ -116,7 +116,7 @@ void show_rows(const Conv2dProblem& z, const std::vector<RaceRow>& rows,
 Tensor conv2d_by(const std::string& chosen, const Conv2dProblem& problem, const Tensor& first,
                  const Tensor& second, Direction direction) {
   problem.check();
-  const Conv2dAlgorithm& algorithm = card_named(chosen);
+  const Conv2dAlgorithm& algorithm = algorithm_named(chosen);
   const auto letters = letters_of(direction);
   const Shape read = direction == Direction::backward_data ? problem.y_shape() : problem.x_shape();
   const Shape other =
@@ -133,7 +133,7 @@ Tensor conv2d_by(const std::string& chosen, const Conv2dProblem& problem, const 
   Operands operands;
   operands.in = {first, second, Operand{}, Operand{}};
   operands.out[0] = Tensor::empty(output_shape(problem, direction), problem.dtype);
-  run_card(algorithm, problem, direction, operands);
+  run_algorithm(algorithm, problem, direction, operands);
   return operands.out[0].values;
 }
 
@@ -186,10 +186,11 @@ bool exercise(const std::string& name, const std::function<void()>& checks) {
 
 std::vector<RaceRow> race(const std::string& problem,
                           const std::vector<std::pair<std::string, Conv2dFunction>>& own,
-                          const std::vector<std::string>& cards, const RaceOptions& options) {
+                          const std::vector<std::string>& algorithms, const RaceOptions& options) {
   const Conv2dProblem z = checked_problem(problem, "race");
   const Direction direction = options.direction;
-  for (const std::string& card : cards) card_named(card);  // reports a misspelt name at once
+  for (const std::string& algorithm : algorithms)
+    algorithm_named(algorithm);  // reports a misspelt name at once
   const BenchData data(z, direction, Device{});
   const SampledReference right(z, direction, data.inputs());
   std::vector<RaceRow> rows;
@@ -208,16 +209,16 @@ std::vector<RaceRow> race(const std::string& problem,
         [&] { function(z, data.operands().in[0].values, data.operands().in[1].values); }));
     row_of.push_back(rows.size() - 1);
   }
-  for (const std::string& name : cards) {
-    const Conv2dAlgorithm& card = card_named(name);
+  for (const std::string& name : algorithms) {
+    const Conv2dAlgorithm& algorithm = algorithm_named(name);
     rows.push_back({.name = name});
-    const Support support = support_of(card, z, direction);
+    const Support support = support_of(algorithm, z, direction);
     if (!support.yes) {
       rows.back().left_out = support.reason;
       continue;
     }
     contenders.push_back(std::make_unique<Contender>(
-        card, z, direction, data,
+        algorithm, z, direction, data,
         Switches{.threads = options.threads, .prepares_each_call = true}));
     Contender& one = *contenders.back();
     const double first_seconds = one.check(right);

@@ -25,7 +25,7 @@ using Conv2dFunction =
     std::function<Tensor(const Conv2dProblem& z, const Tensor& first, const Tensor& second)>;
 
 // Returns y, dx or dw by the named algorithm; throws an error when it does not exist or refuses.
-CONVSCOPE_API Tensor conv2d_by(const std::string& card, const Conv2dProblem& problem,
+CONVSCOPE_API Tensor conv2d_by(const std::string& algorithm, const Conv2dProblem& problem,
                                const Tensor& first, const Tensor& second,
                                Direction direction = Direction::forward);
 
@@ -61,7 +61,7 @@ struct RaceRow {
 // Checks all, times correct ones interleaved, shows bars and returns the rows in their order.
 CONVSCOPE_API std::vector<RaceRow> race(
     const std::string& problem, const std::vector<std::pair<std::string, Conv2dFunction>>& own,
-    const std::vector<std::string>& cards, const RaceOptions& options = {});
+    const std::vector<std::string>& algorithms, const RaceOptions& options = {});
 
 // Returns the median milliseconds of a call; runs it for about `min_seconds`.
 CONVSCOPE_API double time_ms(const std::function<void()>& call, double min_seconds = 0.1);

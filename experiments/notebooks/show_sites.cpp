@@ -14,7 +14,7 @@
 namespace convscope {
 namespace {
 
-constexpr std::int64_t kMostPixels = 96;
+constexpr std::int64_t kMaxPixels = 96;
 
 // "1,234,567"
 std::string grouped(std::int64_t value) {
@@ -54,7 +54,7 @@ ImagePanel sites_panel(const SparseSites& sites, const std::string& title, std::
   CONVSCOPE_CHECK(batch >= 0 && batch < grid.batch, "sites", "expected a batch index from 0 to ",
                   grid.batch - 1, ", got ", batch);
   const std::int64_t step =
-      ceil_div(std::max({grid.extent[1], grid.extent[2], std::int64_t{1}}), kMostPixels);
+      ceil_div(std::max({grid.extent[1], grid.extent[2], std::int64_t{1}}), kMaxPixels);
   ImagePanel out{.title = title,
                  .rows = static_cast<int>(ceil_div(grid.extent[1], step)),
                  .columns = static_cast<int>(ceil_div(grid.extent[2], step))};

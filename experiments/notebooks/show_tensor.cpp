@@ -14,8 +14,8 @@
 namespace convscope {
 namespace {
 
-constexpr std::int64_t kMostHeatCells = 64;  // of a side
-constexpr double kSmallestSide = 112;        // pixels on the page; smaller planes are enlarged
+constexpr std::int64_t kMaxHeatCells = 64;  // of a side
+constexpr double kSmallestSide = 112;       // pixels on the page; smaller planes are enlarged
 
 void check_numbers(const Tensor& tensor, const char* operation, int least_rank) {
   CONVSCOPE_CHECK(tensor.defined(), operation, "expected a tensor with elements, got none");
@@ -181,8 +181,8 @@ void show_table(const std::vector<std::vector<std::string>>& rows, const std::st
 void heat_map(const Tensor& matrix, const HeatMapOptions& options) {
   check_numbers(matrix, "heat_map", 1);
   const Planes planes = planes_of(matrix);
-  CONVSCOPE_CHECK(planes.height <= kMostHeatCells && planes.width <= kMostHeatCells, "heat_map",
-                  "expected at most ", kMostHeatCells, " rows and columns, got ", matrix.str(),
+  CONVSCOPE_CHECK(planes.height <= kMaxHeatCells && planes.width <= kMaxHeatCells, "heat_map",
+                  "expected at most ", kMaxHeatCells, " rows and columns, got ", matrix.str(),
                   "; show_image() takes larger ones");
   HeatPanel panel{.one_table = true};
   double largest = 0;

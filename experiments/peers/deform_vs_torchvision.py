@@ -198,7 +198,7 @@ def growth_on_gpu(z):
     return GPU_GROWTH * max(1.0, longest_sum(z) / 160) ** 0.5
 
 
-def cards_on_gpu(program):
+def algorithms_on_gpu(program):
     done = subprocess.run([program, "info", "--json"], capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"failed: {program} info --json\n{done.stderr}")
@@ -212,7 +212,7 @@ class Results:
         # The allowed error growth of each algorithm, for a problem.
         tensor_cores = lambda z: max(TENSOR_CORE_GROWTH, growth_on_gpu(z))
         self.growth = ({name: tensor_cores if name.startswith("fused") and "lesson" not in name
-                        else growth_on_gpu for name in cards_on_gpu(args.program)} if on_gpu
+                        else growth_on_gpu for name in algorithms_on_gpu(args.program)} if on_gpu
                        else {name: lambda z, most=most: most for name, most in GROWTH.items()})
         self.types = (np.float32,) if on_gpu else (np.float32, np.float64)
         self.refused = collections.Counter()

@@ -29,14 +29,14 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::size_t kMostText = 4096, kMostResult = 256 << 10;
+constexpr std::size_t kMaxText = 4096, kMaxResult = 256 << 10;
 
 // Shared memory. A plug-in that closes all files does not affect it.
 struct Board {
   std::atomic<std::uint32_t> notes;
   std::atomic<bool> finished, threw;
   int code;
-  char said[kMostText], doing[kMostText], result[kMostResult];
+  char said[kMaxText], doing[kMaxText], result[kMaxResult];
 };
 
 template <std::size_t N>
@@ -128,7 +128,7 @@ class Output {
       if (count == 0) ended_ = true;
       if (count <= 0) return;
       end_.output_bytes += count;
-      const std::size_t room = kMostText - std::min(kMostText, end_.output.size());
+      const std::size_t room = kMaxText - std::min(kMaxText, end_.output.size());
       end_.output.append(bytes, std::min(room, static_cast<std::size_t>(count)));
       if (end_.output_bytes > 4 * (1 << 20)) return;  // the caller ends it
     }

@@ -6,11 +6,11 @@
 #include <exception>
 #include <filesystem>
 
-#include "experiments/plugins/card_check.h"
+#include "experiments/plugins/algorithm_check.h"
 #include "experiments/plugins/child_process.h"
 #include "framework/io/file_names.h"
 #include "layers/conv2d/plugin.h"
-#include "layers/dispatch/plugin/plugin_cards.h"
+#include "layers/dispatch/plugin/plugin_algorithms.h"
 #include "layers/dispatch/plugin/plugin_file.h"
 
 #ifdef CONVSCOPE_VERSION
@@ -59,18 +59,18 @@ Conv2dPlugin load(const PluginFile& file) {
 }
 
 void check_parts(const PluginFile& file, const Conv2dPlugin& plugin, const ChildNote& note) {
-  if (plugin.cards.empty()) refuse_plugin(file.path, "holds no algorithm");
+  if (plugin.algorithms.empty()) refuse_plugin(file.path, "holds no algorithm");
   std::vector<std::string> names;
-  for (const Conv2dAlgorithm& card : plugin.cards) {
-    std::string problem = problem_of_card(card, names);
+  for (const Conv2dAlgorithm& algorithm : plugin.algorithms) {
+    std::string problem = problem_of_algorithm(algorithm, names);
     if (!problem.empty()) refuse_plugin(file.path, cat("holds an algorithm that ", problem));
-    note(cat("when supports(), cost() or workspace_bytes() of the algorithm '", card.name,
+    note(cat("when supports(), cost() or workspace_bytes() of the algorithm '", algorithm.name,
              "' is asked"));
-    problem = problem_of_answers(card);
+    problem = problem_of_answers(algorithm);
     if (!problem.empty()) {
-      refuse_plugin(file.path, cat("holds an algorithm '", card.name, "' that ", problem));
+      refuse_plugin(file.path, cat("holds an algorithm '", algorithm.name, "' that ", problem));
     }
-    names.emplace_back(card.name);
+    names.emplace_back(algorithm.name);
   }
   for (const Conv2dLadder& ladder : plugin.ladders) {
     const std::string problem = problem_of_ladder(ladder, names);
@@ -102,23 +102,23 @@ OpenedPlugin register_all(const PluginFile& file, const Conv2dPlugin& plugin) {
   OpenedPlugin out{.file = file.path,
                    .hash = file.hash,
                    .source = plugin.source == nullptr ? "" : plugin.source,
-                   .cards = {},
+                   .algorithms = {},
                    .ladders = {}};
   // Its algorithms may differ from those in the process where it was tried out.
   std::vector<std::string> names;
-  for (const Conv2dAlgorithm& card : plugin.cards) {
-    const std::string problem = problem_of_card(card, names);
+  for (const Conv2dAlgorithm& algorithm : plugin.algorithms) {
+    const std::string problem = problem_of_algorithm(algorithm, names);
     if (!problem.empty()) refuse_plugin(file.path, cat("holds an algorithm that ", problem));
-    names.emplace_back(card.name);
+    names.emplace_back(algorithm.name);
   }
   for (const Conv2dLadder& ladder : plugin.ladders) {
     const std::string problem = problem_of_ladder(ladder, names);
     if (!problem.empty()) refuse_plugin(file.path, cat("holds a ladder that ", problem));
   }
-  for (const Conv2dAlgorithm& card : plugin.cards) {
-    register_conv2d_algorithm(card, out.file.c_str());
-    note_plugin_card("conv2d", card.name, {.file = file.path, .hash = file.hash});
-    out.cards.emplace_back(card.name);
+  for (const Conv2dAlgorithm& algorithm : plugin.algorithms) {
+    register_conv2d_algorithm(algorithm, out.file.c_str());
+    note_plugin_algorithm("conv2d", algorithm.name, {.file = file.path, .hash = file.hash});
+    out.algorithms.emplace_back(algorithm.name);
   }
   for (const Conv2dLadder& ladder : plugin.ladders) {
     register_conv2d_ladder(ladder, out.file.c_str());
@@ -191,9 +191,9 @@ void open_plugins_of_command_line(const std::vector<std::string>& words,
 
 const std::vector<std::string>& plugins_of_command_line() { return named_by_command_line(); }
 
-std::string plugin_remark(const std::string& card) {
-  const PluginCard* const from = plugin_of_card("conv2d", card);
-  return from == nullptr ? "" : cat(card, " of ", from->file);
+std::string plugin_remark(const std::string& algorithm) {
+  const PluginAlgorithm* const from = plugin_of_algorithm("conv2d", algorithm);
+  return from == nullptr ? "" : cat(algorithm, " of ", from->file);
 }
 
 }  // namespace convscope

@@ -20,7 +20,7 @@ struct OpenedPlugin {
   std::string file;    // absolute
   std::string hash;    // of its bytes, 16 digits
   std::string source;  // the source file that it was built from
-  std::vector<std::string> cards, ladders;
+  std::vector<std::string> algorithms, ladders;
 };
 
 // Returns the files that a word means, absolute: a file, or all *.so of a folder, by name. Throws
@@ -46,6 +46,6 @@ CONVSCOPE_API void open_plugins_of_command_line(
 CONVSCOPE_API const std::vector<std::string>& plugins_of_command_line();
 
 // Returns "mine of /path/mine.so" for an algorithm of a plug-in; "" for a built-in one.
-CONVSCOPE_API std::string plugin_remark(const std::string& card);
+CONVSCOPE_API std::string plugin_remark(const std::string& algorithm);
 
 }  // namespace convscope

@@ -14,36 +14,36 @@ namespace convscope::python {
 namespace {
 
 template <class Problem>
-void list_cards(DeviceType device, nb::list& out) {
-  for (const auto& [name, card] : HeavyLayer<Problem>::algorithms(device).entries()) {
+void list_algorithms(DeviceType device, nb::list& out) {
+  for (const auto& [name, algorithm] : Operator<Problem>::algorithms(device).entries()) {
     nb::list directions;
     for (const Direction direction : kDirections) {
-      if (card.offers(direction)) directions.append(std::string(name_of(direction)));
+      if (algorithm.offers(direction)) directions.append(std::string(name_of(direction)));
     }
     nb::dict one;
     one["name"] = name;
-    one["operation"] = HeavyLayer<Problem>::kOperation;
+    one["operation"] = Operator<Problem>::kOperation;
     one["device"] = std::string(name_of(device));
     one["directions"] = nb::tuple(directions);
-    one["idea"] = card.idea;
-    one["paper"] = card.paper;
-    one["auto"] = card.auto_ok;
+    one["idea"] = algorithm.idea;
+    one["paper"] = algorithm.paper;
+    one["auto"] = algorithm.auto_ok;
     out.append(one);
   }
 }
 
-nb::list cards(const std::string& operation, const std::string& device) {
+nb::list algorithms(const std::string& operation, const std::string& device) {
   nb::list out;
   for (const DeviceType type : {DeviceType::cpu, DeviceType::cuda}) {
     if (!device.empty() && Device::parse(device).type != type) continue;
     // The algorithms of a device register when its library is loaded.
     if (type == DeviceType::cuda && !status_of(type).available) continue;
     if (operation == "conv2d") {
-      list_cards<Conv2dProblem>(type, out);
+      list_algorithms<Conv2dProblem>(type, out);
     } else if (operation == "deform_conv2d") {
-      list_cards<DeformConv2dProblem>(type, out);
+      list_algorithms<DeformConv2dProblem>(type, out);
     } else if (operation == "sparse_conv") {
-      list_cards<SparseConvProblem>(type, out);
+      list_algorithms<SparseConvProblem>(type, out);
     } else {
       fail("algorithms",
            cat("expected conv2d, deform_conv2d or sparse_conv, got '", operation, "'"));
@@ -57,7 +57,7 @@ nb::list verdicts(const std::string& operation, const nb::object& problem,
                   const std::string& algorithm, const std::string& device_name) {
   const Device device = Device::parse(device_name);
   backend_of(device);
-  const std::shared_ptr<const HeavyUse> use = use_of(operation, problem, algorithm);
+  const std::shared_ptr<const OperatorUse> use = use_of(operation, problem, algorithm);
   std::vector<std::pair<Direction, Verdict>> rows;
   {
     const nb::gil_scoped_release without_lock;
@@ -89,7 +89,7 @@ nb::list verdicts(const std::string& operation, const nb::object& problem,
 
 void add_algorithms(nb::module_& module) {
   using namespace nb::literals;  // NOLINT(google-build-using-namespace): "x"_a
-  module.def("_cards", cards, "operation"_a, "device"_a);
+  module.def("_algorithms", algorithms, "operation"_a, "device"_a);
   module.def("_verdicts", verdicts, "operation"_a, "problem"_a, "algorithm"_a, "device"_a);
   module.def(
       "device_status",

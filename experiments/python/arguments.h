@@ -71,13 +71,13 @@ class DeviceTurn {
 template <class Problem>
 const Choice<Problem>& chosen(const std::string& algorithm, const Problem& problem,
                               Direction direction, Device device) {
-  constexpr std::size_t kMostWords = 64;
+  constexpr std::size_t kMaxWords = 64;
   thread_local std::map<std::string, Ref<ChoiceCache<Problem>>, std::less<>> caches;
   auto at = caches.find(algorithm);
   if (at == caches.end()) {
-    check_policy(HeavyLayer<Problem>::kOperation, algorithm, device,
-                 HeavyLayer<Problem>::algorithms(device.type).names());
-    if (caches.size() == kMostWords) caches.clear();
+    check_policy(Operator<Problem>::kOperation, algorithm, device,
+                 Operator<Problem>::algorithms(device.type).names());
+    if (caches.size() == kMaxWords) caches.clear();
     const AlgorithmPolicy policy{
         .forward = algorithm, .backward_data = algorithm, .backward_weight = algorithm};
     at = caches.emplace(algorithm, make_ref<ChoiceCache<Problem>>(policy)).first;

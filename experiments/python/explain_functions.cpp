@@ -14,17 +14,17 @@
 
 namespace convscope::python {
 
-std::shared_ptr<const HeavyUse> use_of(const std::string& operation, const nb::object& given,
-                                       const std::string& algorithm) {
+std::shared_ptr<const OperatorUse> use_of(const std::string& operation, const nb::object& given,
+                                          const std::string& algorithm) {
   const AlgorithmPolicy policy{
       .forward = algorithm, .backward_data = algorithm, .backward_weight = algorithm};
   if (nb::isinstance<SparseConvProblem>(given)) {
-    return heavy_use_of(nb::cast<const SparseConvProblem&>(given), policy);
+    return operator_use_of(nb::cast<const SparseConvProblem&>(given), policy);
   }
   const auto problem = nb::cast<std::string>(given);
-  if (operation == "conv2d") return heavy_use_of(Conv2dProblem::parse(problem), policy);
+  if (operation == "conv2d") return operator_use_of(Conv2dProblem::parse(problem), policy);
   if (operation == "deform_conv2d") {
-    return heavy_use_of(DeformConv2dProblem::parse(problem), policy);
+    return operator_use_of(DeformConv2dProblem::parse(problem), policy);
   }
   fail("explain", cat("expected a problem of conv2d or deform_conv2d, got one of '", operation,
                       "'; of sparse_conv, name a SparseMap and w"));
@@ -43,7 +43,7 @@ std::string explain_a_problem(const std::string& operation, const nb::object& pr
                               const std::string& algorithm, const std::string& device_name) {
   const Device device = Device::parse(device_name);
   backend_of(device);
-  const std::shared_ptr<const HeavyUse> use = use_of(operation, problem, algorithm);
+  const std::shared_ptr<const OperatorUse> use = use_of(operation, problem, algorithm);
   const nb::gil_scoped_release without_lock;
   measure_before(algorithm);
   const DeviceTurn turn(device);  // a map may build its tables there

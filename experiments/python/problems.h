@@ -6,14 +6,14 @@
 #include <string>
 
 #include "experiments/python/arrays.h"
-#include "layers/dispatch/heavy_use.h"
+#include "layers/dispatch/operator_use.h"
 
 namespace convscope::python {
 
 // Returns the question which algorithm a word selects for a problem. The problem is a text
 // ("n=8,c=64,..."), or a SparseConvProblem that Python holds.
-std::shared_ptr<const HeavyUse> use_of(const std::string& operation, const nb::object& problem,
-                                       const std::string& algorithm);
+std::shared_ptr<const OperatorUse> use_of(const std::string& operation, const nb::object& problem,
+                                          const std::string& algorithm);
 
 // Returns the type of a name such as "f64"; f32 for an unknown name.
 DType dtype_of_name(const std::string& name);

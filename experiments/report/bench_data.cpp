@@ -14,7 +14,7 @@
 #include "framework/io/bytes.h"
 #include "framework/io/json_format.h"
 #include "framework/registry.h"
-#include "layers/dispatch/card.h"
+#include "layers/dispatch/algorithm.h"
 
 namespace convscope {
 namespace {
@@ -88,7 +88,7 @@ std::optional<Direction> direction_named(const std::string& name) {
 
 std::string text_of_file(const std::string& file) {
   try {
-    return read_text(file, kMostTextBytes);
+    return read_text(file, kMaxTextBytes);
   } catch (const Error& error) {
     fail(ErrorKind::kIo, kOperation,
          cat("expected a benchmark's JSON file that can be read, got ", file, ": ", error.what()));

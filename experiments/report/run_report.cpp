@@ -29,8 +29,8 @@ const Names kLeastImportant = {
     "avg_inference",    "batch_size",   "state",        "name",   "avg_forward_mem",
     "avg_backward_mem", "avg_backward", "avg_forward"};
 
-constexpr std::size_t kMostSweptKeys = 4;     // more: the runs belong to different experiments
-constexpr std::size_t kMostRowsToRead = 500;  // number of configs; reading takes time
+constexpr std::size_t kMaxSweptKeys = 4;     // more: the runs belong to different experiments
+constexpr std::size_t kMaxRowsToRead = 500;  // number of configs; reading takes time
 
 std::vector<RunRow> read_rows(const Names& given) {
   std::vector<RunRow> rows;
@@ -67,7 +67,7 @@ void read_configs(std::vector<RunRow>& rows, Names& remarks) {
 // Returns config keys that differ between rows, as in a sweep; none if too many differ. Keys with a
 // separate column do not count, nor keys that change nothing measured.
 Names swept_keys(std::vector<RunRow>& rows) {
-  if (rows.size() < 2 || rows.size() > kMostRowsToRead) return {};
+  if (rows.size() < 2 || rows.size() > kMaxRowsToRead) return {};
   Names unread;  // no remarks here: only requested keys are reported
   read_configs(rows, unread);
   std::map<std::string, std::set<std::string>> values;
@@ -86,7 +86,7 @@ Names swept_keys(std::vector<RunRow>& rows) {
         std::ranges::all_of(rows, has) ? found.size() > 1 : key.ends_with(".method");
     if (!own && differs) out.push_back(key);
   }
-  return out.size() <= kMostSweptKeys ? out : Names();
+  return out.size() <= kMaxSweptKeys ? out : Names();
 }
 
 // Returns whether columns are added: "+optim.lr,tags".

@@ -38,7 +38,7 @@ std::int64_t bytes_until_step(const std::string& path, std::int64_t step) {
   // Too long a file is an error, because it would be truncated like an empty one.
   std::error_code error;
   const bool there = std::filesystem::is_regular_file(path, error);
-  std::istringstream file(there ? read_text(path, kMostTextBytes) : "");
+  std::istringstream file(there ? read_text(path, kMaxTextBytes) : "");
   std::int64_t bytes = 0;
   std::string line;
   while (std::getline(file, line) && !file.eof()) {

@@ -83,7 +83,7 @@ nlohmann::ordered_json plugins_json() {
     out.push_back({{"file", plugin.file},
                    {"hash", plugin.hash},
                    {"source", plugin.source},
-                   {"algorithms", plugin.cards}});
+                   {"algorithms", plugin.algorithms}});
   }
   return out;
 }

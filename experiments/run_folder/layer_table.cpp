@@ -10,8 +10,8 @@
 #include <set>
 #include <sstream>
 
-#include "layers/dispatch/heavy_use.h"
-#include "layers/dispatch/plugin/plugin_cards.h"
+#include "layers/dispatch/operator_use.h"
+#include "layers/dispatch/plugin/plugin_algorithms.h"
 
 namespace convscope {
 namespace {
@@ -50,7 +50,7 @@ std::string plugins_in(const Row& row, const LayerKernel* inference) {
   std::vector<std::string> files;
   std::istringstream words(kernels);
   for (std::string word; std::getline(words, word, ',');) {
-    const PluginCard* const from = plugin_of_card("conv2d", word);
+    const PluginAlgorithm* const from = plugin_of_algorithm("conv2d", word);
     if (from == nullptr) continue;
     std::string file = std::filesystem::path(from->file).filename().string();
     std::ranges::replace(file, ',', '_');
@@ -122,7 +122,7 @@ LayerTable layer_table(Module& model, const Shape& input, const StepKernels& ker
       }
       return;
     }
-    const std::unique_ptr<HeavyUse> heavy = layer.heavy_use(arrives);
+    const std::unique_ptr<OperatorUse> heavy = layer.operator_use(arrives);
     const std::string size = heavy == nullptr ? "" : heavy->kernel();
     std::string cells = cat(layer.kind(), ",", sizes_text(layer.output_shape(arrives)), ",",
                             own_parameters(layer), ",", size);

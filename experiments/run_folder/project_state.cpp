@@ -19,14 +19,14 @@ extern char** environ;
 namespace convscope {
 namespace {
 
-constexpr int kMostMs = 2000;
-constexpr std::size_t kMostBytes = std::size_t{1} << 20;
+constexpr int kMaxMs = 2000;
+constexpr std::size_t kMaxBytes = std::size_t{1} << 20;
 
 // Reads until the end, the limit or the deadline; returns false before the end.
 bool read_all(int from, std::string& into) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(kMostMs);
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(kMaxMs);
   std::array<char, 4096> piece;
-  while (into.size() < kMostBytes) {
+  while (into.size() < kMaxBytes) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
                           deadline - std::chrono::steady_clock::now())
                           .count();

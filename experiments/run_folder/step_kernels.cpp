@@ -8,7 +8,7 @@
 #include <optional>
 #include <set>
 
-#include "layers/dispatch/heavy_use.h"
+#include "layers/dispatch/operator_use.h"
 #include "quant/quantize_network.h"
 
 namespace convscope {
@@ -111,7 +111,7 @@ StepKernels dynamic_kernels(Module& model, const Shape& input, Device device, Pl
     const bool weights = layer.weight().defined() && layer.weight().requires_grad();
     const bool wants_dx =
         with_dx ? with_dx->contains(name) : behind_parameters || is_quantised(name);
-    const std::unique_ptr<HeavyUse> heavy = layer.heavy_use(arrives);
+    const std::unique_ptr<OperatorUse> heavy = layer.operator_use(arrives);
     for (const Direction direction : kDirections) {
       if (!layer.weight().defined()) break;
       if (direction != Direction::forward && !training) break;

@@ -95,7 +95,7 @@ std::int64_t bytes_until(const std::string& path, std::int64_t steps) {
   if (steps == 0) return 0;
   std::error_code error;
   const bool there = std::filesystem::is_regular_file(path, error);
-  const std::string text = there ? read_text(path, kMostTextBytes) : "";
+  const std::string text = there ? read_text(path, kMaxTextBytes) : "";
   const Bytes file(reinterpret_cast<const std::uint8_t*>(text.data()), text.size());
   std::size_t at = 0;
   while (at + kHead <= file.size()) {

@@ -15,7 +15,7 @@
 #include "experiments/trainer/data_sizes.h"
 #include "framework/memory/memory.h"
 #include "framework/registry.h"
-#include "layers/dispatch/heavy_use.h"
+#include "layers/dispatch/operator_use.h"
 
 namespace convscope {
 namespace {
@@ -26,7 +26,7 @@ void check_algorithms(const ExperimentConfig& config, Module& model, const Shape
   for (const std::int64_t size : sample) input.push_back(size);
   bool is_first = true;
   model.walk(input, [&](Module& layer, const Shape& arrives) {
-    const std::unique_ptr<HeavyUse> heavy = layer.heavy_use(arrives);
+    const std::unique_ptr<OperatorUse> heavy = layer.operator_use(arrives);
     if (heavy == nullptr) return;
     for (const Direction direction : kDirections) {
       // The gradient of the images is not needed.

@@ -18,7 +18,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr const char* kFile = "sweep.members.json";
-constexpr std::size_t kMostMembers = 10000;
+constexpr std::size_t kMaxMembers = 10000;
 constexpr std::int64_t kUnknownEpochs = 0;  // in the files of earlier versions
 
 [[noreturn]] void fail_damaged(const std::string& folder, const std::string& what) {
@@ -57,7 +57,7 @@ SweepMembers from_json(const Json& file, const std::string& folder) {
     out.plan.rows.push_back({row.at("name").get<std::string>(),
                              row.at("reference").get<std::map<std::string, double>>()});
   }
-  if (file.at("members").size() > kMostMembers) fail_damaged(folder, "names too many members");
+  if (file.at("members").size() > kMaxMembers) fail_damaged(folder, "names too many members");
   for (const Json& entry : file.at("members")) {
     SweepMember member;
     member.row = entry.at("row").get<std::string>();

@@ -102,10 +102,10 @@ RowResult result_of(const std::string& row, const SweepPlan& plan,
 
 // Names the first ones and counts the others.
 std::string short_list(std::vector<std::string> words) {
-  constexpr std::size_t kMost = 4;
-  if (words.size() > kMost) {
-    words[kMost] = cat(words.size() - kMost, " more");
-    words.resize(kMost + 1);
+  constexpr std::size_t kMax = 4;
+  if (words.size() > kMax) {
+    words[kMax] = cat(words.size() - kMax, " more");
+    words.resize(kMax + 1);
   }
   return join(words);
 }

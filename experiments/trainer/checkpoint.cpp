@@ -119,11 +119,11 @@ bool is_model_file(const SafetensorsFile& file) {
 
 // Returns whether the first bytes name a model file; a damaged file may have no more.
 bool seems_model_file(const std::string& path) {
-  constexpr std::size_t kMost = 1 << 20;
+  constexpr std::size_t kMax = 1 << 20;
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error)) return false;  // opening a pipe would block
   std::ifstream in(path, std::ios::binary);
-  std::string text(kMost, '\0');
+  std::string text(kMax, '\0');
   in.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<std::size_t>(in.gcount()));
   return text.find(kQuantizedFormats) != std::string::npos ||

@@ -10,7 +10,7 @@
 namespace convscope {
 namespace {
 
-constexpr unsigned kMostThreads = 256;
+constexpr unsigned kMaxThreads = 256;
 constexpr int kHeld = 4;  // groups of four pixels that a thread holds at once
 
 __device__ float4 normalised(const NextBatch& a, uchar4 pixels, const float* level) {
@@ -32,7 +32,7 @@ __device__ void note(const NextBatch& a) {
 }
 
 // plane is a multiple of 4.
-__global__ void __launch_bounds__(kMostThreads) gather_fours(const NextBatch a) {
+__global__ void __launch_bounds__(kMaxThreads) gather_fours(const NextBatch a) {
   const std::int64_t size = a.channels * a.plane;
   const std::int32_t sample = a.order[a.start->position + a.offset + blockIdx.x];
   const auto* const from = reinterpret_cast<const uchar4*>(a.images + sample * size);
@@ -64,7 +64,7 @@ __global__ void __launch_bounds__(kMostThreads) gather_fours(const NextBatch a) 
   }
 }
 
-__global__ void __launch_bounds__(kMostThreads) gather_ones(const NextBatch a) {
+__global__ void __launch_bounds__(kMaxThreads) gather_ones(const NextBatch a) {
   const std::int64_t size = a.channels * a.plane;
   const std::int32_t sample = a.order[a.start->position + a.offset + blockIdx.x];
   const std::uint8_t* const from = a.images + sample * size;
@@ -102,8 +102,8 @@ void next_batch_cuda(const NextBatch& a) {
   }
   const bool fours = a.plane % 4 == 0;
   const std::int64_t work = fours ? a.channels * a.plane / 4 : a.channels * a.plane;
-  const auto threads = static_cast<unsigned>(work < kMostThreads ? ceil_div(work, 32) * 32
-                                                                 : std::int64_t{kMostThreads});
+  const auto threads = static_cast<unsigned>(work < kMaxThreads ? ceil_div(work, 32) * 32
+                                                                 : std::int64_t{kMaxThreads});
   launch(fours ? gather_fours : gather_ones,
          {.grid = dim3(static_cast<unsigned>(a.batch)),
           .block = dim3(threads),

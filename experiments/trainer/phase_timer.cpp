@@ -20,7 +20,7 @@ void PhaseTimer::start() {
 }
 
 void PhaseTimer::lap() {
-  CONVSCOPE_CHECK(readings_ <= kMostPhases, "phase_timer", "expected at most ", kMostPhases,
+  CONVSCOPE_CHECK(readings_ <= kMaxPhases, "phase_timer", "expected at most ", kMaxPhases,
                   " phases after start()");
   backend_.set_mark(device_.index, marks_[static_cast<std::size_t>(readings_++)]);
 }

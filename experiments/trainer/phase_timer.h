@@ -21,7 +21,7 @@ namespace convscope {
 
 class CONVSCOPE_API PhaseTimer {
  public:
-  static constexpr int kMostPhases = 4;
+  static constexpr int kMaxPhases = 4;
   explicit PhaseTimer(Device device);
   ~PhaseTimer();
   PhaseTimer(const PhaseTimer&) = delete;
@@ -35,7 +35,7 @@ class CONVSCOPE_API PhaseTimer {
   Device device_;
   const DeviceBackend& backend_;
   int readings_ = 0;
-  std::array<void*, kMostPhases + 1> marks_{};
+  std::array<void*, kMaxPhases + 1> marks_{};
 };
 
 }  // namespace convscope

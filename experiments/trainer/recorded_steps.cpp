@@ -72,7 +72,7 @@ std::unique_ptr<RecordedSteps> RecordedSteps::make(Module& model, Optimizer* opt
   out->after_update_ = std::move(after_update);
   if (loss_scale != nullptr) out->scale_loss(*loss_scale);
   if (optimizer != nullptr) {
-    out->update_ = std::make_unique<DeviceUpdate>(*optimizer, device, kMostSteps);
+    out->update_ = std::make_unique<DeviceUpdate>(*optimizer, device, kMaxSteps);
   }
   return out;
 }
@@ -108,12 +108,12 @@ RecordedSteps::RecordedSteps(Module& model, Optimizer* optimizer, double clip_no
       backend_(backend_of(device)),
       facts_(Tensor::zeros({2}, DType::f32, device)),
       start_(device_array<LaunchStart>(1, device)),
-      outcomes_(device_array<StepOutcome>(kMostSteps, device)),
+      outcomes_(device_array<StepOutcome>(kMaxSteps, device)),
       halted_(Tensor::zeros({1}, DType::i32, device)) {
   for (Slot& slot : slots_) {
     slot.start = static_cast<LaunchStart*>(backend_.allocate_pinned(sizeof(LaunchStart)));
     slot.outcomes =
-        static_cast<StepOutcome*>(backend_.allocate_pinned(sizeof(StepOutcome) * kMostSteps));
+        static_cast<StepOutcome*>(backend_.allocate_pinned(sizeof(StepOutcome) * kMaxSteps));
     slot.begin = backend_.make_mark(device.index);
     slot.end = backend_.make_mark(device.index);
   }
@@ -353,7 +353,7 @@ int RecordedSteps::queue(const std::function<double(std::int64_t)>& rate, int mo
   if (!is_last && form.ran && !watched) {
     // Powers of two, so that any number of steps needs few different recordings.
     const auto wanted = static_cast<unsigned>(
-        std::min<std::int64_t>({full_left, static_cast<std::int64_t>(most), kMostSteps}));
+        std::min<std::int64_t>({full_left, static_cast<std::int64_t>(most), kMaxSteps}));
     steps = static_cast<int>(std::bit_floor(wanted));
   }
   Slot& slot = slots_[static_cast<std::size_t>(next_slot_)];
@@ -362,7 +362,7 @@ int RecordedSteps::queue(const std::function<double(std::int64_t)>& rate, int mo
                  .position = batch_ * full_.whole};
   backend_.copy_from_host(device_.index, start_.raw_data(), slot.start, sizeof(LaunchStart));
   if (update_) {
-    std::array<double, kMostSteps> rates;
+    std::array<double, kMaxSteps> rates;
     for (int i = 0; i < steps; ++i) rates[static_cast<std::size_t>(i)] = rate(step_ + i);
     update_->upload(rates.data(), steps);
   }
@@ -394,7 +394,7 @@ RecordedSteps::Launch RecordedSteps::collect() {
 
 std::string RecordedSteps::text() const {
   const PlanMemory& memory = full_.plan->memory();
-  return cat("steps: recorded, up to ", kMostSteps, " for each launch, ",
+  return cat("steps: recorded, up to ", kMaxSteps, " for each launch, ",
              full_.plan->call_count() + (update_ ? 2 : 1), " calls each, one block of ",
              memory.arena_bytes, " bytes (at least ", memory.lower_bound_bytes,
              " are needed), data set of ", data_->bytes(), " bytes on ", device_.str(),

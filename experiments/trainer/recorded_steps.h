@@ -48,7 +48,7 @@ class CONVSCOPE_API RecordedSteps {
  public:
   // Steps per launch. A launch costs the host some ten microseconds; a signal or a non-finite loss
   // is noticed after two launches at the latest.
-  static constexpr int kMostSteps = 32;
+  static constexpr int kMaxSteps = 32;
 
   // Returns the steps, or null when they cannot be recorded here or in another process; `why_not`
   // says why. after_update: queues work after the update of each step, such as restoring pruned
@@ -71,10 +71,10 @@ class CONVSCOPE_API RecordedSteps {
   // Begins an epoch; no launch may be in flight. `step`: updates before the first batch.
   void start_epoch(std::int64_t epoch, std::int64_t first_batch, std::int64_t step);
 
-  // Queues the next steps of the epoch, at most kMostSteps and `most`, all of one batch size, and
+  // Queues the next steps of the epoch, at most kMaxSteps and `most`, all of one batch size, and
   // returns their number: 0 at the end of the epoch, or when two launches are in flight. rate(step)
   // is the learning rate; evaluation does not use it.
-  int queue(const std::function<double(std::int64_t step)>& rate, int most = kMostSteps);
+  int queue(const std::function<double(std::int64_t step)>& rate, int most = kMaxSteps);
   int in_flight() const { return in_flight_; }  // launches
   // Records per-layer times in these clocks: the next launch of full batches is then a single step.
   // The clocks must be the same in all calls. Read them after its collect().

@@ -14,7 +14,7 @@ namespace convscope {
 namespace {
 
 // Number of batch shapes in a run: the full batch and the last one of an epoch.
-constexpr std::size_t kMostPlans = 4;
+constexpr std::size_t kMaxPlans = 4;
 
 void begin_watching(WorkClock* clock) {
   if (clock == nullptr) return;
@@ -48,10 +48,10 @@ void TrainStep::choose_plan(const Shape& input) {
   }
   if (plan_ != nullptr) return;
   // A graph that is not current may become so again: a counting quantiser changes it for one step.
-  if (plans_.size() == kMostPlans) {
+  if (plans_.size() == kMaxPlans) {
     std::erase_if(plans_, [](const auto& plan) { return !plan->is_current(); });
   }
-  if (plans_.size() == kMostPlans) plans_.clear();
+  if (plans_.size() == kMaxPlans) plans_.clear();
   why_dynamic_.clear();
   // Graphs never run at the same time, so they share their memory.
   auto plan = StepPlan::make(model_, input, PlanMode::training, &why_dynamic_,

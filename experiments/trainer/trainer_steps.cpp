@@ -168,7 +168,7 @@ bool Trainer::train_recorded(LossAlarm& alarm, std::int64_t most) {
   std::int64_t queued_steps = steps_in_process_;
   while (true) {
     while (!stops) {
-      const auto at_once = std::min<std::int64_t>(left, RecordedSteps::kMostSteps);
+      const auto at_once = std::min<std::int64_t>(left, RecordedSteps::kMaxSteps);
       if (looks_at(queued_steps + 1, Execution::recorded)) {
         recorded_->watch(&layer_costs_->forward(), &layer_costs_->backward());
       }

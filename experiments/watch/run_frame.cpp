@@ -15,7 +15,7 @@ namespace {
 using Points = std::vector<std::pair<double, double>>;
 
 constexpr int kSideBySide = 100;  // columns for two adjacent curves
-constexpr int kMostCurveRows = 10, kLeastCurveRows = 3;
+constexpr int kMaxCurveRows = 10, kLeastCurveRows = 3;
 constexpr int kLogRows = 6;
 
 std::string percent(double value) {
@@ -100,7 +100,7 @@ std::vector<std::string> curves(const RunView& run, int rows, const FrameLook& l
   const bool has_test = !run.test_accuracy.empty();
   const bool wide = look.columns >= kSideBySide && has_test;
   const int half = wide ? look.columns / 2 - 1 : look.columns;
-  const int each = std::min(kMostCurveRows + 1, has_test && !wide ? rows / 2 : rows);
+  const int each = std::min(kMaxCurveRows + 1, has_test && !wide ? rows / 2 : rows);
   if (each < kLeastCurveRows + 1) {
     if (!has_test || rows < kLeastCurveRows + 1) return {};
     return titled_curve("test accuracy over epochs, %", run.test_accuracy, look.columns, rows,

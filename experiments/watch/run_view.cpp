@@ -61,10 +61,10 @@ std::vector<std::string> last_lines(const std::string& path) {
 }
 
 // A file may contain any number; no run has more steps or epochs than this.
-constexpr std::int64_t kMostSteps = std::int64_t{1} << 53;
+constexpr std::int64_t kMaxSteps = std::int64_t{1} << 53;
 
 std::int64_t steps_in(double value) {
-  return static_cast<std::int64_t>(std::clamp(value, 0.0, static_cast<double>(kMostSteps)));
+  return static_cast<std::int64_t>(std::clamp(value, 0.0, static_cast<double>(kMaxSteps)));
 }
 
 std::int64_t whole_number(const std::map<std::string, std::string>& settings, const char* key) {
@@ -72,7 +72,7 @@ std::int64_t whole_number(const std::map<std::string, std::string>& settings, co
   std::int64_t value = 0;
   if (it == settings.end()) return 0;
   std::from_chars(it->second.data(), it->second.data() + it->second.size(), value);
-  return std::clamp<std::int64_t>(value, 0, kMostSteps);
+  return std::clamp<std::int64_t>(value, 0, kMaxSteps);
 }
 
 // Returns the expected number until the first epoch has ended; 0 for data sets whose size the

@@ -2,7 +2,7 @@
 // channel_sums.cuh: iterates over NHWC images [pixels][pieces], a piece being 16 bytes: eight
 // fp16/bf16 or four f32 channels. Also sums over all pixels for each channel.
 //
-// Plan      A block has 256 threads: up to eight adjacent pieces times consecutive pixels, so a
+// Method    A block has 256 threads: up to eight adjacent pieces times consecutive pixels, so a
 //           warp reads lines of 128 bytes or more. A thread keeps its piece and processes at most
 //           64 pixels (more only in tensors with billions of elements), several loads in flight.
 //           The threads of a piece add their sums. Each block writes its sums as a part, and a
@@ -24,7 +24,7 @@ namespace convscope {
 template <int kLanes>
 struct PieceWalk {
   static constexpr int kAtOnce = 4;  // pixels whose loads a thread has in flight
-  static constexpr int kMostPixels = 64;
+  static constexpr int kMaxPixels = 64;
   static constexpr int kFinishers = 8;
 
   std::int64_t pixels = 0, split_pixels = 0;
@@ -39,7 +39,7 @@ struct PieceWalk {
     while (width_log2 < 3 && (1 << width_log2) < pieces) ++width_log2;
     const std::int64_t wanted = ceil_div(528, grid_width());
     std::int64_t each = ceil_div(ceil_div(pixels, wanted), rows());
-    each = round_up(each < kMostPixels ? each : kMostPixels, kAtOnce);
+    each = round_up(each < kMaxPixels ? each : kMaxPixels, kAtOnce);
     const auto parts = [&] { return ceil_div(pixels, each * rows()); };
     while (parts() > 65535 || parts() * pieces * kLanes * 8 > (std::int64_t{4} << 20)) {
       each *= 2;

@@ -4,7 +4,7 @@
 //   struct Square { __device__ float operator()(const float* x) const { return x[0] * x[0]; } };
 //   map<1>(Square{}, {{x}}, y, count);
 //
-// Plan      A thread issues several 16-byte loads per operand before it uses the first. 2048
+// Method    A thread issues several 16-byte loads per operand before it uses the first. 2048
 //           threads on an SM keep 64 KiB in flight, more than 4.3 TB/s times 0.7 us of latency
 //           require. Operands that are not aligned to 16 bytes are processed element by element. y
 //           may be one of the operands: the same thread reads an element before it writes it.

@@ -3,7 +3,7 @@
 // y[r][i] = op(a[r][i], b[r][i], ...).
 //
 //   MapRows<2> rows;
-//   rows.add({{a, keep}, y, count});    // up to kMostMapRows
+//   rows.add({{a, keep}, y, count});    // up to kMaxMapRows
 //   map_rows(Mul{}, rows);
 //
 // An operand that is null counts as zeros. y may be one of the operands, as in map.cuh.
@@ -13,7 +13,7 @@
 
 namespace convscope {
 
-inline constexpr int kMostMapRows = 24;
+inline constexpr int kMaxMapRows = 24;
 
 template <int kInputs>
 struct MapRow {
@@ -25,7 +25,7 @@ struct MapRow {
 
 template <int kInputs>
 struct MapRows {
-  MapRow<kInputs> row[kMostMapRows];
+  MapRow<kInputs> row[kMaxMapRows];
   int rows = 0;
   unsigned blocks = 0;
 

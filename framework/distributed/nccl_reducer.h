@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // nccl_reducer.h: sums over the GPUs of a group with NCCL; each process has one GPU.
 //
-// Plan      The sums go to a side queue of the device (framework/device_side_queue.h). Each waits
+// Method    The sums go to a side queue of the device (framework/device_side_queue.h). Each waits
 //           for the work that the main queue holds when sum() is called, and overlaps later work
 //           there. join() makes the main queue wait for the sums. All of this is device work, so it
 //           is recorded like kernels: a replayed step sums without the host.

@@ -27,7 +27,7 @@ namespace {
 constexpr const char* kName = "ranks";
 constexpr int kTreeTag = 8;
 constexpr std::int64_t kSumElements = std::int64_t{1} << 20;  // 4 MiB
-constexpr std::int64_t kMostBytes = std::int64_t{1} << 28;    // per call: MPI counts with int
+constexpr std::int64_t kMaxBytes = std::int64_t{1} << 28;     // per call: MPI counts with int
 // MPI moves data only while it is polled. A waiting thread has no other use for its core. In the
 // background, the thread polls several times in a row and leaves the core to other work in between.
 constexpr int kSpins = 20000;  // polls (some ms) before a waiting thread sleeps between polls
@@ -202,8 +202,8 @@ void ProcessGroup::Impl::complete(MpiLibrary::Request& awaited, const char* what
 void ProcessGroup::Impl::exchange_tree(float* data, std::int64_t count) {
   for (int distance = 1; distance < group.size(); distance *= 2) {
     const int partner = group.rank() ^ distance;
-    for (std::int64_t begin = 0; begin < count; begin += kMostBytes / 4) {
-      const std::int64_t part = std::min(kMostBytes / 4, count - begin);
+    for (std::int64_t begin = 0; begin < count; begin += kMaxBytes / 4) {
+      const std::int64_t part = std::min(kMaxBytes / 4, count - begin);
       tree_buffer.resize(static_cast<std::size_t>(part));
       MpiLibrary::Request receiving, sending;
       check(mpi->irecv(tree_buffer.data(), static_cast<int>(part), mpi->type_float, partner,
@@ -484,8 +484,8 @@ std::string ProcessGroup::broadcast(const std::string& bytes) {
     auto size = static_cast<std::int64_t>(out.size());
     send(&size, sizeof(size));
     out.resize(static_cast<std::size_t>(size));
-    for (std::int64_t at = 0; at < size; at += kMostBytes) {
-      send(out.data() + at, std::min(kMostBytes, size - at));
+    for (std::int64_t at = 0; at < size; at += kMaxBytes) {
+      send(out.data() + at, std::min(kMaxBytes, size - at));
     }
   }));
   return out;

@@ -3,7 +3,7 @@
 // sums them with MPI, and copies them back. For machines without NCCL, for sums in tree order, and
 // for the emulated GPU.
 //
-// Plan      sum() queues the copy to the host and a mark after it. The group's thread waits for the
+// Method    sum() queues the copy to the host and a mark after it. The group's thread waits for the
 //           mark and then sums, while this thread queues more of the backward pass. join() waits
 //           for the sums and queues the copies back.
 // Cost      Transfers the data twice over the GPU's bus. The host must wait in each step, so such

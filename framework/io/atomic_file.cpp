@@ -23,7 +23,7 @@ namespace {
 
 constexpr std::string_view kPartial = ".partial";
 constexpr int kTries = 1000;
-constexpr std::size_t kMostOfName = 200;  // characters of the file's name in its temporary name
+constexpr std::size_t kMaxOfName = 200;  // characters of the file's name in its temporary name
 
 std::string folder_of(const std::string& path) {
   const std::size_t slash = path.rfind('/');
@@ -36,7 +36,7 @@ std::string name_of(const std::string& path) { return path.substr(path.rfind('/'
 std::string temporary_name(const std::string& path) {
   static std::atomic<unsigned> counter{0};
   const std::string folder = path.substr(0, path.rfind('/') + 1);
-  return cat(folder, ".", name_of(path).substr(0, kMostOfName), ".", static_cast<long>(::getpid()),
+  return cat(folder, ".", name_of(path).substr(0, kMaxOfName), ".", static_cast<long>(::getpid()),
              ".", counter.fetch_add(1), kPartial);
 }
 
@@ -57,7 +57,7 @@ int open_nameless(const std::string& path, mode_t mode) {
 // file; a process on a host whose locks are not visible here has written to it recently.
 void remove_left_ones(const std::string& path) {
   constexpr std::time_t kLately = 60;  // seconds
-  const std::string begin = "." + name_of(path).substr(0, kMostOfName) + ".";
+  const std::string begin = "." + name_of(path).substr(0, kMaxOfName) + ".";
   DIR* const folder = ::opendir(folder_of(path).c_str());
   if (folder == nullptr) return;
   while (const dirent* const entry = ::readdir(folder)) {

@@ -156,7 +156,7 @@ std::uint64_t for_each_line(const std::string& path, std::uint64_t from,
     while (!text.empty()) {
       const std::size_t end = text.find('\n');
       const std::string_view part = text.substr(0, end);
-      too_long = too_long || line.size() + part.size() > kMostLineBytes;
+      too_long = too_long || line.size() + part.size() > kMaxLineBytes;
       if (too_long) {
         line.clear();
       } else {

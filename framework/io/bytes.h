@@ -39,8 +39,8 @@ CONVSCOPE_API std::vector<std::uint8_t> read_file(const std::string& path);
 CONVSCOPE_API std::string read_text(const std::string& path, std::size_t most_bytes);
 // Does the same for an optional file: returns nothing when it cannot be read, is too long, or is
 // not a regular file.
-inline constexpr std::size_t kMostTextBytes = std::size_t{256} << 20;
+inline constexpr std::size_t kMaxTextBytes = std::size_t{256} << 20;
 CONVSCOPE_API std::optional<std::string> text_if_there(const std::string& path,
-                                                       std::size_t most_bytes = kMostTextBytes);
+                                                       std::size_t most_bytes = kMaxTextBytes);
 
 }  // namespace convscope

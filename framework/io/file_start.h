@@ -21,9 +21,9 @@ CONVSCOPE_API FileStart read_start(const std::string& path, std::size_t most_byt
 
 // Calls `take` with each line of a regular file from byte `from`, without the line end. `whole` is
 // false for a last line without a line end: it may still be written. Holds one line at a time and
-// skips lines longer than kMostLineBytes. Returns the offset after the last whole line; `from` when
+// skips lines longer than kMaxLineBytes. Returns the offset after the last whole line; `from` when
 // the file cannot be read.
-inline constexpr std::size_t kMostLineBytes = std::size_t{1} << 20;
+inline constexpr std::size_t kMaxLineBytes = std::size_t{1} << 20;
 CONVSCOPE_API std::uint64_t for_each_line(
     const std::string& path, std::uint64_t from,
     const std::function<void(std::string_view line, bool whole)>& take);

@@ -86,9 +86,9 @@ class ZipReader {
  private:
   // Returns the record that ends the directory. Only a comment of the stated length may follow it.
   std::size_t end_record() const {
-    constexpr std::size_t kMostComment = 0xffff;
+    constexpr std::size_t kMaxComment = 0xffff;
     const std::size_t last = file_.size() - kEndBytes;
-    for (std::size_t comment = 0; comment <= std::min(kMostComment, last); ++comment) {
+    for (std::size_t comment = 0; comment <= std::min(kMaxComment, last); ++comment) {
       const std::size_t at = last - comment;
       if (number(at, 4) == kEndSignature && number(at + 20, 2) == comment) return at;
     }

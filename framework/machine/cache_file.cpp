@@ -18,7 +18,7 @@
 namespace convscope {
 namespace {
 
-constexpr std::size_t kMostBytes = std::size_t{64} << 20;
+constexpr std::size_t kMaxBytes = std::size_t{64} << 20;
 constexpr int kTries = 1000;  // 10 ms apart
 
 void warn(const std::string& sentence) {
@@ -49,7 +49,7 @@ CacheText read_cache_file(const std::string& path) {
   std::error_code error;
   if (path.empty() || !std::filesystem::exists(path, error)) return std::nullopt;
   try {
-    return read_text(path, kMostBytes);
+    return read_text(path, kMaxBytes);
   } catch (const Error& failure) {
     warn(cat(failure.what(), "; the file is ignored"));
     return std::nullopt;

@@ -16,11 +16,11 @@
 namespace convscope {
 namespace {
 
-constexpr std::size_t kMostBytes = 65536;  // for a file that the system writes
+constexpr std::size_t kMaxBytes = 65536;  // for a file that the system writes
 
 std::string text_at(const std::string& path) {
   try {
-    return read_text(path, kMostBytes);
+    return read_text(path, kMaxBytes);
   } catch (const Error&) {
     return "";
   }

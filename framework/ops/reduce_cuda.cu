@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // reduce_cuda.cu: sums and maxima over axes.
 //
-// Plan      Adjacent axes of one kind form a group; groups alternate between kept and summed.
+// Method    Adjacent axes of one kind form a group; groups alternate between kept and summed.
 //           Innermost group summed ("rows"): a block computes one output; its threads run along the
 //           rows. Innermost group kept ("columns"): a warp has 32 adjacent columns, and the warps
 //           of a block share the rows. Where there would be too few blocks, the summed elements are

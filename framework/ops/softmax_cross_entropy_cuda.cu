@@ -23,8 +23,8 @@ __device__ T larger(T a, T b) {
   return b > a || b != b ? b : a;
 }
 
-// At most 32 kMost classes: the row remains in registers.
-template <int kMost, class T>
+// At most 32 kMax classes: the row remains in registers.
+template <int kMax, class T>
 __global__ void __launch_bounds__(32 * kRowsPerBlock)
     short_softmax_rows(const T* x, const std::int32_t* labels, T* y, T* losses, std::int64_t rows,
                        int k) {
@@ -35,27 +35,27 @@ __global__ void __launch_bounds__(32 * kRowsPerBlock)
   x += n * k;
   y += n * k;
   const std::int32_t label = here && losses != nullptr ? labels[n] : -1;
-  T e[kMost];
+  T e[kMax];
   T most = -std::numeric_limits<T>::infinity();
 #pragma unroll
-  for (int i = 0; i < kMost; ++i) {
+  for (int i = 0; i < kMax; ++i) {
     e[i] = lane + 32 * i < end ? x[lane + 32 * i] : -std::numeric_limits<T>::infinity();
   }
 #pragma unroll
-  for (int i = 0; i < kMost; ++i) most = larger(most, e[i]);
+  for (int i = 0; i < kMax; ++i) most = larger(most, e[i]);
   for (int offset = 16; offset > 0; offset /= 2) {
     most = larger(most, __shfl_xor_sync(kAllLanes, most, offset));
   }
   double total = 0;
 #pragma unroll
-  for (int i = 0; i < kMost; ++i) {
+  for (int i = 0; i < kMax; ++i) {
     e[i] = lane + 32 * i < end ? exp_of(e[i] - most) : T{0};
     total += static_cast<double>(e[i]);
   }
   total = warp_sum(total);
   const T inverse = static_cast<T>(1 / total);
 #pragma unroll
-  for (int i = 0; i < kMost; ++i) {
+  for (int i = 0; i < kMax; ++i) {
     if (lane + 32 * i < end) y[lane + 32 * i] = e[i] * inverse;
   }
   if (here && losses != nullptr && lane == 0) {

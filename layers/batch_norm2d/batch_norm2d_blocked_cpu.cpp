@@ -95,7 +95,7 @@ void statistics(const BlockSlices& slices, std::int64_t block, const float* x, d
   if (slices.rows() == 0) return;
   PerChannel shift;  // near the numbers: the first of each channel
   std::copy_n(x + slices.first(block), kLanes, shift.at);
-  SliceSums parts[BlockSlices::kMost];
+  SliceSums parts[BlockSlices::kMax];
   slices.for_slices(
       [&](std::int64_t slice) { sum_slice(slices, block, slice, x, shift, parts[slice]); });
   const double count = count_of(slices);

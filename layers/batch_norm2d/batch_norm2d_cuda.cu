@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // batch_norm2d_cuda.cu: batch norm in two launches for each direction.
 //
-// Plan      A channel's N planes are cut into splits; a block has one split. The first launch
+// Method    A channel's N planes are cut into splits; a block has one split. The first launch
 //           stores two sums of each split in scratch memory. In the second launch every block adds
 //           those of its channel again, in the same order, so it knows the statistics without a
 //           launch between; then it writes its split. Tensors smaller than L2 are read from memory

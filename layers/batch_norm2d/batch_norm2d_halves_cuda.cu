@@ -2,7 +2,7 @@
 // batch_norm2d_halves_cuda.cu: batch norm on fp16/bf16 or f32 in NHWC, in two passes over the
 // images for each direction.
 //
-// Plan      forward   1 sums of x - first and of its square for each channel, `first` being its
+// Method    forward   1 sums of x - first and of its square for each channel, `first` being its
 //                       first number, so that an offset costs no digits (channel_sums.cuh);
 //                       skipped where the producer of x has computed them (channel_moments.cuh)
 //                     2 a small launch adds the parts: statistics, factors, and the running ones

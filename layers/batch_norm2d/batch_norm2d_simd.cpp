@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // batch_norm2d_simd.cpp: sums over the planes of one channel, and the passes that write.
 //
-// Plan      sums: four vectors in parallel, because an add takes 3 to 4 cycles and two can begin in
+// Method    sums: four vectors in parallel, because an add takes 3 to 4 cycles and two can begin in
 //           each; after 32 vectors they are folded into one double. The remainder of a plane, less
 //           than a vector, is added one by one
 // Numerics  Numbers are taken relative to a nearby one (the mean, or the channel's first element),

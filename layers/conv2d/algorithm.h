@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 // algorithm.h: the arguments of a convolution algorithm's functions, and its registration. The
-// descriptor itself is in layers/dispatch/card.h. An algorithm is one file for each kind of device;
-// the last lines of that file fill in the descriptor and register it. Selection, tests, benchmark
-// and `convscope explain` walk the table, so nothing else has to be edited.
+// descriptor itself is in layers/dispatch/algorithm.h. An algorithm is one file for each kind of
+// device; the last lines of that file fill in the descriptor and register it. Selection, tests,
+// benchmark and `convscope explain` walk the table, so nothing else has to be edited.
 //
-//   const Conv2dAlgorithm kCard{.name = "im2col_gemm", ..., .forward = forward};
-//   CONVSCOPE_CONV2D_ALGORITHM(kCard)
+//   const Conv2dAlgorithm kAlgorithm{.name = "im2col_gemm", ..., .forward = forward};
+//   CONVSCOPE_CONV2D_ALGORITHM(kAlgorithm)
 #pragma once
 
 #include "layers/conv2d/problem.h"
-#include "layers/dispatch/card.h"
+#include "layers/dispatch/algorithm.h"
 #include "layers/dispatch/layout/half_factors.h"
 
 namespace convscope {
 
-using Conv2dAlgorithm = Card<Conv2dProblem>;
+using Conv2dAlgorithm = Algorithm<Conv2dProblem>;
 using Conv2dSupport = Support;
 using Conv2dCost = Cost;
 using Conv2dEpilogue = Epilogue;
@@ -57,7 +57,7 @@ struct Conv2dBackwardWeightArgs {
 };
 
 template <>
-struct HeavyLayer<Conv2dProblem> {
+struct Operator<Conv2dProblem> {
   using ForwardArgs = Conv2dForwardArgs;
   using BackwardDataArgs = Conv2dBackwardDataArgs;
   using BackwardWeightArgs = Conv2dBackwardWeightArgs;
@@ -68,13 +68,14 @@ struct HeavyLayer<Conv2dProblem> {
 
 // Returns the algorithms of one kind of device, by name.
 inline Registry<Conv2dAlgorithm>& conv2d_algorithms(DeviceType device) {
-  return HeavyLayer<Conv2dProblem>::algorithms(device);
+  return Operator<Conv2dProblem>::algorithms(device);
 }
-CONVSCOPE_API bool register_conv2d_algorithm(const Conv2dAlgorithm& card, const char* file);
+CONVSCOPE_API bool register_conv2d_algorithm(const Conv2dAlgorithm& algorithm, const char* file);
 
 }  // namespace convscope
 
-#define CONVSCOPE_CONV2D_ALGORITHM(card)                                                           \
-  namespace {                                                                                      \
-  const bool registered_conv2d_algorithm = ::convscope::register_conv2d_algorithm(card, __FILE__); \
+#define CONVSCOPE_CONV2D_ALGORITHM(algorithm)                      \
+  namespace {                                                      \
+  const bool registered_conv2d_algorithm =                         \
+      ::convscope::register_conv2d_algorithm(algorithm, __FILE__); \
   }

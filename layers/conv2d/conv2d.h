@@ -78,7 +78,7 @@ class CONVSCOPE_API Conv2d : public Module {
   int describe(PlanGraph& graph, int x) override;
   Variable weight() const override { return weight_; }
   std::int64_t weight_groups() const override { return options_.params.groups; }
-  std::unique_ptr<HeavyUse> heavy_use(const Shape& input) const override;
+  std::unique_ptr<OperatorUse> operator_use(const Shape& input) const override;
 
   // Returns the convolution of an input of this shape; used by `convscope explain` and the bench.
   Conv2dProblem problem(const Shape& input, DType dtype = DType::f32) const;

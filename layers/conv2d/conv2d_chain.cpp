@@ -28,11 +28,11 @@ PlanOp* only_reader(const PlanGraph& graph, const PlanOp& op) {
 
 // A named algorithm is not replaced, unless the chain is made of it. When the policy is a list, the
 // chosen word counts. Directions that are not needed do not count.
-bool is_open(const Conv2dOp& conv, const char* card) {
+bool is_open(const Conv2dOp& conv, const char* algorithm) {
   return std::all_of(std::begin(kDirections), std::end(kDirections), [&](Direction direction) {
     const Conv2dChoice& choice = conv.choice(direction);
     return choice.algorithm == nullptr || choice.word == "auto" ||
-           (card != nullptr && choice.word == card);
+           (algorithm != nullptr && choice.word == algorithm);
   });
 }
 
@@ -55,7 +55,8 @@ ChainLink chain_link(const PlanGraph& graph, PlanOp* op, const ChainRules& rules
     op = reader;
   }
   auto* const conv = dynamic_cast<Conv2dOp*>(op);
-  if (conv == nullptr || !conv->is_plain() || conv->wants_blocks() || !is_open(*conv, rules.card)) {
+  if (conv == nullptr || !conv->is_plain() || conv->wants_blocks() ||
+      !is_open(*conv, rules.algorithm)) {
     return {};
   }
   // Chains compute the gradients of a weight and its bias together.

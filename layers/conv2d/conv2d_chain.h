@@ -32,7 +32,7 @@ struct ChainLink {
 };
 
 struct ChainRules {
-  const char* card;              // the algorithm that the chain is made of; null: none
+  const char* algorithm;         // the algorithm that the chain is made of; null: none
   bool takes_pointwise = false;  // before a convolution
   bool takes_tanh = false;       // a ReLU is always accepted
   bool (*accepts)(const PlanGraph& graph, const ChainLink& link);

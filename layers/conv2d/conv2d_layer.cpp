@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // conv2d_layer.cpp: the layer, and its keys in a config.
 #include "layers/conv2d/conv2d.h"
-#include "layers/dispatch/heavy_use.h"
+#include "layers/dispatch/operator_use.h"
 #include "layers/init.h"
 
 namespace convscope {
@@ -74,7 +74,7 @@ Conv2dOptions conv2d_options(const Options& options, std::int64_t in_channels,
 std::vector<OptionField> conv2d_fields() {
   using enum OptionType;
   using Integers = std::vector<std::int64_t>;
-  constexpr double kMost = 1 << 20;
+  constexpr double kMax = 1 << 20;
   std::vector<std::string> modes;
   for (int i = 0; i < kPadModeCount; ++i) modes.emplace_back(name_of(static_cast<PadMode>(i)));
   return {
@@ -83,37 +83,37 @@ std::vector<OptionField> conv2d_fields() {
        .doc = "number of kernels, K",
        .required = true,
        .min = 1,
-       .max = kMost},
+       .max = kMax},
       {.name = "kernel_size",
        .type = integers,
        .doc = "kernel size in pixels: one number or [height, width]",
        .required = true,
        .min = 1,
-       .max = kMost},
+       .max = kMax},
       {.name = "stride",
        .type = integers,
        .default_value = Integers{1},
        .doc = "stride in pixels: one number or [height, width]",
        .min = 1,
-       .max = kMost},
+       .max = kMax},
       {.name = "padding",
        .type = integers,
        .default_value = Integers{0},
        .doc = "padding in pixels: one number, [height, width] or [top, bottom, left, right]",
        .min = 0,
-       .max = kMost},
+       .max = kMax},
       {.name = "dilation",
        .type = integers,
        .default_value = Integers{1},
        .doc = "dilation in pixels: one number or [height, width]",
        .min = 1,
-       .max = kMost},
+       .max = kMax},
       {.name = "groups",
        .type = integer,
        .default_value = std::int64_t{1},
        .doc = "number of independent groups of channels",
        .min = 1,
-       .max = kMost},
+       .max = kMax},
       {.name = "bias", .type = boolean, .default_value = true, .doc = "add a bias"},
       {.name = "padding_mode",
        .type = text,
@@ -182,9 +182,9 @@ namespace {
 
 // The use of a layer that may compute from blocks: adds the verdict on block_sparse to the verdicts
 // on dense algorithms.
-class SparseUse final : public HeavyUse {
+class SparseUse final : public OperatorUse {
  public:
-  SparseUse(std::unique_ptr<HeavyUse> dense, const Conv2dProblem& blocks)
+  SparseUse(std::unique_ptr<OperatorUse> dense, const Conv2dProblem& blocks)
       : dense_(std::move(dense)), blocks_(blocks) {}
   const char* operation() const override { return dense_->operation(); }
   std::string problem() const override { return dense_->problem(); }
@@ -214,15 +214,15 @@ class SparseUse final : public HeavyUse {
   }
 
  private:
-  std::unique_ptr<HeavyUse> dense_;
+  std::unique_ptr<OperatorUse> dense_;
   Conv2dProblem blocks_;
 };
 
 }  // namespace
 
-std::unique_ptr<HeavyUse> Conv2d::heavy_use(const Shape& input) const {
+std::unique_ptr<OperatorUse> Conv2d::operator_use(const Shape& input) const {
   Conv2dProblem blocks = problem(input);
-  auto dense = heavy_use_of(blocks, policy(), options_.name);
+  auto dense = operator_use_of(blocks, policy(), options_.name);
   if (!sparse_ || !sparse_->obstacle().empty() || blocks.dtype != DType::f32) return dense;
   sparse_->refresh();
   blocks.weight_format = sparse_->format();

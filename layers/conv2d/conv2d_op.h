@@ -115,7 +115,8 @@ class CONVSCOPE_API Conv2dOp final : public PlanOp {
   }
   void check_layout(Device device) const;
   // Returns the algorithm of a direction in NHWC, without measuring; null: none.
-  const Conv2dAlgorithm* card_in_channels_last(const PlanGraph& graph, Direction direction) const;
+  const Conv2dAlgorithm* algorithm_in_channels_last(const PlanGraph& graph,
+                                                    Direction direction) const;
   // Returns whether the direction is needed and its algorithm reads fp16 operands, if given.
   bool takes_factors(Direction direction) const;
   // Returns the forward kernel that also computes mean and variance of y's channels; null: they are

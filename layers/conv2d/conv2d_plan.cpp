@@ -21,7 +21,7 @@ Conv2dForm choose_form(Conv2dChoices& of_layer, const SparseWeights* sparse,
   if (sparse == nullptr) return {.choice = of_layer.get(problem, direction, device, use)};
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const bool can = sparse->obstacle().empty();
-  if (can && of_layer.policy().of(direction) == kSparseCard) {  // named by the policy
+  if (can && of_layer.policy().of(direction) == kSparseAlgorithm) {  // named by the policy
     Conv2dProblem blocks = problem;
     blocks.weight_format = sparse->format();
     const auto ordered = of_layer.get(blocks, direction, device, use);
@@ -44,8 +44,8 @@ Conv2dForm choose_form(Conv2dChoices& of_layer, const SparseWeights* sparse,
   const SparseForm form = sparse_form(*sparse, problem, direction, device, use,
                                       estimated_ms(*out.choice.algorithm, problem, direction, use));
   out.why_dense = form.why_dense;
-  if (form.card == nullptr) return out;
-  out.choice.algorithm = form.card;
+  if (form.algorithm == nullptr) return out;
+  out.choice.algorithm = form.algorithm;
   out.in_blocks = true;
   out.blocks_ms = form.ms;
   return out;
@@ -67,7 +67,7 @@ std::optional<double> Conv2dOp::layout_ms(const PlanGraph& graph, ActivationLayo
   };
   for (const Direction direction : kDirections) {
     if (choice(direction).algorithm == nullptr) continue;
-    if (sparse_ && policy.of(direction) == kSparseCard) {
+    if (sparse_ && policy.of(direction) == kSparseAlgorithm) {
       Conv2dProblem blocks = problem;
       blocks.weight_format = sparse_->format();
       const Question question = question_of(blocks, direction, graph.device(), use_);
@@ -221,17 +221,17 @@ constinit KernelSlot<bool(const Conv2dProblem& problem, Direction direction)>
     conv2d_reads_f32_kernel{"conv2d_reads_f32"};
 
 bool Conv2dOp::takes_factors(Direction direction) const {
-  const Conv2dAlgorithm* const card = choice(direction).algorithm;
-  if (card == nullptr || !card->takes_half_factors || !is_tf32() ||
+  const Conv2dAlgorithm* const algorithm = choice(direction).algorithm;
+  if (algorithm == nullptr || !algorithm->takes_half_factors || !is_tf32() ||
       problem_.layout != ActivationLayout::channels_last) {
     return false;
   }
   return use_ == WeightUse::once ||
-         !conv2d_reads_f32_kernel.get({.type = card->device})(problem_, direction);
+         !conv2d_reads_f32_kernel.get({.type = algorithm->device})(problem_, direction);
 }
 
-const Conv2dAlgorithm* Conv2dOp::card_in_channels_last(const PlanGraph& graph,
-                                                       Direction direction) const {
+const Conv2dAlgorithm* Conv2dOp::algorithm_in_channels_last(const PlanGraph& graph,
+                                                            Direction direction) const {
   Conv2dProblem problem = problem_;
   problem.layout = ActivationLayout::channels_last;
   const std::string& policy = of_layer_->policy().of(direction);
@@ -251,8 +251,8 @@ PlanOp::FactorsRead Conv2dOp::would_read_factors(const PlanGraph& graph) const {
   problem.layout = ActivationLayout::channels_last;
   const auto reads = [&](Direction direction) {
     if (choice(direction).algorithm == nullptr) return false;
-    const Conv2dAlgorithm* const card = card_in_channels_last(graph, direction);
-    if (card == nullptr || !card->takes_half_factors) return false;
+    const Conv2dAlgorithm* const algorithm = algorithm_in_channels_last(graph, direction);
+    if (algorithm == nullptr || !algorithm->takes_half_factors) return false;
     return use_ == WeightUse::once ||
            !conv2d_reads_f32_kernel.get(graph.device())(problem, direction);
   };
@@ -284,8 +284,8 @@ Tensor Conv2dOp::images_or_value(PlanBuilder& builder) const {
 void Conv2dOp::check_layout(Device device) const {
   if (!is_tf32()) return;
   for (const Direction direction : kDirections) {
-    const Conv2dAlgorithm* const card = choice(direction).algorithm;
-    if (card == nullptr || support_of(*card, problem_, direction).yes) continue;
+    const Conv2dAlgorithm* const algorithm = choice(direction).algorithm;
+    if (algorithm == nullptr || support_of(*algorithm, problem_, direction).yes) continue;
     (void)of_layer_->get(problem_, direction, device, use_);  // throws the refusal
   }
 }
@@ -382,13 +382,13 @@ bool takes_channels_last_alone(const AlgorithmPolicy& policy, Conv2dProblem prob
       policy.layout == "nchw") {
     return false;
   }
-  const auto has_card = [&] {
+  const auto has_algorithm = [&] {
     const Question question = question_of(problem, direction, device, use);
     return decide_unrun<Conv2dProblem>(policy.of(direction), question).error.empty();
   };
-  if (has_card()) return false;
+  if (has_algorithm()) return false;
   problem.layout = ActivationLayout::channels_last;
-  return has_card();
+  return has_algorithm();
 }
 
 }  // namespace

@@ -13,8 +13,8 @@
 
 namespace convscope {
 
-void HeavyLayer<Conv2dProblem>::run(const Call<Conv2dProblem>& call) {
-  const Conv2dAlgorithm& card = call.card;
+void Operator<Conv2dProblem>::run(const Call<Conv2dProblem>& call) {
+  const Conv2dAlgorithm& algorithm = call.algorithm;
   const Operands& at = call.operands;
   std::optional<ShortLoops> short_loops;
   if (at.device().type == DeviceType::cpu) short_loops.emplace(call.problem.nominal_flops());
@@ -25,19 +25,19 @@ void HeavyLayer<Conv2dProblem>::run(const Call<Conv2dProblem>& call) {
                       "expected a ReLU without an upper bound after a convolution on ",
                       at.device().str(), ", because only CPU kernels support a bound, got ",
                       behind.most);
-      card.forward({call.problem, at.input(0), at.input(1), at.input(2), at.output(0),
-                    call.workspace, card.fuses_epilogue ? behind : Epilogue{}, call.prepared,
-                    call.views, at.factors[0]});
-      if (card.fuses_epilogue || behind.empty()) return;
+      algorithm.forward({call.problem, at.input(0), at.input(1), at.input(2), at.output(0),
+                         call.workspace, algorithm.fuses_epilogue ? behind : Epilogue{},
+                         call.prepared, call.views, at.factors[0]});
+      if (algorithm.fuses_epilogue || behind.empty()) return;
       return conv2d_epilogue_kernel.get(at.device())(behind, at.out[0].values);
     }
     case Direction::backward_data:
-      return card.backward_data({call.problem, at.input(0), at.input(1), at.output(0),
-                                 call.workspace, call.prepared, call.views, at.factors[0]});
+      return algorithm.backward_data({call.problem, at.input(0), at.input(1), at.output(0),
+                                      call.workspace, call.prepared, call.views, at.factors[0]});
     case Direction::backward_weight:
-      return card.backward_weight({call.problem, at.input(0), at.input(1), at.output(0),
-                                   at.accumulate, call.workspace, call.views, at.factors[0],
-                                   at.factors[1]});
+      return algorithm.backward_weight({call.problem, at.input(0), at.input(1), at.output(0),
+                                        at.accumulate, call.workspace, call.views, at.factors[0],
+                                        at.factors[1]});
   }
 }
 

@@ -19,7 +19,7 @@
 
 namespace convscope {
 
-inline constexpr int kMostSmallNetStages = 6;
+inline constexpr int kMaxSmallNetStages = 6;
 
 // y = code of pool(relu(s_x s_w[k] sum + b[k])); a linear layer has the image [F,1,1]. Pointers are
 // on the device; the kernel reads the scales when it runs.
@@ -45,7 +45,7 @@ struct SmallNetStage {
 
 struct SmallNet {
   int stages = 0;
-  SmallNetStage stage[kMostSmallNetStages];
+  SmallNetStage stage[kMaxSmallNetStages];
   std::int64_t batch = 0;
   const float* images = nullptr;  // [N,C,H,W]
   const double* image_step = nullptr;
@@ -56,8 +56,8 @@ struct SmallNet {
 namespace small_net {
 
 constexpr int kThreads = 256;
-constexpr int kChannels = 2;            // output channels of a thread, in a convolution
-constexpr int kMostBytes = 100 * 1024;  // of shared memory: at least two blocks for each SM
+constexpr int kChannels = 2;           // output channels of a thread, in a convolution
+constexpr int kMaxBytes = 100 * 1024;  // of shared memory: at least two blocks for each SM
 
 // A convolution's x in shared memory with its border of zeros: words of four channels, [row][group
 // of channels][column]. With a single channel a word holds four neighbouring columns, so that all
@@ -102,9 +102,9 @@ constexpr int x_words(const SmallNetStage& z) {
 // Offsets of the pieces in shared memory, in words.
 struct SmallNetPlan {
   SmallNet a;
-  int w_at[kMostSmallNetStages] = {}, x_at[kMostSmallNetStages] = {};
-  int first_channel[kMostSmallNetStages + 1] = {};  // among the channels of all stages
-  FastDivisor by_w{}, by_h{};                       // divide by the images' width and height
+  int w_at[kMaxSmallNetStages] = {}, x_at[kMaxSmallNetStages] = {};
+  int first_channel[kMaxSmallNetStages + 1] = {};  // among the channels of all stages
+  FastDivisor by_w{}, by_h{};                      // divide by the images' width and height
   int factors_at = 0, bounds_at = 0, parts_at = 0, words = 0;
 };
 
@@ -137,7 +137,7 @@ constexpr SmallNetPlan plan_of(const SmallNet& net) {
 
 // Returns "", or why the kernel does not support this network.
 constexpr const char* refusal(const SmallNet& net) {
-  if (net.stages < 2 || net.stages > kMostSmallNetStages)
+  if (net.stages < 2 || net.stages > kMaxSmallNetStages)
     return "it has fewer than 2 layers or too many";
   for (int i = 0; i < net.stages; ++i) {
     const SmallNetStage& z = net.stage[i];
@@ -151,7 +151,7 @@ constexpr const char* refusal(const SmallNet& net) {
       return "the last layer returns codes, or another layer does not";
   }
   if (!net.stage[net.stages - 1].is_linear) return "the last layer is not linear";
-  return plan_of(net).words <= kMostBytes / 4 ? "" : "it does not fit into shared memory";
+  return plan_of(net).words <= kMaxBytes / 4 ? "" : "it does not fit into shared memory";
 }
 
 }  // namespace small_net

@@ -25,7 +25,7 @@
 namespace convscope {
 
 struct Conv2dRung {
-  const char* card = "";           // a name in conv2d_algorithms(ladder.device)
+  const char* algorithm = "";      // a name in conv2d_algorithms(ladder.device)
   const char* isa = "";            // "scalar", "avx2", "avx512"; "" = the best of this CPU.
   int threads = 0;                 // 0 = all threads
   MathMode math = MathMode::f32;   // tf32: rounded operands, one product instead of three
@@ -54,8 +54,8 @@ struct Conv2dLesson {
   void (*backward_weight)(const Conv2dBackwardWeightArgs&, Recorder&) = nullptr;
 };
 CONVSCOPE_API Registry<Conv2dLesson>& conv2d_lessons();
-CONVSCOPE_API bool register_conv2d_lesson(const Conv2dAlgorithm& card, const Conv2dLesson& lesson,
-                                          const char* file);
+CONVSCOPE_API bool register_conv2d_lesson(const Conv2dAlgorithm& algorithm,
+                                          const Conv2dLesson& lesson, const char* file);
 
 // Runs a lesson on the CPU and records all its accesses. `first` and `second` are the inputs of the
 // direction: x and w, dy and w, or x and dy, of type f32. Returns y, dx or dw. For block-sparse

@@ -2,9 +2,9 @@
 // plugin.h: turns a source file outside of the repository into a plug-in: its last line names its
 // algorithms and, if it has any, its ladders.
 //
-//   const Conv2dAlgorithm kCard{.name = "mine", ...};
+//   const Conv2dAlgorithm kAlgorithm{.name = "mine", ...};
 //   const Conv2dLadder kLadder{.name = "mine", ...};
-//   CONVSCOPE_CONV2D_PLUGIN(convscope::kCard, convscope::kLadder)
+//   CONVSCOPE_CONV2D_PLUGIN(convscope::kAlgorithm, convscope::kLadder)
 //
 // `convscope new algorithm NAME` writes such a source with its CMake file (see CONTRIBUTING.md).
 // Plug-ins run on the CPU. Everything that a plug-in can see is a part of its interface: read
@@ -21,10 +21,10 @@ namespace convscope {
 // Filled in by the function convscope_conv2d_plugin() of a plug-in.
 struct Conv2dPlugin {
   const char* source = "";
-  std::vector<Conv2dAlgorithm> cards;
+  std::vector<Conv2dAlgorithm> algorithms;
   std::vector<Conv2dLadder> ladders;
 
-  void add(const Conv2dAlgorithm& card) { cards.push_back(card); }
+  void add(const Conv2dAlgorithm& algorithm) { algorithms.push_back(algorithm); }
   void add(const Conv2dLadder& ladder) { ladders.push_back(ladder); }
 };
 
@@ -32,22 +32,24 @@ struct Conv2dPlugin {
 #pragma GCC diagnostic ignored \
     "-Winvalid-offsetof"  // a reference among the members: it is left out
 constexpr PluginFacts conv2d_plugin_facts() {
-  using Card = Conv2dAlgorithm;
+  using Algorithm = Conv2dAlgorithm;
   using Z = Conv2dProblem;
   using F = Conv2dForwardArgs;
   using D = Conv2dBackwardDataArgs;
   using W = Conv2dBackwardWeightArgs;
   const std::uint64_t layout = layout_digest(
-      {offsetof(Card, name), offsetof(Card, device), offsetof(Card, idea), offsetof(Card, paper),
-       offsetof(Card, supports), offsetof(Card, cost), offsetof(Card, workspace_bytes),
-       offsetof(Card, prepared_bytes), offsetof(Card, prepare_weights),
-       offsetof(Card, prepares_for_one_call), offsetof(Card, error_growth),
-       offsetof(Card, one_chain), offsetof(Card, exact_on_integers), offsetof(Card, deterministic),
-       offsetof(Card, auto_ok), offsetof(Card, fuses_epilogue), offsetof(Card, takes_mixed_types),
-       offsetof(Card, takes_sparse_weights), offsetof(Card, takes_blocked_layout),
-       offsetof(Card, takes_blocked_y), offsetof(Card, takes_channels_last),
-       offsetof(Card, takes_half_factors), offsetof(Card, forward), offsetof(Card, backward_data),
-       offsetof(Card, backward_weight), sizeof(Card),
+      {offsetof(Algorithm, name), offsetof(Algorithm, device), offsetof(Algorithm, idea),
+       offsetof(Algorithm, paper), offsetof(Algorithm, supports), offsetof(Algorithm, cost),
+       offsetof(Algorithm, workspace_bytes), offsetof(Algorithm, prepared_bytes),
+       offsetof(Algorithm, prepare_weights), offsetof(Algorithm, prepares_for_one_call),
+       offsetof(Algorithm, error_growth), offsetof(Algorithm, one_chain),
+       offsetof(Algorithm, exact_on_integers), offsetof(Algorithm, deterministic),
+       offsetof(Algorithm, auto_ok), offsetof(Algorithm, fuses_epilogue),
+       offsetof(Algorithm, takes_mixed_types), offsetof(Algorithm, takes_sparse_weights),
+       offsetof(Algorithm, takes_blocked_layout), offsetof(Algorithm, takes_blocked_y),
+       offsetof(Algorithm, takes_channels_last), offsetof(Algorithm, takes_half_factors),
+       offsetof(Algorithm, forward), offsetof(Algorithm, backward_data),
+       offsetof(Algorithm, backward_weight), sizeof(Algorithm),
        // covers the problem
        offsetof(Z, n), offsetof(Z, c), offsetof(Z, h), offsetof(Z, w), offsetof(Z, k),
        offsetof(Z, r), offsetof(Z, s), offsetof(Z, stride_h), offsetof(Z, stride_w),
@@ -75,7 +77,7 @@ constexpr PluginFacts conv2d_plugin_facts() {
        // covers the ladder
        sizeof(Conv2dRung), offsetof(Conv2dRung, isa), offsetof(Conv2dRung, threads),
        offsetof(Conv2dRung, sentence), sizeof(Conv2dLadder), offsetof(Conv2dLadder, problem),
-       offsetof(Conv2dLadder, rungs), sizeof(Conv2dPlugin), offsetof(Conv2dPlugin, cards),
+       offsetof(Conv2dLadder, rungs), sizeof(Conv2dPlugin), offsetof(Conv2dPlugin, algorithms),
        offsetof(Conv2dPlugin, ladders),
        // covers the values of enumerators
        static_cast<std::size_t>(DType::f32), static_cast<std::size_t>(DType::f64),
@@ -86,7 +88,7 @@ constexpr PluginFacts conv2d_plugin_facts() {
        static_cast<std::size_t>(ActivationLayout::blocked_y),
        static_cast<std::size_t>(ActivationLayout::channels_last),
        static_cast<std::size_t>(MathMode::tf32)});
-  return plugin_facts("conv2d", sizeof(Card), sizeof(Z), layout);
+  return plugin_facts("conv2d", sizeof(Algorithm), sizeof(Z), layout);
 }
 #pragma GCC diagnostic pop
 
@@ -98,8 +100,8 @@ inline constexpr const char* kConv2dPluginEntry = "convscope_conv2d_plugin";
 // is checked.
 #ifndef CONVSCOPE_VERSION  // defined only inside libconvscope
 #undef CONVSCOPE_CONV2D_ALGORITHM
-#define CONVSCOPE_CONV2D_ALGORITHM(card) \
-  static_assert(false, "a plug-in names its cards in CONVSCOPE_CONV2D_PLUGIN(card)")
+#define CONVSCOPE_CONV2D_ALGORITHM(algorithm) \
+  static_assert(false, "a plug-in names its algorithms in CONVSCOPE_CONV2D_PLUGIN(algorithm)")
 #endif
 
 #define CONVSCOPE_CONV2D_PLUGIN(...)                                                \

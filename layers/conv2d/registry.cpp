@@ -6,14 +6,14 @@
 
 namespace convscope {
 
-Registry<Conv2dAlgorithm>& HeavyLayer<Conv2dProblem>::algorithms(DeviceType device) {
+Registry<Conv2dAlgorithm>& Operator<Conv2dProblem>::algorithms(DeviceType device) {
   static Registry<Conv2dAlgorithm> cpu("convolution algorithm");
   static Registry<Conv2dAlgorithm> cuda("convolution algorithm");
   return device == DeviceType::cpu ? cpu : cuda;
 }
 
-bool register_conv2d_algorithm(const Conv2dAlgorithm& card, const char* file) {
-  return register_card(card, file);
+bool register_conv2d_algorithm(const Conv2dAlgorithm& algorithm, const char* file) {
+  return register_algorithm(algorithm, file);
 }
 
 Registry<Conv2dLadder>& conv2d_ladders(DeviceType device) {
@@ -27,7 +27,7 @@ bool register_conv2d_ladder(const Conv2dLadder& ladder, const char* file) {
 }
 
 std::string label_of(const Conv2dRung& rung) {
-  std::string out = rung.card;
+  std::string out = rung.algorithm;
   if (*rung.isa != '\0') out += cat(", ", rung.isa);
   if (rung.math != MathMode::f32) out += cat(", ", name_of(rung.math));
   if (rung.prepare_each_call) out += ", weights prepared in each call";

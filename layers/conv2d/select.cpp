@@ -13,7 +13,7 @@ Conv2dChoice select_conv2d(const std::string& policy, const Conv2dProblem& probl
 }
 
 void check_conv2d_policy(const std::string& policy, Device device) {
-  check_policy(HeavyLayer<Conv2dProblem>::kOperation, policy, device,
+  check_policy(Operator<Conv2dProblem>::kOperation, policy, device,
                conv2d_algorithms(device.type).names());
 }
 

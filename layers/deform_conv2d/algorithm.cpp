@@ -11,35 +11,35 @@
 
 namespace convscope {
 
-Registry<DeformConv2dAlgorithm>& HeavyLayer<DeformConv2dProblem>::algorithms(DeviceType device) {
+Registry<DeformConv2dAlgorithm>& Operator<DeformConv2dProblem>::algorithms(DeviceType device) {
   static Registry<DeformConv2dAlgorithm> cpu("algorithm of deformable convolution");
   static Registry<DeformConv2dAlgorithm> cuda("algorithm of deformable convolution");
   return device == DeviceType::cpu ? cpu : cuda;
 }
 
-void HeavyLayer<DeformConv2dProblem>::run(const Call<DeformConv2dProblem>& call) {
+void Operator<DeformConv2dProblem>::run(const Call<DeformConv2dProblem>& call) {
   const Operands& at = call.operands;
   std::optional<ShortLoops> short_loops;
   if (at.device().type == DeviceType::cpu) short_loops.emplace(call.problem.nominal_flops());
   switch (call.direction) {
     case Direction::forward:
-      call.card.forward({call.problem, at.input(0), at.input(1), at.input(2), at.input(3),
-                         at.input(4), at.output(0), call.workspace, call.prepared});
+      call.algorithm.forward({call.problem, at.input(0), at.input(1), at.input(2), at.input(3),
+                              at.input(4), at.output(0), call.workspace, call.prepared});
       if (at.epilogue.empty()) return;
       return conv2d_epilogue_kernel.get(at.device())(at.epilogue, at.out[0].values);
     case Direction::backward_data:
-      return call.card.backward_data({call.problem, at.input(0), at.input(1), at.input(2),
-                                      at.input(3), at.input(4), at.output(0), at.output(1),
-                                      at.output(2), call.workspace, call.prepared});
+      return call.algorithm.backward_data({call.problem, at.input(0), at.input(1), at.input(2),
+                                           at.input(3), at.input(4), at.output(0), at.output(1),
+                                           at.output(2), call.workspace, call.prepared});
     case Direction::backward_weight:
-      return call.card.backward_weight({call.problem, at.input(0), at.input(1), at.input(2),
-                                        at.input(3), at.output(0), at.accumulate, call.workspace});
+      return call.algorithm.backward_weight({call.problem, at.input(0), at.input(1), at.input(2),
+                                             at.input(3), at.output(0), at.accumulate,
+                                             call.workspace});
   }
 }
 
-Operands HeavyLayer<DeformConv2dProblem>::magnitudes(const DeformConv2dProblem& problem,
-                                                     Direction direction,
-                                                     const Operands& operands) {
+Operands Operator<DeformConv2dProblem>::magnitudes(const DeformConv2dProblem& problem,
+                                                   Direction direction, const Operands& operands) {
   DeformConv2dProblem plain = problem;
   plain.layout = ActivationLayout::nchw;
   if (plain.dtype != DType::f64) plain.dtype = DType::f32;  // half types: the same places

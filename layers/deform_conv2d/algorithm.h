@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // algorithm.h: the arguments of the functions of a deformable convolution's algorithm, and the
-// macro that registers an algorithm. The struct Card is in layers/dispatch/card.h.
+// macro that registers an algorithm. The struct Algorithm is in layers/dispatch/algorithm.h.
 #pragma once
 
 #include "layers/deform_conv2d/problem.h"
-#include "layers/dispatch/card.h"
+#include "layers/dispatch/algorithm.h"
 #include "layers/dispatch/operands.h"
 
 namespace convscope {
 
-using DeformConv2dAlgorithm = Card<DeformConv2dProblem>;
+using DeformConv2dAlgorithm = Algorithm<DeformConv2dProblem>;
 
 // Sizes are checked. Pointers have the problem's type and are on the algorithm's device. The
 // workspace has workspace_bytes() bytes and is 64-byte aligned. The problem is never empty.
@@ -50,7 +50,7 @@ struct DeformConv2dBackwardWeightArgs {
 };
 
 template <>
-struct HeavyLayer<DeformConv2dProblem> {
+struct Operator<DeformConv2dProblem> {
   using ForwardArgs = DeformConv2dForwardArgs;
   using BackwardDataArgs = DeformConv2dBackwardDataArgs;
   using BackwardWeightArgs = DeformConv2dBackwardWeightArgs;
@@ -64,7 +64,7 @@ struct HeavyLayer<DeformConv2dProblem> {
 };
 
 inline Registry<DeformConv2dAlgorithm>& deform_conv2d_algorithms(DeviceType device) {
-  return HeavyLayer<DeformConv2dProblem>::algorithms(device);
+  return Operator<DeformConv2dProblem>::algorithms(device);
 }
 
 // The operands of a direction in their order (problem.h); `b` and `mask` may be undefined.
@@ -76,7 +76,8 @@ CONVSCOPE_API Operands deform_conv2d_operands(Direction direction,
 
 }  // namespace convscope
 
-#define CONVSCOPE_DEFORM_CONV2D_ALGORITHM(card)                                               \
-  namespace {                                                                                 \
-  const bool registered_deform_conv2d_algorithm = ::convscope::register_card(card, __FILE__); \
+#define CONVSCOPE_DEFORM_CONV2D_ALGORITHM(algorithm)        \
+  namespace {                                               \
+  const bool registered_deform_conv2d_algorithm =           \
+      ::convscope::register_algorithm(algorithm, __FILE__); \
   }

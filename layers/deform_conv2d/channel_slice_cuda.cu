@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // channel_slice_cuda.cu: some neighbouring channels of images, and their gradient.
 //
-// Plan       One thread for each element that is written. The elements of these channels are
+// Method     One thread for each element that is written. The elements of these channels are
 //            contiguous within an image: their element i is element before + i of the image.
 #include "framework/cuda/launch.cuh"
 #include "layers/deform_conv2d/channel_slice.h"

@@ -13,7 +13,7 @@ template class ChoiceCache<DeformConv2dProblem>;
 
 namespace {
 
-constexpr const char* kOperation = HeavyLayer<DeformConv2dProblem>::kOperation;
+constexpr const char* kOperation = Operator<DeformConv2dProblem>::kOperation;
 
 void check_operand(const char* name, const Variable& operand, const Shape& shape, const Variable& x,
                    const DeformConv2dProblem& problem) {

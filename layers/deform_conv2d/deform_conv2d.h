@@ -91,7 +91,7 @@ class CONVSCOPE_API DeformConv2d final : public Module {
   int describe(PlanGraph& graph, int x) override;
   Variable weight() const override { return weight_; }
   std::int64_t weight_groups() const override { return options_.conv.params.groups; }
-  std::unique_ptr<HeavyUse> heavy_use(const Shape& input) const override;
+  std::unique_ptr<OperatorUse> operator_use(const Shape& input) const override;
 
   // Where an input is sampled; the mask is undefined without one.
   struct Places {

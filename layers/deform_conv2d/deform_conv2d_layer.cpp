@@ -5,13 +5,13 @@
 #include "framework/ops/elementwise.h"
 #include "layers/deform_conv2d/channel_slice.h"
 #include "layers/deform_conv2d/deform_conv2d.h"
-#include "layers/dispatch/heavy_use.h"
+#include "layers/dispatch/operator_use.h"
 #include "layers/init.h"
 
 namespace convscope {
 namespace {
 
-constexpr const char* kOperation = HeavyLayer<DeformConv2dProblem>::kOperation;
+constexpr const char* kOperation = Operator<DeformConv2dProblem>::kOperation;
 constexpr const char* kBranch = "branch";
 
 // The branch draws no random numbers, so later layers draw the same numbers as after a plain
@@ -141,8 +141,8 @@ void DeformConv2d::walk(const Shape& input, const WalkVisitor& visit) {
   visit(*this, input);
 }
 
-std::unique_ptr<HeavyUse> DeformConv2d::heavy_use(const Shape& input) const {
-  return heavy_use_of(problem(input), choices_->policy(), options_.conv.name);
+std::unique_ptr<OperatorUse> DeformConv2d::operator_use(const Shape& input) const {
+  return operator_use_of(problem(input), choices_->policy(), options_.conv.name);
 }
 
 }  // namespace convscope

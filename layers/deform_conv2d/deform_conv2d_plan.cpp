@@ -23,7 +23,7 @@ std::string name_of_choice(const DeformConv2dChoice& choice) {
 
 // Runs before a call that reads prepared weights.
 struct Preparation {
-  const DeformConv2dAlgorithm* card;
+  const DeformConv2dAlgorithm* algorithm;
   Direction direction;
   Tensor w;
   void* prepared;  // null: nothing to do
@@ -31,7 +31,7 @@ struct Preparation {
 
   const void* operator()(const Problem& problem) const {
     if (prepared != nullptr) {
-      card->prepare_weights({problem, direction, w.raw_data(), prepared, workspace, {}});
+      algorithm->prepare_weights({problem, direction, w.raw_data(), prepared, workspace, {}});
     }
     return prepared;
   }
@@ -112,22 +112,22 @@ void DeformConv2dOp::run_checked(PlanBuilder& builder, Direction direction,
 
 void DeformConv2dOp::forward(PlanBuilder& builder) {
   constexpr Direction kForward = Direction::forward;
-  const DeformConv2dAlgorithm& card = *choice(kForward).algorithm;
+  const DeformConv2dAlgorithm& algorithm = *choice(kForward).algorithm;
   if (choice(kForward).checked_by != nullptr) {
     Operands operands = deform_conv2d_operands(kForward, tensors(builder, true));
     operands.out[0] = builder.value(output);
     return run_checked(builder, kForward, operands);
   }
   // In inference the weights are prepared once for each of their states.
-  const bool once = !builder.training() && card.prepared_size(problem_, kForward) > 0;
+  const bool once = !builder.training() && algorithm.prepared_size(problem_, kForward) > 0;
   Slot kept = kNoSlot;
   if (once) {
     builder.prologue([&] {
-      kept = builder.slot({static_cast<std::int64_t>(card.prepared_size(problem_, kForward))},
+      kept = builder.slot({static_cast<std::int64_t>(algorithm.prepared_size(problem_, kForward))},
                           DType::u8);
       const Tensor to = builder.use(kept);
-      const Preparation prepare{&card, kForward, builder.value(weight()), address_of(to),
-                                builder.workspace(card.workspace_bytes(problem_, kForward))};
+      const Preparation prepare{&algorithm, kForward, builder.value(weight()), address_of(to),
+                                builder.workspace(algorithm.workspace_bytes(problem_, kForward))};
       builder.call([prepare, problem = problem_, to] { prepare(problem); });
     });
   }
@@ -138,11 +138,11 @@ void DeformConv2dOp::forward(PlanBuilder& builder) {
                          .mask = problem_.mask ? builder.value(mask()) : Tensor(),
                          .b = has_bias_ ? builder.value(bias()) : Tensor(),
                          .dy = {}};
-  void* const workspace = builder.workspace(card.workspace_bytes(problem_, kForward));
-  const Preparation prepare{&card, kForward, at.w,
+  void* const workspace = builder.workspace(algorithm.workspace_bytes(problem_, kForward));
+  const Preparation prepare{&algorithm, kForward, at.w,
                             builder.training() ? prepared_in_step(builder, kForward) : nullptr,
                             workspace};
-  builder.call([problem = problem_, run = card.forward, images = builder.images(), at, prepare,
+  builder.call([problem = problem_, run = algorithm.forward, images = builder.images(), at, prepare,
                 prepared, y = builder.value(output), workspace] {
     const void* const block = prepared.defined() ? prepared.raw_data() : prepare(problem);
     run({problem, at.x.defined() ? at.x.raw_data() : *images, address_of(at.w),

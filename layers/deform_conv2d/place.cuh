@@ -47,10 +47,10 @@ struct DeviceSizes {
 };
 
 inline Support fits_kernels(const DeformConv2dProblem& z) {
-  constexpr Index kMost = (Index{1} << 30) - 1;
-  const bool fits = (z.h + 1) * (z.w + 1) <= kMost && z.taps() * z.p() * z.q() <= kMost &&
-                    z.c * z.taps() <= kMost && z.w_shape().numel() <= kMost && z.pad_top <= kMost &&
-                    z.pad_left <= kMost;
+  constexpr Index kMax = (Index{1} << 30) - 1;
+  const bool fits = (z.h + 1) * (z.w + 1) <= kMax && z.taps() * z.p() * z.q() <= kMax &&
+                    z.c * z.taps() <= kMax && z.w_shape().numel() <= kMax && z.pad_top <= kMax &&
+                    z.pad_left <= kMax;
   if (fits) return {};
   return Support::no(cat("expects fewer than 2^30 weights, and taps of a plane, got ", z.text()));
 }

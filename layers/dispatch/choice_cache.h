@@ -37,7 +37,7 @@ class CONVSCOPE_API ChoiceCache : public RefCounted {
       last_ = 0;
       while (last_ < entries_.size() && !fits(entries_[last_])) ++last_;
       if (last_ == entries_.size()) {
-        if (entries_.size() == kMostEntries) entries_.clear();
+        if (entries_.size() == kMaxEntries) entries_.clear();
         entries_.push_back({problem, device, use, threads, isa, {}});
         last_ = entries_.size() - 1;
       }
@@ -52,8 +52,8 @@ class CONVSCOPE_API ChoiceCache : public RefCounted {
  private:
   // A layer with more problems than this has variable image sizes: start over. A problem that takes
   // much memory sets its own limit.
-  static constexpr std::size_t kMostEntries = [] {
-    if constexpr (requires { Problem::kMostChoices; }) return Problem::kMostChoices;
+  static constexpr std::size_t kMaxEntries = [] {
+    if constexpr (requires { Problem::kMaxChoices; }) return Problem::kMaxChoices;
     return std::size_t{64};
   }();
 

@@ -19,9 +19,9 @@ CONVSCOPE_API Operands with_other_outputs(const Operands& operands);
 // over_magnitudes(): the same call on |x|, |w|, ... Integers are exact: outputs set their scale.
 CONVSCOPE_API bool has_magnitudes(const Operands& operands);
 CONVSCOPE_API Operands over_magnitudes(const Operands& operands, Tensor& residual);
-// Returns the scale of errors of transforms (Card::errs_by_tile()), as the only output. It is the
-// largest magnitude of the first input, times the largest sum over magnitudes of the second that
-// one output adds up, borders or not. Added arrays count with their largest magnitude.
+// Returns the scale of errors of transforms (Algorithm::errs_by_tile()), as the only output. It is
+// the largest magnitude of the first input, times the largest sum over magnitudes of the second
+// that one output adds up, borders or not. Added arrays count with their largest magnitude.
 CONVSCOPE_API Operands over_tiles(const Operands& operands, const OperandSpecs& specs,
                                   Direction direction);
 
@@ -54,31 +54,31 @@ double longest_sum(const Problem& problem, Direction direction, const Operands& 
 template <class Problem>
 void execute(const Choice<Problem>& choice, const Problem& problem, Direction direction,
              const Operands& operands) {
-  const Card<Problem>& card = *choice.algorithm;
+  const Algorithm<Problem>& algorithm = *choice.algorithm;
   if (choice.checked_by == nullptr || problem.is_empty()) {
-    return run_card(card, problem, direction, operands);
+    return run_algorithm(algorithm, problem, direction, operands);
   }
   const Operands other = with_other_outputs(operands);
   Tensor residual;
   const bool sums = has_magnitudes(operands);
-  const bool by_tile = card.errs_by_tile() || choice.checked_by->errs_by_tile();
+  const bool by_tile = algorithm.errs_by_tile() || choice.checked_by->errs_by_tile();
   Operands sizes = operands;
   // An operator with inputs that are not operands of products computes its magnitudes itself.
-  constexpr bool kOwn = requires { HeavyLayer<Problem>::magnitudes(problem, direction, operands); };
+  constexpr bool kOwn = requires { Operator<Problem>::magnitudes(problem, direction, operands); };
   if constexpr (kOwn) {
-    sizes = HeavyLayer<Problem>::magnitudes(problem, direction, operands);
+    sizes = Operator<Problem>::magnitudes(problem, direction, operands);
   } else if (sums) {
     sizes = by_tile ? over_tiles(operands, problem.operands(direction), direction)
                     : over_magnitudes(operands, residual);
   }
-  run_card(card, problem, direction, operands);
-  run_card(*choice.checked_by, problem, direction, other);
-  if (sums && !kOwn && !by_tile) run_card(card, problem, direction, sizes);
+  run_algorithm(algorithm, problem, direction, operands);
+  run_algorithm(*choice.checked_by, problem, direction, other);
+  if (sums && !kOwn && !by_tile) run_algorithm(algorithm, problem, direction, sizes);
   const double terms = longest_sum(problem, direction, operands);
-  const double growth = card.worst_growth(terms) + choice.checked_by->worst_growth(terms);
-  compare_outputs({.operation = HeavyLayer<Problem>::kOperation,
+  const double growth = algorithm.worst_growth(terms) + choice.checked_by->worst_growth(terms);
+  compare_outputs({.operation = Operator<Problem>::kOperation,
                    .layer = choice.layer,
-                   .first_name = card.name,
+                   .first_name = algorithm.name,
                    .second_name = choice.checked_by->name,
                    .direction = direction,
                    .problem = problem.text(),

@@ -2,8 +2,8 @@
 // kernel_runs.h: counts the kernels that really ran. `explain` and the reports predict which kernel
 // a step will use; tests compare the prediction with these counts.
 //
-// An algorithm's function reports each call (card_function.h), and so does every kernel that does
-// the work of several algorithms at once. Create a KernelCounter to read the counts:
+// An algorithm's function reports each call (algorithm_function.h), and so does every kernel that
+// does the work of several algorithms at once. Create a KernelCounter to read the counts:
 //
 //   KernelCounter counter;
 //   plan->forward(x, labels);

@@ -62,18 +62,18 @@ SecondsOf timing_of(const Problem& problem, Direction direction, Device device, 
   const Operands operands = repeated_operands(problem.operands(direction), device);
   return [problem, direction, device, use, operands,
           best = 1e100](const std::string& name) mutable {
-    const Card<Problem>& card = HeavyLayer<Problem>::algorithms(device.type).get(name);
-    const Scratch<Problem> scratch(card, problem, direction, device, use);
+    const Algorithm<Problem>& algorithm = Operator<Problem>::algorithms(device.type).get(name);
+    const Scratch<Problem> scratch(algorithm, problem, direction, device, use);
     const double enough = 3 * best + 1e-4;
     double seconds = 0;
     if (use == WeightUse::once) {
-      seconds = best_seconds([&] { run_card(card, problem, direction, operands, scratch); }, device,
-                             enough);
+      seconds = best_seconds(
+          [&] { run_algorithm(algorithm, problem, direction, operands, scratch); }, device, enough);
     } else {
       const void* const prepared = prepared_weights(problem, direction, operands, scratch);
-      seconds =
-          best_seconds([&] { run_prepared(card, problem, direction, operands, scratch, prepared); },
-                       device, enough);
+      seconds = best_seconds(
+          [&] { run_prepared(algorithm, problem, direction, operands, scratch, prepared); }, device,
+          enough);
     }
     best = std::min(best, seconds);
     return seconds;

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "framework/tensor.h"
-#include "layers/dispatch/card.h"
+#include "layers/dispatch/algorithm.h"
 #include "layers/dispatch/layout/half_factors.h"
 #include "layers/dispatch/operand_specs.h"
 

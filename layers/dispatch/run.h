@@ -14,13 +14,13 @@ namespace convscope {
 template <class Problem>
 class Scratch {
  public:
-  Scratch(const Card<Problem>& card, const Problem& problem, Direction direction, Device device,
-          WeightUse use = WeightUse::once)
-      : card_(card),
+  Scratch(const Algorithm<Problem>& algorithm, const Problem& problem, Direction direction,
+          Device device, WeightUse use = WeightUse::once)
+      : algorithm_(algorithm),
         problem_(problem),
         direction_(direction),
-        workspace_bytes_(ScratchArena::round_up(card.workspace_bytes(problem, direction))),
-        prepared_bytes_(card.prepared_size(problem, direction, use)),
+        workspace_bytes_(ScratchArena::round_up(algorithm.workspace_bytes(problem, direction))),
+        prepared_bytes_(algorithm.prepared_size(problem, direction, use)),
         memory_(device, workspace_bytes_ + prepared_bytes_) {}
 
   void* workspace() const { return memory_.data(); }
@@ -30,12 +30,12 @@ class Scratch {
   const void* prepare(const void* w, const OperandViews& views = {}) const {
     if (prepared_bytes_ == 0) return nullptr;
     void* const prepared = static_cast<std::byte*>(memory_.data()) + workspace_bytes_;
-    card_.prepare_weights({problem_, direction_, w, prepared, memory_.data(), views});
+    algorithm_.prepare_weights({problem_, direction_, w, prepared, memory_.data(), views});
     return prepared;
   }
 
  private:
-  const Card<Problem>& card_;
+  const Algorithm<Problem>& algorithm_;
   Problem problem_;
   Direction direction_;
   std::size_t workspace_bytes_;
@@ -43,10 +43,10 @@ class Scratch {
   Workspace memory_;
 };
 
-// One call of an algorithm: HeavyLayer<Problem>::run() passes it to the algorithm's function.
+// One call of an algorithm: Operator<Problem>::run() passes it to the algorithm's function.
 template <class Problem>
 struct Call {
-  const Card<Problem>& card;
+  const Algorithm<Problem>& algorithm;
   const Problem& problem;
   Direction direction;
   const Operands& operands;
@@ -68,26 +68,26 @@ const void* prepared_weights(const Problem& problem, Direction direction, const 
 }
 
 template <class Problem>
-void run_prepared(const Card<Problem>& card, const Problem& problem, Direction direction,
+void run_prepared(const Algorithm<Problem>& algorithm, const Problem& problem, Direction direction,
                   const Operands& operands, const Scratch<Problem>& scratch, const void* prepared) {
   if (problem.is_empty()) return finish_empty(operands);
-  HeavyLayer<Problem>::run({card, problem, direction, operands, operands.views(direction),
-                            scratch.workspace(), prepared});
+  Operator<Problem>::run({algorithm, problem, direction, operands, operands.views(direction),
+                          scratch.workspace(), prepared});
 }
 
 template <class Problem>
-void run_card(const Card<Problem>& card, const Problem& problem, Direction direction,
-              const Operands& operands, const Scratch<Problem>& scratch) {
-  run_prepared(card, problem, direction, operands, scratch,
+void run_algorithm(const Algorithm<Problem>& algorithm, const Problem& problem, Direction direction,
+                   const Operands& operands, const Scratch<Problem>& scratch) {
+  run_prepared(algorithm, problem, direction, operands, scratch,
                prepared_weights(problem, direction, operands, scratch));
 }
 
 template <class Problem>
-void run_card(const Card<Problem>& card, const Problem& problem, Direction direction,
-              const Operands& operands) {
+void run_algorithm(const Algorithm<Problem>& algorithm, const Problem& problem, Direction direction,
+                   const Operands& operands) {
   if (problem.is_empty()) return finish_empty(operands);
-  const Scratch<Problem> scratch(card, problem, direction, operands.device());
-  run_card(card, problem, direction, operands, scratch);
+  const Scratch<Problem> scratch(algorithm, problem, direction, operands.device());
+  run_algorithm(algorithm, problem, direction, operands, scratch);
 }
 
 }  // namespace convscope

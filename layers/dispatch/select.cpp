@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "layers/dispatch/heavy_use.h"
-#include "layers/dispatch/plugin/plugin_cards.h"
+#include "layers/dispatch/operator_use.h"
+#include "layers/dispatch/plugin/plugin_algorithms.h"
 
 namespace convscope {
 namespace {
@@ -70,7 +70,7 @@ std::string refusal_of(const std::string& word, bool is_name, const Question& qu
 
 }  // namespace
 
-HeavyUse::~HeavyUse() = default;
+OperatorUse::~OperatorUse() = default;
 
 MeasureKey key_of(const Question& question) {
   const bool by_text = question.measured_as.empty();
@@ -78,7 +78,7 @@ MeasureKey key_of(const Question& question) {
                  question.direction, question.device, question.use};
   if (question.device.type != DeviceType::cpu) return out;
   for (const std::string& name : candidates_of(question)) {
-    const PluginCard* const from = plugin_of_card(question.operation, name);
+    const PluginAlgorithm* const from = plugin_of_algorithm(question.operation, name);
     if (from != nullptr) out.plugins += cat(" | ", name, " of plug-in ", from->hash);
   }
   return out;

@@ -24,8 +24,8 @@ namespace convscope {
 
 template <class Problem>
 struct Choice {
-  const Card<Problem>* algorithm = nullptr;
-  const Card<Problem>* checked_by = nullptr;  // not null: run this one too and compare
+  const Algorithm<Problem>* algorithm = nullptr;
+  const Algorithm<Problem>* checked_by = nullptr;  // not null: run this one too and compare
   std::string word = {};   // the policy's word that led to the algorithm: "auto", a name
   std::string layer = {};  // the layer that selects, for errors; "": none
 };
@@ -66,23 +66,23 @@ struct Question {
 template <class Problem>
 Question question_of(const Problem& problem, Direction direction, Device device,
                      WeightUse use = WeightUse::once, const std::string& layer = {}) {
-  Question out{HeavyLayer<Problem>::kOperation, problem.text(), direction, device, use, layer, {}};
+  Question out{Operator<Problem>::kOperation, problem.text(), direction, device, use, layer, {}};
   if constexpr (requires { problem.bucket_text(); }) out.measured_as = problem.bucket_text();
-  for (const auto& [name, card] : HeavyLayer<Problem>::algorithms(device.type).entries()) {
-    const Support support = support_of(card, problem, direction);
+  for (const auto& [name, algorithm] : Operator<Problem>::algorithms(device.type).entries()) {
+    const Support support = support_of(algorithm, problem, direction);
     Verdict verdict{.algorithm = name,
-                    .idea = card.idea,
+                    .idea = algorithm.idea,
                     .accepts = support.yes,
                     .reason = support.reason,
-                    .auto_ok = card.auto_ok};
+                    .auto_ok = algorithm.auto_ok};
     if (support.yes && !problem.is_empty()) {
-      verdict.estimated_ms = estimated_ms(card, problem, direction, use);
-      const Cost cost = card.cost(problem, direction);
+      verdict.estimated_ms = estimated_ms(algorithm, problem, direction, use);
+      const Cost cost = algorithm.cost(problem, direction);
       const double useful = problem.nominal_flops();
       verdict.executed_per_useful = useful > 0 ? cost.executed() / useful : 0;
       verdict.limit = limit_of(cost, device.type, factors_of(problem));
-      verdict.workspace_bytes = card.workspace_bytes(problem, direction);
-      verdict.prepared_bytes = card.prepared_size(problem, direction, use);
+      verdict.workspace_bytes = algorithm.workspace_bytes(problem, direction);
+      verdict.prepared_bytes = algorithm.prepared_size(problem, direction, use);
     }
     out.verdicts.push_back(std::move(verdict));
   }
@@ -130,10 +130,10 @@ CONVSCOPE_API MeasureKey key_of(const Question& question);
 
 // Returns the remembered algorithm if it still exists and may be chosen, else null.
 template <class Problem>
-const Card<Problem>* measured(const Question& question) {
+const Algorithm<Problem>* measured(const Question& question) {
   const std::string name = remembered_fastest(key_of(question));
   if (name.empty() || std::ranges::count(candidates_of(question), name) == 0) return nullptr;
-  return HeavyLayer<Problem>::algorithms(question.device.type).find(name);
+  return Operator<Problem>::algorithms(question.device.type).find(name);
 }
 
 // Selects an algorithm. "measure" may take long: call it once for each problem and keep the result.
@@ -141,7 +141,7 @@ template <class Problem>
 Choice<Problem> select_algorithm(const std::string& policy, const Problem& problem,
                                  Direction direction, Device device,
                                  WeightUse use = WeightUse::once, const std::string& layer = {}) {
-  const Registry<Card<Problem>>& table = HeavyLayer<Problem>::algorithms(device.type);
+  const Registry<Algorithm<Problem>>& table = Operator<Problem>::algorithms(device.type);
   const Question question = question_of(problem, direction, device, use, layer);
   const Decision decision = decided(policy, question);
   Choice<Problem> out{.word = decision.word, .layer = layer};

@@ -53,7 +53,7 @@ LinearBlocks::LinearBlocks(PlanGraph& graph, Ref<SparseWeights> sparse, ValueId 
 }
 
 Conv2dWork LinearBlocks::work(Direction direction) const {
-  Conv2dWork out{form(direction).card, problem_, direction, sparse_};
+  Conv2dWork out{form(direction).algorithm, problem_, direction, sparse_};
   out.problem.weight_format = sparse_->format();
   return out;
 }

@@ -17,7 +17,7 @@ class LinearBlocks {
   // Reads the mask. x and w: values of the graph.
   LinearBlocks(PlanGraph& graph, Ref<SparseWeights> sparse, ValueId x, ValueId w, MathMode math);
 
-  bool run(Direction direction) const { return form(direction).card != nullptr; }
+  bool run(Direction direction) const { return form(direction).algorithm != nullptr; }
   // Returns why the direction is dense; "": it runs from blocks, or is not needed.
   const std::string& why_dense(Direction direction) const { return form(direction).why_dense; }
   Conv2dWork work(Direction direction) const;

@@ -4,7 +4,7 @@
 // Formula    y = relu(x w^T + b);  g = dy where y > 0;  dx = g w,  dw = g^T x,
 //            db = sum over n of g
 // Textbook   for n, o: y[n,o] = relu(b[o] + sum over i of x[n,i] w[o,i])
-// Plan       All three are products C[m,n] = sum over k of A[m,k] B[n,k]. A block has a tile of C.
+// Method     All three are products C[m,n] = sum over k of A[m,k] B[n,k]. A block has a tile of C.
 //            Its warps share k where the tile is small, so that even a tile of 8x8 has 256 threads
 //            and the longest chain of additions is K / 8. A chunk of A and B has the same order in
 //            shared memory as in memory: neighbours in k ("rows") or in m ("columns"); a lane takes
@@ -76,8 +76,8 @@ struct Sizes {
 Sizes sizes_of(const Tensor& x, const Tensor& w) { return {x.dim(0), x.dim(1), w.dim(0)}; }
 
 bool is_small(const Sizes& s, std::int64_t most) {
-  constexpr std::int64_t kMost = 1 << 24;  // index arithmetic in 32 bits
-  return s.n < kMost && s.i < kMost && s.o < kMost && s.n * s.i * s.o <= most;
+  constexpr std::int64_t kMax = 1 << 24;  // index arithmetic in 32 bits
+  return s.n < kMax && s.i < kMax && s.o < kMax && s.n * s.i * s.o <= most;
 }
 
 const float* floats(const Tensor& t) { return t.defined() ? t.data<float>() : nullptr; }

@@ -2,7 +2,7 @@
 // linear_loss_cuda.cu: the last layer of a classifier, softmax, cross-entropy and its gradient, and
 // the count of right answers, in one launch.
 //
-// Plan      A warp has an image; w is in shared memory. With O classes the lanes are 32 / O parts
+// Method    A warp has an image; w is in shared memory. With O classes the lanes are 32 / O parts
 //           of O lanes: a lane multiplies its part of the row by its class, then the parts are
 //           added.
 //           After that lane o has the logit of class o, and maximum, sum and winner are shuffles.

@@ -137,7 +137,7 @@ class LinearOp final : public PlanOp {
   }
 
   std::string kernel(Direction direction) const {
-    if (blocks_.run(direction)) return kSparseCard;
+    if (blocks_.run(direction)) return kSparseAlgorithm;
     return loss_ ? "linear with the loss" : "linear";
   }
 

@@ -41,8 +41,8 @@ struct Product {
 };
 
 // Finished splits of each tile; 0 again when a launch ends.
-constexpr int kMostSplitTiles = 4096;
-[[maybe_unused]] static __device__ unsigned splits_done[kMostSplitTiles];
+constexpr int kMaxSplitTiles = 4096;
+[[maybe_unused]] static __device__ unsigned splits_done[kMaxSplitTiles];
 
 // A lane has kM x kN accumulators; a warp is 8 x 4 lanes; a block has kWarpsM x kWarpsN warps next
 // to each other, and as many such groups as its warps allow: the groups share k.
@@ -264,7 +264,7 @@ void tile(Product& p, int splits = 1) {
 }
 
 inline int splits_of(std::int64_t k, std::int64_t tiles) {
-  if (tiles > kMostSplitTiles) return 1;
+  if (tiles > kMaxSplitTiles) return 1;
   const std::int64_t size = tiles * ceil_div(k, kSplit) < kEnoughBlocks ? kSplit / 2 : kSplit;
   return narrow(std::min<std::int64_t>(ceil_div(k, size), 32));
 }

@@ -20,7 +20,7 @@
 
 namespace convscope {
 
-inline constexpr int kMostTailLayers = 4;
+inline constexpr int kMaxTailLayers = 4;
 
 struct LinearTailLayer {
   Tensor w, b;  // b undefined: none
@@ -36,7 +36,7 @@ struct LinearTailLayer {
 };
 struct LinearTailArgs {
   int layers = 0;
-  LinearTailLayer layer[kMostTailLayers];
+  LinearTailLayer layer[kMaxTailLayers];
   Tensor x, dx;               // dx undefined: not needed
   bool x_is_rounded = false;  // to `factors`
   Tensor labels, loss, correct;

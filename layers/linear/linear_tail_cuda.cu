@@ -7,7 +7,7 @@
 // Textbook   for n: for each layer: for o: h[o] = relu(b[o] + sum over i of x[i] w[o,i])
 //              loss and g of the logits
 //              for each layer, last first: for i: g'[i] = sum over o of g[o] w[o,i], where h > 0
-// Plan       A block has kS images and passes them through all layers and back. The weights are
+// Method     A block has kS images and passes them through all layers and back. The weights are
 //            copied into shared memory in the type of the operands, while the previous kernel,
 //            which makes only x, still runs. Where the weights of the first layer do not fit, they
 //            are read twice from memory. Only h and g are written, for the second launch.
@@ -78,7 +78,7 @@ struct TailLayer {
 };
 struct TailRows {
   int layers, n;
-  TailLayer layer[kMostTailLayers];
+  TailLayer layer[kMaxTailLayers];
   const float* x;
   float* dx;  // may be null
   int x_at, parts_at;

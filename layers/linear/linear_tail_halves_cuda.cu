@@ -7,7 +7,7 @@
 // Textbook   for n: for each layer: for o: h[o] = relu(b[o] + sum over i of x[i] w[o,i])
 //              loss and g of the logits
 //              for each layer, last first: for i: g'[i] = sum over o of g[o] w[o,i], where h > 0
-// Plan       A block has up to eight images, which are the columns of its products: a warp has
+// Method     A block has up to eight images, which are the columns of its products: a warp has
 //            tiles of 16 rows, outputs in the forward pass and inputs in the backward pass. All
 //            weights are in shared memory in 16 bits, copied while the previous kernel still runs.
 //            The same rows serve both passes, read transposed in the backward pass. There is one
@@ -45,7 +45,7 @@ using warp_tile::pitch_of;
 constexpr int kTailThreads = 512;
 constexpr int kTailWarps = kTailThreads / 32;
 constexpr int kBackThreads = kTailThreads - 32;  // without the warp that adds the losses
-constexpr int kMostImages = warp_tile::kColumns;
+constexpr int kMaxImages = warp_tile::kColumns;
 constexpr int kLeastImages = 4;  // fewer leave most columns of a tile empty
 
 __device__ unsigned blocks_done = 0;
@@ -68,7 +68,7 @@ struct HalvesLayer {
 };
 struct HalvesRows {
   int layers, n, images;  // of a block
-  HalvesLayer layer[kMostTailLayers];
+  HalvesLayer layer[kMaxTailLayers];
   const float* x;
   float* dx;  // may be null
   const std::int32_t* labels;
@@ -159,9 +159,9 @@ __device__ inline void back_sync() {
 
 template <class Half>
 __global__ void __launch_bounds__(kTailThreads, 2) tail_of_halves(const HalvesRows a) {
-  __shared__ float totals[kMostImages];  // of the exponentials
-  __shared__ double losses[kMostImages];
-  __shared__ int hits[kMostImages];
+  __shared__ float totals[kMaxImages];  // of the exponentials
+  __shared__ double losses[kMaxImages];
+  __shared__ int hits[kMaxImages];
   auto* const shared = dynamic_shared<float>();
   const auto halves = [&](int at) { return reinterpret_cast<Half*>(shared + at); };
   const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * a.images;
@@ -177,8 +177,8 @@ __global__ void __launch_bounds__(kTailThreads, 2) tail_of_halves(const HalvesRo
   for (int k = 0; k < a.layers; ++k) {
     const HalvesLayer& z = a.layer[k];
     // Missing images, and the ends of existing ones, are zeros.
-    const int x_end = z.x_at + kMostImages * pitch_of(z.i) / 2;
-    const int g_end = z.g_at + kMostImages * pitch_of(z.o) / 2;
+    const int x_end = z.x_at + kMaxImages * pitch_of(z.i) / 2;
+    const int g_end = z.g_at + kMaxImages * pitch_of(z.o) / 2;
     for (int at = z.x_at + static_cast<int>(threadIdx.x); at < x_end; at += kTailThreads) {
       shared[at] = 0;
     }
@@ -257,7 +257,7 @@ __global__ void __launch_bounds__(kTailThreads, 2) tail_of_halves(const HalvesRo
       if (last.g_factors != nullptr) last.g_factors[at] = to_float(factor);
     }
   } else if (static_cast<int>(threadIdx.x) <
-             kMostImages - a.images) {  // of images that no block has
+             kMaxImages - a.images) {  // of images that no block has
     totals[a.images + static_cast<int>(threadIdx.x)] = 1.0f;
     losses[a.images + static_cast<int>(threadIdx.x)] = 0;
     hits[a.images + static_cast<int>(threadIdx.x)] = 0;
@@ -265,10 +265,10 @@ __global__ void __launch_bounds__(kTailThreads, 2) tail_of_halves(const HalvesRo
   __syncthreads();
   // No warp waits for this warp until the end.
   if (warp == kTailWarps - 1) {
-    if (lane < kMostImages) losses[lane] += ::log(static_cast<double>(totals[lane]));
+    if (lane < kMaxImages) losses[lane] += ::log(static_cast<double>(totals[lane]));
     __syncwarp();
     unsigned ticket = 0;
-    if (lane == 0) ticket = leave_losses<kMostImages>(losses, hits, a.sums, &blocks_done);
+    if (lane == 0) ticket = leave_losses<kMaxImages>(losses, hits, a.sums, &blocks_done);
     add_losses_of_blocks(a.sums, &blocks_done, ticket);
     return;
   }
@@ -333,10 +333,10 @@ bool queue_tail_of_halves(const LinearTailArgs& args) {
     to.relu = from.relu;
     to.by_fours = FastDivisor(to.i / 4);
     to.w_at = take(round_up(to.o, warp_tile::kRows) * pitch_of(to.i) / 2);
-    to.x_at = take(kMostImages * pitch_of(to.i) / 2);
-    to.g_at = take(kMostImages * pitch_of(to.o) / 2);
+    to.x_at = take(kMaxImages * pitch_of(to.i) / 2);
+    to.g_at = take(kMaxImages * pitch_of(to.o) / 2);
     to.b_at = take(to.o);
-    to.h_at = take(kMostImages * to.o);
+    to.h_at = take(kMaxImages * to.o);
   }
   const CudaDeviceFacts& facts = cuda_device_facts();
   // The kernel declares less than a kilobyte of static shared memory.

@@ -16,10 +16,10 @@ constinit KernelSlot<void(const LinearTailArgs&)> linear_tail_rows_kernel{"linea
 constinit KernelSlot<void(const LinearTailArgs&)> linear_tail_weights_kernel{"linear_tail"};
 
 std::string linear_tail_refusal(std::int64_t n, const std::vector<std::int64_t>& sizes) {
-  constexpr std::int64_t kMostWeights = std::int64_t{1} << 17, kMostImages = 2048;
-  if (n < 1 || n > kMostImages) return "expects 1 to 2048 images";
+  constexpr std::int64_t kMaxWeights = std::int64_t{1} << 17, kMaxImages = 2048;
+  if (n < 1 || n > kMaxImages) return "expects 1 to 2048 images";
   const std::size_t layers = sizes.size() - 1;
-  if (layers < 2 || layers > kMostTailLayers) return "expects two to four layers";
+  if (layers < 2 || layers > kMaxTailLayers) return "expects two to four layers";
   if (sizes.back() < 1 || sizes.back() > 32) return "expects at most 32 classes";
   std::int64_t weights = 0, values = 0;
   for (std::size_t k = 0; k < layers; ++k) {
@@ -29,7 +29,7 @@ std::string linear_tail_refusal(std::int64_t n, const std::vector<std::int64_t>&
     weights += sizes[k] * sizes[k + 1];
     values += k == 0 ? sizes[0] + 3 * sizes[1] : 3 * sizes[k + 1];
   }
-  if (weights > kMostWeights) return "expects at most 131072 weights, which each block reads";
+  if (weights > kMaxWeights) return "expects at most 131072 weights, which each block reads";
   // For eight images, 64 KiB: x, and the values of each layer, their gradients and copies in half
   // precision. In addition 64 KiB for parts of sums and 96 KiB of weights.
   return values > 2048 ? "expects values that fit into the shared memory of a block" : "";
@@ -242,7 +242,7 @@ void form_tail(PlanGraph& graph) {
     const auto parts = linear_parts(*each);
     if (parts && parts->logits != kNoValue) op = each.get();
   }
-  while (op != nullptr && links.size() < kMostTailLayers) {
+  while (op != nullptr && links.size() < kMaxTailLayers) {
     const auto parts = linear_parts(*op);
     const bool is_last = links.empty();
     if (!parts || !can_join(graph, *parts)) break;

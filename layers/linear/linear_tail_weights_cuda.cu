@@ -8,7 +8,7 @@
 // Textbook   for each layer: for o, i: dw[o,i] = sum over n of g[n,o] x[n,i]
 //            for each i: to[i] = sum over p of pieces[p][i]
 //            for each parameter: w, m, v = update(w, dw, m, v)
-// Plan       A block has one tile of one product (linear_product.cuh), or some neighbouring sums
+// Method     A block has one tile of one product (linear_product.cuh), or some neighbouring sums
 //            over pieces, whose rows its threads share; the rows of g are the pieces of db. The
 //            thread that stores an element of a gradient also updates the weight. Where the rows
 //            kernel has ended, tiles and db read nothing that the previous kernel writes, and run
@@ -56,17 +56,17 @@ struct Sum {
   int first_block = 1 << 30;
   JoinedRow updated;
 };
-constexpr int kMostSums = PieceSums::kMostTargets + kMostTailLayers;
+constexpr int kMaxSums = PieceSums::kMaxTargets + kMaxTailLayers;
 
 struct TailWeights {
   int count;
-  Product product[kMostTailLayers];
-  WeightSize size[kMostTailLayers];
-  JoinedRow of_weight[kMostTailLayers];
+  Product product[kMaxTailLayers];
+  WeightSize size[kMaxTailLayers];
+  JoinedRow of_weight[kMaxTailLayers];
   bool rows_ended;       // LinearTailArgs
   bool shares_counters;  // some product is split
   int tile_blocks;       // blocks after these have sums
-  Sum sum[kMostSums];
+  Sum sum[kMaxSums];
   UpdateGate gate;
 };
 
@@ -194,7 +194,7 @@ __device__ void add_pieces(const TailWeights& a, const Rule& rule) {
   auto* const shared = dynamic_shared<float>();  // [rows][columns]
   int which = 0;
 #pragma unroll
-  for (int j = 1; j < kMostSums; ++j) {  // unused sums begin after all blocks
+  for (int j = 1; j < kMaxSums; ++j) {  // unused sums begin after all blocks
     if (static_cast<int>(blockIdx.x) >= a.sum[j].first_block) which = j;
   }
   const Sum z = a.sum[which];
@@ -290,7 +290,7 @@ void tile_weights(Product& dw, std::size_t& part_floats) {
   tile<Weight>(dw, splits_of(dw.k, tiles));
   const std::size_t floats =
       static_cast<std::size_t>(dw.blocks()) * Weight::kRows * Weight::kColumns;
-  const bool fits = dw.first_tile + tiles <= kMostSplitTiles &&
+  const bool fits = dw.first_tile + tiles <= kMaxSplitTiles &&
                     (part_floats + floats) * sizeof(float) <= kScratchBytes;
   if (dw.splits == 1 || !fits) return tile<Weight>(dw);
   dw.part = cuda_scratch_of<float>(part_floats + floats) + part_floats;
@@ -360,9 +360,9 @@ void weights_cuda(const LinearTailArgs& args) {
   a.tile_blocks = static_cast<int>(blocks);
   Sum* next = a.sum;
   const PieceSums& pieces = args.sums;
-  for (int j = 0; j < PieceSums::kMostTargets && pieces.count > 0; ++j) {
+  for (int j = 0; j < PieceSums::kMaxTargets && pieces.count > 0; ++j) {
     const PieceSums::Target& target = pieces.target[j];
-    const std::int64_t end = j + 1 < PieceSums::kMostTargets
+    const std::int64_t end = j + 1 < PieceSums::kMaxTargets
                                  ? std::min(pieces.target[j + 1].begin, pieces.floats)
                                  : pieces.floats;
     if (target.to == nullptr || target.begin >= end) continue;

@@ -97,8 +97,9 @@ void emit_forward(PlanBuilder& builder, const Conv2dWork& work, const Conv2dForw
   const bool fuses = work.algorithm->fuses_epilogue;
   const ForwardMoments* const moments =
       tensors.moments.defined() ? forward_moments_of(*work.algorithm, work.problem) : nullptr;
-  builder.call([problem = work.problem, card = work.algorithm, moments, images = builder.images(),
-                at = tensors, prepare, workspace, fused = fuses ? behind : Conv2dEpilogue{},
+  builder.call([problem = work.problem, algorithm = work.algorithm, moments,
+                images = builder.images(), at = tensors, prepare, workspace,
+                fused = fuses ? behind : Conv2dEpilogue{},
                 separate = fuses ? Conv2dEpilogue{} : behind, device = builder.device()] {
     const Conv2dForwardArgs args{.problem = problem,
                                  .x = at.x_factors.defined() ? nullptr : address_of(at.x, images),
@@ -111,9 +112,9 @@ void emit_forward(PlanBuilder& builder, const Conv2dWork& work, const Conv2dForw
                                  .views = {},
                                  .x_factors = factors_in(at.x_factors)};
     if (moments != nullptr) {
-      return run_forward_moments(*card, *moments, args, at.moments.data<float>());
+      return run_forward_moments(*algorithm, *moments, args, at.moments.data<float>());
     }
-    card->forward(args);
+    algorithm->forward(args);
     if (!separate.empty()) conv2d_epilogue_kernel.get(device)(separate, at.y);
   });
 }
@@ -168,10 +169,10 @@ void emit_joint_backward(PlanBuilder& builder, const Conv2dWork& work, const Joi
                          const PlanBuilder::Target& dw) {
   const Preparation prepare = preparation_of_step(builder, work, w, workspace_of(builder, work));
   void* const workspace = builder.workspace(both.workspace_bytes(work.problem));
-  builder.call([card = work.algorithm, &both, problem = work.problem, images = builder.images(), x,
-                dy, w, dx, dw, prepare, workspace] {
+  builder.call([algorithm = work.algorithm, &both, problem = work.problem,
+                images = builder.images(), x, dy, w, dx, dw, prepare, workspace] {
     run_joint_backward(
-        *card, both,
+        *algorithm, both,
         {problem, dy.raw_data(), w.raw_data(), dx.raw_data(), nullptr, prepare(problem)},
         {problem, address_of(x, images), dy.raw_data(), dw.tensor.raw_data(), dw.accumulate,
          workspace});

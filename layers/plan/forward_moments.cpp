@@ -13,20 +13,20 @@ Registry<ForwardMoments>& table(DeviceType device) {
 
 }  // namespace
 
-bool register_forward_moments(const Conv2dAlgorithm& card, const ForwardMoments& moments,
+bool register_forward_moments(const Conv2dAlgorithm& algorithm, const ForwardMoments& moments,
                               const char* file) {
-  return table(card.device).add(card.name, moments, file);
+  return table(algorithm.device).add(algorithm.name, moments, file);
 }
 
-const ForwardMoments* forward_moments_of(const Conv2dAlgorithm& card,
+const ForwardMoments* forward_moments_of(const Conv2dAlgorithm& algorithm,
                                          const Conv2dProblem& problem) {
-  const ForwardMoments* const moments = table(card.device).find(card.name);
+  const ForwardMoments* const moments = table(algorithm.device).find(algorithm.name);
   return moments != nullptr && moments->parts(problem) > 0 ? moments : nullptr;
 }
 
-void run_forward_moments(const Conv2dAlgorithm& card, const ForwardMoments& moments,
+void run_forward_moments(const Conv2dAlgorithm& algorithm, const ForwardMoments& moments,
                          const Conv2dForwardArgs& args, float* to) {
-  kernel_ran(card.name, name_of(Direction::forward), args.problem);
+  kernel_ran(algorithm.name, name_of(Direction::forward), args.problem);
   moments.run(args, to);
 }
 

@@ -8,7 +8,7 @@
 // file:
 //
 //   const ForwardMoments kMoments{.parts = ..., .run = ...};
-//   CONVSCOPE_CONV2D_FORWARD_MOMENTS(kCard, kMoments)
+//   CONVSCOPE_CONV2D_FORWARD_MOMENTS(kAlgorithm, kMoments)
 #pragma once
 
 #include "layers/conv2d/algorithm.h"
@@ -25,21 +25,22 @@ struct ForwardMoments {
   void (*run)(const Conv2dForwardArgs& args, float* moments) = nullptr;
 };
 
-CONVSCOPE_API bool register_forward_moments(const Conv2dAlgorithm& card,
+CONVSCOPE_API bool register_forward_moments(const Conv2dAlgorithm& algorithm,
                                             const ForwardMoments& moments, const char* file);
 
 // Returns null if the algorithm has none for this problem.
-CONVSCOPE_API const ForwardMoments* forward_moments_of(const Conv2dAlgorithm& card,
+CONVSCOPE_API const ForwardMoments* forward_moments_of(const Conv2dAlgorithm& algorithm,
                                                        const Conv2dProblem& problem);
 
 // Runs it and counts the algorithm's forward (layers/dispatch/kernel_runs.h).
-CONVSCOPE_API void run_forward_moments(const Conv2dAlgorithm& card, const ForwardMoments& moments,
-                                       const Conv2dForwardArgs& args, float* to);
+CONVSCOPE_API void run_forward_moments(const Conv2dAlgorithm& algorithm,
+                                       const ForwardMoments& moments, const Conv2dForwardArgs& args,
+                                       float* to);
 
 }  // namespace convscope
 
-#define CONVSCOPE_CONV2D_FORWARD_MOMENTS(card, moments)               \
-  namespace {                                                         \
-  const bool registered_conv2d_forward_moments =                      \
-      ::convscope::register_forward_moments(card, moments, __FILE__); \
+#define CONVSCOPE_CONV2D_FORWARD_MOMENTS(algorithm, moments)               \
+  namespace {                                                              \
+  const bool registered_conv2d_forward_moments =                           \
+      ::convscope::register_forward_moments(algorithm, moments, __FILE__); \
   }

@@ -13,31 +13,32 @@ Registry<JointBackward>& table(DeviceType device) {
 
 }  // namespace
 
-bool register_joint_backward(const Conv2dAlgorithm& card, const JointBackward& both,
+bool register_joint_backward(const Conv2dAlgorithm& algorithm, const JointBackward& both,
                              const char* file) {
-  return table(card.device).add(card.name, both, file);
+  return table(algorithm.device).add(algorithm.name, both, file);
 }
 
-const JointBackward* joint_backward_of(const Conv2dAlgorithm& card, const Conv2dProblem& problem) {
-  const JointBackward* const both = table(card.device).find(card.name);
+const JointBackward* joint_backward_of(const Conv2dAlgorithm& algorithm,
+                                       const Conv2dProblem& problem) {
+  const JointBackward* const both = table(algorithm.device).find(algorithm.name);
   return both != nullptr && both->fits(problem) ? both : nullptr;
 }
 
-const JointBackward* faster_joint_backward_of(const Conv2dAlgorithm& card,
+const JointBackward* faster_joint_backward_of(const Conv2dAlgorithm& algorithm,
                                               const Conv2dProblem& problem) {
-  const JointBackward* const both = joint_backward_of(card, problem);
+  const JointBackward* const both = joint_backward_of(algorithm, problem);
   if (both == nullptr) return nullptr;
-  const double together = estimated_ms(both->cost(problem), card.device, factors_of(problem));
-  const double apart = estimated_ms(card, problem, Direction::backward_data) +
-                       estimated_ms(card, problem, Direction::backward_weight);
+  const double together = estimated_ms(both->cost(problem), algorithm.device, factors_of(problem));
+  const double apart = estimated_ms(algorithm, problem, Direction::backward_data) +
+                       estimated_ms(algorithm, problem, Direction::backward_weight);
   return together < apart ? both : nullptr;
 }
 
-void run_joint_backward(const Conv2dAlgorithm& card, const JointBackward& both,
+void run_joint_backward(const Conv2dAlgorithm& algorithm, const JointBackward& both,
                         const Conv2dBackwardDataArgs& data,
                         const Conv2dBackwardWeightArgs& weight) {
   for (const Direction direction : {Direction::backward_data, Direction::backward_weight}) {
-    kernel_ran(card.name, name_of(direction), data.problem);
+    kernel_ran(algorithm.name, name_of(direction), data.problem);
   }
   both.run(data, weight);
 }

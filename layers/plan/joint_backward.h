@@ -8,7 +8,7 @@
 // file:
 //
 //   const JointBackward kBoth{.fits = ..., .cost = ..., .workspace_bytes = ..., .run = ...};
-//   CONVSCOPE_CONV2D_JOINT_BACKWARD(kCard, kBoth)
+//   CONVSCOPE_CONV2D_JOINT_BACKWARD(kAlgorithm, kBoth)
 #pragma once
 
 #include "layers/conv2d/algorithm.h"
@@ -24,25 +24,25 @@ struct JointBackward {
   void (*run)(const Conv2dBackwardDataArgs& data, const Conv2dBackwardWeightArgs& weight) = nullptr;
 };
 
-CONVSCOPE_API bool register_joint_backward(const Conv2dAlgorithm& card, const JointBackward& both,
-                                           const char* file);
+CONVSCOPE_API bool register_joint_backward(const Conv2dAlgorithm& algorithm,
+                                           const JointBackward& both, const char* file);
 
 // Returns null if the algorithm has none for this problem.
-CONVSCOPE_API const JointBackward* joint_backward_of(const Conv2dAlgorithm& card,
+CONVSCOPE_API const JointBackward* joint_backward_of(const Conv2dAlgorithm& algorithm,
                                                      const Conv2dProblem& problem);
 // Returns null also where two separate kernels are estimated to be faster.
-CONVSCOPE_API const JointBackward* faster_joint_backward_of(const Conv2dAlgorithm& card,
+CONVSCOPE_API const JointBackward* faster_joint_backward_of(const Conv2dAlgorithm& algorithm,
                                                             const Conv2dProblem& problem);
 
 // Runs it and counts both directions of the algorithm (layers/dispatch/kernel_runs.h).
-CONVSCOPE_API void run_joint_backward(const Conv2dAlgorithm& card, const JointBackward& both,
+CONVSCOPE_API void run_joint_backward(const Conv2dAlgorithm& algorithm, const JointBackward& both,
                                       const Conv2dBackwardDataArgs& data,
                                       const Conv2dBackwardWeightArgs& weight);
 
 }  // namespace convscope
 
-#define CONVSCOPE_CONV2D_JOINT_BACKWARD(card, both)               \
-  namespace {                                                     \
-  const bool registered_conv2d_joint_backward =                   \
-      ::convscope::register_joint_backward(card, both, __FILE__); \
+#define CONVSCOPE_CONV2D_JOINT_BACKWARD(algorithm, both)               \
+  namespace {                                                          \
+  const bool registered_conv2d_joint_backward =                        \
+      ::convscope::register_joint_backward(algorithm, both, __FILE__); \
   }

@@ -16,7 +16,7 @@ namespace convscope {
 namespace {
 
 // The largest weight that is grouped: what a GPU processes in the time of a launch.
-constexpr std::int64_t kMostElements = std::int64_t{1} << 18;
+constexpr std::int64_t kMaxElements = std::int64_t{1} << 18;
 
 class OperationGroupOp final : public PlanOp {
  public:
@@ -70,7 +70,7 @@ bool fits(const PlanGraph& graph, const PlanOp* op) {
   const auto* const known = dynamic_cast<const OperationOp*>(op);
   return known != nullptr && graph.is_of_parameters(op->output) &&
          known->operation().runs_with(known->operation()) &&
-         graph.shape(op->output).numel() <= kMostElements;
+         graph.shape(op->output).numel() <= kMaxElements;
 }
 
 // By value: how many operations are between it and parameters if all of them can come first, else

@@ -3,7 +3,7 @@
 // an operation is written once; also runs a layer that has only a forward().
 #include "layers/plan/operation_op.h"
 
-#include "layers/dispatch/heavy_use.h"
+#include "layers/dispatch/operator_use.h"
 
 namespace convscope {
 namespace {
@@ -146,7 +146,7 @@ class DynamicOp final : public PlanOp {
   std::vector<RanKernel> kernels(const PlanGraph& graph) const override {
     std::vector<RanKernel> out;
     if (!module_.weight().defined()) return out;
-    const std::unique_ptr<HeavyUse> heavy = module_.heavy_use(graph.shape(inputs[0]));
+    const std::unique_ptr<OperatorUse> heavy = module_.operator_use(graph.shape(inputs[0]));
     for (const Direction direction : kDirections) {
       const bool runs = direction == Direction::forward         ? true
                         : direction == Direction::backward_data ? graph.wants_gradient(inputs[0])

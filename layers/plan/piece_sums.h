@@ -10,7 +10,7 @@ namespace convscope {
 
 // to[i] (+)= sum over p of pieces[p][begin + i], up to the next target's begin.
 struct PieceSums {
-  static constexpr int kMostTargets = 4;
+  static constexpr int kMaxTargets = 4;
   struct Target {
     float* to = nullptr;  // null: not needed
     std::int64_t begin = 0;
@@ -18,8 +18,8 @@ struct PieceSums {
   };
   const float* pieces = nullptr;  // [count][floats]
   std::int64_t floats = 0;
-  int count = 0;                // 0: nothing to add
-  Target target[kMostTargets];  // sorted by begin; unused ones begin at `floats`
+  int count = 0;               // 0: nothing to add
+  Target target[kMaxTargets];  // sorted by begin; unused ones begin at `floats`
 };
 
 }  // namespace convscope

@@ -32,21 +32,21 @@ double copying_ms(const SparseWeights& sparse, Direction direction, Device devic
 SparseForm sparse_form(const SparseWeights& sparse, const Conv2dProblem& problem,
                        Direction direction, Device device, WeightUse use, double dense_ms) {
   if (!sparse.obstacle().empty()) return {.why_dense = sparse.obstacle()};
-  const Conv2dAlgorithm* const card = conv2d_algorithms(device.type).find(kSparseCard);
-  if (card == nullptr) return {.why_dense = cat("there is no ", kSparseCard, " here")};
+  const Conv2dAlgorithm* const algorithm = conv2d_algorithms(device.type).find(kSparseAlgorithm);
+  if (algorithm == nullptr) return {.why_dense = cat("there is no ", kSparseAlgorithm, " here")};
   if (direction == Direction::backward_weight && sparse.wants_dense_gradient()) {
     return {.why_dense = kWantsDenseGradient};
   }
   Conv2dProblem blocks = problem;
   blocks.weight_format = sparse.format();
-  if (const Support support = support_of(*card, blocks, direction); !support.yes) {
-    return {.why_dense = cat(kSparseCard, " ", support.reason)};
+  if (const Support support = support_of(*algorithm, blocks, direction); !support.yes) {
+    return {.why_dense = cat(kSparseAlgorithm, " ", support.reason)};
   }
-  double sparse_ms = estimated_ms(*card, blocks, direction, use);
+  double sparse_ms = estimated_ms(*algorithm, blocks, direction, use);
   if (use == WeightUse::once) sparse_ms += copying_ms(sparse, direction, device);
-  if (sparse_ms < dense_ms) return {.card = card, .ms = sparse_ms};
+  if (sparse_ms < dense_ms) return {.algorithm = algorithm, .ms = sparse_ms};
   return {.why_dense = fmt::format("at density {:.2f} {} is estimated at {:.2f} of its time",
-                                   sparse.density(), kSparseCard, sparse_ms / dense_ms)};
+                                   sparse.density(), kSparseAlgorithm, sparse_ms / dense_ms)};
 }
 
 void plan_with_mask(PlanGraph& graph, const Ref<SparseWeights>& sparse) {

@@ -11,11 +11,11 @@
 
 namespace convscope {
 
-inline constexpr const char* kSparseCard = "block_sparse";
+inline constexpr const char* kSparseAlgorithm = "block_sparse";
 inline constexpr const char* kWantsDenseGradient = "pruned weights need their gradient";
 
 struct SparseForm {
-  const Conv2dAlgorithm* card = nullptr;  // null: the dense algorithm runs
+  const Conv2dAlgorithm* algorithm = nullptr;  // null: the dense algorithm runs
   std::string why_dense = {};  // the reason: "at density 0.45 block_sparse is estimated at ..."
   double ms = 0;               // estimate of the algorithm, with the copies of a training step
 };

@@ -176,24 +176,24 @@ Pair pair_of(const Options& options, const char* name, Pair otherwise) {
 }
 
 std::vector<OptionField> window_fields(PoolKind pool) {
-  constexpr double kMost = 1 << 20;
+  constexpr double kMax = 1 << 20;
   std::vector<OptionField> fields{{.name = "kernel_size",
                                    .type = OptionType::integers,
                                    .doc = "window in pixels: one number or [h, w]",
                                    .required = true,
                                    .min = 1,
-                                   .max = kMost},
+                                   .max = kMax},
                                   {.name = "stride",
                                    .type = OptionType::integers,
                                    .doc = "stride in pixels (default kernel_size)",
                                    .min = 1,
-                                   .max = kMost},
+                                   .max = kMax},
                                   {.name = "padding",
                                    .type = OptionType::integers,
                                    .default_value = std::vector<std::int64_t>{0},
                                    .doc = "padding in pixels on each side, at most half the kernel",
                                    .min = 0,
-                                   .max = kMost},
+                                   .max = kMax},
                                   {.name = "ceil_mode",
                                    .type = OptionType::boolean,
                                    .default_value = false,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // pool2d_cuda.cu: pooling, forward by windows and backward by pixels.
 //
-// Plan      A block has rows, its threads run along them, so that neighbours load neighbours. The
+// Method    A block has rows, its threads run along them, so that neighbours load neighbours. The
 //           backward pass gathers: each pixel of x adds the shares of the windows that hold it, in
 //           reading order. So no two threads write to one pixel, and the bits are those of the CPU.
 //           Windows of 2x2 at stride 2 and of 3x3 at stride 2 are known to the compiler: divisions

@@ -2,7 +2,7 @@
 // pool2d_halves_cuda.cu: pooling of fp16/bf16 or f32 in NHWC: a thread has 16 bytes of a pixel,
 // eight channels in 16 bits or four in f32.
 //
-// Plan      Forward a thread walks over the window of one output pixel. Backward it gathers: a
+// Method    Forward a thread walks over the window of one output pixel. Backward it gathers: a
 //           pixel of x adds the shares of the windows that hold it, in reading order. So no two
 //           threads write to one pixel. Neighbouring threads have neighbouring channels: all
 //           accesses are whole lines.

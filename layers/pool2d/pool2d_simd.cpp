@@ -3,7 +3,7 @@
 // each of two rows, whose even and odd lanes are separated. Also, the maximum over any window at
 // stride 1 or 2 along W, one vector of outputs at a time.
 //
-// Plan      row after row of y; the last vector of a row is partly filled, so rows may be short.
+// Method    row after row of y; the last vector of a row is partly filled, so rows may be short.
 //           Any window: its elements are compared one after the other, in reading order, and the
 //           number of the best so far is kept as a float. Outputs whose window is clipped at the
 //           left or right edge, or holds a NaN, are computed one by one

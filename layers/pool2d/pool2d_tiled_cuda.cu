@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // pool2d_tiled_cuda.cu: pools at the speed of memory.
 //
-// Plan      2x2 at stride 2 over even sides: the planes of a batch are one tall image, so a thread
+// Method    2x2 at stride 2 over even sides: the planes of a batch are one tall image, so a thread
 //           finds its two windows with one division; it reads two rows of 16 bytes, or writes them.
 //           3x3 at stride 2, padding 1, backward: only window (p,q) and its neighbours to the
 //           right, below and diagonally cover the pixels (2p,2q) to (2p+1,2q+1): a thread writes

@@ -10,27 +10,27 @@
 
 namespace convscope {
 
-Registry<SparseConvAlgorithm>& HeavyLayer<SparseConvProblem>::algorithms(DeviceType device) {
+Registry<SparseConvAlgorithm>& Operator<SparseConvProblem>::algorithms(DeviceType device) {
   static Registry<SparseConvAlgorithm> cpu("algorithm of sparse convolution");
   static Registry<SparseConvAlgorithm> cuda("algorithm of sparse convolution");
   return device == DeviceType::cpu ? cpu : cuda;
 }
 
-void HeavyLayer<SparseConvProblem>::run(const Call<SparseConvProblem>& call) {
+void Operator<SparseConvProblem>::run(const Call<SparseConvProblem>& call) {
   const Operands& at = call.operands;
   std::optional<ShortLoops> short_loops;
   if (at.device().type == DeviceType::cpu) short_loops.emplace(call.problem.nominal_flops());
   switch (call.direction) {
     case Direction::forward:
-      call.card.forward({call.problem, at.input(0), at.input(1), at.input(2), at.output(0),
-                         call.workspace, call.prepared});
+      call.algorithm.forward({call.problem, at.input(0), at.input(1), at.input(2), at.output(0),
+                              call.workspace, call.prepared});
       if (at.epilogue.empty()) return;
       return conv2d_epilogue_kernel.get(at.device())(at.epilogue, at.out[0].values);
     case Direction::backward_data:
-      return call.card.backward_data(
+      return call.algorithm.backward_data(
           {call.problem, at.input(0), at.input(1), at.output(0), call.workspace, call.prepared});
     case Direction::backward_weight:
-      return call.card.backward_weight(
+      return call.algorithm.backward_weight(
           {call.problem, at.input(0), at.input(1), at.output(0), at.accumulate, call.workspace});
   }
 }

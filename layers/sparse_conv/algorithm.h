@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // algorithm.h: the arguments of the functions of a sparse convolution's algorithm, and the macro
-// that registers an algorithm. The struct Card is in layers/dispatch/card.h.
+// that registers an algorithm. The struct Algorithm is in layers/dispatch/algorithm.h.
 #pragma once
 
-#include "layers/dispatch/card.h"
+#include "layers/dispatch/algorithm.h"
 #include "layers/dispatch/operands.h"
 #include "layers/sparse_conv/problem.h"
 
 namespace convscope {
 
-using SparseConvAlgorithm = Card<SparseConvProblem>;
+using SparseConvAlgorithm = Algorithm<SparseConvProblem>;
 
 // Sizes are checked. Pointers have the problem's type and are on the algorithm's device. The
 // workspace has workspace_bytes() bytes, 64-byte aligned. There is at least one output site; there
@@ -41,7 +41,7 @@ struct SparseConvBackwardWeightArgs {
 };
 
 template <>
-struct HeavyLayer<SparseConvProblem> {
+struct Operator<SparseConvProblem> {
   using ForwardArgs = SparseConvForwardArgs;
   using BackwardDataArgs = SparseConvBackwardDataArgs;
   using BackwardWeightArgs = SparseConvBackwardWeightArgs;
@@ -51,7 +51,7 @@ struct HeavyLayer<SparseConvProblem> {
 };
 
 inline Registry<SparseConvAlgorithm>& sparse_conv_algorithms(DeviceType device) {
-  return HeavyLayer<SparseConvProblem>::algorithms(device);
+  return Operator<SparseConvProblem>::algorithms(device);
 }
 
 // The operands of a direction in their order (problem.h); `b` may be undefined.
@@ -84,7 +84,8 @@ inline SparseSums sparse_sums(const SparseConvProblem& z, Direction direction) {
 
 }  // namespace convscope
 
-#define CONVSCOPE_SPARSE_CONV_ALGORITHM(card)                                               \
-  namespace {                                                                               \
-  const bool registered_sparse_conv_algorithm = ::convscope::register_card(card, __FILE__); \
+#define CONVSCOPE_SPARSE_CONV_ALGORITHM(algorithm)          \
+  namespace {                                               \
+  const bool registered_sparse_conv_algorithm =             \
+      ::convscope::register_algorithm(algorithm, __FILE__); \
   }

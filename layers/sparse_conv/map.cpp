@@ -14,12 +14,12 @@ namespace convscope {
 namespace {
 
 constexpr const char* kMap = "sparse map";
-constexpr std::int64_t kMostSize = 7;  // of a kernel along one axis
+constexpr std::int64_t kMaxSize = 7;  // of a kernel along one axis
 
 void check_kernel(const SparseKernel& kernel, int rank) {
   for (std::size_t d = 0; d < 3; ++d) {
-    CONVSCOPE_CHECK(kernel.size[d] >= 1 && kernel.size[d] <= kMostSize, kMap,
-                    "expected kernel sizes from 1 to ", kMostSize, ", got ", kernel.text(rank));
+    CONVSCOPE_CHECK(kernel.size[d] >= 1 && kernel.size[d] <= kMaxSize, kMap,
+                    "expected kernel sizes from 1 to ", kMaxSize, ", got ", kernel.text(rank));
     CONVSCOPE_CHECK(kernel.stride[d] >= 1 && kernel.dilation[d] >= 1 && kernel.padding[d] >= 0,
                     kMap, "expected strides and dilations of at least 1 and paddings of at least ",
                     "0, got ", kernel.text(rank));
@@ -67,7 +67,7 @@ SiteGrid strided_grid(SiteGrid grid, const SparseKernel& kernel) {
 SharedSites strided_sites(const SparseSites& in, const SparseKernel& kernel) {
   const SiteGrid grid = strided_grid(in.grid(), kernel);
   std::vector<std::uint64_t> keys;
-  std::array<std::array<std::int64_t, kMostSize>, 3> outs = {};
+  std::array<std::array<std::int64_t, kMaxSize>, 3> outs = {};
   std::array<std::size_t, 3> counts = {};
   const SparseSites keyed(std::vector<std::uint64_t>(), grid);
   for (std::int64_t i = 0; i < in.count(); ++i) {

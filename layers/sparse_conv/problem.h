@@ -67,7 +67,7 @@ struct CONVSCOPE_API SparseConvProblem {
   // "submanifold,kernel=3x3x3,pad=1x1x1,sites=64k-128k,pairs_per_site=11.3-16,c=16,k=32".
   std::string bucket_text() const;
   // Problems that a layer remembers choices for; each holds a map.
-  static constexpr std::size_t kMostChoices = 4;
+  static constexpr std::size_t kMaxChoices = 4;
 
   bool operator==(const SparseConvProblem&) const = default;  // maps compare by pointer
 

@@ -14,7 +14,7 @@ namespace convscope {
 namespace {
 
 constexpr const char* kSites = "sites";
-constexpr std::int64_t kMostSites = std::numeric_limits<std::int32_t>::max();
+constexpr std::int64_t kMaxSites = std::numeric_limits<std::int32_t>::max();
 
 int rank_of_rows(const Tensor& coordinates) {
   const Shape& shape = coordinates.shape();
@@ -86,11 +86,11 @@ void radix_sort(std::vector<std::uint64_t>& keys, std::vector<std::int32_t>& row
 void SiteGrid::check() const {
   CONVSCOPE_CHECK(rank == 2 || rank == 3, kSites, "expected 2 or 3 axes, got ", rank);
   CONVSCOPE_CHECK(rank == 3 || extent[0] == 1, kSites, "expected T = 1 in 2-D, got ", extent[0]);
-  constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max();
+  constexpr std::int64_t kMax = std::numeric_limits<std::int32_t>::max();
   std::int64_t places = batch;
-  bool good = batch >= 1 && batch <= kMost;
+  bool good = batch >= 1 && batch <= kMax;
   for (const std::int64_t size : extent) {
-    good = good && size >= 1 && size <= kMost && !__builtin_mul_overflow(places, size, &places) &&
+    good = good && size >= 1 && size <= kMax && !__builtin_mul_overflow(places, size, &places) &&
            places <= std::int64_t{1} << 62;
   }
   CONVSCOPE_CHECK(good, kSites,
@@ -145,7 +145,7 @@ SparseSites::SparseSites(const Tensor& coordinates, const SiteGrid& grid) : grid
   CONVSCOPE_CHECK(rank == grid.rank, kSites, "expected coordinates [n,", 1 + grid.rank,
                   "] because the grid is ", grid.text(), ", got ", coordinates.str());
   const std::int64_t n = coordinates.shape()[0];
-  CONVSCOPE_CHECK(n <= kMostSites, kSites, "expected fewer than 2^31 sites, got ", n);
+  CONVSCOPE_CHECK(n <= kMaxSites, kSites, "expected fewer than 2^31 sites, got ", n);
   const auto* const rows = coordinates.data<std::int32_t>();
   keys_.resize(static_cast<std::size_t>(n));
   for (std::int64_t i = 0; i < n; ++i) {
@@ -177,7 +177,7 @@ SparseSites::SparseSites(std::vector<std::uint64_t> keys, const SiteGrid& grid)
   keys_.shrink_to_fit();
   CONVSCOPE_CHECK(keys_.empty() || keys_.back() < static_cast<std::uint64_t>(grid.all_places()),
                   kSites, "expected keys inside of the grid ", grid.text());
-  CONVSCOPE_CHECK(count() <= kMostSites, kSites, "expected fewer than 2^31 sites, got ", count());
+  CONVSCOPE_CHECK(count() <= kMaxSites, kSites, "expected fewer than 2^31 sites, got ", count());
 }
 
 SitePlace SparseSites::place(std::int64_t site) const {

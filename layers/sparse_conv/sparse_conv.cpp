@@ -13,7 +13,7 @@
 namespace convscope {
 namespace {
 
-constexpr const char* kOperation = HeavyLayer<SparseConvProblem>::kOperation;
+constexpr const char* kOperation = Operator<SparseConvProblem>::kOperation;
 
 void check_operand(const char* name, const Variable& operand, const Shape& shape, const Variable& x,
                    const SparseConvProblem& problem) {

@@ -74,7 +74,7 @@ class CONVSCOPE_API SparseConv final : public RowLayer {
   // Returns the shape of the dense image that the rows stand for: [N,C,(T,)H,W].
   Shape output_shape(const Shape& input) const override;
   Variable weight() const override { return weight_; }
-  std::unique_ptr<HeavyUse> heavy_use(const Shape& input) const override;
+  std::unique_ptr<OperatorUse> operator_use(const Shape& input) const override;
 
   const SparseConvOptions& options() const { return options_; }
   SharedMap map() const;  // of the last batch; before the first one, of the assumed sample

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // sparse_conv_layer.cpp: the layers, and their keys in a config.
-#include "layers/dispatch/heavy_use.h"
+#include "layers/dispatch/operator_use.h"
 #include "layers/init.h"
 #include "layers/sparse_conv/sparse_conv.h"
 #include "layers/sparse_rows/row_layers.h"
@@ -178,10 +178,10 @@ Shape SparseConv::output_shape(const Shape& input) const {
   return shape_of_rows(*levels_, to_, input[0], options_.out_channels);
 }
 
-std::unique_ptr<HeavyUse> SparseConv::heavy_use(const Shape& input) const {
+std::unique_ptr<OperatorUse> SparseConv::operator_use(const Shape& input) const {
   output_shape(input);  // throws Error when it does not fit
   const SharedMap of_batch = map();
-  return heavy_use_of(
+  return operator_use_of(
       sparse_conv_problem(of_batch, {of_batch->in_sites()->count(), options_.in_channels},
                           weight_.shape(), params_.precision),
       options_.policy, options_.name);

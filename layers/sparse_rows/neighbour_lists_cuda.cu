@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // neighbour_lists_cuda.cu: the largest and the mean of lists of rows.
 //
-// Plan      A thread for each written element walks along its list. Neighbouring threads have
+// Method    A thread for each written element walks along its list. Neighbouring threads have
 //           neighbouring channels, so they load neighbours of every row. The lists of a global pool
 //           are long and few, so only few threads work, and the kernel is slow.
 // Read next neighbour_lists_cpu.cpp: the same walk, all channels of a row at once

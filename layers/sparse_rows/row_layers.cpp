@@ -74,33 +74,33 @@ SparseKernel kernel_of(const Options& options, int rank, const char* operation) 
 
 std::vector<OptionField> kernel_fields(bool strided) {
   using Integers = std::vector<std::int64_t>;
-  constexpr double kMost = 1 << 20;
+  constexpr double kMax = 1 << 20;
   std::vector<OptionField> out = {{.name = "kernel_size",
                                    .type = OptionType::integers,
                                    .doc = "kernel size in grid cells: one number or one per axis",
                                    .required = true,
                                    .min = 1,
-                                   .max = kMost}};
+                                   .max = kMax}};
   if (strided) {
     out.push_back({.name = "stride",
                    .type = OptionType::integers,
                    .default_value = Integers{2},
                    .doc = "stride in grid cells: one number or one per axis",
                    .min = 1,
-                   .max = kMost});
+                   .max = kMax});
     out.push_back({.name = "padding",
                    .type = OptionType::integers,
                    .default_value = Integers{0},
                    .doc = "padding in grid cells: one number or one per axis",
                    .min = 0,
-                   .max = kMost});
+                   .max = kMax});
   }
   out.push_back({.name = "dilation",
                  .type = OptionType::integers,
                  .default_value = Integers{1},
                  .doc = "dilation in grid cells: one number or one per axis",
                  .min = 1,
-                 .max = kMost});
+                 .max = kMax});
   return out;
 }
 

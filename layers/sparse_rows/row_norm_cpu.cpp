@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // row_norm_cpu.cpp: sums over rows [n,C] for each channel, and the output of batch norm.
 //
-// Plan      A piece of some rows is read once; its sums are a row of doubles that stays in L1. Sums
+// Method    A piece of some rows is read once; its sums are a row of doubles that stays in L1. Sums
 //           of the pieces are added in their order. All inner loops run along the channels, which
 //           are contiguous.
 // Read next batch_norm2d_cpu.cpp, where the numbers of a channel are contiguous

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // row_norm_cuda.cu: sums over rows [n,C] for each channel, and the output of batch norm.
 //
-// Plan      Neighbouring threads have neighbouring channels, so they load neighbours. Rows are cut
+// Method    Neighbouring threads have neighbouring channels, so they load neighbours. Rows are cut
 //           into pieces (row_sums.h). A thread adds its channel over one piece and leaves the sums
 //           in memory; a second launch adds the pieces in their order. No thread waits for another,
 //           and two runs give the same bits.

@@ -57,23 +57,23 @@ IntegerPolicy integer_policy(const Conv2dOp& conv) {
 
 // Returns the first algorithm that the policy names and that supports the integer problem, else the
 // fastest one by estimate; null: none does.
-const Conv2dAlgorithm* integer_card(const Conv2dProblem& problem, DeviceType device,
-                                    const IntegerPolicy& policy) {
-  const auto takes = [&](const Conv2dAlgorithm& card) {
-    return support_of(card, problem, Direction::forward).yes;
+const Conv2dAlgorithm* integer_algorithm(const Conv2dProblem& problem, DeviceType device,
+                                         const IntegerPolicy& policy) {
+  const auto takes = [&](const Conv2dAlgorithm& algorithm) {
+    return support_of(algorithm, problem, Direction::forward).yes;
   };
   for (const std::string& name : policy.named) {
-    const Conv2dAlgorithm* const card = conv2d_algorithms(device).find(name);
-    if (card != nullptr && takes(*card)) return card;
+    const Conv2dAlgorithm* const algorithm = conv2d_algorithms(device).find(name);
+    if (algorithm != nullptr && takes(*algorithm)) return algorithm;
   }
   if (!policy.finds_itself) return nullptr;
   const Conv2dAlgorithm* best = nullptr;
   double least = 0;
-  for (const auto& [name, card] : conv2d_algorithms(device).entries()) {
-    if (!card.auto_ok || !takes(card)) continue;
-    const double ms = estimated_ms(card, problem, Direction::forward, WeightUse::often);
+  for (const auto& [name, algorithm] : conv2d_algorithms(device).entries()) {
+    if (!algorithm.auto_ok || !takes(algorithm)) continue;
+    const double ms = estimated_ms(algorithm, problem, Direction::forward, WeightUse::often);
     if (best != nullptr && ms >= least) continue;
-    best = &card;
+    best = &algorithm;
     least = ms;
   }
   return best;
@@ -90,7 +90,7 @@ class IntegerRewrite {
 
   void run() {
     find_layers();
-    drop_layers_without_card();
+    drop_layers_without_algorithm();
     if (layers_.empty()) return;
     for (auto& [op, layer] : layers_) choose_output(layer);
     if (is_slower()) return;
@@ -232,8 +232,8 @@ class IntegerRewrite {
     return true;
   }
 
-  const Conv2dAlgorithm* card_of(const Layer& layer) const {
-    return integer_card(layer.parts.problem, graph_.device().type, layer.policy);
+  const Conv2dAlgorithm* algorithm_of(const Layer& layer) const {
+    return integer_algorithm(layer.parts.problem, graph_.device().type, layer.policy);
   }
 
   // Whether it is a first layer with few channels, which on a CPU rounds the images itself.
@@ -256,23 +256,23 @@ class IntegerRewrite {
   bool takes_images(Layer& layer) const {
     if (!reads_images(layer)) return false;
     set_types(layer, DType::f32);
-    const Conv2dAlgorithm* const codes = card_of(layer);
+    const Conv2dAlgorithm* const codes = algorithm_of(layer);
     layer.from_images = true;
     set_types(layer, DType::f32);
-    const Conv2dAlgorithm* const images = card_of(layer);
+    const Conv2dAlgorithm* const images = algorithm_of(layer);
     layer.from_images = false;
     return images != nullptr && (is_named(layer, images) || !is_named(layer, codes));
   }
-  static bool is_named(const Layer& layer, const Conv2dAlgorithm* card) {
-    return card != nullptr && std::ranges::count(layer.policy.named, card->name) > 0;
+  static bool is_named(const Layer& layer, const Conv2dAlgorithm* algorithm) {
+    return algorithm != nullptr && std::ranges::count(layer.policy.named, algorithm->name) > 0;
   }
 
-  void drop_layers_without_card() {
+  void drop_layers_without_algorithm() {
     for (auto& [op, layer] : layers_) {
       layer.from_images = takes_images(layer);
       set_types(layer, DType::f32);
     }
-    std::erase_if(layers_, [&](const auto& one) { return card_of(one.second) == nullptr; });
+    std::erase_if(layers_, [&](const auto& one) { return algorithm_of(one.second) == nullptr; });
   }
 
   // Absorbs a bounded ReLU, which f32 kernels of a GPU do not absorb (activation_op.h).
@@ -301,7 +301,7 @@ class IntegerRewrite {
       }
     }
     set_types(layer, layer.y ? layer.y->format.dtype() : DType::f32);
-    layer.parts.algorithm = card_of(layer);
+    layer.parts.algorithm = algorithm_of(layer);
     layer.parts.is_named = !layer.policy.named.empty() || !layer.policy.finds_itself;
     if (layer.parts.sparse) choose_blocks(layer);
   }
@@ -331,9 +331,10 @@ class IntegerRewrite {
     problem.layout = ActivationLayout::nchw;
     problem.weight_format = {};
     double least = std::numeric_limits<double>::infinity();
-    for (const auto& [name, card] : conv2d_algorithms(DeviceType::cpu).entries()) {
-      if (!card.auto_ok || !support_of(card, problem, Direction::forward).yes) continue;
-      least = std::min(least, estimated_ms(card, problem, Direction::forward, WeightUse::often));
+    for (const auto& [name, algorithm] : conv2d_algorithms(DeviceType::cpu).entries()) {
+      if (!algorithm.auto_ok || !support_of(algorithm, problem, Direction::forward).yes) continue;
+      least =
+          std::min(least, estimated_ms(algorithm, problem, Direction::forward, WeightUse::often));
     }
     return least;
   }
@@ -352,12 +353,13 @@ class IntegerRewrite {
     if (!parts.why_dense.empty()) return;
     Conv2dProblem blocks = parts.problem;
     blocks.weight_format = parts.sparse->format();
-    const Conv2dAlgorithm* const card = integer_card(blocks, graph_.device().type, layer.policy);
-    if (card == nullptr) {
+    const Conv2dAlgorithm* const algorithm =
+        integer_algorithm(blocks, graph_.device().type, layer.policy);
+    if (algorithm == nullptr) {
       parts.why_dense = "no int8 algorithm accepts block-sparse weights here";
       return;
     }
-    if (!is_named(layer, card)) {
+    if (!is_named(layer, algorithm)) {
       if (is_named(layer, parts.algorithm)) {
         parts.why_dense = "the config says so";
         return;
@@ -365,15 +367,15 @@ class IntegerRewrite {
       const auto ms = [](const Conv2dAlgorithm& of, const Conv2dProblem& problem) {
         return estimated_ms(of, problem, Direction::forward, WeightUse::often);
       };
-      const double share = ms(*card, blocks) / ms(*parts.algorithm, parts.problem);
+      const double share = ms(*algorithm, blocks) / ms(*parts.algorithm, parts.problem);
       if (share >= 1) {
         parts.why_dense = fmt::format("at density {:.2f} {} is estimated at {:.2f} of its time",
-                                      parts.sparse->density(), card->name, share);
+                                      parts.sparse->density(), algorithm->name, share);
         return;
       }
     }
     parts.problem = blocks;
-    parts.algorithm = card;
+    parts.algorithm = algorithm;
   }
 
   // Whether an integer layer reads the codes.

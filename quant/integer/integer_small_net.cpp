@@ -158,7 +158,7 @@ std::optional<Found> find_from(const PlanGraph& graph, const PlanOp& first) {
       continue;
     }
     const auto* const layer = dynamic_cast<const IntegerOp*>(op);
-    if (layer == nullptr || found.net.stages == kMostSmallNetStages) return {};
+    if (layer == nullptr || found.net.stages == kMaxSmallNetStages) return {};
     SmallNetStage& stage = found.net.stage[found.net.stages];
     if (!describe_stage(layer->parts(), stage)) return {};
     ++found.net.stages;

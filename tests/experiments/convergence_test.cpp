@@ -63,10 +63,10 @@ TEST(Convergence, every_algorithm_trains_lenet5_to_the_same_accuracy) {
   const Conv2dProblem c2 = Conv2dProblem::parse("n=20,c=6,h=13,w=13,k=16,r=3,s=3");
   int trained = 0;
   for (const std::string& name : conv2d_algorithms(DeviceType::cpu).names()) {
-    const Conv2dAlgorithm& card = conv2d_algorithms(DeviceType::cpu).get(name);
+    const Conv2dAlgorithm& algorithm = conv2d_algorithms(DeviceType::cpu).get(name);
     const auto takes = [&](const Conv2dProblem& problem) {
       bool all = true;
-      for (const Direction d : kDirections) all = all && support_of(card, problem, d).yes;
+      for (const Direction d : kDirections) all = all && support_of(algorithm, problem, d).yes;
       return all;
     };
     if (name == "reference" || name.ends_with("_lesson")) continue;  // minutes

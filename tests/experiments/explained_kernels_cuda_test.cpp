@@ -79,7 +79,7 @@ TEST_F(ExplainedKernelsOnCuda, ADynamicStepRunsWhatItNames) {
 
 // A layer is described in NCHW. In fp16/bf16, and in tf32 if its algorithm accepts nothing else, it
 // runs in NHWC: such an algorithm must not be reported as refused.
-TEST_F(ExplainedKernelsOnCuda, ACardOfChannelsLastAloneIsNotSaidToRefuse) {
+TEST_F(ExplainedKernelsOnCuda, AAlgorithmOfChannelsLastAloneIsNotSaidToRefuse) {
   for (const char* precision : {"bf16", "tf32"}) {
     SCOPED_TRACE(precision);
     const ExperimentConfig config = parse_config_text(

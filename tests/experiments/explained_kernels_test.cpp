@@ -70,7 +70,7 @@ KernelTally without_sites(const KernelTally& tally) {
   for (const auto& [run, times] : tally) {
     const std::string problem = without_sites(run.problem);
     const bool is_sparse = problem != run.problem;
-    out[{is_sparse ? "of any sparse card" : run.kernel, run.direction, problem}] += times;
+    out[{is_sparse ? "of any sparse algorithm" : run.kernel, run.direction, problem}] += times;
   }
   return out;
 }

@@ -189,7 +189,7 @@ void expect_same_weights(const Network& a, const Network& b) {
 TEST_F(RecordedStepsOnCuda, follow_the_dynamic_graph_on_the_cpu) {
   const Network recorded = network(cuda(), lenet());
   const Network dynamic = network(Device{}, lenet());
-  const auto got = train_recorded(recorded, 0, 2, RecordedSteps::kMostSteps);
+  const auto got = train_recorded(recorded, 0, 2, RecordedSteps::kMaxSteps);
   const auto want = train_stepwise(dynamic, Device{}, 12, /*plans=*/false);
   ASSERT_EQ(got.size(), want.size());
   for (std::size_t i = 0; i < want.size(); ++i) {
@@ -221,7 +221,7 @@ TEST_F(RecordedStepsOnCuda, follow_the_cpu_where_kernels_let_the_next_one_start_
     };
     const Network recorded = network(cuda(), specs(algorithm));
     const Network dynamic = network(Device{}, specs("auto"));
-    const auto got = train_recorded(recorded, 0, 2, RecordedSteps::kMostSteps);
+    const auto got = train_recorded(recorded, 0, 2, RecordedSteps::kMaxSteps);
     const auto want = train_stepwise(dynamic, Device{}, 12, /*plans=*/false);
     ASSERT_EQ(got.size(), want.size());
     for (std::size_t i = 0; i < want.size(); ++i) {
@@ -238,7 +238,7 @@ TEST_F(RecordedStepsOnCuda, give_the_bits_of_planned_steps_and_of_single_launche
   const Network many = network(cuda(), lenet());
   const Network single = network(cuda(), lenet());
   const Network planned = network(cuda(), lenet());
-  const auto a = train_recorded(many, 0, 2, RecordedSteps::kMostSteps);
+  const auto a = train_recorded(many, 0, 2, RecordedSteps::kMaxSteps);
   const auto b = train_recorded(single, 0, 2, 1);
   const auto c = train_stepwise(planned, cuda(), 12, /*plans=*/true);
   ASSERT_EQ(a.size(), c.size());
@@ -254,15 +254,15 @@ TEST_F(RecordedStepsOnCuda, give_the_bits_of_planned_steps_and_of_single_launche
 TEST_F(RecordedStepsOnCuda, give_the_same_bits_twice) {
   const Network one = network(cuda(), lenet(), "adam");
   const Network two = network(cuda(), lenet(), "adam");
-  train_recorded(one, 0, 2, RecordedSteps::kMostSteps);
-  train_recorded(two, 0, 2, RecordedSteps::kMostSteps);
+  train_recorded(one, 0, 2, RecordedSteps::kMaxSteps);
+  train_recorded(two, 0, 2, RecordedSteps::kMaxSteps);
   expect_same_weights(one, two);
 }
 
 TEST_F(RecordedStepsOnCuda, draw_the_dropout_and_the_statistics_of_the_step) {
   const Network recorded = network(cuda(), with_batch_norm_and_dropout(), "adam");
   const Network planned = network(cuda(), with_batch_norm_and_dropout(), "adam");
-  train_recorded(recorded, 0, 2, RecordedSteps::kMostSteps);
+  train_recorded(recorded, 0, 2, RecordedSteps::kMaxSteps);
   train_stepwise(planned, cuda(), 12, /*plans=*/true);
   expect_same_weights(recorded, planned);
 }
@@ -272,7 +272,7 @@ TEST_F(RecordedStepsOnCuda, give_the_bits_of_planned_steps_in_half_precision) {
   for (const auto& specs : {with_batch_norm_and_dropout(), lenet()}) {
     const Network recorded = network(cuda(), specs, "sgd", ComputePrecision::bf16);
     const Network planned = network(cuda(), specs, "sgd", ComputePrecision::bf16);
-    const auto a = train_recorded(recorded, 0, 2, RecordedSteps::kMostSteps);
+    const auto a = train_recorded(recorded, 0, 2, RecordedSteps::kMaxSteps);
     const auto b = train_stepwise(planned, cuda(), 12, /*plans=*/true);
     ASSERT_EQ(a.size(), b.size());
     for (std::size_t i = 0; i < b.size(); ++i) {
@@ -286,7 +286,7 @@ TEST_F(RecordedStepsOnCuda, move_the_samples_of_planned_steps) {
   const Network recorded = network(cuda(), deformable(), "adam");
   const Network planned = network(cuda(), deformable(), "adam");
   const Network dynamic = network(Device{}, deformable(), "adam");
-  const auto got = train_recorded(recorded, 0, 2, RecordedSteps::kMostSteps);
+  const auto got = train_recorded(recorded, 0, 2, RecordedSteps::kMaxSteps);
   train_stepwise(planned, cuda(), 12, /*plans=*/true);
   expect_same_weights(recorded, planned);
   const auto want = train_stepwise(dynamic, Device{}, 12, /*plans=*/false);
@@ -299,7 +299,7 @@ TEST_F(RecordedStepsOnCuda, move_the_samples_of_planned_steps) {
 TEST_F(RecordedStepsOnCuda, clip_gradients_like_planned_steps) {
   const Network recorded = network(cuda(), lenet());
   const Network planned = network(cuda(), lenet());
-  train_recorded(recorded, 0, 1, RecordedSteps::kMostSteps, 0.3);
+  train_recorded(recorded, 0, 1, RecordedSteps::kMaxSteps, 0.3);
   train_stepwise(planned, cuda(), 6, /*plans=*/true, 0.3);
   const std::vector<float> a = weights_of(recorded);
   const std::vector<float> b = weights_of(planned);
@@ -321,7 +321,7 @@ TEST_F(RecordedStepsOnCuda, scale_the_loss_as_the_host_does) {
     const Network many = network(cuda(), lenet(), optimizer);
     const Network single = network(cuda(), lenet(), optimizer);
     const Network planned = network(cuda(), lenet(), optimizer);
-    const auto a = train_recorded(many, 0, 2, RecordedSteps::kMostSteps, 0, &scales[0]);
+    const auto a = train_recorded(many, 0, 2, RecordedSteps::kMaxSteps, 0, &scales[0]);
     train_recorded(single, 0, 2, 1, 0, &scales[1]);
     const auto c = train_stepwise(planned, cuda(), 12, /*plans=*/true, 0, &scales[2]);
     ASSERT_EQ(a.size(), c.size());
@@ -346,10 +346,10 @@ TEST_F(RecordedStepsOnCuda, scale_the_loss_as_the_host_does) {
 TEST_F(RecordedStepsOnCuda, give_the_same_bits_with_any_loss_scale_that_fits) {
   const Network plain = network(cuda(), lenet());
   const Network scaled = network(cuda(), lenet());
-  train_recorded(plain, 0, 2, RecordedSteps::kMostSteps, 0.3);
+  train_recorded(plain, 0, 2, RecordedSteps::kMaxSteps, 0.3);
   LossScale scale;
   scale.restore({.scale = 1024, .good_steps = LossScale::kGoodSteps - 5});
-  train_recorded(scaled, 0, 2, RecordedSteps::kMostSteps, 0.3, &scale);
+  train_recorded(scaled, 0, 2, RecordedSteps::kMaxSteps, 0.3, &scale);
   EXPECT_EQ(scale.scale(), 2048);
   EXPECT_EQ(scale.state().good_steps, 7);
   EXPECT_EQ(scale.state().skipped, 0);
@@ -361,9 +361,9 @@ TEST_F(RecordedStepsOnCuda, go_on_with_the_loss_scale_of_the_step_before) {
   for (LossScale* scale : {&one, &two}) scale->restore({.scale = 0x1p129});
   const Network whole = network(cuda(), lenet(), "adam");
   const Network resumed = network(cuda(), lenet(), "adam");
-  train_recorded(whole, 0, 2, RecordedSteps::kMostSteps, 0, &one);
+  train_recorded(whole, 0, 2, RecordedSteps::kMaxSteps, 0, &one);
   train_stepwise(resumed, cuda(), 2, /*plans=*/true, 0, &two);
-  train_recorded(resumed, 2, 2, RecordedSteps::kMostSteps, 0, &two);
+  train_recorded(resumed, 2, 2, RecordedSteps::kMaxSteps, 0, &two);
   EXPECT_TRUE(same_state(one, two));
   expect_same_weights(whole, resumed);
 }
@@ -371,9 +371,9 @@ TEST_F(RecordedStepsOnCuda, go_on_with_the_loss_scale_of_the_step_before) {
 TEST_F(RecordedStepsOnCuda, go_on_in_the_middle_of_an_epoch) {
   const Network whole = network(cuda(), lenet());
   const Network resumed = network(cuda(), lenet());
-  train_recorded(whole, 0, 2, RecordedSteps::kMostSteps);
+  train_recorded(whole, 0, 2, RecordedSteps::kMaxSteps);
   train_stepwise(resumed, cuda(), 8, /*plans=*/true);
-  train_recorded(resumed, 8, 2, RecordedSteps::kMostSteps);
+  train_recorded(resumed, 8, 2, RecordedSteps::kMaxSteps);
   expect_same_weights(whole, resumed);
 }
 
@@ -384,7 +384,7 @@ TEST_F(RecordedStepsOnCuda, keep_the_weights_after_a_loss_that_is_not_finite) {
   broken.data<float>()[0] = std::numeric_limits<float>::infinity();
   first.copy_from(broken);
   const std::vector<float> before = weights_of(net);
-  const auto outcomes = train_recorded(net, 0, 1, RecordedSteps::kMostSteps);
+  const auto outcomes = train_recorded(net, 0, 1, RecordedSteps::kMaxSteps);
   EXPECT_FALSE(std::isfinite(outcomes.front().loss));
   const std::vector<float> after = weights_of(net);
   EXPECT_EQ(std::memcmp(before.data(), after.data(), before.size() * sizeof(float)), 0);

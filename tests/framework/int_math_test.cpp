@@ -33,11 +33,11 @@ TEST(IntMath, QuotientsHaveTheWiderType) {
 
 // A quotient can be wrong only near its steps: at a multiple of d and just below it.
 void expect_exact_at_steps(int d, const std::initializer_list<std::int64_t>& quotients) {
-  constexpr std::int64_t kMost = 0x7fffffff;
+  constexpr std::int64_t kMax = 0x7fffffff;
   const FastDivisor by(d);
   for (const std::int64_t q : quotients) {
     for (const std::int64_t n : {q * d - 1, q * d, q * d + 1}) {
-      if (n < 0 || n > kMost) continue;
+      if (n < 0 || n > kMax) continue;
       const int whole = static_cast<int>(n);
       ASSERT_EQ(by.divide(whole), whole / d) << n << " / " << d;
       ASSERT_EQ(by.remainder(whole), whole % d) << n << " % " << d;

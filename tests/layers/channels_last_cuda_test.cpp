@@ -66,26 +66,27 @@ TEST_F(ChannelsLastOnCuda, BiasResidualAndReluComeBeforeTheOnlyRounding) {
       const Tensor sizes = expected(problem, wide(x), wide(w), b.to(DType::f64), true);
       const Tensor residual = on_device(beside, half);
       const Tensor on_w = w.to(cuda()), on_b = b.to(cuda()), on_x = on_device(x, half);
-      int cards = 0;
-      for (const auto& [name, card] : conv2d_algorithms(DeviceType::cuda).entries()) {
-        if (!support_of(card, problem, Direction::forward).yes || !card.fuses_epilogue) continue;
-        ++cards;
-        const Conv2dScratch scratch(card, problem, Direction::forward, cuda());
+      int algorithms = 0;
+      for (const auto& [name, algorithm] : conv2d_algorithms(DeviceType::cuda).entries()) {
+        if (!support_of(algorithm, problem, Direction::forward).yes || !algorithm.fuses_epilogue)
+          continue;
+        ++algorithms;
+        const Conv2dScratch scratch(algorithm, problem, Direction::forward, cuda());
         const void* const prepared = scratch.prepare(on_w.raw_data());
         for (const bool with_residual : {false, true}) {
           for (const bool relu : {false, true}) {
             const Tensor y = Tensor::full(stored_shape(problem.y_shape(), kLast),
                                           std::numeric_limits<double>::quiet_NaN(), half, cuda());
-            card.forward({problem,
-                          on_x.raw_data(),
-                          on_w.raw_data(),
-                          on_b.raw_data(),
-                          y.raw_data(),
-                          scratch.workspace(),
-                          {.residual = with_residual ? residual.raw_data() : nullptr,
-                           .relu = relu,
-                           .residual_type = half},
-                          prepared});
+            algorithm.forward({problem,
+                               on_x.raw_data(),
+                               on_w.raw_data(),
+                               on_b.raw_data(),
+                               y.raw_data(),
+                               scratch.workspace(),
+                               {.residual = with_residual ? residual.raw_data() : nullptr,
+                                .relu = relu,
+                                .residual_type = half},
+                               prepared});
             const Tensor stored = y.to(Device{});
             EXPECT_TRUE(has_clean_lanes(stored, problem.y_shape(), kLast)) << name;
             const Tensor got = plain_images(stored, problem.y_shape(), kLast);
@@ -94,22 +95,22 @@ TEST_F(ChannelsLastOnCuda, BiasResidualAndReluComeBeforeTheOnlyRounding) {
               if (relu) want = std::max(want, 0.0);
               const double size = sizes.at(i) + std::abs(beside.at(i));
               ASSERT_LE(std::abs(got.at(i) - want),
-                        unit * std::abs(want) + card.error_growth * 0x1p-23 * size + 0x1p-24)
+                        unit * std::abs(want) + algorithm.error_growth * 0x1p-23 * size + 0x1p-24)
                   << name << " on " << problem.text() << " element " << i << ": got " << got.at(i)
                   << ", expected " << want << (relu ? " relu" : "");
             }
           }
         }
       }
-      EXPECT_GE(cards, 1) << problem.text();
+      EXPECT_GE(algorithms, 1) << problem.text();
     }
   }
 }
 
-TEST_F(ChannelsLastOnCuda, CardsSayWhatTheyExpect) {
+TEST_F(ChannelsLastOnCuda, AlgorithmsSayWhatTheyExpect) {
   const auto& algorithms = conv2d_algorithms(DeviceType::cuda);
-  const auto reason = [&](const char* card, const Conv2dProblem& problem) {
-    return support_of(algorithms.get(card), problem, Direction::forward).reason;
+  const auto reason = [&](const char* algorithm, const Conv2dProblem& problem) {
+    return support_of(algorithms.get(algorithm), problem, Direction::forward).reason;
   };
   Conv2dProblem problem = testing::halves_with_channels_last(kTexts[0], DType::bf16);
   EXPECT_EQ(reason("implicit_gemm", problem), "");

@@ -296,7 +296,7 @@ TEST_F(IntegerExecutionOnCuda, RecordedEvaluationsAreThoseOfTheCpu) {
   }
 }
 
-TEST_F(IntegerExecutionOnCuda, ACardThatThePolicyNamesIsTaken) {
+TEST_F(IntegerExecutionOnCuda, AAlgorithmThatThePolicyNamesIsTaken) {
   const Shape shape{2, 1, 28, 28};
   const auto network = model("lenet5", shape, {}, "int8_lesson,auto");
   const Tensor x = normal(shape, DType::f32, 9);

@@ -118,7 +118,7 @@ TEST_F(IntegerSparseOnCuda, StaysDenseAndSaysWhyWhereMuchIsKept) {
       << plan->text();
 }
 
-TEST_F(IntegerSparseOnCuda, ANamedCardIsAnOrder) {
+TEST_F(IntegerSparseOnCuda, ANamedAlgorithmIsAnOrder) {
   const auto plan = plan_of(network(true, 1, "int8_block_sparse,auto"));
   EXPECT_EQ(count(plan->text(), "conv2d int8_block_sparse"), 2) << plan->text();
   const auto dense = plan_of(network(false, 1));

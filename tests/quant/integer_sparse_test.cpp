@@ -110,7 +110,7 @@ TEST(IntegerSparse, StaysDenseAndSaysWhyWhereMuchIsKept) {
       << result.text;
 }
 
-TEST(IntegerSparse, ANamedCardIsAnOrder) {
+TEST(IntegerSparse, ANamedAlgorithmIsAnOrder) {
   EXPECT_EQ(
       count(infer(network(true, 1, "int8_block_sparse,auto")).text, "conv2d int8_block_sparse"), 2);
   const Result direct = infer(network(true, 30, "int8_direct,auto"));

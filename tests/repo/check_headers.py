@@ -8,11 +8,11 @@ from sources import code_files, includes, main, public_headers
 
 SPDX = "// SPDX-License-Identifier: Apache-2.0"
 # CONTRIBUTING.md: the header of a kernel file
-CARD_FIELDS = ["Formula", "Textbook", "Plan", "Shapes", "Supports", "Cost", "Numerics", "Backward",
+ALGORITHM_FIELDS = ["Formula", "Textbook", "Method", "Shapes", "Supports", "Cost", "Numerics", "Backward",
                "Choices", "Source", "Read next"]
 # Every other kernel file of an algorithm's folder needs: its first sentence, and where to read on.
 KERNELS = re.compile(r"_simd\.cpp$|\.cuh?$")
-CARD = re.compile(r"^CONVSCOPE_(REGISTER_)?(CONV2D|CONV|ALGORITHM)(?!\w*_(LADDER|LESSON)\()\w*\(",
+ALGORITHM = re.compile(r"^CONVSCOPE_(REGISTER_)?(CONV2D|CONV|ALGORITHM)(?!\w*_(LADDER|LESSON)\()\w*\(",
                   re.MULTILINE)
 NOT_IN_PUBLIC = re.compile(r"^(fmt|Eigen|yaml-cpp|nlohmann|curl|CLI|cuda\w*|cublas\w*|cudnn\w*)(/|$)"
                            r"|^(omp|zlib|cuda\w*|immintrin|x86intrin|arm_neon)\.h")
@@ -54,12 +54,12 @@ def problems(root):
         if re.search(r"^\s*#\s*pragma\s+omp\b", text, re.MULTILINE) and \
                 path.as_posix() != "framework/parallel.cpp":
             found.append(f"{path}: OpenMP pragmas belong into framework/parallel.cpp only")
-        if path.suffix in (".cpp", ".cu") and path.parts[0] == "layers" and CARD.search(text):
-            found += card_problems(path, lines)
+        if path.suffix in (".cpp", ".cu") and path.parts[0] == "layers" and ALGORITHM.search(text):
+            found += algorithm_problems(path, lines)
     return found
 
 
-def card_problems(path, lines):
+def algorithm_problems(path, lines):
     head = []
     for line in lines[1:]:
         if not line.startswith("//"):
@@ -67,12 +67,12 @@ def card_problems(path, lines):
         head.append(line[2:].strip())
     found = []
     order = [next((i for i, line in enumerate(head) if re.match(rf"{field}\b", line)), None)
-             for field in CARD_FIELDS]
-    missing = [field for field, at in zip(CARD_FIELDS, order) if at is None]
+             for field in ALGORITHM_FIELDS]
+    missing = [field for field, at in zip(ALGORITHM_FIELDS, order) if at is None]
     if missing:
         found.append(f"{path}: its header lacks {', '.join(missing)}")
     elif order != sorted(order):
-        found.append(f"{path}: expected its header's fields in the order {', '.join(CARD_FIELDS)}")
+        found.append(f"{path}: expected its header's fields in the order {', '.join(ALGORITHM_FIELDS)}")
     return found
 
 

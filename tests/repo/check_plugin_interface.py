@@ -16,7 +16,7 @@ NUMBER = re.compile(r"kPluginInterface = (\d+);")
 FACTS = "layers/dispatch/plugin/plugin_facts.h"
 # Headers that a plug-in receives, implements or compiles.
 HEADERS = [FACTS, "layers/conv2d/plugin.h", "layers/conv2d/algorithm.h", "layers/conv2d/problem.h",
-           "layers/conv2d/ladder.h", "layers/dispatch/card.h", "layers/dispatch/card_function.h",
+           "layers/conv2d/ladder.h", "layers/dispatch/algorithm.h", "layers/dispatch/algorithm_function.h",
            "layers/dispatch/direction.h", "layers/dispatch/elements.h",
            "layers/dispatch/layout/half_factors.h", "layers/dispatch/weight_format.h",
            "layers/dispatch/operand_specs.h",

@@ -16,7 +16,7 @@ import sys
 from sources import code_files
 
 MARKED = re.compile(r"(<!-- generated: ([\w-]+) -->\n)(.*?)(<!-- /generated -->)", re.DOTALL)
-CARD = re.compile(r"^(?:const|constexpr|inline constexpr|static constexpr|static const) "
+ALGORITHM = re.compile(r"^(?:const|constexpr|inline constexpr|static constexpr|static const) "
                   r"Conv2dAlgorithm \w+\{(.*?)\n\};", re.DOTALL | re.MULTILINE)
 # The reading order of layers/conv2d/README.md.
 ROOMS = ["reference", "im2col_gemm", "gemm_1x1", "direct", "depthwise", "winograd", "fft",
@@ -36,13 +36,13 @@ def supports(text):
     return re.sub(r"\n// +", " ", match.group(1)).rstrip(".") if match else ""
 
 
-def cards(root):
+def algorithms(root):
     found = []
     for path in code_files(root, ["layers"]):
         if path.parts[:2] != ("layers", "conv2d") or path.suffix not in (".cpp", ".cu"):
             continue
         text = (root / path).read_text()
-        for match in CARD.finditer(text):
+        for match in ALGORITHM.finditer(text):
             body = match.group(1)
             found.append({"name": literal(body, "name"), "idea": literal(body, "idea"),
                           "device": "CUDA" if "DeviceType::cuda" in body else "CPU",
@@ -50,25 +50,25 @@ def cards(root):
                           "by_name": ".auto_ok = false" in body,
                           "lesson": "_lesson_" in path.name})
     order = {room: i for i, room in enumerate(ROOMS)}
-    return sorted(found, key=lambda card: (order.get(card["room"], len(ROOMS)), not card["lesson"],
-                                           card["device"], card["name"]))
+    return sorted(found, key=lambda algorithm: (order.get(algorithm["room"], len(ROOMS)), not algorithm["lesson"],
+                                           algorithm["device"], algorithm["name"]))
 
 
 def row(*cells):
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |\n"
 
 
-def table(name, all_cards):
+def table(name, all_algorithms):
     if name in ("algorithms-cpu", "algorithms-cuda"):
         device = "CPU" if name.endswith("cpu") else "CUDA"
         lines = [row("name", "idea", "accepts"), "|---|---|---|\n"]
-        lines += [row(f"`{card['name']}`", card["idea"], card["takes"]) for card in all_cards
-                  if card["device"] == device and not card["lesson"]]
+        lines += [row(f"`{algorithm['name']}`", algorithm["idea"], algorithm["takes"]) for algorithm in all_algorithms
+                  if algorithm["device"] == device and not algorithm["lesson"]]
     elif name == "which-when":
         lines = [row("folder", "algorithm", "device", "chosen by `auto`", "accepts"), "|---|---|---|---|---|\n"]
-        lines += [row(f"[{card['room']}]({card['room']}/README.md)", f"`{card['name']}`",
-                      card["device"], "never" if card["by_name"] else "yes", card["takes"])
-                  for card in all_cards]
+        lines += [row(f"[{algorithm['room']}]({algorithm['room']}/README.md)", f"`{algorithm['name']}`",
+                      algorithm["device"], "never" if algorithm["by_name"] else "yes", algorithm["takes"])
+                  for algorithm in all_algorithms]
     else:
         return None
     return "".join(lines)
@@ -76,16 +76,16 @@ def table(name, all_cards):
 
 def changed(root):
     """Returns (document, its text, its expected text, problems)."""
-    all_cards = cards(root)
-    lacking = [f"{card['path']}: its card or its field Supports says nothing for the tables"
-               for card in all_cards if not (card["name"] and card["idea"] and card["takes"])]
+    all_algorithms = algorithms(root)
+    lacking = [f"{algorithm['path']}: its algorithm or its field Supports says nothing for the tables"
+               for algorithm in all_algorithms if not (algorithm["name"] and algorithm["idea"] and algorithm["takes"])]
     for document in DOCUMENTS:
         if not (root / document).is_file():
             continue
         text = (root / document).read_text()
 
         def fill(match):
-            made = table(match.group(2), all_cards)
+            made = table(match.group(2), all_algorithms)
             if made is None:
                 lacking.append(f"{document}: {match.group(2)} is not the name of a table")
                 made = match.group(3)
@@ -102,7 +102,7 @@ def problems(root):
             found.append(f"{document}: expected a table between <!-- generated: NAME --> and "
                          "<!-- /generated -->")
         elif text != wanted:
-            found.append(f"{document}: its tables are not those of the cards: "
+            found.append(f"{document}: its tables are not those of the algorithms: "
                          "run tests/repo/generate_tables.py ROOT --write")
     return found
 

@@ -23,10 +23,10 @@ inline std::string differs_from(double value, const Tensor& tensor, const std::s
 }
 
 // Tests one direction by itself. Outputs to assign, or to add to, hold seven before.
-inline std::string fault_in_direction(const Conv2dAlgorithm& card, const Conv2dProblem& problem,
-                                      Direction direction) {
-  const Device device{card.device, 0};
-  const Conv2dChoice choice = select_conv2d(card.name, problem, direction, device);
+inline std::string fault_in_direction(const Conv2dAlgorithm& algorithm,
+                                      const Conv2dProblem& problem, Direction direction) {
+  const Device device{algorithm.device, 0};
+  const Conv2dChoice choice = select_conv2d(algorithm.name, problem, direction, device);
   const auto sevens = [&](const Shape& shape) { return Tensor::full(shape, 7.0).to(device); };
   const Tensor x = sevens(problem.x_shape());
   const Tensor y = sevens(problem.y_shape());
@@ -48,10 +48,11 @@ inline std::string fault_in_direction(const Conv2dAlgorithm& card, const Conv2dP
 }
 
 // Tests all directions as one operation; `auto` does a direction that the algorithm refuses.
-inline std::string fault_in_operation(const Conv2dAlgorithm& card, const Conv2dProblem& problem) {
-  const Device device{card.device, 0};
+inline std::string fault_in_operation(const Conv2dAlgorithm& algorithm,
+                                      const Conv2dProblem& problem) {
+  const Device device{algorithm.device, 0};
   const auto word = [&](Direction direction) {
-    return support_of(card, problem, direction).yes ? std::string(card.name) : "auto";
+    return support_of(algorithm, problem, direction).yes ? std::string(algorithm.name) : "auto";
   };
   const Conv2dPolicy policy{word(Direction::forward), word(Direction::backward_data),
                             word(Direction::backward_weight)};
@@ -76,46 +77,46 @@ inline std::string fault_in_operation(const Conv2dAlgorithm& card, const Conv2dP
 }
 
 // Tests one direction with block-sparse weights, or with fp16/bf16 NHWC operands.
-inline std::string fault_of_operands(const Conv2dAlgorithm& card, const Conv2dProblem& problem,
+inline std::string fault_of_operands(const Conv2dAlgorithm& algorithm, const Conv2dProblem& problem,
                                      Direction direction) {
-  Operands operands = random_operands(problem.operands(direction), Device{card.device, 0});
+  Operands operands = random_operands(problem.operands(direction), Device{algorithm.device, 0});
   if (direction != Direction::backward_weight) {
-    run_card(card, problem, direction, operands);
+    run_algorithm(algorithm, problem, direction, operands);
     return operands.out[0].values.numel() == 0 ? "" : "its output is not empty\n";
   }
   std::string fault;
   for (const bool accumulate : {false, true}) {
     operands.out[0].values.fill(7);
     operands.accumulate = accumulate;
-    run_card(card, problem, direction, operands);
+    run_algorithm(algorithm, problem, direction, operands);
     fault += differs_from(accumulate ? 7 : 0, operands.out[0].values, "dw");
   }
   return fault;
 }
 
 // Returns "" if outputs without images are empty and parameter gradients are 0, or unchanged.
-inline std::string fault_with_no_images(const Conv2dAlgorithm& card) {
+inline std::string fault_with_no_images(const Conv2dAlgorithm& algorithm) {
   int taken = 0;
   for (const Conv2dProblem& problem : small_problems(0)) {
     bool any = false;
     for (const Direction direction : kDirections) {
-      if (!support_of(card, problem, direction).yes) continue;
+      if (!support_of(algorithm, problem, direction).yes) continue;
       any = true;
-      const std::string fault = fault_in_direction(card, problem, direction);
-      if (!fault.empty()) return cat(card.name, ", ", problem.text(), ": ", fault);
+      const std::string fault = fault_in_direction(algorithm, problem, direction);
+      if (!fault.empty()) return cat(algorithm.name, ", ", problem.text(), ": ", fault);
     }
     if (!any) continue;
     ++taken;
-    const std::string fault = fault_in_operation(card, problem);
-    if (!fault.empty()) return cat(card.name, ", ", problem.text(), ": ", fault);
+    const std::string fault = fault_in_operation(algorithm, problem);
+    if (!fault.empty()) return cat(algorithm.name, ", ", problem.text(), ": ", fault);
   }
   for (const Conv2dProblem& dense : small_problems(0)) {
     for (const Conv2dProblem& sparse : sparse_problems(dense, 0, 2)) {
       for (const Direction direction : kDirections) {
-        if (!support_of(card, sparse, direction).yes) continue;
+        if (!support_of(algorithm, sparse, direction).yes) continue;
         ++taken;
-        const std::string fault = fault_of_operands(card, sparse, direction);
-        if (!fault.empty()) return cat(card.name, ", ", sparse.text(), ": ", fault);
+        const std::string fault = fault_of_operands(algorithm, sparse, direction);
+        if (!fault.empty()) return cat(algorithm.name, ", ", sparse.text(), ": ", fault);
       }
     }
   }
@@ -127,13 +128,13 @@ inline std::string fault_with_no_images(const Conv2dAlgorithm& card) {
     last.types =
         OperandTypes{.x = DType::f16, .w = DType::f32, .accumulator = DType::f32, .y = DType::f16};
     for (const Direction direction : kDirections) {
-      if (!support_of(card, last, direction).yes) continue;
+      if (!support_of(algorithm, last, direction).yes) continue;
       ++taken;
-      const std::string fault = fault_of_operands(card, last, direction);
-      if (!fault.empty()) return cat(card.name, ", ", last.text(), ": ", fault);
+      const std::string fault = fault_of_operands(algorithm, last, direction);
+      if (!fault.empty()) return cat(algorithm.name, ", ", last.text(), ": ", fault);
     }
   }
-  return taken > 0 ? "" : cat(card.name, " takes none of the problems");
+  return taken > 0 ? "" : cat(algorithm.name, " takes none of the problems");
 }
 
 }  // namespace convscope::testing

@@ -13,8 +13,8 @@ namespace convscope::testing {
 
 // Compares all directions with the reference (numerics.h) on each instruction set. The bits of a
 // result must be the same for all numbers of threads. Needs a MachineScope around the call.
-inline void check_on_each_isa(const Conv2dAlgorithm& card, const Conv2dProblem& problem, Tier tier,
-                              const std::vector<int>& threads = {1}) {
+inline void check_on_each_isa(const Conv2dAlgorithm& algorithm, const Conv2dProblem& problem,
+                              Tier tier, const std::vector<int>& threads = {1}) {
   ConvolutionCase one(problem, tier);
   for (const Direction direction : kDirections) {
     for (int i = 0; i < kIsaCount; ++i) {
@@ -24,7 +24,7 @@ inline void check_on_each_isa(const Conv2dAlgorithm& card, const Conv2dProblem& 
       for (const int count : threads) {
         set_num_threads(count);
         std::vector<float> result;
-        ASSERT_EQ(one.check(card, direction, &result), "");
+        ASSERT_EQ(one.check(algorithm, direction, &result), "");
         if (bits.empty()) bits = result;
         ASSERT_EQ(std::memcmp(bits.data(), result.data(), bits.size() * sizeof(float)), 0)
             << problem.text() << " with " << count << " threads, " << name_of(direction);

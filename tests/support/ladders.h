@@ -22,13 +22,13 @@ inline void check_rungs(DeviceType type) {
       const std::string_view sentence = rung.sentence;
       EXPECT_GT(sentence.size(), 20u) << label_of(rung);
       EXPECT_FALSE(sentence.ends_with('.')) << sentence;
-      const Conv2dAlgorithm* card = conv2d_algorithms(type).find(rung.card);
-      ASSERT_NE(card, nullptr) << "no card is named " << rung.card;
+      const Conv2dAlgorithm* algorithm = conv2d_algorithms(type).find(rung.algorithm);
+      ASSERT_NE(algorithm, nullptr) << "no algorithm is named " << rung.algorithm;
       Conv2dProblem here = problem;
       here.math = rung.math;
-      EXPECT_EQ(support_of(*card, here, Direction::forward).reason, "") << label_of(rung);
+      EXPECT_EQ(support_of(*algorithm, here, Direction::forward).reason, "") << label_of(rung);
       if (rung.prepare_each_call) {
-        EXPECT_NE(card->prepare_weights, nullptr) << rung.card << " prepares no weights";
+        EXPECT_NE(algorithm->prepare_weights, nullptr) << rung.algorithm << " prepares no weights";
       }
     }
   }

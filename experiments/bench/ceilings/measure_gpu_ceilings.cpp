@@ -34,20 +34,20 @@ double seconds_of(Device device, std::function<void()> run) {
 }
 
 double seconds_of_forward(const char* name, const Conv2dProblem& problem, Device device) {
-  const Conv2dAlgorithm& card = conv2d_algorithms(device.type).get(name);
+  const Conv2dAlgorithm& algorithm = conv2d_algorithms(device.type).get(name);
   const Tensor x = random_tensor(problem.x_shape(), problem.dtype, device, 1);
   const Tensor w = random_tensor(problem.w_shape(), problem.dtype, device, 2);
   const Tensor y = Tensor::empty(problem.y_shape(), problem.dtype, device);
-  const Conv2dScratch scratch(card, problem, Direction::forward, device);
+  const Conv2dScratch scratch(algorithm, problem, Direction::forward, device);
   return seconds_of(device, [&] {
-    card.forward({problem,
-                  x.raw_data(),
-                  w.raw_data(),
-                  nullptr,
-                  y.raw_data(),
-                  scratch.workspace(),
-                  {},
-                  scratch.prepare(w.raw_data())});
+    algorithm.forward({problem,
+                       x.raw_data(),
+                       w.raw_data(),
+                       nullptr,
+                       y.raw_data(),
+                       scratch.workspace(),
+                       {},
+                       scratch.prepare(w.raw_data())});
   });
 }
 

@@ -10,9 +10,9 @@ namespace convscope {
 namespace {
 
 constexpr std::int64_t kPartOfTurn = 32, kSwapsOfSample = 8, kPoisonOfSample = 8;
-constexpr std::int64_t kMostSwaps = 1 << 14;  // about a millisecond
+constexpr std::int64_t kMaxSwaps = 1 << 14;  // about a millisecond
 // The positions that are checked; older ones are dropped.
-constexpr std::size_t kMostPoisoned = 64;
+constexpr std::size_t kMaxPoisoned = 64;
 
 std::uint64_t secret() {
   std::random_device device;
@@ -77,11 +77,11 @@ void MovingInputs::poison(std::int64_t how_many) {
     for (std::int64_t i = 0; i < how_many; ++i) {
       unsigned char* const at = place_in(array);
       std::memset(at, 0xff, array.size);
-      if (poisoned_.size() < kMostPoisoned) {
+      if (poisoned_.size() < kMaxPoisoned) {
         poisoned_.push_back(at);
       } else {
         poisoned_[next_] = at;
-        next_ = (next_ + 1) % kMostPoisoned;
+        next_ = (next_ + 1) % kMaxPoisoned;
       }
     }
   }
@@ -90,7 +90,7 @@ void MovingInputs::poison(std::int64_t how_many) {
 void MovingInputs::turn() {
   std::int64_t most = 0;
   for (const Array& array : inputs_) most = std::max(most, array.count);
-  swap_some(std::clamp(most / kPartOfTurn, kSwapsOfSample, kMostSwaps));
+  swap_some(std::clamp(most / kPartOfTurn, kSwapsOfSample, kMaxSwaps));
   poison(kPoisonOfSample);
 }
 void MovingInputs::sample() {

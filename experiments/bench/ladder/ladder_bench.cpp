@@ -30,7 +30,7 @@ LadderRow row_of(Conv2dRung rung, const LadderOptions& options) {
   while (!supports_isa(isa)) isa = static_cast<Isa>(static_cast<int>(isa) - 1);  // scalar runs
   if (asks) rung.isa = name_of(isa).data();                                      // of a literal
   LadderRow row{.rung = label_of(rung),
-                .algorithm = rung.card,
+                .algorithm = rung.algorithm,
                 .threads = rung.threads == 0 ? num_threads() : rung.threads,
                 .math = rung.math,
                 .prepares_each_call = rung.prepare_each_call,
@@ -154,10 +154,10 @@ LadderResult bench_ladder(const Conv2dLadder& ladder, const Conv2dProblem& probl
   std::vector<const Contender*> timed_contenders;
   for (LadderRow& row : result.rows) {
     if (!row.left_out.empty()) continue;
-    const Conv2dAlgorithm& card = conv2d_algorithms(options.device.type).get(row.algorithm);
+    const Conv2dAlgorithm& algorithm = conv2d_algorithms(options.device.type).get(row.algorithm);
     Conv2dProblem here = problem;
     here.math = row.math;
-    const Conv2dSupport support = support_of(card, here, direction);
+    const Conv2dSupport support = support_of(algorithm, here, direction);
     if (!support.yes) {
       row.left_out = cat("refuses: ", support.reason);
       continue;
@@ -168,13 +168,14 @@ LadderResult bench_ladder(const Conv2dLadder& ladder, const Conv2dProblem& probl
     }
     progress(cat("checking ", row.rung));
     contenders.push_back(
-        std::make_unique<Contender>(card, here, direction, data, switches_of(row)));
+        std::make_unique<Contender>(algorithm, here, direction, data, switches_of(row)));
     auto& one = static_cast<Contender&>(*contenders.back());
     const double first_seconds = one.check(*reference);
     row.error_ratio = one.error_ratio();
     row.wrong = !one.wrong().empty();
     row.left_out = one.wrong();
-    row.gflops_executed = card.cost(here, direction).flops;  // becomes a rate once there is a time
+    row.gflops_executed =
+        algorithm.cost(here, direction).flops;  // becomes a rate once there is a time
     if (row.wrong) continue;
     things.push_back(timed(one, first_seconds, [&] { return weights_may_move(contenders); }));
     timed_contenders.push_back(&one);

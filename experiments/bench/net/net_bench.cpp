@@ -22,7 +22,7 @@
 #include "framework/parallel.h"
 #include "framework/random.h"
 #include "layers/conv2d/conv2d.h"
-#include "layers/dispatch/heavy_use.h"
+#include "layers/dispatch/operator_use.h"
 #include "layers/plan/step_plan.h"
 
 namespace convscope {
@@ -70,7 +70,7 @@ Batch batch_of(const Dataset& samples, std::int64_t size) {
 }
 
 double flops_of(const Module& layer, const Shape& input) {
-  if (const auto use = layer.heavy_use(input)) return use->nominal_flops();
+  if (const auto use = layer.operator_use(input)) return use->nominal_flops();
   if (!layer.weight().defined() || layer.weight().shape().rank() != 2) return 0;
   return 2.0 * static_cast<double>(input[0]) * static_cast<double>(layer.weight().value().numel());
 }

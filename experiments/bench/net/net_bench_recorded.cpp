@@ -18,12 +18,12 @@ namespace {
 constexpr int kRuns = 20;  // inference runs per launch
 constexpr double kLearningRate = 1e-5;
 // Batches of the data set: two launches of the largest size, fewer for large images.
-constexpr std::int64_t kBatches = 2 * RecordedSteps::kMostSteps;
-constexpr std::int64_t kMostBytes = std::int64_t{512} << 20;
+constexpr std::int64_t kBatches = 2 * RecordedSteps::kMaxSteps;
+constexpr std::int64_t kMaxBytes = std::int64_t{512} << 20;
 
 Dataset random_images(const Shape& image, std::int64_t batch, int classes, std::uint64_t seed) {
   const std::int64_t bytes = batch * image.numel();
-  const std::int64_t count = batch * std::clamp<std::int64_t>(kMostBytes / bytes, 2, kBatches);
+  const std::int64_t count = batch * std::clamp<std::int64_t>(kMaxBytes / bytes, 2, kBatches);
   Dataset data;
   data.name = "random";
   data.classes = classes;
@@ -94,7 +94,7 @@ std::string time_recorded_training(const ExperimentConfig& config, Module& model
   if (!steps) return why;
   const auto rate = [](std::int64_t) { return kLearningRate; };
   const std::int64_t batches = loader.batches_per_epoch();
-  const int most = static_cast<int>(std::min<std::int64_t>(batches, RecordedSteps::kMostSteps));
+  const int most = static_cast<int>(std::min<std::int64_t>(batches, RecordedSteps::kMaxSteps));
   std::vector<double> seconds;
   double total = 0;
   std::int64_t asked = 0;

@@ -15,7 +15,7 @@ namespace convscope {
 namespace {
 
 constexpr const char* kCloud = "cloud";
-constexpr std::int64_t kMostSites = std::int64_t{1} << 26;
+constexpr std::int64_t kMaxSites = std::int64_t{1} << 26;
 constexpr std::int64_t kInkSide = 64;
 
 using Keys = std::vector<std::uint64_t>;
@@ -306,8 +306,8 @@ SharedSites full_sites(const DrawnCloud& cloud) {
 }  // namespace
 
 void DrawnCloud::check() const {
-  CONVSCOPE_CHECK(sites >= 1 && sites <= kMostSites, kCloud, "expected sites from 1 to ",
-                  kMostSites, ", got ", sites);
+  CONVSCOPE_CHECK(sites >= 1 && sites <= kMaxSites, kCloud, "expected sites from 1 to ", kMaxSites,
+                  ", got ", sites);
   CONVSCOPE_CHECK(seed >= 0, kCloud, "expected a seed of at least 0, got ", seed);
   CONVSCOPE_CHECK(batch >= 1 && batch <= sites, kCloud,
                   "expected a batch from 1 to the number of sites, got ", batch);

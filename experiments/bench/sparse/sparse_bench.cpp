@@ -85,10 +85,10 @@ std::string CloudMap::text() const {
 
 ReportedGroup bench_cloud(const BenchSettings& settings, const CloudProblem& problem,
                           const CloudMap& on, Direction direction,
-                          const std::vector<const SparseConvAlgorithm*>& cards,
+                          const std::vector<const SparseConvAlgorithm*>& algorithms,
                           const BenchProgress& progress) {
   ReportedGroup out =
-      bench_judged<SparseOracle>(settings, problem.on(on.map), direction, cards, progress);
+      bench_judged<SparseOracle>(settings, problem.on(on.map), direction, algorithms, progress);
   out.problem = problem.text();
   out.facts = on.facts();
   out.remark = on.text();

@@ -33,7 +33,7 @@ struct CONVSCOPE_API CloudMap {
 // so files of two machines or days can be compared.
 CONVSCOPE_API ReportedGroup bench_cloud(const BenchSettings& settings, const CloudProblem& problem,
                                         const CloudMap& on, Direction direction,
-                                        const std::vector<const SparseConvAlgorithm*>& cards,
+                                        const std::vector<const SparseConvAlgorithm*>& algorithms,
                                         const BenchProgress& progress);
 
 }  // namespace convscope

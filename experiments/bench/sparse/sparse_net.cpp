@@ -16,7 +16,7 @@ namespace convscope {
 namespace {
 
 using Problem = SparseConvProblem;
-using SparseCard = SparseConvAlgorithm;
+using SparseAlgorithm = SparseConvAlgorithm;
 
 // The tensors that all algorithms of one precision share.
 struct NetTensors {
@@ -59,17 +59,18 @@ struct NetTensors {
 // One algorithm, or what auto chooses, for all layers and directions.
 class NetContender {
  public:
-  using Cards = std::vector<std::array<const SparseCard*, 3>>;  // by layer and direction
+  using Algorithms = std::vector<std::array<const SparseAlgorithm*, 3>>;  // by layer and direction
 
-  NetContender(const std::vector<Problem>& layers, const NetTensors& tensors, Cards cards,
+  NetContender(const std::vector<Problem>& layers, const NetTensors& tensors, Algorithms algorithms,
                Device device)
-      : layers_(layers), tensors_(tensors), cards_(std::move(cards)), device_(device) {
+      : layers_(layers), tensors_(tensors), algorithms_(std::move(algorithms)), device_(device) {
     std::size_t work = 0, prepared = 0;
     for (std::size_t i = 0; i < layers_.size(); ++i) {
       for (const Direction direction : kDirections) {
-        const SparseCard& card = card_of(i, direction);
-        work = std::max(work, card.workspace_bytes(layers_[i], direction));
-        prepared = std::max(prepared, card.prepared_size(layers_[i], direction, WeightUse::once));
+        const SparseAlgorithm& algorithm = algorithm_of(i, direction);
+        work = std::max(work, algorithm.workspace_bytes(layers_[i], direction));
+        prepared =
+            std::max(prepared, algorithm.prepared_size(layers_[i], direction, WeightUse::once));
       }
     }
     workspace_ = std::make_unique<Workspace>(device, work);
@@ -78,16 +79,16 @@ class NetContender {
 
   std::size_t workspace_bytes() const { return workspace_->bytes() + prepared_->bytes(); }
   void queue(std::size_t layer, Direction direction) const {
-    const SparseCard& card = card_of(layer, direction);
+    const SparseAlgorithm& algorithm = algorithm_of(layer, direction);
     const Operands operands = tensors_.of(layer, direction);
     void* prepared = nullptr;
-    if (card.prepared_size(layers_[layer], direction, WeightUse::once) > 0) {
+    if (algorithm.prepared_size(layers_[layer], direction, WeightUse::once) > 0) {
       prepared = prepared_->data();
-      card.prepare_weights({layers_[layer], direction, operands.input(1), prepared,
-                            workspace_->data(), OperandViews{}});
+      algorithm.prepare_weights({layers_[layer], direction, operands.input(1), prepared,
+                                 workspace_->data(), OperandViews{}});
     }
-    HeavyLayer<Problem>::run(
-        {card, layers_[layer], direction, operands, OperandViews{}, workspace_->data(), prepared});
+    Operator<Problem>::run({algorithm, layers_[layer], direction, operands, OperandViews{},
+                            workspace_->data(), prepared});
   }
   void queue_forward() const {
     for (std::size_t i = 0; i < layers_.size(); ++i) queue(i, Direction::forward);
@@ -118,7 +119,7 @@ class NetContender {
         }
         const Operands operands = tensors_.of(i, direction);
         const Judgement verdict = SparseOracle(z, direction, operands, /*most_products=*/5e6)
-                                      .judge(operands, card_of(i, direction).error_growth);
+                                      .judge(operands, algorithm_of(i, direction).error_growth);
         row.error_ratio = std::max(row.error_ratio, verdict.error_ratio);
         if (verdict.wrong.empty() || !row.wrong.empty()) continue;
         row.wrong = cat("layer ", i + 1, " (", z.c, "-", z.k, ") ", name_of(direction), ": ",
@@ -130,15 +131,15 @@ class NetContender {
   std::vector<std::string> kernels() const {
     std::vector<std::string> out;
     for (std::size_t i = 0; i < layers_.size(); ++i) {
-      out.push_back(cat(layers_[i].c, "-", layers_[i].k, ": ", cards_[i][0]->name, ", ",
-                        cards_[i][1]->name, ", ", cards_[i][2]->name));
+      out.push_back(cat(layers_[i].c, "-", layers_[i].k, ": ", algorithms_[i][0]->name, ", ",
+                        algorithms_[i][1]->name, ", ", algorithms_[i][2]->name));
     }
     return out;
   }
 
  private:
-  const SparseCard& card_of(std::size_t layer, Direction direction) const {
-    return *cards_[layer][static_cast<std::size_t>(direction)];
+  const SparseAlgorithm& algorithm_of(std::size_t layer, Direction direction) const {
+    return *algorithms_[layer][static_cast<std::size_t>(direction)];
   }
   void poison(const Tensor& tensor) const {
     backend_of(device_).fill_bytes(device_.index, tensor.raw_data(), 0xff,
@@ -147,39 +148,40 @@ class NetContender {
 
   const std::vector<Problem>& layers_;
   const NetTensors& tensors_;
-  const Cards cards_;
+  const Algorithms algorithms_;
   const Device device_;
   std::unique_ptr<Workspace> workspace_, prepared_;
 };
 
 // The algorithms for one word, or why there are none. An algorithm without dw (halo) uses the
 // choice of auto there; the row's kernels say so.
-struct FoundCards {
-  NetContender::Cards cards;
+struct FoundAlgorithms {
+  NetContender::Algorithms algorithms;
   std::string refusal;
 };
-FoundCards cards_of(const std::string& word, const std::vector<Problem>& layers, Device device) {
-  const Registry<SparseCard>& table = sparse_conv_algorithms(device.type);
-  FoundCards out;
-  const SparseCard* const named = word == "auto" ? nullptr : table.find(word);
+FoundAlgorithms algorithms_of(const std::string& word, const std::vector<Problem>& layers,
+                              Device device) {
+  const Registry<SparseAlgorithm>& table = sparse_conv_algorithms(device.type);
+  FoundAlgorithms out;
+  const SparseAlgorithm* const named = word == "auto" ? nullptr : table.find(word);
   if (word != "auto" && named == nullptr) {
     out.refusal = cat("there is no such algorithm for ", name_of(device.type));
     return out;
   }
   for (const Problem& z : layers) {
-    out.cards.emplace_back();
+    out.algorithms.emplace_back();
     for (const Direction direction : kDirections) {
       const bool by_name = named != nullptr && (direction != Direction::backward_weight ||
                                                 named->backward_weight != nullptr);
-      const SparseCard* const card =
+      const SparseAlgorithm* const algorithm =
           by_name ? named : auto_choice_of(z, direction, device, WeightUse::once);
-      const Support support = card == nullptr ? Support::no("finds no algorithm that accepts")
-                                              : support_of(*card, z, direction);
+      const Support support = algorithm == nullptr ? Support::no("finds no algorithm that accepts")
+                                                   : support_of(*algorithm, z, direction);
       if (!support.yes) {
         out.refusal = cat(support.reason, " (layer ", z.c, "-", z.k, ", ", name_of(direction), ")");
         return out;
       }
-      out.cards.back()[static_cast<std::size_t>(direction)] = card;
+      out.algorithms.back()[static_cast<std::size_t>(direction)] = algorithm;
     }
   }
   return out;
@@ -215,14 +217,15 @@ void bench_precision(const SparseNetOptions& options, const CloudMap& on,
   std::vector<std::unique_ptr<NetContender>> nets;
   std::vector<SparseNetRow> rows;
   for (const std::string& word : options.algorithms) {
-    FoundCards found = cards_of(word, layers, device);
+    FoundAlgorithms found = algorithms_of(word, layers, device);
     if (!found.refusal.empty()) {
       out.refusals.push_back({word, precision, found.refusal});
       continue;
     }
     progress(cat("checking ", word));
     if (tensors == nullptr) tensors = std::make_unique<NetTensors>(layers, device);
-    auto net = std::make_unique<NetContender>(layers, *tensors, std::move(found.cards), device);
+    auto net =
+        std::make_unique<NetContender>(layers, *tensors, std::move(found.algorithms), device);
     SparseNetRow row;
     row.algorithm = word;
     row.precision = precision;

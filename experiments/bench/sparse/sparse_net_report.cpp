@@ -74,7 +74,7 @@ const SparseNetPeer::Row* SparseNetPeer::beside(const std::string& precision,
 
 SparseNetPeer read_sparse_net_peer(const std::string& file, std::int64_t voxels,
                                    const std::vector<std::int64_t>& channels) {
-  const Json json = Json::parse(read_text(file, kMostTextBytes), nullptr, false);
+  const Json json = Json::parse(read_text(file, kMaxTextBytes), nullptr, false);
   if (json.is_discarded() || !json.is_object()) broken(file, "that is not a JSON object");
   if (text_at(json, "format") != "convscope peer sparse_net 1") {
     broken(file, cat("of the format '", text_at(json, "format"), "'"));

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "experiments/bench/heavy_contender.h"
+#include "experiments/bench/operator_contender.h"
 #include "layers/sparse_conv/algorithm.h"
 
 namespace convscope {

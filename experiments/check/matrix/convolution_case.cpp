@@ -505,7 +505,7 @@ const Expected& ConvolutionCase::expect(Direction direction, bool extra) {
 
 std::vector<double> ConvolutionCase::reference(Direction direction, bool extra,
                                                bool magnitudes) const {
-  const Conv2dAlgorithm& card = conv2d_algorithms(DeviceType::cpu).get("reference");
+  const Conv2dAlgorithm& algorithm = conv2d_algorithms(DeviceType::cpu).get("reference");
   Conv2dProblem problem = problem_;
   problem.dtype = DType::f64;
   problem.types.reset();
@@ -520,13 +520,14 @@ std::vector<double> ConvolutionCase::reference(Direction direction, bool extra,
   if (direction == Direction::backward_weight && extra) out = dw_before_.doubles(magnitudes);
   switch (direction) {
     case Direction::forward:
-      card.forward({problem, x.data(), w.data(), extra ? b.data() : nullptr, out.data(), nullptr});
+      algorithm.forward(
+          {problem, x.data(), w.data(), extra ? b.data() : nullptr, out.data(), nullptr});
       break;
     case Direction::backward_data:
-      card.backward_data({problem, y.data(), w.data(), out.data(), nullptr});
+      algorithm.backward_data({problem, y.data(), w.data(), out.data(), nullptr});
       break;
     case Direction::backward_weight:
-      card.backward_weight({problem, x.data(), y.data(), out.data(), extra, nullptr});
+      algorithm.backward_weight({problem, x.data(), y.data(), out.data(), extra, nullptr});
       break;
   }
   if (is_sparse() && direction == Direction::backward_weight) {

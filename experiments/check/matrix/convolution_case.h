@@ -7,14 +7,14 @@
 //   exact     small integers: every product and sum is exact in f32, so all bits must agree
 //             (algorithms with exact_on_integers);
 //   bounded   normal numbers: max|error| <= growth * eps * max(conv(|x|,|w|)), eps = 2^-23, growth
-//             is error_growth (Card::growth() for algorithms that sum in one chain);
+//             is error_growth (Algorithm::growth() for algorithms that sum in one chain);
 //   offset    the same bound on 1 + 0.1 N(0,1), as after a ReLU or in images: all terms have one
 //             sign, so partial sums and their rounding errors are as large as possible;
 //   heavy     the same bound on N(0,1) / (0.1 + |N(0,1)|): few large numbers among many small ones;
 //   flat, alternating, one_large
 //             equal numbers, whose rounding errors have one sign: max|error| <= worst_growth * eps
 //             * max(conv(|x|,|w|)), which holds on any numbers. For transforms it is the largest of
-//             the first input times the largest sum over the second (Card::errs_by_tile()).
+//             the first input times the largest sum over the second (Algorithm::errs_by_tile()).
 //
 // An algorithm that prepares its weights does so once, into a block with guards, and is then called
 // twice without w: both calls must give the same bits (deterministic algorithms) and leave the
@@ -191,7 +191,7 @@ class CONVSCOPE_API ConvolutionCase {
                       const std::vector<float>& result);
   std::vector<double> reference(Direction direction, bool extra, bool magnitudes) const;
   // Returns the largest of the first input times the largest sum over magnitudes of the second, at
-  // borders too (Card::errs_by_tile()).
+  // borders too (Algorithm::errs_by_tile()).
   double largest_of_tile(Direction direction, bool extra) const;
   std::string report(const Conv2dAlgorithm& algorithm, Direction direction);
 

@@ -99,7 +99,7 @@ class Int8Case {
 
   // Runs each instruction set of this CPU, with and without VNNI, with one and two threads: "" or
   // what is wrong with y, and where. Codes are the same everywhere.
-  std::string check_everywhere(const Conv2dAlgorithm& card) {
+  std::string check_everywhere(const Conv2dAlgorithm& algorithm) {
     const Isa before = current_isa();
     const bool allowed = uses_vnni() || !supports_vnni(before);
     std::vector<double> first;
@@ -114,7 +114,7 @@ class Int8Case {
         for (const int threads : {1, 2}) {
           set_num_threads(threads);
           std::vector<double> values;
-          std::string said = check(card, &values);
+          std::string said = check(algorithm, &values);
           // y in f32 has different bits with and without FMA.
           if (said.empty() && problem_.types->y != DType::f32) {
             if (first.empty()) first = values;
@@ -132,12 +132,12 @@ class Int8Case {
   }
 
   // Checks y of an algorithm, [N,K,P,Q]; returns "" or what is wrong.
-  std::string check(const Conv2dAlgorithm& card, std::vector<double>* values = nullptr) {
+  std::string check(const Conv2dAlgorithm& algorithm, std::vector<double>* values = nullptr) {
     const DType type = problem_.types->y;
     const Shape stored = stored_shape(problem_.y_shape(), layout_of_y(problem_.layout));
     Tensor y = Tensor::empty(stored, type);
     std::memset(y.raw_data(), 0x5a, static_cast<std::size_t>(y.size_bytes()));
-    const Device device{card.device, 0};
+    const Device device{algorithm.device, 0};
     const auto there = [&](const Tensor& of) { return of.defined() ? of.to(device) : Tensor(); };
     y = there(y);
     const Operand blocks = blocks_.to(device);
@@ -145,7 +145,7 @@ class Int8Case {
     const Tensor residual = there(stored_residual_);
     const Tensor b = there(b_), s_x = there(single(s_x_)), s_w = there(s_w_);
     const Tensor s_y = there(single(s_y_)), s_r = there(single(s_r_));
-    const Scratch<Conv2dProblem> scratch(card, problem_, Direction::forward, device);
+    const Scratch<Conv2dProblem> scratch(algorithm, problem_, Direction::forward, device);
     OperandViews views;
     views.x = {.scales = s_x.data<double>(), .low = options_.x_low, .high = options_.x_high};
     views.w = {.scales = s_w.data<double>(), .per_channel = true};
@@ -157,21 +157,22 @@ class Int8Case {
       views.residual = {.scales = s_r.data<double>()};
     }
     const void* const prepared = scratch.prepare(w.raw_data(), views);
-    card.forward({problem_,
-                  x.raw_data(),
-                  w.raw_data(),
-                  options_.bias ? b.raw_data() : nullptr,
-                  y.raw_data(),
-                  scratch.workspace(),
-                  {.residual = options_.residual ? residual.raw_data() : nullptr,
-                   .relu = options_.relu,
-                   .most = options_.most,
-                   .residual_type = options_.residual.value_or(DType::f32)},
-                  prepared,
-                  views});
+    algorithm.forward({problem_,
+                       x.raw_data(),
+                       w.raw_data(),
+                       options_.bias ? b.raw_data() : nullptr,
+                       y.raw_data(),
+                       scratch.workspace(),
+                       {.residual = options_.residual ? residual.raw_data() : nullptr,
+                        .relu = options_.relu,
+                        .most = options_.most,
+                        .residual_type = options_.residual.value_or(DType::f32)},
+                       prepared,
+                       views});
     y = y.to(Device{});
     if (!has_clean_lanes(y, problem_.y_shape(), layout_of_y(problem_.layout))) {
-      return cat(card.name, " of ", problem_.text(), ": lanes after the last channel are not 0");
+      return cat(algorithm.name, " of ", problem_.text(),
+                 ": lanes after the last channel are not 0");
     }
     const Tensor plain = plain_images(y, problem_.y_shape(), layout_of_y(problem_.layout));
     for (std::int64_t i = 0; i < plain.numel(); ++i) {
@@ -181,8 +182,8 @@ class Int8Case {
       const double allowed =
           type == DType::f32 ? 5 * 0x1p-24 * size_[static_cast<std::size_t>(i)] : 0;
       if (std::abs(got - right) <= allowed || (type != DType::f32 && is_tie(i))) continue;
-      return cat(card.name, " of ", problem_.text(), ": expected ", right, " at ", i, ", got ", got,
-                 " (real ", real_[static_cast<std::size_t>(i)], ")");
+      return cat(algorithm.name, " of ", problem_.text(), ": expected ", right, " at ", i, ", got ",
+                 got, " (real ", real_[static_cast<std::size_t>(i)], ")");
     }
     return "";
   }

@@ -3,13 +3,13 @@
 //
 //   exact        small integers: sums of products below 2^24 are exact in f32
 //
-// Rounding errors have random signs (the bound is Card::growth()):
+// Rounding errors have random signs (the bound is Algorithm::growth()):
 //   bounded      N(0,1): terms of random sign, so that sums stay small
 //   offset       1 + 0.1 N(0,1), as in images and after a ReLU: terms of one sign, so that partial
 //                sums and their rounding errors are as large as possible
 //   heavy        N(0,1) / (0.1 + |N(0,1)|): few large numbers among many small ones
 //
-// Rounding errors have one sign (the bound is Card::worst_growth()):
+// Rounding errors have one sign (the bound is Algorithm::worst_growth()):
 //   flat         one number everywhere, as in a black image or after a constant initialisation: the
 //                same number is added to the sum again and again, and rounds the same way
 //   alternating  the same number with alternating signs: the largest input of Winograd transforms,

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // tolerance.h: the largest error bound that a convolution algorithm may state for itself.
 //
-// An algorithm states error_growth (layers/dispatch/card.h), and the checks use it: |error| <=
+// An algorithm states error_growth (layers/dispatch/algorithm.h), and the checks use it: |error| <=
 // error_growth * eps * M, where M is the largest of the sums over magnitudes. So the number that a
 // plug-in may state must be limited.
 //
-// kMostErrorGrowth: the transforms of Winograd's F(6x6, 3x3) have the largest constants that are
+// kMaxErrorGrowth: the transforms of Winograd's F(6x6, 3x3) have the largest constants that are
 // common in f32, and winograd_f6x3 states 128. Twice that is 2^8 * 2^-23 = 2^-15 of M: an algorithm
 // that needs more has lost more than a third of the digits of f32.
 //
-// kMostChainGrowth: for an algorithm that states one_chain, whose bound grows by sqrt(terms / 160).
+// kMaxChainGrowth: for an algorithm that states one_chain, whose bound grows by sqrt(terms / 160).
 // The standard deviation of a chain of m terms of one sign is 0.126 sqrt(m) eps (N. J. Higham, T.
 // Mary: A new approach to probabilistic rounding error analysis, SIAM J. Sci. Comput. 41, 2019),
 // which is 1.6 eps at 160 terms; 16 eps are ten times that.
@@ -17,7 +17,7 @@
 
 namespace convscope {
 
-inline constexpr double kMostErrorGrowth = 256;
-inline constexpr double kMostChainGrowth = 16;
+inline constexpr double kMaxErrorGrowth = 256;
+inline constexpr double kMaxChainGrowth = 16;
 
 }  // namespace convscope

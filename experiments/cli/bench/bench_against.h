@@ -34,8 +34,8 @@ BenchWords timing_words(const TimingArguments& arguments);
 
 // Returns the words of `bench LAYER` for one problem in one direction.
 template <class Problem>
-BenchWords heavy_case(const char* layer, const Problem& problem, Direction direction,
-                      const std::string& algorithm, const TimingArguments& timing) {
+BenchWords operator_case(const char* layer, const Problem& problem, Direction direction,
+                         const std::string& algorithm, const TimingArguments& timing) {
   BenchWords out = {"bench",        layer,         "--problem",
                     problem.text(), "--direction", std::string(name_of(direction)),
                     "--algorithm",  algorithm};
@@ -44,13 +44,14 @@ BenchWords heavy_case(const char* layer, const Problem& problem, Direction direc
   return out;
 }
 template <class Problem>
-std::vector<BenchWords> heavy_cases(const char* layer, const std::vector<Problem>& problems,
-                                    const std::vector<Direction>& directions,
-                                    const std::string& algorithm, const TimingArguments& timing) {
+std::vector<BenchWords> operator_cases(const char* layer, const std::vector<Problem>& problems,
+                                       const std::vector<Direction>& directions,
+                                       const std::string& algorithm,
+                                       const TimingArguments& timing) {
   std::vector<BenchWords> out;
   for (const Problem& problem : problems) {
     for (const Direction direction : directions) {
-      out.push_back(heavy_case(layer, problem, direction, algorithm, timing));
+      out.push_back(operator_case(layer, problem, direction, algorithm, timing));
     }
   }
   return out;

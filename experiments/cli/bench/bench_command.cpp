@@ -90,11 +90,11 @@ OperandTypes parsed_types(const std::string& text) {
 // Codes are stored in channel blocks. On a CPU, a layer of few channels counts as the first of a
 // network: its images are NCHW f32, and the kernel rounds them. Returns their number.
 int set_types(OperandTypes types, Device device, std::vector<Conv2dProblem>& problems) {
-  constexpr std::int64_t kMostColours = 4;
+  constexpr std::int64_t kMaxColours = 4;
   int first_layers = 0;
   for (Conv2dProblem& problem : problems) {
     const bool first = device.type == DeviceType::cpu && is_code(types.x) &&
-                       problem.c <= kMostColours && problem.groups == 1;
+                       problem.c <= kMaxColours && problem.groups == 1;
     first_layers += first ? 1 : 0;
     problem.types = types;
     if (first) problem.types->x = DType::f32;
@@ -157,7 +157,8 @@ void warn_of_unmeasured_bytes(const Tasks& tasks, const CpuCeilings& ceilings) {
 std::vector<BenchWords> cases_of(const Arguments& arguments, const Conv2dBenchOptions& options) {
   std::vector<BenchWords> out;
   for (const auto& [problem, direction] : tasks_of(options, !arguments.direction.empty())) {
-    out.push_back(heavy_case("conv2d", problem, direction, arguments.algorithm, arguments.timing));
+    out.push_back(
+        operator_case("conv2d", problem, direction, arguments.algorithm, arguments.timing));
   }
   return out;
 }

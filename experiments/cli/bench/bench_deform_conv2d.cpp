@@ -56,13 +56,13 @@ int bench_deform(const DeformArguments& arguments) {
   BenchSettings settings = bench_settings(arguments.timing);
   settings.only_auto = arguments.algorithm == "auto";
   const std::vector<Problem> problems = problems_of(arguments, settings.device);
-  const auto cards = cards_named<Problem>(kCommand, arguments.algorithm, settings.device);
+  const auto algorithms = algorithms_named<Problem>(kCommand, arguments.algorithm, settings.device);
   if (arguments.against.asked()) {
     measure_this_machine_once();
-    return bench_against(
-        kCommand, arguments.against, arguments.timing,
-        heavy_cases("deform_conv2d", problems, directions, arguments.algorithm, arguments.timing),
-        settings.only_auto);
+    return bench_against(kCommand, arguments.against, arguments.timing,
+                         operator_cases("deform_conv2d", problems, directions, arguments.algorithm,
+                                        arguments.timing),
+                         settings.only_auto);
   }
   BenchFiles files(arguments.timing.json, arguments.timing.csv);
   measure_this_machine_once();
@@ -71,8 +71,8 @@ int bench_deform(const DeformArguments& arguments) {
   for (const Problem& problem : problems) {
     for (const Direction direction : directions) {
       tasks.push_back({cat(problem.text(), " ", name_of(direction)),
-                       [&settings, &cards, problem, direction](const BenchProgress& progress) {
-                         return bench_heavy(settings, problem, direction, cards, progress);
+                       [&settings, &algorithms, problem, direction](const BenchProgress& progress) {
+                         return bench_operator(settings, problem, direction, algorithms, progress);
                        }});
     }
   }

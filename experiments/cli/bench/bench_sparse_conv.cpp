@@ -79,12 +79,13 @@ int bench_sparse(const SparseArguments& arguments) {
   BenchSettings settings = bench_settings(arguments.timing);
   settings.only_auto = arguments.algorithm == "auto";
   const std::vector<CloudProblem> problems = problems_of(arguments, settings.device);
-  const auto cards = cards_named<SparseConvProblem>(kCommand, arguments.algorithm, settings.device);
+  const auto algorithms =
+      algorithms_named<SparseConvProblem>(kCommand, arguments.algorithm, settings.device);
   if (arguments.against.asked()) {
     measure_this_machine_once();
     return bench_against(
         kCommand, arguments.against, arguments.timing,
-        heavy_cases("sparse_conv", problems, directions, arguments.algorithm, arguments.timing),
+        operator_cases("sparse_conv", problems, directions, arguments.algorithm, arguments.timing),
         settings.only_auto);
   }
   BenchFiles files(arguments.timing.json, arguments.timing.csv);
@@ -96,9 +97,9 @@ int bench_sparse(const SparseArguments& arguments) {
     for (const Direction direction : directions) {
       tasks.push_back(
           {cat(problem.text(), " ", name_of(direction)),
-           [&settings, &cards, &maps, problem, direction](const BenchProgress& progress) {
-             return bench_cloud(settings, problem, maps.of(problem, progress), direction, cards,
-                                progress);
+           [&settings, &algorithms, &maps, problem, direction](const BenchProgress& progress) {
+             return bench_cloud(settings, problem, maps.of(problem, progress), direction,
+                                algorithms, progress);
            }});
     }
   }

@@ -50,14 +50,14 @@ struct Times {
 Times measure(Module& a, Module& b, const Shape& batch, Device device) {
   constexpr int kWarmup = 5;
   constexpr double kLimitSeconds = 4;
-  constexpr int kMost = 200;
+  constexpr int kMax = 200;
   using Clock = std::chrono::steady_clock;
   const DeviceBackend& backend = backend_of(device);
   const Variable x(random_images(batch, 9).to(device));
   Module* networks[2] = {&a, &b};
   std::vector<double> forward[2], both[2];
   const Clock::time_point begin = Clock::now();
-  for (int i = 0; i < kMost; ++i) {
+  for (int i = 0; i < kMax; ++i) {
     if (i > 2 * kWarmup &&
         std::chrono::duration<double>(Clock::now() - begin).count() > kLimitSeconds) {
       break;

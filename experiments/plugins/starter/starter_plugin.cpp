@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 
-#include "experiments/plugins/card_check.h"
+#include "experiments/plugins/algorithm_check.h"
 #include "layers/conv2d/algorithm.h"
 #include "layers/dispatch/plugin/plugin_facts.h"
 
@@ -19,7 +19,7 @@ constexpr std::string_view kSource = R"(// @NAME@.cpp: a custom convolution algo
 // Formula    y[n,k,p,q] = b[k] + sum over c < C/G, r < R, s < S of w[k,c,r,s] x[n,g C/G + c,h,v],
 //            h = p stride_h - pad_top + r dilation_h, v = q stride_w - pad_left + s dilation_w,
 //            g = k / (K/G); outside of the image x is 0
-// Plan       initially one product after the other, in all three directions. A product that
+// Method     initially one product after the other, in all three directions. A product that
 //            carried a number from x to y carries a gradient from y back to x, and one to w.
 // Next       change one thing, build, `convscope check`. Ideas: accumulators in registers; a loop
 //            order that reads x and w in rows; parallel_for (framework/parallel.h).
@@ -89,8 +89,8 @@ struct Mine {
 };
 
 // The algorithm's table entry: its name, what it accepts, its cost and its error bound. Each field
-// is explained in layers/dispatch/card.h.
-const Conv2dAlgorithm kCard{
+// is explained in layers/dispatch/algorithm.h.
+const Conv2dAlgorithm kAlgorithm{
     .name = "@NAME@",
     .device = DeviceType::cpu,
     .idea = "my own: one product after the other",
@@ -113,14 +113,14 @@ const Conv2dLadder kLadder{
     .name = "@NAME@",
     .device = DeviceType::cpu,
     .problem = "n=1,c=64,h=28,w=28,k=64,r=3,s=3,pad=1",
-    .rungs = {{.card = "direct_lesson", .threads = 1, .sentence = "the textbook"},
-              {.card = "@NAME@", .threads = 1, .sentence = "what mine adds to it"},
-              {.card = "direct", .threads = 1, .sentence = "accumulators stay in registers"}},
+    .rungs = {{.algorithm = "direct_lesson", .threads = 1, .sentence = "the textbook"},
+              {.algorithm = "@NAME@", .threads = 1, .sentence = "what mine adds to it"},
+              {.algorithm = "direct", .threads = 1, .sentence = "accumulators stay in registers"}},
 };
 
 }  // namespace
 }  // namespace convscope
-CONVSCOPE_CONV2D_PLUGIN(convscope::kCard, convscope::kLadder)
+CONVSCOPE_CONV2D_PLUGIN(convscope::kAlgorithm, convscope::kLadder)
 )";
 
 constexpr std::string_view kCMake = R"(# @NAME@.so: a plug-in with one convolution algorithm.

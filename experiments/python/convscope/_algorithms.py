@@ -108,8 +108,8 @@ def algorithms(x: Any = None, w: Any = None, stride: Any = 1, padding: Any = 0, 
     """
     if isinstance(x, _native.SparseMap):
         operation = "sparse_conv"
-    cards = _native._cards(operation, device or "")
-    found = Algorithms(Algorithm(**card) for card in cards)
+    algorithms = _native._algorithms(operation, device or "")
+    found = Algorithms(Algorithm(**algorithm) for algorithm in algorithms)
     if x is None:
         return found
     problem = _problem_of(x, w, stride, padding, dilation, groups, precision)

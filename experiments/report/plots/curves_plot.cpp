@@ -12,8 +12,8 @@
 namespace convscope {
 namespace {
 
-constexpr std::size_t kInOnePanel = 8;    // more lines cannot be distinguished
-constexpr std::size_t kMostPoints = 600;  // per line of single steps; more are averaged
+constexpr std::size_t kInOnePanel = 8;   // more lines cannot be distinguished
+constexpr std::size_t kMaxPoints = 600;  // per line of single steps; more are averaged
 
 const std::vector<std::string> kSplits = {"train", "val", "test"};
 
@@ -53,7 +53,7 @@ Series step_series(const RunData& run, double steps_per_unit, bool accuracy) {
   Series s;
   s.marks = false;
   const std::size_t bin =
-      std::max<std::size_t>(1, (run.train.size() + kMostPoints - 1) / kMostPoints);
+      std::max<std::size_t>(1, (run.train.size() + kMaxPoints - 1) / kMaxPoints);
   for (std::size_t from = 0; from < run.train.size(); from += bin) {
     double x = 0, y = 0, count = 0;
     for (std::size_t i = from; i < std::min(from + bin, run.train.size()); ++i) {

@@ -9,7 +9,7 @@
 #include "experiments/report/chart/series_style.h"
 #include "experiments/report/chart/svg_text.h"
 #include "experiments/report/plot_kind.h"
-#include "layers/dispatch/card.h"
+#include "layers/dispatch/algorithm.h"
 
 namespace convscope {
 namespace {

@@ -13,7 +13,7 @@
 namespace convscope {
 namespace {
 
-constexpr std::size_t kMostPanels = 36;
+constexpr std::size_t kMaxPanels = 36;
 constexpr std::size_t kLeastForLine = 3;  // two points are always on a line
 
 enum class Over { threads, batch, kernel };
@@ -151,7 +151,7 @@ Plot draw_scaling(const BenchSet& set) {
   std::map<Over, std::set<double>> few;
   for (const Over over : {Over::threads, Over::batch, Over::kernel}) {
     for (const Family& family : families_of(set, over)) {
-      if (figure.panels.size() == kMostPanels) {
+      if (figure.panels.size() == kMaxPanels) {
         ++left_out;
         continue;
       }
@@ -173,7 +173,7 @@ Plot draw_scaling(const BenchSet& set) {
   }
   if (left_out > 0) {
     plot.remarks.push_back(
-        cat(left_out, " panels are left out, because the page shows at most ", kMostPanels));
+        cat(left_out, " panels are left out, because the page shows at most ", kMaxPanels));
   }
   for (std::size_t a = 0; a < algorithms.size(); ++a) {
     figure.legend.push_back({.name = algorithms[a],

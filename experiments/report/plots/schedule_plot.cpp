@@ -8,15 +8,15 @@
 namespace convscope {
 namespace {
 
-constexpr std::size_t kMostPoints = 400;  // per line
-constexpr std::size_t kMostLines = 8;
+constexpr std::size_t kMaxPoints = 400;  // per line
+constexpr std::size_t kMaxLines = 8;
 
 // Uses the group's first run: seeds share their schedule, and speed depends on the machine.
 Series series_of(const RunGroup& group, double TrainPoint::*value) {
   const std::vector<TrainPoint>& points = group.runs[0].train;
   Series s{.name = group.label};
   s.marks = false;
-  const std::size_t stride = points.size() / kMostPoints + 1;
+  const std::size_t stride = points.size() / kMaxPoints + 1;
   for (std::size_t i = 0; i < points.size(); i += stride) {
     s.x.push_back(points[i].step);
     s.y.push_back(points[i].*value);
@@ -41,8 +41,8 @@ Plot draw_schedule(const RunPart& part) {
       plot.remarks.push_back(cat(group.label, " is left out, because it has logged no step"));
       continue;
     }
-    if (rate.series.size() == kMostLines) {
-      plot.remarks.push_back(cat("only the first ", kMostLines, " configs are drawn"));
+    if (rate.series.size() == kMaxLines) {
+      plot.remarks.push_back(cat("only the first ", kMaxLines, " configs are drawn"));
       break;
     }
     groups.push_back(&group);

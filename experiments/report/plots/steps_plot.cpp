@@ -10,7 +10,7 @@
 namespace convscope {
 namespace {
 
-constexpr std::size_t kMostConfigs = 20;
+constexpr std::size_t kMaxConfigs = 20;
 
 const std::vector<std::string> kTensors = {"weight", "input", "shortcut"};
 
@@ -69,10 +69,10 @@ Plot draw_steps(const RunPart& part) {
     const RunGroup& group = *member.group;
     const auto quantised = [](const RunData& run) { return !run.quant.empty(); };
     if (!std::any_of(group.runs.begin(), group.runs.end(), quantised)) continue;
-    if (groups.size() < kMostConfigs) {
+    if (groups.size() < kMaxConfigs) {
       groups.push_back(&group);
     } else {
-      plot.remarks.push_back(cat("only the first ", kMostConfigs, " configs are drawn"));
+      plot.remarks.push_back(cat("only the first ", kMaxConfigs, " configs are drawn"));
       break;
     }
   }

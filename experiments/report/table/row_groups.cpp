@@ -14,7 +14,7 @@ namespace {
 using Cells = std::vector<TableCell>;
 using Group = std::vector<const RunRow*>;
 
-constexpr std::size_t kMostWords = 4;  // number of different values in a cell
+constexpr std::size_t kMaxWords = 4;  // number of different values in a cell
 
 // Returns the mean of the numbers, or the different values: "1 / 2 / 3".
 TableCell joined(const Group& group, const std::string& column) {
@@ -32,7 +32,7 @@ TableCell joined(const Group& group, const std::string& column) {
   if (different.size() == 1) return different.front();
   std::vector<std::string> words;
   for (const TableCell& cell : different) {
-    if (words.size() == kMostWords) {
+    if (words.size() == kMaxWords) {
       words.push_back(cat("... (", different.size(), ")"));
       break;
     }

@@ -21,7 +21,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr const char* kFile = "choices.json";
 constexpr const char* kFormat = "convscope choices 1";
-constexpr std::size_t kMostBytes = std::size_t{64} << 20;
+constexpr std::size_t kMaxBytes = std::size_t{64} << 20;
 
 struct Field {
   const char* name;
@@ -44,7 +44,7 @@ void KeptChoices::take_over(const std::string& run) {
   std::error_code error;
   if (!std::filesystem::exists(path, error)) return;  // a run of an earlier version
   try {
-    const Json content = Json::parse(read_text(path, kMostBytes));
+    const Json content = Json::parse(read_text(path, kMaxBytes));
     CONVSCOPE_CHECK(content.at("format") == kFormat, "choices", "expected the format '", kFormat,
                     "'");
     const auto measured = content.at("measured").get<std::map<std::string, std::string>>();

@@ -13,7 +13,7 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kWarmup = 3;           // number of warm-up batches
 constexpr int kLeast = 5;            // minimum number of timed batches
-constexpr int kMost = 200;           // more do not improve the median
+constexpr int kMax = 200;            // more do not improve the median
 constexpr double kEnough_s = 0.25;   // of timed batches
 constexpr std::size_t kBatches = 4;  // number of different ones, in turn
 
@@ -30,7 +30,7 @@ double median(std::vector<double> values) {
 double median_of_runs(const std::function<void(std::size_t)>& run) {
   std::vector<double> seconds;
   double sum = 0;
-  for (std::size_t i = 0; seconds.size() < kMost; ++i) {
+  for (std::size_t i = 0; seconds.size() < kMax; ++i) {
     const Clock::time_point start = Clock::now();
     run(i);
     const double took = seconds_since(start);
@@ -58,7 +58,7 @@ std::vector<Tensor> full_batches(Loader& loader, Device device) {
 std::optional<InferenceTime> of_recorded(RecordedSteps& steps, std::int64_t batch_size) {
   std::vector<double> seconds;
   double sum = 0;
-  for (int pass = 0; pass < kMost && (pass < 2 || sum < kEnough_s); ++pass) {
+  for (int pass = 0; pass < kMax && (pass < 2 || sum < kEnough_s); ++pass) {
     steps.start_epoch(0, 0, 0);
     while (true) {
       while (steps.queue({}) > 0) {

@@ -49,8 +49,8 @@ struct Watched {  // see watch()
   const char* sentence;
 };
 
-constexpr unsigned kMostThreads = 1024;  // per block
-constexpr unsigned kMostBlocks = 8;      // per cluster
+constexpr unsigned kMaxThreads = 1024;  // per block
+constexpr unsigned kMaxBlocks = 8;      // per cluster
 
 struct Block {
   uint3 index{};
@@ -82,7 +82,7 @@ struct Cluster {
   Fiber scheduler;
   // A ring buffer of threads that can continue, in this order. Each thread is in it at most once.
   unsigned ready_first = 0, ready_count = 0;
-  unsigned ready_last_place = kMostThreads - 1;  // of the part used by the running blocks
+  unsigned ready_last_place = kMaxThreads - 1;  // of the part used by the running blocks
   // The cluster barrier. Rounds count from 1.
   unsigned round = 1;
   unsigned arrived = 0;  // in this round, among the threads that have not exited
@@ -91,8 +91,8 @@ struct Cluster {
   std::string error;
   std::vector<std::unique_ptr<Fiber>> fibers;
   std::vector<Fiber*> idle;
-  std::array<Block, kMostBlocks> blocks;
-  std::array<Thread*, kMostThreads * kMostBlocks> ready{};
+  std::array<Block, kMaxBlocks> blocks;
+  std::array<Thread*, kMaxThreads * kMaxBlocks> ready{};
 };
 
 // Created by the first launch and never freed: a destructor at process exit may launch too.

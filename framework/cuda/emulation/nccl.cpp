@@ -6,7 +6,7 @@
 //   export CONVSCOPE_NCCL_LIBRARY=$CONVSCOPE_CUDA_LIBRARY
 //   mpirun -n 2 convscope run ... device=cuda
 //
-// Plan      The processes share a memory segment with one slot per process. A sum passes through it
+// Method    The processes share a memory segment with one slot per process. A sum passes through it
 //           in pieces: each process writes its terms, all synchronise, each adds all slots in rank
 //           order, and all synchronise again. During a stream capture, the sum becomes part of the
 //           capture.

@@ -56,8 +56,8 @@ bool decode(DType dtype, bool outer, const unsigned char* const* pieces, int lin
             float* numbers, int stride) {
   const int in_piece = dtype == DType::f32 ? 4 : 8;
   const int count = lines * depths;
-  alignas(64) static std::uint16_t halves[kMostNumbers];
-  alignas(64) static std::uint32_t bits[kMostNumbers];
+  alignas(64) static std::uint16_t halves[kMaxNumbers];
+  alignas(64) static std::uint32_t bits[kMaxNumbers];
   auto* const raw = dtype == DType::f32 ? reinterpret_cast<unsigned char*>(bits)
                                         : reinterpret_cast<unsigned char*>(halves);
   for (int i = 0; i < count / in_piece; ++i) std::memcpy(raw + 16 * i, pieces[i], 16);

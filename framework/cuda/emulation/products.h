@@ -13,7 +13,7 @@ namespace emulation {
 inline constexpr int kColumnsAtOnce = 16;
 
 // Maximum of numbers decoded at a time: 256 lines with 64 elements of K each.
-inline constexpr int kMostNumbers = 256 * 64;
+inline constexpr int kMaxNumbers = 256 * 64;
 
 // kLines rows of A or columns of B, kDepths numbers each. Lines after the last are zeros.
 template <int kLines, int kDepths>
@@ -45,7 +45,7 @@ void Factor<kLines, kDepths>::fill(const Place& place) {
   constexpr int kPiece = 16 / static_cast<int>(sizeof(Number));
   constexpr int kLineStep = kOuter ? kPiece : 1, kDepthStep = kOuter ? 1 : kPiece;
   static_assert(kLines % kLineStep == 0 && kDepths % kDepthStep == 0);
-  static_assert(kLines * kDepths <= kMostNumbers);
+  static_assert(kLines * kDepths <= kMaxNumbers);
   const unsigned char* pieces[kLines * kDepths / kPiece];
   int count = 0;
   for (int depth = 0; depth < kDepths; depth += kDepthStep) {

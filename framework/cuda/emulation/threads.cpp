@@ -326,8 +326,8 @@ void check_launch(dim3 grid, dim3 block_shape, std::size_t shared_bytes, unsigne
                   grid.y, "x", grid.z);
   CONVSCOPE_CHECK(shared_bytes <= 227 * 1024, "cuda emulation",
                   "expected at most 232448 bytes of shared memory for a block, got ", shared_bytes);
-  CONVSCOPE_CHECK(cluster >= 1 && cluster <= kMostBlocks, "cuda emulation",
-                  "expected a cluster of 1 to ", kMostBlocks, " blocks, got ", cluster);
+  CONVSCOPE_CHECK(cluster >= 1 && cluster <= kMaxBlocks, "cuda emulation",
+                  "expected a cluster of 1 to ", kMaxBlocks, " blocks, got ", cluster);
   CONVSCOPE_CHECK(grid.x % cluster == 0, "cuda emulation", "expected a multiple of ", cluster,
                   " blocks along x because a cluster has that many, got a grid of ", grid.x, "x",
                   grid.y, "x", grid.z);
@@ -343,14 +343,14 @@ void run_grid(dim3 grid, dim3 block_shape, std::size_t shared_bytes, unsigned bl
   c.kernel = kernel;
   c.count = blocks_of_cluster;
   c.shared_bytes = shared_bytes;
-  c.ready_last_place = std::bit_ceil(c.count) * kMostThreads - 1;
+  c.ready_last_place = std::bit_ceil(c.count) * kMaxThreads - 1;
   gridDim = grid;
   blockDim = block_shape;
   for (unsigned rank = 0; rank < c.count; ++rank) {
     Block& b = c.blocks[rank];
     b.rank = rank;
     b.size = block_shape.x * block_shape.y * block_shape.z;
-    if (b.threads.empty()) b.threads.resize(kMostThreads);
+    if (b.threads.empty()) b.threads.resize(kMaxThreads);
     unsigned number = 0;
     for (unsigned z = 0; z < block_shape.z; ++z) {
       for (unsigned y = 0; y < block_shape.y; ++y) {

@@ -4,7 +4,7 @@
 
 ladder.svg is a plot of `convscope bench conv2d --ladder winograd --threads 1`. look.svg holds a
 screenshot of the page that `convscope look winograd` writes. The screenshot needs Chromium. Git keeps
-no binary files here, so the PNG stands as text in an SVG.
+no binary files here, so an SVG holds the PNG as text.
 """
 
 import base64

@@ -42,7 +42,7 @@ def say(text):
 
 
 def environment(build):
-    """Returns the mkdocs program; installs it into an environment of its own once."""
+    """Returns the mkdocs program; installs it once into a separate environment."""
     wanted = hashlib.sha256((HERE / "requirements.txt").read_bytes()).hexdigest()
     folder, stamp = build / "env", build / "env" / "ready"
     if not stamp.is_file() or stamp.read_text() != wanted:

@@ -3,7 +3,7 @@
 
 They are run by experiments/notebooks/run_notebooks.py in the environment of the notebooks, and
 again only when a notebook or the library changed. Where that environment cannot be made the pages
-show the cells alone; the count says so.
+show only the cells; the count says so.
 """
 
 import hashlib

@@ -2,7 +2,7 @@
 // codes_cuda.cu: arrays of codes on a GPU: rounding from f32, conversion to f32, and max pooling,
 // all at memory bandwidth.
 //
-// Plan       Between planes [N,C,P] and NCHW16c [N,C/16,P,16], a thread has one pixel of a block:
+// Method     Between planes [N,C,P] and NCHW16c [N,C/16,P,16], a thread has one pixel of a block:
 //            it reads (or writes) 16 planes there, adjacent threads have adjacent pixels, and the
 //            16 codes are one access of 16 bytes. Between two NCHW16c arrays, a thread has four
 //            adjacent numbers, 16 bytes of f32 and 4 of codes, four times.

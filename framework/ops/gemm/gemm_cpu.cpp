@@ -4,7 +4,7 @@
 //
 // Formula    C[i,j] (+)= sum over k of op(A)[i,k] op(B)[k,j]
 // Textbook   for i: for j: for k: c[i][j] += a[i][k] * b[k][j]
-// Plan       K is cut into blocks of kDepth, so that a tile's slice of A stays in L1; rows and
+// Method     K is cut into blocks of kDepth, so that a tile's slice of A stays in L1; rows and
 //            columns into blocks so that one round of packing fits L2/L3. An operand is packed into
 //            panels (tile height or tile width wide, k running slowest) only when it has the wrong
 //            layout or its rows are far apart; otherwise tiles read it in place. Threads get

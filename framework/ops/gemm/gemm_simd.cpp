@@ -4,7 +4,7 @@
 //
 // Formula    c[i,j] = start + sum over k of a[k,i] b[k,j]
 // Textbook   for k: for i: for j: c[i][j] += a[k][i] * b[k][j]
-// Plan       c stays in Rows x Vectors registers over the whole k loop. Each k loads `Vectors`
+// Method     c stays in Rows x Vectors registers over the whole k loop. Each k loads `Vectors`
 //            vectors of b and broadcasts one element of a for each row: an outer product.
 // Shapes     a: K x rows, step a_step (packed: rows); b: K x columns, step b_step
 //            (packed: the full width); c: row-major. f32, accumulated in f32. No alignment needed.

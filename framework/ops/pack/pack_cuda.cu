@@ -3,14 +3,14 @@
 //
 // Formula    packed[begin_p + i] = part_p[i], or the reverse
 // Textbook   for each part: cudaMemcpyAsync(packed + begin, part, bytes); each is a launch of 2 us
-// Plan       The table of parts is a kernel parameter, so a recording contains it. A row of blocks
+// Method     The table of parts is a kernel parameter, so a recording contains it. A row of blocks
 //            processes one part; its threads copy one element at a time.
 // Shapes     parts f32, of any sizes; packed f32 [sum of the sizes]
 // Supports   any number of parts
 // Cost       bytes = 8 per element; launch-bound: ResNet-18 has 9600 elements
 // Numerics   copies
 // Backward   none
-// Choices    kMostParts = 128: 128 * 16 bytes are half of the 4 KiB limit of parameters.
+// Choices    kMaxParts = 128: 128 * 16 bytes are half of the 4 KiB limit of parameters.
 //            kBlocks = 2 blocks of 256 threads per part: a statistic has up to 512 numbers
 // Source     as update_cuda.cu, whose table holds parameters
 // Read next  optim/update_cuda.cu
@@ -22,7 +22,7 @@
 namespace convscope {
 namespace {
 
-constexpr int kMostParts = 128;
+constexpr int kMaxParts = 128;
 constexpr unsigned kBlocks = 2;
 
 struct Part {
@@ -30,7 +30,7 @@ struct Part {
   std::int64_t count;
 };
 struct Parts {
-  Part part[kMostParts];
+  Part part[kMaxParts];
 };
 
 // Each block computes its part's offset by adding the sizes of the parts before it.
@@ -50,9 +50,9 @@ __global__ void __launch_bounds__(kThreads) copy_parts(const Parts parts, float*
 template <bool kInto>
 void copy_cuda(const std::vector<Tensor>& parts, const Tensor& packed) {
   float* at = packed.data<float>();
-  for (std::size_t first = 0; first < parts.size(); first += kMostParts) {
+  for (std::size_t first = 0; first < parts.size(); first += kMaxParts) {
     Parts table{};
-    const std::size_t count = std::min(parts.size() - first, std::size_t{kMostParts});
+    const std::size_t count = std::min(parts.size() - first, std::size_t{kMaxParts});
     std::int64_t elements = 0;
     for (std::size_t i = 0; i < count; ++i) {
       const Tensor& part = parts[first + i];

@@ -11,26 +11,26 @@ const Conv2dLadder kCpu{
     .problem = "n=1,c=128,h=28,w=28,k=128,r=3,s=3,pad=1,weights=blocks16x1:922",
     .rungs =
         {
-            {.card = "block_sparse_lesson",
+            {.algorithm = "block_sparse_lesson",
              .threads = 1,
              .sentence = "a list of the nonzero weights: the loop over weights is outermost and "
                          "skips nine in ten products of the dense loops"},
-            {.card = "block_sparse",
+            {.algorithm = "block_sparse",
              .isa = "scalar",
              .threads = 1,
              .sentence = "the loop over pixels is outermost: 16 accumulators of a pixel stay in "
                          "registers while its loop reads the list"},
-            {.card = "block_sparse",
+            {.algorithm = "block_sparse",
              .isa = "avx2",
              .threads = 1,
              .sentence = "vector lanes: the 16 weights of one (c,r,s) are two vectors, and six "
                          "pixels share each load of them"},
-            {.card = "block_sparse",
+            {.algorithm = "block_sparse",
              .isa = "avx512",
              .threads = 1,
              .sentence = "the 16 weights are one vector, 28 pixels share each load of it, and the "
                          "next vector is loaded meanwhile"},
-            {.card = "block_sparse",
+            {.algorithm = "block_sparse",
              .sentence = "all threads divide images, rows and output channels among them"},
         },
 };

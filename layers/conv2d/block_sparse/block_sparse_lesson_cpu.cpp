@@ -19,7 +19,7 @@
 //                . . # . . .     so the gradient of a pruned weight is not computed.
 //                ...
 //
-// Plan       the loop over weights is outside, the loop over pixels inside: a weight is read once.
+// Method     the loop over weights is outside, the loop over pixels inside: a weight is read once.
 //            The fast algorithm exchanges the loops: a tile of pixels stays in registers while it
 //            reads the list.
 // Shapes     x [N,C,H,W], w blocks [blocks,rows,columns], b [K], y [N,K,P,Q], row-major, f32; f32
@@ -131,7 +131,7 @@ Conv2dCost cost(const Conv2dProblem& z, Direction) {
           .peak_share = 1.0 / 64};  // a product in four cycles
 }
 
-const Conv2dAlgorithm kCard{
+const Conv2dAlgorithm kAlgorithm{
     .name = "block_sparse_lesson",
     .device = DeviceType::cpu,
     .idea = "lesson: a list of the kept weights instead of loops over all weights",
@@ -151,6 +151,6 @@ const Conv2dAlgorithm kCard{
 
 }  // namespace
 }  // namespace convscope
-CONVSCOPE_CONV2D_ALGORITHM(convscope::kCard)
-CONVSCOPE_CONV2D_LESSON(convscope::kCard, convscope::Lesson,
+CONVSCOPE_CONV2D_ALGORITHM(convscope::kAlgorithm)
+CONVSCOPE_CONV2D_LESSON(convscope::kAlgorithm, convscope::Lesson,
                         "n=1,c=2,h=5,w=5,k=4,r=3,s=3,weights=blocks4x1:6")

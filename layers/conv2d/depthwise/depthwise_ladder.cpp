@@ -11,24 +11,24 @@ const Conv2dLadder kCpu{
     .problem = "n=1,c=128,h=56,w=56,k=128,r=3,s=3,pad=1,groups=128",
     .rungs =
         {
-            {.card = "depthwise_lesson",
+            {.algorithm = "depthwise_lesson",
              .threads = 1,
              .sentence = "one output after the other, with a test of the border for each product"},
-            {.card = "depthwise",
+            {.algorithm = "depthwise",
              .isa = "scalar",
              .threads = 1,
              .sentence = "several rows of y at once: each element of x is loaded once for each "
                          "column of the kernel, and the border needs no test"},
-            {.card = "depthwise",
+            {.algorithm = "depthwise",
              .isa = "avx2",
              .threads = 1,
              .sentence = "vector lanes along a row: 8 outputs at once"},
-            {.card = "depthwise",
+            {.algorithm = "depthwise",
              .isa = "avx512",
              .threads = 1,
              .sentence = "16 lanes, 32 registers for 7 rows of accumulators, and a row is shifted "
                          "in registers"},
-            {.card = "depthwise", .sentence = "all threads take planes"},
+            {.algorithm = "depthwise", .sentence = "all threads take planes"},
         },
 };
 
@@ -38,10 +38,10 @@ const Conv2dLadder kCuda{
     .problem = "n=64,c=128,h=56,w=56,k=128,r=3,s=3,pad=1,groups=128",
     .rungs =
         {
-            {.card = "depthwise_lesson",
+            {.algorithm = "depthwise_lesson",
              .sentence = "a block loads its piece of a plane into shared memory once, and each "
                          "thread sums one output"},
-            {.card = "depthwise",
+            {.algorithm = "depthwise",
              .sentence = "a thread keeps several accumulators in registers and reuses each load "
                          "from shared memory; asynchronous copies load the next piece"},
         },

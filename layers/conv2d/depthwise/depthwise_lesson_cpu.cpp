@@ -12,7 +12,7 @@
 //              [ c1 ] ---------------- * k1 --------> [ k1 ]       M = 1: one line for each plane;
 //              [ c2 ] ---------------- * k2 --------> [ k2 ]       a full layer has K C of them
 //
-// Plan       plane after plane. Each x is used for R S outputs and then never again, where a full
+// Method     plane after plane. Each x is used for R S outputs and then never again, where a full
 //            convolution uses it K R S times. There are so few products for each byte that a fast
 //            algorithm is bound by memory, and a matrix product gains nothing.
 // Shapes     x [N,C,H,W], w [K,1,R,S], b [K], y [N,K,P,Q], row-major, f32; sums in f32
@@ -117,7 +117,7 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   return {};
 }
 
-const Conv2dAlgorithm kCard{
+const Conv2dAlgorithm kAlgorithm{
     .name = "depthwise_lesson",
     .device = DeviceType::cpu,
     .idea = "lesson: one plane under one small kernel, and no sum over channels",
@@ -136,6 +136,6 @@ const Conv2dAlgorithm kCard{
 
 }  // namespace
 }  // namespace convscope
-CONVSCOPE_CONV2D_ALGORITHM(convscope::kCard)
-CONVSCOPE_CONV2D_LESSON(convscope::kCard, convscope::Lesson,
+CONVSCOPE_CONV2D_ALGORITHM(convscope::kAlgorithm)
+CONVSCOPE_CONV2D_LESSON(convscope::kAlgorithm, convscope::Lesson,
                         "n=1,c=3,h=5,w=5,k=3,r=3,s=3,pad=1,groups=3")

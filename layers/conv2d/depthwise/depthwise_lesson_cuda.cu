@@ -15,7 +15,7 @@
 //              b . . . . b               o o o o
 //              b b b b b b
 //
-// Plan       forward as above. backward_data: a thread for each pixel of dx gathers its R S shares
+// Method     forward as above. backward_data: a thread for each pixel of dx gathers its R S shares
 //            of dy (from L1: no tile). backward_weight: a warp for each weight; its 32 threads take
 //            every 32nd pixel of all images and add their sums up at the end.
 // Shapes     x [N,C,H,W], w [K,1,R,S], b [K], y [N,K,P,Q], row-major, f32; sums in f32
@@ -116,7 +116,7 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
   return takes(z.dtype);
 }
 
-const Conv2dAlgorithm kCard{
+const Conv2dAlgorithm kAlgorithm{
     .name = "depthwise_lesson",
     .device = DeviceType::cuda,
     .idea = "lesson: a tile of a plane in shared memory, an output for each thread",
@@ -160,4 +160,4 @@ const Conv2dAlgorithm kCard{
 
 }  // namespace
 }  // namespace convscope
-CONVSCOPE_CONV2D_ALGORITHM(convscope::kCard)
+CONVSCOPE_CONV2D_ALGORITHM(convscope::kAlgorithm)

@@ -11,25 +11,25 @@ const Conv2dLadder kCpu{
     .problem = "n=1,c=64,h=28,w=28,k=64,r=3,s=3,pad=1",
     .rungs =
         {
-            {.card = "direct_lesson",
+            {.algorithm = "direct_lesson",
              .threads = 1,
              .sentence =
                  "the textbook: each product loads two numbers and adds to a third in memory"},
-            {.card = "direct",
+            {.algorithm = "direct",
              .isa = "scalar",
              .threads = 1,
              .sentence = "a tile of accumulators stays in registers over all (c,r,s), and rows "
                          "padded with zeros need no test for the border"},
-            {.card = "direct",
+            {.algorithm = "direct",
              .isa = "avx2",
              .threads = 1,
              .sentence = "vector lanes: one instruction multiplies and adds in 8 accumulators"},
-            {.card = "direct",
+            {.algorithm = "direct",
              .isa = "avx512",
              .threads = 1,
              .sentence = "16 lanes, and 32 registers hold a larger tile, so that each load feeds "
                          "more products"},
-            {.card = "direct",
+            {.algorithm = "direct",
              .sentence = "all threads divide images, rows and output channels among them"},
         },
 };

@@ -15,7 +15,7 @@
 //              . . . . .        . . .                   y back to x, and one to w.
 //              . . . . .
 //
-// Plan       seven loops over (n,k,p,q,c,r,s); each product loads two numbers and adds to a third.
+// Method     seven loops over (n,k,p,q,c,r,s); each product loads two numbers and adds to a third.
 //            Nothing is reused: x is read K/G R S times, w N P Q times. The faster algorithms
 //            compute the same products in an order that keeps accumulators in registers.
 // Shapes     x [N,C,H,W], w [K,C/G,R,S], b [K], y [N,K,P,Q], row-major, f32; f32 accumulators
@@ -97,7 +97,7 @@ struct Lesson {
   }
 };
 
-const Conv2dAlgorithm kCard{
+const Conv2dAlgorithm kAlgorithm{
     .name = "direct_lesson",
     .device = DeviceType::cpu,
     .idea = "lesson: one product after the other; three directions, one loop nest",
@@ -116,5 +116,6 @@ const Conv2dAlgorithm kCard{
 
 }  // namespace
 }  // namespace convscope
-CONVSCOPE_CONV2D_ALGORITHM(convscope::kCard)
-CONVSCOPE_CONV2D_LESSON(convscope::kCard, convscope::Lesson, "n=1,c=2,h=5,w=5,k=2,r=3,s=3,pad=1")
+CONVSCOPE_CONV2D_ALGORITHM(convscope::kAlgorithm)
+CONVSCOPE_CONV2D_LESSON(convscope::kAlgorithm, convscope::Lesson,
+                        "n=1,c=2,h=5,w=5,k=2,r=3,s=3,pad=1")

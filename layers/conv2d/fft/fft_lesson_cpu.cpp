@@ -15,7 +15,7 @@
 //              0 + + + 0      # # 0 0 0      o o o o ~     window that begins at ~ wraps around
 //              0 0 0 0 0      0 0 0 0 0      ~ ~ ~ ~ ~     the edge. Those outputs are not used.
 //
-// Plan       L and M: the next powers of two that hold the padded image. fft2: every row, then
+// Method     L and M: the next powers of two that hold the padded image. fft2: every row, then
 //            every column. A line of L numbers takes log2 L rounds of L/2 products (fft_lesson.h).
 // Shapes     x [N,C,H,W], w [K,C/G,R,S], b [K], y [N,K,P,Q], row-major, f32; spectra [..,L,M,2],
 //            real part first; f32 accumulators
@@ -167,7 +167,7 @@ std::size_t workspace_bytes(const Conv2dProblem& z, Direction) {
          size_of(z.dtype);
 }
 
-const Conv2dAlgorithm kCard{
+const Conv2dAlgorithm kAlgorithm{
     .name = "fft_lesson",
     .device = DeviceType::cpu,
     .idea = "lesson: Fourier transforms of whole images: one complex product for each frequency",
@@ -185,5 +185,5 @@ const Conv2dAlgorithm kCard{
 
 }  // namespace
 }  // namespace convscope
-CONVSCOPE_CONV2D_ALGORITHM(convscope::kCard)
-CONVSCOPE_CONV2D_LESSON(convscope::kCard, convscope::Lesson, "n=1,c=2,h=4,w=4,k=2,r=3,s=3")
+CONVSCOPE_CONV2D_ALGORITHM(convscope::kAlgorithm)
+CONVSCOPE_CONV2D_LESSON(convscope::kAlgorithm, convscope::Lesson, "n=1,c=2,h=4,w=4,k=2,r=3,s=3")

@@ -11,24 +11,24 @@ const Conv2dLadder kCpu{
     .problem = "n=1,c=128,h=28,w=28,k=128",
     .rungs =
         {
-            {.card = "gemm_1x1_lesson",
+            {.algorithm = "gemm_1x1_lesson",
              .threads = 1,
              .sentence =
                  "the image in memory already is the matrix: three loops, one output at a time"},
-            {.card = "gemm_1x1",
+            {.algorithm = "gemm_1x1",
              .isa = "scalar",
              .threads = 1,
              .sentence = "a tile of accumulators stays in registers over all channels, and the "
                          "weights are packed in the order of reading"},
-            {.card = "gemm_1x1",
+            {.algorithm = "gemm_1x1",
              .isa = "avx2",
              .threads = 1,
              .sentence = "vector lanes: one instruction multiplies and adds for 8 pixels"},
-            {.card = "gemm_1x1",
+            {.algorithm = "gemm_1x1",
              .isa = "avx512",
              .threads = 1,
              .sentence = "16 lanes, and 32 registers hold a larger tile"},
-            {.card = "gemm_1x1", .sentence = "all threads take panels of pixels"},
+            {.algorithm = "gemm_1x1", .sentence = "all threads take panels of pixels"},
         },
 };
 

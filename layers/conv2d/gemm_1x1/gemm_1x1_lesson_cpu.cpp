@@ -13,7 +13,7 @@
 //                             c2 --------|---------------------
 //                                       pixel: a column, C numbers at a distance of P Q
 //
-// Plan       one result at a time: a row of w times a column of x
+// Method     one result at a time: a row of w times a column of x
 // Shapes     x [N,C,H,W], w [K,C/G,1,1], b [K], y [N,K,P,Q], row-major, f32; f32 accumulators
 // Supports   f32; a 1x1 kernel with stride 1 and no padding; every number of groups
 // Cost       FLOPs = 2 N K P Q C/G; bytes = the three tensors once if all reuse hits the caches; no
@@ -116,7 +116,7 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   return {};
 }
 
-const Conv2dAlgorithm kCard{
+const Conv2dAlgorithm kAlgorithm{
     .name = "gemm_1x1_lesson",
     .device = DeviceType::cpu,
     .idea = "lesson: for a 1x1 kernel an image is already a matrix: three loops multiply",
@@ -135,5 +135,5 @@ const Conv2dAlgorithm kCard{
 
 }  // namespace
 }  // namespace convscope
-CONVSCOPE_CONV2D_ALGORITHM(convscope::kCard)
-CONVSCOPE_CONV2D_LESSON(convscope::kCard, convscope::Lesson, "n=1,c=3,h=4,w=4,k=4")
+CONVSCOPE_CONV2D_ALGORITHM(convscope::kAlgorithm)
+CONVSCOPE_CONV2D_LESSON(convscope::kAlgorithm, convscope::Lesson, "n=1,c=3,h=4,w=4,k=4")

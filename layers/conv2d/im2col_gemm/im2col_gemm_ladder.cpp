@@ -11,23 +11,23 @@ const Conv2dLadder kCpu{
     .problem = "n=1,c=64,h=28,w=28,k=64,r=3,s=3,pad=1",
     .rungs =
         {
-            {.card = "im2col_gemm_lesson",
+            {.algorithm = "im2col_gemm_lesson",
              .threads = 1,
              .sentence = "the whole matrix of columns of an image, and three loops that multiply"},
-            {.card = "im2col_gemm_eigen",
+            {.algorithm = "im2col_gemm_eigen",
              .threads = 1,
              .sentence = "columns are made for a few pixels at a time and stay in L2; a library "
                          "(Eigen, 4 lanes) multiplies the matrices"},
-            {.card = "im2col_gemm",
+            {.algorithm = "im2col_gemm",
              .isa = "avx2",
              .threads = 1,
              .sentence = "a custom product with 8 lanes: weights packed in tiles, columns in "
                          "panels, accumulators in registers"},
-            {.card = "im2col_gemm",
+            {.algorithm = "im2col_gemm",
              .isa = "avx512",
              .threads = 1,
              .sentence = "16 lanes, and 32 registers hold a larger tile of accumulators"},
-            {.card = "im2col_gemm", .sentence = "all threads take panels of pixels"},
+            {.algorithm = "im2col_gemm", .sentence = "all threads take panels of pixels"},
         },
 };
 

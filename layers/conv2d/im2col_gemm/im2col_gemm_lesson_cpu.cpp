@@ -15,7 +15,7 @@
 //              g h i                       (1,0)   d e g h     the matrix has R S numbers for each
 //                                          (1,1)   e f h i     number of x
 //
-// Plan       one image and one group at a time; the whole matrix of columns is written, then read
+// Method     one image and one group at a time; the whole matrix of columns is written, then read
 //            by three loops. w is stored as a matrix [K, C/G R S] already.
 // Shapes     x [N,C,H,W], w [K,C/G,R,S], b [K], y [N,K,P,Q], row-major, f32;
 //            columns [C/G R S, P Q]; sums in f32
@@ -132,7 +132,7 @@ struct Lesson {
   }
 };
 
-const Conv2dAlgorithm kCard{
+const Conv2dAlgorithm kAlgorithm{
     .name = "im2col_gemm_lesson",
     .device = DeviceType::cpu,
     .idea = "lesson: the inputs of each output pixel in one column, then one product of matrices",
@@ -163,5 +163,5 @@ const Conv2dAlgorithm kCard{
 
 }  // namespace
 }  // namespace convscope
-CONVSCOPE_CONV2D_ALGORITHM(convscope::kCard)
-CONVSCOPE_CONV2D_LESSON(convscope::kCard, convscope::Lesson, "n=1,c=2,h=5,w=5,k=3,r=3,s=3")
+CONVSCOPE_CONV2D_ALGORITHM(convscope::kAlgorithm)
+CONVSCOPE_CONV2D_LESSON(convscope::kAlgorithm, convscope::Lesson, "n=1,c=2,h=5,w=5,k=3,r=3,s=3")

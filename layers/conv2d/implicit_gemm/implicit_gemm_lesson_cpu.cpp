@@ -16,7 +16,7 @@
 //              A              [   ]               times column j of b. Elements beyond the edge
 //              [ a ][   ]     [ Y ]  <- a block   of a matrix are 0 in its tile.
 //
-// Plan       loops where a GPU has blocks and threads. Between two barriers the threads of a GPU
+// Method     loops where a GPU has blocks and threads. Between two barriers the threads of a GPU
 //            run in any order; here they take turns, each a line of code at a time.
 // Shapes     x [N,C,H,W], w [K,C/G,R,S], b [K], y [N,K,P,Q], row-major, f32; a, b, sum [16,16];
 //            sums in f32
@@ -146,7 +146,7 @@ struct Lesson {
   }
 };
 
-const Conv2dAlgorithm kCard{
+const Conv2dAlgorithm kAlgorithm{
     .name = "implicit_gemm_lesson",
     .device = DeviceType::cpu,
     .idea = "lesson: the blocks and threads of a GPU with tiles of 16 x 16, simulated in turns",
@@ -168,6 +168,6 @@ const Conv2dAlgorithm kCard{
 
 }  // namespace
 }  // namespace convscope
-CONVSCOPE_CONV2D_ALGORITHM(convscope::kCard)
-CONVSCOPE_CONV2D_LESSON(convscope::kCard, convscope::Lesson,
+CONVSCOPE_CONV2D_ALGORITHM(convscope::kAlgorithm)
+CONVSCOPE_CONV2D_LESSON(convscope::kAlgorithm, convscope::Lesson,
                         "n=1,c=4,h=4,w=4,k=8,r=2,s=2,pad=1x0x1x0")

@@ -16,7 +16,7 @@
 //              A              [   ]               and read again are computed on demand
 //              [ a ][   ]     [ Y ]  <- a block
 //
-// Plan       one kernel for all three directions: a struct defines A, B and where an element of Y
+// Method     one kernel for all three directions: a struct defines A, B and where an element of Y
 //            is stored. Two tiles in shared memory; between two barriers all threads read what all
 //            have loaded.
 // Shapes     x [N,C,H,W], w [K,C/G,R,S], b [K], y [N,K,P,Q], row-major, f32; sums in f32
@@ -141,7 +141,7 @@ void run(const Product& product) {
 
 // Each product is rounded to the last place of the sum so far. After 2^20 products of one sign that
 // place is 20 bits above theirs, and 4 of their 24 bits are left.
-constexpr std::int64_t kMostTerms = std::int64_t{1} << 20;
+constexpr std::int64_t kMaxTerms = std::int64_t{1} << 20;
 
 std::int64_t terms_of(const Conv2dProblem& z, Direction direction) {
   if (direction == Direction::backward_weight) return z.n * z.p() * z.q();
@@ -149,8 +149,8 @@ std::int64_t terms_of(const Conv2dProblem& z, Direction direction) {
 }
 
 Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
-  if (terms_of(z, direction) > kMostTerms) {
-    return Conv2dSupport::no(cat("expects sums of at most ", kMostTerms,
+  if (terms_of(z, direction) > kMaxTerms) {
+    return Conv2dSupport::no(cat("expects sums of at most ", kMaxTerms,
                                  " products, because it adds them one after ",
                                  "the other in f32, got ", terms_of(z, direction)));
   }
@@ -159,7 +159,7 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
       cat("expects at most 65535 groups and 1048560 channels, got ", z.text()));
 }
 
-const Conv2dAlgorithm kCard{
+const Conv2dAlgorithm kAlgorithm{
     .name = "implicit_gemm_lesson",
     .device = DeviceType::cuda,
     .idea = "lesson: a matrix product whose columns are gathered into shared memory, tile by tile",
@@ -195,4 +195,4 @@ const Conv2dAlgorithm kCard{
 
 }  // namespace
 }  // namespace convscope
-CONVSCOPE_CONV2D_ALGORITHM(convscope::kCard)
+CONVSCOPE_CONV2D_ALGORITHM(convscope::kAlgorithm)

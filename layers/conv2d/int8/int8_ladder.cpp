@@ -11,25 +11,25 @@ const Conv2dLadder kCpu{
     .problem = "n=1,c=64,h=28,w=28,k=64,r=3,s=3,pad=1,dtype=u8,types=u8:i8:i32:u8,layout=blocked",
     .rungs =
         {
-            {.card = "int8_lesson",
+            {.algorithm = "int8_lesson",
              .threads = 1,
              .sentence = "the textbook: one product of integers after the other, and one rounding "
                          "for each y"},
-            {.card = "int8_direct",
+            {.algorithm = "int8_direct",
              .isa = "scalar",
              .threads = 1,
              .sentence =
                  "a tile of 32-bit accumulators stays in registers over the whole K dimension"},
-            {.card = "int8_direct",
+            {.algorithm = "int8_direct",
              .isa = "avx2",
              .threads = 1,
              .sentence = "vector lanes: 8 output channels; with VNNI one instruction adds four "
                          "products to each"},
-            {.card = "int8_direct",
+            {.algorithm = "int8_direct",
              .isa = "avx512",
              .threads = 1,
              .sentence = "16 lanes, and 32 registers hold a larger tile"},
-            {.card = "int8_direct",
+            {.algorithm = "int8_direct",
              .sentence = "all threads divide output channels, images and rows among them"},
         },
 };
@@ -40,10 +40,10 @@ const Conv2dLadder kCuda{
     .problem = "n=64,c=64,h=28,w=28,k=64,r=3,s=3,pad=1,dtype=u8,types=u8:i8:i32:u8,layout=blocked",
     .rungs =
         {
-            {.card = "int8_lesson",
+            {.algorithm = "int8_lesson",
              .sentence = "one thread for each y: one product of integers after the other, each "
                          "with two loads through the caches"},
-            {.card = "int8_gemm",
+            {.algorithm = "int8_gemm",
              .sentence = "a block gathers tiles of bytes in shared memory while it multiplies the "
                          "previous tiles on the tensor cores"},
         },

@@ -17,7 +17,7 @@
 //              [ 3 200]    [-1   2]    3*-1+200*2   0.02*0.01*397      round(0.079 / 0.01)
 //                                        = 397         = 0.079             = 8
 //
-// Plan       seven loops; integers inside, a double for each y outside. A real network runs the
+// Method     seven loops; integers inside, a double for each y outside. A real network runs the
 //            inner loops billions of times and the outer line a thousand times less often. That is
 //            why integers pay off. Zeros around the image need no care: 0 has the code 0.
 // Shapes     x u8 or i8 and y u8, i8 or f32 in blocks [N,C/16,H,W,16], w i8 [K,C/G,R,S], b f64 [K]
@@ -157,7 +157,7 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   return {};
 }
 
-const Conv2dAlgorithm kCard{
+const Conv2dAlgorithm kAlgorithm{
     .name = "int8_lesson",
     .device = DeviceType::cpu,
     .idea = "lesson: integer sums, then one scaling to a real number and one rounding for each y",
@@ -179,11 +179,11 @@ const Conv2dAlgorithm kCard{
 };
 
 const bool registered_lesson = register_conv2d_lesson(
-    kCard,
+    kAlgorithm,
     {.small_problem = "n=1,c=3,h=4,w=4,k=2,r=3,s=3,pad=1,types=u8:i8:i32:i8,layout=blocked",
      .forward = watched_forward},
     __FILE__);
 
 }  // namespace
 }  // namespace convscope
-CONVSCOPE_CONV2D_ALGORITHM(convscope::kCard)
+CONVSCOPE_CONV2D_ALGORITHM(convscope::kAlgorithm)

@@ -14,7 +14,7 @@
 //              y in blocks:  [ k=0 1 2 .. 15 | k=0 1 2 .. 15 | .. ]   thread 0 1 2 .. 15 | 16 ..
 //                              pixel (0,0)     pixel (0,1)            one warp: two pixels
 //
-// Plan       A thread's number is the place of its y, so a warp writes contiguous y. Its 16 threads
+// Method     A thread's number is the place of its y, so a warp writes contiguous y. Its 16 threads
 //            of one pixel read the same x, which is one access, and each another row of w. The rest
 //            is the loops. Threads lose their time here: each product costs two loads and the
 //            arithmetic of two offsets.
@@ -159,10 +159,10 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   return {};
 }
 
-const Conv2dAlgorithm kCard{
+const Conv2dAlgorithm kAlgorithm{
     .name = "int8_lesson",
     .device = DeviceType::cuda,
-    .idea = "lesson: integers inside, a thread and one rounding for each y",
+    .idea = "lesson: integer sums, one thread and one rounding for each y",
     .paper =
         "Jacob et al. 2018: Quantization and training of neural networks for efficient "
         "integer-arithmetic-only inference, arXiv 1712.05877",
@@ -182,4 +182,4 @@ const Conv2dAlgorithm kCard{
 
 }  // namespace
 }  // namespace convscope
-CONVSCOPE_CONV2D_ALGORITHM(convscope::kCard)
+CONVSCOPE_CONV2D_ALGORITHM(convscope::kAlgorithm)

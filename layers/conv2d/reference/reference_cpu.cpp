@@ -9,7 +9,7 @@
 //              sum = b[k]
 //              for c, r, s: sum += x[n][g*C/G+c][p*stride_h-pad_top+r*dilation_h][..] w[k][c][r][s]
 //              y[n][k][p][q] = sum
-// Plan       no tiles, no packing. Threads share out images x channels, or kernels.
+// Method     no tiles, no packing. Threads share out images x channels, or kernels.
 // Shapes     x [N,C,H,W], w [K,C/G,R,S], b [K], y [N,K,P,Q], row-major, f32 or f64; sums in f64
 // Supports   f32 and f64; every stride, dilation, padding and number of groups
 // Cost       FLOPs = 2 N K P Q (C/G) R S; bytes = x, w, y once if the caches hold them;
@@ -140,7 +140,7 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
   });
 }
 
-const Conv2dAlgorithm kCard{
+const Conv2dAlgorithm kAlgorithm{
     .name = "reference",
     .device = DeviceType::cpu,
     .idea = "the formula as seven loops with double sums; the oracle of the tests",
@@ -169,4 +169,4 @@ const Conv2dAlgorithm kCard{
 
 }  // namespace
 }  // namespace convscope
-CONVSCOPE_CONV2D_ALGORITHM(convscope::kCard)
+CONVSCOPE_CONV2D_ALGORITHM(convscope::kAlgorithm)

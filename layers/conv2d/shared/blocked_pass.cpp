@@ -2,7 +2,7 @@
 // blocked_pass.cpp: forward and backward_data in NCHW16c: a tile of pixels x output channels stays
 // in registers over its whole sum, and reads whole blocks of 16 channels in place.
 //
-// Plan       A line is a row of out (of one residue modulo stride_w in backward_data; a run of
+// Method     A line is a row of out (of one residue modulo stride_w in backward_data; a run of
 //            pixels when the kernel is 1x1). Tiles walk along it. A tile has a list of taps, each
 //            with the pixels for which it is inside the image. The sum is cut into chains of
 //            kSumChain products at most; a group of tiles takes one chain after the other, so that
@@ -88,7 +88,7 @@ class TileGroup {
   }
   // Returns the next tile, with space for `most` taps.
   BlockedTile& next(Index most) {
-    if (count_ == pass_.tiles_at_once || listed_ + most > kMostTaps) sum();
+    if (count_ == pass_.tiles_at_once || listed_ + most > kMaxTaps) sum();
     BlockedTile& tile = tile_[static_cast<std::size_t>(count_++)];
     tile.tap = listed();
     tile.taps = 0;
@@ -149,8 +149,8 @@ class TileGroup {
   int taps_ = 0;     // of a chain
   Index depth_ = 0;  // blocks in a chain
   int count_ = 0, listed_ = 0;
-  std::array<BlockedTile, kMostTiles> tile_;
-  std::array<BlockedTap, kMostTaps> tap_;
+  std::array<BlockedTile, kMaxTiles> tile_;
+  std::array<BlockedTap, kMaxTaps> tap_;
   alignas(64) std::array<float, kKeptFloats> kept_;
 };
 
@@ -192,7 +192,7 @@ class Convolution {
   struct LineTap {  // as BlockedTap, for all pixels of a line
     Index in, w, first, end;
   };
-  using LineTaps = std::array<LineTap, kMostTaps>;
+  using LineTaps = std::array<LineTap, kMaxTaps>;
   struct Pixels {
     Index image, image_end, row, row_end;
   };
@@ -338,9 +338,9 @@ Conv2dSupport supports(const Conv2dProblem& z) {
   if (z.dtype != DType::f32) {
     return Conv2dSupport::no(cat("expects elements of type f32, got ", name_of(z.dtype)));
   }
-  if (z.r * z.s > kMostTaps) {
+  if (z.r * z.s > kMaxTaps) {
     return Conv2dSupport::no(
-        cat("expects a kernel of at most ", kMostTaps, " taps, got ", z.r, "x", z.s));
+        cat("expects a kernel of at most ", kMaxTaps, " taps, got ", z.r, "x", z.s));
   }
   if (z.groups > 1 &&
       (z.c_per_group() % kChannelBlock != 0 || z.k_per_group() % kChannelBlock != 0)) {

@@ -19,8 +19,8 @@ using Index = std::int64_t;
 
 inline constexpr Index kChunks = 16;        // of dw, for the threads
 inline constexpr double kChunkFlops = 1e6;  // a smaller chunk costs more than it gains
-inline constexpr Index kMostTaps = 1024;    // of a kernel
-inline constexpr Index kMostTiles = 64;     // in a group
+inline constexpr Index kMaxTaps = 1024;     // of a kernel
+inline constexpr Index kMaxTiles = 64;      // in a group
 inline constexpr Index kKeptFloats = 4096;
 
 // forward: in = x, out = y. backward_data: in = dy, out = dx; columns of dx fall into `parts`,
@@ -154,7 +154,7 @@ struct Pass {
     if (depth * taps > chain) {  // with one chain no tile waits for other tiles
       const Index tile = widest * (widest > 2 * lanes ? kernels.pixels / 2 : kernels.pixels);
       const Index kept = std::min(kKeptFloats, static_cast<Index>(caches.l1 / sizeof(float)) / 4);
-      tiles_at_once = std::clamp<Index>(std::min(kept / tile, kMostTaps / taps), 1, kMostTiles);
+      tiles_at_once = std::clamp<Index>(std::min(kept / tile, kMaxTaps / taps), 1, kMaxTiles);
     }
   }
 };

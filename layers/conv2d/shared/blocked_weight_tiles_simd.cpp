@@ -161,9 +161,9 @@ constexpr WeightFunction kWeightTiles[16] = {
 // Computes tiles of nearly equal height.
 template <int Vectors>
 void add_channels(const BlockedWeightTile& tile) {
-  constexpr int kMost = most_channels(Vectors);
+  constexpr int kMax = most_channels(Vectors);
   const Cut cut = cut_of(tile);
-  const int tiles = (tile.channels + kMost - 1) / kMost;
+  const int tiles = (tile.channels + kMax - 1) / kMax;
   int channel = 0;
   for (int t = 0; t < tiles; ++t) {
     const int count = (tile.channels - channel) / (tiles - t);

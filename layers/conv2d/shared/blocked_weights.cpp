@@ -2,7 +2,7 @@
 // blocked_weights.cpp: backward_weight in NCHW16c: tiles of input channels x output channels stay
 // in registers over rows of pixels; x and dy are read in place.
 //
-// Plan       `blocked/weight_plan.h` describes the tiling. Each tap (r, s) skips the rows and
+// Method     `blocked/weight_plan.h` describes the tiling. Each tap (r, s) skips the rows and
 //            columns for which it is outside the image. The first unit of a chunk assigns its sums,
 //            the others add to them; then they are written to dw. Slices are added up before.
 //            Where x is [N,C,H,W] with few channels, the kernel rows r that are inside the image

@@ -8,7 +8,7 @@
 // Textbook   for c, r, s: for p, q: col[..][p*Q+q] = inside ? x[..] : 0
 //            for c, r, s: for p, q: if inside: dx[..] += col[..][p*Q+q]
 //            for i, j: for t: sums[i][j] += left[i][t] * right[j][t]
-// Plan       pack    a run of pixels in one output row is a run of x when stride_w is 1: vector
+// Method     pack    a run of pixels in one output row is a run of x when stride_w is 1: vector
 //                    copies, the parts over the border are zeroed.
 //            unpack  stride_w 1: each vector of dx gathers its R S column vectors, so nothing is
 //                    written twice and the border is a lane mask. Other strides scatter.

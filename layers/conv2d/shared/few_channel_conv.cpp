@@ -34,7 +34,7 @@ using namespace few_channel;
 namespace {
 
 // Shared memory that a block may use on every training GPU since 2020.
-constexpr int kMostSharedBytes = 160 * 1024;
+constexpr int kMaxSharedBytes = 160 * 1024;
 // Limit for a block when an SM of 227 KB should hold two.
 constexpr int kTwoBlocksFloats = 112 * 1024 / 4;
 
@@ -45,11 +45,11 @@ int channels_for(int slice, int r) {
 }
 
 // Returns a plan with as many samples at a time as let two blocks fit on an SM, and no more than
-// kMostBlocks blocks need.
+// kMaxBlocks blocks need.
 template <class Plan, class Make>
 Plan with_most_samples(std::int64_t batch, int parts, Make&& make) {
   int samples = 1;
-  while (parts == 1 && samples < kMostSamples && samples * kMostBlocks < batch) ++samples;
+  while (parts == 1 && samples < kMaxSamples && samples * kMaxBlocks < batch) ++samples;
   for (;; --samples) {
     Plan plan = make(samples);
     if (samples == 1 || plan.floats <= kTwoBlocksFloats) return plan;
@@ -182,7 +182,7 @@ PieceSums few_channel_sums(const FewChannelBackwardPlan& plan) {
 }
 
 int few_channel_forward_parts(std::int64_t batch, const FewChannelStage& last, int blocks_each) {
-  constexpr std::int64_t kMultiprocessors = kMostBlocks / 2;
+  constexpr std::int64_t kMultiprocessors = kMaxBlocks / 2;
   const std::int64_t blocks = blocks_each * kMultiprocessors;
   const std::int64_t wanted = batch >= blocks ? 1 : blocks / batch;
   const int possible = ceil_div(last.k, kForwardChannels) * forward_tile_rows(last);
@@ -194,7 +194,7 @@ int few_channel_forward_parts(std::int64_t batch, const FewChannelStage& last, i
 int few_channel_backward_parts(const FewChannelStage* stage, int stages, std::int64_t batch) {
   const FewChannelStage& z = stage[stages - 1];
   const std::int64_t wanted =
-      std::max<std::int64_t>(1, kMostBlocks / std::max<std::int64_t>(1, batch));
+      std::max<std::int64_t>(1, kMaxBlocks / std::max<std::int64_t>(1, batch));
   int best = 0;
   for (int parts = 1; parts <= z.c; ++parts) {
     if (z.c % parts != 0) continue;
@@ -236,13 +236,13 @@ const char* few_channel_refusal(const FewChannelStage* stage, int stages, bool w
   const auto bytes = [](int floats) { return floats * static_cast<int>(sizeof(float)); };
   forward.batch = backward.batch = 1 << 20;
   for (const int parts : {1, stage[stages - 1].k}) {
-    if (bytes(few_channel_plan(forward, parts).floats) > kMostSharedBytes) {
+    if (bytes(few_channel_plan(forward, parts).floats) > kMaxSharedBytes) {
       return "expects a sample that fits into the shared memory of a block";
     }
   }
   const int last_c = stage[stages - 1].c;
   for (int parts = few_channel_backward_parts(stage, stages, 1 << 20); parts <= last_c; ++parts) {
-    if (last_c % parts == 0 && bytes(few_channel_plan(backward, parts).floats) > kMostSharedBytes) {
+    if (last_c % parts == 0 && bytes(few_channel_plan(backward, parts).floats) > kMaxSharedBytes) {
       return "expects the gradients of a sample to fit into the shared memory of a block";
     }
   }

@@ -55,8 +55,8 @@ constexpr int kBlockThreads = 256;
 constexpr int kTileRows = 2, kTileColumns = 4;  // outputs of a thread, for each channel
 constexpr int kForwardChannels = 2;             // output channels of a thread
 constexpr int kWeightChannels = 4;              // output channels of dw of a thread
-constexpr int kMostBlocks = 264;                // two for each SM of a large GPU
-constexpr int kMostSamples = 4;                 // in a block at a time
+constexpr int kMaxBlocks = 264;                 // two for each SM of a large GPU
+constexpr int kMaxSamples = 4;                  // in a block at a time
 
 constexpr int least(int a, int b) { return a < b ? a : b; }
 constexpr int most(int a, int b) { return a > b ? a : b; }
@@ -286,7 +286,7 @@ CONVSCOPE_API const char* few_channel_refusal(const FewChannelStage* stage, int 
 
 // Returns the number of partial sums of dw and db: one piece for each chunk of samples.
 constexpr int few_channel_chunks(std::int64_t batch) {
-  return batch < few_channel::kMostBlocks ? static_cast<int>(batch) : few_channel::kMostBlocks;
+  return batch < few_channel::kMaxBlocks ? static_cast<int>(batch) : few_channel::kMaxBlocks;
 }
 constexpr std::int64_t few_channel_piece_floats(const FewChannelStage* stage, int stages) {
   std::int64_t sum = 0;

@@ -11,7 +11,7 @@
 //              un-pool dy into g
 //              dw2 += x2 (x) g;  dx2 = g (*) flipped w2
 //              un-pool dx2 into g1;  dw1 += x1 (x) g1
-// Plan       A block takes samples, several at a time when there are many, and keeps partial dw in
+// Method     A block takes samples, several at a time when there are many, and keeps partial dw in
 //            registers over all of them: a thread has R accumulators for a few k, one c and one
 //            kernel row, over some of the pixels. g is dense in shared memory, with zeros around
 //            its columns for dx, which is a convolution with the flipped kernel: tiles of 2 x 4
@@ -479,7 +479,7 @@ __global__ void __launch_bounds__(kAddThreads) add_chunks(const PieceSums a) {
   for (int j = 1; j < kRows; ++j) sum += rows[j][lane];
   PieceSums::Target target = a.target[0];
 #pragma unroll
-  for (int j = 1; j < PieceSums::kMostTargets; ++j) {
+  for (int j = 1; j < PieceSums::kMaxTargets; ++j) {
     if (i >= a.target[j].begin) target = a.target[j];
   }
   if (target.to == nullptr) return;

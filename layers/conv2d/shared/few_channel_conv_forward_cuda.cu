@@ -8,7 +8,7 @@
 // Textbook   for n, k, i, j:
 //              for a, b: v[a][b] = f(b[k] + sum of products)
 //              y[n][k][i][j] = largest of v;  passes = the index of the largest
-// Plan       A block takes samples, up to four at a time when there are many: weights stay in
+// Method     A block takes samples, up to four at a time when there are many: weights stay in
 //            shared memory. Data that the previous kernel does not write are loaded while it runs:
 //            weights, or the bytes of images that are gathered here. Otherwise the second stage's
 //            weights are loaded while the first one computes. A thread computes a tile of 2 x 4
@@ -343,7 +343,7 @@ void launch_rounding(const LaunchShape& shape, const FewChannelForwardPlan& plan
 void run(const FewChannelForward& a, int parts) {
   const FewChannelForwardPlan plan = few_channel_plan(a, parts);
   const std::int64_t blocks = ceil_div(a.batch, plan.samples) * plan.parts;
-  const std::int64_t most_blocks = plan.parts * most(1, kMostBlocks / plan.parts);
+  const std::int64_t most_blocks = plan.parts * most(1, kMaxBlocks / plan.parts);
   const LaunchShape shape{
       .grid = dim3(static_cast<unsigned>(blocks < most_blocks ? blocks : most_blocks)),
       .block = dim3(kBlockThreads),
@@ -361,7 +361,7 @@ void run(const FewChannelForward& a, int parts) {
 
 void forward(const FewChannelForward& a) {
   // With so few samples the first stage by itself can use several blocks for each: stage by stage.
-  const std::int64_t alone = kMostBlocks / 8;
+  const std::int64_t alone = kMaxBlocks / 8;
   if (a.stages == 2 && a.batch < alone && a.y[0] != nullptr) {
     for (int i = 0; i < 2; ++i) {
       FewChannelForward one;

@@ -18,9 +18,9 @@ Registry<Conv2dLesson>& conv2d_lessons() {
   return table;
 }
 
-bool register_conv2d_lesson(const Conv2dAlgorithm& card, const Conv2dLesson& lesson,
+bool register_conv2d_lesson(const Conv2dAlgorithm& algorithm, const Conv2dLesson& lesson,
                             const char* file) {
-  return conv2d_lessons().add(card.name, lesson, file);
+  return conv2d_lessons().add(algorithm.name, lesson, file);
 }
 
 namespace {
@@ -30,13 +30,13 @@ void run_watched(const std::string& lesson, const Conv2dProblem& problem, Direct
                  const void* a, const void* b, void* out, const OperandViews& views,
                  Recorder& recorder) {
   const Conv2dLesson& run = conv2d_lessons().get(lesson, ErrorKind::kUnavailable);
-  const Conv2dAlgorithm& card = conv2d_algorithms(DeviceType::cpu).get(lesson);
-  const Conv2dSupport support = support_of(card, problem, direction);
+  const Conv2dAlgorithm& algorithm = conv2d_algorithms(DeviceType::cpu).get(lesson);
+  const Conv2dSupport support = support_of(algorithm, problem, direction);
   if (!support.yes) {
     fail(ErrorKind::kUnavailable, "watch",
          cat("expected a problem that ", lesson, " computes, but it ", support.reason));
   }
-  const Workspace workspace({}, card.workspace_bytes(problem, direction));
+  const Workspace workspace({}, algorithm.workspace_bytes(problem, direction));
   if (direction == Direction::forward) {
     run.forward({problem, a, b, nullptr, out, workspace.data(), {}, nullptr, views}, recorder);
   } else if (direction == Direction::backward_weight) {

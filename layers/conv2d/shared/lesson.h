@@ -9,11 +9,11 @@
 //     static void backward_data(const Conv2dProblem& z, auto dy, auto w, auto dx, auto& board);
 //     static void backward_weight(const Conv2dProblem& z, auto x, auto dy, auto dw, auto& board);
 //   };
-//   const Conv2dAlgorithm kCard{..., .forward = unwatched<Lesson>,
+//   const Conv2dAlgorithm kAlgorithm{..., .forward = unwatched<Lesson>,
 //                               .backward_data = unwatched<Lesson>,
 //                               .backward_weight = unwatched<Lesson>};
-//   CONVSCOPE_CONV2D_ALGORITHM(kCard)
-//   CONVSCOPE_CONV2D_LESSON(kCard, Lesson, "n=1,c=2,h=6,w=6,k=2,r=3,s=3")
+//   CONVSCOPE_CONV2D_ALGORITHM(kAlgorithm)
+//   CONVSCOPE_CONV2D_LESSON(kAlgorithm, Lesson, "n=1,c=2,h=6,w=6,k=2,r=3,s=3")
 //
 // The problem is a small one that shows the idea: `convscope look` plays the lesson on it. Views of
 // x, w, y and the gradients have four axes. Block-sparse w and dw are [blocks,rows,columns,1];
@@ -152,10 +152,10 @@ inline std::size_t empty_blackboard(const Conv2dProblem&, Direction) { return 0;
 
 }  // namespace convscope
 
-#define CONVSCOPE_CONV2D_LESSON(card, Lesson, problem)                                          \
+#define CONVSCOPE_CONV2D_LESSON(algorithm, Lesson, problem)                                     \
   namespace {                                                                                   \
   const bool registered_conv2d_lesson = ::convscope::register_conv2d_lesson(                    \
-      card,                                                                                     \
+      algorithm,                                                                                \
       {.small_problem = problem,                                                                \
        .forward = ::convscope::watched<Lesson, ::convscope::Conv2dForwardArgs>,                 \
        .backward_data = ::convscope::watched<Lesson, ::convscope::Conv2dBackwardDataArgs>,      \

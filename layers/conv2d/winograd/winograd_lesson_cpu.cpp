@@ -13,7 +13,7 @@
 //              y0 = d0 g0 + d1 g1 + d2 g2 = m1 + m2 + m3    m1 = (d0 - d2) g0
 //              y1 = d1 g0 + d2 g1 + d3 g2 = m2 - m3 - m4    m2 = (d1 + d2) (g0 + g1 + g2) / 2
 //                                     m4 = (d1 - d3) g2     m3 = (d2 - d1) (g0 - g1 + g2) / 2
-// Plan       U once; then tile after tile. The additions of B^T d B are paid once for all K
+// Method     U once; then tile after tile. The additions of B^T d B are paid once for all K
 //            kernels, those of A^T M A once for all C channels: with many of both, products
 //            dominate.
 // Shapes     x [N,C,H,W], w [K,C/G,3,3], b [K], y [N,K,P,Q], row-major, f32, sums too
@@ -168,7 +168,7 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
       cat("expects a kernel of 3x3 with stride 1 and dilation 1, got ", z.text()));
 }
 
-const Conv2dAlgorithm kCard{
+const Conv2dAlgorithm kAlgorithm{
     .name = "winograd_lesson",
     .device = DeviceType::cpu,
     .idea = "lesson: F(2x2,3x3), 4 outputs from 16 products in place of 36, matrices written out",
@@ -197,5 +197,5 @@ const Conv2dAlgorithm kCard{
 
 }  // namespace
 }  // namespace convscope
-CONVSCOPE_CONV2D_ALGORITHM(convscope::kCard)
-CONVSCOPE_CONV2D_LESSON(convscope::kCard, convscope::Lesson, "n=1,c=2,h=6,w=6,k=2,r=3,s=3")
+CONVSCOPE_CONV2D_ALGORITHM(convscope::kAlgorithm)
+CONVSCOPE_CONV2D_LESSON(convscope::kAlgorithm, convscope::Lesson, "n=1,c=2,h=6,w=6,k=2,r=3,s=3")

@@ -8,7 +8,7 @@
 //            for each image, k and tile:                    # a thread
 //              M = sum over c of U[k,c] . (B^T d[c] B)      # 16 accumulators in registers
 //              y_tile = A^T M A + b[k]
-// Plan       nothing is shared: the K threads of a tile transform the same d K times, 32 additions
+// Method     nothing is shared: the K threads of a tile transform the same d K times, 32 additions
 //            for 16 products. Neighbouring threads have neighbouring tiles, so that a warp reads
 //            whole cache lines of x and the same U. backward_weight: a thread for each (k,c) walks
 //            over all tiles of all images.
@@ -147,7 +147,7 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
       cat("expects a kernel of 3x3 with stride 1 and dilation 1, got ", z.text()));
 }
 
-const Conv2dAlgorithm kCard{
+const Conv2dAlgorithm kAlgorithm{
     .name = "winograd_lesson",
     .device = DeviceType::cuda,
     .idea = "lesson: F(2x2,3x3), a thread for each tile of 2x2 outputs of one channel",
@@ -189,4 +189,4 @@ const Conv2dAlgorithm kCard{
 
 }  // namespace
 }  // namespace convscope
-CONVSCOPE_CONV2D_ALGORITHM(convscope::kCard)
+CONVSCOPE_CONV2D_ALGORITHM(convscope::kAlgorithm)

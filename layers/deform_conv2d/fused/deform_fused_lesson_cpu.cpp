@@ -14,7 +14,7 @@
 //                  . o->  .  o   .               and reads between four pixels
 //                  .  .  .  .v .
 //
-// Plan       a column has C/G R S numbers, one for each weight of a kernel. It is read K/G times,
+// Method     a column has C/G R S numbers, one for each weight of a kernel. It is read K/G times,
 //            then written over: no matrix of columns. Places serve all channels of an offset group.
 // Shapes     x [N,C,H,W], w [K,C/G,R,S], offset [N,2 O R S,P,Q], mask [N,O R S,P,Q], y [N,K,P,Q],
 //            row-major, f32, sums in f32; column [C/G R S]
@@ -159,7 +159,7 @@ void backward_weight(const DeformConv2dBackwardWeightArgs& args) {
   });
 }
 
-const DeformConv2dAlgorithm kCard{
+const DeformConv2dAlgorithm kAlgorithm{
     .name = "fused_lesson",
     .device = DeviceType::cpu,
     .idea = "lesson: one pixel at a time, its samples in one short column, then all kernels",
@@ -185,4 +185,4 @@ const DeformConv2dAlgorithm kCard{
 
 }  // namespace
 }  // namespace convscope
-CONVSCOPE_DEFORM_CONV2D_ALGORITHM(convscope::kCard)
+CONVSCOPE_DEFORM_CONV2D_ALGORITHM(convscope::kAlgorithm)

@@ -8,7 +8,7 @@
 //              for each channel c and tap t:
 //                place = (p,q) + t + offset[t]                      # four corners, four weights
 //                y += w[k,c,t] * mask[t] * (sum over the corners of weight * x)
-// Plan       Neighbours in a warp are neighbours in the image, so their places are near each other
+// Method     Neighbours in a warp are neighbours in the image, so their places are near each other
 //            and the caches serve most reads. The K/G kernels of a pixel sample the same column,
 //            each in its own thread: im2col stores the column, this file computes it K/G times.
 //              doffset, dmask   a thread for each tap of each pixel, all channels of its group
@@ -187,21 +187,21 @@ void run_backward_weight(const DeformConv2dBackwardWeightArgs& a) {
          static_cast<T*>(a.dw));
 }
 
-constexpr Index kMostTerms = Index{1} << 20;  // as in implicit_gemm_lesson_cuda.cu
+constexpr Index kMaxTerms = Index{1} << 20;  // as in implicit_gemm_lesson_cuda.cu
 
 Support supports(const Problem& z, Direction direction) {
   if (z.dtype != DType::f32 && !is_half(z.dtype)) {
     return Support::no(cat("expects elements of type f32, f16 or bf16, got ", name_of(z.dtype)));
   }
   const Index terms = z.n * z.p() * z.q();
-  if (direction != Direction::backward_weight || terms <= kMostTerms) {
+  if (direction != Direction::backward_weight || terms <= kMaxTerms) {
     return deform::fits_kernels(z);
   }
-  return Support::no(cat("expects sums of at most ", kMostTerms, " products, because a warp adds ",
+  return Support::no(cat("expects sums of at most ", kMaxTerms, " products, because a warp adds ",
                          "them one after the other in f32, got ", terms));
 }
 
-const DeformConv2dAlgorithm kCard{
+const DeformConv2dAlgorithm kAlgorithm{
     .name = "fused_lesson",
     .device = DeviceType::cuda,
     .idea = "lesson: a thread for each number; it samples as it multiplies",
@@ -236,4 +236,4 @@ const DeformConv2dAlgorithm kCard{
 
 }  // namespace
 }  // namespace convscope
-CONVSCOPE_DEFORM_CONV2D_ALGORITHM(convscope::kCard)
+CONVSCOPE_DEFORM_CONV2D_ALGORITHM(convscope::kAlgorithm)

@@ -8,7 +8,7 @@
 //                            y = w columns + b                    # [K/G, C/G R S] [C/G R S, P Q]
 //            columns = w^T dy: each number goes to the four corners of dx, and into the gradients
 //            of its place and mask;  dw += dy columns^T, with the samples made once more
-// Plan       one image and one weight group at a time. Threads share out rows of the columns
+// Method     one image and one weight group at a time. Threads share out rows of the columns
 //            (forward, dw), channels (dx), and taps (doffset, dmask). The product is gemm().
 // Shapes     x [N,C,H,W], w [K,C/G,R,S], offset [N,2 O R S,P,Q], mask [N,O R S,P,Q], y [N,K,P,Q],
 //            row-major, f32; columns [C/G R S, P Q]
@@ -188,7 +188,7 @@ void backward_weight(const DeformConv2dBackwardWeightArgs& args) {
   }
 }
 
-const DeformConv2dAlgorithm kCard{
+const DeformConv2dAlgorithm kAlgorithm{
     .name = "im2col_gemm",
     .device = DeviceType::cpu,
     .idea =
@@ -218,4 +218,4 @@ const DeformConv2dAlgorithm kCard{
 
 }  // namespace
 }  // namespace convscope
-CONVSCOPE_DEFORM_CONV2D_ALGORITHM(convscope::kCard)
+CONVSCOPE_DEFORM_CONV2D_ALGORITHM(convscope::kAlgorithm)

@@ -7,7 +7,7 @@
 // Textbook   for n, p, q, c, r, s:
 //              value = mask[n][j][p][q] * sample(x[n][c], v, u)     # four pixels around (v,u)
 //              for k: y[n][k][p][q] += w[k][c][r][s] * value
-// Plan       the loops are in deform_loops.h. Threads share out rows of y, images, or channels.
+// Method     the loops are in deform_loops.h. Threads share out rows of y, images, or channels.
 // Shapes     x [N,C,H,W], w [K,C/G,R,S], offset [N,2 O R S,P,Q], mask [N,O R S,P,Q], y [N,K,P,Q],
 //            row-major, f32 or f64; sums in f64
 // Supports   f32 and f64 in [N,C,H,W]; every stride, dilation, padding, number of groups and of
@@ -57,7 +57,7 @@ void backward_weight(const DeformConv2dBackwardWeightArgs& a) {
                                                 of(a.mask), static_cast<T*>(a.dw), a.accumulate);
 }
 
-const DeformConv2dAlgorithm kCard{
+const DeformConv2dAlgorithm kAlgorithm{
     .name = "reference",
     .device = DeviceType::cpu,
     .idea = "the formula in plain loops with double sums; the oracle of the tests",
@@ -87,4 +87,4 @@ const DeformConv2dAlgorithm kCard{
 
 }  // namespace
 }  // namespace convscope
-CONVSCOPE_DEFORM_CONV2D_ALGORITHM(convscope::kCard)
+CONVSCOPE_DEFORM_CONV2D_ALGORITHM(convscope::kAlgorithm)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // block_copies_simd.cpp: f32 images between planes and blocks of 16 channels.
 //
-// Plan      tiles of 16 pixels x 16 channels, transposed in registers as one 16x16 (AVX-512) or
+// Method    tiles of 16 pixels x 16 channels, transposed in registers as one 16x16 (AVX-512) or
 //           four 8x8 (AVX2) matrices. 16 pixels of a channel are one cache line. Planes whose size
 //           is a power of two map to the same few cache sets, so half a line would be evicted
 //           before its other half is read

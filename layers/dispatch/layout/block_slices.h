@@ -19,13 +19,13 @@ namespace convscope {
 class BlockSlices {
  public:
   static constexpr int kLanes = static_cast<int>(kChannelBlock);
-  static constexpr std::int64_t kMost = 256;  // slices of a block; their sums are on the stack
+  static constexpr std::int64_t kMax = 256;  // slices of a block; their sums are on the stack
 
   explicit BlockSlices(const Shape& stored)
       : images_(stored[0]),
         blocks_(stored[1]),
         pixels_(stored[2] * stored[3]),
-        slices_(std::clamp<std::int64_t>(ceil_div(rows(), kSliceRows), 1, kMost)) {}
+        slices_(std::clamp<std::int64_t>(ceil_div(rows(), kSliceRows), 1, kMax)) {}
 
   // Returns the pixels of all images: the number of values of one channel.
   std::int64_t rows() const { return images_ * pixels_; }
@@ -70,7 +70,7 @@ class BlockSlices {
   // Sets total[0 .. kSums 16) to the sums to which body(first number, pixels, sums) adds.
   template <int kSums, class Body>
   void sum(std::int64_t block, double* total, const Body& body) const {
-    double parts[kMost][kSums * kLanes];
+    double parts[kMax][kSums * kLanes];
     for_slices([&](std::int64_t slice) {
       std::fill_n(parts[slice], kSums * kLanes, 0.0);
       for_runs(block, slice,

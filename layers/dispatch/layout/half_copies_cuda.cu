@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // half_copies_cuda.cu: copies images between f32 NCHW and fp16, bf16 or f32 NHWC.
 //
-// Plan      A thread has eight channels of a pixel, or four of f32: 16 bytes of the NHWC image, and
+// Method    A thread has eight channels of a pixel, or four of f32: 16 bytes of the NHWC image, and
 //           one number of each of as many planes. Neighbouring threads have neighbouring pixels, so
 //           a warp moves 128 contiguous bytes of each plane. Its pieces of 16 bytes are Cp numbers
 //           apart; L2 combines the lines that they share with other channels.

@@ -7,7 +7,7 @@
 #pragma once
 
 #include "framework/parallel.h"
-#include "layers/dispatch/card.h"
+#include "layers/dispatch/algorithm.h"
 
 namespace convscope {
 

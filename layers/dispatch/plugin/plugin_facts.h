@@ -17,7 +17,7 @@
 
 namespace convscope {
 
-inline constexpr std::int32_t kPluginInterface = 4;
+inline constexpr std::int32_t kPluginInterface = 5;
 // Version of the library of these headers: its CMake package requires the same minor version.
 inline constexpr std::string_view kPluginLibrary = "0.1";
 
@@ -30,7 +30,7 @@ struct PluginFacts {
   char library[16] = {};       // kPluginLibrary
   std::int32_t cxx11_abi = 0;  // of the standard library's strings
   std::int32_t pointer_bytes = 0;
-  std::int32_t card_bytes = 0, problem_bytes = 0;
+  std::int32_t algorithm_bytes = 0, problem_bytes = 0;
   std::uint64_t layout = 0;  // digest of the offsets of all members of all structs
 
   bool operator==(const PluginFacts&) const = default;
@@ -48,7 +48,7 @@ constexpr std::uint64_t layout_digest(std::initializer_list<std::size_t> numbers
   return hash;
 }
 
-constexpr PluginFacts plugin_facts(std::string_view operation, std::size_t card_bytes,
+constexpr PluginFacts plugin_facts(std::string_view operation, std::size_t algorithm_bytes,
                                    std::size_t problem_bytes, std::uint64_t layout) {
   PluginFacts out;
   const auto copy = [](std::string_view text, char* to, std::size_t room) {
@@ -63,7 +63,7 @@ constexpr PluginFacts plugin_facts(std::string_view operation, std::size_t card_
   out.cxx11_abi = _GLIBCXX_USE_CXX11_ABI;
 #endif
   out.pointer_bytes = sizeof(void*);
-  out.card_bytes = static_cast<std::int32_t>(card_bytes);
+  out.algorithm_bytes = static_cast<std::int32_t>(algorithm_bytes);
   out.problem_bytes = static_cast<std::int32_t>(problem_bytes);
   out.layout = layout;
   return out;

@@ -43,7 +43,7 @@ std::vector<std::uint8_t> bytes_of(const std::string& path) {
     refuse_plugin(path, "does not exist; `cmake --build` writes it into the build folder");
   }
   if (!fs::is_regular_file(status)) refuse_plugin(path, "is not a file");
-  if (fs::file_size(path, error) > kMostTextBytes) refuse_plugin(path, "is too large for one");
+  if (fs::file_size(path, error) > kMaxTextBytes) refuse_plugin(path, "is too large for one");
   try {
     return read_file(path);
   } catch (const Error& unread) {
@@ -84,7 +84,7 @@ std::string misfit_of(const PluginFacts& theirs, const PluginFacts& ours) {
     const char* what;
     std::int32_t theirs, ours;
   } sizes[] = {{"its facts have", theirs.bytes, ours.bytes},
-               {"an algorithm has", theirs.card_bytes, ours.card_bytes},
+               {"an algorithm has", theirs.algorithm_bytes, ours.algorithm_bytes},
                {"a problem has", theirs.problem_bytes, ours.problem_bytes},
                {"a pointer has", theirs.pointer_bytes, ours.pointer_bytes}};
   for (const auto& size : sizes) {
@@ -113,7 +113,8 @@ PluginFile check_plugin_file(const std::string& path, const PluginFacts& ours) {
   }
   const std::optional<PluginFacts> theirs = facts_in(bytes);
   if (!theirs) {
-    refuse_plugin(path, "holds no plug-in: its source must end with CONVSCOPE_CONV2D_PLUGIN(card)");
+    refuse_plugin(path,
+                  "holds no plug-in: its source must end with CONVSCOPE_CONV2D_PLUGIN(algorithm)");
   }
   const std::string misfit = misfit_of(*theirs, ours);
   if (!misfit.empty()) refuse_plugin(path, misfit);
@@ -130,8 +131,9 @@ void* load_plugin_file(const PluginFile& file, const char* entry) {
   }
   void* const function = dlsym(library, entry);
   if (function == nullptr) {
-    refuse_plugin(file.path, cat("exports no ", entry,
-                                 "(): its source must end with CONVSCOPE_CONV2D_PLUGIN(card)"));
+    refuse_plugin(file.path,
+                  cat("exports no ", entry,
+                      "(): its source must end with CONVSCOPE_CONV2D_PLUGIN(algorithm)"));
   }
   return function;
 }

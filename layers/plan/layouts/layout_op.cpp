@@ -3,7 +3,7 @@
 // back.
 #include "layers/plan/layouts/layout_op.h"
 
-#include "layers/dispatch/card.h"
+#include "layers/dispatch/algorithm.h"
 #include "layers/dispatch/layout/half_copies.h"
 
 namespace convscope {

@@ -9,7 +9,7 @@
 //              for each tap t: j = neighbour(t, i); if there is one: y[i] += x[j] w[t]
 //            It is a matrix product whose left matrix is never written: row i would be the rows of
 //            all neighbours next to each other, with zeros for those that are missing.
-// Plan       one output site at a time, so no number has two writers. dx is the same sum, seen from
+// Method     one output site at a time, so no number has two writers. dx is the same sum, seen from
 //            the inputs. dw sums over the pairs of each tap.
 // Shapes     x [n,C], w [K,C,taps], y [m,K], row-major, f32, sums in f32
 // Supports   f32; every map
@@ -70,7 +70,7 @@ void backward_weight(const SparseConvBackwardWeightArgs& args) {
   }
 }
 
-const SparseConvAlgorithm kCard{
+const SparseConvAlgorithm kAlgorithm{
     .name = "implicit_gemm_lesson",
     .device = DeviceType::cpu,
     .idea = "lesson: one output site at a time; each neighbour's row times the weights of its tap",
@@ -102,4 +102,4 @@ const SparseConvAlgorithm kCard{
 
 }  // namespace
 }  // namespace convscope
-CONVSCOPE_SPARSE_CONV_ALGORITHM(convscope::kCard)
+CONVSCOPE_SPARSE_CONV_ALGORITHM(convscope::kAlgorithm)

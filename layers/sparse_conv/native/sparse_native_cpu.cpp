@@ -9,7 +9,7 @@
 //              rows = x[j]                 # gather  [pairs, C]
 //              products = rows w[t]        # GEMM    [pairs, K] = [pairs, C] [C, K]
 //              y[i] += products            # scatter
-// Plan       one tap at a time, all its pairs at once. The list comes from the map's table; a
+// Method     one tap at a time, all its pairs at once. The list comes from the map's table; a
 //            thread owns a chunk of sites. The product is gemm().
 // Shapes     x [n,C], w [K,C,taps], y [m,K], row-major, f32; w prepared as [taps, C, K]
 // Supports   f32; every map
@@ -167,7 +167,7 @@ void prepare_weights(const PrepareArgs<Problem>& args) {
   });
 }
 
-const SparseConvAlgorithm kCard{
+const SparseConvAlgorithm kAlgorithm{
     .name = "native",
     .device = DeviceType::cpu,
     .idea = "tap by tap: gather neighbours' rows, one matrix product, scatter its rows",
@@ -211,4 +211,4 @@ const SparseConvAlgorithm kCard{
 
 }  // namespace
 }  // namespace convscope
-CONVSCOPE_SPARSE_CONV_ALGORITHM(convscope::kCard)
+CONVSCOPE_SPARSE_CONV_ALGORITHM(convscope::kAlgorithm)

@@ -6,7 +6,7 @@
 //                w[k,c,t] x[j(i,t),c]   (problem.h)
 // Textbook   for i, k: y[i][k] = b[k]; for t, if j = neighbour(i, t) exists, for c:
 //              y[i][k] += w[k][c][t] * x[j][c]
-// Plan       each number of the result is one sum; threads share out sites (for dw: taps).
+// Method     each number of the result is one sum; threads share out sites (for dw: taps).
 // Shapes     x [n,C], w [K,C,taps], y [m,K], row-major, f32 or f64; sums in f64
 // Supports   f32 and f64; every map
 // Cost       FLOPs = 2 C K for each pair of neighbours; no workspace; bound by scalar arithmetic
@@ -73,7 +73,7 @@ void sum_weights(const SparseConvBackwardWeightArgs& args) {
   });
 }
 
-const SparseConvAlgorithm kCard{
+const SparseConvAlgorithm kAlgorithm{
     .name = "reference",
     .device = DeviceType::cpu,
     .idea = "the formula in plain loops with double sums; the oracle of the tests",
@@ -109,4 +109,4 @@ const SparseConvAlgorithm kCard{
 
 }  // namespace
 }  // namespace convscope
-CONVSCOPE_SPARSE_CONV_ALGORITHM(convscope::kCard)
+CONVSCOPE_SPARSE_CONV_ALGORITHM(convscope::kAlgorithm)

@@ -26,29 +26,29 @@ using Json = nlohmann::json;
 
 const Conv2dProblem kProblem = Conv2dProblem::parse("n=2,c=3,h=9,w=9,k=4,r=3,s=3");
 
-const Conv2dAlgorithm& card(const char* name) {
+const Conv2dAlgorithm& algorithm(const char* name) {
   return conv2d_algorithms(DeviceType::cpu).get(name);
 }
 
 // An algorithm whose last element is wrong.
-Conv2dAlgorithm wrong_card() {
-  Conv2dAlgorithm out = card("im2col_gemm");
+Conv2dAlgorithm wrong_algorithm() {
+  Conv2dAlgorithm out = algorithm("im2col_gemm");
   out.name = "test_wrong";
   out.forward = [](const Conv2dForwardArgs& args) {
-    card("im2col_gemm").forward(args);
+    algorithm("im2col_gemm").forward(args);
     static_cast<float*>(args.y)[args.problem.y_shape().numel() - 1] += 0.01f;
   };
   return out;
 }
 
 // Writes all but one element; the result is right only because an earlier run wrote it.
-Conv2dAlgorithm lazy_card() {
-  Conv2dAlgorithm out = card("im2col_gemm");
+Conv2dAlgorithm lazy_algorithm() {
+  Conv2dAlgorithm out = algorithm("im2col_gemm");
   out.name = "test_lazy";
   out.forward = [](const Conv2dForwardArgs& args) {
     float* const last = static_cast<float*>(args.y) + args.problem.y_shape().numel() - 1;
     const float before = *last;
-    card("im2col_gemm").forward(args);
+    algorithm("im2col_gemm").forward(args);
     *last = before;
   };
   return out;
@@ -70,7 +70,7 @@ Conv2dBenchGroup measured(const Conv2dBenchOptions& options,
 TEST(BenchConv2d, TimesEachAlgorithmThatIsRight) {
   for (const Direction direction : kDirections) {
     const auto group =
-        measured(options_with({&card("im2col_gemm"), &card("reference")}), direction);
+        measured(options_with({&algorithm("im2col_gemm"), &algorithm("reference")}), direction);
     ASSERT_EQ(group.rows.size(), 2u);
     for (const Conv2dBenchRow& row : group.rows) {
       EXPECT_EQ(row.wrong, "");
@@ -78,7 +78,7 @@ TEST(BenchConv2d, TimesEachAlgorithmThatIsRight) {
       EXPECT_GT(row.gflops_effective, 0);
       EXPECT_LE(row.error_ratio, 1);
       EXPECT_EQ(row.roofline_percent, 0);  // no measured peaks were given
-      const Conv2dAlgorithm& one = card(row.algorithm.c_str());
+      const Conv2dAlgorithm& one = algorithm(row.algorithm.c_str());
       const std::size_t prepared = one.prepared_size(kProblem, direction);
       EXPECT_EQ(row.prepared_bytes, prepared);
       EXPECT_GE(row.workspace_bytes, one.workspace_bytes(kProblem, direction) + prepared);
@@ -90,8 +90,8 @@ TEST(BenchConv2d, TimesEachAlgorithmThatIsRight) {
 }
 
 TEST(BenchConv2d, AWrongResultIsNotTimed) {
-  const Conv2dAlgorithm wrong = wrong_card(), lazy = lazy_card();
-  const auto group = measured(options_with({&wrong, &card("im2col_gemm"), &lazy}));
+  const Conv2dAlgorithm wrong = wrong_algorithm(), lazy = lazy_algorithm();
+  const auto group = measured(options_with({&wrong, &algorithm("im2col_gemm"), &lazy}));
   ASSERT_EQ(group.rows.size(), 3u);
   EXPECT_EQ(group.rows[0].algorithm, "im2col_gemm");  // correct ones first
   EXPECT_GT(group.rows[0].time.samples, 0);
@@ -107,11 +107,11 @@ TEST(BenchConv2d, AWrongResultIsNotTimed) {
   EXPECT_EQ(rows[0]["status"], "ok");
   EXPECT_EQ(rows[1]["status"], "wrong");
   EXPECT_TRUE(rows[1]["median_ms"].is_null());
-  EXPECT_FALSE(any_wrong({measured(options_with({&card("im2col_gemm")}))}));
+  EXPECT_FALSE(any_wrong({measured(options_with({&algorithm("im2col_gemm")}))}));
 }
 
-TEST(BenchConv2d, ARefusalCarriesTheCardsReason) {
-  Conv2dAlgorithm picky = card("im2col_gemm");
+TEST(BenchConv2d, ARefusalCarriesTheAlgorithmsReason) {
+  Conv2dAlgorithm picky = algorithm("im2col_gemm");
   picky.name = "test_picky";
   picky.supports = [](const Conv2dProblem&, Direction) {
     return Conv2dSupport::no("expects a full moon");
@@ -140,15 +140,15 @@ TEST(BenchConv2d, OnlyAutoTimesItsChoiceAlone) {
 TEST(BenchConv2d, WeightsArePreparedInEachCallOrBefore) {
   static bool fresh = false;  // prepared since the last run
   static int with_old = 0;    // runs without
-  Conv2dAlgorithm counting = card("direct");
+  Conv2dAlgorithm counting = algorithm("direct");
   counting.prepare_weights = [](const Conv2dPrepareArgs& args) {
-    card("direct").prepare_weights(args);
+    algorithm("direct").prepare_weights(args);
     fresh = true;
   };
   counting.forward = [](const Conv2dForwardArgs& args) {
     if (!fresh) ++with_old;
     fresh = false;
-    card("direct").forward(args);
+    algorithm("direct").forward(args);
   };
   Conv2dBenchOptions options = options_with({&counting});
   const auto run = [&] {
@@ -167,7 +167,7 @@ TEST(BenchConv2d, WeightsArePreparedInEachCallOrBefore) {
 }
 
 TEST(BenchConv2d, ABatchOfNoImagesIsSkipped) {
-  const auto group = bench_conv2d(options_with({&card("im2col_gemm")}), Conv2dProblem{.n = 0},
+  const auto group = bench_conv2d(options_with({&algorithm("im2col_gemm")}), Conv2dProblem{.n = 0},
                                   Direction::forward, [](const std::string&) {});
   EXPECT_NE(group.skipped, "");
   EXPECT_NE(bench_table(group).find("skipped: "), std::string::npos);
@@ -220,7 +220,7 @@ ConvscopePeer test_peer() {
   peer.create = create_case;
   peer.run = [](ConvscopePeerCase* opaque) -> std::int32_t {
     const auto& one = *reinterpret_cast<TestPeerCase*>(opaque);
-    card("reference")
+    algorithm("reference")
         .forward(
             {one.problem, one.x.raw_data(), one.w.raw_data(), nullptr, one.y.raw_data(), nullptr});
     one.y.data<float>()[5] += one.added;
@@ -239,7 +239,7 @@ ConvscopePeer test_peer() {
 
 TEST(BenchConv2d, ThePeersRightVariantsAreTimedAndTheBestCounts) {
   const ConvscopePeer peer = test_peer();
-  Conv2dBenchOptions options = options_with({&card("im2col_gemm")});
+  Conv2dBenchOptions options = options_with({&algorithm("im2col_gemm")});
   options.peer = &peer;
   const auto group = measured(options);
   ASSERT_EQ(group.peer_rows.size(), 3u);

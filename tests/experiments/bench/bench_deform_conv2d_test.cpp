@@ -23,25 +23,27 @@ namespace {
 
 using Json = nlohmann::json;
 using Problem = DeformConv2dProblem;
-using DeformCard = DeformConv2dAlgorithm;
+using DeformAlgorithm = DeformConv2dAlgorithm;
 
 const BenchProgress kSilent = [](const std::string&) {};
 const char* const kDeform = "n=2,c=32,h=9,w=11,k=16,r=3,s=3,pad=1,offset_groups=2";
 
-const DeformCard& deform_card(const char* name) {
+const DeformAlgorithm& deform_algorithm(const char* name) {
   return deform_conv2d_algorithms(DeviceType::cpu).get(name);
 }
 
 BenchGroup<Problem> rows_of(const Problem& problem, Direction direction,
-                            const std::vector<const DeformCard*>& cards) {
-  return bench_heavy(BenchSettings{.min_seconds = 1e-4}, problem, direction, cards, kSilent);
+                            const std::vector<const DeformAlgorithm*>& algorithms) {
+  return bench_operator(BenchSettings{.min_seconds = 1e-4}, problem, direction, algorithms,
+                        kSilent);
 }
 
-TEST(BenchDeform, TimesEveryCardThatIsRight) {
+TEST(BenchDeform, TimesEveryAlgorithmThatIsRight) {
   for (const char* more : {"", ",mask=0", ",layout=blocked"}) {
     const Problem problem = Problem::parse(std::string(kDeform) + more);
     for (const Direction direction : kDirections) {
-      const auto group = rows_of(problem, direction, cards_named<Problem>("test", "all", Device{}));
+      const auto group =
+          rows_of(problem, direction, algorithms_named<Problem>("test", "all", Device{}));
       const bool blocked = problem.layout == ActivationLayout::blocked;
       ASSERT_EQ(group.rows.size() + group.refusals.size(), 2u) << problem.text();
       EXPECT_EQ(group.rows.size(), blocked ? 1u : 2u) << problem.text();
@@ -58,8 +60,8 @@ TEST(BenchDeform, TimesEveryCardThatIsRight) {
 // The oracle of an algorithm: the reference in f32 with double sums, at the problem's positions.
 double ratio_with(const Problem& problem, Direction direction, const Operands& operands,
                   const std::function<void(const Operands&)>& change) {
-  const CardOracle<Problem> oracle(problem, direction, operands);
-  run_card(deform_card("reference"), problem, direction, operands);
+  const AlgorithmOracle<Problem> oracle(problem, direction, operands);
+  run_algorithm(deform_algorithm("reference"), problem, direction, operands);
   change(operands);
   return oracle.judge(operands, 1).error_ratio;
 }
@@ -83,8 +85,8 @@ TEST(BenchDeform, TheOracleHasThePlacesOfTheProblem) {
   for (int q = 0; q < 16; ++q) {
     operands.in[2].values.data<float>()[16 + q] = q == 8 ? -0x1p-30f : 0;
   }
-  const CardOracle<Problem> oracle(point, Direction::forward, operands);
-  run_card(deform_card("fused"), point, Direction::forward, operands);
+  const AlgorithmOracle<Problem> oracle(point, Direction::forward, operands);
+  run_algorithm(deform_algorithm("fused"), point, Direction::forward, operands);
   EXPECT_EQ(operands.out[0].values.at(8), 0);
   EXPECT_EQ(oracle.judge(operands, 1e-6).wrong, "");
 }
@@ -94,7 +96,7 @@ TEST(BenchDeform, TheOracleMeasuresByMagnitudes) {
   const Problem problem = Problem::parse(kDeform);
   for (const Direction direction : kDirections) {
     const Operands operands = random_operands(problem.operands(direction), Device{});
-    const Operands sizes = HeavyLayer<Problem>::magnitudes(problem, direction, [&] {
+    const Operands sizes = Operator<Problem>::magnitudes(problem, direction, [&] {
       Operands out = operands;
       const OperandSpecs specs = problem.operands(direction);
       for (std::size_t i = 0; i < specs.outputs.size(); ++i) {
@@ -119,22 +121,22 @@ TEST(BenchDeform, TheOracleMeasuresByMagnitudes) {
 
 TEST(BenchDeform, AWrongResultIsNotTimed) {
   const Problem problem = Problem::parse(kDeform);
-  DeformCard wrong = deform_card("fused");
+  DeformAlgorithm wrong = deform_algorithm("fused");
   wrong.name = "test_wrong";
   wrong.backward_data = [](const DeformConv2dBackwardDataArgs& args) {
-    deform_card("fused").backward_data(args);
+    deform_algorithm("fused").backward_data(args);
     static_cast<float*>(args.dmask)[7] += 0.1f;
   };
-  DeformCard lazy = deform_card("fused");
+  DeformAlgorithm lazy = deform_algorithm("fused");
   lazy.name = "test_lazy";
   lazy.backward_data = [](const DeformConv2dBackwardDataArgs& args) {
     float& first = static_cast<float*>(args.doffset)[0];
     const float before = first;
-    deform_card("fused").backward_data(args);
+    deform_algorithm("fused").backward_data(args);
     first = before;  // right only because an earlier run wrote it
   };
   const auto group =
-      rows_of(problem, Direction::backward_data, {&wrong, &lazy, &deform_card("fused")});
+      rows_of(problem, Direction::backward_data, {&wrong, &lazy, &deform_algorithm("fused")});
   ASSERT_EQ(group.rows.size(), 3u);
   EXPECT_EQ(group.rows[0].algorithm, "fused");
   EXPECT_EQ(group.rows[0].wrong, "");

@@ -40,10 +40,10 @@ const Conv2dAlgorithm& int8_direct() {
   return conv2d_algorithms(DeviceType::cpu).get("int8_direct");
 }
 
-Conv2dBenchGroup measured(const Conv2dAlgorithm& card, const Conv2dProblem& problem,
+Conv2dBenchGroup measured(const Conv2dAlgorithm& algorithm, const Conv2dProblem& problem,
                           const ConvscopePeer* peer = nullptr) {
   Conv2dBenchOptions options;
-  options.algorithms = {&card};
+  options.algorithms = {&algorithm};
   options.min_seconds = 1e-5;
   options.least_samples = 1;
   options.peer = peer;
@@ -133,10 +133,10 @@ TEST(BenchIntegers, WhatLiesBeyondTheCodesIsTheLastOfThem) {
 }
 
 // The oracle of other operators clips too: no bias keeps the sums within the codes.
-TEST(BenchIntegers, TheCardOracleClips) {
+TEST(BenchIntegers, TheAlgorithmOracleClips) {
   const Operands operands = random_operands(kBytes.operands(Direction::forward), Device{});
-  const CardOracle<Conv2dProblem> oracle(kBytes, Direction::forward, operands);
-  run_card(int8_direct(), kBytes, Direction::forward, operands);
+  const AlgorithmOracle<Conv2dProblem> oracle(kBytes, Direction::forward, operands);
+  run_algorithm(int8_direct(), kBytes, Direction::forward, operands);
   const Tensor plain = plain_images(operands.out[0].values, kBytes.y_shape(), kBytes.layout);
   std::int64_t zeros = 0;
   for (std::int64_t i = 0; i < plain.numel(); ++i) zeros += plain.at(i) == 0 ? 1 : 0;

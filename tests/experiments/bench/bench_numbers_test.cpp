@@ -197,23 +197,23 @@ Computed computed(const Conv2dProblem& problem, Direction direction) {
   Computed out{testing::normal(data ? problem.y_shape() : problem.x_shape(), DType::f32, 1),
                testing::normal(weight ? problem.y_shape() : problem.w_shape(), DType::f32, 2),
                Tensor::empty(output_shape(problem, direction))};
-  const Conv2dAlgorithm& card = conv2d_algorithms(DeviceType::cpu).get("im2col_gemm");
-  const Conv2dScratch scratch(card, problem, direction, {});
+  const Conv2dAlgorithm& algorithm = conv2d_algorithms(DeviceType::cpu).get("im2col_gemm");
+  const Conv2dScratch scratch(algorithm, problem, direction, {});
   const void *const a = out.first.raw_data(), *const b = out.second.raw_data();
   if (direction == Direction::forward) {
-    card.forward({problem,
-                  a,
-                  b,
-                  nullptr,
-                  out.output.raw_data(),
-                  scratch.workspace(),
-                  {},
-                  scratch.prepare(b)});
+    algorithm.forward({problem,
+                       a,
+                       b,
+                       nullptr,
+                       out.output.raw_data(),
+                       scratch.workspace(),
+                       {},
+                       scratch.prepare(b)});
   } else if (data) {
-    card.backward_data(
+    algorithm.backward_data(
         {problem, a, b, out.output.raw_data(), scratch.workspace(), scratch.prepare(b)});
   } else {
-    card.backward_weight({problem, a, b, out.output.raw_data(), false, scratch.workspace()});
+    algorithm.backward_weight({problem, a, b, out.output.raw_data(), false, scratch.workspace()});
   }
   return out;
 }

@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "experiments/bench/card_oracle.h"
+#include "experiments/bench/algorithm_oracle.h"
 #include "experiments/bench/problem_list.h"
 #include "experiments/bench/sparse/sparse_bench.h"
 #include "experiments/bench/sparse/sparse_oracle.h"
@@ -29,7 +29,7 @@ using Problem = SparseConvProblem;
 const BenchProgress kSilent = [](const std::string&) {};
 constexpr const char* kShell = "cloud=shell,sites=700,seed=3,kernel=3x3x3,c=5,k=7";
 
-const SparseConvAlgorithm& card_called(const char* name) {
+const SparseConvAlgorithm& algorithm_called(const char* name) {
   return sparse_conv_algorithms(DeviceType::cpu).get(name);
 }
 
@@ -164,10 +164,11 @@ TEST(SparseOracle, SaysOfASmallProblemWhatTheReferenceSays) {
     const Problem problem = cloud.on(cloud.map());
     for (const Direction direction : kDirections) {
       const Operands operands = random_operands(problem.operands(direction), Device{});
-      run_card(card_called("implicit_gemm"), problem, direction, operands);
+      run_algorithm(algorithm_called("implicit_gemm"), problem, direction, operands);
       const SparseOracle oracle(problem, direction, operands);
       EXPECT_EQ(oracle.looked_at(), operands.out[0].values.numel());
-      const Judgement right = CardOracle<Problem>(problem, direction, operands).judge(operands, 9);
+      const Judgement right =
+          AlgorithmOracle<Problem>(problem, direction, operands).judge(operands, 9);
       const Judgement got = oracle.judge(operands, 9);
       EXPECT_EQ(got.wrong, "");
       EXPECT_NEAR(got.error_ratio, right.error_ratio, 1e-6) << text << name_of(direction);
@@ -182,7 +183,7 @@ TEST(SparseOracle, FindsAWrongElementAndANumberThatIsNone) {
     const Problem problem = cloud.on(cloud.map());
     for (const Direction direction : kDirections) {
       const Operands operands = random_operands(problem.operands(direction), Device{});
-      run_card(card_called("reference"), problem, direction, operands);
+      run_algorithm(algorithm_called("reference"), problem, direction, operands);
       // A sample, which always includes the last element.
       const SparseOracle some(problem, direction, operands, /*most_products=*/1);
       EXPECT_LT(some.looked_at(), operands.out[0].values.numel()) << text << name_of(direction);
@@ -209,7 +210,7 @@ TEST(SparseOracle, NamesThePlace) {
   const Problem problem = cloud.on(cloud.map());
   const auto wrong_at = [&](Direction direction, std::int64_t at) {
     const Operands operands = random_operands(problem.operands(direction), Device{});
-    run_card(card_called("reference"), problem, direction, operands);
+    run_algorithm(algorithm_called("reference"), problem, direction, operands);
     operands.out[0].values.data<float>()[at] += 1;
     return SparseOracle(problem, direction, operands).judge(operands, 1).wrong;
   };
@@ -225,16 +226,16 @@ TEST(SparseOracle, NamesThePlace) {
 TEST(BenchSparse, AWrongResultIsNotTimed) {
   const CloudProblem cloud = CloudProblem::parse(kShell);
   const CloudMap map(cloud, false);
-  SparseConvAlgorithm wrong = card_called("native");
+  SparseConvAlgorithm wrong = algorithm_called("native");
   wrong.name = "test_wrong";
   wrong.forward = [](const SparseConvForwardArgs& args) {
-    card_called("reference").forward(args);
+    algorithm_called("reference").forward(args);
     static_cast<float*>(args.y)[9] += 0.1f;
   };
   wrong.prepared_bytes = nullptr;
   const ReportedGroup group =
       bench_cloud(BenchSettings{.min_seconds = 1e-4}, cloud, map, Direction::forward,
-                  {&wrong, &card_called("native")}, kSilent);
+                  {&wrong, &algorithm_called("native")}, kSilent);
   ASSERT_EQ(group.rows.size(), 2u);
   EXPECT_EQ(group.rows[0].algorithm, "native");
   EXPECT_EQ(group.rows[0].wrong, "");
@@ -245,7 +246,7 @@ TEST(BenchSparse, AWrongResultIsNotTimed) {
 // An algorithm that multiplies zeros states so in its cost, and the row has the ratio.
 TEST(BenchSparse, ProductsThatAreExecutedStandBesideThoseThatCount) {
   const CloudProblem cloud = CloudProblem::parse(kShell);
-  SparseConvAlgorithm wasteful = card_called("native");
+  SparseConvAlgorithm wasteful = algorithm_called("native");
   wasteful.cost = [](const Problem& z, Direction) -> Cost {
     return {.flops = 1.75 * z.nominal_flops(), .bytes = z.nominal_bytes()};
   };

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "experiments/bench/bench_rows.h"
-#include "experiments/bench/heavy_contender.h"
+#include "experiments/bench/operator_contender.h"
 
 namespace convscope {
 namespace {

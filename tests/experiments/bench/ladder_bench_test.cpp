@@ -40,9 +40,10 @@ LadderResult climbed(const Conv2dLadder& ladder, const Conv2dProblem& problem = 
 TEST(LadderBench, TimesEveryRungAndSetsItAgainstTheOneBelow) {
   const Conv2dLadder ladder{
       .name = "test",
-      .rungs = {{.card = "reference", .sentence = "sums in double"},
-                {.card = "im2col_gemm", .isa = "scalar", .threads = 1, .sentence = "a product"},
-                {.card = "im2col_gemm", .sentence = "vector lanes"}}};
+      .rungs = {
+          {.algorithm = "reference", .sentence = "sums in double"},
+          {.algorithm = "im2col_gemm", .isa = "scalar", .threads = 1, .sentence = "a product"},
+          {.algorithm = "im2col_gemm", .sentence = "vector lanes"}}};
   const Isa isa = current_isa();
   const int threads = num_threads();
   for (const Direction direction : kDirections) {
@@ -72,8 +73,8 @@ TEST(LadderBench, TimesEveryRungAndSetsItAgainstTheOneBelow) {
 // Integers are compared with the int8 peak.
 TEST(LadderBench, ProblemsOfIntegersAreClimbedToo) {
   const Conv2dLadder ladder{.name = "test",
-                            .rungs = {{.card = "direct", .sentence = "f32"},
-                                      {.card = "int8_direct", .sentence = "bytes"}}};
+                            .rungs = {{.algorithm = "direct", .sentence = "f32"},
+                                      {.algorithm = "int8_direct", .sentence = "bytes"}}};
   const Conv2dProblem problem =
       Conv2dProblem::parse("c=16,h=6,w=6,k=16,r=3,s=3,types=u8:i8:i32:u8,layout=blocked");
   const LadderOptions options = quick();
@@ -90,13 +91,13 @@ TEST(LadderBench, ProblemsOfIntegersAreClimbedToo) {
 TEST(LadderBench, ARungThatCannotRunIsLeftOutWithItsReason) {
   const Conv2dLadder ladder{
       .name = "test",
-      .rungs = {{.card = "im2col_gemm", .sentence = "all of it"},
-                {.card = "depthwise", .sentence = "needs groups"},
-                {.card = "im2col_gemm", .threads = 1000, .sentence = "too many threads"},
-                {.card = "im2col_gemm",
+      .rungs = {{.algorithm = "im2col_gemm", .sentence = "all of it"},
+                {.algorithm = "depthwise", .sentence = "needs groups"},
+                {.algorithm = "im2col_gemm", .threads = 1000, .sentence = "too many threads"},
+                {.algorithm = "im2col_gemm",
                  .threads = num_threads(),
                  .sentence = "the same number of threads, named"},
-                {.card = "reference", .sentence = "the last one"}}};
+                {.algorithm = "reference", .sentence = "the last one"}}};
   const LadderResult result = climbed(ladder);
   ASSERT_EQ(result.rows.size(), 5u);
   EXPECT_TRUE(result.rows[1].left_out.starts_with("refuses: expects")) << result.rows[1].left_out;
@@ -114,9 +115,9 @@ TEST(LadderBench, NoRungRunsOnMoreThanTheForcedInstructionSet) {
   if (isa == Isa::scalar) GTEST_SKIP() << "one instruction set only";
   const Conv2dLadder ladder{
       .name = "test",
-      .rungs = {{.card = "direct", .isa = "scalar", .sentence = "one lane"},
-                {.card = "direct", .isa = "avx2", .sentence = "lanes"},
-                {.card = "im2col_gemm", .isa = "avx2", .sentence = "a product"}}};
+      .rungs = {{.algorithm = "direct", .isa = "scalar", .sentence = "one lane"},
+                {.algorithm = "direct", .isa = "avx2", .sentence = "lanes"},
+                {.algorithm = "im2col_gemm", .isa = "avx2", .sentence = "a product"}}};
   set_isa(Isa::scalar);
   const LadderResult result = climbed(ladder);
   set_isa(isa);
@@ -130,9 +131,9 @@ TEST(LadderBench, NoRungRunsOnMoreThanTheForcedInstructionSet) {
 
 TEST(LadderBench, TheJsonHoldsEveryRungAndIsDrawn) {
   const Conv2dLadder ladder{.name = "test",
-                            .rungs = {{.card = "reference", .sentence = "sums in double"},
-                                      {.card = "direct", .sentence = "tiles of sums"},
-                                      {.card = "depthwise", .sentence = "needs groups"}}};
+                            .rungs = {{.algorithm = "reference", .sentence = "sums in double"},
+                                      {.algorithm = "direct", .sentence = "tiles of sums"},
+                                      {.algorithm = "depthwise", .sentence = "needs groups"}}};
   const std::vector<LadderResult> results = {climbed(ladder)};
   BenchReportSettings settings;
   settings.threads = 2;

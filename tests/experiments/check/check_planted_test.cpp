@@ -14,7 +14,7 @@ Called check(const std::string& words) {
 }
 
 struct Planted {
-  const char* card;
+  const char* algorithm;
   const char* cause;
   const char* first;  // part of the line that says where
 };
@@ -22,9 +22,9 @@ struct Planted {
 class PlantedMistake : public ::testing::TestWithParam<Planted> {};
 
 TEST_P(PlantedMistake, IsNamed) {
-  const Called called = check(std::string(GetParam().card) + " --quick");
+  const Called called = check(std::string(GetParam().algorithm) + " --quick");
   EXPECT_EQ(called.code, 1) << called.err;
-  const std::string begin = std::string("wrong  ") + GetParam().card + ": ";
+  const std::string begin = std::string("wrong  ") + GetParam().algorithm + ": ";
   ASSERT_EQ(called.out.substr(0, begin.size()), begin) << called.out << called.err;
   const std::string line = called.out.substr(0, called.out.find('\n'));
   EXPECT_NE(line.find(GetParam().cause), std::string::npos) << called.out;
@@ -66,7 +66,7 @@ INSTANTIATE_TEST_SUITE_P(
                 " --problem n=3,c=4,h=9,w=8,k=8,r=3,s=3,stride=1,pad=1,dilation=1,groups=1\n"},
         Planted{"wrong_throws", "it ended with an exception", "first  forward of "},
         Planted{"wrong_blocks", "wrong: ", "first  forward of "}),
-    [](const auto& planted) { return std::string(planted.param.card); });
+    [](const auto& planted) { return std::string(planted.param.algorithm); });
 
 TEST(Check, PassesWhatIsRightAndSaysHowMuchItLookedAt) {
   const Called called = check("no_mistake --quick");
@@ -88,7 +88,7 @@ TEST(Check, OfOneProblemShowsAFaultAgain) {
 }
 
 // Sums of 1352 terms of one sign: f32 loses digits that the algorithm does not state.
-TEST(Check, FindsAChainThatTheCardKeepsQuietAbout) {
+TEST(Check, FindsAChainThatTheAlgorithmKeepsQuietAbout) {
   const Called called = check("wrong_one_chain --problem n=1,c=8,h=24,w=24,k=8,r=13,s=13,pad=6");
   EXPECT_EQ(called.code, 1);
   EXPECT_NE(called.out.find("terms seem to be added in one chain"), std::string::npos)

@@ -28,7 +28,7 @@ void write(const Conv2dProblem& z, Direction direction, bool extra, void* out) {
   std::memcpy(out, rounded.data(), rounded.size() * sizeof(float));
 }
 
-Conv2dAlgorithm wrong_card() {
+Conv2dAlgorithm wrong_algorithm() {
   return {.name = "wrong",
           .supports = [](const Conv2dProblem&, Direction) { return Conv2dSupport{}; },
           .workspace_bytes = [](const Conv2dProblem&, Direction) { return std::size_t{0}; },
@@ -55,7 +55,7 @@ class Mistakes : public ::testing::TestWithParam<std::size_t> {};
 
 TEST_P(Mistakes, AreFoundInWhatTheyDo) {
   const KnownMistake& mistake = known_mistakes()[GetParam()];
-  const Conv2dAlgorithm card = wrong_card();
+  const Conv2dAlgorithm algorithm = wrong_algorithm();
   const testing::MachineScope scope;
   set_num_threads(1);
   int seen = 0;
@@ -64,9 +64,9 @@ TEST_P(Mistakes, AreFoundInWhatTheyDo) {
                                    "n=1,c=2,h=9,w=9,k=2,r=3,s=3,stride=1x2,dilation=2x1,pad=1"}) {
       planted = &mistake;
       ConvolutionCase one(Conv2dProblem::parse(text), Tier::exact);
-      if (one.check(card, direction).empty()) continue;
+      if (one.check(algorithm, direction).empty()) continue;
       ++seen;
-      const std::string said = diagnosis_of(card, one.fault());
+      const std::string said = diagnosis_of(algorithm, one.fault());
       // An earlier mistake of the list has the same effect on all problems.
       const bool of_dw = direction == Direction::backward_weight && mistake.agrees_of_dw != nullptr;
       EXPECT_NE(said.find(of_dw ? mistake.agrees_of_dw : mistake.agrees), std::string::npos)
@@ -82,9 +82,9 @@ INSTANTIATE_TEST_SUITE_P(Known, Mistakes,
 
 TEST(KnownMistakes, LoopsWithoutOneAreRight) {
   planted = nullptr;
-  const Conv2dAlgorithm card = wrong_card();
+  const Conv2dAlgorithm algorithm = wrong_algorithm();
   ConvolutionCase one(Conv2dProblem::parse(kAll), Tier::exact);
-  for (const Direction direction : kDirections) EXPECT_EQ(one.check(card, direction), "");
+  for (const Direction direction : kDirections) EXPECT_EQ(one.check(algorithm, direction), "");
 }
 
 TEST(WrongPlaces, SayWhatTheElementsHaveInCommon) {

@@ -88,8 +88,8 @@ TEST(Completion, OffersEveryOptionOfTheHelp) {
         lines_of(call_program("completion words :" + command + " :--").out);
     for (const std::string& row : lines_of(call_program(command + " --help").out)) {
       const std::size_t at = row.find("--");
-      constexpr std::size_t kMost = 6;  // longer texts continue farther right
-      if (at == std::string::npos || at > kMost || row[0] != ' ') continue;
+      constexpr std::size_t kMax = 6;  // longer texts continue farther right
+      if (at == std::string::npos || at > kMax || row[0] != ' ') continue;
       const std::string name = row.substr(at, row.find_first_of(" ,", at) - at);
       ++options;
       EXPECT_TRUE(std::ranges::any_of(

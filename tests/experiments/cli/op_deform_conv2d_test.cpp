@@ -58,7 +58,7 @@ class OpDeformCommand : public OpFiles {
                    "--out-db", at("db.npy"), "--algorithm",   algorithm};
     if (z.mask) words.insert(words.end(), {"--mask", at("mask.npy"), "--out-dmask", at("dm.npy")});
     ASSERT_EQ(run(words, sizes), 0) << errors_;
-    const auto& card = deform_conv2d_algorithms(DeviceType::cpu).get(algorithm);
+    const auto& algorithm = deform_conv2d_algorithms(DeviceType::cpu).get(algorithm);
     const auto expect = [&](Direction direction, const Words& names) {
       Operands operands = deform_conv2d_operands(direction, t);
       const OperandSpecs specs = z.operands(direction);
@@ -66,7 +66,7 @@ class OpDeformCommand : public OpFiles {
       for (std::size_t i = 0; i < names.size(); ++i) {
         operands.out[i].values = Tensor::empty(specs.outputs[i].shape, z.dtype);
       }
-      run_card(card, z, direction, operands);
+      run_algorithm(algorithm, z, direction, operands);
       for (std::size_t i = 0; i < names.size(); ++i) {
         EXPECT_TRUE(same_bits(read_npy(at(names[i])), operands.out[i].values)) << names[i];
       }

@@ -52,7 +52,7 @@ TEST(Look, EveryLessonMakesAPageInEachOfItsDirections) {
       if (name == "int8" && direction != Direction::forward) continue;
       SCOPED_TRACE(cat(name, ", ", name_of(direction)));
       const Look look = look_at(name, "", direction);
-      EXPECT_LE(look.events, kMostLookEvents);
+      EXPECT_LE(look.events, kMaxLookEvents);
       EXPECT_GE(look.events, 400);
       // Codes are rounded to whole steps.
       EXPECT_EQ(look.step > 0, name == "int8");

@@ -97,7 +97,7 @@ TEST_F(Race, TimesThoseThatAreRightAndSaysWhyOthersAreLeftOut) {
       has(error_of([] { race("h=5,w=5,r=3,s=3", {}, {"dierct"}); }), "did you mean 'direct'?"));
 }
 
-TEST_F(Race, CardsByName) {
+TEST_F(Race, AlgorithmsByName) {
   const Conv2dProblem z = Conv2dProblem::parse("c=3,h=6,w=7,k=2,r=3,s=3,pad=1");
   const Tensor x = normal_tensor(z.x_shape()), w = normal_tensor(z.w_shape(), 2);
   EXPECT_LT(largest_difference(conv2d_by("winograd_lesson", z, x, w), by_reference(z, x, w)), 1e-4);

@@ -65,7 +65,7 @@ TEST(BadPluginFile, OfAnotherVersionIsRefusedBeforeAnythingOfItRuns) {
                  "it was built for convscope 9, and this is 0.1: build it again");
   expect_refused(changed(folder, offsetof(PluginFacts, operation), 'p'),
                  "it holds algorithms of 'p', not of conv2d");
-  expect_refused(changed(folder, offsetof(PluginFacts, card_bytes), 8),
+  expect_refused(changed(folder, offsetof(PluginFacts, algorithm_bytes), 8),
                  "an algorithm has 8 bytes there");
   expect_refused(changed(folder, offsetof(PluginFacts, problem_bytes), 8),
                  "a problem has 8 bytes there");
@@ -196,12 +196,12 @@ TEST(PluginFolder, KeepsTheGoodOnesAndNamesTheOthers) {
 
 // ---- algorithms --------------------------------------------------------------------------------
 
-struct OddCard {
+struct OddAlgorithm {
   const char* mistake;
   const char* sentence;
 };
 
-class OddPlugin : public ::testing::TestWithParam<OddCard> {};
+class OddPlugin : public ::testing::TestWithParam<OddAlgorithm> {};
 
 TEST_P(OddPlugin, IsRefusedWithItsMistake) {
   expect_refused(kOdd, GetParam().sentence,
@@ -211,37 +211,41 @@ TEST_P(OddPlugin, IsRefusedWithItsMistake) {
 INSTANTIATE_TEST_SUITE_P(
     Mistakes, OddPlugin,
     ::testing::Values(
-        OddCard{"throws", "ends convscope_conv2d_plugin() with an exception: on purpose"},
-        OddCard{"throws_a_number", "ends convscope_conv2d_plugin() with an exception"},
-        OddCard{"null_name", "holds an algorithm that has no name"},
-        OddCard{"bad_name", "is named 'No Name': expected a name of at most 40 small letters"},
-        OddCard{"policy_name", "is named 'auto': expected another name"},
-        OddCard{"taken_name", "has a name that is taken: "}, OddCard{"no_idea", "has no idea"},
-        OddCard{"no_supports", "has no function supports"},
-        OddCard{"no_cost", "has no function cost"},
-        OddCard{"no_workspace_bytes", "has no function workspace_bytes"},
-        OddCard{"no_direction", "has no direction"}, OddCard{"cuda", "is not for the CPU"},
-        OddCard{"growth", "has the error_growth 0"},
-        OddCard{"growth_nan", "has the error_growth nan"},
-        OddCard{"growth_infinite", "has the error_growth inf"},
-        OddCard{"growth_negative", "has the error_growth -8"},
-        OddCard{"growth_large", "has the error_growth 1e+30: a convolution may state 256 at most"},
-        OddCard{"growth_of_chain",
-                "has the error_growth 100 and one_chain: a convolution may state 16 at most"},
-        OddCard{"half_prepared", "has no function prepare_weights to match prepared_bytes"},
-        OddCard{"supports_throws", "its supports() throws an exception (on purpose)"},
-        OddCard{"supports_crashes",
-                "it ends the process by signal 11 (Segmentation fault) when supports(), cost() or "
-                "workspace_bytes() of the algorithm 'odd' is asked"},
-        OddCard{"supports_exits", "it ends the process with status 3"},
-        OddCard{"no_reason", "its supports() answers no without a sentence"},
-        OddCard{"free", "its cost() answers flops = 0"},
-        OddCard{"huge", "its workspace_bytes() answers 18446744073709551615 bytes"},
-        OddCard{"ladder_name", "there is a ladder 'winograd' already"},
-        OddCard{"ladder_card", "has a rung 'nobody', but no algorithm has this name"},
-        OddCard{"ladder_problem", "has an invalid problem"},
-        OddCard{"ladder_isa", "has a rung with no instruction set"},
-        OddCard{"ladder_rungs", "has fewer than two rungs"}),
+        OddAlgorithm{"throws", "ends convscope_conv2d_plugin() with an exception: on purpose"},
+        OddAlgorithm{"throws_a_number", "ends convscope_conv2d_plugin() with an exception"},
+        OddAlgorithm{"null_name", "holds an algorithm that has no name"},
+        OddAlgorithm{"bad_name", "is named 'No Name': expected a name of at most 40 small letters"},
+        OddAlgorithm{"policy_name", "is named 'auto': expected another name"},
+        OddAlgorithm{"taken_name", "has a name that is taken: "},
+        OddAlgorithm{"no_idea", "has no idea"},
+        OddAlgorithm{"no_supports", "has no function supports"},
+        OddAlgorithm{"no_cost", "has no function cost"},
+        OddAlgorithm{"no_workspace_bytes", "has no function workspace_bytes"},
+        OddAlgorithm{"no_direction", "has no direction"},
+        OddAlgorithm{"cuda", "is not for the CPU"},
+        OddAlgorithm{"growth", "has the error_growth 0"},
+        OddAlgorithm{"growth_nan", "has the error_growth nan"},
+        OddAlgorithm{"growth_infinite", "has the error_growth inf"},
+        OddAlgorithm{"growth_negative", "has the error_growth -8"},
+        OddAlgorithm{"growth_large",
+                     "has the error_growth 1e+30: a convolution may state 256 at most"},
+        OddAlgorithm{"growth_of_chain",
+                     "has the error_growth 100 and one_chain: a convolution may state 16 at most"},
+        OddAlgorithm{"half_prepared", "has no function prepare_weights to match prepared_bytes"},
+        OddAlgorithm{"supports_throws", "its supports() throws an exception (on purpose)"},
+        OddAlgorithm{
+            "supports_crashes",
+            "it ends the process by signal 11 (Segmentation fault) when supports(), cost() or "
+            "workspace_bytes() of the algorithm 'odd' is asked"},
+        OddAlgorithm{"supports_exits", "it ends the process with status 3"},
+        OddAlgorithm{"no_reason", "its supports() answers no without a sentence"},
+        OddAlgorithm{"free", "its cost() answers flops = 0"},
+        OddAlgorithm{"huge", "its workspace_bytes() answers 18446744073709551615 bytes"},
+        OddAlgorithm{"ladder_name", "there is a ladder 'winograd' already"},
+        OddAlgorithm{"ladder_algorithm", "has a rung 'nobody', but no algorithm has this name"},
+        OddAlgorithm{"ladder_problem", "has an invalid problem"},
+        OddAlgorithm{"ladder_isa", "has a rung with no instruction set"},
+        OddAlgorithm{"ladder_rungs", "has fewer than two rungs"}),
     [](const auto& odd) { return std::string(odd.param.mistake); });
 
 TEST(OddPlugin, WithoutAMistakeIsTaken) {

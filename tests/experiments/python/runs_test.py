@@ -27,7 +27,7 @@ def program(*words):
 
 
 class Algorithms(unittest.TestCase):
-    def test_lists_the_cards(self):
+    def test_lists_the_algorithms(self):
         found = convscope.algorithms(device="cpu")
         self.assertIn("winograd_f4x3", found.names())
         one = found["im2col_gemm"]

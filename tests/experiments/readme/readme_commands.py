@@ -2,8 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every command of the README and the guides does what they say: readme_commands.py PROGRAM ROOT
 
-The commands of their tables and those after a `$` in fenced blocks (bootstrap.sh has a test of its
-own) run in a temporary folder. Commands that train on built-in digits run exactly as written.
+The commands of their tables and those after a `$` in fenced blocks (bootstrap.sh has another test) run in a temporary folder. Commands that train on built-in digits run exactly as written.
 run_checks.py and tool_checks.py say what each command must print and write. A command without a
 check is a failure: with a new row of a table comes a new check.
 """

@@ -178,7 +178,7 @@ TEST(BenchPlots, RowsOfBytesAndOfF32AreNotMixed) {
   expect_well_formed(int8.plots[0].svg);
   const DrawnPlots none = draw_plots(read_text(root, file(kTwo)), {"int8"});
   EXPECT_NE(none.left_out.at(0).find("no layer has rows of int8 and of f32"), std::string::npos);
-  // Two kernel sizes, of which one is of bytes, are no line.
+  // Two kernel sizes, one of them in bytes, do not make a line.
   const BenchSet other = read_text(
       root, file(row("direct", 2, 1) + "," +
                  row("direct", 3, 1, "",

@@ -87,7 +87,7 @@ TEST(FileBounds, LinesAreReadOneByOneAndLongOnesPassedOver) {
   EXPECT_EQ(read_from(100), 100u);
   EXPECT_TRUE(seen.empty());
   std::ofstream(path, std::ios::binary) << "one\n"
-                                        << std::string(kMostLineBytes + 1, 'x') << "\ntwo\n";
+                                        << std::string(kMaxLineBytes + 1, 'x') << "\ntwo\n";
   EXPECT_EQ(read_from(0), std::filesystem::file_size(path));
   EXPECT_EQ(seen, (std::vector<std::string>{"one", "two"}));
   EXPECT_EQ(for_each_line(folder.path() + "/none", 7, [](std::string_view, bool) {}), 7u);

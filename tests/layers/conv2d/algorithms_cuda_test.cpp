@@ -49,31 +49,32 @@ std::vector<Conv2dProblem> in_some_types(const Conv2dProblem& problem, std::size
 // Returns "" or a report. On a GPU, where threads run in any order, a second run must produce the
 // same bits. The emulation is slow: there an algorithm that is exact on integers runs these and, in
 // turn, one of the other two cases.
-std::string check_card(ConvolutionCase& exact, ConvolutionCase& bounded, ConvolutionCase& skewed,
-                       const Conv2dAlgorithm& card, Direction direction, int turn) {
+std::string check_algorithm(ConvolutionCase& exact, ConvolutionCase& bounded,
+                            ConvolutionCase& skewed, const Conv2dAlgorithm& algorithm,
+                            Direction direction, int turn) {
   std::vector<float> bits[2];
-  if (testing::is_emulated() && card.exact_on_integers) {
+  if (testing::is_emulated() && algorithm.exact_on_integers) {
     ConvolutionCase& other = turn % 2 == 0 ? bounded : skewed;
     other.set_shift(turn % 2);
-    const std::string wrong = other.check(card, direction);
-    return wrong.empty() ? exact.check(card, direction) : wrong;
+    const std::string wrong = other.check(algorithm, direction);
+    return wrong.empty() ? exact.check(algorithm, direction) : wrong;
   }
   bounded.set_shift(0);
-  std::string wrong = bounded.check(card, direction, &bits[0]);
+  std::string wrong = bounded.check(algorithm, direction, &bits[0]);
   if (!wrong.empty()) return wrong;
-  if (card.deterministic && !testing::is_emulated()) {
-    wrong = bounded.check(card, direction, &bits[1]);
+  if (algorithm.deterministic && !testing::is_emulated()) {
+    wrong = bounded.check(algorithm, direction, &bits[1]);
     if (!wrong.empty()) return wrong;
     if (!bits[0].empty() &&
         std::memcmp(bits[0].data(), bits[1].data(), bits[0].size() * sizeof(float)) != 0) {
-      return cat(card.name, ", ", name_of(direction), " of ", bounded.problem().text(),
+      return cat(algorithm.name, ", ", name_of(direction), " of ", bounded.problem().text(),
                  ": two runs gave different bits");
     }
   }
   skewed.set_shift(1);
-  wrong = skewed.check(card, direction);
-  if (!wrong.empty() || !card.exact_on_integers) return wrong;
-  return exact.check(card, direction);
+  wrong = skewed.check(algorithm, direction);
+  if (!wrong.empty() || !algorithm.exact_on_integers) return wrong;
+  return exact.check(algorithm, direction);
 }
 
 bool every_one(std::size_t) { return true; }
@@ -88,16 +89,17 @@ int check_all(const std::vector<Conv2dProblem>& problems, const char* only = nul
   std::map<std::string, int> turns;
   for (std::size_t i = 0; i < problems.size(); ++i) {
     const Conv2dProblem& problem = problems[i];
-    if (problem.is_empty()) continue;  // no algorithm is called: EveryCardTakesAnEmptyBatch
+    if (problem.is_empty()) continue;  // no algorithm is called: EveryAlgorithmTakesAnEmptyBatch
     std::unique_ptr<ConvolutionCase> exact;
     std::unique_ptr<ConvolutionCase> bounded;
     std::unique_ptr<ConvolutionCase> skewed;
-    for (const auto& [name, card] : algorithms().entries()) {
+    for (const auto& [name, algorithm] : algorithms().entries()) {
       if (only != nullptr && name != only) continue;
       for (const Direction direction : kDirections) {
         const std::string key =
             cat(name, name_of(direction), name_of(problem.dtype), name_of(problem.math));
-        if (failed.contains(key) || !testing::takes_some_form(card, problem, direction)) continue;
+        if (failed.contains(key) || !testing::takes_some_form(algorithm, problem, direction))
+          continue;
         if (!mine(i)) {
           ++checks;
           continue;
@@ -111,7 +113,7 @@ int check_all(const std::vector<Conv2dProblem>& problems, const char* only = nul
         }
         ++checks;
         const std::string wrong =
-            check_card(*exact, *bounded, *skewed, card, direction, turns[key]++);
+            check_algorithm(*exact, *bounded, *skewed, algorithm, direction, turns[key]++);
         EXPECT_EQ(wrong, "");
         if (!wrong.empty()) failed.insert(key);
       }
@@ -201,10 +203,10 @@ TEST_F(Conv2dOnCuda, AgreesWithTheReferenceAcrossTheTilesOfItsKernels) {
   EXPECT_GT(check_all(problems), 0);
 }
 
-TEST_F(Conv2dOnCuda, EveryCardTakesAnEmptyBatch) {
-  for (const auto& [name, card] : algorithms().entries()) {
+TEST_F(Conv2dOnCuda, EveryAlgorithmTakesAnEmptyBatch) {
+  for (const auto& [name, algorithm] : algorithms().entries()) {
     if (name.starts_with("int8")) continue;  // int8_cuda_test.cpp checks integer algorithms
-    EXPECT_EQ(testing::fault_with_no_images(card), "");
+    EXPECT_EQ(testing::fault_with_no_images(algorithm), "");
   }
 }
 
@@ -212,7 +214,7 @@ TEST_F(Conv2dOnCuda, PassesTheProblemOfTheEnvironment) {
   const char* text = std::getenv("CONVSCOPE_TEST_PROBLEM");
   if (text == nullptr) GTEST_SKIP() << "CONVSCOPE_TEST_PROBLEM names the problem";
   const char* only = std::getenv("CONVSCOPE_TEST_ALGORITHM");
-  EXPECT_GT(check_all({Conv2dProblem::parse(text)}, only), 0) << "no card accepts it";
+  EXPECT_GT(check_all({Conv2dProblem::parse(text)}, only), 0) << "no algorithm accepts it";
 }
 
 TEST_F(Conv2dOnCuda, SpreadsANaNExactlyWhereItIsRead) {
@@ -222,18 +224,18 @@ TEST_F(Conv2dOnCuda, SpreadsANaNExactlyWhereItIsRead) {
   x.data<float>()[(3 + 1) * 9 * 21 + 4 * 21 + 10] = std::nanf("");  // n 1, c 1, h 4, w 10
   const Tensor x_there = x.to(cuda());
   const Tensor w = Tensor::full(problem.w_shape(), 0.5).to(cuda());
-  for (const auto& [name, card] : algorithms().entries()) {
-    if (!support_of(card, problem, Direction::forward).yes) continue;
-    const Conv2dScratch scratch(card, problem, Direction::forward, cuda());
+  for (const auto& [name, algorithm] : algorithms().entries()) {
+    if (!support_of(algorithm, problem, Direction::forward).yes) continue;
+    const Conv2dScratch scratch(algorithm, problem, Direction::forward, cuda());
     const Tensor y = Tensor::zeros(problem.y_shape(), DType::f32, cuda());
-    card.forward({problem,
-                  x_there.raw_data(),
-                  w.raw_data(),
-                  nullptr,
-                  y.raw_data(),
-                  scratch.workspace(),
-                  {},
-                  scratch.prepare(w.raw_data())});
+    algorithm.forward({problem,
+                       x_there.raw_data(),
+                       w.raw_data(),
+                       nullptr,
+                       y.raw_data(),
+                       scratch.workspace(),
+                       {},
+                       scratch.prepare(w.raw_data())});
     const std::vector<float> values = testing::values_of<float>(y);
     for (std::int64_t i = 0; i < problem.y_shape().numel(); ++i) {
       const std::int64_t n = i / (problem.k * problem.p() * problem.q());
@@ -260,13 +262,13 @@ void record_and_replay(const Run& run) {
   backend.free_recording(0, recording);
 }
 
-TEST_F(Conv2dOnCuda, EveryCardCanBeRecordedAndReplayed) {
+TEST_F(Conv2dOnCuda, EveryAlgorithmCanBeRecordedAndReplayed) {
   for (const char* text : {"n=2,c=4,h=9,w=10,k=8,r=3,s=3,pad=1", "n=2,c=8,h=9,w=10,k=8",
                            "n=2,c=6,h=9,w=10,k=6,r=3,s=3,groups=6"}) {
     for (const Conv2dProblem& problem : in_all_types(Conv2dProblem::parse(text))) {
       ConvolutionCase one(problem, Tier::bounded);
-      for (const auto& [name, card] : algorithms().entries()) {
-        Conv2dAlgorithm recorded = card;
+      for (const auto& [name, algorithm] : algorithms().entries()) {
+        Conv2dAlgorithm recorded = algorithm;
         recorded.forward = [](const Conv2dForwardArgs& args) {
           record_and_replay([&] { inner->forward(args); });
         };
@@ -276,12 +278,12 @@ TEST_F(Conv2dOnCuda, EveryCardCanBeRecordedAndReplayed) {
         recorded.backward_weight = [](const Conv2dBackwardWeightArgs& args) {
           record_and_replay([&] { inner->backward_weight(args); });
         };
-        inner = &card;
+        inner = &algorithm;
         for (const Direction direction : kDirections) {
-          if (!support_of(card, problem, direction).yes) continue;
+          if (!support_of(algorithm, problem, direction).yes) continue;
           std::vector<float> direct;
           std::vector<float> replayed;
-          ASSERT_EQ(one.check(card, direction, &direct), "");  // also makes cached data
+          ASSERT_EQ(one.check(algorithm, direction, &direct), "");  // also makes cached data
           ASSERT_EQ(one.check(recorded, direction, &replayed), "") << "recorded";
           EXPECT_TRUE(direct == replayed) << name << ", " << name_of(direction) << " of "
                                           << problem.text() << ": other bits when recorded";
@@ -306,13 +308,14 @@ TEST_F(Conv2dOnCuda, AFusedEpilogueHasTheBitsOfTheSeparatePass) {
     const Tensor w = random(problem.w_shape(), 2);
     const Tensor b = random({problem.k}, 3);
     const Tensor residual = random(problem.y_shape(), 4);
-    for (const auto& [name, card] : algorithms().entries()) {
-      if (!card.fuses_epilogue || !support_of(card, problem, Direction::forward).yes) continue;
+    for (const auto& [name, algorithm] : algorithms().entries()) {
+      if (!algorithm.fuses_epilogue || !support_of(algorithm, problem, Direction::forward).yes)
+        continue;
       const auto run = [&](const Conv2dEpilogue& epilogue) {
-        const Conv2dScratch scratch(card, problem, Direction::forward, cuda());
+        const Conv2dScratch scratch(algorithm, problem, Direction::forward, cuda());
         const Tensor y = Tensor::full(problem.y_shape(), 7.0).to(cuda());
-        card.forward({problem, x.raw_data(), w.raw_data(), b.raw_data(), y.raw_data(),
-                      scratch.workspace(), epilogue, scratch.prepare(w.raw_data())});
+        algorithm.forward({problem, x.raw_data(), w.raw_data(), b.raw_data(), y.raw_data(),
+                           scratch.workspace(), epilogue, scratch.prepare(w.raw_data())});
         return testing::values_of<float>(y);
       };
       const std::vector<float> plain = run({});
@@ -452,16 +455,16 @@ TEST(RandomShare, HasEachProblemOnce) {
 
 // ---- the table ---------------------------------------------------------------------------------
 
-TEST_F(Conv2dOnCuda, HasACardForEveryAlgorithmFile) {
+TEST_F(Conv2dOnCuda, HasAAlgorithmForEveryAlgorithmFile) {
   std::set<std::string> registered;
-  for (const auto& [name, card] : algorithms().entries()) {
+  for (const auto& [name, algorithm] : algorithms().entries()) {
     const std::string file = std::filesystem::path(algorithms().file_of(name)).filename().string();
     EXPECT_EQ(file, name + "_cuda.cu");
-    EXPECT_TRUE(registered.insert(file).second) << file << " registers two cards";
-    EXPECT_EQ(card.device, DeviceType::cuda) << name;
-    EXPECT_GT(std::string_view(card.idea).size(), 10u) << name;
-    EXPECT_GT(std::string_view(card.paper).size(), 10u) << name;
-    EXPECT_GT(card.error_growth, 0.0) << name;
+    EXPECT_TRUE(registered.insert(file).second) << file << " registers two algorithms";
+    EXPECT_EQ(algorithm.device, DeviceType::cuda) << name;
+    EXPECT_GT(std::string_view(algorithm.idea).size(), 10u) << name;
+    EXPECT_GT(std::string_view(algorithm.paper).size(), 10u) << name;
+    EXPECT_GT(algorithm.error_growth, 0.0) << name;
   }
   std::set<std::string> found;
   for (const auto& entry :

@@ -8,7 +8,7 @@
 #include <set>
 
 #include "experiments/bench/problem_list.h"
-#include "experiments/check/matrix/card_answers.h"
+#include "experiments/check/matrix/algorithm_answers.h"
 #include "layers/conv2d/execute.h"
 #include "layers/dispatch/execute.h"
 #include "tests/support/cases.h"
@@ -41,7 +41,7 @@ void check_all(const std::vector<Conv2dProblem>& problems) {
   const MachineScope scope;
   std::set<std::string> lessons_seen;
   std::size_t turn = 0;
-  const auto check_cards = [&turn](const Conv2dProblem& problem, bool lessons) {
+  const auto check_algorithms = [&turn](const Conv2dProblem& problem, bool lessons) {
     ConvolutionCase exact(problem, Tier::exact);
     // One kind of rounded numbers for each problem; the kinds alternate.
     ConvolutionCase rounded(problem, testing::kRoundedTiers[turn++ % testing::kRoundedTierCount]);
@@ -57,14 +57,14 @@ void check_all(const std::vector<Conv2dProblem>& problems) {
     }
   };
   const auto check_formats = [&](const Conv2dProblem& problem, bool lessons) {
-    check_cards(problem, lessons);
+    check_algorithms(problem, lessons);
     if (!problem.weight_format.is_dense()) return;
     for (const Conv2dProblem& sparse : testing::sparse_problems(problem, turn, 1)) {
-      check_cards(sparse, lessons);
+      check_algorithms(sparse, lessons);
     }
   };
   for (const Conv2dProblem& problem : problems) {
-    if (problem.is_empty()) continue;  // no algorithm is called: Card.TakesAnEmptyBatch
+    if (problem.is_empty()) continue;  // no algorithm is called: Algorithm.TakesAnEmptyBatch
     check_formats(problem, false);
     // Lessons are slow: the same problems, smaller.
     const Conv2dProblem small = testing::shrunk(problem, 1e5);
@@ -170,20 +170,21 @@ TEST(Conv2dAlgorithms, AgreeWhereACheckSeesEqualNumbers) {
 // Winograd prepares no U above 4 MiB for many tiles or for a single call: then each thread makes
 // its part in the call. It is the same U.
 TEST(Conv2dAlgorithms, WinogradTransformsManyWeightsInTheCall) {
-  const Conv2dAlgorithm& card = algorithms().get("winograd_f4x3");
+  const Conv2dAlgorithm& algorithm = algorithms().get("winograd_f4x3");
   const Conv2dProblem problem = Conv2dProblem::parse("c=176,h=17,w=17,k=176,r=3,s=3,pad=1");
   const Conv2dProblem few = Conv2dProblem::parse("c=176,h=16,w=16,k=176,r=3,s=3,pad=1");
   const MachineScope scope;
   for (const Direction direction : {Direction::forward, Direction::backward_data}) {
-    EXPECT_EQ(card.prepared_size(problem, direction), 0u);
-    EXPECT_GT(card.prepared_size(few, direction), std::size_t{4} << 20);
-    EXPECT_EQ(card.prepared_size(few, direction, WeightUse::once), 0u);
+    EXPECT_EQ(algorithm.prepared_size(problem, direction), 0u);
+    EXPECT_GT(algorithm.prepared_size(few, direction), std::size_t{4} << 20);
+    EXPECT_EQ(algorithm.prepared_size(few, direction, WeightUse::once), 0u);
     ConvolutionCase one(problem, Tier::bounded);
-    EXPECT_EQ(check_on_every_machine(one, card, direction), "");
+    EXPECT_EQ(check_on_every_machine(one, algorithm, direction), "");
     const Operands operands = random_operands(few.operands(direction), Device{});
     std::vector<Tensor> y;
     for (const WeightUse use : {WeightUse::once, WeightUse::often}) {
-      run_card(card, few, direction, operands, Conv2dScratch(card, few, direction, Device{}, use));
+      run_algorithm(algorithm, few, direction, operands,
+                    Conv2dScratch(algorithm, few, direction, Device{}, use));
       y.push_back(operands.out[0].values.clone());
     }
     EXPECT_TRUE(testing::same_bits(y[0], y[1]));
@@ -326,12 +327,12 @@ TEST(Conv2dCheck, CatchesADeliberatelyWrongKernel) {
 
 // ---- the table ---------------------------------------------------------------------------------
 
-TEST(Conv2dTable, HoldsACardForEveryAlgorithmFile) {
+TEST(Conv2dTable, HoldsAAlgorithmForEveryAlgorithmFile) {
   std::set<std::string> registered;
   for (const auto& [name, algorithm] : algorithms().entries()) {
     const std::string file = std::filesystem::path(algorithms().file_of(name)).filename().string();
     EXPECT_EQ(file, name + "_cpu.cpp");
-    EXPECT_TRUE(registered.insert(file).second) << file << " registers two cards";
+    EXPECT_TRUE(registered.insert(file).second) << file << " registers two algorithms";
   }
   std::set<std::string> found;
   for (const auto& entry :
@@ -349,23 +350,23 @@ TEST(Conv2dTable, HoldsACardForEveryAlgorithmFile) {
 // ---- one algorithm ------------------------------------------------------------------------------
 
 // Returns the algorithms for real numbers; int8_test.cpp checks those for integers.
-std::vector<std::string> cards_of_real_numbers() {
+std::vector<std::string> algorithms_of_real_numbers() {
   std::vector<std::string> out;
-  for (const auto& [name, card] : algorithms().entries()) {
+  for (const auto& [name, algorithm] : algorithms().entries()) {
     const bool real = std::ranges::any_of(testing::small_problems(3), [&](const auto& problem) {
       return std::ranges::any_of(kDirections, [&](Direction direction) {
-        return support_of(card, problem, direction).yes;
+        return support_of(algorithm, problem, direction).yes;
       });
     });
-    if (real || !card.takes_mixed_types) out.push_back(name);
+    if (real || !algorithm.takes_mixed_types) out.push_back(name);
   }
   return out;
 }
 
 // For authors of an algorithm: --gtest_filter='*/<its name>' selects it.
-class Card : public ::testing::TestWithParam<std::string> {
+class Algorithm : public ::testing::TestWithParam<std::string> {
  protected:
-  const Conv2dAlgorithm& card() const { return algorithms().get(GetParam()); }
+  const Conv2dAlgorithm& algorithm() const { return algorithms().get(GetParam()); }
   // Calls check(problem, direction) for the small problems that the algorithm takes; it must take
   // some.
   template <class Check>
@@ -379,7 +380,7 @@ class Card : public ::testing::TestWithParam<std::string> {
     }
     for (const Conv2dProblem& problem : problems) {
       for (const Direction direction : kDirections) {
-        if (!support_of(card(), problem, direction).yes) continue;
+        if (!support_of(algorithm(), problem, direction).yes) continue;
         ++taken;
         check(problem, direction);
       }
@@ -387,40 +388,40 @@ class Card : public ::testing::TestWithParam<std::string> {
     EXPECT_GT(taken, 0) << "it takes no problem of small_problems()";
   }
 };
-INSTANTIATE_TEST_SUITE_P(Conv2d, Card, ::testing::ValuesIn(cards_of_real_numbers()),
+INSTANTIATE_TEST_SUITE_P(Conv2d, Algorithm, ::testing::ValuesIn(algorithms_of_real_numbers()),
                          [](const auto& name) { return name.param; });
 
-TEST_P(Card, IsComplete) {
-  EXPECT_EQ(card().name, GetParam());
-  EXPECT_GT(std::string_view(card().idea).size(), 10u);
-  EXPECT_GT(std::string_view(card().paper).size(), 10u);
-  EXPECT_GT(card().error_growth, 0.0);
-  EXPECT_EQ(card().prepared_bytes == nullptr, card().prepare_weights == nullptr);
+TEST_P(Algorithm, IsComplete) {
+  EXPECT_EQ(algorithm().name, GetParam());
+  EXPECT_GT(std::string_view(algorithm().idea).size(), 10u);
+  EXPECT_GT(std::string_view(algorithm().paper).size(), 10u);
+  EXPECT_GT(algorithm().error_growth, 0.0);
+  EXPECT_EQ(algorithm().prepared_bytes == nullptr, algorithm().prepare_weights == nullptr);
   on_small_problems([&](const Conv2dProblem& problem, Direction direction) {
-    const Conv2dCost cost = card().cost(problem, direction);
+    const Conv2dCost cost = algorithm().cost(problem, direction);
     EXPECT_GT(cost.flops, 0.0);
     EXPECT_GT(cost.bytes, 0.0);
     EXPECT_GT(cost.peak_share, 0.0);
     EXPECT_LE(cost.peak_share, 1.0);
     EXPECT_GE(cost.prepare_part, 0.0);
     EXPECT_LT(cost.prepare_part, 1.0);
-    const bool prepares = card().prepared_size(problem, direction) > 0;
+    const bool prepares = algorithm().prepared_size(problem, direction) > 0;
     EXPECT_LE(cost.prepare_part, prepares ? 1.0 : 0.0);
   });
 }
 
-TEST_P(Card, TakesAnEmptyBatch) { EXPECT_EQ(testing::fault_with_no_images(card()), ""); }
+TEST_P(Algorithm, TakesAnEmptyBatch) { EXPECT_EQ(testing::fault_with_no_images(algorithm()), ""); }
 
-TEST_P(Card, AgreesWithTheReferenceOnASmallProblem) {
+TEST_P(Algorithm, AgreesWithTheReferenceOnASmallProblem) {
   const MachineScope scope;
   on_small_problems([&](const Conv2dProblem& problem, Direction direction) {
     for (const Tier tier : testing::kRoundedTiers) {
       ConvolutionCase rounded(problem, tier);
-      EXPECT_EQ(check_on_every_machine(rounded, card(), direction), "");
+      EXPECT_EQ(check_on_every_machine(rounded, algorithm(), direction), "");
     }
-    if (!card().exact_on_integers) return;
+    if (!algorithm().exact_on_integers) return;
     ConvolutionCase exact(problem, Tier::exact);
-    EXPECT_EQ(check_on_every_machine(exact, card(), direction), "");
+    EXPECT_EQ(check_on_every_machine(exact, algorithm(), direction), "");
   });
 }
 

@@ -19,7 +19,9 @@ using testing::Tier;
 
 class BlockSparseOnCuda : public testing::CudaTest {};
 
-const Conv2dAlgorithm& card() { return conv2d_algorithms(DeviceType::cuda).get("block_sparse"); }
+const Conv2dAlgorithm& algorithm() {
+  return conv2d_algorithms(DeviceType::cuda).get("block_sparse");
+}
 
 // An unaligned y is stored number by number, otherwise in pairs if images have an even size; dy is
 // read the same way, or four at a time.
@@ -27,12 +29,12 @@ void check(const Conv2dProblem& problem, Tier tier, std::int64_t shift = 1) {
   ConvolutionCase one(problem, tier);
   one.set_shift(shift);
   for (const Direction direction : kDirections) {
-    const Support support = support_of(card(), problem, direction);
+    const Support support = support_of(algorithm(), problem, direction);
     ASSERT_TRUE(support.yes) << support.reason << ": " << problem.text();
     std::vector<float> bits[2];
-    ASSERT_EQ(one.check(card(), direction, &bits[0]), "");
+    ASSERT_EQ(one.check(algorithm(), direction, &bits[0]), "");
     if (testing::is_emulated()) continue;
-    ASSERT_EQ(one.check(card(), direction, &bits[1]), "");
+    ASSERT_EQ(one.check(algorithm(), direction, &bits[1]), "");
     ASSERT_TRUE(std::memcmp(bits[0].data(), bits[1].data(), bits[0].size() * sizeof(float)) == 0)
         << name_of(direction) << " of " << problem.text() << ": two runs gave different bits";
   }
@@ -92,7 +94,7 @@ TEST_F(BlockSparseOnCuda, AgreesWithTheReferenceOnRandomProblems) {
     dense.groups = 1;
     dense = testing::shrunk(dense, 1e5);
     for (Conv2dProblem& problem : testing::sparse_problems(dense, static_cast<std::size_t>(i), 2)) {
-      if (!support_of(card(), problem, Direction::forward).yes) continue;
+      if (!support_of(algorithm(), problem, Direction::forward).yes) continue;
       const Tier tiers[] = {Tier::exact, Tier::bounded, Tier::offset, Tier::heavy};
       if (checks % 5 == 4) problem.math = MathMode::tf32;
       const Tier tier = tiers[checks++ % 4];
@@ -110,8 +112,8 @@ TEST_F(BlockSparseOnCuda, CanBeRecordedAndReplayed) {
     const Conv2dProblem problem = Conv2dProblem::parse(text);
     for (const Direction direction : kDirections) {
       const Operands operands = random_operands(problem.operands(direction), testing::cuda());
-      const Conv2dScratch scratch(card(), problem, direction, testing::cuda());
-      const auto run = [&] { run_card(card(), problem, direction, operands, scratch); };
+      const Conv2dScratch scratch(algorithm(), problem, direction, testing::cuda());
+      const auto run = [&] { run_algorithm(algorithm(), problem, direction, operands, scratch); };
       run();
       const std::vector<float> want = testing::values_of<float>(operands.out[0].values);
       const DeviceBackend& backend = backend_of(testing::cuda());
@@ -130,7 +132,7 @@ TEST_F(BlockSparseOnCuda, CanBeRecordedAndReplayed) {
 
 TEST_F(BlockSparseOnCuda, RefusesWhatItCannotDo) {
   const auto reason = [](const char* text, Direction direction = Direction::forward) {
-    return support_of(card(), Conv2dProblem::parse(text), direction).reason;
+    return support_of(algorithm(), Conv2dProblem::parse(text), direction).reason;
   };
   EXPECT_NE(reason("c=16,h=9,w=9,k=16").find("block-sparse"), std::string::npos);
   EXPECT_NE(reason("c=16,h=19,w=19,k=16,r=9,s=9,weights=blocks16x1:3").find("64 taps"),

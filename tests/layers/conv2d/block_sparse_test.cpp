@@ -15,7 +15,9 @@ using testing::ConvolutionCase;
 using testing::MachineScope;
 using testing::Tier;
 
-const Conv2dAlgorithm& card() { return conv2d_algorithms(DeviceType::cpu).get("block_sparse"); }
+const Conv2dAlgorithm& algorithm() {
+  return conv2d_algorithms(DeviceType::cpu).get("block_sparse");
+}
 
 // Checks every direction on each instruction set; one and two threads must produce the same bits. A
 // first layer has only the forward pass.
@@ -24,7 +26,7 @@ void check(const Conv2dProblem& problem, Tier tier) {
   for (const Direction direction : kDirections) {
     const bool is_first = problem.layout == ActivationLayout::blocked_y;
     if (is_first && direction != Direction::forward) continue;
-    const Support support = support_of(card(), problem, direction);
+    const Support support = support_of(algorithm(), problem, direction);
     ASSERT_TRUE(support.yes) << support.reason << ": " << problem.text();
     for (int isa = 0; isa < kIsaCount; ++isa) {
       if (!supports_isa(static_cast<Isa>(isa))) continue;
@@ -32,7 +34,7 @@ void check(const Conv2dProblem& problem, Tier tier) {
       std::vector<float> bits[2];
       for (int threads = 1; threads <= 2; ++threads) {
         set_num_threads(threads);
-        ASSERT_EQ(one.check(card(), direction, &bits[threads - 1]), "");
+        ASSERT_EQ(one.check(algorithm(), direction, &bits[threads - 1]), "");
       }
       ASSERT_EQ(bits[0].size(), bits[1].size());
       ASSERT_TRUE(bits[0].empty() ||
@@ -143,7 +145,7 @@ TEST(BlockSparse, AgreesWithTheReferenceOnImagesOfOnePixel) {
 
 TEST(BlockSparse, RefusesWhatItDoesNotCompute) {
   const auto reason = [](const char* text) {
-    return support_of(card(), Conv2dProblem::parse(text), Direction::forward).reason;
+    return support_of(algorithm(), Conv2dProblem::parse(text), Direction::forward).reason;
   };
   EXPECT_EQ(reason("c=16,h=8,w=8,k=16"), "expects block-sparse weights, got dense");
   EXPECT_EQ(reason("c=16,h=8,w=8,k=16,groups=2,weights=blocks1x1:3"),
@@ -155,7 +157,7 @@ TEST(BlockSparse, RefusesWhatItDoesNotCompute) {
   EXPECT_EQ(reason("c=16,h=99,w=99,k=16,r=33,s=33,weights=blocks16x1:3"),
             "expects a kernel of at most 1024 taps, got 33x33");
   EXPECT_EQ(
-      support_of(card(),
+      support_of(algorithm(),
                  Conv2dProblem::parse("c=3,h=9,w=9,k=16,weights=blocks16x1:3,layout=blocked_y"),
                  Direction::backward_weight)
           .reason,

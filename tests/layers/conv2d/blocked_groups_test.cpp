@@ -24,7 +24,7 @@ using testing::Tier;
 
 constexpr ActivationLayout kBlocked = ActivationLayout::blocked;
 
-const Conv2dAlgorithm& card() { return conv2d_algorithms(DeviceType::cpu).get("direct"); }
+const Conv2dAlgorithm& algorithm() { return conv2d_algorithms(DeviceType::cpu).get("direct"); }
 
 // Returns a problem of `groups` groups with `channels` channels and kernels each.
 Conv2dProblem blocked(std::string_view text, std::int64_t groups, std::int64_t channels) {
@@ -48,7 +48,7 @@ TEST(BlockedGroups, AgreeOnRowsOfEveryWidth) {
           problem.w = width;
           problem.stride_h = problem.stride_w = stride;
           problem.pad_top = problem.pad_bottom = problem.pad_left = problem.pad_right = pad;
-          check_on_each_isa(card(), problem, Tier::exact);
+          check_on_each_isa(algorithm(), problem, Tier::exact);
           if (HasFatalFailure()) return;
         }
       }
@@ -97,7 +97,7 @@ TEST(BlockedGroups, AgreeWhereBlocksKernelsAndBordersEnd) {
       const std::int64_t groups =
           std::initializer_list<std::int64_t>{3, 16 / channels, 9}.begin()[turn++ % 3];
       for (const Tier tier : {Tier::exact, Tier::bounded}) {
-        check_on_each_isa(card(), blocked(text, groups, channels), tier);
+        check_on_each_isa(algorithm(), blocked(text, groups, channels), tier);
         if (HasFatalFailure()) return;
       }
     }
@@ -112,7 +112,7 @@ TEST(BlockedGroups, AgreeOnRandomProblemsWithOneAndTwoThreads) {
     problem.groups = 2 + turn % 11;
     problem.k = problem.c = problem.groups * (std::int64_t{2} << turn % 3);
     problem.layout = kBlocked;
-    check_on_each_isa(card(), testing::shrunk(problem, 4e5),
+    check_on_each_isa(algorithm(), testing::shrunk(problem, 4e5),
                       testing::kRoundedTiers[i % testing::kRoundedTierCount], {1, 2});
     if (HasFatalFailure()) return;
   }
@@ -123,17 +123,17 @@ TEST(BlockedGroups, HoldTheirBoundOnLongSums) {
   const MachineScope scope;
   for (const char* text :
        {"n=8,h=56,w=56,r=3,s=3,pad=1", "n=1,h=24,w=24,r=13,s=13,pad=6", "n=40,h=40,w=40,r=1,s=1"}) {
-    check_on_each_isa(card(), blocked(text, 2, 4), Tier::offset, {1, 2});
+    check_on_each_isa(algorithm(), blocked(text, 2, 4), Tier::offset, {1, 2});
     if (HasFatalFailure()) return;
   }
-  check_on_each_isa(card(), blocked("n=1,h=40,w=40,r=21,s=21,pad=10", 2, 8), Tier::offset);
+  check_on_each_isa(algorithm(), blocked("n=1,h=40,w=40,r=21,s=21,pad=10", 2, 8), Tier::offset);
 }
 
 TEST(BlockedGroups, OtherGroupsAreRefusedWithTheirSizes) {
   const auto reason = [](const char* text) {
     Conv2dProblem problem = Conv2dProblem::parse(text);
     problem.layout = kBlocked;
-    return support_of(card(), problem, Direction::forward).reason;
+    return support_of(algorithm(), problem, Direction::forward).reason;
   };
   const std::string expected =
       "expects groups of a multiple of 16 channels in layout blocked, or of 2, 4 or 8 with as many "
@@ -163,7 +163,7 @@ TEST(BlockedGroups, NaNStaysInItsGroup) {
       set_isa(static_cast<Isa>(i));
       for (const Direction direction : {Direction::forward, Direction::backward_data}) {
         const Tensor out = Tensor::empty(stored_shape(plain.y_shape(), kBlocked));
-        run_card(card(), problem, direction, {.in = {stored, w}, .out = {out}});
+        run_algorithm(algorithm(), problem, direction, {.in = {stored, w}, .out = {out}});
         EXPECT_TRUE(has_clean_lanes(out, plain.y_shape(), kBlocked));
         const Tensor y = plain_images(out, plain.y_shape(), kBlocked);
         for (std::int64_t k = 0; k < plain.k; ++k) {

@@ -24,7 +24,7 @@ const Device kCpu{};
 
 constexpr const char* kWinograd[] = {"winograd_f2x3", "winograd_f4x3", "winograd_f6x3"};
 
-const Conv2dAlgorithm& card(const char* name) {
+const Conv2dAlgorithm& algorithm(const char* name) {
   return conv2d_algorithms(DeviceType::cpu).get(name);
 }
 
@@ -71,7 +71,7 @@ TEST(ChannelsLast, HoldsAllChannelsOfAPixelSideBySideAndZerosBehindTheLastOne) {
   }
 }
 
-TEST(ChannelsLast, IsTakenByTheCardsThatSaySoAlone) {
+TEST(ChannelsLast, IsTakenByTheAlgorithmsThatSaySoAlone) {
   const Conv2dProblem problem =
       Conv2dProblem::parse("n=2,c=20,h=8,w=8,k=24,r=3,s=3,pad=1,layout=channels_last");
   for (const auto& [name, one] : conv2d_algorithms(DeviceType::cpu).entries()) {
@@ -113,7 +113,7 @@ TEST(BlockedLayout, IsAPartOfTheProblemsText) {
                Conv2dProblem::parse("h=5,w=5,layout=nhwc"));
 }
 
-TEST(BlockedLayout, IsTakenByTheCardsThatSaySoAndRefusedByTheOthers) {
+TEST(BlockedLayout, IsTakenByTheAlgorithmsThatSaySoAndRefusedByTheOthers) {
   const Conv2dProblem problem =
       Conv2dProblem::parse("n=2,c=20,h=8,w=8,k=24,r=3,s=3,pad=1,layout=blocked");
   int takers = 0;
@@ -126,24 +126,25 @@ TEST(BlockedLayout, IsTakenByTheCardsThatSaySoAndRefusedByTheOthers) {
     EXPECT_EQ(answer.reason, "expects images [N,C,H,W], got layout blocked") << name;
   }
   EXPECT_GE(takers, 5);
-  EXPECT_TRUE(support_of(card("direct"), problem, Direction::forward).yes);
+  EXPECT_TRUE(support_of(algorithm("direct"), problem, Direction::forward).yes);
   for (const char* const name : kWinograd) {
     for (const Direction direction : kDirections) {
-      EXPECT_TRUE(support_of(card(name), problem, direction).yes) << name;
+      EXPECT_TRUE(support_of(algorithm(name), problem, direction).yes) << name;
     }
   }
-  EXPECT_NE(support_of(card("gemm_1x1"), problem, Direction::forward).reason.find("1x1 kernel"),
-            std::string::npos);
+  EXPECT_NE(
+      support_of(algorithm("gemm_1x1"), problem, Direction::forward).reason.find("1x1 kernel"),
+      std::string::npos);
   const Conv2dProblem groups =
       Conv2dProblem::parse("n=2,c=48,h=8,w=8,k=48,r=3,s=3,pad=1,groups=4,layout=blocked");
   const Conv2dProblem whole =
       Conv2dProblem::parse("n=2,c=64,h=8,w=8,k=32,r=3,s=3,pad=1,groups=2,layout=blocked");
   for (const char* const name : {"direct", "winograd_f2x3", "winograd_f4x3", "winograd_f6x3"}) {
-    EXPECT_NE(support_of(card(name), groups, Direction::forward)
+    EXPECT_NE(support_of(algorithm(name), groups, Direction::forward)
                   .reason.find("groups of a multiple of 16 channels"),
               std::string::npos)
         << name;
-    EXPECT_TRUE(support_of(card(name), whole, Direction::forward).yes) << name;
+    EXPECT_TRUE(support_of(algorithm(name), whole, Direction::forward).yes) << name;
   }
 }
 
@@ -160,7 +161,8 @@ void check_epilogue(const Conv2dAlgorithm& one, const Conv2dProblem& plain) {
   const Tensor residual = stored_images(beside, kBlocked);
   const auto run = [&](const Epilogue& behind) {
     const Tensor y = Tensor::empty(stored_shape(plain.y_shape(), kBlocked));
-    run_card(one, problem, Direction::forward, {.in = {x, w, b}, .out = {y}, .epilogue = behind});
+    run_algorithm(one, problem, Direction::forward,
+                  {.in = {x, w, b}, .out = {y}, .epilogue = behind});
     EXPECT_TRUE(behind.residual != nullptr || has_clean_lanes(y, plain.y_shape(), kBlocked));
     return plain_images(y, plain.y_shape(), kBlocked);
   };
@@ -187,14 +189,14 @@ void check_epilogue(const Conv2dAlgorithm& one, const Conv2dProblem& plain) {
 
 TEST(BlockedLayout, BiasResidualAndReluGiveTheBitsOfTheSeparatePass) {
   const testing::MachineScope scope;
-  int cards = 0;
+  int algorithms = 0;
   for (const char* text : {"n=2,c=20,h=7,w=9,k=21,r=3,s=3,pad=1", "n=1,c=16,h=6,w=15,k=40"}) {
     const Conv2dProblem plain = Conv2dProblem::parse(text);
     Conv2dProblem problem = plain;
     problem.layout = kBlocked;
     for (const auto& [name, one] : conv2d_algorithms(DeviceType::cpu).entries()) {
       if (!support_of(one, problem, Direction::forward).yes) continue;
-      ++cards;
+      ++algorithms;
       for (int i = 0; i < kIsaCount; ++i) {
         if (!supports_isa(static_cast<Isa>(i))) continue;
         set_isa(static_cast<Isa>(i));
@@ -202,7 +204,7 @@ TEST(BlockedLayout, BiasResidualAndReluGiveTheBitsOfTheSeparatePass) {
       }
     }
   }
-  EXPECT_GE(cards, 6);
+  EXPECT_GE(algorithms, 6);
 }
 
 // Only the places of pixels differ, not the computation.
@@ -228,7 +230,7 @@ TEST(BlockedLayout, WinogradGivesTheSameBitsInBothLayouts) {
           for (const int threads : {1, 2}) {
             set_num_threads(threads);
             std::vector<float> both;  // of NCHW images, then of NCHW16c ones
-            ASSERT_EQ(one.check(card(name), direction, &both), "");
+            ASSERT_EQ(one.check(algorithm(name), direction, &both), "");
             const std::size_t half = both.size() / 2;
             EXPECT_EQ(std::memcmp(both.data(), both.data() + half, half * sizeof(float)), 0)
                 << name << " " << text << " " << name_of(direction) << " "
@@ -254,7 +256,7 @@ TEST(BlockedLayout, WinogradKeepsLanesCleanBesideNaN) {
   const Tensor w = testing::normal(plain.w_shape(), DType::f32, 2);
   for (const char* const name : kWinograd) {
     const Tensor y = Tensor::empty(stored_shape(plain.y_shape(), kBlocked));
-    run_card(card(name), problem, Direction::forward, {.in = {x, w}, .out = {y}});
+    run_algorithm(algorithm(name), problem, Direction::forward, {.in = {x, w}, .out = {y}});
     EXPECT_TRUE(has_clean_lanes(y, plain.y_shape(), kBlocked)) << name;
     EXPECT_TRUE(std::isnan(y.data<float>()[0])) << name;
   }

@@ -21,7 +21,7 @@ constexpr ActivationLayout kNchw = ActivationLayout::nchw;
 constexpr ActivationLayout kBlocked = ActivationLayout::blocked;
 constexpr ActivationLayout kBlockedY = ActivationLayout::blocked_y;
 
-const Conv2dAlgorithm& card(const char* name) {
+const Conv2dAlgorithm& algorithm(const char* name) {
   return conv2d_algorithms(DeviceType::cpu).get(name);
 }
 
@@ -59,9 +59,9 @@ TEST(BlockedY, IsTakenInTheTwoDirectionsOfAFirstLayer) {
         << name;
   }
   EXPECT_GE(takers, 2);
-  EXPECT_TRUE(support_of(card("direct"), problem, Direction::forward).yes);
-  EXPECT_TRUE(support_of(card("direct"), problem, Direction::backward_weight).yes);
-  EXPECT_EQ(support_of(card("direct"), problem, Direction::backward_data).reason,
+  EXPECT_TRUE(support_of(algorithm("direct"), problem, Direction::forward).yes);
+  EXPECT_TRUE(support_of(algorithm("direct"), problem, Direction::backward_weight).yes);
+  EXPECT_EQ(support_of(algorithm("direct"), problem, Direction::backward_data).reason,
             "expects blocked dx where dy is blocked, got layout blocked_y");
 }
 
@@ -86,18 +86,19 @@ TEST(BlockedY, GivesTheBitsOfBlockedImagesAndReadsNothingBehindX) {
       const auto bytes = [](std::size_t count) {
         return Tensor::empty({static_cast<std::int64_t>(count / sizeof(float)) + 1});
       };
-      const Tensor prepared = bytes(card("direct").prepared_size(problem, Direction::forward));
-      const Tensor scratch = bytes(card("direct").workspace_bytes(problem, Direction::forward));
-      card("direct").prepare_weights(
+      const Tensor prepared = bytes(algorithm("direct").prepared_size(problem, Direction::forward));
+      const Tensor scratch =
+          bytes(algorithm("direct").workspace_bytes(problem, Direction::forward));
+      algorithm("direct").prepare_weights(
           {problem, Direction::forward, w.raw_data(), prepared.raw_data(), scratch.raw_data()});
-      card("direct").forward({problem,
-                              images,
-                              nullptr,
-                              nullptr,
-                              y.raw_data(),
-                              scratch.raw_data(),
-                              {},
-                              prepared.raw_data()});
+      algorithm("direct").forward({problem,
+                                   images,
+                                   nullptr,
+                                   nullptr,
+                                   y.raw_data(),
+                                   scratch.raw_data(),
+                                   {},
+                                   prepared.raw_data()});
       EXPECT_TRUE(has_clean_lanes(y, problem.y_shape(), kBlocked)) << text;
       return y;
     };
@@ -120,7 +121,7 @@ TEST(BlockedY, KeepsLanesCleanBesideNaN) {
     if (!supports_isa(static_cast<Isa>(i))) continue;
     set_isa(static_cast<Isa>(i));
     const Tensor y = Tensor::empty(stored_shape(problem.y_shape(), kBlocked));
-    run_card(card("direct"), problem, Direction::forward, {.in = {x, w}, .out = {y}});
+    run_algorithm(algorithm("direct"), problem, Direction::forward, {.in = {x, w}, .out = {y}});
     EXPECT_TRUE(has_clean_lanes(y, problem.y_shape(), kBlocked));
     EXPECT_TRUE(std::isnan(y.data<float>()[0]));
   }
@@ -131,8 +132,8 @@ TEST(BlockedY, SumsGroupsAndLowImages) {
   for (const char* text : {"n=2,c=32,h=6,w=7,k=64,r=3,s=3,pad=1,groups=2,layout=blocked_y",
                            "n=3,c=3,h=2,w=9,k=18,r=7,s=5,stride=2,pad=3,layout=blocked_y"}) {
     testing::ConvolutionCase one(Conv2dProblem::parse(text), testing::Tier::bounded);
-    EXPECT_EQ(one.check(card("direct"), Direction::forward), "");
-    EXPECT_EQ(one.check(card("direct"), Direction::backward_weight), "");
+    EXPECT_EQ(one.check(algorithm("direct"), Direction::forward), "");
+    EXPECT_EQ(one.check(algorithm("direct"), Direction::backward_weight), "");
   }
 }
 

@@ -24,7 +24,7 @@ using testing::Tier;
 
 constexpr ActivationLayout kBlocked = ActivationLayout::blocked;
 
-const Conv2dAlgorithm& card() { return conv2d_algorithms(DeviceType::cpu).get("depthwise"); }
+const Conv2dAlgorithm& algorithm() { return conv2d_algorithms(DeviceType::cpu).get("depthwise"); }
 
 Conv2dProblem blocked(std::string_view text) {
   Conv2dProblem problem = Conv2dProblem::parse(text);
@@ -47,7 +47,7 @@ TEST(DepthwiseBlocked, AgreesOnRowsOfEveryWidth) {
           problem.r = problem.s = kernel;
           problem.stride_h = problem.stride_w = stride;
           problem.pad_top = problem.pad_bottom = problem.pad_left = problem.pad_right = pad;
-          check_on_each_isa(card(), problem, Tier::exact);
+          check_on_each_isa(algorithm(), problem, Tier::exact);
           if (HasFatalFailure()) return;
         }
       }
@@ -100,7 +100,7 @@ TEST(DepthwiseBlocked, AgreesWhereBlocksImagesKernelsAndBordersEnd) {
   const MachineScope scope;
   for (const char* text : kTexts) {
     for (const Tier tier : {Tier::exact, Tier::bounded}) {
-      check_on_each_isa(card(), blocked(text), tier);
+      check_on_each_isa(algorithm(), blocked(text), tier);
       if (HasFatalFailure()) return;
     }
   }
@@ -112,7 +112,7 @@ TEST(DepthwiseBlocked, AgreesOnRandomProblems) {
     Conv2dProblem problem = testing::random_problem(77, i);
     problem.groups = problem.k = problem.c = 1 + static_cast<std::int64_t>(i) % 37;
     problem.layout = kBlocked;
-    check_on_each_isa(card(), testing::shrunk(problem, 2e5),
+    check_on_each_isa(algorithm(), testing::shrunk(problem, 2e5),
                       testing::kRoundedTiers[i % testing::kRoundedTierCount]);
     if (HasFatalFailure()) return;
   }
@@ -125,7 +125,7 @@ TEST(DepthwiseBlocked, HoldsItsBoundOnLongSums) {
        {"n=8,c=3,h=56,w=56,r=3,s=3,pad=1", "n=40,c=2,h=40,w=40,r=5,s=5,pad=2,stride=2",
         "n=300,c=2,h=14,w=14,r=7,s=7,pad=3", "n=20,c=2,h=56,w=40,r=2,s=2",
         "n=1,c=2,h=40,w=40,r=31,s=31,pad=15"}) {
-    check_on_each_isa(card(), blocked(text), Tier::offset);
+    check_on_each_isa(algorithm(), blocked(text), Tier::offset);
     if (HasFatalFailure()) return;
   }
 }
@@ -136,7 +136,7 @@ TEST(DepthwiseBlocked, HasTheSameBitsForAnyNumberOfThreads) {
   for (const char* text :
        {"n=1,c=3,h=60,w=70,r=3,s=3,pad=1", "n=5,c=20,h=30,w=30,r=5,s=5,pad=2,stride=2",
         "n=9,c=40,h=14,w=14,r=7,s=7,pad=3"}) {
-    check_on_each_isa(card(), blocked(text), Tier::bounded, {1, 2, 3, 5});
+    check_on_each_isa(algorithm(), blocked(text), Tier::bounded, {1, 2, 3, 5});
     if (HasFatalFailure()) return;
   }
 }
@@ -172,8 +172,8 @@ TEST(DepthwiseBlocked, SpreadsANaNExactlyWhereItIsRead) {
           const bool dw = direction == Direction::backward_weight;
           right.out[0] = Tensor::empty(out);
           got.out[0] = Tensor::empty(dw ? out : stored_shape(out, kBlocked));
-          run_card(reference, plain, direction, right);
-          run_card(card(), problem, direction, got);
+          run_algorithm(reference, plain, direction, right);
+          run_algorithm(algorithm(), problem, direction, got);
           const Tensor& stored = got.out[0].values;
           const Tensor numbers = dw ? stored : plain_images(stored, out, kBlocked);
           for (std::int64_t i = 0; i < numbers.numel(); ++i) {
@@ -203,8 +203,8 @@ TEST(DepthwiseBlocked, BiasResidualAndReluGiveTheBitsOfTheSeparatePass) {
     const Tensor residual = stored_images(beside, kBlocked);
     const auto run = [&](const Epilogue& behind) {
       const Tensor y = Tensor::empty(stored_shape(plain.y_shape(), kBlocked));
-      run_card(card(), problem, Direction::forward,
-               {.in = {x, w, b}, .out = {y}, .epilogue = behind});
+      run_algorithm(algorithm(), problem, Direction::forward,
+                    {.in = {x, w, b}, .out = {y}, .epilogue = behind});
       EXPECT_TRUE(has_clean_lanes(y, plain.y_shape(), kBlocked));
       return plain_images(y, plain.y_shape(), kBlocked);
     };
@@ -228,7 +228,7 @@ TEST(DepthwiseBlocked, BiasResidualAndReluGiveTheBitsOfTheSeparatePass) {
 
 TEST(DepthwiseBlocked, RefusesAMultiplierAndGroupsOfSeveralChannels) {
   const auto reason = [](const char* text) {
-    return support_of(card(), Conv2dProblem::parse(text), Direction::forward).reason;
+    return support_of(algorithm(), Conv2dProblem::parse(text), Direction::forward).reason;
   };
   EXPECT_EQ(reason("c=16,h=8,w=8,k=32,r=3,s=3,groups=16,layout=blocked"),
             "expects one kernel for each channel in layout blocked, got a multiplier of 2");
@@ -244,11 +244,11 @@ TEST(DepthwiseBlocked, PreparesWeightsForTheBlockedLayoutAlone) {
   Conv2dProblem plain = problem;
   plain.layout = ActivationLayout::nchw;
   for (const Direction direction : {Direction::forward, Direction::backward_data}) {
-    EXPECT_EQ(card().prepared_size(plain, direction), 0u);
-    ASSERT_EQ(card().prepared_size(problem, direction), 32u * 6 * sizeof(float));
+    EXPECT_EQ(algorithm().prepared_size(plain, direction), 0u);
+    ASSERT_EQ(algorithm().prepared_size(problem, direction), 32u * 6 * sizeof(float));
     const Tensor w = testing::normal(problem.w_shape(), DType::f32, 1);
     const Tensor prepared = Tensor::empty({2, 6, 16});
-    card().prepare_weights({problem, direction, w.raw_data(), prepared.raw_data(), nullptr});
+    algorithm().prepare_weights({problem, direction, w.raw_data(), prepared.raw_data(), nullptr});
     for (std::int64_t k = 0; k < 32; ++k) {
       for (std::int64_t tap = 0; tap < 6; ++tap) {
         EXPECT_EQ(prepared.at((k / 16 * 6 + tap) * 16 + k % 16), k < 17 ? w.at(k * 6 + tap) : 0);

@@ -64,7 +64,7 @@ struct Results {
   Values y, dx, dw;
 };
 
-const Conv2dAlgorithm& card(DeviceType type, const char* name) {
+const Conv2dAlgorithm& algorithm(DeviceType type, const char* name) {
   const Conv2dAlgorithm* const found = conv2d_algorithms(type).find(name);
   EXPECT_NE(found, nullptr) << name;
   return *found;
@@ -85,7 +85,7 @@ struct Inputs {
 template <class T>
 Results expected(Conv2dProblem z, const Inputs& in) {
   z.dtype = DType::f32;
-  const Conv2dAlgorithm& reference = card(DeviceType::cpu, "reference");
+  const Conv2dAlgorithm& reference = algorithm(DeviceType::cpu, "reference");
   const auto nothing = std::numeric_limits<float>::quiet_NaN();
   Results out{Values(in.dy.size(), nothing), Values(in.x.size(), nothing), in.dw_before};
   reference.forward({z, in.x.data(), in.w.data(), in.b.data(), out.y.data(), nullptr});
@@ -102,7 +102,7 @@ Results expected(Conv2dProblem z, const Inputs& in) {
 
 template <class T>
 Results on_cuda(const Conv2dProblem& z, const Inputs& in, std::int64_t offset) {
-  const Conv2dAlgorithm& depthwise = card(DeviceType::cuda, "depthwise");
+  const Conv2dAlgorithm& depthwise = algorithm(DeviceType::cuda, "depthwise");
   const auto nothing = std::numeric_limits<float>::quiet_NaN();
   const Placed<T> x(in.x, offset), w(in.w, offset), b(in.b, offset), residual(in.residual, offset),
       dy(in.dy, offset), y(Values(in.dy.size(), nothing), offset),

@@ -16,13 +16,13 @@ using DirectOnCuda = testing::CudaTest;
 
 void expect_agreement(const char* text) {
   const Conv2dProblem problem = Conv2dProblem::parse(text);
-  const Conv2dAlgorithm& card = conv2d_algorithms(DeviceType::cuda).get("direct");
+  const Conv2dAlgorithm& algorithm = conv2d_algorithms(DeviceType::cuda).get("direct");
   for (const Tier tier : {Tier::exact, Tier::bounded}) {
     ConvolutionCase numbers(problem, tier);
     for (const std::int64_t shift : {0, 1}) {
       numbers.set_shift(shift);
       for (const Direction direction : kDirections) {
-        EXPECT_EQ(numbers.check(card, direction), "");
+        EXPECT_EQ(numbers.check(algorithm, direction), "");
       }
     }
   }

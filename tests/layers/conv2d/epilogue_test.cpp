@@ -49,20 +49,21 @@ void expect_same(const Tensor& a, const Tensor& b, const std::string& what) {
   }
 }
 
-Tensor run(const Conv2dAlgorithm& card, const Conv2dProblem& problem, const Data& data,
+Tensor run(const Conv2dAlgorithm& algorithm, const Conv2dProblem& problem, const Data& data,
            const Conv2dEpilogue& epilogue) {
   const Tensor y = Tensor::full(problem.y_shape(), std::nan(""));
-  execute_forward({&card, nullptr}, problem, data.x, data.w, data.b, y, epilogue);
+  execute_forward({&algorithm, nullptr}, problem, data.x, data.w, data.b, y, epilogue);
   return y;
 }
 
-void check(const Conv2dProblem& problem, int& cards) {
+void check(const Conv2dProblem& problem, int& algorithms) {
   const MachineScope scope;
   const Data data(problem);
-  for (const auto& [name, card] : conv2d_algorithms(DeviceType::cpu).entries()) {
-    if (!card.fuses_epilogue || !support_of(card, problem, Direction::forward).yes) continue;
-    ++cards;
-    Conv2dAlgorithm plain = card;
+  for (const auto& [name, algorithm] : conv2d_algorithms(DeviceType::cpu).entries()) {
+    if (!algorithm.fuses_epilogue || !support_of(algorithm, problem, Direction::forward).yes)
+      continue;
+    ++algorithms;
+    Conv2dAlgorithm plain = algorithm;
     plain.fuses_epilogue = false;
     for (int i = 0; i < kIsaCount; ++i) {
       const Isa isa = static_cast<Isa>(i);
@@ -73,7 +74,8 @@ void check(const Conv2dProblem& problem, int& cards) {
         for (const float most : {0.0f, 1.5f, INFINITY}) {  // 0: no relu
           for (const bool add : {false, true}) {
             const Conv2dEpilogue epilogue{add ? data.residual.raw_data() : nullptr, most > 0, most};
-            expect_same(run(card, problem, data, epilogue), run(plain, problem, data, epilogue),
+            expect_same(run(algorithm, problem, data, epilogue),
+                        run(plain, problem, data, epilogue),
                         cat(name, " on ", problem.text(), ", ", name_of(isa), ", ", threads,
                             " threads, relu up to ", most, add ? ", residual" : ""));
             if (::testing::Test::HasFailure()) return;
@@ -84,76 +86,77 @@ void check(const Conv2dProblem& problem, int& cards) {
   }
 }
 
-TEST(Conv2dEpilogueOfEveryCard, HasTheBitsOfTheSeparatePass) {
-  int cards = 0;
+TEST(Conv2dEpilogueOfEveryAlgorithm, HasTheBitsOfTheSeparatePass) {
+  int algorithms = 0;
   for (const char* text :
        {"n=2,c=17,h=9,w=11,k=21,r=3,s=3,pad=1", "n=3,c=8,h=7,w=7,k=33,r=3,s=3,pad=1,stride=2",
         "n=2,c=20,h=30,w=31,k=19", "n=5,c=20,h=7,w=7,k=40", "n=2,c=6,h=9,w=9,k=12,stride=2",
         "n=2,c=12,h=14,w=14,k=24,r=3,s=3,pad=1,groups=12", "n=1,c=4,h=40,w=33,k=4,r=5,s=5,groups=4",
         "n=9,c=3,h=8,w=8,k=64,r=3,s=3,pad=1", "n=2,c=64,h=7,w=7,k=64,r=3,s=3,pad=1,groups=2"}) {
-    check(Conv2dProblem::parse(text), cards);
+    check(Conv2dProblem::parse(text), algorithms);
     if (HasFailure()) return;
   }
-  EXPECT_GE(cards, 30);
+  EXPECT_GE(algorithms, 30);
 }
 
-TEST(Conv2dEpilogueOfEveryCard, HasTheBitsOfTheSeparatePassOnRandomProblems) {
-  int cards = 0;
+TEST(Conv2dEpilogueOfEveryAlgorithm, HasTheBitsOfTheSeparatePassOnRandomProblems) {
+  int algorithms = 0;
   for (std::uint64_t i = 0; i < 40 && !HasFailure(); ++i) {
-    check(testing::shrunk(testing::random_problem(3, i), 5e4), cards);
+    check(testing::shrunk(testing::random_problem(3, i), 5e4), algorithms);
   }
-  EXPECT_GE(cards, 40);
+  EXPECT_GE(algorithms, 40);
 }
 
-TEST(Conv2dEpilogueOfEveryCard, IsTheReluOpOfTheSum) {
+TEST(Conv2dEpilogueOfEveryAlgorithm, IsTheReluOpOfTheSum) {
   const Conv2dProblem problem = Conv2dProblem::parse("n=2,c=5,h=9,w=9,k=8,r=3,s=3,pad=1");
   const Data data(problem);
-  const Conv2dAlgorithm& card = conv2d_algorithms(DeviceType::cpu).get("direct");
-  const Tensor conv = run(card, problem, data, {});
+  const Conv2dAlgorithm& algorithm = conv2d_algorithms(DeviceType::cpu).get("direct");
+  const Tensor conv = run(algorithm, problem, data, {});
   const Variable expected = relu(Variable(conv) + Variable(data.residual));
-  const Tensor bounded = run(card, problem, data, {data.residual.raw_data(), true, 1.5f});
+  const Tensor bounded = run(algorithm, problem, data, {data.residual.raw_data(), true, 1.5f});
   expect_same(bounded, bounded_relu(Variable(conv) + Variable(data.residual), 1.5).value(),
               "bounded_relu(conv + residual)");
-  const Tensor fused = run(card, problem, data, {data.residual.raw_data(), true});
+  const Tensor fused = run(algorithm, problem, data, {data.residual.raw_data(), true});
   expect_same(fused, expected.value(), "relu(conv + residual)");
   EXPECT_TRUE(std::isnan(fused.at(1)));
   EXPECT_EQ(fused.at(3), 0);  // relu(-infinity)
 }
 
-TEST(Conv2dEpilogueOfEveryCard, WorksInF64ByTheSeparatePass) {
+TEST(Conv2dEpilogueOfEveryAlgorithm, WorksInF64ByTheSeparatePass) {
   Conv2dProblem problem = Conv2dProblem::parse("n=1,c=2,h=4,w=4,k=2,r=3,s=3,pad=1");
   problem.dtype = DType::f64;
   const Tensor x = Tensor::full(problem.x_shape(), 1, DType::f64);
   const Tensor w = Tensor::full(problem.w_shape(), -1, DType::f64);
   const Tensor residual = Tensor::full(problem.y_shape(), 10, DType::f64);
   const Tensor y = Tensor::empty(problem.y_shape(), DType::f64);
-  const Conv2dAlgorithm& card = conv2d_algorithms(DeviceType::cpu).get("reference");
-  execute_forward({&card, nullptr}, problem, x, w, Tensor(), y, {residual.raw_data(), true});
+  const Conv2dAlgorithm& algorithm = conv2d_algorithms(DeviceType::cpu).get("reference");
+  execute_forward({&algorithm, nullptr}, problem, x, w, Tensor(), y, {residual.raw_data(), true});
   EXPECT_EQ(y.at(0), 2);  // a corner sums 8 products of -1
   EXPECT_EQ(y.at(5), 0);  // the middle 18
-  execute_forward({&card, nullptr}, problem, x, w, Tensor(), y, {residual.raw_data(), true, 1.5f});
+  execute_forward({&algorithm, nullptr}, problem, x, w, Tensor(), y,
+                  {residual.raw_data(), true, 1.5f});
   EXPECT_EQ(y.at(0), 1.5);
 }
 
-TEST(Conv2dEpilogueOfEveryCard, IsPartOfACheckedRun) {
+TEST(Conv2dEpilogueOfEveryAlgorithm, IsPartOfACheckedRun) {
   const Conv2dProblem problem = Conv2dProblem::parse("n=2,c=5,h=9,w=9,k=8,r=3,s=3,pad=1");
   const Data data(problem);
   const Tensor x = Data::random(problem.x_shape(), 6);  // without NaN and infinity
   const Tensor residual = Data::random(problem.y_shape(), 7);
-  const auto& cards = conv2d_algorithms(DeviceType::cpu);
+  const auto& algorithms = conv2d_algorithms(DeviceType::cpu);
   const Tensor y = Tensor::empty(problem.y_shape());
-  Conv2dAlgorithm forgets = cards.get("direct");
+  Conv2dAlgorithm forgets = algorithms.get("direct");
   forgets.forward = [](const Conv2dForwardArgs& args) {
     Conv2dForwardArgs bare = args;
     bare.epilogue = {};
     conv2d_algorithms(DeviceType::cpu).get("direct").forward(bare);
   };
   const Conv2dEpilogue epilogue{residual.raw_data(), true};
-  execute_forward({&cards.get("direct"), &cards.get("reference")}, problem, x, data.w, data.b, y,
-                  epilogue);
+  execute_forward({&algorithms.get("direct"), &algorithms.get("reference")}, problem, x, data.w,
+                  data.b, y, epilogue);
   EXPECT_ERROR(ErrorKind::kRun, "expected 'direct' and 'reference' to agree",
-               execute_forward({&forgets, &cards.get("reference")}, problem, x, data.w, data.b, y,
-                               epilogue));
+               execute_forward({&forgets, &algorithms.get("reference")}, problem, x, data.w, data.b,
+                               y, epilogue));
 }
 
 }  // namespace

@@ -210,8 +210,8 @@ TEST_F(FewChannelConvOnCuda, both_stages_of_a_lenet_match_for_every_kernel_size_
 }
 
 TEST_F(FewChannelConvOnCuda, more_samples_than_blocks_are_summed_in_one_block_after_another) {
-  expect_both(lenet(1, 12, 3), few_channel::kMostBlocks + 7);
-  expect_both(lenet(1, 12, 3), 3 * few_channel::kMostBlocks + 1);
+  expect_both(lenet(1, 12, 3), few_channel::kMaxBlocks + 7);
+  expect_both(lenet(1, 12, 3), 3 * few_channel::kMaxBlocks + 1);
 }
 
 TEST_F(FewChannelConvOnCuda, a_stage_alone_gives_the_gradient_of_its_input) {
@@ -242,7 +242,7 @@ TEST_F(FewChannelConvOnCuda, factors_are_rounded_where_they_are_multiplied) {
     };
     for (const std::int64_t batch : {1, 3, 40}) expect(lenet(1, 28, 5), batch, false);
     for (const int r : {3, 7}) expect(lenet(3, 32, r), 2, false);
-    expect(lenet(1, 12, 3), few_channel::kMostBlocks + 7, false);
+    expect(lenet(1, 12, 3), few_channel::kMaxBlocks + 7, false);
     expect({{5, 13, 10, 9, 5, {2, 0, 1, 2}}}, 5, true);
     expect({{5, 9, 11, 7, 3, {1, 2, 0, 1}, kRelu, false}}, 3, true);
     expect_equal(Chain(lenet(1, 28, 5, FewChannelCurve::tanh), 2, false, false, half), bound);

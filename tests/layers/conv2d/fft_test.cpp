@@ -340,7 +340,7 @@ TEST(FftProduct, IsTheSumOfComplexProducts) {
 
 // ---- the algorithm ------------------------------------------------------------------------------
 
-const Conv2dAlgorithm& card() { return conv2d_algorithms(DeviceType::cpu).get("fft"); }
+const Conv2dAlgorithm& algorithm() { return conv2d_algorithms(DeviceType::cpu).get("fft"); }
 
 TEST(Fft, OutputsOneBelowAndAboveATileAgreeWithTheReference) {
   const testing::MachineScope scope;
@@ -358,7 +358,7 @@ TEST(Fft, OutputsOneBelowAndAboveATileAgreeWithTheReference) {
       if (problem.p() < 1 || problem.q() < 1) continue;
       testing::ConvolutionCase one(problem, testing::Tier::bounded);
       for (const Direction direction : kDirections) {
-        ASSERT_EQ(one.check(card(), direction), "");
+        ASSERT_EQ(one.check(algorithm(), direction), "");
       }
     }
   }
@@ -373,7 +373,7 @@ TEST(Fft, DepthwiseTilesAgreeWithTheReference) {
                              "n=2,c=16,k=16,groups=16,h=8,w=90,r=2,s=21,pad=0x10"}) {
       testing::ConvolutionCase one(Conv2dProblem::parse(text), testing::Tier::bounded);
       for (const Direction direction : kDirections) {
-        ASSERT_EQ(one.check(card(), direction), "");
+        ASSERT_EQ(one.check(algorithm(), direction), "");
       }
     }
   }
@@ -381,7 +381,7 @@ TEST(Fft, DepthwiseTilesAgreeWithTheReference) {
 
 TEST(Fft, RefusesWithASentence) {
   const auto reason = [](const char* text) {
-    return card().supports(Conv2dProblem::parse(text), Direction::forward).reason;
+    return algorithm().supports(Conv2dProblem::parse(text), Direction::forward).reason;
   };
   EXPECT_EQ(reason("h=9,w=9,r=3,s=3,stride=2x1"), "expects stride 1, got 2x1");
   EXPECT_EQ(reason("h=9,w=9,r=3,s=3,dilation=2"), "expects dilation 1, got 2x2");

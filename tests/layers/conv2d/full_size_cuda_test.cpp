@@ -108,10 +108,10 @@ int check_samples(const Conv2dProblem& z) {
     const std::vector<std::int64_t> samples =
         samples_of(count, std::clamp<std::int64_t>((1 << 26) / length, 4, 60));
     std::vector<Sum> expected;
-    for (const auto& [name, card] : algorithms().entries()) {
-      if (!support_of(card, z, direction).yes) continue;
+    for (const auto& [name, algorithm] : algorithms().entries()) {
+      if (!support_of(algorithm, z, direction).yes) continue;
       const std::size_t scratch_bytes =
-          card.workspace_bytes(z, direction) + card.prepared_size(z, direction);
+          algorithm.workspace_bytes(z, direction) + algorithm.prepared_size(z, direction);
       if (!fits(static_cast<std::int64_t>(scratch_bytes) +
                 count * static_cast<std::int64_t>(size_of(z.dtype)))) {
         continue;
@@ -127,21 +127,21 @@ int check_samples(const Conv2dProblem& z) {
       backend_of(cuda()).fill_bytes(0, out.raw_data(), 0xff,
                                     static_cast<std::size_t>(out.size_bytes()));
       {
-        const Conv2dScratch scratch(card, z, direction, cuda());
+        const Conv2dScratch scratch(algorithm, z, direction, cuda());
         if (direction == Direction::forward) {
-          card.forward({z,
-                        x.data(),
-                        w.data(),
-                        nullptr,
-                        out.raw_data(),
-                        scratch.workspace(),
-                        {},
-                        scratch.prepare(w.data())});
+          algorithm.forward({z,
+                             x.data(),
+                             w.data(),
+                             nullptr,
+                             out.raw_data(),
+                             scratch.workspace(),
+                             {},
+                             scratch.prepare(w.data())});
         } else if (direction == Direction::backward_data) {
-          card.backward_data({z, dy.data(), w.data(), out.raw_data(), scratch.workspace(),
-                              scratch.prepare(w.data())});
+          algorithm.backward_data({z, dy.data(), w.data(), out.raw_data(), scratch.workspace(),
+                                   scratch.prepare(w.data())});
         } else {
-          card.backward_weight(
+          algorithm.backward_weight(
               {z, x.data(), dy.data(), out.raw_data(), false, scratch.workspace()});
         }
         backend_of(cuda()).synchronize(0);
@@ -156,7 +156,7 @@ int check_samples(const Conv2dProblem& z) {
         const double error = std::abs(got - expected[i].value);
         errors += error * error;
         squares += expected[i].value * expected[i].value;
-        if (error <= testing::allowed_error(z, card.error_growth, expected[i].value, most))
+        if (error <= testing::allowed_error(z, algorithm.error_growth, expected[i].value, most))
           continue;
         ADD_FAILURE() << name << ", " << name_of(direction) << " of " << z.text() << ": element "
                       << samples[i] << " of " << count << ": got " << got << ", expected "

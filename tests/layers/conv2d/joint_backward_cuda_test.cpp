@@ -17,7 +17,7 @@ using testing::normal;
 using JointBackwardOnCuda = testing::CudaTest;
 
 constexpr ActivationLayout kLast = ActivationLayout::channels_last;
-constexpr const char* kCardName = "depthwise_channels_last";
+constexpr const char* kAlgorithmName = "depthwise_channels_last";
 
 // Both strides; every padding; borders inside a strip and a band; bands and images in several
 // blocks; channels that leave lanes unused, and more channels than a block has.
@@ -58,28 +58,29 @@ class Call {
 
   // `prepared`: with weights from prepare_weights(), or as they are.
   Gradients run(bool together, bool accumulate, bool prepared) const {
-    const Conv2dAlgorithm& card = conv2d_algorithms(DeviceType::cuda).get(kCardName);
+    const Conv2dAlgorithm& algorithm = conv2d_algorithms(DeviceType::cuda).get(kAlgorithmName);
     const Tensor dx =
         Tensor::full(stored_shape(problem_.x_shape(), kLast),
                      std::numeric_limits<double>::quiet_NaN(), problem_.dtype, cuda());
     const Tensor dw = dw_before_.to(cuda());
-    const Conv2dScratch weights(card, problem_, Direction::backward_data, cuda(),
+    const Conv2dScratch weights(algorithm, problem_, Direction::backward_data, cuda(),
                                 prepared ? WeightUse::often : WeightUse::once);
     const Conv2dBackwardDataArgs data{problem_,      dy_.raw_data(),
                                       w_.raw_data(), dx.raw_data(),
                                       nullptr,       weights.prepare(w_.raw_data())};
-    const JointBackward* const both = joint_backward_of(card, problem_);
+    const JointBackward* const both = joint_backward_of(algorithm, problem_);
     EXPECT_NE(both, nullptr);
-    const std::size_t bytes = together ? both->workspace_bytes(problem_)
-                                       : card.workspace_bytes(problem_, Direction::backward_weight);
+    const std::size_t bytes = together
+                                  ? both->workspace_bytes(problem_)
+                                  : algorithm.workspace_bytes(problem_, Direction::backward_weight);
     const Workspace workspace(cuda(), bytes);
     const Conv2dBackwardWeightArgs weight{problem_,      x_.raw_data(), dy_.raw_data(),
                                           dw.raw_data(), accumulate,    workspace.data()};
     if (together) {
-      run_joint_backward(card, *both, data, weight);
+      run_joint_backward(algorithm, *both, data, weight);
     } else {
-      card.backward_data(data);
-      card.backward_weight(weight);
+      algorithm.backward_data(data);
+      algorithm.backward_weight(weight);
     }
     return {dx.to(Device{}), dw.to(Device{})};
   }
@@ -147,16 +148,18 @@ TEST_F(JointBackwardOnCuda, BothDirectionsAreCounted) {
   const Call call(problem, inputs_of(problem, false));
   const KernelCounter counter;
   call.run(true, false, false);
-  const std::map<KernelRun, std::int64_t> want{{{kCardName, "backward_data", problem.text()}, 1},
-                                               {{kCardName, "backward_weight", problem.text()}, 1}};
+  const std::map<KernelRun, std::int64_t> want{
+      {{kAlgorithmName, "backward_data", problem.text()}, 1},
+      {{kAlgorithmName, "backward_weight", problem.text()}, 1}};
   EXPECT_EQ(counter.runs(), want);
 }
 
 TEST_F(JointBackwardOnCuda, OthersHaveNone) {
-  const Conv2dAlgorithm& card = conv2d_algorithms(DeviceType::cuda).get(kCardName);
-  EXPECT_EQ(joint_backward_of(card, testing::halves_with_channels_last(
-                                        "n=1,c=8,h=9,w=9,k=8,r=5,s=5,pad=2,groups=8", DType::bf16)),
-            nullptr);
+  const Conv2dAlgorithm& algorithm = conv2d_algorithms(DeviceType::cuda).get(kAlgorithmName);
+  EXPECT_EQ(
+      joint_backward_of(algorithm, testing::halves_with_channels_last(
+                                       "n=1,c=8,h=9,w=9,k=8,r=5,s=5,pad=2,groups=8", DType::bf16)),
+      nullptr);
   EXPECT_EQ(joint_backward_of(conv2d_algorithms(DeviceType::cuda).get("implicit_gemm"),
                               testing::halves_with_channels_last(kTexts[0], DType::bf16)),
             nullptr);

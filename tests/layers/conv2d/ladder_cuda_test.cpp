@@ -9,7 +9,7 @@ namespace {
 
 using Conv2dLadderOnCuda = testing::CudaTest;
 
-TEST_F(Conv2dLadderOnCuda, EveryRungNamesACardThatTakesTheLaddersProblem) {
+TEST_F(Conv2dLadderOnCuda, EveryRungNamesAAlgorithmThatTakesTheLaddersProblem) {
   testing::check_rungs(DeviceType::cuda);
 }
 

@@ -15,7 +15,7 @@
 namespace convscope {
 namespace {
 
-TEST(Conv2dLadder, EveryRungNamesACardThatTakesTheLaddersProblem) {
+TEST(Conv2dLadder, EveryRungNamesAAlgorithmThatTakesTheLaddersProblem) {
   testing::check_rungs(DeviceType::cpu);
   for (const auto& [name, ladder] : conv2d_ladders(DeviceType::cpu).entries()) {
     for (const Conv2dRung& rung : ladder.rungs) {
@@ -44,7 +44,7 @@ TEST(Conv2dLadder, EveryRoomWithALessonHasALadderAndItsLaddersFileIsThere) {
     for (const std::string& room : rooms_with(ending)) {
       const Conv2dLadder* ladder = table.find(room);
       ASSERT_NE(ladder, nullptr) << "no ladder for device " << name_of(type) << " in " << room;
-      EXPECT_EQ(ladder->rungs.front().card, room + "_lesson");
+      EXPECT_EQ(ladder->rungs.front().algorithm, room + "_lesson");
     }
     for (const std::string& name : table.names()) {
       EXPECT_EQ(std::filesystem::path(table.file_of(name)).filename(), name + "_ladder.cpp");
@@ -68,11 +68,13 @@ TEST(Conv2dLadder, TheReadmeOfTheRoomShowsEveryRungWithItsSentence) {
   }
 }
 
-TEST(Conv2dLadder, LabelsNameTheCardAndItsSwitches) {
-  EXPECT_EQ(label_of({.card = "direct"}), "direct");
-  EXPECT_EQ(label_of({.card = "direct", .isa = "avx2", .threads = 1}), "direct, avx2, 1 thread");
-  EXPECT_EQ(label_of({.card = "implicit_gemm", .math = MathMode::tf32}), "implicit_gemm, tf32");
-  EXPECT_EQ(label_of({.card = "winograd_f4x3", .threads = 2, .prepare_each_call = true}),
+TEST(Conv2dLadder, LabelsNameTheAlgorithmAndItsSwitches) {
+  EXPECT_EQ(label_of({.algorithm = "direct"}), "direct");
+  EXPECT_EQ(label_of({.algorithm = "direct", .isa = "avx2", .threads = 1}),
+            "direct, avx2, 1 thread");
+  EXPECT_EQ(label_of({.algorithm = "implicit_gemm", .math = MathMode::tf32}),
+            "implicit_gemm, tf32");
+  EXPECT_EQ(label_of({.algorithm = "winograd_f4x3", .threads = 2, .prepare_each_call = true}),
             "winograd_f4x3, weights prepared in each call, 2 threads");
 }
 

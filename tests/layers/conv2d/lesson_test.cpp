@@ -23,7 +23,7 @@ static_assert(std::is_same_v<decltype(std::declval<View<float*>>()(0, 0)), float
 static_assert(std::is_same_v<decltype(std::declval<View<const float*>>()(0)), const float&>);
 static_assert(std::is_empty_v<Unwatched>);
 
-const Conv2dAlgorithm& card_of(const std::string& name) {
+const Conv2dAlgorithm& algorithm_of(const std::string& name) {
   return conv2d_algorithms(DeviceType::cpu).get(name);
 }
 
@@ -76,11 +76,11 @@ TEST(Lesson, WatchedItMakesTheSameNumbersAndWritesEveryElement) {
       if (name == "int8_lesson" && direction != Direction::forward) continue;
       int runs = 0;
       for (const Conv2dProblem& problem : problems) {
-        if (!support_of(card_of(name), problem, direction).yes) continue;
+        if (!support_of(algorithm_of(name), problem, direction).yes) continue;
         ++runs;
         const OperandSpecs specs = problem.operands(direction);
         const Operands operands = random_operands(specs, Device{});
-        run_card(card_of(name), problem, direction, operands);
+        run_algorithm(algorithm_of(name), problem, direction, operands);
         const Tensor plain = operands.out[0].values;
         Operands watched = operands;
         watched.out[0].values = Tensor::empty(plain.shape(), plain.dtype());
@@ -217,13 +217,13 @@ std::filesystem::path file_named(const std::string& name) {
   return {};
 }
 
-TEST(Lesson, EveryLessonsCardIsWatchableShortAndPlain) {
-  std::set<std::string> cards;
-  for (const auto& [name, card] : conv2d_algorithms(DeviceType::cpu).entries()) {
+TEST(Lesson, EveryLessonsAlgorithmIsWatchableShortAndPlain) {
+  std::set<std::string> algorithms;
+  for (const auto& [name, algorithm] : conv2d_algorithms(DeviceType::cpu).entries()) {
     if (!name.ends_with("_lesson")) continue;
     SCOPED_TRACE(name);
-    cards.insert(name);
-    EXPECT_FALSE(card.auto_ok);
+    algorithms.insert(name);
+    EXPECT_FALSE(algorithm.auto_ok);
     std::ifstream source(file_named(name + "_cpu.cpp"));
     int lines = 0;
     for (std::string line; std::getline(source, line); ++lines) {
@@ -237,8 +237,8 @@ TEST(Lesson, EveryLessonsCardIsWatchableShortAndPlain) {
     EXPECT_LE(lines, 200);
   }
   const std::vector<std::string> lessons = conv2d_lessons().names();
-  EXPECT_EQ(cards, std::set<std::string>(lessons.begin(), lessons.end()));
-  EXPECT_GE(cards.size(), 6u);
+  EXPECT_EQ(algorithms, std::set<std::string>(lessons.begin(), lessons.end()));
+  EXPECT_GE(algorithms.size(), 6u);
 }
 
 TEST(Lesson, WatchingRefusesWithASentence) {

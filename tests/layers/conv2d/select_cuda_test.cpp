@@ -50,17 +50,17 @@ class SelectionOnCuda : public testing::CudaTest {
 
 // Returns an algorithm whose cost the test sets.
 Conv2dCost cost_of_test;
-Conv2dAlgorithm card_with_cost() {
-  Conv2dAlgorithm card = conv2d_algorithms(DeviceType::cuda).get("im2col_gemm");
-  card.cost = [](const Conv2dProblem&, Direction) { return cost_of_test; };
-  return card;
+Conv2dAlgorithm algorithm_with_cost() {
+  Conv2dAlgorithm algorithm = conv2d_algorithms(DeviceType::cuda).get("im2col_gemm");
+  algorithm.cost = [](const Conv2dProblem&, Direction) { return cost_of_test; };
+  return algorithm;
 }
 
 TEST_F(SelectionOnCuda, AnEstimateAddsPassesAndLaunchesToTheSums) {
   set_machine_ceilings(kMachine, DeviceType::cuda);
-  const Conv2dAlgorithm card = card_with_cost();
+  const Conv2dAlgorithm algorithm = algorithm_with_cost();
   const auto ms = [&](const Conv2dProblem& problem) {
-    return estimated_ms(card, problem, Direction::forward);
+    return estimated_ms(algorithm, problem, Direction::forward);
   };
   cost_of_test = {.flops = 50e9, .bytes = 1e9, .peak_share = 0.5, .launches = 0};
   EXPECT_DOUBLE_EQ(ms(kProblem), 2.0);  // 1 ms at the peak; its bytes take 0.25 ms meanwhile
@@ -84,7 +84,7 @@ TEST_F(SelectionOnCuda, CeilingsOfTheCpuAndOfTheGpuAreApart) {
   EXPECT_EQ(machine_ceilings(DeviceType::cuda).tf32_flops_per_second, 360e12);
 }
 
-TEST_F(SelectionOnCuda, AutoChoosesACardForEveryDirectionOfTheUsualProblems) {
+TEST_F(SelectionOnCuda, AutoChoosesAAlgorithmForEveryDirectionOfTheUsualProblems) {
   for (const char* text : {"n=32,c=3,h=224,w=224,k=64,r=7,s=7,stride=2,pad=3",
                            "n=32,c=256,h=14,w=14,k=256,r=3,s=3,pad=1", "n=1,c=1,h=1,w=1,k=1",
                            "n=0,c=3,h=8,w=8,k=4,r=3,s=3", "n=4,c=6,h=9,w=8,k=6,r=3,s=2,groups=3",
@@ -166,8 +166,8 @@ TEST_F(SelectionOnCuda, ChannelsLastAutoTakesTheCopyEngineForLargeProblemsOnly) 
   for (const char* text : {"n=1,c=2,h=4,w=33,k=3,r=3,s=3,pad=1,dtype=bf16",
                            "n=2,c=3,h=6,w=5,k=4,r=6,s=5,dtype=bf16"}) {
     EXPECT_EQ(chosen(text), "implicit_gemm");
-    const auto ms = [&](const char* card) {
-      return estimated_ms(conv2d_algorithms(DeviceType::cuda).get(card),
+    const auto ms = [&](const char* algorithm) {
+      return estimated_ms(conv2d_algorithms(DeviceType::cuda).get(algorithm),
                           with_channels_last(Conv2dProblem::parse(text)), Direction::forward,
                           WeightUse::often);
     };

@@ -28,20 +28,20 @@ std::string chosen(const std::string& policy, const Conv2dProblem& problem = kPr
 
 // Returns an algorithm that accepts only 1x1 kernels, has no backward pass, and computes one wrong
 // element.
-Conv2dAlgorithm picky_card() {
-  Conv2dAlgorithm card = conv2d_algorithms(DeviceType::cpu).get("reference");
-  card.name = "test_picky";
-  card.supports = [](const Conv2dProblem& problem, Direction) {
+Conv2dAlgorithm picky_algorithm() {
+  Conv2dAlgorithm algorithm = conv2d_algorithms(DeviceType::cpu).get("reference");
+  algorithm.name = "test_picky";
+  algorithm.supports = [](const Conv2dProblem& problem, Direction) {
     if (problem.r == 1 && problem.s == 1) return Conv2dSupport{};
     return Conv2dSupport::no(cat("expects a 1x1 kernel, got ", problem.r, "x", problem.s));
   };
-  card.forward = [](const Conv2dForwardArgs& args) {
+  algorithm.forward = [](const Conv2dForwardArgs& args) {
     conv2d_algorithms(DeviceType::cpu).get("reference").forward(args);
     static_cast<float*>(args.y)[1] += 1;
   };
-  card.backward_data = nullptr;
-  card.backward_weight = nullptr;
-  return card;
+  algorithm.backward_data = nullptr;
+  algorithm.backward_weight = nullptr;
+  return algorithm;
 }
 
 TEST(Conv2dSelection, TakesTheNamedAlgorithm) {
@@ -52,9 +52,9 @@ TEST(Conv2dSelection, TakesTheNamedAlgorithm) {
 TEST(Conv2dSelection, AutoTakesTheLowestEstimateAndNeverTheReference) {
   std::string lowest;
   double ms = 1e300;
-  for (const auto& [name, card] : conv2d_algorithms(DeviceType::cpu).entries()) {
-    if (!card.auto_ok || !support_of(card, kProblem, Direction::forward).yes) continue;
-    const double estimate = estimated_ms(card, kProblem, Direction::forward);
+  for (const auto& [name, algorithm] : conv2d_algorithms(DeviceType::cpu).entries()) {
+    if (!algorithm.auto_ok || !support_of(algorithm, kProblem, Direction::forward).yes) continue;
+    const double estimate = estimated_ms(algorithm, kProblem, Direction::forward);
     if (estimate < ms) {
       ms = estimate;
       lowest = name;
@@ -112,10 +112,11 @@ TEST(Conv2dSelection, AListTakesTheFirstThatAccepts) {
 }
 
 TEST(Conv2dSelection, ADirectionThatIsNotOfferedIsRefused) {
-  const Conv2dAlgorithm card = picky_card();
-  EXPECT_EQ(support_of(card, kProblem, Direction::backward_data).reason,
+  const Conv2dAlgorithm algorithm = picky_algorithm();
+  EXPECT_EQ(support_of(algorithm, kProblem, Direction::backward_data).reason,
             "does not compute backward_data");
-  EXPECT_EQ(support_of(card, kProblem, Direction::forward).reason, "expects a 1x1 kernel, got 3x3");
+  EXPECT_EQ(support_of(algorithm, kProblem, Direction::forward).reason,
+            "expects a 1x1 kernel, got 3x3");
 }
 
 TEST(Conv2dSelection, EstimatesFollowTheCeilings) {
@@ -173,7 +174,7 @@ TEST(Conv2dSelection, CheckReturnsTheFirstWhenBothAgree) {
 }
 
 TEST(Conv2dSelection, CheckFailsWhenTheTwoDiffer) {
-  const Conv2dAlgorithm wrong = picky_card();
+  const Conv2dAlgorithm wrong = picky_algorithm();
   const Conv2dAlgorithm& right = conv2d_algorithms(DeviceType::cpu).get("im2col_gemm");
   const Tensor x = testing::normal(kProblem.x_shape(), DType::f32, 1);
   const Tensor w = testing::normal(kProblem.w_shape(), DType::f32, 2);

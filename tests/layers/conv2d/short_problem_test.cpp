@@ -25,15 +25,15 @@ void forward(const Conv2dForwardArgs&) {
 }
 
 int chunks_of_others(const char* text) {
-  const Conv2dAlgorithm card{
+  const Conv2dAlgorithm algorithm{
       .name = "sleeper",
       .workspace_bytes = [](const Conv2dProblem&, Direction) { return std::size_t{0}; },
       .forward = forward};
   const Conv2dProblem problem = Conv2dProblem::parse(text);
   const Tensor x = Tensor::zeros(problem.x_shape()), w = Tensor::zeros(problem.w_shape());
   others = 0;
-  run_card(card, problem, Direction::forward,
-           {.in = {x, w}, .out = {Tensor::zeros(problem.y_shape())}});
+  run_algorithm(algorithm, problem, Direction::forward,
+                {.in = {x, w}, .out = {Tensor::zeros(problem.y_shape())}});
   return others;
 }
 

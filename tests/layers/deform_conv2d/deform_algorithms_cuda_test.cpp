@@ -16,7 +16,7 @@ namespace {
 using matrix::Tier;
 using Problem = DeformConv2dProblem;
 
-const Registry<DeformConv2dAlgorithm>& cards() {
+const Registry<DeformConv2dAlgorithm>& algorithms() {
   return deform_conv2d_algorithms(DeviceType::cuda);
 }
 
@@ -42,12 +42,12 @@ bool is_too_large(const Problem& z) {
 }
 
 // On a GPU threads run in any order.
-void expect_same_bits_twice(const DeformConv2dAlgorithm& card, const Problem& z,
+void expect_same_bits_twice(const DeformConv2dAlgorithm& algorithm, const Problem& z,
                             Direction direction, const DeformConv2dTensors& tensors) {
   Operands runs[2];
   for (Operands& run : runs) {
     run = deform_operands(z, direction, tensors);
-    run_guarded(card, z, direction, run);
+    run_guarded(algorithm, z, direction, run);
   }
   for (std::size_t i = 0; i < z.operands(direction).outputs.size(); ++i) {
     EXPECT_TRUE(same_bits(runs[0].out[i].values, runs[1].out[i].values)) << "output " << i;
@@ -58,7 +58,7 @@ class DeformOnCuda : public CudaTest, public ::testing::WithParamInterface<const
 
 // Tests all kinds of numbers in all types; on the emulation f32 takes every second kind, and each
 // other type one kind in turn.
-TEST_P(DeformOnCuda, EachCardAgreesWithTheReference) {
+TEST_P(DeformOnCuda, EachAlgorithmAgreesWithTheReference) {
   const Problem problem = Problem::parse(GetParam());
   if (is_too_large(problem)) GTEST_SKIP() << "too large for the emulation";
   int turn = 0, checks = 0;
@@ -73,12 +73,12 @@ TEST_P(DeformOnCuda, EachCardAgreesWithTheReference) {
         const Tier tier = matrix::kRoundedTiers[kind];
         DeformExpected expected(z, direction, deform_tensors(z, tier));
         expected.rounds_one_way = matrix::rounds_one_way(tier);
-        for (const auto& [name, card] : cards().entries()) {
-          if (!support_of(card, z, direction).yes) continue;
+        for (const auto& [name, algorithm] : algorithms().entries()) {
+          if (!support_of(algorithm, z, direction).yes) continue;
           SCOPED_TRACE(cat(name, " ", name_of(direction), " ", z.text(), ", ", name_of(tier)));
-          expect_as_reference(card, z, direction, expected, turn % 2);
-          if (card.deterministic && tier == Tier::bounded && !is_emulated()) {
-            expect_same_bits_twice(card, z, direction, expected.tensors);
+          expect_as_reference(algorithm, z, direction, expected, turn % 2);
+          if (algorithm.deterministic && tier == Tier::bounded && !is_emulated()) {
+            expect_same_bits_twice(algorithm, z, direction, expected.tensors);
           }
           ++checks;
         }
@@ -96,9 +96,9 @@ TEST_P(DeformOnCuda, GradientsOfWAreAddedUp) {
     const Problem z = with(problem, factors);
     const DeformExpected expected(z, Direction::backward_weight, deform_tensors(z, Tier::bounded),
                                   /*accumulate=*/true);
-    for (const auto& [name, card] : cards().entries()) {
+    for (const auto& [name, algorithm] : algorithms().entries()) {
       SCOPED_TRACE(cat(name, " ", z.text()));
-      expect_as_reference(card, z, Direction::backward_weight, expected);
+      expect_as_reference(algorithm, z, Direction::backward_weight, expected);
     }
   }
 }
@@ -134,9 +134,9 @@ TEST_P(SmallDeformOnCuda, PlacesOutsideAndNaNAreThoseOfTheReference) {
       t = as_type(t, z.dtype);
       for (const Direction direction : kDirections) {
         const DeformExpected expected(z, direction, t);
-        for (const auto& [name, card] : cards().entries()) {
+        for (const auto& [name, algorithm] : algorithms().entries()) {
           SCOPED_TRACE(cat(name, " ", name_of(direction), " ", z.text()));
-          expect_as_reference(card, z, direction, expected);
+          expect_as_reference(algorithm, z, direction, expected);
         }
       }
     }
@@ -144,8 +144,8 @@ TEST_P(SmallDeformOnCuda, PlacesOutsideAndNaNAreThoseOfTheReference) {
 }
 
 TEST_P(SmallDeformOnCuda, MasksOfNoNumberTouchWhatTheReferenceSays) {
-  for (const auto& [name, card] : cards().entries()) {
-    expect_masks_of_no_number(card, Problem::parse(GetParam()));
+  for (const auto& [name, algorithm] : algorithms().entries()) {
+    expect_masks_of_no_number(algorithm, Problem::parse(GetParam()));
   }
 }
 
@@ -154,10 +154,10 @@ TEST_P(SmallDeformOnCuda, OutsideOfTheImageIsTheBiasAlone) {
   for (const double offset : {1e30, -1e30, 3e9, std::numeric_limits<double>::infinity()}) {
     DeformConv2dTensors t = deform_tensors(z, Tier::bounded);
     t.offset = Tensor::full(z.offset_shape(), offset);
-    for (const auto& [name, card] : cards().entries()) {
+    for (const auto& [name, algorithm] : algorithms().entries()) {
       for (const Direction direction : kDirections) {
         const Operands at = deform_operands(z, direction, t);
-        run_guarded(card, z, direction, at);
+        run_guarded(algorithm, z, direction, at);
         for (std::size_t o = 0; o < z.operands(direction).outputs.size(); ++o) {
           const Tensor& out = at.out[o].values;
           for (std::int64_t i = 0; i < out.numel(); ++i) {
@@ -176,20 +176,20 @@ TEST_P(SmallDeformOnCuda, GradientsThatNobodyAsksForChangeNoOther) {
   for (const Factors& factors : {kFactors[0], kFactors[2]}) {
     const Problem z = with(Problem::parse(GetParam()), factors);
     const DeformConv2dTensors t = deform_tensors(z, Tier::bounded);
-    for (const auto& [name, card] : cards().entries()) {
-      if (!support_of(card, z, kData).yes) continue;
+    for (const auto& [name, algorithm] : algorithms().entries()) {
+      if (!support_of(algorithm, z, kData).yes) continue;
       const Operands all = deform_operands(z, kData, t);
-      run_guarded(card, z, kData, all);
+      run_guarded(algorithm, z, kData, all);
       for (int asked = 1; asked < 8; ++asked) {
         Operands some = deform_operands(z, kData, t);
         for (std::size_t i = 0; i < 3; ++i) {
           if ((asked >> i & 1) == 0) some.out[i] = {};
         }
-        run_guarded(card, z, kData, some);
+        run_guarded(algorithm, z, kData, some);
         for (std::size_t i = 0; i < 3; ++i) {
           if ((asked >> i & 1) == 0) continue;
           const bool equal =
-              card.deterministic
+              algorithm.deterministic
                   ? same_bits(some.out[i].values, all.out[i].values)
                   : static_cast<bool>(near(some.out[i].values, all.out[i].values, 1e-5, 1e-3));
           EXPECT_TRUE(equal) << name << ", output " << i << " of " << asked;
@@ -200,24 +200,24 @@ TEST_P(SmallDeformOnCuda, GradientsThatNobodyAsksForChangeNoOther) {
 }
 
 // The bits are those without a recording, and the same on each replay.
-TEST_P(SmallDeformOnCuda, EachCardCanBeRecordedAndReplayed) {
+TEST_P(SmallDeformOnCuda, EachAlgorithmCanBeRecordedAndReplayed) {
   for (const Factors& factors : kFactors) {
     const Problem z = with(Problem::parse(GetParam()), factors);
-    for (const auto& [name, card] : cards().entries()) {
+    for (const auto& [name, algorithm] : algorithms().entries()) {
       for (const Direction direction : kDirections) {
-        if (!support_of(card, z, direction).yes) continue;
+        if (!support_of(algorithm, z, direction).yes) continue;
         Operands at = deform_operands(z, direction, deform_tensors(z, Tier::bounded));
         for (Operand& one : at.in) one = one.to(cuda());
         for (Operand& one : at.out) one = one.to(cuda());
-        const Scratch<Problem> scratch(card, z, direction, cuda());
-        run_card(card, z, direction, at, scratch);  // also makes data that is made once
+        const Scratch<Problem> scratch(algorithm, z, direction, cuda());
+        run_algorithm(algorithm, z, direction, at, scratch);  // also makes data that is made once
         std::vector<Tensor> first;
         for (const Operand& one : at.out) {
           first.push_back(one.defined() ? one.values.to(Device{}).clone() : Tensor());
         }
         const DeviceBackend& backend = backend_of(cuda());
         backend.begin_recording(0);
-        run_card(card, z, direction, at, scratch);
+        run_algorithm(algorithm, z, direction, at, scratch);
         void* const recording = backend.end_recording(0);
         for (int replay = 0; replay < 2; ++replay) {
           for (const Operand& one : at.out) {
@@ -228,8 +228,9 @@ TEST_P(SmallDeformOnCuda, EachCardCanBeRecordedAndReplayed) {
           for (std::size_t i = 0; i < first.size(); ++i) {
             if (!first[i].defined()) continue;
             const Tensor now = at.out[i].values.to(Device{});
-            EXPECT_TRUE(card.deterministic ? same_bits(now, first[i])
-                                           : static_cast<bool>(near(now, first[i], 1e-5, 1e-3)))
+            EXPECT_TRUE(algorithm.deterministic
+                            ? same_bits(now, first[i])
+                            : static_cast<bool>(near(now, first[i], 1e-5, 1e-3)))
                 << name << " " << name_of(direction) << ", output " << i << " of " << z.text();
           }
         }
@@ -247,37 +248,37 @@ TEST_F(DeformOnCuda, SumsOfManyImagesAndWeightsAreAddedUp) {
   if (is_emulated() && is_sanitized()) GTEST_SKIP() << "too large for the sanitizers";
   const Problem z = Problem::parse("n=17,c=2048,h=1,w=1,k=2048");
   const DeformExpected expected(z, Direction::backward_weight, deform_tensors(z, Tier::bounded));
-  for (const auto& [name, card] : cards().entries()) {
+  for (const auto& [name, algorithm] : algorithms().entries()) {
     if (is_emulated() && name.ends_with("_lesson")) continue;  // a block for each weight
     SCOPED_TRACE(name);
-    expect_as_reference(card, z, Direction::backward_weight, expected);
+    expect_as_reference(algorithm, z, Direction::backward_weight, expected);
   }
 }
 
 // ---- what layers/dispatch gives ----------------------------------------------------------------
 
-TEST_F(DeformOnCuda, ABatchOfNoImagesReachesNoCard) {
+TEST_F(DeformOnCuda, ABatchOfNoImagesReachesNoAlgorithm) {
   const Problem z = Problem::parse("n=0,c=2,h=4,w=5,k=3,r=3,s=3,pad=1");
-  for (const auto& [name, card] : cards().entries()) {
+  for (const auto& [name, algorithm] : algorithms().entries()) {
     for (const Direction direction : kDirections) {
       Operands at = deform_operands(z, direction, deform_tensors(z, Tier::bounded));
       for (Operand& one : at.in) one = one.to(cuda());
       for (Operand& one : at.out) one = one.to(cuda());
-      run_card(card, z, direction, at);
+      run_algorithm(algorithm, z, direction, at);
       if (direction != Direction::backward_weight) continue;
       EXPECT_TRUE(near(at.out[0].values.to(Device{}), Tensor::zeros(z.w_shape()), 0, 0)) << name;
     }
   }
 }
 
-TEST_F(DeformOnCuda, HasTheCardsOfItsFiles) {
+TEST_F(DeformOnCuda, HasTheAlgorithmsOfItsFiles) {
   std::set<std::string> names;
-  for (const auto& [name, card] : cards().entries()) names.insert(name);
+  for (const auto& [name, algorithm] : algorithms().entries()) names.insert(name);
   EXPECT_TRUE(names.contains("im2col_gemm"));
   EXPECT_TRUE(names.contains("fused_lesson"));
   // An algorithm whose bits differ between runs is for study: it runs only by its name.
-  for (const auto& [name, card] : cards().entries()) {
-    EXPECT_TRUE(card.deterministic || !card.auto_ok) << name;
+  for (const auto& [name, algorithm] : algorithms().entries()) {
+    EXPECT_TRUE(algorithm.deterministic || !algorithm.auto_ok) << name;
   }
   const Problem z = Problem::parse("n=8,c=64,h=56,w=56,k=64,r=3,s=3,pad=1");
   for (const Direction direction : kDirections) {
@@ -285,7 +286,7 @@ TEST_F(DeformOnCuda, HasTheCardsOfItsFiles) {
   }
 }
 
-TEST_F(DeformOnCuda, ACheckComparesTwoCards) {
+TEST_F(DeformOnCuda, ACheckComparesTwoAlgorithms) {
   const Problem z = Problem::parse("n=2,c=16,h=9,w=11,k=16,r=3,s=3,pad=1");
   for (const Direction direction : kDirections) {
     Operands at = deform_operands(z, direction, deform_tensors(z, Tier::offset));

@@ -137,43 +137,51 @@ class GuardedTensor {
 
 // Runs the algorithm in scratch memory that begins as NaN, between guards. Outputs that are
 // undefined are not computed.
-inline void run_in_guarded_scratch(const DeformConv2dAlgorithm& card, const DeformConv2dProblem& z,
-                                   Direction direction, const Operands& operands) {
+inline void run_in_guarded_scratch(const DeformConv2dAlgorithm& algorithm,
+                                   const DeformConv2dProblem& z, Direction direction,
+                                   const Operands& operands) {
   // Sizes are rounded up to cache lines, as aligned allocation requires.
   const auto block = [&](std::size_t bytes) {
     const auto floats = static_cast<std::int64_t>(ScratchArena::round_up(bytes) / sizeof(float));
     return std::make_unique<matrix::GuardedBlock>(operands.device(), DType::f32, nullptr, floats, 0,
                                                   256);
   };
-  const auto workspace = block(card.workspace_bytes(z, direction));
-  const auto prepared = block(card.prepared_size(z, direction));
-  const bool prepares = card.prepared_size(z, direction) > 0;
+  const auto workspace = block(algorithm.workspace_bytes(z, direction));
+  const auto prepared = block(algorithm.prepared_size(z, direction));
+  const bool prepares = algorithm.prepared_size(z, direction) > 0;
   if (prepares) {
-    card.prepare_weights(
+    algorithm.prepare_weights(
         {z, direction, operands.input(1), prepared->data(), workspace->data(), {}});
   }
-  HeavyLayer<DeformConv2dProblem>::run(
-      {card, z, direction, operands, {}, workspace->data(), prepares ? prepared->data() : nullptr});
+  Operator<DeformConv2dProblem>::run({algorithm,
+                                      z,
+                                      direction,
+                                      operands,
+                                      {},
+                                      workspace->data(),
+                                      prepares ? prepared->data() : nullptr});
   EXPECT_EQ(workspace->damage(), nullptr) << "workspace of " << z.text();
   EXPECT_EQ(prepared->damage(), nullptr) << "prepared weights of " << z.text();
 }
 
 // Does the same on the algorithm's device. Other devices than the CPU have operands between guards,
 // too.
-inline void run_guarded(const DeformConv2dAlgorithm& card, const DeformConv2dProblem& z,
+inline void run_guarded(const DeformConv2dAlgorithm& algorithm, const DeformConv2dProblem& z,
                         Direction direction, const Operands& operands, std::int64_t shift = 0) {
-  if (card.device == DeviceType::cpu) return run_in_guarded_scratch(card, z, direction, operands);
+  if (algorithm.device == DeviceType::cpu)
+    return run_in_guarded_scratch(algorithm, z, direction, operands);
   std::vector<std::unique_ptr<GuardedTensor>> blocks;
   const auto there = [&](const Operand& one) -> Operand {
     if (!one.defined()) return {};
-    blocks.push_back(std::make_unique<GuardedTensor>(one.values, Device{card.device, 0}, shift));
+    blocks.push_back(
+        std::make_unique<GuardedTensor>(one.values, Device{algorithm.device, 0}, shift));
     return blocks.back()->values();
   };
   Operands copies;
   copies.accumulate = operands.accumulate;
   for (std::size_t i = 0; i < operands.in.size(); ++i) copies.in[i] = there(operands.in[i]);
   for (std::size_t i = 0; i < operands.out.size(); ++i) copies.out[i] = there(operands.out[i]);
-  run_in_guarded_scratch(card, z, direction, copies);
+  run_in_guarded_scratch(algorithm, z, direction, copies);
   for (std::size_t i = 0; i < operands.out.size(); ++i) {
     if (operands.out[i].defined()) operands.out[i].values.copy_from(copies.out[i].values);
   }
@@ -194,8 +202,8 @@ struct DeformExpected {
     plain.math = MathMode::f32;
     Operands at = deform_operands(plain, direction, as_type(tensors, DType::f32), 0.5f);
     at.accumulate = accumulate;
-    const Operands sizes = HeavyLayer<DeformConv2dProblem>::magnitudes(plain, direction, at);
-    run_card(deform_conv2d_algorithms(DeviceType::cpu).get("reference"), plain, direction, at);
+    const Operands sizes = Operator<DeformConv2dProblem>::magnitudes(plain, direction, at);
+    run_algorithm(deform_conv2d_algorithms(DeviceType::cpu).get("reference"), plain, direction, at);
     right = deform_outputs(plain, direction, at);
     for (std::size_t i = 0; i < right.size(); ++i) {
       largest.push_back(0);
@@ -213,17 +221,18 @@ struct DeformExpected {
 
 // Compares an algorithm with the reference in one direction; the bound is its own, of the sums over
 // magnitudes. NaN must be where the reference has it.
-inline void expect_as_reference(const DeformConv2dAlgorithm& card, const DeformConv2dProblem& z,
-                                Direction direction, const DeformExpected& expected,
-                                std::int64_t shift = 0) {
-  if (!support_of(card, z, direction).yes) return;
+inline void expect_as_reference(const DeformConv2dAlgorithm& algorithm,
+                                const DeformConv2dProblem& z, Direction direction,
+                                const DeformExpected& expected, std::int64_t shift = 0) {
+  if (!support_of(algorithm, z, direction).yes) return;
   Operands operands =
       deform_operands(z, direction, expected.tensors, expected.accumulate ? 0.5f : NAN);
   operands.accumulate = expected.accumulate;
-  run_guarded(card, z, direction, operands, shift);
+  run_guarded(algorithm, z, direction, operands, shift);
   const std::vector<Tensor> got = deform_outputs(z, direction, operands);
   const auto terms = static_cast<double>(z.sum_length(direction));
-  const double growth = expected.rounds_one_way ? card.worst_growth(terms) : card.growth(terms);
+  const double growth =
+      expected.rounds_one_way ? algorithm.worst_growth(terms) : algorithm.growth(terms);
   for (std::size_t i = 0; i < got.size(); ++i) {
     const double unit = eps_of(z.dtype, z.math) * expected.largest[i];
     // Below 2^-14 the steps of f16 stay 2^-24.
@@ -240,23 +249,24 @@ inline void expect_as_reference(const DeformConv2dAlgorithm& card, const DeformC
       }
       if (!std::isnan(right)) worst = std::max(worst, difference);
     }
-    ::testing::Test::RecordProperty(cat(card.name, "_", name_of(direction), "_", i),
+    ::testing::Test::RecordProperty(cat(algorithm.name, "_", name_of(direction), "_", i),
                                     cat(worst / unit));
   }
 }
 
-inline void expect_as_reference(const DeformConv2dAlgorithm& card, const DeformConv2dProblem& z,
-                                Direction direction, matrix::Tier tier, bool accumulate = false) {
-  if (!support_of(card, z, direction).yes) return;
-  SCOPED_TRACE(cat(card.name, " ", name_of(direction), " ", z.text(), ", ", name_of(tier)));
+inline void expect_as_reference(const DeformConv2dAlgorithm& algorithm,
+                                const DeformConv2dProblem& z, Direction direction,
+                                matrix::Tier tier, bool accumulate = false) {
+  if (!support_of(algorithm, z, direction).yes) return;
+  SCOPED_TRACE(cat(algorithm.name, " ", name_of(direction), " ", z.text(), ", ", name_of(tier)));
   DeformExpected expected(z, direction, deform_tensors(z, tier), accumulate);
   expected.rounds_one_way = matrix::rounds_one_way(tier);
-  expect_as_reference(card, z, direction, expected);
+  expect_as_reference(algorithm, z, direction, expected);
 }
 
 // Checks masks with some NaN or infinite numbers. These must affect the same outputs as in the
 // reference, also where the sample is outside: 0 times its mask.
-inline void expect_masks_of_no_number(const DeformConv2dAlgorithm& card,
+inline void expect_masks_of_no_number(const DeformConv2dAlgorithm& algorithm,
                                       const DeformConv2dProblem& z) {
   DeformConv2dTensors t = deform_tensors(z, matrix::Tier::bounded);
   for (std::int64_t i = 3; i < t.mask.numel(); i += 23) {
@@ -265,12 +275,12 @@ inline void expect_masks_of_no_number(const DeformConv2dAlgorithm& card,
   for (std::int64_t i = 0; i < t.offset.numel(); i += 3) t.offset.data<float>()[i] = 1e4f;
   for (const Direction direction :
        {Direction::forward, Direction::backward_data, Direction::backward_weight}) {
-    if (!support_of(card, z, direction).yes) continue;
-    SCOPED_TRACE(cat(card.name, " ", name_of(direction), " ", z.text()));
+    if (!support_of(algorithm, z, direction).yes) continue;
+    SCOPED_TRACE(cat(algorithm.name, " ", name_of(direction), " ", z.text()));
     const Operands got = deform_operands(z, direction, t);
     Operands right = deform_operands(z, direction, t);
-    run_guarded(card, z, direction, got);
-    run_card(deform_conv2d_algorithms(DeviceType::cpu).get("reference"), z, direction, right);
+    run_guarded(algorithm, z, direction, got);
+    run_algorithm(deform_conv2d_algorithms(DeviceType::cpu).get("reference"), z, direction, right);
     for (std::size_t o = 0; o < z.operands(direction).outputs.size(); ++o) {
       const Tensor& mine = got.out[o].values;
       for (std::int64_t i = 0; i < mine.numel(); ++i) {

@@ -13,16 +13,18 @@ namespace {
 using Problem = DeformConv2dProblem;
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-const Registry<DeformConv2dAlgorithm>& cards() { return deform_conv2d_algorithms(DeviceType::cpu); }
+const Registry<DeformConv2dAlgorithm>& algorithms() {
+  return deform_conv2d_algorithms(DeviceType::cpu);
+}
 
-Operands run_on(const DeformConv2dAlgorithm& card, const Problem& z, Direction direction,
+Operands run_on(const DeformConv2dAlgorithm& algorithm, const Problem& z, Direction direction,
                 const DeformConv2dTensors& tensors) {
   Operands operands = deform_conv2d_operands(direction, tensors);
   const OperandSpecs specs = z.operands(direction);
   for (std::size_t i = 0; i < specs.outputs.size(); ++i) {
     operands.out[i].values = Tensor::full(specs.outputs[i].shape, NAN, z.dtype);
   }
-  run_card(card, z, direction, operands);
+  run_algorithm(algorithm, z, direction, operands);
   return operands;
 }
 
@@ -30,7 +32,7 @@ Operands run_on(const DeformConv2dAlgorithm& card, const Problem& z, Direction d
 
 // Returns the sum of y dy: its derivatives are the gradients.
 double loss(const Problem& z, const DeformConv2dTensors& t) {
-  const Tensor y = run_on(cards().get("reference"), z, Direction::forward, t).out[0].values;
+  const Tensor y = run_on(algorithms().get("reference"), z, Direction::forward, t).out[0].values;
   double sum = 0;
   for (std::int64_t i = 0; i < y.numel(); ++i) sum += y.at(i) * t.dy.at(i);
   return sum;
@@ -77,13 +79,12 @@ TEST_P(DeformDerivatives, AreTheGradientsOfTheReference) {
     t.offset.data<double>()[i] += static_cast<double>(random.below(5)) - 2;
   }
   double size = 0;  // of the loss
-  const Operands forward = run_on(cards().get("reference"), z, Direction::forward, t);
-  const Tensor sizes =
-      HeavyLayer<Problem>::magnitudes(z, Direction::forward, forward).out[0].values;
+  const Operands forward = run_on(algorithms().get("reference"), z, Direction::forward, t);
+  const Tensor sizes = Operator<Problem>::magnitudes(z, Direction::forward, forward).out[0].values;
   for (std::int64_t i = 0; i < sizes.numel(); ++i) size += sizes.at(i) * std::abs(t.dy.at(i));
 
-  const Operands data = run_on(cards().get("reference"), z, Direction::backward_data, t);
-  const Operands weight = run_on(cards().get("reference"), z, Direction::backward_weight, t);
+  const Operands data = run_on(algorithms().get("reference"), z, Direction::backward_data, t);
+  const Operands weight = run_on(algorithms().get("reference"), z, Direction::backward_weight, t);
   using Tensors = DeformConv2dTensors;
   expect_derivative("dx", z, t, &Tensors::x, data.out[0].values, size);
   expect_derivative("doffset", z, t, &Tensors::offset, data.out[1].values, size);
@@ -136,8 +137,8 @@ TEST(DeformPlaces, AreSampledBetweenFourPixelsAndFadeAtTheBorder) {
                         {-0.75, 4.5, 0.625}, {3, 4, 35},         {-1, -1, 0},    {4, 5, 0}};
   for (const Case& one : cases) {
     const DeformConv2dTensors t = at_place(one.v, one.u);
-    for (const auto& [name, card] : cards().entries()) {
-      const Tensor y = run_on(card, kPoint, Direction::forward, t).out[0].values;
+    for (const auto& [name, algorithm] : algorithms().entries()) {
+      const Tensor y = run_on(algorithm, kPoint, Direction::forward, t).out[0].values;
       for (std::int64_t i = 0; i < y.numel(); ++i) {
         EXPECT_EQ(y.at(i), one.y) << name << " at (" << one.v << ", " << one.u << "), " << i;
       }
@@ -161,9 +162,9 @@ void expect_all(const Tensor& tensor, double value, const std::string& what) {
   }
 }
 
-void run_between_guards(const DeformConv2dAlgorithm& card, const Problem& z, Direction direction,
-                        const Operands& operands) {
-  if (support_of(card, z, direction).yes) run_guarded(card, z, direction, operands);
+void run_between_guards(const DeformConv2dAlgorithm& algorithm, const Problem& z,
+                        Direction direction, const Operands& operands) {
+  if (support_of(algorithm, z, direction).yes) run_guarded(algorithm, z, direction, operands);
 }
 
 TEST_P(DeformOutside, PlacesGiveTheBiasAndNoGradient) {
@@ -179,16 +180,16 @@ TEST_P(DeformOutside, PlacesGiveTheBiasAndNoGradient) {
         const bool is_v = i / pixels % 2 == 0;
         if (is_v == v_alone) t.offset.data<float>()[i] = static_cast<float>(offset);
       }
-      for (const auto& [name, card] : cards().entries()) {
+      for (const auto& [name, algorithm] : algorithms().entries()) {
         const std::string what = cat(name, ", offset ", offset, v_alone ? " of v" : " of u");
         const Operands forward = deform_operands(z, Direction::forward, t);
-        run_between_guards(card, z, Direction::forward, forward);
+        run_between_guards(algorithm, z, Direction::forward, forward);
         for (std::int64_t i = 0; i < forward.out[0].values.numel(); ++i) {
           ASSERT_EQ(forward.out[0].values.at(i), t.b.at(i / pixels % z.k)) << what;
         }
         for (const Direction direction : {Direction::backward_data, Direction::backward_weight}) {
           const Operands operands = deform_operands(z, direction, t);
-          run_between_guards(card, z, direction, operands);
+          run_between_guards(algorithm, z, direction, operands);
           for (const Operand& out : operands.out) {
             if (out.defined()) expect_all(out.values, 0, what);
           }
@@ -216,11 +217,11 @@ TEST_P(DeformOutside, ANanReachesWhatItTouchesAlone) {
     nan.offset.data<float>()[(at ^ 1) * pixels + pixel] = 0.25f;
     t.offset = nan.offset.clone();
     t.offset.data<float>()[at * pixels + pixel] = 0.25f;
-    for (const auto& [name, card] : cards().entries()) {
+    for (const auto& [name, algorithm] : algorithms().entries()) {
       const Operands got = deform_operands(z, Direction::forward, nan);
       const Operands right = deform_operands(z, Direction::forward, t);
-      run_between_guards(card, z, Direction::forward, got);
-      run_between_guards(card, z, Direction::forward, right);
+      run_between_guards(algorithm, z, Direction::forward, got);
+      run_between_guards(algorithm, z, Direction::forward, right);
       for (std::int64_t i = 0; i < got.out[0].values.numel(); ++i) {
         const std::int64_t k = i / pixels % z.k,
                            c_end = (k / z.k_per_group() + 1) * z.c_per_group();
@@ -234,7 +235,7 @@ TEST_P(DeformOutside, ANanReachesWhatItTouchesAlone) {
         }
       }
       for (const Direction direction : {Direction::backward_data, Direction::backward_weight}) {
-        run_between_guards(card, z, direction, deform_operands(z, direction, nan));
+        run_between_guards(algorithm, z, direction, deform_operands(z, direction, nan));
       }
     }
   }
@@ -243,22 +244,22 @@ TEST_P(DeformOutside, ANanReachesWhatItTouchesAlone) {
 TEST_P(DeformOutside, OutputsThatNobodyAsksForChangeNoBit) {
   const Problem z = Problem::parse(GetParam());
   const DeformConv2dTensors t = deform_tensors(z, matrix::Tier::bounded);
-  for (const auto& [name, card] : cards().entries()) {
+  for (const auto& [name, algorithm] : algorithms().entries()) {
     const Operands all = deform_operands(z, Direction::backward_data, t);
-    run_between_guards(card, z, Direction::backward_data, all);
+    run_between_guards(algorithm, z, Direction::backward_data, all);
     for (int asked = 1; asked < 8; ++asked) {
       const Operands some = deform_operands(z, Direction::backward_data, t);
       const auto out = [&](int i) { return (asked >> i & 1) != 0 ? some.output(i) : nullptr; };
-      const Workspace workspace(Device{}, card.workspace_bytes(z, Direction::backward_data));
-      const Workspace prepared(Device{}, card.prepared_size(z, Direction::backward_data));
+      const Workspace workspace(Device{}, algorithm.workspace_bytes(z, Direction::backward_data));
+      const Workspace prepared(Device{}, algorithm.prepared_size(z, Direction::backward_data));
       const bool prepares = prepared.bytes() > 0;
       if (prepares) {
-        card.prepare_weights(
+        algorithm.prepare_weights(
             {z, Direction::backward_data, some.input(1), prepared.data(), workspace.data(), {}});
       }
-      card.backward_data({z, some.input(0), some.input(1), some.input(2), some.input(3),
-                          some.input(4), out(0), out(1), out(2), workspace.data(),
-                          prepares ? prepared.data() : nullptr});
+      algorithm.backward_data({z, some.input(0), some.input(1), some.input(2), some.input(3),
+                               some.input(4), out(0), out(1), out(2), workspace.data(),
+                               prepares ? prepared.data() : nullptr});
       for (std::size_t i = 0; i < 3; ++i) {
         if ((asked >> i & 1) == 0) continue;
         EXPECT_TRUE(same_bits(some.out[i].values, all.out[i].values))
@@ -272,17 +273,17 @@ INSTANTIATE_TEST_SUITE_P(Small, DeformOutside, ::testing::ValuesIn(kCases));
 
 // ---- what layers/dispatch gives ----------------------------------------------------------------
 
-TEST(DeformDispatch, ABatchOfNoImagesReachesNoCard) {
+TEST(DeformDispatch, ABatchOfNoImagesReachesNoAlgorithm) {
   const Problem z = Problem::parse("n=0,c=2,h=4,w=5,k=3,r=3,s=3,pad=1");
-  for (const auto& [name, card] : cards().entries()) {
-    DeformConv2dAlgorithm untouched = card;
+  for (const auto& [name, algorithm] : algorithms().entries()) {
+    DeformConv2dAlgorithm untouched = algorithm;
     untouched.forward = nullptr;
     untouched.backward_data = nullptr;
     untouched.backward_weight = nullptr;
     for (const Direction direction : kDirections) {
       const Operands operands =
           deform_operands(z, direction, deform_tensors(z, matrix::Tier::bounded));
-      run_card(untouched, z, direction, operands);
+      run_algorithm(untouched, z, direction, operands);
       for (const Operand& out : operands.out) {
         if (out.defined()) expect_all(out.values, 0, name);
       }
@@ -305,7 +306,7 @@ TEST(DeformDispatch, ACheckRunsBothAndFindsAFault) {
     EXPECT_GT(results[0].worst.difference, 0);
     EXPECT_LE(results[0].worst.difference, results[0].worst.bound);
     // The bound is that of both algorithms on any numbers.
-    const Operands sizes = HeavyLayer<Problem>::magnitudes(z, direction, operands);
+    const Operands sizes = Operator<Problem>::magnitudes(z, direction, operands);
     bool found = false;
     for (const Operand& out : sizes.out) {
       if (!out.defined()) continue;
@@ -321,13 +322,14 @@ TEST(DeformDispatch, ACheckRunsBothAndFindsAFault) {
     }
     EXPECT_TRUE(found) << results[0].worst.bound;
   }
-  DeformConv2dAlgorithm wrong = cards().get("fused");
+  DeformConv2dAlgorithm wrong = algorithms().get("fused");
   wrong.name = "wrong";
   wrong.backward_data = [](const DeformConv2dBackwardDataArgs& args) {
-    cards().get("fused").backward_data(args);
+    algorithms().get("fused").backward_data(args);
     static_cast<float*>(args.doffset)[5] += 0.25f;
   };
-  const Choice<Problem> choice{&wrong, &cards().get("im2col_gemm"), "check:wrong,im2col_gemm", ""};
+  const Choice<Problem> choice{&wrong, &algorithms().get("im2col_gemm"), "check:wrong,im2col_gemm",
+                               ""};
   EXPECT_ERROR(ErrorKind::kRun, "expected 'wrong' and 'im2col_gemm' to agree",
                execute(choice, z, Direction::backward_data,
                        deform_operands(z, Direction::backward_data,

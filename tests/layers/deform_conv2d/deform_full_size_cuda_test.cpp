@@ -179,10 +179,10 @@ int check_samples(const Problem& z) {
     std::vector<Samples> samples;
     Index outputs = 0;
     for (const OperandSpec& one : specs.outputs) outputs += one.shape.numel();
-    for (const auto& [name, card] : deform_conv2d_algorithms(DeviceType::cuda).entries()) {
-      if (!support_of(card, z, direction).yes) continue;
-      const auto scratch =
-          static_cast<Index>(card.workspace_bytes(z, direction) + card.prepared_size(z, direction));
+    for (const auto& [name, algorithm] : deform_conv2d_algorithms(DeviceType::cuda).entries()) {
+      if (!support_of(algorithm, z, direction).yes) continue;
+      const auto scratch = static_cast<Index>(algorithm.workspace_bytes(z, direction) +
+                                              algorithm.prepared_size(z, direction));
       if (!fits(outputs * kBytes + scratch)) continue;
       Operands at = deform_conv2d_operands(direction, {x.tensor(),
                                                        w.tensor(),
@@ -199,13 +199,13 @@ int check_samples(const Problem& z) {
               samples_of_output(formula, direction, o, specs.outputs[o].shape.numel()));
         }
       }
-      run_card(card, z, direction, at);
+      run_algorithm(algorithm, z, direction, at);
       backend_of(cuda()).synchronize(0);
       ++checks;
       const double terms =
           z.nominal_flops() / 2 / static_cast<double>(specs.outputs[0].shape.numel());
       for (std::size_t o = 0; o < specs.outputs.size(); ++o) {
-        const double bound = card.growth(terms) * eps_of(z.dtype, z.math) * samples[o].most;
+        const double bound = algorithm.growth(terms) * eps_of(z.dtype, z.math) * samples[o].most;
         for (std::size_t i = 0; i < samples[o].at.size(); ++i) {
           const double got =
               read_element(at.output(static_cast<int>(o)), z.dtype, samples[o].at[i]);
@@ -224,7 +224,7 @@ int check_samples(const Problem& z) {
 using DeformOnCudaAtFullSize = CudaTest;
 
 // Runs this test's own code where problems must be small.
-TEST_F(DeformOnCudaAtFullSize, TheFormulaOfThisTestIsThatOfTheCards) {
+TEST_F(DeformOnCudaAtFullSize, TheFormulaOfThisTestIsThatOfTheAlgorithms) {
   EXPECT_GT(check_samples(Problem::parse("n=2,c=3,h=9,w=8,k=4,r=3,s=3,pad=1")), 0);
   EXPECT_GT(check_samples(Problem::parse("n=3,c=2,h=6,w=7,k=3,mask=0")), 0);
 }
@@ -233,7 +233,7 @@ TEST_F(DeformOnCudaAtFullSize, TheFormulaOfThisTestIsThatOfTheCards) {
 class DeformOnCudaBeyond31Bits : public CudaTest,
                                  public ::testing::WithParamInterface<const char*> {};
 
-TEST_P(DeformOnCudaBeyond31Bits, EveryCardAgreesWithTheFormula) {
+TEST_P(DeformOnCudaBeyond31Bits, EveryAlgorithmAgreesWithTheFormula) {
   if (is_emulated()) GTEST_SKIP() << "too large for the emulation";
   if (check_samples(Problem::parse(GetParam())) == 0) {
     GTEST_SKIP() << "not enough memory on the device";

@@ -6,7 +6,7 @@
 #include "framework/ops/elementwise.h"
 #include "framework/ops/softmax_cross_entropy.h"
 #include "layers/deform_conv2d/deform_conv2d.h"
-#include "layers/dispatch/heavy_use.h"
+#include "layers/dispatch/operator_use.h"
 #include "layers/plan/step_plan.h"
 #include "layers/sequential.h"
 #include "optim/optimizer.h"
@@ -97,11 +97,11 @@ TEST(DeformLayer, SaysWhatItAsksFor) {
   const auto model = network({deform("d", 4)}, input);
   std::vector<std::string> said;
   model->walk(input, [&](Module& part, const Shape& arrives) {
-    said.push_back(cat(part.heavy_use(arrives)->operation(), " ", arrives));
+    said.push_back(cat(part.operator_use(arrives)->operation(), " ", arrives));
   });
   EXPECT_EQ(said, (std::vector<std::string>{"conv2d [2,3,8,8]", "deform_conv2d [2,3,8,8]"}));
   const auto& d = dynamic_cast<const DeformConv2d&>(model->layer(0));
-  EXPECT_EQ(d.heavy_use(input)->problem(), d.problem(input).text());
+  EXPECT_EQ(d.operator_use(input)->problem(), d.problem(input).text());
   EXPECT_EQ(d.output_shape(input), (Shape{2, 4, 8, 8}));
   const std::vector<NamedParameter> parameters = model->parameters();
   const auto scale_of = [&](const std::string& name) {

@@ -16,17 +16,17 @@ namespace {
 
 const Device kCpu;
 const Correlation1dProblem kProblem{.n = 2, .c = 4, .length = 19, .k = 8, .taps = 3};
-float added = 0;  // to one element of what `shifted_card` computes
+float added = 0;  // to one element of what `shifted_algorithm` computes
 
-CorrelationCard shifted_card(double error_growth) {
-  CorrelationCard card = sliding_card();
-  card.name = "shifted";
-  card.error_growth = error_growth;
-  card.forward = [](const CorrelationForwardArgs& args) {
+CorrelationAlgorithm shifted_algorithm(double error_growth) {
+  CorrelationAlgorithm algorithm = sliding_algorithm();
+  algorithm.name = "shifted";
+  algorithm.error_growth = error_growth;
+  algorithm.forward = [](const CorrelationForwardArgs& args) {
     sliding_forward(args);
     static_cast<float*>(args.y)[7] += added;
   };
-  return card;
+  return algorithm;
 }
 
 class CheckResults : public ::testing::Test {
@@ -61,8 +61,8 @@ TEST_F(CheckResults, ShowBothNumbersWithDigitsThatTellThemApart) {
 }
 
 TEST_F(CheckResults, CountTheCallsAndKeepTheWorst) {
-  const CorrelationCard shifted = shifted_card(1e6);
-  const CorrelationCard plain = sliding_card();
+  const CorrelationAlgorithm shifted = shifted_algorithm(1e6);
+  const CorrelationAlgorithm plain = sliding_algorithm();
   const Choice<Correlation1dProblem> choice{&plain, &shifted, "check:sliding,shifted", "c1"};
   for (const float by : {0.125f, 0.25f, 0.0f}) {
     added = by;
@@ -80,8 +80,8 @@ TEST_F(CheckResults, CountTheCallsAndKeepTheWorst) {
 }
 
 TEST_F(CheckResults, ANanInOneResultAloneIsADifference) {
-  const CorrelationCard shifted = shifted_card(1e6);
-  const CorrelationCard plain = sliding_card();
+  const CorrelationAlgorithm shifted = shifted_algorithm(1e6);
+  const CorrelationAlgorithm plain = sliding_algorithm();
   added = std::numeric_limits<float>::quiet_NaN();
   EXPECT_ERROR(ErrorKind::kRun, "expected 'sliding' and 'shifted' to agree",
                run({&plain, &shifted, "check:sliding,shifted", "c1"}));
@@ -117,8 +117,8 @@ TEST_F(CheckResults, NothingIsNotedWithoutACheck) {
 }
 
 TEST_F(CheckResults, ADisagreementNamesTheLayer) {
-  const CorrelationCard shifted = shifted_card(1);
-  const CorrelationCard plain = sliding_card();
+  const CorrelationAlgorithm shifted = shifted_algorithm(1);
+  const CorrelationAlgorithm plain = sliding_algorithm();
   added = 0.5f;
   EXPECT_ERROR(ErrorKind::kRun,
                "[correlation1d] layer c1: expected 'sliding' and 'shifted' to agree within",

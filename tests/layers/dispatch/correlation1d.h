@@ -86,16 +86,16 @@ struct CorrelationBackwardWeightArgs {
 namespace convscope {
 
 template <>
-struct HeavyLayer<testing::Correlation1dProblem> {
+struct Operator<testing::Correlation1dProblem> {
   using Problem = testing::Correlation1dProblem;
   using ForwardArgs = testing::CorrelationForwardArgs;
   using BackwardDataArgs = testing::CorrelationBackwardDataArgs;
   using BackwardWeightArgs = testing::CorrelationBackwardWeightArgs;
   static constexpr const char* kOperation = "correlation1d";
 
-  static Registry<Card<Problem>>& algorithms(DeviceType device) {
-    static Registry<Card<Problem>> cpu("correlation algorithm");
-    static Registry<Card<Problem>> cuda("correlation algorithm");
+  static Registry<Algorithm<Problem>>& algorithms(DeviceType device) {
+    static Registry<Algorithm<Problem>> cpu("correlation algorithm");
+    static Registry<Algorithm<Problem>> cuda("correlation algorithm");
     return device == DeviceType::cpu ? cpu : cuda;
   }
 
@@ -103,14 +103,14 @@ struct HeavyLayer<testing::Correlation1dProblem> {
     const Operands& at = call.operands;
     switch (call.direction) {
       case Direction::forward:
-        return call.card.forward({call.problem, at.input(0), at.input(1), at.output(0),
-                                  call.workspace, call.prepared, call.views});
+        return call.algorithm.forward({call.problem, at.input(0), at.input(1), at.output(0),
+                                       call.workspace, call.prepared, call.views});
       case Direction::backward_data:
-        return call.card.backward_data({call.problem, at.input(0), at.input(1), at.output(0),
-                                        call.workspace, call.prepared, call.views});
+        return call.algorithm.backward_data({call.problem, at.input(0), at.input(1), at.output(0),
+                                             call.workspace, call.prepared, call.views});
       case Direction::backward_weight:
-        return call.card.backward_weight({call.problem, at.input(0), at.input(1), at.output(0),
-                                          at.accumulate, call.workspace, call.views});
+        return call.algorithm.backward_weight({call.problem, at.input(0), at.input(1), at.output(0),
+                                               at.accumulate, call.workspace, call.views});
     }
   }
 };
@@ -119,7 +119,7 @@ struct HeavyLayer<testing::Correlation1dProblem> {
 
 namespace convscope::testing {
 
-using CorrelationCard = Card<Correlation1dProblem>;
+using CorrelationAlgorithm = Algorithm<Correlation1dProblem>;
 
 // ---- reference ----------------------------------------------------------------------------------
 
@@ -309,7 +309,7 @@ inline Support sliding_supports(const Correlation1dProblem& z, Direction directi
 
 // ---- algorithms ---------------------------------------------------------------------------------
 
-inline CorrelationCard reference_card() {
+inline CorrelationAlgorithm reference_algorithm() {
   return {
       .name = "reference",
       .idea = "the formula, sums in double",
@@ -326,7 +326,7 @@ inline CorrelationCard reference_card() {
       .backward_weight = reference_backward_weight};
 }
 
-inline CorrelationCard sliding_card() {
+inline CorrelationAlgorithm sliding_algorithm() {
   return {.name = "sliding",
           .idea = "outputs of one pixel side by side, weights transposed once",
           .supports = sliding_supports,
@@ -349,8 +349,8 @@ inline CorrelationCard sliding_card() {
 
 // Registers the algorithms once in a program; an algorithm of the library does so in its own file.
 inline void register_correlation() {
-  static const bool done =
-      register_card(reference_card(), __FILE__) && register_card(sliding_card(), __FILE__);
+  static const bool done = register_algorithm(reference_algorithm(), __FILE__) &&
+                           register_algorithm(sliding_algorithm(), __FILE__);
   (void)done;
 }
 

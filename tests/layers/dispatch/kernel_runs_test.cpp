@@ -6,7 +6,7 @@
 
 #include "framework/tensor.h"
 #include "layers/conv2d/execute.h"
-#include "layers/dispatch/card_function.h"
+#include "layers/dispatch/algorithm_function.h"
 
 namespace convscope {
 namespace {
@@ -17,8 +17,8 @@ struct TwiceArgs {
 };
 void twice(const TwiceArgs& args) { *args.value *= 2; }
 
-TEST(CardFunction, IsUsedLikeTheFunctionThatItHolds) {
-  CardFunction<TwiceArgs> f;
+TEST(AlgorithmFunction, IsUsedLikeTheFunctionThatItHolds) {
+  AlgorithmFunction<TwiceArgs> f;
   EXPECT_TRUE(f == nullptr);
   f = twice;
   ASSERT_TRUE(f != nullptr);
@@ -33,8 +33,8 @@ TEST(CardFunction, IsUsedLikeTheFunctionThatItHolds) {
   EXPECT_TRUE(f == nullptr);
 }
 
-TEST(CardFunction, SaysItsNameAndLosesItWithItsFunction) {
-  CardFunction<TwiceArgs> f = twice;
+TEST(AlgorithmFunction, SaysItsNameAndLosesItWithItsFunction) {
+  AlgorithmFunction<TwiceArgs> f = twice;
   const Conv2dProblem problem{.n = 2};
   int value = 1;
   const KernelCounter counter;
@@ -68,7 +68,7 @@ TEST(KernelCounter, CountsOnlyWhileItLives) {
   EXPECT_TRUE(next.runs().empty());
 }
 
-TEST(KernelCounter, SeesTheCardsOfTheTableInEveryDirection) {
+TEST(KernelCounter, SeesTheAlgorithmsOfTheTableInEveryDirection) {
   const Conv2dProblem z{.n = 2, .c = 3, .h = 6, .w = 6, .k = 4, .r = 3, .s = 3};
   const Tensor x = Tensor::zeros(z.x_shape());
   const Tensor w = Tensor::zeros(z.w_shape());

@@ -3,7 +3,7 @@
 // another build of it. Results of a program without plug-ins stay.
 #include <gtest/gtest.h>
 
-#include "layers/dispatch/plugin/plugin_cards.h"
+#include "layers/dispatch/plugin/plugin_algorithms.h"
 #include "layers/dispatch/select.h"
 #include "tests/support/cache_folder.h"
 
@@ -33,20 +33,20 @@ TEST(MeasurePlugins, AreRememberedApart) {
   int timed = 0;
   EXPECT_EQ(fastest({"a", "b"}, "a", timed), "a");
   EXPECT_EQ(timed, 1);
-  note_plugin_card("fake", "mine", {.file = "/mine.so", .hash = "1111"});
+  note_plugin_algorithm("fake", "mine", {.file = "/mine.so", .hash = "1111"});
   EXPECT_EQ(fastest({"a", "b", "mine"}, "mine", timed), "mine");  // not the remembered 'a'
   EXPECT_EQ(timed, 2);
   EXPECT_EQ(fastest({"a", "b", "mine"}, "a", timed), "mine");  // remembered
   EXPECT_EQ(timed, 2);
   EXPECT_EQ(fastest({"a", "b"}, "b", timed), "a");  // without the plug-in: the remembered one
   EXPECT_EQ(timed, 2);
-  note_plugin_card("fake", "mine", {.file = "/mine.so", .hash = "2222"});  // another build
+  note_plugin_algorithm("fake", "mine", {.file = "/mine.so", .hash = "2222"});  // another build
   EXPECT_EQ(fastest({"a", "b", "mine"}, "b", timed), "b");
   EXPECT_EQ(timed, 3);
 }
 
 TEST(MeasurePlugins, StandInTheKeyWhereTheyAreCandidatesAlone) {
-  note_plugin_card("fake", "mine", {.file = "/mine.so", .hash = "1111"});
+  note_plugin_algorithm("fake", "mine", {.file = "/mine.so", .hash = "1111"});
   EXPECT_EQ(key_of(question({"a", "mine"})).plugins, " | mine of plug-in 1111");
   Question refused = question({"a", "mine"});
   refused.verdicts[1].accepts = false;

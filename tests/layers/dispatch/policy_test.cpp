@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "layers/dispatch/choice_cache.h"
-#include "layers/dispatch/heavy_use.h"
+#include "layers/dispatch/operator_use.h"
 #include "layers/dispatch/policy_text.h"
 #include "tests/layers/dispatch/correlation1d.h"
 #include "tests/support/cache_folder.h"
@@ -126,7 +126,7 @@ TEST_F(PolicyList, ErrorsNameTheLayerAndWhatToWrite) {
                cache->get(kProblem, Direction::backward_weight, kCpu, WeightUse::once));
   EXPECT_ERROR(ErrorKind::kUnavailable, "; 'sliding,auto' takes one of them",
                cache->get(kProblem, Direction::backward_weight, kCpu, WeightUse::once));
-  const auto use = heavy_use_of(kProblem, policy, "c1");
+  const auto use = operator_use_of(kProblem, policy, "c1");
   EXPECT_ERROR(ErrorKind::kUnavailable, sentence,
                use->choose(Direction::backward_weight, kCpu, WeightUse::once));
   const Decision decision = use->decision(Direction::backward_weight, kCpu);

@@ -135,7 +135,7 @@ TEST_F(FewChannelChainPlan, takes_a_tanh_with_it) {
                          "c1 conv2d direct + tanh + max_pool2d; c2 conv2d direct + tanh");
 }
 
-TEST_F(FewChannelChainPlan, leaves_large_images_to_the_cards) {
+TEST_F(FewChannelChainPlan, leaves_large_images_to_the_algorithms) {
   const Shape input{1, 3, 200, 200};
   const auto model = lenet5(options({}), input);
   move_to(*model, cuda());

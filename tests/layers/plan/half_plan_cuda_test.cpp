@@ -399,7 +399,7 @@ TEST_F(HalfPlanOnCuda, AnInferenceInTf32MakesNoHalvesOfWhatIsBetterReadAsF32) {
 }
 
 // Layouts are chosen also where no product would read fp16 operands.
-TEST_F(HalfPlanOnCuda, ACardOfTf32ThatReadsChannelsLastAsF32GetsThem) {
+TEST_F(HalfPlanOnCuda, AAlgorithmOfTf32ThatReadsChannelsLastAsF32GetsThem) {
   const auto model = build(vgg(), ComputePrecision::tf32, "auto", "cluster_gemm");
   const auto plan = planned(*model, PlanMode::inference);
   ASSERT_NE(plan, nullptr);

@@ -242,14 +242,14 @@ TEST(PlanPaths, ALabelThatIsNoClassIsRefused) {
 TEST(PlanPaths, TheWorkspaceIsTheLargestOfAllCalls) {
   const auto model = residual_network();
   const auto plan = StepPlan::make(*model, {kBatch, 20, 6, 6}, PlanMode::training, nullptr);
-  const Conv2dAlgorithm& card = conv2d_algorithms(DeviceType::cpu).get("direct");
+  const Conv2dAlgorithm& algorithm = conv2d_algorithms(DeviceType::cpu).get("direct");
   std::int64_t largest = 0, least = 1 << 30;
   for (const char* text : {"n=6,c=20,h=6,w=6,k=24,r=3,s=3,pad=1", "n=6,c=20,h=6,w=6,k=24"}) {
     const Conv2dProblem problem = Conv2dProblem::parse(text);
     for (const Direction direction : {Direction::forward, Direction::backward_weight}) {
       const auto bytes =
-          static_cast<std::int64_t>(card.workspace_bytes(problem, direction) +
-                                    card.prepared_size(problem, direction, WeightUse::once));
+          static_cast<std::int64_t>(algorithm.workspace_bytes(problem, direction) +
+                                    algorithm.prepared_size(problem, direction, WeightUse::once));
       largest = std::max(largest, bytes);
       least = std::min(least, bytes);
     }

@@ -19,32 +19,32 @@ bool forgets = false;  // the deliberate mistake: a preparation that does nothin
 const Conv2dAlgorithm& reference() { return conv2d_algorithms(DeviceType::cpu).get("reference"); }
 
 // The reference, which reads a copy of w.
-Conv2dAlgorithm copying_card() {
-  Conv2dAlgorithm card = reference();
-  card.name = "copying";
-  card.prepared_bytes = [](const Conv2dProblem& z, Direction) {
+Conv2dAlgorithm copying_algorithm() {
+  Conv2dAlgorithm algorithm = reference();
+  algorithm.name = "copying";
+  algorithm.prepared_bytes = [](const Conv2dProblem& z, Direction) {
     return static_cast<std::size_t>(z.w_shape().numel()) * sizeof(float);
   };
-  card.prepare_weights = [](const Conv2dPrepareArgs& args) {
+  algorithm.prepare_weights = [](const Conv2dPrepareArgs& args) {
     ++preparations;
     if (forgets) return;
     std::memcpy(args.prepared, args.w,
                 static_cast<std::size_t>(args.problem.w_shape().numel()) * sizeof(float));
   };
-  card.forward = [](const Conv2dForwardArgs& args) {
+  algorithm.forward = [](const Conv2dForwardArgs& args) {
     reference().forward({args.problem, args.x, args.prepared, args.b, args.y, nullptr});
   };
-  card.backward_data = [](const Conv2dBackwardDataArgs& args) {
+  algorithm.backward_data = [](const Conv2dBackwardDataArgs& args) {
     reference().backward_data({args.problem, args.dy, args.prepared, args.dx, nullptr});
   };
-  return card;
+  return algorithm;
 }
 
 // Two convolutions by one algorithm; the second one needs a gradient of its input.
 class Pair final : public Module {
  public:
-  explicit Pair(const Conv2dAlgorithm& card)
-      : card_(card),
+  explicit Pair(const Conv2dAlgorithm& algorithm)
+      : algorithm_(algorithm),
         first_(add_parameter("first", testing::normal({4, 3, 3, 3}, DType::f32, 1))),
         second_(add_parameter("second", testing::normal({2, 4, 3, 3}, DType::f32, 2))) {}
   std::string kind() const override { return "pair"; }
@@ -54,7 +54,7 @@ class Pair final : public Module {
     for (const Variable& w : {first_, second_}) {
       const Conv2dProblem problem = conv2d_problem(graph.shape(x), w.shape(), {});
       // Named, so that no chain replaces these convolutions.
-      const Conv2dForm form{.choice = {.algorithm = &card_, .word = "copying"}};
+      const Conv2dForm form{.choice = {.algorithm = &algorithm_, .word = "copying"}};
       x = graph.add(
           std::make_unique<Conv2dOp>(problem, /*has_bias=*/false, Conv2dForms{form, form, form}),
           {x, graph.parameter(w)}, problem.y_shape());
@@ -64,7 +64,7 @@ class Pair final : public Module {
   }
 
  private:
-  const Conv2dAlgorithm& card_;
+  const Conv2dAlgorithm& algorithm_;
   Variable first_, second_;
 };
 
@@ -85,8 +85,8 @@ void update(Module& model) {
 }
 
 // Loss of a second step, after one update.
-double second_loss(const Conv2dAlgorithm& card, bool forgets_then) {
-  Pair model(card);
+double second_loss(const Conv2dAlgorithm& algorithm, bool forgets_then) {
+  Pair model(algorithm);
   const auto plan = StepPlan::make(model, kInput, PlanMode::training, nullptr);
   const Tensor x = testing::normal(kInput, DType::f32, 3);
   plan->forward(x, labels());
@@ -99,7 +99,7 @@ double second_loss(const Conv2dAlgorithm& card, bool forgets_then) {
 }
 
 TEST(PreparedWeights, AreMadeAnewInEachStepOfTraining) {
-  const Conv2dAlgorithm copying = copying_card();
+  const Conv2dAlgorithm copying = copying_algorithm();
   const double expected = second_loss(reference(), false);
   preparations = 0;
   EXPECT_EQ(second_loss(copying, false), expected);
@@ -109,7 +109,7 @@ TEST(PreparedWeights, AreMadeAnewInEachStepOfTraining) {
 }
 
 TEST(PreparedWeights, AreMadeOnceForManyCallsOfInference) {
-  const Conv2dAlgorithm copying = copying_card();
+  const Conv2dAlgorithm copying = copying_algorithm();
   Pair model(copying);
   Pair plain(reference());
   const auto plan = StepPlan::make(model, kInput, PlanMode::inference, nullptr);

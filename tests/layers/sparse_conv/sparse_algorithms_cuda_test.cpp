@@ -14,7 +14,9 @@ namespace {
 
 using Problem = SparseConvProblem;
 
-const Registry<SparseConvAlgorithm>& cards() { return sparse_conv_algorithms(DeviceType::cuda); }
+const Registry<SparseConvAlgorithm>& algorithms() {
+  return sparse_conv_algorithms(DeviceType::cuda);
+}
 
 struct Factors {
   DType dtype;
@@ -69,18 +71,18 @@ SparseConvTensors on_device(const SparseConvTensors& of) {
   return {.x = there(of.x), .w = there(of.w), .b = there(of.b), .dy = there(of.dy)};
 }
 
-Tensor result_on_device(const SparseConvAlgorithm& card, const Problem& z, Direction direction,
+Tensor result_on_device(const SparseConvAlgorithm& algorithm, const Problem& z, Direction direction,
                         const SparseConvTensors& tensors) {
   Operands operands = sparse_conv_operands(direction, on_device(tensors));
   operands.out[0] = Tensor::full(z.operands(direction).outputs[0].shape, NAN, z.dtype)
                         .to(Device{DeviceType::cuda});
-  run_card(card, z, direction, operands);
+  run_algorithm(algorithm, z, direction, operands);
   return operands.out[0].values.to(Device{});
 }
 
 class SparseOnCuda : public CudaTest, public ::testing::WithParamInterface<SparseCase> {};
 
-TEST_P(SparseOnCuda, EachCardAgreesWithThePairs) {
+TEST_P(SparseOnCuda, EachAlgorithmAgreesWithThePairs) {
   const Problem problem = problem_of(GetParam());
   int checks = 0;
   for (const Factors& factors : kFactors) {
@@ -95,11 +97,11 @@ TEST_P(SparseOnCuda, EachCardAgreesWithThePairs) {
         const std::vector<double> expected = from_pairs(z, direction, tensors);
         const std::vector<double> sizes = from_pairs(z, direction, tensors, true);
         const double largest = sizes.empty() ? 0 : *std::ranges::max_element(sizes);
-        for (const auto& [name, card] : cards().entries()) {
-          if (!support_of(card, z, direction).yes) continue;
-          const Tensor got = result_on_device(card, z, direction, tensors);
+        for (const auto& [name, algorithm] : algorithms().entries()) {
+          if (!support_of(algorithm, z, direction).yes) continue;
+          const Tensor got = result_on_device(algorithm, z, direction, tensors);
           const double terms = z.nominal_flops() / 2 / static_cast<double>(got.numel());
-          const double bound = card.growth(terms) * eps_of(z.dtype, z.math) * largest;
+          const double bound = algorithm.growth(terms) * eps_of(z.dtype, z.math) * largest;
           for (std::size_t i = 0; i < expected.size(); ++i) {
             ASSERT_NEAR(got.at(static_cast<std::int64_t>(i)), expected[i], bound)
                 << name << " " << name_of(direction) << " element " << i << " of " << z.text()
@@ -123,15 +125,15 @@ TEST_P(SparseOnCuda, IsExactOnIntegersAndTheSameTwice) {
     const SparseConvTensors tensors = sparse_tensors(z, /*integers=*/true);
     for (const Direction direction : kDirections) {
       const std::vector<double> expected = from_pairs(z, direction, tensors);
-      for (const auto& [name, card] : cards().entries()) {
-        if (!support_of(card, z, direction).yes || !card.exact_on_integers) continue;
-        const Tensor got = result_on_device(card, z, direction, tensors);
+      for (const auto& [name, algorithm] : algorithms().entries()) {
+        if (!support_of(algorithm, z, direction).yes || !algorithm.exact_on_integers) continue;
+        const Tensor got = result_on_device(algorithm, z, direction, tensors);
         for (std::size_t i = 0; i < expected.size(); ++i) {
           ASSERT_EQ(got.at(static_cast<std::int64_t>(i)), expected[i])
               << name << " " << name_of(direction) << " element " << i << " of " << z.text();
         }
-        if (card.deterministic) {
-          EXPECT_TRUE(same_bits(result_on_device(card, z, direction, tensors), got)) << name;
+        if (algorithm.deterministic) {
+          EXPECT_TRUE(same_bits(result_on_device(algorithm, z, direction, tensors), got)) << name;
         }
       }
     }
@@ -141,22 +143,22 @@ TEST_P(SparseOnCuda, IsExactOnIntegersAndTheSameTwice) {
 TEST_P(SparseOnCuda, AddsToWeightGradientsAndNeedsNoBias) {
   const Problem z = problem_of(GetParam());
   SparseConvTensors tensors = sparse_tensors(z, /*integers=*/true);
-  for (const auto& [name, card] : cards().entries()) {
-    if (!support_of(card, z, Direction::backward_weight).yes) continue;
+  for (const auto& [name, algorithm] : algorithms().entries()) {
+    if (!support_of(algorithm, z, Direction::backward_weight).yes) continue;
     Operands operands = sparse_conv_operands(Direction::backward_weight, on_device(tensors));
     operands.out[0] = Tensor::full(z.w_shape(), 3, z.dtype).to(Device{DeviceType::cuda});
     operands.accumulate = true;
-    run_card(card, z, Direction::backward_weight, operands);
+    run_algorithm(algorithm, z, Direction::backward_weight, operands);
     const Tensor added = operands.out[0].values.to(Device{});
-    const Tensor fresh = result_on_device(card, z, Direction::backward_weight, tensors);
+    const Tensor fresh = result_on_device(algorithm, z, Direction::backward_weight, tensors);
     for (std::int64_t i = 0; i < fresh.numel(); ++i)
       ASSERT_EQ(added.at(i), fresh.at(i) + 3) << name;
   }
   tensors.b = {};
   const std::vector<double> expected = from_pairs(z, Direction::forward, tensors);
-  for (const auto& [name, card] : cards().entries()) {
-    if (!support_of(card, z, Direction::forward).yes) continue;
-    const Tensor got = result_on_device(card, z, Direction::forward, tensors);
+  for (const auto& [name, algorithm] : algorithms().entries()) {
+    if (!support_of(algorithm, z, Direction::forward).yes) continue;
+    const Tensor got = result_on_device(algorithm, z, Direction::forward, tensors);
     for (std::size_t i = 0; i < expected.size(); ++i) {
       ASSERT_EQ(got.at(static_cast<std::int64_t>(i)), expected[i]) << name;
     }
@@ -170,11 +172,12 @@ TEST_P(SparseOnCuda, ExecutesWhatCounts) {
   for (const Factors& factors : kFactors) {
     const Problem z = with(problem, factors);
     for (const Direction direction : kDirections) {
-      for (const auto& [name, card] : cards().entries()) {
-        if (!support_of(card, z, direction).yes) continue;
-        EXPECT_GE(card.cost(z, direction).executed(), z.nominal_flops()) << name << " " << z.text();
+      for (const auto& [name, algorithm] : algorithms().entries()) {
+        if (!support_of(algorithm, z, direction).yes) continue;
+        EXPECT_GE(algorithm.cost(z, direction).executed(), z.nominal_flops())
+            << name << " " << z.text();
       }
-      EXPECT_EQ(cards().get("native").cost(z, direction).executed(), z.nominal_flops());
+      EXPECT_EQ(algorithms().get("native").cost(z, direction).executed(), z.nominal_flops());
     }
   }
 }
@@ -182,8 +185,8 @@ TEST_P(SparseOnCuda, ExecutesWhatCounts) {
 // The map counts its pairs on the device; the count equals that of the host's table.
 TEST_P(SparseOnCuda, MapsOfTheDeviceHaveThePairsOfTheHost) {
   const Problem z = problem_of(GetParam());
-  const SparseConvAlgorithm& card = cards().get("implicit_gemm");
-  card.cost(z, Direction::forward);
+  const SparseConvAlgorithm& algorithm = algorithms().get("implicit_gemm");
+  algorithm.cost(z, Direction::forward);
   EXPECT_EQ(z.map->pairs(), static_cast<std::int64_t>(all_pairs(z).size()));
 }
 
@@ -196,9 +199,9 @@ TEST_F(SparseCloudsOnCuda, MayBeEmpty) {
   const auto none = std::make_shared<const SparseSites>(Tensor::empty({0, 4}, DType::i32), grid);
   const Problem z{.map = SparseMap::submanifold(none, {.size = {3, 3, 3}}), .c = 8, .k = 16};
   const SparseConvTensors tensors = sparse_tensors(z, /*integers=*/true);
-  for (const auto& [name, card] : cards().entries()) {
+  for (const auto& [name, algorithm] : algorithms().entries()) {
     for (const Direction direction : kDirections) {
-      const Tensor got = result_on_device(card, z, direction, tensors);
+      const Tensor got = result_on_device(algorithm, z, direction, tensors);
       for (std::int64_t i = 0; i < got.numel(); ++i) ASSERT_EQ(got.at(i), 0) << name;
     }
   }

@@ -12,7 +12,9 @@ namespace {
 
 using Problem = SparseConvProblem;
 
-const Registry<SparseConvAlgorithm>& cards() { return sparse_conv_algorithms(DeviceType::cpu); }
+const Registry<SparseConvAlgorithm>& algorithms() {
+  return sparse_conv_algorithms(DeviceType::cpu);
+}
 
 class SparseConv : public ::testing::TestWithParam<SparseCase> {};
 
@@ -21,9 +23,9 @@ TEST_P(SparseConv, IsExactOnIntegers) {
   const SparseConvTensors tensors = sparse_tensors(z, /*integers=*/true);
   for (const Direction direction : kDirections) {
     const std::vector<double> expected = from_pairs(z, direction, tensors);
-    for (const auto& [name, card] : cards().entries()) {
-      ASSERT_TRUE(card.exact_on_integers);
-      const Tensor got = sparse_result(card, z, direction, tensors);
+    for (const auto& [name, algorithm] : algorithms().entries()) {
+      ASSERT_TRUE(algorithm.exact_on_integers);
+      const Tensor got = sparse_result(algorithm, z, direction, tensors);
       for (std::size_t i = 0; i < expected.size(); ++i) {
         ASSERT_EQ(got.at(static_cast<std::int64_t>(i)), expected[i])
             << name << " " << name_of(direction) << " element " << i << " of " << z.text();
@@ -41,10 +43,10 @@ TEST_P(SparseConv, ErrsWithinItsBound) {
     for (const double size : from_pairs(z, direction, tensors, true)) {
       largest = std::max(largest, size);
     }
-    for (const auto& [name, card] : cards().entries()) {
-      const Tensor got = sparse_result(card, z, direction, tensors);
+    for (const auto& [name, algorithm] : algorithms().entries()) {
+      const Tensor got = sparse_result(algorithm, z, direction, tensors);
       const double terms = z.nominal_flops() / 2 / static_cast<double>(got.numel());
-      const double bound = card.growth(terms) * eps_of(z.dtype, z.math) * largest;
+      const double bound = algorithm.growth(terms) * eps_of(z.dtype, z.math) * largest;
       for (std::size_t i = 0; i < expected.size(); ++i) {
         ASSERT_NEAR(got.at(static_cast<std::int64_t>(i)), expected[i], bound)
             << name << " " << name_of(direction) << " element " << i << " of " << z.text();
@@ -70,9 +72,9 @@ TEST_P(SparseConv, HoldsItsBoundWhereErrorsHaveOneDirection) {
       const std::vector<double> expected = from_pairs(z, direction, tensors);
       const std::vector<double> sizes = from_pairs(z, direction, tensors, true);
       const double largest = sizes.empty() ? 0 : *std::ranges::max_element(sizes);
-      for (const auto& [name, card] : cards().entries()) {
-        const Tensor got = sparse_result(card, z, direction, tensors);
-        const double growth = card.worst_growth(static_cast<double>(z.sum_length(direction)));
+      for (const auto& [name, algorithm] : algorithms().entries()) {
+        const Tensor got = sparse_result(algorithm, z, direction, tensors);
+        const double growth = algorithm.worst_growth(static_cast<double>(z.sum_length(direction)));
         const double bound = growth * eps_of(z.dtype, z.math) * largest;
         for (std::size_t i = 0; i < expected.size(); ++i) {
           ASSERT_NEAR(got.at(static_cast<std::int64_t>(i)), expected[i], bound)
@@ -88,14 +90,14 @@ TEST_P(SparseConv, HasTheSameBitsWithAnyNumberOfThreads) {
   const MachineScope scope;
   const Problem z = problem_of(GetParam());
   const SparseConvTensors tensors = sparse_tensors(z, /*integers=*/false);
-  for (const auto& [name, card] : cards().entries()) {
-    ASSERT_TRUE(card.deterministic);
+  for (const auto& [name, algorithm] : algorithms().entries()) {
+    ASSERT_TRUE(algorithm.deterministic);
     for (const Direction direction : kDirections) {
       set_num_threads(1);
-      const Tensor first = sparse_result(card, z, direction, tensors);
+      const Tensor first = sparse_result(algorithm, z, direction, tensors);
       for (const int threads : {2, 5}) {
         set_num_threads(threads);
-        EXPECT_TRUE(same_bits(sparse_result(card, z, direction, tensors), first))
+        EXPECT_TRUE(same_bits(sparse_result(algorithm, z, direction, tensors), first))
             << name << " " << name_of(direction) << " with " << threads << " threads";
       }
     }
@@ -107,12 +109,12 @@ TEST_P(SparseConv, IsExactOnEachInstructionSet) {
   const Problem z = problem_of(GetParam());
   const SparseConvTensors tensors = sparse_tensors(z, /*integers=*/true);
   for (const Direction direction : kDirections) {
-    const Tensor expected = sparse_result(cards().get("reference"), z, direction, tensors);
+    const Tensor expected = sparse_result(algorithms().get("reference"), z, direction, tensors);
     for (int i = 0; i < kIsaCount; ++i) {
       if (!supports_isa(static_cast<Isa>(i))) continue;
       set_isa(static_cast<Isa>(i));
-      EXPECT_TRUE(
-          near(sparse_result(cards().get("implicit_gemm"), z, direction, tensors), expected, 0, 0))
+      EXPECT_TRUE(near(sparse_result(algorithms().get("implicit_gemm"), z, direction, tensors),
+                       expected, 0, 0))
           << name_of(direction) << " on " << name_of(static_cast<Isa>(i));
     }
   }
@@ -121,12 +123,12 @@ TEST_P(SparseConv, IsExactOnEachInstructionSet) {
 TEST_P(SparseConv, AddsToWeightGradients) {
   const Problem z = problem_of(GetParam());
   const SparseConvTensors tensors = sparse_tensors(z, /*integers=*/true);
-  for (const auto& [name, card] : cards().entries()) {
+  for (const auto& [name, algorithm] : algorithms().entries()) {
     Operands operands = sparse_conv_operands(Direction::backward_weight, tensors);
     operands.out[0] = Tensor::full(z.w_shape(), 3, z.dtype);
     operands.accumulate = true;
-    run_card(card, z, Direction::backward_weight, operands);
-    const Tensor fresh = sparse_result(card, z, Direction::backward_weight, tensors);
+    run_algorithm(algorithm, z, Direction::backward_weight, operands);
+    const Tensor fresh = sparse_result(algorithm, z, Direction::backward_weight, tensors);
     for (std::int64_t i = 0; i < fresh.numel(); ++i) {
       ASSERT_EQ(operands.out[0].values.at(i), fresh.at(i) + 3) << name;
     }
@@ -138,8 +140,8 @@ TEST_P(SparseConv, NeedsNoBias) {
   SparseConvTensors tensors = sparse_tensors(z, /*integers=*/true);
   tensors.b = {};
   const std::vector<double> expected = from_pairs(z, Direction::forward, tensors);
-  for (const auto& [name, card] : cards().entries()) {
-    const Tensor got = sparse_result(card, z, Direction::forward, tensors);
+  for (const auto& [name, algorithm] : algorithms().entries()) {
+    const Tensor got = sparse_result(algorithm, z, Direction::forward, tensors);
     for (std::size_t i = 0; i < expected.size(); ++i) {
       ASSERT_EQ(got.at(static_cast<std::int64_t>(i)), expected[i]) << name;
     }
@@ -150,9 +152,9 @@ TEST_P(SparseConv, NeedsNoBias) {
 TEST_P(SparseConv, HasTheGradientsOfDifferences) {
   const Problem z = problem_of(GetParam(), DType::f64);
   const SparseConvTensors tensors = sparse_tensors(z, /*integers=*/false);
-  const SparseConvAlgorithm& card = cards().get("reference");
+  const SparseConvAlgorithm& algorithm = algorithms().get("reference");
   const auto loss = [&](const SparseConvTensors& t) {
-    const Tensor y = sparse_result(card, z, Direction::forward, t);
+    const Tensor y = sparse_result(algorithm, z, Direction::forward, t);
     double sum = 0;
     for (std::int64_t i = 0; i < y.numel(); ++i) sum += y.at(i) * tensors.dy.at(i);
     return sum;
@@ -170,8 +172,8 @@ TEST_P(SparseConv, HasTheGradientsOfDifferences) {
       EXPECT_NEAR(gradient.at(i), (ends[1] - ends[0]) / (2 * kStep), 1e-7) << i;
     }
   };
-  expect(sparse_result(card, z, Direction::backward_data, tensors), &SparseConvTensors::x);
-  expect(sparse_result(card, z, Direction::backward_weight, tensors), &SparseConvTensors::w);
+  expect(sparse_result(algorithm, z, Direction::backward_data, tensors), &SparseConvTensors::x);
+  expect(sparse_result(algorithm, z, Direction::backward_weight, tensors), &SparseConvTensors::w);
 }
 
 // The dispatch has no code for sites: a problem carries its map.
@@ -185,8 +187,8 @@ TEST_P(SparseConv, IsChosenCheckedAndExplained) {
     operands.out[0] = Tensor::empty(z.operands(direction).outputs[0].shape, z.dtype);
     execute(choice, z, direction, operands);
     EXPECT_TRUE(same_bits(operands.out[0].values,
-                          sparse_result(cards().get("implicit_gemm"), z, direction, tensors)));
-    EXPECT_EQ(explain("auto", z, direction, Device{}).size(), cards().entries().size());
+                          sparse_result(algorithms().get("implicit_gemm"), z, direction, tensors)));
+    EXPECT_EQ(explain("auto", z, direction, Device{}).size(), algorithms().entries().size());
     EXPECT_TRUE(select_algorithm("auto", z, direction, Device{}).algorithm->auto_ok);
   }
   EXPECT_EQ(check_results().size(), 3u);
@@ -207,10 +209,11 @@ TEST(SparseConvEmpty, IsLegalInEachDirection) {
        {SparseKind::submanifold, SparseKind::strided, SparseKind::inverse}) {
     const Problem z = without_sites(kind);
     const SparseConvTensors tensors = sparse_tensors(z, /*integers=*/true);
-    for (const auto& [name, card] : cards().entries()) {
-      EXPECT_EQ(sparse_result(card, z, Direction::forward, tensors).shape(), Shape({0, 4}));
-      EXPECT_EQ(sparse_result(card, z, Direction::backward_data, tensors).shape(), Shape({0, 3}));
-      const Tensor dw = sparse_result(card, z, Direction::backward_weight, tensors);
+    for (const auto& [name, algorithm] : algorithms().entries()) {
+      EXPECT_EQ(sparse_result(algorithm, z, Direction::forward, tensors).shape(), Shape({0, 4}));
+      EXPECT_EQ(sparse_result(algorithm, z, Direction::backward_data, tensors).shape(),
+                Shape({0, 3}));
+      const Tensor dw = sparse_result(algorithm, z, Direction::backward_weight, tensors);
       EXPECT_TRUE(same_bits(dw, Tensor::zeros(z.w_shape()))) << name;
     }
     EXPECT_NE(select_algorithm("auto", z, Direction::forward, Device{}).algorithm, nullptr);
@@ -229,18 +232,19 @@ TEST(SparseConvEmpty, IsTheBiasWhereNoInputIs) {
   ASSERT_EQ(z.in_count(), 0);
   ASSERT_EQ(z.out_count(), 2);
   const SparseConvTensors tensors = sparse_tensors(z, /*integers=*/true);
-  for (const auto& [name, card] : cards().entries()) {
-    const Tensor y = sparse_result(card, z, Direction::forward, tensors);
+  for (const auto& [name, algorithm] : algorithms().entries()) {
+    const Tensor y = sparse_result(algorithm, z, Direction::forward, tensors);
     for (std::int64_t i = 0; i < y.numel(); ++i) EXPECT_EQ(y.at(i), tensors.b.at(i % 4)) << name;
-    EXPECT_EQ(sparse_result(card, z, Direction::backward_data, tensors).numel(), 0);
-    EXPECT_TRUE(same_bits(sparse_result(card, z, Direction::backward_weight, tensors),
+    EXPECT_EQ(sparse_result(algorithm, z, Direction::backward_data, tensors).numel(), 0);
+    EXPECT_TRUE(same_bits(sparse_result(algorithm, z, Direction::backward_weight, tensors),
                           Tensor::zeros(z.w_shape())))
         << name;
   }
   z.map = strided;  // no output: dx is 0
-  for (const auto& [name, card] : cards().entries()) {
-    EXPECT_TRUE(same_bits(sparse_result(card, z, Direction::backward_data, sparse_tensors(z, true)),
-                          Tensor::zeros(z.x_shape())))
+  for (const auto& [name, algorithm] : algorithms().entries()) {
+    EXPECT_TRUE(
+        same_bits(sparse_result(algorithm, z, Direction::backward_data, sparse_tensors(z, true)),
+                  Tensor::zeros(z.x_shape())))
         << name;
   }
 }

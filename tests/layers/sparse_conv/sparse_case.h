@@ -258,11 +258,11 @@ inline SparseConvTensors sparse_tensors(const SparseConvProblem& z, bool integer
 }
 
 // Returns an algorithm's result for one direction.
-inline Tensor sparse_result(const SparseConvAlgorithm& card, const SparseConvProblem& z,
+inline Tensor sparse_result(const SparseConvAlgorithm& algorithm, const SparseConvProblem& z,
                             Direction direction, const SparseConvTensors& tensors) {
   Operands operands = sparse_conv_operands(direction, tensors);
   operands.out[0] = Tensor::full(z.operands(direction).outputs[0].shape, NAN, z.dtype);
-  run_card(card, z, direction, operands);
+  run_algorithm(algorithm, z, direction, operands);
   return operands.out[0].values;
 }
 

@@ -104,7 +104,7 @@ TEST(SparseBuckets, AFewMapsAreKeptWithTheirChoices) {
   }
   const auto alive = std::ranges::count_if(maps, [](const auto& map) { return !map.expired(); });
   EXPECT_GE(alive, 1);
-  EXPECT_LE(alive, static_cast<std::ptrdiff_t>(SparseConvProblem::kMostChoices));
+  EXPECT_LE(alive, static_cast<std::ptrdiff_t>(SparseConvProblem::kMaxChoices));
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "framework/ops/softmax_cross_entropy.h"
-#include "layers/dispatch/heavy_use.h"
+#include "layers/dispatch/operator_use.h"
 #include "layers/plan/step_plan.h"
 #include "layers/sequential.h"
 #include "layers/sparse_conv/sparse_conv.h"
@@ -123,7 +123,7 @@ TEST(RowNetwork, ShapesAreThoseOfTheImageThatRowsStandFor) {
   std::vector<std::string> seen;
   network->walk({7, 40, 4}, [&](Module& module, const Shape& shape) {
     seen.push_back(cat(module.kind(), " ", shape));
-    const auto heavy = module.heavy_use(shape);
+    const auto heavy = module.operator_use(shape);
     if (heavy != nullptr) {
       EXPECT_GT(heavy->nominal_flops(), 0);
     }

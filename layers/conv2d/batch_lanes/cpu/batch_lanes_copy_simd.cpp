@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // batch_lanes_copy_simd.cpp: [samples, size] <-> [size, L] by transposing squares in registers.
 //
-// Plan       AVX-512: 16 lanes are squares of 16 x 16; 8 lanes are two squares of 8 x 8 side by
+// Method     AVX-512: 16 lanes are squares of 16 x 16; 8 lanes are two squares of 8 x 8 side by
 //            side; 4 lanes are four registers, 16 elements of 4 samples. The last few elements go
 //            one by one.
 //            Other instruction sets transpose as gemm does (batch_lanes.cpp).

@@ -2,7 +2,7 @@
 // batch_lanes_gradient_simd.cpp: backward_data with samples in the vector lanes. batch_lanes.h
 // describes each function.
 //
-// Plan       stride 1 and one sample vector for each pixel: a tile of dx stays in registers over
+// Method     stride 1 and one sample vector for each pixel: a tile of dx stays in registers over
 //            all (k, r); each dz that reaches it is loaded once and multiplied into its S
 //            neighbours. The unrolled loops contain only the pairs inside the tile, so no product
 //            with padding is computed. Any other stride, kernel or vector: dz is spread over zeros,

@@ -2,7 +2,7 @@
 // batch_lanes_pool_simd.cpp: 2x2 max-pool, ReLU and their gradients, with samples in the vector
 // lanes. batch_lanes.h describes each function.
 //
-// Plan       rows in vectors; where a vector holds Ratio pixels, two vectors are split into even
+// Method     rows in vectors; where a vector holds Ratio pixels, two vectors are split into even
 //            and odd pixels and interleaved again. The rest of a row is processed pixel by pixel.
 // Read next  batch_lanes_simd.cpp, which pools in the same pass; batch_lanes_pooled_simd.cpp
 #include "layers/conv2d/batch_lanes/cpu/batch_lanes_parts.h"

@@ -7,7 +7,7 @@
 //            the bits of its winner byte, different in each lane. So, for stride 1,
 //              dw[k,c,r,s] = sum over i, j of g[k,i,j] x[c, 2i+a+r, 2j+b+s]
 //              dx[c,h,w]   = sum over k, i, j of g[k,i,j] w[k,c, h-2i-a, w-2j-b]
-// Plan       blends select the pixel: rows by a, then columns by b, which neighbouring taps share.
+// Method     blends select the pixel: rows by a, then columns by b, which neighbouring taps share.
 //            R S taps of one window cost R (S + 1) + R S blends + R S FMAs instead of 4 R S FMAs;
 //            Zen 4 does two blends a cycle and one FMA, so 5x5 takes 46 cycles instead of 100. Only
 //            AVX-512 with 16 lanes is supported (it has mask registers); all other cases expand the

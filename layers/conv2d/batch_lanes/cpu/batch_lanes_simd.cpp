@@ -2,7 +2,7 @@
 // batch_lanes_simd.cpp: convolution with samples in the vector lanes, forward, with bias, ReLU and
 // 2x2 max-pool in one pass. batch_lanes.h describes each function.
 //
-// Plan       forward keeps a tile of kernels x pixels in registers over all (c, r, s). A pooled
+// Method     forward keeps a tile of kernels x pixels in registers over all (c, r, s). A pooled
 //            tile is 2 rows x 2 columns (of pixels, or of vectors that hold Ratio pixels), so that
 //            its maximum is taken before anything is stored.
 // Choices    kKernels 6 of 32 registers: 6 x 4 accumulators + 6 weights + 1 x; 3 of 16: 3 x 4 + 3 +

@@ -2,7 +2,7 @@
 // batch_lanes_weight_simd.cpp: backward_weight with samples in the vector lanes, and the reduction
 // over lanes at the end of a step. batch_lanes.h describes each function.
 //
-// Plan       dw[k,c,r,s] = sum over samples, p, q of dz[k,p,q] x[c,p+r,q+s]. A tile of Kernels x
+// Method     dw[k,c,r,s] = sum over samples, p, q of dz[k,p,q] x[c,p+r,q+s]. A tile of Kernels x
 //            Taps accumulators (one c, one r, neighbouring s) stays in registers over a few whole
 //            rows of dz, as many as fit into L1 with their rows of x for all (c, r). Lanes stay
 //            separate: an accumulator is a vector, kept in the caller's buffer [K,C,R,S,kWide],
@@ -19,11 +19,11 @@ namespace {
 constexpr Index kRowBytes = 24 * 1024;
 
 #if defined(CONVSCOPE_ISA_IS_AVX512)
-constexpr int kMostTaps = 7;
-constexpr int kMostKernels[kMostTaps + 1] = {0, 8, 8, 8, 6, 5, 4, 3};
+constexpr int kMaxTaps = 7;
+constexpr int kMaxKernels[kMaxTaps + 1] = {0, 8, 8, 8, 6, 5, 4, 3};
 #else
-constexpr int kMostTaps = 5;
-constexpr int kMostKernels[kMostTaps + 1] = {0, 6, 4, 3, 2, 2};
+constexpr int kMaxTaps = 5;
+constexpr int kMaxKernels[kMaxTaps + 1] = {0, 6, 4, 3, 2, 2};
 #endif
 
 struct WeightTile {
@@ -126,8 +126,8 @@ using WeightFunction = void (*)(const WeightTile&);
 
 template <int Kernels, int Taps, int Vectors>
 constexpr WeightFunction weight_entry() {
-  if constexpr (Taps <= kMostTaps) {
-    if constexpr (Kernels <= kMostKernels[Taps]) return weight_tile<Kernels, Taps, Vectors>;
+  if constexpr (Taps <= kMaxTaps) {
+    if constexpr (Kernels <= kMaxKernels[Taps]) return weight_tile<Kernels, Taps, Vectors>;
   }
   return nullptr;
 }
@@ -194,8 +194,8 @@ void backward_weight(const LanesConv& z, const float* x, const float* dz, float*
   const Index lanes = z.lanes;
   const bool pairs = kPairs && lanes >= 2 * kWide;  // of vectors
   const Index part_floats = pairs ? 2 * kWide : kWide;
-  const Blocks taps(z.s, kMostTaps);
-  const Blocks kernels(z.k, kMostKernels[taps.size(0)]);
+  const Blocks taps(z.s, kMaxTaps);
+  const Blocks kernels(z.k, kMaxKernels[taps.size(0)]);
   WeightTile tile;
   tile.x_row = columns * lanes * z.stride_h;
   tile.dz_row = z.conv_q * lanes;

@@ -7,7 +7,7 @@
 // Textbook   for k, p, q: y[.,k,p,q] = b[k]
 //              for c, r, s: y[.,k,p,q] += w[k,c,r,s] * x[.,c,p*stride+r-pad,q*stride+s-pad]
 //            where [.] is a vector of L samples: each step is one FMA of a vector and a scalar
-// Plan       16 images (8 or 4 of a small batch) are transposed from [N,C,H,W] to [C,H,W,L],
+// Method     16 images (8 or 4 of a small batch) are transposed from [N,C,H,W] to [C,H,W,L],
 //            computed there by the functions of batch_lanes.h, and transposed back. The weights are
 //            packed before the call (prepare_weights). Threads take groups of L images. In
 //            backward_weight they take slices of groups, whose sums of dw keep their lanes separate
@@ -25,7 +25,7 @@
 //            (framework/simd/sum_chain.h). Same bits on each run and for any number of threads;
 //            exact on integers below 2^24
 // Backward   dx assigned; dw assigned or added to
-// Choices    kSlices 16: chunks of backward_weight; kMostFloats, kMostWeights: larger copies of a
+// Choices    kSlices 16: chunks of backward_weight; kMaxFloats, kMaxWeights: larger copies of a
 //            thread do not fit into the caches, and algorithms with channels in the lanes fill the
 //            lanes
 //            kCopyFlops, kFarCopyFlops: transposing one element takes the time of so many FLOPs
@@ -49,8 +49,8 @@ namespace {
 using Index = std::int64_t;
 
 constexpr Index kSlices = 16;
-constexpr Index kMostFloats = Index{1} << 22;
-constexpr Index kMostWeights = Index{1} << 16;
+constexpr Index kMaxFloats = Index{1} << 22;
+constexpr Index kMaxWeights = Index{1} << 16;
 constexpr Index kCacheFloats = Index{1} << 18;
 constexpr double kCopyFlops = 12;
 constexpr double kSumFlops = 250;
@@ -183,7 +183,8 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
   });
 }
 
-// ---- card --------------------------------------------------------------------------------------
+// ---- algorithm
+// --------------------------------------------------------------------------------------
 
 Conv2dSupport supports(const Conv2dProblem& problem, Direction direction) {
   if (problem.dtype != DType::f32) {
@@ -198,14 +199,14 @@ Conv2dSupport supports(const Conv2dProblem& problem, Direction direction) {
   }
   const Index x = problem.c * problem.h * problem.w;
   const Index y = problem.k * problem.p() * problem.q();
-  if (16 * std::max(x, y) > kMostFloats) {
-    return Conv2dSupport::no(cat("expects images of at most ", kMostFloats / 16,
+  if (16 * std::max(x, y) > kMaxFloats) {
+    return Conv2dSupport::no(cat("expects images of at most ", kMaxFloats / 16,
                                  " elements because a thread keeps 16 of them, got x of ", x,
                                  " and y of ", y));
   }
   const Index weights = problem.k * problem.c * problem.r * problem.s;
-  if (direction == Direction::backward_weight && weights > kMostWeights) {
-    return Conv2dSupport::no(cat("expects at most ", kMostWeights,
+  if (direction == Direction::backward_weight && weights > kMaxWeights) {
+    return Conv2dSupport::no(cat("expects at most ", kMaxWeights,
                                  " weights because the sum of each keeps 16 lanes, got ", weights));
   }
   return {};
@@ -224,7 +225,7 @@ Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
       (direction == Direction::backward_data ? problem.w : problem.q()) * plan.z.lanes;
   double share =
       0.97 * taps / (taps + 2.5) * static_cast<double>(row) / static_cast<double>(padded(row));
-  if (plan.z.weight_floats > kMostWeights) share *= 0.75;
+  if (plan.z.weight_floats > kMaxWeights) share *= 0.75;
   if (direction == Direction::backward_data && plan.z.lanes < 16) share *= 0.6;
   double tiles = flops / share;
   if (direction == Direction::backward_weight) {
@@ -235,7 +236,7 @@ Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
                         static_cast<double>(plan.x_size() + plan.y_size());
   // Packing takes 4 to 7 cycles for a weight, which matters where few pixels use it.
   const double packing =
-      plan.z.weight_floats > kMostWeights && direction != Direction::backward_weight
+      plan.z.weight_floats > kMaxWeights && direction != Direction::backward_weight
           ? 6 * static_cast<double>(plan.z.weight_floats)
           : 0;
   const double share_alone = share_beside(flops, flops / (tiles + copies), 300);
@@ -252,7 +253,7 @@ std::size_t workspace_bytes(const Conv2dProblem& problem, Direction direction) {
          sizeof(float);
 }
 
-const Conv2dAlgorithm kCard{
+const Conv2dAlgorithm kAlgorithm{
     .name = "direct_batch_lanes",
     .device = DeviceType::cpu,
     .idea = "one sample in each vector lane: few channels and narrow images fill all lanes",
@@ -272,4 +273,4 @@ const Conv2dAlgorithm kCard{
 
 }  // namespace
 }  // namespace convscope
-CONVSCOPE_CONV2D_ALGORITHM(convscope::kCard)
+CONVSCOPE_CONV2D_ALGORITHM(convscope::kAlgorithm)

@@ -23,11 +23,11 @@ namespace {
 
 // Maximum number of chunks: enough for the cores of machines that train such small nets. Each chunk
 // costs a buffer of 16 floats for every weight.
-constexpr std::int64_t kMostChunks = 16;
+constexpr std::int64_t kMaxChunks = 16;
 // Another algorithm's estimate must be below this share of the estimate of direct_batch_lanes
 // before a layer leaves the chain, because a chain saves the conversions and the pooling pass.
 constexpr double kClearly = 0.7;
-constexpr const char* kCard = "direct_batch_lanes";
+constexpr const char* kAlgorithm = "direct_batch_lanes";
 
 // The name that is reported when the chain runs.
 constexpr const char* kName = "lanes_chain";
@@ -70,7 +70,7 @@ class LanesChainOp final : public PlanOp {
         batch_(batch),
         lanes_(lanes),
         groups_(lane_groups(batch, lanes)),
-        chunks_(std::min(groups_, kMostChunks)) {}
+        chunks_(std::min(groups_, kMaxChunks)) {}
 
   std::string text() const override {
     std::string out = cat("in the layout [", groups_, "][C][H][W][", lanes_, "]:");
@@ -368,13 +368,13 @@ struct Estimate {
   double chosen_ms = 0, lanes_ms = 0;
 };
 Estimate estimate(const PlanGraph& graph, const Conv2dOp& op) {
-  const Conv2dAlgorithm& card = conv2d_algorithms(DeviceType::cpu).get("direct_batch_lanes");
+  const Conv2dAlgorithm& algorithm = conv2d_algorithms(DeviceType::cpu).get("direct_batch_lanes");
   Estimate out;
   for (const Direction direction : kDirections) {
     if (direction != Direction::forward && !graph.training()) continue;
     if (op.choice(direction).algorithm == nullptr) continue;  // not needed
     out.chosen_ms += op.chosen_ms(direction);
-    Cost in_lanes = card.cost(op.problem(), direction);
+    Cost in_lanes = algorithm.cost(op.problem(), direction);
     in_lanes.bytes = op.problem().nominal_bytes();  // no conversion before and after
     out.lanes_ms += estimated_ms(in_lanes, DeviceType::cpu, op.problem().dtype);
   }
@@ -387,14 +387,14 @@ bool accepts(const PlanGraph& graph, const ChainLink& link) {
   if (*LanesConv::refusal(conv.problem(), lanes) != '\0') return false;
   const Estimate more = estimate(graph, conv);
   return more.chosen_ms >= kClearly * more.lanes_ms ||
-         conv.choice(Direction::forward).word == kCard;
+         conv.choice(Direction::forward).word == kAlgorithm;
 }
 
 void form_chains(PlanGraph& graph) {
   const Shape& images = graph.shape(PlanGraph::input());
   if (images.rank() != 4) return;
   const int lanes = lanes_for_batch(images[0]);
-  const ChainRules rules{.card = kCard, .takes_pointwise = true, .accepts = accepts};
+  const ChainRules rules{.algorithm = kAlgorithm, .takes_pointwise = true, .accepts = accepts};
   auto& ops = graph.ops();
   for (std::size_t i = 0; i < ops.size();) {
     const std::vector<ChainLink> links = chain_from(graph, ops[i].get(), rules, ops.size());
@@ -402,7 +402,7 @@ void form_chains(PlanGraph& graph) {
     // gains nothing: it runs in the lanes only when the selection chose that.
     const bool alone = links.size() == 1 && !links.front().pools;
     if (links.empty() || (alone && links.front().conv->choice(Direction::forward).algorithm->name !=
-                                       std::string_view(kCard))) {
+                                       std::string_view(kAlgorithm))) {
       ++i;
       continue;
     }

@@ -7,7 +7,7 @@
 //            s dilation_w], or 0
 // Textbook   for n, blocks of 16 kernels, p, q: y[n,k..k+15,p,q] = b[k..k+15]
 //              for (c,r,s) in list[block]: y[n,k..k+15,p,q] += w[k..k+15,c,r,s] * x[n,c,..]
-// Plan       images are NCHW16c, so 16 weights that share one (c,r,s), an entry, are one vector of
+// Method     images are NCHW16c, so 16 weights that share one (c,r,s), an entry, are one vector of
 //            AVX-512. The prepared weights are lists of entries in the order in which they are
 //            read: an offset of int32 and 16 values each.
 //            forward: a tile of 28 pixels (of up to four rows, where images are narrow) stays in
@@ -149,7 +149,7 @@ class Convolution {
   };
   // Where taps read the pixels of a line inside the image.
   struct Taps {
-    std::array<Index, kMostTaps> row, first, end;  // of r: row shift; of s: pixels
+    std::array<Index, kMaxTaps> row, first, end;  // of r: row shift; of s: pixels
     int columns = 0;
   };
 
@@ -198,7 +198,7 @@ class Convolution {
   };
 
   void run_tile(const Job& job, const Place& at) const {
-    std::array<SparseRun, kMostTaps> runs;
+    std::array<SparseRun, kMaxTaps> runs;
     SparseTile tile;
     tile.rows = static_cast<int>(at.lines);
     tile.columns = static_cast<int>(at.end - at.begin);
@@ -225,7 +225,7 @@ class Convolution {
   // Joins neighbouring taps that have the same pixels inside the image to runs; returns their
   // number.
   int list_runs(Index row, const Place& at, const SparseTile& tile,
-                std::array<SparseRun, kMostTaps>& runs) const {
+                std::array<SparseRun, kMaxTaps>& runs) const {
     int found = 0;
     for (Index s = 0; s < z_.s; ++s) {
       if (pass_.column_part(s) != at.part) continue;
@@ -352,7 +352,7 @@ class Convolution {
   }
 
   void dot(const Job& job, SparseTile& tile, const std::array<Index, kSparseRows>& out) const {
-    alignas(64) std::array<float, kMostSums> sums;
+    alignas(64) std::array<float, kMaxSums> sums;
     const Index of_channel = static_cast<Index>(kernels_.dot_pixels) * kernels_.lanes;
     const Index turns = job.block_end - job.block;
     for (Index block = job.block; block < job.block_end; ++block) {
@@ -374,7 +374,7 @@ class Convolution {
     }
   }
 
-  static constexpr Index kMostSums = 16 * 28 * 16;  // channels, pixels and lanes
+  static constexpr Index kMaxSums = 16 * 28 * 16;  // channels, pixels and lanes
 
   const Pass& pass_;
   const Conv2dProblem& z_;
@@ -445,7 +445,8 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
   sum_weights(args, places.computed, x, dy, x_blocks + places.floats());
 }
 
-// ---- card --------------------------------------------------------------------------------------
+// ---- algorithm
+// --------------------------------------------------------------------------------------
 
 Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
   if (z.dtype != DType::f32) {
@@ -457,18 +458,18 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
   if (z.layout == ActivationLayout::blocked_y && direction == Direction::backward_weight) {
     return Conv2dSupport::no("expects x and dy in one layout for dw, got layout blocked_y");
   }
-  if (z.r * z.s > kMostTaps) {
+  if (z.r * z.s > kMaxTaps) {
     return Conv2dSupport::no(
-        cat("expects a kernel of at most ", kMostTaps, " taps, got ", z.r, "x", z.s));
+        cat("expects a kernel of at most ", kMaxTaps, " taps, got ", z.r, "x", z.s));
   }
   if (z.groups > 1 &&
       (z.c_per_group() % kChannelBlock != 0 || z.k_per_group() % kChannelBlock != 0)) {
     return Conv2dSupport::no(cat("expects groups of a multiple of 16 channels, got ", z.groups,
                                  " groups of ", z.c_per_group(), " and ", z.k_per_group()));
   }
-  constexpr Index kMost = Index{1} << 31;
-  if (round_up(z.c, kChannelBlock) * z.h * z.w >= kMost ||
-      round_up(z.k, kChannelBlock) * z.p() * z.q() >= kMost) {
+  constexpr Index kMax = Index{1} << 31;
+  if (round_up(z.c, kChannelBlock) * z.h * z.w >= kMax ||
+      round_up(z.k, kChannelBlock) * z.p() * z.q() >= kMax) {
     return Conv2dSupport::no(cat("expects images of fewer than 2^31 numbers, got ", z.c, "x", z.h,
                                  "x", z.w, " and ", z.k, "x", z.p(), "x", z.q()));
   }
@@ -556,7 +557,7 @@ std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
   return std::max(bytes, index_scratch(Pass(places.computed, direction)));
 }
 
-const Conv2dAlgorithm kCard{
+const Conv2dAlgorithm kAlgorithm{
     .name = "block_sparse",
     .device = DeviceType::cpu,
     .idea = "only the kept weights: lists of (c,r,s), each with 16 output channels",
@@ -579,4 +580,4 @@ const Conv2dAlgorithm kCard{
 
 }  // namespace
 }  // namespace convscope
-CONVSCOPE_CONV2D_ALGORITHM(convscope::kCard)
+CONVSCOPE_CONV2D_ALGORITHM(convscope::kAlgorithm)

@@ -19,9 +19,9 @@ namespace convscope::block_sparse {
 
 using Index = std::int64_t;
 
-inline constexpr Index kMostTaps = 1024;    // of a kernel
+inline constexpr Index kMaxTaps = 1024;     // of a kernel
 inline constexpr double kChunkFlops = 1e6;  // a smaller chunk costs more than it gains
-inline constexpr Index kMostImages = 16;    // whose rows are processed alternately
+inline constexpr Index kMaxImages = 16;     // whose rows are processed alternately
 
 // Returns how many blocks of 16 output channels a block of the weights can overlap.
 inline Index blocks_touched(Index block_rows) {
@@ -172,7 +172,7 @@ struct Pass {
     const Index rows = ceil_div(out_h, row_parts);
     const Index of_row = depth * kChannelBlock * in_w * std::min(z.r, in_h);
     const Index fit = std::max<Index>(1, l2 / 4 / of_row);
-    if (tile_rows > 1) images_at_once = std::clamp<Index>(fit, tile_rows, kMostImages);
+    if (tile_rows > 1) images_at_once = std::clamp<Index>(fit, tile_rows, kMaxImages);
     images_at_once = std::min(images_at_once, z.n);
     image_jobs = ceil_div(z.n, images_at_once);
     images_at_once = ceil_div(z.n, image_jobs);

@@ -2,7 +2,7 @@
 // block_sparse_simd.cpp: register tiles of convolution with block-sparse weights. An entry's 16
 // weights are loaded once for all pixels of the tile.
 //
-// Plan       forward       sums[pixel][16 output channels] += broadcast(x[pixel, c]) * weights
+// Method     forward       sums[pixel][16 output channels] += broadcast(x[pixel, c]) * weights
 //            backward_data sums[pixel][16 products] += dy[pixel, 16 output channels] * weights: the
 //                          lanes are added up at the end, those of 16 channels c together
 // Choices    AVX-512: 28 accumulators and the weights in 32 registers; the pixel is a memory

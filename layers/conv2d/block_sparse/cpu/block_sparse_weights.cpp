@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // block_sparse_weights.cpp: backward_weight of convolution with block-sparse weights.
 //
-// Plan       dw of an entry is the sum over pixels of 16 channels of dy, a vector, times one number
+// Method     dw of an entry is the sum over pixels of 16 channels of dy, a vector, times one number
 //            of x. A strip of rows of an image stays in the caches over all entries: up to 16
 //            entries of one tap at once (shared/blocked_weight_tiles_simd.cpp), each with an
 //            accumulator vector over the pixels whose tap is inside. A thread has a range of the

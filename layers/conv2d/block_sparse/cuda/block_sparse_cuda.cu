@@ -7,7 +7,7 @@
 //            0
 // Textbook   for n, blocks of 16 kernels, p, q: y[n,k..k+15,p,q] = b[k..k+15]
 //              for (c,r,s) in list[block]: y[n,k..k+15,p,q] += w[k..k+15,c,r,s] * x[n,c,..]
-// Plan       1 (once, prepare_weights) the list of each 16 output channels
+// Method     1 (once, prepare_weights) the list of each 16 output channels
 //              (block_sparse_lists.cuh): an offset in x, a tap, and 16 values for each entry
 //            2 sixteen rows and eight entries are the left operand of a tensor-core instruction;
 //              the right operand is eight entries by eight pixels, which the lanes load directly
@@ -290,7 +290,8 @@ void forward(const Conv2dForwardArgs& args) {
          pass);
 }
 
-// ---- card --------------------------------------------------------------------------------------
+// ---- algorithm
+// --------------------------------------------------------------------------------------
 
 Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   if (z.weight_format.is_dense())
@@ -304,22 +305,22 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
                                  cuda_device_facts().minor));
   }
   if (z.groups != 1) return Conv2dSupport::no(cat("expects one group, got ", z.groups));
-  if (z.r * z.s > kMostTaps) {
-    return Conv2dSupport::no(cat("expects a kernel of at most ", kMostTaps,
+  if (z.r * z.s > kMaxTaps) {
+    return Conv2dSupport::no(cat("expects a kernel of at most ", kMaxTaps,
                                  " taps, because each pixel keeps a bit for each tap, got ", z.r,
                                  "x", z.s));
   }
   const std::int64_t columns = z.c * z.r * z.s;
   const auto shared = static_cast<std::int64_t>(cuda_device_facts().shared_bytes_per_block);
-  if (columns > kMostColumns || ceil_div(columns, std::int64_t{32}) * 8 > shared - 1024) {
+  if (columns > kMaxColumns || ceil_div(columns, std::int64_t{32}) * 8 > shared - 1024) {
     return Conv2dSupport::no(cat("expects at most ",
-                                 std::min<std::int64_t>(kMostColumns, (shared - 1024) * 4),
+                                 std::min<std::int64_t>(kMaxColumns, (shared - 1024) * 4),
                                  " weights of an output channel, got ", columns));
   }
-  constexpr std::int64_t kMost = 0x7fff0000;
+  constexpr std::int64_t kMax = 0x7fff0000;
   const std::int64_t around = z.h * z.w + (z.pad_top + 1) * z.w * 2;
-  if (z.n * z.c * z.h * z.w + around > kMost || z.n * z.k * z.p() * z.q() > kMost ||
-      most_chunks(z) * kChunk * kRows > kMost || z.k > 16 * 65535) {
+  if (z.n * z.c * z.h * z.w + around > kMax || z.n * z.k * z.p() * z.q() > kMax ||
+      most_chunks(z) * kChunk * kRows > kMax || z.k > 16 * 65535) {
     return Conv2dSupport::no(
         "expects fewer than 2^31 elements in a tensor, because places have 32 bits");
   }
@@ -342,11 +343,11 @@ std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
   return direction == Direction::backward_weight ? weights_workspace_bytes(z) : 0;
 }
 
-const Conv2dAlgorithm kCard{
+const Conv2dAlgorithm kAlgorithm{
     .name = "block_sparse",
     .device = DeviceType::cuda,
     .idea =
-        "eight weights of the list of 16 output channels are one factor of a tensor-core product",
+        "eight weights of the list of 16 output channels are one tensor-core operand",
     .paper = "Elsen et al. 2020: Fast Sparse ConvNets, arXiv 1911.09723",
     .supports = supports,
     .cost = cost,
@@ -364,4 +365,4 @@ const Conv2dAlgorithm kCard{
 
 }  // namespace
 }  // namespace convscope
-CONVSCOPE_CONV2D_ALGORITHM(convscope::kCard)
+CONVSCOPE_CONV2D_ALGORITHM(convscope::kAlgorithm)

@@ -8,7 +8,7 @@
 // Textbook   for n, p, q, blocks of 16 kernels, (c,r,s) in list[block]:
 //              dx[n,c,p stride_h - pad_top + r dilation_h,..] += sum over i < 16 of
 //                w[k+i,c,r,s] * dy[n,k+i,p,q], where that is inside the image
-// Plan       1 (once, prepare_data) the list of each 16 output channels, cut into pieces of up to
+// Method     1 (once, prepare_data) the list of each 16 output channels, cut into pieces of up to
 //              32 channels of x. The entries of a piece are distributed over its chunks of eight in
 //              turn, channel by channel: entry i goes into chunk i mod chunks. So no chunk has a
 //              channel twice, and few places stay empty
@@ -60,7 +60,7 @@ constexpr int kInFour = 4;         // channels of a pixel that are neighbours in
 constexpr int kNoTap = 64;         // fills up a chunk
 constexpr int kFence = 1 << 8;     // flag in the taps of a chunk with a barrier before it
 constexpr int kApart = 3;          // maximum distance that keeps chunks of a channel apart
-constexpr int kMostThreads = 256;  // of a block
+constexpr int kMaxThreads = 256;  // of a block
 
 // ---- the pieces of the lists -------------------------------------------------------------------
 
@@ -343,7 +343,7 @@ __device__ inline void add_chunk(const Chunk& chunk, const Factors<kTiles>& dy,
 
 // Block (x: range of pixels of dx, y: piece of the lists).
 template <int kTiles, bool kTf32, class Taps>
-__global__ __launch_bounds__(kMostThreads,
+__global__ __launch_bounds__(kMaxThreads,
                              2) void sparse_data_kernel(const __grid_constant__ SparseData z) {
   float* const sums = dynamic_shared<float>();  // [channels of a piece / 4][range][4]
   const auto threads = static_cast<int>(blockDim.x), thread = static_cast<int>(threadIdx.x);
@@ -457,7 +457,7 @@ double estimated_us(const Conv2dProblem& z, const DataTile& tile) {
   const double around = tile.across * tile.range / 5.0 + 1150;
   const double busy = warps / 4 * lists * of_list + around;
   const double alone = passes * lists * (1760 + chunks * 247 * tile.tiles) + around;
-  const double together = kMostThreads / static_cast<double>(tile.threads) * 2;
+  const double together = kMaxThreads / static_cast<double>(tile.threads) * 2;
   return std::max(std::ceil(blocks / processors) * busy,
                   std::ceil(blocks / (together * processors)) * alone) /
              kClock +
@@ -475,7 +475,7 @@ DataTile best_tile(const Conv2dProblem& z) {
       for (const int threads : {128, 256}) {
         DataTile tile{across, tiles, threads, 0, 0};
         const double room = (cuda_device_facts().shared_bytes_per_block / 2.0 - 1024) * threads /
-                            kMostThreads / kBytes / across;
+                            kMaxThreads / kBytes / across;
         // As many pixels as `passes` passes take, or as fit into shared memory.
         for (const double passes : {0.5, 1.0, 2.0, 3.0, 1e9}) {
           const double wanted = (passes * tile.pixels() - reaching(z, 0)) / share;

@@ -5,7 +5,7 @@
 // Formula    list[k / 16] = the columns (c,r,s), ascending, that a block of rows 16 (k / 16) .. +
 //            15 contains
 // Textbook   for each list: for each column (c,r,s): if any of its 16 rows keeps it: append it
-// Plan       a block of threads makes one list: it marks the columns as bits in shared memory,
+// Method     a block of threads makes one list: it marks the columns as bits in shared memory,
 //            counts the bits before each word, and writes entries and values at their positions
 //            (block_sparse_lists_cuda.cu). The start of a list is the sum of the upper bounds of
 //            the lists before it, so one launch is enough. The gradient of w has no values yet: it
@@ -35,7 +35,7 @@ namespace convscope::block_sparse {
 inline constexpr int kRows = 16;  // output channels of a list
 inline constexpr int kChunk = 8;  // entries of a product
 inline constexpr int kListThreads = 256;
-inline constexpr int kMostColumns = 32 * 8192;  // as bits in shared memory
+inline constexpr int kMaxColumns = 32 * 8192;  // as bits in shared memory
 
 inline int narrow(std::int64_t value) { return static_cast<int>(value); }
 

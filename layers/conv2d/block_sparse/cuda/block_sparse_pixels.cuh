@@ -11,7 +11,7 @@
 
 namespace convscope::block_sparse {
 
-inline constexpr int kMostTaps = 64;  // bits of a pixel's mask
+inline constexpr int kMaxTaps = 64;  // bits of a pixel's mask
 inline constexpr int kPixels = 8;     // of a product
 inline constexpr int kPeriod = 8;     // products until the tensor cores restart from zero
 

@@ -7,7 +7,7 @@
 //            dilation_h, q stride_w - pad_left + s dilation_w], only for stored (k,c,r,s)
 // Textbook   for blocks of 16 kernels, (c,r,s) in list[block]:
 //              for n, p, q: dw[k..k+15,c,r,s] += dy[n,k..k+15,p,q] * x[n,c,..]
-// Plan       1 the lists of the forward pass, without values, in one launch
+// Method     1 the lists of the forward pass, without values, in one launch
 //              (block_sparse_lists_cuda.cu)
 //           2 sixteen rows of dy and eight pixels are the left operand of a tensor-core
 //              instruction; the right operand is the same pixels of x for eight entries, which the
@@ -298,8 +298,8 @@ struct WeightTile {
   int lists;  // of a block
 };
 constexpr WeightTile kTiles[] = {{4, 1}, {4, 2}, {4, 4}, {4, 8}, {2, 1}, {2, 2}, {2, 4}, {2, 8}};
-constexpr int kMostParts = 1024;
-constexpr double kMostPartBytes = 64 << 20;
+constexpr int kMaxParts = 1024;
+constexpr double kMaxPartBytes = 64 << 20;
 constexpr int kLongestChain = 160;  // framework/simd/sum_chain.h
 
 struct WeightPlan {
@@ -358,8 +358,8 @@ WeightPlan plan_of(const Conv2dProblem& z) {
   const std::int64_t strips = strips_of(z);
   const double bytes = 64.0 * kChunk * static_cast<double>(most_chunks(z));
   const auto most = static_cast<std::int64_t>(
-      std::clamp(kMostPartBytes / bytes, 1.0,
-                 static_cast<double>(std::min<std::int64_t>(strips, kMostParts))));
+      std::clamp(kMaxPartBytes / bytes, 1.0,
+                 static_cast<double>(std::min<std::int64_t>(strips, kMaxParts))));
   const std::int64_t least = std::min(most, ceil_div(strips, std::int64_t{kLongestChain}));
   const auto room = static_cast<std::size_t>(cuda_device_facts().shared_bytes_per_block);
   WeightPlan best;

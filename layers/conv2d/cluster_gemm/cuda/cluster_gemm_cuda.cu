@@ -8,7 +8,7 @@
 //              for each chunk of the input channels:               # a block: a part of the sum
 //                part = weights of the chunk x pixels of the chunk
 //              y = the parts, added in their order                 # through shared memory
-// Plan       cluster_gemm_plan.h chooses tile, columns, chunks and units; cluster_gemm_kernel.cuh
+// Method     cluster_gemm_plan.h chooses tile, columns, chunks and units; cluster_gemm_kernel.cuh
 //            is the kernel. Other algorithms that split the K dimension write the parts to memory
 //            and add them in a second launch, after a launch that packs the weights. These are
 //            three launches of one to two microseconds each, where the products take less than one.
@@ -91,7 +91,8 @@ void backward_data(const Conv2dBackwardDataArgs& args) {
   run(args.problem, Direction::backward_data, args.dy, args.w, nullptr, {}, args.dx);
 }
 
-// ---- card --------------------------------------------------------------------------------------
+// ---- algorithm
+// --------------------------------------------------------------------------------------
 
 Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
   const bool tf32 = z.dtype == DType::f32 && z.math == MathMode::tf32;
@@ -110,14 +111,14 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
   if (z.groups != 1) {
     return Conv2dSupport::no(cat("expects one group of channels, got ", z.groups));
   }
-  if (z.r * z.s > cluster::kMostTaps) {
-    return Conv2dSupport::no(cat("expects a kernel of at most ", cluster::kMostTaps,
+  if (z.r * z.s > cluster::kMaxTaps) {
+    return Conv2dSupport::no(cat("expects a kernel of at most ", cluster::kMaxTaps,
                                  " taps, because each is a parameter of the launch, got ", z.r, "x",
                                  z.s));
   }
   if (direction == Direction::backward_data &&
-      std::max(z.stride_h, z.stride_w) > cluster::kMostStride) {
-    return Conv2dSupport::no(cat("expects strides of at most ", cluster::kMostStride,
+      std::max(z.stride_h, z.stride_w) > cluster::kMaxStride) {
+    return Conv2dSupport::no(cat("expects strides of at most ", cluster::kMaxStride,
                                  " in backward_data, one phase each, got ", z.stride_h, "x",
                                  z.stride_w));
   }
@@ -156,10 +157,10 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
 
 std::size_t workspace_bytes(const Conv2dProblem&, Direction) { return 0; }
 
-const Conv2dAlgorithm kCard{
+const Conv2dAlgorithm kAlgorithm{
     .name = "cluster_gemm",
     .device = DeviceType::cuda,
-    .idea = "few images in one launch: blocks of a cluster share the depth of a sum",
+    .idea = "few images in one launch: blocks of a cluster share the reduction",
     .paper = "NVIDIA: CUDA Programming Guide, Thread Block Clusters; the kernel is own work",
     .supports = supports,
     .cost = cost,
@@ -176,4 +177,4 @@ const Conv2dAlgorithm kCard{
 
 }  // namespace
 }  // namespace convscope
-CONVSCOPE_CONV2D_ALGORITHM(convscope::kCard)
+CONVSCOPE_CONV2D_ALGORITHM(convscope::kAlgorithm)

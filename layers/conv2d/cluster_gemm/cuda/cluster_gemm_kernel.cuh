@@ -10,7 +10,7 @@
 //                for each tap, for 16 channels (f32: 8):          # a warp
 //                  sums [16 x 16] += patch [16 x 16] weights [16 x 16]
 //              y = the sums of all blocks, in their order
-// Plan       A block copies its patch and its weights once. w is read as f32 [K,C,R,S] and rounded
+// Method     A block copies its patch and its weights once. w is read as f32 [K,C,R,S] and rounded
 //            to [tap][column][channel], so no launch precedes this one. ldmatrix reads rows of 16
 //            bytes from any address, so all taps use the same patch. Where a block has fewer units
 //            than warps, several warps (ways) split the K dimension of a unit. Results go to shared
@@ -243,7 +243,7 @@ struct Sums {
 // from other blocks take some hundred cycles.
 template <class T, int kBlocks>
 __device__ inline void add_blocks(const Sizes& z, const Sums& tile, const Finish<T>& end, T* y) {
-  constexpr int kItems = kMostBlocks / kBlocks;
+  constexpr int kItems = kMaxBlocks / kBlocks;
   constexpr int kThreads = kBlocks * kBlockThreads;
   const int quads = z.columns / 4, count = z.rows * quads;
 #pragma unroll 1

@@ -27,13 +27,13 @@ inline constexpr int kStepBytes = 32;
 inline constexpr int kTileRows = 16;     // positions of one product
 inline constexpr int kTileColumns = 16;  // two products
 inline constexpr int kWarps = 8;
-inline constexpr int kMostTaps = 49;   // of a kernel
-inline constexpr int kMostStride = 4;  // of backward_data, which has one phase for each residue
-inline constexpr int kMostPhases = kMostStride * kMostStride;
-inline constexpr int kMostBlocks = 8;  // of a cluster, on every GPU that supports clusters
-inline constexpr int kMostRows = 512;
-inline constexpr int kMostGrid = 65535;  // along y and z
-inline constexpr int kSumGap = 8;        // floats after a row of results: eight rows use all banks
+inline constexpr int kMaxTaps = 49;   // of a kernel
+inline constexpr int kMaxStride = 4;  // of backward_data, which has one phase for each residue
+inline constexpr int kMaxPhases = kMaxStride * kMaxStride;
+inline constexpr int kMaxBlocks = 8;  // of a cluster, on every GPU that supports clusters
+inline constexpr int kMaxRows = 512;
+inline constexpr int kMaxGrid = 65535;  // along y and z
+inline constexpr int kSumGap = 8;       // floats after a row of results: eight rows use all banks
 
 struct Machine {
   int multiprocessors = 132;
@@ -54,9 +54,9 @@ struct Sizes {
   int low_h, low_w;    // first row and column that position 0 reads
   // Taps of all phases in order.
   int most_taps;  // of a phase
-  short tap_begin[kMostPhases + 1];
-  short tap_kernel[kMostTaps];  // r S + s
-  int tap_at[kMostTaps];        // pixels of the patch from that of the position
+  short tap_begin[kMaxPhases + 1];
+  short tap_kernel[kMaxTaps];  // r S + s
+  int tap_at[kMaxTaps];        // pixels of the patch from that of the position
   // The tile and its position.
   int tile_images, tile_h, tile_w, positions, rows;
   FastDivisor by_tile_h, by_tile_w, by_tiles_h, by_tiles_w;
@@ -261,7 +261,7 @@ inline double plan_us(const Plan& plan, int element, const Machine& machine) {
   const int rounds = ceil_div(units * z.ways(), kWarps);
   const int steps = z.most_taps * z.chunk_steps();
   const double sums = static_cast<double>(z.rows) * z.columns;
-  const double eights = std::ceil(sums / 4 / (kMostBlocks * threads));
+  const double eights = std::ceil(sums / 4 / (kMaxBlocks * threads));
   const double quad_us = !z.runs_are_columns  ? kPairUs
                          : z.kernel_taps == 1 ? kPlainQuadUs
                                               : kQuadUs;
@@ -295,7 +295,7 @@ void visit_plans(const Conv2dProblem& z, Direction direction, const Machine& mac
     const Sizes tiled = with_tile(whole, tile);
     for (const int columns : {16, 32, 64, 128}) {
       if (columns > 16 && columns >= 2 * round_up(whole.out_octets * kOctet, kTileColumns)) break;
-      for (int blocks = 1; blocks <= kMostBlocks; blocks *= 2) {
+      for (int blocks = 1; blocks <= kMaxBlocks; blocks *= 2) {
         const int chunk = round_up(ceil_div(whole.in_octets * kOctet, blocks), step);
         if (blocks > 1 && chunk * (blocks - 1) >= whole.in_channels) break;
         if (chunk * element / 16 > kWarps * 32) continue;  // a thread keeps its piece of a pixel
@@ -303,8 +303,7 @@ void visit_plans(const Conv2dProblem& z, Direction direction, const Machine& mac
         for (int row_tiles = 1; row_tiles <= 2; ++row_tiles) {
           s.rows = round_up(s.positions, kTileRows * row_tiles);
           const std::int64_t shared = shared_bytes_of(s);
-          if (shared > machine.shared_bytes || s.tiles() > kMostGrid ||
-              s.column_jobs() > kMostGrid) {
+          if (shared > machine.shared_bytes || s.tiles() > kMaxGrid || s.column_jobs() > kMaxGrid) {
             continue;
           }
           for (int column_tiles = 1; column_tiles <= 2; ++column_tiles) {
@@ -325,13 +324,13 @@ void visit_plans(const Conv2dProblem& z, Direction direction, const Machine& mac
       }
     }
   };
-  for (int cuts_w = ceil_div(wide, kMostRows);; cuts_w += 1 + cuts_w / 8) {
+  for (int cuts_w = ceil_div(wide, kMaxRows);; cuts_w += 1 + cuts_w / 8) {
     const int tile_w = ceil_div(wide, cuts_w);
     if (cuts_w > 1 && tile_w < kTileRows) break;
-    for (int cuts_h = ceil_div(high, kMostRows / tile_w);; cuts_h += 1 + cuts_h / 8) {
+    for (int cuts_h = ceil_div(high, kMaxRows / tile_w);; cuts_h += 1 + cuts_h / 8) {
       const int tile_h = ceil_div(high, cuts_h);
       const int most = cuts_w * cuts_h == 1 ? std::min(whole.images, 8) : 1;
-      for (int images = 1; images <= most && images * tile_h * tile_w <= kMostRows; images *= 2) {
+      for (int images = 1; images <= most && images * tile_h * tile_w <= kMaxRows; images *= 2) {
         with(Tile{images, tile_h, tile_w});
       }
       if (tile_h == 1) break;

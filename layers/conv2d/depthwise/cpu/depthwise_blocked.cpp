@@ -2,7 +2,7 @@
 // depthwise_blocked.cpp: forward and backward_data of depthwise convolution in NCHW16c: each block
 // of 16 channels of an image is a separate convolution, [H,W,16] with [R,S,16].
 //
-// Plan       The output is cut into phases: pixels that read their neighbours in the same pattern.
+// Method     The output is cut into phases: pixels that read their neighbours in the same pattern.
 //            A forward pass has one phase. In backward_data row h reads row p = (h + pad - r
 //            dilation) / stride for those r for which that is a whole number. So the rows of one
 //            residue modulo the stride are a convolution of stride 1 with a part of the kernel,

@@ -2,7 +2,7 @@
 // depthwise_blocked_simd.cpp: rows of a depthwise convolution in NCHW16c, forward and
 // backward_data: 16 channels in the lanes, so that nothing is shifted and every load is whole.
 //
-// Plan       A strip is a few neighbouring pixels of a row, which stay in registers. For each row
+// Method     A strip is a few neighbouring pixels of a row, which stay in registers. For each row
 //            of the kernel its taps are loaded into registers, and each x once: it is multiplied by
 //            every tap that reaches one of the strip's pixels. So P pixels of a row of S taps cost
 //            P S FMAs and P + S - 1 loads of x and S of taps: 0.47 loads for each FMA in a 3x3
@@ -26,11 +26,11 @@ namespace convscope::CONVSCOPE_ISA {
 namespace {
 
 constexpr int kPlainPixels = 8;
-constexpr int kMostPixels = most_pixels(kRegisters == 32 ? 14 : kLanes > 1 ? 12 : kPlainPixels);
+constexpr int kMaxPixels = most_pixels(kRegisters == 32 ? 14 : kLanes > 1 ? 12 : kPlainPixels);
 
 template <int Taps>
 constexpr int kPixelsBeside =
-    kRegisters - Taps - 1 < kMostPixels ? kRegisters - Taps - 1 : kMostPixels;
+    kRegisters - Taps - 1 < kMaxPixels ? kRegisters - Taps - 1 : kMaxPixels;
 
 // One vector of the channels of a block.
 struct Lanes {

@@ -3,7 +3,7 @@
 // accumulators of some rows of the kernel, 16 channels in the lanes, stay in registers over a strip
 // of pixels.
 //
-// Plan       A strip is P neighbouring pixels of dy, over all rows and images. In each row its P
+// Method     A strip is P neighbouring pixels of dy, over all rows and images. In each row its P
 //            vectors of dy are loaded into registers, and each x of G rows once: it is multiplied
 //            by every pixel of dy that shares a tap with it. G S accumulators, P dy and one x fill
 //            the registers; G S P FMAs cost G (P + S - 1) loads of x and P of dy: about 0.6 for
@@ -33,10 +33,10 @@ constexpr int kRowsAtOnce = kRegisters == 32 ? (S == 5 ? 5 : 3)
                                                 : S == 5 ? 2
                                                          : 1);
 // Pixels of a strip. One register is left for x, and one more for the compiler.
-constexpr int kMostPixels = most_pixels(kRegisters == 32 ? 7 : 5);
+constexpr int kMaxPixels = most_pixels(kRegisters == 32 ? 7 : 5);
 template <int Sums>
 constexpr int kPixelsBeside =
-    kRegisters - Sums - 2 < kMostPixels ? kRegisters - Sums - 2 : kMostPixels;
+    kRegisters - Sums - 2 < kMaxPixels ? kRegisters - Sums - 2 : kMaxPixels;
 
 template <int Sums>
 CONVSCOPE_INLINE void add_to(float* sums, Vec (&chain)[Sums]) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // depthwise_blocked_weights.cpp: backward_weight of depthwise convolution in NCHW16c.
 //
-// Plan       A unit is some rows of one image, or several small images, of one block of 16
+// Method     A unit is some rows of one image, or several small images, of one block of 16
 //            channels: it stays in L2 while all rows of the kernel read it. Its sums [R,S,16] are
 //            computed in chains (framework/simd/sum_chain.h) and then added to those of a slice. A
 //            slice is a run of units; slices are added up in order, so dw has the same bits for any

@@ -7,7 +7,7 @@
 // Textbook   for n, k, p, q:
 //              y[n,k,p,q] = b[k]
 //              for r, s: y[n,k,p,q] += w[k,0,r,s] * x[n,k/M,p*stride+r-pad,q*stride+s-pad]
-// Plan       lanes along a row. 7 rows of y at once (4 with 16 registers): each row of x is loaded
+// Method     lanes along a row. 7 rows of y at once (4 with 16 registers): each row of x is loaded
 //            once for each of its S shifts and multiplied into every accumulator that it belongs
 //            to. Borders are masks of the loads and skipped rows, so nothing is copied or padded.
 //            AVX-512 takes two neighbouring vectors and shifts in registers what they share. A row
@@ -210,7 +210,8 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
   }
 }
 
-// ---- card --------------------------------------------------------------------------------------
+// ---- algorithm
+// --------------------------------------------------------------------------------------
 
 Conv2dSupport supports(const Conv2dProblem& problem, Direction) {
   if (problem.dtype != DType::f32) {
@@ -254,7 +255,7 @@ std::size_t prepared_bytes(const Conv2dProblem& z, Direction direction) {
   return is_blocked(z) ? depthwise_blocked_pass::prepared_bytes(z, direction) : 0;
 }
 
-const Conv2dAlgorithm kCard{
+const Conv2dAlgorithm kAlgorithm{
     .name = "depthwise",
     .device = DeviceType::cpu,
     .idea = "one kernel slides over one plane: neighbouring pixels in the vector lanes",
@@ -275,4 +276,4 @@ const Conv2dAlgorithm kCard{
 
 }  // namespace
 }  // namespace convscope
-CONVSCOPE_CONV2D_ALGORITHM(convscope::kCard)
+CONVSCOPE_CONV2D_ALGORITHM(convscope::kAlgorithm)

@@ -31,7 +31,7 @@ void backward_3x3(const Conv2dBackwardDataArgs& data, const Conv2dBackwardWeight
 struct Walk3x3 {
   static constexpr int kLanes = 2;    // channels of a pair
   static constexpr int kColumns = 4;  // of a strip
-  static constexpr int kMostBand = 28;
+  static constexpr int kMaxBand = 28;
 
   int pairs = 0;  // of a pixel
   int width_log2 = 0;
@@ -59,7 +59,7 @@ constexpr Walk3x3 make_walk_3x3(std::int64_t n, int rows, int columns, int chann
   };
   // The least time, when all blocks take equally long: whole rounds of the SMs.
   std::int64_t least = INT64_MAX;
-  for (int bands = ceil_div(rows, Walk3x3::kMostBand); bands <= rows; ++bands) {
+  for (int bands = ceil_div(rows, Walk3x3::kMaxBand); bands <= rows; ++bands) {
     const int band = ceil_div(rows, bands);
     if (ceil_div(rows, band) != bands) continue;
     const std::int64_t rounds =

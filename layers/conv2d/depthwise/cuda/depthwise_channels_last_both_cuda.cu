@@ -8,7 +8,7 @@
 // Textbook   for each pixel (h,w) of x, each (r,s) that reaches a pixel of dy:
 //              dx[h][w] += w[r][s] * dy[..]
 //              dw[r][s] += x[h][w] * dy[..]
-// Plan       for a pixel of x both sums run over the same elements of dy, so a thread that has them
+// Method     for a pixel of x both sums run over the same elements of dy, so a thread that has them
 //            in registers computes both: x and dy are read once, dx is written once. A thread has
 //            two channels of four columns of x and walks down its band. It keeps the three (at
 //            stride 2: two) rows of dy that a row of x needs, packed, the nine taps and nine

@@ -8,7 +8,7 @@
 //              for (r,s): sum[0..7] += w[r][s][piece] * x[n][p + r][q + s][piece]
 //            dx: for each pixel of x: the pixels of dy that used it, in the order of (r,s)
 //            dw[r][s][piece] = sum over all pixels of x[..][piece] * dy[..][piece]
-// Plan       3x3 with stride 1 or 2 has separate kernels, which read each x and dy about once:
+// Method     3x3 with stride 1 or 2 has separate kernels, which read each x and dy about once:
 //              forward, backward_data       depthwise_channels_last_slide_cuda.cu
 //              backward_weight, and both    depthwise_channels_last_both_cuda.cu
 //            For other kernels prepare_weights rounds w to fp16/bf16 [R S][Cp], so that a tap of a
@@ -44,7 +44,7 @@ namespace {
 
 constexpr int kColumns = 4;  // pixels of a thread
 constexpr int kTaps = 9;     // of dw at once
-constexpr int kMostTaps = 15;
+constexpr int kMaxTaps = 15;
 
 struct Sizes {
   int h, w, p, q;  // of the tensor that is read and of the one that is written
@@ -375,7 +375,8 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
          static_cast<float*>(args.dw));
 }
 
-// ---- card --------------------------------------------------------------------------------------
+// ---- algorithm
+// --------------------------------------------------------------------------------------
 
 Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   const OperandTypes halves{.x = z.dtype, .w = DType::f32, .accumulator = DType::f32, .y = z.dtype};
@@ -388,8 +389,8 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
     return Conv2dSupport::no(cat("expects one input and one output channel in each group, got ",
                                  z.c, " and ", z.k, " channels in ", z.groups, " groups"));
   }
-  if (z.r > kMostTaps || z.s > kMostTaps) {
-    return Conv2dSupport::no(cat("expects a kernel of at most ", kMostTaps, "x", kMostTaps,
+  if (z.r > kMaxTaps || z.s > kMaxTaps) {
+    return Conv2dSupport::no(cat("expects a kernel of at most ", kMaxTaps, "x", kMaxTaps,
                                  ", because it reads x once for each tap, got ", z.r, "x", z.s));
   }
   const std::int64_t pixels = z.n * std::max(z.h * z.w, z.p() * z.q());
@@ -417,10 +418,10 @@ Conv2dCost cost_of_both(const Conv2dProblem& z) {
   return both;
 }
 
-const Conv2dAlgorithm kCard{
+const Conv2dAlgorithm kAlgorithm{
     .name = "depthwise_channels_last",
     .device = DeviceType::cuda,
-    .idea = "one channel for each group, eight of them side by side in 16 bytes of halves",
+    .idea = "NHWC, fp16/bf16: eight adjacent channels are one 16-byte load",
     .paper = "Sifre 2014: Rigid-Motion Scattering for Image Classification (thesis)",
     .supports = supports,
     .cost = cost,
@@ -454,5 +455,5 @@ bool fits_3x3(const Conv2dProblem& z) {
 
 }  // namespace depthwise
 }  // namespace convscope
-CONVSCOPE_CONV2D_JOINT_BACKWARD(convscope::kCard, convscope::kBoth)
-CONVSCOPE_CONV2D_ALGORITHM(convscope::kCard)
+CONVSCOPE_CONV2D_JOINT_BACKWARD(convscope::kAlgorithm, convscope::kBoth)
+CONVSCOPE_CONV2D_ALGORITHM(convscope::kAlgorithm)

@@ -7,7 +7,7 @@
 //            q stride - pad_left + s] + residual[n,c,p,q]), x = 0 outside
 // Textbook   for each pair of channels, n, four columns q, p:
 //              for (r,s): sum[q][0..1] += w[r][s] * x[n][p stride + r - pad][q stride + s - pad]
-// Plan       three rows of y (two, at stride 2) are accumulated at a time. A row of x is loaded
+// Method     three rows of y (two, at stride 2) are accumulated at a time. A row of x is loaded
 //            once, six or nine pairs of 8 bytes; the next row is loaded during the products of this
 //            one. Taps and accumulators are registers. Lanes of a warp are neighbours in channels
 //            first, then in columns

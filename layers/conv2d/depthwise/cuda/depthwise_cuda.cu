@@ -7,7 +7,7 @@
 // Textbook   for n, k, p, q:
 //              y[n,k,p,q] = b[k]
 //              for r, s: y[n,k,p,q] += w[k,0,r,s] * x[n,k/M,p*stride+r-pad,q*stride+s-pad]
-// Plan       there is no reuse between channels, so no matrix product: every byte of x is used for
+// Method     there is no reuse between channels, so no matrix product: every byte of x is used for
 //            R S outputs and then never again. The speed depends on reading it once, with many
 //            bytes in flight. Square kernels of 3, 5, 7 with stride 1 or 2: tiles in shared memory
 //              forward, and backward_data of stride 1    depthwise_forward_cuda.cu
@@ -47,13 +47,13 @@ namespace depthwise {
 
 bool fits_tiles(const Conv2dProblem& z, Direction direction) {
   // Limits of sizes: exact Divisions, a plane's indices in 32 bits, coordinates of a grid.
-  constexpr std::int64_t kMost = 16384, kMostOfGrid = 65535;
+  constexpr std::int64_t kMax = 16384, kMaxOfGrid = 65535;
   if (z.r != z.s || (z.r != 3 && z.r != 5 && z.r != 7) || z.k != z.c) return false;
   if (z.stride_h != z.stride_w || z.stride_h > 2 || z.dilation_h != 1 || z.dilation_w != 1) {
     return false;
   }
-  if (z.h > kMost || z.w > kMost || z.p() > kMost || z.q() > kMost) return false;
-  if (z.n > kMostOfGrid || z.c > kMostOfGrid || z.n * z.c >= std::int64_t{1} << 32) return false;
+  if (z.h > kMax || z.w > kMax || z.p() > kMax || z.q() > kMax) return false;
+  if (z.n > kMaxOfGrid || z.c > kMaxOfGrid || z.n * z.c >= std::int64_t{1} << 32) return false;
   // Checked for unaligned rows, whose tile is larger. The tile of dx at stride 2 is smaller: it has
   // half the columns and fewer rows.
   const PlaneMap map = plane_map(z);
@@ -123,7 +123,8 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
       : depthwise::backward_weight_by_tiles(args);
 }
 
-// ---- card --------------------------------------------------------------------------------------
+// ---- algorithm
+// --------------------------------------------------------------------------------------
 
 Conv2dSupport supports(const Conv2dProblem& problem, Direction) {
   if (problem.dtype != DType::f32 && problem.dtype != DType::f16 && problem.dtype != DType::bf16) {
@@ -173,7 +174,7 @@ double share_of_elements(const Conv2dProblem& z, Direction direction) {
 // Where rows are not whole units, tiles are copied element by element. Microseconds on one H200 for
 // a padded element of an SM's planes: the first ones, while its threads have few of them, up to a
 // maximum, and the others. Tiles of dw take twice as long.
-constexpr double kFirstNumberUs = 0.0023, kMostFirstUs = 3.5, kNumberUs = 0.00012;
+constexpr double kFirstNumberUs = 0.0023, kMaxFirstUs = 3.5, kNumberUs = 0.00012;
 double single_numbers_us(const Conv2dProblem& z, Direction direction) {
   using device_time::number;
   const bool weight = direction == Direction::backward_weight;
@@ -186,7 +187,7 @@ double single_numbers_us(const Conv2dProblem& z, Direction direction) {
   const double numbers = std::ceil(number(z.n * z.c) / device_time::processors()) *
                          number((z.h + z.r - 1) * (z.w + z.s - 1));
   return (weight ? 2 : 1) *
-         (std::min(kFirstNumberUs * numbers, kMostFirstUs) + kNumberUs * numbers);
+         (std::min(kFirstNumberUs * numbers, kMaxFirstUs) + kNumberUs * numbers);
 }
 
 Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
@@ -215,10 +216,10 @@ Conv2dCost cost(const Conv2dProblem& problem, Direction direction) {
                      : 0)};
 }
 
-const Conv2dAlgorithm kCard{
+const Conv2dAlgorithm kAlgorithm{
     .name = "depthwise",
     .device = DeviceType::cuda,
-    .idea = "one kernel slides over one plane: tiles in shared memory, sums in registers",
+    .idea = "one kernel slides over one plane: tiles in shared memory, accumulators in registers",
     .paper = "Sifre 2014: Rigid-Motion Scattering for Image Classification (thesis)",
     .supports = supports,
     .cost = cost,
@@ -234,4 +235,4 @@ const Conv2dAlgorithm kCard{
 
 }  // namespace
 }  // namespace convscope
-CONVSCOPE_CONV2D_ALGORITHM(convscope::kCard)
+CONVSCOPE_CONV2D_ALGORITHM(convscope::kAlgorithm)

@@ -7,7 +7,7 @@
 // Textbook   for n, k, p, q:
 //              y[n,k,p,q] = b[k]
 //              for r, s: y[n,k,p,q] += w[k,0,r,s] * x[n,k/M,p*stride+r*dil-pad,q*stride+s*dil-pad]
-// Plan       neighbouring threads are neighbouring pixels of a row, so loads and stores of a warp
+// Method     neighbouring threads are neighbouring pixels of a row, so loads and stores of a warp
 //            are one or two lines; the R S-fold reading of x hits L1. backward_data gathers: the
 //            taps whose distance to the pixel is a multiple of the stride. backward_weight: a block
 //            for each (k, slice of N P Q), one tap after another
@@ -184,11 +184,11 @@ __global__ void sum_slices_kernel(const float* partial, std::int64_t count, int 
 
 // Returns whether sums of indices and strides fit into 32 bits.
 bool is_small(const Conv2dProblem& z) {
-  constexpr std::int64_t kMost = std::int64_t{1} << 30;
-  return z.n * z.c * z.h * z.w < kMost && z.n * z.k * z.p() * z.q() < kMost &&
-         (z.p() + z.r) * (z.stride_h + z.dilation_h) < kMost &&
-         (z.q() + z.s) * (z.stride_w + z.dilation_w) < kMost && z.r * z.s * z.k < kMost &&
-         z.h + z.pad_top + z.pad_bottom < kMost && z.w + z.pad_left + z.pad_right < kMost;
+  constexpr std::int64_t kMax = std::int64_t{1} << 30;
+  return z.n * z.c * z.h * z.w < kMax && z.n * z.k * z.p() * z.q() < kMax &&
+         (z.p() + z.r) * (z.stride_h + z.dilation_h) < kMax &&
+         (z.q() + z.s) * (z.stride_w + z.dilation_w) < kMax && z.r * z.s * z.k < kMax &&
+         z.h + z.pad_top + z.pad_bottom < kMax && z.w + z.pad_left + z.pad_right < kMax;
 }
 
 template <class T, int kLanes>

@@ -7,7 +7,7 @@
 // Textbook   for n, k, p, q:
 //              y[n,k,p,q] = b[k]
 //              for r, s: y[n,k,p,q] += w[k,0,r,s] * x[n,k,p*stride+r-pad,q*stride+s-pad]
-// Plan       a block copies its tile of x with a border of zeros into shared memory
+// Method     a block copies its tile of x with a border of zeros into shared memory
 //            (depthwise_tiling.h). There is no pipeline inside the block: while it computes, the
 //            other blocks of the SM load and store. A thread computes 7 rows x 4 columns of y: each
 //            row of the tile is read once, as 16-byte units, and every tap of it is added to the R

@@ -8,7 +8,7 @@
 // Textbook   for n, c, p, q:
 //              y[n,c,p,q] = b[c]
 //              for r, s: y[n,c,p,q] += w[c,0,r,s] * x[n,c,p*stride+r-pad,q*stride+s-pad]
-// Plan       each number of x is used R S times, so FMAs limit the speed, and the number of FMAs
+// Method     each number of x is used R S times, so FMAs limit the speed, and the number of FMAs
 //            for each load from shared memory matters. A block holds some planes (of the same
 //            channel, if there are enough images) and their taps. A thread owns 4 rows x 14 columns
 //            of y. For each row of x, 17 of its numbers and 4 taps of each row make 224 FMAs for 13
@@ -268,30 +268,30 @@ const LargePlan& large_plan(const Conv2dProblem& z, Direction direction) {
     LargeSizes sizes;
     LargePlan plan;
   };
-  constexpr std::size_t kMost = 64;
+  constexpr std::size_t kMax = 64;
   thread_local std::vector<std::unique_ptr<Remembered>> known;
   thread_local std::size_t oldest = 0;
   for (const auto& one : known) {
     if (one->sizes == sizes) return one->plan;
   }
   auto one = std::make_unique<Remembered>(Remembered{sizes, make_large_plan(sizes)});
-  if (known.size() < kMost) {
+  if (known.size() < kMax) {
     known.push_back(std::move(one));
     return known.back()->plan;
   }
-  oldest = (oldest + 1) % kMost;
+  oldest = (oldest + 1) % kMax;
   known[oldest] = std::move(one);
   return known[oldest]->plan;
 }
 
 bool fits_large(const Conv2dProblem& z, Direction direction) {
   // Limits of sizes: a plane's indices in 32 bits, planes and coordinates of a grid.
-  constexpr std::int64_t kMost = 16384, kMostPlanes = std::int64_t{1} << 30, kMostTaps = 63;
+  constexpr std::int64_t kMax = 16384, kMaxPlanes = std::int64_t{1} << 30, kMaxTaps = 63;
   if (z.k != z.c || z.dilation_h != 1 || z.dilation_w != 1) return false;
-  if (z.stride_h > Axis::kMostStride || z.stride_w > Axis::kMostStride) return false;
-  if (z.r > kMostTaps || z.s > kMostTaps || z.r * z.s < kLeastLargeTaps) return false;
-  if (z.h > kMost || z.w > kMost || z.p() > kMost || z.q() > kMost) return false;
-  if (z.n * z.c >= kMostPlanes) return false;
+  if (z.stride_h > Axis::kMaxStride || z.stride_w > Axis::kMaxStride) return false;
+  if (z.r > kMaxTaps || z.s > kMaxTaps || z.r * z.s < kLeastLargeTaps) return false;
+  if (z.h > kMax || z.w > kMax || z.p() > kMax || z.q() > kMax) return false;
+  if (z.n * z.c >= kMaxPlanes) return false;
   return large_plan(z, direction).band > 0;
 }
 

@@ -33,14 +33,14 @@ struct Line {
 };
 
 struct Axis {
-  static constexpr int kMostStride = 3;
+  static constexpr int kMaxStride = 3;
   int count = 1;
   int source_step = 1, tap_step = 1, out_step = 1;
   bool turned = false;  // the last tap comes first
-  Line lines[kMostStride] = {};
+  Line lines[kMaxStride] = {};
   // The class of an element and of a tap in memory, by its remainder, and its position in the
   // class.
-  int line_of_source[kMostStride] = {}, line_of_tap[kMostStride] = {};
+  int line_of_source[kMaxStride] = {}, line_of_tap[kMaxStride] = {};
   FastDivisor by_source_step, by_tap_step;
 
   constexpr int most_taps() const {
@@ -105,8 +105,8 @@ struct ThreadTile {
 inline constexpr ThreadTile kThreadTiles[] = {{4, 14, 2}, {4, 8, 4}, {4, 7, 1}, {3, 9, 1}};
 
 struct LargePlan {
-  static constexpr int kThreads = 128;      // wanted in a block
-  static constexpr int kMostThreads = 256;  // backward_weight, whose threads keep their results
+  static constexpr int kThreads = 128;     // wanted in a block
+  static constexpr int kMaxThreads = 256;  // backward_weight, whose threads keep their results
 
   Axis rows, columns;
   int in_h = 0, in_w = 0, out_h = 0, out_w = 0;  // planes of source and out, in memory
@@ -273,7 +273,7 @@ constexpr LargePlan make_large_plan(const LargeSizes& z) {
       if (t.tap_pitch / 4 % 2 == 0) t.tap_pitch += 4;
       t.strips = all_strips;
       const int own = t.entries * t.strips * t.groups;  // threads of a segment
-      if (own > LargePlan::kMostThreads) continue;
+      if (own > LargePlan::kMaxThreads) continue;
       for (int bands = 1; bands <= z.p; bands *= 2) {
         t.band = ceil_div(z.p, bands);
         t.bands = ceil_div(z.p, t.band);
@@ -283,8 +283,8 @@ constexpr LargePlan make_large_plan(const LargeSizes& z) {
           if (segment > t.band) continue;
           t.segment = segment;
           t.segments = ceil_div(t.band, segment);
-          if (own * t.segments > LargePlan::kMostThreads) continue;
-          for (int slots = 1; slots <= z.n && slots * t.segments * own <= LargePlan::kMostThreads;
+          if (own * t.segments > LargePlan::kMaxThreads) continue;
+          for (int slots = 1; slots <= z.n && slots * t.segments * own <= LargePlan::kMaxThreads;
                ++slots) {
             t.slots = slots;
             t.threads = round_up(slots * t.segments * own, 32);

@@ -6,7 +6,7 @@
 //            q stride_w - pad_left + s]
 // Textbook   for c, r, s:
 //              for n, p, q: dw[c,0,r,s] += dy[n,c,p,q] * x[n,c,p*stride+r-pad,q*stride+s-pad]
-// Plan       two stages. A block owns a channel and a slice of the batch. It copies some images of
+// Method     two stages. A block owns a channel and a slice of the batch. It copies some images of
 //            x and dy to shared memory at a time (bands of them, when planes are large). A thread
 //            owns 4 x 8 (or 4 x 14, 3 x 9) elements of dw and a run of rows of dy, and keeps its
 //            accumulators over all images: rows of x are added as in the forward pass. At the end
@@ -59,7 +59,7 @@ __device__ inline void stage_gradients(const LargeWeightWork& work, int band_sta
 }
 
 template <int kRows, int kColumns, int kUnit>
-__global__ void __launch_bounds__(LargePlan::kMostThreads)
+__global__ void __launch_bounds__(LargePlan::kMaxThreads)
     depthwise_large_weight_kernel(const __grid_constant__ LargeWeightWork work) {
   const LargePlan& t = work.plan;
   float* const zeros = dynamic_shared<float>();                         // [pitch]
@@ -89,8 +89,8 @@ __global__ void __launch_bounds__(LargePlan::kMostThreads)
   const Line& columns = t.columns.lines[entry - i * t.columns.count];
   const int source = t.sources == 1 ? 0 : entry;
 
-  [[maybe_unused]] __shared__ std::int64_t planes[LargePlan::kMostThreads];   // of each slot, or -1
-  [[maybe_unused]] __shared__ std::int64_t offsets[LargePlan::kMostThreads];  // of x, or -1
+  [[maybe_unused]] __shared__ std::int64_t planes[LargePlan::kMaxThreads];   // of each slot, or -1
+  [[maybe_unused]] __shared__ std::int64_t offsets[LargePlan::kMaxThreads];  // of x, or -1
   float sums[kRows][kColumns] = {};
   for (int at = begin; at < end; ++at) {
     const int part = at / t.bands;

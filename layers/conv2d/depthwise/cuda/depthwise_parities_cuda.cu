@@ -6,7 +6,7 @@
 //            w[c,0,r,s] dy[n,c,p,q], 0 <= p < P, 0 <= q < Q
 // Textbook   for n, c, p, q, r, s:
 //              dx[n,c,2p+r-pad,2q+s-pad] += w[c,0,r,s] * dy[n,c,p,q]
-// Plan       gathered, not scattered: a thread owns 8 rows x 4 columns of dx, from an even h +
+// Method     gathered, not scattered: a thread owns 8 rows x 4 columns of dx, from an even h +
 //            pad_top on. The row p of dy reaches the rows 2 p - pad_top + r: within the strip, (row
 //            of dy, r) -> row of dx is a compile-time table. Column 4 g + j takes the taps s with
 //            the parity of j + pad_left, and the parity of pad_left is a template parameter, so no

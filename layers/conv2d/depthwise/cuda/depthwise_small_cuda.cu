@@ -8,7 +8,7 @@
 // Textbook   for n, c, p, q:
 //              y[n,c,p,q] = b[c]
 //              for r, s: y[n,c,p,q] += w[c,0,r,s] * x[n,c,p*stride+r-pad,q*stride+s-pad]
-// Plan       planes of NCHW are consecutive in memory, so a block copies 64 (or 32) of them as one
+// Method     planes of NCHW are consecutive in memory, so a block copies 64 (or 32) of them as one
 //            run, 16 bytes at a time, without any index arithmetic. A thread computes 7 rows of y
 //            (4 of 7x7 in fp16/bf16), with all columns. The width is a compile-time constant, so
 //            products beyond the border are not generated and no zeros are read. The rows of y go

@@ -7,7 +7,7 @@
 //            q stride - pad + s]
 // Textbook   for c, r, s:
 //              for n, p, q: dw[c,0,r,s] += dy[n,c,p,q] * x[n,c,p*stride+r-pad,q*stride+s-pad]
-// Plan       a block has 64 (14x14: 32) neighbouring channels and a slice of the images; of each
+// Method     a block has 64 (14x14: 32) neighbouring channels and a slice of the images; of each
 //            image it copies the runs of x and dy, 16 bytes at a time. A thread multiplies 7 rows
 //            of dy by the rows of x that they use; the pairs of columns are known at compile time.
 //            Its R S sums go to partial[slice][c,r,s]; a second kernel adds the slices in order
@@ -33,7 +33,7 @@ namespace {
 
 constexpr int kThreads = 64;
 constexpr int kRows = 7;  // of dy in a thread
-constexpr int kMostSlices = 32;
+constexpr int kMaxSlices = 32;
 
 template <class T>
 struct SmallWeightWork {
@@ -193,7 +193,7 @@ void launch_size(const SmallWeightWork<T>& work, std::int64_t size) {
 }  // namespace
 
 int weight_slices_of_small_planes(const Conv2dProblem& z) {
-  return static_cast<int>(std::min<std::int64_t>(z.n, kMostSlices));
+  return static_cast<int>(std::min<std::int64_t>(z.n, kMaxSlices));
 }
 
 void backward_weight_of_small_planes(const Conv2dBackwardWeightArgs& args) {

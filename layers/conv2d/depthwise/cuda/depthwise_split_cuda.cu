@@ -7,7 +7,7 @@
 // Textbook   for n, c, p, q:
 //              y[n,c,p,q] = b[c]
 //              for r, s: y[n,c,p,q] += w[c,0,r,s] * x[n,c,p*stride+r-pad,q*stride+s-pad]
-// Plan       a block holds a band of a plane and its taps in shared memory. A thread owns 4
+// Method     a block holds a band of a plane and its taps in shared memory. A thread owns 4
 //            neighbours of a row. With few planes the rows of the kernel are split over up to 4
 //            threads, whose sums are added in order at the end: each runs fewer consecutive steps,
 //            and the device has more threads. Strides: columns are split into classes
@@ -148,7 +148,7 @@ __device__ inline void add_taps(const float* source, const float* taps, float (&
 }
 
 template <class T, int kEntries, bool kSeparate>
-__global__ void __launch_bounds__(SplitPlan::kMostThreads)
+__global__ void __launch_bounds__(SplitPlan::kMaxThreads)
     depthwise_split_kernel(const __grid_constant__ SplitWork<T> work) {
   constexpr int kSets = kSeparate ? kEntries : 1;  // of sums
   const SplitPlan& t = work.plan;

@@ -21,9 +21,9 @@
 namespace convscope::depthwise {
 
 struct SplitPlan {
-  static constexpr int kGroup = 4;          // columns of a thread
-  static constexpr int kMostThreads = 256;  // of a block
-  static constexpr int kMostParts = 4;
+  static constexpr int kGroup = 4;         // columns of a thread
+  static constexpr int kMaxThreads = 256;  // of a block
+  static constexpr int kMaxParts = 4;
   static constexpr int kTileBytes = 49152;  // upper bound: 4 blocks for each SM
 
   Axis rows, columns;
@@ -79,13 +79,13 @@ constexpr SplitPlan make_split_plan(const LargeSizes& z) {
   if (t.pitch / 4 % 2 == 0) t.pitch += 4;
 
   const int outs = t.rows.most_outs();
-  const int in_row = t.classes * t.groups;         // threads of a row
-  if (in_row > SplitPlan::kMostThreads) return t;  // band = 0
+  const int in_row = t.classes * t.groups;        // threads of a row
+  if (in_row > SplitPlan::kMaxThreads) return t;  // band = 0
   const std::int64_t threads = std::int64_t{z.n} * z.c * in_row * outs;
   const std::int64_t parts =
       std::int64_t{z.multiprocessors} * 1024 / std::max(threads, std::int64_t{1});
   const int most_parts =
-      std::min({SplitPlan::kMostParts, ceil_div(t.tap_rows, 3), SplitPlan::kMostThreads / in_row});
+      std::min({SplitPlan::kMaxParts, ceil_div(t.tap_rows, 3), SplitPlan::kMaxThreads / in_row});
   t.parts = static_cast<int>(std::clamp<std::int64_t>(parts, 1, most_parts));
   const auto set_band = [&](int rows) {
     t.bands = ceil_div(outs, rows);
@@ -94,7 +94,7 @@ constexpr SplitPlan make_split_plan(const LargeSizes& z) {
     const int most = (t.band - 1) * t.row_step + t.tap_rows + (t.classes > 1 ? 1 : 0);
     t.tile_rows = std::min(t.in_h, most);
   };
-  set_band(std::clamp(SplitPlan::kMostThreads / (in_row * t.parts), 1, outs));
+  set_band(std::clamp(SplitPlan::kMaxThreads / (in_row * t.parts), 1, outs));
   const auto bytes = [&] { return t.shared_floats() * 4; };
   while (t.band > 1 && bytes() > SplitPlan::kTileBytes) set_band(t.band - 1);
   if (bytes() > z.shared_bytes) t.band = 0;

@@ -6,7 +6,7 @@
 //            q stride_w - pad_left + s]
 // Textbook   for c, r, s:
 //              for n, p, q: dw[c,0,r,s] += dy[n,c,p,q] * x[n,c,p*stride+r-pad,q*stride+s-pad]
-// Plan       a block owns the row r of channel c, so each row p of dy uses one row of x: the block
+// Method     a block owns the row r of channel c, so each row p of dy uses one row of x: the block
 //            copies some rows of dy and those of x to shared memory at a time. A thread owns 4
 //            neighbouring taps and some pieces of 4 numbers of dy: with the 7 (stride 2: 10) of x
 //            that they use they make 16 FMAs. At the end a warp adds up the threads' sums of a tap

@@ -6,7 +6,7 @@
 //            q stride - pad_left + s]
 // Textbook   for c, r, s:
 //              for n, p, q: dw[c,0,r,s] += dy[n,c,p,q] * x[n,c,p*stride+r-pad,q*stride+s-pad]
-// Plan       two stages. A block owns the channels of a tile and a slice of the batch; it loops
+// Method     two stages. A block owns the channels of a tile and a slice of the batch; it loops
 //            over the images (and bands) of its slice. x is a tile with a border of zeros, dy is
 //            loaded to registers, 7 rows x 4 columns in a thread. A row of x is read once from the
 //            tile and multiplied by all rows of dy that use it: R S accumulators for each thread,

@@ -9,7 +9,7 @@
 // Textbook   for n, c, p, q:
 //              y[n,c,p,q] = b[c]
 //              for r, s: y[n,c,p,q] += w[c,0,r,s] * x[n,c,p*stride+r-pad,q*stride+s-pad]
-// Plan       a tile in shared memory costs a round trip: copy, barrier, compute. With one image no
+// Method     a tile in shared memory costs a round trip: copy, barrier, compute. With one image no
 //            other block hides it, so the tile's latency is the layer's time. Here a thread makes 4
 //            (or 2) neighbours of a row of y, of one row or two. All loads of its window are in
 //            flight at once: whole units of 4 (or 2) numbers. Neighbouring threads load the same

@@ -6,14 +6,14 @@
 //            q stride - pad_left + s]
 // Textbook   for c, r, s:
 //              for n, p, q: dw[c,0,r,s] += dy[n,c,p,q] * x[n,c,p*stride+r-pad,q*stride+s-pad]
-// Plan       slices of the batch need a second launch that adds them up, which takes as long as the
+// Method     slices of the batch need a second launch that adds them up, which takes as long as the
 //            first where a channel has few pixels. Here a block owns the channel. A thread takes 4
 //            (or 2) neighbours of a row of dy at a time, loads their window of x, and keeps R S
 //            accumulators over all of them. At the end a warp adds up the threads' sums of a tap
 // Shapes     x [N,C,H,W], dy [N,C,P,Q], dw [C,1,R,S], f32, f16 or bf16, row-major, x, dy aligned to
 //            16 bytes; sums in f32
 // Supports   R = S of 3, 5, 7; stride 1 or 2; no dilation, no multiplier; pad_left = (R - 1) / 2;
-//            rows of whole units of 4 or 2; at most kMostPieces of them in a channel
+//            rows of whole units of 4 or 2; at most kMaxPieces of them in a channel
 // Cost       FLOPs = 2 N C P Q R S; bytes = x, dy once; workspace none; latency-bound
 // Numerics   a thread adds its products in order, then lanes, then a tree: same bits on each run;
 //            exact on integers. Inf or NaN of x affects only the results that use it
@@ -29,7 +29,7 @@ namespace convscope::depthwise {
 namespace {
 
 constexpr int kWindowThreads = 128;
-constexpr int kMostPieces = 2 * kWindowThreads;
+constexpr int kMaxPieces = 2 * kWindowThreads;
 
 template <class T>
 struct WindowWeightWork {
@@ -116,7 +116,7 @@ void launch_stride(const WindowWeightWork<T>& work, int stride, int columns) {
 
 bool fits_window_weight(const Conv2dProblem& z, const void* x, const void* dy) {
   const int columns = window_columns(plane_map(z));
-  return columns > 0 && is_whole(x) && is_whole(dy) && z.n * z.p() * z.q() / columns <= kMostPieces;
+  return columns > 0 && is_whole(x) && is_whole(dy) && z.n * z.p() * z.q() / columns <= kMaxPieces;
 }
 
 void backward_weight_by_window(const Conv2dBackwardWeightArgs& args) {

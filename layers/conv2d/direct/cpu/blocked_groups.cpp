@@ -4,7 +4,7 @@
 //
 // Formula    y[n,k,p,q] = b[k] + sum over i < M, r, s of
 //            w[k,i,r,s] x[n, k/M M + i, p stride_h - pad_top + r dilation_h, ...]; M = C/G = K/G
-// Plan       A tile is some pixels of a row of out, whose accumulators stay in registers over all
+// Method     A tile is some pixels of a row of out, whose accumulators stay in registers over all
 //            (r, s) and the M channels of a group. In step d every lane takes the channel (l mod M)
 //            xor d of its group: one shuffle of a pixel serves 16 output channels, and the weights
 //            are packed in that order (blocked_groups_tiles.h).
@@ -39,7 +39,7 @@ namespace {
 
 using Index = std::int64_t;
 
-constexpr Index kMostTaps = 1024;
+constexpr Index kMaxTaps = 1024;
 constexpr Index kChunks = 16;  // for the threads, when there are fewer images and blocks
 constexpr double kChunkFlops = 2e5;
 
@@ -111,7 +111,7 @@ struct Line {
   Index w_tap = 0;
   Index tiles = 0, height = 0, higher = 0;  // the first `higher` tiles have height + 1 pixels
   int runs = 0;
-  std::array<Run, kMostTaps> run;
+  std::array<Run, kMaxTaps> run;
 };
 
 void list_taps(const Pass& pass, Index residue, Line& line) {
@@ -167,7 +167,7 @@ void list_taps(const Pass& pass, Index residue, Line& line) {
 }
 
 // Returns the rows of the kernel that are inside the image for row `row` of out.
-int list_rows(const Pass& pass, Index row, std::array<GroupRow, kMostTaps>& rows) {
+int list_rows(const Pass& pass, Index row, std::array<GroupRow, kMaxTaps>& rows) {
   const Conv2dProblem& z = pass.z;
   int found = 0;
   for (Index r = 0; r < z.r; ++r) {
@@ -233,7 +233,7 @@ class BlockRows {
 
  private:
   void run_row(std::span<const Line> lines, Index row) {
-    std::array<GroupRow, kMostTaps> rows;
+    std::array<GroupRow, kMaxTaps> rows;
     const int found = list_rows(pass_, row, rows);
     for (Index t = 0; t < lines[0].tiles; ++t) {
       for (const Line& line : lines) {
@@ -243,7 +243,7 @@ class BlockRows {
   }
 
   void run_tile(const Line& line, Index t, Index row, std::span<const GroupRow> rows) {
-    std::array<GroupRun, kMostTaps> runs;
+    std::array<GroupRun, kMaxTaps> runs;
     const Index begin = t * line.height + std::min(t, line.higher);
     tile_.pixels = static_cast<int>(line.height + (t < line.higher ? 1 : 0));
     tile_.w_tap = line.w_tap;
@@ -285,7 +285,7 @@ class BlockRows {
   }
 
   // Lists the runs of the tile that begins at pixel `begin`.
-  int list_runs(const Line& line, Index begin, std::array<GroupRun, kMostTaps>& runs) const {
+  int list_runs(const Line& line, Index begin, std::array<GroupRun, kMaxTaps>& runs) const {
     int found = 0;
     for (int i = 0; i < line.runs; ++i) {
       const Line::Run& from = line.run[static_cast<std::size_t>(i)];
@@ -343,9 +343,9 @@ Conv2dSupport supports(const Conv2dProblem& z) {
   if (z.dtype != DType::f32) {
     return Conv2dSupport::no(cat("expects elements of type f32, got ", name_of(z.dtype)));
   }
-  if (z.r * z.s > kMostTaps) {
+  if (z.r * z.s > kMaxTaps) {
     return Conv2dSupport::no(
-        cat("expects a kernel of at most ", kMostTaps, " taps, got ", z.r, "x", z.s));
+        cat("expects a kernel of at most ", kMaxTaps, " taps, got ", z.r, "x", z.s));
   }
   const Index m = z.c_per_group();
   if (m != z.k_per_group() || (m != 2 && m != 4 && m != 8)) {

@@ -2,7 +2,7 @@
 // blocked_groups_simd.cpp: register tiles of small groups in NCHW16c: forward and backward_data.
 // blocked_groups.cpp builds a convolution from them.
 //
-// Plan       A tile is some pixels of a block, one vector of lanes after another. For each row of
+// Method     A tile is some pixels of a block, one vector of lanes after another. For each row of
 //            the kernel and each step d the weights of up to three taps (r, s) stay in registers;
 //            each column of the row is loaded and shuffled once, for the up to three pixels that
 //            read it.

@@ -3,7 +3,7 @@
 // accumulators of one row of the kernel stay in registers over the pixels of some rows.
 // blocked_groups_weights.cpp builds dw from them.
 //
-// Plan       Each column of x is loaded and shuffled once for each step d, for all pixels of dy
+// Method     Each column of x is loaded and shuffled once for each step d, for all pixels of dy
 //            whose taps read it; four pixels are processed at once (two on AVX2).
 // Cost       per pixel of a 3x3 kernel's row and step: 3 FMAs and, with four pixels at once, 1.5
 //            shuffles (none in step 0)
@@ -22,10 +22,10 @@ constexpr int kBlock = 16;
 
 #if defined(CONVSCOPE_ISA_IS_AVX512)
 constexpr int kPixels = 4;
-constexpr int kMostSteps = 8;
+constexpr int kMaxSteps = 8;
 #else
 constexpr int kPixels = 2;
-constexpr int kMostSteps = 4;
+constexpr int kMaxSteps = 4;
 #endif
 
 // Adds `Pixels` neighbours of dy. Checked: skips columns outside [first, end).
@@ -149,7 +149,7 @@ void tile_of(const GroupWeightTile& tile) {
   if constexpr (kHoldsGroups) {
     if (tile.channels == 2) return add_chains<Form, 2, false>(tile);
     if (tile.channels == 4) return add_chains<Form, 4, false>(tile);
-    if constexpr (kMostSteps == 8) add_chains<Form, 8, false>(tile);
+    if constexpr (kMaxSteps == 8) add_chains<Form, 8, false>(tile);
   }
 }
 

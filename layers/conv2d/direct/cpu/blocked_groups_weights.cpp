@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // blocked_groups_weights.cpp: backward_weight of small groups in NCHW16c.
 //
-// Plan       A strip is some rows of dy of one image and block of channels, and the rows of x that
+// Method     A strip is some rows of dy of one image and block of channels, and the rows of x that
 //            they read: one chain of pixels, or less where that exceeds three quarters of L1,
 //            because all rows of the kernel and all vectors of a block read it again. Three taps of
 //            a row on neighbouring columns are computed together, others one by one. A slice is a

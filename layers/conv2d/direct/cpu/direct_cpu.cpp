@@ -6,7 +6,7 @@
 //            p stride_h - pad_top + r dilation_h, q stride_w - pad_left + s dilation_w], or 0
 // Textbook   for n, k, p, q: y[n,k,p,q] = b[k]
 //              for c, r, s: y[n,k,p,q] += w[k,c,r,s] * x[n,c,p*stride+r-pad,q*stride+s-pad]
-// Plan       rows of x are copied once into a panel with zeros left and right (stride > 1: one row
+// Method     rows of x are copied once into a panel with zeros left and right (stride > 1: one row
 //            for each column parity, so that neighbouring outputs read neighbouring floats). Then a
 //            tile of outputs stays in registers over all (c, r, s), in one of two shapes:
 //              channel tile   k in the lanes, 14 pixels broadcast; transposed when stored (many
@@ -62,7 +62,7 @@ namespace {
 using namespace direct;
 using blocked_groups::is_small;
 
-constexpr int kMostRows = 16;  // of a tile, on any instruction set
+constexpr int kMaxRows = 16;  // of a tile, on any instruction set
 
 // ---- weights -----------------------------------------------------------------------------------
 
@@ -200,7 +200,7 @@ class Convolution {
   void run_row(Index image, Index o, Index first, const Block& block, const Ahead& ahead,
                float* panel) const {
     const Index g = image % z_.groups;
-    std::array<std::int32_t, kMostTaps> x_at, w_at;
+    std::array<std::int32_t, kMaxTaps> x_at, w_at;
     SumTile tile;
     tile.channels = static_cast<int>(block.count);
     tile.depth = pass_.depth;
@@ -252,8 +252,8 @@ class Convolution {
 
   // Lists the pixels and weights that the taps of row o, column class `group`, read.
   int list_taps(Index o, Index group, Index first, Index width,
-                std::array<std::int32_t, kMostTaps>& x_at,
-                std::array<std::int32_t, kMostTaps>& w_at) const {
+                std::array<std::int32_t, kMaxTaps>& x_at,
+                std::array<std::int32_t, kMaxTaps>& w_at) const {
     int count = 0;
     for (Index r = 0; r < z_.r; ++r) {
       const Index row = pass_.in_row(o, r);
@@ -378,8 +378,8 @@ class WeightGradient {
       Index c = 0;
       Index s = 0;
       for (Index t = 0; t < tiles.tiles; ++t) {
-        std::array<const float*, kMostRows> pixels;
-        std::array<float*, kMostRows> to;
+        std::array<const float*, kMaxRows> pixels;
+        std::array<float*, kMaxRows> to;
         tile.taps = tiles.height(t);
         for (std::size_t i = 0; i < static_cast<std::size_t>(tile.taps); ++i) {
           pixels[i] = rows + c * channel_step + s * z_.dilation_w;
@@ -412,7 +412,8 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
   WeightGradient(plan, args).run();
 }
 
-// ---- card --------------------------------------------------------------------------------------
+// ---- algorithm
+// --------------------------------------------------------------------------------------
 
 Conv2dSupport supports(const Conv2dProblem& problem, Direction) {
   if (is_small(problem)) return blocked_groups::supports(problem);
@@ -420,9 +421,9 @@ Conv2dSupport supports(const Conv2dProblem& problem, Direction) {
   if (problem.dtype != DType::f32) {
     return Conv2dSupport::no(cat("expects elements of type f32, got ", name_of(problem.dtype)));
   }
-  if (problem.r * problem.s > kMostTaps) {
+  if (problem.r * problem.s > kMaxTaps) {
     return Conv2dSupport::no(
-        cat("expects a kernel of at most ", kMostTaps, " taps, got ", problem.r, "x", problem.s));
+        cat("expects a kernel of at most ", kMaxTaps, " taps, got ", problem.r, "x", problem.s));
   }
   return {};
 }
@@ -499,7 +500,7 @@ std::size_t workspace_bytes(const Conv2dProblem& problem, Direction direction) {
   return static_cast<std::size_t>(num_threads() * pass.thread_floats()) * sizeof(float);
 }
 
-const Conv2dAlgorithm kCard{
+const Conv2dAlgorithm kAlgorithm{
     .name = "direct",
     .device = DeviceType::cpu,
     .idea =
@@ -525,4 +526,4 @@ const Conv2dAlgorithm kCard{
 
 }  // namespace
 }  // namespace convscope
-CONVSCOPE_CONV2D_ALGORITHM(convscope::kCard)
+CONVSCOPE_CONV2D_ALGORITHM(convscope::kAlgorithm)

@@ -14,7 +14,7 @@ namespace convscope::direct {
 using Index = std::int64_t;
 
 inline constexpr Index kPanelFloats = 64 * 1024;
-inline constexpr Index kMostTaps = 1024;
+inline constexpr Index kMaxTaps = 1024;
 inline constexpr Index kSlices = 16;
 inline constexpr double kTransposeFmas = 30;
 

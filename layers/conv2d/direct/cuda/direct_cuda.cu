@@ -8,7 +8,7 @@
 // Textbook   for n, k, p, q:
 //              for c, r, s: sum += x[n][c][p * stride - pad + r][...] * w[k][c][r][s]
 //              y[n][k][p][q] = relu(sum + b[k] + residual)
-// Plan       Three implementations, in this order:
+// Method     Three implementations, in this order:
 //            one block for a sample   small images of few channels: few_channel_conv.h, one stage
 //              without pooling, which also splits a sample's outputs among threads
 //            register tiles           R = S = 3, 5, 7 at stride 1 or 2:
@@ -354,16 +354,17 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
          sums, count, t.slices, args.accumulate, dw);
 }
 
-// ---- card ---------------------------------------------------------------------------------------
+// ---- algorithm
+// ---------------------------------------------------------------------------------------
 
 Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   if (z.dtype != DType::f32) {
     return Conv2dSupport::no(cat("expects elements of type f32, got ", name_of(z.dtype)));
   }
-  constexpr Index kMost = INT_MAX / 64;  // tiles are counted in int
-  if (z.n > kMost || z.k * z.c_per_group() * z.r * z.s > kMost || z.c > kMost || z.k > kMost ||
-      z.h * z.w > kMost || z.p() * z.q() > kMost ||
-      z.n * ceil_div(static_cast<int>(z.p() * z.q()), 8) > kMost) {
+  constexpr Index kMax = INT_MAX / 64;  // tiles are counted in int
+  if (z.n > kMax || z.k * z.c_per_group() * z.r * z.s > kMax || z.c > kMax || z.k > kMax ||
+      z.h * z.w > kMax || z.p() * z.q() > kMax ||
+      z.n * ceil_div(static_cast<int>(z.p() * z.q()), 8) > kMax) {
     return Conv2dSupport::no(
         "expects fewer than 2^25 images, channels, weights, pixels of one image and tiles of 8 "
         "pixels");
@@ -529,7 +530,7 @@ std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
   return static_cast<std::size_t>(floats) * sizeof(float);
 }
 
-const Conv2dAlgorithm kCard{
+const Conv2dAlgorithm kAlgorithm{
     .name = "direct",
     .device = DeviceType::cuda,
     .idea = "tiles of outputs in registers, x and w in shared memory; made for few channels",
@@ -548,4 +549,4 @@ const Conv2dAlgorithm kCard{
 
 }  // namespace
 }  // namespace convscope
-CONVSCOPE_CONV2D_ALGORITHM(convscope::kCard)
+CONVSCOPE_CONV2D_ALGORITHM(convscope::kAlgorithm)

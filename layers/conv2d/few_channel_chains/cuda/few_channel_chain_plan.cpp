@@ -214,8 +214,8 @@ class FewChannelChainOp final : public PlanOp {
 };
 
 bool is_small(const Conv2dProblem& z) {
-  constexpr std::int64_t kMost = 1024;
-  return z.c <= kMost && z.k <= kMost && z.h <= kMost && z.w <= kMost && z.pad_top < z.r &&
+  constexpr std::int64_t kMax = 1024;
+  return z.c <= kMax && z.k <= kMax && z.h <= kMax && z.w <= kMax && z.pad_top < z.r &&
          z.pad_left < z.s && z.pad_bottom < z.r && z.pad_right < z.s;
 }
 
@@ -253,7 +253,7 @@ bool accepts(const PlanGraph& graph, const std::vector<ChainLink>& links) {
 void form_chains(PlanGraph& graph) {
   const Shape& images = graph.shape(PlanGraph::input());
   if (images.rank() != 4) return;
-  const ChainRules rules{.card = nullptr, .takes_tanh = true, .accepts = accepts_link};
+  const ChainRules rules{.algorithm = nullptr, .takes_tanh = true, .accepts = accepts_link};
   auto& ops = graph.ops();
   for (std::size_t i = 0; i < ops.size();) {
     std::vector<ChainLink> links = chain_from(graph, ops[i].get(), rules, 2);

@@ -9,7 +9,7 @@
 //                copy dy[k tile][pixels] and x[c tile][planes with zeros around]
 //                for 8 pixels, for 16 k, for 8 c of a tap (r,s):      # a warp
 //                  sums [16 x 8] += dy [16 x 8] x [8 x 8]             # high and low parts
-// Plan       few_pixels_plan.h defines piece, plane, fragment, step and share, and chooses the
+// Method     few_pixels_plan.h defines piece, plane, fragment, step and share, and chooses the
 //            tile; few_pixels_weight.cuh is the kernel. No maxima, no packed operands and no parts
 //            in memory: with few pixels the launches for them take longer than the product
 // Shapes     x [N,C,H,W], w [K,C,R,S], y [N,K,P,Q] f32 row-major, any alignment: 16-byte aligned
@@ -112,7 +112,8 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
   return two ? launch_instance<3>(*plan, of) : launch_instance<2>(*plan, of);
 }
 
-// ---- card --------------------------------------------------------------------------------------
+// ---- algorithm
+// --------------------------------------------------------------------------------------
 
 Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   if (z.dtype != DType::f32 || z.math != MathMode::f32) {
@@ -130,13 +131,13 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
     return Conv2dSupport::no(cat("expects one group, because a block makes all pairs of its ",
                                  "channels, got ", z.groups, " groups"));
   }
-  if (z.r * z.s > few_pixels::kMostTaps) {
-    return Conv2dSupport::no(cat("expects a kernel of at most ", few_pixels::kMostTaps,
+  if (z.r * z.s > few_pixels::kMaxTaps) {
+    return Conv2dSupport::no(cat("expects a kernel of at most ", few_pixels::kMaxTaps,
                                  " taps, because each is a parameter of the launch, got ", z.r, "x",
                                  z.s));
   }
-  if (z.p() * z.q() > few_pixels::kMostPixels / std::max(z.n, std::int64_t{1})) {
-    return Conv2dSupport::no(cat("expects at most ", few_pixels::kMostPixels,
+  if (z.p() * z.q() > few_pixels::kMaxPixels / std::max(z.n, std::int64_t{1})) {
+    return Conv2dSupport::no(cat("expects at most ", few_pixels::kMaxPixels,
                                  " pixels of y in all images, because a block reads them all, got ",
                                  z.n, " images of ", z.p(), "x", z.q()));
   }
@@ -184,7 +185,7 @@ Conv2dCost cost(const Conv2dProblem& z, Direction) {
 
 std::size_t workspace_bytes(const Conv2dProblem&, Direction) { return 0; }
 
-const Conv2dAlgorithm kCard{
+const Conv2dAlgorithm kAlgorithm{
     .name = "few_pixels",
     .device = DeviceType::cuda,
     .idea =
@@ -203,4 +204,4 @@ const Conv2dAlgorithm kCard{
 
 }  // namespace
 }  // namespace convscope
-CONVSCOPE_CONV2D_ALGORITHM(convscope::kCard)
+CONVSCOPE_CONV2D_ALGORITHM(convscope::kAlgorithm)

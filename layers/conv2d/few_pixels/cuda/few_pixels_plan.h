@@ -24,9 +24,9 @@
 namespace convscope::few_pixels {
 
 inline constexpr int kRows = 16, kOctet = 8, kStepPixels = 8;  // of a product
-inline constexpr int kMostTaps = 49;
-inline constexpr int kMostPixels = 4096;  // of y, in all images
-inline constexpr int kMostWarps = 8, kMostOctets = 16, kMostStages = 3;
+inline constexpr int kMaxTaps = 49;
+inline constexpr int kMaxPixels = 4096;  // of y, in all images
+inline constexpr int kMaxWarps = 8, kMaxOctets = 16, kMaxStages = 3;
 // Steps in one accumulator. Tensor cores round towards zero, so longer sums are cut.
 inline constexpr int kChainSteps = 14;
 
@@ -68,7 +68,7 @@ struct Sizes {
   // Shared memory: stages of [dy][x], then the table of offsets; results reuse the stages.
   int stages = 1, stage_words = 0, x_at = 0;
   int sum_pitch = 4;
-  int tap_at[kMostTaps] = {};
+  int tap_at[kMaxTaps] = {};
   FastDivisor by_line, by_columns, by_step_h, by_plane_words;
   FastDivisor by_out_width, by_piece_lines, by_pieces_of_image, by_image_pixels;
   FastDivisor by_row_blocks;
@@ -265,7 +265,7 @@ inline double plan_us(const Plan& plan, const Machine& machine) {
       4.0 * s.rows * columns / kSumBytes;
   const int resident =
       std::max(1, std::min((machine.shared_bytes + 1024) / (plan.shared_bytes + 1024),
-                           plan.instance.resident * kMostWarps / s.warps()));
+                           plan.instance.resident * kMaxWarps / s.warps()));
   const int here = ceil_div(s.blocks(), machine.multiprocessors);
   return ceil_div(here, resident) * alone + here * shared +
          4.0 * s.out_channels * s.in_channels * s.taps / kOutBytes;
@@ -276,7 +276,7 @@ template <class Visit>
 void visit_plans(const Conv2dProblem& z, const Machine& machine, const Visit& visit) {
   const Sizes whole = sizes_of(z);
   const int most_rows = round_up(whole.out_channels, kRows);
-  const int most_octets = std::min(ceil_div(whole.in_channels, kOctet), kMostOctets);
+  const int most_octets = std::min(ceil_div(whole.in_channels, kOctet), kMaxOctets);
   visit_pieces(whole, [&](int images, int lines) {
     // Rejects planes that do not fit, before a product of sizes overflows an int.
     const std::int64_t stored_lines = std::int64_t{lines - 1} * whole.step_h + whole.extent_h;
@@ -288,9 +288,9 @@ void visit_plans(const Conv2dProblem& z, const Machine& machine, const Visit& vi
         Sizes& s = plan.sizes;
         s.octets = octets;
         s.column_groups = ceil_div(s.fragments(), instance.fragments);
-        if (s.column_groups > kMostWarps) break;
+        if (s.column_groups > kMaxWarps) break;
         s.sum_pitch = sum_pitch_of(octets * kOctet * s.taps, s.taps);
-        for (s.row_groups = 1; s.row_groups * s.column_groups <= kMostWarps; ++s.row_groups) {
+        for (s.row_groups = 1; s.row_groups * s.column_groups <= kMaxWarps; ++s.row_groups) {
           s.rows = s.row_groups * instance.row_tiles * kRows;
           if (s.rows - kRows >= most_rows) break;
           s.row_blocks = ceil_div(s.out_channels, s.rows);
@@ -298,8 +298,8 @@ void visit_plans(const Conv2dProblem& z, const Machine& machine, const Visit& vi
           s.x_at = s.rows * s.dy_pitch;
           s.stage_words = s.x_at + octets * kOctet * s.plane_pitch;
           const int steps = s.all_steps();
-          const int most_stages = std::min(s.pieces, kMostStages);
-          for (s.shares = 1; s.warps() <= kMostWarps && s.shares <= steps; ++s.shares) {
+          const int most_stages = std::min(s.pieces, kMaxStages);
+          for (s.shares = 1; s.warps() <= kMaxWarps && s.shares <= steps; ++s.shares) {
             if (!instance.cuts && ceil_div(steps, s.shares) > kChainSteps) continue;
             for (s.stages = 1; s.stages <= most_stages; ++s.stages) {
               const std::int64_t bytes =

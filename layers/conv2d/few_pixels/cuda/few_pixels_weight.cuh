@@ -111,7 +111,7 @@ __device__ inline void wait_for_oldest(int stages) {
     case 2:
       return async_copy_wait<1>();
     default:
-      return async_copy_wait<kMostStages - 1>();
+      return async_copy_wait<kMaxStages - 1>();
   }
 }
 
@@ -146,7 +146,7 @@ __device__ inline void store_sums(const Sizes& z, const Operands& of, const floa
 }
 
 template <int kRowTiles, int kFragments, bool kCuts, int kResident>
-__global__ void __launch_bounds__(kMostWarps * 32, kResident)
+__global__ void __launch_bounds__(kMaxWarps * 32, kResident)
     weight_kernel(const __grid_constant__ Sizes z, const __grid_constant__ Operands of) {
   constexpr int kAtOnce = kFragments % 3 == 0 ? 3 : 2;  // fragments of x in registers
   static_assert(kFragments % kAtOnce == 0);

@@ -8,7 +8,7 @@
 // Textbook   for each tile, k:  Y = 0                         # [T, T] complex
 //              for each c:      Y += fft2(x_tile[c]) * conj(fft2(w[k,c], size=T))
 //              y_tile[k] = real(ifft2(Y))[0 : T-R+1, 0 : T-S+1] + b[k]
-// Plan       channels in the lanes, so a transform is arithmetic on whole vectors. For each block
+// Method     channels in the lanes, so a transform is arithmetic on whole vectors. For each block
 //            of tiles whose spectra stay in L3:
 //            1. rows: pixels are transposed into the lanes, two real rows make one complex
 //               transform; T/2 + 1 of its T bins are kept (the others are their conjugates): H
@@ -37,9 +37,9 @@
 //            neighbours. Relative to the tests' bound it is largest for one channel and few taps:
 //            1.9 in problems made for it, 1.1 over random ones. Sums over channels and tiles are
 //            cut into chains (framework/simd/sum_chain.h). On data of one sign the error reaches
-//            6.5, and error_growth is 8. On equal numbers it reaches 22 eps (Card::worst_growth()
-//            allows 85). Same bits on each run and for any number of threads. Not exact on
-//            integers. A NaN spreads over its tile.
+//            6.5, and error_growth is 8. On equal numbers it reaches 22 eps
+//            (Algorithm::worst_growth() allows 85). Same bits on each run and for any number of
+//            threads. Not exact on integers. A NaN spreads over its tile.
 // Backward   dx = F^-1 [ sum over k of F(dy) . F(w) ], whose valid outputs begin at R - 1, S - 1;
 //            dw = F^-1 [ sum over tiles of F(x) . conj F(dy) ] [0:R, 0:S], assigned or added to
 // Choices    lengths 12 16 20 24 32 48 64 along each axis, the pair with the lowest count of
@@ -500,7 +500,8 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
   WeightGradient(plan, args).run();
 }
 
-// ---- card --------------------------------------------------------------------------------------
+// ---- algorithm
+// --------------------------------------------------------------------------------------
 
 constexpr Index kLargestKernel = 48;
 
@@ -541,10 +542,10 @@ std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
          sizeof(float);
 }
 
-const Conv2dAlgorithm kCard{
+const Conv2dAlgorithm kAlgorithm{
     .name = "fft",
     .device = DeviceType::cpu,
-    .idea = "Fourier transforms of tiles: one complex product in place of R x S taps",
+    .idea = "Fourier transforms of tiles: one complex product instead of R x S taps",
     .paper =
         "Mathieu, Henaff, LeCun 2014: Fast Training of Convolutional Networks through FFTs, "
         "arXiv 1312.5851",
@@ -563,4 +564,4 @@ const Conv2dAlgorithm kCard{
 
 }  // namespace
 }  // namespace convscope
-CONVSCOPE_CONV2D_ALGORITHM(convscope::kCard)
+CONVSCOPE_CONV2D_ALGORITHM(convscope::kAlgorithm)

@@ -7,7 +7,7 @@
 // Textbook   for each tile: X = FFT2(x_tile), for each kernel: W = FFT2(w, then zeros)
 //            for each f: Y_f = X_f * W_f^H           # [N tiles, C] [C, K]
 //            y_tile = FFT2^-1(Y), the first L - R + 1 rows and columns; + b
-// Plan       two passes over memory and one product: spectra of x and of w in one launch (of w
+// Method     two passes over memory and one product: spectra of x and of w in one launch (of w
 //            before the call: prepare_weights), one batched complex product of cuBLAS for all
 //            frequencies, and the inverse transform from spectra of y to pixels (fft_passes.cuh:
 //            padding, transforms of rows and columns and the change of order in one kernel). An
@@ -269,7 +269,8 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
             {nullptr, nullptr, false, args.accumulate}, static_cast<float*>(args.dw));
 }
 
-// ---- card --------------------------------------------------------------------------------------
+// ---- algorithm
+// --------------------------------------------------------------------------------------
 
 Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   const auto no = [](const auto&... words) { return Conv2dSupport::no(cat(words...)); };
@@ -347,10 +348,10 @@ std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
   return Plan(z, direction).bytes();
 }
 
-const Conv2dAlgorithm kCard{
+const Conv2dAlgorithm kAlgorithm{
     .name = "fft",
     .device = DeviceType::cuda,
-    .idea = "Fourier transforms of tiles: one complex product in place of R x S taps",
+    .idea = "Fourier transforms of tiles: one complex product instead of R x S taps",
     .paper =
         "Mathieu, Henaff, LeCun 2014: Fast Training of Convolutional Networks through FFTs, "
         "arXiv 1312.5851",
@@ -371,4 +372,4 @@ const Conv2dAlgorithm kCard{
 
 }  // namespace
 }  // namespace convscope
-CONVSCOPE_CONV2D_ALGORITHM(convscope::kCard)
+CONVSCOPE_CONV2D_ALGORITHM(convscope::kAlgorithm)

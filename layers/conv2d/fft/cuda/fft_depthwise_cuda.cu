@@ -6,7 +6,7 @@
 // Textbook   for each c: W = FFT2(w_c, then zeros)
 //            for each tile of each plane: y_tile = FFT2^-1(FFT2(x_tile) * conj(W)), the first
 //            L - R + 1 rows and columns; + b
-// Plan       w is real, so two planes a and b of one channel are transformed as a + i b and never
+// Method     w is real, so two planes a and b of one channel are transformed as a + i b and never
 //            separated: the spectrum of the sum times conj(W) is that of both results. A block
 //            holds some such pairs in shared memory, transforms rows and columns (fft_passes.cuh),
 //            multiplies by W, which is in L2, and transforms back. Tiles are as in fft_cuda.cu. dw:

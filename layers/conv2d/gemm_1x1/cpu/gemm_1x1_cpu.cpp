@@ -6,7 +6,7 @@
 // Textbook   for n: y[n] = w x[n] + b           # [K,C] [C,PQ]
 //                   dx[n] = w^T dy[n]           # [C,K] [K,PQ]
 //                   dw += dy[n] x[n]^T          # [K,PQ] [PQ,C]
-// Plan       one product for forward and backward_data: weights are packed in tiles of rows before
+// Method     one product for forward and backward_data: weights are packed in tiles of rows before
 //            the call (prepare_weights); a panel is one register tile's width of pixels and all
 //            channels of the reduction.
 //              large planes   panels are read without a copy, a group at a time, so that a tile
@@ -60,9 +60,9 @@ constexpr Index kPanelFloats = 64 * 1024;
 constexpr Index kRun = 256;
 constexpr Index kSlices = 8;
 constexpr double kChunkFlops = 1e6;
-constexpr Index kMostPanels = 8;
-constexpr Index kMostPixels = kMostPanels * 32;  // no instruction set has wider panels
-constexpr int kMostRows = 16;                    // of a tile, on any instruction set
+constexpr Index kMaxPanels = 8;
+constexpr Index kMaxPixels = kMaxPanels * 32;  // no instruction set has wider panels
+constexpr int kMaxRows = 16;                   // of a tile, on any instruction set
 
 bool strided(const Conv2dProblem& z) { return z.stride_h != 1 || z.stride_w != 1; }
 
@@ -83,13 +83,13 @@ struct Plan {
     const auto worth = static_cast<Index>(kChunkFlops / flops) + 1;
     if (in_place) {
       panels = ceil_div(plane, width);
-      group = std::clamp<Index>(kPanelFloats / (depth * width), 1, kMostPanels);
+      group = std::clamp<Index>(kPanelFloats / (depth * width), 1, kMaxPanels);
       panels_at_once = std::min(panels, std::max<Index>(worth, 4 * group));
       if (spread) panels_at_once = panels;  // a chunk is a whole plane of dx
       chunks = z.n * ceil_div(panels, panels_at_once);
     } else {
       panels = ceil_div(z.n * plane, width);
-      panels_at_once = std::clamp<Index>(kPanelFloats / (depth * width), 1, kMostPanels);
+      panels_at_once = std::clamp<Index>(kPanelFloats / (depth * width), 1, kMaxPanels);
       panels_at_once = std::min(panels_at_once, ceil_div(panels, kSlices));
       chunks = ceil_div(panels, panels_at_once);
     }
@@ -252,7 +252,7 @@ class Product {
     const auto count_of = [&](Index panel) {
       return std::min(plan_.width, pixels - panel * plan_.width);
     };
-    std::array<PixelRun, kMostPixels> runs;
+    std::array<PixelRun, kMaxPixels> runs;
     const Index run_count = list_runs(
         g, first * plan_.width, std::min(last * plan_.width, pixels) - first * plan_.width, runs);
     tile_kernels.get().copy_runs(data_.in, plan_.forward ? z_.h * z_.w : plan_.plane, plan_.depth,
@@ -282,8 +282,7 @@ class Product {
     }
   }
   // Lists pieces of `count` pixels that are neighbours in `in` and in one panel.
-  Index list_runs(Index g, Index pixel, Index count,
-                  std::array<PixelRun, kMostPixels>& runs) const {
+  Index list_runs(Index g, Index pixel, Index count, std::array<PixelRun, kMaxPixels>& runs) const {
     const bool gaps = strided(z_);  // then a run ends with its row
     const Index row = gaps ? z_.q() : plan_.plane;
     const Index in_plane = plan_.forward ? z_.h * z_.w : plan_.plane;
@@ -406,8 +405,8 @@ class WeightGradient {
   // Adds one run of pixels, all channels of x.
   void sum_run(WeightTile& tile, const float* x, float* sums) const {
     const RowTiles tiles(plan_.channels, kernels_.rows);
-    std::array<const float*, kMostRows> pixels;
-    std::array<float*, kMostRows> to;
+    std::array<const float*, kMaxRows> pixels;
+    std::array<float*, kMaxRows> to;
     tile.x = pixels.data();
     tile.sums = to.data();
     Index c = 0;
@@ -436,7 +435,8 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
   WeightGradient(plan, args).run();
 }
 
-// ---- card --------------------------------------------------------------------------------------
+// ---- algorithm
+// --------------------------------------------------------------------------------------
 
 Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   if (z.dtype != DType::f32) {
@@ -497,7 +497,7 @@ std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
   return static_cast<std::size_t>(num_threads() * plan.thread_floats()) * sizeof(float);
 }
 
-const Conv2dAlgorithm kCard{
+const Conv2dAlgorithm kAlgorithm{
     .name = "gemm_1x1",
     .device = DeviceType::cpu,
     .idea = "a 1x1 kernel: the planes of an image are the matrix already",
@@ -519,4 +519,4 @@ const Conv2dAlgorithm kCard{
 
 }  // namespace
 }  // namespace convscope
-CONVSCOPE_CONV2D_ALGORITHM(convscope::kCard)
+CONVSCOPE_CONV2D_ALGORITHM(convscope::kAlgorithm)

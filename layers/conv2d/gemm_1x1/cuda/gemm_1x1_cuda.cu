@@ -6,7 +6,7 @@
 // Textbook   for n: y[n] = w x[n] + b           # [K,C] [C,PQ]
 //                   dx[n] = w^T dy[n]           # [C,K] [K,PQ]
 //                   dw += dy[n] x[n]^T          # [K,PQ] [PQ,C]
-// Plan       forward and backward_data: one batched product over the images, with the same weights
+// Method     forward and backward_data: one batched product over the images, with the same weights
 //            (step 0) for each; with groups one for each group, or for each image where there are
 //            fewer images. A bias is written to y first and the product adds to it; in half
 //            precision it is added to f32 results, so that y is rounded once. backward_weight: a
@@ -255,10 +255,10 @@ std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
   return static_cast<std::size_t>(images_at_once(z) * z.w_shape().numel()) * sizeof(float);
 }
 
-const Conv2dAlgorithm kCard{
+const Conv2dAlgorithm kAlgorithm{
     .name = "gemm_1x1",
     .device = DeviceType::cuda,
-    .idea = "for 1x1 kernels: images are matrices already, one batched product by cuBLAS",
+    .idea = "for 1x1 kernels: images already are matrices, one batched cuBLAS product",
     .paper = "Lin, Chen, Yan 2013: Network In Network, arXiv 1312.4400",
     .supports = supports,
     .cost = cost,
@@ -273,4 +273,4 @@ const Conv2dAlgorithm kCard{
 
 }  // namespace
 }  // namespace convscope
-CONVSCOPE_CONV2D_ALGORITHM(convscope::kCard)
+CONVSCOPE_CONV2D_ALGORITHM(convscope::kAlgorithm)

@@ -9,7 +9,7 @@
 //              patch = the pixels of x that the tile reads, once
 //              for 16 positions, for two (tap, octet of channels):       # a warp
 //                sums [16 x 8] += patch [16 x 16] weights [16 x 8]
-// Plan       grouped_gemm_plan.h defines bundle, slice, tile, patch and slot, and chooses them.
+// Method     grouped_gemm_plan.h defines bundle, slice, tile, patch and slot, and chooses them.
 //            prepare_weights stores w in the order in which lanes hold it, with zeros between the
 //            groups of a bundle.
 //              forward, backward_data    grouped_gemm_gather.cuh
@@ -233,7 +233,7 @@ void backward_weight(const Conv2dBackwardWeightArgs& args) {
   const int quads = narrow(plan.quads());
   // More threads share a quad when it has more partial sums.
   int rows_log2 = 0;
-  while ((1 << rows_log2) < grouped::kMostSumRows && 4 << rows_log2 <= plan.parts) ++rows_log2;
+  while ((1 << rows_log2) < grouped::kMaxSumRows && 4 << rows_log2 <= plan.parts) ++rows_log2;
   const grouped::WeightSums sums{.groups = narrow(z.groups),
                                  .in_channels = narrow(z.c_per_group()),
                                  .bundled = grouped::bundled(z),
@@ -286,21 +286,21 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
         cat("expects several groups of at least 2 channels, because it is made for them, got ",
             z.groups, " groups of ", z.c_per_group(), " in and ", z.k_per_group(), " out"));
   }
-  const std::int64_t most = grouped::kMostOctets * kOctet / grouped::bundled(z);
+  const std::int64_t most = grouped::kMaxOctets * kOctet / grouped::bundled(z);
   if (std::max(z.c_per_group(), z.k_per_group()) > most) {
     return Conv2dSupport::no(cat("expects groups of at most ", most,
                                  " channels here, because the sums of a bundle of groups stay in ",
                                  "registers, got ", z.c_per_group(), " in and ", z.k_per_group(),
                                  " out"));
   }
-  if (z.r * z.s > grouped::kMostTaps) {
-    return Conv2dSupport::no(cat("expects a kernel of at most ", grouped::kMostTaps,
+  if (z.r * z.s > grouped::kMaxTaps) {
+    return Conv2dSupport::no(cat("expects a kernel of at most ", grouped::kMaxTaps,
                                  " taps, because each is a parameter of the launch, got ", z.r, "x",
                                  z.s));
   }
   if (direction == Direction::backward_data &&
-      std::max(z.stride_h, z.stride_w) > grouped::kMostStride) {
-    return Conv2dSupport::no(cat("expects strides of at most ", grouped::kMostStride,
+      std::max(z.stride_h, z.stride_w) > grouped::kMaxStride) {
+    return Conv2dSupport::no(cat("expects strides of at most ", grouped::kMaxStride,
                                  " in backward_data, one phase each, got ", z.stride_h, "x",
                                  z.stride_w));
   }
@@ -345,7 +345,7 @@ std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
   return direction == Direction::backward_weight ? plans_of(z, direction)->weight.part_bytes() : 0;
 }
 
-const Conv2dAlgorithm kCard{
+const Conv2dAlgorithm kAlgorithm{
     .name = "grouped_gemm",
     .device = DeviceType::cuda,
     .idea = "small groups side by side in one product of the tensor cores, all taps from one patch",
@@ -370,4 +370,4 @@ const Conv2dAlgorithm kCard{
 
 }  // namespace
 }  // namespace convscope
-CONVSCOPE_CONV2D_ALGORITHM(convscope::kCard)
+CONVSCOPE_CONV2D_ALGORITHM(convscope::kAlgorithm)

@@ -10,7 +10,7 @@
 //                A [32 x 16] = the slots of the positions, from the patch
 //                B [16 x 8]  = the weights of the two slots
 //                accumulators += A B
-// Plan       A block of 8 warps has a slice of the channels and a tile of positions. It copies the
+// Method     A block of 8 warps has a slice of the channels and a tile of positions. It copies the
 //            weights of the slice and the patch into shared memory, both once. A row of A is 16
 //            bytes of a pixel at any place, so ldmatrix reads each tap from the same patch and
 //            nothing is gathered. Warps share out (phase, 32 positions, octets of y).

@@ -29,16 +29,16 @@
 namespace convscope::grouped_gemm {
 
 inline constexpr int kOctet = 8;
-inline constexpr int kMostOctets = 8;  // of a bundle, on either side
-inline constexpr int kMostTaps = 49;   // of a kernel
-inline constexpr int kMostStride = 4;  // of backward_data, one phase each
-inline constexpr int kMostPhases = kMostStride * kMostStride;
-inline constexpr int kMostPositions = 1024;
+inline constexpr int kMaxOctets = 8;  // of a bundle, on either side
+inline constexpr int kMaxTaps = 49;   // of a kernel
+inline constexpr int kMaxStride = 4;  // of backward_data, one phase each
+inline constexpr int kMaxPhases = kMaxStride * kMaxStride;
+inline constexpr int kMaxPositions = 1024;
 inline constexpr int kRows = 32;       // positions that a warp computes at once
 inline constexpr int kWarps = 8;       // of forward and backward_data
 inline constexpr int kChunkSteps = 5;  // pairs of slots of a warp in backward_weight: 9 taps of an
                                        // octet are 5 pairs
-inline constexpr int kMostWarps = 16;  // of backward_weight
+inline constexpr int kMaxWarps = 16;   // of backward_weight
 
 struct Machine {
   int multiprocessors = 132;
@@ -68,10 +68,10 @@ struct Sizes {
   int pitch;  // bytes of a pixel
   // The reduction: taps of all phases, one phase after the other.
   int phases_h, phases_w, out_step_h, out_step_w;
-  short tap_begin[kMostPhases + 1];
-  short step_begin[kMostPhases + 1];  // products of an output octet
-  short tap_kernel[kMostTaps];        // r S + s
-  int tap_at[kMostTaps];              // offset from the position's pixel, in pixels of the patch
+  short tap_begin[kMaxPhases + 1];
+  short step_begin[kMaxPhases + 1];  // products of an output octet
+  short tap_kernel[kMaxTaps];        // r S + s
+  int tap_at[kMaxTaps];              // offset from the position's pixel, in pixels of the patch
 
   constexpr int phases() const { return phases_h * phases_w; }
   constexpr int steps() const { return step_begin[phases()]; }
@@ -219,14 +219,14 @@ void visit_tiles(const Sizes& z, int octet_bytes, const Visit& visit) {
   const int octets = std::max(z.bundle_in, z.bundle_out);
   for (int bundles = 1; bundles <= z.bundles; ++bundles) {
     if (bundles > 1 && bundles * octets * octet_bytes > 192) break;
-    for (int cuts_w = ceil_div(wide, kMostPositions);; cuts_w += 1 + cuts_w / 8) {
+    for (int cuts_w = ceil_div(wide, kMaxPositions);; cuts_w += 1 + cuts_w / 8) {
       const int tile_w = ceil_div(wide, cuts_w);
       if (cuts_w > 1 && tile_w < 7) break;
-      for (int cuts_h = ceil_div(high, kMostPositions / tile_w);; cuts_h += 1 + cuts_h / 8) {
+      for (int cuts_h = ceil_div(high, kMaxPositions / tile_w);; cuts_h += 1 + cuts_h / 8) {
         const int tile_h = ceil_div(high, cuts_h);
         const int most = cuts_w * cuts_h == 1 ? std::min(z.images, 8) : 1;
         for (int images = 1; images <= most; images *= 2) {
-          if (images * tile_h * tile_w > kMostPositions) break;
+          if (images * tile_h * tile_w > kMaxPositions) break;
           visit(Tile{images, tile_h, tile_w, bundles});
         }
         if (tile_h == 1) break;
@@ -370,7 +370,7 @@ struct WeightPlan {
   std::size_t part_bytes() const { return static_cast<std::size_t>(quads() * parts) * 16; }
 };
 
-inline constexpr int kMostParts = 512;
+inline constexpr int kMaxParts = 512;
 inline constexpr double kPartBytes = 3.9e6;                 // written and read per microsecond
 inline constexpr double kSumUs = 1.5, kScatterBytes = 5e6;  // the launch that adds the partial sums
 
@@ -394,7 +394,7 @@ void visit_weight_plans(const Conv2dProblem& z, const Machine& machine, const Vi
     const std::int64_t stage = std::int64_t{s.patch_pixels()} * s.pitch +
                                std::int64_t{s.padded_positions()} * plan.dy_pitch;
     const int depth = s.padded_positions();
-    if (plan.jobs > kMostWarps || 2 * stage + 4 * depth > machine.shared_bytes) return;
+    if (plan.jobs > kMaxWarps || 2 * stage + 4 * depth > machine.shared_bytes) return;
     plan.stage_bytes = static_cast<int>(stage);
     const int lines = s.tile_images * s.patch_h;
     Work work;  // for one tile
@@ -418,7 +418,7 @@ void visit_weight_plans(const Conv2dProblem& z, const Machine& machine, const Vi
     for (const int shares : {1, 2, 4}) {
       const int warps = plan.jobs * shares;
       const int exchanged = (shares - 1) * plan.jobs * kChunkSteps * plan.at_once * 512;
-      if (warps > kMostWarps || exchanged > 2 * plan.stage_bytes) break;
+      if (warps > kMaxWarps || exchanged > 2 * plan.stage_bytes) break;
       plan.shares = shares;
       plan.shared_bytes = 2 * plan.stage_bytes + 4 * depth;
       // Limit by registers: 128 for each thread.
@@ -430,7 +430,7 @@ void visit_weight_plans(const Conv2dProblem& z, const Machine& machine, const Vi
                             copies / warps * 3 + 200;
       // The next tile is loaded meanwhile, but not earlier.
       work.alone_us = std::max(cycles * kCycleUs, kWaitUs + work.loads / kAloneBytes);
-      for (int parts = 1; parts <= kMostParts && parts <= s.tiles(); parts += 1 + parts / 8) {
+      for (int parts = 1; parts <= kMaxParts && parts <= s.tiles(); parts += 1 + parts / 8) {
         const double tiles = std::ceil(static_cast<double>(s.tiles()) / parts);
         Work all = work;
         all.loads *= tiles, all.shared *= tiles, all.instructions *= tiles, all.alone_us *= tiles;

@@ -10,7 +10,7 @@
 //                for 5 pairs of slots:                     # a slot is a tap and an octet of x
 //                  A [16 x 16] = the channels of both slots, transposed
 //                  accumulators[pair] += A B
-// Plan       A block has a slice of the channels and every `parts`-th tile. It copies the patch of
+// Method     A block has a slice of the channels and every `parts`-th tile. It copies the patch of
 //            x and the tile of dy into shared memory while it multiplies those of the previous
 //            tile. Its warps share out octets of dy and pairs of slots. Where these are few,
 //            several warps split the positions, too. Each block stores its sums as a part. A second
@@ -126,7 +126,7 @@ __device__ inline void add_tile(const WeightPlan& plan, unsigned char* x, unsign
 
 // Block (x: part and slice); plan.jobs x plan.shares warps.
 template <class T, int kOctets>
-__global__ void __launch_bounds__(kMostWarps * 32, 1)
+__global__ void __launch_bounds__(kMaxWarps * 32, 1)
     weight_kernel(const __grid_constant__ WeightPlan plan, const uint4* x, const uint4* dy,
                   float4* part) {
   let_next_kernel_start();
@@ -279,7 +279,7 @@ __device__ inline void put(const WeightSums& z, const PlaceInWeights& x, const P
   to = z.accumulate ? to + sum : sum;
 }
 
-inline constexpr int kSumQuads = 256, kMostSumRows = 8;  // threads of a block; most threads that
+inline constexpr int kSumQuads = 256, kMaxSumRows = 8;  // threads of a block; most threads that
                                                          // share the parts of a quad
 
 // Block (x: 256 / rows quads, a multiple of 32). A thread adds every `rows`-th part of one quad.

@@ -8,7 +8,7 @@
 // Textbook   for each image: col = im2col(x)      # [C/G R S, P Q]
 //                            y = w * col + b      # [K/G, P Q]
 //            dcol = w^T * dy; dx = col2im(dcol);  dw += dy * col^T
-// Plan       forward: pixels run through all images; kPanels panels of one register tile's width
+// Method     forward: pixels run through all images; kPanels panels of one register tile's width
 //            are packed for kDepth rows of columns. Then every tile of weights, packed before the
 //            call (prepare_weights), passes over them. A panel that crosses into the next image
 //            goes through a small buffer.
@@ -491,7 +491,7 @@ std::size_t workspace_bytes(const Conv2dProblem& problem, Direction direction) {
          threads * piece_bytes(thread_floats_weight(problem, plan));
 }
 
-const Conv2dAlgorithm kCard{
+const Conv2dAlgorithm kAlgorithm{
     .name = "im2col_gemm",
     .device = DeviceType::cpu,
     .idea = "a matrix product over columns of inputs, packed a panel at a time",
@@ -511,4 +511,4 @@ const Conv2dAlgorithm kCard{
 
 }  // namespace
 }  // namespace convscope
-CONVSCOPE_CONV2D_ALGORITHM(convscope::kCard)
+CONVSCOPE_CONV2D_ALGORITHM(convscope::kAlgorithm)

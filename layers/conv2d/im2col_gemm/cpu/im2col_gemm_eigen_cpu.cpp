@@ -8,7 +8,7 @@
 // Textbook   for each image: col = im2col(x)      # [C/G R S, P Q]
 //                            y = w * col + b      # [K/G, P Q]
 //            dcol = w^T * dy; dx = col2im(dcol);  dw += dy * col^T
-// Plan       as the textbook, but columns are made for a panel of pixels (forward, backward_weight)
+// Method     as the textbook, but columns are made for a panel of pixels (forward, backward_weight)
 //            or for a few channels (backward_data) at a time, so they stay in the cache. Threads
 //            take images, or blocks of kernel rows in backward_weight.
 // Shapes     x [N,C,H,W], w [K,C/G,R,S], y [N,K,P,Q], f32 row-major, any alignment; sums in f32
@@ -172,7 +172,7 @@ std::size_t workspace_bytes(const Conv2dProblem& problem, Direction direction) {
   return static_cast<std::size_t>(num_threads()) * panel_bytes(problem, direction);
 }
 
-const Conv2dAlgorithm kCard{
+const Conv2dAlgorithm kAlgorithm{
     .name = "im2col_gemm_eigen",
     .device = DeviceType::cpu,
     .idea =
@@ -191,4 +191,4 @@ const Conv2dAlgorithm kCard{
 
 }  // namespace
 }  // namespace convscope
-CONVSCOPE_CONV2D_ALGORITHM(convscope::kCard)
+CONVSCOPE_CONV2D_ALGORITHM(convscope::kAlgorithm)

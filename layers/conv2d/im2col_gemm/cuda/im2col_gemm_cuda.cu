@@ -8,7 +8,7 @@
 // Textbook   for each image: col = im2col(x)      # [C/G R S, P Q]
 //                            y = w * col + b      # [K/G, P Q]
 //            dcol = w^T * dy; dx = col2im(dcol);  dw += dy * col^T
-// Plan       Pixels run through all images; the columns of a chunk of them fit kColumnBytes.
+// Method     Pixels run through all images; the columns of a chunk of them fit kColumnBytes.
 //              forward          columns of the chunk, one product for all groups, then y[K][pixels]
 //                               is copied to [N,K,P,Q], with the bias added during the copy
 //              backward_data    dy of some images next to each other, columns = w^T dy, then each
@@ -473,7 +473,7 @@ std::size_t workspace_bytes(const Conv2dProblem& problem, Direction direction) {
          bytes_of(plan.slots * z.groups * z.kernels * z.depth, f32);
 }
 
-const Conv2dAlgorithm kCard{
+const Conv2dAlgorithm kAlgorithm{
     .name = "im2col_gemm",
     .device = DeviceType::cuda,
     .idea = "a matrix product over columns of inputs of many images, by cuBLAS",
@@ -491,4 +491,4 @@ const Conv2dAlgorithm kCard{
 
 }  // namespace
 }  // namespace convscope
-CONVSCOPE_CONV2D_ALGORITHM(convscope::kCard)
+CONVSCOPE_CONV2D_ALGORITHM(convscope::kAlgorithm)

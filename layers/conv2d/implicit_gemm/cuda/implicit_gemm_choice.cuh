@@ -16,8 +16,8 @@
 namespace convscope::implicit_gemm {
 
 inline constexpr int kFewestSteps = 4;  // of one part, at least
-inline constexpr int kMostParts = 256;
-inline constexpr double kMostPartBytes = 256e6;
+inline constexpr int kMaxParts = 256;
+inline constexpr double kMaxPartBytes = 256e6;
 
 inline int narrow(std::int64_t value) { return static_cast<int>(value); }
 
@@ -99,7 +99,7 @@ class Plan {
   const Conv2dProblem& z;
   int rows = 0, channels = 0, pieces = 0, planes = 1;  // of a group
   int phases_h = 1, phases_w = 1, most_blocks = 0, most_steps = 0;
-  Line high[kMostPhases] = {}, wide[kMostPhases] = {};
+  Line high[kMaxPhases] = {}, wide[kMaxPhases] = {};
   std::span<const Instance> instances;
   std::int64_t out_count = 0;  // elements of a part
 
@@ -136,10 +136,10 @@ class Plan {
         weight ? static_cast<double>(out_count) / kWeightPerUs
                : stored_us(out_count, is_last() ? 1 : phases_h * phases_w,
                            is_last() || out_count % (2 * z.n * z.groups * rows) == 0);
-    for (int parts = 1; parts <= kMostParts; parts += 1 + parts / 8) {
+    for (int parts = 1; parts <= kMaxParts; parts += 1 + parts / 8) {
       const double part_bytes = 4.0 * static_cast<double>(out_count) * parts;
       const bool summed = weight || parts > 1;
-      if (parts > 1 && (most_steps < parts * kFewestSteps || part_bytes > kMostPartBytes)) {
+      if (parts > 1 && (most_steps < parts * kFewestSteps || part_bytes > kMaxPartBytes)) {
         break;
       }
       double time = store_us + grid_us(cuda_device_facts().multiprocessors, candidate.blocks,

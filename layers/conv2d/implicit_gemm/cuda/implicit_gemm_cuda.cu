@@ -10,7 +10,7 @@
 //            y = A B                                        # [K, N P Q], reduction length C R S
 //            dx: the same with dy for x and the flipped, transposed w for w
 //            dw = dy B^T                                    # [K, C R S], reduction length N P Q
-// Plan       1 (f32) the largest magnitude of both operands, for their scales
+// Method     1 (f32) the largest magnitude of both operands, for their scales
 //            2 both operands in fp16/bf16 with the channels innermost: 8 channels of a pixel are a
 //              piece of 16 bytes, so that 32 channels of a tap are 64 bytes at any pixel. For the
 //              weights, steps 1 and 2 run before the call (prepare_weights). For a single f32 call
@@ -68,7 +68,7 @@ namespace {
 
 using namespace implicit_gemm;  // NOLINT(google-build-using-namespace): this file's own parts
 
-constexpr int kMostSide = 16000;  // of an image, for 16-bit coordinates
+constexpr int kMaxSide = 16000;  // of an image, for 16-bit coordinates
 
 // Allocates pieces of 16 bytes of a block, or only counts them.
 struct Pieces {
@@ -246,8 +246,8 @@ void pack_weights(const Plan& plan, const PreparedLayout& at, const void* from, 
                    .table = at.table,
                    .pixel_pieces = narrow(plan.z.groups) * plan.pieces,
                    .maxima = at.maxima};
-  std::copy_n(plan.high, kMostPhases, pack.high);
-  std::copy_n(plan.wide, kMostPhases, pack.wide);
+  std::copy_n(plan.high, kMaxPhases, pack.high);
+  std::copy_n(plan.wide, kMaxPhases, pack.wide);
   const bool turns = !backward && pack.kernel_h * pack.kernel_w <= kTurnTaps &&
                      plan.z.w_shape().numel() >= kTurnLeast;
   const LaunchShape shape{
@@ -306,8 +306,8 @@ void run_gather(const Plan& plan, const Layout& at, const Finish& end, void* out
                 .by_row_tiles = FastDivisor(row_tiles),
                 .by_phases_w = FastDivisor(plan.phases_w),
                 .by_groups = FastDivisor(narrow(z.groups))};
-  std::copy_n(plan.high, kMostPhases, gather.high);
-  std::copy_n(plan.wide, kMostPhases, gather.wide);
+  std::copy_n(plan.high, kMaxPhases, gather.high);
+  std::copy_n(plan.wide, kMaxPhases, gather.wide);
   // Phase (0, 0) has the most pixels.
   const int pixels = narrow(z.n * plan.high[0].outputs * plan.wide[0].outputs);
   const unsigned tiles = static_cast<unsigned>(row_tiles * ceil_div(pixels, by.columns));
@@ -466,26 +466,26 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
                                  " channels, because smaller ones leave the tensor cores empty, ",
                                  "got ", z.c_per_group(), " in and ", z.k_per_group(), " out"));
   }
-  if (z.r > kMostTaps || z.s > kMostTaps) {
-    return Conv2dSupport::no(cat("expects a kernel of at most ", kMostTaps, "x", kMostTaps,
+  if (z.r > kMaxTaps || z.s > kMaxTaps) {
+    return Conv2dSupport::no(cat("expects a kernel of at most ", kMaxTaps, "x", kMaxTaps,
                                  ", because each pixel keeps a bit for each tap, got ", z.r, "x",
                                  z.s));
   }
-  if (direction == Direction::backward_data && std::max(z.stride_h, z.stride_w) > kMostPhases) {
-    return Conv2dSupport::no(cat("expects strides of at most ", kMostPhases,
+  if (direction == Direction::backward_data && std::max(z.stride_h, z.stride_w) > kMaxPhases) {
+    return Conv2dSupport::no(cat("expects strides of at most ", kMaxPhases,
                                  " in backward_data, one phase each, got ", z.stride_h, "x",
                                  z.stride_w));
   }
   const std::int64_t side =
       std::max({z.h + z.pad_top + z.pad_bottom, z.w + z.pad_left + z.pad_right, z.p(), z.q()});
-  if (side > kMostSide || std::max(z.stride_h, z.stride_w) > kMostSide) {
-    return Conv2dSupport::no(cat("expects images of at most ", kMostSide, "x", kMostSide,
+  if (side > kMaxSide || std::max(z.stride_h, z.stride_w) > kMaxSide) {
+    return Conv2dSupport::no(cat("expects images of at most ", kMaxSide, "x", kMaxSide,
                                  " with padding, because coordinates have 16 bits, got ", side));
   }
   const std::int64_t area = std::max(z.h * z.w, z.p() * z.q());
   const std::int64_t pieces = (std::max(z.c, z.k) / z.groups + 7) / 8 * z.groups;
   if (z.n * area * pieces > 0x7fff0000 || (area + 512) * std::max(z.c, z.k) > 0x7fff0000 ||
-      z.groups * kMostPhases * kMostPhases > 65535 || (pieces / 8 + z.groups) > 65535) {
+      z.groups * kMaxPhases * kMaxPhases > 65535 || (pieces / 8 + z.groups) > 65535) {
     return Conv2dSupport::no(
         "expects fewer than 2^31 pieces of 8 channels in a tensor and fewer "
         "than 2^31 elements in an image, because places in them have 32 bits");
@@ -556,7 +556,7 @@ std::size_t workspace_bytes(const Conv2dProblem& z, Direction direction) {
   return Layout(Plan(z, direction), direction, nullptr, nullptr).bytes;
 }
 
-const Conv2dAlgorithm kCard{
+const Conv2dAlgorithm kAlgorithm{
     .name = "implicit_gemm",
     .device = DeviceType::cuda,
     .idea =
@@ -580,4 +580,4 @@ const Conv2dAlgorithm kCard{
 
 }  // namespace
 }  // namespace convscope
-CONVSCOPE_CONV2D_ALGORITHM(convscope::kCard)
+CONVSCOPE_CONV2D_ALGORITHM(convscope::kAlgorithm)

@@ -11,7 +11,7 @@
 
 namespace convscope::implicit_gemm {
 
-inline constexpr std::size_t kMostStages = 5;
+inline constexpr std::size_t kMaxStages = 5;
 
 struct Instance {
   int rows, columns;  // of a block's tile
@@ -23,7 +23,7 @@ struct Instance {
   void (*weight)(const WeightGather);  // null: the tile's columns do not divide the threads
 
   std::size_t weight_bytes() const {
-    return shared_bytes + (kMostStages + 1) * kBlockDepth * sizeof(DepthRow);
+    return shared_bytes + (kMaxStages + 1) * kBlockDepth * sizeof(DepthRow);
   }
 };
 

@@ -21,7 +21,7 @@ struct PackWeights {
   int groups = 1, pieces = 0, depth_pieces = 0, kernel_h = 1, kernel_w = 1;
   bool backward = false;
   int phases_h = 1, phases_w = 1;
-  Line high[kMostPhases] = {}, wide[kMostPhases] = {};
+  Line high[kMaxPhases] = {}, wide[kMaxPhases] = {};
   int2* table = nullptr;  // [phase][depth_pieces], see place_of()
   int pixel_pieces = 0;   // of the other operand
   Maxima maxima;

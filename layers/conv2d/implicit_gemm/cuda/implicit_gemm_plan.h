@@ -17,14 +17,14 @@ using gather::blocks_of;
 using gather::forward_line;
 using gather::kBlockPieces;
 using gather::kChannelPieces;
-using gather::kMostTaps;
+using gather::kMaxTaps;
 using gather::Line;
 using gather::part_begin;
 using gather::Piece;
 using gather::piece_at;
 
 inline constexpr int kBlockDepth = 64;  // reduction indices of a step
-inline constexpr int kMostPhases = 8;   // strides of backward_data, in each dimension
+inline constexpr int kMaxPhases = 8;    // strides of backward_data, in each dimension
 
 using half_tiles::kPieceHalves;
 using half_tiles::pieces_of;

@@ -35,7 +35,7 @@ struct Gather {
   bool phases_first = false;
   int phases_w = 1;
   FastDivisor by_row_tiles, by_phases_w, by_groups;
-  Line high[kMostPhases] = {}, wide[kMostPhases] = {};
+  Line high[kMaxPhases] = {}, wide[kMaxPhases] = {};
 };
 
 // Block (x: row tiles inside pixel tiles, y: groups inside phases, z: split). With phases_first, x

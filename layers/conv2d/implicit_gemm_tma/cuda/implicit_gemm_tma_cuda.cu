@@ -12,7 +12,7 @@
 //                  sums[pixel][k] += patch[pixel + r pitch + s][c] w[k][r,s][c]
 //            dx: the same with dy for x and w read transposed; strides by phases
 //            dw: sums[k][c] of a tap += dy[pixel][k] patch[pixel + r pitch + s][c], over all pixels
-// Plan       weights once as fp16/bf16 [K][R S][C] for both directions (prepare_weights)
+// Method     weights once as fp16/bf16 [K][R S][C] for both directions (prepare_weights)
 //            One warp loads patches, one loads weights (tensor maps, mbarriers), as far ahead as
 //            shared memory allows; two warp groups multiply (wgmma); blocks are persistent. A patch
 //            in shared memory has a row of 128 bytes (32 or 64 with few channels) for each pixel.
@@ -315,14 +315,14 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
   const CudaDeviceFacts& facts = cuda_device_facts();
   if (facts.major != 9 || facts.minor != 0) {
     return Conv2dSupport::no(
-        cat("expects a GPU of compute capability 9.0, for its copy engine and ",
+        cat("expects a GPU of compute capability 9.0, for TMA and ",
             "products of warp groups, got ", facts.major, ".", facts.minor));
   }
   if (z.groups > 1) {
     return Conv2dSupport::no(cat("expects groups 1, got groups ", z.groups));
   }
-  if (z.r > kMostTaps || z.s > kMostTaps) {
-    return Conv2dSupport::no(cat("expects a kernel of at most ", kMostTaps, "x", kMostTaps,
+  if (z.r > kMaxTaps || z.s > kMaxTaps) {
+    return Conv2dSupport::no(cat("expects a kernel of at most ", kMaxTaps, "x", kMaxTaps,
                                  ", because all taps are parameters of one launch, got ", z.r, "x",
                                  z.s));
   }
@@ -374,7 +374,7 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   const double times = !plans->reads_f32                 ? 1
                        : direction == Direction::forward ? kForwardTimes
                                                          : phases_times(gather);
-  double us = weight ? plans->weight.card_us - launch_us : gather.card_us * times - launch_us;
+  double us = (weight ? plans->weight.algorithm_us : gather.algorithm_us * times) - launch_us;
   // A cuBLAS product, which reads the weights as they are.
   const bool one_product = direction == Direction::backward_data && is_one_product(z);
   if (one_product) {
@@ -400,11 +400,11 @@ bool reads_f32(const Conv2dProblem& z, Direction direction) {
   return supports(z, direction).yes && is_scaled(z) && plans_of(z, direction)->reads_f32;
 }
 
-const Conv2dAlgorithm kCard{
+const Conv2dAlgorithm kAlgorithm{
     .name = "implicit_gemm_tma",
     .device = DeviceType::cuda,
     .idea =
-        "patches of the image that the copy engine brings, read once for each tap by the tensor "
+        "image patches that TMA loads, read once for each tap by the tensor "
         "cores",
     .paper = "Chetlur et al. 2014: cuDNN: Efficient Primitives for Deep Learning, arXiv 1410.0759",
     .supports = supports,
@@ -430,5 +430,5 @@ const ForwardMoments kMoments{.parts = parts_of_moments, .run = run_forward};
 }  // namespace
 CONVSCOPE_KERNEL(conv2d_reads_f32_kernel, cuda, reads_f32)
 }  // namespace convscope
-CONVSCOPE_CONV2D_ALGORITHM(convscope::kCard)
-CONVSCOPE_CONV2D_FORWARD_MOMENTS(convscope::kCard, convscope::kMoments)
+CONVSCOPE_CONV2D_ALGORITHM(convscope::kAlgorithm)
+CONVSCOPE_CONV2D_FORWARD_MOMENTS(convscope::kAlgorithm, convscope::kMoments)

@@ -139,16 +139,16 @@ struct Ring {
   }
 };
 
-// Calls body(std::integral_constant<int, count>), with `count` clamped to kLeast..kMost.
-template <int kLeast, int kMost, class Body>
+// Calls body(std::integral_constant<int, count>), with `count` clamped to kLeast..kMax.
+template <int kLeast, int kMax, class Body>
 __device__ inline void with_count(int count, Body&& body) {
-  if constexpr (kMost == kLeast) {
+  if constexpr (kMax == kLeast) {
     body(std::integral_constant<int, kLeast>{});
   } else {
-    if (count >= kMost) {
-      body(std::integral_constant<int, kMost>{});
+    if (count >= kMax) {
+      body(std::integral_constant<int, kMax>{});
     } else {
-      with_count<kLeast, kMost - 1>(count, body);
+      with_count<kLeast, kMax - 1>(count, body);
     }
   }
 }
@@ -322,9 +322,9 @@ __global__ __launch_bounds__(kGatherThreads,
   auto* const barriers = reinterpret_cast<std::uint64_t*>(weights + z.weight_stages * V::kPlanes *
                                                                         V::kWeightStageBytes);
   std::uint64_t* const patch_full = barriers;
-  std::uint64_t* const patch_empty = barriers + kMostStages;
-  std::uint64_t* const weight_full = barriers + 2 * kMostStages;
-  std::uint64_t* const weight_empty = barriers + 3 * kMostStages;
+  std::uint64_t* const patch_empty = barriers + kMaxStages;
+  std::uint64_t* const weight_full = barriers + 2 * kMaxStages;
+  std::uint64_t* const weight_empty = barriers + 3 * kMaxStages;
   const int thread = static_cast<int>(threadIdx.x);
   const int warp = thread / 32;
   if (z.zeros_behind) {  // no box writes them

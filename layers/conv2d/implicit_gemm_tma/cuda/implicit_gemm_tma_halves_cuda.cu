@@ -13,7 +13,7 @@
 //                  sums[pixel][k] += low high + high low + high high
 //            dx: the same with dy for x and w transposed; strides by phases
 //            dw: 64 k x 64 c of some taps in registers; it reduces over pixels
-// Plan       1 the largest magnitude of the image, for its scale; 2 the image as two fp16 planes
+// Method     1 the largest magnitude of the image, for its scale; 2 the image as two fp16 planes
 //            [2][N][H][W][C]; 3 the kernel of implicit_gemm_tma_gather.cuh with two planes of
 //            patches and of weights, which writes planes [N,C,H,W]. Weights before the call
 //            (prepare_weights): their scale, then [2][K][R S][C], for dx [2][C][R S][K].
@@ -313,19 +313,19 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
   const auto no = [](const auto&... words) { return Conv2dSupport::no(cat(words...)); };
   if (z.dtype != DType::f32 || z.math != MathMode::f32) {
     return no(
-        "expects f32 in full precision, because it multiplies two halves of each number, got ",
+        "expects f32 in full precision, because it splits each number into two fp16 numbers, got ",
         z.dtype == DType::f32 ? "tf32" : name_of(z.dtype));
   }
   const CudaDeviceFacts& facts = cuda_device_facts();
   if (facts.major != 9 || facts.minor != 0) {
-    return no("expects a GPU of compute capability 9.0, for its copy engine and products of warp ",
+    return no("expects a GPU of compute capability 9.0, for TMA and products of warp ",
               "groups, got ", facts.major, ".", facts.minor);
   }
   if (z.groups > 1) return no("expects groups 1, got groups ", z.groups);
   const bool weight = direction == Direction::backward_weight;
-  if ((z.r * z.s < 2 && !weight) || z.r > kMostTaps || z.s > kMostTaps) {
+  if ((z.r * z.s < 2 && !weight) || z.r > kMaxTaps || z.s > kMaxTaps) {
     return no("expects a kernel of ", weight ? "" : "at least 2 taps, which share a patch, and ",
-              "at most ", kMostTaps, "x", kMostTaps, ", got ", z.r, "x", z.s);
+              "at most ", kMaxTaps, "x", kMaxTaps, ", got ", z.r, "x", z.s);
   }
   const std::int64_t most_stride = direction == Direction::backward_data ? 4 : 8;
   if (std::max(z.stride_h, z.stride_w) > most_stride) {
@@ -412,11 +412,11 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
   return device_time::with_preparation(cost, peak, kPreparedBytes * number(z.w_shape().numel()), 0);
 }
 
-const Conv2dAlgorithm kCard{
+const Conv2dAlgorithm kAlgorithm{
     .name = "implicit_gemm_tma_halves",
     .device = DeviceType::cuda,
     .idea =
-        "f32 by three products of halves, from patches that the copy engine brings once for all "
+        "f32 by three fp16 products, from patches that TMA loads once for all "
         "taps",
     .paper = "Chetlur et al. 2014: cuDNN: Efficient Primitives for Deep Learning, arXiv 1410.0759",
     .supports = supports,
@@ -435,4 +435,4 @@ const Conv2dAlgorithm kCard{
 
 }  // namespace
 }  // namespace convscope
-CONVSCOPE_CONV2D_ALGORITHM(convscope::kCard)
+CONVSCOPE_CONV2D_ALGORITHM(convscope::kAlgorithm)

@@ -2,7 +2,7 @@
 // implicit_gemm_tma_moments.cuh: mean and spread of the channels of y for a batch norm after the
 // forward. They are computed while the accumulators are in registers, so y is not read again.
 //
-// Plan      A thread has 2 or 4 pixels of kColumns / 4 columns: their mean, and the squares about
+// Method    A thread has 2 or 4 pixels of kColumns / 4 columns: their mean, and the squares about
 //           it. The eight lanes with the same columns merge their moments and share the columns:
 //           8 columns become 4, 2 and 1, as in a transposition. So a lane keeps kColumns / 32
 //           columns for its warp, merged over all tiles of the block, which all have the same

@@ -58,18 +58,16 @@ constexpr double kBoxCycles = 73, kThreeOfWeight = 3.05;
 // Bytes stored per cycle, kMorePieces for each adjacent tap: one of 25 took 2, five of nine 4.6.
 constexpr double kFirstPiece = 1.35, kMorePieces = 0.65;
 
-// Constants of the algorithm's cost for the chosen tiling, comparable with other algorithms. Fitted
-// to 200 times of listed and random bf16 layers; each half gave similar ones.
-struct CardRates {
-  // 2-byte numbers leave a tile as fast as L2 takes them. Shared patches have several boxes to wait
-  // for at the beginning.
+// Constants of the algorithm's cost, comparable with other algorithms. From 200 bf16 layers.
+struct AlgorithmRates {
+  // 2-byte numbers leave a tile as fast as L2 takes them. Shared patches first wait for boxes.
   double tile_cycles = 2000, store_cycles = 0.041, patch_cycles = 750;
   double launch_us = 0.35, split_us = 0.13;
   // backward_weight: a block with only some of the taps writes dw in separate pieces.
   double weight_step = 230, weight_tile = 3700, two_launches_us = 0.45, direct_us = -0.35;
   double weight_bytes_per_us = 3.8e6, pieces_us = 4.7e-6;
 };
-constexpr CardRates kCard;
+constexpr AlgorithmRates kAlgorithm;
 constexpr int kBox = 256;                   // the longest box
 constexpr int kBarrierBytes = 1024 + 2048;  // alignment of the first stage, and barriers
 
@@ -169,7 +167,7 @@ struct GatherSearch {
       while (plan.weight_stages < 8 && left() >= weight_bytes) ++plan.weight_stages;
     }
     const int all_weights = narrow(z.r * z.s) * ceil_div(depth, chunk_of(shape));
-    if (columns <= shape.columns && shape.blocks == 1 && all_weights <= kMostStages &&
+    if (columns <= shape.columns && shape.blocks == 1 && all_weights <= kMaxStages &&
         3 * patch_bytes + all_weights * weight_bytes <= budget) {
       plan.weights_stay = true;
       plan.weight_stages = all_weights;
@@ -181,7 +179,7 @@ struct GatherSearch {
 
     // Tiles of all phases; the steps of the longest tile and of all tiles.
     const int tiles_n = ceil_div(narrow(z.n), images);
-    double cycles_all = 0, cycles_most = 0, card_all = 0, card_most = 0;
+    double cycles_all = 0, cycles_most = 0, algorithm_all = 0, algorithm_most = 0;
     int tiles = 0, fewest_patches = 1 << 30;
     const int chunks = ceil_div(depth, chunk_of(shape));
     const int depth_steps = ceil_div(depth, 32 / element_bytes());
@@ -190,9 +188,9 @@ struct GatherSearch {
                                               : f32       ? kStoreCyclesF32
                                                           : kStoreCycles) *
                                                  shape.rows * shape.columns;
-    const double card_tile_cycles = kCard.tile_cycles +
-                                    kCard.store_cycles * shape.rows * shape.columns +
-                                    (shares ? kCard.patch_cycles : 0);
+    const double algorithm_tile_cycles = kAlgorithm.tile_cycles +
+                                         kAlgorithm.store_cycles * shape.rows * shape.columns +
+                                         (shares ? kAlgorithm.patch_cycles : 0);
     const double seen = direction == Direction::forward ? seen_part_of_x(z) : 1;
     plan.column_tiles = ceil_div(columns, shape.columns);
     for (int i = 0; i < geometry.phases_h * geometry.phases_w; ++i) {
@@ -222,14 +220,14 @@ struct GatherSearch {
       };
       const double cycles = cycles_with(patch_rows + weight_cycles);
       const double of_last = last_chunk_part(depth, chunk_of(shape));
-      const double card_cycles =
+      const double algorithm_cycles =
           cycles_with(patch_rows * of_last +
                       weight_cycles * (is_across() ? last_chunk_part(columns, 64) : of_last));
       tiles += of_phase;
       cycles_all += cycles * of_phase;
       cycles_most = std::max(cycles_most, cycles);
-      card_all += card_cycles * of_phase;
-      card_most = std::max(card_most, card_cycles);
+      algorithm_all += algorithm_cycles * of_phase;
+      algorithm_most = std::max(algorithm_most, algorithm_cycles);
       if (taps > 0) fewest_patches = std::min(fewest_patches, groups * chunks);
     }
     plan.row_tiles = tiles;
@@ -279,10 +277,11 @@ struct GatherSearch {
         best.splits = splits;
         best.us = us;
         best.launch_us = launch_us;
-        best.card_us =
-            !f32 ? time_of(card_all, card_most, card_tile_cycles, memory_us(seen), kCard.split_us) +
-                       kCard.launch_us
-            : from_f32 ? time_of(card_all, card_most, tile_cycles, memory_us(seen), 0.2)
+        best.algorithm_us =
+            !f32 ? time_of(algorithm_all, algorithm_most, algorithm_tile_cycles, memory_us(seen),
+                           kAlgorithm.split_us) +
+                       kAlgorithm.launch_us
+            : from_f32 ? time_of(algorithm_all, algorithm_most, tile_cycles, memory_us(seen), 0.2)
                        : time_of(cycles_all, cycles_most, tile_cycles, memory_us(seen), 0.2);
       }
     }
@@ -441,10 +440,10 @@ struct WeightSearch {
         const double step_cycles = step_with(rows_of_dy + rows_of_x, kWeightStepCycles);
         // Lower bound for every number of parts: all steps, evenly spread.
         if (tiles * steps * step_cycles / machine.multiprocessors / kClock > best.us) continue;
-        const double card_step_cycles =
+        const double algorithm_step_cycles =
             step_with(rows_of_dy * last_chunk_part(k_channels, 64) +
                           rows_of_x * last_chunk_part(c_channels, shape.columns),
-                      kCard.weight_step);
+                      kAlgorithm.weight_step);
         const double part_count =
             static_cast<double>(k_channels) * c_channels * static_cast<double>(z.r * z.s);
         for (int splits = 1; splits <= std::min(steps, 264); splits = next_split(steps, splits)) {
@@ -478,10 +477,11 @@ struct WeightSearch {
             best.direct = direct;
             best.us = us;
             best.launch_us = launch_us;
-            best.card_us = time_of(card_step_cycles, kCard.weight_tile,
-                                   moved_us(seen_part_of_x(z), kCard.weight_bytes_per_us)) +
-                           (direct ? kCard.direct_us : kCard.two_launches_us) +
-                           (plan.tap_count < taps.taps ? kCard.pieces_us * part_count : 0);
+            best.algorithm_us =
+                time_of(algorithm_step_cycles, kAlgorithm.weight_tile,
+                        moved_us(seen_part_of_x(z), kAlgorithm.weight_bytes_per_us)) +
+                (direct ? kAlgorithm.direct_us : kAlgorithm.two_launches_us) +
+                (plan.tap_count < taps.taps ? kAlgorithm.pieces_us * part_count : 0);
             best.barriers_at = std::max(plan.stages * plan.stage_bytes, direct ? store_bytes : 0);
             best.shared_bytes = static_cast<std::size_t>(best.barriers_at + kBarrierBytes);
           }

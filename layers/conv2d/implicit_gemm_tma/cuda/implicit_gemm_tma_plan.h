@@ -28,7 +28,7 @@ inline constexpr GatherShape kHalvesShapes[] = {
     {256, 64, 1, 64}, {256, 32, 1, 64}, {256, 64, 1, 32}, {256, 32, 1, 32}};
 inline constexpr int kHalvesShapeCount = 4;
 
-inline constexpr int kMostStages = 64;  // of patches, and of weights
+inline constexpr int kMaxStages = 64;  // of patches, and of weights
 
 // Returns a 1x1 problem without stride and padding as one row of all pixels of all images: it reads
 // no neighbours, and tiles cut the row without a remainder.
@@ -54,7 +54,7 @@ struct GatherPlan {
   int row_tiles = 0, column_tiles = 0;  // of all phases; of the channels
   std::size_t shared_bytes = 0;
   double us = 0, launch_us = 0;  // estimates of all, and of the launches
-  double card_us = 0;            // the estimate for the algorithm's cost: see CardRates
+  double algorithm_us = 0;       // the estimate for the algorithm's cost: see AlgorithmRates
   TapSets taps;                  // tiles are filled in
 };
 CONVSCOPE_API GatherPlan plan_gather(const Conv2dProblem& problem, Direction direction,
@@ -96,7 +96,7 @@ struct WeightPlan {
   int sum_width = 8;    // channels of one k that a block of the last pass sums
   std::size_t shared_bytes = 0;
   double us = 0, launch_us = 0;
-  double card_us = 0;
+  double algorithm_us = 0;
   TapSets taps;
 };
 CONVSCOPE_API WeightPlan plan_weight(const Conv2dProblem& problem, const Machine& machine);

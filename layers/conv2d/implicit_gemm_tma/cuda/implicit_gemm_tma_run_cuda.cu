@@ -134,8 +134,8 @@ std::int64_t gather_parts(const Conv2dProblem& z, Direction direction, const Gat
 // Returns 0 for fp16/bf16: y stays in L2 until the batch norm reads it, which takes no longer than
 // the statistics would here.
 std::int64_t moment_parts(const Conv2dProblem& z, const GatherPlan& plan) {
-  constexpr std::int64_t kMostCounted = 1 << 24;  // f32 counts them
-  if (!is_scaled(z) || z.n * z.p() * z.q() > kMostCounted) return 0;
+  constexpr std::int64_t kMaxCounted = 1 << 24;  // f32 counts them
+  if (!is_scaled(z) || z.n * z.p() * z.q() > kMaxCounted) return 0;
   if (plan.splits > 1) {
     return walk_over_y(z).splits;
   }

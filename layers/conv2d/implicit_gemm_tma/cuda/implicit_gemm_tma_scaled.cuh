@@ -20,7 +20,7 @@ inline int turned_channels(int channels, int kernel) {
   const int most = kTurnedFloats / kernel / half_tiles::kPieceHalves * half_tiles::kPieceHalves;
   return channels < most ? channels : most;
 }
-static_assert(kTurnedFloats >= kMostTaps * kMostTaps * half_tiles::kPieceHalves);
+static_assert(kTurnedFloats >= kMaxTaps * kMaxTaps * half_tiles::kPieceHalves);
 
 // Packs w [K,C,R,S] times the scale as f16 [K][R S][channels], zeros after the last channel. Block
 // (x: channels, y: k) reads numbers in memory order and transposes them in shared memory.

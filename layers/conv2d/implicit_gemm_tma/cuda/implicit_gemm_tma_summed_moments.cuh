@@ -2,7 +2,7 @@
 // implicit_gemm_tma_summed_moments.cuh: y as the sum of its parts (split-K), and mean and spread of
 // its channels for a batch norm, computed from the stored numbers.
 //
-// Plan      the walk of channel_sums.cuh over y. A block's shift is its first pixel: all threads
+// Method    the walk of channel_sums.cuh over y. A block's shift is its first pixel: all threads
 //           that need it sum it once more, one pixel compared with some hundreds.
 // Read next implicit_gemm_tma_moments.cuh; framework/cuda/channel_moments.cuh
 #pragma once

@@ -22,8 +22,8 @@
 
 namespace convscope::implicit_gemm_tma {
 
-inline constexpr int kMostTaps = 15;    // in each dimension
-inline constexpr int kMostPhases = 16;  // of backward_data: strides up to 4 x 4
+inline constexpr int kMaxTaps = 15;    // in each dimension
+inline constexpr int kMaxPhases = 16;  // of backward_data: strides up to 4 x 4
 
 // One dimension of the image, for one phase of the outputs.
 struct Line {
@@ -31,8 +31,8 @@ struct Line {
   int first = 0, every = 1;  // output i is pixel first + i every of the result
   int step = 1;              // it reads pixel i step + offset
   int taps = 0;
-  int tap[kMostTaps] = {};  // its index in the kernel
-  int offset[kMostTaps] = {};
+  int tap[kMaxTaps] = {};  // its index in the kernel
+  int offset[kMaxTaps] = {};
 };
 
 inline Line forward_line(int outputs, int taps, int stride, int pad, int dilation) {
@@ -76,9 +76,9 @@ struct Phase {
 };
 struct TapSets {
   int phases = 1, groups = 0, taps = 0;
-  Phase phase[kMostPhases] = {};
-  Group group[kMostTaps * kMostTaps] = {};
-  Tap tap[kMostTaps * kMostTaps] = {};
+  Phase phase[kMaxPhases] = {};
+  Group group[kMaxTaps * kMaxTaps] = {};
+  Tap tap[kMaxTaps * kMaxTaps] = {};
 };
 
 // Both dimensions of all phases.

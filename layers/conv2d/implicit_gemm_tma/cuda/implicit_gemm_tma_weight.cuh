@@ -131,7 +131,7 @@ __global__ __launch_bounds__(kWeightThreads,
   namespace step = matrix_step;
   unsigned char* const stages = aligned_shared();
   auto* const full = reinterpret_cast<std::uint64_t*>(stages + z.barriers_at);
-  std::uint64_t* const empty = full + kMostStages;
+  std::uint64_t* const empty = full + kMaxStages;
   const int thread = static_cast<int>(threadIdx.x);
   // Rows after a box are read, times zeros: they must be finite. One warp for each box.
   const int of_errors = z.k_blocks * V::kPlanes;

@@ -7,7 +7,7 @@
 //              for quads (c..c+3,r,s) in list[block]:
 //                sum[0..15] += w[k..k+15][c..c+3][r][s] * x[n][c..c+3][..]     (exact)
 //              y[n][k..k+15][p][q] = clip(round(real(sum) / s_y))
-// Plan       one instruction adds four products of neighbouring input channels, so an entry of the
+// Method     one instruction adds four products of neighbouring input channels, so an entry of the
 //            list is a quad of them: it is kept when one of its 4 x 16 weights is. The rest is
 //            int8_direct: tiles of pixels, borders, chunks, and the epilogue from sums to y.
 //            16 x 1 blocks, density d:     kept quads   1 - (1 - d)^4:  0.1 -> 0.34, 0.2 -> 0.59
@@ -212,7 +212,7 @@ Conv2dCost cost(const Conv2dProblem& z, Direction) {
           .peak_share = share_beside(flops, share, 1500, DType::i8)};
 }
 
-const Conv2dAlgorithm kCard{
+const Conv2dAlgorithm kAlgorithm{
     .name = "int8_block_sparse",
     .device = DeviceType::cpu,
     .idea = "int8 products of the kept weights only: lists of quads of input channels",
@@ -235,4 +235,4 @@ const Conv2dAlgorithm kCard{
 }  // namespace
 }  // namespace int8
 }  // namespace convscope
-CONVSCOPE_CONV2D_ALGORITHM(convscope::int8::kCard)
+CONVSCOPE_CONV2D_ALGORITHM(convscope::int8::kAlgorithm)

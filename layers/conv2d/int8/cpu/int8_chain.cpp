@@ -21,13 +21,13 @@ using namespace int8;
 
 namespace {
 
-constexpr Index kMostChannels = 64;  // of y: more channels fill the lanes of the algorithms
-constexpr Index kBehind = 64;        // bytes that vectors may read after an array
+constexpr Index kMaxChannels = 64;  // of y: more channels fill the lanes of the algorithms
+constexpr Index kBehind = 64;       // bytes that vectors may read after an array
 // x and pooled y of an image: at most half of an L1 of 32 KiB each; larger ones gain nothing.
-constexpr Index kMostBytes = 16 * 1024;
+constexpr Index kMaxBytes = 16 * 1024;
 // A thread takes whole images. Where there are fewer images than threads, the algorithms divide an
 // image of more work better.
-constexpr double kMostFlops = 5e6;
+constexpr double kMaxFlops = 5e6;
 
 // A weight; c < 0: none.
 struct Weight {
@@ -233,18 +233,18 @@ std::string Int8Chain::refusal(const Conv2dProblem& z, bool first) {
       z.dilation_w != 1) {
     return "expects one group, stride 1 and dilation 1";
   }
-  if (z.c >= kChannelBlock || z.k > kMostChannels) {
-    return cat("expects fewer than ", kChannelBlock, " channels of x and at most ", kMostChannels,
+  if (z.c >= kChannelBlock || z.k > kMaxChannels) {
+    return cat("expects fewer than ", kChannelBlock, " channels of x and at most ", kMaxChannels,
                " of y, got ", z.c, " and ", z.k);
   }
   if (z.p() < 2 || z.q() < 2) return "expects a window of 2x2 pixels";
   const Index bytes =
       std::max((z.h + z.pad_top + z.pad_bottom) * (z.w + z.pad_left + z.pad_right) * z.c,
                z.k * (z.p() / 2) * (z.q() / 2));
-  if (bytes > kMostBytes) {
-    return cat("expects images of at most ", kMostBytes, " bytes, got ", bytes);
+  if (bytes > kMaxBytes) {
+    return cat("expects images of at most ", kMaxBytes, " bytes, got ", bytes);
   }
-  if (z.n < num_threads() && z.nominal_flops() > kMostFlops * static_cast<double>(z.n)) {
+  if (z.n < num_threads() && z.nominal_flops() > kMaxFlops * static_cast<double>(z.n)) {
     return cat("expects an image for each of ", num_threads(), " threads, got ", z.n);
   }
   return "";

@@ -9,7 +9,7 @@
 //              sum = 0
 //              for r, s: sum += int(x[n][k][h][w]) * int(w[k][r][s])
 //              y[n][k][p][q] = clip(round((s_x * s_w[k] * sum + b[k]) / s_y))
-// Plan       Some rows of a plane of 16 channels are copied with their border into L1, in bytes
+// Method     Some rows of a plane of 16 channels are copied with their border into L1, in bytes
 //            0..255; then windows of four pixels are multiplied by a row of the kernel
 //            (int8_depthwise_int8_simd.cpp). Threads share out planes and runs of rows.
 // Shapes     x u8 or i8 [N,C/16,H,W,16]; w i8 [K,1,R,S] with a scale for each k; b f64 [K]; y u8,
@@ -37,7 +37,7 @@ constinit IsaTable<Int8DepthwiseKernels> int8_depthwise_kernels;
 namespace int8 {
 namespace {
 
-constexpr Index kMostWidth = 16;  // of a kernel: four groups of four
+constexpr Index kMaxWidth = 16;  // of a kernel: four groups of four
 
 // Returns the window with the least work for each pixel of y: a load and two shuffles for each
 // group, and a product for each group and pixel.
@@ -97,9 +97,9 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
   if (z.dilation_w != 1) {
     return Conv2dSupport::no(cat("expects dilation 1 along the width, got ", z.dilation_w));
   }
-  if (z.s > kMostWidth) {
+  if (z.s > kMaxWidth) {
     return Conv2dSupport::no(
-        cat("expects a kernel of a width of at most ", kMostWidth, ", got ", z.s));
+        cat("expects a kernel of a width of at most ", kMaxWidth, ", got ", z.s));
   }
   return {};
 }
@@ -230,7 +230,7 @@ void forward(const Conv2dForwardArgs& args) {
   });
 }
 
-const Conv2dAlgorithm kCard{
+const Conv2dAlgorithm kAlgorithm{
     .name = "int8_depthwise",
     .device = DeviceType::cpu,
     .idea = "four neighbouring pixels of a row in one int8 dot product, 16 channels side by side",
@@ -253,4 +253,4 @@ const Conv2dAlgorithm kCard{
 }  // namespace
 }  // namespace int8
 }  // namespace convscope
-CONVSCOPE_CONV2D_ALGORITHM(convscope::int8::kCard)
+CONVSCOPE_CONV2D_ALGORITHM(convscope::int8::kAlgorithm)

@@ -9,7 +9,7 @@
 //              sum = 0
 //              for c, r, s: sum += int(x[n][c][h][w]) * int(w[k][c][r][s])
 //              y[n][k][p][q] = clip(round((s_x * s_w[k] * sum + b[k]) / s_y))
-// Plan       as direct in NCHW16c: a tile of pixels x output channels stays in registers for the
+// Method     as direct in NCHW16c: a tile of pixels x output channels stays in registers for the
 //            whole reduction; four input channels are adjacent, and one instruction adds their four
 //            products (int8_vector.h). Border taps are skipped. Threads share out blocks of output
 //            channels, images and rows (int8_plan.h). For a 1x1 kernel the image is one line of
@@ -81,7 +81,7 @@ void forward(const Conv2dForwardArgs& args) {
   run_pass(plan, args, {.totals = totals_of(plan, packed), .packed = packed});
 }
 
-const Conv2dAlgorithm kCard{
+const Conv2dAlgorithm kAlgorithm{
     .name = "int8_direct",
     .device = DeviceType::cpu,
     .idea = "four int8 products in one instruction; sums are exact and rounded when stored",
@@ -105,4 +105,4 @@ const Conv2dAlgorithm kCard{
 }  // namespace
 }  // namespace int8
 }  // namespace convscope
-CONVSCOPE_CONV2D_ALGORITHM(convscope::int8::kCard)
+CONVSCOPE_CONV2D_ALGORITHM(convscope::int8::kAlgorithm)

@@ -57,11 +57,11 @@ Conv2dSupport supports_types(const Conv2dProblem& z, Direction direction) {
         cat("expects codes in layout blocked, got layout ", name_of(z.layout)));
   }
   // 255 * 128 * terms < 2^31.
-  constexpr std::int64_t kMostTerms = 65793;
+  constexpr std::int64_t kMaxTerms = 65793;
   const std::int64_t terms = z.c_per_group() * z.r * z.s;
-  if (terms > kMostTerms) {
-    return Conv2dSupport::no(cat("expects at most ", kMostTerms,
-                                 " terms of a sum, because it has 32 bits, got ", terms));
+  if (terms > kMaxTerms) {
+    return Conv2dSupport::no(
+        cat("expects at most ", kMaxTerms, " terms of a sum, because it has 32 bits, got ", terms));
   }
   return {};
 }

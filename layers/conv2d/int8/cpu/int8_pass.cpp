@@ -12,9 +12,9 @@
 namespace convscope::int8 {
 
 Conv2dSupport supports_shape(const Conv2dProblem& z) {
-  if (z.r * z.s > kMostTaps) {
+  if (z.r * z.s > kMaxTaps) {
     return Conv2dSupport::no(
-        cat("expects a kernel of at most ", kMostTaps, " taps, got ", z.r, "x", z.s));
+        cat("expects a kernel of at most ", kMaxTaps, " taps, got ", z.r, "x", z.s));
   }
   if (z.groups > 1 &&
       (z.c_per_group() % kChannelBlock != 0 || z.k_per_group() % kChannelBlock != 0)) {
@@ -194,8 +194,8 @@ class Convolution {
     Index image, image_end, row, row_end;
   };
   struct Taps {
-    std::array<LineTap, kMostTaps> of_line;
-    std::array<Int8Tap, kMostTaps> of_tile;
+    std::array<LineTap, kMaxTaps> of_line;
+    std::array<Int8Tap, kMaxTaps> of_tile;
   };
 
   // Computes one block of output channels of some pixels.
@@ -294,7 +294,7 @@ class Convolution {
   }
 
   // Lists the taps of `count` pixels of row `row` of y, each with the pixels that use it.
-  Index list_taps(Index row, Index count, Index width, std::array<LineTap, kMostTaps>& taps) const {
+  Index list_taps(Index row, Index count, Index width, std::array<LineTap, kMaxTaps>& taps) const {
     const Index steps = z_.stride_w;  // distance of two pixels in columns of x
     Index found = 0;
     for (Index r = 0; r < z_.r; ++r) {

@@ -18,7 +18,7 @@ namespace convscope::int8 {
 using Index = std::int64_t;
 
 inline constexpr Index kQuad = 4;          // bytes that one instruction adds
-inline constexpr Index kMostTaps = 1024;   // of a kernel
+inline constexpr Index kMaxTaps = 1024;    // of a kernel
 inline constexpr double kChunkMacs = 2e6;  // a smaller chunk costs more than it gains
 inline constexpr Index kFlatTiles = 8;     // of a line of a 1x1 kernel
 inline constexpr Index kSlack = 16;        // readable bytes after rows that are read in quads

@@ -8,7 +8,7 @@
 //              for quads (c..c+3,r,s) in list[block]:
 //                sum[0..15] += w[k..k+15][c..c+3][r][s] * x[n][c..c+3][..]     (exact)
 //              y[n][k..k+15][p][q] = clip(round(real(sum) / s_y))
-// Plan       1 (once, prepare_weights) the list of each 16 output channels (int8_sparse_lists.cuh):
+// Method     1 (once, prepare_weights) the list of each 16 output channels (int8_sparse_lists.cuh):
 //            for each entry the offset of its word of x, and 16 x 4 weights
 //            2 a block copies the pixels that a tile of 16 to 112 pixels reads into shared memory
 //            (int8_sparse_patch.h): each pixel once for all taps, zeros outside the image, a
@@ -49,9 +49,9 @@
 namespace convscope::int8 {
 namespace {
 
-constexpr int kMostSide = 16000;           // of an image
+constexpr int kMaxSide = 16000;           // of an image
 constexpr int kFixedSharedBytes = 6144;    // of scales and pixels, and reserved by the system
-constexpr int kMostListBytes = 160 << 10;  // of shared memory, while a list is made
+constexpr int kMaxListBytes = 160 << 10;  // of shared memory, while a list is made
 
 int narrow(std::int64_t value) { return static_cast<int>(value); }
 
@@ -299,13 +299,13 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
   const std::int64_t side =
       std::max({z.h + z.pad_top + z.pad_bottom, z.w + z.pad_left + z.pad_right, z.stride_h,
                 z.stride_w, z.dilation_h, z.dilation_w});
-  if (side > kMostSide) {
-    return Conv2dSupport::no(cat("expects images of at most ", kMostSide, "x", kMostSide,
+  if (side > kMaxSide) {
+    return Conv2dSupport::no(cat("expects images of at most ", kMaxSide, "x", kMaxSide,
                                  " with padding, because places have 32 bits, got ", side));
   }
-  constexpr std::int64_t kMost = 0x7fff0000;
+  constexpr std::int64_t kMax = 0x7fff0000;
   const std::int64_t pieces = ceil_div(std::max(z.c, z.k), kChannelBlock);
-  if (z.n * std::max(z.h * z.w, z.p() * z.q()) * pieces > kMost || z.k > 16 * 65535) {
+  if (z.n * std::max(z.h * z.w, z.p() * z.q()) * pieces > kMax || z.k > 16 * 65535) {
     return Conv2dSupport::no(
         "expects fewer than 2^31 pieces of 16 channels in a tensor, because places have 32 bits");
   }
@@ -314,8 +314,8 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
     return Conv2dSupport::no(
         "expects a kernel whose reach fits into shared memory, with 16 channels of 16 pixels");
   }
-  if (plan.lists({}, {}).shared_bytes() > kMostListBytes ||
-      most_pairs(z, plan.segments) > kMost / 32) {
+  if (plan.lists({}, {}).shared_bytes() > kMaxListBytes ||
+      most_pairs(z, plan.segments) > kMax / 32) {
     return Conv2dSupport::no(
         "expects lists whose places have 32 bits, and bits that fit into "
         "shared memory");
@@ -334,10 +334,10 @@ Conv2dCost cost(const Conv2dProblem& z, Direction) {
           .tensor_cores = true};
 }
 
-const Conv2dAlgorithm kCard{
+const Conv2dAlgorithm kAlgorithm{
     .name = "int8_block_sparse",
     .device = DeviceType::cuda,
-    .idea = "bytes times bytes of the weights that are there: lists of quads, x in shared memory",
+    .idea = "int8 products of the stored weights: lists of quads, x in shared memory",
     .paper = "Elsen et al. 2020: Fast Sparse ConvNets, arXiv 1911.09723",
     .supports = supports,
     .cost = cost,
@@ -355,4 +355,4 @@ const Conv2dAlgorithm kCard{
 
 }  // namespace
 }  // namespace convscope::int8
-CONVSCOPE_CONV2D_ALGORITHM(convscope::int8::kCard)
+CONVSCOPE_CONV2D_ALGORITHM(convscope::int8::kAlgorithm)

@@ -8,7 +8,7 @@
 //              sum = 0
 //              for r, s: sum += x[n][c][p - pad + r][q - pad + s] * w[c][r][s]
 //              y[n][c][p][q] = clip(round((s_x * s_w[c] * sum + b[c]) / s_y))
-// Plan       a thread makes four neighbouring pixels of four channels. A word of x holds the four
+// Method     a thread makes four neighbouring pixels of four channels. A word of x holds the four
 //            channels of a pixel. dp4a adds its four products with a word of w in which three bytes
 //            were set to zero before: so one instruction multiplies one channel without unpacking.
 //            Neighbouring threads have neighbouring channels and pixels
@@ -31,7 +31,7 @@ namespace convscope::int8 {
 namespace {
 
 constexpr int kStrip = 4;  // pixels of a thread
-constexpr int kMostThreads = 256;
+constexpr int kMaxThreads = 256;
 
 int narrow(std::int64_t value) { return static_cast<int>(value); }
 
@@ -39,7 +39,7 @@ int narrow(std::int64_t value) { return static_cast<int>(value); }
 struct Blocks {
   explicit Blocks(const Conv2dProblem& z) {
     const std::int64_t strips = z.p() * ceil_div(z.q(), std::int64_t{kStrip});
-    threads = narrow(std::min<std::int64_t>(kMostThreads, round_up(4 * strips, std::int64_t{32})));
+    threads = narrow(std::min<std::int64_t>(kMaxThreads, round_up(4 * strips, std::int64_t{32})));
     parts = ceil_div(4 * strips, std::int64_t{threads});
     count = z.n * ceil_div(z.c, kChannelBlock) * parts;
   }
@@ -116,7 +116,7 @@ __device__ inline void sum_known_strip(const DepthwiseBytes& z, const unsigned* 
 
 // kTaps 0: any size, stride and dilation. Block (x: parts of a plane inside planes of 16 channels).
 template <bool kSigned, int kTaps, int kStride>
-__global__ __launch_bounds__(kMostThreads) void depthwise_bytes_kernel(
+__global__ __launch_bounds__(kMaxThreads) void depthwise_bytes_kernel(
     const __grid_constant__ DepthwiseBytes z) {
   __shared__ Factors<16> factors;
   const int plane = z.by_parts.divide(static_cast<int>(blockIdx.x));
@@ -226,9 +226,9 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
             "groups, got ",
             z.c, " in and ", z.k, " out in ", z.groups, " groups"));
   }
-  constexpr std::int64_t kMost = 0x7fff0000;
+  constexpr std::int64_t kMax = 0x7fff0000;
   if (std::max(z.h, z.w) > 100000 || std::max(z.stride_h, z.stride_w) > 20000 ||
-      std::max(z.r * z.dilation_h, z.s * z.dilation_w) > 1000000 || Blocks(z).count > kMost) {
+      std::max(z.r * z.dilation_h, z.s * z.dilation_w) > 1000000 || Blocks(z).count > kMax) {
     return Conv2dSupport::no(
         "expects images of at most 100000 pixels along a side, because places "
         "in a row have 32 bits");
@@ -241,10 +241,10 @@ Conv2dCost cost(const Conv2dProblem& z, Direction) {
   return {.flops = z.nominal_flops(), .bytes = z.nominal_bytes(), .peak_share = 0.3};
 }
 
-const Conv2dAlgorithm kCard{
+const Conv2dAlgorithm kAlgorithm{
     .name = "int8_depthwise",
     .device = DeviceType::cuda,
-    .idea = "each channel of bytes with its own kernel, four channels in a word",
+    .idea = "int8 depthwise: four channels in a 32-bit word",
     .paper =
         "Jacob et al. 2018: Quantization and training of neural networks for efficient "
         "integer-arithmetic-only inference, arXiv 1712.05877",
@@ -263,4 +263,4 @@ const Conv2dAlgorithm kCard{
 
 }  // namespace
 }  // namespace convscope::int8
-CONVSCOPE_CONV2D_ALGORITHM(convscope::int8::kCard)
+CONVSCOPE_CONV2D_ALGORITHM(convscope::int8::kAlgorithm)

@@ -9,7 +9,7 @@
 //              for rsc: A[pixel][rsc] = x[n, c, p - pad + r, q - pad + s], 0 outside
 //            sum = A B                                     # [N P Q, K], B[rsc][k] = w
 //            y[pixel][k] = clip(round((s_x s_w[k] sum + b[k]) / s_y))
-// Plan       1 (once, prepare_weights) w in the order of the reduction, and the table of its
+// Method     1 (once, prepare_weights) w in the order of the reduction, and the table of its
 //            offsets
 //            2 a block sums a tile of 64 or 128 pixels x 64 or 128 channels. 16 channels of a pixel
 //            are a piece of 16 bytes, contiguous in memory; eight pieces are a step. Copies run two
@@ -42,14 +42,14 @@ namespace convscope::int8 {
 namespace {
 
 using gather::blocks_of;
-using gather::kMostTaps;
+using gather::kMaxTaps;
 using gather::piece_at;
 
-constexpr int kMostSide = 16000;   // of an image, for 16-bit coordinates
+constexpr int kMaxSide = 16000;   // of an image, for 16-bit coordinates
 constexpr int kRowMultiple = 128;  // rows of the packed weights: no tile reads past them
 constexpr int kFewestSteps = 2;    // of one part
-constexpr int kMostParts = 64;
-constexpr double kMostPartBytes = 64e6;
+constexpr int kMaxParts = 64;
+constexpr double kMaxPartBytes = 64e6;
 constexpr double kCallUs = 2.5;  // fitted with the tiles (int8_gemm_instances.cuh)
 constexpr double kPartsUs = 0.5;
 constexpr double kBytesPerUs = 4.3e6;
@@ -102,9 +102,9 @@ class Plan {
     const ByteTileTime& tile = candidate.us;
     const auto tiles = static_cast<double>(z.groups * ceil_div(channels, candidate.channels) *
                                            ceil_div(z.n * z.p() * z.q(), candidate.pixels));
-    for (int parts = 1; parts <= kMostParts; ++parts) {
+    for (int parts = 1; parts <= kMaxParts; ++parts) {
       const double bytes = 4.0 * static_cast<double>(part_size) * parts;
-      if (parts > 1 && (steps < parts * kFewestSteps || bytes > kMostPartBytes)) break;
+      if (parts > 1 && (steps < parts * kFewestSteps || bytes > kMaxPartBytes)) break;
       const double each = ceil_div(steps, parts);
       // Tiles and waves of one SM. Up to three waves count as whole ones; more of them overlap.
       const double share = std::ceil(tiles * parts / cuda_device_facts().multiprocessors);
@@ -282,15 +282,15 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction) {
     return Conv2dSupport::no(cat("expects groups of a multiple of 16 channels, got ", z.groups,
                                  " groups of ", z.c_per_group(), " and ", z.k_per_group()));
   }
-  if (z.r > kMostTaps || z.s > kMostTaps) {
-    return Conv2dSupport::no(cat("expects a kernel of at most ", kMostTaps, "x", kMostTaps,
+  if (z.r > kMaxTaps || z.s > kMaxTaps) {
+    return Conv2dSupport::no(cat("expects a kernel of at most ", kMaxTaps, "x", kMaxTaps,
                                  ", because each pixel keeps a bit for each tap, got ", z.r, "x",
                                  z.s));
   }
   const std::int64_t side =
       std::max({z.h + z.pad_top + z.pad_bottom, z.w + z.pad_left + z.pad_right, z.p(), z.q()});
-  if (side > kMostSide || std::max(z.stride_h, z.stride_w) > kMostSide) {
-    return Conv2dSupport::no(cat("expects images of at most ", kMostSide, "x", kMostSide,
+  if (side > kMaxSide || std::max(z.stride_h, z.stride_w) > kMaxSide) {
+    return Conv2dSupport::no(cat("expects images of at most ", kMaxSide, "x", kMaxSide,
                                  " with padding, because coordinates have 16 bits, got ", side));
   }
   const std::int64_t pieces = ceil_div(std::max(z.c, z.k), kChannelBlock);
@@ -316,10 +316,10 @@ Conv2dCost cost(const Conv2dProblem& z, Direction) {
 
 std::size_t workspace_bytes(const Conv2dProblem& z, Direction) { return Plan(z).part_bytes(); }
 
-const Conv2dAlgorithm kCard{
+const Conv2dAlgorithm kAlgorithm{
     .name = "int8_gemm",
     .device = DeviceType::cuda,
-    .idea = "bytes times bytes on the tensor cores, exact sums rounded on the way out",
+    .idea = "int8 products on the tensor cores, exact sums rounded in the epilogue",
     .paper =
         "Jacob et al. 2018: Quantization and training of neural networks for efficient "
         "integer-arithmetic-only inference, arXiv 1712.05877",
@@ -338,4 +338,4 @@ const Conv2dAlgorithm kCard{
 
 }  // namespace
 }  // namespace convscope::int8
-CONVSCOPE_CONV2D_ALGORITHM(convscope::int8::kCard)
+CONVSCOPE_CONV2D_ALGORITHM(convscope::int8::kAlgorithm)

@@ -7,7 +7,7 @@
 //            y = clip(round(max over the window of relu(real) / s_y))
 // Textbook   for n: x = round(image / s); for each layer: for k, window: y[k] = largest code of its
 //            pixels; x = y
-// Plan       a block loads the weights into shared memory once, then takes sample after sample. A
+// Method     a block loads the weights into shared memory once, then takes sample after sample. A
 //            convolution: a thread has a window of 2 x 2 outputs for two channels; four input
 //            channels are a word, so one instruction (dp4a) adds four products, and a row of x
 //            serves two kernel rows. With a single channel four neighbouring columns are a word,
@@ -46,7 +46,7 @@ using small_net::Tile;
 using small_net::tile_of;
 using small_net::weight_row;
 
-constexpr int kMostBlocks = 3;  // on an SM
+constexpr int kMaxBlocks = 3;  // on an SM
 
 // ---- weights -----------------------------------------------------------------------------------
 
@@ -361,7 +361,7 @@ __device__ inline void conv_stage(const SmallNetStage& z, const unsigned* x, con
 
 // ---- the network -------------------------------------------------------------------------------
 
-__global__ __launch_bounds__(kThreads, kMostBlocks) void small_net_forward(
+__global__ __launch_bounds__(kThreads, kMaxBlocks) void small_net_forward(
     const __grid_constant__ SmallNetPlan plan) {
   auto* const shared = dynamic_shared<unsigned>();
   const SmallNet& net = plan.a;
@@ -438,7 +438,7 @@ void run(const SmallNet& net) {
   const std::size_t bytes = static_cast<std::size_t>(plan.words) * sizeof(unsigned);
   const auto resident = std::clamp<std::int64_t>(
       cuda_device_facts().shared_bytes_per_block / static_cast<std::int64_t>(bytes + 1024), 1,
-      kMostBlocks);
+      kMaxBlocks);
   const std::int64_t most = resident * cuda_device_facts().multiprocessors;
   launch(small_net_forward,
          {.grid = dim3(static_cast<unsigned>(std::min(net.batch, most))),

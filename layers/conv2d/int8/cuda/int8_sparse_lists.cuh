@@ -5,7 +5,7 @@
 // Formula    list[k / 16] = the quads (c..c+3,r,s) in blocks of rows 16 (k / 16) .. + 15
 // Textbook   for each list: for each segment of channels: for each quad: if any of its 4 x 16
 //            weights is kept: append it
-// Plan       a block of threads makes one list. It marks the quads as bits in shared memory, counts
+// Method     a block of threads makes one list. It marks the quads as bits in shared memory, counts
 //            the bits before each word, and writes entries and weights at their places. The start
 //            of its list is the sum of upper bounds of the previous lists
 // Shapes     four entries are half an MMA, two halves a pair: entries [pair][4] of {first half,

@@ -23,10 +23,10 @@ inline Conv2dSupport supports_codes(const Conv2dProblem& z) {
     return Conv2dSupport::no(cat("expects a GPU of compute capability 8.0 or higher, got ",
                                  cuda_device_facts().major, ".", cuda_device_facts().minor));
   }
-  constexpr std::int64_t kMostTerms = 65793;  // 255 * 128 * terms < 2^31
+  constexpr std::int64_t kMaxTerms = 65793;  // 255 * 128 * terms < 2^31
   const std::int64_t terms = z.c_per_group() * z.r * z.s;
-  if (terms > kMostTerms) {
-    return Conv2dSupport::no(cat("expects at most ", kMostTerms,
+  if (terms > kMaxTerms) {
+    return Conv2dSupport::no(cat("expects at most ", kMaxTerms,
                                  " terms of a sum, because it has 32 bits, got ", terms));
   }
   return {};

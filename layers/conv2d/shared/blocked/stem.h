@@ -2,7 +2,7 @@
 // stem.h: forward of a network's first layer: x as users pass it, [N,C,H,W] with few channels, and
 // y in NCHW16c. blocked_pass.cpp calls these functions where layout=blocked_y.
 //
-// Plan       Threads take (image, group, lines of y). The rows of x for those lines are copied
+// Method     Threads take (image, group, lines of y). The rows of x for those lines are copied
 //            once, with zeros around them; with 3 channels they are small. Then tiles need no
 //            border cases. Each product of a tile's sum is an offset in that copy, and the same for
 //            all tiles: one list of C R S offsets serves the whole layer, in the order of (r, s,

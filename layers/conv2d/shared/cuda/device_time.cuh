@@ -5,7 +5,7 @@
 // The constants were fitted to times of one NVIDIA H200: half of the layers of the shapes lists and
 // of a hundred random ones, batch 1, 32 and 128. The other half tested them
 // (layers/conv2d/README.md). They are shares of an SM's peak, or microseconds.
-// Read next  layers/dispatch/card.h: Cost
+// Read next  layers/dispatch/algorithm.h: Cost
 #pragma once
 
 #include <algorithm>
@@ -70,7 +70,7 @@ inline constexpr ProductTimes kHalfOddProducts{
     {{0.17, 0.21}, {0.13, 0.081}, {0.069, 0.027}}, 2.2, 0.76};
 // A row or a column: bound by loads, this many times as long as its FLOPs.
 inline constexpr double kVectorUs = 0.55, kVectorTimes = 25;
-inline constexpr int kMostParts = 32, kLeastDepth = 64;  // parts of a reduction, and their length
+inline constexpr int kMaxParts = 32, kLeastDepth = 64;  // parts of a reduction, and their length
 
 inline double products_us(const Products& p, double peak, const ProductTimes& times) {
   const double results = number(p.m) * number(p.n) * number(p.batch);
@@ -84,7 +84,7 @@ inline double products_us(const Products& p, double peak, const ProductTimes& ti
     if (times.tile[i].busy == 0) continue;
     const double tiles = number(ceil_div(p.m, side) * ceil_div(p.n, side)) * number(p.batch);
     // Only a single product is split, not a batch.
-    for (int parts = 1; parts <= kMostParts; parts *= 2) {
+    for (int parts = 1; parts <= kMaxParts; parts *= 2) {
       if (parts > 1 && (p.k < kLeastDepth * parts || p.batch > 1)) break;
       const double depth = std::ceil(number(p.k) / parts / 16) * 16;
       double us = blocks_us(tiles * parts, 2 * number(side * side) * depth, peak, times.tile[i]);

@@ -22,7 +22,7 @@
 namespace convscope::gather {
 
 inline constexpr int kBlockPieces = 8;    // pieces of a row that one step of the sum takes
-inline constexpr int kMostTaps = 15;      // in each dimension: bits 0..14 and 16..30 of a mask
+inline constexpr int kMaxTaps = 15;       // in each dimension: bits 0..14 and 16..30 of a mask
 inline constexpr int kChannelPieces = 4;  // whose taps are consecutive, see piece_at()
 
 // One dimension of one phase.

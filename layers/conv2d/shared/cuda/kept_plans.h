@@ -27,16 +27,16 @@ class KeptPlans {
     }
     Kept made{z, direction, std::make_shared<const Plan>(make())};
     std::shared_ptr<const Plan> plan = made.plan;
-    if (kept_.size() < kMost) {
+    if (kept_.size() < kMax) {
       kept_.push_back(std::move(made));
     } else {
-      kept_[next_++ % kMost] = std::move(made);
+      kept_[next_++ % kMax] = std::move(made);
     }
     return plan;
   }
 
  private:
-  static constexpr std::size_t kMost = 512;
+  static constexpr std::size_t kMax = 512;
   struct Kept {
     Conv2dProblem problem;
     Direction direction;

@@ -8,7 +8,7 @@
 // Textbook   for each tile, k:  m[6,6] = 0
 //              for each c:      m += (G * w[k,c] * G^T) . (B * x_tile[c] * B^T)   # elementwise
 //              y_tile[k] = A^T * m * A + b[k]
-// Plan       summed over c, each of the 36 points is a separate matrix product: [tiles, C] times
+// Method     summed over c, each of the 36 points is a separate matrix product: [tiles, C] times
 //            [C, K]. U = G w G^T is made before the call (prepare_weights). The call works on one
 //            block of tiles at a time. It moves 16 channels of 6 rows into the lanes (panel, L1)
 //            and transforms them to V (L2). 36 products of register tiles with U make M (L2). M is
@@ -58,10 +58,10 @@ namespace {
 
 constexpr int kTile = 4;
 
-const Conv2dAlgorithm kCard{
+const Conv2dAlgorithm kAlgorithm{
     .name = "winograd_f4x3",
     .device = DeviceType::cpu,
-    .idea = "4x4 outputs from 36 multiplications in place of 144, between transforms",
+    .idea = "4x4 outputs from 36 multiplications instead of 144, between transforms",
     .paper =
         "Lavin, Gray 2015: Fast Algorithms for Convolutional Neural Networks, arXiv 1509.09308",
     .supports = winograd::supports,
@@ -81,4 +81,4 @@ const Conv2dAlgorithm kCard{
 
 }  // namespace
 }  // namespace convscope
-CONVSCOPE_CONV2D_ALGORITHM(convscope::kCard)
+CONVSCOPE_CONV2D_ALGORITHM(convscope::kAlgorithm)

@@ -7,7 +7,7 @@
 // Textbook   for each tile, k:  m[8,8] = 0
 //              for each c:      m += (G * w[k,c] * G^T) . (B * x_tile[c] * B^T)   # elementwise
 //              y_tile[k] = A^T * m * A + b[k]
-// Plan       as in winograd_f4x3_cpu.cpp, with 64 points instead of 36
+// Method     as in winograd_f4x3_cpu.cpp, with 64 points instead of 36
 // Shapes     x [N,C,H,W], w [K,C/G,3,3], y [N,K,P,Q], f32 row-major or x and y in NCHW16c (groups
 //            of a multiple of 16 channels), any alignment; V [64, C/L, tiles, L], U [64, K/2L, C,
 //            2L], M [64, K/L, tiles, L], L lanes, 64-byte aligned
@@ -38,10 +38,10 @@ namespace {
 
 constexpr int kTile = 6;
 
-const Conv2dAlgorithm kCard{
+const Conv2dAlgorithm kAlgorithm{
     .name = "winograd_f6x3",
     .device = DeviceType::cpu,
-    .idea = "6x6 outputs from 64 multiplications in place of 324, between transforms",
+    .idea = "6x6 outputs from 64 multiplications instead of 324, between transforms",
     .paper =
         "Lavin, Gray 2015: Fast Algorithms for Convolutional Neural Networks, arXiv 1509.09308",
     .supports = winograd::supports,
@@ -62,4 +62,4 @@ const Conv2dAlgorithm kCard{
 
 }  // namespace
 }  // namespace convscope
-CONVSCOPE_CONV2D_ALGORITHM(convscope::kCard)
+CONVSCOPE_CONV2D_ALGORITHM(convscope::kAlgorithm)

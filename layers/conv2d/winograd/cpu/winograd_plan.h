@@ -28,7 +28,7 @@ inline constexpr Index kKernelsAtOnce = 32;  // taps in lanes: 32 x 9 x 64 B = 1
 inline constexpr Index kPointsFloats = 160000;  // V and M of a block: 640 KB of L2
 // The least is two register tiles: a number of U loaded from L2 serves both. The most is eight: V
 // of one point and 64 channels is then 28 KiB, and stays in L1 for all panels of U.
-inline constexpr Index kLeastTiles = 2 * 14, kMostTiles = 8 * 14;
+inline constexpr Index kLeastTiles = 2 * 14, kMaxTiles = 8 * 14;
 
 // ---- the same by panels: V stays; each thread makes M of some output channels -------------------
 inline constexpr Index kWeightsFloats = 1 << 20;  // U above 4 MiB is used panel by panel
@@ -42,10 +42,10 @@ inline constexpr Index kSharedFloats = 1 << 20;  // V that all panels read: 4 Mi
 inline constexpr Index kLeastSharedTiles = 128;
 
 // ---- backward_weight: sums over tiles ----------------------------------------------------------
-inline constexpr Index kMostSharedFloats = 3 << 20;  // x and dy of all tiles: 12 MiB of L3
+inline constexpr Index kMaxSharedFloats = 3 << 20;  // x and dy of all tiles: 12 MiB of L3
 // A sum is loaded and stored once for each block: with 56 tiles that is 1 access for 28 FMAs. With
 // 160 tiles the product's x (16 channels) and dy (3 vectors of kernels) are 10 + 30 KiB of L1.
-inline constexpr Index kLeastTilesOfSum = 4 * 14, kMostTilesOfSum = 160;
+inline constexpr Index kLeastTilesOfSum = 4 * 14, kMaxTilesOfSum = 160;
 
 // The tiles of an output [out_h, out_w] of N images.
 struct Tiling {
@@ -54,7 +54,7 @@ struct Tiling {
         t(m + 2),
         points(t * t),
         down(ceil_div(out_h, m)),
-        pieces(ceil_div(ceil_div(out_w, m), (kMostColumns - 2) / m)),
+        pieces(ceil_div(ceil_div(out_w, m), (kMaxColumns - 2) / m)),
         across(ceil_div(ceil_div(out_w, m), pieces)),
         strips(images * down * pieces) {}
   // Returns the columns of a panel [t, columns, L].
@@ -94,7 +94,7 @@ struct Pass {
       wanted = std::max(kSharedFloats / (per_tile * depth_blocks), kLeastSharedTiles);
     } else {
       wanted = kPointsFloats / (per_tile * (depth_blocks + channel_blocks));
-      wanted = std::clamp(wanted, kLeastTiles, kMostTiles);
+      wanted = std::clamp(wanted, kLeastTiles, kMaxTiles);
     }
     block_strips = std::clamp<Index>(wanted / tiling.across, 1, tiling.strips);
     blocks = ceil_div(tiling.strips, block_strips);
@@ -160,10 +160,10 @@ struct WeightPlan {
     const Index per_tile = tiling.points * lanes * (channel_blocks + kernel_blocks);
     const Index tiles = tiling.strips * tiling.across;
     by_panels = tiling.points * kernel_blocks * kernel_floats() > kWeightsFloats &&
-                tiles * per_tile <= kMostSharedFloats;
+                tiles * per_tile <= kMaxSharedFloats;
     const Index wanted =
         by_panels ? tiles
-                  : std::clamp(2 * kPointsFloats / per_tile, kLeastTilesOfSum, kMostTilesOfSum);
+                  : std::clamp(2 * kPointsFloats / per_tile, kLeastTilesOfSum, kMaxTilesOfSum);
     block_strips = std::clamp<Index>(wanted / tiling.across, 1, tiling.strips);
     blocks = ceil_div(tiling.strips, block_strips);
     block_strips = ceil_div(tiling.strips, blocks);

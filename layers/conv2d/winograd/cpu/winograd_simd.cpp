@@ -160,8 +160,8 @@ CONVSCOPE_INLINE Index clamped(Index value, Index most) {
   return value < 0 ? 0 : value > most ? most : value;
 }
 
-constexpr int kMostStep = 16;                        // of a PixelView
-constexpr float kZeros[kMostColumns * kMostStep]{};  // a row outside the image
+constexpr int kMaxStep = 16;                       // of a PixelView
+constexpr float kZeros[kMaxColumns * kMaxStep]{};  // a row outside the image
 
 // Transforms inputs. Neighbouring tiles share two columns, so it transforms columns first, from the
 // image to the panel, then each tile's rows.

@@ -8,7 +8,7 @@
 // Textbook   for each tile, k:  m[4,4] = 0
 //              for each c:      m += (G * w[k,c] * G^T) . (B * x_tile[c] * B^T)   # elementwise
 //              y_tile[k] = A^T * m * A + b[k]
-// Plan       summed over c, each of the 16 points is a separate matrix product, [K, C] times [C,
+// Method     summed over c, each of the 16 points is a separate matrix product, [K, C] times [C,
 //            tiles]: one batched call of cuBLAS for all points and groups. Before it, one kernel
 //            makes U = G w G^T and one V = B x B^T; after it, one makes y from M
 //            (winograd_passes.cuh).
@@ -32,7 +32,7 @@
 //            dw = G^T [sum over tiles of (A dy A^T) . (B x B^T)] G, assigned or added to
 // Choices    kChunkBytes 400 MiB: V and M at a time; smaller chunks that fit the L2 cache cost more
 //            in launches and partly filled waves of products than they save
-//            kMostSum 256 channels, slots of 128 to 512 tiles: sums in parts keep rounding errors
+//            kMaxSum 256 channels, slots of 128 to 512 tiles: sums in parts keep rounding errors
 //            small, and their copies weigh a quarter of V
 // Source     S. Winograd: Arithmetic Complexity of Computations, 1980; A. Lavin, S. Gray: Fast
 //            Algorithms for Convolutional Neural Networks, 2015, arXiv 1509.09308
@@ -44,10 +44,10 @@ namespace {
 
 constexpr int kTile = 2;
 
-const Conv2dAlgorithm kCard{
+const Conv2dAlgorithm kAlgorithm{
     .name = "winograd_f2x3",
     .device = DeviceType::cuda,
-    .idea = "2x2 outputs from 16 multiplications in place of 36, between transforms",
+    .idea = "2x2 outputs from 16 multiplications instead of 36, between transforms",
     .paper =
         "Lavin, Gray 2015: Fast Algorithms for Convolutional Neural Networks, arXiv 1509.09308",
     .supports = winograd::supports_3x3,
@@ -66,4 +66,4 @@ const Conv2dAlgorithm kCard{
 
 }  // namespace
 }  // namespace convscope
-CONVSCOPE_CONV2D_ALGORITHM(convscope::kCard)
+CONVSCOPE_CONV2D_ALGORITHM(convscope::kAlgorithm)

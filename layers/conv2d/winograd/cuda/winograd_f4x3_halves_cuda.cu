@@ -10,7 +10,7 @@
 //            for each of the 36 points, one matrix product over c:
 //              M[k][tile] = sum U_low V_high + U_high V_low + U_high V_high
 //            y_tile[k] = A^T * M[36] * A + b[k]
-// Plan       one kernel finds the largest magnitude of x, one makes V, one all 36 products
+// Method     one kernel finds the largest magnitude of x, one makes V, one all 36 products
 //            (winograd_halves_product.cuh), one makes y from M. U is made before the call
 //            (prepare_weights). Each kernel starts while the previous one ends.
 //            Transforms: a thread has one tile of one channel in registers, and the 32 tiles of a
@@ -243,7 +243,7 @@ Conv2dSupport supports(const Conv2dProblem& z, Direction direction) {
   if (z.groups != 1) return no("expects groups 1, got groups ", z.groups);
   const CudaDeviceFacts& facts = cuda_device_facts();
   if (facts.major != 9 || facts.minor != 0) {
-    return no("expects a GPU of compute capability 9.0, for its copy engine and products of warp ",
+    return no("expects a GPU of compute capability 9.0, for TMA and products of warp ",
               "groups, got ", facts.major, ".", facts.minor);
   }
   return {};
@@ -296,12 +296,12 @@ Conv2dCost cost(const Conv2dProblem& z, Direction direction) {
              : device_time::with_preparation(cost, peak, preparation * u, preparation_launches);
 }
 
-const Conv2dAlgorithm kCard{
+const Conv2dAlgorithm kAlgorithm{
     .name = "winograd_f4x3_halves",
     .device = DeviceType::cuda,
     .idea =
         "4x4 outputs from 36 multiplications in place of 144, on the tensor cores by three "
-        "products of halves",
+        "fp16 products",
     .paper =
         "Lavin, Gray 2015: Fast Algorithms for Convolutional Neural Networks, arXiv 1509.09308",
     .supports = supports,
@@ -319,4 +319,4 @@ const Conv2dAlgorithm kCard{
 
 }  // namespace
 }  // namespace convscope
-CONVSCOPE_CONV2D_ALGORITHM(convscope::kCard)
+CONVSCOPE_CONV2D_ALGORITHM(convscope::kAlgorithm)

@@ -27,7 +27,7 @@ constexpr ProductShape kProductShapes[kProductTiles] = {
     {64, 64, 2, 0.8, 0.7},
 };
 constexpr double kPartBytesPerUs = 2.5e6;
-constexpr int kMostProductParts = 64;
+constexpr int kMaxProductParts = 64;
 
 struct HalvesPlan {
   HalvesPlan(const Conv2dProblem& problem, Direction direction)
@@ -54,7 +54,7 @@ struct HalvesPlan {
     const Index rows = of_weights ? z.k : channels;
     const Index columns = of_weights ? z.c : chunk;
     const int steps = int(ceil_div(of_weights ? chunk : depth, Index{kDepthStep}));
-    const int most = of_weights ? std::min(steps, kMostProductParts) : 1;
+    const int most = of_weights ? std::min(steps, kMaxProductParts) : 1;
     for (int i = 0; i < kProductTiles; ++i) {
       const ProductShape& by = kProductShapes[i];
       const Index tiles =

@@ -31,7 +31,7 @@ using Index = std::int64_t;
 constexpr Index kTileStep = 32;  // tiles of a chunk or slot: a warp, a cache line
 constexpr Index kChunkBytes = Index{400} << 20;  // V and M of the tiles at a time
 constexpr Index kManyWeights = 1 << 16;          // K C/G: two waves of threads, one for each
-constexpr Index kMostSum = 256;           // channels that one product sums; longer sums are split
+constexpr Index kMaxSum = 256;           // channels that one product sums; longer sums are split
 constexpr unsigned kChannelsOfBlock = 8;  // a block is 32 tiles x 8 channels
 
 // Planes that are cut into tiles of M x M outputs (of `out`); a tile reads SIDE x SIDE pixels of
@@ -262,9 +262,9 @@ struct Plan {
     }
   }
 
-  // Returns the least number of equal parts up to kMostSum, if the length divides so.
+  // Returns the least number of equal parts up to kMaxSum, if the length divides so.
   static Index parts_of(Index sum) {
-    for (Index n = ceil_div(sum, kMostSum); n <= 2 * ceil_div(sum, kMostSum); ++n) {
+    for (Index n = ceil_div(sum, kMaxSum); n <= 2 * ceil_div(sum, kMaxSum); ++n) {
       if (sum % n == 0) return n;
     }
     return 1;

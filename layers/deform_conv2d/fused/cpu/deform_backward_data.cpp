@@ -8,7 +8,7 @@
 //            dmask = sum over i of weight_i a_i
 //            dv = mask ((1-right) (a_2 - a_0) + right (a_3 - a_1))
 //            du = mask ((1-down) (a_1 - a_0) + down (a_3 - a_2))
-// Plan       for each image, part of the channels and strip of pixels:
+// Method     for each image, part of the channels and strip of pixels:
 //              places of the strip; dy of the strip in blocks
 //              each block of channels: chunk by chunk g = dy w^T for all taps, in L1. Then each
 //              number of g is combined with its four corners

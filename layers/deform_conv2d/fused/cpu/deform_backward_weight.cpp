@@ -2,7 +2,7 @@
 // deform_backward_weight.cpp: dw of fused deformable convolution: panels of samples times dy.
 //
 // Formula    dw[k,c,r,s] = sum over n, p, q of dy[n,k,p,q] mask sample(x[n,c], v, u)
-// Plan       A task is one or two blocks of channels, and some output channels where there are few
+// Method     A task is one or two blocks of channels, and some output channels where there are few
 //            blocks. It walks over all images, chunk by chunk: a panel of samples and dy in blocks,
 //            then register tiles of 8 or more channels x two vectors of kernels. Its sums [R S
 //            channels, K] stay in L2 and are written to dw at the end.

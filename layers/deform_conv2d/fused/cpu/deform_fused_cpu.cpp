@@ -6,7 +6,7 @@
 //                w[k,c,r,s] mask[n,j,p,q] sample(x[n, g C/G + c], v, u)   (problem.h)
 // Textbook   columns = all samples of an image       # [C R S, P Q], R S times as large as x
 //            y = w columns                           # as in the frameworks, deform_im2col_gemm
-// Plan       for each image, part of the channels and chunk of pixels:
+// Method     for each image, part of the channels and chunk of pixels:
 //              places: where the taps of these pixels read, once for all channels
 //              panel [pixels, R S channels of the part] = samples: 16 channels at a time
 //              y += panel w, by the register tiles of direct convolution in blocks
@@ -53,11 +53,11 @@ namespace {
 using Problem = DeformConv2dProblem;
 
 Support supports(const Problem& z, Direction) {
-  constexpr Index kMost = Index{1} << 24;  // f32 holds every integer up to it
+  constexpr Index kMax = Index{1} << 24;  // f32 holds every integer up to it
   if (z.dtype != DType::f32) {
     return Support::no(cat("expects elements of type f32, got ", name_of(z.dtype)));
   }
-  if (z.h >= kMost || z.w >= kMost || z.h * z.w > (Index{1} << 31) - 1) {
+  if (z.h >= kMax || z.w >= kMax || z.h * z.w > (Index{1} << 31) - 1) {
     return Support::no(
         cat("expects an image of fewer than 2^24 rows and columns and 2^31 pixels, "
             "got ",
@@ -291,7 +291,7 @@ std::size_t workspace_bytes(const Problem& z, Direction direction) {
   return 0;
 }
 
-const DeformConv2dAlgorithm kCard{
+const DeformConv2dAlgorithm kAlgorithm{
     .name = "fused",
     .device = DeviceType::cpu,
     .idea =
@@ -321,4 +321,4 @@ const DeformConv2dAlgorithm kCard{
 }  // namespace
 }  // namespace deform
 }  // namespace convscope
-CONVSCOPE_DEFORM_CONV2D_ALGORITHM(convscope::deform::kCard)
+CONVSCOPE_DEFORM_CONV2D_ALGORITHM(convscope::deform::kAlgorithm)

@@ -3,7 +3,7 @@
 // sample: to x, and to the products with its four corners.
 //
 // Formula    sample[j, c] = sum over corners i of weight[i, j] x[pixel[i, j], c]
-// Plan       Places: one loop over pixels without branches, which the compiler turns into vectors
+// Method     Places: one loop over pixels without branches, which the compiler turns into vectors
 //            (CMake sets the option for GCC on this file).
 //            Samples: a corner's 16 channels are one cache line (a block, activation_layout.h), so
 //            a sample is four loads that multiply, and one store; the addresses and weights serve
@@ -33,7 +33,7 @@ void places(const DeformPlacesTask& task) {
   const Index pixels = task.pixels;
   float* __restrict const to = task.to.data;
   const auto row = [=](PlaceRow which, int corner = 0) __attribute__((always_inline)) {
-    return (static_cast<int>(which) + corner) * Index{DeformPlaces::kMost};
+    return (static_cast<int>(which) + corner) * Index{DeformPlaces::kMax};
   };
   const Index factor = row(PlaceRow::factor);
   for (Index j = 0; j < pixels; ++j) to[factor + j] = task.mask == nullptr ? 1 : task.mask[j];

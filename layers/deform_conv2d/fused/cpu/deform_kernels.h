@@ -10,17 +10,17 @@
 namespace convscope {
 
 // One tap for a run of output pixels: where its corners are in x, and how much each one counts.
-// Each row has one number for each pixel, at most kMost. The rows `pixel` and `corners` hold the
+// Each row has one number for each pixel, at most kMax. The rows `pixel` and `corners` hold the
 // bits of a std::int32_t. (The constant length of a row tells the compiler that rows do not
 // overlap.)
 enum class PlaceRow { pixel = 0, weight = 4, corners = 8, down, right, factor, count };
 struct DeformPlaces {
-  static constexpr int kMost = 64;
-  float* data = nullptr;  // [PlaceRow::count, kMost]
+  static constexpr int kMax = 64;
+  float* data = nullptr;  // [PlaceRow::count, kMax]
 
   // Returns a row. Always inlined: the linker must not mix copies for different instruction sets.
   [[gnu::always_inline]] float* row(PlaceRow which, int corner = 0) const {
-    return data + (static_cast<int>(which) + corner) * kMost;
+    return data + (static_cast<int>(which) + corner) * kMax;
   }
   [[gnu::always_inline]] float at(PlaceRow which, std::int64_t j, int corner = 0) const {
     return row(which, corner)[j];

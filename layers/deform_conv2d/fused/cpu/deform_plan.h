@@ -85,7 +85,7 @@ struct Plan {
   Index offset_groups(Index g, Index begin, Index end) const {
     return offset_group(g, end - 1) - offset_group(g, begin) + 1;
   }
-  static constexpr Index places_floats() { return kPlaceRows * DeformPlaces::kMost; }  // of a tap
+  static constexpr Index places_floats() { return kPlaceRows * DeformPlaces::kMax; }  // of a tap
   // Returns the largest number of offset groups of a part.
   Index most_offset_groups(Index blocks_at_once) const {
     const Index unit = std::gcd(z.c_per_group(), z.c_per_offset_group());

@@ -6,7 +6,7 @@
 //                w[k,c,r,s] mask[n,j,p,q] sample(x[n, g C/G + c], v, u)   (problem.h)
 // Textbook   columns = all samples of an image       # [C R S, P Q], R S times as large as x
 //            y = w columns                           # as in the frameworks, deform_im2col_gemm
-// Plan       forward  x with the channels innermost, so that the corners of a place are rows of
+// Method     forward  x with the channels innermost, so that the corners of a place are rows of
 //                     memory. A block sums a tile of 64..256 channels x 64 or 128 pixels. In each
 //                     step of 64 elements of the K dimension one thread copies a tile of w. All
 //                     threads make samples (eight channels at a time: four loads of 16 or 32
@@ -452,7 +452,8 @@ void backward_weight(const DeformConv2dBackwardWeightArgs& args) {
   });
 }
 
-// ---- cards -------------------------------------------------------------------------------------
+// ---- algorithms
+// -------------------------------------------------------------------------------------
 
 Support supports(const Problem& z, Direction direction) {
   if (z.dtype != DType::f32 && z.dtype != DType::f16 && z.dtype != DType::bf16) {
@@ -463,7 +464,7 @@ Support supports(const Problem& z, Direction direction) {
         cat("expects a GPU of compute capability 8.0 or higher, for its tensor cores, ", "got ",
             cuda_device_facts().major, ".", cuda_device_facts().minor));
   }
-  constexpr std::int64_t kMost = 0x7fff0000, kMostSide = 1 << 24;  // f32 holds whole numbers so far
+  constexpr std::int64_t kMax = 0x7fff0000, kMaxSide = 1 << 24;  // f32 holds whole numbers so far
   const std::int64_t run = std::gcd(z.c_per_group(), z.c_per_offset_group());
   const std::int64_t unit = run <= 4 * kPieceNumbers ? 4 : 8;
   const std::int64_t x_pieces = z.c / run * round_up(ceil_div(run, kPieceNumbers), unit);
@@ -480,15 +481,15 @@ Support supports(const Problem& z, Direction direction) {
   const std::int64_t side =
       std::max({z.h + z.pad_top + z.pad_bottom, z.w + z.pad_left + z.pad_right, z.p() * z.stride_h,
                 z.q() * z.stride_w});
-  if (z.n * std::max(in * x_pieces, out * y_pieces) > kMost || side > kMostSide ||
-      (std::max(in, out) + 512) * std::max(z.c, z.k) > kMost ||
+  if (z.n * std::max(in * x_pieces, out * y_pieces) > kMax || side > kMaxSide ||
+      (std::max(in, out) + 512) * std::max(z.c, z.k) > kMax ||
       z.offset_groups * z.taps() > 65535 || z.c / run > 65535 ||
-      z.taps() * std::max(x_pieces, y_pieces) > kMost) {
+      z.taps() * std::max(x_pieces, y_pieces) > kMax) {
     return Support::no(
         "expects fewer than 2^31 pieces of 8 channels in a tensor, fewer than 2^31 elements in an "
         "image and fewer than 2^16 places of a pixel, because places have 32 bits");
   }
-  if (direction == Direction::backward_data && z.offset_groups * z.taps() * z.n * out > kMost) {
+  if (direction == Direction::backward_data && z.offset_groups * z.taps() * z.n * out > kMax) {
     return Support::no(
         cat("expects fewer than 2^31 samples of x, because they are stored in lists, got ",
             z.offset_groups * z.taps() * z.n * out));
@@ -543,10 +544,10 @@ std::size_t workspace_bytes(const Problem& z, Direction direction) {
 constexpr const char* kPaper =
     "Dai et al. 2017, arXiv 1703.06211; Zhu et al. 2019, arXiv 1811.11168";
 
-const DeformConv2dAlgorithm kCard{
+const DeformConv2dAlgorithm kAlgorithm{
     .name = "fused",
     .device = DeviceType::cuda,
-    .idea = "samples made in shared memory behind the tensor cores; dx by lists; no columns",
+    .idea = "samples are made in shared memory during the products; dx by lists; no columns",
     .paper = kPaper,
     .supports = supports,
     .cost = cost,
@@ -559,7 +560,7 @@ const DeformConv2dAlgorithm kCard{
     .backward_weight = backward_weight,
 };
 
-const DeformConv2dAlgorithm kAtomicCard{
+const DeformConv2dAlgorithm kAtomicAlgorithm{
     .name = "fused_atomic",
     .device = DeviceType::cuda,
     .idea =
@@ -581,8 +582,8 @@ const DeformConv2dAlgorithm kAtomicCard{
 }  // namespace
 }  // namespace deform_cuda
 }  // namespace convscope
-CONVSCOPE_DEFORM_CONV2D_ALGORITHM(convscope::deform_cuda::kCard)
+CONVSCOPE_DEFORM_CONV2D_ALGORITHM(convscope::deform_cuda::kAlgorithm)
 namespace {
 const bool registered_atomic =
-    ::convscope::register_card(convscope::deform_cuda::kAtomicCard, __FILE__);
+    ::convscope::register_algorithm(convscope::deform_cuda::kAtomicAlgorithm, __FILE__);
 }

@@ -19,8 +19,8 @@ using Problem = DeformConv2dProblem;
 inline constexpr double kLaunchUs = 2;        // of one more pass
 inline constexpr double kBytesPerUs = 2.5e6;  // of the passes
 inline constexpr int kFewestStages = 4;       // of one part
-inline constexpr int kMostParts = 256;
-inline constexpr double kMostPartBytes = 256e6;
+inline constexpr int kMaxParts = 256;
+inline constexpr double kMaxPartBytes = 256e6;
 
 // ---- tiling ------------------------------------------------------------------------------------
 
@@ -95,9 +95,9 @@ class Plan {
     const double tiles = static_cast<double>(ceil_div(rows, candidate.rows)) *
                          ceil_div(pixels, candidate.columns) * blocks;
     const int stages = ceil_div(steps, candidate.deep);
-    for (int parts = 1; parts <= kMostParts; parts += 1 + parts / 8) {
+    for (int parts = 1; parts <= kMaxParts; parts += 1 + parts / 8) {
       const double part_bytes = 4.0 * static_cast<double>(out_count) * parts;
-      if (parts > 1 && (stages < parts * kFewestStages || part_bytes > kMostPartBytes)) break;
+      if (parts > 1 && (stages < parts * kFewestStages || part_bytes > kMaxPartBytes)) break;
       const double each = std::ceil(static_cast<double>(stages) / parts) * time_of.stage;
       const double at_once = processors * static_cast<double>(candidate.blocks);
       const double waves = std::floor(tiles * parts / at_once);

@@ -8,7 +8,7 @@
 //                            y = w columns + b                    # [K/G, C/G R S] [C/G R S, P Q]
 //            columns = w^T dy: each number goes to the four corners of dx, and into the gradients
 //            of its place and mask;  dw += dy columns^T, with the samples made once more
-// Plan       As many images at once as have columns of kColumnBytes; a product for each image and
+// Method     As many images at once as have columns of kColumnBytes; a product for each image and
 //            weight group, in batches.
 //              forward          a thread looks up one place and samples kChannels channels there;
 //                               neighbours in a warp are neighbours in y: stores are whole lines.
@@ -32,7 +32,7 @@
 // Choices    kColumnBytes 256 MiB: as in im2col_gemm_cuda.cu
 //            kChannels 8, kPixelChannels 8: 8 channels share the cost of a place or a list
 //            kSumBytes 256 MiB: of sums for dw, all images together
-//            kMostImages 32768: a batch of products, or a grid, ends at 65535
+//            kMaxImages 32768: a batch of products, or a grid, ends at 65535
 // Source     J. Dai et al. 2017: arXiv 1703.06211, and torchvision.ops.deform_conv2d, which use
 //            this method; theirs scatters dx by atomic additions
 // Read next  deform_fused_lesson_cuda.cu, without columns; im2col_gemm_cuda.cu, without offsets
@@ -56,7 +56,7 @@ using Problem = DeformConv2dProblem;
 
 constexpr Index kColumnBytes = Index{256} << 20;
 constexpr Index kSumBytes = Index{256} << 20;
-constexpr Index kMostImages = 32768;
+constexpr Index kMaxImages = 32768;
 constexpr int kChannels = 8;
 constexpr int kPixelChannels = 8;
 
@@ -201,7 +201,7 @@ Index chunk_of(const Problem& z, Direction direction) {
   if (direction == Direction::backward_weight) {
     most = std::min(most, kSumBytes / (sizes.weights * Index(sizeof(float))));
   }
-  most = std::clamp<Index>(most, 1, std::min(z.n, kMostImages));
+  most = std::clamp<Index>(most, 1, std::min(z.n, kMaxImages));
   return ceil_div(z.n, ceil_div(z.n, most));
 }
 
@@ -374,7 +374,8 @@ void backward_weight(const DeformConv2dBackwardWeightArgs& args) {
   with_float_type(args.problem.dtype, [&](auto zero) { backward_weight_as<decltype(zero)>(args); });
 }
 
-// ---- card --------------------------------------------------------------------------------------
+// ---- algorithm
+// --------------------------------------------------------------------------------------
 
 Support supports(const Problem& z, Direction) {
   if (z.dtype != DType::f32 && !is_half(z.dtype)) {
@@ -417,10 +418,10 @@ std::size_t workspace_bytes(const Problem& problem, Direction direction) {
   return bytes_of(chunk * z.image, z.element) + bytes_of(chunk * z.weights, 4);
 }
 
-const DeformConv2dAlgorithm kCard{
+const DeformConv2dAlgorithm kAlgorithm{
     .name = "im2col_gemm",
     .device = DeviceType::cuda,
-    .idea = "all samples of some images in columns, then products by cuBLAS; the authors' form",
+    .idea = "all samples of some images in columns, then cuBLAS products; the authors' method",
     .paper = "Dai et al. 2017: Deformable Convolutional Networks, arXiv 1703.06211",
     .supports = supports,
     .cost = cost,
@@ -434,4 +435,4 @@ const DeformConv2dAlgorithm kCard{
 
 }  // namespace
 }  // namespace convscope
-CONVSCOPE_DEFORM_CONV2D_ALGORITHM(convscope::kCard)
+CONVSCOPE_DEFORM_CONV2D_ALGORITHM(convscope::kAlgorithm)

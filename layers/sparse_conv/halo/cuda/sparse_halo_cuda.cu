@@ -5,7 +5,7 @@
 // Formula    y[i,k] = b[k] + sum over taps t, c of w[k,c,t] x[j(i,t),c]        (problem.h)
 // Textbook   implicit_gemm gathers a row for each pair: 13 rows of C numbers for each site of a
 //            surface
-// Plan       forward, dx   a block has a tile and up to 64 lanes: rows of the halo into shared
+// Method     forward, dx   a block has a tile and up to 64 lanes: rows of the halo into shared
 //                          memory, 1.2 to 2.3 for each site; then for each tap its weights, by a
 //                          ring of three stages, and matrix products of 64 sites, whose rows
 //                          ldmatrix reads in place (gathered_tile.cuh)
@@ -165,11 +165,11 @@ Cost halo_cost(const Problem& z, Direction direction) {
 
 namespace {
 
-const SparseConvAlgorithm kCard{
+const SparseConvAlgorithm kAlgorithm{
     .name = "halo",
     .device = DeviceType::cuda,
     .idea =
-        "256 sites that lie close together, and each of their neighbours once, in shared memory; "
+        "256 adjacent sites, and each of their neighbours once, in shared memory; "
         "taps read their rows there",
     .paper =
         "Graham et al. 2018, arXiv 1711.10275 (the convolution); Morton 1966 (the order of sites)",
@@ -194,4 +194,4 @@ const SparseConvAlgorithm kCard{
 
 }  // namespace
 }  // namespace convscope
-CONVSCOPE_SPARSE_CONV_ALGORITHM(convscope::kCard)
+CONVSCOPE_SPARSE_CONV_ALGORITHM(convscope::kAlgorithm)

@@ -6,7 +6,7 @@
 // Formula    y[i,k] = b[k] + sum over taps t with a neighbour j(i,t), and c < C, of
 //                w[k,c,t] x[j(i,t),c]   (problem.h)
 // Textbook   sparse_implicit_gemm_lesson_cpu.cpp: for each site: y[i] += x[j] w[t] for its taps
-// Plan       for each chunk of 512 output sites:
+// Method     for each chunk of 512 output sites:
 //              y = b
 //              each row of taps: its entries of the map give the pairs of its taps
 //              each tap: the pairs of the chunk, 8 at a time and up to 48 lanes (AVX-512).
@@ -49,7 +49,7 @@ namespace {
 
 using Index = std::int64_t;
 using Problem = SparseConvProblem;
-constexpr Index kChunk = kMostSparseSites;
+constexpr Index kChunk = kMaxSparseSites;
 
 // Pieces of a block of memory; with a null block only their bytes are counted.
 class Scratch64 {
@@ -97,7 +97,7 @@ struct ChunkPairs {
   // Calls visit(tap, pairs) for the taps of the table in their order; skips taps without pairs.
   template <class Visit>
   void for_each_tap(const SparseTable& table, Index begin, Index count, const Visit& visit) const {
-    int pairs[kMostRun];
+    int pairs[kMaxRun];
     for (Index row = 0; row < table.taps / table.run; ++row) {
       sparse_kernels.get().list({.entries = table.entries.data() + row * table.sites + begin,
                                  .count = static_cast<int>(count),
@@ -275,7 +275,7 @@ Cost cost(const Problem& z, Direction direction) {
                                      static_cast<double>(sites * z.taps()) + 2.0 * vectors)};
 }
 
-const SparseConvAlgorithm kCard{
+const SparseConvAlgorithm kAlgorithm{
     .name = "implicit_gemm",
     .device = DeviceType::cpu,
     .idea =
@@ -311,4 +311,4 @@ const SparseConvAlgorithm kCard{
 
 }  // namespace
 }  // namespace convscope
-CONVSCOPE_SPARSE_CONV_ALGORITHM(convscope::kCard)
+CONVSCOPE_SPARSE_CONV_ALGORITHM(convscope::kAlgorithm)

@@ -3,7 +3,7 @@
 //
 // Formula    of one tap: out[here, lane] += sum over d < depth of in[there, d] w[d, lane];
 //            to[c, lane] += sum over pairs of x[there, c] dy[here, lane]
-// Plan       A tile is 8 pairs (AVX2: 6) and up to 3 vectors of lanes (AVX2: 2): a vector of w is
+// Method     A tile is 8 pairs (AVX2: 6) and up to 3 vectors of lanes (AVX2: 2): a vector of w is
 //            loaded once for all pairs, a number of x once for all lanes. The accumulators are
 //            added to the rows of the outputs, which are in the cache. For dw a tile is 8 channels
 //            and up to 3 vectors of kernels; pairs follow each other.
@@ -27,7 +27,7 @@ constexpr int kVectors = kLanes == 16 ? 3 : kLanes == 8 ? 2 : 1;
 template <int kRun>
 CONVSCOPE_INLINE void list(const SparseListTask& task) {
   const int run = kRun == 0 ? task.run : kRun;
-  int pairs[kMostRun] = {};
+  int pairs[kMaxRun] = {};
   const __m512i one = _mm512_set1_epi32(1), sixteen = _mm512_set1_epi32(16);
   const __m512i steps = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
   __m512i site = _mm512_add_epi32(_mm512_set1_epi32(task.first_site), steps);
@@ -56,7 +56,7 @@ CONVSCOPE_INLINE void list(const SparseListTask& task) {
 template <int kRun>
 CONVSCOPE_INLINE void list(const SparseListTask& task) {
   const int run = kRun == 0 ? task.run : kRun;
-  int pairs[kMostRun] = {};
+  int pairs[kMaxRun] = {};
   for (int i = 0; i < task.count; ++i) {
     const std::uint32_t entry = task.entries[i];
     auto next = static_cast<std::int32_t>(entry >> run);  // neighbour at the next tap that has one

@@ -15,7 +15,7 @@ namespace convscope {
 // Up to kSparseSlack elements after the last pair of a tap may be overwritten.
 struct SparseListTask {
   const std::uint32_t* entries;  // of the first site
-  int count;                     // at most kMostSparseSites
+  int count;                     // at most kMaxSparseSites
   int run;                       // taps of the row
   bool descending;
   std::int32_t first_site;
@@ -23,9 +23,9 @@ struct SparseListTask {
   std::int64_t step;
   int* pairs;  // [run], assigned
 };
-inline constexpr int kMostSparseSites = 512;
+inline constexpr int kMaxSparseSites = 512;
 inline constexpr int kSparseSlack = 16;
-inline constexpr int kMostRun = 7;
+inline constexpr int kMaxRun = 7;
 
 // The pairs of one tap, and some vectors of lanes:
 //   out[here][lane] += sum over d < depth of in[there][d] w[d, lane]

@@ -4,7 +4,7 @@
 //
 // Formula    y[i,k] = b[k] + sum over taps t, c of w[k,c,t] x[j(i,t),c]        (problem.h)
 // Textbook   a row of 27 C numbers for each site, most of them 0, times w as [27 C, K]
-// Plan       forward, dx   a block sums 64 to 256 sites x 16..128 channels. In each step
+// Method     forward, dx   a block sums 64 to 256 sites x 16..128 channels. In each step
 //                          asynchronous copies load 64 elements of the K dimension, of the
 //                          neighbours' rows and of w, into shared memory, while the tensor cores
 //                          multiply the previous step. The K dimension is made of pieces of 8
@@ -32,7 +32,7 @@ namespace {
 using sparse_cuda::run_sums;
 constexpr bool kSplit = false;
 
-const SparseConvAlgorithm kCard{
+const SparseConvAlgorithm kAlgorithm{
     .name = "implicit_gemm",
     .device = DeviceType::cuda,
     .idea =
@@ -66,4 +66,4 @@ const SparseConvAlgorithm kCard{
 
 }  // namespace
 }  // namespace convscope
-CONVSCOPE_SPARSE_CONV_ALGORITHM(convscope::kCard)
+CONVSCOPE_SPARSE_CONV_ALGORITHM(convscope::kAlgorithm)

@@ -4,7 +4,7 @@
 //
 // Formula    y[i,k] = b[k] + sum over taps t, c of w[k,c,t] x[j(i,t),c]        (problem.h)
 // Textbook   for each tap: gathered = x[list]; product = gathered w_t; y[list] += product
-// Plan       forward, dx   one kernel for each tap, gather and scatter inside: no gathered rows and
+// Method     forward, dx   one kernel for each tap, gather and scatter inside: no gathered rows and
 //                          no products in memory, but all sums are read and written once a tap
 //            dw            one kernel for all taps; the K dimension is the list, cut into parts
 // Shapes     x [n,C], w [K,C,(T,)R,S], y [m,K]; f32, TF32, f16, bf16; sums f32
@@ -250,7 +250,7 @@ Cost cost(const Problem& z, Direction direction) {
           .executed_flops = z.nominal_flops()};
 }
 
-const SparseConvAlgorithm kCard{
+const SparseConvAlgorithm kAlgorithm{
     .name = "native",
     .device = DeviceType::cuda,
     .idea = "tap by tap over lists of pairs: gather, multiply and add in one kernel for each tap",
@@ -280,4 +280,4 @@ const SparseConvAlgorithm kCard{
 
 }  // namespace
 }  // namespace convscope::sparse_cuda
-CONVSCOPE_SPARSE_CONV_ALGORITHM(convscope::sparse_cuda::kCard)
+CONVSCOPE_SPARSE_CONV_ALGORITHM(convscope::sparse_cuda::kAlgorithm)

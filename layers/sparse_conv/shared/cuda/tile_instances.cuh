@@ -27,7 +27,7 @@ struct WeightsInstance {
   int ring = 1;  // steps whose entries are in shared memory
 
   std::size_t shared_bytes(int ring_rows) const {
-    return stage_bytes + kMostUnits * sizeof(unsigned short) +
+    return stage_bytes + kMaxUnits * sizeof(unsigned short) +
            sizeof(int) * static_cast<std::size_t>(ring * (ring_rows + 1) * kUnit);
   }
 };

@@ -245,7 +245,7 @@ struct WeightsArgs {
   int rows = 0;            // of parts: whole tiles of (tap, piece, half)
 };
 
-inline constexpr int kMostUnits = 2048;  // of a split, whose list is in shared memory
+inline constexpr int kMaxUnits = 2048;  // of a split, whose list is in shared memory
 
 // Block (x: tiles of (tap, channel), y: tiles of lanes, z: splits of the slots).
 template <class V>
@@ -320,7 +320,7 @@ __global__ __launch_bounds__(V::kThreads, V::kBlocks) void weights_kernel(
   const int first_row = tap_place(t, min(t.first_tap + first_piece / z.pieces, t.end_tap - 1)).row;
   constexpr int kRing = 2 * V::kAhead;
   auto* const ring = reinterpret_cast<unsigned*>(stages + V::kStages * V::kStageBytes +
-                                                 kMostUnits * sizeof(unsigned short));
+                                                 kMaxUnits * sizeof(unsigned short));
   const auto entries_of = [&](int step) { return ring + step % kRing * (z.ring_rows + 1) * kUnit; };
   const auto bring_entries = [&](int step) {
     const std::int64_t slot = static_cast<std::int64_t>(first_unit + list[step]) * kUnit;

@@ -88,7 +88,7 @@ struct Splits {
     // At least 6 steps in a split, so that its start and its sum cost little.
     const std::int64_t most = std::max<std::int64_t>(1, all_units / 6);
     std::int64_t splits = std::min({wanted, most, std::int64_t{256}});
-    splits = std::max(splits, ceil_div(all_units, std::int64_t{kMostUnits}));
+    splits = std::max(splits, ceil_div(all_units, std::int64_t{kMaxUnits}));
     units = static_cast<int>(std::max<std::int64_t>(1, ceil_div(all_units, splits)));
     count = static_cast<int>(std::max<std::int64_t>(1, ceil_div(all_units, std::int64_t{units})));
   }

@@ -3,7 +3,7 @@
 // own order of the sites, sorted by 13 or 14 taps instead of 27. So more sites of a tile agree, and
 // fewer products are wasted where sites have few neighbours (lidar).
 //
-// Plan       the first part leaves its sums in the workspace as f32, the second part adds to them
+// Method     the first part leaves its sums in the workspace as f32, the second part adds to them
 //            and writes y; dw has one product for each part
 // Shapes, supports, numerics   as implicit_gemm
 // Cost       8 K more bytes for each site, and 44 bytes of map instead of 36
@@ -20,10 +20,10 @@ namespace {
 using sparse_cuda::run_sums;
 constexpr bool kSplit = true;
 
-const SparseConvAlgorithm kCard{
+const SparseConvAlgorithm kAlgorithm{
     .name = "split_mask",
     .device = DeviceType::cuda,
-    .idea = "as implicit_gemm, but the taps in two halves with an order of their own each",
+    .idea = "as implicit_gemm, with the taps in two halves, each with its own row order",
     .paper = "Yan et al.: spconv 2, github.com/traveller59/spconv (split mask)",
     .supports = [](const SparseConvProblem& z, Direction direction) -> Support {
       if (z.taps() < 2) return Support::no("expects a kernel of at least two taps, got one");
@@ -53,4 +53,4 @@ const SparseConvAlgorithm kCard{
 
 }  // namespace
 }  // namespace convscope
-CONVSCOPE_SPARSE_CONV_ALGORITHM(convscope::kCard)
+CONVSCOPE_SPARSE_CONV_ALGORITHM(convscope::kAlgorithm)

@@ -131,7 +131,7 @@ Conv2dSupport takes(const Conv2dProblem& z, Direction) {
   return lesson_takes(z.dtype);
 }
 
-Conv2dAlgorithm card() {
+Conv2dAlgorithm algorithm() {
   return {.name = "cheat",
           .idea = "the textbook, and something beside it",
           .supports = takes,
@@ -156,4 +156,4 @@ struct AtBothEnds {
 
 }  // namespace
 }  // namespace convscope
-CONVSCOPE_CONV2D_PLUGIN(convscope::card())
+CONVSCOPE_CONV2D_PLUGIN(convscope::algorithm())

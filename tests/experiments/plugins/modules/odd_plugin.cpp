@@ -17,7 +17,7 @@ Conv2dSupport takes_all(const Conv2dProblem&, Direction) { return {}; }
 
 void does_nothing(const Conv2dForwardArgs&) {}
 
-Conv2dAlgorithm card() {
+Conv2dAlgorithm algorithm() {
   return {.name = "odd",
           .idea = "does nothing",
           .supports = takes_all,
@@ -32,8 +32,8 @@ std::string_view mistake() {
   return said == nullptr ? "" : said;
 }
 
-Conv2dAlgorithm odd_card() {
-  Conv2dAlgorithm out = card();
+Conv2dAlgorithm odd_algorithm() {
+  Conv2dAlgorithm out = algorithm();
   const std::string_view said = mistake();
   if (said == "throws") throw std::runtime_error("on purpose");
   if (said == "throws_a_number") throw 7;
@@ -89,10 +89,10 @@ Conv2dLadder ladder() {
   Conv2dLadder out{.name = "odd",
                    .device = DeviceType::cpu,
                    .problem = "n=1,c=2,h=6,w=6,k=2,r=3,s=3",
-                   .rungs = {{.card = "direct_lesson", .sentence = "the textbook"},
-                             {.card = "odd", .sentence = "nothing"}}};
+                   .rungs = {{.algorithm = "direct_lesson", .sentence = "the textbook"},
+                             {.algorithm = "odd", .sentence = "nothing"}}};
   if (mistake() == "ladder_name") out.name = "winograd";
-  if (mistake() == "ladder_card") out.rungs[1].card = "nobody";
+  if (mistake() == "ladder_algorithm") out.rungs[1].algorithm = "nobody";
   if (mistake() == "ladder_problem") out.problem = "n=1,c=2,h=1,w=1,k=2,r=3,s=3";
   if (mistake() == "ladder_isa") out.rungs[1].isa = "mmx";
   if (mistake() == "ladder_rungs") out.rungs.clear();
@@ -101,4 +101,4 @@ Conv2dLadder ladder() {
 
 }  // namespace
 }  // namespace convscope
-CONVSCOPE_CONV2D_PLUGIN(convscope::odd_card(), convscope::ladder())
+CONVSCOPE_CONV2D_PLUGIN(convscope::odd_algorithm(), convscope::ladder())

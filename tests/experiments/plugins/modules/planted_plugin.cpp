@@ -131,7 +131,7 @@ std::size_t bytes_of_y(const Conv2dProblem& z, Direction direction) {
 }
 
 template <Mistake M>
-Conv2dAlgorithm card(const char* name) {
+Conv2dAlgorithm algorithm(const char* name) {
   constexpr bool kForwardAlone = M == Mistake::crash || M == Mistake::endless ||
                                  M == Mistake::throws || M == Mistake::workspace;
   Conv2dAlgorithm out{
@@ -153,7 +153,7 @@ Conv2dAlgorithm card(const char* name) {
 }
 
 // For codes only: y is 0 everywhere.
-Conv2dAlgorithm codes_card() {
+Conv2dAlgorithm codes_algorithm() {
   return {.name = "wrong_codes",
           .idea = "zeros in place of codes",
           .supports =
@@ -180,21 +180,22 @@ Conv2dAlgorithm codes_card() {
 }  // namespace convscope
 
 using convscope::Mistake;
-CONVSCOPE_CONV2D_PLUGIN(convscope::card<Mistake::none>("no_mistake"),
-                        convscope::card<Mistake::border>("wrong_border"),
-                        convscope::card<Mistake::next_row>("wrong_next_row"),
-                        convscope::card<Mistake::dilation>("wrong_dilation"),
-                        convscope::card<Mistake::groups>("wrong_groups"),
-                        convscope::card<Mistake::flipped>("wrong_flipped"),
-                        convscope::card<Mistake::bias>("wrong_bias"),
-                        convscope::card<Mistake::unwritten>("wrong_unwritten"),
-                        convscope::card<Mistake::adds>("wrong_adds"),
-                        convscope::card<Mistake::behind>("wrong_behind"),
-                        convscope::card<Mistake::workspace>("wrong_workspace"),
-                        convscope::card<Mistake::accumulate>("wrong_accumulate"),
-                        convscope::card<Mistake::race>("wrong_race"),
-                        convscope::card<Mistake::one_chain>("wrong_one_chain"),
-                        convscope::card<Mistake::crash>("wrong_crash"),
-                        convscope::card<Mistake::endless>("wrong_endless"),
-                        convscope::card<Mistake::throws>("wrong_throws"),
-                        convscope::card<Mistake::blocks>("wrong_blocks"), convscope::codes_card())
+CONVSCOPE_CONV2D_PLUGIN(convscope::algorithm<Mistake::none>("no_mistake"),
+                        convscope::algorithm<Mistake::border>("wrong_border"),
+                        convscope::algorithm<Mistake::next_row>("wrong_next_row"),
+                        convscope::algorithm<Mistake::dilation>("wrong_dilation"),
+                        convscope::algorithm<Mistake::groups>("wrong_groups"),
+                        convscope::algorithm<Mistake::flipped>("wrong_flipped"),
+                        convscope::algorithm<Mistake::bias>("wrong_bias"),
+                        convscope::algorithm<Mistake::unwritten>("wrong_unwritten"),
+                        convscope::algorithm<Mistake::adds>("wrong_adds"),
+                        convscope::algorithm<Mistake::behind>("wrong_behind"),
+                        convscope::algorithm<Mistake::workspace>("wrong_workspace"),
+                        convscope::algorithm<Mistake::accumulate>("wrong_accumulate"),
+                        convscope::algorithm<Mistake::race>("wrong_race"),
+                        convscope::algorithm<Mistake::one_chain>("wrong_one_chain"),
+                        convscope::algorithm<Mistake::crash>("wrong_crash"),
+                        convscope::algorithm<Mistake::endless>("wrong_endless"),
+                        convscope::algorithm<Mistake::throws>("wrong_throws"),
+                        convscope::algorithm<Mistake::blocks>("wrong_blocks"),
+                        convscope::codes_algorithm())

@@ -20,7 +20,7 @@
 #include "layers/conv2d/execute.h"
 #include "tests/support/cases.h"
 #include "tests/support/cuda.h"
-#include "tests/support/recorded_card.h"
+#include "tests/support/recorded_algorithm.h"
 #include "tests/support/stored_integers.h"
 
 namespace convscope {
@@ -35,7 +35,9 @@ using testing::Tier;
 
 class ClusterGemmOnCuda : public testing::CudaTest {};
 
-const Conv2dAlgorithm& card() { return conv2d_algorithms(DeviceType::cuda).get("cluster_gemm"); }
+const Conv2dAlgorithm& algorithm() {
+  return conv2d_algorithms(DeviceType::cuda).get("cluster_gemm");
+}
 
 constexpr Direction kBoth[] = {Direction::forward, Direction::backward_data};
 
@@ -148,9 +150,9 @@ TEST_F(ClusterGemmOnCuda, AgreesWithTheReference) {
     ConvolutionCase bounded(z,
                             testing::kRoundedTiers[turn / 3 % std::size(testing::kRoundedTiers)]);
     for (const Direction direction : kBoth) {
-      ASSERT_EQ(support_of(card(), z, direction).reason, "") << z.text();
-      EXPECT_EQ(exact.check(card(), direction), "");
-      EXPECT_EQ(bounded.check(card(), direction), "");
+      ASSERT_EQ(support_of(algorithm(), z, direction).reason, "") << z.text();
+      EXPECT_EQ(exact.check(algorithm(), direction), "");
+      EXPECT_EQ(bounded.check(algorithm(), direction), "");
     }
   }
 }
@@ -166,7 +168,7 @@ TEST_F(ClusterGemmOnCuda, AFusedEpilogueHasTheNumbersOfSeparateSteps) {
         operands.in[2] = b.defined() ? Operand(b) : Operand();
         operands.epilogue = epilogue;
         operands.out[0].values.fill(std::numeric_limits<float>::quiet_NaN());
-        run_card(card(), z, Direction::forward, operands);
+        run_algorithm(algorithm(), z, Direction::forward, operands);
         return floats_of(operands.out[0].values);
       };
       const Tensor b = integers({z.k}, DType::f32, 3);
@@ -205,7 +207,7 @@ TEST_F(ClusterGemmOnCuda, SpreadsWhatIsNotFiniteWhereItIsRead) {
           stored_images(x, ActivationLayout::channels_last).to(z.dtype).to(testing::cuda());
       operands.in[1].values = Tensor::full(z.w_shape(), 0.5).to(testing::cuda());
       operands.in[2] = Operand();
-      run_card(card(), z, Direction::forward, operands);
+      run_algorithm(algorithm(), z, Direction::forward, operands);
       const std::vector<float> y = floats_of(operands.out[0].values);  // [2,1,9,12,24]
       for (std::size_t i = 0; i < y.size(); ++i) {
         const auto at = static_cast<int>(i);
@@ -230,7 +232,7 @@ TEST_F(ClusterGemmOnCuda, RoundsTf32ToTheNearest) {
     operands.in[0].values = stored_images(x, ActivationLayout::channels_last).to(testing::cuda());
     operands.in[1].values = w.to(testing::cuda());
     operands.in[2] = Operand();
-    run_card(card(), z, Direction::forward, operands);
+    run_algorithm(algorithm(), z, Direction::forward, operands);
     for (const float y : floats_of(operands.out[0].values)) ASSERT_EQ(y, nearest) << of_image;
   }
 }
@@ -246,12 +248,12 @@ TEST_F(ClusterGemmOnCuda, WeightsMayBeginAnywhere) {
       const std::vector<float> w = floats_of(operands.in[1].values);
       std::copy(w.begin(), w.end(), more.data<float>() + 1);
       more.data<float>()[0] = std::numeric_limits<float>::quiet_NaN();
-      run_card(card(), z, direction, operands);
+      run_algorithm(algorithm(), z, direction, operands);
       const std::vector<float> expected = floats_of(operands.out[0].values);
       operands.in[1].values =
           more.to(testing::cuda()).slice_rows(1, z.w_shape().numel()).reshape(z.w_shape());
       operands.out[0].values.fill(7);
-      run_card(card(), z, direction, operands);
+      run_algorithm(algorithm(), z, direction, operands);
       EXPECT_TRUE(floats_of(operands.out[0].values) == expected)
           << z.text() << ", " << name_of(direction);
     }
@@ -263,14 +265,15 @@ TEST_F(ClusterGemmOnCuda, CanBeRecordedAndReplayed) {
   for (const Conv2dProblem& z : problems()) {
     if (turn++ % 5 != 0) continue;
     for (const Direction direction : kBoth) {
-      testing::expect_replayed(card(), z, direction);
+      testing::expect_replayed(algorithm(), z, direction);
     }
   }
 }
 
 TEST_F(ClusterGemmOnCuda, RefusesInASentence) {
   const auto reason = [](const char* text, Direction direction = Direction::forward) {
-    return support_of(card(), Conv2dProblem::parse(cat(text, ",layout=channels_last")), direction)
+    return support_of(algorithm(), Conv2dProblem::parse(cat(text, ",layout=channels_last")),
+                      direction)
         .reason;
   };
   const std::string tf32 = ",precision=tf32";

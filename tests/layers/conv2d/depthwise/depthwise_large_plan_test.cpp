@@ -128,7 +128,7 @@ TEST(DepthwiseLargePlan, PlansFitTheDeviceAndCoverTheResult) {
             const auto& tile = depthwise::kThreadTiles[t.tile];
             EXPECT_LE(depthwise::shared_floats_of(t, direction) * 4, z.shared_bytes);
             EXPECT_EQ(t.threads % 32, 0);
-            EXPECT_LE(t.threads, LargePlan::kMostThreads);
+            EXPECT_LE(t.threads, LargePlan::kMaxThreads);
             EXPECT_GE(t.groups * tile.columns, t.columns.most_outs());
             EXPECT_EQ(t.pitch % tile.unit, 0);
             EXPECT_EQ(t.tap_pitch % 4, 0);

@@ -62,7 +62,7 @@ TEST(DepthwiseSplitPlan, EachRowOfTheTargetHasOneThreadForEachPartAndGroup) {
   for (const LargeSizes& z : many_sizes()) {
     const SplitPlan t = make_split_plan(z);
     ASSERT_GT(t.band, 0) << name(z);
-    EXPECT_LE(t.threads(), SplitPlan::kMostThreads) << name(z);
+    EXPECT_LE(t.threads(), SplitPlan::kMaxThreads) << name(z);
     EXPECT_LE(t.shared_floats() * 4, z.shared_bytes) << name(z);
     std::set<int> rows;  // of the target in memory
     for (int a = 0; a < t.classes; ++a) {

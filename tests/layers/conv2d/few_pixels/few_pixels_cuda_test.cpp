@@ -16,7 +16,7 @@
 #include "layers/conv2d/few_pixels/cuda/few_pixels_plan.h"
 #include "tests/support/cases.h"
 #include "tests/support/cuda.h"
-#include "tests/support/recorded_card.h"
+#include "tests/support/recorded_algorithm.h"
 #include "tests/support/stored_integers.h"
 
 namespace convscope {
@@ -30,7 +30,7 @@ using testing::Tier;
 
 class FewPixelsOnCuda : public testing::CudaTest {};
 
-const Conv2dAlgorithm& card() { return conv2d_algorithms(DeviceType::cuda).get("few_pixels"); }
+const Conv2dAlgorithm& algorithm() { return conv2d_algorithms(DeviceType::cuda).get("few_pixels"); }
 
 const char* const kProblems[] = {
     "n=1,c=64,h=14,w=14,k=64,r=3,s=3,pad=1",
@@ -123,8 +123,8 @@ TEST(FewPixels, PlansFitAndCutTheirChains) {
   for (const Conv2dProblem& z : problems()) {
     few_pixels::visit_plans(z, kEmulated, [&](const Plan& plan) {
       const Sizes& s = plan.sizes;
-      ASSERT_LE(s.warps(), few_pixels::kMostWarps);
-      ASSERT_LE(s.stages, few_pixels::kMostStages);
+      ASSERT_LE(s.warps(), few_pixels::kMaxWarps);
+      ASSERT_LE(s.stages, few_pixels::kMaxStages);
       ASSERT_LE(plan.shared_bytes, kEmulated.shared_bytes);
       ASSERT_GE(plan.shared_bytes, 4 * (s.table_at() + s.piece_pixels()));
       ASSERT_GE(plan.shared_bytes, 4 * s.shares * s.rows * s.sum_pitch);
@@ -169,10 +169,10 @@ TEST_F(FewPixelsOnCuda, AgreesWithTheReference) {
   std::size_t turn = 0;
   for (const Conv2dProblem& z : problems()) {
     if (!testing::takes_entry(turn++)) continue;
-    ASSERT_EQ(support_of(card(), z, Direction::backward_weight).reason, "") << z.text();
+    ASSERT_EQ(support_of(algorithm(), z, Direction::backward_weight).reason, "") << z.text();
     for (const Tier tier : {Tier::exact, Tier::bounded, Tier::offset, Tier::heavy}) {
       ConvolutionCase one(z, tier);
-      EXPECT_EQ(one.check(card(), Direction::backward_weight), "");
+      EXPECT_EQ(one.check(algorithm(), Direction::backward_weight), "");
     }
   }
 }
@@ -194,10 +194,10 @@ TEST_F(FewPixelsOnCuda, AlignedCopiesGiveTheSameNumbers) {
       operands.in[0].values = integers(z.x_shape(), 1).to(device);
       operands.in[1].values = integers(z.y_shape(), 2).to(device);
       operands.out[0].values.fill(std::numeric_limits<float>::quiet_NaN());
-      run_card(by, z, Direction::backward_weight, operands);
+      run_algorithm(by, z, Direction::backward_weight, operands);
       return floats_of(operands.out[0].values);
     };
-    EXPECT_TRUE(run(card(), testing::cuda()) == run(reference, Device{})) << z.text();
+    EXPECT_TRUE(run(algorithm(), testing::cuda()) == run(reference, Device{})) << z.text();
   }
 }
 
@@ -208,7 +208,7 @@ TEST_F(FewPixelsOnCuda, GradientsOfWeightsAreAddedToWhatWasThere) {
     Operands operands = random_operands(z.operands(Direction::backward_weight), testing::cuda());
     const auto run = [&](bool accumulate) {
       operands.accumulate = accumulate;
-      run_card(card(), z, Direction::backward_weight, operands);
+      run_algorithm(algorithm(), z, Direction::backward_weight, operands);
       return floats_of(operands.out[0].values);
     };
     operands.out[0].values.fill(std::numeric_limits<float>::quiet_NaN());
@@ -241,7 +241,7 @@ TEST_F(FewPixelsOnCuda, SpreadsWhatIsNotFiniteWhereItIsRead) {
         x.data<float>()[(5 * side + h) * side + w] = value;
         operands.in[0].values = x.to(testing::cuda());
         operands.in[1].values = Tensor::full(z.y_shape(), 0.5).to(testing::cuda());
-        run_card(card(), z, Direction::backward_weight, operands);
+        run_algorithm(algorithm(), z, Direction::backward_weight, operands);
         const std::vector<float> dw = floats_of(operands.out[0].values);  // [20,12,3,3]
         for (std::size_t i = 0; i < dw.size(); ++i) {
           const auto at = static_cast<int>(i);
@@ -259,13 +259,13 @@ TEST_F(FewPixelsOnCuda, CanBeRecordedAndReplayed) {
   std::size_t turn = 0;
   for (const Conv2dProblem& z : problems()) {
     if (turn++ % 5 != 0) continue;
-    testing::expect_replayed(card(), z, Direction::backward_weight);
+    testing::expect_replayed(algorithm(), z, Direction::backward_weight);
   }
 }
 
 TEST_F(FewPixelsOnCuda, RefusesInASentence) {
   const auto reason = [](const char* text, Direction direction = Direction::backward_weight) {
-    return support_of(card(), Conv2dProblem::parse(text), direction).reason;
+    return support_of(algorithm(), Conv2dProblem::parse(text), direction).reason;
   };
   EXPECT_EQ(reason("n=1,c=8,h=8,w=8,k=8", Direction::forward), "does not compute forward");
   EXPECT_EQ(reason("n=1,c=8,h=8,w=8,k=8,precision=tf32"),

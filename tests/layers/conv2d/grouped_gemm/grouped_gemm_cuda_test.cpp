@@ -20,7 +20,7 @@
 #include "layers/conv2d/grouped_gemm/cuda/grouped_gemm_plan.h"
 #include "tests/support/cases.h"
 #include "tests/support/cuda.h"
-#include "tests/support/recorded_card.h"
+#include "tests/support/recorded_algorithm.h"
 #include "tests/support/stored_integers.h"
 
 namespace convscope {
@@ -35,7 +35,9 @@ using testing::Tier;
 
 class GroupedGemmOnCuda : public testing::CudaTest {};
 
-const Conv2dAlgorithm& card() { return conv2d_algorithms(DeviceType::cuda).get("grouped_gemm"); }
+const Conv2dAlgorithm& algorithm() {
+  return conv2d_algorithms(DeviceType::cuda).get("grouped_gemm");
+}
 
 const char* const kProblems[] = {
     "n=2,c=32,h=9,w=11,k=32,r=3,s=3,pad=1,groups=8",          // 4 channels, two groups a bundle
@@ -162,9 +164,9 @@ TEST_F(GroupedGemmOnCuda, AgreesWithTheReference) {
     ConvolutionCase bounded(z,
                             testing::kRoundedTiers[turn / 3 % std::size(testing::kRoundedTiers)]);
     for (const Direction direction : kDirections) {
-      ASSERT_EQ(support_of(card(), z, direction).reason, "") << z.text();
-      EXPECT_EQ(exact.check(card(), direction), "");
-      EXPECT_EQ(bounded.check(card(), direction), "");
+      ASSERT_EQ(support_of(algorithm(), z, direction).reason, "") << z.text();
+      EXPECT_EQ(exact.check(algorithm(), direction), "");
+      EXPECT_EQ(bounded.check(algorithm(), direction), "");
     }
   }
 }
@@ -183,7 +185,7 @@ TEST_F(GroupedGemmOnCuda, AFusedEpilogueHasTheNumbersOfSeparateSteps) {
         operands.out[0].values = Tensor::full(stored_shape(z.y_shape(), z.layout),
                                               std::numeric_limits<float>::quiet_NaN(), z.dtype)
                                      .to(testing::cuda());
-        run_card(card(), z, Direction::forward, operands);
+        run_algorithm(algorithm(), z, Direction::forward, operands);
         return floats_of(operands.out[0].values);
       };
       const Tensor b = integers({z.k}, DType::f32, 3);
@@ -226,7 +228,7 @@ TEST_F(GroupedGemmOnCuda, SpreadsWhatIsNotFiniteWhereItIsRead) {
           stored_images(x, ActivationLayout::channels_last).to(z.dtype).to(testing::cuda());
       operands.in[1].values = Tensor::full(z.w_shape(), 0.5).to(testing::cuda());
       operands.in[2] = Operand();
-      run_card(card(), z, Direction::forward, operands);
+      run_algorithm(algorithm(), z, Direction::forward, operands);
       const std::vector<float> y = floats_of(operands.out[0].values);  // [2,1,9,12,24]
       for (std::size_t i = 0; i < y.size(); ++i) {
         const auto at = static_cast<int>(i);
@@ -248,7 +250,7 @@ TEST_F(GroupedGemmOnCuda, GradientsOfWeightsAreAddedToWhatWasThere) {
       Operands operands = random_operands(z.operands(Direction::backward_weight), testing::cuda());
       const auto run = [&](bool accumulate) {
         operands.accumulate = accumulate;
-        run_card(card(), z, Direction::backward_weight, operands);
+        run_algorithm(algorithm(), z, Direction::backward_weight, operands);
         return floats_of(operands.out[0].values);
       };
       operands.out[0].values.fill(std::numeric_limits<float>::quiet_NaN());
@@ -266,14 +268,15 @@ TEST_F(GroupedGemmOnCuda, CanBeRecordedAndReplayed) {
   for (const Conv2dProblem& z : problems()) {
     if (turn++ % 5 != 0) continue;
     for (const Direction direction : kDirections) {
-      testing::expect_replayed(card(), z, direction);
+      testing::expect_replayed(algorithm(), z, direction);
     }
   }
 }
 
 TEST_F(GroupedGemmOnCuda, RefusesInASentence) {
   const auto reason = [](const char* text, Direction direction = Direction::forward) {
-    return support_of(card(), Conv2dProblem::parse(cat(text, ",layout=channels_last")), direction)
+    return support_of(algorithm(), Conv2dProblem::parse(cat(text, ",layout=channels_last")),
+                      direction)
         .reason;
   };
   const std::string halves = ",dtype=bf16,types=bf16:f32:f32:bf16";

@@ -16,7 +16,7 @@ using testing::Tier;
 using ImplicitGemmWeightsOnCuda = testing::CudaTest;
 
 TEST_F(ImplicitGemmWeightsOnCuda, ManyAreTurnedOverWithTheNumbersOfTheReference) {
-  const Conv2dAlgorithm& card = conv2d_algorithms(DeviceType::cuda).get("implicit_gemm");
+  const Conv2dAlgorithm& algorithm = conv2d_algorithms(DeviceType::cuda).get("implicit_gemm");
   for (const char* text : {
            "n=1,c=96,h=3,w=3,k=80,r=3,s=3,pad=1",            // whole blocks of 32 channels
            "n=1,c=275,h=2,w=2,k=251",                        // remainders of channels, rows, pieces
@@ -28,10 +28,10 @@ TEST_F(ImplicitGemmWeightsOnCuda, ManyAreTurnedOverWithTheNumbersOfTheReference)
       ASSERT_GE(problem.w_shape().numel(), 1 << 16);
       for (int last = 0; last < (is_half(problem.dtype) ? 2 : 1); ++last) {
         if (last == 1) problem = with_channels_last(problem);
-        ASSERT_EQ(support_of(card, problem, Direction::forward).reason, "") << problem.text();
+        ASSERT_EQ(support_of(algorithm, problem, Direction::forward).reason, "") << problem.text();
         for (const Tier tier : {Tier::exact, Tier::bounded}) {
           ConvolutionCase numbers(problem, tier);
-          EXPECT_EQ(numbers.check(card, Direction::forward), "") << problem.text();
+          EXPECT_EQ(numbers.check(algorithm, Direction::forward), "") << problem.text();
         }
       }
     }

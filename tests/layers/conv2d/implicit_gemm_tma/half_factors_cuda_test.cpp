@@ -24,7 +24,7 @@ constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
 class HalfFactorsOnCuda : public testing::CudaTest {};
 
-const Conv2dAlgorithm& card() {
+const Conv2dAlgorithm& algorithm() {
   return conv2d_algorithms(DeviceType::cuda).get("implicit_gemm_tma");
 }
 
@@ -133,7 +133,7 @@ TEST_F(HalfFactorsOnCuda, GivenFactorsHaveTheNumbersOfOwnOnes) {
     const Conv2dProblem z = tf32(text);
     for (const Direction direction : kDirections) {
       Operands operands = operands_of(z, direction);
-      run_card(card(), z, direction, operands);
+      run_algorithm(algorithm(), z, direction, operands);
       const std::vector<float> own = floats_of(operands.out[0].values);
       const int images = direction == Direction::backward_weight ? 2 : 1;
       // All images, and for dw each one only: the other one is then made.
@@ -149,7 +149,7 @@ TEST_F(HalfFactorsOnCuda, GivenFactorsHaveTheNumbersOfOwnOnes) {
           with.in[i].values = {};  // the image is not read
         }
         with.out[0].values.fill(kNaN);
-        run_card(card(), z, direction, with);
+        run_algorithm(algorithm(), z, direction, with);
         const std::vector<float> from_halves = floats_of(with.out[0].values);
         const std::string what = cat(z.text(), ", ", name_of(direction), ", given ", given);
         // Without given operands the algorithm reads f32 where that takes less time: its numbers
@@ -185,10 +185,10 @@ TEST_F(HalfFactorsOnCuda, TwoLargeImagesHaveTheScalesOfEachAlone) {
   }
   EXPECT_EQ(unpacked(blocks[0], 1).scale, 1.0f);
   EXPECT_EQ(unpacked(blocks[1], 1).scale, 0x1p-16f);
-  run_card(card(), z, Direction::backward_weight, operands);
+  run_algorithm(algorithm(), z, Direction::backward_weight, operands);
   const std::vector<float> own = floats_of(operands.out[0].values);
   for (std::size_t i = 0; i < 2; ++i) operands.factors[i] = half_factors_in(blocks[i].raw_data());
-  run_card(card(), z, Direction::backward_weight, operands);
+  run_algorithm(algorithm(), z, Direction::backward_weight, operands);
   EXPECT_TRUE(floats_of(operands.out[0].values) == own);
 }
 
@@ -204,7 +204,7 @@ TEST_F(HalfFactorsOnCuda, AScaleOfALooseBoundGivesTheSameNumbers) {
     }
     operands.in[i].values = host.to(testing::cuda());
   }
-  run_card(card(), z, Direction::forward, operands);
+  run_algorithm(algorithm(), z, Direction::forward, operands);
   const std::vector<float> own = floats_of(operands.out[0].values);
   const Tensor image = operands.in[0].values.to(Device{});
   for (const float scale : {0x1p-3f, 1.0f, 0x1p9f}) {
@@ -218,7 +218,7 @@ TEST_F(HalfFactorsOnCuda, AScaleOfALooseBoundGivesTheSameNumbers) {
     }
     block = block.to(testing::cuda());
     operands.factors[0] = half_factors_in(block.raw_data());
-    run_card(card(), z, Direction::forward, operands);
+    run_algorithm(algorithm(), z, Direction::forward, operands);
     EXPECT_TRUE(floats_of(operands.out[0].values) == own) << scale;
   }
 }
@@ -231,7 +231,7 @@ TEST_F(HalfFactorsOnCuda, ScalesBeyondTheRangeOfOneFactorComeBack) {
     Operands operands = operands_of(z, Direction::forward);
     operands.in[0].values.fill(0x1p-100f);
     operands.in[1].values.fill(size);
-    run_card(card(), z, Direction::forward, operands);
+    run_algorithm(algorithm(), z, Direction::forward, operands);
     for (const float y : floats_of(operands.out[0].values)) EXPECT_EQ(y, 8 * 0x1p-100f * size);
   }
 }
@@ -242,7 +242,7 @@ void check_epilogue(const Conv2dAlgorithm& one, const Conv2dProblem& z) {
     operands.in[2] = b.defined() ? Operand(b) : Operand();
     operands.epilogue = epilogue;
     operands.out[0].values.fill(kNaN);
-    run_card(one, z, Direction::forward, operands);
+    run_algorithm(one, z, Direction::forward, operands);
     return floats_of(operands.out[0].values);
   };
   std::vector<float> numbers(static_cast<std::size_t>(z.k));

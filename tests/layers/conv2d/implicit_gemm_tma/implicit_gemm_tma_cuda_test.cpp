@@ -17,7 +17,7 @@
 #include "tests/support/cases.h"
 #include "tests/support/cuda.h"
 #include "tests/support/numerics.h"
-#include "tests/support/recorded_card.h"
+#include "tests/support/recorded_algorithm.h"
 
 namespace convscope {
 namespace {
@@ -28,7 +28,7 @@ using testing::Tier;
 
 class ImplicitGemmTmaOnCuda : public testing::CudaTest {};
 
-const Conv2dAlgorithm& card() {
+const Conv2dAlgorithm& algorithm() {
   return conv2d_algorithms(DeviceType::cuda).get("implicit_gemm_tma");
 }
 
@@ -172,9 +172,9 @@ TEST_F(ImplicitGemmTmaOnCuda, AgreesWithTheReferenceInEveryKernel) {
     ConvolutionCase bounded(z,
                             testing::kRoundedTiers[turn / 3 % std::size(testing::kRoundedTiers)]);
     for (const Direction direction : kDirections) {
-      ASSERT_EQ(support_of(card(), z, direction).reason, "") << z.text();
-      EXPECT_EQ(exact.check(card(), direction), "");
-      EXPECT_EQ(bounded.check(card(), direction), "");
+      ASSERT_EQ(support_of(algorithm(), z, direction).reason, "") << z.text();
+      EXPECT_EQ(exact.check(algorithm(), direction), "");
+      EXPECT_EQ(bounded.check(algorithm(), direction), "");
     }
   }
 }
@@ -190,9 +190,9 @@ TEST_F(ImplicitGemmTmaOnCuda, AgreesWithTheReferenceInTf32) {
     ConvolutionCase bounded(z,
                             testing::kRoundedTiers[turn / 3 % std::size(testing::kRoundedTiers)]);
     for (const Direction direction : kDirections) {
-      ASSERT_EQ(support_of(card(), z, direction).reason, "") << z.text();
-      EXPECT_EQ(exact.check(card(), direction), "");
-      EXPECT_EQ(bounded.check(card(), direction), "");
+      ASSERT_EQ(support_of(algorithm(), z, direction).reason, "") << z.text();
+      EXPECT_EQ(exact.check(algorithm(), direction), "");
+      EXPECT_EQ(bounded.check(algorithm(), direction), "");
     }
   }
 }
@@ -229,7 +229,7 @@ TEST_F(ImplicitGemmTmaOnCuda, GivenFactorsHaveTheBitsOfImagesOfF32) {
       const Shape shape = direction == Direction::forward ? z.x_shape() : z.y_shape();
       operands.in[0].values = stored_integers(shape, DType::f32, 1);
       operands.in[1].values = integers(z.w_shape(), DType::f32, 2);
-      run_card(card(), z, direction, operands);
+      run_algorithm(algorithm(), z, direction, operands);
       const std::vector<float> from_f32 = floats_of(operands.out[0].values);
       const Tensor image = operands.in[0].values;
       const auto bytes = static_cast<std::int64_t>(half_factors_bytes(image.numel()));
@@ -238,7 +238,7 @@ TEST_F(ImplicitGemmTmaOnCuda, GivenFactorsHaveTheBitsOfImagesOfF32) {
       operands.factors[0] = half_factors_in(block.raw_data());
       operands.in[0].values = {};  // not read
       operands.out[0].values.fill(std::numeric_limits<float>::quiet_NaN());
-      run_card(card(), z, direction, operands);
+      run_algorithm(algorithm(), z, direction, operands);
       EXPECT_TRUE(floats_of(operands.out[0].values) == from_f32)
           << text << ", " << name_of(direction);
     }
@@ -262,7 +262,7 @@ TEST_F(ImplicitGemmTmaOnCuda, AFusedEpilogueHasTheNumbersOfSeparateSteps) {
       operands.out[0].values = Tensor::full(stored_shape(z.y_shape(), z.layout),
                                             std::numeric_limits<float>::quiet_NaN(), z.dtype)
                                    .to(testing::cuda());
-      run_card(card(), z, Direction::forward, operands);
+      run_algorithm(algorithm(), z, Direction::forward, operands);
       return floats_of(operands.out[0].values);
     };
     const Tensor b = integers({z.k}, DType::f32, 3);
@@ -311,7 +311,7 @@ TEST_F(ImplicitGemmTmaOnCuda, GradientsOfWeightsAreAddedToWhatWasThere) {
       }
       const auto run = [&](bool accumulate) {
         operands.accumulate = accumulate;
-        run_card(card(), z, Direction::backward_weight, operands);
+        run_algorithm(algorithm(), z, Direction::backward_weight, operands);
         return floats_of(operands.out[0].values);
       };
       operands.out[0].values.fill(std::numeric_limits<float>::quiet_NaN());
@@ -332,14 +332,14 @@ TEST_F(ImplicitGemmTmaOnCuda, CanBeRecordedAndReplayed) {
   for (const Conv2dProblem& z : problems()) {
     if (turn++ % 5 != 0) continue;
     for (const Direction direction : kDirections) {
-      testing::expect_replayed(card(), z, direction);
+      testing::expect_replayed(algorithm(), z, direction);
     }
   }
 }
 
 TEST_F(ImplicitGemmTmaOnCuda, RefusesInASentence) {
   const auto reason = [](const char* text, Direction direction = Direction::forward) {
-    return support_of(card(), Conv2dProblem::parse(text), direction).reason;
+    return support_of(algorithm(), Conv2dProblem::parse(text), direction).reason;
   };
   const std::string last = ",layout=channels_last";
   EXPECT_EQ(reason("n=1,c=8,h=8,w=8,k=8,dtype=bf16"),

@@ -25,7 +25,7 @@ using testing::Tier;
 
 class ImplicitGemmTmaHalvesOnCuda : public testing::CudaTest {};
 
-const Conv2dAlgorithm& card() {
+const Conv2dAlgorithm& algorithm() {
   return conv2d_algorithms(DeviceType::cuda).get("implicit_gemm_tma_halves");
 }
 
@@ -128,9 +128,9 @@ TEST_F(ImplicitGemmTmaHalvesOnCuda, AgreesWithTheReferenceInEveryKernel) {
       ConvolutionCase exact(z, Tier::exact);
       ConvolutionCase bounded(z,
                               testing::kRoundedTiers[turn / 3 % std::size(testing::kRoundedTiers)]);
-      ASSERT_EQ(support_of(card(), z, direction).reason, "") << z.text();
-      EXPECT_EQ(exact.check(card(), direction), "");
-      EXPECT_EQ(bounded.check(card(), direction), "");
+      ASSERT_EQ(support_of(algorithm(), z, direction).reason, "") << z.text();
+      EXPECT_EQ(exact.check(algorithm(), direction), "");
+      EXPECT_EQ(bounded.check(algorithm(), direction), "");
     }
   }
 }
@@ -143,7 +143,7 @@ TEST_F(ImplicitGemmTmaHalvesOnCuda, GradientsOfWeightsAreAddedToWhatWasThere) {
     Operands operands = random_operands(z.operands(Direction::backward_weight), testing::cuda());
     const auto run = [&](bool accumulate) {
       operands.accumulate = accumulate;
-      run_card(card(), z, Direction::backward_weight, operands);
+      run_algorithm(algorithm(), z, Direction::backward_weight, operands);
       return testing::values_of<float>(operands.out[0].values.to(Device{}));
     };
     operands.out[0].values.fill(std::numeric_limits<float>::quiet_NaN());
@@ -166,7 +166,7 @@ TEST_F(ImplicitGemmTmaHalvesOnCuda, AFusedEpilogueHasTheNumbersOfSeparateSteps) 
       operands.in[2] = b.defined() ? Operand(b) : Operand();
       operands.epilogue = epilogue;
       operands.out[0].values.fill(std::numeric_limits<float>::quiet_NaN());
-      run_card(card(), z, Direction::forward, operands);
+      run_algorithm(algorithm(), z, Direction::forward, operands);
       return floats_of(operands.out[0].values);
     };
     const Tensor b = testing::normal({z.k}, DType::f32, 3).to(testing::cuda());
@@ -191,10 +191,10 @@ TEST_F(ImplicitGemmTmaHalvesOnCuda, AFusedEpilogueHasTheNumbersOfSeparateSteps) 
 
 TEST_F(ImplicitGemmTmaHalvesOnCuda, RefusesInASentence) {
   const auto reason = [](const char* text, Direction direction = Direction::forward) {
-    return support_of(card(), Conv2dProblem::parse(text), direction).reason;
+    return support_of(algorithm(), Conv2dProblem::parse(text), direction).reason;
   };
   EXPECT_EQ(reason("n=1,c=8,h=8,w=8,k=8,r=3,s=3,dtype=bf16"),
-            "expects f32 in full precision, because it multiplies two halves of each number, got "
+            "expects f32 in full precision, because it splits each number into two fp16 numbers, got "
             "bf16");
   EXPECT_EQ(reason("n=1,c=8,h=8,w=8,k=8"),
             "expects a kernel of at least 2 taps, which share a patch, and at most 15x15, got 1x1");

@@ -64,7 +64,7 @@ constexpr const char* kProblems[] = {"n=1,c=3,h=3,w=23,k=24,r=5,s=5,pad=2",
                                      "n=5,c=40,h=9,w=20,k=264,r=1,s=1",
                                      "n=2,c=9,h=15,w=21,k=17,r=2,s=2"};
 
-const Conv2dAlgorithm& card() {
+const Conv2dAlgorithm& algorithm() {
   return conv2d_algorithms(DeviceType::cuda).get("implicit_gemm_tma");
 }
 
@@ -108,11 +108,11 @@ class Call {
     Tensor y, moments;  // on the device; without moments: undefined
   };
   Result run(bool with_moments) const {
-    const ForwardMoments* const moments = forward_moments_of(card(), z_);
+    const ForwardMoments* const moments = forward_moments_of(algorithm(), z_);
     EXPECT_NE(moments, nullptr) << z_.text();
     Result out{.y = Tensor::full(stored_shape(z_.y_shape(), kLast), kNaN, DType::f32, cuda()),
                .moments = {}};
-    const Conv2dScratch scratch(card(), z_, Direction::forward, cuda(), WeightUse::often);
+    const Conv2dScratch scratch(algorithm(), z_, Direction::forward, cuda(), WeightUse::often);
     const Conv2dForwardArgs args{.problem = z_,
                                  .x = nullptr,
                                  .w = nullptr,
@@ -123,13 +123,13 @@ class Call {
                                  .views = {},
                                  .x_factors = half_factors_in(factors_.raw_data())};
     if (!with_moments) {
-      card().forward(args);
+      algorithm().forward(args);
       return out;
     }
     // One more part than needed, which must stay untouched.
     const std::int64_t parts = moments->parts(z_);
     const Tensor to = Tensor::full({parts + 1, 4, out.y.dim(4)}, kNaN, DType::f32, cuda());
-    run_forward_moments(card(), *moments, args, to.data<float>());
+    run_forward_moments(algorithm(), *moments, args, to.data<float>());
     const Tensor host = to.to(Device{});
     out.moments = Tensor::empty({parts, 4, out.y.dim(4)});
     const float* const from = host.data<float>();
@@ -209,7 +209,7 @@ TEST_F(ForwardMomentsOnCuda, AreThoseOfTheNumbersThatAreStored) {
     const Conv2dProblem z = problem_of(text);
     const GatherPlan plan = plan_of(z);
     if (kGatherShapes[plan.shape].columns < 32 && plan.splits == 1) {
-      EXPECT_EQ(forward_moments_of(card(), z), nullptr);
+      EXPECT_EQ(forward_moments_of(algorithm(), z), nullptr);
       continue;
     }
     shapes.insert(plan.splits == 1 ? plan.shape : -1);
@@ -287,7 +287,7 @@ TEST_F(ForwardMomentsOnCuda, ABatchNormThatIsGivenThemDoesWhatItDoesAlone) {
   }
 }
 
-TEST_F(ForwardMomentsOnCuda, IsCountedAsTheForwardOfTheCard) {
+TEST_F(ForwardMomentsOnCuda, IsCountedAsTheForwardOfTheAlgorithm) {
   const Conv2dProblem z = problem_of("n=2,c=16,h=8,w=8,k=32,r=3,s=3,pad=1");
   const Call call(z, Data::normal);
   KernelCounter counter;
@@ -301,13 +301,13 @@ TEST_F(ForwardMomentsOnCuda, OtherProblemsHaveNone) {
   Conv2dProblem halves = problem_of("n=2,c=16,h=8,w=8,k=32,r=3,s=3,pad=1");
   EXPECT_EQ(forward_moments_of(conv2d_algorithms(DeviceType::cuda).get("implicit_gemm"), halves),
             nullptr);
-  EXPECT_NE(forward_moments_of(card(), halves), nullptr);
+  EXPECT_NE(forward_moments_of(algorithm(), halves), nullptr);
   halves.dtype = DType::bf16;
   halves.types =
       OperandTypes{.x = DType::bf16, .w = DType::f32, .accumulator = DType::f32, .y = DType::bf16};
-  EXPECT_EQ(forward_moments_of(card(), halves), nullptr);
+  EXPECT_EQ(forward_moments_of(algorithm(), halves), nullptr);
   // More pixels than f32 can count exactly.
-  EXPECT_EQ(forward_moments_of(card(), problem_of("n=64,c=8,h=513,w=512,k=64")), nullptr);
+  EXPECT_EQ(forward_moments_of(algorithm(), problem_of("n=64,c=8,h=513,w=512,k=64")), nullptr);
 }
 
 }  // namespace

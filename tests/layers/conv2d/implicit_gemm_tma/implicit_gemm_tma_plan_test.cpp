@@ -183,7 +183,7 @@ TEST(ImplicitGemmTmaPlan, TilesHoldEachOutputOnceAndTapsReadWhatWasBrought) {
         EXPECT_EQ(plan.row_tiles, tiles);
         if (plan.weights_stay) {
           EXPECT_EQ(plan.column_tiles, 1);
-          EXPECT_LE(plan.weight_stages, kMostStages);
+          EXPECT_LE(plan.weight_stages, kMaxStages);
         }
       }
     }

@@ -86,17 +86,17 @@ class RandomChain {
 
   // Runs each convolution by its algorithm, then takes the largest code of each window.
   Tensor one_by_one() const {
-    const Conv2dAlgorithm& card = conv2d_algorithms(DeviceType::cpu).get("int8_direct");
+    const Conv2dAlgorithm& algorithm = conv2d_algorithms(DeviceType::cpu).get("int8_direct");
     Tensor x = images_;
     for (const Layer& layer : layers_) {
       const Conv2dProblem& z = layer.problem;
       const Tensor y = Tensor::zeros(
           stored_shape({z.n, z.k, z.p(), z.q()}, ActivationLayout::blocked), DType::u8);
-      const Scratch<Conv2dProblem> scratch(card, z, Direction::forward, Device{});
+      const Scratch<Conv2dProblem> scratch(algorithm, z, Direction::forward, Device{});
       const OperandViews views = layer.views();
-      card.forward({z, x.raw_data(), layer.w.raw_data(), layer.b.data(), y.raw_data(),
-                    scratch.workspace(), layer.epilogue, scratch.prepare(layer.w.raw_data(), views),
-                    views});
+      algorithm.forward({z, x.raw_data(), layer.w.raw_data(), layer.b.data(), y.raw_data(),
+                         scratch.workspace(), layer.epilogue,
+                         scratch.prepare(layer.w.raw_data(), views), views});
       x = pooled(y, z);
     }
     return x;

@@ -20,19 +20,19 @@ class Int8OnCuda : public testing::CudaTest {};
 
 // Checks all algorithms that take the problem; returns their number. A failure is reported once.
 int check_all(Int8Case& one) {
-  int cards = 0;
-  for (const auto& [name, card] : conv2d_algorithms(DeviceType::cuda).entries()) {
-    if (!support_of(card, one.problem(), Direction::forward).yes) continue;
-    ++cards;
+  int algorithms = 0;
+  for (const auto& [name, algorithm] : conv2d_algorithms(DeviceType::cuda).entries()) {
+    if (!support_of(algorithm, one.problem(), Direction::forward).yes) continue;
+    ++algorithms;
     std::vector<double> first, second;
-    std::string wrong = one.check(card, &first);
+    std::string wrong = one.check(algorithm, &first);
     if (wrong.empty() && !testing::is_emulated()) {
-      wrong = one.check(card, &second);
+      wrong = one.check(algorithm, &second);
       if (wrong.empty() && first != second) wrong = cat(name, ": two runs gave different codes");
     }
     EXPECT_EQ(wrong, "");
   }
-  return cards;
+  return algorithms;
 }
 
 TEST_F(Int8OnCuda, CodesAreThoseOfDoubleArithmeticOnRandomProblems) {
@@ -159,9 +159,9 @@ TEST_F(Int8OnCuda, TheLargestSumsAreExact) {
   }
 }
 
-TEST_F(Int8OnCuda, CardsAreCompleteAndTakeAnEmptyBatch) {
-  int cards = 0;
-  for (const auto& [name, card] : conv2d_algorithms(DeviceType::cuda).entries()) {
+TEST_F(Int8OnCuda, AlgorithmsAreCompleteAndTakeAnEmptyBatch) {
+  int algorithms = 0;
+  for (const auto& [name, algorithm] : conv2d_algorithms(DeviceType::cuda).entries()) {
     if (!name.starts_with("int8")) continue;
     SCOPED_TRACE(name);
     int taken = 0;
@@ -169,22 +169,22 @@ TEST_F(Int8OnCuda, CardsAreCompleteAndTakeAnEmptyBatch) {
          {"n=2,c=20,h=7,w=6,k=18,r=3,s=3,pad=1", "n=2,c=18,h=7,w=6,k=18,r=3,s=3,groups=18",
           "n=2,c=20,h=7,w=6,k=32,r=3,s=3,pad=1,weights=blocks16x1:100"}) {
       Conv2dProblem problem = with_types(Conv2dProblem::parse(text), "u8:i8:i32:u8");
-      if (!support_of(card, problem, Direction::forward).yes) continue;
+      if (!support_of(algorithm, problem, Direction::forward).yes) continue;
       ++taken;
-      EXPECT_FALSE(support_of(card, problem, Direction::backward_data).yes);
-      const Conv2dCost cost = card.cost(problem, Direction::forward);
+      EXPECT_FALSE(support_of(algorithm, problem, Direction::backward_data).yes);
+      const Conv2dCost cost = algorithm.cost(problem, Direction::forward);
       EXPECT_GT(cost.flops, 0.0);
       EXPECT_GT(cost.bytes, 0.0);
       EXPECT_GT(cost.peak_share, 0.0);
       EXPECT_LE(cost.peak_share, 1.0);
       problem.n = 0;
-      run_card(card, problem, Direction::forward,
-               random_operands(problem.operands(Direction::forward), testing::cuda()));
+      run_algorithm(algorithm, problem, Direction::forward,
+                    random_operands(problem.operands(Direction::forward), testing::cuda()));
     }
     EXPECT_GT(taken, 0);
-    ++cards;
+    ++algorithms;
   }
-  EXPECT_GE(cards, 4);
+  EXPECT_GE(algorithms, 4);
 }
 
 }  // namespace

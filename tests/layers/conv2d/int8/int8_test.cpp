@@ -16,14 +16,14 @@ using testing::with_types;
 
 // Checks all algorithms that take the problem; returns their number.
 int check_everywhere(Int8Case& one) {
-  int cards = 0;
-  for (const auto& [name, card] : conv2d_algorithms(DeviceType::cpu).entries()) {
-    if (!support_of(card, one.problem(), Direction::forward).yes) continue;
-    ++cards;
-    EXPECT_EQ(one.check_everywhere(card), "");
-    if (::testing::Test::HasFailure()) return cards;
+  int algorithms = 0;
+  for (const auto& [name, algorithm] : conv2d_algorithms(DeviceType::cpu).entries()) {
+    if (!support_of(algorithm, one.problem(), Direction::forward).yes) continue;
+    ++algorithms;
+    EXPECT_EQ(one.check_everywhere(algorithm), "");
+    if (::testing::Test::HasFailure()) return algorithms;
   }
-  return cards;
+  return algorithms;
 }
 
 class Int8 : public ::testing::Test {
@@ -123,9 +123,9 @@ TEST_F(Int8, TheLargestSumsAreExact) {
   }
 }
 
-TEST_F(Int8, CardsAreCompleteAndTakeAnEmptyBatch) {
-  int cards = 0;
-  for (const auto& [name, card] : conv2d_algorithms(DeviceType::cpu).entries()) {
+TEST_F(Int8, AlgorithmsAreCompleteAndTakeAnEmptyBatch) {
+  int algorithms = 0;
+  for (const auto& [name, algorithm] : conv2d_algorithms(DeviceType::cpu).entries()) {
     if (!name.starts_with("int8")) continue;
     SCOPED_TRACE(name);
     int taken = 0;
@@ -133,30 +133,30 @@ TEST_F(Int8, CardsAreCompleteAndTakeAnEmptyBatch) {
          {"n=2,c=20,h=7,w=6,k=18,r=3,s=3,pad=1", "n=2,c=18,h=7,w=6,k=18,r=3,s=3,groups=18",
           "n=2,c=20,h=7,w=6,k=32,r=3,s=3,pad=1,weights=blocks16x1:100"}) {
       Conv2dProblem problem = with_types(Conv2dProblem::parse(text), "u8:i8:i32:u8");
-      if (!support_of(card, problem, Direction::forward).yes) continue;
+      if (!support_of(algorithm, problem, Direction::forward).yes) continue;
       ++taken;
-      EXPECT_FALSE(support_of(card, problem, Direction::backward_data).yes);
-      EXPECT_GT(std::string_view(card.idea).size(), 10u);
-      EXPECT_GT(std::string_view(card.paper).size(), 10u);
-      const Conv2dCost cost = card.cost(problem, Direction::forward);
+      EXPECT_FALSE(support_of(algorithm, problem, Direction::backward_data).yes);
+      EXPECT_GT(std::string_view(algorithm.idea).size(), 10u);
+      EXPECT_GT(std::string_view(algorithm.paper).size(), 10u);
+      const Conv2dCost cost = algorithm.cost(problem, Direction::forward);
       EXPECT_GT(cost.flops, 0.0);
       EXPECT_GT(cost.bytes, 0.0);
       EXPECT_GT(cost.peak_share, 0.0);
       EXPECT_LE(cost.peak_share, 1.0);
       problem.n = 0;
-      run_card(card, problem, Direction::forward,
-               random_operands(problem.operands(Direction::forward), Device{}));
+      run_algorithm(algorithm, problem, Direction::forward,
+                    random_operands(problem.operands(Direction::forward), Device{}));
     }
     EXPECT_GT(taken, 0);
-    cards += 1;
+    algorithms += 1;
   }
-  EXPECT_GE(cards, 3);
+  EXPECT_GE(algorithms, 3);
 }
 
 // Steps that are powers of two put many sums exactly between two codes; rounding is half to even.
 TEST_F(Int8, TiesRoundToEven) {
   const auto problem = with_types(Conv2dProblem::parse("c=16,h=4,w=4,k=16"), "u8:i8:i32:i8");
-  const Conv2dAlgorithm& card = conv2d_algorithms(DeviceType::cpu).get("int8_direct");
+  const Conv2dAlgorithm& algorithm = conv2d_algorithms(DeviceType::cpu).get("int8_direct");
   const Tensor x = Tensor::zeros({1, 1, 4, 4, 16}, DType::u8);
   const Tensor w = Tensor::zeros({16, 16, 1, 1}, DType::i8);
   for (int i = 0; i < 16; ++i) x.data<std::uint8_t>()[16 * i] = static_cast<std::uint8_t>(i);
@@ -170,16 +170,16 @@ TEST_F(Int8, TiesRoundToEven) {
     if (!supports_isa(static_cast<Isa>(i))) continue;
     set_isa(static_cast<Isa>(i));
     const Tensor y = Tensor::zeros({1, 1, 4, 4, 16}, DType::i8);
-    const Scratch<Conv2dProblem> scratch(card, problem, Direction::forward, Device{});
-    card.forward({problem,
-                  x.raw_data(),
-                  w.raw_data(),
-                  nullptr,
-                  y.raw_data(),
-                  scratch.workspace(),
-                  {},
-                  scratch.prepare(w.raw_data(), views),
-                  views});
+    const Scratch<Conv2dProblem> scratch(algorithm, problem, Direction::forward, Device{});
+    algorithm.forward({problem,
+                       x.raw_data(),
+                       w.raw_data(),
+                       nullptr,
+                       y.raw_data(),
+                       scratch.workspace(),
+                       {},
+                       scratch.prepare(w.raw_data(), views),
+                       views});
     for (int p = 0; p < 16; ++p) {
       for (int k = 0; k < 16; ++k) {
         EXPECT_EQ(y.data<std::int8_t>()[16 * p + k], std::nearbyint(0.5 * p * (k - 8)));
@@ -250,7 +250,7 @@ TEST_F(Int8, LinesOfEveryWidth) {
 // A NaN bias produces the lowest code, an infinite one the last.
 TEST_F(Int8, BiasesThatAreNoNumbers) {
   const auto problem = with_types(Conv2dProblem::parse("c=16,h=4,w=5,k=16"), "u8:i8:i32:u8");
-  const Conv2dAlgorithm& card = conv2d_algorithms(DeviceType::cpu).get("int8_direct");
+  const Conv2dAlgorithm& algorithm = conv2d_algorithms(DeviceType::cpu).get("int8_direct");
   const Tensor x = Tensor::zeros({1, 1, 4, 5, 16}, DType::u8);
   const Tensor w = Tensor::zeros({16, 16, 1, 1}, DType::i8);
   const double infinity = std::numeric_limits<double>::infinity();
@@ -269,16 +269,16 @@ TEST_F(Int8, BiasesThatAreNoNumbers) {
       double b[16];
       for (int k = 0; k < 16; ++k) b[k] = k < finite ? 0 : bias[k];
       const Tensor y = Tensor::zeros({1, 1, 4, 5, 16}, DType::u8);
-      const Scratch<Conv2dProblem> scratch(card, problem, Direction::forward, Device{});
-      card.forward({problem,
-                    x.raw_data(),
-                    w.raw_data(),
-                    b,
-                    y.raw_data(),
-                    scratch.workspace(),
-                    {},
-                    scratch.prepare(w.raw_data(), views),
-                    views});
+      const Scratch<Conv2dProblem> scratch(algorithm, problem, Direction::forward, Device{});
+      algorithm.forward({problem,
+                         x.raw_data(),
+                         w.raw_data(),
+                         b,
+                         y.raw_data(),
+                         scratch.workspace(),
+                         {},
+                         scratch.prepare(w.raw_data(), views),
+                         views});
       for (int at = 0; at < 20 * 16; ++at) {
         EXPECT_EQ(y.data<std::uint8_t>()[at], at % 16 < finite ? 0 : expected[at % 16]) << at % 16;
       }
@@ -288,13 +288,14 @@ TEST_F(Int8, BiasesThatAreNoNumbers) {
 
 // Shares are relative to the peak of byte products, so none exceeds it.
 TEST_F(Int8, CostsAreShareOfThePeakOfBytes) {
-  for (const auto& [name, card] : conv2d_algorithms(DeviceType::cpu).entries()) {
+  for (const auto& [name, algorithm] : conv2d_algorithms(DeviceType::cpu).entries()) {
     for (const char* file : {"resnet18", "mobilenet_v2", "edge_cases"}) {
       for (const Conv2dProblem& sizes : testing::shapes_of(file)) {
         for (const char* types : {"u8:i8:i32:u8", "f32:i8:i32:u8"}) {
           const Conv2dProblem problem = with_types(sizes, types);
-          if (problem.is_empty() || !support_of(card, problem, Direction::forward).yes) continue;
-          const double share = card.cost(problem, Direction::forward).peak_share;
+          if (problem.is_empty() || !support_of(algorithm, problem, Direction::forward).yes)
+            continue;
+          const double share = algorithm.cost(problem, Direction::forward).peak_share;
           EXPECT_GT(share, 0) << name << " " << problem.text();
           EXPECT_LE(share, 1) << name << " " << problem.text();
         }
@@ -304,9 +305,9 @@ TEST_F(Int8, CostsAreShareOfThePeakOfBytes) {
 }
 
 TEST_F(Int8, RefusesWhatItsSumsCannotHold) {
-  const Conv2dAlgorithm& card = conv2d_algorithms(DeviceType::cpu).get("int8_direct");
+  const Conv2dAlgorithm& algorithm = conv2d_algorithms(DeviceType::cpu).get("int8_direct");
   const auto reason = [&](const char* text, const char* types) {
-    return support_of(card, with_types(Conv2dProblem::parse(text), types), Direction::forward)
+    return support_of(algorithm, with_types(Conv2dProblem::parse(text), types), Direction::forward)
         .reason;
   };
   EXPECT_EQ(reason("c=65793,k=1", "u8:i8:i32:u8"), "");

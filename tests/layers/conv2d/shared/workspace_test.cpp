@@ -75,12 +75,12 @@ void check_all(DeviceType device) {
     const Conv2dProblem dense = Conv2dProblem::parse(text);
     dense.check();
     for (const Conv2dProblem& problem : forms(dense)) {
-      for (const auto& [name, card] : conv2d_algorithms(device).entries()) {
+      for (const auto& [name, algorithm] : conv2d_algorithms(device).entries()) {
         for (const Direction direction : kDirections) {
-          if (!support_of(card, problem, direction).yes) continue;
+          if (!support_of(algorithm, problem, direction).yes) continue;
           ++asked;
-          const auto bytes = static_cast<double>(card.workspace_bytes(problem, direction)) +
-                             static_cast<double>(card.prepared_size(problem, direction));
+          const auto bytes = static_cast<double>(algorithm.workspace_bytes(problem, direction)) +
+                             static_cast<double>(algorithm.prepared_size(problem, direction));
           EXPECT_LE(bytes, kForThreads + kTimesOperands * problem.nominal_bytes())
               << name << " " << name_of(direction) << " of " << problem.text();
         }
@@ -102,12 +102,12 @@ TEST(Conv2dWorkspace, IsBoundedByTheOperandsForExtremeGeometry) {
 
 // A stride beyond the image costs nothing where y has only one row or column.
 TEST(Conv2dWorkspace, DirectTakesStridesPastTheImage) {
-  const Conv2dAlgorithm& card = conv2d_algorithms(DeviceType::cpu).get("direct");
+  const Conv2dAlgorithm& algorithm = conv2d_algorithms(DeviceType::cpu).get("direct");
   for (const Direction direction : kDirections) {
     const auto problem =
         Conv2dProblem::parse("n=2,c=8,h=5,w=7,k=16,r=3,s=3,stride=2147483647,pad=1");
-    EXPECT_TRUE(support_of(card, problem, direction).yes) << name_of(direction);
-    EXPECT_LT(card.workspace_bytes(problem, direction), std::size_t{1} << 21);
+    EXPECT_TRUE(support_of(algorithm, problem, direction).yes) << name_of(direction);
+    EXPECT_LT(algorithm.workspace_bytes(problem, direction), std::size_t{1} << 21);
   }
 }
 

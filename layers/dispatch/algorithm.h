@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// card.h: the description of one algorithm of an operator: its name, what it supports, its cost,
-// its error bounds and its functions.
+// algorithm.h: the description of one algorithm of an operator: its name, what it supports, its
+// cost, its error bounds and its functions.
 //
 // An operator (conv2d, deform_conv2d, sparse_conv) has several algorithms for one formula. It
 // declares a problem, the arguments of its functions, and one struct with the rest (for conv2d in
 // algorithm.h):
 //
 //   template <>
-//   struct HeavyLayer<Conv2dProblem> {
+//   struct Operator<Conv2dProblem> {
 //     using ForwardArgs = Conv2dForwardArgs;       // arguments of a kernel, for each direction
 //     using BackwardDataArgs = ...; using BackwardWeightArgs = ...;
 //     static constexpr const char* kOperation = "conv2d";  // starts errors, names the cache file
-//     static Registry<Card<Conv2dProblem>>& algorithms(DeviceType);
+//     static Registry<Algorithm<Conv2dProblem>>& algorithms(DeviceType);
 //     static void run(const Call<Conv2dProblem>&);  // calls the algorithm's function (execute.h)
 //   };
 //
@@ -21,7 +21,7 @@
 // A problem has text(), check(), nominal_flops(), nominal_bytes(), is_empty() (no samples: nothing
 // to compute), dtype, math, types, weight_format and operands(direction) (operands.h). A problem
 // with images also has layout (activation_layout.h). A problem that rarely repeats may have
-// bucket_text(), by which `measure` remembers it, and kMostChoices (choice_cache.h).
+// bucket_text(), by which `measure` remembers it, and kMaxChoices (choice_cache.h).
 //
 // For an empty problem only supports() is called: select.h and run.h handle the rest. All other
 // functions may assume at least one sample.
@@ -38,7 +38,7 @@
 #include "framework/registry.h"
 #include "framework/simd/sum_chain.h"
 #include "layers/dispatch/activation_layout.h"
-#include "layers/dispatch/card_function.h"
+#include "layers/dispatch/algorithm_function.h"
 #include "layers/dispatch/direction.h"
 #include "layers/dispatch/elements.h"
 #include "layers/dispatch/weight_format.h"
@@ -132,13 +132,13 @@ struct PrepareArgs {
 
 // What an operator declares besides its problem; see the top of this file.
 template <class Problem>
-struct HeavyLayer;
+struct Operator;
 template <class Problem>
 struct Call;
 
 template <class Problem>
-struct Card {
-  using Layer = HeavyLayer<Problem>;
+struct Algorithm {
+  using Layer = Operator<Problem>;
 
   const char* name = "";  // lower case, names the method: "im2col_gemm"
   DeviceType device = DeviceType::cpu;
@@ -177,9 +177,9 @@ struct Card {
   // given. workspace_bytes() still covers a copy made by the algorithm.
   bool takes_half_factors = false;
   // Null: this direction is not offered.
-  CardFunction<typename Layer::ForwardArgs> forward = nullptr;
-  CardFunction<typename Layer::BackwardDataArgs> backward_data = nullptr;
-  CardFunction<typename Layer::BackwardWeightArgs> backward_weight = nullptr;
+  AlgorithmFunction<typename Layer::ForwardArgs> forward = nullptr;
+  AlgorithmFunction<typename Layer::BackwardDataArgs> backward_data = nullptr;
+  AlgorithmFunction<typename Layer::BackwardWeightArgs> backward_weight = nullptr;
 
   double growth(double terms) const {
     return one_chain ? error_growth * std::sqrt(std::max(1.0, terms / kSumChain)) : error_growth;
@@ -211,39 +211,40 @@ struct Card {
 
 // Adds an algorithm to the table of its device; its functions then count their calls.
 template <class Problem>
-bool register_card(Card<Problem> card, const char* file) {
-  card.forward.set_name(card.name, name_of(Direction::forward));
-  card.backward_data.set_name(card.name, name_of(Direction::backward_data));
-  card.backward_weight.set_name(card.name, name_of(Direction::backward_weight));
-  return HeavyLayer<Problem>::algorithms(card.device).add(card.name, card, file);
+bool register_algorithm(Algorithm<Problem> algorithm, const char* file) {
+  algorithm.forward.set_name(algorithm.name, name_of(Direction::forward));
+  algorithm.backward_data.set_name(algorithm.name, name_of(Direction::backward_data));
+  algorithm.backward_weight.set_name(algorithm.name, name_of(Direction::backward_weight));
+  return Operator<Problem>::algorithms(algorithm.device).add(algorithm.name, algorithm, file);
 }
 
 // Returns supports(), after refusing with a sentence what the algorithm did not declare: a missing
 // direction, operands of several types, sparse weights, other layouts.
 template <class Problem>
-Support support_of(const Card<Problem>& card, const Problem& problem, Direction direction) {
-  if (!card.offers(direction)) {
+Support support_of(const Algorithm<Problem>& algorithm, const Problem& problem,
+                   Direction direction) {
+  if (!algorithm.offers(direction)) {
     return Support::no(cat("does not compute ", name_of(direction)));
   }
-  if (problem.types && !card.takes_mixed_types) {
+  if (problem.types && !algorithm.takes_mixed_types) {
     return Support::no(cat("expects operands of one type, got ", problem.types->text()));
   }
-  if (!problem.weight_format.is_dense() && !card.takes_sparse_weights) {
+  if (!problem.weight_format.is_dense() && !algorithm.takes_sparse_weights) {
     return Support::no(cat("expects dense weights, got ", problem.weight_format.text()));
   }
   const ActivationLayout layout = layout_of(problem);
   if (layout == ActivationLayout::blocked_y) {
-    if (!card.takes_blocked_y) {
+    if (!algorithm.takes_blocked_y) {
       return Support::no(cat("expects x and y in one layout, got layout ", name_of(layout)));
     }
     if (direction == Direction::backward_data) {
       return Support::no("expects blocked dx where dy is blocked, got layout blocked_y");
     }
-  } else if ((layout == ActivationLayout::blocked && !card.takes_blocked_layout) ||
-             (layout == ActivationLayout::channels_last && !card.takes_channels_last)) {
+  } else if ((layout == ActivationLayout::blocked && !algorithm.takes_blocked_layout) ||
+             (layout == ActivationLayout::channels_last && !algorithm.takes_channels_last)) {
     return Support::no(cat("expects images [N,C,H,W], got layout ", name_of(layout)));
   }
-  return card.supports(problem, direction);
+  return algorithm.supports(problem, direction);
 }
 
 // Returns the type of the multiplied operands: for integers that of w, as x may be given as f32.
@@ -253,13 +254,13 @@ DType factors_of(const Problem& problem) {
 }
 
 template <class Problem>
-double estimated_ms(const Card<Problem>& card, const Problem& problem, Direction direction,
-                    WeightUse use = WeightUse::once) {
-  const Cost cost = card.cost(problem, direction);
-  const std::size_t prepared = card.prepared_size(problem, direction);
+double estimated_ms(const Algorithm<Problem>& algorithm, const Problem& problem,
+                    Direction direction, WeightUse use = WeightUse::once) {
+  const Cost cost = algorithm.cost(problem, direction);
+  const std::size_t prepared = algorithm.prepared_size(problem, direction);
   return use == WeightUse::often && prepared > 0
-             ? estimated_ms_prepared(cost, prepared, card.device, factors_of(problem))
-             : estimated_ms(cost, card.device, factors_of(problem));
+             ? estimated_ms_prepared(cost, prepared, algorithm.device, factors_of(problem))
+             : estimated_ms(cost, algorithm.device, factors_of(problem));
 }
 
 }  // namespace convscope

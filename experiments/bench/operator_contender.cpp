@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// heavy_contender.cpp: an operator's algorithm in a benchmark: its arrays, its scratch memory, and
-// whether its result is correct.
-#include "experiments/bench/heavy_contender.h"
+// operator_contender.cpp: an operator's algorithm in a benchmark: its arrays, its scratch memory,
+// and whether its result is correct.
+#include "experiments/bench/operator_contender.h"
 
 #include <algorithm>
 #include <chrono>

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// card_oracle.h: checks results with the operator's algorithm "reference". It computes the same
-// operation from the real numbers that the operands represent, dense and in f64, and once more from
-// their magnitudes, M. The bound is that of the tests: |error| <= error_growth * eps * max(M).
+// algorithm_oracle.h: checks results with the operator's algorithm "reference". It computes the
+// same operation from the real numbers that the operands represent, dense and in f64, and once more
+// from their magnitudes, M. The bound is that of the tests: |error| <= error_growth * eps * max(M).
 // Integer outputs are clipped to the range of their codes and get half a step more. For problems
 // that the reference computes in little time.
 //
-// An operator that defines its own magnitudes (HeavyLayer<Problem>::magnitudes) has inputs whose
+// An operator that defines its own magnitudes (Operator<Problem>::magnitudes) has inputs whose
 // rounding is part of its definition: sample positions of a deformable convolution, for example. In
 // f64 they would change, so the reference computes them in f32, with double sums: half an eps.
 #pragma once
 
-#include "experiments/bench/heavy_contender.h"
+#include "experiments/bench/operator_contender.h"
 
 namespace convscope {
 
-inline constexpr const char* kOracleCard = "reference";
+inline constexpr const char* kOracleAlgorithm = "reference";
 
 // The real numbers of each output, and the largest of their sums over magnitudes.
 struct ExpectedOutputs {
@@ -25,13 +25,13 @@ CONVSCOPE_API Judgement judge_outputs(const Operands& operands, const OperandSpe
                                       const ExpectedOutputs& expected, double allowed);
 
 template <class Problem>
-class CardOracle {
+class AlgorithmOracle {
   static constexpr bool kOwnMagnitudes = requires(const Problem& problem, const Operands& at) {
-    HeavyLayer<Problem>::magnitudes(problem, Direction::forward, at);
+    Operator<Problem>::magnitudes(problem, Direction::forward, at);
   };
 
  public:
-  CardOracle(const Problem& problem, Direction direction, const Operands& operands)
+  AlgorithmOracle(const Problem& problem, Direction direction, const Operands& operands)
       : specs_(problem.operands(direction)), eps_(eps_of(problem.dtype, problem.math)) {
     Problem real = problem;
     real.dtype = kOwnMagnitudes && problem.dtype != DType::f64 ? DType::f32 : DType::f64;
@@ -42,7 +42,7 @@ class CardOracle {
     const Operands at = run_reference(real, direction, numbers_of(real, operands));
     Operands sizes;
     if constexpr (kOwnMagnitudes) {
-      sizes = HeavyLayer<Problem>::magnitudes(real, direction, at);
+      sizes = Operator<Problem>::magnitudes(real, direction, at);
     } else {
       Operands of = at;
       for (Operand& one : of.in) {
@@ -80,8 +80,8 @@ class CardOracle {
     for (std::size_t i = 0; i < specs.outputs.size(); ++i) {
       at.out[i].values = Tensor::empty(specs.outputs[i].shape, real.dtype);
     }
-    run_card(HeavyLayer<Problem>::algorithms(DeviceType::cpu).get(kOracleCard), real, direction,
-             at);
+    run_algorithm(Operator<Problem>::algorithms(DeviceType::cpu).get(kOracleAlgorithm), real,
+                  direction, at);
     return at;
   }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// card_state.h: does an algorithm compute each call from its arguments only?
+// algorithm_state.h: does an algorithm compute each call from its arguments only?
 //
 // A result must not depend on earlier calls: on their number, on their problems, or on numbers that
 // were stored at the same addresses. And when a call has returned, its work is done.
@@ -14,6 +14,6 @@ namespace convscope::matrix {
 // Returns "" or what a result depends on, as a sentence: "y of a call with the same numbers ...".
 // Runs small problems with one thread. It compares bits of calls with each other, so an algorithm
 // that is always wrong passes; nothing is checked for one that is not deterministic.
-CONVSCOPE_API std::string fault_of_state(const Conv2dAlgorithm& card, Direction direction);
+CONVSCOPE_API std::string fault_of_state(const Conv2dAlgorithm& algorithm, Direction direction);
 
 }  // namespace convscope::matrix

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// recorded_card.h: records and replays a convolution algorithm on a GPU.
+// recorded_algorithm.h: records and replays a convolution algorithm on a GPU.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -12,15 +12,15 @@
 namespace convscope::testing {
 
 // Expects the bits of a call from a replay, although the result was overwritten in between.
-inline void expect_replayed(const Conv2dAlgorithm& card, const Conv2dProblem& z,
+inline void expect_replayed(const Conv2dAlgorithm& algorithm, const Conv2dProblem& z,
                             Direction direction) {
   const Operands operands = random_operands(z.operands(direction), cuda());
-  const Scratch<Conv2dProblem> scratch(card, z, direction, cuda());
-  run_card(card, z, direction, operands, scratch);
+  const Scratch<Conv2dProblem> scratch(algorithm, z, direction, cuda());
+  run_algorithm(algorithm, z, direction, operands, scratch);
   const std::vector<float> direct = floats_of(operands.out[0].values);
   const DeviceBackend& backend = backend_of(cuda());
   backend.begin_recording(0);
-  run_card(card, z, direction, operands, scratch);
+  run_algorithm(algorithm, z, direction, operands, scratch);
   void* const recording = backend.end_recording(0);
   operands.out[0].values.fill(7);
   backend.replay(0, recording);

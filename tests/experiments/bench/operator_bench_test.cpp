@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// heavy_bench_test.cpp: bench_heavy() makes the benchmark's rows for the operator of the tests.
+// operator_bench_test.cpp: bench_operator() makes the benchmark's rows for the operator of the
+// tests.
 #include <gtest/gtest.h>
 
 #include "experiments/bench/bench_rows.h"
@@ -13,10 +14,10 @@ const BenchProgress kQuiet = [](const std::string&) {};
 BenchGroup<Correlation1dProblem> rows_of(const Correlation1dProblem& problem,
                                          Direction direction = Direction::forward) {
   register_correlation();
-  return bench_heavy(BenchSettings{.min_seconds = 0.001}, problem, direction, kQuiet);
+  return bench_operator(BenchSettings{.min_seconds = 0.001}, problem, direction, kQuiet);
 }
 
-TEST(HeavyBench, GivesRowsOfCheckedAndTimedCards) {
+TEST(OperatorBench, GivesRowsOfCheckedAndTimedAlgorithms) {
   const Correlation1dProblem dense{.n = 2, .c = 4, .length = 64, .k = 8, .taps = 5};
   Correlation1dProblem integers = dense;
   integers.dtype = DType::i8;
@@ -43,7 +44,7 @@ TEST(HeavyBench, GivesRowsOfCheckedAndTimedCards) {
   }
 }
 
-TEST(HeavyBench, NamesWhoRefusesAndSkipsEmptyProblems) {
+TEST(OperatorBench, NamesWhoRefusesAndSkipsEmptyProblems) {
   const auto weights = rows_of({}, Direction::backward_weight);
   EXPECT_TRUE(weights.rows.empty());
   ASSERT_EQ(weights.refusals.size(), 1u);
@@ -52,19 +53,19 @@ TEST(HeavyBench, NamesWhoRefusesAndSkipsEmptyProblems) {
   EXPECT_EQ(rows_of({.n = 0}).skipped, "a batch of no samples leaves nothing to time");
 }
 
-TEST(HeavyBench, AWrongCardIsNotTimed) {
+TEST(OperatorBench, AWrongAlgorithmIsNotTimed) {
   register_correlation();
   const Correlation1dProblem problem{.n = 1, .c = 2, .length = 32, .k = 4, .taps = 3};
-  CorrelationCard wrong = sliding_card();
+  CorrelationAlgorithm wrong = sliding_algorithm();
   wrong.forward = [](const CorrelationForwardArgs& args) {
     sliding_forward(args);
     static_cast<float*>(args.y)[9] = std::numeric_limits<float>::quiet_NaN();
   };
   const Operands operands = random_operands(problem.operands(Direction::forward), Device{});
-  const CardOracle<Correlation1dProblem> oracle(problem, Direction::forward, operands);
+  const AlgorithmOracle<Correlation1dProblem> oracle(problem, Direction::forward, operands);
   BenchRows rows(BenchSettings{.min_seconds = 0.001}, problem.nominal_flops(), 1);
-  rows.add(std::make_unique<HeavyContender<Correlation1dProblem>>(wrong, problem,
-                                                                  Direction::forward, operands),
+  rows.add(std::make_unique<OperatorContender<Correlation1dProblem>>(wrong, problem,
+                                                                     Direction::forward, operands),
            {}, false, [&](BenchContender& one) {
              return one.check([&] { return oracle.judge(operands, wrong.error_growth); });
            });

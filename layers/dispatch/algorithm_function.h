@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// card_function.h: a function of an algorithm. It is assigned, compared with nullptr and called
-// like a plain function pointer; each call is first counted under its algorithm (kernel_runs.h).
+// algorithm_function.h: a function of an algorithm. It is assigned, compared with nullptr and
+// called like a plain function pointer; each call is first counted under its algorithm
+// (kernel_runs.h).
 //
-//   CardFunction<Conv2dForwardArgs> forward = direct_forward;
+//   AlgorithmFunction<Conv2dForwardArgs> forward = direct_forward;
 //   forward.set_name("direct", "forward");  // done once, when the algorithm is registered
 //   forward(args);                          // args.problem says what is computed
 #pragma once
@@ -15,21 +16,21 @@
 namespace convscope {
 
 template <class Args>
-class CardFunction {
+class AlgorithmFunction {
  public:
   using Function = void (*)(const Args&);
 
-  constexpr CardFunction() = default;
-  constexpr CardFunction(Function run) : run_(run) {}  // NOLINT(google-explicit-constructor)
+  constexpr AlgorithmFunction() = default;
+  constexpr AlgorithmFunction(Function run) : run_(run) {}  // NOLINT(google-explicit-constructor)
   // Takes a lambda without captures, or nullptr.
   template <std::convertible_to<Function> F>
-  constexpr CardFunction(F run) : run_(run) {}  // NOLINT(google-explicit-constructor)
+  constexpr AlgorithmFunction(F run) : run_(run) {}  // NOLINT(google-explicit-constructor)
 
   void operator()(const Args& args) const {
     if (!name_.empty()) kernel_ran(name_, direction_, args.problem);
     run_(args);
   }
-  friend constexpr bool operator==(const CardFunction& f, std::nullptr_t) {
+  friend constexpr bool operator==(const AlgorithmFunction& f, std::nullptr_t) {
     return f.run_ == nullptr;
   }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// card_check.cpp: checks an algorithm that comes from a plug-in.
-#include "experiments/plugins/card_check.h"
+// algorithm_check.cpp: checks an algorithm that comes from a plug-in.
+#include "experiments/plugins/algorithm_check.h"
 
 #include <algorithm>
 #include <cmath>
@@ -15,7 +15,7 @@ namespace convscope {
 namespace {
 
 constexpr std::size_t kLongestName = 40;
-constexpr std::size_t kMostBytes = std::size_t{1} << 40;
+constexpr std::size_t kMaxBytes = std::size_t{1} << 40;
 
 // Calls one of the algorithm's functions; an exception becomes the end of a sentence.
 template <class Ask>
@@ -61,48 +61,52 @@ std::string problem_of_name(const std::string& name) {
   return "";
 }
 
-std::string problem_of_card(const Conv2dAlgorithm& card, const std::vector<std::string>& others) {
-  if (card.name == nullptr) return "has no name";
-  const std::string wrong_name = problem_of_name(card.name);
-  if (!wrong_name.empty()) return cat("is named '", card.name, "': expected ", wrong_name);
-  if (const auto& table = conv2d_algorithms(DeviceType::cpu); table.find(card.name) != nullptr) {
-    return cat("has a name that is taken: ", table.file_of(card.name), " has the algorithm '",
-               card.name, "' already");
+std::string problem_of_algorithm(const Conv2dAlgorithm& algorithm,
+                                 const std::vector<std::string>& others) {
+  if (algorithm.name == nullptr) return "has no name";
+  const std::string wrong_name = problem_of_name(algorithm.name);
+  if (!wrong_name.empty()) return cat("is named '", algorithm.name, "': expected ", wrong_name);
+  if (const auto& table = conv2d_algorithms(DeviceType::cpu);
+      table.find(algorithm.name) != nullptr) {
+    return cat("has a name that is taken: ", table.file_of(algorithm.name), " has the algorithm '",
+               algorithm.name, "' already");
   }
-  if (std::ranges::count(others, card.name) > 0) {
-    return cat("has a name that is taken: the plug-in has two algorithms '", card.name, "'");
+  if (std::ranges::count(others, algorithm.name) > 0) {
+    return cat("has a name that is taken: the plug-in has two algorithms '", algorithm.name, "'");
   }
-  if (card.device != DeviceType::cpu) return "is not for the CPU, where plug-ins compute";
-  if (!std::isfinite(card.error_growth) || card.error_growth <= 0) {
-    return cat("has the error_growth ", card.error_growth);
+  if (algorithm.device != DeviceType::cpu) return "is not for the CPU, where plug-ins compute";
+  if (!std::isfinite(algorithm.error_growth) || algorithm.error_growth <= 0) {
+    return cat("has the error_growth ", algorithm.error_growth);
   }
-  const double most = card.one_chain ? kMostChainGrowth : kMostErrorGrowth;
-  if (card.error_growth > most) {
-    return cat("has the error_growth ", card.error_growth, card.one_chain ? " and one_chain" : "",
-               ": a convolution may state ", most,
+  const double most = algorithm.one_chain ? kMaxChainGrowth : kMaxErrorGrowth;
+  if (algorithm.error_growth > most) {
+    return cat("has the error_growth ", algorithm.error_growth,
+               algorithm.one_chain ? " and one_chain" : "", ": a convolution may state ", most,
                " at most (experiments/check/matrix/tolerance.h)");
   }
   const struct {
     const char* name;
     bool there;
-  } parts[] = {{"idea", card.idea != nullptr && *card.idea != '\0'},
-               {"paper (\"\" says none)", card.paper != nullptr},
-               {"function supports", card.supports != nullptr},
-               {"function cost", card.cost != nullptr},
-               {"function workspace_bytes", card.workspace_bytes != nullptr},
-               {"function prepare_weights to match prepared_bytes",
-                card.prepared_bytes == nullptr || card.prepare_weights != nullptr},
-               {"function prepared_bytes to match prepare_weights",
-                card.prepare_weights == nullptr || card.prepared_bytes != nullptr},
-               {"direction: forward, backward_data or backward_weight",
-                std::ranges::any_of(kDirections, [&](Direction d) { return card.offers(d); })}};
+  } parts[] = {
+      {"idea", algorithm.idea != nullptr && *algorithm.idea != '\0'},
+      {"paper (\"\" says none)", algorithm.paper != nullptr},
+      {"function supports", algorithm.supports != nullptr},
+      {"function cost", algorithm.cost != nullptr},
+      {"function workspace_bytes", algorithm.workspace_bytes != nullptr},
+      {"function prepare_weights to match prepared_bytes",
+       algorithm.prepared_bytes == nullptr || algorithm.prepare_weights != nullptr},
+      {"function prepared_bytes to match prepare_weights",
+       algorithm.prepare_weights == nullptr || algorithm.prepared_bytes != nullptr},
+      {"direction: forward, backward_data or backward_weight",
+       std::ranges::any_of(kDirections, [&](Direction d) { return algorithm.offers(d); })}};
   for (const auto& part : parts) {
     if (!part.there) return cat("has no ", part.name);
   }
   return "";
 }
 
-std::string problem_of_ladder(const Conv2dLadder& ladder, const std::vector<std::string>& cards) {
+std::string problem_of_ladder(const Conv2dLadder& ladder,
+                              const std::vector<std::string>& algorithms) {
   if (ladder.name == nullptr || !problem_of_name(ladder.name).empty()) {
     return cat("has an invalid name");
   }
@@ -118,12 +122,12 @@ std::string problem_of_ladder(const Conv2dLadder& ladder, const std::vector<std:
     return cat("has an invalid problem: ", error.what());
   }
   for (const Conv2dRung& rung : ladder.rungs) {
-    if (rung.card == nullptr || rung.isa == nullptr || rung.sentence == nullptr) {
+    if (rung.algorithm == nullptr || rung.isa == nullptr || rung.sentence == nullptr) {
       return "has a rung without algorithm, isa or sentence";
     }
-    if (conv2d_algorithms(DeviceType::cpu).find(rung.card) == nullptr &&
-        std::ranges::count(cards, rung.card) == 0) {
-      return cat("has a rung '", rung.card, "', but no algorithm has this name");
+    if (conv2d_algorithms(DeviceType::cpu).find(rung.algorithm) == nullptr &&
+        std::ranges::count(algorithms, rung.algorithm) == 0) {
+      return cat("has a rung '", rung.algorithm, "', but no algorithm has this name");
     }
     try {
       if (*rung.isa != '\0') parse_isa(rung.isa);
@@ -135,29 +139,29 @@ std::string problem_of_ladder(const Conv2dLadder& ladder, const std::vector<std:
   return "";
 }
 
-std::string problem_of_answers(const Conv2dAlgorithm& card) {
+std::string problem_of_answers(const Conv2dAlgorithm& algorithm) {
   for (const Conv2dProblem& problem : matrix::small_problems(3)) {
     for (const Direction direction : kDirections) {
-      if (!card.offers(direction)) continue;
+      if (!algorithm.offers(direction)) continue;
       bool takes = false;
       std::string wrong = problem_of("supports", problem, direction, [&]() -> std::string {
-        const Conv2dSupport answer = support_of(card, problem, direction);
+        const Conv2dSupport answer = support_of(algorithm, problem, direction);
         takes = answer.yes;
         return takes || !answer.reason.empty() ? "" : "no without a sentence";
       });
       if (!wrong.empty()) return wrong;
       if (!takes) continue;
       wrong = problem_of("cost", problem, direction,
-                         [&] { return wrong_with(card.cost(problem, direction)); });
+                         [&] { return wrong_with(algorithm.cost(problem, direction)); });
       if (!wrong.empty()) return wrong;
       const auto bytes = [](std::size_t count) -> std::string {
-        return count <= kMostBytes ? "" : cat(count, " bytes");
+        return count <= kMaxBytes ? "" : cat(count, " bytes");
       };
       wrong = problem_of("workspace_bytes", problem, direction,
-                         [&] { return bytes(card.workspace_bytes(problem, direction)); });
+                         [&] { return bytes(algorithm.workspace_bytes(problem, direction)); });
       if (!wrong.empty()) return wrong;
       wrong = problem_of("prepared_bytes", problem, direction,
-                         [&] { return bytes(card.prepared_size(problem, direction)); });
+                         [&] { return bytes(algorithm.prepared_size(problem, direction)); });
       if (!wrong.empty()) return wrong;
     }
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// card_state.cpp: does an algorithm compute each call from its arguments only?
-#include "experiments/check/matrix/card_state.h"
+// algorithm_state.cpp: does an algorithm compute each call from its arguments only?
+#include "experiments/check/matrix/algorithm_state.h"
 
 #include <algorithm>
 #include <chrono>
@@ -51,33 +51,34 @@ class Array {
 
 // The arrays of one problem and direction.
 struct Place {
-  Place(const Conv2dAlgorithm& card, const Conv2dProblem& z, Direction d)
+  Place(const Conv2dAlgorithm& algorithm, const Conv2dProblem& z, Direction d)
       : problem(z),
         direction(d),
         first((d == Direction::backward_data ? z.y_shape() : z.x_shape()).numel()),
         second((d == Direction::backward_weight ? z.y_shape() : z.w_shape()).numel()),
         out(output_numel(z, d)),
-        workspace({}, card.workspace_bytes(z, d)),
-        prepared({}, card.prepared_size(z, d)) {}
+        workspace({}, algorithm.workspace_bytes(z, d)),
+        prepared({}, algorithm.prepared_size(z, d)) {}
 
   // Uses the current inputs. Weights are prepared in each call, as in training.
-  Floats call(const Conv2dAlgorithm& card, bool poisons = true) const {
+  Floats call(const Conv2dAlgorithm& algorithm, bool poisons = true) const {
     if (poisons) out.poison();
     if (workspace.bytes() > 0) std::memset(workspace.data(), 0xff, workspace.bytes());
     const void* made = nullptr;
     if (prepared.bytes() > 0) {
       std::memset(prepared.data(), 0xff, prepared.bytes());
-      card.prepare_weights({problem, direction, second.data(), prepared.data(), workspace.data()});
+      algorithm.prepare_weights(
+          {problem, direction, second.data(), prepared.data(), workspace.data()});
       made = prepared.data();
     }
     if (direction == Direction::forward) {
-      card.forward(
+      algorithm.forward(
           {problem, first.data(), second.data(), nullptr, out.data(), workspace.data(), {}, made});
     } else if (direction == Direction::backward_data) {
-      card.backward_data(
+      algorithm.backward_data(
           {problem, first.data(), second.data(), out.data(), workspace.data(), made});
     } else {
-      card.backward_weight(
+      algorithm.backward_weight(
           {problem, first.data(), second.data(), out.data(), false, workspace.data()});
     }
     return out.values();
@@ -94,25 +95,25 @@ bool same(const Floats& a, const Floats& b) {
 }
 
 // Returns what an algorithm computes in arrays that it has not seen.
-Floats fresh(const Conv2dAlgorithm& card, const Place& like) {
-  const Place other(card, like.problem, like.direction);
+Floats fresh(const Conv2dAlgorithm& algorithm, const Place& like) {
+  const Place other(algorithm, like.problem, like.direction);
   other.first.copy(like.first);
   other.second.copy(like.second);
-  return other.call(card);
+  return other.call(algorithm);
 }
 
-std::string fault_of(const Conv2dAlgorithm& card, const Conv2dProblem& problem,
+std::string fault_of(const Conv2dAlgorithm& algorithm, const Conv2dProblem& problem,
                      const Conv2dProblem& between, Direction direction, const char* y) {
-  const Place place(card, problem, direction);
+  const Place place(algorithm, problem, direction);
   place.first.fill(1);
   place.second.fill(2);
-  const Floats once = place.call(card);
+  const Floats once = place.call(algorithm);
   std::this_thread::sleep_for(std::chrono::milliseconds(2));
   if (!same(once, place.out.values())) {
     return cat(y, " still changes after the call has returned: a thread that it started goes on");
   }
   for (int i = 2; i <= kCalls; ++i) {
-    if (same(place.call(card), once)) continue;
+    if (same(place.call(algorithm), once)) continue;
     return cat(y, " of call ", i,
                " with the same numbers differs: something is kept between calls (a static "
                "variable, a counter, a cache)");
@@ -121,9 +122,9 @@ std::string fault_of(const Conv2dAlgorithm& card, const Conv2dProblem& problem,
   const Array* const inputs[] = {&place.first, &place.second};
   for (int i = 0; i < 2; ++i) {
     inputs[i]->fill(static_cast<std::uint64_t>(i) + 5);
-    const Floats stale = place.call(card, /*poisons=*/false);
-    const Floats now = place.call(card);
-    const Floats expected = fresh(card, place);
+    const Floats stale = place.call(algorithm, /*poisons=*/false);
+    const Floats now = place.call(algorithm);
+    const Floats expected = fresh(algorithm, place);
     if (same(now, expected) && same(stale, expected)) continue;
     const char* const name = direction == Direction::backward_weight && i == 1 ? "dy"
                              : direction == Direction::backward_data && i == 0 ? "dy"
@@ -134,11 +135,11 @@ std::string fault_of(const Conv2dAlgorithm& card, const Conv2dProblem& problem,
   }
   place.first.fill(1);
   place.second.fill(2);
-  const Place other(card, between, direction);
+  const Place other(algorithm, between, direction);
   other.first.fill(7);
   other.second.fill(8);
-  other.call(card);
-  if (!same(place.call(card), once)) {
+  other.call(algorithm);
+  if (!same(place.call(algorithm), once)) {
     return cat(y,
                " depends on the problem that was computed before: something is kept between "
                "calls (a static variable, memory of an earlier size)");
@@ -148,8 +149,8 @@ std::string fault_of(const Conv2dAlgorithm& card, const Conv2dProblem& problem,
 
 }  // namespace
 
-std::string fault_of_state(const Conv2dAlgorithm& card, Direction direction) {
-  if (!card.deterministic || !card.offers(direction)) return "";
+std::string fault_of_state(const Conv2dAlgorithm& algorithm, Direction direction) {
+  if (!algorithm.deterministic || !algorithm.offers(direction)) return "";
   const char* const y = direction == Direction::forward         ? "y"
                         : direction == Direction::backward_data ? "dx"
                                                                 : "dw";
@@ -158,10 +159,11 @@ std::string fault_of_state(const Conv2dAlgorithm& card, Direction direction) {
   std::string out;
   const std::vector<Conv2dProblem> two = small_problems(2), three = small_problems(3);
   for (std::size_t i = 0; i < two.size() && out.empty(); ++i) {
-    if (!support_of(card, two[i], direction).yes || !support_of(card, three[i], direction).yes) {
+    if (!support_of(algorithm, two[i], direction).yes ||
+        !support_of(algorithm, three[i], direction).yes) {
       continue;
     }
-    out = fault_of(card, two[i], three[i], direction, y);
+    out = fault_of(algorithm, two[i], three[i], direction, y);
     if (!out.empty()) out = cat(out, " (", name_of(direction), " of ", two[i].text(), ")");
   }
   set_num_threads(threads);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// heavy_contender.h: an operator's algorithm in a benchmark: its arrays, its scratch memory, and
+// operator_contender.h: an operator's algorithm in a benchmark: its arrays, its scratch memory, and
 // whether its result is correct.
 #pragma once
 
@@ -88,28 +88,30 @@ CONVSCOPE_API TimedThing timed(BenchContender& contender, double first_seconds,
 CONVSCOPE_API bool weights_may_move(const std::vector<std::unique_ptr<BenchContender>>& sharing);
 
 template <class Problem>
-class HeavyContender : public BenchContender {
+class OperatorContender : public BenchContender {
  public:
   // Takes the operands of the problem, which must outlive the contender.
-  HeavyContender(const Card<Problem>& card, const Problem& problem, Direction direction,
-                 const Operands& operands, const Switches& switches = {})
-      : card_(card),
+  OperatorContender(const Algorithm<Problem>& algorithm, const Problem& problem,
+                    Direction direction, const Operands& operands, const Switches& switches = {})
+      : algorithm_(algorithm),
         problem_(problem),
         direction_(direction),
         operands_(operands),
         views_(operands.views(direction)),
         switches_(switches) {
     const Switched here(switches_);  // sizes depend on threads and vectors
-    workspace_ = std::make_unique<Workspace>(device(), card.workspace_bytes(problem, direction));
+    workspace_ =
+        std::make_unique<Workspace>(device(), algorithm.workspace_bytes(problem, direction));
     const WeightUse use = switches_.prepares_each_call ? WeightUse::once : WeightUse::often;
-    prepared_ = std::make_unique<Workspace>(device(), card.prepared_size(problem, direction, use));
+    prepared_ =
+        std::make_unique<Workspace>(device(), algorithm.prepared_size(problem, direction, use));
   }
 
-  const Card<Problem>& algorithm() const { return card_; }
+  const Algorithm<Problem>& algorithm() const { return algorithm_; }
   const Problem& problem() const { return problem_; }
   Direction direction() const { return direction_; }
   const Operands& operands() const { return operands_; }
-  const char* name() const override { return card_.name; }
+  const char* name() const override { return algorithm_.name; }
   Device device() const override { return operands_.device(); }
   std::size_t workspace_bytes() const override { return workspace_->bytes(); }
   std::size_t prepared_bytes() const override { return prepared_->bytes(); }
@@ -117,14 +119,14 @@ class HeavyContender : public BenchContender {
   void prepare() const override {
     if (prepared_bytes() == 0) return;
     const Switched here(switches_);
-    card_.prepare_weights(
+    algorithm_.prepare_weights(
         {problem_, direction_, operands_.input(1), prepared_->data(), workspace_->data(), views_});
   }
   void queue() const override {
     const Switched here(switches_);
     if (switches_.prepares_each_call) prepare();
-    HeavyLayer<Problem>::run({card_, problem_, direction_, operands_, views_, workspace_->data(),
-                              prepared_bytes() == 0 ? nullptr : prepared_->data()});
+    Operator<Problem>::run({algorithm_, problem_, direction_, operands_, views_, workspace_->data(),
+                            prepared_bytes() == 0 ? nullptr : prepared_->data()});
   }
   bool weights_may_move() const override {
     return prepared_bytes() == 0 || switches_.prepares_each_call;
@@ -154,7 +156,7 @@ class HeavyContender : public BenchContender {
     }
   }
 
-  const Card<Problem>& card_;
+  const Algorithm<Problem>& algorithm_;
   const Problem problem_;
   const Direction direction_;
   const Operands operands_;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// heavy_use.h: an operator's answers about one input, without the type of its problem: for
+// operator_use.h: an operator's answers about one input, without the type of its problem: for
 // `convscope explain`, layers.csv and the benchmark of networks. A layer implements it in one line:
 //
-//   std::unique_ptr<HeavyUse> heavy_use(const Shape& input) const override {
-//     return heavy_use_of(problem(input), policy(), name);
+//   std::unique_ptr<OperatorUse> operator_use(const Shape& input) const override {
+//     return operator_use_of(problem(input), policy(), name);
 //   }
 #pragma once
 
@@ -16,12 +16,12 @@
 
 namespace convscope {
 
-class CONVSCOPE_API HeavyUse {
+class CONVSCOPE_API OperatorUse {
  public:
-  HeavyUse() = default;
-  virtual ~HeavyUse();
-  HeavyUse(const HeavyUse&) = delete;
-  HeavyUse& operator=(const HeavyUse&) = delete;
+  OperatorUse() = default;
+  virtual ~OperatorUse();
+  OperatorUse(const OperatorUse&) = delete;
+  OperatorUse& operator=(const OperatorUse&) = delete;
 
   virtual const char* operation() const = 0;  // "conv2d"
   virtual std::string problem() const = 0;    // its text
@@ -39,12 +39,12 @@ class CONVSCOPE_API HeavyUse {
 };
 
 template <class Problem>
-class HeavyUseOf final : public HeavyUse {
+class OperatorUseOf final : public OperatorUse {
  public:
-  HeavyUseOf(const Problem& problem, const AlgorithmPolicy& policy, const std::string& layer)
+  OperatorUseOf(const Problem& problem, const AlgorithmPolicy& policy, const std::string& layer)
       : problem_(problem), policy_(policy), layer_(layer) {}
 
-  const char* operation() const override { return HeavyLayer<Problem>::kOperation; }
+  const char* operation() const override { return Operator<Problem>::kOperation; }
   std::string problem() const override { return problem_.text(); }
   std::string kernel() const override { return problem_.kernel_text(); }
   double nominal_flops() const override { return problem_.nominal_flops(); }
@@ -82,9 +82,9 @@ class HeavyUseOf final : public HeavyUse {
 };
 
 template <class Problem>
-std::unique_ptr<HeavyUse> heavy_use_of(const Problem& problem, const AlgorithmPolicy& policy,
-                                       const std::string& layer = {}) {
-  return std::make_unique<HeavyUseOf<Problem>>(problem, policy, layer);
+std::unique_ptr<OperatorUse> operator_use_of(const Problem& problem, const AlgorithmPolicy& policy,
+                                             const std::string& layer = {}) {
+  return std::make_unique<OperatorUseOf<Problem>>(problem, policy, layer);
 }
 
 }  // namespace convscope

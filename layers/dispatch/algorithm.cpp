@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// card.cpp: the description of one algorithm of an operator: its name, what it supports, its cost,
-// its error bounds and its functions.
-#include "layers/dispatch/card.h"
+// algorithm.cpp: the description of one algorithm of an operator: its name, what it supports, its
+// cost, its error bounds and its functions.
+#include "layers/dispatch/algorithm.h"
 
 #include <algorithm>
 

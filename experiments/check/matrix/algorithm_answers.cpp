@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// card_answers.cpp: what else an algorithm has to do right, besides sums.
-#include "experiments/check/matrix/card_answers.h"
+// algorithm_answers.cpp: what else an algorithm has to do right, besides sums.
+#include "experiments/check/matrix/algorithm_answers.h"
 
 #include <cmath>
 #include <cstring>
@@ -14,26 +14,26 @@
 namespace convscope::matrix {
 namespace {
 
-std::vector<float> forward(const Conv2dAlgorithm& card, const Conv2dProblem& problem,
+std::vector<float> forward(const Conv2dAlgorithm& algorithm, const Conv2dProblem& problem,
                            const float* x, const float* w, const Conv2dEpilogue& epilogue) {
-  const Scratch<Conv2dProblem> scratch(card, problem, Direction::forward, {});
+  const Scratch<Conv2dProblem> scratch(algorithm, problem, Direction::forward, {});
   std::vector<float> y(static_cast<std::size_t>(problem.y_shape().numel()));
-  card.forward(
+  algorithm.forward(
       {problem, x, w, nullptr, y.data(), scratch.workspace(), epilogue, scratch.prepare(w)});
   return y;
 }
 
 }  // namespace
 
-std::string fault_of_nan(const Conv2dAlgorithm& card) {
+std::string fault_of_nan(const Conv2dAlgorithm& algorithm) {
   const Conv2dProblem problem =
       Conv2dProblem::parse("n=2,c=3,h=9,w=21,k=5,r=3,s=3,pad=1,stride=1x2");
-  if (!support_of(card, problem, Direction::forward).yes) return "";
+  if (!support_of(algorithm, problem, Direction::forward).yes) return "";
   std::vector<float> x(static_cast<std::size_t>(problem.x_shape().numel()), 1.0f);
   const std::vector<float> w(static_cast<std::size_t>(problem.w_shape().numel()), 0.5f);
   x[static_cast<std::size_t>((3 + 1) * 9 * 21 + 4 * 21 + 10)] =
       std::numeric_limits<float>::quiet_NaN();  // n 1, c 1, h 4, w 10
-  const std::vector<float> y = forward(card, problem, x.data(), w.data(), {});
+  const std::vector<float> y = forward(algorithm, problem, x.data(), w.data(), {});
   for (std::int64_t i = 0; i < problem.y_shape().numel(); ++i) {
     const std::int64_t n = i / (problem.k * problem.p() * problem.q());
     const std::int64_t p = i / problem.q() % problem.p();
@@ -48,14 +48,14 @@ std::string fault_of_nan(const Conv2dAlgorithm& card) {
   return "";
 }
 
-std::string fault_of_epilogue(const Conv2dAlgorithm& card) {
-  if (!card.fuses_epilogue) return "";
+std::string fault_of_epilogue(const Conv2dAlgorithm& algorithm) {
+  if (!algorithm.fuses_epilogue) return "";
   for (const Conv2dProblem& problem : small_problems(2)) {
-    if (!support_of(card, problem, Direction::forward).yes) continue;
+    if (!support_of(algorithm, problem, Direction::forward).yes) continue;
     const Numbers x(problem.x_shape().numel(), Tier::bounded, 1, DType::f32);
     const Numbers w(problem.w_shape().numel(), Tier::bounded, 2, DType::f32);
     const Numbers residual(problem.y_shape().numel(), Tier::bounded, 3, DType::f32);
-    const std::vector<float> plain = forward(card, problem, x.data(), w.data(), {});
+    const std::vector<float> plain = forward(algorithm, problem, x.data(), w.data(), {});
     for (const bool add : {false, true}) {
       for (const bool relu : {false, true}) {
         std::vector<float> right = plain;
@@ -63,8 +63,8 @@ std::string fault_of_epilogue(const Conv2dAlgorithm& card) {
           if (add) right[i] += residual.data()[i];
           if (relu && right[i] <= 0) right[i] = 0;
         }
-        const std::vector<float> got =
-            forward(card, problem, x.data(), w.data(), {add ? residual.data() : nullptr, relu});
+        const std::vector<float> got = forward(algorithm, problem, x.data(), w.data(),
+                                               {add ? residual.data() : nullptr, relu});
         if (std::memcmp(got.data(), right.data(), right.size() * sizeof(float)) == 0) continue;
         return cat("of ", problem.text(), " with ", add ? "a residual" : "no residual",
                    relu ? " and relu" : "",

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// heavy_layer_test.cpp: an operator defined in the tests (correlation1d.h) gets everything that
+// operator_test.cpp: an operator defined in the tests (correlation1d.h) gets everything that
 // layers/dispatch promises.
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 
 #include "framework/machine/ceilings.h"
 #include "layers/dispatch/choice_cache.h"
-#include "layers/dispatch/heavy_use.h"
+#include "layers/dispatch/operator_use.h"
 #include "tests/layers/dispatch/correlation1d.h"
 #include "tests/support/cache_folder.h"
 #include "tests/support/expect_error.h"
@@ -34,11 +34,11 @@ Correlation1dProblem sparse(DType dtype = DType::f32) {
   return out;
 }
 
-const CorrelationCard& card(const std::string& name) {
-  return HeavyLayer<Correlation1dProblem>::algorithms(DeviceType::cpu).get(name);
+const CorrelationAlgorithm& algorithm(const std::string& name) {
+  return Operator<Correlation1dProblem>::algorithms(DeviceType::cpu).get(name);
 }
 
-class HeavyLayers : public ::testing::Test {
+class Operators : public ::testing::Test {
  protected:
   void SetUp() override { register_correlation(); }
 
@@ -48,13 +48,13 @@ class HeavyLayers : public ::testing::Test {
   }
 };
 
-TEST_F(HeavyLayers, AutoTakesTheLowestEstimate) {
+TEST_F(Operators, AutoTakesTheLowestEstimate) {
   EXPECT_EQ(chosen("auto", kProblem), "sliding");
   // No other algorithm computes this direction.
   EXPECT_EQ(chosen("auto", kProblem, Direction::backward_weight), "reference");
 }
 
-TEST_F(HeavyLayers, ErrorsSpeakOfTheOperation) {
+TEST_F(Operators, ErrorsSpeakOfTheOperation) {
   EXPECT_ERROR(ErrorKind::kUnavailable, "[correlation1d] expected auto, measure, check:<a>,<b>",
                chosen("slidin", kProblem));
   EXPECT_ERROR(ErrorKind::kUnavailable, "got 'slidin'; did you mean 'sliding'?",
@@ -66,7 +66,7 @@ TEST_F(HeavyLayers, ErrorsSpeakOfTheOperation) {
                check_policy("correlation1d", "mesure", kCpu, {"reference", "sliding"}));
 }
 
-TEST_F(HeavyLayers, ExplainGivesAVerdictForEveryCard) {
+TEST_F(Operators, ExplainGivesAVerdictForEveryAlgorithm) {
   const auto verdicts = explain("auto", kProblem, Direction::forward, kCpu);
   ASSERT_EQ(verdicts.size(), 2u);
   EXPECT_EQ(verdicts[0].algorithm, "sliding");
@@ -78,7 +78,7 @@ TEST_F(HeavyLayers, ExplainGivesAVerdictForEveryCard) {
             "accepts it, but auto chooses it only if no other algorithm accepts it");
 }
 
-TEST_F(HeavyLayers, MeasureTimesOnceAndRemembersUnderTheOperation) {
+TEST_F(Operators, MeasureTimesOnceAndRemembersUnderTheOperation) {
   const CacheFolder folder;
   EXPECT_EQ(chosen("measure", kProblem), "sliding");
   const std::string path = measure_cache_path("correlation1d", kCpu);
@@ -88,14 +88,14 @@ TEST_F(HeavyLayers, MeasureTimesOnceAndRemembersUnderTheOperation) {
   EXPECT_NE(content.find("convscope correlation1d measurements 1"), std::string::npos) << content;
   EXPECT_NE(content.find(kProblem.text()), std::string::npos) << content;
   CacheFolder::forget();
-  const CorrelationCard* known =
+  const CorrelationAlgorithm* known =
       measured<Correlation1dProblem>(question_of(kProblem, Direction::forward, kCpu));
   ASSERT_NE(known, nullptr);
   EXPECT_STREQ(known->name, "sliding");
   EXPECT_TRUE(explain("measure", kProblem, Direction::forward, kCpu)[0].chosen);
 }
 
-TEST_F(HeavyLayers, MeasureBelievesTheSeconds) {
+TEST_F(Operators, MeasureBelievesTheSeconds) {
   const CacheFolder folder;
   const SecondsOf real = timing_of(kProblem, Direction::forward, kCpu, WeightUse::once);
   EXPECT_GT(real("sliding"), 0.0);
@@ -113,13 +113,13 @@ TEST_F(HeavyLayers, MeasureBelievesTheSeconds) {
   EXPECT_EQ(timed, 2);
 }
 
-TEST_F(HeavyLayers, CheckComparesTwoCards) {
+TEST_F(Operators, CheckComparesTwoAlgorithms) {
   for (const Correlation1dProblem& problem : {kProblem, of_integers(), sparse()}) {
     const Operands operands = random_operands(problem.operands(Direction::forward), kCpu);
     const auto choice =
         select_algorithm("check:sliding,reference", problem, Direction::forward, kCpu);
     execute(choice, problem, Direction::forward, operands);
-    CorrelationCard wrong = sliding_card();
+    CorrelationAlgorithm wrong = sliding_algorithm();
     wrong.name = "wrong";
     wrong.forward = [](const CorrelationForwardArgs& args) {
       sliding_forward(args);
@@ -131,11 +131,11 @@ TEST_F(HeavyLayers, CheckComparesTwoCards) {
 }
 
 // Compares an algorithm with the real numbers that its arrays represent, dense and in f64.
-double largest_error(const CorrelationCard& tried, const Correlation1dProblem& problem,
+double largest_error(const CorrelationAlgorithm& tried, const Correlation1dProblem& problem,
                      Direction direction) {
   const OperandSpecs specs = problem.operands(direction);
   const Operands operands = random_operands(specs, kCpu);
-  run_card(tried, problem, direction, operands);
+  run_algorithm(tried, problem, direction, operands);
   Correlation1dProblem real = problem;
   real.dtype = DType::f64;
   real.types.reset();
@@ -144,7 +144,7 @@ double largest_error(const CorrelationCard& tried, const Correlation1dProblem& p
   for (std::size_t i = 0; i < specs.inputs.size(); ++i) {
     right.in[i] = real_numbers(operands.in[i], specs.inputs[i]);
   }
-  run_card(card("reference"), real, direction, right);
+  run_algorithm(algorithm("reference"), real, direction, right);
   const Tensor got = real_numbers(operands.out[0], specs.outputs[0]);
   double largest = 0;
   for (std::int64_t i = 0; i < got.numel(); ++i) {
@@ -157,9 +157,10 @@ double largest_error(const CorrelationCard& tried, const Correlation1dProblem& p
 
 // Sums of 12 products of normal numbers: below 12 eps / 2 * 12 * 16. Integers are summed exactly
 // and rounded three times: |y| < 12 * 136 * 127 * (2 / 64)^2 < 256.
-TEST_F(HeavyLayers, CardsTakeTypedOperandsWithScales) {
-  EXPECT_LE(largest_error(card("sliding"), of_integers(), Direction::forward), 256 * 0x1p-22);
-  EXPECT_LE(largest_error(card("reference"), of_integers(), Direction::forward), 256 * 0x1p-23);
+TEST_F(Operators, AlgorithmsTakeTypedOperandsWithScales) {
+  EXPECT_LE(largest_error(algorithm("sliding"), of_integers(), Direction::forward), 256 * 0x1p-22);
+  EXPECT_LE(largest_error(algorithm("reference"), of_integers(), Direction::forward),
+            256 * 0x1p-23);
   const Operands operands = random_operands(of_integers().operands(Direction::forward), kCpu);
   const OperandViews views = operands.views(Direction::forward);
   EXPECT_TRUE(views.w.per_channel);
@@ -169,11 +170,11 @@ TEST_F(HeavyLayers, CardsTakeTypedOperandsWithScales) {
   EXPECT_EQ(views.y.scales, nullptr);  // f32: the numbers themselves
 }
 
-TEST_F(HeavyLayers, CardsTakeBlockSparseWeights) {
+TEST_F(Operators, AlgorithmsTakeBlockSparseWeights) {
   constexpr double kBound = 12 * 0x1p-24 * 12 * 16;
-  EXPECT_LE(largest_error(card("sliding"), sparse(), Direction::forward), kBound);
+  EXPECT_LE(largest_error(algorithm("sliding"), sparse(), Direction::forward), kBound);
   for (const Direction direction : kDirections) {
-    EXPECT_LE(largest_error(card("reference"), sparse(DType::f64), direction), 1e-12);
+    EXPECT_LE(largest_error(algorithm("reference"), sparse(DType::f64), direction), 1e-12);
   }
   const OperandSpec w = sparse().operands(Direction::forward).inputs[1];
   const Operand weights = random_operand(w, kCpu, 3);
@@ -184,8 +185,8 @@ TEST_F(HeavyLayers, CardsTakeBlockSparseWeights) {
   EXPECT_EQ(kept, 5 * 4 * 2);
 }
 
-TEST_F(HeavyLayers, ACardIsNotAskedAboutTypesAndFormatsItDoesNotKnow) {
-  CorrelationCard plain = sliding_card();
+TEST_F(Operators, AAlgorithmIsNotAskedAboutTypesAndFormatsItDoesNotKnow) {
+  CorrelationAlgorithm plain = sliding_algorithm();
   plain.takes_mixed_types = plain.takes_sparse_weights = false;
   EXPECT_EQ(support_of(plain, of_integers(), Direction::forward).reason,
             "expects operands of one type, got i8:i8:i32:f32");
@@ -194,14 +195,14 @@ TEST_F(HeavyLayers, ACardIsNotAskedAboutTypesAndFormatsItDoesNotKnow) {
   EXPECT_TRUE(support_of(plain, kProblem, Direction::forward).yes);
 }
 
-TEST_F(HeavyLayers, NoKernelIsCalledWithoutSamples) {
+TEST_F(Operators, NoKernelIsCalledWithoutSamples) {
   Correlation1dProblem empty = kProblem;
   empty.n = 0;
-  CorrelationCard never = reference_card();
+  CorrelationAlgorithm never = reference_algorithm();
   never.forward = [](const CorrelationForwardArgs&) { FAIL() << "called"; };
   never.backward_weight = [](const CorrelationBackwardWeightArgs&) { FAIL() << "called"; };
-  run_card(never, empty, Direction::forward,
-           random_operands(empty.operands(Direction::forward), kCpu));
+  run_algorithm(never, empty, Direction::forward,
+                random_operands(empty.operands(Direction::forward), kCpu));
   for (const bool accumulate : {false, true}) {
     Operands operands = random_operands(empty.operands(Direction::backward_weight), kCpu);
     operands.out[0].values.fill(3);
@@ -218,18 +219,20 @@ TEST_F(HeavyLayers, NoKernelIsCalledWithoutSamples) {
   }
 }
 
-TEST_F(HeavyLayers, WeightsArePreparedBehindTheWorkspace) {
-  const Scratch<Correlation1dProblem> scratch(card("sliding"), kProblem, Direction::forward, kCpu);
+TEST_F(Operators, WeightsArePreparedBehindTheWorkspace) {
+  const Scratch<Correlation1dProblem> scratch(algorithm("sliding"), kProblem, Direction::forward,
+                                              kCpu);
   EXPECT_EQ(scratch.prepared_bytes(), 8 * 4 * 3 * sizeof(float));
   const Tensor w = normal({8, 4, 3}, DType::f32, 4);
   const auto* const prepared = static_cast<const float*>(scratch.prepare(w.raw_data()));
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(prepared) % kAlignmentBytes, 0u);
   EXPECT_EQ(prepared[8], w.data<float>()[1]);  // [C T, K]
-  const Scratch<Correlation1dProblem> none(card("sliding"), sparse(), Direction::forward, kCpu);
+  const Scratch<Correlation1dProblem> none(algorithm("sliding"), sparse(), Direction::forward,
+                                           kCpu);
   EXPECT_EQ(none.prepare(w.raw_data()), nullptr);
 }
 
-TEST_F(HeavyLayers, ChoicesAreKept) {
+TEST_F(Operators, ChoicesAreKept) {
   const auto cache = make_ref<ChoiceCache<Correlation1dProblem>>(AlgorithmPolicy{});
   const auto get = [&](const Correlation1dProblem& problem, Direction direction,
                        WeightUse use = WeightUse::once) -> const Choice<Correlation1dProblem>& {
@@ -295,18 +298,19 @@ TEST(Cost, APreparationIsPartOfTheTimeOnce) {
 
 TEST(Cost, IsAskedForTheDirectionThatRuns) {
   set_machine_ceilings({.flops_per_second = 1e9, .bytes_per_second = 1e9});
-  CorrelationCard card = sliding_card();
-  card.cost = [](const Correlation1dProblem&, Direction direction) -> Cost {
+  CorrelationAlgorithm algorithm = sliding_algorithm();
+  algorithm.cost = [](const Correlation1dProblem&, Direction direction) -> Cost {
     return {.flops = 1e6 * (1 + static_cast<int>(direction)), .bytes = 1};
   };
-  card.prepared_bytes = nullptr;
+  algorithm.prepared_bytes = nullptr;
   for (const Direction direction : kDirections) {
-    EXPECT_NEAR(estimated_ms(card, kProblem, direction), 1 + static_cast<int>(direction), 1e-6);
+    EXPECT_NEAR(estimated_ms(algorithm, kProblem, direction), 1 + static_cast<int>(direction),
+                1e-6);
   }
   set_machine_ceilings({});
 }
 
-TEST_F(HeavyLayers, ChoosesAndMeasuresForEachUseOfTheWeights) {
+TEST_F(Operators, ChoosesAndMeasuresForEachUseOfTheWeights) {
   const CacheFolder folder;
   const Question once = question_of(kProblem, Direction::forward, kCpu);
   const Question often = question_of(kProblem, Direction::forward, kCpu, WeightUse::often);
@@ -321,7 +325,7 @@ TEST_F(HeavyLayers, ChoosesAndMeasuresForEachUseOfTheWeights) {
   EXPECT_GT(timing_of(kProblem, Direction::forward, kCpu, WeightUse::often)("sliding"), 0.0);
 }
 
-TEST_F(HeavyLayers, MeasurementsOfOtherThreadsAndDirectionsAreNotBelieved) {
+TEST_F(Operators, MeasurementsOfOtherThreadsAndDirectionsAreNotBelieved) {
   const CacheFolder folder;
   const MeasureKey forward = key_of(question_of(kProblem, Direction::forward, kCpu));
   const auto equal = [] { return [](const std::string&) { return 1.0; }; };
@@ -335,9 +339,9 @@ TEST_F(HeavyLayers, MeasurementsOfOtherThreadsAndDirectionsAreNotBelieved) {
   EXPECT_EQ(remembered_fastest(forward), "sliding");
 }
 
-TEST_F(HeavyLayers, TablesAskWithoutKnowingTheType) {
-  const std::unique_ptr<HeavyUse> use =
-      heavy_use_of(kProblem, {.forward = "check:sliding,reference"});
+TEST_F(Operators, TablesAskWithoutKnowingTheType) {
+  const std::unique_ptr<OperatorUse> use =
+      operator_use_of(kProblem, {.forward = "check:sliding,reference"});
   EXPECT_STREQ(use->operation(), "correlation1d");
   EXPECT_EQ(use->problem(), kProblem.text());
   EXPECT_EQ(use->kernel(), "3");

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// card_oracle.cpp: checks results with the operator's algorithm "reference". It computes the same
-// operation from the real numbers that the operands represent, dense and in f64, and once more from
-// their magnitudes, M.
-#include "experiments/bench/card_oracle.h"
+// algorithm_oracle.cpp: checks results with the operator's algorithm "reference". It computes the
+// same operation from the real numbers that the operands represent, dense and in f64, and once more
+// from their magnitudes, M.
+#include "experiments/bench/algorithm_oracle.h"
 
 #include <algorithm>
 #include <cmath>
