@@ -258,8 +258,8 @@ Look look_at(const std::string& algorithm, const std::string& problem, Direction
   const Conv2dLesson& lesson = conv2d_lessons().get(look.lesson);
   look.problem = Conv2dProblem::parse(problem.empty() ? lesson.small_problem : problem);
   look.problem.check();
-  const Conv2dSupport support =
-      support_of(conv2d_algorithms(DeviceType::cpu).get(look.lesson), look.problem, direction);
+  const Conv2dAlgorithm& played = conv2d_algorithms(DeviceType::cpu).get(look.lesson);
+  const Conv2dSupport support = support_of(played, look.problem, direction);
   if (!support.yes) {
     fail(ErrorKind::kUnavailable, "look",
          cat("expected a problem and a direction that ", look.lesson, " computes, but it ",
@@ -274,7 +274,7 @@ Look look_at(const std::string& algorithm, const std::string& problem, Direction
   look.largest_difference = difference_to_reference(look.problem, direction, operands);
   const Quantisation meaning = operands.out[0].quantisation();
   if (meaning.scales != nullptr) look.step = meaning.scale(0);
-  look.page = look_markup(look, algorithm, look_data(look, recorder, operands));
+  look.page = look_markup(look, played, look_data(look, recorder, operands));
   return look;
 }
 

@@ -66,9 +66,9 @@ HeatCell peer_cell(const BenchSet& set, const BenchPart& part, std::size_t probl
 
 // Returns the measured algorithms in the order of `algorithms`; names of others, which refuse all
 // problems of the part, go to `refusing`.
-std::vector<std::string> columns_of(const BenchSet& set, const BenchPart& part,
-                                    const std::vector<std::string>& algorithms,
-                                    std::vector<std::string>& refusing) {
+std::vector<std::string> heatmap_columns(const BenchSet& set, const BenchPart& part,
+                                         const std::vector<std::string>& algorithms,
+                                         std::vector<std::string>& refusing) {
   std::vector<std::string> columns;
   for (const std::string& name : algorithms) {
     const auto measured = [&](std::size_t problem) {
@@ -104,7 +104,7 @@ Plot draw_heatmap(const BenchSet& set) {
   for (const BenchPart& part : set.parts()) {
     HeatPanel panel{.title = part.title};
     std::vector<std::string> refusing;
-    panel.columns = columns_of(set, part, algorithms, refusing);
+    panel.columns = heatmap_columns(set, part, algorithms, refusing);
     for (const std::string& name : panel.columns) {
       panel.column_styles.push_back(algorithm_style(name));
     }
