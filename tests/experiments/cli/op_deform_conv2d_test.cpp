@@ -49,16 +49,16 @@ class OpDeformCommand : public OpFiles {
     return run(more);
   }
 
-  // All outputs of `z` from these files by `algorithm` equal those of the algorithm itself.
+  // All outputs of `z` from these files by the algorithm `name` equal those of the algorithm itself.
   void expect_outputs(const Problem& z, const DeformConv2dTensors& t, const Words& sizes,
-                      const std::string& algorithm) {
+                      const std::string& name) {
     Words words = {"--b",      at("b.npy"),  "--dy",          at("dy.npy"),
                    "--out-y",  at("y.npy"),  "--out-dx",      at("dx.npy"),
                    "--out-dw", at("dw.npy"), "--out-doffset", at("doffset.npy"),
-                   "--out-db", at("db.npy"), "--algorithm",   algorithm};
+                   "--out-db", at("db.npy"), "--algorithm",   name};
     if (z.mask) words.insert(words.end(), {"--mask", at("mask.npy"), "--out-dmask", at("dm.npy")});
     ASSERT_EQ(run(words, sizes), 0) << errors_;
-    const auto& algorithm = deform_conv2d_algorithms(DeviceType::cpu).get(algorithm);
+    const auto& algorithm = deform_conv2d_algorithms(DeviceType::cpu).get(name);
     const auto expect = [&](Direction direction, const Words& names) {
       Operands operands = deform_conv2d_operands(direction, t);
       const OperandSpecs specs = z.operands(direction);
