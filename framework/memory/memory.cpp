@@ -211,7 +211,7 @@ void* allocate(Device device, std::size_t bytes, MemoryUse use) {
 void fail_out_of_memory(Device device, std::size_t bytes, std::string_view what) {
   const MemoryStats stats = memory_stats(device);
   fail(ErrorKind::kRun, "memory",
-       cat("out of memory on ", device.str(), ": expected room for ", what, " of ", bytes,
+       cat("out of memory on ", device.str(), ": expected space for ", what, " of ", bytes,
            " bytes, ", stats.live_bytes, " bytes are in use (peak ", stats.peak_bytes, ") and ",
            stats.cached_bytes, " are cached; use a smaller batch"));
 }

@@ -127,7 +127,7 @@ TEST(Memory, OutOfMemoryNamesTheTensorThatFoundNoRoomAndSmallerOnesGoOn) {
   EXPECT_ERROR(ErrorKind::kRun, "a tensor f32[" + std::to_string(limit) + ",2] of ",
                Tensor::empty({limit, 2}));
   EXPECT_ERROR(ErrorKind::kRun, " bytes are in use (peak ", Tensor::empty({limit, 2}));
-  EXPECT_ERROR(ErrorKind::kRun, "expected room for workspace of ",
+  EXPECT_ERROR(ErrorKind::kRun, "expected space for workspace of ",
                Workspace(kCpu, static_cast<std::size_t>(2 * limit)));
   EXPECT_EQ(memory_stats(kCpu).live_bytes, live);
   // The cache is released for new requests.

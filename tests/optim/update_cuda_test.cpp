@@ -152,7 +152,7 @@ TEST_F(UpdateOnCuda, NoticesThatAGradientHasMoved) {
   Variable::State& state = *optimizer->groups()[0].parameters[0].variable.state();
   state.grad = state.grad.clone();
   EXPECT_FALSE(update.is_current());
-  EXPECT_ERROR(ErrorKind::kInvalid, "they have moved", update.upload(kRates, 1));
+  EXPECT_ERROR(ErrorKind::kInvalid, "a recording holds their addresses", update.upload(kRates, 1));
 }
 
 TEST_F(UpdateOnCuda, ClipsTheJointNorm) {

@@ -65,9 +65,9 @@ class Tree(unittest.TestCase):
         self.assertTrue(line.startswith("interface 4, headers "), line)
         self.add(check_plugin_interface.RECORD, line + "\n")
         self.expect(check_plugin_interface.problems(self.root))
-        self.add("layers/dispatch/card.h", "// another comment\nint  a;\n")
+        self.add("layers/dispatch/algorithm.h", "// another comment\nint  a;\n")
         self.expect(check_plugin_interface.problems(self.root))
-        self.add("layers/dispatch/card.h", "long a;\n")
+        self.add("layers/dispatch/algorithm.h", "long a;\n")
         self.expect(check_plugin_interface.problems(self.root), "raise kPluginInterface")
 
     def test_layering_names_a_forbidden_include(self):
@@ -103,9 +103,9 @@ class Tree(unittest.TestCase):
 
     def test_layering_keeps_dispatch_free_of_layers(self):
         for path in ("layers/conv2d/problem.h", "layers/linear/linear.h", "layers/module.h",
-                     "layers/dispatch/card.h"):
+                     "layers/dispatch/algorithm.h"):
             self.add(path, header(pathlib.Path(path).name))
-        allowed = '#include "framework/good.h"\n#include "layers/dispatch/card.h"\n'
+        allowed = '#include "framework/good.h"\n#include "layers/dispatch/algorithm.h"\n'
         self.add("layers/dispatch/run.h", header("run.h", allowed))
         self.add("layers/linear/card_user.h", header("card_user.h", allowed))
         self.expect(check_layering.problems(self.root))
@@ -242,7 +242,7 @@ class Tree(unittest.TestCase):
                     "e.cpp: OpenMP pragmas")
 
     def test_headers_wants_all_fields_of_an_algorithm(self):
-        fields = "".join(f"// {field}  text\n" for field in check_headers.CARD_FIELDS)
+        fields = "".join(f"// {field}  text\n" for field in check_headers.ALGORITHM_FIELDS)
         register = "CONVSCOPE_REGISTER_CONV2D(x, {});\n"
         path = "layers/conv2d/x_cpu.cpp"
         self.add(path, f"{SPDX}// x_cpu.cpp: by an idea.\n{fields}\n{register}")

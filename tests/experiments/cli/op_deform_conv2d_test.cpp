@@ -49,7 +49,7 @@ class OpDeformCommand : public OpFiles {
     return run(more);
   }
 
-  // All outputs of `z` from these files by the algorithm `name` equal those of the algorithm itself.
+  // All outputs of `z` from these files equal those of the algorithm `name` itself.
   void expect_outputs(const Problem& z, const DeformConv2dTensors& t, const Words& sizes,
                       const std::string& name) {
     Words words = {"--b",      at("b.npy"),  "--dy",          at("dy.npy"),

@@ -118,13 +118,13 @@ TEST(Safetensors, RefusesDamagedHeaders) {
                              "t");
   };
   EXPECT_ERROR(ErrorKind::kData, "only 3 bytes", raw("abc"));
-  EXPECT_ERROR(ErrorKind::kData, "expected a safetensors file, whose header would begin with '{'",
+  EXPECT_ERROR(ErrorKind::kData, "expected a safetensors file, whose header begins with '{'",
                raw(std::string("\x93NUMPY\x01\0v\0{'descr'", 18)));
   EXPECT_ERROR(ErrorKind::kData, "header of at most 100000000 bytes",
                raw(std::string("\xff\xff\xff\xff\xff\xff\xff\xff{}", 10)));
   EXPECT_ERROR(ErrorKind::kData, "cut short", raw(std::string("\x09\0\0\0\0\0\0\0{}", 10)));
-  EXPECT_ERROR(ErrorKind::kData, "begin with '{'", parse_text("", ""));
-  EXPECT_ERROR(ErrorKind::kData, "begin with '{'", parse_text("[1]", ""));
+  EXPECT_ERROR(ErrorKind::kData, "begins with '{'", parse_text("", ""));
+  EXPECT_ERROR(ErrorKind::kData, "begins with '{'", parse_text("[1]", ""));
   EXPECT_ERROR(ErrorKind::kData, "JSON header", parse_text("{\"a\":", ""));
   EXPECT_ERROR(ErrorKind::kData, "got 'a' twice",
                parse_text("{" + entry("a", "U8", "[1]", "[0,1]") + "," +

@@ -194,8 +194,8 @@ TEST_F(ImplicitGemmTmaHalvesOnCuda, RefusesInASentence) {
     return support_of(algorithm(), Conv2dProblem::parse(text), direction).reason;
   };
   EXPECT_EQ(reason("n=1,c=8,h=8,w=8,k=8,r=3,s=3,dtype=bf16"),
-            "expects f32 in full precision, because it splits each number into two fp16 numbers, got "
-            "bf16");
+            "expects f32 in full precision, because it splits each number into two fp16 numbers, "
+            "got bf16");
   EXPECT_EQ(reason("n=1,c=8,h=8,w=8,k=8"),
             "expects a kernel of at least 2 taps, which share a patch, and at most 15x15, got 1x1");
   EXPECT_EQ(reason("n=1,c=8,h=8,w=8,k=8,r=3,s=3,groups=2"), "expects groups 1, got groups 2");
