@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// comparison.h: the findings of a comparison of runs or of benchmarks: facts that differ, and
-// results with a word on whether they differ by more than noise.
+// comparison.h: the result of comparing runs or benchmarks: which facts differ, and whether the
+// metrics or times differ by more than noise.
 #pragma once
 
 #include <string>
