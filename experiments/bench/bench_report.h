@@ -79,7 +79,7 @@ CONVSCOPE_API std::string bench_json(const ReportedGroups& groups,
 CONVSCOPE_API std::string bench_csv(const ReportedGroups& groups,
                                     const BenchReportSettings& settings);
 
-// Return the measured peaks: a JSON object, and a table.
+// Returns the measured peaks as a JSON object (ceilings_json_text) or as a table.
 CONVSCOPE_API std::string ceilings_json_text(const CpuCeilings& ceilings);
 CONVSCOPE_API std::string ceilings_text(const CpuCeilings& ceilings);
 

@@ -198,7 +198,7 @@ class Measurement {
             .relu = data_.inputs().behind.relu ? 1 : 0};
   }
 
-  // Stores the scales of codes in `scales`. The f32 types have no scales.
+  // Returns pointers to the inputs. For codes, bias and scales point into `scales`.
   ConvscopePeerInputs peer_inputs(PeerScales& scales) const {
     const BenchData::Plain& plain = data_.plain();
     ConvscopePeerInputs out{};
