@@ -71,8 +71,8 @@ using BenchProgress = std::function<void(const std::string&)>;
 // Checks contenders when they are added and times all of them at the end.
 class CONVSCOPE_API BenchRows {
  public:
-  // `factors` is the type of the operands, whose measured peak is the roof. `least_bytes` are the
-  // bytes that every correct algorithm reads and writes; below 0, nominal_bytes are used.
+  // Takes the type of the operands, `factors`, whose measured peak is the roof. `least_bytes` are
+  // the bytes that every correct algorithm reads and writes; below 0, nominal_bytes are used.
   BenchRows(const BenchSettings& settings, double nominal_flops, double nominal_bytes,
             DType factors = DType::f32, double least_bytes = -1);
 

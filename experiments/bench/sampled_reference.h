@@ -2,8 +2,8 @@
 // sampled_reference.h: checks a convolution's result, exactly enough to reject a wrong kernel and
 // cheaply enough to run before every timing.
 //
-// All elements of a small result are compared. Of a large result, a random sample is compared; half
-// of the sample is at the borders, where kernels fail first. The expected values are plain dot
+// All elements of a small result are compared. For a large result, a random sample is compared, and
+// half of it is at the borders, where kernels fail first. The expected values are plain dot
 // products in f64. The tests have the same bound: |error| <= error_growth * eps * M, where M is the
 // largest element of conv(|x|,|w|) in the sample. For codes, the expected value is clipped to the
 // range of the codes, and the bound is half a step larger.
@@ -38,8 +38,8 @@ CONVSCOPE_API Shape output_shape(const Conv2dProblem& problem, Direction directi
 
 class CONVSCOPE_API SampledReference {
  public:
-  // Samples at least 64 elements; a larger sample needs at most about `most_products` products.
-  // `seed` selects the sample.
+  // Takes a sample of at least 64 elements; a larger sample needs at most about `most_products`
+  // products. `seed` selects the sample.
   SampledReference(const Conv2dProblem& problem, Direction direction, const Conv2dInputs& inputs,
                    double most_products = 2e7, std::uint64_t seed = 7);
 

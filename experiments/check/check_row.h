@@ -14,9 +14,9 @@ namespace convscope {
 struct CheckRow {
   std::string plugin = {}, hash = {};  // the file of a plug-in, absolute; "": built-in
   std::string algorithm = {};          // "" when the whole file is refused
-  // "ok"; "wrong": a result is wrong; "unmet": it is correct, but a required feature is missing;
-  // "ended": it ended its process or never returned; "timeout": it exceeded --timeout; "refused":
-  // the file is not a plug-in of this program.
+  // "ok", or one of these. "wrong": a result is wrong. "unmet": it is correct, but a required
+  // feature is missing. "ended": it ended its process or never returned. "timeout": it exceeded
+  // --timeout. "refused": the file is not a plug-in of this program.
   std::string status = "ok";
   std::string cause = {};  // a sentence; "" when it is ok
   std::string first = {};  // "forward of n=1,..., integers, avx2, 1 thread"

@@ -20,7 +20,7 @@ namespace convscope {
 
 class CONVSCOPE_API SparseOracle {
  public:
-  // Samples at least 64 sites; a larger sample needs at most about `most_products` products.
+  // Takes a sample of at least 64 sites; a larger one needs at most about `most_products` products.
   SparseOracle(const SparseConvProblem& problem, Direction direction, const Operands& operands,
                double most_products = 5e7);
 

@@ -31,9 +31,9 @@
 // inputs are rounded before the reference sees them. A half-precision output is rounded once, by at
 // most a unit u = 2^-9 or 2^-12 of itself; the bound allows twice that.
 //
-// The bound in each direction uses a sum of absolute values, the magnitude: conv(|x|,|w|) + |b|
-// forward, conv^T(|dy|,|w|) for dx, and for dw the sum of |x||dy| over all N P Q pixels, plus the
-// old |dw| when it accumulates. One rounding error in each of m steps of a sum adds up to at most m
+// The bound in each direction uses a sum of absolute values, called the magnitude. It is
+// conv(|x|,|w|) + |b| for y and conv^T(|dy|,|w|) for dx. For dw it is the sum of |x||dy| over all
+// pixels, plus the old |dw| when it accumulates. Rounding errors in m steps add up to at most m
 // eps/2 times that magnitude; rounding errors of random sign grow like sqrt(m) times the partial
 // sums. For numbers of random sign, partial sums grow like sqrt(m) and the magnitude like m. So the
 // error is about 1 eps for any length. For numbers of one sign, partial sums are as large as the
